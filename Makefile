@@ -1,0 +1,46 @@
+# Each word does all it needs on a fresh machine: `.venv` is made once, and again only
+# where the list of dependencies changed. PYTHON names another interpreter.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RECIPE := recipes/dqn_cartpole.yaml
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test test-slow check format bench
+.DELETE_ON_ERROR:
+
+# Trains, evaluates and renders; the folder of the run is train's line on stdout.
+demo: $(VENV)/installed
+	folder=$$($(BIN)/rlcli train $(RECIPE)) && \
+	$(BIN)/rlcli eval "$$folder" && \
+	$(BIN)/rlcli render "$$folder"
+
+# Two processes: the suite compiles more than it computes.
+test: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-slow: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -m slow
+
+check: $(VENV)/installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+format: $(VENV)/installed-dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/installed
+	$(BIN)/python -m benchmarks
+
+# The stamps are written last: what was interrupted is done again.
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) -e .
+	touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	$(PIP) -e '.[dev]'
+	touch $@

@@ -1,0 +1,64 @@
+"""rlcli: from one YAML file to a trained, evaluated and rendered agent.
+
+Each verb of the command line is a function here, with the same keywords:
+
+    folder = rlcli.train("dqn_cartpole", seeds=8)
+    print(rlcli.eval(folder)["return"])
+
+They are imported when they are first asked for, for JAX takes its time.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from rlcli.errors import RlcliError
+
+if TYPE_CHECKING:
+    from rlcli.catalog import check, list, show
+    from rlcli.evaluation import eval
+    from rlcli.monitor import TrainMonitor
+    from rlcli.rendering import render
+    from rlcli.training import chunks, resume, train
+
+__version__ = "0.1.0"
+__all__ = [
+    "RlcliError",
+    "TrainMonitor",
+    "__version__",
+    "check",
+    "chunks",
+    "eval",
+    "list",
+    "render",
+    "resume",
+    "show",
+    "train",
+]
+
+_MODULES = MappingProxyType(
+    {
+        "TrainMonitor": "rlcli.monitor",
+        "check": "rlcli.catalog",
+        "chunks": "rlcli.training",
+        "eval": "rlcli.evaluation",
+        "list": "rlcli.catalog",
+        "render": "rlcli.rendering",
+        "resume": "rlcli.training",
+        "show": "rlcli.catalog",
+        "train": "rlcli.training",
+    }
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name]), name)
+
+
+def __dir__() -> Iterable[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,137 @@
+"""Agents: policy, tracer and updater put together, with a replay or without."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from rlcli.learning import when
+from rlcli.types import Agent, Array, ArrayTree, Clock, Key, Replay, Tracer
+from rlcli.types import Report, Transition, Updater
+
+
+class Remembering(NamedTuple):
+    """The state of an agent with a replay."""
+
+    learner: ArrayTree
+    replay: ArrayTree
+
+
+class Online(NamedTuple):
+    """The state of an agent without one."""
+
+    learner: ArrayTree
+    tail: Transition  # the steps in front of the unroll, `[window − 1, B, ...]`
+
+
+def remembering(
+    updater: Updater,
+    tracer: Tracer,
+    replay: Replay,
+    *,
+    updates: Fraction,
+    start: int,
+) -> Agent:
+    """An agent that learns from a replay.
+
+    `updates` is how many updates there are in an iteration, on average; `start` the
+    iterations before the first.
+    """
+    most = -(-updates.numerator // updates.denominator)
+
+    def init(key: Key, unroll: Transition) -> Remembering:
+        return Remembering(updater.init(key), replay.init(unroll))
+
+    def draw(key: Key) -> tuple[ArrayTree, Key]:
+        sample_key, update_key = jax.random.split(key)
+        samples = jax.vmap(replay.draw)(jax.random.split(sample_key, most))
+        return samples, jax.random.split(update_key, most)
+
+    def made(iterations: Array) -> Array:
+        """Updates after so many iterations."""
+        learnt = jnp.maximum(iterations - start, 0)
+        return learnt * updates.numerator // updates.denominator
+
+    def learn(
+        state: Remembering, steps: Transition, clock: Clock, noise: ArrayTree
+    ) -> tuple[Remembering, dict[str, Array]]:
+        memory = replay.add(state.replay, steps, clock.iteration)
+        before = made(clock.iteration)
+        due = made(clock.iteration + 1) - before
+
+        def update(learner: ArrayTree, rows: tuple) -> tuple[ArrayTree, Report]:
+            steps, weight, key, k = rows
+            return updater.update(
+                learner, steps, weight, clock._replace(updates=before + k), key
+            )
+
+        def once(carry: tuple, now: tuple) -> tuple[tuple, dict[str, Array]]:
+            learner, memory = carry
+            k, (sampled, key) = now
+            raw, weight, index = replay.sample(memory, clock.iteration + 1, sampled)
+            rows = tracer.trace(raw, updater.estimate(learner, raw))
+            given = (rows, weight[: rows.reward.shape[0]], key, k)
+            # The memory stays outside: what goes through a `cond` may be copied.
+            learner, report = when(k < due, update, learner, given)
+            memory = replay.reweigh(memory, index, report.priority)
+            return (learner, memory), dict(report.metrics)
+
+        carry = (state.learner, memory)
+        if most == 1:
+            only = jax.tree.map(lambda each: each[0], noise)
+            carry, metrics = once(carry, (jnp.int32(0), only))
+        else:
+            carry, metrics = jax.lax.scan(once, carry, (jnp.arange(most), noise))
+            metrics = jax.tree.map(lambda each: each[-1], metrics)
+        return Remembering(*carry), metrics
+
+    return Agent(
+        init=init,
+        acting=lambda state: updater.acting(state.learner),
+        policy=updater.policy,
+        draw=draw,
+        learn=learn,
+        failed=lambda state: updater.failed(state.learner),
+        needs=_needs(tracer, updater),
+    )
+
+
+def online(updater: Updater, tracer: Tracer) -> Agent:
+    """An agent that learns from each unroll once, and forgets it."""
+    lead = (tracer.window or 1) - 1
+
+    def init(key: Key, unroll: Transition) -> Online:
+        tail = jax.tree.map(
+            lambda leaf: jnp.zeros((lead, *leaf.shape[1:]), leaf.dtype), unroll
+        )
+        return Online(updater.init(key), tail)
+
+    def learn(
+        state: Online, steps: Transition, clock: Clock, noise: Key
+    ) -> tuple[Online, dict[str, Array]]:
+        joined = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), state.tail, steps)
+        rows = tracer.trace(joined, updater.estimate(state.learner, joined))
+        # Before the first unroll there was nothing: its rows do not count.
+        there = (jnp.arange(rows.reward.shape[0]) >= lead) | (clock.iteration > 0)
+        weight = jnp.broadcast_to(there[:, None], rows.reward.shape).astype(jnp.float32)
+        clock = clock._replace(updates=clock.iteration)
+        learner, report = updater.update(state.learner, rows, weight, clock, noise)
+        tail = jax.tree.map(lambda leaf: leaf[leaf.shape[0] - lead :], joined)
+        return Online(learner, tail), dict(report.metrics)
+
+    return Agent(
+        init=init,
+        acting=lambda state: updater.acting(state.learner),
+        policy=updater.policy,
+        draw=lambda key: key,
+        learn=learn,
+        failed=lambda state: updater.failed(state.learner),
+        needs=_needs(tracer, updater),
+    )
+
+
+def _needs(tracer: Tracer, updater: Updater) -> tuple[str, ...]:
+    return tuple(sorted({*tracer.needs, *updater.needs}))

@@ -1,0 +1,114 @@
+"""The command line: a file per verb, each a face of the function in `rlcli`.
+
+Imports no JAX: that is for the commands to do, after `threads` had its say.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+import typer.main
+
+import rlcli
+from rlcli import errors
+
+# Two of these modules are named as built-ins are: neither is used in this file.
+from rlcli.cli import check, eval, list, output, render, resume, show, train
+from rlcli.errors import RlcliError
+
+app = typer.Typer(
+    name="rlcli",
+    help="From one YAML file to a trained, evaluated and rendered agent.",
+    add_completion=False,
+    rich_markup_mode=None,  # plain help answers in half the time
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for _name, _verb in {
+    "train": train,
+    "resume": resume,
+    "eval": eval,
+    "render": render,
+    "list": list,
+    "show": show,
+    "check": check,
+}.items():
+    app.command(_name)(_verb.command)
+
+
+@app.callback(invoke_without_command=True)
+def _rlcli(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.")
+    ] = False,
+) -> None:
+    if version:
+        output.data(f"rlcli {rlcli.__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        output.tell(context.get_help())
+        raise typer.Exit(errors.USAGE)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command line, `sys.argv`'s by default; returns its exit code.
+
+    What the user can mend becomes two lines on stderr, never a traceback.
+    """
+    try:
+        code = _run([*(sys.argv[1:] if arguments is None else arguments)])
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
+    except RlcliError as error:
+        output.tell(f"error: {error}")
+        return error.code
+    except typer.TyperException as error:
+        output.tell(_usage(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        output.tell("interrupted")
+        return errors.INTERRUPTED
+    except BrokenPipeError:
+        _drop_output()
+        return errors.OK  # the reader has read enough
+    except OSError as error:
+        # No space, no permission, no such folder: the machine's state, not a mistake
+        # of ours. What is known of it better is an RlcliError before it comes here.
+        where = f"`{error.filename}`: " if error.filename else ""
+        output.tell(f"error: {where}{error.strerror or error}")
+        _drop_output()
+        return errors.MENDABLE
+
+
+def _run(arguments: Sequence[str]) -> int:
+    command = typer.main.get_command(app)
+    try:
+        # Not `command.main`: it prints errors its own way, and ends the process.
+        with command.make_context("rlcli", [*arguments]) as context:
+            command.invoke(context)
+    except typer.Exit as end:
+        return end.exit_code
+    return errors.OK
+
+
+def _drop_output() -> None:
+    """Lets go of what stdout cannot take: Python would try again at exit, and fail."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _usage(error: typer.TyperException) -> str:
+    """An error of usage as our own look: Typer's sentence, and where to read on."""
+    sentence = " ".join(error.format_message().split()).removesuffix(".")
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "rlcli"
+    return f"error: {sentence[:1].lower()}{sentence[1:]}\n\nhint: see `{path} --help`"

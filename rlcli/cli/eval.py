@@ -1,0 +1,93 @@
+"""`rlcli eval`: plays episodes with what was learnt, and says how good it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import rlcli
+from rlcli.cli import layout, output
+from rlcli.cli.options import Best, Json, Seed, Trust
+
+COLUMNS = ("seed", "mean", "std", "min", "max", "length")
+
+
+def command(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="CHECKPOINT|RUN",
+            help="A policy or checkpoint file, or the folder of a run.",
+            show_default=False,
+        ),
+    ],
+    best: Best = False,
+    episodes: Annotated[
+        int, typer.Option("--episodes", metavar="N", min=1, help="Of each seed.")
+    ] = 100,
+    seed: Seed = 0,
+    explore: Annotated[
+        bool, typer.Option("--explore", help="Act as in training, not greedily.")
+    ] = False,
+    environment: Annotated[
+        str | None,
+        typer.Option(
+            "--environment",
+            metavar="NAME",
+            help="Play this one instead, such as `gymnasium/CartPole-v1`.",
+        ),
+    ] = None,
+    json: Json = False,
+    trust: Trust = False,
+) -> None:
+    """Play whole episodes with each seed's policy.
+
+    Prints each seed's returns, and over the seeds their mean, interquartile mean, and
+    its 95 % interval.
+    """
+    layout.for_policy(path)
+    result = rlcli.eval(
+        path,
+        best=best,
+        episodes=episodes,
+        seed=seed,
+        explore=explore,
+        environment=environment,
+        trust=trust,
+    )
+    if json:
+        output.data(output.as_json(result))
+    else:
+        _print(result)
+
+
+def _print(result: Mapping[str, Any]) -> None:
+    """A table of the seeds, and a line for all of them."""
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None)
+    for column in COLUMNS:
+        table.add_column(column, justify="right")
+    for row in result["seeds"]:
+        table.add_row(str(row["seed"]), *(_number(row[each]) for each in COLUMNS[1:]))
+    console.print(table)
+    total = result["return"]
+    low, high = total["ci95"]
+    console.print(
+        f"return: mean {_number(total['mean'])}, IQM {_number(total['iqm'])}, "
+        f"95 % interval {_number(low)} … {_number(high)} over {len(result['seeds'])} "
+        f"seeds of {result['episodes']} episodes on "
+        + escape(str(result["environment"])),
+        soft_wrap=True,
+    )
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

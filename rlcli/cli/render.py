@@ -1,0 +1,66 @@
+"""`rlcli render`: a GIF of an agent at work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import rlcli
+from rlcli.cli import layout, options, output
+from rlcli.cli.options import Best, Seed, Trust
+
+
+def command(
+    path: Annotated[
+        str,
+        typer.Argument(
+            metavar="CHECKPOINT|RUN|RECIPE|ENVIRONMENT",
+            help="Of a recipe or an environment's name, a random policy is shown.",
+            show_default=False,
+        ),
+    ],
+    best: Best = False,
+    output_: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            metavar="FILE",
+            help="Default: `render.gif` in the run's folder.",
+        ),
+    ] = None,
+    episodes: Annotated[
+        int, typer.Option("--episodes", metavar="N", min=1, help="How many.")
+    ] = 1,
+    seed: Seed = 0,
+    fps: Annotated[
+        float | None,
+        typer.Option(
+            "--fps",
+            metavar="N",
+            min=1,
+            max=100,
+            help="Frames per second, else the environment's own.",
+        ),
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option("--size", metavar="WxH", help="Width and height in pixels."),
+    ] = None,
+    trust: Trust = False,
+) -> None:
+    """Make a GIF of episodes, without a display."""
+    pixels = options.size(size)
+    layout.for_policy(path)
+    file = rlcli.render(
+        path,
+        best=best,
+        output=output_,
+        episodes=episodes,
+        seed=seed,
+        fps=fps,
+        size=pixels,
+        trust=trust,
+    )
+    output.data(file)

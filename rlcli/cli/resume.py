@@ -1,0 +1,32 @@
+"""`rlcli resume`: goes on with a run exactly where it stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import rlcli
+from rlcli.cli import layout, options, report
+from rlcli.cli.options import MaxTime, Quiet, Set, Trust
+
+
+def command(
+    run: Annotated[
+        Path,
+        typer.Argument(metavar="RUN", help="The folder of a run.", show_default=False),
+    ],
+    set: Set = [],  # noqa: B006 - Typer copies it, and knows no other empty default
+    max_time: MaxTime = None,
+    quiet: Quiet = False,
+    trust: Trust = False,
+) -> None:
+    """Go on with a run exactly where it stopped.
+
+    Of its recipe only `train.steps`, `train.stop` and the periods may be set anew.
+    """
+    limit = options.seconds(max_time)
+    layout.for_run(run)
+    folder = rlcli.resume(run, set=tuple(set), max_time=limit, quiet=quiet, trust=trust)
+    raise typer.Exit(report.trained(folder, quiet=quiet))

@@ -1,0 +1,365 @@
+"""Documents: YAML text with line numbers, read from anybody safely.
+
+A document is plain data (dicts, lists, strings, numbers, booleans, None) that knows on
+which line each of its values was written. Nothing of a text is ever called, imported or
+expanded without bound: recipes come out of checkpoints that others made.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import re
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rlcli.errors import RlcliError
+
+LARGEST = 1_000_000  # bytes of a file
+MOST_VALUES = 20_000  # after aliases are expanded
+DEEPEST = 50  # nested mappings and lists
+
+Place = tuple[str | int, ...]  # ("train", "log", "every")
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# Without YAML 1.1's surprises: 1e-3 is a number, 010 is ten, 1:30 and dates are text.
+_RESOLVERS = (
+    ("null", r"~|null|Null|NULL|", [*"~nN", ""]),
+    ("bool", r"(?i:true|false|yes|no|on|off)", [*"tTfFyYnNoO"]),
+    ("int", r"[-+]?[0-9][0-9_]*|0x[0-9a-fA-F_]+", [*"-+0123456789"]),
+    (
+        "float",
+        r"[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?"
+        r"|[-+]?\.(?i:inf)|\.(?i:nan)",
+        [*"-+.0123456789"],
+    ),
+)
+
+
+class _Resolving:
+    """Which plain scalars are more than text, for reading and writing alike."""
+
+    yaml_implicit_resolvers: typing.ClassVar[dict] = {}
+
+
+for _tag, _pattern, _first in _RESOLVERS:
+    for _character in _first:
+        _Resolving.yaml_implicit_resolvers.setdefault(_character, []).append(
+            (f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern})\Z"))
+        )
+
+
+class _Reader(_Resolving, _Loader):  # pyright: ignore[reportGeneralTypeIssues] chosen
+    """PyYAML's parser; values are constructed here, not by it."""
+
+
+class _Writer(_Resolving, yaml.SafeDumper):
+    """PyYAML's emitter; quotes what would be read back as something else."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+@dataclasses.dataclass(frozen=True)
+class Document:
+    """Data and where it was written."""
+
+    data: Any
+    source: str = ""  # a file's name, or "" where there is none
+    lines: Mapping[Place, int] = dataclasses.field(default_factory=dict)
+    origins: Mapping[Place, str] = dataclasses.field(default_factory=dict)  # `--set …`
+    text: str = ""  # as written, before anything was set
+
+    def line_of(self, place: Place) -> int | None:
+        """The line of a value, or of the innermost one around it that has a line."""
+        for length in range(len(place), -1, -1):
+            if place[:length] in self.lines:
+                return self.lines[place[:length]]
+        return None
+
+    def where(self, place: Place = ()) -> str:
+        """How an error message about a value begins: `file:line: `, or nothing."""
+        for length in range(len(place), -1, -1):
+            if place[:length] in self.origins:
+                return f"{self.origins[place[:length]]}: "
+            if place[:length] in self.lines:
+                break
+        line = self.line_of(place)
+        if line is None:
+            return f"{self.source}: " if self.source else ""
+        return f"{self.source}:{line}: " if self.source else f"line {line}: "
+
+
+def load(text_or_path: str | Path, source: str = "") -> Document:
+    """Reads a YAML text, or the file of a `Path`: a mapping, with its lines."""
+    if isinstance(text_or_path, Path):
+        source = source or str(text_or_path)
+        text = _text_of(text_or_path)
+    else:
+        text = text_or_path
+        _refuse_long(len(text), source)
+    document = _parse(text, source)
+    if document.data is None:
+        raise RlcliError(f"{_at(source, 1)}the file is empty", "a recipe has sections")
+    if not isinstance(document.data, dict):
+        kind = "a list" if isinstance(document.data, list) else "a single value"
+        hint = "it is a mapping, such as `environment: {name: CartPole-v1}`"
+        raise RlcliError(f"{document.where()}expected a mapping, got {kind}", hint)
+    return dataclasses.replace(document, text=text)
+
+
+def from_mapping(data: Mapping[str, Any], source: str = "") -> Document:
+    """A document of plain data that somebody made in Python; keys become text."""
+    return Document(_plain(data), source)
+
+
+def merge(document: Document, sets: Sequence[str]) -> Document:
+    """The document with values replaced: each of `sets` reads `a.b.c=value`.
+
+    Values are YAML. Below a part written as a bare name, `NAME` becomes `{name: NAME}`.
+    """
+    data = _plain(document.data)
+    lines, origins = dict(document.lines), dict(document.origins)
+    for each in sets:
+        dotted, equals, text = each.partition("=")
+        origin = f"--set {each}"
+        keys = dotted.strip().split(".")
+        if not equals or not all(keys):
+            hint = "such as `--set train.steps=10_000`"
+            raise RlcliError(f"{origin}: expected `key=value`", hint)
+        value = _parse(text, origin).data
+        place = _put(data, keys, value, origin)
+        for known in (lines, origins):
+            for inner in [key for key in known if key[: len(place)] == place]:
+                del known[inner]
+        origins[place] = origin
+    return dataclasses.replace(document, data=data, lines=lines, origins=origins)
+
+
+def dump(data: Any) -> str:
+    """YAML for people: small values on one line, in braces; larger ones indented."""
+    if not isinstance(data, Mapping) or not data:
+        return f"{flow(data)}\n"
+    return "".join(f"{line}\n" for line in _block(data, 0))
+
+
+def _text_of(path: Path) -> str:
+    try:
+        if path.is_dir():
+            raise RlcliError(f"`{path}` is a folder, not a file", "name the file in it")
+        if not path.exists():
+            raise RlcliError(f"there is no file `{path}`")
+        if not path.is_file():
+            raise RlcliError(f"`{path}` is no ordinary file")
+        _refuse_long(path.stat().st_size, str(path))
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a path with a null byte
+        raise RlcliError(f"`{path}` cannot be read: {error}") from error
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        message = f"{_at(str(path), line)}the file is not UTF-8 text"
+        raise RlcliError(message, "save it as UTF-8") from error
+
+
+def _refuse_long(size: int, source: str) -> None:
+    if size > LARGEST:
+        prefix = f"{source}: " if source else ""
+        message = f"{prefix}{size:,} bytes are more than a recipe's {LARGEST:,}"
+        raise RlcliError(message, "is it a recipe?")
+
+
+def _parse(text: str, source: str) -> Document:
+    try:
+        _refuse_deep(text, source)
+        root = yaml.compose(text, Loader=_Reader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        raise _unreadable(text, source, line, error.problem or str(error)) from error
+    except yaml.reader.ReaderError as error:
+        line = text[: error.position].count("\n") + 1
+        raise _unreadable(text, source, line, error.reason) from error
+    if root is None:
+        return Document(None, source, {(): 1})
+    builder = _Builder(source)
+    return Document(builder.value(root, ()), source, builder.lines)
+
+
+def _refuse_deep(text: str, source: str) -> None:
+    # Events come one by one; composing recurses in C, and would overflow the stack.
+    depth = 0
+    for event in yaml.parse(text, Loader=_Reader):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            place = _at(source, event.start_mark.line + 1)
+            raise RlcliError(f"{place}nested more than {DEEPEST} deep")
+
+
+def _unreadable(text: str, source: str, line: int, problem: str) -> RlcliError:
+    lines = text.splitlines()
+    for number in (line, line - 1):  # the parser may notice one line late
+        if 0 < number <= len(lines) and re.match(r"\s*\t", lines[number - 1]):
+            message = f"{_at(source, number)}a tab, which YAML does not indent with"
+            return RlcliError(message, "replace it by spaces")
+    if line <= len(lines) and "\t" in lines[line - 1]:
+        return RlcliError(f"{_at(source, line)}{problem}", "there is a tab: use spaces")
+    return RlcliError(f"{_at(source, line)}{problem}", "it is not YAML")
+
+
+def _at(source: str, line: int) -> str:
+    if source.startswith("--set"):
+        return f"{source}: "
+    return f"{source}:{line}: " if source else f"line {line}: "
+
+
+class _Builder:
+    """Makes plain data of PyYAML's nodes, and notes lines."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.lines: dict[Place, int] = {}
+        self.count = 0
+
+    def value(self, node: yaml.Node, place: Place) -> Any:
+        self.lines.setdefault(place, node.start_mark.line + 1)
+        self.count += 1
+        # An alias is expanded where it stands: few bytes may mean billions of values.
+        if self.count > MOST_VALUES or len(place) > DEEPEST:
+            message = f"more than {MOST_VALUES:,} values, or an alias within itself"
+            raise self.error(node, message, "use fewer aliases")
+        tag = node.tag.removeprefix("tag:yaml.org,2002:")
+        if isinstance(node, yaml.MappingNode) and tag == "map":
+            return self.mapping(node, place)
+        if isinstance(node, yaml.SequenceNode) and tag == "seq":
+            items = enumerate(node.value)
+            return [self.value(each, (*place, index)) for index, each in items]
+        if isinstance(node, yaml.ScalarNode):
+            return self.scalar(node, tag)
+        raise self.error(node, f"the tag `{node.tag}` is not for recipes", "leave it")
+
+    def mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        begun: dict[str, int] = {}
+        for key_node, value_node in node.value:
+            key = key_node.value
+            if not isinstance(key_node, yaml.ScalarNode) or key in ("", "~", "<<"):
+                hint = "keys are words, such as `name: value`"
+                raise self.error(key_node, "this cannot be a key", hint)
+            line = key_node.start_mark.line + 1
+            if key in result:
+                message = f"the key `{key}` is on line {begun[key]} already"
+                raise self.error(key_node, message, "keep one of the two")
+            begun[key] = line
+            self.lines[(*place, key)] = line
+            result[key] = self.value(value_node, (*place, key))
+        return result
+
+    def scalar(self, node: yaml.ScalarNode, tag: str) -> Any:
+        text = node.value
+        try:
+            if tag == "null":
+                return None
+            if tag == "bool":
+                return text.lower() in ("true", "yes", "on")
+            if tag == "int":
+                bare = text.replace("_", "")
+                return int(bare, 16) if bare[:2] == "0x" else int(bare)
+            if tag == "float":
+                return _float(text)
+        except ValueError as error:
+            raise self.error(node, f"`{text[:40]}` is no number") from error
+        if tag == "str":
+            return text
+        raise self.error(node, f"the tag `{node.tag}` is not for recipes", "leave it")
+
+    def error(self, node: yaml.Node, message: str, hint: str = "") -> RlcliError:
+        place = _at(self.source, node.start_mark.line + 1)
+        return RlcliError(f"{place}{message}", hint)
+
+
+def _float(text: str) -> float:
+    bare = text.replace("_", "").lower()
+    if bare.endswith((".inf", ".nan")):
+        return float(bare.replace(".", ""))
+    value = float(bare)
+    if math.isinf(value):
+        raise ValueError("too large for a float")
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """A deep copy in dicts, lists and plain values; keys become text."""
+    counted = itertools.count()
+
+    def copy(value: Any, depth: int) -> Any:
+        # What comes out of a checkpoint may hold one list many times, or itself.
+        if next(counted) > MOST_VALUES or depth > DEEPEST:
+            raise RlcliError(f"more than {MOST_VALUES:,} values, or {DEEPEST} levels")
+        if isinstance(value, Mapping):
+            return {str(key): copy(each, depth + 1) for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [copy(each, depth + 1) for each in value]
+        return value
+
+    return copy(value, 0)
+
+
+def _put(data: Any, keys: list[str], value: Any, origin: str) -> Place:
+    """Puts a value into nested data, and says where that was."""
+    place = (_step(data, keys[0], "", origin),)
+    for depth, key in enumerate(keys[1:], 1):
+        before = data
+        within = ".".join(keys[:depth])
+        data = before[place[-1]] if isinstance(before, list) else before.get(place[-1])
+        if data is None or isinstance(data, str):
+            data = {} if data is None else {"name": data}
+        elif not isinstance(data, dict | list):
+            message = f"{origin}: `{within}` is {data!r}, which has no options"
+            raise RlcliError(message)
+        before[place[-1]] = data
+        place = (*place, _step(data, key, within, origin))
+    data[place[-1]] = value
+    return place
+
+
+def _step(data: Any, key: str, within: str, origin: str) -> Any:
+    """The key of a mapping, or the index of a list, that a word of `--set` means."""
+    if not isinstance(data, list):
+        return key
+    if not key.isdecimal() or int(key) >= len(data):
+        hint = f"it has {len(data)} entries, counted from 0"
+        raise RlcliError(f"{origin}: `{within}` has no entry `{key}`", hint)
+    return int(key)
+
+
+def flow(value: Any) -> str:
+    """YAML on one line."""
+    text = yaml.dump(
+        value,
+        Dumper=_Writer,
+        default_flow_style=True,
+        sort_keys=False,
+        allow_unicode=False,  # some unicode is a line's end to YAML
+        width=math.inf,
+    )
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def _block(data: Mapping[str, Any], indent: int) -> list[str]:
+    lines = []
+    for key, value in data.items():
+        begin = f"{' ' * indent}{flow(str(key))}:"
+        line = f"{begin} {flow(value)}"
+        if isinstance(value, Mapping) and value and len(line) > 88:
+            lines += [begin, *_block(value, indent + 2)]
+        else:
+            lines.append(line)
+    return lines

@@ -1,0 +1,1 @@
+"""Environments: pure JAX cores, the vector made of them, and adapters to others."""

@@ -1,0 +1,1 @@
+"""Classic control: small mechanical systems, by their textbook equations."""

@@ -1,0 +1,68 @@
+"""Drawing: what the pictures of our environments share: Pillow, and no display."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+SCALE = 3  # Pillow's shapes have hard edges: drawn larger, then shrunk, they have soft
+
+INK = "#1f2937"
+GREY = "#9ca3af"
+MIST = "#e5e7eb"
+PAPER = "#fafaf9"
+BLUE = "#3b6fb6"
+WOOD = "#d08c4a"
+RED = "#c2413a"
+GREEN = "#4d8f5c"
+
+Point = tuple[float, float]  # x to the right, y downward, in pixels
+
+
+class Canvas:
+    """A picture of `width` x `height` pixels to be drawn upon, anti-aliased."""
+
+    def __init__(self, width: int, height: int, background: str = PAPER) -> None:
+        self.size = (width, height)
+        self._image = Image.new("RGB", (width * SCALE, height * SCALE), background)
+        self._draw = ImageDraw.Draw(self._image)
+
+    def polygon(self, points: Sequence[Point], fill: str) -> None:
+        """Fills the polygon between `points`."""
+        self._draw.polygon([_larger(point) for point in points], fill)
+
+    def box(
+        self, corner: Point, width: float, height: float, fill: str, radius: float = 0
+    ) -> None:
+        """Fills a rectangle with rounded corners; `corner` is the upper left one."""
+        x, y = _larger(corner)
+        # Pillow's boxes include their last pixel.
+        end = (x + width * SCALE - 1, y + height * SCALE - 1)
+        self._draw.rounded_rectangle((x, y, *end), radius * SCALE, fill)
+
+    def circle(self, centre: Point, radius: float, fill: str) -> None:
+        """Fills a circle."""
+        self._draw.circle(_larger(centre), radius * SCALE, fill)
+
+    def line(self, start: Point, end: Point, width: float, fill: str) -> None:
+        """Draws a straight line with round ends."""
+        self._draw.line([_larger(start), _larger(end)], fill, round(width * SCALE))
+        for point in (start, end):
+            self.circle(point, width / 2, fill)
+
+    def text(
+        self, at: Point, text: str, size: float, fill: str = INK, anchor: str = "mm"
+    ) -> None:
+        """Writes `text` at a point: its middle, or what Pillow's `anchor` says."""
+        font = ImageFont.load_default(size * SCALE)
+        self._draw.text(_larger(at), text, fill, font, anchor)
+
+    def pixels(self) -> np.ndarray:
+        """The picture, `[height, width, 3]` uint8."""
+        return np.asarray(self._image.resize(self.size, Image.Resampling.BOX))
+
+
+def _larger(point: Point) -> Point:
+    return point[0] * SCALE, point[1] * SCALE

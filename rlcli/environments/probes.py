@@ -1,0 +1,179 @@
+"""Probes: the smallest environments whose values are known, one question each.
+
+Whoever learns a wrong value on one of them has a bug, and knows where. γ is the
+discount of the tracer. Observations are float32 `[1]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from annotated_types import Ge
+
+from rlcli.environments import drawing
+from rlcli.registry import register
+from rlcli.types import Array, Environment, Key, TimeStep
+
+
+class ProbeState(NamedTuple):
+    """What a probe remembers."""
+
+    shown: Array  # float32[1]: the observation
+    cue: Array  # float32: what was shown first
+    time: Array  # int32: steps of the episode so far
+
+
+@register("environment", "probe-constant-reward")
+def constant_reward() -> Environment:
+    """One step, always the same: is the value function learnt at all?
+
+    Observation 0, reward 1: v(0) = q(0, 0) = q(0, 1) = 1.
+    """
+    return _probe(lambda cue, time: 0.0 * cue, lambda cue, time, action: 1.0)
+
+
+@register("environment", "probe-reward-depends-on-observation")
+def reward_depends_on_observation() -> Environment:
+    """One step, rewarded by what was seen: does the network see its input?
+
+    Observation −1 or 1, half of the time each, and the same as reward: v(±1) = ±1,
+    q(±1, 0) = q(±1, 1) = ±1.
+    """
+    return _probe(lambda cue, time: cue, lambda cue, time, action: cue)
+
+
+@register("environment", "probe-two-steps")
+def two_steps() -> Environment:
+    """A reward one step later: do values bootstrap, and is γ where it belongs?
+
+    Observation 0, then 1; reward 0, then 1: v(0) = γ, v(1) = 1.
+    """
+    return _probe(
+        lambda cue, time: jnp.minimum(time, 1).astype(jnp.float32),
+        lambda cue, time, action: time.astype(jnp.float32),
+        steps=2,
+    )
+
+
+@register("environment", "probe-reward-depends-on-action")
+def reward_depends_on_action() -> Environment:
+    """One step, rewarded by what was done: are actions told apart, and improved?
+
+    Observation 0; reward −1 for action 0, 1 for action 1: q(0, 0) = −1, q(0, 1) = 1.
+    The best policy takes action 1: its v(0) = 1.
+    """
+    return _probe(
+        lambda cue, time: 0.0 * cue,
+        lambda cue, time, action: jnp.where(action == 1, 1.0, -1.0),
+    )
+
+
+@register("environment", "probe-truncation", time_limit=5)
+def truncation() -> Environment:
+    """Never terminates, but is cut short: is a time limit told from an ending?
+
+    Observation 0, reward 1: v(0) = 1 / (1 − γ). Whoever takes the limit for an ending
+    learns less, (1 − γⁿ) / (1 − γ) with 1 ≤ n ≤ 5 steps to go.
+    """
+    return _probe(
+        lambda cue, time: 0.0 * cue, lambda cue, time, action: 1.0, steps=None
+    )
+
+
+@register("environment", "probe-needs-memory")
+def needs_memory(*, delay: Annotated[int, Ge(0)] = 1) -> Environment:
+    """Asks in the end what was shown at first: does memory carry?
+
+    Observation −1 or 1, half of the time each, then 0 for `delay` steps. The last
+    action is rewarded with 1 if it was 0 after −1, or 1 after 1, else with −1; the
+    others with 0. With memory the best policy has v(±1) = γᵈ with d = `delay`, and
+    every episode returns 1; without, all policies have v = 0, unless `delay` is 0.
+    """
+
+    def reward(cue: Array, time: Array, action: Array) -> Array:
+        right = (action == 1) == (cue > 0)
+        return jnp.where(time < delay, 0.0, jnp.where(right, 1.0, -1.0))
+
+    return _probe(
+        lambda cue, time: jnp.where(time == 0, cue, 0.0), reward, steps=delay + 1
+    )
+
+
+@register("environment", "probe-continuous-action")
+def continuous_action() -> Environment:
+    """One step, rewarded by a parabola: are continuous actions improved?
+
+    Observation 0, action a in [−1, 1], reward −(a − 0.5)²: q(0, a) is the same. The
+    best policy takes a = 0.5: its v(0) = 0.
+    """
+    return _probe(
+        lambda cue, time: 0.0 * cue,
+        lambda cue, time, action: -jnp.square(action[0] - 0.5),
+        action=gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32),
+    )
+
+
+def _probe(
+    show: Callable[[Array, Array], Array],
+    reward: Callable[[Array, Array, Array], Array | float],
+    *,
+    steps: int | None = 1,
+    action: gymnasium.Space | None = None,
+) -> Environment:
+    """A probe that shows `show(cue, time)` and pays `reward(cue, time, action)`.
+
+    The cue is −1 or 1, half of the time each. It terminates after `steps`, if any.
+    """
+
+    def seen(cue: Array, time: Array) -> ProbeState:
+        return ProbeState(jnp.reshape(show(cue, time), (1,)), cue, time)
+
+    def reset(key: Key) -> tuple[ProbeState, Array]:
+        cue = jax.random.rademacher(key, (), jnp.float32)
+        state = seen(cue, jnp.zeros((), jnp.int32))
+        return state, state.shown
+
+    def step(
+        state: ProbeState, action: Array, noise: tuple[()]
+    ) -> tuple[ProbeState, TimeStep]:
+        del noise  # all that is random is the cue
+        after = seen(state.cue, state.time + 1)
+        terminated = jnp.asarray(False) if steps is None else after.time >= steps
+        return after, TimeStep(
+            obs=after.shown,
+            next_obs=after.shown,
+            reward=jnp.asarray(reward(state.cue, state.time, action), jnp.float32),
+            discount=1.0 - terminated.astype(jnp.float32),
+            last=terminated,
+            info={},
+        )
+
+    return Environment(
+        reset=reset,
+        step=step,
+        observation=gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32),
+        action=action or gymnasium.spaces.Discrete(2),
+        render=_draw,
+        draw=lambda key: (),
+    )
+
+
+def _draw(state: ProbeState) -> np.ndarray:
+    """What is shown as a bar from −1 to 1, `[150, 300, 3]` uint8, and the time."""
+    shown, time = float(state.shown[0]), int(state.time)
+    canvas = drawing.Canvas(300, 150)
+    canvas.text((30, 30), f"observation {shown:g}", 18, anchor="lm")
+    canvas.text((270, 30), f"step {time}", 18, drawing.GREY, anchor="rm")
+    canvas.box((30, 70), 240, 24, drawing.MIST, radius=4)
+    colour = drawing.BLUE if shown > 0 else drawing.RED
+    if shown:
+        canvas.box((150 + min(0.0, shown) * 120, 70), abs(shown) * 120, 24, colour)
+    canvas.line((150, 64), (150, 100), 3, drawing.INK)
+    for value in (-1, 0, 1):
+        canvas.text((150 + value * 120, 118), f"{value}", 14, drawing.GREY)
+    return canvas.pixels()

@@ -1,0 +1,1 @@
+"""Toy text: small worlds of numbered cells, for tables."""

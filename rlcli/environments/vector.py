@@ -1,0 +1,120 @@
+"""The vector: one core made into B environments that restart by themselves.
+
+A core knows its task and nothing else. Here it gets the batch axis, the time limit and
+the auto-reset, and here all random numbers of a step are drawn, once per batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep, keep
+
+
+class VectorState(NamedTuple):
+    """What B environments remember."""
+
+    core: ArrayTree  # the core's own state, `[B, ...]`
+    elapsed: Array  # int32[B]: steps of the episode so far
+
+
+class VectorNoise(NamedTuple):
+    """Everything random of one step of B environments, `[B, ...]`."""
+
+    fresh: ArrayTree  # state and observation to restart from, where the episode ends
+    core: ArrayTree  # what the core itself draws for a step
+
+
+def vector(
+    core_of: Callable[[Mapping[str, Array]], Environment],
+    num_envs: int,
+    *,
+    time_limit: int | None = None,
+    each: Mapping[str, Array] | None = None,
+) -> Environment:
+    """Runs `num_envs` copies of a core, each restarting when its episode ends.
+
+    At the time limit an episode is truncated: `last`, but `discount` stays 1. Where
+    `last`, `next_obs` is the true final observation and `obs` the new episode's first.
+    Environment i draws from (key, i) alone: more of them change nothing for the others.
+
+    Args:
+        core_of: makes the core from the values of `each`, which are traced.
+        time_limit: steps after which an episode is truncated; None: never.
+        each: options by environment, `[n]` each: environment i takes value i mod n.
+    """
+    environments = np.arange(num_envs)
+    values = {
+        name: jnp.asarray(options)[environments % len(options)]
+        for name, options in (each or {}).items()
+    }
+
+    def values_of(index: int) -> dict[str, Array]:
+        return {name: options[index] for name, options in values.items()}
+
+    # Even numbers are for resets and odd ones for steps, with one hash for either.
+    reset_keys = jax.vmap(lambda key, i: jax.random.fold_in(key, 2 * i), (None, 0))
+    step_keys = jax.vmap(lambda key, i: jax.random.fold_in(key, 2 * i + 1), (None, 0))
+    core_reset = jax.vmap(lambda values, key: core_of(values).reset(key))
+    core_draw = jax.vmap(lambda values, key: core_of(values).draw(key))
+    core_step = jax.vmap(lambda values, *rest: core_of(values).step(*rest))
+
+    def reset(key: Key) -> tuple[VectorState, ArrayTree]:
+        core, obs = core_reset(values, reset_keys(key, environments))
+        return VectorState(core, jnp.zeros(num_envs, jnp.int32)), obs
+
+    def draw(key: Key) -> VectorNoise:
+        fresh = core_reset(values, reset_keys(key, environments))
+        return VectorNoise(fresh, core_draw(values, step_keys(key, environments)))
+
+    def step(
+        state: VectorState, action: Array, noise: VectorNoise
+    ) -> tuple[VectorState, TimeStep]:
+        core, timestep = core_step(values, state.core, action, noise.core)
+        elapsed = state.elapsed + 1
+        last = timestep.last
+        if time_limit is not None:
+            last = last | (elapsed >= time_limit)
+        core, obs = _where(last, noise.fresh, (core, timestep.next_obs))
+        elapsed = jnp.where(last, 0, elapsed)
+        return VectorState(core, elapsed), timestep._replace(obs=obs, last=last)
+
+    def render(state: VectorState, index: int = 0) -> Any:
+        core = core_of(values_of(index))
+        return core.render(jax.tree.map(lambda leaf: leaf[index], state.core))
+
+    # Only spaces are read of it, and no `each` shapes one.
+    example = core_of(values_of(0))
+    return Environment(
+        reset=reset,
+        step=step,
+        observation=example.observation,
+        action=example.action,
+        render=render,
+        num_envs=num_envs,
+        draw=draw,
+    )
+
+
+def keyed(env: Environment) -> Environment:
+    """The same environment, stepped with a key: `step(state, action, key)`."""
+
+    def step(state: ArrayTree, action: Array, key: Key) -> tuple[ArrayTree, TimeStep]:
+        return env.step(state, action, env.draw(key))
+
+    return env._replace(step=step, draw=keep)
+
+
+def _where(condition: Array, new: ArrayTree, old: ArrayTree) -> ArrayTree:
+    """Takes `new` where `condition` `[B]` holds, leaf by leaf, `[B, ...]` each."""
+
+    def choose(new: Array, old: Array) -> Array:
+        over = condition.reshape(condition.shape + (1,) * (jnp.ndim(old) - 1))
+        return jnp.where(over, new, old)
+
+    return jax.tree.map(choose, new, old)

@@ -1,0 +1,268 @@
+"""Grammar: what a recipe may say, and what its values have to be.
+
+The signature of a factory is the schema of a part: keyword-only parameters are its
+options, their annotations convert and validate. The sections that no factory stands
+behind are dataclasses here, read in the same way.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypedDict
+
+from annotated_types import Ge, Gt, Lt
+
+from rlcli import registry, schedules
+from rlcli.annotations import MismatchError, convert, shown
+from rlcli.documents import Place
+from rlcli.errors import nearest
+
+SECTIONS = (
+    *("environment", "network", "policy", "tracer", "replay", "updater"),
+    *("optimizer", "train", "extra"),
+)
+# What the grammar foresees and this version does not have is refused by its name.
+LATER_SECTIONS = ("normalize", "vary", "plugins")
+LATER_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "network": ("cnn", "residual"),
+        "policy": ("boltzmann", "deterministic"),
+        "tracer": ("monte_carlo", "v_trace", "retrace"),
+        "replay": ("prioritized", "frames", "sequences", "episodes"),
+        "updater": (
+            *("sarsa", "expected_sarsa", "soft_q_learning", "munchausen"),
+            *("reinforce", "a2c", "v_trace", "ddpg", "td3", "sac"),
+            *("open_es", "cma_es"),
+        ),
+        "head": ("categorical", "quantile", "implicit_quantile"),
+    }
+)
+LATER_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "environment": ("wrappers",),
+        "network": ("preprocess", "memory"),
+        "updater": ("rule", "objective", "transform", "critics", "q"),
+        "head": ("noisy", "quantiles", "atoms"),
+    }
+)
+
+Counted = Annotated[int, Ge(1)]
+Natural = Annotated[int, Ge(0)]
+Fail = Callable[[Place, str, str], NoReturn]  # (place, message, hint)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Log:
+    """The grid of metrics rows."""
+
+    every: Counted | None = 1_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluate:
+    """When to play for evaluation, and how many episodes."""
+
+    every: Counted | None = None
+    episodes: Counted = 20
+    render: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """When to save everything, and how many of these files to keep."""
+
+    every: Counted | None = 10_000
+    keep: Counted = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Stop:
+    """What every seed has to reach in an evaluation for the run to end."""
+
+    return_: Annotated[float, "structural"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Train:
+    """The section `train`; steps and periods count the environment steps of one seed.
+
+    `unroll`, `updates` and `start` have defaults that depend on the other sections.
+    """
+
+    steps: Counted = 50_000
+    episodes: Counted | None = None
+    unroll: Counted
+    updates: Fraction  # per visit to the learner, on average
+    start: Natural
+    warmup: Literal["random", "policy"] = "policy"
+    seed: Annotated[int, Ge(0), Lt(2**31)] = 0
+    seeds: Counted = 1
+    devices: Counted | Literal["auto"] = "auto"
+    threads: Counted | Literal["auto"] = "auto"
+    precision: Literal["float32", "bfloat16", "float64"] = "float32"
+    reset: bool = False
+    log: Log = Log()
+    evaluate: Evaluate = Evaluate()
+    checkpoint: Checkpoint = Checkpoint()
+    stop: Stop | None = None
+    on_nan: Literal["freeze", "stop"] = "freeze"
+    on_error: Literal["stop", "restart"] = "stop"
+    trackers: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Head:
+    """The options of `head: {name: scalar}`."""
+
+    dueling: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Vector:
+    """What every environment takes beside the keywords of its factory."""
+
+    num_envs: Counted = 1
+    time_limit: Counted | Literal["default"] | None
+    timeout: Annotated[float, Gt(0.0), "structural"] | None = None
+    each: dict[str, list[Any]]
+
+
+class PerStep(TypedDict):
+    """How many updates an environment step is worth."""
+
+    per_step: Annotated[float, Ge(0.001), "structural"]
+
+
+class Reader(NamedTuple):
+    """Reads the options of one part or section; `label` names it in messages."""
+
+    label: str
+    place: Place
+    fail: Fail
+
+    def options(
+        self, known: Mapping[str, inspect.Parameter], given: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Every option, converted, by the name it has in Python; defaults filled in."""
+        for key in given:
+            if key not in known:
+                self._unknown(key, known)
+        return {
+            parameter.name: self.option(key, parameter, given)
+            for key, parameter in known.items()
+        }
+
+    def option(
+        self, key: str, parameter: inspect.Parameter, given: Mapping[str, Any]
+    ) -> Any:
+        """One option, converted, or its default."""
+        if key not in given:
+            if parameter.default is parameter.empty:
+                self.fail(self.place, f"{self.label} needs `{key}`", "")
+            # Converted too, so that a recipe with all defaults written is the same.
+            return self._converted(key, parameter, parameter.default)
+        return self._converted(key, parameter, given[key])
+
+    def value(self, annotation: Any, value: Any, place: Place) -> Any:
+        """A value as its annotation wants it."""
+        try:
+            return convert(annotation, value)
+        except MismatchError as error:
+            at = (*place, *error.place)
+            dotted = ".".join(map(str, at[len(self.place) :]))
+            message = f"`{dotted}` of {self.label}: {error.message}"
+            self.fail(at, message, error.hint)
+
+    def _converted(self, key: str, parameter: inspect.Parameter, value: Any) -> Any:
+        annotation = parameter.annotation
+        section = _dataclass_in(annotation)
+        place = (*self.place, key)
+        if section is None:
+            if parameter.default is None and value is None:
+                return None
+            return self.value(annotation, value, place)
+        if dataclasses.is_dataclass(value):
+            return value
+        if value is None and "every" in registry.options(section):
+            value = {"every": None}
+        if value is None and parameter.default is None:
+            return None
+        label = f"`{key}` of {self.label}"
+        if not isinstance(value, Mapping):
+            message = f"{label}: expected a mapping, got {shown(value)}"
+            self.fail(place, message, _takes(registry.options(section)))
+        inner = Reader(label, place, self.fail)
+        return section(**inner.options(registry.options(section), value))
+
+    def _unknown(self, key: str, known: Mapping[str, Any]) -> NoReturn:
+        message = f"{self.label} has no option `{key}`"
+        self.fail((*self.place, key), message, nearest(key, known))
+
+
+def plain(value: Any) -> Any:
+    """Options and sections as a recipe writes them."""
+    if isinstance(value, schedules.Schedule):
+        return schedules.written(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = dataclasses.fields(value)
+        return {
+            each.name.removesuffix("_"): plain(getattr(value, each.name))
+            for each in fields
+        }
+    if isinstance(value, Mapping):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return value
+
+
+def _dataclass_in(annotation: Any) -> Any:
+    members = (annotation, *typing.get_args(annotation))
+    sections = (
+        each
+        for each in members
+        if isinstance(each, type) and dataclasses.is_dataclass(each)
+    )
+    return next(sections, None)
+
+
+def _takes(known: Mapping[str, Any]) -> str:
+    return "it takes " + ", ".join(f"`{each}`" for each in known)
+
+
+def contradictions(
+    train: Train, num_envs: int, replayed: bool
+) -> Iterator[tuple[Place, str, str]]:
+    """What section `train` says that cannot be, or not yet: (place, message, hint)."""
+    later = (
+        ("episodes", train.episodes is not None, "say how many `steps`"),
+        ("precision", train.precision != "float32", "there is `float32`"),
+        ("reset", train.reset, ""),
+        ("on_error", train.on_error != "stop", "there is `stop`"),
+        ("trackers", bool(train.trackers), ""),
+    )
+    for key, asked, hint in later:
+        if asked:
+            value = shown(plain(getattr(train, key))).strip("`")
+            message = f"`{key}: {value}` is not in this version of rlcli"
+            yield ("train", key), message, hint
+    if train.start >= train.steps:
+        message = f"nothing would be learnt: `start` is {train.start:,}"
+        hint = "learning begins after `start` steps: make it smaller than `steps`"
+        yield ("train", "start"), f"{message}, `steps` {train.steps:,}", hint
+    if train.unroll * num_envs > train.steps:
+        visit = f"{train.unroll:,} × {num_envs:,}"
+        message = f"nothing would be learnt: an unroll has {visit} steps"
+        hint = "it has `unroll` steps of each of `num_envs` environments"
+        yield ("train", "steps"), f"{message}, the run {train.steps:,}", hint
+    if train.updates != 1 and not replayed:
+        message = "`updates` is for agents with a replay"
+        yield ("train", "updates"), message, "this one learns from every unroll once"
+    if train.stop is not None and train.evaluate.every is None:
+        message = "`stop` needs evaluations, and there are none"
+        yield ("train", "stop"), message, "such as `evaluate: {every: 10_000}`"

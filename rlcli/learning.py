@@ -1,0 +1,142 @@
+"""Learning: the gradient step that updaters share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypedDict
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from rlcli.errors import RlcliError
+from rlcli.types import Array, ArrayTree, Clock, Count, Params, Positive
+
+GOING = -1  # of `Learner.failed`: nothing has failed
+
+
+class Target(TypedDict, total=False):
+    """How the target parameters follow: copied every so many updates, or slowly."""
+
+    every: Count
+    polyak: Positive
+
+
+class Learner(NamedTuple):
+    """What a gradient step changes."""
+
+    params: Params
+    target: ArrayTree  # parameters that follow; () where nobody asks for them
+    optimizer: ArrayTree
+    failed: Array  # int32: the update whose loss was not finite, or GOING
+
+
+class Losses(NamedTuple):
+    """What a loss function returns."""
+
+    terms: Mapping[str, Array]  # `[T, B]` each, summed; weights touch `critic` alone
+    priority: Array  # `[B]`
+    metrics: Mapping[str, Array]  # anything: its mean is reported
+
+
+def following(target: Target | None) -> Callable[[Params, ArrayTree, Array], ArrayTree]:
+    """`(params, target, updates) -> target`, as the option says."""
+    if target is None:
+        return lambda params, old, updates: old
+    if len(target) != 1:
+        raise RlcliError(
+            f"`target` is {dict(target)}", "give either `every` or `polyak`"
+        )
+    if "polyak" in target:
+        rate = target["polyak"]
+        return lambda params, old, updates: optax.incremental_update(params, old, rate)
+    every = target["every"]
+    return lambda params, old, updates: optax.periodic_update(
+        params, old, updates, every
+    )
+
+
+def learner(
+    init: Callable[[Array], Params],
+    optimizer: optax.GradientTransformation,
+    target: Target | None = None,
+) -> tuple[Callable, Callable]:
+    """`begin(key) -> Learner` and `step(learner, loss, weight, clock, …)`."""
+    follow = following(target)
+
+    def begin(key: Array) -> Learner:
+        params = init(key)
+        # Copied: the state is donated, and a buffer cannot be donated twice.
+        copy = jax.tree.map(jnp.copy, params) if target is not None else ()
+        return Learner(params, copy, optimizer.init(params), jnp.int32(GOING))
+
+    def step(
+        state: Learner,
+        loss: Callable[[Params], Losses],
+        weight: Array,
+        clock: Clock,
+    ) -> tuple[Learner, Array, dict[str, Array]]:
+        """One gradient step on the weighted mean of `loss`: state, priority, metrics.
+
+        A step whose loss is not finite is not taken, nor any after it: the parameters
+        stay the last good ones, and `failed` says which update it was.
+        """
+
+        def total(params: Params) -> tuple[Array, Losses]:
+            losses = loss(params)
+            return sum(
+                _mean(term, weight if name == "critic" else jnp.sign(weight))
+                for name, term in losses.terms.items()
+            ), losses
+
+        (value, losses), gradient = jax.value_and_grad(total, has_aux=True)(
+            state.params
+        )
+        updates, moved = optimizer.update(gradient, state.optimizer, state.params)
+        params = optax.apply_updates(state.params, updates)
+        target = follow(params, state.target, clock.updates + 1)
+        fine = jnp.isfinite(value)
+        going = fine & (state.failed == GOING)
+        failed = jnp.where(
+            (state.failed == GOING) & ~fine, clock.updates, state.failed
+        )
+        kept = jax.tree.map(
+            lambda new, old: jnp.where(going, new, old),
+            (params, target, moved),
+            (state.params, state.target, state.optimizer),
+        )
+
+        def report() -> dict[str, Array]:
+            means = {name: jnp.mean(each) for name, each in losses.metrics.items()}
+            norm = optax.global_norm(gradient)
+            return {"loss": value, **means, "gradient_norm": norm}
+
+        # Reported where somebody reads it: reductions are a tenth of a small update.
+        silence = jax.tree.map(
+            lambda each: jnp.zeros(each.shape, each.dtype), jax.eval_shape(report)
+        )
+        metrics = jax.lax.cond(clock.watched, report, lambda: silence)
+        return Learner(*kept, failed), losses.priority, metrics
+
+    return begin, step
+
+
+def _mean(term: Array, weight: Array) -> Array:
+    """The mean over the rows that count."""
+    rows = jnp.maximum(jnp.sum(weight > 0), 1)
+    return jnp.sum(term * weight) / rows
+
+
+def when(
+    predicate: Array, function: Callable, state: ArrayTree, *arguments: ArrayTree
+) -> tuple[ArrayTree, ArrayTree]:
+    """`function(state, *arguments) -> state, report` if the predicate holds.
+
+    Else the state as it was and a report of zeros. The predicate has no batch axis: with
+    one, both sides would be computed.
+    """
+    _, report = jax.eval_shape(function, state, *arguments)
+    silence = jax.tree.map(lambda each: jnp.zeros(each.shape, each.dtype), report)
+    return jax.lax.cond(
+        predicate, function, lambda state, *rest: (state, silence), state, *arguments
+    )

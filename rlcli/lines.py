@@ -1,0 +1,105 @@
+"""Lines: what the monitor says, in words and numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+from rlcli.metrics import CLOCK_FIELDS
+from rlcli.statistics import summary
+
+Row = Mapping[str, Any]
+
+HEAD = "[TrainMonitor|INFO]"
+FIRST = ("ep", "T", "G", "avg_r", "avg_G", "t", "dt")  # coax's, in its order
+NO_METRIC = frozenset((*FIRST, *CLOCK_FIELDS, "seed", "evaluation", "frozen"))
+
+
+def line(row: Row) -> str:
+    """A row of metrics in coax's form, `[TrainMonitor|INFO] ep: 102, T: 9,953, …`."""
+    first = [(name, row[name]) for name in FIRST if row.get(name) is not None]
+    rest = [
+        (name, value)
+        for name, value in row.items()
+        if name not in NO_METRIC and isinstance(value, (Real, str))
+    ]
+    rates = [
+        (n, row[n]) for n in CLOCK_FIELDS if n in row and n.endswith("_per_second")
+    ]
+    frozen = [("frozen", row["frozen"])] if row.get("frozen") else []
+    parts = [*first, *rest, *rates, *frozen]
+    return f"{HEAD} " + ", ".join(f"{name}: {_said(name, x)}" for name, x in parts)
+
+
+def together(rows: Sequence[Row]) -> Row:
+    """The rows of several seeds as one: `T` of a seed, means over those not frozen.
+
+    Adds how many seeds there are, how far their `avg_G` lie apart, and how many of them
+    are frozen. The row of a lone seed is itself.
+    """
+    if len(rows) == 1:
+        return rows[0]
+    alive = [row for row in rows if not row.get("frozen")] or list(rows)
+    names = dict.fromkeys(name for row in alive for name in row)
+    mean: dict[str, Any] = {}
+    for name in names:
+        values = known(row.get(name) for row in alive)
+        if values and name not in ("seed", "frozen"):
+            middle = sum(values) / len(values)
+            mean[name] = round(middle) if name in ("ep", "T", "t") else middle
+    mean["seeds"] = len(rows)
+    averages = known(row.get("avg_G") for row in alive)
+    if averages:
+        mean |= {"min_avg_G": min(averages), "max_avg_G": max(averages)}
+    return mean | {"frozen": len([row for row in rows if row.get("frozen")])}
+
+
+def described(evaluation: Sequence[Row]) -> str:
+    """An evaluation in words: one seed's mean and spread, or what several seeds say.
+
+    The interval of one seed is that of its mean over episodes, 1.96 std / √episodes.
+    """
+    results = [row["evaluation"] for row in evaluation]
+    first, steps = results[0], evaluation[0]["T"]
+    plays = f"{first['episodes']} episodes at {steps:,}"
+    if len(results) == 1:
+        error = 1.96 * first["std"] / math.sqrt(first["episodes"])
+        low, high = number(first["min"]), number(first["max"])
+        mean = f"{number(first['mean'])} ± {number(error)}"
+        return f"G {mean} ({low} to {high}), {plays}"
+    says = summary([result["mean"] for result in results])
+    low, high = (number(each) for each in says["ci95"])
+    middle = f"G {number(says['mean'])}, IQM {number(says['iqm'])} ({low} to {high})"
+    return f"{middle}, {len(results)} seeds of {plays}"
+
+
+def known(values: Iterable[Any]) -> list[float]:
+    """The finite numbers among the values."""
+    return [float(x) for x in values if isinstance(x, Real) and math.isfinite(x)]
+
+
+def number(value: float | None) -> str:
+    """A number for people: counts whole, else 3 digits, in thousands where it is large.
+
+    >>> number(9953), number(0.12345), number(31234.5), number(None)
+    ('9,953', '0.123', '31,234', '–')
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    if isinstance(value, Integral) or 999.5 <= abs(value) < 1e9:
+        return f"{round(value):,d}"
+    return f"{value:.3g}"
+
+
+def _said(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Integral):
+        return f"{int(value):,d}"
+    if not isinstance(value, Real):
+        return str(value)
+    if name == "dt":
+        return f"{value:.3f}ms"
+    return f"{value:,.0f}" if name.endswith("_per_second") else f"{value:.3g}"

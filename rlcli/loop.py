@@ -1,0 +1,281 @@
+"""The loop: how progress advances. The only one, for every algorithm.
+
+Its device side is one pure function: `_advance` takes an environment's answer, completes
+the transition, learns when the unroll is full, and decides upon the next action. For a
+pure environment `step ∘ advance` is compiled into chunks of many iterations; for one on
+the host `advance` is one dispatch per environment step. Both give the same bits.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from rlcli.learning import when
+from rlcli.progress import AXES, RESET, Pending, Progress, Setup, begin, clock_at
+from rlcli.progress import counted, draw, midnight, now, stream
+from rlcli.types import Array, ArrayTree, Environment, TimeStep, Transition
+
+_BLOCK = 128  # steps whose noise is drawn at once …
+_BLOCK_ROWS = 16_384  # … as long as they are no more transitions than this
+
+
+class Loop(NamedTuple):
+    """A run's engine, for all its seeds at once."""
+
+    begin: Callable[[], Progress]
+    advance: Callable[[Progress, int], tuple[Progress, dict[str, Array]]]
+    # (progress, iterations) -> progress, metrics of the last update, `[S]` each
+    save: Callable[[Progress], ArrayTree]  # arrays alone
+    restore: Callable[[ArrayTree], tuple[Progress, str]]  # and what it could not restore
+    shapes: Callable[[], ArrayTree]  # of what `save` gives, but for a host environment
+    close: Callable[[Progress], None]
+
+
+def make(setup: Setup) -> Loop:
+    """The loop of a setup: compiled where the environment allows it."""
+    environment, _ = setup.parts(midnight())
+    return _compiled(setup) if environment.pure else _hosted(setup, environment)
+
+
+def _advance(
+    setup: Setup,
+    progress: Progress,
+    timestep: TimeStep,
+    noise: tuple[ArrayTree, ArrayTree],
+    watched: Array,
+) -> tuple[Progress, dict[str, Array]]:
+    """Takes an answer, learns if the unroll is full, decides: one step of one seed."""
+    decide_noise, learn_noise = noise
+    statistics = counted(progress.statistics, timestep)
+    unroll = jax.tree.map(
+        lambda rows, row: jax.lax.dynamic_update_index_in_dim(
+            rows, row.astype(rows.dtype), progress.position, 0
+        ),
+        progress.unroll,
+        _completed(progress.pending, timestep),
+    )
+    progress = progress._replace(statistics=statistics, unroll=unroll)
+    clock = clock_at(progress, now(setup, progress) + 1, watched)
+    _, agent = setup.parts(clock)
+
+    def learn(state: ArrayTree) -> tuple[ArrayTree, dict[str, Array]]:
+        drawn = learn_noise if setup.unroll == 1 else agent.draw(learn_noise)
+        return agent.learn(state, unroll, clock, drawn)
+
+    full = progress.position + 1 == setup.unroll
+    if setup.unroll == 1:
+        learner, metrics = learn(progress.agent)
+    else:
+        learner, metrics = when(full, learn, progress.agent)
+    decision, policy = agent.policy.explore(
+        agent.acting(learner),
+        timestep.obs,
+        progress.policy,
+        timestep.last,
+        decide_noise,
+    )
+    extras = {name: decision.extras[name] for name in agent.needs}
+    return progress._replace(
+        iteration=progress.iteration + full,
+        position=jnp.where(full, 0, progress.position + 1),
+        pending=Pending(timestep.obs, decision.action, timestep.last, extras),
+        policy=policy,
+        agent=learner,
+    ), metrics
+
+
+def _completed(pending: Pending, timestep: TimeStep) -> Transition:
+    return Transition(
+        obs=pending.obs,
+        action=pending.action,
+        reward=timestep.reward,
+        discount=timestep.discount,
+        next_obs=timestep.next_obs,
+        first=pending.first,
+        last=timestep.last,
+        extras=pending.extras,
+    )
+
+
+def _zeros(shapes: ArrayTree) -> ArrayTree:
+    return jax.tree.map(lambda each: jnp.zeros(each.shape, each.dtype), shapes)
+
+
+def over_seeds(function: Callable, seeds: int, inputs: Any, outputs: Any) -> Callable:
+    """`vmap` over the axis of seeds; one seed is squeezed, which costs nothing."""
+    if seeds > 1:
+        return jax.vmap(function, in_axes=inputs, out_axes=outputs)
+
+    def mapped(change: Callable, axes: Any, tree: Any) -> Any:
+        return jax.tree.map(
+            lambda axis, part: part if axis is None else jax.tree.map(change, part),
+            axes,
+            tree,
+            is_leaf=lambda axis: axis is None,
+        )
+
+    def squeezed(*arguments: Any) -> Any:
+        found = function(*mapped(lambda leaf: leaf[0], inputs, arguments))
+        return mapped(lambda leaf: jnp.expand_dims(leaf, 0), outputs, found)
+
+    return squeezed
+
+
+def _seeds(setup: Setup) -> Array:
+    return jnp.asarray(np.array(setup.seeds, np.uint32))
+
+
+def _compiled(setup: Setup) -> Loop:
+    """Chunks of iterations as one program, spread over devices, then vmapped."""
+    share = len(setup.seeds) // setup.devices  # seeds of one device
+    mesh = Mesh(np.array(jax.devices()[: setup.devices]), ("seeds",))
+    each, same = PartitionSpec("seeds"), PartitionSpec()
+    specs = Progress(*(same if axis is None else each for axis in AXES))
+    spread = functools.partial(jax.shard_map, mesh=mesh, check_vma=False)
+
+    def begin_one(seed: Array) -> Progress:
+        environment, _ = setup.parts(midnight())
+        state, obs = environment.reset(stream(seed, RESET))
+        return begin(setup, seed, state, obs)
+
+    begin_all = jax.jit(
+        spread(over_seeds(begin_one, share, (0,), AXES), in_specs=each, out_specs=specs)
+    )
+    advance_all = jax.jit(
+        spread(
+            over_seeds(_chunk(setup), share, (AXES, None), (AXES, 0)),
+            in_specs=(specs, same),
+            out_specs=(specs, each),
+        ),
+        donate_argnums=0,
+    )
+
+    def restore(saved: ArrayTree) -> tuple[Progress, str]:
+        layout = jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs)
+        return jax.device_put(saved, layout), ""
+
+    return Loop(
+        begin=lambda: begin_all(_seeds(setup)),
+        advance=lambda progress, count: advance_all(progress, jnp.int32(count)),
+        save=lambda progress: progress,
+        restore=restore,
+        shapes=lambda: jax.eval_shape(begin_all, _seeds(setup)),
+        close=lambda progress: None,
+    )
+
+
+def _chunk(setup: Setup) -> Callable:
+    """`(progress, iterations) -> progress, metrics` of one seed.
+
+    One program for any number of iterations: blocks of steps whose noise is drawn at
+    once, and in each a loop with a traced count.
+    """
+    environments = setup.parts(midnight())[0].num_envs
+    block = max(1, min(_BLOCK, _BLOCK_ROWS // environments))
+
+    def step(
+        progress: Progress, noise: tuple[ArrayTree, ...], watched: Array
+    ) -> tuple[Progress, dict[str, Array]]:
+        step_noise, *rest = noise
+        clock = clock_at(progress, now(setup, progress), watched)
+        environment, _ = setup.parts(clock)
+        answer = environment.step(
+            progress.environment, progress.pending.action, step_noise
+        )
+        # A program of its own, as on the host, so that both give the same bits.
+        state, timestep = jax.lax.optimization_barrier(answer)
+        progress = progress._replace(environment=state)
+        return _advance(setup, progress, timestep, tuple(rest), watched)
+
+    def chunk(
+        progress: Progress, iterations: Array
+    ) -> tuple[Progress, dict[str, Array]]:
+        total = iterations * setup.unroll
+        final = progress.iteration + iterations - 1
+
+        def many(i: Array, carry: tuple) -> tuple:
+            times = now(setup, carry[0]) + jnp.arange(block)
+            noise = jax.vmap(lambda time: draw(setup, progress.seed, time))(times)
+
+            def one(j: Array, carry: tuple) -> tuple:
+                current = jax.tree.map(lambda leaf: leaf[j], noise)
+                return step(carry[0], current, carry[0].iteration == final)
+
+            count = jnp.minimum(block, total - i * block)
+            return jax.lax.fori_loop(0, count, one, carry)
+
+        noise = jax.eval_shape(lambda: draw(setup, progress.seed, jnp.int32(0)))
+        _, metrics = jax.eval_shape(step, progress, noise, jnp.bool_(True))
+        blocks = (total + block - 1) // block
+        return jax.lax.fori_loop(0, blocks, many, (progress, _zeros(metrics)))
+
+    return chunk
+
+
+def _hosted(setup: Setup, environment: Environment) -> Loop:
+    """One dispatch per environment step; only `environment.step` stands outside."""
+    seeds = len(setup.seeds)
+
+    def begin_one(seed: Array, obs: Array) -> Progress:
+        return begin(setup, seed, (), obs)
+
+    def step(
+        progress: Progress, timestep: TimeStep, watched: Array
+    ) -> tuple[Progress, dict[str, Array]]:
+        _, *noise = draw(setup, progress.seed, now(setup, progress))
+        return _advance(setup, progress, timestep, tuple(noise), watched)
+
+    def step_noise(seed: Array, time: Array) -> ArrayTree:
+        return draw(setup, seed, time)[0]
+
+    begin_all = jax.jit(over_seeds(begin_one, seeds, (0, 0), AXES))
+    advance_all = jax.jit(
+        over_seeds(step, seeds, (AXES, 0, None), (AXES, 0)), donate_argnums=0
+    )
+    draw_all = jax.jit(over_seeds(step_noise, seeds, (0, None), 0))
+    noisy = bool(jax.tree.leaves(jax.eval_shape(step_noise, np.uint32(0), np.int32(0))))
+
+    def first() -> Progress:
+        state, obs = environment.reset(np.array(setup.seeds, np.uint32))
+        return begin_all(_seeds(setup), obs)._replace(environment=state)
+
+    def advance(progress: Progress, count: int) -> tuple[Progress, dict[str, Array]]:
+        state, device = progress.environment, progress._replace(environment=())
+        time = int(progress.iteration) * setup.unroll
+        metrics: dict[str, Array] = {}
+        for left in range(count * setup.unroll, 0, -1):
+            action = np.asarray(device.pending.action)
+            noise = draw_all(device.seed, np.int32(time)) if noisy else ()
+            state, timestep = environment.step(state, action, noise)
+            device, metrics = advance_all(device, timestep, left <= setup.unroll)
+            time += 1
+        return device._replace(environment=state), metrics
+
+    def save(progress: Progress) -> ArrayTree:
+        arrays = environment.save(progress.environment)
+        return progress._replace(environment=arrays)
+
+    def restore(saved: ArrayTree) -> tuple[Progress, str]:
+        state, sentence = environment.restore(saved.environment)
+        device = jax.device_put(saved._replace(environment=()))
+        return device._replace(environment=state), sentence
+
+    def shapes() -> ArrayTree:
+        space = environment.observation
+        dtype = jax.dtypes.canonicalize_dtype(space.dtype)
+        shape = (seeds, environment.num_envs, *(space.shape or ()))
+        return jax.eval_shape(
+            begin_all, _seeds(setup), jax.ShapeDtypeStruct(shape, dtype)
+        )
+
+    def close(progress: Progress) -> None:
+        environment.close(progress.environment)
+
+    return Loop(first, advance, save, restore, shapes, close)

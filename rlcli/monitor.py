@@ -1,0 +1,219 @@
+"""Monitor: how a run is watched. The only module below the CLI that talks.
+
+In a terminal a live panel; elsewhere, and in `log.txt`, one plain line a log point.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.utils import RecordConstructorArgs
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from rlcli.lines import FIRST, HEAD, Row, described, line, together
+from rlcli.panel import Picture
+
+__all__ = ["Monitor", "TrainMonitor", "line"]
+
+PERIOD = 0.25  # seconds between two looks of the panel, at least
+SHARE = 100  # a look that took a second is the last one for so many
+
+
+class TrainMonitor(gymnasium.Wrapper, RecordConstructorArgs):
+    """Counts and prints what happens in an environment, for one's own training loop.
+
+    At the end of each episode it prints a line on stderr, as coax's wrapper of this
+    name does:
+
+        [TrainMonitor|INFO] ep: 102, T: 9,953, G: 200, avg_r: 1, avg_G: 195, t: 200, …
+
+    `ep` is the number of this episode, `T` how many steps there were in all, `t` in
+    this episode, `G` and `avg_r` its rewards' sum and mean, `avg_G` the running mean
+
+        avg_G ← avg_G + (G − avg_G) / min(episodes finished, 10)
+
+    and `dt_ms` the milliseconds a step took in this episode, learning included.
+    """
+
+    def __init__(self, env: gymnasium.Env, *, quiet: bool = False) -> None:
+        RecordConstructorArgs.__init__(self, quiet=quiet)
+        gymnasium.Wrapper.__init__(self, env)
+        self.quiet = quiet
+        self.ep = 0
+        self.T = 0
+        self.avg_G = 0.0
+        self._finished = 0
+        self._metrics: dict[str, list[float]] = {}
+        self._begin()
+
+    @property
+    def avg_r(self) -> float:
+        """The mean reward of this episode; nan before its first step."""
+        return self.G / self.t if self.t else math.nan
+
+    @property
+    def dt_ms(self) -> float:
+        """Milliseconds a step took in this episode; nan before its first step."""
+        return 1000.0 * self._elapsed / self.t if self.t else math.nan
+
+    def record_metrics(self, metrics: Mapping[str, Any]) -> None:
+        """Adds numbers, such as losses, to the next line: each as its mean."""
+        if not isinstance(metrics, Mapping):
+            raise TypeError(f"expected a mapping of metrics, got {type(metrics)}")
+        for name, value in metrics.items():
+            self._metrics.setdefault(name, []).append(float(value))
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begins an episode; one without a step does not count."""
+        if self.t and not self._over:
+            self._print()  # left before its end: said, but no return to average
+        if self.t or not self.ep:
+            self.ep += 1
+        answer = self.env.reset(seed=seed, options=options)
+        self._begin()
+        return answer
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Passes the action on, and counts."""
+        answer = self.env.step(action)
+        self.T += 1
+        self.t += 1
+        self.G += float(answer[1])
+        self._elapsed = time.perf_counter() - self._start
+        self._over = bool(answer[2] or answer[3])
+        if self._over:
+            self._finished += 1
+            self.avg_G += (self.G - self.avg_G) / min(self._finished, 10)
+            self._print()
+        return answer
+
+    def _begin(self) -> None:
+        self.t = 0
+        self.G = 0.0
+        self._over = False
+        self._elapsed = 0.0
+        self._start = time.perf_counter()
+
+    def _print(self) -> None:
+        if not self.quiet:
+            means = {name: float(np.mean(x)) for name, x in self._metrics.items()}
+            row = {name: getattr(self, name) for name in FIRST if name != "dt"}
+            print(line(row | {"dt": self.dt_ms} | means), file=sys.stderr, flush=True)
+        self._metrics = {}
+
+
+class Monitor:
+    """Shows how a run goes: a panel in a terminal, plain lines elsewhere.
+
+    A context manager. It draws in the caller's thread, seldom enough to cost under a
+    hundredth of the time, and leaves the terminal as it was, whatever happens. `quiet`
+    keeps the terminal empty; the file at `log_path` gets the plain lines always. A run
+    that goes on begins at step `start`.
+    """
+
+    def __init__(
+        self,
+        total_steps: int,
+        seeds: Sequence[int],
+        *,
+        title: str,
+        quiet: bool = False,
+        console: Console | None = None,
+        log_path: str | Path | None = None,
+        start: int = 0,
+    ) -> None:
+        self._console = console or _stderr()
+        self._quiet = quiet
+        self._log_path = log_path
+        self._log = None
+        self._live = None
+        self._due = 0.0
+        self._picture = Picture(total_steps, seeds, title, start)
+
+    def __enter__(self) -> Monitor:
+        if self._log_path is not None:
+            self._log = Path(self._log_path).open("a", encoding="utf-8", buffering=1)
+        if not self._quiet and _can_draw(self._console):
+            self._live = Live(
+                self._picture.draw(self._console),
+                console=self._console,
+                auto_refresh=False,  # no thread: the interpreter is the run's alone
+                redirect_stdout=sys.stdout.isatty(),  # else stdout is someone's data
+            )
+            self._live.start(refresh=True)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if self._live is not None:
+                try:
+                    self._picture.ended = True
+                    self._look()
+                finally:
+                    self._live.stop()
+        finally:
+            if self._log is not None:
+                self._log.close()
+
+    def update(
+        self, rows: Sequence[Row], step: int, evaluation: Sequence[Row] | None = None
+    ) -> None:
+        """Takes the rows of a log point, one per seed, and of an evaluation.
+
+        `rows` is empty between two log points; `step` is where the run stands.
+        """
+        self._picture.add(rows, step, evaluation or ())
+        if rows:
+            self._say(line(together(rows)))
+        if evaluation:
+            self._say(f"{HEAD} evaluation: {described(evaluation)}")
+        if self._live is not None and time.perf_counter() >= self._due:
+            self._look()
+
+    def message(self, text: str) -> None:
+        """Says a sentence: above the panel, or on a line of its own."""
+        self._say(f"{HEAD} {text}")
+        if self._live is not None:
+            self._live.console.print(Text(text))
+
+    def _say(self, text: str) -> None:
+        if self._log is not None:
+            self._log.write(text + "\n")
+        if self._live is None and not self._quiet:
+            print(text, file=self._console.file, flush=True)
+
+    def _look(self) -> None:
+        if self._live is not None:
+            start = time.perf_counter()
+            self._live.update(self._picture.draw(self._console), refresh=True)
+            end = time.perf_counter()
+            self._due = end + max(PERIOD, SHARE * (end - start))
+
+
+def _stderr() -> Console:
+    # Rich would also take FORCE_COLOR, which CI services set, for a terminal.
+    return Console(stderr=True, force_terminal=None if sys.stderr.isatty() else False)
+
+
+def _can_draw(console: Console) -> bool:
+    """Whether it is a terminal that can move its cursor, with somebody before it."""
+    plain = console.is_dumb_terminal or console.options.ascii_only
+    return console.is_terminal and not plain and not os.environ.get("CI")

@@ -1,0 +1,1 @@
+"""Networks: torsos, heads, and the functions that they make together."""

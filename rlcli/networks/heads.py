@@ -1,0 +1,69 @@
+"""Heads: from features to what an updater needs.
+
+A head is a Haiku function of the torso and its features, `[N, features] -> [N, ...]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import haiku as hk
+import jax.numpy as jnp
+
+from rlcli.distributions import Distribution
+from rlcli.networks.torsos import Torso
+from rlcli.types import Array
+
+
+class Head(NamedTuple):
+    """`read` makes outputs of features; `shape` is that of one output.
+
+    The keyword-only parameters of a head's factory are what a recipe's `head:` may set.
+    """
+
+    read: Callable[[Torso, Array], Array]
+    shape: tuple[int, ...]
+
+
+def action_values(actions: int, *, dueling: bool = False) -> Head:
+    """One value per action, `[N, actions]`.
+
+    Dueling: q(s, a) = v(s) + A(s, a) − mean A(s, ·) (Wang et al., 2016,
+    https://arxiv.org/abs/1511.06581).
+    """
+
+    def read(torso: Torso, features: Array) -> Array:
+        if not dueling:
+            return torso.outputs(actions, 1.0)(features)
+        value = torso.outputs(1, 1.0)(features)
+        advantage = torso.outputs(actions, 1.0)(features)
+        return value + advantage - jnp.mean(advantage, axis=-1, keepdims=True)
+
+    return Head(read, (actions,))
+
+
+def state_value() -> Head:
+    """One value, `[N]`."""
+    return Head(lambda torso, features: torso.outputs(1, 1.0)(features)[..., 0], ())
+
+
+def parameters(distribution: Distribution) -> Head:
+    """The parameters of a distribution over actions, `[N, size]`.
+
+    Near zero at first, so that the policy begins almost uniform (Andrychowicz et al.,
+    2021, https://arxiv.org/abs/2006.05990). The log-scales of a normal distribution
+    are parameters of their own and do not depend on the observation.
+    """
+
+    def read(torso: Torso, features: Array) -> Array:
+        if distribution.name != "normal":
+            return torso.outputs(distribution.size, 0.01)(features)
+        means = torso.outputs(distribution.size // 2, 0.01)(features)
+        shape = (distribution.size // 2,)
+        log_scales = hk.get_parameter("log_scale", shape, init=jnp.zeros)
+        return jnp.concatenate(
+            [means, jnp.broadcast_to(log_scales, means.shape)], axis=-1
+        )
+
+    return Head(read, (distribution.size,))

@@ -1,0 +1,102 @@
+"""Optimizers: those of optax, by name, and one for each group of parameters."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import optax
+
+from rlcli.registry import register
+from rlcli.types import NonNegative, Positive
+
+CLIP = "clip_norm"
+
+
+def grouped(
+    groups: Mapping[str, optax.GradientTransformation],
+) -> optax.GradientTransformation:
+    """One optimizer per function; `default` serves those that are not named.
+
+    The groups are the top-level names of the parameters: `q`, `policy`, `shared`, …
+    """
+    if set(groups) == {"default"}:
+        return groups["default"]
+    return optax.partition(
+        dict(groups),
+        lambda params: {name: name if name in groups else "default" for name in params},
+    )
+
+
+def _annotation(parameter: inspect.Parameter) -> Any | None:
+    """The type of an option of optax's, by its default; None if a recipe has no say."""
+    if parameter.name == "learning_rate":
+        return NonNegative
+    if isinstance(parameter.default, bool):
+        return bool
+    if isinstance(parameter.default, int | float):
+        return NonNegative
+    return None
+
+
+def _from_optax(factory: Callable) -> Callable:
+    """The same optimizer with options that a recipe may set, and `clip_norm`."""
+    options = {
+        name: annotation
+        for name, parameter in inspect.signature(factory).parameters.items()
+        if (annotation := _annotation(parameter)) is not None
+    }
+
+    def optimizer(
+        *, clip_norm: Positive | None = None, **options: Any
+    ) -> optax.GradientTransformation:
+        found = factory(**options)
+        if clip_norm is None:
+            return found
+        return optax.chain(optax.clip_by_global_norm(clip_norm), found)
+
+    defaults = inspect.signature(factory).parameters
+    optimizer.__signature__ = inspect.Signature(  # type: ignore[attr-defined] # PEP 362
+        [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=_default(name, defaults[name].default),
+                annotation=annotation,
+            )
+            for name, annotation in options.items()
+        ]
+        + [
+            inspect.Parameter(
+                CLIP,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=Positive | None,
+            )
+        ]
+    )
+    optimizer.__name__ = factory.__name__
+    optimizer.__module__ = factory.__module__
+    optimizer.__doc__ = inspect.getdoc(factory)
+    return optimizer
+
+
+def _default(name: str, default: Any) -> Any:
+    if name == "learning_rate":
+        return 1e-3 if default is inspect.Parameter.empty else default
+    return default
+
+
+def _is_optimizer(member: Any) -> bool:
+    """Whether it takes a learning rate, and nothing more that has no default."""
+    if not inspect.isfunction(member) or member.__name__.startswith("_"):
+        return False
+    parameters = inspect.signature(member).parameters.values()
+    required = {each.name for each in parameters if each.default is each.empty}
+    takes_rate = any(each.name == "learning_rate" for each in parameters)
+    return takes_rate and required <= {"learning_rate"}
+
+
+for _name, _member in inspect.getmembers(optax, _is_optimizer):
+    register("optimizer", _name)(_from_optax(_member))

@@ -1,0 +1,272 @@
+"""Panel: the picture of a run that the monitor draws in a terminal."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from rich.box import ROUNDED
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from rlcli.lines import NO_METRIC, Row, described, known, number, together
+
+MANY = 8  # more seeds than these share three lines: mean, min, max
+POINTS = 512  # of a curve, before every second one is dropped
+CELL = 24  # characters that a name and its number need
+GAP = 1  # between two of them
+MARGIN = 2  # right of the panel: room for the `^C` that the terminal prints there
+SPARKS = "▁▂▃▄▅▆▇█"
+_COLUMNS = ("ep", "t", "G", "avg_G")
+_RATES = ("steps", "updates")
+_SHOWN_ELSEWHERE = NO_METRIC | {"seeds", "min_avg_G", "max_avg_G"}
+
+
+class Curve:
+    """A number over the run, in evenly spaced points, however long the run is."""
+
+    def __init__(self) -> None:
+        self.points: list[float] = []
+        self._stride = 1
+        self._seen = 0
+
+    def add(self, value: float | None) -> None:
+        """Takes the next value; one that is none or not finite leaves no point."""
+        for point in known([value]):
+            if self._seen % self._stride == 0:
+                self.points.append(point)
+            self._seen += 1
+        if len(self.points) > POINTS:
+            del self.points[1::2]
+            self._stride *= 2
+
+
+class Picture:
+    """What is known of a run, and how it is drawn."""
+
+    def __init__(
+        self, total_steps: int, seeds: Sequence[int], title: str, start: int = 0
+    ) -> None:
+        self.total_steps = total_steps
+        self.seeds = list(seeds)
+        self.title = title
+        self.step = start
+        self.ended = False
+        self._start = time.perf_counter()
+        self._first: tuple[float, int] | None = None  # when and where steps were seen
+        self._rows: dict[int, Row] = {}
+        self._curves: dict[int, Curve] = {}
+        self._mean_curve = Curve()
+        self._evaluations: dict[int, float] = {}
+        self._evaluation_curve = Curve()
+        self._evaluation = ""
+
+    def add(self, rows: Sequence[Row], step: int, evaluation: Sequence[Row]) -> None:
+        """Takes what a log point and an evaluation say."""
+        self.step = step
+        # The first steps waited for the compiler, and say nothing of the speed.
+        self._first = self._first or (time.perf_counter(), step)
+        for row in rows:
+            self._rows[row["seed"]] = row
+            self._curves.setdefault(row["seed"], Curve()).add(row.get("avg_G"))
+        if rows:
+            self._mean_curve.add(together(rows).get("avg_G"))
+        if evaluation:
+            means = {row["seed"]: row["evaluation"]["mean"] for row in evaluation}
+            self._evaluations |= means
+            self._evaluation = described(evaluation)
+            self._evaluation_curve.add(_mean(list(means.values())))
+
+    def draw(self, console: Console) -> RenderableType:
+        """The panel, for the console as wide and high as it is now."""
+        width = console.width - MARGIN - 4  # the frame
+        parts: list[RenderableType] = [self._progress(), Text()]
+        if not self._rows:
+            parts.append(Text("compiling; the first numbers come with the first steps"))
+        else:
+            parts += self._numbers(width, console.height)
+        many = f" · {len(self.seeds)} seeds" if len(self.seeds) > 1 else ""
+        return Panel(
+            Group(*parts),
+            box=ROUNDED,
+            title=Text.assemble((self.title, "bold"), many),
+            title_align="left",
+            subtitle=None if self.ended else Text("Ctrl-C saves and stops", "dim"),
+            subtitle_align="right",
+            border_style="dim",
+            width=console.width - MARGIN,
+        )
+
+    def _progress(self) -> Table:
+        done = min(self.step / self.total_steps, 1.0) if self.total_steps else 1.0
+        grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
+        grid.add_column(ratio=1)
+        for _ in range(3):
+            grid.add_column(no_wrap=True)
+        grid.add_row(
+            ProgressBar(total=1.0, completed=done),
+            f"{100 * done:.0f} %",
+            f"{self.step:,} of {self.total_steps:,} steps",
+            self._clock(),
+        )
+        return grid
+
+    def _clock(self) -> str:
+        now = time.perf_counter()
+        spent = _minutes(now - self._start)
+        if self.ended or self._first is None or self.step <= self._first[1]:
+            return f"{spent} spent"
+        pace = (now - self._first[0]) / (self.step - self._first[1])
+        left = _minutes(pace * max(self.total_steps - self.step, 0))
+        return f"{spent} spent, {left} left"
+
+    def _numbers(self, width: int, height: int) -> list[RenderableType]:
+        row = together([self._rows[seed] for seed in sorted(self._rows)])
+        alone = len(self._rows) == 1
+        names = (
+            ("ep", "T", "t", "G", "avg_G", "avg_r") if alone else ("ep", "T", "avg_r")
+        )
+        counts = {name: row.get(name) for name in names}
+        rates = {f"{each}/s": row.get(f"{each}_per_second") for each in _RATES}
+        top = [(name, number(value)) for name, value in counts.items()]
+        top += [("dt", f"{number(row.get('dt'))} ms")]
+        top += [(name, number(rate)) for name, rate in rates.items()]
+        rest = [
+            (name, number(value))
+            for name, value in row.items()
+            if name not in _SHOWN_ELSEWHERE and not isinstance(value, str)
+        ]
+        parts: list[RenderableType] = [_cells(top, width), Text()]
+        if rest:
+            parts += [_cells(rest, width), Text()]
+        parts += [self._curve(width)] if alone else [self._table(width, height)]
+        if self._evaluation:
+            parts += [Text(), self._evaluated(width)]
+        return parts
+
+    def _curve(self, width: int) -> Text:
+        """The `avg_G` of a lone seed over the run."""
+        curve = self._mean_curve.points
+        span = f"{number(min(curve))} to {number(max(curve))}" if curve else ""
+        frozen = next((row.get("frozen") for row in self._rows.values()), None)
+        picture = sparkline(curve, width - len(span) - 14)
+        return Text.assemble(
+            ("avg_G".ljust(12), "dim"),
+            (picture, "cyan"),
+            f"  {span}",
+            (f"\n{_frozen(frozen)}" if frozen else "", "bold red"),
+        )
+
+    def _evaluated(self, width: int) -> Text:
+        room = width - len(self._evaluation) - 14
+        room = min(room, width // 4) if room > 4 else 0  # a stump says nothing
+        picture = sparkline(self._evaluation_curve.points, room)
+        return Text.assemble(
+            ("evaluation".ljust(12), "dim"),
+            (picture, "cyan"),
+            ("  " if picture else "") + self._evaluation,
+        )
+
+    def _table(self, width: int, height: int) -> Table:
+        """A line per seed where there is room, else how far the seeds lie apart."""
+        table = Table(box=None, expand=True, padding=(0, 2, 0, 0), header_style="dim")
+        table.add_column("seed", no_wrap=True)
+        for name in ("ep", "t", "G", "avg_G", "evaluation"):
+            table.add_column(name, justify="right", no_wrap=True, min_width=len(name))
+        table.add_column("avg_G over time", ratio=1, no_wrap=True, overflow="ellipsis")
+        room = width - 50
+        rows = self._rows
+        if len(rows) <= MANY and len(rows) + 16 <= height:
+            for seed in sorted(rows):
+                curve = Text(sparkline(self._curves[seed].points, room), "cyan")
+                if rows[seed].get("frozen"):
+                    curve = Text(_frozen(rows[seed]["frozen"]), "bold red")
+                result = self._evaluations.get(seed)
+                _add(table, str(seed), [rows[seed]], [result], curve, _mean)
+        else:
+            frozen = [str(seed) for seed in sorted(rows) if rows[seed].get("frozen")]
+            notes = ["", f"frozen: {', '.join(frozen)}" if frozen else ""]
+            for (name, reduce), note in zip(_ENDS.items(), notes, strict=True):
+                text = Text(note, "bold red")
+                _add(table, name, list(rows.values()), self._results(), text, reduce)
+        mean = Text(sparkline(self._mean_curve.points, room), "cyan")
+        _add(table, "mean", list(rows.values()), self._results(), mean, _mean)
+        return table
+
+    def _results(self) -> list[float]:
+        return list(self._evaluations.values())
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """A curve in at most `width` characters, from its lowest to its highest value.
+
+    >>> sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8)
+    '▁▂▃▄▅▆▇█'
+    """
+    known = np.asarray([x for x in values if math.isfinite(x)])
+    if known.size == 0 or width < 1:
+        return ""
+    parts = np.array_split(known, min(width, known.size))
+    means = np.array([part.mean() for part in parts])
+    height = np.ptp(means)
+    levels = (means - means.min()) / height if height > 0 else np.zeros(means.size)
+    return "".join(SPARKS[round(7 * level)] for level in levels)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+_ENDS = {"min": min, "max": max}
+
+
+def _add(
+    table: Table,
+    name: str,
+    rows: Sequence[Row],
+    results: Sequence[float | None],
+    curve: Text,
+    reduce: Callable[[Sequence[float]], float],
+) -> None:
+    """A line of the table: what `reduce` makes of the seeds' numbers."""
+    alive = [row for row in rows if not row.get("frozen")] or rows
+    columns = {key: known(row.get(key) for row in alive) for key in _COLUMNS}
+    cells = {key: reduce(values) if values else None for key, values in columns.items()}
+    counts = {key: round(x) for key, x in cells.items() if key in ("ep", "t") and x}
+    evaluated = known(results)
+    result = reduce(evaluated) if evaluated else None
+    shown = [number(x) for x in (*(cells | counts).values(), result)]
+    table.add_row(name, *shown, curve)
+
+
+def _cells(pairs: Sequence[tuple[str, str]], width: int) -> Text:
+    """Names and numbers in as many columns as fit, read along the lines."""
+    columns = max(1, (width + GAP) // (CELL + GAP))
+    cell = (width + GAP) // columns - GAP
+    text = Text()
+    for i, (name, value) in enumerate(pairs):
+        longest = max(len(other) for other, _ in pairs[i % columns :: columns])
+        room = max(1, min(longest, cell - len(value) - 1))
+        name = name if len(name) <= room else name[: room - 1] + "…"
+        text.append(name.ljust(room + 1), "dim")
+        last = i + 1 == len(pairs)
+        if last or (i + 1) % columns == 0:
+            text.append(value if last else f"{value}\n")
+        else:
+            text.append(value.ljust(cell - room - 1 + GAP))
+    return text
+
+
+def _frozen(reason: object) -> str:
+    return f"frozen: {reason}" if isinstance(reason, str) else "frozen"
+
+
+def _minutes(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,0 +1,282 @@
+"""Pickles: plain data as a pickle that needs no global at all. Imports no JAX.
+
+Plain data is `None`, `bool`, `int` of 64 bits, `float`, `str`, `list`, `dict` by `str`,
+and NumPy arrays of numbers, each stored as a dict `{"data": bytes, "dtype": its name,
+"shape": [int, …]}`: little-endian, in C order. Bytes stand nowhere else, so no dict of
+the user's can be taken for an array.
+
+The pickle (protocol 4) is written with one opcode for each type, without a memo, and
+with the keys of a dict sorted: equal data are equal bytes. There is one way to write
+anything, and reading accepts no other.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import math
+import pickle
+import pickletools
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, NoReturn
+
+import ml_dtypes
+import numpy as np
+
+MAX_DEPTH = 64  # containers inside one another; an array counts as two
+MAX_OPCODES = 2**18  # one byte of pickle may make an object of 100: so they are counted
+PIECE = 2**18  # bytes: what is held twice at any time
+_MAX_AXES = 64  # NumPy's own
+
+_EIGHT_BITS = [
+    *["float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn"],
+    *["float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"],
+]
+DTYPES: Mapping[str, np.dtype] = MappingProxyType(
+    {
+        name: np.dtype(name).newbyteorder("<")
+        for name in [
+            *["bool", "int8", "int16", "int32", "int64"],
+            *["uint8", "uint16", "uint32", "uint64"],
+            *["float16", "float32", "float64", "complex64", "complex128"],
+        ]
+    }
+    | {name: np.dtype(getattr(ml_dtypes, name)) for name in ["bfloat16", *_EIGHT_BITS]}
+)
+_ARRAY = {"data", "dtype", "shape"}
+_OPCODES = frozenset(
+    [
+        *["PROTO", "STOP", "NONE", "NEWTRUE", "NEWFALSE", "LONG1", "BINFLOAT"],
+        *["BINUNICODE8", "BINBYTES8", "MARK"],
+        *["EMPTY_LIST", "APPENDS", "EMPTY_DICT", "SETITEMS"],
+    ]
+)
+
+
+class MalformedError(ValueError):
+    """Bytes that `encoded` never makes: why they are refused, without a full stop."""
+
+
+class _Bytes(NamedTuple):
+    """The bytes of an array, so that nobody else's bytes are written."""
+
+    view: memoryview
+
+
+def encoded(data: Any) -> Iterator[bytes]:
+    """The pickle of plain data, in pieces of less than twice `PIECE`.
+
+    A `TypeError` or `ValueError` names the tree path of what is not plain.
+    """
+    parts = _counted(_written(data, "", 0))
+    start = pickle.PROTO + bytes([4])
+    pending = bytearray()
+    for part in itertools.chain([start], parts, [pickle.STOP]):
+        for offset in range(0, len(part), PIECE):
+            pending += part[offset : offset + PIECE]
+            if len(pending) >= PIECE:
+                yield bytes(pending)
+                pending.clear()
+    yield bytes(pending)
+
+
+def decoded(content: io.BytesIO) -> Any:
+    """The data of which `content` is the pickle; `MalformedError` for everything else.
+
+    Arrays are read-only views of the bytes read. First the opcodes are checked, and
+    that nothing claims more than is there; then the unpickler runs, which admits no
+    global; then what came out is written again, and must give the same bytes.
+    """
+    _check_opcodes(content)
+    content.seek(0)
+    try:
+        data = _plain(_Unpickler(content).load())
+        content.seek(0)
+        for piece in encoded(data):
+            if content.read(len(piece)) != piece:
+                raise MalformedError("a pickle that is not in rlcli's form")
+    except MalformedError:
+        raise
+    except _REFUSALS as error:
+        raise MalformedError("a pickle that is not in rlcli's form") from error
+    return data
+
+
+# What an unpickler raises for opcodes that are allowed but make no sense together.
+_REFUSALS = (
+    pickle.UnpicklingError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    OverflowError,
+    TypeError,
+    ValueError,
+)
+
+
+class _Unpickler(pickle.Unpickler):
+    """An unpickler that imports nothing, whatever it is asked for."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        raise pickle.UnpicklingError(f"it asks for `{module}.{name}`")
+
+    def persistent_load(self, pid: Any) -> NoReturn:
+        raise pickle.UnpicklingError("it asks for a persistent id")
+
+
+def _check_opcodes(content: io.BytesIO) -> None:
+    """Refuses opcodes that are never written, deep nesting, and too many objects.
+
+    Depth is the number of open marks: without memo, `DUP`, `APPEND` and `SETITEM`,
+    nothing gets into a container but between a mark and its `APPENDS` or `SETITEMS`.
+    """
+    content.seek(0)
+    depth = 0
+    try:
+        for count, (opcode, _, _) in enumerate(pickletools.genops(content)):
+            if opcode.name not in _OPCODES:
+                raise MalformedError(f"a pickle with the opcode `{opcode.name}`")
+            if count > MAX_OPCODES + 1:  # and the first and the last
+                raise MalformedError(f"a pickle of more than {MAX_OPCODES} opcodes")
+            depth += opcode.name == "MARK"
+            depth -= opcode.name in ("APPENDS", "SETITEMS")
+            if depth > MAX_DEPTH:
+                raise MalformedError(f"a pickle nested more than {MAX_DEPTH} deep")
+    except MalformedError:
+        raise
+    except ValueError as error:
+        raise MalformedError("no sound pickle") from error
+    if content.read(1):
+        raise MalformedError("a pickle with something behind its end")
+
+
+def _plain(value: Any) -> Any:
+    """What was unpickled, with arrays in place of the dicts that hold bytes."""
+    if type(value) is list:
+        return [_plain(each) for each in value]
+    if type(value) is dict:
+        if any(type(each) is bytes for each in value.values()):
+            return _array(value)
+        return {key: _plain(each) for key, each in value.items()}
+    return value
+
+
+def _array(record: Mapping[str, Any]) -> np.ndarray:
+    """The array that a dict `{data, dtype, shape}` stands for, as a read-only view."""
+    if record.keys() != _ARRAY:
+        raise MalformedError("bytes that belong to no array")
+    data, name, shape = record["data"], record["dtype"], record["shape"]
+    if type(name) is not str or name not in DTYPES:
+        raise MalformedError("an array of a dtype that rlcli never writes")
+    if type(shape) is not list or len(shape) > _MAX_AXES:
+        raise MalformedError("an array whose shape is no list of sizes")
+    if any(type(size) is not int or size < 0 for size in shape):
+        raise MalformedError("an array whose shape is no list of sizes")
+    dtype = DTYPES[name]
+    if type(data) is not bytes or math.prod(shape) * dtype.itemsize != len(data):
+        raise MalformedError("an array whose bytes do not fit its shape")
+    array = np.ndarray(shape, dtype, buffer=data)
+    if name == "bool" and array.view(np.uint8).max(initial=0) > 1:
+        raise MalformedError("an array of truth values with others than 0 and 1")
+    return array
+
+
+def _counted(parts: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """The same parts, none of which holds two opcodes: not more than may be read."""
+    for count, part in enumerate(parts):
+        if count >= MAX_OPCODES:
+            raise ValueError("expected fewer values: numbers belong into arrays")
+        yield part
+
+
+def _written(value: Any, path: str, depth: int) -> Iterator[bytes | memoryview]:
+    """The opcodes of a value at a tree path, at most one in each part."""
+    if isinstance(value, np.generic) or type(value) is np.ndarray:
+        value = _record(np.asarray(value), path)
+    write = _WRITERS.get(type(value))
+    if write is None:
+        raise TypeError(
+            f"`{path or '/'}`: expected plain data or an array, got {type(value)}"
+        )
+    return write(value, path, depth)
+
+
+def _record(array: np.ndarray, path: str) -> dict[str, Any]:
+    name = array.dtype.name
+    if name not in DTYPES:
+        raise TypeError(f"`{path or '/'}`: expected an array of numbers, got {name}")
+    if name == "bool":  # NumPy takes any byte but 0 for true: here it is 1
+        array = array.view(np.uint8) != 0
+    ordered = np.asarray(array, DTYPES[name], order="C").reshape(-1)
+    return {
+        "data": _Bytes(ordered.view(np.uint8).data),
+        "dtype": name,
+        "shape": list(array.shape),
+    }
+
+
+def _write_integer(value: int, path: str, depth: int) -> Iterator[bytes]:
+    del depth
+    if not -(2**63) <= value < 2**64:
+        raise ValueError(f"`{path or '/'}`: expected an int of 64 bits, got {value}")
+    bits = (~value if value < 0 else value).bit_length() + 1  # and the sign
+    size = 0 if value == 0 else -(-bits // 8)
+    yield pickle.LONG1 + bytes([size]) + value.to_bytes(size, "little", signed=True)
+
+
+def _write_text(value: str, path: str, depth: int) -> Iterator[bytes]:
+    del path, depth
+    text = value.encode("utf-8", "surrogatepass")
+    yield pickle.BINUNICODE8 + struct.pack("<Q", len(text)) + text
+
+
+def _write_bytes(value: _Bytes, path: str, depth: int) -> Iterator[bytes | memoryview]:
+    del path, depth
+    yield pickle.BINBYTES8 + struct.pack("<Q", len(value.view))
+    yield value.view
+
+
+def _write_list(value: list, path: str, depth: int) -> Iterator[bytes | memoryview]:
+    _check_depth(path, depth)
+    yield pickle.EMPTY_LIST
+    yield pickle.MARK
+    for index, each in enumerate(value):
+        yield from _written(each, f"{path}/{index}", depth + 1)
+    yield pickle.APPENDS
+
+
+def _write_dict(value: dict, path: str, depth: int) -> Iterator[bytes | memoryview]:
+    _check_depth(path, depth)
+    for key in value:
+        if type(key) is not str:
+            raise TypeError(f"`{path or '/'}`: expected a key of str, got {key!r}")
+    yield pickle.EMPTY_DICT
+    yield pickle.MARK
+    for key in sorted(value):
+        yield from _write_text(key, path, depth)
+        yield from _written(value[key], f"{path}/{key}", depth + 1)
+    yield pickle.SETITEMS
+
+
+def _check_depth(path: str, depth: int) -> None:
+    if depth >= MAX_DEPTH:
+        raise ValueError(f"`{path}`: nested more than {MAX_DEPTH} deep")
+
+
+# By exact type: what comes back has the type of what went in.
+_WRITERS: Mapping[type, Callable[[Any, str, int], Iterator[bytes | memoryview]]] = {
+    type(None): lambda value, path, depth: iter([pickle.NONE]),
+    bool: lambda value, path, depth: iter(
+        [pickle.NEWTRUE if value else pickle.NEWFALSE]
+    ),
+    int: _write_integer,
+    float: lambda value, path, depth: iter(
+        [pickle.BINFLOAT + struct.pack(">d", value)]
+    ),
+    str: _write_text,
+    list: _write_list,
+    dict: _write_dict,
+    _Bytes: _write_bytes,
+}

@@ -1,0 +1,170 @@
+"""Recipes: load, merge, validate, resolve, dump.
+
+A `Recipe` holds every option of a run, validated and with all defaults filled in, but
+builds nothing of it: that is `build`'s. What is wrong with a recipe is said with file
+and line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from rlcli import documents, grammar, registry
+from rlcli.documents import Document, Place
+from rlcli.errors import RlcliError, nearest
+from rlcli.sections import DEFAULT, SHARED, NetworkSpec, Part, Sections
+
+__all__ = ["DEFAULT", "SHARED", "NetworkSpec", "Part", "Recipe"] + [
+    *("dump", "find", "load", "resolved", "shipped"),
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """A recipe, read and validated."""
+
+    environment: Part
+    num_envs: int
+    time_limit: int | Literal["default"] | None  # default: an adapter's own
+    timeout: float | None  # seconds that a host environment may take for a step
+    each: Mapping[str, list[float]]  # environment i takes value i mod n
+    network: Mapping[str, NetworkSpec]  # by function, DEFAULT or SHARED
+    policy: Part
+    tracer: Part
+    replay: Part | None  # without one the agent learns online
+    updater: Part
+    optimizer: Mapping[str, Part]  # by group, DEFAULT always among them
+    train: grammar.Train
+    extra: Mapping[str, Any]  # the user's own
+    name: str = dataclasses.field(default="recipe", compare=False)
+    document: Document = dataclasses.field(
+        default_factory=lambda: Document({}), compare=False, repr=False
+    )
+
+    @property
+    def source(self) -> str:
+        """The file it was read from, or nothing."""
+        return self.document.source
+
+    def error(self, place: Place, message: str, hint: str = "") -> RlcliError:
+        """An error about a value, which begins with its file and line."""
+        return RlcliError(f"{self.document.where(place)}{message}", hint)
+
+
+def shipped() -> dict[str, Path]:
+    """The recipes that come with rlcli, by name."""
+    here = Path(__file__).parent
+    # In the package where it is installed, beside it in a checkout.
+    folders = (here / "recipes", here.parent / "recipes")
+    found = next((each for each in folders if each.is_dir()), None)
+    return {path.stem: path for path in sorted(found.glob("*.yaml"))} if found else {}
+
+
+def load(
+    recipe: str | Path | Mapping[str, Any],
+    sets: Sequence[str] = (),
+    *,
+    trusted: bool = True,
+) -> Recipe:
+    """Reads a recipe: a file, the name of a shipped one, or the data of one.
+
+    `sets` are `a.b=value`. What is not trusted may import nothing but built-in parts
+    and installed plug-ins.
+    """
+    if isinstance(recipe, Mapping):
+        name, document = "recipe", documents.from_mapping(recipe)
+    else:
+        path = find(recipe)
+        name, document = path.stem, documents.load(path)
+    document = documents.merge(document, sets)
+    return _read(Sections(document, trusted), name)
+
+
+def find(recipe: str | Path) -> Path:
+    """The file of a recipe; a path wins over the name of a shipped one."""
+    path, known = Path(recipe), shipped()
+    if isinstance(recipe, Path) or path.is_file() or path.name != recipe:
+        return path
+    if recipe in known:
+        return known[recipe]
+    if path.exists() or path.suffix:
+        return path  # reading it says what is wrong
+    raise RlcliError(f"there is no recipe `{recipe}`", nearest(recipe, known))
+
+
+def resolved(recipe: Recipe) -> dict[str, Any]:
+    """The recipe as plain data with every default filled in; loads as the same."""
+    environment = _written(recipe.environment)
+    environment |= {"num_envs": recipe.num_envs, "time_limit": recipe.time_limit}
+    if recipe.timeout is not None:
+        environment["timeout"] = recipe.timeout
+    each = {key.removesuffix("_"): list(v) for key, v in recipe.each.items()}
+    networks = {name: _network_written(e) for name, e in recipe.network.items()}
+    optimizers = {name: _written(each) for name, each in recipe.optimizer.items()}
+    return {
+        "environment": environment | ({"each": each} if each else {}),
+        "network": networks[DEFAULT] if set(networks) == {DEFAULT} else networks,
+        "policy": _written(recipe.policy),
+        "tracer": _written(recipe.tracer),
+        "replay": _written(recipe.replay) if recipe.replay else None,
+        "updater": _written(recipe.updater),
+        "optimizer": optimizers[DEFAULT] if len(optimizers) == 1 else optimizers,
+        "train": _train_written(recipe),
+        "extra": dict(recipe.extra),
+    }
+
+
+def dump(data: Mapping[str, Any]) -> str:
+    """The text of a recipe's data, such as `resolved` gives."""
+    return documents.dump(data)
+
+
+def _read(sections: Sections, name: str) -> Recipe:
+    """All sections, in an order in which each knows what its defaults depend on."""
+    sections.check()
+    environment, vector = sections.environment()
+    updater = sections.part("updater", sections.data["updater"])
+    facts = registry.find("updater", updater.name).facts
+    replay = sections.data.get("replay", facts.get("replay"))
+    replay = None if replay is None else sections.part("replay", replay)
+    unroll = 1 if replay else facts.get("unroll", 1)
+    return Recipe(
+        environment=environment,
+        num_envs=vector.num_envs,
+        time_limit=vector.time_limit,
+        timeout=vector.timeout,
+        each=sections.each(environment, vector.each),
+        network=sections.networks(facts),
+        policy=sections.default("policy", facts, "random"),
+        tracer=sections.default("tracer", facts, "n_step"),
+        replay=replay,
+        updater=updater,
+        optimizer=sections.optimizers(),
+        train=sections.train(unroll, vector.num_envs, replay is not None),
+        extra=sections.mapping(("extra",), sections.data.get("extra")),
+        name=name,
+        document=sections.document,
+    )
+
+
+def _train_written(recipe: Recipe) -> dict[str, Any]:
+    train = recipe.train
+    whole = train.updates.denominator == 1
+    per_step = train.updates / (train.unroll * recipe.num_envs)
+    updates = int(train.updates) if whole else {"per_step": float(per_step)}
+    return grammar.plain(train) | {"updates": updates}
+
+
+def _written(part: Part) -> dict[str, Any]:
+    options = {key.removesuffix("_"): value for key, value in part.options.items()}
+    return {"name": part.name, **grammar.plain(options)}
+
+
+def _network_written(network: NetworkSpec) -> dict[str, Any]:
+    head = {"name": "scalar", **network.head}
+    if network.part is None:
+        return head
+    return _written(network.part) | ({"head": head} if network.head else {})

@@ -1,0 +1,157 @@
+"""Registry: the names that recipes use, and the factories behind them.
+
+A factory says itself what it is: its positional parameters are the parts that `build`
+supplies, its keyword-only parameters are the options a recipe may set, their
+annotations validate and convert, and its docstring is what `rlcli show` prints.
+
+Built-in parts register with a decorator in any module of their kind's package: a new
+file is enough. Third parties use entry points, by kind and contract version:
+
+    [project.entry-points."rlcli.v1.updaters"]
+    my_updater = "my_package:my_updater"
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.metadata
+import inspect
+import pkgutil
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from rlcli.errors import RlcliError, nearest
+
+CONTRACT = "v1"
+KINDS: Mapping[str, str] = MappingProxyType(  # kind -> the package that holds it
+    {
+        "environment": "environments",
+        "network": "networks",
+        "policy": "policies",
+        "tracer": "tracers",
+        "replay": "replays",
+        "updater": "updaters",
+        "optimizer": "optimizers",
+    }
+)
+
+
+class Registered(NamedTuple):
+    """A part that a recipe may name."""
+
+    kind: str
+    name: str
+    factory: Callable[..., Any]
+    facts: Mapping[str, Any]  # what its kind wants to know: an environment's time limit
+    trusted: bool = True  # built in or installed, as opposed to named by an import path
+
+
+_built_in: dict[tuple[str, str], Registered] = {}
+
+
+def register(kind: str, name: str | None = None, **facts: Any) -> Callable:
+    """A decorator that gives a factory its name in recipes.
+
+    `facts` are what the kind wants to know beside the signature, such as the defaults
+    of an updater (`policy="sampled"`) or the `time_limit` of an environment.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"expected a kind among {sorted(KINDS)}, got {kind!r}")
+
+    def decorate(factory: Callable) -> Callable:
+        key = (kind, name or factory.__name__)
+        before = _built_in.get(key)
+        if before is not None and before.factory.__module__ != factory.__module__:
+            raise ValueError(
+                f"{kind} {key[1]!r} is registered by {before.factory.__module__} already"
+            )
+        _built_in[key] = Registered(*key, factory, MappingProxyType(facts))
+        return factory
+
+    return decorate
+
+
+def kind_of(word: str) -> str:
+    """A kind, from its name in singular or plural; an error that names the nearest."""
+    plurals = dict(KINDS) | {kind: kind for kind in KINDS}
+    for kind, plural in KINDS.items():
+        if word in (kind, plural):
+            return kind
+    raise RlcliError(f"there is no kind of part `{word}`", nearest(word, plurals))
+
+
+def names(kind: str) -> list[str]:
+    """All names of a kind that recipes may use: built-in ones, then plug-ins."""
+    _load(kind)
+    built_in = sorted(name for each, name in _built_in if each == kind)  # adapters: "x/"
+    return built_in + sorted(set(_entry_points(kind)) - set(built_in))
+
+
+def find(kind: str, name: str) -> Registered:
+    """The part that a recipe names.
+
+    A built-in name, an entry point, `module:attribute`, or, for an environment,
+    `backend/id`: the adapter registered as `backend/`, which takes the id first.
+    """
+    _load(kind)
+    backend, slash, rest = name.partition("/")
+    if slash and (kind, backend + slash) in _built_in:
+        adapter = _built_in[kind, backend + slash]
+        bound = functools.partial(adapter.factory, rest)
+        return adapter._replace(name=name, factory=bound)
+    if (kind, name) in _built_in:
+        return _built_in[kind, name]
+    if name in _entry_points(kind):
+        return Registered(kind, name, _entry_points(kind)[name].load(), {})
+    if ":" in name:
+        return Registered(kind, name, _imported(kind, name), {}, trusted=False)
+    raise RlcliError(f"there is no {kind} `{name}`", nearest(name, names(kind)))
+
+
+def options(factory: Callable) -> dict[str, inspect.Parameter]:
+    """What a recipe may set of a factory: its keyword-only parameters, by YAML name.
+
+    Annotations are evaluated. `lambda` in YAML is `lambda_` in Python.
+    """
+    signature = inspect.signature(factory, eval_str=True)
+    return {
+        name.removesuffix("_"): parameter
+        for name, parameter in signature.parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+
+
+@functools.cache
+def _load(kind: str) -> None:
+    """Imports every module of the kind's package: each registers its own factories."""
+    package = importlib.import_module(f"rlcli.{KINDS[kind]}")
+    for module in pkgutil.walk_packages(
+        getattr(package, "__path__", []), f"{package.__name__}."
+    ):
+        importlib.import_module(module.name)
+
+
+@functools.cache
+def _entry_points(kind: str) -> dict[str, importlib.metadata.EntryPoint]:
+    group = f"rlcli.{CONTRACT}.{KINDS[kind]}"
+    return {each.name: each for each in importlib.metadata.entry_points(group=group)}
+
+
+def _imported(kind: str, name: str) -> Callable:
+    module, _, attribute = name.partition(":")
+    try:
+        found = functools.reduce(
+            getattr, attribute.split("."), importlib.import_module(module)
+        )
+    except ImportError as error:
+        raise RlcliError(
+            f"{kind} `{name}`: module `{module}` cannot be imported: {error}",
+            "name an installed module, or list its file under `plugins:`",
+        ) from error
+    except AttributeError as error:
+        raise RlcliError(f"{kind} `{name}`: {error}") from error
+    if not callable(found):
+        raise RlcliError(f"{kind} `{name}` is no factory: it cannot be called")
+    return found

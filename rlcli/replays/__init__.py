@@ -1,0 +1,1 @@
+"""Replays: memories of raw steps, and which of them are learnt from again."""

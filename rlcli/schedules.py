@@ -1,0 +1,199 @@
+"""Schedules: numbers of a recipe that follow the clock of a run.
+
+Parts take numbers, never schedules: `build` evaluates them at the current step, inside
+the compiled program, and calls the factories with the values.
+
+With t the environment steps of one seed (or, with `per: episode`, the episodes
+finished) and x = t / over, at most 1, a recipe may write
+
+    {from: a, to: b, over: 20_000}               linear: a (1 - x) + b x
+    {from: a, to: b, over: 20%}                  the same, over 20 % of `train.steps`
+    {name: cosine, from: a, to: b, over: 20%}    b + (a - b) (1 + cos πx) / 2
+    {name: exponential, from: a, rate: r}        a exp(-r t)
+    {name: inverse, from: a, rate: r}            a / (1 + r t)
+    {steps: [[0, a], [1_000_000, b]]}            a, and b from t = 1 000 000 on
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import typing
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Literal
+
+from rlcli.errors import RlcliError, nearest
+
+if typing.TYPE_CHECKING:
+    from rlcli.types import Array, Clock
+
+KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(  # by name: what it takes
+    {
+        "linear": ("from", "to", "over"),
+        "cosine": ("from", "to", "over"),
+        "exponential": ("from", "rate"),
+        "inverse": ("from", "rate"),
+        "steps": ("steps",),
+    }
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """A number over time, as a recipe wrote it; unused fields keep their defaults."""
+
+    name: str  # one of KEYS
+    start: float = 0.0  # `from`
+    end: float = 0.0  # `to`
+    over: float = 100.0
+    percent: bool = True  # whether `over` is in percent of `train.steps`
+    rate: float = 0.0
+    milestones: tuple[tuple[float, float], ...] = ()  # of `steps`: (t, value)
+    per: Literal["step", "episode"] = "step"
+
+    def limits(self) -> tuple[float, ...]:
+        """Its extreme values: if they are within a range, so is every other."""
+        if self.name == "steps":
+            return tuple(value for _, value in self.milestones)
+        if self.name in ("linear", "cosine"):
+            return self.start, self.end
+        # It comes as near to zero as one likes, but never there.
+        return self.start, math.nextafter(0.0, self.start) if self.rate else self.start
+
+
+def parse(value: Mapping[str, Any], where: str = "") -> Schedule:
+    """The schedule that a recipe's mapping means; `where` begins its error messages."""
+
+    def fail(message: str, hint: str = "") -> typing.NoReturn:
+        raise RlcliError(f"{where}: {message}" if where else message, hint)
+
+    name = value.get("name", "steps" if "steps" in value else "linear")
+    if not isinstance(name, str) or name not in KEYS:
+        fail(f"there is no schedule `{name}`", nearest(str(name), KEYS))
+    known = (*KEYS[name], "name", "per")
+    for key in value:
+        if key not in known:
+            fail(f"schedule `{name}` has no option `{key}`", nearest(key, known))
+    for key in KEYS[name]:
+        if key not in value and key != "over":
+            hint = f"it takes {', '.join(f'`{each}`' for each in KEYS[name])}"
+            fail(f"schedule `{name}` has no `{key}`", hint)
+    per = value.get("per", "step")
+    if per not in ("step", "episode"):
+        fail(f"`per` is `step` or `episode`, not `{per}`")
+    if name == "steps":
+        return Schedule(name, milestones=_milestones(value["steps"], fail), per=per)
+    for key in ("from", "to", "rate"):
+        if key in value and not _is_number(value[key]):
+            fail(f"`{key}` of a schedule is a number, not {value[key]!r}")
+    start = float(value["from"])
+    if "rate" in KEYS[name]:
+        if value["rate"] < 0:
+            fail(f"`rate` of a schedule is at least 0, not {value['rate']}")
+        return Schedule(name, start, rate=float(value["rate"]), per=per)
+    over, percent = _over(value.get("over", "100%"), fail)
+    if percent and per == "episode":
+        hint = "such as `over: 500`: how many episodes there will be is not known"
+        fail("a schedule with `per: episode` needs `over` in episodes", hint)
+    return Schedule(name, start, float(value["to"]), over, percent, per=per)
+
+
+def evaluate(schedule: Schedule, clock: Clock, total_steps: int) -> Array:
+    """The schedule's value now, a float32 scalar; pure and cheap, so it may be traced.
+
+    `total_steps` is `train.steps`, which `over` in percent refers to.
+    """
+    import jax.numpy as jnp
+
+    now = clock.steps if schedule.per == "step" else clock.episodes
+    t = jnp.asarray(now, jnp.float32)
+    start, end = jnp.float32(schedule.start), jnp.float32(schedule.end)
+    if schedule.name == "exponential":
+        return start * jnp.exp(-schedule.rate * t)
+    if schedule.name == "inverse":
+        return start / (1.0 + schedule.rate * t)
+    if schedule.name == "steps":
+        value = jnp.float32(schedule.milestones[0][1])
+        for begin, each in schedule.milestones[1:]:
+            value = jnp.where(t >= begin, jnp.float32(each), value)
+        return value
+    share = schedule.over / 100.0 * total_steps if schedule.percent else schedule.over
+    x = jnp.minimum(t / share, 1.0)
+    if schedule.name == "cosine":
+        x = 0.5 - 0.5 * jnp.cos(jnp.pi * x)
+    # Not start + (end - start) x, which misses `end` by a rounding error at x = 1.
+    return start * (1.0 - x) + end * x
+
+
+def at(options: Any, clock: Clock, total_steps: int) -> Any:
+    """A copy of nested options with every schedule replaced by its value now."""
+    if isinstance(options, Schedule):
+        return evaluate(options, clock, total_steps)
+    if isinstance(options, Mapping):
+        return {key: at(each, clock, total_steps) for key, each in options.items()}
+    if isinstance(options, list | tuple):
+        return type(options)([at(each, clock, total_steps) for each in options])
+    return options
+
+
+def written(schedule: Schedule) -> dict[str, Any]:
+    """The schedule as a recipe writes it, with every default filled in."""
+    if schedule.name == "steps":
+        steps = [[_short(t), value] for t, value in schedule.milestones]
+        return {"name": "steps", "steps": steps, "per": schedule.per}
+    over = _short(schedule.over)
+    values = {
+        "from": schedule.start,
+        "to": schedule.end,
+        "over": f"{over}%" if schedule.percent else over,
+        "rate": schedule.rate,
+    }
+    known = {key: values[key] for key in KEYS[schedule.name]}
+    return {"name": schedule.name, **known, "per": schedule.per}
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value)
+
+
+def _short(value: float) -> int | float:
+    return int(value) if value == int(value) else value
+
+
+def _over(value: Any, fail: Callable[..., typing.NoReturn]) -> tuple[float, bool]:
+    number: Any = value
+    percent = isinstance(value, str) and value.endswith("%")
+    if percent:
+        try:
+            number = float(value[:-1])
+        except ValueError:
+            number = math.nan
+    if not _is_number(number) or number <= 0 or (percent and number > 100):
+        hint = (
+            "a number of steps such as 20_000, or a share of `train.steps` up to 100%"
+        )
+        fail("`over` of a schedule is positive: steps or percent", hint)
+    return float(number), percent
+
+
+def _milestones(
+    value: Any, fail: Callable[..., typing.NoReturn]
+) -> tuple[tuple[float, float], ...]:
+    hint = "such as `steps: [[0, 1.0], [1_000_000, 0.1]]`"
+    if not isinstance(value, list | tuple) or not value:
+        fail("`steps` of a schedule is a list of pairs [step, value]", hint)
+    for pair in value:
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            fail(f"`steps` of a schedule holds pairs [step, value], not {pair!r}", hint)
+        if not all(map(_is_number, pair)):
+            fail(f"`steps` of a schedule holds pairs of numbers, not {pair!r}", hint)
+    times = [float(t) for t, _ in value]
+    if times[0] != 0:
+        fail(f"`steps` of a schedule begins at step 0, not at {times[0]:g}", hint)
+    if any(now >= then for now, then in itertools.pairwise(times)):
+        fail("`steps` of a schedule go up: each begins after the one before", hint)
+    return tuple((t, float(v)) for t, (_, v) in zip(times, value, strict=True))

@@ -1,0 +1,87 @@
+"""Statistics: what the returns of several seeds say, and how surely.
+
+Numbers over few seeds, after (Agarwal et al., 2021), https://arxiv.org/abs/2108.13264:
+the interquartile mean, which one lucky or unlucky seed cannot move much, and its
+bootstrap interval. NumPy only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Values = Sequence[float] | npt.NDArray[Any]
+
+
+def iqm(values: Values, axis: int = -1) -> Any:
+    """The interquartile mean along `axis`: a float for `[n]`, an array for `[..., n]`.
+
+    The mean of the middle half of the sorted values, exact for any n: value i of n
+    covers [i, i + 1], and weighs as much as of that lies within [n/4, 3n/4],
+
+        IQM = Σᵢ wᵢ x₍ᵢ₎ / (n/2)        wᵢ = |[i, i + 1] ∩ [n/4, 3n/4]|
+
+    so that it is the value itself for n = 1, and scipy's `trim_mean(x, 0.25)` where 4
+    divides n. A value that is not finite, trimmed or not, makes the result nan.
+    """
+    ranked = np.sort(np.moveaxis(np.asarray(values, np.float64), axis, -1), axis=-1)
+    n = ranked.shape[-1]
+    if n == 0:
+        raise ValueError("expected at least one value, got none")
+    edges = np.arange(n)
+    covered = np.minimum(edges + 1, 0.75 * n) - np.maximum(edges, 0.25 * n)
+    weights = np.clip(covered, 0.0, None) / (n / 2)
+    finite = np.isfinite(ranked).all(axis=-1)
+    mean = np.where(finite, np.nan_to_num(ranked) @ weights, np.nan)
+    return float(mean) if mean.ndim == 0 else mean
+
+
+def bootstrap_ci95(
+    values: Values,
+    statistic: Callable[..., Any] = iqm,
+    *,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """The 95 % percentile bootstrap interval of a statistic of the values `[n]`.
+
+    The values are drawn again, n at a time and with replacement, `resamples` times; the
+    interval holds the middle 95 % of the statistic of those samples. The same values
+    give the same interval. `statistic(samples, axis=-1)` reduces `[resamples, n]`, as
+    `iqm`, `numpy.mean` and `numpy.median` do. One value is its own interval.
+    """
+    known = np.asarray(values, np.float64)
+    if known.ndim != 1 or known.size == 0:
+        raise ValueError(f"expected values of shape [n], n > 0, got {known.shape}")
+    random = np.random.default_rng(seed)
+    samples = known[random.integers(known.size, size=(resamples, known.size))]
+    low, high = np.quantile(statistic(samples, axis=-1), [0.025, 0.975])
+    return float(low), float(high)
+
+
+def spread(values: Values) -> dict[str, float]:
+    """How the episodes of one seed went: their mean, std, min and max.
+
+    The std is that of these episodes, a sum divided by n and not by n − 1.
+    """
+    known = np.asarray(values, np.float64)
+    if known.size == 0:
+        raise ValueError("expected at least one value, got none")
+    return {
+        "mean": float(known.mean()),
+        "std": float(known.std()),
+        "min": float(known.min()),
+        "max": float(known.max()),
+    }
+
+
+def summary(values: Values) -> dict[str, Any]:
+    """What several seeds say, one value each: mean, IQM and its 95 % interval."""
+    return {
+        "mean": float(np.mean(np.asarray(values, np.float64))),
+        "iqm": iqm(values),
+        "ci95": list(bootstrap_ci95(values)),
+    }

@@ -1,0 +1,1 @@
+"""Tracers: how far along time a transition looks."""

@@ -1,0 +1,38 @@
+"""The λ-return, and with it generalized advantage estimation."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from rlcli.registry import register
+from rlcli.types import Array, Estimates, Probability, Tracer, Transition
+
+
+@register("tracer")
+def lambda_return(*, gamma: Probability = 0.99, lambda_: Probability = 0.95) -> Tracer:
+    """Mixes n-step returns of every length (Sutton, 1988; Schulman et al., 2016).
+
+        Gₜ = rₜ₊₁ + γₜ₊₁ ((1 − λₜ₊₁) v(sₜ₊₁) + λₜ₊₁ Gₜ₊₁)
+
+    λ is zero at the end of an episode, so a truncated one bootstraps from its true
+    next observation; so does the last step of the unroll. `Gₜ − v(sₜ)` is the
+    generalized advantage (https://arxiv.org/abs/1506.02438). The row's `reward` is Gₜ,
+    with nothing left to discount.
+    """
+
+    def trace(steps: Transition, estimates: Estimates) -> Transition:
+        discount = gamma * steps.discount
+        mixing = jnp.where(steps.last, 0.0, lambda_)
+
+        def back(following: Array, now: tuple) -> tuple[Array, Array]:
+            reward, discount, mixing, value = now
+            mixed = (1 - mixing) * value + mixing * following
+            following = reward + discount * mixed
+            return following, following
+
+        inputs = (steps.reward, discount, mixing, estimates.v_t)
+        _, returns = jax.lax.scan(back, estimates.v_t[-1], inputs, reverse=True)
+        return steps._replace(reward=returns, discount=jnp.zeros_like(returns))
+
+    return Tracer(1, trace)

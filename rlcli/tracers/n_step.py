@@ -1,0 +1,55 @@
+"""The n-step return."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from rlcli.registry import register
+from rlcli.types import Array, Count, Estimates, Probability, Tracer, Transition
+
+
+@register("tracer")
+def n_step(*, n: Count = 1, gamma: Probability = 0.99) -> Tracer:
+    """Sums rewards over `n` steps, or until the episode ends.
+
+        R = rₜ₊₁ + γ rₜ₊₂ + … + γⁿ⁻¹ rₜ₊ₙ        I = γⁿ, or 0 once terminated
+
+    Where the episode ends after k < n steps the sum stops there: I = γᵏ and the next
+    observation is the true last one if it was cut short, I = 0 if it terminated.
+    Of `[T, B]` steps the first T − n + 1 rows are complete (Sutton, 1988).
+    """
+
+    def trace(steps: Transition, estimates: Estimates) -> Transition:
+        del estimates  # only for tracers that bootstrap
+        rows = steps.reward.shape[0] - n + 1
+
+        def shifted(field: Array, k: int) -> Array:
+            return field[k : k + rows]
+
+        reward = shifted(steps.reward, 0)
+        discount = gamma * shifted(steps.discount, 0)
+        next_obs = shifted(steps.next_obs, 0)
+        last = shifted(steps.last, 0)
+        for k in range(1, n):
+            going = ~last  # the k-th step still belongs to the row's episode
+            reward = reward + jnp.where(going, discount * shifted(steps.reward, k), 0)
+            next_obs = jnp.where(
+                going.reshape(going.shape + (1,) * (next_obs.ndim - going.ndim)),
+                shifted(steps.next_obs, k),
+                next_obs,
+            )
+            factor = jnp.where(going, gamma * shifted(steps.discount, k), 1)
+            discount = discount * factor
+            last = last | shifted(steps.last, k)
+        return Transition(
+            obs=shifted(steps.obs, 0),
+            action=shifted(steps.action, 0),
+            reward=reward,
+            discount=discount,
+            next_obs=next_obs,
+            first=shifted(steps.first, 0),
+            last=last,
+            extras={name: each[:rows] for name, each in steps.extras.items()},
+        )
+
+    return Tracer(n, trace)

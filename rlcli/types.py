@@ -1,0 +1,207 @@
+"""Types: the records that pass between parts. Imports nothing of ours.
+
+A *part* is a NamedTuple of pure functions made by a factory; its state is a NamedTuple
+of arrays. Arrays are time-major: `[T, B, ...]` is T steps of B environments.
+
+Where drawing random numbers is hot, a part splits in two: `draw(key) -> noise`, and a
+function that takes the noise. The loop draws whole blocks of noise at once, which gives
+the same bits as step by step, several times cheaper. Elsewhere `draw` is `keep`: the
+noise is the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NamedTuple
+
+import gymnasium
+import jax
+from annotated_types import Ge, Gt, Le
+
+Array = jax.Array
+ArrayTree = Any  # a tree of arrays; () where there is nothing to carry
+Key = jax.Array  # a typed JAX key, consumed once
+Params = Mapping[str, ArrayTree]  # by function or group: {"q": …} or {"shared": …, …}
+
+# What a recipe may set, with its range. A plain or annotated `float` may be a number or
+# a schedule; a `Structural` one shapes a space or a state, and is a number only.
+Probability = Annotated[float, Ge(0.0), Le(1.0)]
+Positive = Annotated[float, Gt(0.0)]
+NonNegative = Annotated[float, Ge(0.0)]
+Count = Annotated[int, Ge(1)]
+Structural = Annotated[float, "structural"]
+
+
+def keep(key: Key) -> Key:
+    """The `draw` of a part that has nothing to draw ahead: its noise is the key."""
+    return key
+
+
+class TimeStep(NamedTuple):
+    """An environment's answer to an action; every field `[B, ...]`."""
+
+    obs: Array  # to decide upon next: already the new episode's where `last`
+    next_obs: Array  # what the action led to
+    reward: Array  # float32
+    discount: Array  # float32: 0 where the episode terminated, else 1
+    last: Array  # bool: any end of the episode, terminated or truncated
+    info: Mapping[str, Array]  # `[B]` each: logged, summed per episode
+
+
+class Environment(NamedTuple):
+    """B environments that start their next episode by themselves.
+
+    A *core* is the same record for one environment (`num_envs` 0): no batch axis, no
+    time limit, no auto-reset (`obs` is `next_obs`), and `render(state)`.
+    Where `pure` is false JAX cannot trace it: it runs on the host, for all seeds in one
+    vector, so every array has a leading axis for the seeds (see `environments.host`).
+    """
+
+    reset: Callable[[Key], tuple[ArrayTree, Array]]  # key -> state, obs
+    step: Callable[..., tuple[ArrayTree, TimeStep]]  # (state, action, noise)
+    observation: gymnasium.Space  # of one environment
+    action: gymnasium.Space
+    render: Callable[..., Any]  # (state, index) -> [H, W, 3] uint8, on the host
+    num_envs: int = 0
+    pure: bool = True
+    draw: Callable[[Key], ArrayTree] = keep
+    # Host environments only: state -> arrays for a checkpoint; and back, with a
+    # sentence about what could not be restored ("" where it is exact); and the end.
+    save: Callable[[ArrayTree], ArrayTree] | None = None
+    restore: Callable[[ArrayTree], tuple[ArrayTree, str]] | None = None
+    close: Callable[[ArrayTree], None] | None = None
+
+
+class Decision(NamedTuple):
+    """What a policy chose, and what it has to say about it."""
+
+    action: Array
+    extras: Mapping[str, ArrayTree]  # `log_prob` of the action, at least
+
+
+class Transition(NamedTuple):
+    """THE record, from environment to loss: `[T, B, ...]`, time-major.
+
+    After a tracer, `reward` is a sum of rewards and `discount` what multiplies the
+    value of `next_obs`: the target is `reward + discount * v(next_obs)` always.
+    """
+
+    obs: Array
+    action: Array
+    reward: Array
+    discount: Array
+    next_obs: Array
+    first: Array  # bool: `obs` begins an episode
+    last: Array  # bool: `next_obs` ends it
+    extras: Mapping[str, ArrayTree]  # what tracer or updater asked for
+
+
+class Network(NamedTuple):
+    """A function of the observation (and action) with parameters.
+
+    `init(key) -> params`, a mapping by group, so that functions may share some.
+    `apply(params, key, inputs, carry, first) -> outputs, carry`; inputs, first and
+    outputs are `[T, B, ...]`; a feed-forward network carries `()`.
+    `initial(batch) -> carry`.
+    """
+
+    init: Callable[[Key], Params]
+    apply: Callable[..., tuple[ArrayTree, ArrayTree]]
+    initial: Callable[[int], ArrayTree]
+
+
+class Policy(NamedTuple):
+    """How to act. `state` is (memory of the network, noise process).
+
+    `explore` acts for training and `exploit` for evaluation:
+    `(acting, obs[B], state, first[B], noise) -> Decision, state`.
+    """
+
+    initial: Callable[[int], ArrayTree]  # batch -> state
+    draw: Callable[[Key, int], ArrayTree]  # (key, batch) -> noise
+    explore: Callable[..., tuple[Decision, ArrayTree]]
+    exploit: Callable[..., tuple[Decision, ArrayTree]]
+    # (outputs of the network [..., ·], action) -> log-probability while exploring [...]
+    log_prob: Callable[[ArrayTree, Array], Array]
+
+
+class Estimates(NamedTuple):
+    """What an updater thinks of steps `[T, B]`, for tracers that bootstrap."""
+
+    v_tm1: Array  # value of `obs`
+    v_t: Array  # value of `next_obs`
+    log_prob: Array  # of the action, under the policy as it is now
+    q_tm1: Array  # value of the action taken
+
+
+class Tracer(NamedTuple):
+    """How far along time a transition looks."""
+
+    window: int | None  # steps one row may span; None: a whole episode
+    trace: Callable[[Transition, Estimates], Transition]  # only complete rows
+    needs: tuple[str, ...] = ()  # the extras it reads
+
+
+class Replay(NamedTuple):
+    """A memory of raw steps.
+
+    `count` is how many unrolls were added: it comes from the loop's own counter, and has
+    no batch axis under `vmap` over seeds, so that positions in the ring have none.
+    """
+
+    init: Callable[[Transition], ArrayTree]  # one unroll [T, B, ...], as an example
+    draw: Callable[[Key], ArrayTree]  # key -> noise for one sample
+    add: Callable[[ArrayTree, Transition, Array], ArrayTree]  # (state, steps, count)
+    sample: Callable[..., tuple[Transition, Array, ArrayTree]]
+    # (state, count, noise) -> steps[window, N], weight[window, N], index
+    reweigh: Callable[..., ArrayTree]  # (state, index, priority[N]) -> state
+    capacity: int = 0  # steps of one seed, over all its environments
+
+
+class Clock(NamedTuple):
+    """What time it is in a run. Scalars; only `episodes` differs between seeds."""
+
+    iteration: Array  # int32: iterations finished
+    steps: Array  # float32: environment steps of one seed, over all its environments
+    episodes: Array  # float32: episodes finished
+    updates: Array  # int32: updates made
+    watched: Array  # bool: whether anybody will read this iteration's metrics
+
+
+class Report(NamedTuple):
+    """What an update has to say."""
+
+    priority: Array  # `[B]`: how much there was to learn from each row
+    metrics: Mapping[str, Array]  # scalars
+
+
+class Updater(NamedTuple):
+    """A loss, and a way to act.
+
+    `update(state, batch, weight, clock, key) -> state, Report`, with batch and weight
+    `[T, B]` as the tracer left them. `estimate(state, steps) -> Estimates`.
+    """
+
+    init: Callable[[Key], ArrayTree]
+    acting: Callable[[ArrayTree], ArrayTree]  # all that acting needs of the state
+    policy: Policy
+    update: Callable[..., tuple[ArrayTree, Report]]
+    estimate: Callable[[ArrayTree, Transition], Estimates]
+    failed: Callable[[ArrayTree], Array]  # state -> the update that failed, or −1
+    needs: tuple[str, ...] = ()  # the extras it reads
+
+
+class Agent(NamedTuple):
+    """Policy, tracer, updater and replay, put together.
+
+    `learn(state, steps, clock, noise) -> state, metrics` is called once an iteration,
+    with the unroll just made, `[T, B, ...]`.
+    """
+
+    init: Callable[[Key, Transition], ArrayTree]  # (key, one unroll as an example)
+    acting: Callable[[ArrayTree], ArrayTree]
+    policy: Policy
+    draw: Callable[[Key], ArrayTree]
+    learn: Callable[..., tuple[ArrayTree, Mapping[str, Array]]]
+    failed: Callable[[ArrayTree], Array]  # state -> the update that failed, or −1
+    needs: tuple[str, ...] = ()  # the extras that unrolls keep

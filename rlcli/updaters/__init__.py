@@ -1,0 +1,40 @@
+"""Updaters: a loss, and a way to act.
+
+A factory is given, by position, the parts it builds upon:
+
+- `spaces`: the observations and actions of the environment;
+- `networks(name, head) -> Network`: the recipe's network as function `name`, with
+  parameters of its own (or on the recipe's shared torso); `head` is a factory that
+  takes the options of the recipe's `head:`;
+- `policies(**offers) -> Policy`: the recipe's policy, acting on what is offered;
+- `optimizer`: an optax gradient transformation over all parameters.
+
+The facts it registers are its defaults: `policy`, `tracer`, and `unroll`, the steps of
+each environment between two updates.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import gymnasium
+
+from rlcli.errors import RlcliError
+
+
+class Spaces(NamedTuple):
+    """What one environment shows and takes."""
+
+    observation: gymnasium.Space
+    action: gymnasium.Space
+
+
+def discrete(space: gymnasium.Space, updater: str) -> gymnasium.spaces.Discrete:
+    """The space, if it has a finite number of actions."""
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return space
+    raise RlcliError(
+        f"updater `{updater}` needs a Discrete action space, and the environment's is "
+        f"{space}",
+        "`ppo` acts in a Box; or choose an environment with Discrete actions",
+    )

@@ -1,0 +1,67 @@
+"""`rlcli eval`: a table for people, JSON for programs."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+import rlcli
+from rlcli.cli import main
+
+RESULT = {
+    "run": "runs/x",
+    "checkpoint": "runs/x/policy.pkl.lz4",
+    "environment": "CartPole-v1",
+    "episodes": 100,
+    "seeds": [
+        {"seed": 0, "mean": 500.0, "std": 0, "min": 500, "max": 500, "length": 500},
+        {"seed": 1, "mean": 97.256, "std": 1.5, "min": 9, "max": 99, "length": 97.2},
+    ],
+    "return": {"mean": 298.628, "iqm": 298.6, "ci95": [97.3, math.nan]},
+}
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    calls = []
+
+    def function(*positional, **keywords):
+        calls.append((positional, keywords))
+        return RESULT
+
+    monkeypatch.setitem(vars(rlcli), "eval", function)
+    return calls
+
+
+def test_every_option_reaches_the_function_of_its_name(calls):
+    options = "--best --episodes 7 --seed 3 --explore --environment gymnasium/X --trust"
+    assert main(["eval", "runs/x", *options.split()]) == 0
+    keywords = {
+        "best": True,
+        "episodes": 7,
+        "seed": 3,
+        "explore": True,
+        "environment": "gymnasium/X",
+        "trust": True,
+    }
+    assert calls == [((Path("runs/x"),), keywords)]
+
+
+def test_the_table_is_plain_where_it_is_piped(calls, capsys):
+    assert main(["eval", "runs/x"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["seed", "mean", "std", "min", "max", "length"]
+    assert lines[2].split() == ["1", "97.26", "1.50", "9.00", "99.00", "97.20"]
+    assert lines[-1] == (
+        "return: mean 298.63, IQM 298.60, 95 % interval 97.30 … nan "
+        "over 2 seeds of 100 episodes on CartPole-v1"
+    )
+    assert all(line.isprintable() for line in lines)
+
+
+def test_json_is_the_result_itself(calls, capsys):
+    assert main(["eval", "runs/x", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["seeds"] == RESULT["seeds"]
+    assert result["return"]["ci95"] == [97.3, None]

@@ -1,0 +1,162 @@
+"""The command line: help, errors, exit codes, streams."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+import rlcli
+from rlcli.cli import app, main
+from rlcli.errors import OUT_OF_TIME, RlcliError
+
+VERBS = ["train", "resume", "eval", "render", "list", "show", "check"]
+
+
+@pytest.fixture
+def show(monkeypatch):
+    """Puts a function in the place of `rlcli.show`, which `rlcli show x` calls."""
+    return lambda function: monkeypatch.setitem(vars(rlcli), "show", function)
+
+
+def fails(error):
+    def function(*words):
+        raise error
+
+    return function
+
+
+def run(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "rlcli", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help(verb):
+    result = CliRunner().invoke(app, [verb, "--help"])
+    assert result.exit_code == 0
+    assert f"rlcli {verb}" in result.stdout or f" {verb} " in result.stdout
+
+
+def test_help_names_every_verb_on_stdout():
+    result = run("--help")
+    assert result.returncode == 0
+    assert result.stderr == ""
+    assert all(f"\n  {verb} " in result.stdout for verb in VERBS)
+
+
+def test_help_answers_at_once():
+    times = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        run("--help")
+        times.append(time.perf_counter() - begin)
+    assert min(times) < 0.5  # 0.12 s on an idle core: the rest is for a busy machine
+
+
+def test_without_a_verb_the_help_goes_to_stderr():
+    result = run()
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert "Commands:" in result.stderr
+
+
+def test_the_version_is_printed(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"rlcli {rlcli.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trian"], "no such command 'trian'. Did you mean 'train'?"),
+        (["train"], "missing argument 'RECIPE'"),
+        (["train", "x", "--sed", "1"], "no such option: --sed"),
+        (["train", "x", "--seeds", "0"], "invalid value for '--seeds'"),
+        (["train", "x", "--seed", "many"], "invalid value for '--seed'"),
+        (["train", "x", "--max-time", "5x"], "invalid value for --max-time"),
+        (["resume", "x", "--max-time", "0s"], "invalid value for --max-time"),
+        (["render", "x", "--size", "3"], "invalid value for --size"),
+        (["render", "x", "--size", "0x3"], "invalid value for --size"),
+        (["eval", "x", "--episodes", "0"], "invalid value for '--episodes'"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_a_hint_and_exits_2(arguments, message, capsys):
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    error, blank, hint = err.splitlines()
+    assert out == "" and blank == ""
+    assert error.startswith(f"error: {message}")
+    assert hint.startswith("hint: see `rlcli")
+
+
+def test_what_the_user_can_mend_is_a_message_and_a_hint(show, capsys):
+    show(fails(RlcliError("there is no part `[red]x`", "did you mean `y`?")))
+    assert main(["show", "x"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "error: there is no part `[red]x`\n\nhint: did you mean `y`?\n"
+
+
+def test_an_error_may_bring_its_own_exit_code(show):
+    show(fails(RlcliError("too late", code=OUT_OF_TIME)))
+    assert main(["show", "x"]) == OUT_OF_TIME
+
+
+def test_control_characters_of_a_message_do_not_reach_the_terminal(show, capsys):
+    show(fails(RlcliError("no part `\x1b[2J\r`")))
+    main(["show", "x"])
+    assert capsys.readouterr().err == "error: no part `\\x1b[2J\\x0d`\n"
+
+
+def test_ctrl_c_exits_130_without_a_traceback(show, capsys):
+    show(fails(KeyboardInterrupt()))
+    assert main(["show", "x"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_a_folder_that_may_not_be_written_is_an_error_of_one_line(show, capsys):
+    show(fails(PermissionError(13, "Permission denied", "runs")))
+    assert main(["show", "x"]) == 1
+    assert capsys.readouterr().err == "error: `runs`: Permission denied\n"
+
+
+def test_a_mistake_of_ours_keeps_its_traceback(show):
+    show(fails(ZeroDivisionError()))
+    with pytest.raises(ZeroDivisionError):
+        main(["show", "x"])
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as pipe:
+        result = subprocess.run(
+            [sys.executable, "-m", "rlcli", "--help"],
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has /dev/full")
+def test_a_full_disk_is_an_error_of_one_line():
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "rlcli", "--version"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert result.returncode == 1
+    assert result.stderr == "error: No space left on device\n"

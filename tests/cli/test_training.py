@@ -1,0 +1,108 @@
+"""`rlcli train` and `rlcli resume`: what they hand on, and how they end."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import rlcli
+from rlcli.cli import main
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "a run"
+
+
+@pytest.fixture
+def ends(monkeypatch, folder):
+    """Puts functions in place of training that leave a run with a status."""
+
+    def place(status, **fields):
+        calls = []
+
+        def function(*positional, **keywords):
+            calls.append((positional, keywords))
+            folder.mkdir(exist_ok=True)
+            (folder / "run.json").write_text(json.dumps({"status": status, **fields}))
+            return folder
+
+        monkeypatch.setitem(vars(rlcli), "train", function)
+        monkeypatch.setitem(vars(rlcli), "resume", function)
+        return calls
+
+    return place
+
+
+def test_train_hands_every_option_to_the_function_of_its_name(ends, tmp_path):
+    calls = ends("finished")
+    options = "--set a.b=1 --set c=[x] --seed 3 --seeds 2 --runs there --run here "
+    options += "--max-time 3h50m --smoke --quiet"
+    assert main(["train", "recipe.yaml", *options.split()]) == 0
+    assert calls == [
+        (
+            ("recipe.yaml",),
+            {
+                "set": ("a.b=1", "c=[x]"),
+                "seed": 3,
+                "seeds": 2,
+                "runs": Path("there"),
+                "run": Path("here"),
+                "max_time": 13_800.0,
+                "smoke": True,
+                "quiet": True,
+            },
+        )
+    ]
+
+
+def test_resume_hands_every_option_to_the_function_of_its_name(ends):
+    calls = ends("finished")
+    options = "--set train.steps=9 --max-time 10m --quiet --trust"
+    assert main(["resume", "runs/x", *options.split()]) == 0
+    keywords = {
+        "set": ("train.steps=9",),
+        "max_time": 600.0,
+        "quiet": True,
+        "trust": True,
+    }
+    assert calls == [((Path("runs/x"),), keywords)]
+
+
+def test_the_folder_is_the_last_line_on_stdout_and_the_next_command_on_stderr(
+    ends, folder, capsys
+):
+    ends("finished")
+    main(["train", "recipe.yaml"])
+    out, err = capsys.readouterr()
+    assert out == f"{folder}\n"
+    assert err == f"next: rlcli eval '{folder}'\n"
+
+
+def test_quiet_leaves_the_folder_alone(ends, folder, capsys):
+    ends("finished")
+    main(["train", "recipe.yaml", "--quiet"])
+    assert capsys.readouterr() == (f"{folder}\n", "")
+
+
+@pytest.mark.parametrize("verb", ["train", "resume"])
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        ("finished", 0),
+        ("stopped", 0),
+        ("failed", 1),
+        ("out_of_time", 75),
+        ("interrupted", 130),
+        ("terminated", 143),
+    ],
+)
+def test_the_exit_code_tells_how_the_run_ended(ends, verb, status, code):
+    ends(status)
+    assert main([verb, "x"]) == code
+
+
+def test_a_run_that_was_cut_short_is_to_be_resumed(ends, folder, capsys):
+    ends("out_of_time")
+    main(["train", "recipe.yaml"])
+    assert capsys.readouterr().err == f"next: rlcli resume '{folder}'\n"

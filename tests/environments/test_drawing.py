@@ -1,0 +1,42 @@
+"""Drawing: shapes where they were asked for, with soft edges."""
+
+import numpy as np
+
+from rlcli.environments.drawing import Canvas
+
+
+def test_a_canvas_has_the_size_asked_for_and_its_background():
+    frame = Canvas(30, 20, "#ff0000").pixels()
+    assert frame.shape == (20, 30, 3)
+    assert frame.dtype == np.uint8
+    np.testing.assert_array_equal(frame, np.broadcast_to([255, 0, 0], frame.shape))
+
+
+def test_a_box_covers_exactly_its_pixels():
+    canvas = Canvas(30, 20, "#000000")
+    canvas.box((5, 2), 10, 4, "#ffffff")
+    expected = np.zeros((20, 30))
+    expected[2:6, 5:15] = 255
+    np.testing.assert_array_equal(canvas.pixels()[..., 0], expected)
+
+
+def test_a_circle_has_its_area_and_soft_edges():
+    canvas = Canvas(60, 60, "#000000")
+    canvas.circle((30, 30), 20, "#ffffff")
+    light = canvas.pixels()[..., 0] / 255
+    assert abs(light.sum() / (np.pi * 20**2) - 1) < 0.05
+    assert np.any((light > 0.1) & (light < 0.9))
+
+
+def test_lines_polygons_and_text_leave_their_mark():
+    for shape in ("line", "polygon", "text"):
+        canvas = Canvas(60, 60, "#000000")
+        if shape == "line":
+            canvas.line((10, 10), (50, 40), 4, "#ffffff")
+        elif shape == "polygon":
+            canvas.polygon([(10, 10), (50, 10), (30, 50)], "#ffffff")
+        else:
+            canvas.text((30, 30), "S", 30, "#ffffff")
+        light = canvas.pixels()[..., 0] / 255
+        assert 20 < light.sum() < 1000
+        assert light[:5].sum() == light[-5:].sum() == 0

@@ -1,0 +1,279 @@
+"""The vector, beside a loop over single cores that a child could follow."""
+
+import functools
+from typing import NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlcli.environments.classic_control.cartpole import cartpole
+from rlcli.environments.toy_text.frozen_lake import frozen_lake
+from rlcli.environments.vector import keyed, vector
+from rlcli.types import Environment, TimeStep, keep
+
+
+class Counted(NamedTuple):
+    start: jax.Array
+    count: jax.Array
+    key: jax.Array  # a typed key among the leaves
+
+
+def counter(*, length=1000, pay=1.0) -> Environment:
+    """Counts from a random start; ends after `length` steps; every step draws noise."""
+
+    def observe(state):
+        return {"count": state.count, "start": jnp.stack([state.start] * 2)}
+
+    def reset(key):
+        state = Counted(jax.random.uniform(key), jnp.int32(0), key)
+        return state, observe(state)
+
+    def step(state, action, noise):
+        state = state._replace(count=state.count + 1)
+        over = state.count >= length
+        obs = observe(state)
+        return state, TimeStep(
+            obs=obs,
+            next_obs=obs,
+            reward=pay + action + noise,
+            discount=1.0 - over.astype(jnp.float32),
+            last=over,
+            info={"twice": 2.0 * state.count},
+        )
+
+    return Environment(
+        reset=reset,
+        step=step,
+        observation=gymnasium.spaces.Dict(),
+        action=gymnasium.spaces.Discrete(2),
+        render=lambda state: np.full((2, 3, 3), int(state.count), np.uint8),
+        draw=jax.random.uniform,
+    )
+
+
+def play(env, steps, key=0, action=0):
+    """Plays by hand: the first obs, and every TimeStep stacked to `[T, B, ...]`."""
+    reset_key, step_key = jax.random.split(jax.random.key(key))
+    state, first = env.reset(reset_key)
+    actions = jnp.full(env.num_envs, action)
+    step = jax.jit(keyed(env).step)
+    timesteps = []
+    for each in jax.random.split(step_key, steps):
+        state, timestep = step(state, actions, each)
+        timesteps.append(timestep)
+    return first, jax.tree.map(lambda *leaves: np.stack(leaves), *timesteps), state
+
+
+def equal(a, b):
+    assert jax.tree.structure(a) == jax.tree.structure(b)
+    jax.tree.map(np.testing.assert_array_equal, a, b)
+
+
+def test_a_time_limit_truncates_and_the_discount_stays_one():
+    env = vector(lambda values: counter(), 3, time_limit=4)
+    _, timesteps, _ = play(env, 9)
+    expected = np.repeat([[0, 0, 0, 1, 0, 0, 0, 1, 0]], 3, axis=0).T.astype(bool)
+    np.testing.assert_array_equal(timesteps.last, expected)
+    np.testing.assert_array_equal(timesteps.discount, 1.0)
+
+
+def test_an_end_by_the_rules_is_terminal_even_at_the_time_limit():
+    for length in (3, 4):
+        env = vector(lambda values, n=length: counter(length=n), 2, time_limit=4)
+        _, timesteps, _ = play(env, 2 * length)
+        assert np.flatnonzero(timesteps.last[:, 0]).tolist() == [
+            length - 1,
+            2 * length - 1,
+        ]
+        np.testing.assert_array_equal(timesteps.discount, 1.0 - timesteps.last)
+
+
+def test_without_a_time_limit_only_the_rules_end_an_episode():
+    _, timesteps, state = play(vector(lambda values: counter(), 2), 20)
+    assert not timesteps.last.any()
+    assert state.elapsed.tolist() == [20, 20]
+
+
+def test_where_an_episode_ends_next_obs_is_its_own_and_obs_is_the_next_ones():
+    env = vector(lambda values: counter(), 2, time_limit=3)
+    first, timesteps, state = play(env, 7)
+    starts, after = timesteps.obs["start"][..., 0], timesteps.next_obs["start"][..., 0]
+    np.testing.assert_array_equal(
+        timesteps.next_obs["count"][:, 0], [1, 2, 3] * 2 + [1]
+    )
+    np.testing.assert_array_equal(timesteps.obs["count"][:, 0], [1, 2, 0] * 2 + [1])
+    np.testing.assert_array_equal(after[:3], np.stack([first["start"][:, 0]] * 3))
+    np.testing.assert_array_equal(starts[2:5], np.stack([after[3]] * 3))
+    assert not np.any(starts[2] == after[2])
+    np.testing.assert_array_equal(timesteps.info["twice"][:, 0], [2, 4, 6] * 2 + [2])
+    assert state.elapsed.tolist() == [1, 1]
+
+
+def test_environments_end_apart_from_each_other():
+    lengths = {"length": jnp.array([2, 3, 5])}
+    env = vector(lambda values: counter(**values), 3, each=lengths)
+    _, timesteps, _ = play(env, 30)
+    for index, length in enumerate((2, 3, 5)):
+        expected = np.arange(length - 1, 30, length)
+        np.testing.assert_array_equal(
+            np.flatnonzero(timesteps.last[:, index]), expected
+        )
+
+
+@pytest.mark.parametrize("limit", [None, 7])
+@pytest.mark.parametrize(
+    "factory", [cartpole, functools.partial(frozen_lake, slippery=True)]
+)
+def test_the_vector_is_a_loop_over_cores(factory, limit):
+    core, env = factory(), vector(lambda values: factory(), 4, time_limit=limit)
+    state, _ = env.reset(jax.random.key(0))
+    core_step = jax.jit(core.step)
+    lone = [(jax.tree.map(lambda leaf, i=i: leaf[i], state.core), 0) for i in range(4)]
+    step = jax.jit(env.step)
+    ends = 0
+    for key in jax.random.split(jax.random.key(1), 40):
+        noise = env.draw(key)
+        action = jax.random.randint(key, (4,), 0, 2)
+        state, timestep = step(state, action, noise)
+        for i, (alone, elapsed) in enumerate(lone):
+            mine = jax.tree.map(lambda leaf, i=i: leaf[i], (timestep, noise))
+            alone, expected = core_step(alone, action[i], mine[1].core)
+            obs, elapsed, last = expected.obs, elapsed + 1, bool(expected.last)
+            if last or elapsed == limit:
+                (alone, obs), elapsed, last = mine[1].fresh, 0, True
+                ends += 1
+            lone[i] = alone, elapsed
+            jax.tree.map(
+                lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
+                mine[0],
+                expected._replace(obs=obs, last=jnp.asarray(last)),
+            )
+    assert ends > 4
+
+
+def test_more_environments_change_nothing_for_the_others():
+    def make(n):
+        return vector(lambda values: frozen_lake(slippery=True), n, time_limit=5)
+
+    def pole(n):
+        return vector(lambda values: cartpole(), n)
+
+    for env_of in (make, pole):
+        few, many = play(env_of(3), 40), play(env_of(8), 40)
+        equal(few[0], many[0][:3])
+        for a, b in zip(few[1][:5], many[1][:5], strict=True):
+            np.testing.assert_array_equal(a, b[:, :3])
+
+
+def test_environments_and_keys_draw_apart():
+    env = vector(lambda values: counter(), 5)
+    noises = [env.draw(jax.random.key(k)) for k in range(4)]
+    resets = [env.reset(jax.random.key(k))[0] for k in range(4)]
+    drawn = [n.core for n in noises] + [n.fresh[0].start for n in noises]
+    assert len(np.unique(drawn)) == 40
+    assert len(np.unique([state.core.start for state in resets])) == 20
+
+
+def test_noise_drawn_ahead_gives_the_same_bits_as_step_by_step():
+    env = vector(lambda values: frozen_lake(slippery=True), 4, time_limit=6)
+    state, _ = env.reset(jax.random.key(0))
+    keys = jax.random.split(jax.random.key(1), 50)
+    action = jnp.array([0, 1, 2, 3])
+
+    def with_noise(state, noise):
+        return env.step(state, action, noise)
+
+    def with_key(state, key):
+        return keyed(env).step(state, action, key)
+
+    ahead = jax.lax.scan(with_noise, state, jax.vmap(env.draw)(keys))
+    equal(ahead, jax.lax.scan(with_key, state, keys))
+    assert keyed(env).draw is keep
+
+
+def test_seeds_under_vmap_are_seeds_one_by_one():
+    env = vector(lambda values: frozen_lake(slippery=True), 3, time_limit=6)
+
+    def run(key):
+        state, _ = env.reset(key)
+        action, step = jnp.array([1, 2, 1]), keyed(env).step
+        keys = jax.random.split(key, 30)
+        return jax.lax.scan(lambda state, key: step(state, action, key), state, keys)
+
+    seeds = jax.random.split(jax.random.key(0), 4)
+    together, alone = jax.jit(jax.vmap(run))(seeds), jax.jit(run)
+    for i, seed in enumerate(seeds):
+        equal(jax.tree.map(lambda leaf, i=i: leaf[i], together), alone(seed))
+
+
+def test_a_compiled_step_is_the_plain_one():
+    env = vector(lambda values: counter(), 2, time_limit=3)
+    state, _ = env.reset(jax.random.key(0))
+    noise = env.draw(jax.random.key(1))
+    action = jnp.zeros(2)
+    equal(
+        jax.tree.map(_plain, env.step(state, action, noise)),
+        jax.tree.map(_plain, jax.jit(env.step)(state, action, noise)),
+    )
+
+
+def _plain(leaf):
+    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return jax.random.key_data(leaf) if is_key else leaf
+
+
+def test_environment_i_takes_value_i_mod_n_of_each():
+    each = {"pay": jnp.array([1.0, 10.0]), "length": jnp.array([2, 3, 4])}
+    env = vector(lambda values: counter(**values), 5, each=each)
+    state, _ = env.reset(jax.random.key(0))
+    noise = env.draw(jax.random.key(1))
+    _, timestep = env.step(state, jnp.zeros(5), noise)
+    expected = jnp.array([1.0, 10.0, 1.0, 10.0, 1.0]) + noise.core
+    np.testing.assert_allclose(timestep.reward, expected)
+    _, timesteps, _ = play(env, 12)
+    assert timesteps.last.sum(axis=0).tolist() == [6, 4, 3, 6, 4]
+
+
+def test_values_of_each_may_be_traced():
+    def pay(values):
+        env = vector(lambda each: counter(**each), 4, each={"pay": values})
+        state, _ = env.reset(jax.random.key(0))
+        noise = env.draw(jax.random.key(1))
+        return env.step(state, jnp.zeros(4), noise)[1].reward - noise.core
+
+    paid = jax.vmap(pay)(jnp.array([[1.0, 2.0], [3.0, 4.0]]))
+    np.testing.assert_allclose(paid, [[1, 2, 1, 2], [3, 4, 3, 4]], rtol=1e-6)
+
+
+def test_types_are_what_the_contract_says():
+    env = vector(lambda values: cartpole(), 3, time_limit=5)
+    state, obs = jax.eval_shape(env.reset, jax.random.key(0))
+    noise = jax.eval_shape(env.draw, jax.random.key(0))
+    action = jax.ShapeDtypeStruct((3,), jnp.int32)
+    after, timestep = jax.eval_shape(env.step, state, action, noise)
+    assert jax.tree.map(lambda a: (a.shape, a.dtype), after) == jax.tree.map(
+        lambda a: (a.shape, a.dtype), state
+    )
+    assert (obs.shape, obs.dtype) == ((3, 4), jnp.float32)
+    assert (timestep.reward.shape, timestep.reward.dtype) == ((3,), jnp.float32)
+    assert (timestep.discount.shape, timestep.discount.dtype) == ((3,), jnp.float32)
+    assert (timestep.last.shape, timestep.last.dtype) == ((3,), jnp.bool_)
+    assert (env.num_envs, env.pure) == (3, True)
+
+
+def test_render_shows_the_environment_asked_for_with_its_own_values():
+    env = vector(
+        lambda values: counter(**values), 3, each={"length": jnp.array([2, 9])}
+    )
+    _, _, state = play(env, 3)
+    assert env.render(state, 0).max() == 1  # in its second episode
+    assert env.render(state, 1).max() == 3
+
+    poles = vector(
+        lambda values: cartpole(**values), 2, each={"length": jnp.array([0.3, 1.0])}
+    )
+    state, _ = poles.reset(jax.random.key(0))
+    assert not np.array_equal(poles.render(state, 0), poles.render(state, 1))

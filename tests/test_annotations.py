@@ -1,0 +1,175 @@
+"""Annotations: what they admit, what they convert, and how they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+
+import numpy as np
+import pytest
+from annotated_types import Ge, Lt, MinLen
+
+from rlcli.annotations import MismatchError, convert, is_schedulable
+from rlcli.schedules import Schedule
+from rlcli.types import Count, NonNegative, Positive, Probability, Structural
+
+LINEAR = {"from": 1.0, "to": 0.5}
+
+
+class Target(TypedDict, total=False):
+    polyak: Probability
+    every: Count
+
+
+class Regularizer(TypedDict):
+    name: Literal["entropy", "l2"]
+    weight: NonNegative
+    decay: NotRequired[float]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "expected"),
+    [
+        (float, 1, 1.0),
+        (float, np.float32(0.5), 0.5),
+        (Probability, 0, 0.0),
+        (Structural, 2.5, 2.5),
+        (int, 1e3, 1_000),
+        (Count, 7, 7),
+        (bool, False, False),
+        (str, "relu", "relu"),
+        (Any, {"a": 1}, {"a": 1}),
+        (Positive | None, None, None),
+        (Positive | None, 3, 3.0),
+        (int | Literal["auto"], "auto", "auto"),
+        (int | Literal["auto"], 4, 4),
+        (list[Count], [64, 64.0], [64, 64]),
+        (tuple[int, ...], [1, 2], (1, 2)),
+        (tuple[int, str], [1, "x"], (1, "x")),
+        (Sequence[int], [1, 2], [1, 2]),
+        (Mapping[str, float], {"a": 1}, {"a": 1.0}),
+        (dict[str, list[int]], {"a": [1]}, {"a": [1]}),
+        (Target, {"polyak": 1}, {"polyak": 1.0}),
+        (Target | None, None, None),
+        (
+            list[Regularizer],
+            [{"name": "l2", "weight": 0}],
+            [{"name": "l2", "weight": 0.0}],
+        ),
+    ],
+)
+def test_a_value_becomes_what_its_annotation_says(annotation, value, expected):
+    found = convert(annotation, value)
+    assert found == expected and type(found) is type(expected)
+
+
+def test_what_has_no_annotation_we_know_is_left_alone():
+    assert convert(Callable[[int], int], abs) is abs
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "message"),
+    [
+        (float, "x", "expected a number or a schedule, got `x`"),
+        (float, True, "expected a number or a schedule, got `true`"),
+        (float, float("nan"), "expected a number or a schedule, got `.nan`"),
+        (float, float("inf"), "expected a number or a schedule, got `.inf`"),
+        (Probability, 1.5, "expected a number from 0 to 1 or a schedule, got `1.5`"),
+        (Positive, 0, "expected a number above 0 or a schedule, got `0`"),
+        (NonNegative, -1, "expected a number of at least 0 or a schedule, got `-1`"),
+        (Structural, LINEAR, "expected a number, got `{from: 1.0, to: 0.5}`"),
+        (int, 1.5, "expected a whole number, got `1.5`"),
+        (int, True, "expected a whole number, got `true`"),
+        (int, float("inf"), "expected a whole number, got `.inf`"),
+        (int, LINEAR, "expected a whole number, got `{from: 1.0, to: 0.5}`"),
+        (Count, 0, "expected a whole number of at least 1, got `0`"),
+        (
+            Annotated[int, Ge(0), Lt(10)],
+            10,
+            "expected a whole number of at least 0 and below 10, got `10`",
+        ),
+        (bool, 1, "expected true or false, got `1`"),
+        (bool, "true", "expected true or false, got `'true'`"),
+        (str, 3, "expected text, got `3`"),
+        (Literal["mse", "huber"], "hubr", "expected `mse` or `huber`, got `hubr`"),
+        (Literal[1, 2], True, "expected `1` or `2`, got `true`"),
+        (Positive | None, "x", "expected a number above 0 or a schedule or null, got"),
+        (int | Literal["auto"], "all", "expected a whole number or `auto`, got `all`"),
+        (list[int], 3, "expected a list, got `3`"),
+        (list[int], "ab", "expected a list, got `ab`"),
+        (tuple[int, ...], 3, "expected a list, got `3`"),
+        (Mapping[str, int], 3, "expected a mapping, got `3`"),
+        (Target, 3, "expected a mapping, got `3`"),
+        (Annotated[list[int], MinLen(1)], [], "List should have at least 1 item"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused_with_what_was_expected(
+    annotation, value, message
+):
+    with pytest.raises(MismatchError) as error:
+        convert(annotation, value)
+    assert error.value.message.startswith(message) and error.value.place == ()
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "place", "message"),
+    [
+        (list[int], [1, "x"], (1,), "expected a whole number, got `x`"),
+        (Target | None, {"polyk": 1}, ("polyk",), "there is no such option"),
+        (Target | None, {"polyak": 2}, ("polyak",), "expected a number from 0 to 1"),
+        (list[Regularizer], [{"name": "l2"}], (0,), "it has no `weight`"),
+        (
+            list[Regularizer],
+            [{"name": "l2", "weight": {"from": 1}}],
+            (0, "weight"),
+            "schedule `linear` has no `to`",
+        ),
+        (Mapping[str, int], {"a": 1, "b": "x"}, ("b",), "expected a whole number"),
+    ],
+)
+def test_a_refusal_says_where_within_the_value(annotation, value, place, message):
+    with pytest.raises(MismatchError) as error:
+        convert(annotation, value)
+    assert error.value.place == place
+    assert error.value.message.startswith(message)
+
+
+def test_a_misspelt_word_is_hinted_at():
+    with pytest.raises(MismatchError) as error:
+        convert(Literal["mse", "huber"], "hubr")
+    assert error.value.hint == "did you mean `huber`?"
+    with pytest.raises(MismatchError) as error:
+        convert(Target, {"polyk": 1})
+    assert error.value.hint == "did you mean `polyak`?"
+
+
+def test_floats_may_be_schedules_wherever_they_are():
+    assert isinstance(convert(float, LINEAR), Schedule)
+    assert isinstance(convert(Positive | None, LINEAR), Schedule)
+    assert isinstance(convert(Target, {"polyak": LINEAR})["polyak"], Schedule)
+    inner = convert(list[Regularizer], [{"name": "l2", "weight": LINEAR}])
+    assert isinstance(inner[0]["weight"], Schedule)
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        {"from": 1.0, "to": 1.5},
+        {"steps": [[0, 0.5], [10, -0.1]]},
+        {"name": "inverse", "from": 2.0, "rate": 0.1},
+    ],
+)
+def test_a_schedule_that_leaves_the_range_is_refused(schedule):
+    with pytest.raises(MismatchError, match="got a schedule that has"):
+        convert(Probability, schedule)
+
+
+def test_a_schedule_that_only_comes_near_to_zero_is_positive():
+    assert convert(Positive, {"name": "exponential", "from": 1, "rate": 0.1})
+    with pytest.raises(MismatchError):
+        convert(Positive, {"from": 1, "to": 0})
+
+
+def test_only_floats_that_shape_nothing_may_follow_a_schedule():
+    assert is_schedulable(float) and is_schedulable(Probability)
+    assert not is_schedulable(Structural) and not is_schedulable(Count)

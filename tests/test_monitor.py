@@ -1,0 +1,243 @@
+"""How a run is watched: a wrapper that counts, a panel, and plain lines."""
+
+import io
+import re
+import sys
+import time
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from rich.console import Console
+
+from rlcli import monitor
+from rlcli.monitor import Monitor, TrainMonitor
+
+
+def lake(**options):
+    return gymnasium.make("FrozenLake-v1", is_slippery=False, **options)
+
+
+def play(env, episodes, seed=0):
+    """Random episodes; every reward, by episode."""
+    random = np.random.default_rng(seed)
+    rewards = []
+    for episode in range(episodes):
+        env.reset(seed=seed + episode)
+        rewards.append([])
+        over = False
+        while not over:
+            action = int(random.integers(env.action_space.n))
+            _, reward, terminated, truncated, _ = env.step(action)
+            rewards[-1].append(float(reward))
+            over = terminated or truncated
+    return rewards
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "FrozenLake-v1"])
+def test_the_wrapper_counts_as_a_loop_by_hand_does(name, capsys):
+    rewards = play(gymnasium.make(name), 30)
+    env = TrainMonitor(gymnasium.make(name))
+    assert play(env, 30) == rewards  # it changes nothing
+    average = 0.0
+    expected = []
+    for ep, episode in enumerate(rewards, 1):
+        T = sum(len(each) for each in rewards[:ep])
+        G = sum(episode)
+        average += (G - average) / min(ep, 10)
+        expected.append(
+            f"[TrainMonitor|INFO] ep: {ep}, T: {T:,}, G: {G:.3g}, "
+            f"avg_r: {G / len(episode):.3g}, avg_G: {average:.3g}, t: {len(episode)}, "
+        )
+    lines = capsys.readouterr().err.splitlines()
+    assert [re.sub(r"dt: \d+\.\d{3}ms$", "", each) for each in lines] == expected
+    assert (env.ep, env.T) == (30, sum(len(each) for each in rewards))
+    assert (env.t, env.G) == (len(rewards[-1]), sum(rewards[-1]))
+    assert env.avg_G == pytest.approx(average)
+    assert env.avg_r == env.G / env.t
+    assert env.dt_ms > 0
+
+
+def test_counts_have_separators_for_thousands(capsys):
+    env = TrainMonitor(lake(max_episode_steps=1200))
+    env.reset()
+    for _ in range(1200):
+        env.step(0)  # into the wall
+    assert "ep: 1, T: 1,200, G: 0, avg_r: 0, avg_G: 0, t: 1,200" in (
+        capsys.readouterr().err
+    )
+
+
+def test_recorded_metrics_are_averaged_into_the_next_line(capsys):
+    env = TrainMonitor(lake(max_episode_steps=3))
+    for _ in range(3):
+        env.reset()
+        for _ in range(3):
+            env.step(0)
+            env.record_metrics({"loss": np.float32(env.T)})
+    first, second, third = capsys.readouterr().err.splitlines()
+    assert first.endswith("ms, loss: 1.5")  # 1 and 2: 3 comes after the end
+    assert second.endswith("ms, loss: 4")  # 3, 4 and 5
+    assert third.endswith("ms, loss: 7")
+    with pytest.raises(TypeError, match="expected a mapping"):
+        env.record_metrics([1.0])  # pyright: ignore[reportArgumentType]
+
+
+def test_an_episode_that_is_left_counts_but_its_return_does_not(capsys):
+    env = TrainMonitor(gymnasium.make("CartPole-v1"))
+    env.reset()
+    env.reset()
+    env.step(0)
+    env.step(1)
+    env.reset()
+    assert (env.ep, env.T, env.t, env.G, env.avg_G) == (2, 2, 0, 0.0, 0.0)
+    assert "ep: 1, T: 2, G: 2, avg_r: 1, avg_G: 0, t: 2" in capsys.readouterr().err
+
+
+def test_a_quiet_wrapper_counts_without_a_word(capsys):
+    env = TrainMonitor(lake(), quiet=True)
+    play(env, 5)
+    assert env.ep == 5
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_wrapper_is_one_of_gymnasiums():
+    env = TrainMonitor(lake(), quiet=True)
+    with pytest.warns(UserWarning, match="different from the unwrapped"):
+        check_env(env, skip_render_check=True)
+    assert env.spec is not None
+    again = gymnasium.make(env.spec)
+    assert isinstance(again, TrainMonitor)
+    assert again.quiet
+    assert play(again, 3) == play(lake(), 3)
+
+
+def row(step, seed=0, **more):
+    return {"T": step, "seed": seed, "ep": 1, "G": 2.0, "t": 3, "avg_G": 2.0} | more
+
+
+def terminal(monkeypatch, **options):
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    file = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    console = Console(file=file, force_terminal=True, width=80, height=30, **options)
+    return console, lambda: file.buffer.getvalue().decode()
+
+
+def plain(step):
+    return f"[TrainMonitor|INFO] ep: 1, T: {step}, G: 2, avg_G: 2, t: 3\n"
+
+
+def test_in_a_pipe_there_is_a_plain_line_for_each_log_point(tmp_path, capsys):
+    log = tmp_path / "log.txt"
+    with Monitor(100, [0], title="dqn", log_path=log) as shown:
+        shown.update([row(10)], 10)
+        shown.update([], 15)
+        shown.message("seed 0 is frozen")
+    text = plain(10) + "[TrainMonitor|INFO] seed 0 is frozen\n"
+    assert capsys.readouterr() == ("", text)
+    assert log.read_text() == text
+
+
+def test_a_resumed_run_goes_on_in_its_log(tmp_path, capsys):
+    for T in (10, 20):
+        with Monitor(100, [0], title="dqn", log_path=tmp_path / "log.txt") as shown:
+            shown.update([row(T)], T)
+    assert (tmp_path / "log.txt").read_text() == plain(10) + plain(20)
+
+
+def test_a_long_line_is_not_broken(capsys):
+    with Monitor(100, [0], title="dqn") as shown:
+        shown.update([row(10) | {f"metric_{i}": 0.5 for i in range(50)}], 10)
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_quiet_monitor_writes_its_log_only(tmp_path, capsys, monkeypatch):
+    console, written = terminal(monkeypatch)
+    log = tmp_path / "log.txt"
+    for where in (None, console):
+        with Monitor(
+            9, [0], title="a", quiet=True, log_path=log, console=where
+        ) as shown:
+            shown.update([row(10)], 10)
+            shown.message("hello")
+    assert capsys.readouterr() == ("", "")
+    assert written() == ""
+    assert log.read_text().count("hello") == 2
+
+
+@pytest.mark.parametrize("name", ["CI", "TERM"])
+def test_a_terminal_nobody_watches_gets_plain_lines(monkeypatch, name):
+    console, written = terminal(monkeypatch)
+    monkeypatch.setenv(name, "dumb")
+    with Monitor(100, [0], title="dqn", console=console) as shown:
+        shown.update([row(10)], 10)
+    assert written() == plain(10)
+
+
+def test_colour_that_is_forced_makes_no_terminal_of_a_pipe(monkeypatch, capsys):
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with Monitor(100, [0], title="dqn") as shown:
+        shown.update([row(10)], 10)
+    assert capsys.readouterr().err == plain(10)
+
+
+def test_a_terminal_shows_the_panel_and_gets_its_cursor_back(tmp_path, monkeypatch):
+    console, written = terminal(monkeypatch)
+    log = tmp_path / "log.txt"
+
+    def interrupted():
+        with Monitor(100, [0], title="dqn", console=console, log_path=log) as shown:
+            assert written().count("\x1b[?25l") == 1  # hidden
+            shown.update([row(10)], 10)
+            shown.message("a [red] word")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert written().count("\x1b[?25h") == 1  # shown again
+    assert "a [red] word\r\n" in written().replace("\n", "\r\n")
+    assert "10 of 100 steps" in written()
+    assert "TrainMonitor" not in written()
+    assert log.read_text() == plain(10) + "[TrainMonitor|INFO] a [red] word\n"
+
+
+def test_looking_takes_a_hundredth_of_the_time_at_most(monkeypatch):
+    console, _ = terminal(monkeypatch)
+    now, looks = [0.0], []
+    monkeypatch.setattr(monitor.time, "perf_counter", lambda: now[0])
+    shown = Monitor(100_000, [0], title="dqn", console=console)
+    with shown:
+
+        def slow(console):
+            looks.append(now[0])
+            now[0] += 0.05
+            return ""
+
+        monkeypatch.setattr(shown._picture, "draw", slow)
+        for step in range(10_000):
+            now[0] += 0.01
+            shown.update([], step)
+        assert 0.05 * len(looks) <= 0.01 * now[0]
+        assert len(looks) >= 15
+
+
+def test_output_of_others_stays_where_they_put_it(monkeypatch, capsys):
+    console, written = terminal(monkeypatch)
+    with Monitor(100, [0], title="dqn", console=console):
+        print("data")
+    assert capsys.readouterr().out == "data\n"
+    assert "data" not in written()
+    assert sys.stdout.isatty() is False
+
+
+def test_a_log_point_costs_microseconds():
+    console = Console(file=io.StringIO())
+    with Monitor(10**6, range(8), title="dqn", console=console, quiet=True) as shown:
+        rows = [row(10, seed, loss=0.5, q=1.0) for seed in range(8)]
+        start = time.perf_counter()
+        for step in range(200):
+            shown.update(rows, step)
+        assert (time.perf_counter() - start) / 200 < 0.002

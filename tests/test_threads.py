@@ -1,0 +1,168 @@
+"""Threads: the layout of a run, chosen before JAX is imported."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from rlcli import threads
+from rlcli.errors import RlcliError
+from rlcli.threads import Layout, choose
+
+DQN = """
+environment: CartPole-v1
+network: {name: mlp, layers: [64, 64]}
+replay: {name: uniform, capacity: 10_000, batch_size: 32}
+updater: q_learning
+"""
+SAC = """
+environment: Pendulum-v1
+network:
+  policy: {name: mlp, layers: [256, 256]}
+  critic: {name: mlp, layers: [256, 256]}
+replay: {name: uniform, batch_size: 256}
+updater: sac
+"""
+PPO = """
+environment: {name: CartPole-v1, num_envs: 64}
+network: {shared: {name: mlp, layers: [64, 64]}, policy: {}, value: {}}
+updater: {name: ppo, minibatches: 4}
+train: {unroll: 128}
+"""
+
+
+@pytest.fixture
+def bare(monkeypatch):
+    """A processor without AVX-512 in an environment that settles nothing."""
+    for name in ("NPROC", "XLA_FLAGS", "JAX_PLATFORMS", "JAX_PLATFORM_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(threads, "_has_wide_vectors", lambda: False)
+    monkeypatch.setattr(threads, "accelerated", lambda: False)
+    return monkeypatch
+
+
+def test_a_small_network_gets_one_thread():
+    assert choose(DQN, cores=8) == Layout("one", 1)
+
+
+def test_a_wide_network_with_one_seed_gets_the_pool():
+    assert choose(SAC, cores=8) == Layout("pool", 1)
+
+
+def test_an_online_agents_rows_are_those_of_a_minibatch():
+    # 64 environments of 128 steps in 4 minibatches: 2 048 rows of 64 × 64.
+    assert threads.work({"network": {"layers": [64, 64]}}) == 32 * 64 * 64
+    assert choose(PPO, cores=2) == Layout("pool", 1)
+    assert choose(PPO.replace("64}", "4}"), cores=2) == Layout("one", 1)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "cores", "devices"),
+    [(2, 2, 2), (8, 2, 2), (7, 2, 1), (9, 4, 3), (6, 4, 3), (3, 16, 3), (8, 1, 1)],
+)
+def test_seeds_share_the_largest_divisor_of_their_number_that_cores_allow(
+    seeds, cores, devices
+):
+    assert choose(DQN, seeds, cores=cores) == Layout("one", devices)
+
+
+def test_several_seeds_never_share_a_pool_however_wide():
+    assert choose(SAC, 8, cores=2) == Layout("one", 2)
+
+
+def test_the_recipe_says_how_many_seeds_unless_the_caller_does():
+    recipe = DQN + "train: {seeds: 4}"
+    assert choose(recipe, cores=4).devices == 4
+    assert choose(recipe, 3, cores=4).devices == 3
+
+
+def test_train_threads_and_train_devices_override_the_choice():
+    assert choose(SAC + "train: {threads: 1}", cores=8) == Layout("one", 1)
+    assert choose(DQN + "train: {threads: 3}", cores=8) == Layout("pool", 1, 3)
+    assert choose(DQN + "train: {devices: 4}", 8, cores=2) == Layout("one", 4)
+    assert choose(DQN + "train: {threads: auto, devices: auto}") == Layout("one", 1)
+
+
+def test_a_pool_for_several_seeds_is_refused():
+    with pytest.raises(RlcliError, match="could wait for ever"):
+        choose(DQN + "train: {threads: 2, seeds: 2}", cores=2)
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        *("", "[]", "{", "\t", "*a", "[" * 5_000, "a: &a [*a]", "x: 2026-99-99"),
+        *("network: 1", "network: {layers: x}", "network: {layers: [x, null]}"),
+        *("train: [1]", "train: {seeds: many, threads: 1.5, devices: -1}"),
+        "updater: {minibatches: 0}",
+    ],
+)
+def test_a_wrong_recipe_gets_a_layout_all_the_same(recipe):
+    assert choose(recipe, cores=2) == Layout("one", 1)
+
+
+def test_one_thread_and_many_devices_become_variables(bare):
+    assert threads.variables(Layout("one", 1)) == {"NPROC": "1"}
+    assert threads.variables(Layout("pool", 1)) == {}
+    assert threads.variables(Layout("pool", 1, 3)) == {"NPROC": "3"}
+    assert threads.variables(Layout("one", 2)) == {
+        "NPROC": "1",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+    }
+
+
+def test_wide_vectors_are_asked_for_where_there_are_any(bare):
+    bare.setattr(threads, "_has_wide_vectors", lambda: True)
+    flags = threads.variables(Layout("one", 1))["XLA_FLAGS"]
+    assert flags == "--xla_cpu_prefer_vector_width=512"
+
+
+def test_what_the_user_set_stays(bare):
+    bare.setenv("NPROC", "7")
+    bare.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=5 --other=1")
+    assert threads.variables(Layout("one", 2)) == {}
+    bare.setenv("XLA_FLAGS", "--other=1")
+    assert threads.variables(Layout("one", 2)) == {
+        "XLA_FLAGS": "--other=1 --xla_force_host_platform_device_count=2"
+    }
+
+
+def test_an_accelerator_keeps_the_variables_as_they_are(bare):
+    bare.setattr(threads, "accelerated", lambda: True)
+    assert threads.variables(Layout("one", 2)) == {}
+
+
+@pytest.mark.parametrize(
+    ("platforms", "expected"),
+    [("cpu", False), ("CPU,cuda", False), ("cuda", True), ("tpu,cpu", True)],
+)
+def test_the_platform_that_the_user_names_decides(monkeypatch, platforms, expected):
+    monkeypatch.setenv("JAX_PLATFORMS", platforms)
+    assert threads.accelerated() is expected
+
+
+def test_nothing_changes_once_jax_is_imported(bare):
+    bare.setitem(sys.modules, "jax", object())
+    assert threads.apply(Layout("one", 2)) is False
+    assert "NPROC" not in os.environ
+
+
+def test_jax_sees_the_devices_of_the_layout():
+    program = """
+        from rlcli import threads
+        applied = threads.apply(threads.Layout("one", 3))
+        import jax
+        print(applied, jax.device_count(), threads.apply(threads.Layout("one", 2)))
+    """
+    settled = ("NPROC", "XLA_FLAGS")
+    environment = {k: v for k, v in os.environ.items() if k not in settled}
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env=environment | {"JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert result.stdout.split() == ["True", "3", "False"]
