@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -50,9 +50,10 @@ def remembering(
         samples = jax.vmap(replay.draw)(jax.random.split(sample_key, most))
         return samples, jax.random.split(update_key, most)
 
-    def made(iterations: Array) -> Array:
-        """Updates after so many iterations."""
-        learnt = jnp.maximum(iterations - start, 0)
+    def made(iterations: Any) -> Any:
+        """Updates in so many iterations: a Python int of one, an array of an array."""
+        learnt = iterations - start
+        learnt = learnt * (learnt > 0)
         return learnt * updates.numerator // updates.denominator
 
     def learn(
@@ -94,6 +95,7 @@ def remembering(
         policy=updater.policy,
         draw=draw,
         learn=learn,
+        updates=made,
         failed=lambda state: updater.failed(state.learner),
         needs=_needs(tracer, updater),
     )
@@ -128,6 +130,7 @@ def online(updater: Updater, tracer: Tracer) -> Agent:
         policy=updater.policy,
         draw=lambda key: key,
         learn=learn,
+        updates=lambda iterations: iterations,
         failed=lambda state: updater.failed(state.learner),
         needs=_needs(tracer, updater),
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypedDict
@@ -146,12 +146,20 @@ class Reader(NamedTuple):
     fail: Fail
 
     def options(
-        self, known: Mapping[str, inspect.Parameter], given: Mapping[str, Any]
+        self,
+        known: Mapping[str, inspect.Parameter],
+        given: Mapping[str, Any],
+        common: Sequence[str] = (),
     ) -> dict[str, Any]:
-        """Every option, converted, by the name it has in Python; defaults filled in."""
+        """Every option, converted, by the name it has in Python; defaults filled in.
+
+        `common` are keys that were read elsewhere, for the hints to mention.
+        """
         for key in given:
             if key not in known:
-                self._unknown(key, known)
+                message = f"{self.label} has no option `{key}`"
+                hint = nearest(key, (*known, *common))
+                self.fail((*self.place, key), message, hint)
         return {
             parameter.name: self.option(key, parameter, given)
             for key, parameter in known.items()
@@ -198,10 +206,6 @@ class Reader(NamedTuple):
             self.fail(place, message, _takes(registry.options(section)))
         inner = Reader(label, place, self.fail)
         return section(**inner.options(registry.options(section), value))
-
-    def _unknown(self, key: str, known: Mapping[str, Any]) -> NoReturn:
-        message = f"{self.label} has no option `{key}`"
-        self.fail((*self.place, key), message, nearest(key, known))
 
 
 def plain(value: Any) -> Any:

@@ -9,7 +9,7 @@ moment, and a few hundred steps of many environments take a fraction of a second
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import jax
@@ -55,79 +55,91 @@ class _Tally(NamedTuple):
     lengths: Array
 
 
-class Player(NamedTuple):
-    """Who plays what: `acting` has a leading axis, one entry for each of the seeds.
+class Player:
+    """Plays with one policy in one environment, for as many seeds as there are.
 
-    `occasion` tells two times of watching the same seed apart; whatever it is, nothing
-    is drawn from the run's own streams.
+    Compiled once, however often it plays.
     """
 
-    environment: Environment
-    policy: Policy
-    acting: ArrayTree
-    seeds: np.ndarray
-    share: int  # episodes of each environment
-    occasion: int = 0
-    explore: bool = False
+    def __init__(
+        self,
+        environment: Environment,
+        policy: Policy,
+        seeds: Sequence[int],
+        share: int,
+        *,
+        explore: bool = False,
+    ) -> None:
+        """`share` is how many episodes each environment plays."""
+        self.environment = environment
+        self.share = share
+        self._seeds = np.array(seeds, np.uint32)
+        self._hosted = hosted(environment, len(seeds))
+        functions = _functions(environment, policy, share, len(seeds), explore)
+        self._begin, self._decide, self._tell = (jax.jit(each) for each in functions)
+
+    def play(self, acting: ArrayTree, occasion: int = 0) -> Episodes:
+        """All episodes. `acting` has a leading axis, one entry for each of the seeds.
+
+        `occasion` tells two times of watching the same seed apart; whatever it is,
+        nothing is drawn from the run's own streams.
+        """
+        *_, (_, tally) = self._steps(acting, occasion)
+        shape = (len(self._seeds), -1)
+        cut = np.sum(np.maximum(self.share - np.asarray(tally.finished), 0))
+        return Episodes(
+            np.asarray(tally.returns).reshape(shape),
+            np.asarray(tally.lengths).reshape(shape),
+            int(cut),
+        )
+
+    def watch(
+        self, acting: ArrayTree, occasion: int = 0
+    ) -> Iterator[tuple[Moment, np.ndarray]]:
+        """What is seen before each step of the first environment, and its picture.
+
+        The picture of an episode's end is not to be had: by then the environment has
+        begun the next one.
+        """
+        for moment, _ in self._steps(acting, occasion):
+            if moment is not None:
+                yield moment, self._hosted.render(moment.state, 0)
+
+    def _steps(
+        self, acting: ArrayTree, occasion: int
+    ) -> Iterator[tuple[Moment | None, _Tally]]:
+        """Each moment, until all have had their share; then the last tally."""
+        environment, seeds = self._hosted, self._seeds
+        numbers = [
+            np.random.SeedSequence([int(seed), WATCH, occasion]).generate_state(1)[0]
+            for seed in seeds
+        ]
+        state, obs = environment.reset(np.array(numbers, np.uint32))
+        tally = self._begin(obs)
+        reward = np.zeros((len(seeds), environment.num_envs), np.float32)
+        for time in range(LONGEST * self.share):
+            now = np.array([occasion, time], np.int32)
+            action, policy, noise = self._decide(acting, tally, seeds, now)
+            action = np.asarray(action)
+            yield Moment(state, action, reward, tally.running, tally.length), tally
+            state, timestep = environment.step(state, action, noise)
+            tally, reward = self._tell(tally, policy, timestep), timestep.reward
+            if np.all(np.asarray(tally.finished) >= self.share):
+                break
+        yield None, tally
+        assert environment.close is not None  # it is hosted
+        environment.close(state)
 
 
-def play(player: Player) -> Episodes:
-    """`share` episodes in each environment of each seed."""
-    *_, (_, tally) = _steps(player)
-    shape = (len(player.seeds), -1)
-    cut = np.sum(np.maximum(player.share - np.asarray(tally.finished), 0))
-    return Episodes(
-        np.asarray(tally.returns).reshape(shape),
-        np.asarray(tally.lengths).reshape(shape),
-        int(cut),
-    )
-
-
-def watch(player: Player) -> Iterator[tuple[Moment, np.ndarray]]:
-    """What is seen before each step of the first environment, and its picture.
-
-    The picture of an episode's end is not to be had: by then the environment has begun
-    the next one.
-    """
-    for moment, _ in _steps(player):
-        if moment is not None:
-            yield moment, player.environment.render(moment.state, 0)
-
-
-def _steps(player: Player) -> Iterator[tuple[Moment | None, _Tally]]:
-    """Each moment, until every environment has had its share; then the last tally."""
-    count = len(player.seeds)
-    seeds = np.asarray(player.seeds, np.uint32)
-    environment = hosted(player.environment, count)
-    begin, decide, tell = (jax.jit(each) for each in _functions(player, count))
-    numbers = [
-        np.random.SeedSequence([int(seed), WATCH, player.occasion]).generate_state(1)[0]
-        for seed in seeds
-    ]
-    state, obs = environment.reset(np.array(numbers, np.uint32))
-    tally = begin(obs)
-    reward = np.zeros((count, environment.num_envs), np.float32)
-    for time in range(LONGEST * player.share):
-        action, policy, noise = decide(player.acting, tally, seeds, np.int32(time))
-        action = np.asarray(action)
-        yield Moment(state, action, reward, tally.running, tally.length), tally
-        state, timestep = environment.step(state, action, noise)
-        tally, reward = tell(tally, policy, timestep), timestep.reward
-        if np.all(np.asarray(tally.finished) >= player.share):
-            break
-    yield None, tally
-    environment.close(state)
-
-
-def _functions(player: Player, count: int) -> tuple[Callable, ...]:
+def _functions(
+    environment: Environment, policy: Policy, share: int, seeds: int, explore: bool
+) -> tuple[Callable, ...]:
     """`begin`, `decide` and `tell`, over all seeds."""
-    environment, policy = player.environment, player.policy
-    batch, act = environment.num_envs, policy.exploit
-    if player.explore:
-        act = policy.explore
+    batch = environment.num_envs
+    act = policy.explore if explore else policy.exploit
 
     def begin(obs: Array) -> _Tally:
-        table = jnp.zeros((batch, player.share), jnp.float32)
+        table = jnp.zeros((batch, share), jnp.float32)
         counter = jnp.zeros(batch, jnp.int32)
         return _Tally(
             obs=obs,
@@ -141,11 +153,11 @@ def _functions(player: Player, count: int) -> tuple[Callable, ...]:
         )
 
     def decide(
-        acting: ArrayTree, tally: _Tally, seed: Array, time: Array
+        acting: ArrayTree, tally: _Tally, seed: Array, now: Array
     ) -> tuple[Array, ArrayTree, ArrayTree]:
         # Watching has a stream of its own, and draws nothing from the run's.
-        occasion = jax.random.fold_in(stream(seed, WATCH), player.occasion)
-        act_key, step_key = jax.random.split(jax.random.fold_in(occasion, time))
+        occasion = jax.random.fold_in(stream(seed, WATCH), now[0])
+        act_key, step_key = jax.random.split(jax.random.fold_in(occasion, now[1]))
         noise = policy.draw(act_key, batch)
         decision, state = act(acting, tally.obs, tally.policy, tally.first, noise)
         return decision.action, state, environment.draw(step_key)
@@ -166,7 +178,7 @@ def _functions(player: Player, count: int) -> tuple[Callable, ...]:
         )
 
     return (
-        over_seeds(begin, count, (0,), 0),
-        over_seeds(decide, count, (0, 0, 0, None), (0, 0, 0)),
-        over_seeds(tell, count, (0, 0, 0), 0),
+        over_seeds(begin, seeds, (0,), 0),
+        over_seeds(decide, seeds, (0, 0, 0, None), (0, 0, 0)),
+        over_seeds(tell, seeds, (0, 0, 0), 0),
     )

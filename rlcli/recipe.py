@@ -17,8 +17,17 @@ from rlcli.documents import Document, Place
 from rlcli.errors import RlcliError, nearest
 from rlcli.sections import DEFAULT, SHARED, NetworkSpec, Part, Sections
 
-__all__ = ["DEFAULT", "SHARED", "NetworkSpec", "Part", "Recipe"] + [
-    *("dump", "find", "load", "resolved", "shipped"),
+__all__ = [
+    "DEFAULT",
+    "SHARED",
+    "NetworkSpec",
+    "Part",
+    "Recipe",
+    "dump",
+    "find",
+    "load",
+    "resolved",
+    "shipped",
 ]
 
 
@@ -97,11 +106,16 @@ def find(recipe: str | Path) -> Path:
 
 def resolved(recipe: Recipe) -> dict[str, Any]:
     """The recipe as plain data with every default filled in; loads as the same."""
+    each = {key.removesuffix("_"): list(v) for key, v in recipe.each.items()}
     environment = _written(recipe.environment)
     environment |= {"num_envs": recipe.num_envs, "time_limit": recipe.time_limit}
+    environment = {
+        key: value
+        for key, value in environment.items()
+        if key not in each  # what differs between environments is written there
+    }
     if recipe.timeout is not None:
         environment["timeout"] = recipe.timeout
-    each = {key.removesuffix("_"): list(v) for key, v in recipe.each.items()}
     networks = {name: _network_written(e) for name, e in recipe.network.items()}
     optimizers = {name: _written(each) for name, each in recipe.optimizer.items()}
     return {

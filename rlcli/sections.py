@@ -42,10 +42,11 @@ class Sections:
         self.data: dict[str, Any] = document.data
 
     def fail(self, place: Place, message: str, hint: str = "") -> NoReturn:
+        """Refuses the value at that place, with its file and line."""
         raise RlcliError(f"{self.document.where(place)}{message}", hint)
 
     def check(self) -> None:
-        """Refuses unknown sections, and a recipe without the two it cannot do without."""
+        """Refuses unknown sections, and a recipe without one of the two it needs."""
         for key, value in self.data.items():
             self._later("section", (key,), grammar.LATER_SECTIONS, value)
             known = (*grammar.SECTIONS, *grammar.LATER_SECTIONS)
@@ -87,7 +88,7 @@ class Sections:
             if key in later:
                 del given[key]
         reader = grammar.Reader(f"{kind} `{name}`", place, self.fail)
-        return Part(kind, name, reader.options(known, given))
+        return Part(kind, name, reader.options(known, given, common))
 
     def registered(self, kind: str, name: str, place: Place) -> registry.Registered:
         """The part of that name, unless it would run code that nobody vouches for."""

@@ -84,6 +84,29 @@ def apply(layout: Layout) -> bool:
     return True
 
 
+def current(devices: int) -> dict[str, Any]:
+    """The layout in force, for `run.json`: what `recorded` reads, and the variables.
+
+    `devices` is over how many of them the seeds are spread.
+    """
+    number = os.environ.get("NPROC", "")
+    size = int(number) if number.isdecimal() else 0
+    layout = Layout("one" if size == 1 else "pool", devices, size if size > 1 else 0)
+    return layout._asdict() | {
+        "nproc": number,
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
+    }
+
+
+def recorded(fields: Mapping[str, Any]) -> Layout | None:
+    """The layout that `current` noted; None where these fields are not its."""
+    threads = fields.get("threads")
+    if threads not in ("one", "pool"):
+        return None
+    devices, size = _count(fields.get("devices"), 1), _count(fields.get("size"), 0)
+    return Layout(threads, devices, size)
+
+
 def variables(layout: Layout) -> dict[str, str]:
     """The environment variables that make a layout, beside those the user set.
 

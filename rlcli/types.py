@@ -203,5 +203,6 @@ class Agent(NamedTuple):
     policy: Policy
     draw: Callable[[Key], ArrayTree]
     learn: Callable[..., tuple[ArrayTree, Mapping[str, Array]]]
+    updates: Callable[[Any], Any]  # iterations -> updates made in them
     failed: Callable[[ArrayTree], Array]  # state -> the update that failed, or −1
     needs: tuple[str, ...] = ()  # the extras that unrolls keep

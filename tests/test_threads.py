@@ -143,6 +143,23 @@ def test_the_platform_that_the_user_names_decides(monkeypatch, platforms, expect
     assert threads.accelerated() is expected
 
 
+@pytest.mark.parametrize(
+    "layout",
+    [Layout("one", 1), Layout("one", 4), Layout("pool", 1), Layout("pool", 1, 3)],
+)
+def test_a_run_records_the_layout_so_that_it_can_be_made_again(bare, layout):
+    for name, value in threads.variables(layout).items():
+        bare.setenv(name, value)
+    noted = threads.current(layout.devices)
+    assert threads.recorded(noted) == layout
+    assert noted["xla_flags"] == os.environ.get("XLA_FLAGS", "")
+
+
+def test_what_is_no_layout_is_not_taken_for_one():
+    assert threads.recorded({}) is None
+    assert threads.recorded({"threads": "many", "devices": 2}) is None
+
+
 def test_nothing_changes_once_jax_is_imported(bare):
     bare.setitem(sys.modules, "jax", object())
     assert threads.apply(Layout("one", 2)) is False

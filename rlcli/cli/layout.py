@@ -48,6 +48,4 @@ def _recorded(path: str | Path) -> Layout | None:
         info: Mapping[str, Any] = locate_run(path).read_info().get("layout", {})
     except RlcliError:
         return None
-    if info.get("threads") not in ("one", "pool"):
-        return None
-    return Layout(info["threads"], int(info["devices"]), int(info.get("size", 0)))
+    return threads.recorded(info)

@@ -26,7 +26,7 @@ OURS = {  # keywords of `gymnasium.make` that have a name of ours
 }
 
 
-@register("environment", "gymnasium/")
+@register("environment", "gymnasium/", adapter=True, time_limit=OWN_LIMIT)
 def gymnasium_adapter(
     id: str,
     num_envs: int,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlcli.cli.durations import seconds
+from rlcli.durations import seconds
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,7 @@ from rlcli.cli.durations import seconds
         ("0.5s", 0.5),
         ("1.5h", 5_400),
         (" 90s ", 90),
+        (2.5, 2.5),
     ],
 )
 def test_hours_minutes_and_seconds_add_up(text, expected):
@@ -24,7 +25,22 @@ def test_hours_minutes_and_seconds_add_up(text, expected):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "90", "s", "5x", "-5s", "10m3h", "0s", "0h0m", "1e3s", "٣s", "inf", "1h 5m"],
+    [
+        "",
+        "90",
+        "s",
+        "5x",
+        "-5s",
+        "10m3h",
+        "0s",
+        "0h0m",
+        "1e3s",
+        "٣s",
+        "inf",
+        "1h 5m",
+        0,
+        -1.0,
+    ],
 )
 def test_anything_else_is_refused(text):
     with pytest.raises(ValueError, match="expected a duration such as 90s"):

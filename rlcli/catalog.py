@@ -1,0 +1,131 @@
+"""The catalog: what parts there are, what they take, and whether a recipe is sound."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlcli import registry
+from rlcli.annotations import described as type_text
+from rlcli.errors import RlcliError, nearest
+from rlcli.recipe import dump, load, resolved, shipped
+from rlcli.registry import KINDS, kind_of
+
+
+def list(kind: str | None = None) -> dict[str, builtins.list[dict[str, str]]]:  # noqa: A001 - the verb's name
+    """What there is, by kind: names, and the first line of what they say of themselves.
+
+    `{"environments": [{"name", "summary"}], …, "recipes": […]}`; one kind if named, in
+    singular or plural.
+    """
+    if kind in ("recipe", "recipes"):
+        return {"recipes": _recipes()}
+    if kind is not None:
+        known = kind_of(kind)
+        return {KINDS[known]: _parts(known)}
+    return {KINDS[each]: _parts(each) for each in KINDS} | {"recipes": _recipes()}
+
+
+def show(*what: str) -> str:
+    """A recipe with every default filled in; or, of `kind, name`, what a part takes."""
+    if len(what) == 1:
+        return dump(resolved(load(what[0])))
+    if len(what) != 2:
+        raise RlcliError(
+            "`show` takes a recipe, or a kind and a name",
+            "such as `rlcli show updater q_learning`",
+        )
+    return _part(registry.find(kind_of(what[0]), what[1]))
+
+
+def check(*recipes: str | Path | Mapping[str, Any]) -> builtins.list[dict[str, Any]]:
+    """Whether recipes are sound: builds and traces them with shapes, runs nothing.
+
+    `[{"recipe", "parameters", "memory", "unroll", "updates", "shapes"}]`: the numbers
+    of one seed; memory in bytes, of everything a run keeps; shapes by tree path.
+    """
+    return [_checked(each) for each in recipes]
+
+
+def _checked(recipe: str | Path | Mapping[str, Any]) -> dict[str, Any]:
+    import jax
+    import numpy as np
+
+    from rlcli.build import build
+    from rlcli.checkpoint import paths
+    from rlcli.loop import make
+    from rlcli.progress import midnight
+
+    parsed = load(recipe)
+    setup = build(parsed, (0,))
+    shapes = make(setup).shapes()
+    _, agent = setup.parts(midnight())
+    acting = jax.eval_shape(agent.acting, shapes.agent)
+
+    def size(tree: Any) -> int:
+        return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(tree))
+
+    memory = sum(
+        int(np.prod(leaf.shape)) * leaf.dtype.itemsize
+        for leaf in jax.tree.leaves(shapes)
+    )
+    return {
+        "recipe": parsed.name,
+        "parameters": size(acting),
+        "memory": memory,
+        "iterations": parsed.train.steps // setup.steps,
+        "updates": agent.updates(parsed.train.steps // setup.steps),
+        "shapes": {
+            path: f"{leaf.dtype}{[*leaf.shape[1:]]}"
+            for path, leaf in paths(acting).items()
+        },
+    }
+
+
+def _parts(kind: str) -> builtins.list[dict[str, str]]:
+    return [
+        {"name": name, "summary": _summary(registry.find(kind, name).factory)}
+        for name in registry.names(kind)
+        if not name.endswith("/")
+    ]
+
+
+def _recipes() -> builtins.list[dict[str, str]]:
+    return [
+        {"name": name, "summary": _comment(path)} for name, path in shipped().items()
+    ]
+
+
+def _comment(path: Path) -> str:
+    """The first line of a recipe, which says what it does."""
+    first = path.read_text(encoding="utf-8").partition("\n")[0]
+    return first.removeprefix("#").strip() if first.startswith("#") else ""
+
+
+def _summary(factory: Any) -> str:
+    return (inspect.getdoc(factory) or "").partition("\n")[0]
+
+
+def _part(part: registry.Registered) -> str:
+    """What a part takes: name, options with type and default, what it fills in."""
+    lines = [f"{part.kind} {part.name}", ""]
+    for name, parameter in registry.options(part.factory).items():
+        default = ""
+        if parameter.default is not inspect.Parameter.empty:
+            default = f" = {_written(parameter.default)}"
+        lines.append(f"  {name}: {type_text(parameter.annotation)}{default}")
+    if part.facts:
+        lines += ["", "unless the recipe says otherwise:"]
+        lines += [f"  {name}: {_written(fact)}" for name, fact in part.facts.items()]
+    lines += ["", inspect.getdoc(part.factory) or ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _written(value: Any) -> str:
+    """A value as a recipe has it, in one line."""
+    return dump({"": value}).removeprefix("'':").strip() if value != "" else "''"
+
+

@@ -1,0 +1,112 @@
+"""Evaluation: how good what was learnt is, over whole episodes and all seeds."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli import runs, snapshots
+from rlcli.build import build
+from rlcli.errors import RlcliError
+from rlcli.experiment import described, evaluator
+from rlcli.playing import LONGEST
+from rlcli.progress import midnight
+from rlcli.recipe import Recipe, load, resolved
+from rlcli.snapshots import Snapshot
+from rlcli.statistics import summary
+from rlcli.types import Clock
+
+
+def eval(
+    path: str | Path,
+    *,
+    best: bool = False,
+    episodes: int = 100,
+    seed: int = 0,
+    explore: bool = False,
+    environment: str | None = None,
+    trust: bool = False,
+) -> dict[str, Any]:
+    """Plays `episodes` whole episodes with the policy of each seed of a run.
+
+    Exactly ⌈episodes / n⌉ in each of n parallel environments, so that short episodes
+    are not preferred.
+
+    Args:
+        path: a run's folder, a policy file or a checkpoint.
+        best: plays the best policies by evaluation instead of the latest.
+        seed: of the episodes; the same seed plays the same ones.
+        explore: acts as in training instead of greedily.
+        environment: plays this one instead of the run's.
+        trust: imports what the file's recipe names beyond rlcli and its plug-ins.
+
+    Returns:
+        `{"run", "checkpoint", "environment", "episodes", "seeds": [{"seed", "mean",
+        "std", "min", "max", "length"}], "return": {"mean", "iqm", "ci95": [lo, hi]}}`;
+        `ci95` is a bootstrap over seeds, of the interquartile mean.
+    """
+    run, file = runs.locate(path, best=best)
+    snapshot = snapshots.load_snapshot(file, trust=trust)
+    recipe = elsewhere(snapshot.recipe, environment)
+    trained = build(recipe, snapshot.seeds)
+    acting = snapshots.acting_of(snapshot, trained, file)
+    player = evaluator(
+        recipe, snapshot.seeds, episodes, explore=explore, clock=clock_of(snapshot)
+    )
+    played = player.play(acting, occasion=seed)
+    if played.cut:
+        print(
+            f"warning: {played.cut} of {played.returns.size} episodes were cut at "
+            f"{LONGEST:,} steps: the environment has no time limit",
+            file=sys.stderr,
+        )
+    seeds = [
+        {"seed": number, **described(returns, lengths)}
+        for number, returns, lengths in zip(
+            snapshot.seeds, played.returns, played.lengths, strict=True
+        )
+    ]
+    per_seed = played.returns.shape[1]
+    for row in seeds:
+        del row["episodes"]
+    return {
+        "run": str(run.folder) if run else None,
+        "checkpoint": str(file),
+        "environment": recipe.environment.name,
+        "episodes": per_seed,
+        "seeds": seeds,
+        "return": summary(np.array([row["mean"] for row in seeds])),
+    }
+
+
+def elsewhere(recipe: Recipe, environment: str | None) -> Recipe:
+    """The recipe with another environment, if one is named, whose spaces are alike."""
+    if environment is None:
+        return recipe
+    other = load({**resolved(recipe), "environment": {"name": environment}})
+    own, its = (build(each).parts(midnight())[0] for each in (recipe, other))
+    for what in ("observation", "action"):
+        ours, theirs = getattr(own, what), getattr(its, what)
+        if (ours.shape, getattr(ours, "n", None)) != (
+            theirs.shape,
+            getattr(theirs, "n", None),
+        ):
+            raise RlcliError(
+                f"the policy cannot play `{environment}`: its {what} space is "
+                f"{theirs}, and it learnt with {ours}",
+                f"it learnt in `{recipe.environment.name}`",
+            )
+    return dataclasses.replace(other, train=recipe.train)
+
+
+def clock_of(snapshot: Snapshot) -> Clock:
+    """The time at which a policy was taken: how much it explores depends on it."""
+    return midnight()._replace(
+        steps=jnp.float32(max(snapshot.steps)),
+        episodes=jnp.float32(max(snapshot.episodes)),
+    )

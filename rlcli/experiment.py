@@ -1,0 +1,370 @@
+"""The experiment: a loop, and all that is looked at between two chunks of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli import checkpoint, registry, schedules, snapshots
+from rlcli.build import build
+from rlcli.loop import make, over_seeds
+from rlcli.playing import Player
+from rlcli.progress import Progress, Setup, midnight
+from rlcli.recipe import Recipe
+from rlcli.runs import Run
+from rlcli.types import Array, ArrayTree, Clock
+
+_AT_ONCE = 128  # environments that play an evaluation …
+_ADAPTED = 10  # … and where each of them is somebody else's object on the host
+_GOING = -1  # the update that failed, of a seed that did not
+
+
+class Report(NamedTuple):
+    """What happened in a chunk."""
+
+    iterations: int
+    seconds: float
+    rows: Sequence[Mapping[str, Any]]
+    evaluation: Sequence[Mapping[str, Any]]
+    messages: Sequence[str]
+    due: bool  # whether a checkpoint is
+
+
+class Best(NamedTuple):
+    """The best policies so far, by evaluation; one entry for each seed."""
+
+    returns: np.ndarray  # −inf before the first
+    steps: np.ndarray
+    episodes: np.ndarray
+    acting: dict[str, np.ndarray]  # by tree path
+
+
+class Experiment:
+    """A run in the making: it advances, and says what there is to write down."""
+
+    def __init__(self, recipe: Recipe, setup: Setup) -> None:
+        self.recipe = recipe
+        self.setup = setup
+        self.loop = make(setup)
+        self.iterations = recipe.train.steps // setup.steps  # in the whole run
+        self.iteration = 0
+        self.failure = ""  # why no seed is left
+        self.reached = False  # whether every seed has reached `train.stop`
+        self.best: Best | None = None
+        self._progress: Progress | None = None
+        self._frozen: dict[int, str] = {}  # by position: why
+        self._since = (0, time.perf_counter())  # of the last log point
+        self._looked = jax.jit(self._look)
+        self._player: Player | None = None
+
+    @property
+    def step(self) -> int:
+        """Environment steps of one seed so far; exact."""
+        return self.iteration * self.setup.steps
+
+    @property
+    def total_steps(self) -> int:
+        """Environment steps of one seed in the whole run."""
+        return self.iterations * self.setup.steps
+
+    @property
+    def over(self) -> bool:
+        """Whether the run has come to its end."""
+        return self.iteration >= self.iterations
+
+    @property
+    def progress(self) -> Progress:
+        """Everything the run has come to."""
+        if self._progress is None:
+            raise ValueError("expected an experiment that has begun")
+        return self._progress
+
+    def check(self) -> None:
+        """Traces the whole program with shapes alone: misfits show here."""
+        self.loop.shapes()
+
+    def begin(self) -> None:
+        """Starts at step 0."""
+        self._progress = self.loop.begin()
+
+    def restore(self, path: Path, best: Path) -> str:
+        """Starts where a checkpoint stands; says what it could not restore."""
+        self._progress, sentence = snapshots.restore_progress(path, self.loop)
+        self.iteration = int(self.progress.iteration)
+        if best.is_file():
+            saved = snapshots.load_snapshot(best, trust=True)
+            self.best = Best(
+                returns=np.array(saved.returns, np.float64),
+                steps=np.array(saved.steps),
+                episodes=np.array(saved.episodes),
+                acting=dict(saved.acting),
+            )
+        return sentence
+
+    def acting(self) -> ArrayTree:
+        """What the policies need to act, `[seeds, ...]`, on the host."""
+        _, agent = self.setup.parts(midnight())
+        return jax.device_get(agent.acting(self.progress.agent))
+
+    def advance(self, most: int) -> Report:
+        """Runs up to the next point at which there is something to do."""
+        train, before = self.recipe.train, self.iteration
+        periods = (train.log.every, train.evaluate.every, train.checkpoint.every)
+        ends = [before + most, self.iterations]
+        ends += [self._next(period) for period in periods if period]
+        count = min(ends) - before
+        start = time.perf_counter()
+        self._progress, metrics = self.loop.advance(self.progress, count)
+        self.iteration = before + count
+        look = jax.device_get(self._looked(self.progress))
+        seconds = time.perf_counter() - start
+        messages = self._freeze(look)
+        log, evaluate, save = (self._due(before, period) for period in periods)
+        rows = self._rows(look, jax.device_get(metrics)) if log else []
+        evaluation = self._evaluate() if evaluate and not self.failure else []
+        return Report(count, seconds, rows, evaluation, messages, save)
+
+    def _next(self, period: int) -> int:
+        """The first iteration at whose end a period acts again."""
+        multiple = (self.step // period + 1) * period
+        return -(-multiple // self.setup.steps)
+
+    def _due(self, before: int, period: int | None) -> bool:
+        """Whether a period acts, at the end of an iteration that comes to a multiple."""
+        if not period:
+            return False
+        return before * self.setup.steps // period < self.step // period
+
+    def _look(self, progress: Progress) -> dict[str, Any]:
+        """What the host wants to know after a chunk, `[S]` each."""
+        _, agent = self.setup.parts(midnight())
+        acting = agent.acting(progress.agent)
+
+        def finite(leaf: Array) -> Array:
+            return jnp.all(jnp.isfinite(leaf), axis=tuple(range(1, leaf.ndim)))
+
+        statistics = progress.statistics._replace(running_return=(), running_length=())
+        return {
+            "failed": over_seeds(agent.failed, len(self.setup.seeds), (0,), 0)(
+                progress.agent
+            ),
+            "finite": jax.tree.map(finite, acting),
+            "statistics": statistics._asdict(),
+            "settings": self._settings(progress),
+        }
+
+    def _settings(self, progress: Progress) -> dict[str, Array]:
+        """What the recipe schedules, as it is now, and ε; `[S]` each."""
+        found: dict[str, Any] = {}
+        parts = (*self.recipe.optimizer.values(), self.recipe.updater)
+        others = (self.recipe.policy, self.recipe.tracer, self.recipe.replay)
+        for part in (*parts, *others):
+            for name, value in part.options.items() if part else ():
+                if isinstance(value, schedules.Schedule) or name == "epsilon":
+                    found[name] = value
+        clock = Clock(
+            iteration=progress.iteration,
+            steps=progress.iteration.astype(jnp.float32) * self.setup.steps,
+            episodes=progress.statistics.episodes.astype(jnp.float32),
+            updates=jnp.int32(0),
+            watched=jnp.bool_(True),
+        )
+        values = schedules.at(found, clock, self.recipe.train.steps)
+        shape = (len(self.setup.seeds),)
+        return {name: jnp.broadcast_to(value, shape) for name, value in values.items()}
+
+    def _freeze(self, look: Mapping[str, Any]) -> list[str]:
+        """Marks the seeds in which something is not finite any more; says so."""
+        bad = {
+            path: ~finite for path, finite in checkpoint.leaves(look["finite"]).items()
+        }
+        said = []
+        for index, seed in enumerate(self.setup.seeds):
+            failed = int(look["failed"][index])
+            tensors = [f"`{path}`" for path, flags in bad.items() if flags[index]]
+            if index in self._frozen or (failed == _GOING and not tensors):
+                continue
+            what = tensors[0] if tensors else "the loss"
+            when = f" at update {failed:,}" if failed != _GOING else ""
+            reason = f"{what} is not finite{when}, by step {self.step:,}"
+            self._frozen[index] = reason
+            said.append(f"seed {seed} is frozen: {reason}")
+        everybody = len(self._frozen) == len(self.setup.seeds)
+        if everybody or (self._frozen and self.recipe.train.on_nan == "stop"):
+            self.failure = "; ".join(
+                f"seed {self.setup.seeds[index]}: {reason}"
+                for index, reason in self._frozen.items()
+            )
+        return said
+
+    def _rows(
+        self, look: Mapping[str, Any], metrics: Mapping[str, np.ndarray]
+    ) -> list[dict[str, Any]]:
+        """The rows of a log point, one for each seed."""
+        step, clock = self._since
+        now = time.perf_counter()
+        self._since = (self.step, now)
+        took, steps = max(now - clock, 1e-9), self.step - step
+        _, agent = self.setup.parts(midnight())
+        updates = agent.updates(self.iteration)
+        made = updates - agent.updates(step // self.setup.steps)
+        clocks = {
+            "dt": 1e3 * took / max(steps, 1),
+            "steps_per_second": steps * len(self.setup.seeds) / took,
+            "updates_per_second": made * len(self.setup.seeds) / took,
+            "time": time.time(),
+        }
+        rows = []
+        for index, seed in enumerate(self.setup.seeds):
+            row: dict[str, Any] = {"T": self.step, "seed": seed}
+            row |= _episodes(look["statistics"], index)
+            row["updates"] = updates
+            row |= {k: float(v[index]) for k, v in look["settings"].items()}
+            if made:
+                row |= {k: float(v[index]) for k, v in metrics.items()}
+            if index in self._frozen:
+                row["frozen"] = self._frozen[index]
+            rows.append(row | clocks)
+        return rows
+
+    def _evaluate(self) -> list[dict[str, Any]]:
+        """Plays greedily, and keeps the best of each seed."""
+        episodes = self.recipe.train.evaluate.episodes
+        if self._player is None:
+            self._player = evaluator(self.recipe, self.setup.seeds, episodes)
+        acting = self.acting()
+        played = self._player.play(acting, occasion=self.step)
+        means = played.returns.mean(axis=1)
+        self._keep_best(means, checkpoint.leaves(acting))
+        stop = self.recipe.train.stop
+        alive = [i for i in range(len(means)) if i not in self._frozen]
+        if stop is not None and np.all(means[alive] >= stop.return_):
+            self.reached = True
+        return [
+            {
+                "T": self.step,
+                "seed": seed,
+                "evaluation": described(played.returns[i], played.lengths[i]),
+            }
+            for i, seed in enumerate(self.setup.seeds)
+        ]
+
+    def _keep_best(self, means: np.ndarray, acting: dict[str, np.ndarray]) -> None:
+        episodes = np.asarray(self.progress.statistics.episodes)
+        steps = np.full(len(means), self.step)
+        if self.best is None:
+            self.best = Best(means, steps, episodes, acting)
+            return
+        better = means > self.best.returns
+
+        def chosen(new: np.ndarray, old: np.ndarray) -> np.ndarray:
+            shape = better.shape + (1,) * (new.ndim - 1)
+            return np.where(better.reshape(shape), new, old)
+
+        self.best = Best(
+            chosen(means, self.best.returns),
+            chosen(steps, self.best.steps),
+            chosen(episodes, self.best.episodes),
+            {path: chosen(leaf, self.best.acting[path]) for path, leaf in acting.items()},
+        )
+
+    def save(self, run: Run) -> None:
+        """Writes checkpoint and policies; not where no seed is any good."""
+        if len(self._frozen) == len(self.setup.seeds):
+            return
+        run.checkpoints.mkdir(exist_ok=True)
+        path = run.checkpoint(self.step)
+        snapshots.save_progress(
+            path, self.recipe, self.setup, self.loop, self.progress
+        )
+        snapshots.save_policy(
+            run.policy,
+            snapshots.Snapshot(
+                recipe=self.recipe,
+                seeds=self.setup.seeds,
+                steps=(self.step,) * len(self.setup.seeds),
+                episodes=tuple(np.asarray(self.progress.statistics.episodes).tolist()),
+                returns=(),
+                acting=checkpoint.leaves(self.acting()),
+            ),
+        )
+        index: dict[str, Any] = {"latest": path.name}
+        if self.best is not None:
+            best = self.best
+            snapshots.save_policy(
+                run.best,
+                snapshots.Snapshot(
+                    recipe=self.recipe,
+                    seeds=self.setup.seeds,
+                    steps=tuple(best.steps.tolist()),
+                    episodes=tuple(best.episodes.tolist()),
+                    returns=tuple(best.returns.tolist()),
+                    acting=best.acting,
+                ),
+            )
+            index["best"] = {
+                str(seed): {"step": int(step), "return": float(mean)}
+                for seed, step, mean in zip(
+                    self.setup.seeds, best.steps, best.returns, strict=True
+                )
+            }
+        run.write_index(**index)
+        run.prune(self.recipe.train.checkpoint.keep)
+
+    def close(self) -> None:
+        """Lets go of what a host environment holds."""
+        self.loop.close(self.progress)
+
+
+def _episodes(statistics: Mapping[str, np.ndarray], index: int) -> dict[str, Any]:
+    """What the statistics say of a seed, in the words of the TrainMonitor."""
+    episodes = int(statistics["episodes"][index])
+    if not episodes:
+        return {"ep": 0}
+    total = float(statistics["last_return"][index])
+    length = float(statistics["last_length"][index])
+    return {
+        "ep": episodes,
+        "G": total,
+        "t": length,
+        "avg_G": float(statistics["average_return"][index]),
+        "avg_r": total / length,
+    }
+
+
+def described(returns: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:
+    """The returns and lengths of one seed's episodes in a few numbers."""
+    return {
+        "mean": float(returns.mean()),
+        "std": float(returns.std()),
+        "min": float(returns.min()),
+        "max": float(returns.max()),
+        "length": float(lengths.mean()),
+        "episodes": len(returns),
+    }
+
+
+def evaluator(
+    recipe: Recipe,
+    seeds: Sequence[int],
+    episodes: int,
+    *,
+    explore: bool = False,
+    clock: Clock | None = None,
+) -> Player:
+    """A player of `episodes` or, so that each environment has as many, a few more."""
+    facts = registry.find("environment", recipe.environment.name).facts
+    num_envs = min(episodes, _ADAPTED if facts.get("adapter") else _AT_ONCE)
+    small = dataclasses.replace(recipe, num_envs=num_envs)
+    environment, agent = build(small, seeds).parts(clock or midnight())
+    share = -(-episodes // num_envs)
+    return Player(environment, agent.policy, seeds, share, explore=explore)
+
+

@@ -1,0 +1,182 @@
+"""Snapshots: what checkpoint and policy files hold, and how a run comes back from them.
+
+A checkpoint holds everything, for resume; a policy file only what acting needs. Either
+carries its resolved recipe, so a copy of the file alone can be evaluated and rendered.
+Nothing in them depends on clock, path or machine: equal progress, equal bytes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import yaml
+
+from rlcli import checkpoint
+from rlcli.build import build
+from rlcli.errors import RlcliError
+from rlcli.loop import Loop, make
+from rlcli.progress import Progress, Setup, midnight
+from rlcli.recipe import Recipe, dump, load, resolved
+from rlcli.types import ArrayTree
+
+_CHECKPOINT, _POLICY = "checkpoint", "policy"
+_HOST = "environment"  # of a host environment's progress: its own shapes, not code's
+
+
+class Snapshot(NamedTuple):
+    """A policy as it comes out of a file, for all seeds of its run."""
+
+    recipe: Recipe
+    seeds: tuple[int, ...]
+    steps: tuple[int, ...]  # at which each seed's was taken
+    episodes: tuple[int, ...]
+    returns: tuple[float, ...]  # of the evaluation that chose each; () if none did
+    acting: Mapping[str, np.ndarray]  # by tree path, `[S, ...]`
+
+
+def save_progress(
+    path: Path, recipe: Recipe, setup: Setup, loop: Loop, progress: Progress
+) -> None:
+    """Writes everything a run has come to."""
+    checkpoint.write(
+        path,
+        {
+            "kind": _CHECKPOINT,
+            "recipe": dump(resolved(recipe)),
+            "seeds": list(setup.seeds),
+            "progress": checkpoint.leaves(loop.save(progress)),
+        },
+    )
+
+
+def restore_progress(path: Path, loop: Loop) -> tuple[Progress, str]:
+    """A run's progress, and a sentence about what could not be restored."""
+    leaves = dict(_content(path, _CHECKPOINT)["progress"])
+    shapes = loop.shapes()
+    # A host environment's part has the shape that its episodes have; it checks it.
+    host = {}
+    if not jax.tree.leaves(shapes.environment):
+        prefix = f"{_HOST}/"
+        for name in [name for name in leaves if name.startswith(prefix)]:
+            host[name.removeprefix(prefix)] = leaves.pop(name)
+    saved = checkpoint.restored(shapes, leaves, source=path)
+    return loop.restore(saved._replace(environment=host) if host else saved)
+
+
+def save_policy(path: Path, snapshot: Snapshot) -> None:
+    """Writes what acting needs."""
+    checkpoint.write(
+        path,
+        {
+            "kind": _POLICY,
+            "recipe": dump(resolved(snapshot.recipe)),
+            "seeds": list(snapshot.seeds),
+            "steps": list(snapshot.steps),
+            "episodes": list(snapshot.episodes),
+            "returns": list(snapshot.returns),
+            "acting": dict(snapshot.acting),
+        },
+    )
+
+
+def load_snapshot(path: Path, *, trust: bool = False) -> Snapshot:
+    """The policy in a policy file or a checkpoint."""
+    content = _content(path, _POLICY, _CHECKPOINT)
+    recipe = recipe_of(path, content, trust=trust)
+    seeds = tuple(content["seeds"])
+    if content["kind"] == _POLICY:
+        return Snapshot(
+            recipe=recipe,
+            seeds=seeds,
+            steps=tuple(content["steps"]),
+            episodes=tuple(content["episodes"]),
+            returns=tuple(content["returns"]),
+            acting=content["acting"],
+        )
+    setup = build(recipe, seeds)
+    loop = make(setup)
+    shapes = loop.shapes()._replace(environment=())
+    leaves = {
+        name: leaf
+        for name, leaf in content["progress"].items()
+        if not name.startswith(f"{_HOST}/")
+    }
+    progress = checkpoint.restored(shapes, leaves, source=path)
+    _, agent = setup.parts(midnight())
+    steps = int(progress.iteration) * setup.steps
+    return Snapshot(
+        recipe=recipe,
+        seeds=seeds,
+        steps=(steps,) * len(seeds),
+        episodes=tuple(progress.statistics.episodes.tolist()),
+        returns=(),
+        acting=checkpoint.leaves(agent.acting(progress.agent)),
+    )
+
+
+def recipe_of(
+    path: Path, content: Mapping[str, Any] | None = None, *, trust: bool = False
+) -> Recipe:
+    """The resolved recipe that a file carries; imports nothing unless trusted."""
+    content = content or _content(path, _POLICY, _CHECKPOINT)
+    data = yaml.safe_load(content["recipe"])
+    return dataclasses.replace(load(data, trusted=trust), name=path.stem)
+
+
+def acting_of(snapshot: Snapshot, policy_of: Setup, source: Path) -> ArrayTree:
+    """The tree that the policy of a setup takes, `[S, ...]`, from a snapshot."""
+    shapes = jax.eval_shape(lambda: _acting(policy_of))
+    seeds = len(snapshot.seeds)
+    batched = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct((seeds, *leaf.shape), leaf.dtype), shapes
+    )
+    return checkpoint.restored(batched, snapshot.acting, source=source)
+
+
+def _acting(setup: Setup) -> ArrayTree:
+    progress = make(setup).shapes()
+    _, agent = setup.parts(midnight())
+    state = jax.tree.map(lambda s: jnp.zeros(s.shape[1:], s.dtype), progress.agent)
+    return agent.acting(state)
+
+
+def _content(path: Path, *kinds: str) -> dict[str, Any]:
+    """The outer dict of a file, of one of these kinds, with all that it has to hold."""
+    keys = {
+        _CHECKPOINT: {"kind", "recipe", "seeds", "progress"},
+        _POLICY: {
+            *("kind", "recipe", "seeds", "steps", "episodes", "returns", "acting")
+        },
+    }
+    data = checkpoint.read(path)
+    kind = data.get("kind") if isinstance(data, dict) else None
+    if kind not in keys or set(data) != keys[kind] or not _well_formed(data):
+        raise RlcliError(f"`{path}` holds no checkpoint and no policy of rlcli")
+    if kind not in kinds:
+        raise RlcliError(f"`{path}` is a {kind} file, where a {kinds[0]} is needed")
+    return data
+
+
+def _well_formed(data: Mapping[str, Any]) -> bool:
+    """Whether the parts are of the types that are relied upon."""
+    lists = [data[key] for key in ("seeds", "steps", "episodes") if key in data]
+    arrays = data.get("progress", data.get("acting"))
+    return (
+        isinstance(data["recipe"], str)
+        and isinstance(arrays, dict)
+        and all(isinstance(leaf, np.ndarray) for leaf in arrays.values())
+        and all(type(number) is float for number in data.get("returns", ()))
+        and all(
+            isinstance(each, list)
+            and len(each) == len(data["seeds"]) > 0
+            and all(type(number) is int for number in each)
+            for each in lists
+        )
+    )
+

@@ -1,0 +1,294 @@
+"""Training: a run from its recipe to its end, and on from where it stopped."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+import rlcli
+from rlcli import provenance, runs, threads
+from rlcli.build import build
+from rlcli.durations import seconds
+from rlcli.errors import RlcliError
+from rlcli.experiment import Experiment
+from rlcli.metrics import Metrics
+from rlcli.monitor import Monitor
+from rlcli.recipe import Recipe, dump, load, resolved
+from rlcli.runs import Run
+from rlcli.signals import Signals
+
+_CHUNK_SECONDS = 0.5  # a chunk this long answers Ctrl-C at once and costs nothing
+_FIRST_CHUNK = 1_000  # steps of the first one, whose speed nobody knows yet
+
+
+class Chunk(NamedTuple):
+    """What `chunks` yields: where the run stands, and what there is to log."""
+
+    run: Path
+    step: int  # environment steps of one seed
+    rows: Sequence[Mapping[str, Any]]  # of metrics: one per seed, at log points
+    evaluation: Sequence[Mapping[str, Any]]  # one per seed, where it was evaluated
+    acting: Any  # what the policies need, `[seeds, ...]`: do as you like with it
+
+
+def train(recipe: str | Path | Mapping[str, Any], **keywords: Any) -> Path:
+    """Trains the agent of a recipe and returns the folder of the run.
+
+    The keywords are those of `chunks`, which this drains.
+    """
+    folder = None
+    for chunk in chunks(recipe, **keywords):
+        folder = chunk.run
+    assert folder is not None  # a run has at least one chunk
+    return folder
+
+
+def chunks(
+    recipe: str | Path | Mapping[str, Any],
+    *,
+    set: Sequence[str] = (),
+    seed: int | None = None,
+    seeds: int | None = None,
+    runs: str | Path = "runs",
+    run: str | Path | None = None,
+    max_time: str | float | None = None,
+    smoke: bool = False,
+    quiet: bool = False,
+) -> Iterator[Chunk]:
+    """Trains the agent of a recipe, and yields after every chunk of the work.
+
+    Args:
+        recipe: a file, the name of a recipe that comes with rlcli, or its data.
+        set: options that replace the recipe's, such as `train.steps=10_000`.
+        seed: the first seed.
+        seeds: how many: seed, seed + 1, …
+        runs: makes the run's folder `<runs>/<recipe>/<time>`.
+        run: makes this very folder the run's; refused if it holds one.
+        max_time: seconds, or such as `3h50m`, from the start of the process.
+        smoke: runs the whole pipeline with a tiny budget.
+        quiet: says nothing.
+    """
+    sets = [*set]
+    sets += [] if seed is None else [f"train.seed={seed}"]
+    sets += [] if seeds is None else [f"train.seeds={seeds}"]
+    parsed = load(recipe, sets)
+    parsed = _smoke(parsed) if smoke else parsed
+    experiment = Experiment(parsed, build(parsed))
+    experiment.check()
+    folder = _create(parsed, recipe, runs, run)
+    with folder.lock():
+        layout = threads.current(experiment.setup.devices)
+        folder.write_info(
+            **provenance.circumstances(),
+            layout=layout,
+            seeds=list(experiment.setup.seeds),
+            smoke=smoke,
+        )
+        try:
+            experiment.begin()
+        except RlcliError:
+            folder.discard()
+            raise
+        yield from _run(folder, experiment, max_time, quiet)
+
+
+def resume(
+    run: str | Path,
+    *,
+    set: Sequence[str] = (),
+    max_time: str | float | None = None,
+    quiet: bool = False,
+    trust: bool = False,
+) -> Path:
+    """Goes on with a run exactly where it stopped, and returns its folder.
+
+    Only `train.steps`, `train.stop` and the periods may be set anew.
+    """
+    folder = runs.locate_run(run)
+    with folder.lock():
+        for _ in _resumed(folder, set, max_time, quiet, trust):
+            pass
+    return folder.folder
+
+
+def _resumed(
+    folder: Run,
+    sets: Sequence[str],
+    max_time: str | float | None,
+    quiet: bool,
+    trust: bool,
+) -> Iterator[Chunk]:
+    before = load(_data(folder), trusted=trust)
+    recipe = load(_data(folder), list(sets), trusted=trust)
+    _check_changes(before, recipe)
+    recipe = dataclasses.replace(recipe, name=folder.folder.parent.name)
+    seeds = folder.read_info().get("seeds")
+    experiment = Experiment(recipe, build(recipe, seeds))
+    latest = folder.latest()
+    sentence = ""
+    if latest is None:
+        experiment.begin()
+    else:
+        sentence = experiment.restore(latest, folder.best)
+    folder.note_resume(step=experiment.step, inexact=sentence)
+    folder.resolved.write_text(dump(resolved(recipe)), encoding="utf-8")
+    if experiment.over and folder.read_info().get("status") == "finished":
+        if not quiet:
+            rlcli_say(f"`{folder.folder}` is finished: {experiment.step:,} steps")
+        return
+    yield from _run(folder, experiment, max_time, quiet, sentence)
+
+
+def rlcli_say(text: str) -> None:
+    """A sentence for the user, on stderr."""
+    import sys
+
+    print(text, file=sys.stderr)
+
+
+def _run(
+    folder: Run,
+    experiment: Experiment,
+    max_time: str | float | None,
+    quiet: bool,
+    sentence: str = "",
+) -> Iterator[Chunk]:
+    """All chunks that are left, with everything that has to be done between them."""
+    started = experiment.step
+    deadline = None if max_time is None else rlcli.STARTED + seconds(max_time)
+    folder.write_info(status="running", reason="")
+    resume_at = started if folder.latest() is not None else None
+    monitor = Monitor(
+        experiment.total_steps,
+        experiment.setup.seeds,
+        title=experiment.recipe.name,
+        quiet=quiet,
+        log_path=folder.log,
+        start=started,
+    )
+    pace = _Pace(experiment.setup.steps)
+    with Signals() as signals, Metrics(folder.folder, resume_at) as rows, monitor:
+        if sentence:
+            monitor.message(sentence)
+        while True:
+            status, reason = _ending(experiment, signals, deadline)
+            if status:
+                break
+            report = experiment.advance(pace.iterations)
+            pace.measured(report.iterations, report.seconds)
+            rows.append([*report.rows, *report.evaluation])
+            monitor.update(report.rows, experiment.step, report.evaluation)
+            for each in report.messages:
+                monitor.message(each)
+            if report.due:
+                experiment.save(folder)
+            yield Chunk(
+                folder.folder,
+                experiment.step,
+                report.rows,
+                report.evaluation,
+                experiment.acting(),
+            )
+        experiment.save(folder)
+        experiment.close()
+    folder.write_info(status=status, reason=reason, ended=runs.now())
+
+
+def _ending(
+    experiment: Experiment, signals: Signals, deadline: float | None
+) -> tuple[str, str]:
+    """The status with which a run ends now, and why; nothing if it goes on."""
+    if experiment.failure:
+        return "failed", experiment.failure
+    if experiment.reached:
+        return "stopped", "every seed has reached the return of `train.stop`"
+    if experiment.over:
+        return "finished", ""
+    if signals.caught:
+        return signals.caught, f"at step {experiment.step:,}"
+    if deadline is not None and time.monotonic() >= deadline:
+        return "out_of_time", f"at step {experiment.step:,}"
+    return "", ""
+
+
+class _Pace:
+    """How many iterations make a chunk of the right length."""
+
+    def __init__(self, steps: int) -> None:
+        self.iterations = max(1, _FIRST_CHUNK // steps)
+        self._compiled = False
+
+    def measured(self, iterations: int, seconds: float) -> None:
+        """Takes how long a chunk took; the first one tells of the compiler instead."""
+        if self._compiled:
+            speed = iterations / max(seconds, 1e-9)
+            self.iterations = max(1, int(speed * _CHUNK_SECONDS))
+        self._compiled = True
+
+
+def _create(
+    recipe: Recipe,
+    source: str | Path | Mapping[str, Any],
+    parent: str | Path,
+    this: str | Path | None,
+) -> Run:
+    """The folder of a new run, with its recipe as written and as resolved."""
+    run = runs.create(recipe.name, runs=parent, run=this)
+    text = dump(resolved(recipe))
+    if recipe.source and not isinstance(source, Mapping):
+        shutil.copyfile(recipe.source, run.recipe)
+    else:
+        run.recipe.write_text(text, encoding="utf-8")
+    run.resolved.write_text(text, encoding="utf-8")
+    return run
+
+
+def _data(run: Run) -> dict[str, Any]:
+    """The resolved recipe of a run."""
+    from rlcli import documents
+
+    return documents.load(run.resolved).data
+
+
+def _check_changes(before: Recipe, after: Recipe) -> None:
+    """Refuses what a resumed run cannot change without becoming another run."""
+    free = ("steps", "stop", "log", "evaluate", "checkpoint")
+    held = {field: getattr(before.train, field) for field in free}
+    if dataclasses.replace(after, train=dataclasses.replace(after.train, **held)) != (
+        before
+    ):
+        names = ", ".join(f"`train.{name}`" for name in free)
+        raise RlcliError(
+            "a run cannot be resumed with another recipe",
+            f"only {names} may change; `rlcli train` begins a new run",
+        )
+
+
+def _smoke(recipe: Recipe) -> Recipe:
+    """The same recipe with a budget of seconds: every part runs, nothing is learnt."""
+    train = recipe.train
+    visit = train.unroll * recipe.num_envs
+    steps = max(4 * visit, 256)
+    half = max(1, steps // 2)
+    return dataclasses.replace(
+        recipe,
+        train=dataclasses.replace(
+            train,
+            steps=steps,
+            start=min(train.start, half),
+            log=dataclasses.replace(train.log, every=half),
+            evaluate=dataclasses.replace(train.evaluate, every=half, episodes=2),
+            checkpoint=dataclasses.replace(train.checkpoint, every=half),
+            stop=None,
+        ),
+    )
+
+
+__all__ = ["Chunk", "chunks", "jax", "resume", "shlex", "train"]

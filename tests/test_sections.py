@@ -1,0 +1,338 @@
+"""Sections: what each of them means, and every way to be refused."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from rlcli import documents, recipe
+from rlcli.errors import RlcliError
+
+DQN = """\
+environment: {name: CartPole-v1, num_envs: 4}
+network:     {name: mlp, layers: [128, 128]}
+policy:      {name: epsilon_greedy, epsilon: {from: 1.0, to: 0.02, over: 20%}}
+tracer:      {name: n_step, n: 3, gamma: 0.99}
+replay:      {name: uniform, capacity: 50_000, batch_size: 64}
+updater:     {name: double_q_learning, target: {polyak: 0.005}}
+optimizer:   {name: adam, learning_rate: 5e-4, clip_norm: 10}
+train:       {steps: 50_000, seeds: 1}
+"""
+
+
+LEAST = {"environment": "CartPole-v1", "updater": "ppo"}
+
+
+REPLAY = {**LEAST, "updater": "q_learning", "replay": "uniform"}
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(text):
+        path = tmp_path / "dqn.yaml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def _refused(path, *sets, **keywords):
+    with pytest.raises(RlcliError) as error:
+        recipe.load(path, sets, **keywords)
+    return error.value
+
+
+def test_updates_may_be_said_per_environment_step():
+    data = {**REPLAY, "environment": {"name": "CartPole-v1", "num_envs": 3}}
+    data["train"] = {"updates": {"per_step": 0.1}, "unroll": 5}
+    read = recipe.load(data)
+    assert read.train.updates == Fraction(3, 2)
+    assert recipe.resolved(read)["train"]["updates"] == {"per_step": 0.1}
+
+
+def test_a_time_limit_is_the_environments_own_unless_it_is_given():
+    def limit(**more):
+        environment = {"name": "CartPole-v1", **more}
+        return recipe.load({**LEAST, "environment": environment}).time_limit
+
+    assert limit() == 500
+    assert limit(time_limit=None) is None
+    assert limit(time_limit=7) == 7
+
+
+def test_each_environment_may_have_a_value_of_its_own():
+    environment = {"name": "CartPole-v1", "each": {"masspole": [0.1, 1]}}
+    read = recipe.load({**LEAST, "environment": environment})
+    assert read.each == {"masspole": [0.1, 1.0]}
+
+
+def test_networks_are_one_for_all_or_one_by_one_or_shared():
+    def networks(value):
+        return recipe.load({**LEAST, "network": value}).network
+
+    assert set(networks("linear")) == {recipe.DEFAULT}
+    one_by_one = networks({"policy": "linear", "value": {"name": "mlp"}})
+    assert one_by_one["policy"].part.name == "linear"
+    assert one_by_one["value"].part.name == "mlp"
+    shared = networks({"shared": "mlp", "q": {"dueling": True}, "value": "scalar"})
+    assert shared[recipe.SHARED].part.name == "mlp"
+    assert shared["q"] == (None, {"dueling": True}) and shared["value"] == (None, {})
+    headed = networks({"name": "mlp", "head": {"name": "scalar", "dueling": True}})
+    assert headed[recipe.DEFAULT].head == {"dueling": True}
+
+
+def test_optimizers_are_one_or_by_group_with_a_default():
+    value = {"policy": {"name": "sgd", "learning_rate": 0.1}}
+    groups = recipe.load({**LEAST, "optimizer": value}).optimizer
+    assert groups["policy"].name == "sgd" and groups["default"].name == "adam"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message", "hint"),
+    [
+        ("tracer: ", "tracr: ", 4, "has no section `tracr`", "`tracer`"),
+        ("CartPole-v1", "CartPol-v1", 1, "no environment `CartPol-v1`", "CartPole-v1"),
+        ("num_envs", "num_env", 1, "has no option `num_env`", "`num_envs`"),
+        ("num_envs: 4", "num_envs: 0", 1, "at least 1, got `0`", ""),
+        ("num_envs: 4", "num_envs: x", 1, "expected a whole number", ""),
+        ("num_envs: 4", "timeout: 5", 1, "it has no `timeout`", "leave it out"),
+        ("num_envs: 4", "time_limit: default", 1, "to take as default", "null"),
+        ("num_envs: 4", "time_limit: 0", 1, "`time_limit` of environment", ""),
+        ("num_envs: 4", "theta_threshold: {from: 1, to: 2}", 1, "expected a numb", ""),
+        ("num_envs: 4", "each: {mass: [1]}", 1, "cannot change `mass`", "`masspole`?"),
+        ("num_envs: 4", "each: {length: []}", 1, "no value for `length`", ""),
+        ("num_envs: 4", "each: {length: [0]}", 1, "`each.length.0` of env", ""),
+        ("num_envs: 4", "each: {length: [{from: 1, to: 2}]}", 1, "takes numbers", ""),
+        ("num_envs: 4", "length: 1, each: {length: [1]}", 1, "given twice", ""),
+        ("name: mlp", "name: mpl", 2, "there is no network `mpl`", "`mlp`"),
+        ("name: mlp, ", "", 2, "the network has no `name`", "rlcli list networks"),
+        ("layers: [128, 128]", "layers: [128, x]", 2, "`layers.1` of network", ""),
+        ("layers: [128, 128]", "activation: relo", 2, "got `relo`", "`relu`"),
+        ("layers: [128, 128]", "head: scalr", 2, "no head `scalr`", "`scalar`"),
+        ("layers: [128, 128]", "head: {duel: 1}", 2, "no option `duel`", "`dueling`"),
+        ("layers: [128, 128]", "head: 5", 2, "`head`: expected a mapping", ""),
+        ("name: epsilon_greedy", "name: 5", 3, "the policy has no `name`", ""),
+        ("epsilon: {", "epsilo: {", 3, "has no option `epsilo`", "`epsilon`"),
+        ("from: 1.0", "from: 1.5", 3, "from 0 to 1, got a schedule that has 1.5", ""),
+        ("over: 20%", "ovr: 20%", 3, "has no option `ovr`", "`over`"),
+        ("n: 3", "n: 0.5", 4, "expected a whole number of at least 1, got `0.5`", ""),
+        ("gamma: 0.99", "gamma: 1.1", 4, "expected a number from 0 to 1", ""),
+        ("gamma: 0.99", "gamma: true", 4, "or a schedule, got `true`", ""),
+        ("gamma: 0.99", "gamma: .nan", 4, "or a schedule, got `.nan`", ""),
+        ("capacity: 50_000", "capacity: lots", 5, "got `lots`", ""),
+        ("double_q_learning", "double_q_lerning", 6, "there is no updater", "`double"),
+        ("polyak", "polyk", 6, "`target.polyk` of updater", "`polyak`"),
+        ("polyak: 0.005", "polyak: -7", 6, "`target.polyak` of updater", ""),
+        ("learning_rate: 5e", "learning_rat: 5e", 7, "`learning_rat`", "learning_rate"),
+        ("name: adam", "name: adm", 7, "there is no optimizer `adm`", "`adam`"),
+        ("{name: adam, ", "{", 7, "the optimizer has no `name`", "`optimizer: {"),
+        ("clip_norm: 10", "clip_norm: 0", 7, "above 0 or a schedule or null", ""),
+        ("steps: 50_000", "stepps: 5", 8, "has no option `stepps`", "`steps`"),
+        (
+            "steps: 50_000",
+            "start: 60_000",
+            8,
+            "nothing would be learnt: `st",
+            "smaller",
+        ),
+        ("steps: 50_000", "unroll: 20_000", 8, "an unroll has 20,000 × 4 steps", ""),
+        ("seeds: 1", "seed: -1", 8, "at least 0 and below 2,147,483,648", ""),
+        ("seeds: 1", "devices: all", 8, "expected a whole number of at least 1 or", ""),
+        ("seeds: 1", "updates: 0.5", 8, "expected a whole number of at least 1", ""),
+        ("seeds: 1", "updates: {per: 1}", 8, "`updates.per` of section", "`per_step`"),
+        ("seeds: 1", "evaluate: {evry: 1}", 8, "has no option `evry`", "`every`"),
+        ("seeds: 1", "log: 1_000", 8, "expected a mapping, got `1000`", "`every`"),
+        ("seeds: 1", "stop: {return: 475}", 8, "`stop` needs evaluations", "evaluate"),
+        ("seeds: 1", "on_nan: freez", 8, "expected `freeze` or `stop`", "`freeze`"),
+        ("\ntrain:", "\nextra: 5\ntrain:", 8, "`extra`: expected a mapping", ""),
+        ("\ntrain: ", "\ntracer: n_step\ntrain: ", 8, "on line 4 already", "one"),
+        ("\ntrain: ", "\n\ttrain: ", 8, "a tab", "spaces"),
+    ],
+)
+def test_a_mistake_is_refused_with_its_line_and_a_hint(
+    written, old, new, line, message, hint
+):
+    assert old in DQN
+    path = written(DQN.replace(old, new, 1))
+    error = _refused(path)
+    assert error.message.startswith(f"{path}:{line}: ")
+    assert message in error.message and hint in error.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the file is empty"),
+        ("- environment\n- updater\n", "expected a mapping, got a list"),
+        ("updater: ppo\n", "the recipe has no `environment`"),
+        ("environment: CartPole-v1\n", "the recipe has no `updater`"),
+        ("environment: CartPole-v1\nupdater: [ppo]\n", "or a mapping, got `[ppo]`"),
+    ],
+)
+def test_a_recipe_that_lacks_the_main_thing_is_refused(written, text, message):
+    error = _refused(written(text))
+    assert ".yaml:1: " in error.message or ".yaml:2: " in error.message
+    assert message in error.message
+
+
+@pytest.mark.parametrize(
+    ("section", "value", "named"),
+    [
+        ("normalize", {"observation": True}, "section `normalize`"),
+        ("vary", {"optimizer.learning_rate": [1e-3]}, "section `vary`"),
+        ("plugins", ["./my_network.py"], "section `plugins`"),
+        ("environment", {"wrappers": ["sticky_actions"]}, "option `wrappers`"),
+        ("network", {"preprocess": ["one_hot"]}, "option `preprocess`"),
+        ("network", {"memory": {"name": "gru"}}, "option `memory`"),
+        ("network", {"head": {"name": "quantile"}}, "head `quantile`"),
+        ("network", {"head": {"noisy": True}}, "option `noisy`"),
+        ("network", "cnn", "network `cnn`"),
+        ("policy", "boltzmann", "policy `boltzmann`"),
+        ("policy", "deterministic", "policy `deterministic`"),
+        ("tracer", "retrace", "tracer `retrace`"),
+        ("replay", {"name": "prioritized", "alpha": 0.6}, "replay `prioritized`"),
+        ("updater", "sac", "updater `sac`"),
+        ("updater", {"critics": 2}, "option `critics`"),
+        ("train", {"episodes": 500}, "`episodes: 500`"),
+        ("train", {"precision": "bfloat16"}, "`precision: bfloat16`"),
+        ("train", {"reset": True}, "`reset: true`"),
+        ("train", {"on_error": "restart"}, "`on_error: restart`"),
+        ("train", {"trackers": ["wandb"]}, "`trackers: [wandb]`"),
+    ],
+)
+def test_what_a_later_version_brings_is_refused_by_its_name(
+    written, section, value, named
+):
+    data = documents.load(DQN).data
+    if section in data and isinstance(value, dict) and "name" not in value:
+        value = {**data[section], **value}
+    error = _refused(written(recipe.dump({**data, section: value})))
+    assert error.message.endswith(f"{named} is not in this version of rlcli")
+    assert ".yaml:" in error.message
+
+
+def test_what_switches_a_later_thing_off_is_no_mistake():
+    network = {"name": "mlp", "memory": None, "preprocess": []}
+    data = {**LEAST, "network": network, "plugins": [], "vary": {}}
+    data["environment"] = {"name": "CartPole-v1", "wrappers": []}
+    assert recipe.load(data) == recipe.load(LEAST)
+
+
+def test_the_optimizer_is_not_guessed_among_groups():
+    error = _refused({**LEAST, "optimizer": {"policy": {"learning_rate": 1}}})
+    assert "the optimizer has no `name`" in error.message
+
+
+def test_a_shared_network_has_no_head_of_its_own():
+    shared = {"name": "mlp", "head": "scalar"}
+    error = _refused({**LEAST, "network": {"shared": shared}})
+    assert "no `head` of its own" in error.message
+
+
+def test_updates_are_only_for_agents_with_a_replay():
+    error = _refused({**LEAST, "train": {"updates": 4}})
+    assert "`updates` is for agents with a replay" in error.message
+
+
+@pytest.mark.parametrize(
+    ("section", "name"),
+    [
+        ("environment", "gymnasium/os:X-v0"),
+        ("environment", "os:getcwd"),
+        ("network", "os:getcwd"),
+        ("updater", {"name": "os:getcwd"}),
+    ],
+)
+def test_code_is_imported_only_for_those_who_are_trusted(section, name):
+    error = _refused({**LEAST, section: name}, trusted=False)
+    assert "would import code" in error.message and "--trust" in error.hint
+
+
+def test_a_module_that_cannot_be_imported_is_refused(written):
+    text = "updater: ppo\nenvironment: CartPole-v1\npolicy: no_such_module:x\n"
+    error = _refused(written(text))
+    assert "dqn.yaml:3: policy `no_such_module:x`" in error.message
+
+
+def test_a_factory_may_be_named_by_its_module():
+    read = recipe.load({**LEAST, "tracer": {"name": "rlcli.tracers.n_step:n_step"}})
+    assert read.tracer.options == {"n": 1, "gamma": 0.99}
+
+
+GRAMMAR = """\
+environment: {name: CartPole-v1, num_envs: 8, time_limit: 500, length: 0.7, \
+each: {masspole: [0.1, 0.2]}, wrappers: [{name: sticky_actions, probability: 0.1}]}
+network:
+  name: mlp
+  layers: [64, 64]
+  preprocess: [one_hot]
+  memory: {name: gru, size: 64}
+  head: {name: quantile, quantiles: 51, dueling: true, noisy: true}
+normalize: {observation: true, reward: false}
+policy: {name: epsilon_greedy, epsilon: 0.05}
+tracer: {name: n_step, n: 3, gamma: 0.99}
+replay: {name: prioritized, capacity: 50_000, batch_size: 64, alpha: 0.6}
+updater:
+  name: q_learning
+  loss: huber
+  transform: signed_hyperbolic
+  critics: 2
+  target: {every: 200}
+optimizer: {name: adam, learning_rate: 1e-3, clip_norm: 10}
+train:
+  steps: 50_000
+  unroll: 1
+  updates: 1
+  start: 500
+  warmup: random
+  seed: 0
+  seeds: 1
+  devices: auto
+  threads: auto
+  precision: float32
+  reset: false
+  log: {every: 1_000}
+  evaluate: {every: 10_000, episodes: 20, render: false}
+  checkpoint: {every: 10_000, keep: 1}
+  stop: {return: 475}
+  on_nan: freeze
+  on_error: restart
+  trackers: [wandb]
+vary: {optimizer.learning_rate: [1e-3, 3e-4]}
+plugins: [./my_network.py]
+extra: {mine: 1}
+"""
+
+
+def test_the_whole_grammar_is_understood_but_for_what_is_refused_by_name():
+    data = documents.load(GRAMMAR).data
+    for place in (
+        ("normalize",),
+        ("vary",),
+        ("plugins",),
+        ("environment", "wrappers"),
+        ("updater", "transform"),
+        ("updater", "critics"),
+        ("replay", "name"),
+        ("replay", "alpha"),
+        ("network", "preprocess"),
+        ("network", "memory"),
+        ("network", "head", "name"),
+        ("network", "head", "quantiles"),
+        ("network", "head", "noisy"),
+        ("train", "on_error"),
+        ("train", "trackers"),
+    ):
+        error = _refused(data)
+        assert "not in this version" in error.message or place[0] == "replay"
+        *within, key = place
+        inner = data
+        for step in within:
+            inner = inner[step]
+        del inner[key]
+        if place == ("replay", "name"):
+            inner["name"] = "uniform"
+    read = recipe.load(data)
+    assert read.train.stop.return_ == 475.0 and read.extra == {"mine": 1}
+    assert recipe.load(recipe.resolved(read)) == read
