@@ -13,7 +13,7 @@ import numbers
 import operator
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import annotated_types
@@ -100,6 +100,30 @@ _EXPECTED = {
     "mapping_type": "a mapping",
     "typed_dict_type": "a mapping",
 }
+
+
+def expected(annotation: Any) -> str:
+    """What a recipe may write for an annotation, in words."""
+    base, metadata = _unwrapped(annotation)
+    arguments = typing.get_args(base)
+    if base is float:
+        schedule = "" if "structural" in metadata else " or a schedule"
+        return f"a number{_range(metadata)}{schedule}"
+    if base is int:
+        return f"a whole number{_range(metadata)}"
+    if base in _EXACT:
+        return _EXACT[base]
+    if typing.get_origin(base) is Literal:
+        return " or ".join(f"`{each}`" for each in arguments)
+    if typing.get_origin(base) in (typing.Union, types.UnionType):
+        return " or ".join(expected(each) for each in arguments)
+    if typing_extensions.is_typeddict(base):
+        hints = typing_extensions.get_type_hints(base, include_extras=True)
+        said = (f"{name}: {expected(hint)}" for name, hint in hints.items())
+        return "{" + ", ".join(said) + "}"
+    if typing.get_origin(base) in (list, tuple, Sequence):
+        return f"a list of {expected(arguments[0])}"
+    return "anything" if base is Any else inspect.formatannotation(base)
 
 
 def _custom(expected: str = "", **said: Any) -> PydanticCustomError:

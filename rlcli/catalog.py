@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rlcli import registry
-from rlcli.annotations import described as type_text
-from rlcli.errors import RlcliError, nearest
+from rlcli.annotations import expected
+from rlcli.errors import RlcliError
 from rlcli.recipe import dump, load, resolved, shipped
 from rlcli.registry import KINDS, kind_of
 
@@ -41,11 +41,13 @@ def show(*what: str) -> str:
     return _part(registry.find(kind_of(what[0]), what[1]))
 
 
-def check(*recipes: str | Path | Mapping[str, Any]) -> builtins.list[dict[str, Any]]:
+def check(
+    recipes: Sequence[str | Path | Mapping[str, Any]],
+) -> builtins.list[dict[str, Any]]:
     """Whether recipes are sound: builds and traces them with shapes, runs nothing.
 
-    `[{"recipe", "parameters", "memory", "unroll", "updates", "shapes"}]`: the numbers
-    of one seed; memory in bytes, of everything a run keeps; shapes by tree path.
+    `[{"recipe", "parameters", "memory", "iterations", "updates", "shapes"}]`: of one
+    seed; memory in bytes, of everything a run keeps; shapes of parameters by tree path.
     """
     return [_checked(each) for each in recipes]
 
@@ -116,7 +118,7 @@ def _part(part: registry.Registered) -> str:
         default = ""
         if parameter.default is not inspect.Parameter.empty:
             default = f" = {_written(parameter.default)}"
-        lines.append(f"  {name}: {type_text(parameter.annotation)}{default}")
+        lines.append(f"  {name}: {expected(parameter.annotation)}{default}")
     if part.facts:
         lines += ["", "unless the recipe says otherwise:"]
         lines += [f"  {name}: {_written(fact)}" for name, fact in part.facts.items()]

@@ -140,7 +140,7 @@ def leaves(tree: Any) -> dict[str, np.ndarray]:
     import jax
 
     arrays = {}
-    for path, leaf in _paths(tree).items():
+    for path, leaf in paths(tree).items():
         if not isinstance(leaf, jax.Array | np.ndarray | np.generic):
             raise TypeError(f"`{path}`: expected an array, got {type(leaf)}")
         arrays[path] = _stored(leaf)
@@ -161,7 +161,7 @@ def restored(
     """
     import jax
 
-    expected = _paths(shapes)
+    expected = paths(shapes)
     for path in sorted(expected.keys() | saved.keys()):
         is_saved, wanted = "nothing", "nothing"
         if path in saved:
@@ -251,7 +251,7 @@ def _checksum(*parts: bytes | memoryview) -> bytes:
     return digest.digest()
 
 
-def _paths(tree: Any) -> dict[str, Any]:
+def paths(tree: Any) -> dict[str, Any]:
     """The leaves of a tree by tree path, in the order of the tree."""
     import jax
 

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import yaml
 
-from rlcli import checkpoint
+from rlcli import checkpoint, documents
 from rlcli.build import build
 from rlcli.errors import RlcliError
 from rlcli.loop import Loop, make
@@ -125,7 +124,7 @@ def recipe_of(
 ) -> Recipe:
     """The resolved recipe that a file carries; imports nothing unless trusted."""
     content = content or _content(path, _POLICY, _CHECKPOINT)
-    data = yaml.safe_load(content["recipe"])
+    data = documents.load(content["recipe"], source=str(path)).data
     return dataclasses.replace(load(data, trusted=trust), name=path.stem)
 
 

@@ -124,6 +124,8 @@ def hosted(
     What `key` makes of a seed resets it, and `step` is given the noise of the pure
     one's `draw`, `[S, ...]`. A lone seed is not vmapped, as in the compiled loop.
     """
+    if not env.pure:
+        return env  # it is there already
     lone = seeds == 1
     batched = (lambda f: f) if lone else jax.vmap
     begin, go = jax.jit(batched(env.reset)), jax.jit(batched(env.step))
