@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rlcli.learning import when
+from rlcli.learning import zeros
 from rlcli.types import Agent, Array, ArrayTree, Clock, Key, Replay, Tracer
 from rlcli.types import Report, Transition, Updater
 
@@ -63,31 +63,21 @@ def remembering(
         before = made(clock.iteration)
         due = made(clock.iteration + 1) - before
 
-        def update(learner: ArrayTree, rows: tuple) -> tuple[ArrayTree, Report]:
-            steps, weight, key, k = rows
-            return updater.update(
-                learner, steps, weight, clock._replace(updates=before + k), key
-            )
-
-        def once(carry: tuple, now: tuple) -> tuple[tuple, dict[str, Array]]:
-            learner, memory = carry
-            k, (sampled, key) = now
+        def update(k: Array, carry: tuple) -> tuple:
+            learner, memory, _ = carry
+            sampled, key = jax.tree.map(lambda each: each[k], noise)
             raw, weight, index = replay.sample(memory, clock.iteration + 1, sampled)
             rows = tracer.trace(raw, updater.estimate(learner, raw))
-            given = (rows, weight[: rows.reward.shape[0]], key, k)
-            # The memory stays outside: what goes through a `cond` may be copied.
-            learner, report = when(k < due, update, learner, given)
+            weight = weight[: rows.reward.shape[0]]
+            time = clock._replace(updates=before + k)
+            learner, report = updater.update(learner, rows, weight, time, key)
             memory = replay.reweigh(memory, index, report.priority)
-            return (learner, memory), dict(report.metrics)
+            return learner, memory, dict(report.metrics)
 
-        carry = (state.learner, memory)
-        if most == 1:
-            only = jax.tree.map(lambda each: each[0], noise)
-            carry, metrics = once(carry, (jnp.int32(0), only))
-        else:
-            carry, metrics = jax.lax.scan(once, carry, (jnp.arange(most), noise))
-            metrics = jax.tree.map(lambda each: each[-1], metrics)
-        return Remembering(*carry), metrics
+        *_, metrics = jax.eval_shape(update, 0, (state.learner, memory, {}))
+        begin = (state.learner, memory, zeros(metrics))
+        learner, memory, metrics = jax.lax.fori_loop(0, due, update, begin)
+        return Remembering(learner, memory), metrics
 
     return Agent(
         init=init,

@@ -141,7 +141,8 @@ def _agents(recipe: Recipe, environment: Environment) -> Callable[[Clock], Agent
         tracer = _made(recipe.tracer, clock, recipe)
         if recipe.replay is None:
             return agents.online(updater, tracer)
-        replay = _made(recipe.replay, clock, recipe, tracer.window)
+        sizes = (tracer.window, train.unroll, environment.num_envs)
+        replay = _made(recipe.replay, clock, recipe, *sizes)
         return agents.remembering(
             updater,
             tracer,

@@ -93,18 +93,15 @@ def learner(
             state.params
         )
         updates, moved = optimizer.update(gradient, state.optimizer, state.params)
-        params = optax.apply_updates(state.params, updates)
-        target = follow(params, state.target, clock.updates + 1)
         fine = jnp.isfinite(value)
         going = fine & (state.failed == GOING)
         failed = jnp.where(
             (state.failed == GOING) & ~fine, clock.updates, state.failed
         )
-        kept = jax.tree.map(
-            lambda new, old: jnp.where(going, new, old),
-            (params, target, moved),
-            (state.params, state.target, state.optimizer),
-        )
+        # The parameters alone are held back: what else has failed will not be used.
+        updates = jax.tree.map(lambda each: jnp.where(going, each, 0), updates)
+        params = optax.apply_updates(state.params, updates)
+        target = follow(params, state.target, clock.updates + 1)
 
         def report() -> dict[str, Array]:
             means = {name: jnp.mean(each) for name, each in losses.metrics.items()}
@@ -112,11 +109,9 @@ def learner(
             return {"loss": value, **means, "gradient_norm": norm}
 
         # Reported where somebody reads it: reductions are a tenth of a small update.
-        silence = jax.tree.map(
-            lambda each: jnp.zeros(each.shape, each.dtype), jax.eval_shape(report)
-        )
+        silence = zeros(jax.eval_shape(report))
         metrics = jax.lax.cond(clock.watched, report, lambda: silence)
-        return Learner(*kept, failed), losses.priority, metrics
+        return Learner(params, target, moved, failed), losses.priority, metrics
 
     return begin, step
 
@@ -136,7 +131,17 @@ def when(
     one, both sides would be computed.
     """
     _, report = jax.eval_shape(function, state, *arguments)
-    silence = jax.tree.map(lambda each: jnp.zeros(each.shape, each.dtype), report)
+    silence = zeros(report)
     return jax.lax.cond(
         predicate, function, lambda state, *rest: (state, silence), state, *arguments
     )
+
+
+def zeros(shapes: ArrayTree) -> ArrayTree:
+    """Zeros of these shapes, as `jax.eval_shape` gives them."""
+    return jax.tree.map(lambda each: jnp.zeros(each.shape, each.dtype), shapes)
+
+
+def kept(predicate: Array, new: ArrayTree, old: ArrayTree) -> ArrayTree:
+    """`new` where the predicate holds, else `old`: computes both, copies neither."""
+    return jax.tree.map(lambda a, b: jnp.where(predicate, a, b), new, old)

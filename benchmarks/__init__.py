@@ -1,0 +1,1 @@
+"""Benchmarks: what is measured, with a reference beside it in the same run."""
