@@ -24,9 +24,9 @@ RECIPE = {
     "replay": {"name": "uniform", "capacity": 50_000, "batch_size": 32},
     "updater": {"name": "q_learning", "target": {"every": 200}},
     "optimizer": {"name": "adam", "learning_rate": 1e-3},
-    "train": {"steps": 1_000_000, "start": 100},
+    "train": {"steps": 1_000_000, "start": 0},
 }
-STEPS, ROUNDS = 25_600, 9
+STEPS, ROUNDS = 25_600, 7
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-CAPACITY, BATCH, LAYERS, BLOCK, START = 50_000, 32, (64, 64), 128, 100
+CAPACITY, BATCH, LAYERS, BLOCK = 50_000, 32, (64, 64), 128
 GAMMA, TARGET_EVERY, LIMIT = 0.99, 200, 500
 
 
@@ -106,12 +106,7 @@ def make() -> tuple[Callable[[int], Any], Callable[[Any, int], Any]]:
         ring = {name: rows.at[head].set(row[name]) for name, rows in state["ring"].items()}
         count = state["steps"] + 1
         carry = (state["params"], state["target"], state["optimizer"])
-        params, target, moments = jax.lax.cond(
-            count > START,
-            lambda carry: learn(carry, ring, count, bits),
-            lambda carry: carry,
-            carry,
-        )
+        params, target, moments = learn(carry, ring, count, bits)
         total = state["return"] + 1
         average = 0.9 * state["average"] + 0.1 * total
         return {

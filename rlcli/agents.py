@@ -41,6 +41,8 @@ def remembering(
     iterations before the first.
     """
     most = -(-updates.numerator // updates.denominator)
+    # Exactly one update a visit needs no loop, whose cost is a twentieth of a small one.
+    lone = updates == 1 and start == 0
 
     def init(key: Key, unroll: Transition) -> Remembering:
         return Remembering(updater.init(key), replay.init(unroll))
@@ -76,7 +78,10 @@ def remembering(
 
         *_, metrics = jax.eval_shape(update, 0, (state.learner, memory, {}))
         begin = (state.learner, memory, zeros(metrics))
-        learner, memory, metrics = jax.lax.fori_loop(0, due, update, begin)
+        if lone:
+            learner, memory, metrics = update(0, begin)
+        else:
+            learner, memory, metrics = jax.lax.fori_loop(0, due, update, begin)
         return Remembering(learner, memory), metrics
 
     return Agent(
