@@ -56,7 +56,9 @@ def main() -> None:
         mine, plain = STEPS / (middle - start), STEPS / (end - middle)
         ratios.append(mine / plain)
         speeds.append((mine, plain))
-        print(f"rlcli {mine:9,.0f}  plain {plain:9,.0f} steps/s  ratio {ratios[-1]:.3f}")
+        print(
+            f"rlcli {mine:9,.0f}  plain {plain:9,.0f} steps/s  ratio {ratios[-1]:.3f}"
+        )
     mine, plain = (statistics.median(each) for each in zip(*speeds, strict=True))
     ratio = statistics.median(ratios)
     print(f"median: rlcli {mine:,.0f}, plain {plain:,.0f} steps/s, ratio {ratio:.3f}")

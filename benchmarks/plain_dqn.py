@@ -32,6 +32,7 @@ def _physics(state: jax.Array, action: jax.Array) -> tuple[jax.Array, jax.Array]
 
 def make() -> tuple[Callable[[int], Any], Callable[[Any, int], Any]]:
     """`begin(seed)` and the compiled `advance(state, steps)`."""
+
     def forward(obs: jax.Array) -> jax.Array:
         return hk.nets.MLP([*LAYERS, 2])(obs)
 
@@ -103,7 +104,9 @@ def make() -> tuple[Callable[[int], Any], Callable[[Any, int], Any]]:
             "next_obs": obs,
         }
         head = state["steps"] % CAPACITY
-        ring = {name: rows.at[head].set(row[name]) for name, rows in state["ring"].items()}
+        ring = {
+            name: rows.at[head].set(row[name]) for name, rows in state["ring"].items()
+        }
         count = state["steps"] + 1
         carry = (state["params"], state["target"], state["optimizer"])
         params, target, moments = learn(carry, ring, count, bits)

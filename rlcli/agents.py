@@ -9,8 +9,17 @@ import jax
 import jax.numpy as jnp
 
 from rlcli.learning import zeros
-from rlcli.types import Agent, Array, ArrayTree, Clock, Key, Replay, Tracer
-from rlcli.types import Report, Transition, Updater
+from rlcli.types import (
+    Agent,
+    Array,
+    ArrayTree,
+    Clock,
+    Key,
+    Replay,
+    Tracer,
+    Transition,
+    Updater,
+)
 
 
 class Remembering(NamedTuple):
@@ -69,7 +78,7 @@ def remembering(
             learner, memory, _ = carry
             sampled, key = jax.tree.map(lambda each: each[k], noise)
             raw, weight, index = replay.sample(memory, clock.iteration + 1, sampled)
-            rows = tracer.trace(raw, updater.estimate(learner, raw))
+            rows = _traced(tracer, updater, learner, raw)
             weight = weight[: rows.reward.shape[0]]
             time = clock._replace(updates=before + k)
             learner, report = updater.update(learner, rows, weight, time, key)
@@ -110,7 +119,7 @@ def online(updater: Updater, tracer: Tracer) -> Agent:
         state: Online, steps: Transition, clock: Clock, noise: Key
     ) -> tuple[Online, dict[str, Array]]:
         joined = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), state.tail, steps)
-        rows = tracer.trace(joined, updater.estimate(state.learner, joined))
+        rows = _traced(tracer, updater, state.learner, joined)
         # Before the first unroll there was nothing: its rows do not count.
         there = (jnp.arange(rows.reward.shape[0]) >= lead) | (clock.iteration > 0)
         weight = jnp.broadcast_to(there[:, None], rows.reward.shape).astype(jnp.float32)
@@ -129,6 +138,16 @@ def online(updater: Updater, tracer: Tracer) -> Agent:
         failed=lambda state: updater.failed(state.learner),
         needs=_needs(tracer, updater),
     )
+
+
+def _traced(
+    tracer: Tracer, updater: Updater, learner: ArrayTree, steps: Transition
+) -> Transition:
+    """Rows of raw steps, which keep what the tracer sums up."""
+    estimates = updater.estimate(learner, steps)
+    kept = {"reward": steps.reward, "next_carry": estimates.carry}
+    steps = steps._replace(extras={**steps.extras, **kept})
+    return tracer.trace(steps, estimates)
 
 
 def _needs(tracer: Tracer, updater: Updater) -> tuple[str, ...]:

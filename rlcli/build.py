@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from rlcli import agents, registry, schedules, spaces
 from rlcli.environments.vector import vector
-from rlcli.errors import RlcliError, nearest
+from rlcli.errors import nearest
 from rlcli.networks import functions
 from rlcli.networks.heads import Head
 from rlcli.optimizers import grouped
@@ -46,7 +46,9 @@ def build(
     def parts(clock: Clock) -> tuple[Environment, Agent]:
         return environment_at(clock), agent_at(clock)
 
-    return Setup(parts, train.unroll, tuple(seeds), _devices(recipe, len(seeds)))
+    return Setup(
+        parts, train.unroll, tuple(seeds), _devices(recipe, len(seeds)), train.reset
+    )
 
 
 def _devices(recipe: Recipe, seeds: int) -> int:
@@ -119,7 +121,8 @@ def _scheduled(part: Part) -> list[str]:
 
 def _agents(recipe: Recipe, environment: Environment) -> Callable[[Clock], Agent]:
     """The agent, as it is at a given time, in that environment."""
-    train, shown = recipe.train, Spaces(environment.observation, environment.action)
+    train = recipe.train
+    shown = Spaces(environment.observation, environment.action, environment.num_envs)
     visit = train.unroll * environment.num_envs
     used: set[str] = set()  # the functions that the updater asks for
 
@@ -141,7 +144,14 @@ def _agents(recipe: Recipe, environment: Environment) -> Callable[[Clock], Agent
         tracer = _made(recipe.tracer, clock, recipe)
         if recipe.replay is None:
             return agents.online(updater, tracer)
-        sizes = (tracer.window, train.unroll, environment.num_envs)
+        if tracer.window is None:
+            raise recipe.error(
+                ("tracer",),
+                f"tracer `{recipe.tracer.name}` looks at whole episodes, and replay "
+                f"`{recipe.replay.name}` hands out single steps",
+            )
+        window = updater.rows - 1 + tracer.window
+        sizes = (window, train.unroll, environment.num_envs)
         replay = _made(recipe.replay, clock, recipe, *sizes)
         return agents.remembering(
             updater,

@@ -15,7 +15,7 @@ from rlcli.recipe import dump, load, resolved, shipped
 from rlcli.registry import KINDS, kind_of
 
 
-def list(kind: str | None = None) -> dict[str, builtins.list[dict[str, str]]]:  # noqa: A001 - the verb's name
+def list(kind: str | None = None) -> dict[str, builtins.list[dict[str, str]]]:
     """What there is, by kind: names, and the first line of what they say of themselves.
 
     `{"environments": [{"name", "summary"}], …, "recipes": […]}`; one kind if named, in
@@ -129,5 +129,3 @@ def _part(part: registry.Registered) -> str:
 def _written(value: Any) -> str:
     """A value as a recipe has it, in one line."""
     return dump({"": value}).removeprefix("'':").strip() if value != "" else "''"
-
-

@@ -64,7 +64,7 @@ def categorical(actions: int, start: int = 0) -> Distribution:
 def normal(shape: tuple[int, ...]) -> Distribution:
     """Independent normal distributions; parameters are means, then log-scales.
 
-        log p(a) = Σ −½ ((a − μ)/σ)² − log σ − ½ log 2π
+    log p(a) = Σ −½ ((a − μ)/σ)² − log σ − ½ log 2π
     """
     size = int(np.prod(shape, dtype=int))
 

@@ -272,7 +272,10 @@ class Experiment:
             chosen(means, self.best.returns),
             chosen(steps, self.best.steps),
             chosen(episodes, self.best.episodes),
-            {path: chosen(leaf, self.best.acting[path]) for path, leaf in acting.items()},
+            {
+                path: chosen(leaf, self.best.acting[path])
+                for path, leaf in acting.items()
+            },
         )
 
     def save(self, run: Run) -> None:
@@ -281,9 +284,7 @@ class Experiment:
             return
         run.checkpoints.mkdir(exist_ok=True)
         path = run.checkpoint(self.step)
-        snapshots.save_progress(
-            path, self.recipe, self.setup, self.loop, self.progress
-        )
+        snapshots.save_progress(path, self.recipe, self.setup, self.loop, self.progress)
         snapshots.save_policy(
             run.policy,
             snapshots.Snapshot(
@@ -366,5 +367,3 @@ def evaluator(
     environment, agent = build(small, seeds).parts(clock or midnight())
     share = -(-episodes // num_envs)
     return Player(environment, agent.policy, seeds, share, explore=explore)
-
-

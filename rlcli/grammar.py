@@ -246,7 +246,6 @@ def contradictions(
     later = (
         ("episodes", train.episodes is not None, "say how many `steps`"),
         ("precision", train.precision != "float32", "there is `float32`"),
-        ("reset", train.reset, ""),
         ("on_error", train.on_error != "stop", "there is `stop`"),
         ("trackers", bool(train.trackers), ""),
     )

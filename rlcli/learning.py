@@ -95,9 +95,7 @@ def learner(
         updates, moved = optimizer.update(gradient, state.optimizer, state.params)
         fine = jnp.isfinite(value)
         going = fine & (state.failed == GOING)
-        failed = jnp.where(
-            (state.failed == GOING) & ~fine, clock.updates, state.failed
-        )
+        failed = jnp.where((state.failed == GOING) & ~fine, clock.updates, state.failed)
         # The parameters alone are held back: what else has failed will not be used.
         updates = jax.tree.map(lambda each: jnp.where(going, each, 0), updates)
         params = optax.apply_updates(state.params, updates)

@@ -17,9 +17,22 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from rlcli.learning import when
-from rlcli.progress import AXES, RESET, Pending, Progress, Setup, begin, clock_at
-from rlcli.progress import counted, draw, midnight, now, stream
+from rlcli.learning import kept, when
+from rlcli.progress import (
+    AXES,
+    RESET,
+    Pending,
+    Progress,
+    Setup,
+    begin,
+    clock_at,
+    counted,
+    decided,
+    draw,
+    midnight,
+    now,
+    stream,
+)
 from rlcli.types import Array, ArrayTree, Environment, TimeStep, Transition
 
 _BLOCK = 128  # steps whose noise is drawn at once …
@@ -33,7 +46,9 @@ class Loop(NamedTuple):
     advance: Callable[[Progress, int], tuple[Progress, dict[str, Array]]]
     # (progress, iterations) -> progress, metrics of the last update, `[S]` each
     save: Callable[[Progress], ArrayTree]  # arrays alone
-    restore: Callable[[ArrayTree], tuple[Progress, str]]  # and what it could not restore
+    restore: Callable[
+        [ArrayTree], tuple[Progress, str]
+    ]  # and what it could not restore
     shapes: Callable[[], ArrayTree]  # of what `save` gives, but for a host environment
     close: Callable[[Progress], None]
 
@@ -74,18 +89,13 @@ def _advance(
         learner, metrics = learn(progress.agent)
     else:
         learner, metrics = when(full, learn, progress.agent)
-    decision, policy = agent.policy.explore(
-        agent.acting(learner),
-        timestep.obs,
-        progress.policy,
-        timestep.last,
-        decide_noise,
+    pending, policy = decided(
+        agent, learner, timestep.obs, progress.policy, timestep.last, decide_noise
     )
-    extras = {name: decision.extras[name] for name in agent.needs}
     return progress._replace(
         iteration=progress.iteration + full,
         position=jnp.where(full, 0, progress.position + 1),
-        pending=Pending(timestep.obs, decision.action, timestep.last, extras),
+        pending=pending,
         policy=policy,
         agent=learner,
     ), metrics
@@ -186,8 +196,9 @@ def _chunk(setup: Setup) -> Callable:
         step_noise, *rest = noise
         clock = clock_at(progress, now(setup, progress), watched)
         environment, _ = setup.parts(clock)
+        cut = setup.reset & (progress.position + 1 == setup.unroll)
         answer = environment.step(
-            progress.environment, progress.pending.action, step_noise
+            progress.environment, progress.pending.action, step_noise, cut
         )
         # A program of its own, as on the host, so that both give the same bits.
         state, timestep = jax.lax.optimization_barrier(answer)
@@ -198,7 +209,8 @@ def _chunk(setup: Setup) -> Callable:
         progress: Progress, iterations: Array
     ) -> tuple[Progress, dict[str, Array]]:
         total = iterations * setup.unroll
-        final = progress.iteration + iterations - 1
+        _, agent = setup.parts(midnight())
+        made = agent.updates(progress.iteration + iterations)
 
         def many(i: Array, carry: tuple) -> tuple:
             times = now(setup, carry[0]) + jnp.arange(block)
@@ -206,7 +218,14 @@ def _chunk(setup: Setup) -> Callable:
 
             def one(j: Array, carry: tuple) -> tuple:
                 current = jax.tree.map(lambda leaf: leaf[j], noise)
-                return step(carry[0], current, carry[0].iteration == final)
+                before, metrics = carry
+                # Its metrics stand for the chunk: that of the last update in it.
+                watched = agent.updates(before.iteration + 1) == made
+                after, new = step(before, current, watched)
+                updated = agent.updates(after.iteration) > agent.updates(
+                    before.iteration
+                )
+                return after, kept(updated, new, metrics)
 
             count = jnp.minimum(block, total - i * block)
             return jax.lax.fori_loop(0, count, one, carry)
@@ -253,7 +272,8 @@ def _hosted(setup: Setup, environment: Environment) -> Loop:
         for left in range(count * setup.unroll, 0, -1):
             action = np.asarray(device.pending.action)
             noise = draw_all(device.seed, np.int32(time)) if noisy else ()
-            state, timestep = environment.step(state, action, noise)
+            cut = setup.reset and (time + 1) % setup.unroll == 0
+            state, timestep = environment.step(state, action, noise, cut)
             device, metrics = advance_all(device, timestep, left <= setup.unroll)
             time += 1
         return device._replace(environment=state), metrics

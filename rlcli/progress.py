@@ -13,8 +13,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli.types import Agent, Array, ArrayTree, Clock, Environment, Key
-from rlcli.types import TimeStep, Transition
+from rlcli.types import (
+    Agent,
+    Array,
+    ArrayTree,
+    Clock,
+    Environment,
+    Key,
+    TimeStep,
+    Transition,
+)
 
 # The streams of random numbers of a seed. WATCH is for those who look on: evaluation.
 INIT, RESET, STEP, POLICY, LEARN, WATCH = range(6)
@@ -29,6 +37,7 @@ class Setup(NamedTuple):
     unroll: int  # steps of each environment in an iteration
     seeds: tuple[int, ...]
     devices: int = 1
+    reset: bool = False  # whether every unroll begins with a reset
 
     @property
     def steps(self) -> int:
@@ -113,6 +122,23 @@ def draw(setup: Setup, seed: Array, time: Array) -> tuple[ArrayTree, ...]:
     return environment.draw(step), deciding, learning
 
 
+def decided(
+    agent: Agent,
+    state: ArrayTree,
+    obs: Array,
+    policy: ArrayTree,
+    first: Array,
+    noise: ArrayTree,
+) -> tuple[Pending, ArrayTree]:
+    """The next decision, with the extras that unrolls keep."""
+    decision, after = agent.policy.explore(
+        agent.acting(state), obs, policy, first, noise
+    )
+    offered = {"carry": policy[0], **decision.extras}
+    extras = {name: offered[name] for name in agent.needs}
+    return Pending(obs, decision.action, first, extras), after
+
+
 def begin(setup: Setup, seed: Array, state: ArrayTree, obs: Array) -> Progress:
     """Progress at the very start of one seed, with the first decision taken."""
     environment, agent = setup.parts(midnight())
@@ -124,11 +150,8 @@ def begin(setup: Setup, seed: Array, state: ArrayTree, obs: Array) -> Progress:
     learner_of = functools.partial(agent.init, stream(seed, INIT))
 
     def decide(agent_state: ArrayTree) -> tuple[Pending, ArrayTree]:
-        decision, policy = agent.policy.explore(
-            agent.acting(agent_state), obs, agent.policy.initial(batch), first, noise
-        )
-        extras = {name: decision.extras[name] for name in agent.needs}
-        return Pending(obs, decision.action, first, extras), policy
+        state = agent.policy.initial(batch)
+        return decided(agent, agent_state, obs, state, first, noise)
 
     # An agent begins from the shape of an unroll, and that depends on its decisions:
     # so ask first, with an unroll that has no extras, what a decision looks like.
@@ -198,11 +221,11 @@ def _blank(setup: Setup, pending: Pending) -> Transition:
     flag = zeros(pending.first)
     number = flag.astype(jnp.float32)
     return Transition(
-        obs=zeros(pending.obs),
+        obs=jax.tree.map(zeros, pending.obs),
         action=zeros(pending.action),
         reward=number,
         discount=number,
-        next_obs=zeros(pending.obs),
+        next_obs=jax.tree.map(zeros, pending.obs),
         first=flag,
         last=flag,
         extras=jax.tree.map(zeros, pending.extras),

@@ -85,7 +85,9 @@ def kind_of(word: str) -> str:
 def names(kind: str) -> list[str]:
     """All names of a kind that recipes may use: built-in ones, then plug-ins."""
     _load(kind)
-    built_in = sorted(name for each, name in _built_in if each == kind)  # adapters: "x/"
+    built_in = sorted(
+        name for each, name in _built_in if each == kind
+    )  # adapters: "x/"
     return built_in + sorted(set(_entry_points(kind)) - set(built_in))
 
 

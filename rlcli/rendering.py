@@ -73,9 +73,7 @@ def _player(
     return target, *_prepared(snapshot.recipe, snapshot.seeds[:1], episodes), first
 
 
-def _prepared(
-    recipe: Recipe, seeds: tuple[int, ...], episodes: int
-) -> tuple[Player]:
+def _prepared(recipe: Recipe, seeds: tuple[int, ...], episodes: int) -> tuple[Player]:
     one = dataclasses.replace(recipe, num_envs=1)
     environment, agent = build(one, seeds, rendering=True).parts(midnight())
     return (Player(environment, agent.policy, seeds, episodes),)
@@ -108,7 +106,9 @@ def _write(
     hundredths = max(2, round(100 / fps))
     # One palette for all: flickers less, and takes a fraction of the space.
     palette = first.quantize(_COLOURS)
-    indexed = [each.quantize(palette=palette, dither=Image.Dither.NONE) for each in frames]
+    indexed = [
+        each.quantize(palette=palette, dither=Image.Dither.NONE) for each in frames
+    ]
     import io
 
     data = io.BytesIO()

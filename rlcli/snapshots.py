@@ -178,4 +178,3 @@ def _well_formed(data: Mapping[str, Any]) -> bool:
             for each in lists
         )
     )
-

@@ -58,7 +58,8 @@ class Environment(NamedTuple):
     """
 
     reset: Callable[[Key], tuple[ArrayTree, Array]]  # key -> state, obs
-    step: Callable[..., tuple[ArrayTree, TimeStep]]  # (state, action, noise)
+    step: Callable[..., tuple[ArrayTree, TimeStep]]  # (state, action, noise, cut=False)
+    # cut: a bool, whether every episode is truncated by this step
     observation: gymnasium.Space  # of one environment
     action: gymnasium.Space
     render: Callable[..., Any]  # (state, index) -> [H, W, 3] uint8, on the host
@@ -93,16 +94,19 @@ class Transition(NamedTuple):
     next_obs: Array
     first: Array  # bool: `obs` begins an episode
     last: Array  # bool: `next_obs` ends it
-    extras: Mapping[str, ArrayTree]  # what tracer or updater asked for
+    # What tracer or updater asked for. What is named `next_…` belongs to `next_obs`: a
+    # tracer that looks further along moves it as well.
+    extras: Mapping[str, ArrayTree]
 
 
 class Network(NamedTuple):
     """A function of the observation (and action) with parameters.
 
     `init(key) -> params`, a mapping by group, so that functions may share some.
-    `apply(params, key, inputs, carry, first) -> outputs, carry`; inputs, first and
-    outputs are `[T, B, ...]`; a feed-forward network carries `()`.
-    `initial(batch) -> carry`.
+    `apply(params, key, inputs, carry, first) -> outputs, carries`; inputs, first and
+    outputs are `[T, B, ...]`; it begins from `carry` `[B, ...]`, forgets where `first`,
+    and `carries` `[T, B, ...]` is what it carries after each step. A feed-forward
+    network carries `()`. `initial(batch) -> carry`.
     """
 
     init: Callable[[Key], Params]
@@ -132,6 +136,7 @@ class Estimates(NamedTuple):
     v_t: Array  # value of `next_obs`
     log_prob: Array  # of the action, under the policy as it is now
     q_tm1: Array  # value of the action taken
+    carry: ArrayTree = ()  # `[T, B, ...]`: the memory that `next_obs` is seen with
 
 
 class Tracer(NamedTuple):
@@ -154,6 +159,7 @@ class Replay(NamedTuple):
     add: Callable[[ArrayTree, Transition, Array], ArrayTree]  # (state, steps, count)
     sample: Callable[..., tuple[Transition, Array, ArrayTree]]
     # (state, count, noise) -> steps[window, N], weight[window, N], index
+    # `extras["carry"]` may have one row instead, that of the first step.
     reweigh: Callable[..., ArrayTree]  # (state, index, priority[N]) -> state
     capacity: int = 0  # steps of one seed, over all its environments
 
@@ -189,6 +195,7 @@ class Updater(NamedTuple):
     estimate: Callable[[ArrayTree, Transition], Estimates]
     failed: Callable[[ArrayTree], Array]  # state -> the update that failed, or −1
     needs: tuple[str, ...] = ()  # the extras it reads
+    rows: int = 1  # consecutive rows that it needs of a replay, at least
 
 
 class Agent(NamedTuple):

@@ -4,7 +4,8 @@ The contract of an `Environment` whose `pure` is false. Every array is NumPy's a
 the leading axes `[S, B]`: S seeds, B environments of each.
 
     reset(seeds[S] uint32) -> state, obs              begins episode 0 everywhere
-    step(state, action, noise=()) -> state, TimeStep  as `TimeStep` says, info {}
+    step(state, action, noise=(), cut=False) -> state, TimeStep
+                                                      as `TimeStep` says, info {}
     save(state) -> arrays                             for a checkpoint
     restore(arrays) -> state, sentence                "" where it is exact
     close(state)                                      the end
@@ -87,10 +88,10 @@ def vector(
         return state, state.begin()
 
     def step(
-        state: Copies, action: HostArray, noise: ArrayTree = ()
+        state: Copies, action: HostArray, noise: ArrayTree = (), cut: bool = False
     ) -> tuple[Copies, TimeStep]:
         del noise
-        return state, state.step(action)
+        return state, state.step(action, cut)
 
     def restore(saved: Mapping[str, HostArray]) -> tuple[Copies, str]:
         if saved["episode"].shape != (seeds, num_envs):
@@ -127,8 +128,8 @@ def hosted(
     if not env.pure:
         return env  # it is there already
     lone = seeds == 1
-    batched = (lambda f: f) if lone else jax.vmap
-    begin, go = jax.jit(batched(env.reset)), jax.jit(batched(env.step))
+    begin = jax.jit(env.reset if lone else jax.vmap(env.reset))
+    go = jax.jit(env.step if lone else jax.vmap(env.step, (0, 0, 0, None)))
 
     def squeeze(tree: ArrayTree) -> ArrayTree:
         return jax.tree.map(lambda x: x[0], tree) if lone else tree
@@ -141,9 +142,12 @@ def hosted(
         return state, jax.tree.map(expand, obs)
 
     def step(
-        state: ArrayTree, action: np.ndarray, noise: ArrayTree = ()
+        state: ArrayTree,
+        action: np.ndarray,
+        noise: ArrayTree = (),
+        cut: bool = False,
     ) -> tuple[ArrayTree, TimeStep]:
-        state, timestep = go(state, squeeze(action), squeeze(noise))
+        state, timestep = go(state, squeeze(action), squeeze(noise), cut)
         return state, jax.tree.map(expand, timestep)
 
     def render(state: ArrayTree, index: int) -> np.ndarray:
@@ -200,8 +204,8 @@ class Copies:
             self.obs[copy.place] = copy.begin(0)
         return self.obs
 
-    def step(self, action: HostArray) -> TimeStep:
-        """One step of every copy, with action `[S, B, ...]`."""
+    def step(self, action: HostArray, cut: bool = False) -> TimeStep:
+        """One step of every copy, with action `[S, B, ...]`; `cut` truncates them all."""
         # Copied, for it is kept: the caller's buffer may be donated.
         played = np.array(action)
         if played.shape != self.grid + self.action.shape:
@@ -221,7 +225,7 @@ class Copies:
                 next_obs[place], reward[place], terminated, over = answer
                 if terminated:
                     discount[place], over = 0, True
-            if over:
+            if over or cut:
                 ended.append(copy)
         obs = next_obs.copy() if ended else next_obs
         for copy in ended:

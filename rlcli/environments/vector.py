@@ -39,7 +39,7 @@ def vector(
 ) -> Environment:
     """Runs `num_envs` copies of a core, each restarting when its episode ends.
 
-    At the time limit an episode is truncated: `last`, but `discount` stays 1. Where
+    At the time limit, and where a step says `cut`, an episode is truncated: `last`, but `discount` stays 1. Where
     `last`, `next_obs` is the true final observation and `obs` the new episode's first.
     Environment i draws from (key, i) alone: more of them change nothing for the others.
 
@@ -73,11 +73,11 @@ def vector(
         return VectorNoise(fresh, core_draw(values, step_keys(key, environments)))
 
     def step(
-        state: VectorState, action: Array, noise: VectorNoise
+        state: VectorState, action: Array, noise: VectorNoise, cut: Array | bool = False
     ) -> tuple[VectorState, TimeStep]:
         core, timestep = core_step(values, state.core, action, noise.core)
         elapsed = state.elapsed + 1
-        last = timestep.last
+        last = timestep.last | cut
         if time_limit is not None:
             last = last | (elapsed >= time_limit)
         core, obs = _where(last, noise.fresh, (core, timestep.next_obs))
@@ -104,8 +104,10 @@ def vector(
 def keyed(env: Environment) -> Environment:
     """The same environment, stepped with a key: `step(state, action, key)`."""
 
-    def step(state: ArrayTree, action: Array, key: Key) -> tuple[ArrayTree, TimeStep]:
-        return env.step(state, action, env.draw(key))
+    def step(
+        state: ArrayTree, action: Array, key: Key, cut: Array | bool = False
+    ) -> tuple[ArrayTree, TimeStep]:
+        return env.step(state, action, env.draw(key), cut)
 
     return env._replace(step=step, draw=keep)
 

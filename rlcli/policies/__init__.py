@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
+
 from rlcli.distributions import Distribution
 from rlcli.types import ArrayTree, Network
 
@@ -33,9 +35,8 @@ def outputs_of(offer: Offer) -> Callable[..., tuple[ArrayTree, ArrayTree]]:
     """`(params, obs[B], memory, first[B]) -> outputs[B], memory`: one step in time."""
 
     def outputs(params, obs, memory, first):
-        found, memory = offer.network.apply(
-            params, None, obs[None], memory, first[None]
-        )
-        return found[0], memory
+        inputs = jax.tree.map(lambda leaf: leaf[None], (obs, first))
+        found = offer.network.apply(params, None, inputs[0], memory, inputs[1])
+        return jax.tree.map(lambda leaf: leaf[0], found)
 
     return outputs

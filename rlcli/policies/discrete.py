@@ -17,7 +17,7 @@ def epsilon_greedy(
 ) -> Policy:
     """The best action, or with probability ε one at random; ties broken at random.
 
-        π(a|s) = ε/|A| + (1 − ε) 1[a is best] / (number of best actions)
+    π(a|s) = ε/|A| + (1 − ε) 1[a is best] / (number of best actions)
     """
     actions, start = int(space.n), int(space.start)
     outputs = outputs_of(values)

@@ -17,7 +17,9 @@ def warmed_up(policy: Policy, first: Policy, warming: Array) -> Policy:
 
     def explore(acting, obs, state, begins, noise):
         later, state = policy.explore(acting, obs, state, begins, noise[0])
-        now, _ = first.explore(acting, obs, first.initial(len(begins)), begins, noise[1])
+        now, _ = first.explore(
+            acting, obs, first.initial(len(begins)), begins, noise[1]
+        )
         action = jnp.where(warming, now.action, later.action)
         log_prob = jnp.where(warming, now.extras["log_prob"], later.extras["log_prob"])
         return Decision(action, {**later.extras, "log_prob": log_prob}), state

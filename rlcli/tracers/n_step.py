@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 
 from rlcli.registry import register
@@ -28,28 +29,37 @@ def n_step(*, n: Count = 1, gamma: Probability = 0.99) -> Tracer:
 
         reward = shifted(steps.reward, 0)
         discount = gamma * shifted(steps.discount, 0)
-        next_obs = shifted(steps.next_obs, 0)
+        ahead = {k: v for k, v in steps.extras.items() if k.startswith("next_")}
+        ahead = {**ahead, "next_obs": steps.next_obs}
+        following = jax.tree.map(lambda leaf: shifted(leaf, 0), ahead)
         last = shifted(steps.last, 0)
         for k in range(1, n):
             going = ~last  # the k-th step still belongs to the row's episode
             reward = reward + jnp.where(going, discount * shifted(steps.reward, k), 0)
-            next_obs = jnp.where(
-                going.reshape(going.shape + (1,) * (next_obs.ndim - going.ndim)),
-                shifted(steps.next_obs, k),
-                next_obs,
+            following = jax.tree.map(
+                lambda old, new: jnp.where(
+                    going.reshape(going.shape + (1,) * (old.ndim - going.ndim)),
+                    shifted(new, k),
+                    old,
+                ),
+                following,
+                ahead,
             )
             factor = jnp.where(going, gamma * shifted(steps.discount, k), 1)
             discount = discount * factor
             last = last | shifted(steps.last, k)
         return Transition(
-            obs=shifted(steps.obs, 0),
+            obs=jax.tree.map(lambda leaf: shifted(leaf, 0), steps.obs),
             action=shifted(steps.action, 0),
             reward=reward,
             discount=discount,
-            next_obs=next_obs,
+            next_obs=following.pop("next_obs"),
             first=shifted(steps.first, 0),
             last=last,
-            extras={name: each[:rows] for name, each in steps.extras.items()},
+            extras={
+                **jax.tree.map(lambda leaf: leaf[:rows], steps.extras),
+                **following,
+            },
         )
 
     return Tracer(n, trace)

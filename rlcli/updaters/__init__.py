@@ -27,6 +27,7 @@ class Spaces(NamedTuple):
 
     observation: gymnasium.Space
     action: gymnasium.Space
+    num_envs: int = 1  # how many of them there are
 
 
 def discrete(space: gymnasium.Space, updater: str) -> gymnasium.spaces.Discrete:

@@ -16,8 +16,21 @@ from rlcli.learning import Learner, Losses, learner
 from rlcli.networks.heads import parameters, state_value
 from rlcli.policies import Parameters
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Clock, Count, Estimates, Key, Network
-from rlcli.types import NonNegative, Policy, Positive, Report, Transition, Updater
+from rlcli.types import (
+    Array,
+    ArrayTree,
+    Clock,
+    Count,
+    Estimates,
+    Key,
+    Network,
+    NonNegative,
+    Policy,
+    Positive,
+    Report,
+    Transition,
+    Updater,
+)
 from rlcli.updaters import Spaces
 
 

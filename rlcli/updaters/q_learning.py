@@ -15,8 +15,17 @@ from rlcli.learning import Learner, Losses, Target, learner
 from rlcli.networks.heads import action_values
 from rlcli.policies import Values
 from rlcli.registry import register
-from rlcli.types import Array, Clock, Estimates, Key, Network, Policy, Report
-from rlcli.types import Transition, Updater
+from rlcli.types import (
+    Array,
+    Clock,
+    Estimates,
+    Key,
+    Network,
+    Policy,
+    Report,
+    Transition,
+    Updater,
+)
 from rlcli.updaters import Spaces, discrete
 
 Loss = Literal["mse", "huber", "logcosh"]
