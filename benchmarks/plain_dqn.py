@@ -1,8 +1,8 @@
 """A plain JAX loop of DQN on CartPole: everything in one function, nothing general.
 
-The reference of `benchmarks.loop`: the same work by the same means as rlcli's loop (noise
-in blocks, a ring of 50 000 transitions, one update of 32 per step, Adam, a target copied
-every 200 updates, the time limit, running returns), written by hand for this one case.
+The reference of `benchmarks.loop`: the same work by the same means as rlcli's loop
+(noise in blocks, a ring of 50 000 transitions, one update of 32 per step, Adam, a
+target copied every 200 updates, the time limit, running returns), for this one case.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GAMMA, TARGET_EVERY, LIMIT = 0.99, 200, 500
 
 
 def _physics(state: jax.Array, action: jax.Array) -> tuple[jax.Array, jax.Array]:
-    x, v, angle, spin = state
+    _, v, angle, spin = state
     force = jnp.where(action == 1, 10.0, -10.0)
     cos, sin = jnp.cos(angle), jnp.sin(angle)
     push = (force + 0.05 * spin**2 * sin) / 1.1

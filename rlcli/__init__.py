@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from rlcli.errors import RlcliError
 
 if TYPE_CHECKING:
+    from rlcli.by_hand import act, clock, q_function, transition
     from rlcli.catalog import check, list, show
     from rlcli.evaluation import eval
     from rlcli.monitor import TrainMonitor
@@ -31,27 +32,35 @@ __all__ = [
     "RlcliError",
     "TrainMonitor",
     "__version__",
+    "act",
     "check",
     "chunks",
+    "clock",
     "eval",
     "list",
+    "q_function",
     "render",
     "resume",
     "show",
     "train",
+    "transition",
 ]
 
 _MODULES = MappingProxyType(
     {
         "TrainMonitor": "rlcli.monitor",
+        "act": "rlcli.by_hand",
         "check": "rlcli.catalog",
         "chunks": "rlcli.training",
+        "clock": "rlcli.by_hand",
         "eval": "rlcli.evaluation",
         "list": "rlcli.catalog",
+        "q_function": "rlcli.by_hand",
         "render": "rlcli.rendering",
         "resume": "rlcli.training",
         "show": "rlcli.catalog",
         "train": "rlcli.training",
+        "transition": "rlcli.by_hand",
     }
 )
 

@@ -50,7 +50,7 @@ def remembering(
     iterations before the first.
     """
     most = -(-updates.numerator // updates.denominator)
-    # Exactly one update a visit needs no loop, whose cost is a twentieth of a small one.
+    # One update a visit needs no loop, whose cost is a twentieth of a small one.
     lone = updates == 1 and start == 0
 
     def init(key: Key, unroll: Transition) -> Remembering:

@@ -99,12 +99,15 @@ def _environments(
         )
         return lambda clock: made
 
+    limit = recipe.time_limit
+    assert limit != "default"  # adapters alone have a limit of their own
+
     def environment(clock: Clock) -> Environment:
         each = {name: jnp.asarray(values) for name, values in recipe.each.items()}
         return vector(
             lambda values: _made(part, clock, recipe, **values),
             recipe.num_envs,
-            time_limit=recipe.time_limit,
+            time_limit=limit,
             each=each,
         )
 
@@ -224,8 +227,8 @@ def _policy(recipe: Recipe, clock: Clock, shown: Spaces, **offers: Any) -> Polic
         fitting = [name for name in registry.names("policy") if _fits(name, offers)]
         raise recipe.error(
             ("policy",),
-            f"policy `{part.name}` acts on {missing[0]}, which updater "
-            f"`{recipe.updater.name}` does not offer in {spaces.describe(shown.action)}",
+            f"policy `{part.name}` acts on {missing[0]}, and updater "
+            f"`{recipe.updater.name}` offers none in {spaces.describe(shown.action)}",
             f"what fits is {_listed(fitting)}",
         )
     policy = _made(part, clock, recipe, *(offers[name] for name in wanted))

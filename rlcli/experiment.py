@@ -137,7 +137,7 @@ class Experiment:
         return -(-multiple // self.setup.steps)
 
     def _due(self, before: int, period: int | None) -> bool:
-        """Whether a period acts, at the end of an iteration that comes to a multiple."""
+        """Whether a period acts: in the first iteration at or past each multiple."""
         if not period:
             return False
         return before * self.setup.steps // period < self.step // period

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypedDict
+from typing import Annotated, NamedTuple, TypedDict
 
 import jax
 import jax.numpy as jnp
 import optax
+from annotated_types import Gt, Le
 
 from rlcli.errors import RlcliError
-from rlcli.types import Array, ArrayTree, Clock, Count, Params, Positive
+from rlcli.types import Array, ArrayTree, Clock, Count, Params
 
 GOING = -1  # of `Learner.failed`: nothing has failed
 
@@ -19,7 +20,7 @@ class Target(TypedDict, total=False):
     """How the target parameters follow: copied every so many updates, or slowly."""
 
     every: Count
-    polyak: Positive
+    polyak: Annotated[float, Gt(0.0), Le(1.0)]
 
 
 class Learner(NamedTuple):
@@ -50,7 +51,7 @@ def following(target: Target | None) -> Callable[[Params, ArrayTree, Array], Arr
     if "polyak" in target:
         rate = target["polyak"]
         return lambda params, old, updates: optax.incremental_update(params, old, rate)
-    every = target["every"]
+    every = target.get("every", 1)
     return lambda params, old, updates: optax.periodic_update(
         params, old, updates, every
     )
@@ -125,8 +126,8 @@ def when(
 ) -> tuple[ArrayTree, ArrayTree]:
     """`function(state, *arguments) -> state, report` if the predicate holds.
 
-    Else the state as it was and a report of zeros. The predicate has no batch axis: with
-    one, both sides would be computed.
+    Else the state as it was and a report of zeros. The predicate has no batch axis:
+    with one, both sides would be computed.
     """
     _, report = jax.eval_shape(function, state, *arguments)
     silence = zeros(report)

@@ -1,9 +1,10 @@
 """The loop: how progress advances. The only one, for every algorithm.
 
-Its device side is one pure function: `_advance` takes an environment's answer, completes
-the transition, learns when the unroll is full, and decides upon the next action. For a
-pure environment `step ∘ advance` is compiled into chunks of many iterations; for one on
-the host `advance` is one dispatch per environment step. Both give the same bits.
+Its device side is one pure function: `_advance` takes an environment's answer,
+completes the transition, learns when the unroll is full, and decides upon the next
+action. For a pure environment `step ∘ advance` is compiled into chunks of many
+iterations; for one on the host `advance` is one dispatch per environment step. Both
+give the same bits.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def _advance(
     clock = clock_at(progress, now(setup, progress) + 1, watched)
     _, agent = setup.parts(clock)
 
-    def learn(state: ArrayTree) -> tuple[ArrayTree, dict[str, Array]]:
+    def learn(state: ArrayTree) -> tuple[ArrayTree, Any]:
         drawn = learn_noise if setup.unroll == 1 else agent.draw(learn_noise)
         return agent.learn(state, unroll, clock, drawn)
 
@@ -147,7 +148,7 @@ def _compiled(setup: Setup) -> Loop:
     share = len(setup.seeds) // setup.devices  # seeds of one device
     mesh = Mesh(np.array(jax.devices()[: setup.devices]), ("seeds",))
     each, same = PartitionSpec("seeds"), PartitionSpec()
-    specs = Progress(*(same if axis is None else each for axis in AXES))
+    specs = Progress._make(same if axis is None else each for axis in AXES)
     spread = functools.partial(jax.shard_map, mesh=mesh, check_vma=False)
 
     def begin_one(seed: Array) -> Progress:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import optax
+from annotated_types import Ge
 
 from rlcli.registry import register
 from rlcli.types import NonNegative, Positive
+
+Natural = Annotated[int, Ge(0)]
 
 CLIP = "clip_norm"
 
@@ -24,7 +27,7 @@ def grouped(
     if set(groups) == {"default"}:
         return groups["default"]
     return optax.partition(
-        dict(groups),
+        {**groups},
         lambda params: {name: name if name in groups else "default" for name in params},
     )
 
@@ -33,9 +36,13 @@ def _annotation(parameter: inspect.Parameter) -> Any | None:
     """The type of an option of optax's, by its default; None if a recipe has no say."""
     if parameter.name == "learning_rate":
         return NonNegative
+    if parameter.name == "momentum":  # none at all, where optax says so
+        return NonNegative if parameter.default is not None else NonNegative | None
     if isinstance(parameter.default, bool):
         return bool
-    if isinstance(parameter.default, int | float):
+    if isinstance(parameter.default, int):
+        return Natural
+    if isinstance(parameter.default, float):
         return NonNegative
     return None
 
@@ -83,19 +90,27 @@ def _from_optax(factory: Callable) -> Callable:
 
 
 def _default(name: str, default: Any) -> Any:
-    if name == "learning_rate":
-        return 1e-3 if default is inspect.Parameter.empty else default
+    if name == "learning_rate" and default in (None, inspect.Parameter.empty):
+        return 1e-3
     return default
 
 
 def _is_optimizer(member: Any) -> bool:
-    """Whether it takes a learning rate, and nothing more that has no default."""
-    if not inspect.isfunction(member) or member.__name__.startswith("_"):
+    """Whether it takes a learning rate, and nothing more that has no default.
+
+    Parts of optimizers (`scale_by_…`) are none; nor is what needs more than a gradient:
+    a search along a line asks for losses, and noise for a key at every step.
+    """
+    if not inspect.isfunction(member) or member.__name__.startswith(("_", "scale_by_")):
         return False
-    parameters = inspect.signature(member).parameters.values()
-    required = {each.name for each in parameters if each.default is each.empty}
-    takes_rate = any(each.name == "learning_rate" for each in parameters)
-    return takes_rate and required <= {"learning_rate"}
+    parameters = inspect.signature(member).parameters
+    required = {name for name, each in parameters.items() if each.default is each.empty}
+    takes_more = {"linesearch", "key"} & set(parameters)
+    return (
+        "learning_rate" in parameters
+        and required <= {"learning_rate"}
+        and not takes_more
+    )
 
 
 for _name, _member in inspect.getmembers(optax, _is_optimizer):

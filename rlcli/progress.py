@@ -79,7 +79,7 @@ class Progress(NamedTuple):
     statistics: Statistics
 
 
-AXES = Progress(None, None, 0, 0, 0, 0, 0, 0, 0)
+AXES = Progress._make([None, None, 0, 0, 0, 0, 0, 0, 0])
 
 
 def midnight() -> Clock:

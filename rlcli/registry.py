@@ -65,7 +65,8 @@ def register(kind: str, name: str | None = None, **facts: Any) -> Callable:
         before = _built_in.get(key)
         if before is not None and before.factory.__module__ != factory.__module__:
             raise ValueError(
-                f"{kind} {key[1]!r} is registered by {before.factory.__module__} already"
+                f"{kind} {key[1]!r} is registered already, by "
+                f"{before.factory.__module__}"
             )
         _built_in[key] = Registered(*key, factory, MappingProxyType(facts))
         return factory

@@ -30,7 +30,7 @@ def render(
     output: str | Path | None = None,
     episodes: int = 1,
     seed: int = 0,
-    fps: int | None = None,
+    fps: float | None = None,
     size: tuple[int, int] | None = None,
     trust: bool = False,
 ) -> Path:
@@ -97,7 +97,7 @@ def _random(path: str | Path) -> Recipe | None:
 def _write(
     target: Path,
     pictures: Iterable[np.ndarray],
-    fps: int,
+    fps: float,
     size: tuple[int, int] | None,
 ) -> None:
     """An endlessly repeated GIF; a GIF counts time in hundredths of a second."""

@@ -189,13 +189,17 @@ def _run(
                 monitor.message(each)
             if report.due:
                 experiment.save(folder)
-            yield Chunk(
-                folder.folder,
-                experiment.step,
-                report.rows,
-                report.evaluation,
-                experiment.acting(),
-            )
+            try:
+                yield Chunk(
+                    folder.folder,
+                    experiment.step,
+                    report.rows,
+                    report.evaluation,
+                    experiment.acting(),
+                )
+            except GeneratorExit:  # whoever loops over the chunks has left
+                status, reason = "stopped", f"by its caller, at step {experiment.step:,}"
+                break
         experiment.save(folder)
         experiment.close()
     folder.write_info(status=status, reason=reason, ended=runs.now())

@@ -15,13 +15,12 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NamedTuple
 
 import gymnasium
-import jax
 from annotated_types import Ge, Gt, Le
 
-Array = jax.Array
+Array = Any  # a JAX array or, on the host, NumPy's: checkers cannot follow the two
 ArrayTree = Any  # a tree of arrays; () where there is nothing to carry
-Key = jax.Array  # a typed JAX key, consumed once
-Params = Mapping[str, ArrayTree]  # by function or group: {"q": …} or {"shared": …, …}
+Key = Any  # a typed JAX key, consumed once
+Params = Any  # a mapping by function or group: {"q": …} or {"shared": …, …}
 
 # What a recipe may set, with its range. A plain or annotated `float` may be a number or
 # a schedule; a `Structural` one shapes a space or a state, and is a number only.
@@ -68,9 +67,9 @@ class Environment(NamedTuple):
     draw: Callable[[Key], ArrayTree] = keep
     # Host environments only: state -> arrays for a checkpoint; and back, with a
     # sentence about what could not be restored ("" where it is exact); and the end.
-    save: Callable[[ArrayTree], ArrayTree] | None = None
-    restore: Callable[[ArrayTree], tuple[ArrayTree, str]] | None = None
-    close: Callable[[ArrayTree], None] | None = None
+    save: Callable[[ArrayTree], ArrayTree] = lambda state: state
+    restore: Callable[[ArrayTree], tuple[ArrayTree, str]] = lambda saved: (saved, "")
+    close: Callable[[ArrayTree], None] = lambda state: None
 
 
 class Decision(NamedTuple):
@@ -150,8 +149,8 @@ class Tracer(NamedTuple):
 class Replay(NamedTuple):
     """A memory of raw steps.
 
-    `count` is how many unrolls were added: it comes from the loop's own counter, and has
-    no batch axis under `vmap` over seeds, so that positions in the ring have none.
+    `count` is how many unrolls were added: it comes from the loop's own counter, and
+    has no batch axis under `vmap` over seeds, so that positions in the ring have none.
     """
 
     init: Callable[[Transition], ArrayTree]  # one unroll [T, B, ...], as an example

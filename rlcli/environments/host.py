@@ -205,7 +205,7 @@ class Copies:
         return self.obs
 
     def step(self, action: HostArray, cut: bool = False) -> TimeStep:
-        """One step of every copy, with action `[S, B, ...]`; `cut` truncates them all."""
+        """One step of every copy, with action `[S, B, ...]`; `cut` truncates all."""
         # Copied, for it is kept: the caller's buffer may be donated.
         played = np.array(action)
         if played.shape != self.grid + self.action.shape:

@@ -39,8 +39,9 @@ def vector(
 ) -> Environment:
     """Runs `num_envs` copies of a core, each restarting when its episode ends.
 
-    At the time limit, and where a step says `cut`, an episode is truncated: `last`, but `discount` stays 1. Where
-    `last`, `next_obs` is the true final observation and `obs` the new episode's first.
+    At the time limit, and where a step says `cut`, an episode is truncated: `last`, but
+    `discount` stays 1. Where `last`, `next_obs` is the true final observation and `obs`
+    the new episode's first.
     Environment i draws from (key, i) alone: more of them change nothing for the others.
 
     Args:

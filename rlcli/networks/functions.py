@@ -80,7 +80,7 @@ def forward_pass(
 
     def init(key: Key) -> Params:
         obs = _example(space)
-        params, out = jax.eval_shape(_init_and_apply(transformed), key, obs)
+        _, out = jax.eval_shape(_init_and_apply(transformed), key, obs)
         expected = (obs.shape[0], *head.shape)
         if getattr(out, "shape", None) != expected:
             raise RlcliError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
@@ -36,15 +38,8 @@ def n_step(*, n: Count = 1, gamma: Probability = 0.99) -> Tracer:
         for k in range(1, n):
             going = ~last  # the k-th step still belongs to the row's episode
             reward = reward + jnp.where(going, discount * shifted(steps.reward, k), 0)
-            following = jax.tree.map(
-                lambda old, new: jnp.where(
-                    going.reshape(going.shape + (1,) * (old.ndim - going.ndim)),
-                    shifted(new, k),
-                    old,
-                ),
-                following,
-                ahead,
-            )
+            later = jax.tree.map(functools.partial(shifted, k=k), ahead)
+            following = jax.tree.map(functools.partial(_where, going), later, following)
             factor = jnp.where(going, gamma * shifted(steps.discount, k), 1)
             discount = discount * factor
             last = last | shifted(steps.last, k)
@@ -63,3 +58,9 @@ def n_step(*, n: Count = 1, gamma: Probability = 0.99) -> Tracer:
         )
 
     return Tracer(n, trace)
+
+
+def _where(condition: Array, new: Array, old: Array) -> Array:
+    """Takes `new` where `condition` `[T, B]` holds; `[T, B, ...]` both."""
+    shape = condition.shape + (1,) * (old.ndim - condition.ndim)
+    return jnp.where(condition.reshape(shape), new, old)
