@@ -120,8 +120,9 @@ def online(updater: Updater, tracer: Tracer) -> Agent:
     ) -> tuple[Online, dict[str, Array]]:
         joined = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), state.tail, steps)
         rows = _traced(tracer, updater, state.learner, joined)
-        # Before the first unroll there was nothing: its rows do not count.
-        there = (jnp.arange(rows.reward.shape[0]) >= lead) | (clock.iteration > 0)
+        # Rows that begin before the first step do not count: nothing was there.
+        before = jnp.minimum(clock.iteration, lead) * len(steps.reward)  # or enough
+        there = jnp.arange(rows.reward.shape[0]) + before >= lead
         weight = jnp.broadcast_to(there[:, None], rows.reward.shape).astype(jnp.float32)
         clock = clock._replace(updates=clock.iteration)
         learner, report = updater.update(state.learner, rows, weight, clock, noise)

@@ -155,13 +155,15 @@ def _agents(recipe: Recipe, environment: Environment) -> Callable[[Clock], Agent
             )
         window = updater.rows - 1 + tracer.window
         sizes = (window, train.unroll, environment.num_envs)
+        # Not before there is a window to be drawn, whatever the recipe says.
+        start = max(-(-train.start // visit), -(-window // train.unroll) - 1)
         replay = _made(recipe.replay, clock, recipe, *sizes)
         return agents.remembering(
             updater,
             tracer,
             replay,
             updates=Fraction(train.updates),
-            start=-(-train.start // visit),
+            start=start,
         )
 
     agent(midnight())

@@ -98,7 +98,9 @@ def transition(
     next_obs, reward, terminated, truncated = answer[:4]
 
     def unrolled(leaf: Any) -> Any:
-        return np.asarray(leaf)[None, None]
+        # In 32 bits, as everything in JAX.
+        dtype = jax.dtypes.canonicalize_dtype(np.asarray(leaf).dtype)
+        return np.asarray(leaf, dtype)[None, None]
 
     return Transition(
         obs=jax.tree.map(unrolled, obs),

@@ -123,7 +123,8 @@ class Experiment:
         start = time.perf_counter()
         self._progress, metrics = self.loop.advance(self.progress, count)
         self.iteration = before + count
-        look = jax.device_get(self._looked(self.progress))
+        # Without the environment, which may be no tree of arrays.
+        look = jax.device_get(self._looked(self.progress._replace(environment=())))
         seconds = time.perf_counter() - start
         messages = self._freeze(look)
         log, evaluate, save = (self._due(before, period) for period in periods)

@@ -104,7 +104,7 @@ def learner(
 
         def report() -> dict[str, Array]:
             means = {name: jnp.mean(each) for name, each in losses.metrics.items()}
-            norm = optax.global_norm(gradient)
+            norm = optax.tree.norm(gradient)
             return {"loss": value, **means, "gradient_norm": norm}
 
         # Reported where somebody reads it: reductions are a tenth of a small update.

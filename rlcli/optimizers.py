@@ -15,6 +15,8 @@ from rlcli.types import NonNegative, Positive
 Natural = Annotated[int, Ge(0)]
 
 CLIP = "clip_norm"
+_POSITIVE: Any = Positive  # a checker takes what is annotated for no type
+_NON_NEGATIVE: Any = NonNegative
 
 
 def grouped(
@@ -37,7 +39,7 @@ def _annotation(parameter: inspect.Parameter) -> Any | None:
     if parameter.name == "learning_rate":
         return NonNegative
     if parameter.name == "momentum":  # none at all, where optax says so
-        return NonNegative if parameter.default is not None else NonNegative | None
+        return NonNegative if parameter.default is not None else _NON_NEGATIVE | None
     if isinstance(parameter.default, bool):
         return bool
     if isinstance(parameter.default, int):
@@ -56,7 +58,7 @@ def _from_optax(factory: Callable) -> Callable:
     }
 
     def optimizer(
-        *, clip_norm: Positive | None = None, **options: Any
+        *, clip_norm: float | None = None, **options: Any
     ) -> optax.GradientTransformation:
         found = factory(**options)
         if clip_norm is None:
@@ -79,7 +81,7 @@ def _from_optax(factory: Callable) -> Callable:
                 CLIP,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=None,
-                annotation=Positive | None,
+                annotation=_POSITIVE | None,
             )
         ]
     )

@@ -198,7 +198,8 @@ def _run(
                     experiment.acting(),
                 )
             except GeneratorExit:  # whoever loops over the chunks has left
-                status, reason = "stopped", f"by its caller, at step {experiment.step:,}"
+                status = "stopped"
+                reason = f"by its caller, at step {experiment.step:,}"
                 break
         experiment.save(folder)
         experiment.close()

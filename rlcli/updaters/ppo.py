@@ -166,8 +166,10 @@ def ppo(
 def _normalized(advantage: Array, weight: Array) -> Array:
     """Zero mean and unit deviation, over the rows that count."""
     counts = weight > 0
-    mean = jnp.mean(advantage, where=counts)
-    return (advantage - mean) / (jnp.std(advantage, where=counts) + 1e-8)
+    rows = jnp.maximum(jnp.sum(counts), 1)  # a minibatch may have none that counts
+    mean = jnp.sum(advantage, where=counts) / rows
+    variance = jnp.sum((advantage - mean) ** 2, where=counts) / rows
+    return (advantage - mean) / (jnp.sqrt(variance) + 1e-8)
 
 
 def _sequences(batch: _Batch, length: int) -> _Batch:

@@ -1,0 +1,36 @@
+"""What the tests of tracers share: steps that are random, and yet consistent."""
+
+import numpy as np
+import pytest
+
+from rlcli.types import Estimates, Transition
+
+
+@pytest.fixture
+def random_steps():
+    """`(seed, T, B, terminate, truncate) -> steps, estimates`: a walk that is cut.
+
+    Every observation is a number of its own: who mistakes one for another is seen.
+    """
+
+    def make(seed, T=25, B=4, terminate=0.15, truncate=0.15):
+        rng = np.random.default_rng(seed)
+        shape = (T, B)
+        ended = rng.random(shape) < terminate
+        last = ended | (rng.random(shape) < truncate)
+        obs, next_obs = rng.permutation(2 * T * B).reshape(2, *shape, 1).astype("f4")
+        first = np.concatenate([np.ones((1, B), bool), last[:-1]])
+        steps = Transition(
+            obs=obs,
+            action=rng.integers(0, 3, shape),
+            reward=rng.normal(size=shape).astype("f4"),
+            discount=1.0 - ended.astype("f4"),
+            next_obs=next_obs,
+            first=first,
+            last=last,
+            extras={"log_prob": obs[..., 0] + 0.25, "next_carry": next_obs + 0.5},
+        )
+        v_tm1, v_t, log_prob, q_tm1 = rng.normal(size=(4, *shape)).astype("f4")
+        return steps, Estimates(v_tm1, v_t, log_prob, q_tm1)
+
+    return make
