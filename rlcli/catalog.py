@@ -108,7 +108,12 @@ def _comment(path: Path) -> str:
 
 
 def _summary(factory: Any) -> str:
-    return (inspect.getdoc(factory) or "").partition("\n")[0]
+    return _document(factory).partition("\n")[0]
+
+
+def _document(factory: Any) -> str:
+    """What a factory says of itself; an adapter's, which is bound to an id, as well."""
+    return inspect.getdoc(getattr(factory, "func", factory)) or ""
 
 
 def _part(part: registry.Registered) -> str:
@@ -122,7 +127,7 @@ def _part(part: registry.Registered) -> str:
     if part.facts:
         lines += ["", "unless the recipe says otherwise:"]
         lines += [f"  {name}: {_written(fact)}" for name, fact in part.facts.items()]
-    lines += ["", inspect.getdoc(part.factory) or ""]
+    lines += ["", _document(part.factory)]
     return "\n".join(lines).rstrip() + "\n"
 
 

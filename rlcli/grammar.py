@@ -254,6 +254,9 @@ def contradictions(
             value = shown(plain(getattr(train, key))).strip("`")
             message = f"`{key}: {value}` is not in this version of rlcli"
             yield ("train", key), message, hint
+    if train.evaluate.render:
+        message = "`render: true` is not in this version of rlcli"
+        yield ("train", "evaluate", "render"), message, "`rlcli render` makes GIFs"
     if train.start >= train.steps:
         message = f"nothing would be learnt: `start` is {train.start:,}"
         hint = "learning begins after `start` steps: make it smaller than `steps`"

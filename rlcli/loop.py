@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from rlcli.learning import kept, when
+from rlcli.learning import kept, when, zeros
 from rlcli.progress import (
     AXES,
     RESET,
@@ -50,7 +50,8 @@ class Loop(NamedTuple):
     restore: Callable[
         [ArrayTree], tuple[Progress, str]
     ]  # and what it could not restore
-    shapes: Callable[[], ArrayTree]  # of what `save` gives, but for a host environment
+    shapes: Callable[[], Progress]  # of what `save` gives, but for a host environment:
+    # the whole program is traced for it, so that what does not fit shows
     close: Callable[[Progress], None]
 
 
@@ -115,28 +116,34 @@ def _completed(pending: Pending, timestep: TimeStep) -> Transition:
     )
 
 
-def _zeros(shapes: ArrayTree) -> ArrayTree:
-    return jax.tree.map(lambda each: jnp.zeros(each.shape, each.dtype), shapes)
-
-
 def over_seeds(function: Callable, seeds: int, inputs: Any, outputs: Any) -> Callable:
     """`vmap` over the axis of seeds; one seed is squeezed, which costs nothing."""
     if seeds > 1:
         return jax.vmap(function, in_axes=inputs, out_axes=outputs)
 
-    def mapped(change: Callable, axes: Any, tree: Any) -> Any:
-        return jax.tree.map(
-            lambda axis, part: part if axis is None else jax.tree.map(change, part),
-            axes,
-            tree,
-            is_leaf=lambda axis: axis is None,
-        )
-
     def squeezed(*arguments: Any) -> Any:
-        found = function(*mapped(lambda leaf: leaf[0], inputs, arguments))
-        return mapped(lambda leaf: jnp.expand_dims(leaf, 0), outputs, found)
+        return _expanded(function(*_squeezed(arguments, inputs)), outputs)
 
     return squeezed
+
+
+def _squeezed(tree: ArrayTree, axes: Any) -> ArrayTree:
+    """Without the axis of a lone seed, where `axes` says that there is one."""
+    return _changed(lambda leaf: leaf[0], tree, axes)
+
+
+def _expanded(tree: ArrayTree, axes: Any) -> ArrayTree:
+    """With an axis for the lone seed, where `axes` asks for one."""
+    return _changed(lambda leaf: jnp.expand_dims(leaf, 0), tree, axes)
+
+
+def _changed(change: Callable, tree: ArrayTree, axes: Any) -> ArrayTree:
+    return jax.tree.map(
+        lambda axis, part: part if axis is None else jax.tree.map(change, part),
+        axes,
+        tree,
+        is_leaf=lambda axis: axis is None,
+    )
 
 
 def _seeds(setup: Setup) -> Array:
@@ -168,6 +175,12 @@ def _compiled(setup: Setup) -> Loop:
         donate_argnums=0,
     )
 
+    @functools.cache
+    def shapes() -> Progress:
+        progress = jax.eval_shape(begin_all, _seeds(setup))
+        jax.eval_shape(advance_all, progress, jnp.int32(1))
+        return progress
+
     def restore(saved: ArrayTree) -> tuple[Progress, str]:
         layout = jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs)
         return jax.device_put(saved, layout), ""
@@ -177,7 +190,7 @@ def _compiled(setup: Setup) -> Loop:
         advance=lambda progress, count: advance_all(progress, jnp.int32(count)),
         save=lambda progress: progress,
         restore=restore,
-        shapes=lambda: jax.eval_shape(begin_all, _seeds(setup)),
+        shapes=shapes,
         close=lambda progress: None,
     )
 
@@ -234,14 +247,16 @@ def _chunk(setup: Setup) -> Callable:
         noise = jax.eval_shape(lambda: draw(setup, progress.seed, jnp.int32(0)))
         _, metrics = jax.eval_shape(step, progress, noise, jnp.bool_(True))
         blocks = (total + block - 1) // block
-        return jax.lax.fori_loop(0, blocks, many, (progress, _zeros(metrics)))
+        return jax.lax.fori_loop(0, blocks, many, (progress, zeros(metrics)))
 
     return chunk
 
 
 def _hosted(setup: Setup, environment: Environment) -> Loop:
     """One dispatch per environment step; only `environment.step` stands outside."""
-    seeds = len(setup.seeds)
+    seeds, numbers = len(setup.seeds), _seeds(setup)
+    _, agent = setup.parts(midnight())
+    actions = (seeds, environment.num_envs, *(environment.action.shape or ()))
 
     def begin_one(seed: Array, obs: Array) -> Progress:
         return begin(setup, seed, (), obs)
@@ -256,9 +271,14 @@ def _hosted(setup: Setup, environment: Environment) -> Loop:
         return draw(setup, seed, time)[0]
 
     begin_all = jax.jit(over_seeds(begin_one, seeds, (0, 0), AXES))
+    # A lone seed has no axis from step to step: with one, XLA would not write into the
+    # buffers that it is given, and would copy the replay each time.
+    lone = seeds == 1
     advance_all = jax.jit(
-        over_seeds(step, seeds, (AXES, 0, None), (AXES, 0)), donate_argnums=0
+        step if lone else jax.vmap(step, (AXES, 0, None), (AXES, 0)), donate_argnums=0
     )
+    squeeze = jax.jit(lambda device: _squeezed(device, AXES) if lone else device)
+    expand = jax.jit(lambda device: _expanded(device, AXES) if lone else device)
     draw_all = jax.jit(over_seeds(step_noise, seeds, (0, None), 0))
     noisy = bool(jax.tree.leaves(jax.eval_shape(step_noise, np.uint32(0), np.int32(0))))
 
@@ -267,17 +287,28 @@ def _hosted(setup: Setup, environment: Environment) -> Loop:
         return begin_all(_seeds(setup), obs)._replace(environment=state)
 
     def advance(progress: Progress, count: int) -> tuple[Progress, dict[str, Array]]:
-        state, device = progress.environment, progress._replace(environment=())
-        time = int(progress.iteration) * setup.unroll
-        metrics: dict[str, Array] = {}
-        for left in range(count * setup.unroll, 0, -1):
-            action = np.asarray(device.pending.action)
-            noise = draw_all(device.seed, np.int32(time)) if noisy else ()
-            cut = setup.reset and (time + 1) % setup.unroll == 0
-            state, timestep = environment.step(state, action, noise, cut)
-            device, metrics = advance_all(device, timestep, left <= setup.unroll)
-            time += 1
-        return device._replace(environment=state), metrics
+        state = progress.environment
+        device = squeeze(progress._replace(environment=()))
+        before = int(progress.iteration)
+        made = agent.updates(before + count)
+        metrics = zeros(shapes()[1])
+        for time in range(before * setup.unroll, (before + count) * setup.unroll):
+            iteration, position = divmod(time, setup.unroll)
+            action = np.asarray(device.pending.action).reshape(actions)
+            noise = draw_all(numbers, np.int32(time)) if noisy else ()
+            full = position + 1 == setup.unroll
+            state, timestep = environment.step(
+                state, action, noise, setup.reset and full
+            )
+            answer = _squeezed(timestep, 0) if lone else timestep
+            # The metrics are those of the chunk's last update.
+            due = agent.updates(iteration + 1)
+            device, new = advance_all(device, answer, due == made)
+            if full and due > agent.updates(iteration):
+                metrics = new
+        if lone:
+            metrics = jax.tree.map(lambda leaf: leaf.reshape((1,)), metrics)
+        return expand(device)._replace(environment=state), metrics
 
     def save(progress: Progress) -> ArrayTree:
         arrays = environment.save(progress.environment)
@@ -288,15 +319,23 @@ def _hosted(setup: Setup, environment: Environment) -> Loop:
         device = jax.device_put(saved._replace(environment=()))
         return device._replace(environment=state), sentence
 
-    def shapes() -> ArrayTree:
+    @functools.cache
+    def shapes() -> tuple[Progress, ArrayTree]:
+        batch = (seeds, environment.num_envs)
+
+        def like(dtype: Any, *rest: int) -> jax.ShapeDtypeStruct:
+            return jax.ShapeDtypeStruct((*batch, *rest), dtype)
+
         space = environment.observation
-        dtype = jax.dtypes.canonicalize_dtype(space.dtype)
-        shape = (seeds, environment.num_envs, *(space.shape or ()))
-        return jax.eval_shape(
-            begin_all, _seeds(setup), jax.ShapeDtypeStruct(shape, dtype)
-        )
+        obs = like(jax.dtypes.canonicalize_dtype(space.dtype), *(space.shape or ()))
+        number, flag = like(np.float32), like(np.bool_)
+        timestep = TimeStep(obs, obs, number, number, flag, {})
+        progress = jax.eval_shape(begin_all, _seeds(setup), obs)
+        step_all = over_seeds(step, seeds, (AXES, 0, None), (AXES, 0))
+        _, metrics = jax.eval_shape(step_all, progress, timestep, np.bool_(True))
+        return progress, metrics
 
     def close(progress: Progress) -> None:
         environment.close(progress.environment)
 
-    return Loop(first, advance, save, restore, shapes, close)
+    return Loop(first, advance, save, restore, lambda: shapes()[0], close)

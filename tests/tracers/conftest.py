@@ -8,14 +8,14 @@ from rlcli.types import Estimates, Transition
 
 @pytest.fixture
 def random_steps():
-    """`(seed, T, B, terminate, truncate) -> steps, estimates`: a walk that is cut.
+    """`(seed, terminate, truncate) -> steps, estimates`: a walk that is cut.
 
     Every observation is a number of its own: who mistakes one for another is seen.
     """
 
-    def make(seed, T=25, B=4, terminate=0.15, truncate=0.15):
+    def make(seed, terminate=0.15, truncate=0.15):
         rng = np.random.default_rng(seed)
-        shape = (T, B)
+        shape = T, B = 25, 4
         ended = rng.random(shape) < terminate
         last = ended | (rng.random(shape) < truncate)
         obs, next_obs = rng.permutation(2 * T * B).reshape(2, *shape, 1).astype("f4")

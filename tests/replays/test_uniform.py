@@ -1,0 +1,188 @@
+"""Uniform replay, beside Python's own ring: a deque of unrolls."""
+
+import collections
+import functools
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlcli.errors import RlcliError
+from rlcli.replays.uniform import uniform
+from rlcli.types import Transition
+
+DRAWS = 20_000
+# (window, unroll, num_envs, capacity)
+SIZES = [
+    (1, 1, 1, 7),  # an unroll of one row has a spare slot
+    (3, 1, 1, 7),
+    (4, 1, 1, 4),  # the only window there is
+    (1, 1, 4, 20),
+    (3, 1, 4, 22),  # two steps are no unroll
+    (3, 2, 1, 10),
+    (2, 5, 1, 15),
+    (5, 4, 3, 36),
+    (8, 4, 2, 16),
+]
+
+
+def unroll_of(count, unroll, num_envs):
+    """The `count`-th unroll: each step knows its time and its environment, from 1."""
+    time = (
+        count * unroll
+        + np.arange(unroll, dtype=np.int32)[:, None]
+        + np.ones(num_envs, np.int32)
+    )
+    env = np.broadcast_to(np.arange(1, num_envs + 1, dtype=np.int32), time.shape)
+    number = time.astype(np.float32)
+    return Transition(
+        obs=np.stack([time, env], -1).astype(np.float32),
+        action=time * 10 + env,
+        reward=number,
+        discount=number,
+        next_obs={"time": number, "env": env},
+        first=time % 3 == 0,
+        last=time % 3 == 2,
+        extras={"log_prob": -number},
+    )
+
+
+def windows_in(ring, window):
+    """All that may be drawn: (time it starts at, environment)."""
+    steps = list(itertools.chain(*ring))
+    starts = steps[: max(len(steps) - window + 1, 0)]
+    return {tuple(each) for step in starts for each in step.astype(int)}
+
+
+@functools.cache
+def compiled(window, unroll, num_envs, capacity):
+    """A replay whose functions run as in a run, compiled once for all tests."""
+    replay = uniform(window, unroll, num_envs, capacity=capacity, batch_size=DRAWS)
+    return replay._replace(add=jax.jit(replay.add), sample=jax.jit(replay.sample))
+
+
+def filled(replay, unroll, num_envs, adds):
+    """The ring after so many adds."""
+    ring = replay.init(unroll_of(0, unroll, num_envs))
+    for count in range(adds):
+        ring = replay.add(ring, unroll_of(count, unroll, num_envs), jnp.int32(count))
+    return ring
+
+
+@pytest.mark.parametrize(("window", "unroll", "num_envs", "capacity"), SIZES)
+def test_windows_are_consecutive_of_one_environment_and_among_the_newest(
+    window, unroll, num_envs, capacity
+):
+    replay = compiled(window, unroll, num_envs, capacity)
+    ring = replay.init(unroll_of(0, unroll, num_envs))
+    brute = collections.deque(maxlen=capacity // (unroll * num_envs))
+    for count in range(5 * brute.maxlen):  # around the ring, and again
+        steps = unroll_of(count, unroll, num_envs)
+        ring = replay.add(ring, steps, jnp.int32(count))
+        brute.append(steps.obs)
+        allowed = windows_in(brute, window)
+        if not allowed:
+            continue  # no window is complete yet
+        noise = replay.draw(jax.random.key(count))
+        drawn, weight, _ = replay.sample(ring, jnp.int32(count + 1), noise)
+        assert drawn.obs.shape == (window, DRAWS, 2)
+        assert np.all(weight == 1.0)
+        assert weight.shape == (window, DRAWS)
+        time, env = np.moveaxis(np.asarray(drawn.obs), -1, 0).astype(int)
+        np.testing.assert_array_equal(np.diff(time, axis=0), 1)
+        np.testing.assert_array_equal(env, np.broadcast_to(env[0], env.shape))
+        assert set(zip(time[0], env[0], strict=True)) <= allowed
+
+
+def test_every_field_of_a_step_stays_with_it():
+    replay = compiled(2, 4, 3, 24)
+    ring = filled(replay, 4, 3, adds=5)
+    noise = replay.draw(jax.random.key(0))
+    drawn, _, _ = replay.sample(ring, jnp.int32(5), noise)
+    time, env = np.moveaxis(np.asarray(drawn.obs), -1, 0).astype(int)
+    np.testing.assert_array_equal(drawn.action, time * 10 + env)
+    np.testing.assert_array_equal(drawn.reward, time)
+    np.testing.assert_array_equal(drawn.discount, time)
+    np.testing.assert_array_equal(drawn.next_obs["time"], time)
+    np.testing.assert_array_equal(drawn.next_obs["env"], env)
+    np.testing.assert_array_equal(drawn.first, time % 3 == 0)
+    np.testing.assert_array_equal(drawn.last, time % 3 == 2)
+    np.testing.assert_array_equal(drawn.extras["log_prob"], -time)
+    assert drawn.first.dtype == bool
+
+
+def tail_of_chi_squared(statistic, degrees):
+    """P(χ² > statistic): how likely chance alone is that far off."""
+    return float(jax.scipy.special.gammaincc(degrees / 2, statistic / 2))
+
+
+@pytest.mark.parametrize(("window", "unroll", "num_envs", "capacity"), SIZES)
+@pytest.mark.parametrize("adds", ["half", "many"])
+def test_all_starts_are_equally_likely(window, unroll, num_envs, capacity, adds):
+    replay = compiled(window, unroll, num_envs, capacity)
+    unrolls = capacity // (unroll * num_envs)
+    least = math.ceil(window / unroll)
+    count = max(unrolls // 2, least) if adds == "half" else 3 * unrolls + 1
+    ring = filled(replay, unroll, num_envs, count)
+    newest = range(max(count - unrolls, 0), count)
+    allowed = windows_in([unroll_of(c, unroll, num_envs).obs for c in newest], window)
+    noise = replay.draw(jax.random.key(1))
+    drawn, _, _ = replay.sample(ring, jnp.int32(count), noise)
+    seen = collections.Counter(map(tuple, np.asarray(drawn.obs[0]).astype(int)))
+    assert set(seen) == allowed
+    expected = DRAWS / len(allowed)
+    statistic = sum((seen[each] - expected) ** 2 / expected for each in allowed)
+    if len(allowed) > 1:
+        assert tail_of_chi_squared(statistic, len(allowed) - 1) > 0.001
+
+
+def test_a_ring_holds_no_more_than_its_capacity():
+    for window, unroll, num_envs, capacity in SIZES:
+        replay = uniform(window, unroll, num_envs, capacity=capacity)
+        like = jax.eval_shape(replay.init, unroll_of(0, unroll, num_envs))
+        spare = 2 if unroll * num_envs == 1 else 0  # the slot that comes next, twice
+        rows = capacity // (unroll * num_envs) * unroll * num_envs + spare
+        assert {len(leaf) for leaf in jax.tree.leaves(like)} == {rows}
+        assert replay.capacity == capacity
+
+
+@pytest.mark.parametrize(
+    ("window", "unroll", "num_envs", "capacity", "least"),
+    [(3, 1, 1, 2, 3), (3, 1, 4, 11, 12), (5, 4, 2, 15, 16), (1, 8, 2, 15, 16)],
+)
+def test_a_capacity_that_holds_no_window_is_refused(
+    window, unroll, num_envs, capacity, least
+):
+    with pytest.raises(RlcliError, match="capacity") as caught:
+        uniform(window, unroll, num_envs, capacity=capacity)
+    assert f"at least {least:,}" in caught.value.hint
+    uniform(window, unroll, num_envs, capacity=least)  # the cure works
+
+
+def test_rings_of_several_seeds_are_vmapped_with_one_count():
+    replay = uniform(2, 1, 2, capacity=8, batch_size=5)
+    steps = [unroll_of(count, 1, 2) for count in range(6)]
+    twice = [
+        jax.tree.map(lambda leaf: np.stack([leaf, leaf + leaf]), each) for each in steps
+    ]
+    ring = jax.jit(jax.vmap(replay.init))(twice[0])
+    add = jax.jit(jax.vmap(replay.add, in_axes=(0, 0, None)))
+    for count, each in enumerate(twice):
+        ring = add(ring, each, jnp.int32(count))
+    noise = jax.vmap(replay.draw)(jax.random.split(jax.random.key(0), 2))
+    sample = jax.jit(jax.vmap(replay.sample, in_axes=(0, None, 0)))
+    drawn, _, _ = sample(ring, jnp.int32(6), noise)
+    assert set(np.unique(drawn.reward[0])) <= {3, 4, 5, 6}
+    assert set(np.unique(drawn.reward[1])) <= {6, 8, 10, 12}
+    assert not np.array_equal(2 * drawn.reward[0], drawn.reward[1])
+
+
+def test_priorities_change_nothing():
+    replay = uniform(1, 1, 2, capacity=8, batch_size=5)
+    ring = filled(replay, 1, 2, adds=4)
+    again = replay.reweigh(ring, jnp.arange(5), jnp.full(5, 100.0))
+    for old, new in zip(jax.tree.leaves(ring), jax.tree.leaves(again), strict=True):
+        np.testing.assert_array_equal(old, new)

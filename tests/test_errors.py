@@ -1,0 +1,46 @@
+"""Errors: what a user reads, and the numbers that scripts read."""
+
+import pytest
+
+from rlcli import errors
+from rlcli.errors import RlcliError, nearest
+
+
+def test_an_error_reads_as_its_message_then_its_hint():
+    assert str(RlcliError("there is no file `x`")) == "there is no file `x`"
+    error = RlcliError("there is no file `x`", "did you mean `y`?")
+    assert str(error) == "there is no file `x`\n\nhint: did you mean `y`?"
+    assert (error.message, error.hint) == ("there is no file `x`", "did you mean `y`?")
+
+
+def test_an_error_exits_with_one_unless_it_says_otherwise():
+    assert RlcliError("no").code == errors.MENDABLE == 1
+    assert RlcliError("no", code=errors.USAGE).code == 2
+
+
+def test_exit_codes_are_those_that_are_documented():
+    codes = (errors.OK, errors.MENDABLE, errors.USAGE, errors.OUT_OF_TIME)
+    assert codes == (0, 1, 2, 75)
+    assert (errors.INTERRUPTED, errors.TERMINATED) == (128 + 2, 128 + 15)  # signals
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "hint"),
+    [
+        (
+            "learning_rat",
+            ["learning_rate", "clip_norm"],
+            "did you mean `learning_rate`?",
+        ),
+        ("adma", ["sgd", "adam"], "did you mean `adam`?"),
+        ("zzz", ["b", "a"], "there is `a`, `b`"),
+        ("zzz", [], "there is none"),
+        ("zzz", {"b": 1, "a": 2}, "there is `a`, `b`"),
+    ],
+)
+def test_the_nearest_name_is_named_or_all_there_are(name, known, hint):
+    assert nearest(name, known) == hint
+
+
+def test_names_may_come_from_an_iterator():
+    assert nearest("zzz", iter(["a", "b"])) == "there is `a`, `b`"
