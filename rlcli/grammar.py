@@ -266,9 +266,10 @@ def contradictions(
         message = f"nothing would be learnt: an unroll has {visit} steps"
         hint = "it has `unroll` steps of each of `num_envs` environments"
         yield ("train", "steps"), f"{message}, the run {train.steps:,}", hint
-    if train.updates != 1 and not replayed:
-        message = "`updates` is for agents with a replay"
-        yield ("train", "updates"), message, "this one learns from every unroll once"
+    for key, asked in (("updates", train.updates != 1), ("start", train.start > 0)):
+        if asked and not replayed:
+            message = f"`{key}` is for agents with a replay"
+            yield ("train", key), message, "this one learns from every unroll once"
     if train.stop is not None and train.evaluate.every is None:
         message = "`stop` needs evaluations, and there are none"
         yield ("train", "stop"), message, "such as `evaluate: {every: 10_000}`"

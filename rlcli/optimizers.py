@@ -51,40 +51,34 @@ def _annotation(parameter: inspect.Parameter) -> Any | None:
 
 def _from_optax(factory: Callable) -> Callable:
     """The same optimizer with options that a recipe may set, and `clip_norm`."""
-    options = {
-        name: annotation
+    known = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=_default(name, parameter.default),
+            annotation=annotation,
+        )
         for name, parameter in inspect.signature(factory).parameters.items()
         if (annotation := _annotation(parameter)) is not None
-    }
+    ]
+    defaults = {each.name: each.default for each in known}
 
     def optimizer(
         *, clip_norm: float | None = None, **options: Any
     ) -> optax.GradientTransformation:
-        found = factory(**options)
+        found = factory(**{**defaults, **options})
         if clip_norm is None:
             return found
         return optax.chain(optax.clip_by_global_norm(clip_norm), found)
 
-    defaults = inspect.signature(factory).parameters
-    optimizer.__signature__ = inspect.Signature(  # type: ignore[attr-defined] # PEP 362
-        [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=_default(name, defaults[name].default),
-                annotation=annotation,
-            )
-            for name, annotation in options.items()
-        ]
-        + [
-            inspect.Parameter(
-                CLIP,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=None,
-                annotation=_POSITIVE | None,
-            )
-        ]
+    clip = inspect.Parameter(
+        CLIP,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=_POSITIVE | None,
     )
+    signature = inspect.Signature([*known, clip])
+    optimizer.__signature__ = signature  # type: ignore[attr-defined] # PEP 362
     optimizer.__name__ = factory.__name__
     optimizer.__module__ = factory.__module__
     optimizer.__doc__ = inspect.getdoc(factory)

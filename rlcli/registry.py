@@ -76,11 +76,10 @@ def register(kind: str, name: str | None = None, **facts: Any) -> Callable:
 
 def kind_of(word: str) -> str:
     """A kind, from its name in singular or plural; an error that names the nearest."""
-    plurals = dict(KINDS) | {kind: kind for kind in KINDS}
     for kind, plural in KINDS.items():
         if word in (kind, plural):
             return kind
-    raise RlcliError(f"there is no kind of part `{word}`", nearest(word, plurals))
+    raise RlcliError(f"there is no kind of part `{word}`", nearest(word, KINDS))
 
 
 def names(kind: str) -> list[str]:
@@ -144,6 +143,11 @@ def _entry_points(kind: str) -> dict[str, importlib.metadata.EntryPoint]:
 
 def _imported(kind: str, name: str) -> Callable:
     module, _, attribute = name.partition(":")
+    if not all(each.isidentifier() for each in f"{module}.{attribute}".split(".")):
+        raise RlcliError(
+            f"{kind} `{name}` is no import path",
+            "an import path is `module:attribute`, as in `my_package.parts:my_part`",
+        )
     try:
         found = functools.reduce(
             getattr, attribute.split("."), importlib.import_module(module)

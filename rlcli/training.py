@@ -1,28 +1,30 @@
-"""Training: a run from its recipe to its end, and on from where it stopped."""
+"""Training: a run from its recipe to its end, and on from where it stopped.
+
+JAX is imported by the verbs, not with the module: before that its threads are settled.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import shlex
-import shutil
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import jax
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import rlcli
-from rlcli import provenance, runs, threads
-from rlcli.build import build
+from rlcli import documents, layout, provenance, runs, threads
 from rlcli.durations import seconds
 from rlcli.errors import RlcliError
-from rlcli.experiment import Experiment
 from rlcli.metrics import Metrics
 from rlcli.monitor import Monitor
 from rlcli.recipe import Recipe, dump, load, resolved
 from rlcli.runs import Run
 from rlcli.signals import Signals
+from rlcli.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from rlcli.experiment import Experiment
 
 _CHUNK_SECONDS = 0.5  # a chunk this long answers Ctrl-C at once and costs nothing
 _FIRST_CHUNK = 1_000  # steps of the first one, whose speed nobody knows yet
@@ -78,16 +80,19 @@ def chunks(
     sets = [*set]
     sets += [] if seed is None else [f"train.seed={seed}"]
     sets += [] if seeds is None else [f"train.seeds={seeds}"]
+    warning = layout.for_recipe(recipe, set=sets, seeds=seeds)
+    from rlcli.build import build
+    from rlcli.experiment import Experiment
+
     parsed = load(recipe, sets)
     parsed = _smoke(parsed) if smoke else parsed
     experiment = Experiment(parsed, build(parsed))
     experiment.check()
-    folder = _create(parsed, recipe, runs, run)
+    folder = _create(parsed, runs, run)
     with folder.lock():
-        layout = threads.current(experiment.setup.devices)
         folder.write_info(
             **provenance.circumstances(),
-            layout=layout,
+            layout=threads.current(experiment.setup.devices),
             seeds=list(experiment.setup.seeds),
             smoke=smoke,
         )
@@ -96,7 +101,7 @@ def chunks(
         except RlcliError:
             folder.discard()
             raise
-        yield from _run(folder, experiment, max_time, quiet)
+        yield from _run(folder, experiment, max_time, quiet, warning)
 
 
 def resume(
@@ -125,6 +130,10 @@ def _resumed(
     quiet: bool,
     trust: bool,
 ) -> Iterator[Chunk]:
+    warning = layout.for_run(folder.folder)
+    from rlcli.build import build
+    from rlcli.experiment import Experiment
+
     before = load(_data(folder), trusted=trust)
     recipe = load(_data(folder), list(sets), trusted=trust)
     _check_changes(before, recipe)
@@ -141,16 +150,10 @@ def _resumed(
     folder.resolved.write_text(dump(resolved(recipe)), encoding="utf-8")
     if experiment.over and folder.read_info().get("status") == "finished":
         if not quiet:
-            rlcli_say(f"`{folder.folder}` is finished: {experiment.step:,} steps")
+            steps = f"{experiment.step:,} steps"
+            print(f"`{folder.folder}` is finished: {steps}", file=sys.stderr)
         return
-    yield from _run(folder, experiment, max_time, quiet, sentence)
-
-
-def rlcli_say(text: str) -> None:
-    """A sentence for the user, on stderr."""
-    import sys
-
-    print(text, file=sys.stderr)
+    yield from _run(folder, experiment, max_time, quiet, warning, sentence)
 
 
 def _run(
@@ -158,7 +161,7 @@ def _run(
     experiment: Experiment,
     max_time: str | float | None,
     quiet: bool,
-    sentence: str = "",
+    *messages: str,
 ) -> Iterator[Chunk]:
     """All chunks that are left, with everything that has to be done between them."""
     started = experiment.step
@@ -174,9 +177,14 @@ def _run(
         start=started,
     )
     pace = _Pace(experiment.setup.steps)
-    with Signals() as signals, Metrics(folder.folder, resume_at) as rows, monitor:
-        if sentence:
-            monitor.message(sentence)
+    with (
+        Signals() as signals,
+        Metrics(folder.folder, resume_at) as rows,
+        monitor,
+        Watchdog(monitor.message),
+    ):
+        for message in filter(None, messages):
+            monitor.message(message)
         while True:
             status, reason = _ending(experiment, signals, deadline)
             if status:
@@ -238,27 +246,17 @@ class _Pace:
         self._compiled = True
 
 
-def _create(
-    recipe: Recipe,
-    source: str | Path | Mapping[str, Any],
-    parent: str | Path,
-    this: str | Path | None,
-) -> Run:
+def _create(recipe: Recipe, parent: str | Path, this: str | Path | None) -> Run:
     """The folder of a new run, with its recipe as written and as resolved."""
     run = runs.create(recipe.name, runs=parent, run=this)
     text = dump(resolved(recipe))
-    if recipe.source and not isinstance(source, Mapping):
-        shutil.copyfile(recipe.source, run.recipe)
-    else:
-        run.recipe.write_text(text, encoding="utf-8")
+    run.recipe.write_text(recipe.document.text or text, encoding="utf-8")
     run.resolved.write_text(text, encoding="utf-8")
     return run
 
 
 def _data(run: Run) -> dict[str, Any]:
     """The resolved recipe of a run."""
-    from rlcli import documents
-
     return documents.load(run.resolved).data
 
 
@@ -294,6 +292,3 @@ def _smoke(recipe: Recipe) -> Recipe:
             stop=None,
         ),
     )
-
-
-__all__ = ["Chunk", "chunks", "jax", "resume", "shlex", "train"]

@@ -5,15 +5,17 @@ import io
 import re
 import shlex
 import sys
+import tomllib
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
-from rlcli import documents
+from rlcli import documents, grammar, registry
 from rlcli.build import build
 from rlcli.cli import main
-from rlcli.recipe import load
+from rlcli.errors import RlcliError
+from rlcli.recipe import load, resolved
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = ("python", "recipes", "parts", "formats")
@@ -26,10 +28,15 @@ def folder(tmp_path, monkeypatch):
     """An empty working folder, which Python imports from."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    before = set(sys.modules)
+    before, built_in = set(sys.modules), dict(registry._built_in)
     yield tmp_path
+    registry._entry_points.cache_clear()
+    registry._built_in.clear()
+    registry._built_in.update(built_in)
     for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+        places = {getattr(sys.modules[name], "__file__", None)}
+        places |= {*getattr(sys.modules[name], "__path__", ())}
+        if any(str(tmp_path) in str(place) for place in places):
             del sys.modules[name]
 
 
@@ -82,15 +89,31 @@ def shell_session(text, names):
         out, err = io.StringIO(), io.StringIO()
         with redirect_stdout(out), redirect_stderr(err):
             code = main(arguments)
-        said = err.getvalue() + out.getvalue()
+        said = re.sub(r" +$", "", err.getvalue() + out.getvalue(), flags=re.MULTILINE)
         if command.endswith("; echo $?"):
             said += f"{code}\n"
         pattern = re.escape(expected.strip()).replace("…", ".*")
-        assert re.fullmatch(pattern, said.strip(), re.DOTALL), f"{command}\n{said}"
+        if not re.fullmatch(pattern, said.strip(), re.DOTALL):
+            pytest.fail(f"$ {command}\n{said}", pytrace=False)
 
 
-RUN = {"pycon": python_session, "console": shell_session}
-KNOWN = {"python", "yaml", "pycon", "console"}
+def installed(text, names):
+    """Puts beside the packages of the folder what an installer notes of their names."""
+    del names
+    project = tomllib.loads(text)["project"]
+    note = Path(f"{project['name'].replace('-', '_')}-{project['version']}.dist-info")
+    note.mkdir()
+    name, version = project["name"], project["version"]
+    (note / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+    lines = []
+    for group, points in project["entry-points"].items():
+        lines += [f"[{group}]", *(f"{key} = {value}" for key, value in points.items())]
+    (note / "entry_points.txt").write_text("\n".join(lines))
+    registry._entry_points.cache_clear()
+
+
+RUN = {"pycon": python_session, "console": shell_session, "toml": installed}
+KNOWN = {"python", "yaml", *RUN}
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -104,3 +127,59 @@ def test_the_loop_of_the_document_is_the_example():
     example = (ROOT / "examples" / "own_loop.py").read_text().splitlines()
     shown = next(text for language, text in blocks("python") if language == "python")
     assert shown.splitlines() == ["# own_loop.py", *example[2:]]
+
+
+def recipe_table(section):
+    """The rows of a section's table in the document on recipes: key -> default."""
+    text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+    text = text.partition(f"\n### {section}\n")[2].partition("\n### ")[0]
+    return dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", text, re.MULTILINE))
+
+
+def test_the_keys_of_train_are_those_of_the_grammar_with_their_defaults():
+    table = recipe_table("train")
+    later = {"episodes", "trackers", "precision", "on_error"}
+    assert set(table) == set(registry.options(grammar.Train)) - later
+    data = {"environment": "CartPole-v1", "updater": "q_learning"}
+    defaults = resolved(load(data))["train"]
+    for key, cell in table.items():
+        if re.fullmatch(r"`[^`]*`", cell):  # others say it in words
+            said = documents.load(f"{key}: {cell.strip('`')}").data[key]
+            found = defaults[key]
+            if isinstance(said, dict):
+                found = {name: found[name] for name in said}
+            assert said == found, key
+
+
+def test_the_keys_of_every_environment_are_those_of_the_grammar():
+    assert set(recipe_table("environment")) == {
+        *registry.options(grammar.Vector),
+        "options",  # Gymnasium's
+    }
+
+
+def test_all_that_is_not_in_this_version_is_named():
+    text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(\w+)`", text.partition("## Not in this version")[2]))
+    later = {*grammar.LATER_SECTIONS}
+    for names in (*grammar.LATER_NAMES.values(), *grammar.LATER_OPTIONS.values()):
+        later |= {*names}
+    assert later <= named
+    words = {"train", "episodes", "trackers", "precision", "on_error"}
+    assert named - later <= words | {"float32", "stop"}
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "episodes=3",
+        "trackers=[wandb]",
+        "precision=bfloat16",
+        "on_error=restart",
+        "evaluate={every: 100, render: true}",
+    ],
+)
+def test_what_train_does_not_have_yet_is_refused(option):
+    data = {"environment": "CartPole-v1", "updater": "q_learning"}
+    with pytest.raises(RlcliError, match="is not in this version"):
+        load(data, [f"train.{option}"])

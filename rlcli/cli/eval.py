@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 import rlcli
-from rlcli.cli import layout, output
+from rlcli import layout
+from rlcli.cli import output
 from rlcli.cli.options import Best, Json, Seed, Trust
 
 COLUMNS = ("seed", "mean", "std", "min", "max", "length")

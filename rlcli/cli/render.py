@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 import rlcli
-from rlcli.cli import layout, options, output
+from rlcli import layout
+from rlcli.cli import options, output
 from rlcli.cli.options import Best, Seed, Trust
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import rlcli
-from rlcli.cli import layout, options, report
+from rlcli.cli import options, report
 from rlcli.cli.options import MaxTime, Quiet, Set, Trust
 
 
@@ -27,6 +27,5 @@ def command(
     Of its recipe only `train.steps`, `train.stop` and the periods may be set anew.
     """
     limit = options.seconds(max_time)
-    layout.for_run(run)
     folder = rlcli.resume(run, set=tuple(set), max_time=limit, quiet=quiet, trust=trust)
     raise typer.Exit(report.trained(folder, quiet=quiet))

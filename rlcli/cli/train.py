@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import rlcli
-from rlcli.cli import layout, options, report
+from rlcli.cli import options, report
 from rlcli.cli.options import MaxTime, Quiet, Set
 
 
@@ -55,7 +55,6 @@ def command(
     Prints the folder on stdout, and on stderr the command to try next.
     """
     limit = options.seconds(max_time)
-    layout.for_recipe(recipe, set=set, seeds=seeds)
     folder = rlcli.train(
         recipe,
         set=tuple(set),

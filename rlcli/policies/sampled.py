@@ -63,8 +63,9 @@ def random(space: gymnasium.Space) -> Policy:
 
 def _log_density(space: gymnasium.Space) -> float:
     """The log-density of `spaces.sample`; that of an unbounded Box counts as 0."""
-    if isinstance(space, gymnasium.spaces.Discrete):
-        return -float(np.log(space.n))
-    if isinstance(space, gymnasium.spaces.Box) and space.is_bounded():
-        return -float(np.sum(np.log(space.high - space.low)))
-    return 0.0
+    box = isinstance(space, gymnasium.spaces.Box)
+    if box and not space.is_bounded():
+        return 0.0
+    low, high = (each.astype(np.float64) for each in spaces.bounds(space))
+    counted = not np.issubdtype(spaces.dtype(space), np.floating)
+    return -float(np.sum(np.log(high - low + counted)))  # width, or how many there are

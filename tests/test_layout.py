@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rlcli import threads
-from rlcli.cli import layout
+from rlcli import layout
 from rlcli.threads import Layout
 
 RECIPE = """

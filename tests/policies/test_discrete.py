@@ -1,0 +1,105 @@
+"""ε-greedy: probabilities by counting."""
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlcli.policies import Values
+from rlcli.policies.discrete import epsilon_greedy
+from rlcli.types import Network
+
+DRAWS = 20_000
+
+
+def values():
+    """A network that says what it is shown: the parameters are the action values."""
+
+    def apply(params, key, inputs, carry, first):
+        assert inputs.shape[0] == first.shape[0] == 1  # one step in time
+        return jnp.broadcast_to(params, (*inputs.shape[:2], *params.shape)), carry
+
+    return Values(Network(lambda key: {}, apply, lambda batch: ()))
+
+
+def policy(actions, epsilon, start=0):
+    space = gymnasium.spaces.Discrete(actions, start=start)
+    return epsilon_greedy(values(), space, epsilon=epsilon)
+
+
+def play(how, policy, q, seed=0):
+    """Many actions at once, upon the same action values: actions, log_probs."""
+    noise = policy.draw(jax.random.key(seed), DRAWS)
+    obs, first = jnp.zeros((DRAWS, 1)), jnp.zeros(DRAWS, bool)
+    decision, _ = how(jnp.asarray(q), obs, policy.initial(DRAWS), first, noise)
+    return np.asarray(decision.action), np.asarray(decision.extras["log_prob"])
+
+
+def frequencies(action, actions, start=0):
+    return np.bincount(action - start, minlength=actions) / DRAWS
+
+
+CASES = [
+    ([0.0, 2.0, 1.0], 0.3, [0.1, 0.8, 0.1]),
+    ([2.0, 2.0, 1.0, -1.0], 0.4, [0.4, 0.4, 0.1, 0.1]),  # a tie
+    ([1.0, 1.0], 0.0, [0.5, 0.5]),
+    ([3.0, 1.0], 0.0, [1.0, 0.0]),
+    ([3.0, 1.0, 0.0, 0.0], 1.0, [0.25] * 4),
+    ([-jnp.inf, -1.0, -2.0], 0.0, [0.0, 1.0, 0.0]),
+]
+
+
+@pytest.mark.parametrize(("q", "epsilon", "probabilities"), CASES)
+def test_exploring_takes_each_action_as_often_as_it_says(q, epsilon, probabilities):
+    ours = policy(len(q), epsilon)
+    action, log_prob = play(ours.explore, ours, q)
+    found = frequencies(action, len(q))
+    error = np.sqrt(np.multiply(probabilities, np.subtract(1, probabilities)) / DRAWS)
+    assert np.all(np.abs(found - probabilities) <= 4 * error)
+    # The log-probability of an action is the logarithm of how often it is taken.
+    np.testing.assert_allclose(np.exp(log_prob), np.take(probabilities, action), 1e-5)
+    for each in range(len(q)):
+        said = np.exp(ours.log_prob(jnp.asarray(q), jnp.asarray(each)))
+        assert said == pytest.approx(probabilities[each])
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0])
+def test_exploiting_takes_the_best_and_breaks_ties_at_random(epsilon):
+    ours = policy(4, epsilon)
+    action, _ = play(ours.exploit, ours, [0.0, 5.0, 5.0, -1.0])
+    found = frequencies(action, 4)
+    np.testing.assert_allclose(found, [0, 0.5, 0.5, 0], atol=4 * 0.5 / DRAWS**0.5)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0])
+def test_actions_begin_where_the_space_begins(epsilon):
+    ours = policy(3, epsilon, start=-1)
+    action, log_prob = play(ours.explore, ours, [0.0, 1.0, 9.0])
+    assert set(action) == ({1} if epsilon == 0 else {-1, 0, 1})
+    np.testing.assert_allclose(np.exp(log_prob), 1 / len(set(action)), rtol=1e-5)
+    assert set(play(ours.exploit, ours, [9.0, 1.0, 0.0])[0]) == {-1}
+
+
+def test_environments_wander_on_their_own():
+    ours = policy(2, 0.5)
+    action, _ = play(ours.explore, ours, [0.0, 1.0])
+    # Neither all together nor in turns: neighbours agree as often as chance has it.
+    agree = np.mean(action[1:] == action[:-1])
+    assert agree == pytest.approx(0.75**2 + 0.25**2, abs=0.02)
+
+
+def test_epsilon_may_be_known_only_when_the_program_runs():
+    def log_prob(epsilon):
+        return policy(4, epsilon).log_prob(jnp.array([1.0, 0, 0, 0]), jnp.array(1))
+
+    assert jax.jit(log_prob)(0.2) == pytest.approx(np.log(0.05))
+
+
+def test_log_prob_takes_any_leading_axes():
+    ours = policy(2, 0.5)
+    q = np.broadcast_to([0.0, 1.0], (3, 5, 2))
+    action = np.indices((3, 5)).sum(0) % 2
+    np.testing.assert_allclose(
+        np.exp(ours.log_prob(q, action)), np.where(action, 0.75, 0.25)
+    )

@@ -1,0 +1,120 @@
+"""Policies that sample: what they do, and what they say of it."""
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rlcli import distributions
+from rlcli.policies import Parameters
+from rlcli.policies.sampled import random, sampled
+from rlcli.types import Network
+
+DRAWS = 4_000
+
+
+def network():
+    """A network whose parameters are what it gives, and whose carry counts steps."""
+
+    def apply(params, key, inputs, carry, first):
+        shown = jnp.broadcast_to(params, (*inputs.shape[:2], *params.shape))
+        carry = jnp.where(first[0], 0, carry) + 1
+        return shown, carry[None]
+
+    return Network(lambda key: {}, apply, lambda batch: jnp.zeros(batch, jnp.int32))
+
+
+def play(how, policy, outputs, first=False):
+    noise = policy.draw(jax.random.key(0), DRAWS)
+    obs, firsts = jnp.zeros((DRAWS, 1)), jnp.full(DRAWS, first)
+    state = policy.initial(DRAWS)
+    return how(jnp.asarray(outputs), obs, state, firsts, noise)
+
+
+@pytest.mark.parametrize(
+    ("family", "outputs"),
+    [
+        (distributions.categorical(3, start=1), [0.0, 1.0, 2.0]),
+        (distributions.normal((2,)), [1.0, -2.0, 0.5, -1.0]),
+    ],
+)
+def test_exploring_samples_and_exploiting_takes_the_mode(family, outputs):
+    policy = sampled(Parameters(network(), family))
+    explored, _ = play(policy.explore, policy, outputs)
+    exploited, _ = play(policy.exploit, policy, outputs)
+    parameters = jnp.broadcast_to(jnp.array(outputs), (DRAWS, len(outputs)))
+    mode = family.mode(parameters)
+    np.testing.assert_array_equal(exploited.action, mode)
+    assert len(np.unique(explored.action, axis=0)) > 1
+    for decision in (explored, exploited):
+        said = family.log_prob(parameters, decision.action)
+        np.testing.assert_allclose(decision.extras["log_prob"], said, rtol=1e-6)
+    again = policy.log_prob(parameters, explored.action)
+    np.testing.assert_allclose(explored.extras["log_prob"], again, rtol=1e-6)
+
+
+def test_a_distribution_is_sampled_as_often_as_it_says():
+    family = distributions.categorical(3)
+    policy = sampled(Parameters(network(), family))
+    decision, _ = play(policy.explore, policy, np.log([0.2, 0.3, 0.5]))
+    found = np.bincount(decision.action, minlength=3) / DRAWS
+    np.testing.assert_allclose(found, [0.2, 0.3, 0.5], atol=4 * 0.5 / DRAWS**0.5)
+
+
+def test_the_memory_of_the_network_goes_from_step_to_step():
+    policy = sampled(Parameters(network(), distributions.categorical(2)))
+    noise = policy.draw(jax.random.key(0), 2)
+    state, first = policy.initial(2), jnp.array([True, True])
+    for expected in ([1, 1], [2, 1], [3, 2]):
+        _, state = policy.explore(jnp.zeros(2), jnp.zeros((2, 1)), state, first, noise)
+        np.testing.assert_array_equal(state[0], expected)
+        first = jnp.array([False, expected == [1, 1]])  # the second begins anew, once
+
+
+def acts_at_random(space):
+    policy = random(space)
+    explored, _ = play(policy.explore, policy, 0.0)
+    exploited, _ = play(policy.exploit, policy, 0.0)
+    np.testing.assert_array_equal(explored.action, exploited.action)
+    return np.asarray(explored.action), np.asarray(explored.extras["log_prob"])
+
+
+def test_random_actions_are_spread_over_a_discrete_space():
+    action, log_prob = acts_at_random(spaces.Discrete(4, start=2))
+    found = np.bincount(action - 2, minlength=4) / DRAWS
+    np.testing.assert_allclose(found, 0.25, atol=4 * 0.44 / DRAWS**0.5)
+    np.testing.assert_allclose(log_prob, np.log(0.25), rtol=1e-6)
+    assert log_prob.shape == (DRAWS,)
+
+
+def test_random_actions_are_spread_over_a_box():
+    space = spaces.Box(np.array([-1.0, 0.0], "f4"), np.array([1.0, 4.0], "f4"))
+    action, log_prob = acts_at_random(space)
+    assert action.shape == (DRAWS, 2)
+    assert np.all((action >= space.low) & (action <= space.high))
+    np.testing.assert_allclose(np.mean(action, 0), [0, 2], atol=0.08)
+    np.testing.assert_allclose(np.std(action, 0), [2 / 12**0.5, 4 / 12**0.5], rtol=0.05)
+    np.testing.assert_allclose(log_prob, -np.log(8.0), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("space", "elements"),
+    [
+        (spaces.Box(0, 1, (2,), np.int32), 4),
+        (spaces.Box(-128, 127, (1,), np.int8), 256),
+        (spaces.MultiDiscrete([2, 3]), 6),
+        (spaces.MultiBinary(3), 8),
+    ],
+)
+def test_of_finitely_many_actions_each_has_the_same_chance(space, elements):
+    action, log_prob = acts_at_random(space)
+    assert len(np.unique(action, axis=0)) == elements
+    np.testing.assert_allclose(log_prob, -np.log(elements), rtol=1e-5)
+
+
+def test_an_unbounded_box_has_random_actions_too():
+    action, log_prob = acts_at_random(gymnasium.spaces.Box(-np.inf, np.inf, (2,)))
+    assert np.all(np.isfinite(action))
+    assert np.all(np.isfinite(log_prob))

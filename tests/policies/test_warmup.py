@@ -1,0 +1,81 @@
+"""A policy that is warmed up: one plays first, another after it."""
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlcli import recipe
+from rlcli.build import build
+from rlcli.policies.sampled import random
+from rlcli.policies.warmup import warmed_up
+from rlcli.progress import midnight
+from rlcli.types import Decision
+
+DRAWS = 2_000
+
+
+def stubborn():
+    """Always takes action 0 when exploring, 1 when exploiting; counts its decisions."""
+
+    def act(action):
+        def decide(acting, obs, state, first, noise):
+            taken = jnp.full(DRAWS, action)
+            extras = {"log_prob": jnp.zeros(DRAWS), "mark": jnp.ones(DRAWS)}
+            return Decision(taken, extras), state + 1
+
+        return decide
+
+    ours = random(gymnasium.spaces.Discrete(2))
+    return ours._replace(
+        initial=lambda batch: jnp.int32(0), explore=act(0), exploit=act(1)
+    )
+
+
+def play(how, policy):
+    noise = policy.draw(jax.random.key(0), DRAWS)
+    return how((), jnp.zeros((DRAWS, 1)), policy.initial(DRAWS), jnp.ones(DRAWS), noise)
+
+
+@pytest.mark.parametrize("warming", [True, False])
+def test_the_first_policy_plays_as_long_as_it_is_warming(warming):
+    other = random(gymnasium.spaces.Discrete(4))
+    policy = warmed_up(stubborn(), other, jnp.asarray(warming))
+    decision, state = play(policy.explore, policy)
+    assert set(np.asarray(decision.action)) == ({0, 1, 2, 3} if warming else {0})
+    said = np.log(0.25) if warming else 0.0
+    np.testing.assert_allclose(decision.extras["log_prob"], said, rtol=1e-6)
+    assert np.all(decision.extras["mark"] == 1)  # the same extras, whoever plays
+    assert state == 1  # the memory goes on meanwhile
+
+
+def test_evaluation_is_by_the_policy_that_learns():
+    other = random(gymnasium.spaces.Discrete(4))
+    policy = warmed_up(stubborn(), other, jnp.asarray(True))
+    decision, _ = play(policy.exploit, policy)
+    assert np.all(decision.action == 1)
+
+
+def test_a_run_that_warms_up_at_random_does_so_until_it_starts_to_learn():
+    setup = build(
+        recipe.load(
+            {
+                "environment": {"name": "probe-reward-depends-on-action"}
+                | {"num_envs": 1000},
+                "network": "table",
+                "policy": {"name": "epsilon_greedy", "epsilon": 0.0},
+                "replay": {"name": "uniform", "capacity": 10_000},
+                "updater": "q_learning",
+                "train": {"steps": 100_000, "start": 5_000, "warmup": "random"},
+            }
+        )
+    )
+    best = {"q": {"linear": {"w": jnp.array([[1.0, 2.0]])}}}  # always action 1
+    for steps, expected in [(4_999.0, 0.5), (5_000.0, 1.0)]:
+        policy = setup.parts(midnight()._replace(steps=steps))[1].policy
+        noise = policy.draw(jax.random.key(1), 1000)
+        state, first = policy.initial(1000), jnp.zeros(1000, bool)
+        explore = jax.jit(policy.explore)
+        decision, _ = explore(best, jnp.ones((1000, 1)), state, first, noise)
+        assert np.mean(decision.action) == pytest.approx(expected, abs=0.07)

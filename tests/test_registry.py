@@ -1,0 +1,183 @@
+"""The registry: names, built in and from elsewhere, and what a factory says."""
+
+import subprocess
+import sys
+from typing import Annotated
+
+import pytest
+from annotated_types import Ge
+
+from rlcli import registry
+from rlcli.errors import RlcliError
+
+
+@pytest.fixture
+def plug_in(tmp_path, monkeypatch):
+    """An installed distribution that offers a network and a second `mlp`."""
+    (tmp_path / "elsewhere.py").write_text(
+        "def tower(*, floors: int = 3): return floors\n"
+        "class Box:\n    @staticmethod\n    def lid(): return 1\n"
+        "number = 7\n"
+    )
+    folder = tmp_path / "elsewhere-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: elsewhere\n")
+    (folder / "entry_points.txt").write_text(
+        "[rlcli.v1.networks]\n"
+        "tower = elsewhere:tower\n"
+        "mlp = elsewhere:tower\n"
+        "[rlcli.v2.networks]\n"
+        "later = elsewhere:tower\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    registry._entry_points.cache_clear()
+    yield
+    registry._entry_points.cache_clear()
+    sys.modules.pop("elsewhere", None)
+
+
+def test_each_kind_has_the_parts_of_its_package():
+    assert {"mlp", "linear", "table"} <= set(registry.names("network"))
+    assert {"epsilon_greedy", "sampled", "random"} <= set(registry.names("policy"))
+    assert {"n_step", "lambda_return"} <= set(registry.names("tracer"))
+    assert "uniform" in registry.names("replay")
+    assert {"q_learning", "double_q_learning", "ppo"} <= set(registry.names("updater"))
+    assert "adam" in registry.names("optimizer")
+    environments = registry.names("environment")
+    assert {"CartPole-v1", "FrozenLakeNonSlippery-v0", "gymnasium/"} <= set(
+        environments
+    )
+
+
+@pytest.mark.parametrize("kind", registry.KINDS)
+def test_every_part_has_a_docstring_and_options_that_are_annotated(kind):
+    for name in registry.names(kind):
+        part = registry.find(kind, name)
+        assert (part.kind, part.name, part.trusted) == (kind, name, True)
+        assert part.factory.__doc__, name
+        for option in registry.options(part.factory).values():
+            assert option.annotation is not option.empty, f"{name}: {option}"
+            assert not isinstance(option.annotation, str)  # it was evaluated
+
+
+def test_a_kind_is_found_in_singular_and_plural():
+    assert registry.kind_of("policy") == registry.kind_of("policies") == "policy"
+    assert registry.kind_of("replays") == "replay"
+    with pytest.raises(RlcliError, match="no kind of part `polcy`") as caught:
+        registry.kind_of("polcy")
+    assert caught.value.hint == "did you mean `policy`?"
+
+
+def test_an_unknown_name_is_answered_with_the_nearest():
+    with pytest.raises(RlcliError, match="there is no updater `q_lerning`") as caught:
+        registry.find("updater", "q_lerning")
+    assert caught.value.hint == "did you mean `q_learning`?"
+
+
+def test_an_adapter_takes_the_id_first():
+    part = registry.find("environment", "gymnasium/Acrobot-v1")
+    assert part.name == "gymnasium/Acrobot-v1"
+    assert part.factory.args == ("Acrobot-v1",)
+    assert part.facts == registry.find("environment", "gymnasium/CartPole-v1").facts
+    with pytest.raises(RlcliError, match="there is no environment `gymnasum/X-v0`"):
+        registry.find("environment", "gymnasum/X-v0")
+
+
+def test_options_are_the_keyword_only_parameters_by_their_name_in_yaml():
+    def factory(
+        space, values=None, *, lambda_: "Annotated[float, Ge(0.0)]" = 0.9, n: "int" = 1
+    ):
+        """A factory."""
+
+    options = registry.options(factory)
+    assert list(options) == ["lambda", "n"]
+    assert options["lambda"].name == "lambda_"
+    assert options["lambda"].annotation == Annotated[float, Ge(0.0)]
+    assert options["n"].annotation is int
+    assert options["n"].default == 1
+
+
+def test_a_factory_is_registered_by_its_own_name_or_another(monkeypatch):
+    monkeypatch.setattr(registry, "_built_in", dict(registry._built_in))
+
+    @registry.register("tracer", patience=3)
+    def far_sighted():
+        """Looks far."""
+
+    registry.register("tracer", "near")(far_sighted)
+    assert registry.find("tracer", "far_sighted").factory is far_sighted
+    assert registry.find("tracer", "far_sighted").facts["patience"] == 3
+    assert registry.find("tracer", "near").factory is far_sighted
+    assert {"far_sighted", "near"} <= set(registry.names("tracer"))
+
+
+def test_a_name_is_given_once():
+    def mlp():
+        """Another."""
+
+    with pytest.raises(ValueError, match="'mlp' is registered already, by rlcli"):
+        registry.register("network")(mlp)
+    with pytest.raises(ValueError, match="expected a kind among"):
+        registry.register("netwrok")
+
+
+@pytest.mark.usefixtures("plug_in")
+def test_an_installed_plug_in_is_found_by_name_and_trusted():
+    part = registry.find("network", "tower")
+    assert part.factory() == 3
+    assert part.trusted
+    assert list(registry.options(part.factory)) == ["floors"]
+    assert registry.names("network").count("tower") == 1
+    assert registry.names("network")[-1] == "tower"  # after the built-in ones
+
+
+@pytest.mark.usefixtures("plug_in")
+def test_a_built_in_name_wins_over_a_plug_in_and_another_contract_is_not_read():
+    assert registry.find("network", "mlp").factory.__module__.startswith("rlcli.")
+    assert registry.names("network").count("mlp") == 1
+    with pytest.raises(RlcliError, match="there is no network `later`"):
+        registry.find("network", "later")
+    with pytest.raises(RlcliError, match="there is no updater `tower`"):
+        registry.find("updater", "tower")
+
+
+@pytest.mark.usefixtures("plug_in")
+def test_an_import_path_is_found_and_not_trusted():
+    part = registry.find("network", "elsewhere:tower")
+    assert part.factory(floors=5) == 5
+    assert (part.name, part.trusted) == ("elsewhere:tower", False)
+    assert registry.find("network", "elsewhere:Box.lid").factory() == 1
+
+
+@pytest.mark.usefixtures("plug_in")
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere_at_all:tower", "module `nowhere_at_all` cannot be imported"),
+        ("elsewhere:towr", "has no attribute 'towr'"),
+        ("elsewhere:number", "is no factory: it cannot be called"),
+    ],
+)
+def test_an_import_path_that_leads_nowhere_says_so(name, message):
+    with pytest.raises(RlcliError, match=message) as caught:
+        registry.find("network", name)
+    assert f"`{name}`" in caught.value.message
+
+
+@pytest.mark.usefixtures("plug_in")
+@pytest.mark.parametrize("name", [":tower", "elsewhere:", ":", "..:x", "else where:x"])
+def test_an_import_path_that_is_none_is_an_error_that_a_user_can_read(name):
+    with pytest.raises(RlcliError) as caught:
+        registry.find("network", name)
+    assert caught.value.message == f"network `{name}` is no import path"
+    assert "`module:attribute`" in caught.value.hint
+
+
+def test_looking_for_a_name_that_is_not_there_imports_no_jax():
+    code = (
+        "import sys, rlcli.registry as registry\n"
+        "assert 'jax' not in sys.modules, 'jax'\n"
+        "assert registry.kind_of('tracers') == 'tracer'\n"
+        "assert 'jax' not in sys.modules, 'jax'\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
