@@ -11,11 +11,11 @@ They are imported when they are first asked for, for JAX takes its time.
 from __future__ import annotations
 
 import importlib
-import time
 from collections.abc import Iterable
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from rlcli.durations import STARTED as _STARTED  # noqa: F401 - the clock starts
 from rlcli.errors import RlcliError
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from rlcli.training import chunks, resume, train
 
 __version__ = "0.1.0"
-STARTED = time.monotonic()  # of the process, as nearly as we know: `--max-time` counts
 __all__ = [
     "RlcliError",
     "TrainMonitor",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 
+STARTED = time.monotonic()  # of the process, as nearly as we know: `rlcli` imports this
 _NUMBER = r"([0-9]{1,9}(?:\.[0-9]{1,9})?)"
 _DURATION = re.compile(rf"(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s)?")
 

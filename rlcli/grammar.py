@@ -266,7 +266,11 @@ def contradictions(
         message = f"nothing would be learnt: an unroll has {visit} steps"
         hint = "it has `unroll` steps of each of `num_envs` environments"
         yield ("train", "steps"), f"{message}, the run {train.steps:,}", hint
-    for key, asked in (("updates", train.updates != 1), ("start", train.start > 0)):
+    replaying = {
+        "updates": train.updates != 1,
+        "start": 0 < train.start < train.steps,
+    }
+    for key, asked in replaying.items():
         if asked and not replayed:
             message = f"`{key}` is for agents with a replay"
             yield ("train", key), message, "this one learns from every unroll once"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlcli import threads
+from rlcli import programs, threads
 from rlcli.errors import RlcliError
 from rlcli.threads import Layout
 
@@ -39,6 +39,7 @@ def for_run(path: str | Path) -> str:
 
 def _applied(layout: Layout) -> str:
     """Applies a layout; a sentence where JAX was imported with another one."""
+    programs.remember()
     if threads.apply(layout) or threads.accelerated():
         return ""
     there = threads.current(layout.devices)
@@ -57,7 +58,7 @@ def for_policy(path: str | Path) -> None:
     One device: all that is played goes through it as one batch.
     """
     layout = _recorded(path) or Layout("one", 1)
-    threads.apply(layout._replace(devices=1))
+    _applied(layout._replace(devices=1))
 
 
 def _recorded(path: str | Path) -> Layout | None:

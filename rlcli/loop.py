@@ -10,6 +10,7 @@ give the same bits.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -195,14 +196,45 @@ def _compiled(setup: Setup) -> Loop:
     )
 
 
+def _block(setup: Setup) -> int:
+    """How many steps' noise is drawn at once."""
+    environment, _ = setup.parts(midnight())
+    return max(1, min(_BLOCK, _BLOCK_ROWS // environment.num_envs))
+
+
+def _noise(setup: Setup, seed: Array, start: Array) -> tuple[ArrayTree, ...]:
+    """The noise of a block of steps, `[block, ...]`.
+
+    On the host too: drawn where it is used, it would be rounded together with its use.
+    """
+    times = start + jnp.arange(_block(setup))
+    return jax.vmap(lambda time: draw(setup, seed, time))(times)
+
+
+def _rounded(answer: ArrayTree, zero: Array) -> ArrayTree:
+    """An environment's answer as the host gets it: every number rounded.
+
+    Else XLA fuses a product in `step` with a sum in `advance`, rounds both as one, and
+    the bits are others than the host's. It drops an `optimization_barrier` before it
+    fuses; through integers, and a zero that it cannot prove to be one, it does not see.
+    """
+
+    def through_bits(leaf: Array) -> Array:
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            return leaf
+        bits = jax.lax.bitcast_convert_type(leaf, f"uint{8 * leaf.dtype.itemsize}")
+        return jax.lax.bitcast_convert_type(bits ^ zero.astype(bits.dtype), leaf.dtype)
+
+    return jax.tree.map(through_bits, answer)
+
+
 def _chunk(setup: Setup) -> Callable:
     """`(progress, iterations) -> progress, metrics` of one seed.
 
     One program for any number of iterations: blocks of steps whose noise is drawn at
     once, and in each a loop with a traced count.
     """
-    environments = setup.parts(midnight())[0].num_envs
-    block = max(1, min(_BLOCK, _BLOCK_ROWS // environments))
+    block = _block(setup)
 
     def step(
         progress: Progress, noise: tuple[ArrayTree, ...], watched: Array
@@ -214,8 +246,7 @@ def _chunk(setup: Setup) -> Callable:
         answer = environment.step(
             progress.environment, progress.pending.action, step_noise, cut
         )
-        # A program of its own, as on the host, so that both give the same bits.
-        state, timestep = jax.lax.optimization_barrier(answer)
+        state, timestep = _rounded(answer, jnp.minimum(progress.iteration, 0))
         progress = progress._replace(environment=state)
         return _advance(setup, progress, timestep, tuple(rest), watched)
 
@@ -227,8 +258,7 @@ def _chunk(setup: Setup) -> Callable:
         made = agent.updates(progress.iteration + iterations)
 
         def many(i: Array, carry: tuple) -> tuple:
-            times = now(setup, carry[0]) + jnp.arange(block)
-            noise = jax.vmap(lambda time: draw(setup, progress.seed, time))(times)
+            noise = _noise(setup, progress.seed, now(setup, carry[0]))
 
             def one(j: Array, carry: tuple) -> tuple:
                 current = jax.tree.map(lambda leaf: leaf[j], noise)
@@ -254,7 +284,7 @@ def _chunk(setup: Setup) -> Callable:
 
 def _hosted(setup: Setup, environment: Environment) -> Loop:
     """One dispatch per environment step; only `environment.step` stands outside."""
-    seeds, numbers = len(setup.seeds), _seeds(setup)
+    seeds, numbers, block = len(setup.seeds), _seeds(setup), _block(setup)
     _, agent = setup.parts(midnight())
     actions = (seeds, environment.num_envs, *(environment.action.shape or ()))
 
@@ -262,25 +292,31 @@ def _hosted(setup: Setup, environment: Environment) -> Loop:
         return begin(setup, seed, (), obs)
 
     def step(
-        progress: Progress, timestep: TimeStep, watched: Array
+        progress: Progress,
+        timestep: TimeStep,
+        noise: tuple[ArrayTree, ...],
+        row: Array,
+        watched: Array,
     ) -> tuple[Progress, dict[str, Array]]:
-        _, *noise = draw(setup, progress.seed, now(setup, progress))
-        return _advance(setup, progress, timestep, tuple(noise), watched)
+        _, *drawn = jax.tree.map(lambda leaf: leaf[row], noise)
+        return _advance(setup, progress, timestep, tuple(drawn), watched)
 
-    def step_noise(seed: Array, time: Array) -> ArrayTree:
-        return draw(setup, seed, time)[0]
+    def step_lone(progress: Progress, *rest: Any) -> tuple[Progress, dict[str, Array]]:
+        return step(progress, *_squeezed(rest, axes[1:]))
 
     begin_all = jax.jit(over_seeds(begin_one, seeds, (0, 0), AXES))
     # A lone seed has no axis from step to step: with one, XLA would not write into the
     # buffers that it is given, and would copy the replay each time.
     lone = seeds == 1
+    axes = (AXES, 0, 0, None, None)
     advance_all = jax.jit(
-        step if lone else jax.vmap(step, (AXES, 0, None), (AXES, 0)), donate_argnums=0
+        step_lone if lone else jax.vmap(step, axes, (AXES, 0)), donate_argnums=0
     )
     squeeze = jax.jit(lambda device: _squeezed(device, AXES) if lone else device)
     expand = jax.jit(lambda device: _expanded(device, AXES) if lone else device)
-    draw_all = jax.jit(over_seeds(step_noise, seeds, (0, None), 0))
-    noisy = bool(jax.tree.leaves(jax.eval_shape(step_noise, np.uint32(0), np.int32(0))))
+    draw_all = jax.jit(
+        over_seeds(functools.partial(_noise, setup), seeds, (0, None), 0)
+    )
 
     def first() -> Progress:
         state, obs = environment.reset(np.array(setup.seeds, np.uint32))
@@ -292,18 +328,21 @@ def _hosted(setup: Setup, environment: Environment) -> Loop:
         before = int(progress.iteration)
         made = agent.updates(before + count)
         metrics = zeros(shapes()[1])
-        for time in range(before * setup.unroll, (before + count) * setup.unroll):
+        begun = before * setup.unroll
+        for time in range(begun, (before + count) * setup.unroll):
             iteration, position = divmod(time, setup.unroll)
+            row = (time - begun) % block
+            if row == 0:
+                noise = draw_all(numbers, np.int32(time))
             action = np.asarray(device.pending.action).reshape(actions)
-            noise = draw_all(numbers, np.int32(time)) if noisy else ()
             full = position + 1 == setup.unroll
-            state, timestep = environment.step(
-                state, action, noise, setup.reset and full
-            )
-            answer = _squeezed(timestep, 0) if lone else timestep
+            own = jax.tree.map(operator.itemgetter((slice(None), row)), noise[0])
+            state, timestep = environment.step(state, action, own, setup.reset and full)
             # The metrics are those of the chunk's last update.
             due = agent.updates(iteration + 1)
-            device, new = advance_all(device, answer, due == made)
+            device, new = advance_all(
+                device, timestep, noise, np.int32(row), due == made
+            )
             if full and due > agent.updates(iteration):
                 metrics = new
         if lone:
@@ -331,8 +370,11 @@ def _hosted(setup: Setup, environment: Environment) -> Loop:
         number, flag = like(np.float32), like(np.bool_)
         timestep = TimeStep(obs, obs, number, number, flag, {})
         progress = jax.eval_shape(begin_all, _seeds(setup), obs)
-        step_all = over_seeds(step, seeds, (AXES, 0, None), (AXES, 0))
-        _, metrics = jax.eval_shape(step_all, progress, timestep, np.bool_(True))
+        noise = jax.eval_shape(draw_all, numbers, np.int32(0))
+        step_all = over_seeds(step, seeds, axes, (AXES, 0))
+        _, metrics = jax.eval_shape(
+            step_all, progress, timestep, noise, np.int32(0), np.bool_(True)
+        )
         return progress, metrics
 
     def close(progress: Progress) -> None:

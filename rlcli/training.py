@@ -8,13 +8,12 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import rlcli
 from rlcli import documents, layout, provenance, runs, threads
-from rlcli.durations import seconds
+from rlcli.durations import STARTED, seconds
 from rlcli.errors import RlcliError
 from rlcli.metrics import Metrics
 from rlcli.monitor import Monitor
@@ -45,11 +44,12 @@ def train(recipe: str | Path | Mapping[str, Any], **keywords: Any) -> Path:
 
     The keywords are those of `chunks`, which this drains.
     """
-    folder = None
-    for chunk in chunks(recipe, **keywords):
-        folder = chunk.run
-    assert folder is not None  # a run has at least one chunk
-    return folder
+    chunk = chunks(recipe, **keywords)
+    while True:
+        try:
+            next(chunk)
+        except StopIteration as end:  # before the first, where time was up at once
+            return end.value
 
 
 def chunks(
@@ -63,7 +63,7 @@ def chunks(
     max_time: str | float | None = None,
     smoke: bool = False,
     quiet: bool = False,
-) -> Iterator[Chunk]:
+) -> Generator[Chunk, None, Path]:
     """Trains the agent of a recipe, and yields after every chunk of the work.
 
     Args:
@@ -102,6 +102,7 @@ def chunks(
             folder.discard()
             raise
         yield from _run(folder, experiment, max_time, quiet, warning)
+    return folder.folder
 
 
 def resume(
@@ -165,7 +166,7 @@ def _run(
 ) -> Iterator[Chunk]:
     """All chunks that are left, with everything that has to be done between them."""
     started = experiment.step
-    deadline = None if max_time is None else rlcli.STARTED + seconds(max_time)
+    deadline = None if max_time is None else STARTED + seconds(max_time)
     folder.write_info(status="running", reason="")
     resume_at = started if folder.latest() is not None else None
     monitor = Monitor(

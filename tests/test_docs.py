@@ -2,6 +2,7 @@
 
 import doctest
 import io
+import json
 import re
 import shlex
 import sys
@@ -11,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from rlcli import documents, grammar, registry
+from rlcli import checkpoint, documents, errors, grammar, registry
 from rlcli.build import build
 from rlcli.cli import main
+from rlcli.cli.report import CODES
 from rlcli.errors import RlcliError
 from rlcli.recipe import load, resolved
 
@@ -60,6 +62,32 @@ def test_every_block_of_a_document_does_what_it_says(name, folder):
             sound(text)
         elif language in RUN:
             RUN[language](text, names)
+    if name == "formats":
+        every_field_is_documented(folder / "runs" / "lake")
+
+
+def every_field_is_documented(run):
+    """Compares the tables of the document with what a run has written."""
+    text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+
+    def named(title):
+        rows = re.findall(
+            r"^\| (.*?) \|", text.partition(f"# {title}\n")[2], re.MULTILINE
+        )
+        return set(re.findall(r"`([\w./-]+)`", "\n".join(rows)))
+
+    info = json.loads((run / "run.json").read_text())
+    assert {*info} <= named("run.json")
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    reported = {"td_error", "q"}  # named among what updaters report
+    fields = {field for line in lines for field in json.loads(line)} - reported
+    assert fields - {"evaluation"} <= named("metrics.jsonl")
+    files = {str(file.relative_to(run)) for file in run.rglob("*") if file.is_file()}
+    earlier = {"checkpoints/000002000.pkl.lz4", ".lock"}
+    assert files - earlier == named("A run") & files
+    assert named("A run") & {"recipe.yaml", "best.pkl.lz4"} <= files
+    for file in ("policy.pkl.lz4", "best.pkl.lz4", "checkpoints/000004000.pkl.lz4"):
+        assert {*checkpoint.read(run / file)} <= named("Checkpoint and policy files")
 
 
 def sound(text):
@@ -183,3 +211,15 @@ def test_what_train_does_not_have_yet_is_refused(option):
     data = {"environment": "CartPole-v1", "updater": "q_learning"}
     with pytest.raises(RlcliError, match="is not in this version"):
         load(data, [f"train.{option}"])
+
+
+def test_the_exit_codes_are_those_of_the_program():
+    text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+    section = text.partition("\n## A run\n")[0]
+    table = dict(re.findall(r"^\| (\d+) \| (.*) \|$", section, re.MULTILINE))
+    known = {*CODES.values(), errors.OK, errors.MENDABLE, errors.USAGE}
+    assert {int(code) for code in table} == known
+    assert table[str(errors.OUT_OF_TIME)] == "`--max-time` reached"
+    assert table[str(errors.INTERRUPTED)] == "Ctrl-C"
+    assert table[str(errors.TERMINATED)] == "SIGTERM"
+    assert all(f"`{status}`" in text for status in CODES)

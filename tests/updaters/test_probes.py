@@ -1,0 +1,173 @@
+"""Updaters on environments whose values are known: whole recipes, learnt in seconds.
+
+The probes say what the values are, and why: `rlcli.environments.probes`.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlcli import distributions, loop, recipe
+from rlcli.build import build
+from rlcli.networks.functions import own, sharing
+from rlcli.networks.heads import action_values, parameters, state_value
+from rlcli.networks.torsos import linear, mlp
+from rlcli.progress import midnight
+
+GAMMA = 0.9
+slow = pytest.mark.slow
+
+# probe -> observation -> q of the two actions. All of them are linear functions.
+VALUES = {
+    "constant-reward": {0: (1, 1)},
+    "reward-depends-on-observation": {-1: (-1, -1), 1: (1, 1)},
+    "two-steps": {0: (GAMMA, GAMMA), 1: (1, 1)},
+    "reward-depends-on-action": {0: (-1, 1)},
+    "truncation": {0: (1 / (1 - GAMMA), 1 / (1 - GAMMA))},
+    "needs-memory": {-1: (1, -1), 1: (-1, 1)},  # with a delay of 0: none
+}
+REPLAY = {"name": "uniform", "capacity": 512, "batch_size": 64}
+
+
+def learnt(data, iterations):
+    """What the recipe has learnt: setup, and parameters to act with."""
+    setup = build(recipe.load(data))
+    engine = loop.make(setup)
+    progress, _ = engine.advance(engine.begin(), iterations)
+    agent = setup.parts(midnight())[1]
+    assert int(agent.failed(progress.agent)[0]) == -1
+    return setup, {
+        name: {
+            module: {key: leaf[0] for key, leaf in each.items()}  # of the only seed
+            for module, each in group.items()
+        }
+        for name, group in agent.acting(progress.agent).items()
+    }
+
+
+def outputs(setup, params, name, torso, head, obs, make=own):
+    """A function of the observations `[N]`, as numbers."""
+    environment = setup.parts(midnight())[0]
+    network = make(name, torso, head, environment.observation)
+    shown = jnp.asarray(obs, jnp.float32)[:, None]
+    return np.asarray(network.apply(params, None, shown, (), None)[0])
+
+
+def environment(probe):
+    options = {"delay": 0} if probe == "needs-memory" else {}
+    return {"name": f"probe-{probe}", "num_envs": 16, **options}
+
+
+def td_recipe(probe, updater, n, replay):
+    return {
+        "environment": environment(probe),
+        "network": "linear",
+        "policy": {"name": "epsilon_greedy", "epsilon": 0.5},
+        "tracer": {"name": "n_step", "n": n, "gamma": GAMMA},
+        "updater": updater,
+        "optimizer": {"name": "sgd", "learning_rate": 0.5},
+        "train": {"steps": 1_000_000},
+        **({"replay": REPLAY} if replay else {}),
+    }
+
+
+TD = {
+    "online": ({"name": "q_learning", "loss": "mse"}, 1, False),
+    "replay": ({"name": "q_learning", "target": {"every": 2}}, 3, True),
+    "double": ({"name": "double_q_learning", "target": {"polyak": 0.5}}, 2, True),
+}
+FAST = [("online", "truncation"), ("replay", "two-steps"), ("double", "truncation")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "probe"),
+    [
+        pytest.param(kind, probe, marks=() if (kind, probe) in FAST else slow)
+        for kind in TD
+        for probe in VALUES
+    ],
+)
+def test_temporal_differences_learn_the_values_of(kind, probe):
+    setup, params = learnt(td_recipe(probe, *TD[kind]), iterations=800)
+    expected = VALUES[probe]
+    q = outputs(setup, params, "q", linear(), action_values(2), list(expected))
+    np.testing.assert_allclose(q, list(expected.values()), rtol=0.02, atol=0.02)
+
+
+@slow
+def test_without_memory_what_needs_it_is_worth_nothing():
+    data = td_recipe("needs-memory", *TD["online"])
+    data["environment"]["delay"] = 1
+    data["optimizer"]["learning_rate"] = 0.02  # the values are means of ±1
+    setup, params = learnt(data, iterations=4_000)
+    q = outputs(setup, params, "q", linear(), action_values(2), [-1, 0, 1])
+    np.testing.assert_allclose(q, 0, atol=0.15)
+
+
+def ppo_recipe(probe, **more):
+    return {
+        "environment": environment(probe),
+        "network": "linear",
+        "tracer": {"name": "lambda_return", "gamma": GAMMA, "lambda": 0.95},
+        "updater": {"name": "ppo", "regularizers": [], **more},
+        "optimizer": {"name": "adam", "learning_rate": 0.02, "clip_norm": 0.5},
+        "train": {"steps": 1_000_000, "unroll": 16},
+    }
+
+
+# probe -> observation -> value of the best policy, and the action it takes, if it does.
+BEST = {
+    "constant-reward": {0: (1, None)},
+    "reward-depends-on-observation": {-1: (-1, None), 1: (1, None)},
+    "two-steps": {0: (GAMMA, None), 1: (1, None)},
+    "reward-depends-on-action": {0: (1, 1)},
+    "truncation": {0: (1 / (1 - GAMMA), None)},
+    "needs-memory": {-1: (1, 0), 1: (1, 1)},
+}
+
+
+@pytest.mark.parametrize(
+    "probe",
+    [
+        pytest.param(probe, marks=() if probe == "truncation" else slow)
+        for probe in BEST
+    ],
+)
+def test_proximal_policy_optimization_learns_values_and_actions_of(probe):
+    setup, params = learnt(ppo_recipe(probe), iterations=150)
+    torso, obs = linear(), list(BEST[probe])
+    values, actions = zip(*BEST[probe].values(), strict=True)
+    found = outputs(setup, params, "value", torso, state_value(), obs)
+    np.testing.assert_allclose(found, values, rtol=0.05, atol=0.05)
+    family = distributions.categorical(2)
+    logits = outputs(setup, params, "policy", torso, parameters(family), obs)
+    for row, action in zip(logits, actions, strict=True):
+        if action is not None:
+            assert np.exp(family.log_prob(row, np.array(action))) > 0.95
+
+
+def test_proximal_policy_optimization_finds_the_top_of_a_parabola():
+    setup, params = learnt(ppo_recipe("continuous-action"), iterations=150)
+    torso, family = linear(), distributions.normal((1,))
+    found = outputs(setup, params, "policy", torso, parameters(family), [0])
+    mean, scale = found[0, 0], np.exp(found[0, 1])
+    assert mean == pytest.approx(0.5, abs=0.1)
+    assert scale < 0.5  # it began at 1
+    value = outputs(setup, params, "value", torso, state_value(), [0])[0]
+    assert value == pytest.approx(-((mean - 0.5) ** 2) - scale**2, abs=0.1)
+
+
+@slow
+def test_functions_on_a_shared_torso_learn_as_well():
+    data = ppo_recipe("needs-memory")
+    data["network"] = {"shared": {"name": "mlp", "layers": [16]}, "policy": {}}
+    data["network"]["value"] = {}
+    setup, params = learnt(data, iterations=150)
+    assert set(params) == {"shared", "policy", "value"}
+    torso, family = mlp(layers=[16]), distributions.categorical(2)
+    value, policy = (
+        outputs(setup, params, name, torso, head, [-1, 1], make=sharing)
+        for name, head in [("value", state_value()), ("policy", parameters(family))]
+    )
+    np.testing.assert_allclose(value, 1, atol=0.05)
+    assert np.all(np.exp(family.log_prob(policy, np.array([0, 1]))) > 0.95)
