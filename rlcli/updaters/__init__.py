@@ -19,6 +19,8 @@ from typing import NamedTuple
 
 import gymnasium
 
+from rlcli import distributions
+from rlcli.distributions import Distribution
 from rlcli.errors import RlcliError
 
 
@@ -39,3 +41,15 @@ def discrete(space: gymnasium.Space, updater: str) -> gymnasium.spaces.Discrete:
         f"{space}",
         "`ppo` acts in a Box; or choose an environment with Discrete actions",
     )
+
+
+def stochastic(space: gymnasium.Space, updater: str) -> Distribution:
+    """The default family of distributions over the space, if it has one."""
+    try:
+        return distributions.over(space)
+    except TypeError as error:
+        raise RlcliError(
+            f"updater `{updater}` needs Discrete actions or a Box of floats, and the "
+            f"environment's are {space}",
+            "choose an environment with such actions",
+        ) from error

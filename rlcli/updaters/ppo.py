@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rlcli import distributions
 from rlcli.errors import RlcliError
 from rlcli.learning import Learner, Losses, learner
 from rlcli.networks.heads import parameters, state_value
@@ -31,7 +30,7 @@ from rlcli.types import (
     Transition,
     Updater,
 )
-from rlcli.updaters import Spaces
+from rlcli.updaters import Spaces, stochastic
 
 
 class Regularizer(TypedDict):
@@ -79,7 +78,7 @@ def ppo(
     normalized in each minibatch. `sequence` is how many consecutive steps stay
     together in a minibatch; null: the whole unroll.
     """
-    family = distributions.over(spaces.action)
+    family = stochastic(spaces.action, "ppo")
     actor = networks("policy", functools.partial(parameters, family))
     critic = networks("value", state_value)
     policy = policies(distribution=Parameters(actor, family), space=spaces.action)

@@ -1,0 +1,344 @@
+"""The loop: compiled and on the host, in chunks, for several seeds and devices."""
+
+import functools
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlcli import checkpoint, loop, recipe
+from rlcli.build import build
+from rlcli.environments.host import hosted
+from rlcli.progress import RESET, STEP, Setup, stream
+from rlcli.types import Environment, TimeStep
+
+SEED = 5
+
+
+def _swing(space: gymnasium.Space, push) -> Environment:
+    """Full of products: where two programs round them differently, it shows."""
+
+    def seen(state):
+        return jnp.stack([jnp.cos(state[0]), jnp.sin(state[0]), 0.37 * state[1]])
+
+    def reset(key):
+        state = jax.random.uniform(key, (2,), minval=-3.0, maxval=3.0)
+        return state, seen(state)
+
+    def step(state, action, noise):
+        force = push(action)
+        cost = state[0] ** 2 + 0.1 * state[1] ** 2 + 0.001 * force**2
+        gain = 15.0 * jnp.sin(state[0]) + 3.0 * force + 0.01 * noise
+        speed = state[1] + 0.05 * gain
+        state = jnp.stack([state[0] + 0.05 * speed, speed])
+        end = jnp.abs(state[0]) > 6.0
+        obs, discount = seen(state), 1.0 - end.astype(jnp.float32)
+        return state, TimeStep(obs, obs, -0.37 * cost, discount, end, {})
+
+    box = gymnasium.spaces.Box(-10.0, 10.0, (3,), np.float32)
+    return Environment(reset, step, box, space, None, draw=jax.random.normal)
+
+
+def swing() -> Environment:
+    """To be pushed to either side, or not at all."""
+    push = lambda action: 1.3 * (action.astype(jnp.float32) - 0.7)  # noqa: E731
+    return _swing(gymnasium.spaces.Discrete(3), push)
+
+
+def swing_freely() -> Environment:
+    """To be pushed as hard as one likes."""
+    space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    return _swing(space, lambda action: 2.0 * jnp.clip(action[0], -1.0, 1.0))
+
+
+def environment(factory, num_envs: int) -> dict:
+    name = f"{__name__}:{factory.__name__}"
+    return {"name": name, "num_envs": num_envs, "time_limit": 30}
+
+
+NETWORK = {"name": "mlp", "layers": [16, 16]}
+REMEMBERING = {
+    "environment": environment(swing, 1),
+    "network": NETWORK,
+    "policy": {
+        "name": "epsilon_greedy",
+        "epsilon": {"from": 1.0, "to": 0.02, "over": 200},
+    },
+    "tracer": {"name": "n_step", "n": 2},
+    "replay": {"name": "uniform", "capacity": 64, "batch_size": 8},
+    "updater": {"name": "double_q_learning", "target": {"polyak": 0.01}},
+    "optimizer": {"name": "adam", "learning_rate": 1e-2, "clip_norm": 10},
+    "train": {"steps": 2_000, "start": 0},
+}
+ONLINE = {
+    "environment": environment(swing_freely, 2),
+    "network": NETWORK,
+    "updater": {"name": "ppo", "epochs": 2, "minibatches": 2},
+    "optimizer": {"name": "adam", "learning_rate": {"from": 1e-2, "to": 0.0}},
+    "train": {"steps": 4_000, "unroll": 4},
+}
+CARTPOLE = {"name": "CartPole-v1", "num_envs": 2}
+
+
+def setup_of(data: dict, seeds: int = 1, devices: int = 1) -> Setup:
+    found = build(recipe.load(data), range(SEED, SEED + seeds))
+    return found._replace(devices=devices)
+
+
+@functools.cache
+def compiled_loop(kind: str, seeds: int = 1, devices: int = 1) -> loop.Loop:
+    """Compiled once, for all tests."""
+    data = {"remembering": REMEMBERING, "online": ONLINE}[kind]
+    return loop.make(setup_of(data, seeds, devices))
+
+
+@functools.cache
+def leaves_after(kind: str, iterations: int, seeds: int, devices: int = 1) -> dict:
+    made = compiled_loop(kind, seeds, devices)
+    return checkpoint.leaves(made.advance(made.begin(), iterations)[0])
+
+
+def hosted_loop(setup: Setup) -> loop.Loop:
+    """The same environments, behind the interface of those on the host."""
+    seeds = len(setup.seeds)
+
+    @functools.cache
+    def host() -> Environment:
+        pure, _ = setup.parts(loop.midnight())
+        return hosted(pure, seeds, key=lambda seed: stream(seed, RESET))
+
+    def parts(clock):
+        return host(), setup.parts(clock)[1]
+
+    return loop.make(setup._replace(parts=parts))
+
+
+def assert_equal(found: dict, expected: dict) -> None:
+    assert set(found) == set(expected)
+    unequal = [
+        name
+        for name, leaf in expected.items()
+        if found[name].tobytes() != leaf.tobytes()
+    ]
+    assert unequal == []
+
+
+def assert_host_equals_compiled(setup: Setup, chunks: tuple[int, ...]) -> None:
+    ours, theirs = loop.make(setup), hosted_loop(setup)
+    here, there = ours.begin(), theirs.begin()
+    lone = len(setup.seeds) == 1
+    for count in chunks:
+        here, metrics = ours.advance(here, count)
+        there, said = theirs.advance(there, count)
+        assert_equal(checkpoint.leaves(said), checkpoint.leaves(metrics))
+        found = theirs.save(there)
+        if lone:  # the hosted environment has no axis for a seed of its own
+            states = jax.tree.map(lambda leaf: leaf[None], found.environment)
+            found = found._replace(environment=states)
+        assert_equal(checkpoint.leaves(found), checkpoint.leaves(here))
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+@pytest.mark.parametrize("data", [REMEMBERING, ONLINE], ids=["replay", "online"])
+def test_host_and_compiled_loop_give_the_same_bits(data, seeds):
+    assert_host_equals_compiled(setup_of(data, seeds), (1, 40, 60))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [1, 3])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"environment": CARTPOLE, "train": {"steps": 2_000, "start": 40}},
+        {"environment": environment(swing, 8), "train": {"steps": 9_000, "start": 40}},
+        {"train": {"steps": 2_000, "start": 0, "unroll": 4, "updates": 2}},
+        {"updater": {"name": "q_learning", "target": {"every": 20}, "loss": "mse"}},
+        {
+            "environment": "FrozenLakeNonSlippery-v0",
+            "network": "table",
+            "optimizer": {"name": "sgd", "learning_rate": 0.1},
+        },
+    ],
+    ids=["cartpole", "eight", "unrolls", "q_learning", "table"],
+)
+def test_the_same_bits_with_a_replay_in_other_settings(changes, seeds):
+    assert_host_equals_compiled(setup_of({**REMEMBERING, **changes}, seeds), (130,))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [1, 3])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"environment": CARTPOLE},
+        {"environment": environment(swing_freely, 8)},
+        {"environment": {"name": "probe-continuous-action", "num_envs": 2}},
+        {"train": {"steps": 4_000, "unroll": 4, "reset": True}},
+    ],
+    ids=["cartpole", "eight", "probe", "resets"],
+)
+def test_the_same_bits_online_in_other_settings(changes, seeds):
+    assert_host_equals_compiled(setup_of({**ONLINE, **changes}, seeds), (130,))
+
+
+@pytest.mark.parametrize("kind", ["remembering", "online"])
+def test_how_a_run_is_cut_into_chunks_changes_nothing(kind):
+    made = compiled_loop(kind)
+    progress, metrics = made.advance(made.begin(), 140)
+    again = made.begin()
+    for count in (1, 7, 128, 4):  # over the border of a block of noise, too
+        again, last = made.advance(again, count)
+    assert_equal(checkpoint.leaves(again), checkpoint.leaves(progress))
+    assert_equal(checkpoint.leaves(last), checkpoint.leaves(metrics))
+
+
+def test_a_chunk_of_no_iterations_changes_nothing():
+    made = compiled_loop("remembering")
+    before = checkpoint.leaves(made.begin())
+    assert_equal(checkpoint.leaves(made.advance(made.begin(), 0)[0]), before)
+
+
+def test_a_loop_restored_from_its_arrays_goes_on_with_the_same_bits():
+    made = compiled_loop("online")
+    progress, _ = made.advance(made.begin(), 9)
+    arrays = checkpoint.restored(made.shapes(), checkpoint.leaves(made.save(progress)))
+    restored, sentence = made.restore(arrays)
+    assert sentence == ""
+    expected = checkpoint.leaves(made.advance(progress, 5)[0])
+    assert_equal(checkpoint.leaves(made.advance(restored, 5)[0]), expected)
+
+
+@pytest.mark.parametrize("kind", ["remembering", "online"])
+def test_vmapped_seeds_equal_lone_runs_after_a_hundred_updates(kind):
+    iterations = {"remembering": 100, "online": 25}[kind]  # PPO: 4 updates in each
+    together = leaves_after(kind, iterations, seeds=2)
+    alone = leaves_after(kind, iterations, seeds=1)
+    for name, leaf in alone.items():
+        ours = (
+            together[name] if name in ("iteration", "position") else together[name][0]
+        )
+        np.testing.assert_allclose(
+            np.asarray(ours, np.float64).ravel(),
+            np.asarray(leaf, np.float64).ravel(),
+            atol=1e-4,
+            rtol=1e-4,
+            err_msg=name,
+        )
+
+
+def test_seeds_spread_over_two_devices_are_lone_runs_to_the_bit():
+    spread = leaves_after("remembering", 100, seeds=2, devices=2)
+    alone = leaves_after("remembering", 100, seeds=1)
+    first = {
+        name: leaf if name in ("iteration", "position") else leaf[:1]
+        for name, leaf in spread.items()
+    }
+    assert_equal(first, alone)
+    assert not np.array_equal(spread["seed"][:1], spread["seed"][1:])
+
+
+def test_two_devices_give_the_same_as_one_to_within_rounding():
+    one = leaves_after("remembering", 100, seeds=2)
+    two = leaves_after("remembering", 100, seeds=2, devices=2)
+    for name, leaf in one.items():
+        np.testing.assert_allclose(
+            np.asarray(two[name], np.float64),
+            np.asarray(leaf, np.float64),
+            atol=1e-4,
+            rtol=1e-4,
+            err_msg=name,
+        )
+
+
+def test_seeds_do_not_share_anything():
+    leaves = leaves_after("online", 25, seeds=2)
+    for name in ("unroll/obs", "unroll/action", "agent/learner/params/value/linear/w"):
+        assert not np.any(leaves[name][0] == leaves[name][1])
+
+
+def test_an_unroll_is_what_the_environment_answers_step_by_step():
+    setup = setup_of(ONLINE)
+    env, _ = setup.parts(loop.midnight())
+    made = compiled_loop("online")
+    progress = made.begin()
+    state, obs = env.reset(stream(SEED, RESET))
+    first = np.ones(env.num_envs, bool)
+    step = jax.jit(env.step)
+    for iteration in range(10):
+        progress, _ = made.advance(progress, 1)
+        rows = jax.tree.map(lambda leaf: np.asarray(leaf[0]), progress.unroll)
+        for position in range(setup.unroll):
+            row = jax.tree.map(lambda leaf, at=position: leaf[at], rows)
+            time = iteration * setup.unroll + position
+            noise = env.draw(jax.random.fold_in(stream(SEED, STEP), time))
+            np.testing.assert_allclose(row.obs, obs, rtol=1e-4, atol=1e-5)
+            np.testing.assert_array_equal(row.first, first)
+            state, answer = step(state, row.action, noise)
+            obs, first = answer.obs, answer.last
+            np.testing.assert_array_equal(row.last, answer.last)
+            np.testing.assert_array_equal(row.discount, answer.discount)
+            np.testing.assert_allclose(row.reward, answer.reward, rtol=1e-4, atol=1e-4)
+            np.testing.assert_allclose(
+                row.next_obs, answer.next_obs, rtol=1e-4, atol=1e-5
+            )
+
+
+def test_the_stream_of_an_environment_depends_on_seed_and_index_only():
+    def walk(num_envs: int, seed: int):
+        data = {**REMEMBERING, "environment": environment(swing, num_envs)}
+        env, _ = setup_of(data).parts(loop.midnight())
+        state, obs = env.reset(stream(seed, RESET))
+        step = jax.jit(env.step)
+        yield obs
+        for time in range(70):  # the time limit is 30: over two resets
+            noise = env.draw(jax.random.fold_in(stream(seed, STEP), time))
+            state, answer = step(state, jnp.arange(num_envs) % 3, noise)
+            yield answer.obs
+
+    few, many = np.array([*walk(2, 1)]), np.array([*walk(5, 1)])
+    np.testing.assert_array_equal(many[:, :2], few)
+    other = np.array([*walk(2, 2)])
+    assert not np.any(np.all(other == few, axis=-1))
+    assert not np.any(np.all(few[:, 0] == few[:, 1], axis=-1))
+
+
+def test_counters_say_how_many_steps_and_updates_there_were():
+    leaves = leaves_after("remembering", 100, seeds=2)
+    assert leaves["iteration"] == 100
+    assert leaves["position"] == 0
+    adam = [leaf for name, leaf in leaves.items() if name.endswith("count")]
+    assert [np.unique(leaf).tolist() for leaf in adam] == [[100]] * len(adam) != []
+
+
+def test_every_unroll_begins_with_a_reset_where_the_recipe_asks_for_it():
+    setup = setup_of({**ONLINE, "train": {**ONLINE["train"], "reset": True}})
+    made = loop.make(setup)
+    progress = made.begin()
+    for _ in range(3):
+        progress, _ = made.advance(progress, 1)
+        assert np.all(progress.unroll.first[0, 0])
+        assert np.all(progress.unroll.last[0, -1])
+        assert not np.any(progress.unroll.last[0, :-1])
+        assert np.all(progress.unroll.discount == 1)  # cut off, not terminated
+
+
+def test_a_program_that_does_not_fit_together_shows_in_its_shapes():
+    good = setup_of(REMEMBERING)
+
+    def parts(clock):
+        env, agent = good.parts(clock)
+        return env, agent._replace(learn=lambda *_: jnp.zeros(3) @ jnp.zeros(4))
+
+    with pytest.raises(TypeError, match="dot_general"):
+        loop.make(good._replace(parts=parts)).shapes()
+
+
+def test_shapes_are_those_of_what_is_saved():
+    made = compiled_loop("online", seeds=2)
+    expected = checkpoint.paths(made.save(made.begin()))
+    found = checkpoint.paths(made.shapes())
+    assert {name: (leaf.shape, leaf.dtype) for name, leaf in found.items()} == {
+        name: (leaf.shape, leaf.dtype) for name, leaf in expected.items()
+    }
