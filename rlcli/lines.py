@@ -14,6 +14,7 @@ Row = Mapping[str, Any]
 
 HEAD = "[TrainMonitor|INFO]"
 FIRST = ("ep", "T", "G", "avg_r", "avg_G", "t", "dt")  # coax's, in its order
+COUNTS = frozenset(("ep", "T", "t", "updates"))
 NO_METRIC = frozenset((*FIRST, *CLOCK_FIELDS, "seed", "evaluation", "frozen"))
 
 
@@ -48,7 +49,7 @@ def together(rows: Sequence[Row]) -> Row:
         values = known(row.get(name) for row in alive)
         if values and name not in ("seed", "frozen"):
             middle = sum(values) / len(values)
-            mean[name] = round(middle) if name in ("ep", "T", "t") else middle
+            mean[name] = round(middle) if name in COUNTS else middle
     mean["seeds"] = len(rows)
     averages = known(row.get("avg_G") for row in alive)
     if averages:

@@ -30,11 +30,12 @@ def folder(tmp_path, monkeypatch):
     """An empty working folder, which Python imports from."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    before, built_in = set(sys.modules), dict(registry._built_in)
+    before = set(sys.modules)
     yield tmp_path
     registry._entry_points.cache_clear()
-    registry._built_in.clear()
-    registry._built_in.update(built_in)
+    for key, part in [*registry._built_in.items()]:
+        if not part.factory.__module__.startswith(("rlcli.", "optax.")):
+            del registry._built_in[key]
     for name in set(sys.modules) - before:
         places = {getattr(sys.modules[name], "__file__", None)}
         places |= {*getattr(sys.modules[name], "__path__", ())}

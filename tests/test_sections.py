@@ -196,7 +196,6 @@ def test_a_recipe_that_lacks_the_main_thing_is_refused(written, text, message):
         ("updater", {"critics": 2}, "option `critics`"),
         ("train", {"episodes": 500}, "`episodes: 500`"),
         ("train", {"precision": "bfloat16"}, "`precision: bfloat16`"),
-        ("train", {"reset": True}, "`reset: true`"),
         ("train", {"on_error": "restart"}, "`on_error: restart`"),
         ("train", {"trackers": ["wandb"]}, "`trackers: [wandb]`"),
     ],

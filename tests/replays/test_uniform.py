@@ -10,7 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from rlcli import recipe
+from rlcli.build import build
 from rlcli.errors import RlcliError
+from rlcli.progress import midnight
 from rlcli.replays.uniform import uniform
 from rlcli.types import Transition
 
@@ -160,6 +163,30 @@ def test_a_capacity_that_holds_no_window_is_refused(
         uniform(window, unroll, num_envs, capacity=capacity)
     assert f"at least {least:,}" in caught.value.hint
     uniform(window, unroll, num_envs, capacity=least)  # the cure works
+
+
+@pytest.mark.parametrize(
+    ("n", "unroll", "num_envs", "start", "first"),
+    # The first iteration that learns: as the recipe says, or with the first window.
+    [
+        (1, 1, 1, 0, 1),
+        (3, 1, 1, 0, 3),
+        (3, 1, 4, 4, 3),
+        (3, 2, 1, 0, 2),
+        (3, 1, 1, 9, 10),
+    ],
+)
+def test_nothing_is_learnt_before_there_is_a_window(n, unroll, num_envs, start, first):
+    data = {
+        "environment": {"name": "probe-two-steps", "num_envs": num_envs},
+        "network": "table",
+        "tracer": {"name": "n_step", "n": n},
+        "replay": {"name": "uniform", "capacity": 64},
+        "updater": "q_learning",
+        "train": {"steps": 1_000, "unroll": unroll, "start": start},
+    }
+    _, agent = build(recipe.load(data)).parts(midnight())
+    assert [agent.updates(first - 1), agent.updates(first)] == [0, 1]
 
 
 def test_rings_of_several_seeds_are_vmapped_with_one_count():
