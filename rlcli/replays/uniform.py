@@ -71,9 +71,7 @@ def uniform(
         later = jnp.arange(window, dtype=jnp.int32)[:, None]
         where = (index + (oldest + later) * num_envs) % (slots * size)
         steps = jax.tree.map(lambda leaf: leaf[where], ring)
-        # Of a ring that holds no whole window yet nothing counts.
-        whole = (filled * unroll >= window).astype(jnp.float32)
-        return steps, jnp.broadcast_to(whole, where.shape), index
+        return steps, jnp.ones(where.shape), index
 
     def reweigh(ring: Transition, index: ArrayTree, priority: Array) -> Transition:
         del index, priority  # every step keeps its chance
