@@ -55,6 +55,10 @@ def _devices(recipe: Recipe, seeds: int) -> int:
     """How many devices the seeds are spread over: each has an equal share."""
     wanted = recipe.train.devices
     there = jax.local_device_count()
+    if wanted == "auto" and jax.default_backend() == "cpu":
+        # Several seeds vmapped on each of several devices of a processor can wait for
+        # each other for ever (PPO with 4 seeds on each of 2 did); on one they cannot.
+        return 1
     if wanted == "auto":
         return max(n for n in range(1, min(there, seeds) + 1) if seeds % n == 0)
     if wanted > there:

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from rlcli import threads
-from rlcli import layout
+from rlcli import layout, threads
 from rlcli.threads import Layout
 
 RECIPE = """

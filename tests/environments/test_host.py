@@ -238,9 +238,9 @@ def drift(num_envs: int) -> Environment:
     def draw(key):
         return jax.random.normal(key, (num_envs, 2))
 
-    def step(state, action, noise):
+    def step(state, action, noise, cut=False):
         moved = state * 0.9 + action + noise[:, 0]
-        last = jnp.abs(moved) > 2
+        last = (jnp.abs(moved) > 2) | cut
         state = jnp.where(last, noise[:, 1], moved)
         discount = 1.0 - last
         return state, TimeStep(state, moved, -moved, discount, last, {"far": moved})

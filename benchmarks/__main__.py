@@ -1,0 +1,10 @@
+"""All benchmarks, each in a process of its own: `make bench`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+for name in ("loop", "host"):
+    print(f"\n== {name}", flush=True)
+    subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=True)
