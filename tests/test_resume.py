@@ -1,0 +1,215 @@
+"""Resume: a run that was cut off, by whatever, ends as if it had not been.
+
+Each run is a process of its own, for it is killed.
+"""
+
+import functools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from pathlib import Path
+
+import pytest
+
+CLOCKS = {"dt", "steps_per_second", "updates_per_second", "time"}
+NATIVE = """\
+environment: {name: CartPole-v1, num_envs: 2}
+network: {name: mlp, layers: [16]}
+policy: {name: epsilon_greedy, epsilon: {from: 1.0, to: 0.02, over: 50%}}
+tracer: {name: n_step, n: 2}
+replay: {name: uniform, capacity: 1_000, batch_size: 8}
+updater: {name: double_q_learning}
+optimizer: {name: adam, learning_rate: {from: 1e-3, to: 0.0}}
+train:
+  steps: 60_000
+  updates: {per_step: 0.25}
+  log: {every: 700}
+  evaluate: {every: 10_000, episodes: 2}
+  checkpoint: {every: 1_500}
+"""
+HOST = """\
+environment: gymnasium/CartPole-v1
+network: {name: mlp, layers: [16]}
+replay: {name: uniform, capacity: 1_000, batch_size: 8}
+updater: q_learning
+train:
+  steps: 10_000
+  log: {every: 700}
+  evaluate: {every: 5_000, episodes: 2}
+  checkpoint: {every: 600}
+"""
+ONLINE = """\
+environment: {name: CartPole-v1, num_envs: 2}
+network: {name: mlp, layers: [16]}
+updater: {name: ppo, epochs: 2, minibatches: 2}
+train:
+  steps: 200_000
+  unroll: 16
+  log: {every: 7_000}
+  checkpoint: {every: 5_000}
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    """Where what one process compiles is read by the others."""
+    return tmp_path_factory.mktemp("home")
+
+
+def launched(home: Path, folder: Path, *arguments: object) -> subprocess.Popen:
+    cache = {
+        "JAX_COMPILATION_CACHE_DIR": str(home / "programs"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+    return subprocess.Popen(
+        [sys.executable, "-m", "rlcli", *map(str, arguments)],
+        cwd=folder,
+        env=os.environ | cache,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.fixture
+def started(tmp_path, home):
+    """Starts `rlcli`; whatever happens, it does not outlive the test."""
+    processes = []
+
+    def start(*arguments: object) -> subprocess.Popen:
+        processes.append(launched(home, tmp_path, *arguments))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(home):
+    """The folder of a run that nothing happened to."""
+
+    @functools.cache
+    def run(recipe: str, seeds: int) -> Path:
+        name = f"{zlib.crc32(recipe.encode())}-{seeds}"
+        folder = home / name
+        folder.mkdir()
+        (folder / "mine.yaml").write_text(recipe)
+        command = ("train", "mine.yaml", "--run", "run", "--quiet", "--seeds", seeds)
+        assert ended(launched(home, folder, *command)) == (0, "")
+        return folder / "run"
+
+    return run
+
+
+def ended(process: subprocess.Popen) -> tuple[int, str]:
+    """Exit code and what was said on stderr."""
+    _, said = process.communicate(timeout=300)
+    return process.returncode, said
+
+
+def wait_for(run: Path, step: int, process: subprocess.Popen) -> None:
+    """Waits until a checkpoint at or past a step is there."""
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline and process.poll() is None:
+        if (latest := latest_step(run)) is not None and latest >= step:
+            return
+        time.sleep(0.002)
+    pytest.fail(f"no checkpoint at step {step:,}: {ended(process)}")
+
+
+def latest_step(run: Path) -> int | None:
+    try:
+        name = json.loads((run / "checkpoints.json").read_text())["latest"]
+    except FileNotFoundError:
+        return None
+    return int(name.partition(".")[0])
+
+
+def rows(run: Path) -> list[dict]:
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    found = [json.loads(line) for line in lines]
+    return [{k: v for k, v in row.items() if k not in CLOCKS} for row in found]
+
+
+def assert_alike(run: Path, reference: Path) -> None:
+    """The same bytes in the last checkpoint and the policies, and the same rows."""
+    assert latest_step(run) == latest_step(reference)
+    names = ["policy.pkl.lz4", *(p.name for p in reference.glob("best.pkl.lz4"))]
+    names += [f"checkpoints/{latest_step(reference):09d}.pkl.lz4"]
+    for name in names:
+        assert (run / name).read_bytes() == (reference / name).read_bytes(), name
+    assert rows(run) == rows(reference)
+    assert json.loads((run / "run.json").read_text())["status"] == "finished"
+
+
+CASES = [
+    pytest.param(NATIVE, 1, 12_000, id="native"),
+    pytest.param(NATIVE, 2, 12_000, id="native-2", marks=pytest.mark.slow),
+    pytest.param(HOST, 1, 4_000, id="gymnasium", marks=pytest.mark.slow),
+    pytest.param(HOST, 2, 4_000, id="gymnasium-2", marks=pytest.mark.slow),
+    pytest.param(ONLINE, 1, 60_000, id="online", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("recipe", "seeds", "about"), CASES)
+def test_a_run_killed_at_a_random_moment_ends_as_if_it_had_not_been(
+    recipe, seeds, about, started, uninterrupted, tmp_path
+):
+    (tmp_path / "mine.yaml").write_text(recipe)
+    command = ("train", "mine.yaml", "--quiet", "--seeds", seeds, "--run")
+    draw = random.Random(4)
+    run = tmp_path / "run"
+    process = started(*command, run)
+    for _ in range(2):  # the second kill hits the run that was resumed
+        wait_for(run, draw.randrange(about), process)
+        time.sleep(draw.random() * 0.05)
+        process.kill()
+        assert ended(process)[0] == -signal.SIGKILL
+        process = started("resume", run, "--quiet")
+    assert ended(process) == (0, "")
+    assert_alike(run, uninterrupted(recipe, seeds))
+    info = json.loads((run / "run.json").read_text())
+    assert len(info["resumes"]) == 2
+    assert 0 < info["resumes"][0]["step"] <= info["resumes"][1]["step"]
+
+
+def test_every_way_to_stop_has_its_exit_code_and_loses_nothing(
+    started, uninterrupted, tmp_path
+):
+    (tmp_path / "mine.yaml").write_text(NATIVE)
+    run = tmp_path / "run"
+    process = started("train", "mine.yaml", "--run", run)
+    wait_for(run, 1_500, process)
+    process.send_signal(signal.SIGINT)
+    code, said = ended(process)
+    assert code == 130
+    assert said.endswith(f"next: rlcli resume {run}\n")
+    first = latest_step(run)
+
+    process = started("resume", run)
+    wait_for(run, first + 1, process)
+    process.send_signal(signal.SIGTERM)
+    assert ended(process)[0] == 143
+    second = latest_step(run)
+    assert second > first
+
+    # The time counts from the start of the process: this is over before it begins.
+    assert ended(started("resume", run, "--max-time", "1s"))[0] == 75
+    assert latest_step(run) == second
+
+    assert ended(started("resume", run, "--quiet")) == (0, "")
+    assert_alike(run, uninterrupted(NATIVE, 1))
+
+    before = {path: path.read_bytes() for path in run.rglob("*.lz4")}
+    code, said = ended(started("resume", run))
+    assert code == 0
+    assert f"`{run}` is finished: 60,000 steps" in said
+    assert {path: path.read_bytes() for path in run.rglob("*.lz4")} == before
+    assert_alike(run, uninterrupted(NATIVE, 1))
