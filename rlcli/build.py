@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from rlcli import agents, registry, schedules, spaces
 from rlcli.environments.vector import vector
-from rlcli.errors import nearest
+from rlcli.errors import RlcliError, nearest
 from rlcli.networks import functions
 from rlcli.networks.heads import Head
 from rlcli.optimizers import grouped
@@ -46,14 +46,26 @@ def build(
     def parts(clock: Clock) -> tuple[Environment, Agent]:
         return environment_at(clock), agent_at(clock)
 
-    return Setup(
-        parts, train.unroll, tuple(seeds), _devices(recipe, len(seeds)), train.reset
-    )
+    devices = _devices(recipe, len(seeds))
+    setup = Setup(parts, train.unroll, tuple(seeds), devices, train.reset)
+    _check_updates(recipe, setup)
+    return setup
+
+
+def environment_of(recipe: Recipe, seeds: int, clock: Clock) -> Environment:
+    """The environment alone, as it is at a given time."""
+    return _environments(recipe, seeds, rendering=False)(clock)
 
 
 def _devices(recipe: Recipe, seeds: int) -> int:
     """How many devices the seeds are spread over: each has an equal share."""
-    wanted = recipe.train.devices
+    wanted, threads = recipe.train.devices, recipe.train.threads
+    if seeds > 1 and isinstance(threads, int) and threads > 1:
+        raise recipe.error(
+            ("train", "threads"),
+            f"`threads: {threads}` with {seeds} seeds could wait for ever",
+            "leave it out: several seeds run with one thread",
+        )
     there = jax.local_device_count()
     if wanted == "auto" and jax.default_backend() == "cpu":
         # Several seeds vmapped on each of several devices of a processor can wait for
@@ -76,7 +88,10 @@ def _made(part: Part, clock: Clock, recipe: Recipe, *parts: Any, **more: Any) ->
     """What a part's factory makes, with its options as they are at that time."""
     factory = registry.find(part.kind, part.name).factory
     options = schedules.at(part.options, clock, recipe.train.steps)
-    return factory(*parts, **{**options, **more})
+    try:
+        return factory(*parts, **{**options, **more})
+    except RlcliError as error:
+        raise recipe.placed((part.kind,), error) from error
 
 
 def _environments(
@@ -129,7 +144,10 @@ def _scheduled(part: Part) -> list[str]:
 def _agents(recipe: Recipe, environment: Environment) -> Callable[[Clock], Agent]:
     """The agent, as it is at a given time, in that environment."""
     train = recipe.train
-    shown = Spaces(environment.observation, environment.action, environment.num_envs)
+    whose = f"environment `{recipe.environment.name}`"
+    shown = Spaces(
+        environment.observation, environment.action, environment.num_envs, whose
+    )
     visit = train.unroll * environment.num_envs
     used: set[str] = set()  # the functions that the updater asks for
 
@@ -149,6 +167,7 @@ def _agents(recipe: Recipe, environment: Environment) -> Callable[[Clock], Agent
             ),
         )
         tracer = _made(recipe.tracer, clock, recipe)
+        _check_window(recipe, tracer.window or 1, environment.num_envs)
         if recipe.replay is None:
             return agents.online(updater, tracer)
         if tracer.window is None:
@@ -270,6 +289,33 @@ def _check_names(recipe: Recipe, used: set[str]) -> None:
                     f"updater `{recipe.updater.name}` has no function `{name}`",
                     nearest(name, used),
                 )
+
+
+def _check_window(recipe: Recipe, window: int, num_envs: int) -> None:
+    """Refuses a tracer that looks further than the whole run is long."""
+    unroll = recipe.train.unroll
+    steps = recipe.train.steps // (unroll * num_envs) * unroll
+    if steps < window:
+        least = -(-window // unroll) * unroll * num_envs
+        raise recipe.error(
+            ("tracer",),
+            f"nothing would be learnt: tracer `{recipe.tracer.name}` needs {window:,} "
+            f"steps in a row, and the run has {steps:,} of each environment",
+            f"raise `train.steps` to at least {least:,}",
+        )
+
+
+def _check_updates(recipe: Recipe, setup: Setup) -> None:
+    """Refuses a run that ends before its first update."""
+    _, agent = setup.parts(midnight())
+    iterations = recipe.train.steps // setup.steps
+    if agent.updates(iterations) == 0:
+        raise recipe.error(
+            ("train", "steps"),
+            f"nothing would be learnt: the run ends after {recipe.train.steps:,} "
+            "steps, before its first update",
+            "`train.start` and `train.updates` say when that comes",
+        )
 
 
 def _listed(names: Sequence[str] | Mapping[str, Any]) -> str:

@@ -58,12 +58,12 @@ def _checked(recipe: str | Path | Mapping[str, Any]) -> dict[str, Any]:
 
     from rlcli.build import build
     from rlcli.checkpoint import paths
-    from rlcli.loop import make
+    from rlcli.experiment import Experiment
     from rlcli.progress import midnight
 
     parsed = load(recipe)
     setup = build(parsed, (0,))
-    shapes = make(setup).shapes()
+    shapes = Experiment(parsed, setup).check()
     _, agent = setup.parts(midnight())
     acting = jax.eval_shape(agent.acting, shapes.agent)
 

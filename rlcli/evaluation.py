@@ -11,13 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli import runs, snapshots
-from rlcli.build import build
+from rlcli.build import build, environment_of
 from rlcli.errors import RlcliError
 from rlcli.experiment import described, evaluator
 from rlcli.playing import LONGEST
 from rlcli.progress import midnight
 from rlcli.recipe import Recipe, load, resolved
 from rlcli.snapshots import Snapshot
+from rlcli.spaces import describe
 from rlcli.statistics import summary
 from rlcli.types import Clock
 
@@ -59,7 +60,7 @@ def eval(
         recipe, snapshot.seeds, episodes, explore=explore, clock=clock_of(snapshot)
     )
     played = player.play(acting, occasion=seed)
-    if played.cut:
+    if played.cut and not isinstance(recipe.time_limit, int):
         print(
             f"warning: {played.cut} of {played.returns.size} episodes were cut at "
             f"{LONGEST:,} steps: the environment has no time limit",
@@ -89,7 +90,7 @@ def elsewhere(recipe: Recipe, environment: str | None) -> Recipe:
     if environment is None:
         return recipe
     other = load({**resolved(recipe), "environment": {"name": environment}})
-    own, its = (build(each).parts(midnight())[0] for each in (recipe, other))
+    own, its = (environment_of(each, 1, midnight()) for each in (recipe, other))
     for what in ("observation", "action"):
         ours, theirs = getattr(own, what), getattr(its, what)
         if (ours.shape, getattr(ours, "n", None)) != (
@@ -98,7 +99,7 @@ def elsewhere(recipe: Recipe, environment: str | None) -> Recipe:
         ):
             raise RlcliError(
                 f"the policy cannot play `{environment}`: its {what} space is "
-                f"{theirs}, and it learnt with {ours}",
+                f"{describe(theirs)}, and it learnt with {describe(ours)}",
                 f"it learnt in `{recipe.environment.name}`",
             )
     return dataclasses.replace(other, train=recipe.train)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli import checkpoint, registry, schedules, snapshots
-from rlcli.build import build
+from rlcli.build import build, environment_of
+from rlcli.errors import RlcliError
 from rlcli.loop import make, over_seeds
 from rlcli.playing import Player
 from rlcli.progress import Progress, Setup, midnight
@@ -60,7 +62,9 @@ class Experiment:
         self.best: Best | None = None
         self._progress: Progress | None = None
         self._frozen: dict[int, str] = {}  # by position: why
-        self._since = (0, time.perf_counter())  # of the last log point
+        self._logged = 0  # the step of the last log point
+        self._since = (0, time.perf_counter())  # … and where its clock was read
+        self._metrics: dict[str, np.ndarray] = {}  # of the last update
         self._looked = jax.jit(self._look)
         self._player: Player | None = None
 
@@ -86,9 +90,12 @@ class Experiment:
             raise ValueError("expected an experiment that has begun")
         return self._progress
 
-    def check(self) -> None:
+    def check(self) -> Progress:
         """Traces the whole program with shapes alone: misfits show here."""
-        self.loop.shapes()
+        try:
+            return self.loop.shapes()
+        except RlcliError as error:
+            raise self.recipe.placed(("updater",), error) from error
 
     def begin(self) -> None:
         """Starts at step 0."""
@@ -96,8 +103,12 @@ class Experiment:
 
     def restore(self, path: Path, best: Path) -> str:
         """Starts where a checkpoint stands; says what it could not restore."""
-        self._progress, sentence = snapshots.restore_progress(path, self.loop)
+        restored = snapshots.restore_progress(path, self.loop)
+        self._progress, self._metrics, sentence = restored
         self.iteration = int(self.progress.iteration)
+        if every := self.recipe.train.log.every:
+            self._logged = self._past(self.step // every * every) * self.setup.steps
+        self._since = (self.step, time.perf_counter())
         if best.is_file():
             saved = snapshots.load_snapshot(best, trust=True)
             self.best = Best(
@@ -125,17 +136,23 @@ class Experiment:
         self.iteration = before + count
         # Without the environment, which may be no tree of arrays.
         look = jax.device_get(self._looked(self.progress._replace(environment=())))
+        _, agent = self.setup.parts(midnight())
+        if agent.updates(self.iteration) > agent.updates(before):
+            self._metrics = jax.device_get(metrics)
         seconds = time.perf_counter() - start
         messages = self._freeze(look)
         log, evaluate, save = (self._due(before, period) for period in periods)
-        rows = self._rows(look, jax.device_get(metrics)) if log else []
+        rows = self._rows(look) if log else []
         evaluation = self._evaluate() if evaluate and not self.failure else []
         return Report(count, seconds, rows, evaluation, messages, save)
 
     def _next(self, period: int) -> int:
         """The first iteration at whose end a period acts again."""
-        multiple = (self.step // period + 1) * period
-        return -(-multiple // self.setup.steps)
+        return self._past((self.step // period + 1) * period)
+
+    def _past(self, step: int) -> int:
+        """The first iteration that ends at or past a step."""
+        return -(-step // self.setup.steps)
 
     def _due(self, before: int, period: int | None) -> bool:
         """Whether a period acts: in the first iteration at or past each multiple."""
@@ -151,11 +168,10 @@ class Experiment:
         def finite(leaf: Array) -> Array:
             return jnp.all(jnp.isfinite(leaf), axis=tuple(range(1, leaf.ndim)))
 
+        seeds = len(self.setup.seeds)
         statistics = progress.statistics._replace(running_return=(), running_length=())
         return {
-            "failed": over_seeds(agent.failed, len(self.setup.seeds), (0,), 0)(
-                progress.agent
-            ),
+            "failed": over_seeds(agent.failed, seeds, (0,), 0)(progress.agent),
             "finite": jax.tree.map(finite, acting),
             "statistics": statistics._asdict(),
             "settings": self._settings(progress),
@@ -179,10 +195,12 @@ class Experiment:
         )
         values = schedules.at(found, clock, self.recipe.train.steps)
         shape = (len(self.setup.seeds),)
-        return {name: jnp.broadcast_to(value, shape) for name, value in values.items()}
+        return {name: jnp.broadcast_to(each, shape) for name, each in values.items()}
 
     def _freeze(self, look: Mapping[str, Any]) -> list[str]:
         """Marks the seeds in which something is not finite any more; says so."""
+        _, agent = self.setup.parts(midnight())
+        every = range(self.iterations)
         bad = {
             path: ~finite for path, finite in checkpoint.leaves(look["finite"]).items()
         }
@@ -193,8 +211,12 @@ class Experiment:
             if index in self._frozen or (failed == _GOING and not tensors):
                 continue
             what = tensors[0] if tensors else "the loss"
-            when = f" at update {failed:,}" if failed != _GOING else ""
-            reason = f"{what} is not finite{when}, by step {self.step:,}"
+            # When it failed, not when somebody looked: that may be later. What has gone
+            # bad since the last update is what the next one will fail at.
+            update = agent.updates(self.iteration) if failed == _GOING else failed
+            made = bisect.bisect_right(every, update, key=agent.updates)
+            step = made * self.setup.steps
+            reason = f"{what} is not finite at update {update:,}, by step {step:,}"
             self._frozen[index] = reason
             said.append(f"seed {seed} is frozen: {reason}")
         everybody = len(self._frozen) == len(self.setup.seeds)
@@ -205,9 +227,7 @@ class Experiment:
             )
         return said
 
-    def _rows(
-        self, look: Mapping[str, Any], metrics: Mapping[str, np.ndarray]
-    ) -> list[dict[str, Any]]:
+    def _rows(self, look: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The rows of a log point, one for each seed."""
         step, clock = self._since
         now = time.perf_counter()
@@ -216,6 +236,8 @@ class Experiment:
         _, agent = self.setup.parts(midnight())
         updates = agent.updates(self.iteration)
         made = updates - agent.updates(step // self.setup.steps)
+        learnt = updates > agent.updates(self._logged // self.setup.steps)
+        self._logged = self.step
         clocks = {
             "dt": 1e3 * took / max(steps, 1),
             "steps_per_second": steps * len(self.setup.seeds) / took,
@@ -228,8 +250,8 @@ class Experiment:
             row |= _episodes(look["statistics"], index)
             row["updates"] = updates
             row |= {k: float(v[index]) for k, v in look["settings"].items()}
-            if made:
-                row |= {k: float(v[index]) for k, v in metrics.items()}
+            if learnt:
+                row |= {k: float(v[index]) for k, v in self._metrics.items()}
             if index in self._frozen:
                 row["frozen"] = self._frozen[index]
             rows.append(row | clocks)
@@ -285,7 +307,9 @@ class Experiment:
             return
         run.checkpoints.mkdir(exist_ok=True)
         path = run.checkpoint(self.step)
-        snapshots.save_progress(path, self.recipe, self.setup, self.loop, self.progress)
+        snapshots.save_progress(
+            path, self.recipe, self.setup, self.loop, self.progress, self._metrics
+        )
         snapshots.save_policy(
             run.policy,
             snapshots.Snapshot(
@@ -365,6 +389,8 @@ def evaluator(
     facts = registry.find("environment", recipe.environment.name).facts
     num_envs = min(episodes, _ADAPTED if facts.get("adapter") else _AT_ONCE)
     small = dataclasses.replace(recipe, num_envs=num_envs)
-    environment, agent = build(small, seeds).parts(clock or midnight())
+    clock = clock or midnight()
+    environment = environment_of(small, len(seeds), clock)
+    _, agent = build(recipe, seeds).parts(clock)
     share = -(-episodes // num_envs)
     return Player(environment, agent.policy, seeds, share, explore=explore)

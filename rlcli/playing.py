@@ -9,6 +9,7 @@ moment, and a few hundred steps of many environments take a fraction of a second
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from rlcli.loop import over_seeds
 from rlcli.progress import WATCH, stream
 from rlcli.types import Array, ArrayTree, Environment, Policy, TimeStep
 
-LONGEST = 10_000  # steps after which an episode without a time limit is cut
+LONGEST = 10_000  # every so many steps all episodes are cut: some would never end
 
 
 class Episodes(NamedTuple):
@@ -53,6 +54,7 @@ class _Tally(NamedTuple):
     finished: Array  # int32: episodes that are over
     returns: Array  # [B, share]
     lengths: Array
+    cut: Array  # int32: how many of these were cut at LONGEST
 
 
 class Player:
@@ -86,11 +88,10 @@ class Player:
         """
         *_, (_, tally) = self._steps(acting, occasion)
         shape = (len(self._seeds), -1)
-        cut = np.sum(np.maximum(self.share - np.asarray(tally.finished), 0))
         return Episodes(
             np.asarray(tally.returns).reshape(shape),
             np.asarray(tally.lengths).reshape(shape),
-            int(cut),
+            int(np.sum(tally.cut)),
         )
 
     def watch(
@@ -117,17 +118,23 @@ class Player:
         state, obs = environment.reset(np.array(numbers, np.uint32))
         tally = self._begin(obs)
         reward = np.zeros((len(seeds), environment.num_envs), np.float32)
-        for time in range(LONGEST * self.share):
-            now = np.array([occasion, time], np.int32)
-            action, policy, noise = self._decide(acting, tally, seeds, now)
-            action = np.asarray(action)
-            yield Moment(state, action, reward, tally.running, tally.length), tally
-            state, timestep = environment.step(state, action, noise)
-            tally, reward = self._tell(tally, policy, timestep), timestep.reward
-            if np.all(np.asarray(tally.finished) >= self.share):
-                break
-        yield None, tally
-        environment.close(state)
+        try:
+            for time in itertools.count():
+                now = np.array([occasion, time], np.int32)
+                action, policy, noise = self._decide(acting, tally, seeds, now)
+                action = np.asarray(action)
+                yield Moment(state, action, reward, tally.running, tally.length), tally
+                cut = (time + 1) % LONGEST == 0
+                state, timestep = environment.step(state, action, noise, cut)
+                tally, reward = (
+                    self._tell(tally, policy, timestep, cut),
+                    timestep.reward,
+                )
+                if np.all(np.asarray(tally.finished) >= self.share):
+                    break
+            yield None, tally
+        finally:
+            environment.close(state)
 
 
 def _functions(
@@ -149,6 +156,7 @@ def _functions(
             finished=counter,
             returns=table,
             lengths=table,
+            cut=jnp.int32(0),
         )
 
     def decide(
@@ -161,7 +169,7 @@ def _functions(
         decision, state = act(acting, tally.obs, tally.policy, tally.first, noise)
         return decision.action, state, environment.draw(step_key)
 
-    def tell(tally: _Tally, state: ArrayTree, timestep: TimeStep) -> _Tally:
+    def tell(tally: _Tally, state: ArrayTree, timestep: TimeStep, cut: Array) -> _Tally:
         running, length = tally.running + timestep.reward, tally.length + 1
         # Sums so far are written too: the last to be written is an episode's whole.
         row = jnp.arange(batch), tally.finished
@@ -174,10 +182,11 @@ def _functions(
             finished=tally.finished + timestep.last,
             returns=tally.returns.at[row].set(running, mode="drop"),
             lengths=tally.lengths.at[row].set(length, mode="drop"),
+            cut=tally.cut + jnp.sum(cut & (tally.finished < share)),
         )
 
     return (
         over_seeds(begin, seeds, (0,), 0),
         over_seeds(decide, seeds, (0, 0, 0, None), (0, 0, 0)),
-        over_seeds(tell, seeds, (0, 0, 0), 0),
+        over_seeds(tell, seeds, (0, 0, 0, None), 0),
     )

@@ -62,6 +62,13 @@ class Recipe:
         """An error about a value, which begins with its file and line."""
         return RlcliError(f"{self.document.where(place)}{message}", hint)
 
+    def placed(self, place: Place, error: RlcliError) -> RlcliError:
+        """What a part said, with file and line of its section, unless it has them."""
+        begins = self.document.where(place)
+        if not begins or error.message.startswith((begins, f"{self.source}:")):
+            return RlcliError(error.message, error.hint)
+        return self.error(place, error.message, error.hint)
+
 
 def shipped() -> dict[str, Path]:
     """The recipes that come with rlcli, by name."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import io
+import itertools
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from rlcli.progress import midnight
 from rlcli.recipe import Recipe, load, shipped
 
 _FPS = 50  # of an environment that says nothing: CartPole's own rate
+_MOST = 3_000  # pictures: of some environments an episode never ends
 _COLOURS = 128  # of a GIF's palette; drawings have few
 
 
@@ -101,16 +105,17 @@ def _write(
     size: tuple[int, int] | None,
 ) -> None:
     """An endlessly repeated GIF; a GIF counts time in hundredths of a second."""
-    frames = [_frame(picture, size) for picture in pictures]
-    first, *rest = frames
+    frames = (_frame(picture, size) for picture in pictures)
+    first = next(frames)
     hundredths = max(2, round(100 / fps))
     # One palette for all: flickers less, and takes a fraction of the space.
     palette = first.quantize(_COLOURS)
     indexed = [
-        each.quantize(palette=palette, dither=Image.Dither.NONE) for each in frames
+        each.quantize(palette=palette, dither=Image.Dither.NONE)
+        for each in itertools.chain([first], itertools.islice(frames, _MOST - 1))
     ]
-    import io
-
+    if next(frames, None) is not None:
+        print(f"warning: the GIF ends after {_MOST:,} pictures", file=sys.stderr)
     data = io.BytesIO()
     indexed[0].save(
         data,
@@ -121,7 +126,6 @@ def _write(
         loop=0,
         optimize=False,
     )
-    del rest
     target.parent.mkdir(parents=True, exist_ok=True)
     replace_file(target, data.getvalue())
 

@@ -25,6 +25,7 @@ from rlcli.recipe import Recipe, dump, load, resolved
 from rlcli.types import ArrayTree
 
 _CHECKPOINT, _POLICY = "checkpoint", "policy"
+_MOST, _SEEDS = 2**53, 2**32  # steps that a float counts exactly; seeds there are
 _HOST = "environment"  # of a host environment's progress: its own shapes, not code's
 
 
@@ -40,9 +41,14 @@ class Snapshot(NamedTuple):
 
 
 def save_progress(
-    path: Path, recipe: Recipe, setup: Setup, loop: Loop, progress: Progress
+    path: Path,
+    recipe: Recipe,
+    setup: Setup,
+    loop: Loop,
+    progress: Progress,
+    metrics: Mapping[str, np.ndarray],
 ) -> None:
-    """Writes everything a run has come to."""
+    """Writes everything a run has come to, with the metrics of its last update."""
     checkpoint.write(
         path,
         {
@@ -50,13 +56,17 @@ def save_progress(
             "recipe": dump(resolved(recipe)),
             "seeds": list(setup.seeds),
             "progress": checkpoint.leaves(loop.save(progress)),
+            "metrics": {name: np.asarray(each) for name, each in metrics.items()},
         },
     )
 
 
-def restore_progress(path: Path, loop: Loop) -> tuple[Progress, str]:
-    """A run's progress, and a sentence about what could not be restored."""
-    leaves = dict(_content(path, _CHECKPOINT)["progress"])
+def restore_progress(
+    path: Path, loop: Loop
+) -> tuple[Progress, dict[str, np.ndarray], str]:
+    """A run's progress, metrics, and a sentence about what could not be restored."""
+    content = _content(path, _CHECKPOINT)
+    leaves = dict(content["progress"])
     shapes = loop.shapes()
     # A host environment's part has the shape that its episodes have; it checks it.
     host = {}
@@ -65,7 +75,9 @@ def restore_progress(path: Path, loop: Loop) -> tuple[Progress, str]:
         for name in [name for name in leaves if name.startswith(prefix)]:
             host[name.removeprefix(prefix)] = leaves.pop(name)
     saved = checkpoint.restored(shapes, leaves, source=path)
-    return loop.restore(saved._replace(environment=host) if host else saved)
+    restored = loop.restore(saved._replace(environment=host) if host else saved)
+    progress, sentence = restored
+    return progress, dict(content["metrics"]), sentence
 
 
 def save_policy(path: Path, snapshot: Snapshot) -> None:
@@ -125,7 +137,12 @@ def recipe_of(
     """The resolved recipe that a file carries; imports nothing unless trusted."""
     content = content or _content(path, _POLICY, _CHECKPOINT)
     data = documents.load(content["recipe"], source=str(path)).data
-    return dataclasses.replace(load(data, trusted=trust), name=path.stem)
+    try:
+        recipe = load(data, trusted=trust)
+    except RlcliError as error:
+        message = f"`{path}`: in its recipe, {error.message}"
+        raise RlcliError(message, error.hint) from error
+    return dataclasses.replace(recipe, name=path.stem)
 
 
 def acting_of(snapshot: Snapshot, policy_of: Setup, source: Path) -> ArrayTree:
@@ -148,14 +165,19 @@ def _acting(setup: Setup) -> ArrayTree:
 def _content(path: Path, *kinds: str) -> dict[str, Any]:
     """The outer dict of a file, of one of these kinds, with all that it has to hold."""
     keys = {
-        _CHECKPOINT: {"kind", "recipe", "seeds", "progress"},
+        _CHECKPOINT: {"kind", "recipe", "seeds", "progress", "metrics"},
         _POLICY: {
             *("kind", "recipe", "seeds", "steps", "episodes", "returns", "acting")
         },
     }
     data = checkpoint.read(path)
     kind = data.get("kind") if isinstance(data, dict) else None
-    if kind not in keys or set(data) != keys[kind] or not _well_formed(data):
+    if (
+        not isinstance(kind, str)
+        or kind not in keys
+        or set(data) != keys[kind]
+        or not _well_formed(data)
+    ):
         raise RlcliError(f"`{path}` holds no checkpoint and no policy of rlcli")
     if kind not in kinds:
         raise RlcliError(f"`{path}` is a {kind} file, where a {kinds[0]} is needed")
@@ -165,16 +187,16 @@ def _content(path: Path, *kinds: str) -> dict[str, Any]:
 def _well_formed(data: Mapping[str, Any]) -> bool:
     """Whether the parts are of the types that are relied upon."""
     lists = [data[key] for key in ("seeds", "steps", "episodes") if key in data]
-    arrays = data.get("progress", data.get("acting"))
+    trees = [data[key] for key in ("progress", "metrics", "acting") if key in data]
+    returns = data.get("returns", [])
     return (
         isinstance(data["recipe"], str)
-        and isinstance(arrays, dict)
-        and all(isinstance(leaf, np.ndarray) for leaf in arrays.values())
-        and all(type(number) is float for number in data.get("returns", ()))
-        and all(
-            isinstance(each, list)
-            and len(each) == len(data["seeds"]) > 0
-            and all(type(number) is int for number in each)
-            for each in lists
-        )
+        and all(isinstance(tree, dict) for tree in trees)
+        and all(isinstance(x, np.ndarray) for tree in trees for x in tree.values())
+        and all(isinstance(each, list) for each in (*lists, returns))
+        and all(len(each) == len(data["seeds"]) > 0 for each in lists)
+        and all(type(n) is int and 0 <= n <= _MOST for each in lists for n in each)
+        and max(data["seeds"]) < _SEEDS
+        and len(returns) in (0, len(data["seeds"]))
+        and all(type(number) is float for number in returns)
     )

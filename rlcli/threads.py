@@ -37,34 +37,21 @@ class Layout(NamedTuple):
     size: int = 0  # threads of the pool; 0: as XLA likes
 
 
-def choose(
-    recipe: str | Mapping[str, Any],
-    seeds: int | None = None,
-    *,
-    cores: int | None = None,
-) -> Layout:
+def choose(recipe: str | Mapping[str, Any], seeds: int | None = None) -> Layout:
     """The layout for a recipe: its YAML, or what that holds.
 
-    One seed gets one thread, or the pool where its network is wide. Several seeds get a
-    device each, or an equal share of one, and one thread per device: vmapped seeds
-    in a pool of several threads can wait for each other for ever.
+    One seed gets one thread, or the pool where its network is wide. Several seeds get
+    one thread: vmapped seeds in a pool of several can wait for each other for ever.
 
     Args:
         recipe: may be wrong in any way; what cannot be read counts as its default.
         seeds: how many; those of the recipe if None.
-        cores: how many the machine lends us; asked of the machine if None.
     """
     data = _mapping(_parsed(recipe) if isinstance(recipe, str) else recipe)
     train = _mapping(data.get("train"))
     seeds = seeds or _count(train.get("seeds"), 1)
-    devices = _count(train.get("devices"), 0) or _share(seeds, cores or available())
+    devices = _count(train.get("devices"), 1)
     threads = _count(train.get("threads"), 0)
-    if seeds > 1 and threads > 1:
-        raise RlcliError(
-            f"`train.threads: {threads}` with {seeds} seeds could wait for ever: "
-            "several seeds run with one thread per device",
-            f"leave `threads` out, or set `train.devices: {threads}` instead",
-        )
     if seeds > 1 or threads == 1:
         return Layout("one", devices)
     if threads or work(data) >= WIDE:
@@ -139,13 +126,6 @@ def work(data: Mapping[str, Any]) -> int:
     return weights * _rows(data)
 
 
-def available() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # Linux: containers and `taskset` lend fewer
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def accelerated() -> bool:
     """Whether JAX will run on something else than the processor."""
     import importlib.metadata  # here: they take a tenth of the time of `rlcli --help`
@@ -181,11 +161,6 @@ def _stacks(network: Any, depth: int = 2) -> Iterator[list[int]]:
     elif depth:
         for each in network.values():
             yield from _stacks(each, depth - 1)
-
-
-def _share(seeds: int, cores: int) -> int:
-    """The largest divisor of `seeds` that is no more than `cores`."""
-    return next(n for n in range(min(seeds, max(cores, 1)), 0, -1) if seeds % n == 0)
 
 
 def _parsed(text: str) -> Any:

@@ -6,6 +6,7 @@ JAX is imported by the verbs, not with the module: before that its threads are s
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _CHUNK_SECONDS = 0.5  # a chunk this long answers Ctrl-C at once and costs nothing
 _FIRST_CHUNK = 1_000  # steps of the first one, whose speed nobody knows yet
+_REACHED = "every seed has reached the return of `train.stop`"
 
 
 class Chunk(NamedTuple):
@@ -149,12 +151,21 @@ def _resumed(
         sentence = experiment.restore(latest, folder.best)
     folder.note_resume(step=experiment.step, inexact=sentence)
     folder.resolved.write_text(dump(resolved(recipe)), encoding="utf-8")
-    if experiment.over and folder.read_info().get("status") == "finished":
+    if _at_its_end(folder, experiment, before):
         if not quiet:
             steps = f"{experiment.step:,} steps"
             print(f"`{folder.folder}` is finished: {steps}", file=sys.stderr)
         return
     yield from _run(folder, experiment, max_time, quiet, warning, sentence)
+
+
+def _at_its_end(folder: Run, experiment: Experiment, before: Recipe) -> bool:
+    """Whether nothing is left to do: the last step was made, or the goal was met."""
+    info = folder.read_info()
+    if info.get("status") == "finished":
+        return experiment.over
+    stop = experiment.recipe.train.stop
+    return info.get("reason") == _REACHED and stop == before.train.stop
 
 
 def _run(
@@ -222,7 +233,7 @@ def _ending(
     if experiment.failure:
         return "failed", experiment.failure
     if experiment.reached:
-        return "stopped", "every seed has reached the return of `train.stop`"
+        return "stopped", _REACHED
     if experiment.over:
         return "finished", ""
     if signals.caught:
@@ -279,7 +290,8 @@ def _smoke(recipe: Recipe) -> Recipe:
     """The same recipe with a budget of seconds: every part runs, nothing is learnt."""
     train = recipe.train
     visit = train.unroll * recipe.num_envs
-    steps = max(4 * visit, 256)
+    visits = math.ceil(4 / min(1, train.updates))  # some of which learn
+    steps = max(visits * visit, 256)
     half = max(1, steps // 2)
     return dataclasses.replace(
         recipe,

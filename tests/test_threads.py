@@ -8,7 +8,6 @@ import textwrap
 import pytest
 
 from rlcli import threads
-from rlcli.errors import RlcliError
 from rlcli.threads import Layout, choose
 
 DQN = """
@@ -44,50 +43,35 @@ def bare(monkeypatch):
 
 
 def test_a_small_network_gets_one_thread():
-    assert choose(DQN, cores=8) == Layout("one", 1)
+    assert choose(DQN) == Layout("one", 1)
 
 
 def test_a_wide_network_with_one_seed_gets_the_pool():
-    assert choose(SAC, cores=8) == Layout("pool", 1)
+    assert choose(SAC) == Layout("pool", 1)
 
 
 def test_an_online_agents_rows_are_those_of_a_minibatch():
     # 64 environments of 128 steps in 4 minibatches: 2 048 rows of 64 × 64.
     assert threads.work({"network": {"layers": [64, 64]}}) == 32 * 64 * 64
-    assert choose(PPO, cores=2) == Layout("pool", 1)
-    assert choose(PPO.replace("64}", "4}"), cores=2) == Layout("one", 1)
-
-
-@pytest.mark.parametrize(
-    ("seeds", "cores", "devices"),
-    [(2, 2, 2), (8, 2, 2), (7, 2, 1), (9, 4, 3), (6, 4, 3), (3, 16, 3), (8, 1, 1)],
-)
-def test_seeds_share_the_largest_divisor_of_their_number_that_cores_allow(
-    seeds, cores, devices
-):
-    assert choose(DQN, seeds, cores=cores) == Layout("one", devices)
+    assert choose(PPO) == Layout("pool", 1)
+    assert choose(PPO.replace("64}", "4}")) == Layout("one", 1)
 
 
 def test_several_seeds_never_share_a_pool_however_wide():
-    assert choose(SAC, 8, cores=2) == Layout("one", 2)
+    assert choose(SAC, 8) == Layout("one", 1)
 
 
 def test_the_recipe_says_how_many_seeds_unless_the_caller_does():
-    recipe = DQN + "train: {seeds: 4}"
-    assert choose(recipe, cores=4).devices == 4
-    assert choose(recipe, 3, cores=4).devices == 3
+    recipe = SAC + "train: {seeds: 4}"
+    assert choose(recipe).threads == "one"
+    assert choose(recipe, 1).threads == "pool"
 
 
 def test_train_threads_and_train_devices_override_the_choice():
-    assert choose(SAC + "train: {threads: 1}", cores=8) == Layout("one", 1)
-    assert choose(DQN + "train: {threads: 3}", cores=8) == Layout("pool", 1, 3)
-    assert choose(DQN + "train: {devices: 4}", 8, cores=2) == Layout("one", 4)
+    assert choose(SAC + "train: {threads: 1}") == Layout("one", 1)
+    assert choose(DQN + "train: {threads: 3}") == Layout("pool", 1, 3)
+    assert choose(DQN + "train: {devices: 4}", 8) == Layout("one", 4)
     assert choose(DQN + "train: {threads: auto, devices: auto}") == Layout("one", 1)
-
-
-def test_a_pool_for_several_seeds_is_refused():
-    with pytest.raises(RlcliError, match="could wait for ever"):
-        choose(DQN + "train: {threads: 2, seeds: 2}", cores=2)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +84,7 @@ def test_a_pool_for_several_seeds_is_refused():
     ],
 )
 def test_a_wrong_recipe_gets_a_layout_all_the_same(recipe):
-    assert choose(recipe, cores=2) == Layout("one", 1)
+    assert choose(recipe) == Layout("one", 1)
 
 
 def test_one_thread_and_many_devices_become_variables(bare):

@@ -22,6 +22,7 @@ import gymnasium
 from rlcli import distributions
 from rlcli.distributions import Distribution
 from rlcli.errors import RlcliError
+from rlcli.spaces import describe
 
 
 class Spaces(NamedTuple):
@@ -30,15 +31,16 @@ class Spaces(NamedTuple):
     observation: gymnasium.Space
     action: gymnasium.Space
     num_envs: int = 1  # how many of them there are
+    whose: str = "the environment"  # whose they are, for messages
 
 
-def discrete(space: gymnasium.Space, updater: str) -> gymnasium.spaces.Discrete:
-    """The space, if it has a finite number of actions."""
-    if isinstance(space, gymnasium.spaces.Discrete):
-        return space
+def discrete(spaces: Spaces, updater: str) -> gymnasium.spaces.Discrete:
+    """The space of actions, if it has a finite number of them."""
+    if isinstance(spaces.action, gymnasium.spaces.Discrete):
+        return spaces.action
     raise RlcliError(
-        f"updater `{updater}` needs a Discrete action space, and the environment's is "
-        f"{space}",
+        f"updater `{updater}` needs a Discrete action space, and {spaces.whose} has "
+        f"{describe(spaces.action)}",
         "`ppo` acts in a Box; or choose an environment with Discrete actions",
     )
 

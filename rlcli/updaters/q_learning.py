@@ -65,7 +65,7 @@ def q_learning(
         del selector
         return rlax.q_learning(q_tm1, a_tm1, r_t, discount_t, q_t)
 
-    actions = discrete(spaces.action, "q_learning")
+    actions = discrete(spaces, "q_learning")
     return _td(error, actions, networks, policies, optimizer, target, loss)
 
 
@@ -87,7 +87,7 @@ def double_q_learning(
     """
     import rlax  # here, since importing it takes most of a second
 
-    actions = discrete(spaces.action, "double_q_learning")
+    actions = discrete(spaces, "double_q_learning")
     error = rlax.double_q_learning
     return _td(error, actions, networks, policies, optimizer, target, loss)
 

@@ -1,0 +1,361 @@
+"""The experiment: what happens between two chunks, and that it changes nothing."""
+
+import functools
+import itertools
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlcli import checkpoint, recipe
+from rlcli.build import build
+from rlcli.experiment import Experiment
+from rlcli.loop import Loop, make
+from rlcli.progress import RESET, Setup, stream
+from rlcli.runs import Run
+from rlcli.types import Environment, TimeStep
+
+CLOCKS = {"dt", "steps_per_second", "updates_per_second", "time"}
+DATA = {
+    "environment": {"name": "CartPole-v1", "num_envs": 3},
+    "network": {"name": "mlp", "layers": [8]},
+    "policy": {
+        "name": "epsilon_greedy",
+        "epsilon": {"from": 1.0, "to": 0.0, "over": 90},
+    },
+    "replay": {"name": "uniform", "capacity": 300, "batch_size": 4},
+    "updater": "q_learning",
+    "train": {
+        "steps": 100,
+        "seeds": 2,
+        "seed": 4,
+        "start": 30,
+        "updates": {"per_step": 0.25},
+    },
+}
+NEVER = {"log": {"every": None}, "checkpoint": {"every": None}}
+
+
+@functools.cache
+def program() -> tuple[Setup, Loop]:
+    """Periods and lengths do not change the program: compiled once, for all tests."""
+    setup = build(recipe.load(DATA))._replace(devices=1)
+    return setup, make(setup)
+
+
+def experiment_of(**train) -> Experiment:
+    data = {**DATA, "train": {**DATA["train"], **train}}
+    setup, loop = program()
+    found = Experiment(recipe.load(data), setup)
+    found.loop = loop
+    return found
+
+
+def lived(experiment: Experiment, chunks=None):
+    """All reports of a run, from where it stands to its end or that of `chunks`."""
+    if experiment.iteration == 0:
+        experiment.begin()
+    reports = []
+    for most in chunks or itertools.repeat(1_000):
+        if experiment.over:
+            break
+        reports.append((experiment.advance(most), experiment.step))
+    return reports
+
+
+def rows_of(reports) -> list[dict]:
+    """All rows, without the fields that tell of the clock."""
+    return [
+        {key: value for key, value in row.items() if key not in CLOCKS}
+        for report, _ in reports
+        for row in [*report.rows, *report.evaluation]
+    ]
+
+
+def leaves_of(experiment: Experiment) -> dict[str, bytes]:
+    leaves = checkpoint.leaves(experiment.loop.save(experiment.progress))
+    return {name: leaf.tobytes() for name, leaf in leaves.items()}
+
+
+def at_or_past(period: int, total: int, iteration: int = 3) -> list[int]:
+    """By hand: the ends of the first iterations at or past each multiple."""
+    ends = range(iteration, total + 1, iteration)
+    multiples = range(period, total + 1, period)
+    return sorted(
+        {next(end for end in ends if end >= m) for m in multiples if m <= ends[-1]}
+    )
+
+
+def test_a_run_ends_with_the_last_whole_iteration_within_its_steps():
+    experiment = experiment_of(**NEVER)
+    lived(experiment, itertools.cycle([7, 1, 4]))
+    assert experiment.step == experiment.total_steps == 99
+    assert int(experiment.progress.iteration) == experiment.iteration == 33
+
+
+def test_every_period_acts_at_the_end_of_the_iteration_at_or_past_each_multiple():
+    experiment = experiment_of(
+        log={"every": 10},
+        checkpoint={"every": 25},
+        evaluate={"every": 40, "episodes": 1},
+    )
+    reports = lived(experiment, itertools.cycle([5, 2, 1]))
+    logged = [step for report, step in reports if report.rows]
+    saved = [step for report, step in reports if report.due]
+    evaluated = [step for report, step in reports if report.evaluation]
+    assert logged == at_or_past(10, 99) == [12, 21, 30, 42, 51, 60, 72, 81, 90]
+    assert saved == at_or_past(25, 99) == [27, 51, 75]
+    assert evaluated == at_or_past(40, 99) == [42, 81]
+    for report, step in reports:
+        assert [row["T"] for row in report.rows] in ([], [step] * 2)
+        assert [row["seed"] for row in report.rows] in ([], [4, 5])
+
+
+def test_a_period_beyond_the_steps_never_comes_and_null_switches_off():
+    reports = lived(
+        experiment_of(log={"every": 1_000}, evaluate=None, checkpoint={"every": None})
+    )
+    assert len(reports) == 1
+    assert rows_of(reports) == []
+    assert not reports[0][0].due
+
+
+def test_watching_a_run_and_cutting_it_up_changes_nothing_of_it():
+    unwatched = experiment_of(**NEVER)
+    lived(unwatched)
+    watched = experiment_of(
+        log={"every": 1},
+        evaluate={"every": 20, "episodes": 3},
+        checkpoint={"every": 7},
+    )
+    lived(watched, itertools.cycle([1, 3]))
+    assert leaves_of(watched) == leaves_of(unwatched)
+
+
+def test_rows_do_not_depend_on_how_the_run_is_cut_into_chunks():
+    # A quarter of an update a step: some chunks make none.
+    periods = {"log": {"every": 10}, "checkpoint": {"every": None}}
+    whole = rows_of(lived(experiment_of(**periods)))
+    assert rows_of(lived(experiment_of(**periods), itertools.repeat(1))) == whole
+    assert len(whole) == 18
+
+
+def test_rows_say_where_every_seed_stands():
+    reports = lived(experiment_of(log={"every": 10}, checkpoint={"every": None}))
+    rows = [row for row in rows_of(reports) if row["seed"] == 4]
+    for row in rows:
+        steps = row["T"]
+        # As it is at the end of the iteration.
+        assert row["epsilon"] == pytest.approx(max(0.0, 1 - steps / 90), abs=1e-6)
+        updates = max(0, steps // 3 - 10) * 3 // 4
+        assert row["updates"] == updates
+        assert ("loss" in row) == (updates > 0)
+        assert row["ep"] == 0 or row["avg_r"] == 1  # CartPole pays 1 for every step
+    assert {"loss", "td_error", "q", "gradient_norm"} <= set(rows[-1])
+    assert rows[-1]["ep"] > 0
+    assert all(np.isfinite(value) for value in rows[-1].values())
+    assert set(reports[-2][0].rows[0]) >= CLOCKS
+
+
+def test_episodes_and_lengths_add_up_to_the_steps_that_were_made():
+    experiment = experiment_of(steps=3_000, **NEVER)
+    lived(experiment)
+    statistics = experiment.progress.statistics
+    unfinished = np.asarray(statistics.running_length).sum(axis=1)
+    assert np.all(unfinished > 0)
+    # Nine steps at least until the pole can have fallen.
+    assert np.all(np.asarray(statistics.episodes) * 8 + unfinished < 3_000)
+
+
+@pytest.mark.parametrize("middle", [27, 33, 60])
+def test_what_was_saved_and_restored_goes_on_as_if_nothing_had_been(middle, tmp_path):
+    periods = {
+        "log": {"every": 10},
+        "evaluate": {"every": 20, "episodes": 2},
+        "checkpoint": {"every": None},
+    }
+    whole = experiment_of(**periods)
+    expected = rows_of(lived(whole))
+    run, other = Run(tmp_path / "cut"), Run(tmp_path / "whole")
+    run.folder.mkdir()
+    other.folder.mkdir()
+    first = experiment_of(**periods)
+    before = lived(first, [1] * (middle // 3))
+    first.save(run)
+    second = experiment_of(**periods)
+    assert second.restore(run.latest(), run.best) == ""
+    assert second.step == middle
+    assert rows_of(before) + rows_of(lived(second)) == expected
+    assert leaves_of(second) == leaves_of(whole)
+    whole.save(other)
+    second.save(run)
+    files = ["policy.pkl.lz4", "best.pkl.lz4", "checkpoints/000000099.pkl.lz4"]
+    for name in files:
+        assert (run.folder / name).read_bytes() == (other.folder / name).read_bytes()
+
+
+def test_evaluations_are_the_same_whenever_they_are_made_and_for_any_periods():
+    often = experiment_of(evaluate={"every": 10, "episodes": 2}, **NEVER)
+    seldom = experiment_of(evaluate={"every": 30, "episodes": 2}, **NEVER)
+    many, few = (
+        {(row["T"], row["seed"]): row["evaluation"] for row in rows_of(lived(each))}
+        for each in (often, seldom)
+    )
+    assert set(few) == {(t, seed) for t in (30, 60, 90) for seed in (4, 5)}
+    assert {key: many[key] for key in few} == few
+
+
+def test_the_best_policy_of_each_seed_is_that_of_its_own_best_evaluation():
+    experiment = experiment_of(evaluate={"every": 10, "episodes": 2}, **NEVER)
+    acting, found = {}, {}
+    experiment.begin()
+    while not experiment.over:
+        report = experiment.advance(1)
+        for index, row in enumerate(report.evaluation):
+            mean = row["evaluation"]["mean"]
+            if index not in found or mean > found[index][0]:  # the first of equals
+                found[index] = (mean, experiment.step)
+                leaves = checkpoint.leaves(experiment.acting())
+                acting[index] = {name: leaf[index] for name, leaf in leaves.items()}
+    best = experiment.best
+    assert list(zip(best.returns, best.steps, strict=True)) == [found[0], found[1]]
+    for index, leaves in acting.items():
+        for name, leaf in leaves.items():
+            np.testing.assert_array_equal(best.acting[name][index], leaf)
+
+
+@pytest.mark.parametrize(("goal", "reached"), [(1, True), (501, False)])
+def test_the_goal_is_reached_when_the_evaluation_of_every_seed_has_come_to_it(
+    goal, reached
+):
+    experiment = experiment_of(
+        stop={"return": goal}, evaluate={"every": 50, "episodes": 1}, **NEVER
+    )
+    experiment.begin()
+    experiment.advance(1_000)
+    assert experiment.reached is reached
+
+
+def fragile() -> Environment:
+    """Half of the seeds are paid what is no number from the 30th step on."""
+
+    def reset(key):
+        return (jax.random.uniform(key), jnp.int32(0)), jnp.zeros(1)
+
+    def step(state, action, noise):
+        luck, time = state
+        bad = (luck > 0.5) & (time == 30)
+        reward = jnp.where(bad, jnp.nan, 1.0)
+        obs, going = jnp.ones(1), jnp.bool_(False)
+        return (luck, time + 1), TimeStep(obs, obs, reward, jnp.float32(1), going, {})
+
+    box = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    space = gymnasium.spaces.Discrete(2)
+    return Environment(reset, step, box, space, None, draw=lambda key: ())
+
+
+FRAGILE = {
+    "environment": f"{__name__}:fragile",
+    "network": {"name": "mlp", "layers": [4]},
+    "tracer": {"name": "n_step", "gamma": 0.5},
+    "updater": "q_learning",
+    "optimizer": {"name": "sgd", "learning_rate": 0.1},
+    "train": {"steps": 60, "seeds": 4, "log": {"every": 10}},
+}
+
+
+def fragile_run(**changes) -> Experiment:
+    parsed = recipe.load({**FRAGILE, **changes})
+    experiment = Experiment(parsed, build(parsed))
+    experiment.begin()
+    return experiment
+
+
+def lucky(seed: int) -> bool:
+    key = jax.random.fold_in(stream(seed, RESET), 0)  # of its only environment
+    return float(jax.random.uniform(key)) <= 0.5
+
+
+@pytest.fixture(scope="module")
+def half_frozen():
+    experiment = fragile_run()
+    reports = []
+    while not experiment.over:
+        reports.append(experiment.advance(7))
+    return experiment, reports
+
+
+def test_a_seed_whose_loss_is_no_number_is_marked_and_the_others_go_on(half_frozen):
+    experiment, reports = half_frozen
+    unlucky = [seed for seed in range(4) if not lucky(seed)]
+    assert 0 < len(unlucky) < 4
+    messages = [message for report in reports for message in report.messages]
+    # The 31st step pays no number; the update that sees it is the 30th from 0.
+    assert messages == [
+        f"seed {seed} is frozen: the loss is not finite at update 30, by step 31"
+        for seed in unlucky
+    ]
+    assert experiment.failure == ""
+    rows = [row for report in reports for row in report.rows]
+    assert {row["seed"] for row in rows if "frozen" in row} == set(unlucky)
+    assert {row["T"] for row in rows if "frozen" in row} == {40, 50, 60}
+
+
+def test_a_frozen_seed_keeps_its_last_good_parameters(half_frozen):
+    experiment, _ = half_frozen
+    before = fragile_run()
+    while before.step < 30:
+        before.advance(min(7, 30 - before.step))
+    first, last = (checkpoint.leaves(each.acting()) for each in (before, experiment))
+    for seed in range(4):
+        for name, leaf in last.items():
+            assert np.all(np.isfinite(leaf))
+            if not lucky(seed):
+                np.testing.assert_array_equal(leaf[seed], first[name][seed])
+        moved = [np.any(leaf[seed] != first[name][seed]) for name, leaf in last.items()]
+        assert any(moved) == lucky(seed)
+
+
+def test_the_run_ends_at_once_where_the_recipe_says_so():
+    experiment = fragile_run(train={**FRAGILE["train"], "on_nan": "stop"})
+    while not experiment.over and not experiment.failure:
+        experiment.advance(1)
+    assert experiment.step == 31
+    assert "the loss is not finite at update 30, by step 31" in experiment.failure
+
+
+def test_when_no_seed_is_left_nothing_is_saved_over_the_last_good_checkpoint(tmp_path):
+    absurd = {"name": "sgd", "learning_rate": 1e30}
+    updater = {"name": "q_learning", "loss": "mse"}
+    experiment = fragile_run(optimizer=absurd, updater=updater)
+    run = Run(tmp_path)
+    experiment.save(run)  # at step 0
+    good = run.policy.read_bytes()
+    while not experiment.failure:
+        assert not experiment.over
+        experiment.advance(1)
+    for seed in range(4):
+        assert f"seed {seed}: " in experiment.failure
+    assert "`q/" in experiment.failure or "the loss" in experiment.failure
+    experiment.save(run)
+    assert run.policy.read_bytes() == good
+    assert [path.name for path in run.checkpoints.iterdir()] == ["000000000.pkl.lz4"]
+
+
+def test_when_a_seed_failed_is_told_alike_however_late_it_is_seen():
+    absurd = {"name": "sgd", "learning_rate": 1e30}
+    updater = {"name": "q_learning", "loss": "mse"}
+    said = []
+    for most in (1, 1_000):
+        experiment = fragile_run(optimizer=absurd, updater=updater)
+        while not experiment.failure:
+            experiment.advance(most)
+        said.append(experiment.failure)
+    assert said[0] == said[1]
+
+
+def test_progress_is_asked_for_in_vain_before_the_beginning():
+    with pytest.raises(ValueError, match="begun"):
+        assert experiment_of().progress

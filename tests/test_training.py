@@ -1,0 +1,338 @@
+"""Training: what a run leaves behind, how it ends, and going on with it."""
+
+import json
+import shutil
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import yaml
+
+import rlcli
+from rlcli.cli.report import trained
+from rlcli.errors import RlcliError
+from rlcli.recipe import load
+from rlcli.runs import Run
+
+CLOCKS = {"dt", "steps_per_second", "updates_per_second", "time"}
+DATA = {
+    "environment": {"name": "CartPole-v1", "num_envs": 2},
+    "network": {"name": "mlp", "layers": [8]},
+    "replay": {"name": "uniform", "capacity": 200, "batch_size": 4},
+    "updater": "q_learning",
+    "train": {
+        "steps": 1_500,
+        "start": 20,
+        "log": {"every": 100},
+        "evaluate": {"every": 600, "episodes": 2},
+        "checkpoint": {"every": 400, "keep": 2},
+    },
+}
+HOST = {**DATA, "environment": {"name": "gymnasium/CartPole-v1", "num_envs": 2}}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs(tmp_path_factory):
+    """What one run compiles the next one reads: most of them are the same program."""
+    options = {
+        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("programs")),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+    }
+    before = {name: getattr(jax.config, name) for name in options}
+    for name, value in options.items():
+        jax.config.update(name, value)
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> dict[str, Path]:
+    """Runs from their beginning to their end."""
+    parent = tmp_path_factory.mktemp("finished")
+    return {
+        "native": rlcli.train(DATA, run=parent / "native", quiet=True),
+        "seeds": rlcli.train(DATA, run=parent / "seeds", seeds=2, quiet=True),
+        "host": rlcli.train(HOST, run=parent / "host", quiet=True),
+    }
+
+
+def info(run: Path) -> dict:
+    return json.loads((run / "run.json").read_text())
+
+
+def rows(run: Path) -> list[dict]:
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    found = [json.loads(line) for line in lines]
+    return [{k: v for k, v in row.items() if k not in CLOCKS} for row in found]
+
+
+def files(run: Path) -> dict[str, bytes]:
+    """The last checkpoint and the policies."""
+    last = json.loads((run / "checkpoints.json").read_text())["latest"]
+    found = [run / "policy.pkl.lz4", run / "best.pkl.lz4", run / "checkpoints" / last]
+    return {str(path.relative_to(run)): path.read_bytes() for path in found}
+
+
+def left_at(step: int, run: Path, data=DATA, **keywords) -> Path:
+    """A run that its caller has left at the first chunk at or past a step."""
+    chunks = rlcli.chunks(data, run=run, quiet=True, **keywords)
+    for chunk in chunks:
+        if chunk.step >= step:
+            chunks.close()
+            break
+    return run
+
+
+def test_a_run_leaves_all_that_it_takes_to_go_on_and_to_look_at_it(finished):
+    run = finished["native"]
+    names = {path.name for path in run.iterdir() if not path.name.startswith(".")}
+    assert names == {
+        *("recipe.yaml", "resolved.yaml", "run.json", "metrics.jsonl", "log.txt"),
+        *("checkpoints", "policy.pkl.lz4", "best.pkl.lz4", "checkpoints.json"),
+    }
+    kept = sorted(path.name for path in (run / "checkpoints").iterdir())
+    assert kept == ["000001200.pkl.lz4", "000001500.pkl.lz4"]  # the newest two
+    assert load(run / "resolved.yaml") == load(DATA)
+    facts = info(run)
+    assert (facts["status"], facts["seeds"]) == ("finished", [0])
+    assert {"versions", "command", "layout", "created", "ended"} <= set(facts)
+
+
+def test_the_recipe_lies_in_the_run_as_it_was_written(tmp_path):
+    text = "# mine\n" + yaml.safe_dump(DATA)
+    (tmp_path / "mine.yaml").write_text(text)
+    run = rlcli.train(tmp_path / "mine.yaml", runs=tmp_path, smoke=True, quiet=True)
+    assert (run / "recipe.yaml").read_text() == text
+    assert run.parent == tmp_path / "mine"
+    assert info(run)["smoke"] is True
+
+
+def test_rows_come_at_every_log_point_for_every_seed(finished):
+    logged = [row for row in rows(finished["seeds"]) if "evaluation" not in row]
+    steps = range(100, 1_501, 100)
+    assert [(row["T"], row["seed"]) for row in logged] == [
+        (step, seed) for step in steps for seed in (0, 1)
+    ]
+    evaluated = [row for row in rows(finished["seeds"]) if "evaluation" in row]
+    assert [row["T"] for row in evaluated] == [600, 600, 1_200, 1_200]
+    assert all(row["evaluation"]["episodes"] == 2 for row in evaluated)
+
+
+def test_two_runs_of_a_recipe_are_the_same_to_the_byte(finished, tmp_path):
+    again = rlcli.train(DATA, run=tmp_path / "run", quiet=True)
+    assert files(again) == files(finished["native"])
+    assert rows(again) == rows(finished["native"])
+
+
+def test_watching_a_run_changes_nothing_of_what_is_learnt(finished, tmp_path):
+    sets = ["train.log.every=10", "train.evaluate.every=100", "train.checkpoint=null"]
+    often = rlcli.train(DATA, set=sets, run=tmp_path / "run", quiet=True)
+    ours, theirs = (
+        rlcli.checkpoint.read(run / "checkpoints" / "000001500.pkl.lz4")["progress"]
+        for run in (often, finished["native"])
+    )
+    assert set(ours) == set(theirs)
+    assert all(np.array_equal(ours[name], leaf) for name, leaf in theirs.items())
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "seeds", "step"),
+    [
+        ("native", DATA, 1, 500),
+        ("native", DATA, 1, 1_300),
+        ("seeds", DATA, 2, 700),
+        ("host", HOST, 1, 700),
+    ],
+)
+def test_a_run_that_was_left_is_resumed_as_if_it_had_not_been(
+    kind, data, seeds, step, finished, tmp_path
+):
+    run = left_at(step, tmp_path / "run", data, seeds=seeds)
+    assert info(run)["status"] == "stopped"
+    assert rlcli.resume(run, quiet=True) == run
+    assert info(run)["status"] == "finished"
+    assert files(run) == files(finished[kind])
+    assert rows(run) == rows(finished[kind])
+
+
+def test_several_host_environments_of_two_seeds_resume_exactly(tmp_path):
+    sets = ["train.steps=600", "train.checkpoint.every=200"]
+    whole = rlcli.train(HOST, set=sets, seeds=2, run=tmp_path / "whole", quiet=True)
+    run = left_at(250, tmp_path / "run", HOST, seeds=2, set=sets)
+    rlcli.resume(run, quiet=True)
+    assert files(run) == files(whole)
+    assert rows(run) == rows(whole)
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_again(finished, tmp_path):
+    run = shutil.copytree(finished["native"], tmp_path / "run")
+    shutil.rmtree(run / "checkpoints")
+    for name in ("checkpoints.json", "policy.pkl.lz4", "best.pkl.lz4"):
+        (run / name).unlink()
+    (run / "run.json").write_text(json.dumps(info(run) | {"status": "running"}))
+    rlcli.resume(run, quiet=True)
+    assert files(run) == files(finished["native"])
+    assert rows(run) == rows(finished["native"])
+
+
+def test_a_finished_run_says_so_and_stays_as_it_is(finished, tmp_path, capsys):
+    run = shutil.copytree(finished["native"], tmp_path / "run")
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    rlcli.resume(run)
+    assert f"`{run}` is finished: 1,500 steps" in capsys.readouterr().err
+    assert info(run)["status"] == "finished"
+    assert trained(run, quiet=True) == 0
+    changed = {path.name for path, data in before.items() if path.read_bytes() != data}
+    assert changed <= {"run.json"}  # which notes every resume
+
+
+def test_a_longer_run_goes_on_exactly_as_if_it_had_been_longer_from_the_start(
+    finished, tmp_path
+):
+    run = shutil.copytree(finished["native"], tmp_path / "run")
+    rlcli.resume(run, set=["train.steps=2_300"], quiet=True)
+    sets = ["train.steps=2_300"]
+    longer = rlcli.train(DATA, set=sets, run=tmp_path / "longer", quiet=True)
+    assert files(run) == files(longer)
+    assert rows(run) == rows(longer)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "optimizer.learning_rate=0.5",
+        "train.seeds=3",
+        "train.start=30",
+        "environment.num_envs=4",
+        "extra={mine: 1}",
+    ],
+)
+def test_a_run_is_resumed_with_its_own_recipe_only(change, finished, tmp_path):
+    run = shutil.copytree(finished["native"], tmp_path / "run")
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    with pytest.raises(RlcliError) as caught:
+        rlcli.resume(run, set=[change], quiet=True)
+    assert caught.value.message == "a run cannot be resumed with another recipe"
+    for name in ("steps", "stop", "log", "evaluate", "checkpoint"):
+        assert f"`train.{name}`" in caught.value.hint
+    after = {path: path.read_bytes() for path in before}
+    lock = run / ".lock"
+    assert {p: d for p, d in after.items() if p != lock} == {
+        p: d for p, d in before.items() if p != lock
+    }
+
+
+def test_periods_may_change_from_one_resume_to_the_next(finished, tmp_path):
+    run = left_at(500, tmp_path / "run")
+    sets = ["train.log.every=50", "train.evaluate=null", "train.checkpoint.keep=1"]
+    rlcli.resume(run, set=sets, quiet=True)
+    kept = sorted(path.name for path in (run / "checkpoints").iterdir())
+    assert kept == ["000001500.pkl.lz4"]
+    ours, theirs = (
+        rlcli.checkpoint.read(each / "checkpoints" / kept[0])["progress"]
+        for each in (run, finished["native"])
+    )
+    assert all(np.array_equal(ours[name], leaf) for name, leaf in theirs.items())
+
+
+def test_chunks_hand_on_what_one_might_want_to_look_at(tmp_path):
+    steps, seen = [], []
+    chunks = rlcli.chunks(DATA, seeds=2, run=tmp_path / "run", quiet=True)
+    for chunk in chunks:
+        steps.append(chunk.step)
+        seen += chunk.rows
+        assert chunk.run == tmp_path / "run"
+        assert chunk.acting["q"]["linear"]["w"].shape == (2, 4, 8)
+    assert steps == sorted(steps)
+    assert steps[-1] == 1_500
+    logged = range(100, 1_501, 100)
+    assert [row["T"] for row in seen] == [step for step in logged for _ in range(2)]
+
+
+def test_a_run_ends_when_its_time_is_over_after_a_checkpoint(tmp_path):
+    run = rlcli.train(DATA, run=tmp_path / "run", max_time="1s", quiet=True)
+    # The process of the tests is older than a second.
+    assert info(run)["status"] == "out_of_time"
+    assert (run / "checkpoints" / "000000000.pkl.lz4").is_file()
+    assert trained(run, quiet=True) == 75
+
+
+def test_a_run_stops_at_its_goal_and_resuming_it_says_so(tmp_path, capsys):
+    sets = ["train.stop.return=1", "train.evaluate.every=300"]
+    run = rlcli.train(DATA, set=sets, run=tmp_path / "run", quiet=True)
+    assert info(run)["status"] == "stopped"
+    assert "`train.stop`" in info(run)["reason"]
+    before = files(run)
+    assert set(before) > {"checkpoints/000000300.pkl.lz4"}
+    rlcli.resume(run)
+    assert f"`{run}` is finished" in capsys.readouterr().err
+    assert files(run) == before
+    rlcli.resume(run, set=["train.stop.return=501"], quiet=True)
+    assert info(run)["status"] == "finished"
+
+
+def test_quiet_means_quiet(tmp_path, capsys):
+    rlcli.train(DATA, run=tmp_path / "run", smoke=True, quiet=True)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_smoke_runs_every_part_of_a_long_run_within_seconds(tmp_path):
+    sets = ["train.steps=10_000_000", "train.start=100_000", "train.log.every=100_000"]
+    run = rlcli.train(DATA, set=sets, run=tmp_path / "run", smoke=True, quiet=True)
+    found = rows(run)
+    assert {"loss", "q"} <= set(found[-1]) | set(found[-2])
+    assert any("evaluation" in row for row in found)
+    assert (run / "best.pkl.lz4").is_file()
+
+
+def test_a_folder_that_holds_a_run_is_refused_for_another(finished):
+    before = files(finished["native"])
+    with pytest.raises(RlcliError, match="holds a run"):
+        rlcli.train(DATA, run=finished["native"], quiet=True)
+    assert files(finished["native"]) == before
+
+
+def test_a_seed_and_their_number_may_be_given_beside_the_recipe(tmp_path):
+    run = rlcli.train(
+        DATA, run=tmp_path / "run", seed=6, seeds=2, smoke=True, quiet=True
+    )
+    assert info(run)["seeds"] == [6, 7]
+    assert load(run / "resolved.yaml").train.seed == 6
+
+
+def test_a_run_without_a_seed_left_fails_and_keeps_its_last_good_checkpoint(
+    tmp_path, capsys
+):
+    absurd = {
+        **DATA,
+        "updater": {"name": "q_learning", "loss": "mse"},
+        "optimizer": {"name": "sgd", "learning_rate": 1e30},
+        "train": {"steps": 1_500, "start": 400, "checkpoint": {"every": 300}},
+    }
+    run = rlcli.train(absurd, run=tmp_path / "run", seeds=2, quiet=True)
+    facts = info(run)
+    assert facts["status"] == "failed"
+    for seed in (0, 1):
+        assert f"seed {seed}: " in facts["reason"]
+    assert "is not finite at update " in facts["reason"]
+    latest = Run(run).latest()
+    assert latest.name == "000000300.pkl.lz4"
+    saved = rlcli.checkpoint.read(latest)["progress"]
+    assert all(
+        np.all(np.isfinite(leaf)) for leaf in saved.values() if leaf.dtype.kind == "f"
+    )
+    assert trained(run, quiet=True) == 1
+    assert "no seed is left: seed 0: " in capsys.readouterr().err
+
+
+def test_a_run_that_is_being_trained_is_nobody_elses(tmp_path):
+    run = tmp_path / "run"
+    chunks = rlcli.chunks(DATA, run=run, quiet=True)
+    next(chunks)
+    with pytest.raises(RlcliError, match="trains into"):
+        rlcli.resume(run, quiet=True)
+    chunks.close()
+    rlcli.resume(run, quiet=True)
+    assert info(run)["status"] == "finished"
