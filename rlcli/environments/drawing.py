@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -56,12 +57,27 @@ class Canvas:
         self, at: Point, text: str, size: float, fill: str = INK, anchor: str = "mm"
     ) -> None:
         """Writes `text` at a point: its middle, or what Pillow's `anchor` says."""
-        font = ImageFont.load_default(size * SCALE)
-        self._draw.text(_larger(at), text, fill, font, anchor)
+        self._draw.text(_larger(at), text, fill, _font(size), anchor)
+
+    def legend(
+        self, corner: Point, colours: Mapping[str, str], size: float = 14
+    ) -> None:
+        """Names colours `{name: fill}` from left to right: a swatch and its name."""
+        x, y = corner
+        for name, fill in colours.items():
+            self.box((x - 1, y - 1), size + 2, size + 2, GREY, radius=4)
+            self.box((x, y), size, size, fill, radius=3)
+            self.text((x + 1.4 * size, y + size / 2), name, size, anchor="lm")
+            x += 3 * size + _font(size).getlength(name) / SCALE
 
     def pixels(self) -> np.ndarray:
         """The picture, `[height, width, 3]` uint8."""
         return np.asarray(self._image.resize(self.size, Image.Resampling.BOX))
+
+
+@functools.cache
+def _font(size: float) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    return ImageFont.load_default(size * SCALE)
 
 
 def _larger(point: Point) -> Point:

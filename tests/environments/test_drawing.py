@@ -40,3 +40,13 @@ def test_lines_polygons_and_text_leave_their_mark():
         light = canvas.pixels()[..., 0] / 255
         assert 20 < light.sum() < 1000
         assert light[:5].sum() == light[-5:].sum() == 0
+
+
+def test_a_legend_has_every_colour_from_left_to_right_beside_its_name():
+    canvas = Canvas(200, 40, "#000000")
+    canvas.legend((10, 10), {"red": "#ff0000", "green": "#00ff00"}, size=20)
+    frame = canvas.pixels().astype(int)
+    assert frame[20, 20].tolist() == [255, 0, 0]
+    columns = np.flatnonzero(np.all(frame[20] == [0, 255, 0], axis=-1))
+    assert columns.min() > 10 + 20 + 20  # beyond the swatch and the name of the first
+    assert np.ptp(columns) == 19
