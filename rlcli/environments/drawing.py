@@ -68,7 +68,7 @@ class Canvas:
             self.box((x - 1, y - 1), size + 2, size + 2, GREY, radius=4)
             self.box((x, y), size, size, fill, radius=3)
             self.text((x + 1.4 * size, y + size / 2), name, size, anchor="lm")
-            x += 3 * size + _font(size).getlength(name) / SCALE
+            x += round(3 * size + _font(size).getlength(name) / SCALE)
 
     def pixels(self) -> np.ndarray:
         """The picture, `[height, width, 3]` uint8."""
