@@ -1,56 +1,126 @@
-"""The host loop: DQN on Gymnasium's CartPole, beside Gymnasium's own stepping.
+"""The host loop: DQN on Gymnasium's CartPole, beside a plain loop of one dispatch.
 
     python -m benchmarks.host
 
-One environment, batch 32, one update per step: one dispatch per environment step, so
-what is measured is that dispatch. Compile time stands apart.
+One environment, batch 32, one update per step. The plain loop learns from the last
+answer and decides upon the next action in one compiled call, as rlcli's does, and does
+nothing else: no statistics, no metrics, no seeding of episodes. Compile time stands
+apart, and so does Gymnasium's own stepping.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
+from typing import Any
 
 from benchmarks.loop import RECIPE
 from rlcli import threads
 
-STEPS, ROUNDS = 4_000, 7
+STEPS, ROUNDS = 3_000, 11
 
 
-def main() -> None:
-    """Prints steps per second of the loop, and of Gymnasium alone."""
-    threads.apply(threads.choose(RECIPE))
+def plain() -> Callable[[int], None]:
+    """A loop that plays so many steps and learns."""
     import gymnasium
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    from benchmarks import plain_dqn
+
+    begin, draw, act, store, learn = plain_dqn.parts()
+    env = gymnasium.make("CartPole-v1")
+    unused = ("obs", "elapsed", "return", "average")
+
+    def told(state: dict[str, Any], row: dict[str, Any], obs: Any) -> tuple:
+        _, uniform, bits = draw(jax.random.fold_in(state["key"], state["steps"]))
+        ring = store(state["ring"], row, state["steps"])
+        count = state["steps"] + 1
+        carry = state["params"], state["target"], state["optimizer"]
+        params, target, moments = learn(carry, ring, count, bits)
+        action = act(params, obs, count, uniform)
+        found = {"params": params, "target": target, "optimizer": moments}
+        return state | found | {"ring": ring, "steps": count}, action
+
+    dispatch = jax.jit(told, donate_argnums=0)
+    state = {name: leaf for name, leaf in begin(0).items() if name not in unused}
+    obs, action = env.reset(seed=0)[0], jnp.int32(0)
+
+    def advance(steps: int) -> None:
+        nonlocal state, obs, action
+        for _ in range(steps):
+            chosen = np.int32(action)
+            after, reward, fallen, truncated, _ = env.step(chosen)
+            row = {
+                "obs": obs,
+                "action": chosen,
+                "reward": np.float32(reward),
+                "discount": np.float32(not fallen),
+                "next_obs": after,
+            }
+            obs = env.reset()[0] if fallen or truncated else after
+            state, action = dispatch(state, row, obs)
+        jax.block_until_ready(state)
+
+    return advance
+
+
+def stepping() -> Callable[[int], None]:
+    """Gymnasium alone."""
+    import gymnasium
+
+    env = gymnasium.make("CartPole-v1")
+    env.reset(seed=0)
+
+    def advance(steps: int) -> None:
+        for step in range(steps):
+            *_, fallen, truncated, _ = env.step(step % 2)
+            if fallen or truncated:
+                env.reset()
+
+    return advance
+
+
+def ours() -> Callable[[int], None]:
+    """The loop of rlcli."""
     import jax
 
     from rlcli import loop, recipe
     from rlcli.build import build
 
     data = {**RECIPE, "environment": {"name": "gymnasium/CartPole-v1"}}
-    ours = loop.make(build(recipe.load(data)))
-    start = time.perf_counter()
-    progress, _ = ours.advance(ours.begin(), 200)
-    print(f"compile: {time.perf_counter() - start:.1f} s")
-    env = gymnasium.make("CartPole-v1")
-    speeds, alone = [], []
-    for _ in range(ROUNDS):
-        start = time.perf_counter()
-        progress, _ = ours.advance(progress, STEPS)
+    found = loop.make(build(recipe.load(data)))
+    progress = found.begin()
+
+    def advance(steps: int) -> None:
+        nonlocal progress
+        progress, _ = found.advance(progress, steps)
         jax.block_until_ready(progress.iteration)
-        middle = time.perf_counter()
-        env.reset(seed=0)
-        for step in range(STEPS):
-            *_, terminated, truncated, _ = env.step(step % 2)
-            if terminated or truncated:
-                env.reset()
-        end = time.perf_counter()
-        speeds.append(STEPS / (middle - start))
-        alone.append(STEPS / (end - middle))
-        print(f"rlcli {speeds[-1]:9,.0f}  Gymnasium alone {alone[-1]:9,.0f} steps/s")
-    print(
-        f"median: rlcli {statistics.median(speeds):,.0f}, "
-        f"Gymnasium alone {statistics.median(alone):,.0f} steps/s"
-    )
+
+    return advance
+
+
+def main() -> None:
+    """Prints steps per second of each, in turn, and the ratio of the first two."""
+    threads.apply(threads.choose(RECIPE))
+    loops = {"rlcli": ours(), "plain": plain(), "Gymnasium alone": stepping()}
+    for name, advance in loops.items():
+        start = time.perf_counter()
+        advance(200)
+        print(f"{name}: first 200 steps {time.perf_counter() - start:.1f} s")
+    speeds: dict[str, list[float]] = {name: [] for name in loops}
+    for _ in range(ROUNDS):
+        for name, advance in loops.items():
+            start = time.perf_counter()
+            advance(STEPS)
+            speeds[name].append(STEPS / (time.perf_counter() - start))
+        print(", ".join(f"{name} {each[-1]:,.0f}" for name, each in speeds.items()))
+    ratios = [a / b for a, b in zip(speeds["rlcli"], speeds["plain"], strict=True)]
+    medians = {name: statistics.median(each) for name, each in speeds.items()}
+    found = ", ".join(f"{name} {each:,.0f}" for name, each in medians.items())
+    print(f"median: {found} steps/s; ratio {statistics.median(ratios):.3f}")
 
 
 if __name__ == "__main__":

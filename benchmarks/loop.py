@@ -26,7 +26,7 @@ RECIPE = {
     "optimizer": {"name": "adam", "learning_rate": 1e-3},
     "train": {"steps": 1_000_000, "start": 0},
 }
-STEPS, ROUNDS = 25_600, 7
+STEPS, ROUNDS = 12_800, 15
 
 
 def main() -> None:

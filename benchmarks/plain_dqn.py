@@ -1,14 +1,15 @@
 """A plain JAX loop of DQN on CartPole: everything in one function, nothing general.
 
-The reference of `benchmarks.loop`: the same work by the same means as rlcli's loop
-(noise in blocks, a ring of 50 000 transitions, one update of 32 per step, Adam, a
-target copied every 200 updates, the time limit, running returns), for this one case.
+The reference of `benchmarks.loop`, and by its parts of `benchmarks.host`: the same work
+by the same means as rlcli's loop (noise in blocks, a ring of 50 000 transitions, one
+update of 32 per step, Adam, a target copied every 200 updates, the time limit, running
+returns), for this one case.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import haiku as hk
 import jax
@@ -30,8 +31,18 @@ def _physics(state: jax.Array, action: jax.Array) -> tuple[jax.Array, jax.Array]
     return state, (jnp.abs(state[0]) > 2.4) | (jnp.abs(state[2]) > jnp.pi / 15)
 
 
-def make() -> tuple[Callable[[int], Any], Callable[[Any, int], Any]]:
-    """`begin(seed)` and the compiled `advance(state, steps)`."""
+class Parts(NamedTuple):
+    """What both plain loops are made of, the compiled one and the one on the host."""
+
+    begin: Callable[[int], dict[str, Any]]
+    draw: Callable[[jax.Array], tuple[jax.Array, ...]]
+    act: Callable[..., jax.Array]
+    store: Callable[..., dict[str, jax.Array]]
+    learn: Callable[..., tuple]
+
+
+def parts() -> Parts:
+    """DQN's own functions."""
 
     def forward(obs: jax.Array) -> jax.Array:
         return hk.nets.MLP([*LAYERS, 2])(obs)
@@ -87,12 +98,26 @@ def make() -> tuple[Callable[[int], Any], Callable[[Any, int], Any]]:
         target = optax.periodic_update(params, target, count, TARGET_EVERY)
         return params, target, moments
 
+    def act(params: Any, obs: jax.Array, steps: jax.Array, uniform: jax.Array) -> Any:
+        epsilon = jnp.maximum(0.02, 1 - steps / 8_000)
+        q = network.apply(params, obs[None])[0]
+        random = (uniform[1] * 2).astype(jnp.int32)
+        return jnp.where(uniform[0] < epsilon, random, jnp.argmax(q))
+
+    def store(ring: dict, row: dict, steps: jax.Array) -> dict:
+        head = steps % CAPACITY
+        return {name: rows.at[head].set(row[name]) for name, rows in ring.items()}
+
+    return Parts(begin, draw, act, store, learn)
+
+
+def make() -> tuple[Callable[[int], Any], Callable[[Any, int], Any]]:
+    """`begin(seed)` and the compiled `advance(state, blocks)`."""
+    begin, draw, act, store, learn = parts()
+
     def step(state: dict[str, Any], noise: tuple[jax.Array, ...]) -> dict[str, Any]:
         fresh, uniform, bits = noise
-        epsilon = jnp.maximum(0.02, 1 - state["steps"] / 8_000)
-        q = network.apply(state["params"], state["obs"][None])[0]
-        random = (uniform[1] * 2).astype(jnp.int32)
-        action = jnp.where(uniform[0] < epsilon, random, jnp.argmax(q))
+        action = act(state["params"], state["obs"], state["steps"], uniform)
         obs, fallen = _physics(state["obs"], action)
         elapsed = state["elapsed"] + 1
         last = fallen | (elapsed >= LIMIT)
@@ -103,10 +128,7 @@ def make() -> tuple[Callable[[int], Any], Callable[[Any, int], Any]]:
             "discount": 1.0 - fallen,
             "next_obs": obs,
         }
-        head = state["steps"] % CAPACITY
-        ring = {
-            name: rows.at[head].set(row[name]) for name, rows in state["ring"].items()
-        }
+        ring = store(state["ring"], row, state["steps"])
         count = state["steps"] + 1
         carry = (state["params"], state["target"], state["optimizer"])
         params, target, moments = learn(carry, ring, count, bits)

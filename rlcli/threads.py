@@ -24,6 +24,7 @@ LAYERS = (64, 64)
 BATCH_SIZE, UNROLL, MINIBATCHES, ENVIRONMENTS = 32, 128, 4, 1
 
 DEVICES_FLAG = "--xla_force_host_platform_device_count"
+ASYNC = "JAX_CPU_ENABLE_ASYNC_DISPATCH"
 WIDTH_FLAG = (
     "--xla_cpu_prefer_vector_width"  # 512 is 5-7 % faster where there is AVX-512
 )
@@ -78,11 +79,16 @@ def current(devices: int) -> dict[str, Any]:
     """
     number = os.environ.get("NPROC", "")
     size = int(number) if number.isdecimal() else 0
-    layout = Layout("one" if size == 1 else "pool", devices, size if size > 1 else 0)
+    layout = Layout("one" if one() else "pool", devices, size if size > 1 else 0)
     return layout._asdict() | {
         "nproc": number,
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
     }
+
+
+def one() -> bool:
+    """Whether XLA has one thread of the processor's for each device."""
+    return os.environ.get("NPROC") == "1"
 
 
 def recorded(fields: Mapping[str, Any]) -> Layout | None:
@@ -106,6 +112,8 @@ def variables(layout: Layout) -> dict[str, str]:
     threads = 1 if layout.threads == "one" else layout.size
     if threads and "NPROC" not in os.environ:
         found["NPROC"] = str(threads)
+    if layout == Layout("one", 1) and ASYNC not in os.environ:
+        found[ASYNC] = "false"  # another thread's turn would only have to be awaited
     wanted = {DEVICES_FLAG: layout.devices} if layout.devices > 1 else {}
     if _has_wide_vectors():
         wanted[WIDTH_FLAG] = 512

@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 from rlcli import threads
-from rlcli.threads import Layout, choose
+from rlcli.threads import ASYNC, Layout, choose
 
 DQN = """
 environment: CartPole-v1
@@ -88,7 +88,7 @@ def test_a_wrong_recipe_gets_a_layout_all_the_same(recipe):
 
 
 def test_one_thread_and_many_devices_become_variables(bare):
-    assert threads.variables(Layout("one", 1)) == {"NPROC": "1"}
+    assert threads.variables(Layout("one", 1)) == {"NPROC": "1", ASYNC: "false"}
     assert threads.variables(Layout("pool", 1)) == {}
     assert threads.variables(Layout("pool", 1, 3)) == {"NPROC": "3"}
     assert threads.variables(Layout("one", 2)) == {

@@ -291,9 +291,9 @@ class Copies:
 
     def _native(self, actions: np.ndarray) -> np.ndarray:
         """Actions as the environments take them, in the same shape."""
-        actions = actions.astype(self.action.dtype)
+        actions = actions.astype(self.action.dtype, copy=False)
         if isinstance(self.action, spaces.Discrete):
-            return actions + self.action.start
+            return actions + self.action.start if self.action.start else actions
         return np.clip(actions, self.action.low, self.action.high)
 
     def _sentence(self) -> str:

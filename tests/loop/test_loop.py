@@ -11,7 +11,7 @@ import pytest
 from rlcli import checkpoint, loop, recipe
 from rlcli.build import build
 from rlcli.environments.host import hosted
-from rlcli.progress import RESET, STEP, Setup, stream
+from rlcli.progress import RESET, STEP, Setup, midnight, stream
 from rlcli.types import Environment, TimeStep
 
 SEED = 5
@@ -109,7 +109,7 @@ def hosted_loop(setup: Setup) -> loop.Loop:
 
     @functools.cache
     def host() -> Environment:
-        pure, _ = setup.parts(loop.midnight())
+        pure, _ = setup.parts(midnight())
         return hosted(pure, seeds, key=lambda seed: stream(seed, RESET))
 
     def parts(clock):
@@ -137,7 +137,10 @@ def assert_host_equals_compiled(
     for count in chunks:
         here, metrics = ours.advance(here, count)
         there, said = theirs.advance(there, count)
-        assert_equal(checkpoint.leaves(said), checkpoint.leaves(metrics))
+        # Reported numbers are no part of progress: each program sums in its own order.
+        jax.tree.map(
+            functools.partial(np.testing.assert_allclose, rtol=1e-6), said, metrics
+        )
         found = theirs.save(there)
         if lone:  # the hosted environment has no axis for a seed of its own
             states = jax.tree.map(lambda leaf: leaf[None], found.environment)
@@ -256,7 +259,7 @@ def test_seeds_do_not_share_anything():
 
 def test_an_unroll_is_what_the_environment_answers_step_by_step():
     setup = setup_of(ONLINE)
-    env, _ = setup.parts(loop.midnight())
+    env, _ = setup.parts(midnight())
     made = compiled_loop("online")
     progress = made.begin()
     state, obs = env.reset(stream(SEED, RESET))
@@ -284,7 +287,7 @@ def test_an_unroll_is_what_the_environment_answers_step_by_step():
 def test_the_stream_of_an_environment_depends_on_seed_and_index_only():
     def walk(num_envs: int, seed: int):
         data = {**REMEMBERING, "environment": environment(swing, num_envs)}
-        env, _ = setup_of(data).parts(loop.midnight())
+        env, _ = setup_of(data).parts(midnight())
         state, obs = env.reset(stream(seed, RESET))
         step = jax.jit(env.step)
         yield obs

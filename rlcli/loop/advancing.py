@@ -1,0 +1,114 @@
+"""Advancing: the device side of a step, the same for every algorithm and loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from rlcli.learning import kept, when
+from rlcli.progress import (
+    Pending,
+    Progress,
+    Setup,
+    clock_at,
+    counted,
+    decided,
+    draw,
+    midnight,
+    now,
+)
+from rlcli.types import Agent, Array, ArrayTree, TimeStep, Transition
+
+_BLOCK = 128  # steps whose noise is drawn at once …
+_BLOCK_ROWS = 16_384  # … as long as they are no more transitions than this
+
+
+def advance(
+    setup: Setup,
+    progress: Progress,
+    timestep: TimeStep,
+    noise: tuple[ArrayTree, ArrayTree],
+    watched: Array,
+) -> tuple[Progress, dict[str, Array]]:
+    """Takes an answer, learns if the unroll is full, decides: one step of one seed."""
+    decide_noise, learn_noise = noise
+    statistics = counted(progress.statistics, timestep)
+    unroll = jax.tree.map(
+        lambda rows, row: jax.lax.dynamic_update_index_in_dim(
+            rows, row.astype(rows.dtype), progress.position, 0
+        ),
+        progress.unroll,
+        _completed(progress.pending, timestep),
+    )
+    progress = progress._replace(statistics=statistics, unroll=unroll)
+    clock = clock_at(progress, now(setup, progress) + 1, watched)
+    _, agent = setup.parts(clock)
+
+    def learn(state: ArrayTree) -> tuple[ArrayTree, Any]:
+        drawn = learn_noise if setup.unroll == 1 else agent.draw(learn_noise)
+        return agent.learn(state, unroll, clock, drawn)
+
+    full = progress.position + 1 == setup.unroll
+    if setup.unroll == 1:
+        learner, metrics = learn(progress.agent)
+    else:
+        learner, metrics = when(full, learn, progress.agent)
+    pending, policy = decided(
+        agent, learner, timestep.obs, progress.policy, timestep.last, decide_noise
+    )
+    return progress._replace(
+        iteration=progress.iteration + full,
+        position=jnp.where(full, 0, progress.position + 1),
+        pending=pending,
+        policy=policy,
+        agent=learner,
+    ), metrics
+
+
+def _completed(pending: Pending, timestep: TimeStep) -> Transition:
+    return Transition(
+        obs=pending.obs,
+        action=pending.action,
+        reward=timestep.reward,
+        discount=timestep.discount,
+        next_obs=timestep.next_obs,
+        first=pending.first,
+        last=timestep.last,
+        extras=pending.extras,
+    )
+
+
+def noted(
+    agent: Agent,
+    advanced: Callable[[Progress, Array], tuple[Progress, dict[str, Array]]],
+    carry: tuple[Progress, dict[str, Array]],
+    made: Array,
+) -> tuple[Progress, dict[str, Array]]:
+    """One step of a chunk, with the metrics that stand for it: of its last update.
+
+    `advanced` takes progress, and whether somebody will read the metrics; `made` is how
+    many updates there will have been when the chunk ends.
+    """
+    before, metrics = carry
+    watched = agent.updates(before.iteration + 1) == made
+    after, new = advanced(before, watched)
+    updated = agent.updates(after.iteration) > agent.updates(before.iteration)
+    return after, kept(updated, new, metrics)
+
+
+def block_of(setup: Setup) -> int:
+    """How many steps' noise is drawn at once."""
+    environment, _ = setup.parts(midnight())
+    return max(1, min(_BLOCK, _BLOCK_ROWS // environment.num_envs))
+
+
+def noise_of(setup: Setup, seed: Array, start: Array) -> tuple[ArrayTree, ...]:
+    """The noise of a block of steps, `[block, ...]`.
+
+    On the host too: drawn where it is used, it would be rounded together with its use.
+    """
+    times = start + jnp.arange(block_of(setup))
+    return jax.vmap(lambda time: draw(setup, seed, time))(times)

@@ -1,0 +1,142 @@
+"""The compiled loop: of a pure environment, in chunks of many iterations."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from rlcli.learning import zeros
+from rlcli.loop.advancing import advance, block_of, noise_of, noted
+from rlcli.loop.engine import Loop
+from rlcli.loop.seeds import numbers, over_seeds
+from rlcli.progress import (
+    AXES,
+    RESET,
+    Progress,
+    Setup,
+    begin,
+    clock_at,
+    draw,
+    midnight,
+    now,
+    stream,
+)
+from rlcli.types import Array, ArrayTree
+
+
+def compiled(setup: Setup) -> Loop:
+    """Chunks of iterations as one program, spread over devices, then vmapped."""
+    share = len(setup.seeds) // setup.devices  # seeds of one device
+    mesh = Mesh(np.array(jax.devices()[: setup.devices]), ("seeds",))
+    each, same = PartitionSpec("seeds"), PartitionSpec()
+    specs = Progress._make(same if axis is None else each for axis in AXES)
+    spread = functools.partial(jax.shard_map, mesh=mesh, check_vma=False)
+
+    def begin_one(seed: Array) -> Progress:
+        environment, _ = setup.parts(midnight())
+        state, obs = environment.reset(stream(seed, RESET))
+        return begin(setup, seed, state, obs)
+
+    begin_all = jax.jit(
+        spread(over_seeds(begin_one, share, (0,), AXES), in_specs=each, out_specs=specs)
+    )
+    advance_all = jax.jit(
+        spread(
+            over_seeds(_chunk(setup), share, (AXES, None), (AXES, 0)),
+            in_specs=(specs, same),
+            out_specs=(specs, each),
+        ),
+        donate_argnums=0,
+    )
+
+    @functools.cache
+    def shapes() -> Progress:
+        progress = jax.eval_shape(begin_all, numbers(setup))
+        jax.eval_shape(advance_all, progress, jnp.int32(1))
+        return progress
+
+    def restore(saved: ArrayTree) -> tuple[Progress, str]:
+        layout = jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs)
+        return jax.device_put(saved, layout), ""
+
+    return Loop(
+        begin=lambda: begin_all(numbers(setup)),
+        advance=lambda progress, count: advance_all(progress, jnp.int32(count)),
+        save=lambda progress: progress,
+        restore=restore,
+        shapes=shapes,
+        close=lambda progress: None,
+    )
+
+
+def _rounded(answer: ArrayTree, zero: Array) -> ArrayTree:
+    """An environment's answer as the host gets it: every number rounded.
+
+    Else XLA fuses a product in `step` with a sum in `advance`, rounds both as one, and
+    the bits are others than the host's. It drops an `optimization_barrier` before it
+    fuses; through integers, and a zero that it cannot prove to be one, it does not see.
+    """
+
+    def through_bits(leaf: Array) -> Array:
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            return leaf
+        bits = jax.lax.bitcast_convert_type(leaf, f"uint{8 * leaf.dtype.itemsize}")
+        return jax.lax.bitcast_convert_type(bits ^ zero.astype(bits.dtype), leaf.dtype)
+
+    return jax.tree.map(through_bits, answer)
+
+
+def _chunk(setup: Setup) -> Callable:
+    """`(progress, iterations) -> progress, metrics` of one seed.
+
+    One program for any number of iterations: blocks of steps whose noise is drawn at
+    once, and in each a loop with a traced count.
+    """
+    block = block_of(setup)
+
+    def step(
+        progress: Progress, noise: tuple[ArrayTree, ...], watched: Array
+    ) -> tuple[Progress, dict[str, Array]]:
+        step_noise, *rest = noise
+        clock = clock_at(progress, now(setup, progress), watched)
+        environment, _ = setup.parts(clock)
+        cut = setup.reset & (progress.position + 1 == setup.unroll)
+        answer = environment.step(
+            progress.environment, progress.pending.action, step_noise, cut
+        )
+        state, timestep = _rounded(answer, jnp.minimum(progress.iteration, 0))
+        progress = progress._replace(environment=state)
+        return advance(setup, progress, timestep, tuple(rest), watched)
+
+    def chunk(
+        progress: Progress, iterations: Array
+    ) -> tuple[Progress, dict[str, Array]]:
+        total = iterations * setup.unroll
+        _, agent = setup.parts(midnight())
+        made = agent.updates(progress.iteration + iterations)
+
+        def many(i: Array, carry: tuple) -> tuple:
+            noise = noise_of(setup, progress.seed, now(setup, carry[0]))
+
+            def one(j: Array, carry: tuple) -> tuple:
+                drawn = jax.tree.map(lambda leaf: leaf[j], noise)
+
+                def advanced(before: Progress, watched: Array) -> tuple:
+                    return step(before, drawn, watched)
+
+                return noted(agent, advanced, carry, made)
+
+            count = jnp.minimum(block, total - i * block)
+            return jax.lax.fori_loop(0, count, one, carry)
+
+        noise = jax.eval_shape(lambda: draw(setup, progress.seed, jnp.int32(0)))
+        _, metrics = jax.eval_shape(step, progress, noise, jnp.bool_(True))
+        blocks = (total + block - 1) // block
+        return jax.lax.fori_loop(0, blocks, many, (progress, zeros(metrics)))
+
+    return chunk

@@ -1,0 +1,24 @@
+"""The engine of a run: what every loop offers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from rlcli.progress import Progress
+from rlcli.types import Array, ArrayTree
+
+
+class Loop(NamedTuple):
+    """A run's engine, for all its seeds at once."""
+
+    begin: Callable[[], Progress]
+    advance: Callable[[Progress, int], tuple[Progress, dict[str, Array]]]
+    # (progress, iterations) -> progress, metrics of the last update, `[S]` each
+    save: Callable[[Progress], ArrayTree]  # arrays alone
+    restore: Callable[
+        [ArrayTree], tuple[Progress, str]
+    ]  # and what it could not restore
+    shapes: Callable[[], Progress]  # of what `save` gives, but for a host environment:
+    # the whole program is traced for it, so that what does not fit shows
+    close: Callable[[Progress], None]

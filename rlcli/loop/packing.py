@@ -1,0 +1,69 @@
+"""Packing: the many small arrays of a tree as a few, between two dispatches.
+
+Every argument and every result of a compiled program costs a microsecond or two, cold
+caches included. A small agent has some fifty, which is more than its arithmetic takes.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli.types import Array, ArrayTree
+
+SMALL = 256  # numbers: to copy more costs what the argument did, and rings stay alone
+
+
+class Packed(NamedTuple):
+    """A tree, packed."""
+
+    small: dict[str, Array]  # by dtype: all small leaves, end to end
+    large: list[Array]
+
+
+class Packing:
+    """How a tree of these shapes is packed: leaves of at most `small` numbers."""
+
+    def __init__(self, shapes: ArrayTree, small: int = SMALL) -> None:
+        self._leaves, self._structure = jax.tree.flatten(shapes)
+        self._small: dict[str, list[int]] = collections.defaultdict(list)
+        self._large = []
+        for index, leaf in enumerate(self._leaves):
+            if leaf.size > small:
+                self._large.append(index)
+            else:
+                self._small[leaf.dtype.name].append(index)
+
+    def pack(self, tree: ArrayTree) -> Packed:
+        """A tree of JAX arrays, inside a program."""
+        return self._packed(self._structure.flatten_up_to(tree), jnp)
+
+    def pack_host(self, tree: ArrayTree) -> Packed:
+        """A tree of NumPy arrays, on the host, that is known to have this structure."""
+        return self._packed(jax.tree.leaves(tree), np)
+
+    def _packed(self, leaves: Sequence[Array], numpy: Any) -> Packed:
+        small = {
+            dtype: numpy.concatenate([leaves[index].reshape(-1) for index in indices])
+            for dtype, indices in self._small.items()
+        }
+        return Packed(small, [leaves[index] for index in self._large])
+
+    def unpack(self, packed: Packed) -> ArrayTree:
+        """The tree again, inside a program."""
+        leaves = list(self._leaves)
+        for dtype, indices in self._small.items():
+            at = 0
+            for index in indices:
+                shape, size = leaves[index].shape, leaves[index].size
+                part = jax.lax.slice_in_dim(packed.small[dtype], at, at + size)
+                leaves[index] = part.reshape(shape)
+                at += size
+        for index, leaf in zip(self._large, packed.large, strict=True):
+            leaves[index] = leaf
+        return self._structure.unflatten(leaves)

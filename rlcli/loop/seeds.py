@@ -1,0 +1,48 @@
+"""Seeds: one program for one of them or several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli.progress import Setup
+from rlcli.types import Array, ArrayTree
+
+
+def over_seeds(function: Callable, seeds: int, inputs: Any, outputs: Any) -> Callable:
+    """`vmap` over the axis of seeds; one seed is squeezed, which costs nothing."""
+    if seeds > 1:
+        return jax.vmap(function, in_axes=inputs, out_axes=outputs)
+
+    def alone(*arguments: Any) -> Any:
+        return expanded(function(*squeezed(arguments, inputs)), outputs)
+
+    return alone
+
+
+def squeezed(tree: ArrayTree, axes: Any) -> ArrayTree:
+    """Without the axis of a lone seed, where `axes` says that there is one."""
+    return _changed(lambda leaf: leaf[0], tree, axes)
+
+
+def expanded(tree: ArrayTree, axes: Any) -> ArrayTree:
+    """With an axis for the lone seed, where `axes` asks for one."""
+    return _changed(lambda leaf: jnp.expand_dims(leaf, 0), tree, axes)
+
+
+def _changed(change: Callable, tree: ArrayTree, axes: Any) -> ArrayTree:
+    return jax.tree.map(
+        lambda axis, part: part if axis is None else jax.tree.map(change, part),
+        axes,
+        tree,
+        is_leaf=lambda axis: axis is None,
+    )
+
+
+def numbers(setup: Setup) -> Array:
+    """The seeds themselves, uint32 `[S]`."""
+    return jnp.asarray(np.array(setup.seeds, np.uint32))
