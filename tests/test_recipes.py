@@ -1,0 +1,64 @@
+"""Every recipe that comes with rlcli: it fits together, and lives a whole life."""
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+
+import rlcli
+import rlcli.checkpoint
+from rlcli import metrics, recipe
+from rlcli.build import build
+from rlcli.experiment import Experiment
+
+RECIPES = sorted(recipe.shipped().items())
+
+
+def rows(run):
+    """The rows of a run, without what clocks say."""
+    return [metrics.without_clock(row) for row in metrics.read(run)]
+
+
+@pytest.fixture(params=[path for _, path in RECIPES], ids=[name for name, _ in RECIPES])
+def path(request):
+    return request.param
+
+
+def test_a_recipe_traces_from_its_first_step_to_what_it_saves(path):
+    parsed = recipe.load(path)
+    progress = Experiment(parsed, build(parsed)).check()
+    agent = jax.tree.leaves(progress.agent)
+    assert {leaf.shape[0] for leaf in agent} == {parsed.train.seeds}
+
+
+def test_a_recipe_opens_with_what_it_does(path):
+    first = path.read_text(encoding="utf-8").splitlines()[0]
+    assert first.startswith("# ")
+    assert len(first) > 20
+
+
+@pytest.mark.slow
+def test_a_recipe_trains_resumes_evaluates_and_renders(path, tmp_path):
+    whole = rlcli.train(path, smoke=True, quiet=True, run=tmp_path / "whole")
+    left = tmp_path / "left"
+    steps = rlcli.chunks(path, smoke=True, quiet=True, run=left)
+    next(steps)
+    steps.close()
+    rlcli.resume(left, quiet=True)
+    ends = [sorted(run.glob("checkpoints/*.pkl.lz4"))[-1] for run in (whole, left)]
+    progress, again = (rlcli.checkpoint.read(end)["progress"] for end in ends)
+    assert [end.name for end in ends] == [ends[0].name] * 2
+    assert set(progress) == set(again)
+    unequal = [
+        name
+        for name, leaf in progress.items()
+        if leaf.tobytes() != again[name].tobytes()
+    ]
+    assert unequal == []
+    assert rows(left) == rows(whole)
+    result = rlcli.eval(left, episodes=2)
+    assert np.isfinite(result["return"]["mean"])
+    with Image.open(rlcli.render(left, output=tmp_path / "render.gif")) as picture:
+        assert (
+            len({pixel for _, pixel in picture.convert("RGB").getcolors(1 << 20)}) > 1
+        )
