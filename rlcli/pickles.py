@@ -70,10 +70,15 @@ def encoded(data: Any) -> Iterator[bytes]:
 
     A `TypeError` or `ValueError` names the tree path of what is not plain.
     """
-    parts = _counted(_written(data, "", 0))
+    parts = counted(_written(data, "", 0), MAX_OPCODES)
     start = pickle.PROTO + bytes([4])
+    return pieces(itertools.chain([start], parts, [pickle.STOP]))
+
+
+def pieces(parts: Iterable[bytes | memoryview]) -> Iterator[bytes]:
+    """The same bytes, in pieces of less than twice `PIECE`."""
     pending = bytearray()
-    for part in itertools.chain([start], parts, [pickle.STOP]):
+    for part in parts:
         for offset in range(0, len(part), PIECE):
             pending += part[offset : offset + PIECE]
             if len(pending) >= PIECE:
@@ -167,7 +172,14 @@ def _array(record: Mapping[str, Any]) -> np.ndarray:
     """The array that a dict `{data, dtype, shape}` stands for, as a read-only view."""
     if record.keys() != _ARRAY:
         raise MalformedError("bytes that belong to no array")
-    data, name, shape = record["data"], record["dtype"], record["shape"]
+    return array(record["dtype"], record["shape"], record["data"])
+
+
+def array(name: Any, shape: Any, data: Any) -> np.ndarray:
+    """The array of that dtype and shape, as a read-only view of `data`.
+
+    `MalformedError` for whatever `numbers` and a list of sizes never are.
+    """
     if type(name) is not str or name not in DTYPES:
         raise MalformedError("an array of a dtype that rlcli never writes")
     if type(shape) is not list or len(shape) > _MAX_AXES:
@@ -177,16 +189,18 @@ def _array(record: Mapping[str, Any]) -> np.ndarray:
     dtype = DTYPES[name]
     if type(data) is not bytes or math.prod(shape) * dtype.itemsize != len(data):
         raise MalformedError("an array whose bytes do not fit its shape")
-    array = np.ndarray(shape, dtype, buffer=data)
-    if name == "bool" and array.view(np.uint8).max(initial=0) > 1:
+    found = np.ndarray(shape, dtype, buffer=data)
+    if name == "bool" and found.view(np.uint8).max(initial=0) > 1:
         raise MalformedError("an array of truth values with others than 0 and 1")
-    return array
+    return found
 
 
-def _counted(parts: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+def counted(
+    parts: Iterable[bytes | memoryview], most: int
+) -> Iterator[bytes | memoryview]:
     """The same parts, none of which holds two opcodes: not more than may be read."""
     for count, part in enumerate(parts):
-        if count >= MAX_OPCODES:
+        if count >= most:
             raise ValueError("expected fewer values: numbers belong into arrays")
         yield part
 
@@ -204,17 +218,22 @@ def _written(value: Any, path: str, depth: int) -> Iterator[bytes | memoryview]:
 
 
 def _record(array: np.ndarray, path: str) -> dict[str, Any]:
+    name, view = numbers(array, path)
+    return {"data": _Bytes(view), "dtype": name, "shape": list(array.shape)}
+
+
+def numbers(array: np.ndarray, path: str) -> tuple[str, memoryview]:
+    """The name of an array's dtype, and its bytes: little-endian, in C order.
+
+    A `TypeError` names the tree path of what is no array of numbers.
+    """
     name = array.dtype.name
     if name not in DTYPES:
         raise TypeError(f"`{path or '/'}`: expected an array of numbers, got {name}")
     if name == "bool":  # NumPy takes any byte but 0 for true: here it is 1
         array = array.view(np.uint8) != 0
     ordered = np.asarray(array, DTYPES[name], order="C").reshape(-1)
-    return {
-        "data": _Bytes(ordered.view(np.uint8).data),
-        "dtype": name,
-        "shape": list(array.shape),
-    }
+    return name, ordered.view(np.uint8).data
 
 
 def _write_integer(value: int, path: str, depth: int) -> Iterator[bytes]:
@@ -239,7 +258,7 @@ def _write_bytes(value: _Bytes, path: str, depth: int) -> Iterator[bytes | memor
 
 
 def _write_list(value: list, path: str, depth: int) -> Iterator[bytes | memoryview]:
-    _check_depth(path, depth)
+    check_depth(path, depth)
     yield pickle.EMPTY_LIST
     yield pickle.MARK
     for index, each in enumerate(value):
@@ -248,7 +267,7 @@ def _write_list(value: list, path: str, depth: int) -> Iterator[bytes | memoryvi
 
 
 def _write_dict(value: dict, path: str, depth: int) -> Iterator[bytes | memoryview]:
-    _check_depth(path, depth)
+    check_depth(path, depth)
     for key in value:
         if type(key) is not str:
             raise TypeError(f"`{path or '/'}`: expected a key of str, got {key!r}")
@@ -260,7 +279,8 @@ def _write_dict(value: dict, path: str, depth: int) -> Iterator[bytes | memoryvi
     yield pickle.SETITEMS
 
 
-def _check_depth(path: str, depth: int) -> None:
+def check_depth(path: str, depth: int) -> None:
+    """Refuses to write a container that lies in too many others."""
     if depth >= MAX_DEPTH:
         raise ValueError(f"`{path}`: nested more than {MAX_DEPTH} deep")
 

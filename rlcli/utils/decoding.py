@@ -1,0 +1,260 @@
+"""Decoding: a pickle by `rlcli.utils.encoding`, read without Python's unpickler.
+
+A small stack machine: it knows the opcodes that are written and no others, so there is
+no global that a pickle could ask for. Whatever makes no sense is refused, and nothing
+is allocated that is not there.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rlcli import pickles
+from rlcli.pickles import MalformedError
+from rlcli.utils.encoding import ARRAY, COMPLEX, MAX_OPCODES, SCALAR
+
+# A tuple's hash is that of all it holds, over and over where that is shared, and as
+# deep as it goes, for keeping it out of C's stack; equal hashes make a dict slow.
+_MOST_HASHED = 2**24
+_DEEPEST_KEY = 1_000
+_MOST_EQUAL_HASHES = 256
+_MAX_MARKS = pickles.MAX_DEPTH + 2  # an array is a tuple in a tuple
+
+
+class _Tag(NamedTuple):
+    """What tells that a tuple stands for something else."""
+
+    word: str
+
+
+class _Extent(NamedTuple):
+    """How much a tuple holds when everything shared is counted again, and how deep."""
+
+    size: int
+    depth: int
+
+
+def decoded(content: memoryview) -> Any:
+    """The object of which `content` is the pickle; `MalformedError` if it is none."""
+    machine = _Machine(content)
+    try:
+        return machine.run()
+    except (LookupError, TypeError, OverflowError, ValueError) as error:
+        if isinstance(error, MalformedError):
+            raise
+        raise MalformedError("a pickle that makes no sense") from error
+
+
+class _Machine:
+    """Where reading stands: content, stack, open marks, and what may be referred to."""
+
+    def __init__(self, content: memoryview) -> None:
+        self._content = content
+        self._at = 0
+        self._opcodes = 0
+        self._stack: list[Any] = []
+        self._marks: list[int] = []
+        self._memo: list[Any] = []
+        self._extents: dict[int, _Extent] = {}  # of tuples, by id
+        self._tuples: list[tuple[Any, ...]] = []  # kept, so that no id comes again
+        self._hashed = 0
+
+    def run(self) -> Any:
+        """Reads everything and gives the one object that is left."""
+        if self._taken(2) != pickle.PROTO + bytes([4]):
+            raise MalformedError("no pickle of protocol 4")
+        while (opcode := self._opcode()) != pickle.STOP:
+            action = _ACTIONS.get(opcode)
+            if action is None:
+                raise MalformedError(f"a pickle with the opcode {opcode!r}")
+            action(self)
+        (result,) = self._untagged(self._stack)
+        if self._marks or self._at != len(self._content):
+            raise MalformedError("a pickle that does not end at its end")
+        return result
+
+    def _opcode(self) -> bytes:
+        self._opcodes += 1
+        if self._opcodes > MAX_OPCODES:
+            raise MalformedError(f"a pickle of more than {MAX_OPCODES} opcodes")
+        return self._taken(1)
+
+    def _taken(self, size: int) -> bytes:
+        """The next bytes."""
+        if not 0 <= size <= len(self._content) - self._at:
+            raise MalformedError("a pickle that claims more than is there")
+        self._at += size
+        return bytes(self._content[self._at - size : self._at])
+
+    def _number(self, layout: str) -> int:
+        return struct.unpack(layout, self._taken(struct.calcsize(layout)))[0]
+
+    def push(self, value: Any) -> None:
+        """Puts a value on the stack."""
+        self._stack.append(value)
+
+    def integer(self, layout: str) -> None:
+        """An int of as many bytes as a number of this layout says."""
+        self.push(
+            int.from_bytes(self._taken(self._number(layout)), "little", signed=True)
+        )
+
+    def real(self) -> None:
+        """A float."""
+        self.push(self._number(">d"))
+
+    def text(self) -> None:
+        """A str."""
+        self.push(str(self._taken(self._number("<Q")), "utf-8", "surrogatepass"))
+
+    def data(self) -> None:
+        """Some bytes."""
+        self.push(self._taken(self._number("<Q")))
+
+    def mark(self) -> None:
+        """Begins a group of values."""
+        if len(self._marks) >= _MAX_MARKS:
+            raise MalformedError(f"a pickle nested more than {pickles.MAX_DEPTH} deep")
+        self._marks.append(len(self._stack))
+
+    def group(self) -> list[Any]:
+        """Takes the values since the last mark off the stack."""
+        start = self._marks.pop()
+        values = self._stack[start:]
+        del self._stack[start:]
+        return values
+
+    def container(self, empty: Any) -> None:
+        """An empty container, which is always memoized: it may contain itself."""
+        self.push(empty)
+        if self._opcode() != pickle.MEMOIZE:
+            raise MalformedError("a container that cannot be referred to")
+        self.memoize()
+
+    def memoize(self) -> None:
+        """Notes what is on top, as what comes next in the memo."""
+        self._memo.extend(self._untagged(self._stack[-1:]))
+
+    def refer(self) -> None:
+        """What was noted before."""
+        self.push(self._memo[self._number("<I")])
+
+    def tag(self) -> None:
+        """A frozenset with one word."""
+        (word,) = self.group()
+        if word not in _SPECIAL:
+            raise MalformedError("a frozenset")
+        self.push(_Tag(word))
+
+    def make_tuple(self) -> None:
+        """A tuple, or what it stands for."""
+        values = self.group()
+        if values and type(values[0]) is _Tag:
+            self.push(_SPECIAL[values[0].word](*self._untagged(values[1:])))
+            return
+        made = tuple(self._untagged(values))
+        inner = [self._extent(each) for each in made]
+        size = 1 + sum(each.size for each in inner)
+        depth = 1 + max((each.depth for each in inner), default=0)
+        self._extents[id(made)] = _Extent(size, depth)
+        self._tuples.append(made)
+        self.push(made)
+
+    def fill_list(self) -> None:
+        """Puts a group into the list below it."""
+        values = self._untagged(self.group())
+        self._below(list).extend(values)
+
+    def fill_set(self) -> None:
+        """Puts a group into the set below it."""
+        values = self._untagged(self.group())
+        self._check_hashing(values)
+        self._below(set).update(values)
+
+    def fill_dict(self) -> None:
+        """Puts a group of keys and values into the dict below it."""
+        values = self._untagged(self.group())
+        self._check_hashing(values[::2])
+        self._below(dict).update(zip(values[::2], values[1::2], strict=True))
+
+    def _below(self, kind: type) -> Any:
+        """What a group goes into. Once only: keys are counted group by group."""
+        container = self._stack[-1]
+        if type(container) is not kind or container:
+            raise MalformedError(f"a group that belongs into no empty {kind.__name__}")
+        return container
+
+    def _untagged(self, values: list[Any]) -> list[Any]:
+        if any(type(value) is _Tag for value in values):
+            raise MalformedError("a frozenset")
+        return values
+
+    def _extent(self, value: Any) -> _Extent:
+        if type(value) is tuple:
+            return self._extents.get(id(value), _Extent(1, 1))
+        return _Extent(1, 0)
+
+    def _check_hashing(self, keys: Iterable[Any]) -> None:
+        """Refuses keys that would take long, or the whole C stack, to hash."""
+        keys = list(keys)
+        extents = [self._extent(key) for key in keys]
+        self._hashed += sum(each.size for each in extents)
+        deepest = max((each.depth for each in extents), default=0)
+        if self._hashed > _MOST_HASHED or deepest > _DEEPEST_KEY:
+            raise MalformedError("keys that are too large")
+        if max(Counter(map(hash, keys)).values(), default=0) > _MOST_EQUAL_HASHES:
+            raise MalformedError("keys that were made to collide")
+
+
+def _complex(real: Any, imaginary: Any) -> complex:
+    if type(real) is not float or type(imaginary) is not float:
+        raise MalformedError("a complex number of something else than floats")
+    return complex(real, imaginary)
+
+
+def _array(name: Any, shape: Any, data: Any) -> np.ndarray:
+    """An array that may be written to, like the one that was stored."""
+    if type(shape) is not tuple:
+        raise MalformedError("an array whose shape is no tuple")
+    return pickles.array(name, list(shape), data).copy()
+
+
+def _scalar(name: Any, shape: Any, data: Any) -> Any:
+    if shape != ():
+        raise MalformedError("a scalar that is an array")
+    return _array(name, shape, data)[()]
+
+
+_SPECIAL: Mapping[str, Callable[..., Any]] = {
+    ARRAY: _array,
+    SCALAR: _scalar,
+    COMPLEX: _complex,
+}
+_ACTIONS: Mapping[bytes, Callable[[_Machine], Any]] = {
+    pickle.NONE: lambda machine: machine.push(None),
+    pickle.NEWTRUE: lambda machine: machine.push(True),
+    pickle.NEWFALSE: lambda machine: machine.push(False),
+    pickle.LONG1: lambda machine: machine.integer("<B"),
+    pickle.LONG4: lambda machine: machine.integer("<i"),
+    pickle.BINFLOAT: _Machine.real,
+    pickle.BINUNICODE8: _Machine.text,
+    pickle.BINBYTES8: _Machine.data,
+    pickle.MARK: _Machine.mark,
+    pickle.POP_MARK: _Machine.group,
+    pickle.EMPTY_LIST: lambda machine: machine.container([]),
+    pickle.EMPTY_DICT: lambda machine: machine.container({}),
+    pickle.EMPTY_SET: lambda machine: machine.container(set()),
+    pickle.MEMOIZE: _Machine.memoize,
+    pickle.LONG_BINGET: _Machine.refer,
+    pickle.FROZENSET: _Machine.tag,
+    pickle.TUPLE: _Machine.make_tuple,
+    pickle.APPENDS: _Machine.fill_list,
+    pickle.ADDITEMS: _Machine.fill_set,
+    pickle.SETITEMS: _Machine.fill_dict,
+}

@@ -1,0 +1,161 @@
+"""Elements: of Gymnasium's spaces, drawn, and made ready for a network."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+
+from rlcli.spaces import bounds, dtype
+from rlcli.types import Array, ArrayTree, Key
+
+Preprocessor = Callable[[Key, Any], ArrayTree]
+
+
+def default_preprocessor(space: gymnasium.Space) -> Preprocessor:
+    """What makes of an element (or a batch of them) of a space what a network reads.
+
+    `preprocessor(rng, x)` gives batches, with a first axis of 1 for a single element:
+
+    - Box: clipped to its bounds, in JAX's dtype for it, `[N, *shape]`;
+    - Discrete: one-hot, float32 `[N, n]`;
+    - MultiDiscrete: a list with such a one-hot for each entry;
+    - MultiBinary: float32 `[N, *shape]`;
+    - Tuple and Dict: a tuple, a dict of these.
+
+    Nothing is random; `rng` is there for preprocessors that are.
+    """
+    match space:
+        case spaces.Discrete():
+            n, start = int(space.n), int(space.start)
+            return lambda rng, x: _one_hot(_integers(x, start), n).reshape(-1, n)
+        case spaces.Box():
+            low, high = bounds(space)
+            shape, to = (-1, *space.shape), dtype(space)
+            return lambda rng, x: jnp.clip(jnp.asarray(x, to).reshape(shape), low, high)
+        case spaces.MultiDiscrete():
+            sizes = [int(n) for n in space.nvec.ravel()]
+            start = np.asarray(space.start).ravel()
+            return lambda rng, x: [
+                _one_hot(column, n)
+                for column, n in zip(
+                    _integers(jnp.reshape(x, (-1, len(sizes))), start).T,
+                    sizes,
+                    strict=True,
+                )
+            ]
+        case spaces.MultiBinary():
+            shape = (-1, *space.shape)
+            return lambda rng, x: jnp.asarray(x, jnp.float32).reshape(shape)
+        case spaces.Tuple():
+            several = [default_preprocessor(each) for each in space.spaces]
+            return lambda rng, x: tuple(
+                each(rng, part) for each, part in zip(several, x, strict=True)
+            )
+        case spaces.Dict():
+            named = {key: default_preprocessor(each) for key, each in space.items()}
+            return lambda rng, x: {
+                key: each(rng, x[key]) for key, each in named.items()
+            }
+    raise TypeError(
+        "expected Box, Discrete, MultiDiscrete, MultiBinary, Tuple or Dict, "
+        f"got {space}"
+    )
+
+
+def _integers(x: Any, start: Any) -> Array:
+    return jnp.asarray(x, jnp.int32) - jnp.asarray(start, jnp.int32)
+
+
+def _one_hot(x: Array, n: int) -> Array:
+    return jax.nn.one_hot(x, n)
+
+
+def check_preprocessors(
+    space: gymnasium.Space,
+    *preprocessors: Preprocessor,
+    num_samples: int = 20,
+    random_seed: int | None = None,
+) -> bool:
+    """Whether functions `(rng, x)` do the same to elements of a space, as far as tried.
+
+    On `num_samples` random elements, each with a key that is the same for all of them.
+    The same are results of one structure, with equal shapes and numbers that agree to
+    1e-5; NaN agrees with NaN.
+    """
+    if len(preprocessors) < 2:
+        raise ValueError(f"expected two functions or more, got {len(preprocessors)}")
+    if num_samples < 1:
+        raise ValueError(f"expected at least one sample, got {num_samples}")
+    for seed in np.random.SeedSequence(random_seed).generate_state(num_samples):
+        element, key = safe_sample(space, int(seed)), jax.random.key(int(seed))
+        first, *others = (each(key, element) for each in preprocessors)
+        if not all(_agree(first, other) for other in others):
+            return False
+    return True
+
+
+def _agree(one: Any, other: Any) -> bool:
+    leaves, structure = jax.tree.flatten(one)
+    others, its = jax.tree.flatten(other)
+    if structure != its:
+        return False
+    pairs = zip(map(np.asarray, leaves), map(np.asarray, others), strict=True)
+    return all(_close(a, b) for a, b in pairs)
+
+
+def _close(a: np.ndarray, b: np.ndarray) -> bool:
+    if a.shape != b.shape:
+        return False
+    numeric = jnp.issubdtype(a.dtype, jnp.inexact) and b.dtype.kind not in "USO"
+    return np.allclose(a, b, 1e-5, equal_nan=True) if numeric else np.array_equal(a, b)
+
+
+def safe_sample(space: gymnasium.Space, seed: int | None = None) -> Any:
+    """One random element of a space, that surely lies in it.
+
+    Safe for what overflows or wraps around in `space.sample()`: the largest floats,
+    64-bit integers. Box: uniform where both bounds are finite; |N(0, 1)| from the only
+    bound; N(0, 1) without one. With a seed the space's own generator stays untouched;
+    without one it is drawn from.
+    """
+    if not isinstance(space, gymnasium.Space):
+        raise TypeError(f"expected a space of Gymnasium's, got {type(space)}")
+    return _drawn(space, None if seed is None else np.random.default_rng(seed))
+
+
+def _drawn(space: gymnasium.Space, random: np.random.Generator | None) -> Any:
+    match space:
+        case spaces.Tuple():
+            return tuple(_drawn(each, random) for each in space.spaces)
+        case spaces.Dict():
+            return {name: _drawn(each, random) for name, each in space.spaces.items()}
+        case spaces.Box():
+            return _point(space, space.np_random if random is None else random)
+    if random is not None:
+        space = copy.deepcopy(space)
+        space.seed(int(random.integers(2**31)))
+    return space.sample()
+
+
+def _point(space: spaces.Box, random: np.random.Generator) -> np.ndarray:
+    to, shape = space.dtype, space.shape
+    if to.kind != "f":
+        whole: Any = random.integers  # whose stubs take no dtype that is a variable
+        return np.asarray(whole(space.low, space.high, shape, to, endpoint=True))
+    low, high = (each.astype(np.float64) for each in (space.low, space.high))
+    below, above = np.isfinite(low), np.isfinite(high)
+    # Stand-ins for infinity, so that no branch that is not taken makes a NaN.
+    least, most = np.where(below, low, 0.0), np.where(above, high, 0.0)
+    share, normal = random.random(shape), random.standard_normal(shape)
+    # Not least + share (most − least): that may be more than a float can hold.
+    between = least * (1 - share) + most * share
+    beyond = np.where(below, least + np.abs(normal), most - np.abs(normal))
+    drawn = np.where(below & above, between, np.where(below | above, beyond, normal))
+    return np.asarray(np.clip(np.asarray(drawn, to), space.low, space.high))

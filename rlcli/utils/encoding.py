@@ -1,0 +1,218 @@
+"""Encoding: an object as a pickle that needs no global, its references kept.
+
+What pickles have no opcode for is a tuple that begins with a tag, a frozenset of one
+word: frozensets stand nowhere else, so no tuple of the user's can be taken for it.
+
+    ({"array"}, dtype, shape, bytes)        an array: little-endian, in C order
+    ({"scalar"}, dtype, (), bytes)          a scalar of NumPy's
+    ({"complex"}, real, imaginary)          a complex number
+
+The pickle (protocol 4) has the opcodes of `rlcli.pickles`, those for tuples, sets and
+bytes, and the memo: what was written once is referred to when it comes again.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli import pickles
+
+MAX_OPCODES = 2**20  # of one pickle: two of them may make an object of 200 bytes
+ARRAY, SCALAR, COMPLEX = "array", "scalar", "complex"
+
+Parts = Iterator[bytes | memoryview]
+
+
+def encoded(obj: Any) -> Iterator[bytes]:
+    """The pickle of an object, in pieces of less than twice `pickles.PIECE`.
+
+    A `TypeError` or `ValueError` names the path of what cannot be stored.
+    """
+    return pickles.pieces(pickles.counted(_whole(obj), MAX_OPCODES))
+
+
+def _whole(obj: Any) -> Parts:
+    yield pickle.PROTO + bytes([4])
+    yield from _Encoder().value(obj, "", 0)
+    yield pickle.STOP
+
+
+class _Encoder:
+    """Writes values, each at its path and depth; yields an opcode in each part."""
+
+    def __init__(self) -> None:
+        # Text and bytes by what they say, the rest by identity: equal text is one.
+        self._memo: dict[tuple[type, Any], int] = {}
+
+    def value(self, value: Any, path: str, depth: int) -> Parts:
+        """The opcodes of one value."""
+        kind = type(value)
+        if kind in _PLAIN:
+            yield _PLAIN[kind](value)
+            return
+        known = self._memo.get(_identity(value))
+        if known is not None:
+            yield _reference(known)
+            return
+        array = isinstance(value, jax.Array | np.generic)
+        writer = _WRITERS.get(np.ndarray if array else kind)
+        if writer is None:
+            raise TypeError(
+                f"`{path or '/'}`: expected None, a bool, number, str, bytes, list, "
+                f"tuple, set, dict or array, got {kind}"
+            )
+        yield from writer(self, value, path, depth)
+
+    def _memoized(self, value: Any) -> bytes:
+        self._memo[_identity(value)] = len(self._memo)
+        return pickle.MEMOIZE
+
+    def _text(self, value: str | bytes, path: str, depth: int) -> Parts:
+        del path, depth
+        yield from _written(value)
+        yield self._memoized(value)
+
+    def _complex(self, value: complex, path: str, depth: int) -> Parts:
+        del path, depth
+        yield from _tag(COMPLEX)
+        yield _real(value.real)
+        yield _real(value.imag)
+        yield pickle.TUPLE
+        yield self._memoized(value)
+
+    def _array(self, value: Any, path: str, depth: int) -> Parts:
+        del depth
+        name, view = pickles.numbers(_on_host(value, path), path)
+        yield from _tag(SCALAR if isinstance(value, np.generic) else ARRAY)
+        yield from _written(name)
+        yield pickle.MARK
+        for size in value.shape:
+            yield _integer(size)
+        yield pickle.TUPLE
+        yield from _written(view)
+        yield pickle.TUPLE
+        yield self._memoized(value)
+
+    def _list(self, value: list[Any], path: str, depth: int) -> Parts:
+        yield pickle.EMPTY_LIST
+        yield self._memoized(value)
+        yield pickle.MARK
+        yield from self._each(enumerate(value), path, depth)
+        yield pickle.APPENDS
+
+    def _tuple(self, value: tuple[Any, ...], path: str, depth: int) -> Parts:
+        yield pickle.MARK
+        yield from self._each(enumerate(value), path, depth)
+        known = self._memo.get(_identity(value))
+        if known is not None:  # something inside of it refers to it: it is written now
+            yield pickle.POP_MARK
+            yield _reference(known)
+            return
+        yield pickle.TUPLE
+        yield self._memoized(value)
+
+    def _set(self, value: set[Any], path: str, depth: int) -> Parts:
+        # Its own order differs from one start of Python to the next.
+        def alone(element: Any) -> bytes:
+            return b"".join(_Encoder().value(element, f"{path}/{{}}", depth + 1))
+
+        yield pickle.EMPTY_SET
+        yield self._memoized(value)
+        yield pickle.MARK
+        yield from self._each(
+            [("{}", x) for x in sorted(value, key=alone)], path, depth
+        )
+        yield pickle.ADDITEMS
+
+    def _dict(self, value: dict[Any, Any], path: str, depth: int) -> Parts:
+        yield pickle.EMPTY_DICT
+        yield self._memoized(value)
+        yield pickle.MARK
+        yield from self._each(_alternately(value), path, depth)
+        yield pickle.SETITEMS
+
+    def _each(self, parts: Iterable[tuple[Any, Any]], path: str, depth: int) -> Parts:
+        pickles.check_depth(path, depth)
+        for step, each in parts:
+            yield from self.value(each, f"{path}/{step}", depth + 1)
+
+
+def _alternately(value: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
+    """Keys and values in turn, each with the step of a path that leads there."""
+    for key, each in value.items():
+        step = key if type(key) is str else repr(key)
+        yield step, key
+        yield step, each
+
+
+def _identity(value: Any) -> tuple[type, Any]:
+    kind = type(value)
+    return kind, value if kind in (str, bytes) else id(value)
+
+
+def _reference(number: int) -> bytes:
+    return pickle.LONG_BINGET + struct.pack("<I", number)
+
+
+def _tag(word: str) -> Parts:
+    """Begins a tuple that stands for something else."""
+    yield pickle.MARK
+    yield pickle.MARK
+    yield from _written(word)
+    yield pickle.FROZENSET
+
+
+def _written(value: str | bytes | memoryview) -> Parts:
+    if isinstance(value, str):
+        text = value.encode("utf-8", "surrogatepass")
+        yield pickle.BINUNICODE8 + struct.pack("<Q", len(text)) + text
+    else:
+        yield pickle.BINBYTES8 + struct.pack("<Q", len(value))
+        yield value
+
+
+def _integer(value: int) -> bytes:
+    size = 0 if value == 0 else value.bit_length() // 8 + 1
+    short = size < 256
+    head = pickle.LONG1 if short else pickle.LONG4
+    length = struct.pack("<B" if short else "<i", size)
+    return head + length + value.to_bytes(size, "little", signed=True)
+
+
+def _real(value: float) -> bytes:
+    return pickle.BINFLOAT + struct.pack(">d", value)
+
+
+def _on_host(value: Any, path: str) -> np.ndarray:
+    if jnp.issubdtype(value.dtype, jax.dtypes.extended):
+        raise TypeError(
+            f"`{path or '/'}`: expected an array of numbers, got {value.dtype}; of a "
+            "key, `jax.random.key_data` has them"
+        )
+    return np.asarray(value)
+
+
+# By exact type: what comes back has the type of what went in.
+_PLAIN: Mapping[type, Callable[[Any], bytes]] = {
+    type(None): lambda value: pickle.NONE,
+    bool: lambda value: pickle.NEWTRUE if value else pickle.NEWFALSE,
+    int: _integer,
+    float: _real,
+}
+_WRITERS: Mapping[type, Callable[[_Encoder, Any, str, int], Parts]] = {
+    str: _Encoder._text,
+    bytes: _Encoder._text,
+    complex: _Encoder._complex,
+    list: _Encoder._list,
+    tuple: _Encoder._tuple,
+    set: _Encoder._set,
+    dict: _Encoder._dict,
+    np.ndarray: _Encoder._array,
+}

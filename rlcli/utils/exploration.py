@@ -1,0 +1,105 @@
+"""Exploration: noise on actions, and numbers that change while a run goes on."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+class OrnsteinUhlenbeckNoise:
+    """Adds noise with a memory to continuous actions.
+
+        Xₜ = Xₜ₋₁ − θ (Xₜ₋₁ − μ) + σ ε        ε ~ N(0, 1), X₀ = μ
+        Ãₜ = Aₜ + Xₜ, clipped to [min_value, max_value]
+
+    The noise returns to its mean μ at the rate θ, so that it pushes the same way for
+    about 1/θ steps: what has momentum is moved (Lillicrap et al., 2016,
+    https://arxiv.org/abs/1509.02971; Uhlenbeck and Ornstein, 1930). The bounds hold for
+    the action that comes out; X itself is free.
+
+    Args:
+        mu: the mean; it and the ones below fit (broadcast) the action's shape.
+        sigma: the spread, not negative.
+        theta: the rate of return, not negative.
+        min_value: the least action; none if left out.
+        max_value: the largest action; none if left out.
+        random_seed: the same one gives the same noise.
+    """
+
+    def __init__(
+        self,
+        mu: npt.ArrayLike = 0.0,
+        sigma: npt.ArrayLike = 1.0,
+        theta: npt.ArrayLike = 0.15,
+        min_value: npt.ArrayLike | None = None,
+        max_value: npt.ArrayLike | None = None,
+        random_seed: int | None = None,
+    ) -> None:
+        if np.any(np.asarray(sigma) < 0) or np.any(np.asarray(theta) < 0):
+            raise ValueError(
+                f"expected sigma and theta of at least 0, got {sigma} and {theta}"
+            )
+        self.mu = mu
+        self.sigma = sigma
+        self.theta = theta
+        self.min_value = min_value
+        self.max_value = max_value
+        self.random_seed = random_seed
+        self._random = np.random.default_rng(random_seed)
+        self._noise: np.ndarray | None = None
+
+    def reset(self) -> None:
+        """Begins the process anew at its mean, as at the start of an episode."""
+        self._noise = None
+
+    def __call__(self, a: npt.ArrayLike) -> np.ndarray:
+        """The action `[...]` with noise, in its own dtype if that is a float's."""
+        action = np.asarray(a)
+        if not np.issubdtype(action.dtype, np.floating):
+            action = action.astype(np.float64)
+        mu = np.broadcast_to(np.asarray(self.mu, np.float64), action.shape)
+        noise = mu if self._noise is None else self._noise
+        if noise.shape != action.shape:
+            raise ValueError(
+                f"expected an action of shape {noise.shape}, got {action.shape}: "
+                "`reset` comes before actions of another shape"
+            )
+        white = self._random.standard_normal(action.shape)
+        theta, sigma = np.asarray(self.theta), np.asarray(self.sigma)
+        self._noise = np.asarray(noise - theta * (noise - mu) + sigma * white)
+        low = -np.inf if self.min_value is None else self.min_value
+        high = np.inf if self.max_value is None else self.max_value
+        # Bounds in the action's dtype: clipped first, it could be rounded beyond them.
+        to = action.dtype
+        noisy = (action + self._noise).astype(to)
+        return np.asarray(np.clip(noisy, np.asarray(low, to), np.asarray(high, to)))
+
+
+class StepwiseLinearFunction:
+    """A number over time: straight lines through fixed points, flat outside of them.
+
+        f(t) = v₀ for t ≤ t₀, vₙ for t ≥ tₙ, else on the line between its neighbours
+
+        epsilon = StepwiseLinearFunction((0, 1.0), (1_000_000, 0.1), (2_000_000, 0.01))
+        epsilon(500_000)  # 0.55
+
+    Args:
+        steps: pairs (timestep, value), in the order of time.
+    """
+
+    def __init__(self, *steps: tuple[int, float]) -> None:
+        if not steps or any(len(step) != 2 for step in steps):
+            raise ValueError(f"expected pairs (timestep, value), got {steps}")
+        if any(now >= then for (now, _), (then, _) in itertools.pairwise(steps)):
+            raise ValueError(f"expected timesteps that go up, got {steps}")
+        self.steps = steps
+        self._times = np.array([time for time, _ in steps], np.float64)
+        self._values = np.array([value for _, value in steps], np.float64)
+
+    def __call__(self, timestep: npt.ArrayLike) -> Any:
+        """The value at a time: a float, or an array for an array of times."""
+        value = np.interp(np.asarray(timestep, np.float64), self._times, self._values)
+        return float(value) if np.ndim(value) == 0 else value

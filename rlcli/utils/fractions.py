@@ -1,0 +1,40 @@
+"""Fractions: the τ that quantile networks are asked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from rlcli.types import Array, Key
+
+
+def quantiles(batch_size: int, num_quantiles: int = 200) -> Array:
+    """The mid-points of N equal parts of [0, 1], float32 `[batch_size, N]`.
+
+        τᵢ = (i + ½) / N        i = 0 … N − 1
+
+    For quantile regression (Dabney et al., 2018a, https://arxiv.org/abs/1710.10044).
+    """
+    middles = (jnp.arange(num_quantiles, dtype=jnp.float32) + 0.5) / num_quantiles
+    return jnp.broadcast_to(middles, (batch_size, num_quantiles))
+
+
+def quantiles_uniform(rng: Key, batch_size: int, num_quantiles: int = 32) -> Array:
+    """N fractions from U(0, 1), sorted in each row, float32 `[batch_size, N]`.
+
+    For implicit quantile networks (Dabney et al., 2018b,
+    https://arxiv.org/abs/1806.06923).
+    """
+    drawn = jax.random.uniform(rng, (batch_size, num_quantiles))
+    return jnp.sort(drawn, axis=-1)
+
+
+def quantile_cos_embedding(quantile_fractions: Any, n: int = 64) -> Array:
+    """Fractions `[...]` as features `[..., n]` (Dabney et al., 2018b).
+
+    φᵢ(τ) = cos(π i τ)        0 ≤ i < n
+    """
+    fractions = jnp.asarray(quantile_fractions)[..., None]
+    return jnp.cos(jnp.pi * jnp.arange(n) * fractions)

@@ -1,0 +1,130 @@
+"""Wrapping: functions made of functions."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+Wrapped = TypeVar("Wrapped")
+Axes = int | None | Sequence[int | None]
+
+
+def docstring(obj: Any) -> Callable[[Wrapped], Wrapped]:
+    """A decorator that gives a function the docstring of `obj`.
+
+    @docstring(f)
+    def g(x): ...  # g.__doc__ == f.__doc__
+    """
+
+    def decorate(wrapped: Wrapped) -> Wrapped:
+        wrapped.__doc__ = obj.__doc__
+        return wrapped
+
+    return decorate
+
+
+class JittedFunc:
+    """A compiled function that can be pickled; made by `jit`."""
+
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        static_argnums: int | Sequence[int] = (),
+        donate_argnums: int | Sequence[int] = (),
+    ) -> None:
+        functools.update_wrapper(self, func)
+        self.func = func
+        self.static_argnums = static_argnums
+        self.donate_argnums = donate_argnums
+        self._compiled = jax.jit(
+            func, static_argnums=static_argnums, donate_argnums=donate_argnums
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the function gives, compiled at the first call for these shapes."""
+        return self._compiled(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.func!r})"
+
+    def __reduce__(self) -> Any:
+        # Used as a decorator it stands where its function did: pickled by that name.
+        name = getattr(self.func, "__qualname__", "")
+        module = sys.modules.get(getattr(self.func, "__module__", ""))
+        if inspect.getattr_static(module, name, None) is self:
+            return name
+        return JittedFunc, (self.func, self.static_argnums, self.donate_argnums)
+
+
+def jit(
+    func: Callable[..., Any],
+    static_argnums: int | Sequence[int] = (),
+    donate_argnums: int | Sequence[int] = (),
+) -> JittedFunc:
+    """`jax.jit` on the default device, as a function that can be pickled.
+
+    What is pickled is `func` itself, by its name as always in Python; whoever loads it
+    compiles it anew, for their own device.
+
+    Args:
+        func: the function to compile.
+        static_argnums: the arguments to compile for, value by value.
+        donate_argnums: the arguments whose memory may be used for the results.
+    """
+    return JittedFunc(func, static_argnums, donate_argnums)
+
+
+def unvectorize(
+    f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0
+) -> Callable[..., Any]:
+    """A function of a batch as one of a single instance: the inverse of `jax.vmap`.
+
+    Each argument gets a batch axis of size 1, which each output loses. `in_axes` says
+    where: one for all, or one for each argument; None leaves it as it is. `out_axes`
+    the same for the entries of a tuple that `f` returns. Arguments may be trees;
+    keyword arguments are handed on untouched.
+
+        f_single = unvectorize(f_batch, in_axes=(None, None, 0))  # of a Haiku apply
+        y = f_single(params, key, x)  # x without its batch axis, and y too
+    """
+
+    @functools.wraps(f)
+    def single(*args: Any, **kwargs: Any) -> Any:
+        expanded = _along(jnp.expand_dims, args, in_axes, "in_axes")
+        found = f(*expanded, **kwargs)
+        if isinstance(out_axes, int | None):
+            return _each(jnp.squeeze, found, out_axes)
+        if not isinstance(found, tuple):
+            raise TypeError(
+                f"expected one number as out_axes for a single output, got {out_axes}"
+            )
+        squeezed = _along(jnp.squeeze, found, out_axes, "out_axes")
+        remade = getattr(found, "_make", tuple)  # of a NamedTuple, another of its kind
+        return remade(squeezed)
+
+    return single
+
+
+def _along(
+    move: Callable[..., Any], values: tuple[Any, ...], axes: Axes, name: str
+) -> tuple[Any, ...]:
+    """`move(leaf, axis)` on the leaves of each value, at the axis of its own."""
+    if isinstance(axes, int | None):
+        axes = (axes,) * len(values)
+    if len(axes) != len(values):
+        raise ValueError(f"expected {len(values)} {name}, one a value, got {axes}")
+    return tuple(
+        _each(move, value, axis) for value, axis in zip(values, axes, strict=True)
+    )
+
+
+def _each(move: Callable[..., Any], value: Any, axis: int | None) -> Any:
+    if axis is None:
+        return value
+    return jax.tree.map(lambda leaf: move(jnp.asarray(leaf), axis), value)

@@ -1,0 +1,35 @@
+"""Fractions: mid-points, sorted draws, cosines."""
+
+import jax
+import numpy as np
+
+from rlcli.utils import quantile_cos_embedding, quantiles, quantiles_uniform
+
+
+def test_quantiles_are_the_mid_points_of_equal_parts():
+    np.testing.assert_allclose(quantiles(2, 4), [[0.125, 0.375, 0.625, 0.875]] * 2)
+    found = quantiles(3)
+    assert found.shape == (3, 200)
+    np.testing.assert_allclose(found.mean(), 0.5, rtol=1e-6)
+
+
+def test_uniform_quantiles_are_sorted_in_the_unit_interval_and_uniform():
+    found = np.asarray(quantiles_uniform(jax.random.key(0), 2_000, num_quantiles=8))
+    assert found.shape == (2_000, 8)
+    assert np.all(np.diff(found) >= 0)
+    assert 0 <= found.min() < 0.01
+    assert 0.99 < found.max() <= 1
+    # the i-th smallest of n from U(0, 1) has the mean i / (n + 1)
+    np.testing.assert_allclose(found.mean(axis=0), np.arange(1, 9) / 9, atol=0.01)
+    assert quantiles_uniform(jax.random.key(0), 5).shape == (5, 32)
+    other = np.asarray(quantiles_uniform(jax.random.key(1), 2_000, num_quantiles=8))
+    assert not np.array_equal(found, other)
+
+
+def test_cosines_begin_with_the_constant_one():
+    tau = np.array([0.0, 0.25, 0.5, 1.0])
+    r = np.sqrt(0.5)
+    table = [[1, 1, 1, 1], [1, r, 0, -r], [1, 0, -1, 0], [1, -1, 1, -1]]
+    np.testing.assert_allclose(quantile_cos_embedding(tau, n=4), table, atol=1e-6)
+    assert quantile_cos_embedding(tau).shape == (4, 64)
+    assert quantile_cos_embedding(quantiles(3, 5), 7).shape == (3, 5, 7)

@@ -1,0 +1,80 @@
+"""Kinds: rlcli's own objects, each told from all others."""
+
+import gymnasium
+import haiku as hk
+import jax.numpy as jnp
+import optax
+import pytest
+
+import rlcli
+from rlcli import utils
+from rlcli.policies import Parameters, Values
+from rlcli.policies.sampled import random
+from rlcli.types import Network
+from rlcli.updaters import Spaces
+from rlcli.updaters.ppo import ppo
+from rlcli.updaters.q_learning import q_learning
+
+ACTIONS = gymnasium.spaces.Discrete(3)
+
+
+def network(*groups):
+    """A network whose parameters stand under these names."""
+
+    def init(key):
+        del key
+        return {group: {"w": jnp.zeros(2)} for group in groups}
+
+    return Network(init, lambda *arguments: ((), ()), lambda batch: ())
+
+
+def of_updater(updater, name):
+    """The network that an updater asks for under a name."""
+    asked = {}
+
+    def networks(name, head):
+        del head
+        return asked.setdefault(name, network("shared", name))
+
+    spaces = Spaces(gymnasium.spaces.Box(-1, 1, (4,)), ACTIONS)
+    updater(spaces, networks, lambda **offers: random(ACTIONS), optax.sgd(0.1))
+    return asked[name]
+
+
+OBJECTS = {
+    "policy": random(ACTIONS),
+    "q by hand": rlcli.q_function(
+        lambda obs: hk.Linear(2)(obs), gymnasium.make("CartPole-v1")
+    ),
+    "q of q_learning": of_updater(q_learning, "q"),
+    "a critic": network("critic"),
+    "twin critics": network("shared", "critic_1", "critic_2"),
+    "values": Values(network("whatever")),
+    "value of ppo": of_updater(ppo, "value"),
+    "policy network of ppo": of_updater(ppo, "policy"),
+    "distribution": Parameters(network("policy"), distribution=None),
+    "transition model": network("transition"),
+    "stochastic transition model": Parameters(network("transition"), None),
+    "reward function": network("shared", "reward"),
+    "two in one": network("q", "value"),
+    "shared alone": network("shared"),
+    "no mapping": Network(lambda key: jnp.zeros(2), None, None),
+    "number": 3,
+    "function": len,
+}
+KINDS = {
+    "is_policy": {"policy"},
+    "is_qfunction": {
+        *["q by hand", "q of q_learning", "a critic", "twin critics", "values"]
+    },
+    "is_vfunction": {"value of ppo"},
+    "is_stochastic": {"policy", "distribution", "stochastic transition model"},
+    "is_transition_model": {"transition model", "stochastic transition model"},
+    "is_reward_function": {"reward function"},
+}
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+@pytest.mark.parametrize("question", KINDS)
+def test_each_object_is_of_its_kind_and_of_no_other(question, name):
+    assert getattr(utils, question)(OBJECTS[name]) is (name in KINDS[question])
