@@ -7,15 +7,13 @@ import optax
 import pytest
 
 import rlcli
-from rlcli import utils
+from rlcli import registry, utils
 from rlcli.policies import Parameters, Values
-from rlcli.policies.sampled import random
 from rlcli.types import Network
 from rlcli.updaters import Spaces
-from rlcli.updaters.ppo import ppo
-from rlcli.updaters.q_learning import q_learning
 
 ACTIONS = gymnasium.spaces.Discrete(3)
+RANDOM = registry.find("policy", "random").factory(ACTIONS)
 
 
 def network(*groups):
@@ -37,21 +35,22 @@ def of_updater(updater, name):
         return asked.setdefault(name, network("shared", name))
 
     spaces = Spaces(gymnasium.spaces.Box(-1, 1, (4,)), ACTIONS)
-    updater(spaces, networks, lambda **offers: random(ACTIONS), optax.sgd(0.1))
+    factory = registry.find("updater", updater).factory
+    factory(spaces, networks, lambda **offers: RANDOM, optax.sgd(0.1))
     return asked[name]
 
 
 OBJECTS = {
-    "policy": random(ACTIONS),
+    "policy": RANDOM,
     "q by hand": rlcli.q_function(
         lambda obs: hk.Linear(2)(obs), gymnasium.make("CartPole-v1")
     ),
-    "q of q_learning": of_updater(q_learning, "q"),
+    "q of q_learning": of_updater("q_learning", "q"),
     "a critic": network("critic"),
     "twin critics": network("shared", "critic_1", "critic_2"),
     "values": Values(network("whatever")),
-    "value of ppo": of_updater(ppo, "value"),
-    "policy network of ppo": of_updater(ppo, "policy"),
+    "value of ppo": of_updater("ppo", "value"),
+    "policy network of ppo": of_updater("ppo", "policy"),
     "distribution": Parameters(network("policy"), distribution=None),
     "transition model": network("transition"),
     "stochastic transition model": Parameters(network("transition"), None),
