@@ -55,7 +55,10 @@ class Experiment:
         self.recipe = recipe
         self.setup = setup
         self.loop = make(setup)
-        self.iterations = recipe.train.steps // setup.steps  # in the whole run
+        # Made once: to make the parts takes milliseconds, and a chunk asks ten times.
+        _, self._agent = setup.parts(midnight())
+        self.steps = setup.steps  # of one seed in an iteration
+        self.iterations = recipe.train.steps // self.steps  # in the whole run
         self.iteration = 0
         self.failure = ""  # why no seed is left
         self.reached = False  # whether every seed has reached `train.stop`
@@ -71,12 +74,12 @@ class Experiment:
     @property
     def step(self) -> int:
         """Environment steps of one seed so far; exact."""
-        return self.iteration * self.setup.steps
+        return self.iteration * self.steps
 
     @property
     def total_steps(self) -> int:
         """Environment steps of one seed in the whole run."""
-        return self.iterations * self.setup.steps
+        return self.iterations * self.steps
 
     @property
     def over(self) -> bool:
@@ -107,7 +110,7 @@ class Experiment:
         self._progress, self._metrics, sentence = restored
         self.iteration = int(self.progress.iteration)
         if every := self.recipe.train.log.every:
-            self._logged = self._past(self.step // every * every) * self.setup.steps
+            self._logged = self._past(self.step // every * every) * self.steps
         self._since = (self.step, time.perf_counter())
         if best.is_file():
             saved = snapshots.load_snapshot(best, trust=True)
@@ -121,8 +124,7 @@ class Experiment:
 
     def acting(self) -> ArrayTree:
         """What the policies need to act, `[seeds, ...]`, on the host."""
-        _, agent = self.setup.parts(midnight())
-        return jax.device_get(agent.acting(self.progress.agent))
+        return jax.device_get(self._agent.acting(self.progress.agent))
 
     def advance(self, most: int) -> Report:
         """Runs up to the next point at which there is something to do."""
@@ -136,7 +138,7 @@ class Experiment:
         self.iteration = before + count
         # Without the environment, which may be no tree of arrays.
         look = jax.device_get(self._looked(self.progress._replace(environment=())))
-        _, agent = self.setup.parts(midnight())
+        agent = self._agent
         if agent.updates(self.iteration) > agent.updates(before):
             self._metrics = jax.device_get(metrics)
         seconds = time.perf_counter() - start
@@ -152,17 +154,17 @@ class Experiment:
 
     def _past(self, step: int) -> int:
         """The first iteration that ends at or past a step."""
-        return -(-step // self.setup.steps)
+        return -(-step // self.steps)
 
     def _due(self, before: int, period: int | None) -> bool:
         """Whether a period acts: in the first iteration at or past each multiple."""
         if not period:
             return False
-        return before * self.setup.steps // period < self.step // period
+        return before * self.steps // period < self.step // period
 
     def _look(self, progress: Progress) -> dict[str, Any]:
         """What the host wants to know after a chunk, `[S]` each."""
-        _, agent = self.setup.parts(midnight())
+        agent = self._agent
         acting = agent.acting(progress.agent)
 
         def finite(leaf: Array) -> Array:
@@ -188,7 +190,7 @@ class Experiment:
                     found[name] = value
         clock = Clock(
             iteration=progress.iteration,
-            steps=progress.iteration.astype(jnp.float32) * self.setup.steps,
+            steps=progress.iteration.astype(jnp.float32) * self.steps,
             episodes=progress.statistics.episodes.astype(jnp.float32),
             updates=jnp.int32(0),
             watched=jnp.bool_(True),
@@ -199,7 +201,7 @@ class Experiment:
 
     def _freeze(self, look: Mapping[str, Any]) -> list[str]:
         """Marks the seeds in which something is not finite any more; says so."""
-        _, agent = self.setup.parts(midnight())
+        agent = self._agent
         every = range(self.iterations)
         bad = {
             path: ~finite for path, finite in checkpoint.leaves(look["finite"]).items()
@@ -215,7 +217,7 @@ class Experiment:
             # bad since the last update is what the next one will fail at.
             update = agent.updates(self.iteration) if failed == _GOING else failed
             made = bisect.bisect_right(every, update, key=agent.updates)
-            step = made * self.setup.steps
+            step = made * self.steps
             reason = f"{what} is not finite at update {update:,}, by step {step:,}"
             self._frozen[index] = reason
             said.append(f"seed {seed} is frozen: {reason}")
@@ -233,10 +235,10 @@ class Experiment:
         now = time.perf_counter()
         self._since = (self.step, now)
         took, steps = max(now - clock, 1e-9), self.step - step
-        _, agent = self.setup.parts(midnight())
+        agent = self._agent
         updates = agent.updates(self.iteration)
-        made = updates - agent.updates(step // self.setup.steps)
-        learnt = updates > agent.updates(self._logged // self.setup.steps)
+        made = updates - agent.updates(step // self.steps)
+        learnt = updates > agent.updates(self._logged // self.steps)
         self._logged = self.step
         clocks = {
             "dt": 1e3 * took / max(steps, 1),

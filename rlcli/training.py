@@ -188,7 +188,7 @@ def _run(
         log_path=folder.log,
         start=started,
     )
-    pace = _Pace(experiment.setup.steps)
+    pace = _Pace(experiment.steps)
     with (
         Signals() as signals,
         Metrics(folder.folder, resume_at) as rows,
