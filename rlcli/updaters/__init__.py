@@ -51,7 +51,7 @@ def stochastic(space: gymnasium.Space, updater: str) -> Distribution:
         return distributions.over(space)
     except TypeError as error:
         raise RlcliError(
-            f"updater `{updater}` needs Discrete actions or a Box of floats, and the "
+            f"updater `{updater}` needs actions that a distribution is over, and the "
             f"environment's are {space}",
-            "choose an environment with such actions",
+            str(error),
         ) from error

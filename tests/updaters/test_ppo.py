@@ -218,6 +218,7 @@ def test_estimates_are_what_the_parameters_say():
     )
 
 
-def test_actions_that_are_neither_a_choice_nor_a_box_are_refused():
-    with pytest.raises(RlcliError, match=r"`ppo` needs .* are MultiDiscrete"):
-        updater(gymnasium.spaces.MultiDiscrete([2, 2]))
+def test_actions_that_no_distribution_is_over_are_refused():
+    with pytest.raises(RlcliError, match=r"`ppo` needs .* are Text") as caught:
+        updater(gymnasium.spaces.Text(3))
+    assert "Box of floats" in caught.value.hint

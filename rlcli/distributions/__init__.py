@@ -1,0 +1,96 @@
+"""Distributions: over actions and over values; pure functions of their parameters.
+
+Sampling is split as everywhere: `draw(key, batch)` gives noise that depends on no
+parameter, and `sample(parameters, noise)` turns it into an element of the space.
+`size` is how many numbers a network has to give for one distribution.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces as kinds
+
+from rlcli import spaces
+from rlcli.distributions.choices import (
+    atoms,
+    categorical,
+    multi_binary,
+    multi_discrete,
+)
+from rlcli.distributions.composites import composite
+from rlcli.distributions.empirical import quantiles
+from rlcli.distributions.family import Distribution
+from rlcli.distributions.intervals import discretized
+from rlcli.distributions.normals import normal
+from rlcli.distributions.squashed import squashed_normal
+
+__all__ = [
+    "Boxed",
+    "Distribution",
+    "atoms",
+    "categorical",
+    "composite",
+    "discretized",
+    "multi_binary",
+    "multi_discrete",
+    "normal",
+    "over",
+    "quantiles",
+    "squashed_normal",
+]
+
+Boxed = Literal["normal", "squashed_normal", "discretized"]
+_MOST = 1024  # numbers that an entry of a Box of integers may be one of
+
+
+def over(
+    space: gymnasium.Space, *, box: Boxed = "normal", bins: int = 11
+) -> Distribution:
+    """The default family of distributions over a space.
+
+    Categorical over Discrete, and independently over MultiDiscrete, MultiBinary and a
+    small Box of integers; `box` over a Box of floats (`bins` are those of
+    `discretized`); of these, independently, over the members of a Tuple or a Dict.
+    A TypeError names a space that has none.
+    """
+    match space:
+        case kinds.Discrete():
+            return categorical(int(space.n), int(space.start), spaces.dtype(space))
+        case kinds.MultiDiscrete():
+            return multi_discrete(space.nvec, space.start, spaces.dtype(space))
+        case kinds.MultiBinary():
+            return multi_binary(space.shape, spaces.dtype(space))
+        case kinds.Box() if np.issubdtype(space.dtype, np.floating):
+            return _over_box(space, box, bins)
+        case kinds.Box() if np.max(_counts(space), initial=0) <= _MOST:
+            return multi_discrete(_counts(space), space.low, spaces.dtype(space))
+        case kinds.Tuple() if len(space.spaces):
+            return composite([over(each, box=box, bins=bins) for each in space.spaces])
+        case kinds.Dict() if len(space.spaces):
+            members = space.spaces.items()
+            return composite(
+                {name: over(each, box=box, bins=bins) for name, each in members}
+            )
+    raise TypeError(
+        "expected Discrete, MultiDiscrete, MultiBinary, a Box of floats or of at most "
+        f"{_MOST} integers, or a Tuple or Dict of such, got {space}"
+    )
+
+
+def _over_box(space: kinds.Box, box: Boxed, bins: int) -> Distribution:
+    if box == "normal":
+        return normal(space.shape, spaces.dtype(space))
+    if box == "squashed_normal":
+        return squashed_normal(space)
+    if box == "discretized":
+        return discretized(space, bins)
+    raise ValueError(f"expected `box` among {get_args(Boxed)}, got {box!r}")
+
+
+def _counts(space: kinds.Box) -> np.ndarray:
+    """How many integers each entry may be."""
+    # As float64, which 64-bit bounds do not overflow.
+    return space.high.astype(np.float64) - space.low.astype(np.float64) + 1

@@ -1,0 +1,177 @@
+"""Categorical distributions: of one choice, of several at once, of bits, of atoms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli.distributions import logits as tables
+from rlcli.distributions.family import (
+    Distribution,
+    Shape,
+    entries,
+    flattened,
+    shaped,
+    size_of,
+)
+from rlcli.types import Array, Key
+
+Noise = Callable[[Key, tuple[int, int]], Array]
+
+
+class _Outcomes(NamedTuple):
+    """What independent choices may come to: a row of n points for each of them."""
+
+    points: np.ndarray  # [choices, n]: the outcomes as numbers, going up
+    counts: np.ndarray  # [choices]: how many of a row there are
+    pick: Callable[[Array], Array]  # indices [..., choices] -> numbers
+    place: Callable[[Array], Array]  # and back
+    table: Callable[
+        [Array], Array
+    ]  # parameters [..., size] -> logits [..., choices, n]
+    untable: Callable[[Array], Array]  # and back
+
+
+def categorical(actions: int, start: int = 0, dtype: Any = np.int32) -> Distribution:
+    """A categorical distribution over `start … start + actions − 1`, by its logits.
+
+    Sampled by the Gumbel-max trick: `argmax(logits + g)` (Gumbel, 1954). Its mean and
+    `affine` take the choices for the numbers that they are; what `affine` moves
+    between two of them is dealt to both, what it moves beyond goes to the ends.
+    """
+    one = multi_discrete(np.array(actions), start, dtype)
+    return one._replace(name="categorical")
+
+
+def multi_discrete(nvec: Any, start: Any = 0, dtype: Any = np.int32) -> Distribution:
+    """Independent choices: entry i is one of `startᵢ … startᵢ + nᵢ − 1`.
+
+        p(x) = Π pᵢ(xᵢ)
+
+    `nvec` and `start` are arrays of the shape of x; the parameters are the logits of
+    the first entry, then those of the second, and so on.
+    """
+    shape = np.shape(nvec)
+    counts = np.asarray(nvec, np.int64).ravel()
+    starts = np.broadcast_to(np.asarray(start, np.int64), shape).ravel()
+    first = starts.astype(np.int32)
+    size, longest = int(counts.sum()), int(counts.max(initial=1))
+    # One row per entry, as long as the longest: what is beyond its own is forbidden.
+    column = np.arange(longest)
+    there = column < counts[:, None]
+    begin = np.cumsum(counts) - counts
+    position = np.where(there, begin[:, None] + column, 0)
+
+    def table(parameters: Array) -> Array:
+        if there.all():
+            return parameters.reshape(*parameters.shape[:-1], len(counts), longest)
+        return jnp.where(there, parameters[..., position], -jnp.inf)
+
+    outcomes = _Outcomes(
+        points=(starts[:, None] + column).astype(np.float32),
+        counts=counts,
+        pick=lambda index: (first + index).astype(dtype),
+        place=lambda x: x.astype(jnp.int32) - first,
+        table=table,
+        untable=lambda rows: rows[..., there],
+    )
+    return _independent("multi_discrete", shape, size, jax.random.gumbel, outcomes)
+
+
+def multi_binary(shape: Shape, dtype: Any = np.int8) -> Distribution:
+    """Independent bits; a parameter is the logit of a one.
+
+        p(x) = Π σ(lᵢ)^xᵢ σ(−lᵢ)^(1 − xᵢ)
+
+    Sampled by logistic noise: 1 where l + g > 0. What `affine` moves between 0 and 1
+    is dealt to both, what it moves beyond goes to them.
+    """
+    size = size_of(shape)
+
+    def table(parameters: Array) -> Array:
+        return jnp.stack([jnp.zeros_like(parameters), parameters], axis=-1)
+
+    outcomes = _Outcomes(
+        points=np.tile(np.array([0.0, 1.0], np.float32), (size, 1)),
+        counts=np.full(size, 2),
+        pick=lambda index: index.astype(dtype),
+        place=lambda x: x.astype(jnp.int32),
+        table=table,
+        untable=lambda rows: rows[..., 1] - rows[..., 0],
+    )
+    return _independent("multi_binary", shape, size, jax.random.logistic, outcomes)
+
+
+def atoms(low: float, high: float, number: int) -> Distribution:
+    """A categorical distribution over numbers at equal distances from low to high.
+
+    The parameters are logits, as of the values of C51 (Bellemare et al., 2017,
+    https://arxiv.org/abs/1707.06887), x is `[...]`. `log_prob` is that of the nearest
+    atom; `affine` projects onto the atoms, which keeps the mean where nothing leaves
+    [low, high].
+    """
+    if number < 2 or not low < high:
+        raise ValueError(
+            f"expected at least 2 atoms from low to high, got {number} from {low} to "
+            f"{high}"
+        )
+    points = np.linspace(low, high, number, dtype=np.float32)
+    width = (high - low) / (number - 1)
+
+    def place(x: Array) -> Array:
+        nearest = jnp.round((x - low) / width)
+        return jnp.clip(nearest, 0, number - 1).astype(jnp.int32)
+
+    outcomes = _Outcomes(
+        points=points[None],
+        counts=np.array([number]),
+        pick=lambda index: jnp.asarray(points)[index],
+        place=place,
+        table=lambda parameters: parameters[..., None, :],
+        untable=lambda rows: rows[..., 0, :],
+    )
+    return _independent("atoms", (), number, jax.random.gumbel, outcomes)
+
+
+def _independent(
+    name: str, shape: Shape, size: int, noise: Noise, outcomes: _Outcomes
+) -> Distribution:
+    """The family of such choices; `noise` on the parameters makes a mode a sample."""
+    points, table = outcomes.points, outcomes.table
+    last = points[np.arange(len(points)), outcomes.counts - 1]
+
+    def best(parameters: Array) -> Array:
+        return shaped(outcomes.pick(jnp.argmax(table(parameters), axis=-1)), shape)
+
+    def log_prob(parameters: Array, x: Array) -> Array:
+        index = outcomes.place(flattened(jnp.asarray(x), shape))
+        return jnp.sum(tables.log_prob(table(parameters), index), axis=-1)
+
+    def summed(function: Callable[..., Array]) -> Callable[..., Array]:
+        return lambda *each: jnp.sum(function(*map(table, each)), axis=-1)
+
+    def mean(parameters: Array) -> Array:
+        return shaped(tables.expectation(table(parameters), points), shape)
+
+    def affine(parameters: Array, scale: Array, shift: Array) -> Array:
+        scale, shift = (entries(each, shape)[..., None] for each in (scale, shift))
+        moved = jnp.clip(shift + scale * points, points[:, :1], last[:, None])
+        return outcomes.untable(tables.projected(table(parameters), moved, points))
+
+    return Distribution(
+        name=name,
+        size=size,
+        draw=lambda key, batch: noise(key, (batch, size)),
+        sample=lambda parameters, noise: best(parameters + noise),
+        mode=best,
+        log_prob=log_prob,
+        entropy=summed(tables.entropy),
+        kl=summed(tables.kl),
+        mean=mean,
+        cross_entropy=summed(tables.cross_entropy),
+        affine=affine,
+    )

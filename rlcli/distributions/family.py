@@ -1,0 +1,58 @@
+"""Families of distributions: what each of them can be asked, whatever it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli.types import Array, ArrayTree, Key
+
+Shape = tuple[int, ...]
+
+
+class Distribution(NamedTuple):
+    """A family of distributions; `parameters` are `[..., size]`, any real numbers.
+
+    A variable `x` is `[..., *shape]` of the space that the family is over, or a tuple
+    or dict of such arrays. `sample` is a function of noise that knows no parameter, so
+    that noise may be drawn ahead, and gradients reach continuous samples.
+    """
+
+    name: str
+    size: int  # parameters of one distribution
+    draw: Callable[[Key, int], ArrayTree]  # (key, batch) -> noise
+    sample: Callable[[Array, ArrayTree], ArrayTree]  # (parameters, noise) -> x
+    mode: Callable[[Array], ArrayTree]
+    log_prob: Callable[[Array, ArrayTree], Array]  # (parameters, x) -> [...]
+    entropy: Callable[[Array], Array]
+    kl: Callable[[Array, Array], Array]  # E_p[log p − log q], of the first (p)
+    mean: Callable[[Array], ArrayTree]  # of x as a number: float32
+    cross_entropy: Callable[[Array, Array], Array]  # E_p[−log q]
+    # (parameters, scale, shift) -> parameters of `shift + scale · x`, or of what comes
+    # nearest to it in the family; scale and shift broadcast against x
+    affine: Callable[[Array, ArrayTree, ArrayTree], Array]
+
+
+def size_of(shape: Shape) -> int:
+    """How many numbers an array of that shape has."""
+    return int(np.prod(shape, dtype=int))
+
+
+def shaped(flat: Array, shape: Shape) -> Array:
+    """`[..., size]` as `[..., *shape]`."""
+    return flat.reshape(flat.shape[:-1] + shape)
+
+
+def flattened(x: Array, shape: Shape) -> Array:
+    """`[..., *shape]` as `[..., size]`."""
+    return x.reshape((*x.shape[: x.ndim - len(shape)], size_of(shape)))
+
+
+def entries(value: Array, shape: Shape) -> Array:
+    """A scale or shift that broadcasts against `[..., *shape]`, as `[..., size]`."""
+    value = jnp.asarray(value)
+    leading = value.shape[: max(value.ndim - len(shape), 0)]
+    return flattened(jnp.broadcast_to(value, leading + shape), shape)

@@ -1,0 +1,76 @@
+"""The discretized interval: every entry of a Box cut into bins of equal width."""
+
+from __future__ import annotations
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli import spaces
+from rlcli.distributions.choices import multi_discrete
+from rlcli.distributions.family import Distribution, shaped, size_of
+from rlcli.types import Array
+
+_TINY = float(np.finfo(np.float32).tiny)
+
+
+def discretized(space: gymnasium.spaces.Box, bins: int = 11) -> Distribution:
+    """A histogram over each entry of a bounded Box: one logit per bin.
+
+        p(x) = Π p[bin of xᵢ] / (width of a bin)
+
+    After Tang & Agrawal (2020, https://arxiv.org/abs/1901.10500), whose bins are
+    points. Here every x within a bin is as likely as any other, so that samples reach
+    the bounds and the density is one over the Box. Sampled by the inverse of the
+    distribution function. `mode` is the middle of the most likely bin; `affine` moves
+    the middles, and deals their mass to the nearest two bins.
+    """
+    if not np.issubdtype(space.dtype, np.floating) or not space.is_bounded():
+        raise TypeError(f"expected a Box of floats with bounds, got {space}")
+    if bins < 2:
+        raise ValueError(f"expected at least 2 bins, got {bins}")
+    shape, dtype, count = space.shape, spaces.dtype(space), size_of(space.shape)
+    bounds = [each.astype(np.float64) for each in spaces.bounds(space)]
+    step = (bounds[1] - bounds[0]) / bins
+    log_step = float(np.sum(np.log(step)))
+    low, high, step = (each.astype(np.float32) for each in (*bounds, step))
+    chosen = multi_discrete(np.full(shape, bins))  # bins, by number
+
+    def point(index: Array) -> Array:
+        """Where that is in the Box; the middle of bin k is at k + ½."""
+        return jnp.clip(low + step * index, low, high)
+
+    def sample(parameters: Array, noise: Array) -> Array:
+        p = jax.nn.softmax(parameters.reshape(*parameters.shape[:-1], count, bins))
+        reached = jnp.cumsum(p, axis=-1)
+        goal = noise * reached[..., -1]
+        index = jnp.sum(reached <= goal[..., None], axis=-1)
+        index = jnp.minimum(index, bins - 1)[..., None]  # rounding may step over
+        end, mass = (
+            jnp.take_along_axis(each, index, axis=-1)[..., 0] for each in (reached, p)
+        )
+        missing = jnp.clip((end - goal) / jnp.maximum(mass, _TINY), 0, 1)
+        return point(shaped(index[..., 0] + 1 - missing, shape)).astype(dtype)
+
+    def log_prob(parameters: Array, x: Array) -> Array:
+        place = (jnp.asarray(x).astype(jnp.float32) - low) / step
+        index = jnp.clip(place, 0, bins - 1).astype(jnp.int32)
+        return chosen.log_prob(parameters, index) - log_step
+
+    def affine(parameters: Array, scale: Array, shift: Array) -> Array:
+        middle = low + step / 2  # of the first bin
+        shift = (shift + scale * middle - middle) / step
+        return chosen.affine(parameters, scale, shift)
+
+    return chosen._replace(
+        name="discretized",
+        draw=lambda key, batch: jax.random.uniform(key, (batch, count)),
+        sample=sample,
+        mode=lambda each: point(chosen.mode(each) + 0.5).astype(dtype),
+        log_prob=log_prob,
+        entropy=lambda each: chosen.entropy(each) + log_step,
+        mean=lambda each: point(chosen.mean(each) + 0.5),
+        cross_entropy=lambda each, other: chosen.cross_entropy(each, other) + log_step,
+        affine=affine,
+    )

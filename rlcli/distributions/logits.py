@@ -1,0 +1,59 @@
+"""Logits: what is computed of a table `[..., n]` of them, one row per distribution.
+
+A logit of −∞ forbids its outcome: it adds nothing to an expectation, and no gradient
+comes of it.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli.types import Array
+
+_TINY = float(np.finfo(np.float32).tiny)
+
+
+def log_prob(logits: Array, index: Array) -> Array:
+    """The log-probability of one outcome in each row: `[...]`."""
+    logs = jax.nn.log_softmax(logits)
+    return jnp.take_along_axis(logs, index[..., None], axis=-1)[..., 0]
+
+
+def expectation(logits: Array, values: Array) -> Array:
+    """Σ p · value over the outcomes that are possible: `[...]`."""
+    p = jax.nn.softmax(logits)
+    return jnp.sum(p * jnp.where(p > 0, values, 0), axis=-1)
+
+
+def entropy(logits: Array) -> Array:
+    """−Σ p log p, `[...]`."""
+    return -expectation(logits, jax.nn.log_softmax(logits))
+
+
+def cross_entropy(logits: Array, other: Array) -> Array:
+    """−Σ p log q, `[...]`; infinite where q forbids what p does not."""
+    return -expectation(logits, jax.nn.log_softmax(other))
+
+
+def kl(logits: Array, other: Array) -> Array:
+    """Σ p (log p − log q), `[...]`."""
+    logs, others = jax.nn.log_softmax(logits), jax.nn.log_softmax(other)
+    possible = logs > -jnp.inf
+    # Else −∞ − −∞, where both forbid it, would make a NaN of the gradient.
+    return expectation(logits, jnp.where(possible, logs - others, 0))
+
+
+def projected(logits: Array, points: Array, atoms: Array) -> Array:
+    """Logits on `atoms` `[m]` of what has the outcomes `points` `[..., n]`.
+
+    Mass between two atoms goes to both, the nearer the more, so that the mean is kept;
+    mass beyond the ends goes to them (Bellemare et al., 2017,
+    https://arxiv.org/abs/1707.06887). No logit is −∞: gradients stay finite.
+    """
+    import rlax  # here, since importing it takes most of a second
+
+    project = jnp.vectorize(rlax.categorical_l2_project, signature="(n),(n),(m)->(m)")
+    p = project(points, jax.nn.softmax(logits), jnp.asarray(atoms, jnp.float32))
+    return jnp.log(jnp.maximum(p, _TINY))

@@ -1,0 +1,170 @@
+"""The squashed Normal: a normal distribution, pressed into the bounds of a Box."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli import spaces
+from rlcli.distributions import normals
+from rlcli.distributions.family import Distribution, entries, flattened, shaped, size_of
+from rlcli.types import Array
+
+LOG_SCALES = (-5.0, 2.0)  # narrower, and float32 could not tell the samples apart
+_MARGIN = 1e-6  # of the width: how near to a bound samples come
+_NODES = np.linspace(-5.5, 5.5, 32, dtype=np.float32)[:, None]
+_WEIGHTS = np.exp(-0.5 * _NODES**2) / np.sum(np.exp(-0.5 * _NODES**2))
+
+
+def squashed_normal(space: gymnasium.spaces.Box) -> Distribution:
+    """A normal distribution pressed into a Box, entry by entry (Haarnoja et al., 2018,
+    https://arxiv.org/abs/1812.05905); parameters are means μ, then log-scales.
+
+        x = g(u),  u ~ N(μ, σ²),  log p(x) = Σ log N(u; μ, σ²) − log g′(u)
+
+        [a, b]    g(u) = (a + b)/2 + (b − a)/2 · tanh u
+        [a, ∞)    g(u) = a + log(1 + eᵘ)
+        (−∞, b]   g(u) = b − log(1 + e⁻ᵘ)
+        (−∞, ∞)   g(u) = u: not squashed, a Normal
+
+    Log-scales are held within `LOG_SCALES`. Samples stay a millionth of the width
+    (where there is one bound, of 1) away from the bounds, or what float32 can tell
+    apart; x that lies nearer counts as lying there. So densities are finite.
+
+    `mode` is g(μ): the mode of u, and the median of x, whose own density may have two
+    peaks. `kl` is exact, that of the normal distributions. `mean`, and E[log g′(u)] in
+    `entropy` and `cross_entropy`, are sums over 32 points of u within 5.5 σ, which
+    draw nothing: off by 1e-5 for σ ≤ 2, by 0.02 for the widest. `affine` matches mean
+    and deviation of u: of the whole family it is the nearest by KL, once what left the
+    Box was put back to its bound.
+    """
+    if not np.issubdtype(space.dtype, np.floating):
+        raise TypeError(f"expected a Box of floats, got {space}")
+    shape, dtype, size = space.shape, spaces.dtype(space), size_of(space.shape)
+    squash = _squashing(*(bound.ravel() for bound in spaces.bounds(space)))
+
+    def inner(x: Array) -> tuple[Array, Array]:
+        return squash.inverse(flattened(jnp.asarray(x).astype(jnp.float32), shape))
+
+    def sample(parameters: Array, noise: Array) -> Array:
+        mean, log_scale = _held(parameters)
+        return shaped(squash.forward(mean + jnp.exp(log_scale) * noise), shape)
+
+    def log_prob(parameters: Array, x: Array) -> Array:
+        u, log_slope = inner(x)
+        density = normals.log_density(normals.joined(*_held(parameters)), u)
+        return jnp.sum(density - log_slope, axis=-1)
+
+    def log_slope(parameters: Array) -> Array:
+        return jnp.sum(_expected(squash.log_slope(_spread(parameters))), axis=-1)
+
+    def cross_entropy(parameters: Array, other: Array) -> Array:
+        ours, theirs = (normals.joined(*_held(each)) for each in (parameters, other))
+        return normals.cross_entropy(ours, theirs) + log_slope(parameters)
+
+    def kl(parameters: Array, other: Array) -> Array:
+        return normals.kl(
+            *(normals.joined(*_held(each)) for each in (parameters, other))
+        )
+
+    def affine(parameters: Array, scale: Array, shift: Array) -> Array:
+        scale, shift = (entries(each, shape)[..., None, :] for each in (scale, shift))
+        u, _ = squash.inverse(shift + scale * squash.forward(_spread(parameters)))
+        mean = _expected(u)
+        variance = _expected((u - mean[..., None, :]) ** 2)
+        least = np.exp(2 * LOG_SCALES[0])
+        return normals.joined(mean, 0.5 * jnp.log(jnp.maximum(variance, least)))
+
+    return Distribution(
+        name="squashed_normal",
+        size=2 * size,
+        draw=lambda key, batch: jax.random.normal(key, (batch, size)),
+        sample=lambda parameters, noise: sample(parameters, noise).astype(dtype),
+        mode=lambda parameters: sample(parameters, 0.0).astype(dtype),
+        log_prob=log_prob,
+        entropy=lambda parameters: cross_entropy(parameters, parameters),
+        kl=kl,
+        mean=lambda parameters: shaped(
+            _expected(squash.forward(_spread(parameters))), shape
+        ),
+        cross_entropy=cross_entropy,
+        affine=affine,
+    )
+
+
+def _held(parameters: Array) -> tuple[Array, Array]:
+    """Means, and log-scales within their limits."""
+    mean, log_scale = normals.split(parameters)
+    return mean, jnp.clip(log_scale, *LOG_SCALES)
+
+
+def _spread(parameters: Array) -> Array:
+    """Points of u that stand for the whole distribution: `[..., points, entries]`."""
+    mean, log_scale = (each[..., None, :] for each in _held(parameters))
+    return mean + jnp.exp(log_scale) * _NODES
+
+
+def _expected(values: Array) -> Array:
+    """The mean over such points: the trapezoidal rule, which for what is smooth and
+    ends in nothing is better than Gauss's with as many.
+    """
+    return jnp.sum(values * _WEIGHTS, axis=-2)
+
+
+class _Squashing(NamedTuple):
+    """An increasing function of a real number into an interval, entry by entry."""
+
+    forward: Callable[[Array], Array]  # u -> x
+    log_slope: Callable[[Array], Array]  # u -> log g′(u)
+    inverse: Callable[[Array], tuple[Array, Array]]  # x -> u, log g′(u)
+
+
+def _squashing(low: np.ndarray, high: np.ndarray) -> _Squashing:
+    """The functions for these bounds `[entries]`, each finite or not."""
+    below, above = np.isfinite(low), np.isfinite(high)
+    both, none = below & above, ~below & ~above
+    # Stand-ins for infinity, so that no branch that is not taken makes a NaN.
+    low, high = np.where(below, low, 0), np.where(above, high, 0)
+    middle, half = low / 2 + high / 2, np.where(both, high / 2 - low / 2, 1)
+    resolution = 4 * np.spacing(np.maximum(np.abs(low), np.abs(high)))
+    margin = np.maximum(_MARGIN * np.where(both, 2 * half, 1), resolution)
+    least, most = (  # of x
+        np.where(below, low + margin, -np.inf).astype(np.float32),
+        np.where(above, high - margin, np.inf).astype(np.float32),
+    )
+
+    def chosen(tanh: Array, lower: Array, upper: Array, free: Array) -> Array:
+        one_sided = jnp.where(below, lower, upper)
+        return jnp.where(both, tanh, jnp.where(none, free, one_sided))
+
+    def forward(u: Array) -> Array:
+        lower, upper = low + jax.nn.softplus(u), high - jax.nn.softplus(-u)
+        return jnp.clip(
+            chosen(middle + half * jnp.tanh(u), lower, upper, u), least, most
+        )
+
+    def log_slope(u: Array) -> Array:
+        tanh = np.log(4 * half) - 2 * (u + jax.nn.softplus(-2 * u))
+        free = jnp.zeros_like(u)
+        return chosen(tanh, jax.nn.log_sigmoid(u), jax.nn.log_sigmoid(-u), free)
+
+    def inverse(x: Array) -> tuple[Array, Array]:
+        # By the distances from the bounds, which are exact where it matters.
+        over, under = jnp.maximum(x - low, margin), jnp.maximum(high - x, margin)
+        log_over, log_under = jnp.log(over), jnp.log(under)
+        rise, fall = _log_rise(over), _log_rise(under)
+        u = chosen((log_over - log_under) / 2, over + rise, -under - fall, x)
+        slope = log_over + log_under - np.log(half)
+        return u, chosen(slope, rise, fall, jnp.zeros_like(x))
+
+    return _Squashing(forward, log_slope, inverse)
+
+
+def _log_rise(distance: Array) -> Array:
+    """log(1 − e⁻ᵈ): the slope of log(1 + eᵘ) where that is d."""
+    return jnp.log(-jnp.expm1(-distance))

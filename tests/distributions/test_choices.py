@@ -1,0 +1,170 @@
+"""Families of choices, beside distrax and sums by hand."""
+
+import distrax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import log_softmax, softmax
+
+from rlcli import distributions
+
+RNG = np.random.default_rng(0)
+ACTIONS = 5
+LOGITS, OTHER = RNG.normal(size=(2, 7, ACTIONS)).astype("f4") * 2
+
+
+@pytest.fixture(scope="module")
+def beside():
+    """What distrax says of these categorical distributions, and of two cut of them."""
+
+    @jax.jit
+    def said(p, q):
+        theirs, other = distrax.Categorical(p), distrax.Categorical(q)
+        return {
+            "entropy": theirs.entropy(),
+            "kl": theirs.kl_divergence(other),
+            "cross_entropy": theirs.cross_entropy(other),
+            "mode": theirs.mode(),
+            "logs": jax.vmap(theirs.log_prob)(jnp.arange(p.shape[-1])),
+        }
+
+    return lambda p, q: jax.tree.map(np.asarray, said(p, q))
+
+
+def test_categorical_says_what_distrax_says(compiled, beside):
+    start, theirs = -2, beside(LOGITS, OTHER)
+    ours = compiled(distributions.categorical(ACTIONS, start))
+    assert ours.size == ACTIONS
+    np.testing.assert_allclose(ours.entropy(LOGITS), theirs["entropy"], rtol=1e-5)
+    np.testing.assert_allclose(ours.kl(LOGITS, OTHER), theirs["kl"], rtol=1e-4)
+    found = ours.cross_entropy(LOGITS, OTHER)
+    np.testing.assert_allclose(found, theirs["cross_entropy"], rtol=1e-4)
+    np.testing.assert_array_equal(ours.mode(LOGITS), start + theirs["mode"])
+    taken = np.indices((ACTIONS, 7))[0]
+    every = ours.log_prob(np.broadcast_to(LOGITS, (ACTIONS, 7, ACTIONS)), start + taken)
+    np.testing.assert_allclose(every, theirs["logs"], rtol=1e-4)
+
+
+def test_multi_discrete_is_the_product_of_its_entries(compiled, beside):
+    ours = compiled(distributions.multi_discrete([5, 3, 1], start=[0, -1, 4]))
+    assert ours.size == 9
+    p, q = (np.tile(each, 2)[:, :9] for each in (LOGITS, OTHER))
+    pairs = [(p[:, a:b], q[:, a:b]) for a, b in ((0, 5), (5, 8), (8, 9))]
+    theirs = [beside(*each) for each in pairs]
+    x = np.stack([RNG.integers(0, n, 7) for n in (5, 3, 1)], -1)
+    log_prob = sum(each["logs"][x[:, i], np.arange(7)] for i, each in enumerate(theirs))
+    found = ours.log_prob(p, x + np.array([0, -1, 4]))
+    np.testing.assert_allclose(found, log_prob, rtol=1e-4)
+    for name in ("kl", "cross_entropy"):
+        expected = sum(each[name] for each in theirs)
+        np.testing.assert_allclose(getattr(ours, name)(p, q), expected, rtol=1e-4)
+    entropy = sum(each["entropy"] for each in theirs)
+    np.testing.assert_allclose(ours.entropy(p), entropy, rtol=1e-4)
+
+
+def test_multi_binary_says_what_distrax_says_of_bits(compiled):
+    ours = compiled(distributions.multi_binary((ACTIONS,)))
+    x = RNG.integers(0, 2, LOGITS.shape).astype(np.int8)
+
+    @jax.jit
+    def said():
+        theirs, other = distrax.Bernoulli(LOGITS), distrax.Bernoulli(OTHER)
+        return theirs.log_prob(x), theirs.kl_divergence(other), theirs.mean()
+
+    log_prob, kl, mean = map(np.asarray, said())
+    np.testing.assert_allclose(ours.log_prob(LOGITS, x), log_prob.sum(-1), rtol=1e-4)
+    np.testing.assert_allclose(ours.kl(LOGITS, OTHER), kl.sum(-1), rtol=1e-4)
+    np.testing.assert_allclose(ours.mean(LOGITS), mean, rtol=1e-5)
+    np.testing.assert_array_equal(ours.mode(LOGITS), LOGITS > 0)
+    assert ours.mode(LOGITS).dtype == np.int8
+
+
+def projected_by_hand(points, p, atoms):
+    """Each point's mass, dealt to the two atoms around it."""
+    found = np.zeros(len(atoms))
+    width = atoms[1] - atoms[0]
+    for point, mass in zip(points, p, strict=True):
+        place = (np.clip(point, atoms[0], atoms[-1]) - atoms[0]) / width
+        below = int(np.floor(place))
+        above = min(below + 1, len(atoms) - 1)
+        found[below] += mass * (1 - (place - below))
+        found[above] += mass * (place - below)
+    return found
+
+
+def test_moved_atoms_are_dealt_to_their_neighbours(compiled):
+    ours = compiled(distributions.atoms(-2.0, 2.0, ACTIONS))
+    points = np.linspace(-2, 2, ACTIONS)
+    scale = np.array([0.5, -1.0, 0.0, 3.0, 1.0, -0.3, 0.9], "f4")
+    shift = np.array([0.3, 0.0, -0.7, 1.0, 0.0, 1.2, 9.0], "f4")
+    moved = ours.affine(LOGITS, scale, shift)
+    for before, after, a, b in zip(LOGITS, moved, scale, shift, strict=True):
+        by_hand = projected_by_hand(b + a * points, softmax(before), points)
+        np.testing.assert_allclose(softmax(after), by_hand, atol=1e-6)
+    inside = np.abs(scale) * 2 + np.abs(shift) <= 2
+    mean = shift + scale * ours.mean(LOGITS)
+    assert np.sum(inside) == 5  # of the others some mass left [−2, 2]
+    np.testing.assert_allclose(ours.mean(moved)[inside], mean[inside], atol=1e-5)
+
+
+def test_each_entry_may_be_moved_on_its_own(compiled):
+    ours = compiled(distributions.multi_discrete([3, 2], start=[-1, 0]))
+    p, scale, shift = LOGITS, np.array([-1.0, 0.5]), np.array([0.0, 0.25])
+    moved = ours.affine(p, scale, shift)
+    np.testing.assert_allclose(
+        ours.mean(moved), shift + scale * ours.mean(p), atol=1e-5
+    )
+    turned = softmax(p[:, 2::-1], -1)  # −x turns the first entry around
+    np.testing.assert_allclose(softmax(moved[:, :3], -1), turned, atol=1e-6)
+    bits = compiled(distributions.multi_binary((2,)))
+    negated = bits.affine(np.array([3.0, -1.0], "f4"), -1.0, 1.0)
+    np.testing.assert_allclose(negated, [-3, 1], rtol=1e-4)
+
+
+def test_an_atom_is_the_one_nearest(compiled):
+    ours = compiled(distributions.atoms(0.0, 1.0, 3))
+    logits = np.array([0.0, 1.0, 2.0], "f4")
+    x = np.array([0.2, 0.3, 0.5, 0.9, 7.0, -1.0], "f4")
+    found = ours.log_prob(np.broadcast_to(logits, (6, 3)), x)
+    expected = log_softmax(logits)[[0, 1, 1, 2, 2, 0]]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("low", "high", "number"), [(0.0, 1.0, 1), (1.0, 1.0, 5)])
+def test_atoms_need_an_interval_and_two_ends(low, high, number):
+    with pytest.raises(ValueError, match="expected at least 2 atoms from low to high"):
+        distributions.atoms(low, high, number)
+
+
+FORBIDDEN = np.array([[0.5, -np.inf, 1.0, -np.inf, 0.0]] * 2, "f4")
+EXTREME = np.array([[1e4, -1e4, 0.0, 1e4, 3.0], [-3e38, 0.0, 1.0, 2.0, 3e38]], "f4")
+
+
+def test_extreme_and_forbidden_choices_have_finite_numbers_and_gradients():
+    ours = distributions.categorical(ACTIONS)
+
+    @jax.jit
+    @jax.value_and_grad
+    def said(logits):
+        other = jnp.where(jnp.isinf(logits), logits, 1.0)
+        numbers = ours.log_prob(logits, ours.mode(logits)) + ours.entropy(logits)
+        others = ours.kl(logits, other) + ours.cross_entropy(logits, other)
+        return jnp.sum(numbers + others + ours.mean(ours.affine(logits, 0.5, 0.2)))
+
+    for logits in (EXTREME, FORBIDDEN):
+        value, gradient = said(logits)
+        assert np.isfinite(value)
+        assert np.all(np.isfinite(gradient))
+
+
+def test_what_is_forbidden_is_never_done_and_adds_nothing(compiled):
+    ours, there = compiled(distributions.categorical(ACTIONS)), [0, 2, 4]
+    logits, p = FORBIDDEN[0], softmax(FORBIDDEN[0, there])
+    noise = ours.draw(jax.random.key(0), 2_000)
+    sample = ours.sample(np.broadcast_to(logits, (2_000, ACTIONS)), noise)
+    assert set(sample) == set(there)
+    assert ours.entropy(logits) == pytest.approx(-np.sum(p * np.log(p)), rel=1e-5)
+    assert ours.log_prob(logits, np.array(1)) == -np.inf
+    assert ours.kl(LOGITS[0], logits) == np.inf
+    assert ours.kl(logits, LOGITS[0]) < np.inf

@@ -1,0 +1,82 @@
+"""Empirical quantiles, beside NumPy's."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlcli import distributions
+
+RNG = np.random.default_rng(0)
+NUMBER = 8
+QUANTILES = RNG.normal(size=(5, NUMBER)).astype("f4")
+FAMILY = distributions.quantiles(NUMBER)
+
+
+@pytest.fixture(scope="module")
+def ours(compiled):
+    return compiled(FAMILY)
+
+
+def test_samples_have_the_quantiles_that_it_is_made_of(ours):
+    draws = 100_000
+    noise = ours.draw(jax.random.key(0), draws)
+    x = ours.sample(np.broadcast_to(QUANTILES[0], (draws, NUMBER)), noise)
+    fractions = (np.arange(NUMBER) + 0.5) / NUMBER
+    found = np.quantile(x, fractions)
+    np.testing.assert_allclose(found, np.sort(QUANTILES[0]), atol=0.03)
+
+
+def test_the_order_of_quantiles_means_nothing(ours):
+    mixed = RNG.permuted(QUANTILES, axis=-1)
+    x = RNG.normal(size=5).astype("f4")
+    np.testing.assert_array_equal(ours.entropy(mixed), ours.entropy(QUANTILES))
+    np.testing.assert_array_equal(ours.log_prob(mixed, x), ours.log_prob(QUANTILES, x))
+    np.testing.assert_allclose(ours.kl(mixed, QUANTILES), 0, atol=1e-5)
+
+
+def test_the_mean_is_that_of_the_quantiles(ours):
+    np.testing.assert_allclose(ours.mean(QUANTILES), QUANTILES.mean(-1), rtol=1e-5)
+
+
+def test_a_moved_variable_has_moved_quantiles(ours):
+    reward, discount = RNG.normal(size=5).astype("f4"), np.array([0.9, 0, 1, -1, 2])
+    moved = ours.affine(QUANTILES, discount, reward)
+    by_hand = reward[:, None] + discount[:, None] * QUANTILES
+    np.testing.assert_allclose(moved, by_hand, rtol=1e-6)
+    # Entropy grows with the logarithm of the scale.
+    scaled = ours.affine(QUANTILES, 3.0, 1.0)
+    np.testing.assert_allclose(
+        ours.entropy(scaled), ours.entropy(QUANTILES) + np.log(3), rtol=1e-4
+    )
+
+
+def test_every_entry_has_quantiles_of_its_own(ours, compiled):
+    five = compiled(distributions.quantiles(NUMBER, (5,)))
+    assert five.size == 5 * NUMBER
+    together, x = QUANTILES.reshape(-1), RNG.normal(size=5).astype("f4")
+    np.testing.assert_allclose(five.mean(together), ours.mean(QUANTILES), rtol=1e-6)
+    np.testing.assert_allclose(
+        five.log_prob(together, x), np.sum(ours.log_prob(QUANTILES, x)), rtol=1e-5
+    )
+
+
+def test_coinciding_quantiles_have_finite_numbers_and_gradients():
+    def said(parameters):
+        other = jnp.linspace(-1.0, 1.0, NUMBER)
+        x = FAMILY.sample(parameters[None], jnp.array([[0.3]]))[0]
+        numbers = FAMILY.log_prob(parameters, x) + FAMILY.entropy(parameters)
+        far = FAMILY.log_prob(parameters, x + 1)
+        kl = FAMILY.kl(other, parameters)
+        return numbers + far + kl + FAMILY.mode(parameters)
+
+    values = np.array([0.0, 1e4, -1e-20], "f4")
+    rows = np.repeat(values[:, None], NUMBER, -1)
+    value, gradient = jax.jit(jax.vmap(jax.value_and_grad(said)))(rows)
+    assert np.all(np.isfinite(value))
+    assert np.all(np.isfinite(gradient))
+
+
+def test_one_quantile_says_too_little():
+    with pytest.raises(ValueError, match="expected at least 2 quantiles, got 1"):
+        distributions.quantiles(1)

@@ -1,0 +1,194 @@
+"""What is true of every family: beside sums over all outcomes, and integrals."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rlcli import distributions
+
+INFINITE = np.inf
+CHOICES = {
+    "categorical": (distributions.categorical(5, start=-2), np.arange(-2, 3)),
+    "multi_discrete": (
+        distributions.multi_discrete([[2, 3], [1, 4]], [[0, -1], [7, 2]]),
+        np.array(
+            list(itertools.product([0, 1], [-1, 0, 1], [7], [2, 3, 4, 5]))
+        ).reshape(-1, 2, 2),
+    ),
+    "multi_binary": (
+        distributions.multi_binary((3,)),
+        np.array(list(itertools.product([0, 1], repeat=3)), np.int8),
+    ),
+    "atoms": (distributions.atoms(-1.0, 2.0, 7), np.linspace(-1, 2, 7, dtype="f4")),
+}
+
+
+def middles(edges, cells):
+    """The middles of equal cells between every two edges, and their widths."""
+    shares = (np.arange(cells) + 0.5) / cells
+    gaps = np.diff(edges)
+    points = edges[:-1, None] + gaps[:, None] * shares
+    return points.ravel().astype("f4"), np.repeat(gaps / cells, cells)
+
+
+SQUASHED = {  # over u: the grid is g(u)
+    "squashed": distributions.squashed_normal(spaces.Box(-2, 3, ())),
+    "squashed, bounded below": distributions.squashed_normal(
+        spaces.Box(-2, INFINITE, ())
+    ),
+    "squashed, bounded above": distributions.squashed_normal(
+        spaces.Box(-INFINITE, 3, ())
+    ),
+    "squashed, unbounded": distributions.squashed_normal(
+        spaces.Box(-INFINITE, INFINITE, ())
+    ),
+}
+LINES = {
+    "normal": distributions.normal(()),
+    "discretized": distributions.discretized(spaces.Box(-2, 3, ()), 7),
+    "quantiles": distributions.quantiles(6),
+}
+NAMES = [*CHOICES, *LINES, *SQUASHED, "composite"]
+DRAWS = 4_000
+
+
+def members(family, spread):
+    """Parameters of two of its distributions."""
+    rng = np.random.default_rng(1)
+    return spread * rng.normal(size=(2, family.size)).astype("f4")
+
+
+def outcomes(name):
+    """The family, elements that cover its space, and how much of it each stands for."""
+    if name in CHOICES:
+        family, x = CHOICES[name]
+        return family, x, np.ones(len(x))
+    if name == "normal":
+        return LINES[name], *middles(np.array([-12.0, 12.0]), 4_000)
+    if name == "discretized":
+        return LINES[name], *middles(np.linspace(-2, 3, 8), 20)
+    if name == "quantiles":  # the density has a step at each of them
+        family = LINES[name]
+        steps = np.sort(members(family, 1.0).ravel())
+        return family, *middles(np.array([-12, *steps, 12]), 1_000)
+    if name in SQUASHED:
+        family = SQUASHED[name]
+        u = np.linspace(-7, 7, 12_001, dtype="f4")
+        x = np.asarray(family.mode(np.stack([u, np.zeros_like(u)], -1)))  # g(u)
+        return family, x, np.gradient(x.astype(np.float64))
+    bits, choice = CHOICES["multi_binary"], CHOICES["categorical"]
+    box, line, width = outcomes("discretized")
+    family = distributions.composite(
+        (choice[0], distributions.composite({"bits": bits[0], "box": box}))
+    )
+    index = np.indices((len(choice[1]), len(bits[1]), len(line))).reshape(3, -1)
+    first, second, third = choice[1][index[0]], bits[1][index[1]], line[index[2]]
+    return family, (first, {"bits": second, "box": third}), width[index[2]]
+
+
+class Known:
+    """All that a family says of two of its members, p and q."""
+
+    def __init__(self, name):
+        self.name = name
+        self.family, self.x, self.weight = outcomes(name)
+        # Wide ones come so near to bounds that float32 is no measure.
+        self.p, self.q = members(self.family, 0.4 if name in SQUASHED else 1.0)
+        said = jax.jit(self.say)(self.p, self.q)
+        self.said = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), said)
+        self.mass = np.exp(self.said["log_p"]) * self.weight
+
+    def say(self, p, q):
+        family, batch = self.family, (DRAWS, self.family.size)
+        noise = family.draw(jax.random.key(0), DRAWS)
+        many = jnp.broadcast_to(p, batch)
+        sample, mode = family.sample(many, noise), family.mode(p)
+        log_prob = jax.vmap(family.log_prob, (None, 0))
+        return {
+            "log_p": log_prob(p, self.x),
+            "log_q": log_prob(q, self.x),
+            "entropy": family.entropy(p),
+            "cross_entropy": family.cross_entropy(p, q),
+            "kl": family.kl(p, q),
+            "kl_to_itself": family.kl(p, p),
+            "mean": family.mean(p),
+            "mode": mode,
+            "log_prob_of_mode": family.log_prob(p, mode),
+            "sample": sample,
+            "log_prob_of_sample": family.log_prob(many, sample),
+            "kl_to_unmoved": family.kl(p, family.affine(p, 1.0, 0.0)),
+        }
+
+    def expected(self, values):
+        """Σ or ∫ p(x) values(x)."""
+        return np.tensordot(self.mass, values, (0, 0))
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def known(request):
+    return Known(request.param)
+
+
+def test_probabilities_add_up_to_one(known):
+    assert np.sum(known.mass) == pytest.approx(1, abs=2e-4)
+
+
+def close(found, expected):
+    np.testing.assert_allclose(found, expected, atol=5e-4)
+
+
+def test_entropy_is_the_expected_surprise(known):
+    close(known.said["entropy"], -known.expected(known.said["log_p"]))
+
+
+def test_cross_entropy_is_the_expected_surprise_of_another(known):
+    close(known.said["cross_entropy"], -known.expected(known.said["log_q"]))
+
+
+def test_kl_is_cross_entropy_less_entropy(known):
+    said = known.said
+    difference = said["cross_entropy"] - said["entropy"]
+    np.testing.assert_allclose(said["kl"], difference, atol=1e-5)
+    close(said["kl"], known.expected(said["log_p"] - said["log_q"]))
+    assert said["kl"] > 0.01
+    assert said["kl_to_itself"] == pytest.approx(0, abs=1e-6)
+
+
+def test_the_mean_is_the_expected_element(known):
+    for found, x in zip(
+        jax.tree.leaves(known.said["mean"]), jax.tree.leaves(known.x), strict=True
+    ):
+        close(found, known.expected(np.asarray(x, np.float64)))
+
+
+def test_nothing_is_more_likely_than_the_mode(known):
+    best = np.max(known.said["log_p"])
+    if known.name in SQUASHED:  # of u: half of x lies below
+        below = known.mass[known.x <= known.said["mode"]]
+        assert np.sum(below) == pytest.approx(0.5, abs=2e-3)
+    else:
+        assert known.said["log_prob_of_mode"] == pytest.approx(best, abs=1e-4)
+
+
+def test_samples_are_as_likely_as_it_says(known):
+    pairs = zip(
+        jax.tree.leaves(known.said["sample"]), jax.tree.leaves(known.x), strict=True
+    )
+    for sample, x in pairs:
+        for power in (1, 2):
+            powers = np.asarray(x, np.float64) ** power
+            mean = known.expected(powers)
+            deviation = np.sqrt(np.maximum(known.expected(powers**2) - mean**2, 0))
+            error = np.abs(np.mean(sample**power, axis=0) - mean)
+            assert np.all(error <= 4.5 * deviation / DRAWS**0.5 + 1e-4)
+    surprise = -known.said["log_prob_of_sample"]
+    error = np.mean(surprise) - known.said["entropy"]
+    assert abs(error) <= 4.5 * np.std(surprise) / DRAWS**0.5 + 1e-5
+
+
+def test_a_variable_that_is_not_moved_has_the_same_distribution(known):
+    assert known.said["kl_to_unmoved"] == pytest.approx(0, abs=1e-5)

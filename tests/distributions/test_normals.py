@@ -1,0 +1,75 @@
+"""The normal family, beside distrax."""
+
+import distrax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlcli import distributions
+
+RNG = np.random.default_rng(0)
+MEAN, OTHER_MEAN = RNG.normal(size=(2, 7, 3)).astype("f4")
+LOG_SCALE, OTHER_LOG_SCALE = RNG.normal(size=(2, 7, 3)).astype("f4") * 0.5
+NORMAL = np.concatenate([MEAN, LOG_SCALE], -1)
+OTHER = np.concatenate([OTHER_MEAN, OTHER_LOG_SCALE], -1)
+
+
+def test_normal_says_what_distrax_says(compiled):
+    ours = compiled(distributions.normal((3,)))
+    actions = RNG.normal(size=(7, 3)).astype("f4")
+
+    @jax.jit
+    def said():
+        theirs = distrax.MultivariateNormalDiag(MEAN, jnp.exp(LOG_SCALE))
+        other = distrax.MultivariateNormalDiag(OTHER_MEAN, jnp.exp(OTHER_LOG_SCALE))
+        return theirs.log_prob(actions), theirs.entropy(), theirs.kl_divergence(other)
+
+    log_prob, entropy, kl = said()
+    assert ours.size == 6
+    np.testing.assert_allclose(ours.log_prob(NORMAL, actions), log_prob, rtol=1e-4)
+    np.testing.assert_allclose(ours.entropy(NORMAL), entropy, rtol=1e-5)
+    np.testing.assert_allclose(ours.kl(NORMAL, OTHER), kl, rtol=1e-4)
+    found = ours.cross_entropy(NORMAL, OTHER)
+    np.testing.assert_allclose(found, np.asarray(kl) + entropy, rtol=1e-4)
+    np.testing.assert_allclose(ours.mode(NORMAL), MEAN)
+    np.testing.assert_allclose(ours.mean(NORMAL), MEAN)
+
+
+def test_entries_are_sampled_with_their_deviation_and_without_correlation(compiled):
+    ours, draws = compiled(distributions.normal((3,))), 20_000
+    noise = ours.draw(jax.random.key(0), draws)
+    actions = ours.sample(np.broadcast_to(NORMAL[0], (draws, 6)), noise)
+    scale = np.exp(LOG_SCALE[0])
+    error = np.abs(np.mean(actions, 0) - MEAN[0]) / scale * np.sqrt(draws)
+    assert np.all(error < 4)  # standard errors
+    np.testing.assert_allclose(np.std(actions, 0), scale, rtol=0.03)
+    correlation = np.corrcoef(actions, rowvar=False) - np.eye(3)
+    assert np.max(np.abs(correlation)) < 0.04
+
+
+@pytest.mark.parametrize("shape", [(), (2, 3)])
+def test_actions_have_the_shape_of_their_box(shape):
+    ours = distributions.normal(shape)
+
+    def said(parameters):
+        actions = ours.sample(parameters, ours.draw(jax.random.key(0), 4))
+        return actions, ours.mode(parameters), ours.log_prob(parameters, actions)
+
+    parameters = np.zeros((4, ours.size), np.float32)
+    actions, mode, log_prob = jax.eval_shape(said, parameters)
+    assert actions.shape == mode.shape == (4, *shape)
+    assert log_prob.shape == (4,)
+
+
+def test_a_moved_normal_is_a_normal(compiled):
+    ours = compiled(distributions.normal((3,)))
+    scale, shift = np.array([2.0, -0.5, 1.0]), RNG.normal(size=(7, 1)).astype("f4")
+    mean, log_scale = np.split(ours.affine(NORMAL, scale, shift), 2, -1)
+    np.testing.assert_allclose(mean, shift + scale * MEAN, rtol=1e-5)
+    np.testing.assert_allclose(
+        np.exp(log_scale), np.abs(scale) * np.exp(LOG_SCALE), rtol=1e-5
+    )
+    alone = distributions.normal(()).affine(np.zeros((7, 2), "f4"), 0.0, shift[:, 0])
+    np.testing.assert_allclose(alone[:, 0], shift[:, 0])  # a value after the end
+    assert np.all(np.isfinite(alone))

@@ -1,0 +1,132 @@
+"""Which family goes with which space, and that it stays in it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rlcli import distributions
+
+INFINITE = np.inf
+MIXED = spaces.Dict(
+    {
+        "which": spaces.Discrete(3, start=1),
+        "where": spaces.Tuple(
+            [spaces.Box(-1, 1, (2,)), spaces.MultiBinary([2, 2])],
+        ),
+        "how": spaces.MultiDiscrete([2, 4], start=[5, -1]),
+    }
+)
+CASES = [
+    (spaces.Discrete(3, start=1), "categorical", 3),
+    (spaces.MultiDiscrete(np.array([[2, 3], [1, 4]])), "multi_discrete", 10),
+    (spaces.MultiBinary(5), "multi_binary", 5),
+    (spaces.Box(-1, 1, (2, 3)), "normal", 12),
+    (spaces.Box(-3, 1, (2,), np.int8), "multi_discrete", 10),
+    (MIXED, "composite", 3 + 2 * 2 + 4 + 6),
+]
+
+
+@pytest.mark.parametrize(("space", "name", "size"), CASES)
+def test_a_space_of_actions_has_its_family(space, name, size):
+    ours = distributions.over(space)
+    assert (ours.name, ours.size) == (name, size)
+
+
+@pytest.mark.parametrize(
+    ("box", "name", "size"),
+    [("squashed_normal", "squashed_normal", 4), ("discretized", "discretized", 10)],
+)
+def test_a_box_of_floats_may_have_another_wherever_it_stands(box, name, size):
+    space = spaces.Box(-1, 1, (2,))
+    assert distributions.over(space, box=box, bins=5).name == name
+    both = distributions.over(spaces.Tuple([space, spaces.Discrete(2)]), box=box)
+    alone = distributions.over(space, box=box)
+    assert both.size == alone.size + 2
+    assert distributions.over(space, box=box, bins=5).size == size
+
+
+def test_a_box_has_no_other_families():
+    with pytest.raises(ValueError, match=r"expected `box` among .*, got 'beta'"):
+        distributions.over(spaces.Box(-1, 1, ()), box="beta")
+
+
+BOXES = spaces.Tuple(
+    [
+        spaces.Box(np.array([-1.0, 0.0], "f4"), np.array([2.0, 10.0], "f4")),
+        spaces.Box(-1, 1, (1,), np.float16),
+    ]
+)
+CHOICES = spaces.Tuple(
+    [
+        spaces.Discrete(3, start=-1, dtype=np.int8),
+        spaces.MultiDiscrete(
+            np.array([[2, 3], [1, 4]]), start=np.array([[0, 9], [-5, 1]])
+        ),
+        spaces.Dict({"one": spaces.Box(-2, 3, (), np.int8)}),
+        spaces.MultiBinary((2, 2)),
+    ]
+)
+
+
+def test_samples_and_modes_are_elements_of_the_space():
+    members = [
+        distributions.over(CHOICES),
+        distributions.over(BOXES, box="squashed_normal"),
+        distributions.over(BOXES, box="discretized"),
+    ]
+    ours, whole = distributions.composite(members), (CHOICES, BOXES, BOXES)
+    parameters = 2 * np.random.default_rng(0).normal(size=ours.size).astype("f4")
+
+    @jax.jit
+    def drawn(key):
+        noise = ours.draw(key, 64)
+        many = jnp.broadcast_to(parameters, (64, ours.size))
+        return ours.sample(many, noise), ours.mode(many)
+
+    for found in drawn(jax.random.key(0)):
+        found = jax.tree.map(np.asarray, found)
+        for i in range(64):
+            element = jax.tree.map(lambda leaf, i=i: np.asarray(leaf[i]), found)
+            for member, space in zip(element, whole, strict=True):
+                assert space.contains(member), (space, member)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Box(0, 5_000, (2,), np.int32),
+        spaces.Box(-(2**63), 2**63 - 1, (), np.int64),
+        spaces.Text(3),
+        spaces.Dict(),
+        spaces.Tuple([]),
+        spaces.Tuple([spaces.Discrete(2), spaces.Sequence(spaces.Discrete(2))]),
+    ],
+)
+def test_other_spaces_have_none(space):
+    with pytest.raises(TypeError, match=r"expected Discrete, .* of such, got"):
+        distributions.over(space)
+
+
+def test_parameters_may_have_any_leading_axes():
+    ours = distributions.over(MIXED)
+
+    def said(parameters, key):
+        noise = jax.vmap(lambda each: ours.draw(each, 5))(jax.random.split(key, 3))
+        actions = ours.sample(parameters, noise)
+        numbers = ours.log_prob(parameters, actions), ours.entropy(parameters)
+        others = (
+            each(parameters, parameters) for each in (ours.kl, ours.cross_entropy)
+        )
+        moved = ours.affine(parameters, 0.5, 0.1)
+        return actions, ours.mean(parameters), (*numbers, *others), moved
+
+    parameters = np.zeros((3, 5, ours.size), "f4")
+    actions, mean, numbers, moved = jax.eval_shape(said, parameters, jax.random.key(0))
+    assert [each.shape for each in numbers] == [(3, 5)] * 4
+    assert moved.shape == parameters.shape
+    for each in (actions, mean):
+        shapes = jax.tree.map(lambda leaf: leaf.shape[2:], each)
+        assert shapes == {"which": (), "where": ((2,), (2, 2)), "how": (2,)}
+        assert all(leaf.shape[:2] == (3, 5) for leaf in jax.tree.leaves(each))
