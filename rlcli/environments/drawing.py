@@ -70,6 +70,32 @@ class Canvas:
             self.text((x + 1.4 * size, y + size / 2), name, size, anchor="lm")
             x += round(3 * size + _font(size).getlength(name) / SCALE)
 
+    def flag(self, foot: Point, height: float) -> None:
+        """Plants a green flag, as goals have it."""
+        x, y = foot[0], foot[1] - height
+        self.line(foot, (x, y), height / 17, INK)
+        pennant = [(x, y), (x + 0.44 * height, y + 0.19 * height)]
+        self.polygon([*pennant, (x, y + 0.38 * height)], GREEN)
+
+    def walker(self, centre: Point, size: float, coat: str) -> None:
+        """Draws somebody seen from the front, in a square of that size."""
+        share = size / 100
+        x, y = centre
+
+        def box(left: float, top: float, wide: float, high: float, fill: str) -> None:
+            corner = (x + left * share, y + top * share)
+            self.box(
+                corner, wide * share, high * share, fill, radius=high / 2.4 * share
+            )
+
+        for side in (-9, 9):
+            box(side - 6, 28, 12, 9, INK)
+        box(-19, -4, 38, 36, coat)
+        self.circle((x, y - 14 * share), 15 * share, "#f2c9a1")
+        box(-16, -31, 32, 13, INK)
+        for side in (-5, 5):
+            self.circle((x + side * share, y - 13 * share), 2 * share, INK)
+
     def pixels(self) -> np.ndarray:
         """The picture, `[height, width, 3]` uint8."""
         return np.asarray(self._image.resize(self.size, Image.Resampling.BOX))

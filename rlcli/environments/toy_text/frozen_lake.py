@@ -2,102 +2,112 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal
 
-import gymnasium
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from rlcli.environments import drawing
+from rlcli.environments.toy_text import tables
 from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep
+from rlcli.types import Environment, Probability
 
 SMALL = ("SFFF", "FHFH", "FFFH", "HFFG")  # Gymnasium's 4x4
+LARGE = (
+    *("SFFFFFFF", "FFFFFFFF", "FFFHFFFF", "FFFFFHFF"),
+    *("FFFHFFFF", "FHHFFFHF", "FHFFHFHF", "FFFHFFFG"),
+)  # Gymnasium's 8x8
 MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))  # rows and columns: left, down, right, up
-CELL = 100  # pixels
+Lake = Literal["4x4", "8x8"] | tuple[str, ...]
 
 
-class FrozenLakeState(NamedTuple):
-    """Where the walker stands."""
-
-    cell: Array  # int32: row · columns + column; the observation
-
-
-class Lake(NamedTuple):
-    """A map, as tables."""
-
-    starts: np.ndarray  # int32[...]: the cells to start from
-    ends: np.ndarray  # bool[cells]: holes and goals
-    goal: np.ndarray  # bool[cells]
-    ahead: np.ndarray  # int32[cells, 4]: where a move leads; out of an end, nowhere
-
-
-@register("environment", "FrozenLakeNonSlippery-v0", time_limit=20)
+@register("environment", "FrozenLake-v1", time_limit=100)
 def frozen_lake(
-    *, lake: tuple[str, ...] = SMALL, slippery: bool = False
+    *,
+    lake: Lake = "4x4",
+    slippery: bool = True,
+    success_rate: Probability = 1 / 3,
+    goal_reward: float = 1.0,
+    hole_reward: float = 0.0,
+    ice_reward: float = 0.0,
 ) -> Environment:
     """Walks on a frozen lake: 1 for the step onto the goal, else 0.
 
     Observation: int32, the number of the cell, row by row. Actions: 0 left, 1 down,
     2 right, 3 up; at the edge one stays where one is. The episode terminates in a hole
-    or at the goal. The moves are Gymnasium's.
+    or at the goal. The moves are Gymnasium's (Towers et al., 2024,
+    https://arxiv.org/abs/2407.17032).
+
+    Args:
+        lake: `4x4`, `8x8`, or a map: its rows, of S (start), F (ice), H (hole) and
+            G (goal). With several starts any of them may be it.
+        slippery: whether one may slip, to either side of where one meant to go.
+        success_rate: how likely a move on slippery ice goes as intended.
+        goal_reward: the reward of the step onto the goal, …
+        hole_reward: … of the step into a hole, …
+        ice_reward: … and of any other.
+    """
+    rows = {"4x4": SMALL, "8x8": LARGE}[lake] if isinstance(lake, str) else lake
+    starts, world = _read(rows)
+    if not slippery:
+        world = tables.World(*(each[..., :1] for each in world))
+    return tables.tabular(
+        tables.lookup(world, (0.0, goal_reward, hole_reward, ice_reward)),
+        len(world.after),
+        starts,
+        lambda cell: _draw(rows, cell),
+        likely=success_rate if slippery else None,
+    )
+
+
+@register("environment", "FrozenLake8x8-v1", time_limit=200)
+def frozen_lake_8x8(
+    *, slippery: bool = True, success_rate: Probability = 1 / 3
+) -> Environment:
+    """Walks on the larger lake: FrozenLake-v1 with the map `8x8`, and twice the time.
+
+    Observation: int32, the number of the cell, row by row. Actions: 0 left, 1 down,
+    2 right, 3 up. 1 for the step onto the goal, else 0; it terminates there or in a
+    hole. As in Gymnasium.
+
+    Args:
+        slippery: whether one may slip, to either side of where one meant to go.
+        success_rate: how likely a move on slippery ice goes as intended.
+    """
+    return frozen_lake(lake="8x8", slippery=slippery, success_rate=success_rate)
+
+
+@register("environment", "FrozenLakeNonSlippery-v0", time_limit=20)
+def frozen_lake_non_slippery(
+    *, lake: tuple[str, ...] = SMALL, slippery: bool = False
+) -> Environment:
+    """Walks on a frozen lake: 1 for the step onto the goal, else 0.
+
+    FrozenLake-v1 without slips, and with a fifth of the time. Observation: int32, the
+    number of the cell, row by row. Actions: 0 left, 1 down, 2 right, 3 up; at the edge
+    one stays where one is. The episode terminates in a hole or at the goal. The moves
+    are Gymnasium's.
 
     Args:
         lake: the map's rows, of S (start), F (ice), H (hole) and G (goal).
         slippery: of three moves one goes as intended, two to either side of it.
     """
-    starts, ends, goal, ahead = (jnp.asarray(table) for table in _read(lake))
-
-    def reset(key: Key) -> tuple[FrozenLakeState, Array]:
-        cell = starts[jax.random.randint(key, (), 0, len(starts))]
-        return FrozenLakeState(cell), cell
-
-    def draw(key: Key) -> ArrayTree:
-        # To be added to the action: neighbours in its numbers are at right angles.
-        return jax.random.randint(key, (), -1, 2, jnp.int32) if slippery else ()
-
-    def step(
-        state: FrozenLakeState, action: Array, noise: ArrayTree
-    ) -> tuple[FrozenLakeState, TimeStep]:
-        direction = (action + noise) % 4 if slippery else action
-        cell = ahead[state.cell, direction]
-        # Nothing leads from a goal but to itself, and that is worth nothing.
-        reward = goal[cell] & (cell != state.cell)
-        return FrozenLakeState(cell), TimeStep(
-            obs=cell,
-            next_obs=cell,
-            reward=reward.astype(jnp.float32),
-            discount=1.0 - ends[cell].astype(jnp.float32),
-            last=ends[cell],
-            info={},
-        )
-
-    return Environment(
-        reset=reset,
-        step=step,
-        observation=gymnasium.spaces.Discrete(len(ends), dtype=np.int32),
-        action=gymnasium.spaces.Discrete(4),
-        render=lambda state: _draw(lake, int(state.cell)),
-        draw=draw,
-    )
+    return frozen_lake(lake=lake, slippery=slippery)
 
 
-def _read(lake: tuple[str, ...]) -> Lake:
-    """The tables of a map, or an error that says what is wrong with it."""
+def _read(lake: tuple[str, ...]) -> tuple[np.ndarray, tables.World]:
+    """The starts of a map and its world, or an error that says what is wrong."""
     letters = np.array([list(row) for row in _checked(lake)])
-    rows, columns = letters.shape
     flat = letters.ravel()
+    cells = np.arange(flat.size)[:, None]
     ends = np.isin(flat, ["G", "H"])
-    row, column = np.divmod(np.arange(rows * columns), columns)
-    ahead = [
-        np.clip(row + down, 0, rows - 1) * columns
-        + np.clip(column + right, 0, columns - 1)
-        for down, right in MOVES
-    ]
-    ahead = np.where(ends, np.arange(rows * columns), ahead).T.astype(np.int32)
-    return Lake(np.flatnonzero(flat == "S").astype(np.int32), ends, flat == "G", ahead)
+    ahead = tables.grid_moves(len(lake), len(lake[0]), MOVES)
+    # Nothing leads from an end but to itself, and that is worth nothing.
+    ahead = np.where(ends[:, None], cells, ahead)
+    worth = np.select([flat == "G", flat == "H"], [1, 2], 3)[ahead]
+    worth = np.where(ends[:, None], 0, worth)
+    each = (table[:, tables.slipping(4)] for table in (ahead, worth, ends[ahead]))
+    return np.flatnonzero(flat == "S").astype(np.int32), tables.World(*each)
 
 
 def _checked(lake: tuple[str, ...]) -> tuple[str, ...]:
@@ -113,38 +123,35 @@ def _checked(lake: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _draw(lake: tuple[str, ...], walker: int) -> np.ndarray:
-    """The map from above, `[100 rows, 100 columns, 3]` uint8, with its walker."""
+    """The map from above, uint8, with its walker: `[100 rows, 100 columns, 3]`.
+
+    The cells of large maps are smaller.
+    """
     columns = len(lake[0])
-    canvas = drawing.Canvas(columns * CELL, len(lake) * CELL, "#b9d3e3")
+    cell = min(100, max(20, 640 // max(columns, len(lake))))
+    canvas = drawing.Canvas(columns * cell, len(lake) * cell, "#b9d3e3")
     for number, letter in enumerate("".join(lake)):
-        _draw_cell(canvas, number % columns * CELL, number // columns * CELL, letter)
-    x, y = (walker % columns + 0.5) * CELL, (walker // columns + 0.5) * CELL
+        corner = (number % columns * cell, number // columns * cell)
+        _draw_cell(canvas, corner, letter, cell)
+    x, y = (walker % columns + 0.5) * cell, (walker // columns + 0.5) * cell
     lost = "".join(lake)[walker] == "H"
-    _draw_walker(canvas, x, y, drawing.GREY if lost else drawing.RED)
+    canvas.walker((x, y), cell, drawing.GREY if lost else drawing.RED)
     return canvas.pixels()
 
 
-def _draw_cell(canvas: drawing.Canvas, left: float, top: float, letter: str) -> None:
+def _draw_cell(
+    canvas: drawing.Canvas, corner: drawing.Point, letter: str, cell: int
+) -> None:
+    left, top = corner
+    share = cell / 100
     ice = "#f6e3b0" if letter == "G" else "#eaf4fa"
-    canvas.box((left + 1, top + 1), CELL - 2, CELL - 2, ice, radius=6)
+    canvas.box((left + 1, top + 1), cell - 2, cell - 2, ice, radius=6 * share)
     if letter == "H":
-        centre = (left + 0.54 * CELL, top + 0.54 * CELL)
-        canvas.circle(centre, 0.38 * CELL, "#9dbdd1")
-        canvas.circle(centre, 0.34 * CELL, "#234863")
+        centre = (left + 0.54 * cell, top + 0.54 * cell)
+        canvas.circle(centre, 0.38 * cell, "#9dbdd1")
+        canvas.circle(centre, 0.34 * cell, "#234863")
     if letter == "G":
-        foot, tip = left + 0.64 * CELL, top + 0.16 * CELL
-        canvas.line((foot, top + 0.84 * CELL), (foot, tip), 4, drawing.INK)
-        flag = [(foot, tip), (foot + 30, tip + 13), (foot, tip + 26)]
-        canvas.polygon(flag, drawing.GREEN)
+        canvas.flag((left + 0.64 * cell, top + 0.84 * cell), 0.68 * cell)
     colour = "#8fb3c9" if letter in "FH" else drawing.INK
-    canvas.text((left + 10, top + 8), letter, 15, colour, anchor="la")
-
-
-def _draw_walker(canvas: drawing.Canvas, x: float, y: float, coat: str) -> None:
-    for side in (-9, 9):
-        canvas.box((x + side - 6, y + 28), 12, 9, drawing.INK, radius=4)
-    canvas.box((x - 19, y - 4), 38, 36, coat, radius=15)
-    canvas.circle((x, y - 14), 15, "#f2c9a1")
-    canvas.box((x - 16, y - 31), 32, 13, drawing.INK, radius=6)
-    for side in (-5, 5):
-        canvas.circle((x + side, y - 13), 2, drawing.INK)
+    at = (left + 10 * share, top + 8 * share)
+    canvas.text(at, letter, 15 * share, colour, anchor="la")

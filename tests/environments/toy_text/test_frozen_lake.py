@@ -1,7 +1,5 @@
 """FrozenLake, beside Gymnasium's own table of transitions."""
 
-from collections import defaultdict
-
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -10,75 +8,96 @@ import pytest
 from gymnasium.envs.toy_text.frozen_lake import MAPS
 
 from rlcli import registry
-from rlcli.environments.toy_text.frozen_lake import FrozenLakeState, frozen_lake
+from rlcli.environments.toy_text import frozen_lake as module
+from rlcli.environments.toy_text.frozen_lake import frozen_lake
+from rlcli.environments.toy_text.tables import CellState
 from rlcli.errors import RlcliError
 
 ODD = ("FSF", "HFS", "FFG", "GHF")  # two starts, two goals, not square
-LAKES = {"4x4": tuple(MAPS["4x4"]), "8x8": tuple(MAPS["8x8"]), "odd": ODD}
+LAKES = {"4x4": MAPS["4x4"], "8x8": MAPS["8x8"], "odd": list(ODD)}
 
 
-def table(lake, *, slippery):
-    """Gymnasium's: {(cell, action): {(next, reward, terminated): probability}}."""
-    env = gymnasium.make("FrozenLake-v1", desc=list(lake), is_slippery=slippery)
-    merged = {}
-    for cell, actions in env.unwrapped.P.items():
-        for action, outcomes in actions.items():
-            merged[cell, action] = defaultdict(float)
-            for probability, after, reward, terminated in outcomes:
-                outcome = (after, float(reward), bool(terminated))
-                merged[cell, action][outcome] += probability
-    return merged
-
-
-def outcomes(core, slips):
-    """The same table, from our step with every slip there is."""
-    cells = core.observation.n
-    cell, action = (each.ravel() for each in np.mgrid[:cells, :4])
-    found = {(c, a): defaultdict(float) for c in range(cells) for a in range(4)}
-    for slip in slips:
-        step = jax.vmap(lambda c, a, slip=slip: core.step(FrozenLakeState(c), a, slip))
-        after, timestep = step(cell.astype(np.int32), action)
-        np.testing.assert_array_equal(timestep.discount, 1.0 - timestep.last)
-        np.testing.assert_array_equal(timestep.next_obs, after.cell)
-        for i, key in enumerate(zip(cell.tolist(), action.tolist(), strict=True)):
-            outcome = (int(after.cell[i]), float(timestep.reward[i]))
-            found[key][(*outcome, bool(timestep.last[i]))] += 1 / len(slips)
-    return found
+def outcomes_of(success_rate):
+    other = (1 - success_rate) / 2
+    return [(0, success_rate), (1, other), (2, other)]
 
 
 @pytest.mark.parametrize("name", LAKES)
+@pytest.mark.parametrize("success_rate", [None, 1 / 3, 0.75])
+def test_every_transition_is_gymnasiums(theirs, ours, same, name, success_rate):
+    slippery = success_rate is not None
+    rate = success_rate if slippery else 1.0
+    env = gymnasium.make(
+        "FrozenLake-v1", desc=LAKES[name], is_slippery=slippery, success_rate=rate
+    )
+    lake = ODD if name == "odd" else name
+    core = frozen_lake(lake=lake, slippery=slippery, success_rate=rate)
+    noises = outcomes_of(rate) if slippery else [((), 1.0)]
+    same(ours(core, CellState, noises), theirs(env))
+
+
 @pytest.mark.parametrize("slippery", [False, True])
-def test_every_transition_is_gymnasiums(name, slippery):
-    core = frozen_lake(lake=LAKES[name], slippery=slippery)
-    ours = outcomes(core, (-1, 0, 1) if slippery else ((),))
-    theirs = table(LAKES[name], slippery=slippery)
-    assert ours.keys() == theirs.keys()
-    for key, expected in theirs.items():
-        assert ours[key] == pytest.approx(expected)
+def test_rewards_are_paid_where_gymnasium_pays_them(theirs, ours, same, slippery):
+    schedule = (5, -2, -0.5)
+    env = gymnasium.make(
+        "FrozenLake-v1", is_slippery=slippery, reward_schedule=schedule
+    )
+    names = ("goal_reward", "hole_reward", "ice_reward")
+    rewards = dict(zip(names, map(float, schedule), strict=True))
+    core = frozen_lake(slippery=slippery, **rewards)
+    noises = outcomes_of(1 / 3) if slippery else [((), 1.0)]
+    same(ours(core, CellState, noises), theirs(env))
 
 
-def test_slips_to_either_side_are_as_likely_as_none():
+def test_rewards_may_be_traced():
+    def step(goal_reward):
+        core = frozen_lake(slippery=False, goal_reward=goal_reward)
+        return core.step(CellState(jnp.int32(14)), 2, ())[1].reward
+
+    assert jax.vmap(step)(jnp.array([1.0, 7.0])).tolist() == [1.0, 7.0]
+
+
+@pytest.mark.parametrize("rate", [1 / 3, 0.8])
+def test_slips_are_drawn_as_likely_as_they_are(as_likely, rate):
     keys = jax.random.split(jax.random.key(0), 30_000)
-    slips = jax.vmap(frozen_lake(slippery=True).draw)(keys)
-    values, counts = np.unique(slips, return_counts=True)
-    assert values.tolist() == [-1, 0, 1]
-    np.testing.assert_allclose(counts / 30_000, 1 / 3, atol=0.01)
+    slips = jax.vmap(frozen_lake(success_rate=rate).draw)(keys)
+    likely = [probability for _, probability in outcomes_of(rate)]
+    assert as_likely(np.bincount(slips, minlength=3), likely)
+
+
+def test_how_likely_a_move_succeeds_may_be_traced():
+    keys = jax.random.split(jax.random.key(0), 1000)
+
+    def slips(success_rate):
+        return jax.vmap(frozen_lake(success_rate=success_rate).draw)(keys)
+
+    never, always = jax.vmap(slips)(jnp.array([0.0, 1.0]))
+    assert np.unique(never).tolist() == [1, 2]
+    assert np.unique(always).tolist() == [0]
 
 
 def test_without_slips_nothing_is_drawn():
-    assert frozen_lake().draw(jax.random.key(0)) == ()
+    assert frozen_lake(slippery=False).draw(jax.random.key(0)) == ()
 
 
-def test_episodes_begin_on_any_start():
-    keys = jax.random.split(jax.random.key(0), 1000)
+def test_episodes_begin_on_any_start(as_likely):
+    keys = jax.random.split(jax.random.key(0), 5000)
     _, obs = jax.vmap(frozen_lake(lake=ODD).reset)(keys)
-    values, counts = np.unique(obs, return_counts=True)
-    assert values.tolist() == [1, 5]
-    np.testing.assert_allclose(counts / 1000, 0.5, atol=0.06)
+    assert as_likely(np.bincount(obs, minlength=12), np.isin(range(12), [1, 5]) / 2)
     assert obs.dtype == jnp.int32
 
 
-def test_the_registered_one_is_gymnasiums_4x4_cut_after_20_steps():
+@pytest.mark.parametrize("name", ["FrozenLake-v1", "FrozenLake8x8-v1"])
+def test_the_registered_ones_are_gymnasiums(theirs, ours, same, name):
+    env, found = gymnasium.make(name), registry.find("environment", name)
+    assert found.facts["time_limit"] == env.spec.max_episode_steps
+    core = found.factory()
+    assert core.observation.n == env.observation_space.n
+    assert core.action == env.action_space
+    same(ours(core, CellState, outcomes_of(1 / 3)), theirs(env))
+
+
+def test_the_one_without_slips_is_cut_after_20_steps():
     found = registry.find("environment", "FrozenLakeNonSlippery-v0")
     assert found.facts["time_limit"] == 20
     core = found.factory()
@@ -108,7 +127,7 @@ def test_a_map_that_is_none_is_refused(lake, words):
 
 def test_the_walker_is_drawn_in_its_cell():
     core = frozen_lake()
-    frames = [core.render(FrozenLakeState(jnp.int32(cell))) for cell in range(16)]
+    frames = [core.render(CellState(jnp.int32(cell))) for cell in range(16)]
     assert frames[0].shape == (400, 400, 3)
     changed = np.any(frames[1] != frames[6], axis=-1)
     rows, columns = np.nonzero(changed)
@@ -116,3 +135,17 @@ def test_the_walker_is_drawn_in_its_cell():
         (0, 1),
         (1, 2),
     }
+
+
+def test_holes_are_dark_and_goals_have_a_flag_on_maps_of_any_size():
+    dark, green = np.array([35, 72, 99]), np.array([77, 143, 92])
+    for lake in (module.SMALL, module.LARGE, ODD, ("F" * 40, "S" * 40, "H" * 40)):
+        frame = frozen_lake(lake=lake).render(CellState(jnp.int32(1))).astype(int)
+        side = frame.shape[0] // len(lake)
+        assert frame.shape == (side * len(lake), side * len(lake[0]), 3)
+        for row, letters in enumerate(lake):
+            for column, letter in enumerate(letters):
+                cell = frame[row * side : (row + 1) * side]
+                cell = cell[:, column * side : (column + 1) * side]
+                seen = [np.any(np.abs(cell - c).sum(-1) < 9) for c in (dark, green)]
+                assert seen == [letter == "H", letter == "G"]
