@@ -30,6 +30,7 @@ class _Steps(NamedTuple):
     first: Array
     last: Array
     tail: Array  # the mean length of what lies beyond either
+    half: float  # 1/2n: the mass beyond either
 
 
 def quantiles(number: int, shape: Shape = ()) -> Distribution:
@@ -47,59 +48,22 @@ def quantiles(number: int, shape: Shape = ()) -> Distribution:
     """
     if number < 2:
         raise ValueError(f"expected at least 2 quantiles, got {number}")
-    count, half = size_of(shape), 0.5 / number  # half: the mass beyond either end
+    count = size_of(shape)
 
     def table(parameters: Array) -> Array:
         return jnp.asarray(parameters).reshape(*parameters.shape[:-1], count, number)
 
     def steps(parameters: Array) -> _Steps:
-        ordered = jnp.sort(table(parameters), axis=-1)
-        largest = jnp.max(jnp.abs(ordered), axis=-1, keepdims=True)
-        apart = _APART * (1 + jax.lax.stop_gradient(largest))
-        gaps = jnp.maximum(jnp.diff(ordered, axis=-1), apart)
-        first = ordered[..., :1]
-        knots = jnp.concatenate([first, first + jnp.cumsum(gaps, axis=-1)], axis=-1)
-        tail = 0.5 * jnp.mean(gaps, axis=-1)
-        return _Steps(knots, gaps, knots[..., 0], knots[..., -1], tail)
-
-    def sample(parameters: Array, noise: Array) -> Array:
-        known = steps(parameters)
-        place = jnp.clip(noise * number - 0.5, 0, number - 1)
-        index = jnp.minimum(place.astype(jnp.int32), number - 2)
-        x = _at(known.knots, index) + _at(known.gaps, index) * (place - index)
-        below = known.tail * jnp.log(jnp.minimum(noise, half) / half)
-        above = known.tail * jnp.log(jnp.minimum(1 - noise, half) / half)
-        return shaped(x + below - above, shape)
+        return _steps(table(parameters))
 
     def log_prob(parameters: Array, x: Array) -> Array:
-        known, x = steps(parameters), flattened(jnp.asarray(x), shape)
-        index = jnp.sum(x[..., None] >= known.knots, axis=-1) - 1
-        inside = -jnp.log(number * _at(known.gaps, jnp.clip(index, 0, number - 2)))
-        beyond = jnp.maximum(known.first - x, 0) + jnp.maximum(x - known.last, 0)
-        outside = jnp.log(half / known.tail) - beyond / known.tail
-        return jnp.sum(jnp.where(beyond > 0, outside, inside), axis=-1)
-
-    def mode(parameters: Array) -> Array:
-        known = steps(parameters)
-        index = jnp.argmin(known.gaps, axis=-1)
-        middle = _at(known.knots, index) + 0.5 * _at(known.gaps, index)
-        return shaped(middle, shape)
-
-    def entropy(parameters: Array) -> Array:
-        known = steps(parameters)
-        inside = jnp.sum(jnp.log(number * known.gaps), axis=-1) / number
-        return jnp.sum(inside + 2 * half * (1 + jnp.log(known.tail / half)), axis=-1)
+        return _log_density(steps(parameters), flattened(jnp.asarray(x), shape))
 
     def cross_entropy(parameters: Array, other: Array) -> Array:
-        """−log q is constant between its knots, and goes up evenly beyond them."""
-        p, q = steps(parameters), steps(other)
-        reached, excess = _reached(p, q.knots, half), _short(p, q.knots, half)
-        inside = jnp.sum(jnp.diff(reached, axis=-1) * jnp.log(number * q.gaps), -1)
-        beyond = 1 - reached[..., -1] + reached[..., 0]
-        # E[(x − b)₊] is E[x] − b + E[(b − x)₊]
-        over = jnp.mean(p.knots, axis=-1) - q.last + excess[..., -1]
-        outside = beyond * jnp.log(q.tail / half) + (excess[..., 0] + over) / q.tail
-        return jnp.sum(inside + outside, axis=-1)
+        return _cross_entropy(steps(parameters), steps(other))
+
+    def entropy(parameters: Array) -> Array:
+        return _entropy(steps(parameters))
 
     def affine(parameters: Array, scale: Array, shift: Array) -> Array:
         scale, shift = (entries(each, shape)[..., None] for each in (scale, shift))
@@ -110,8 +74,8 @@ def quantiles(number: int, shape: Shape = ()) -> Distribution:
         name="quantiles",
         size=count * number,
         draw=lambda key, batch: jax.random.uniform(key, (batch, count), minval=_TINY),
-        sample=sample,
-        mode=mode,
+        sample=lambda each, noise: shaped(_inverse(steps(each), noise), shape),
+        mode=lambda parameters: shaped(_mode(steps(parameters)), shape),
         log_prob=log_prob,
         entropy=entropy,
         kl=lambda each, other: cross_entropy(each, other) - entropy(each),
@@ -121,19 +85,74 @@ def quantiles(number: int, shape: Shape = ()) -> Distribution:
     )
 
 
+def _steps(table: Array) -> _Steps:
+    """The density of the quantiles `[..., entries, n]`."""
+    ordered = jnp.sort(table, axis=-1)
+    largest = jnp.max(jnp.abs(ordered), axis=-1, keepdims=True)
+    apart = _APART * (1 + jax.lax.stop_gradient(largest))
+    gaps = jnp.maximum(jnp.diff(ordered, axis=-1), apart)
+    first = ordered[..., :1]
+    knots = jnp.concatenate([first, first + jnp.cumsum(gaps, axis=-1)], axis=-1)
+    tail, half = 0.5 * jnp.mean(gaps, axis=-1), 0.5 / table.shape[-1]
+    return _Steps(knots, gaps, knots[..., 0], knots[..., -1], tail, half)
+
+
+def _inverse(p: _Steps, noise: Array) -> Array:
+    """F⁻¹ of a number in (0, 1) for each entry."""
+    number = p.knots.shape[-1]
+    place = jnp.clip(noise * number - 0.5, 0, number - 1)
+    index = jnp.minimum(place.astype(jnp.int32), number - 2)
+    x = _at(p.knots, index) + _at(p.gaps, index) * (place - index)
+    below = p.tail * jnp.log(jnp.minimum(noise, p.half) / p.half)
+    above = p.tail * jnp.log(jnp.minimum(1 - noise, p.half) / p.half)
+    return x + below - above
+
+
+def _log_density(p: _Steps, x: Array) -> Array:
+    number = p.knots.shape[-1]
+    index = jnp.sum(x[..., None] >= p.knots, axis=-1) - 1
+    inside = -jnp.log(number * _at(p.gaps, jnp.clip(index, 0, number - 2)))
+    beyond = jnp.maximum(p.first - x, 0) + jnp.maximum(x - p.last, 0)
+    outside = jnp.log(p.half / p.tail) - beyond / p.tail
+    return jnp.sum(jnp.where(beyond > 0, outside, inside), axis=-1)
+
+
+def _mode(p: _Steps) -> Array:
+    index = jnp.argmin(p.gaps, axis=-1)
+    return _at(p.knots, index) + 0.5 * _at(p.gaps, index)
+
+
+def _entropy(p: _Steps) -> Array:
+    number = p.knots.shape[-1]
+    inside = jnp.sum(jnp.log(number * p.gaps), axis=-1) / number
+    return jnp.sum(inside + 2 * p.half * (1 + jnp.log(p.tail / p.half)), axis=-1)
+
+
+def _cross_entropy(p: _Steps, q: _Steps) -> Array:
+    """−log q is constant between its knots, and goes up evenly beyond them."""
+    number = q.knots.shape[-1]
+    reached, excess = _reached(p, q.knots), _short(p, q.knots)
+    inside = jnp.sum(jnp.diff(reached, axis=-1) * jnp.log(number * q.gaps), axis=-1)
+    beyond = 1 - reached[..., -1] + reached[..., 0]
+    # E[(x − b)₊] is E[x] − b + E[(b − x)₊]
+    over = jnp.mean(p.knots, axis=-1) - q.last + excess[..., -1]
+    outside = beyond * jnp.log(q.tail / q.half) + (excess[..., 0] + over) / q.tail
+    return jnp.sum(inside + outside, axis=-1)
+
+
 def _at(rows: Array, index: Array) -> Array:
     return jnp.take_along_axis(rows, index[..., None], axis=-1)[..., 0]
 
 
-def _reached(p: _Steps, x: Array, half: float) -> Array:
+def _reached(p: _Steps, x: Array) -> Array:
     """F(x) for each of `x` `[..., entries, m]`."""
     low, high, tail = (each[..., None] for each in (p.first, p.last, p.tail))
     below = jnp.exp(jnp.minimum(x - low, 0) / tail)
     above = 1 - jnp.exp(-jnp.maximum(x - high, 0) / tail)
-    return half * (below + above + 2 * jnp.sum(_share(p, x), axis=-1))
+    return p.half * (below + above + 2 * jnp.sum(_share(p, x), axis=-1))
 
 
-def _short(p: _Steps, x: Array, half: float) -> Array:
+def _short(p: _Steps, x: Array) -> Array:
     """E[(x − X)₊], by how much X falls short of each `x` on average."""
     low, high, tail = (each[..., None] for each in (p.first, p.last, p.tail))
     below = jnp.maximum(x - low, 0) + tail * jnp.exp(jnp.minimum(x - low, 0) / tail)
@@ -141,7 +160,7 @@ def _short(p: _Steps, x: Array, half: float) -> Array:
     above = beyond - tail * (1 - jnp.exp(-beyond / tail))
     share, ends = _share(p, x), p.knots[..., None, 1:]
     within = 0.5 * p.gaps[..., None, :] * share**2 + jnp.maximum(x[..., None] - ends, 0)
-    return half * (below + above + 2 * jnp.sum(within, axis=-1))
+    return p.half * (below + above + 2 * jnp.sum(within, axis=-1))
 
 
 def _share(p: _Steps, x: Array) -> Array:

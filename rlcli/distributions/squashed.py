@@ -22,8 +22,7 @@ _WEIGHTS = np.exp(-0.5 * _NODES**2) / np.sum(np.exp(-0.5 * _NODES**2))
 
 
 def squashed_normal(space: gymnasium.spaces.Box) -> Distribution:
-    """A normal distribution pressed into a Box, entry by entry (Haarnoja et al., 2018,
-    https://arxiv.org/abs/1812.05905); parameters are means μ, then log-scales.
+    """A normal distribution pressed into a Box; its parameters are μ, then log σ.
 
         x = g(u),  u ~ N(μ, σ²),  log p(x) = Σ log N(u; μ, σ²) − log g′(u)
 
@@ -32,6 +31,7 @@ def squashed_normal(space: gymnasium.spaces.Box) -> Distribution:
         (−∞, b]   g(u) = b − log(1 + e⁻ᵘ)
         (−∞, ∞)   g(u) = u: not squashed, a Normal
 
+    (Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905), each entry on its own.
     Log-scales are held within `LOG_SCALES`. Samples stay a millionth of the width
     (where there is one bound, of 1) away from the bounds, or what float32 can tell
     apart; x that lies nearer counts as lying there. So densities are finite.
@@ -48,29 +48,20 @@ def squashed_normal(space: gymnasium.spaces.Box) -> Distribution:
     shape, dtype, size = space.shape, spaces.dtype(space), size_of(space.shape)
     squash = _squashing(*(bound.ravel() for bound in spaces.bounds(space)))
 
-    def inner(x: Array) -> tuple[Array, Array]:
-        return squash.inverse(flattened(jnp.asarray(x).astype(jnp.float32), shape))
-
     def sample(parameters: Array, noise: Array) -> Array:
-        mean, log_scale = _held(parameters)
-        return shaped(squash.forward(mean + jnp.exp(log_scale) * noise), shape)
+        mean, log_scale = normals.split(_held(parameters))
+        u = mean + jnp.exp(log_scale) * noise
+        return shaped(squash.forward(u), shape).astype(dtype)
 
     def log_prob(parameters: Array, x: Array) -> Array:
-        u, log_slope = inner(x)
-        density = normals.log_density(normals.joined(*_held(parameters)), u)
-        return jnp.sum(density - log_slope, axis=-1)
-
-    def log_slope(parameters: Array) -> Array:
-        return jnp.sum(_expected(squash.log_slope(_spread(parameters))), axis=-1)
+        x = flattened(jnp.asarray(x).astype(jnp.float32), shape)
+        u, log_slope = squash.inverse(x)
+        return jnp.sum(normals.log_density(_held(parameters), u) - log_slope, axis=-1)
 
     def cross_entropy(parameters: Array, other: Array) -> Array:
-        ours, theirs = (normals.joined(*_held(each)) for each in (parameters, other))
-        return normals.cross_entropy(ours, theirs) + log_slope(parameters)
-
-    def kl(parameters: Array, other: Array) -> Array:
-        return normals.kl(
-            *(normals.joined(*_held(each)) for each in (parameters, other))
-        )
+        log_slope = _expected(squash.log_slope(_spread(parameters)))
+        ours = normals.cross_entropy(_held(parameters), _held(other))
+        return ours + jnp.sum(log_slope, axis=-1)
 
     def affine(parameters: Array, scale: Array, shift: Array) -> Array:
         scale, shift = (entries(each, shape)[..., None, :] for each in (scale, shift))
@@ -84,28 +75,26 @@ def squashed_normal(space: gymnasium.spaces.Box) -> Distribution:
         name="squashed_normal",
         size=2 * size,
         draw=lambda key, batch: jax.random.normal(key, (batch, size)),
-        sample=lambda parameters, noise: sample(parameters, noise).astype(dtype),
-        mode=lambda parameters: sample(parameters, 0.0).astype(dtype),
+        sample=sample,
+        mode=lambda parameters: sample(parameters, 0.0),
         log_prob=log_prob,
         entropy=lambda parameters: cross_entropy(parameters, parameters),
-        kl=kl,
-        mean=lambda parameters: shaped(
-            _expected(squash.forward(_spread(parameters))), shape
-        ),
+        kl=lambda each, other: normals.kl(_held(each), _held(other)),
+        mean=lambda each: shaped(_expected(squash.forward(_spread(each))), shape),
         cross_entropy=cross_entropy,
         affine=affine,
     )
 
 
-def _held(parameters: Array) -> tuple[Array, Array]:
-    """Means, and log-scales within their limits."""
+def _held(parameters: Array) -> Array:
+    """The parameters with log-scales within their limits."""
     mean, log_scale = normals.split(parameters)
-    return mean, jnp.clip(log_scale, *LOG_SCALES)
+    return normals.joined(mean, jnp.clip(log_scale, *LOG_SCALES))
 
 
 def _spread(parameters: Array) -> Array:
     """Points of u that stand for the whole distribution: `[..., points, entries]`."""
-    mean, log_scale = (each[..., None, :] for each in _held(parameters))
+    mean, log_scale = (each[..., None, :] for each in normals.split(_held(parameters)))
     return mean + jnp.exp(log_scale) * _NODES
 
 

@@ -1,7 +1,8 @@
 """Policies: how to act, given what a network says of the observation.
 
 A factory's first positional parameter names what the policy acts upon, and an updater
-offers it: `values` (one per action) or `distribution` (a family and its parameters).
+offers it: `values` (one per action), `distribution` (a family and its parameters), or
+`action` (the action itself).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import NamedTuple
 import jax
 
 from rlcli.distributions import Distribution
-from rlcli.types import ArrayTree, Network
+from rlcli.types import ArrayTree, Network, Policy
 
 
 class Values(NamedTuple):
@@ -28,15 +29,59 @@ class Parameters(NamedTuple):
     distribution: Distribution
 
 
-Offer = Values | Parameters
+class Action(NamedTuple):
+    """An action to act upon: `network` gives it, `[..., *shape]` or flat, in a Box.
+
+    `features`, a feed-forward network on the same parameters, gives what noise that
+    depends on the state depends on, `[..., features]`; without it that is the
+    observation.
+    """
+
+    network: Network
+    features: Network | None = None
+
+
+Offer = Values | Parameters | Action
 
 
 def outputs_of(offer: Offer) -> Callable[..., tuple[ArrayTree, ArrayTree]]:
     """`(params, obs[B], memory, first[B]) -> outputs[B], memory`: one step in time."""
+    return stepped(offer.network)
+
+
+def stepped(network: Network) -> Callable[..., tuple[ArrayTree, ArrayTree]]:
+    """A network for one step in time, `[B, ...]` instead of `[T, B, ...]`."""
 
     def outputs(params, obs, memory, first):
         inputs = jax.tree.map(lambda leaf: leaf[None], (obs, first))
-        found = offer.network.apply(params, None, inputs[0], memory, inputs[1])
+        found = network.apply(params, None, inputs[0], memory, inputs[1])
         return jax.tree.map(lambda leaf: leaf[0], found)
 
     return outputs
+
+
+def acting_on(
+    offer: Offer,
+    draw: Callable,
+    explore: Callable,
+    exploit: Callable,
+    log_prob: Callable,
+) -> Policy:
+    """A policy without a noise process of its own, of what it does with the outputs.
+
+    `explore` and `exploit` are `(outputs[B, ...], noise) -> Decision`.
+    """
+    outputs = outputs_of(offer)
+
+    def deciding(decide: Callable) -> Callable:
+        def act(acting, obs, state, first, noise):
+            memory, process = state
+            found, memory = outputs(acting, obs, memory, first)
+            return decide(found, noise), (memory, process)
+
+        return act
+
+    def initial(batch: int) -> ArrayTree:
+        return offer.network.initial(batch), ()
+
+    return Policy(initial, draw, deciding(explore), deciding(exploit), log_prob)

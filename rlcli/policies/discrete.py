@@ -6,9 +6,10 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 
-from rlcli.policies import Values, outputs_of
+from rlcli.distributions import categorical
+from rlcli.policies import Values, acting_on
 from rlcli.registry import register
-from rlcli.types import Array, ArrayTree, Decision, Key, Policy, Probability
+from rlcli.types import Array, Decision, Key, Policy, Positive, Probability
 
 
 @register("policy")
@@ -20,39 +21,67 @@ def epsilon_greedy(
     π(a|s) = ε/|A| + (1 − ε) 1[a is best] / (number of best actions)
     """
     actions, start = int(space.n), int(space.start)
-    outputs = outputs_of(values)
 
     def draw(key: Key, batch: int) -> tuple[Array, Array]:
         uniform = jax.random.uniform(key, (batch, 1 + actions))
         return uniform[:, 0], uniform[:, 1:]
 
     def log_prob(q: Array, action: Array) -> Array:
-        best = q == jnp.max(q, axis=-1, keepdims=True)
+        best = _best(q)
         greedy = best / jnp.sum(best, axis=-1, keepdims=True)
         probabilities = epsilon / actions + (1 - epsilon) * greedy
         index = (action - start)[..., None]
         return jnp.log(jnp.take_along_axis(probabilities, index, axis=-1)[..., 0])
 
-    def choose(q: Array, wander: Array, order: Array) -> Array:
+    def explore(q: Array, noise: tuple[Array, Array]) -> Decision:
         # One random order serves both: it picks among the best, and among all.
-        best = q == jnp.max(q, axis=-1, keepdims=True)
-        candidates = best | wander[:, None]
-        return start + jnp.argmax(jnp.where(candidates, order, -1.0), axis=-1)
+        wander, order = noise
+        action = start + _first(_best(q) | (wander < epsilon)[:, None], order)
+        return Decision(action, {"log_prob": log_prob(q, action)})
 
-    def explore(acting, obs, state, first, noise):
-        memory, process = state
-        q, memory = outputs(acting, obs, memory, first)
-        action = choose(q, noise[0] < epsilon, noise[1])
-        return Decision(action, {"log_prob": log_prob(q, action)}), (memory, process)
+    def exploit(q: Array, noise: tuple[Array, Array]) -> Decision:
+        return _surely(start + _first(_best(q), noise[1]))
 
-    def exploit(acting, obs, state, first, noise):
-        memory, process = state
-        q, memory = outputs(acting, obs, memory, first)
-        action = choose(q, jnp.zeros_like(noise[0], bool), noise[1])
-        sure = {"log_prob": jnp.zeros(action.shape)}
-        return Decision(action, sure), (memory, process)
+    return acting_on(values, draw, explore, exploit, log_prob)
 
-    def initial(batch: int) -> ArrayTree:
-        return values.network.initial(batch), ()
 
-    return Policy(initial, draw, explore, exploit, log_prob)
+@register("policy")
+def boltzmann(
+    values: Values, space: gymnasium.spaces.Discrete, *, temperature: Positive = 1.0
+) -> Policy:
+    """Better actions more often; for evaluation the best, with ties broken at random.
+
+    π(a|s) = exp(q(s, a)/τ) / Σ exp(q(s, ·)/τ)
+    """
+    family = categorical(int(space.n), int(space.start))
+
+    def logits(q: Array) -> Array:
+        # Less the best, so that a low temperature does not make an infinity of it.
+        return (q - jnp.max(q, axis=-1, keepdims=True)) / temperature
+
+    def log_prob(q: Array, action: Array) -> Array:
+        return family.log_prob(logits(q), action)
+
+    def explore(q: Array, noise: Array) -> Decision:
+        action = family.sample(logits(q), noise)
+        return Decision(action, {"log_prob": log_prob(q, action)})
+
+    def exploit(q: Array, noise: Array) -> Decision:
+        return _surely(int(space.start) + _first(_best(q), noise))
+
+    return acting_on(values, family.draw, explore, exploit, log_prob)
+
+
+def _best(q: Array) -> Array:
+    """Which actions are as good as the best."""
+    return q == jnp.max(q, axis=-1, keepdims=True)
+
+
+def _first(candidates: Array, order: Array) -> Array:
+    """Of the candidates, the index of the first in a random order."""
+    return jnp.argmax(jnp.where(candidates, order, -jnp.inf), axis=-1)
+
+
+def _surely(action: Array) -> Decision:
+    """A decision that leaves nothing to chance, but for ties."""
+    return Decision(action, {"log_prob": jnp.zeros(action.shape)})

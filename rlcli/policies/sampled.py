@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli import spaces
-from rlcli.policies import Parameters, outputs_of
+from rlcli.policies import Parameters, acting_on
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Decision, Key, Policy
 
@@ -17,40 +17,33 @@ from rlcli.types import Array, ArrayTree, Decision, Key, Policy
 def sampled(distribution: Parameters) -> Policy:
     """An action drawn from the distribution; its mode for evaluation."""
     family = distribution.distribution
-    outputs = outputs_of(distribution)
 
-    def explore(acting, obs, state, first, noise):
-        memory, process = state
-        parameters, memory = outputs(acting, obs, memory, first)
-        action = family.sample(parameters, noise)
-        log_prob = family.log_prob(parameters, action)
-        return Decision(action, {"log_prob": log_prob}), (memory, process)
+    def decided(parameters: Array, action: ArrayTree) -> Decision:
+        # Of the action as it is stored, not of the noise: then the ratio to it is one
+        # as long as the parameters stay.
+        return Decision(action, {"log_prob": family.log_prob(parameters, action)})
 
-    def exploit(acting, obs, state, first, noise):
+    def explore(parameters: Array, noise: ArrayTree) -> Decision:
+        return decided(parameters, family.sample(parameters, noise))
+
+    def exploit(parameters: Array, noise: ArrayTree) -> Decision:
         del noise
-        memory, process = state
-        parameters, memory = outputs(acting, obs, memory, first)
-        action = family.mode(parameters)
-        log_prob = family.log_prob(parameters, action)
-        return Decision(action, {"log_prob": log_prob}), (memory, process)
+        return decided(parameters, family.mode(parameters))
 
-    def initial(batch: int) -> ArrayTree:
-        return distribution.network.initial(batch), ()
-
-    return Policy(initial, family.draw, explore, exploit, family.log_prob)
+    return acting_on(distribution, family.draw, explore, exploit, family.log_prob)
 
 
 @register("policy")
 def random(space: gymnasium.Space) -> Policy:
     """Any action of the space, whatever the observation."""
 
-    def draw(key: Key, batch: int) -> Array:
+    def draw(key: Key, batch: int) -> ArrayTree:
         sample = jax.vmap(lambda each: spaces.sample(space, each))
         return sample(jax.random.split(key, batch))
 
-    def log_prob(outputs: ArrayTree, action: Array) -> Array:
+    def log_prob(outputs: ArrayTree, action: ArrayTree) -> Array:
         del outputs
-        return jnp.full(action.shape[: action.ndim - len(space.shape or ())], density)
+        return jnp.full(_leading(space, action), density)
 
     density = _log_density(space)
 
@@ -61,8 +54,22 @@ def random(space: gymnasium.Space) -> Policy:
     return Policy(lambda batch: ((), ()), draw, act, act, log_prob)
 
 
+def _leading(space: gymnasium.Space, action: ArrayTree) -> tuple[int, ...]:
+    """The axes in front of one action."""
+    if isinstance(space, gymnasium.spaces.Tuple):
+        return _leading(space.spaces[0], action[0])
+    if isinstance(space, gymnasium.spaces.Dict):
+        name, member = next(iter(space.spaces.items()))
+        return _leading(member, action[name])
+    return action.shape[: action.ndim - len(space.shape or ())]
+
+
 def _log_density(space: gymnasium.Space) -> float:
     """The log-density of `spaces.sample`; that of an unbounded Box counts as 0."""
+    if isinstance(space, gymnasium.spaces.Tuple):
+        return sum(map(_log_density, space.spaces))
+    if isinstance(space, gymnasium.spaces.Dict):
+        return sum(map(_log_density, space.spaces.values()))
     box = isinstance(space, gymnasium.spaces.Box)
     if box and not space.is_bounded():
         return 0.0

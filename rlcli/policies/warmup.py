@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from rlcli.learning import kept
 from rlcli.types import Array, Decision, Key, Policy
 
 
@@ -20,7 +21,7 @@ def warmed_up(policy: Policy, first: Policy, warming: Array) -> Policy:
         now, _ = first.explore(
             acting, obs, first.initial(len(begins)), begins, noise[1]
         )
-        action = jnp.where(warming, now.action, later.action)
+        action = kept(warming, now.action, later.action)
         log_prob = jnp.where(warming, now.extras["log_prob"], later.extras["log_prob"])
         return Decision(action, {**later.extras, "log_prob": log_prob}), state
 

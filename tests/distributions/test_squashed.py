@@ -157,6 +157,22 @@ def test_gradients_reach_the_parameters_through_the_sample():
     np.testing.assert_allclose(by_sample[1], exact[1], atol=0.03)
 
 
+def test_estimates_are_as_near_as_they_say(compiled):
+    ours = compiled(distributions.squashed_normal(spaces.Box(-2, 2, ())))
+    means = np.linspace(-3, 3, 13).astype("f4")
+    z = np.linspace(-9, 9, 20_001)
+    weight = stats.norm.pdf(z) * (z[1] - z[0])
+    for log_scale, error in [(-1.0, 1e-5), (np.log(2), 1e-5), (2.0, 0.02)]:
+        parameters = np.stack([means, np.full(13, log_scale)], -1).astype("f4")
+        u = means[:, None] + np.exp(log_scale) * z
+        mean = (2 * np.tanh(u)) @ weight
+        # log(1 − tanh² u), where the cosine would overflow
+        log_slope = np.log(2) + 2 * (np.log(2) - u - np.logaddexp(0, -2 * u)) @ weight
+        entropy = stats.norm.entropy(0, np.exp(log_scale)) + log_slope
+        np.testing.assert_allclose(ours.mean(parameters), mean, atol=2 * error)
+        np.testing.assert_allclose(ours.entropy(parameters), entropy, atol=2 * error)
+
+
 def test_a_moved_variable_keeps_its_mean_as_far_as_it_stays_in_the_box(compiled):
     ours = compiled(distributions.squashed_normal(spaces.Box(-2, 2, (1,))))
     parameters = np.array([[0.2, -1.5], [-0.5, -2.0]], "f4")

@@ -1,4 +1,4 @@
-"""ε-greedy: probabilities by counting."""
+"""ε-greedy and Boltzmann: probabilities by counting."""
 
 import gymnasium
 import jax
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rlcli.policies import Values
-from rlcli.policies.discrete import epsilon_greedy
+from rlcli.policies.discrete import boltzmann, epsilon_greedy
 from rlcli.types import Network
 
 DRAWS = 20_000
@@ -30,9 +30,14 @@ def policy(actions, epsilon, start=0):
 
 def play(how, policy, q, seed=0):
     """Many actions at once, upon the same action values: actions, log_probs."""
-    noise = policy.draw(jax.random.key(seed), DRAWS)
-    obs, first = jnp.zeros((DRAWS, 1)), jnp.zeros(DRAWS, bool)
-    decision, _ = how(jnp.asarray(q), obs, policy.initial(DRAWS), first, noise)
+
+    @jax.jit
+    def decided(q, key):
+        noise = policy.draw(key, DRAWS)
+        obs, first = jnp.zeros((DRAWS, 1)), jnp.zeros(DRAWS, bool)
+        return how(q, obs, policy.initial(DRAWS), first, noise)[0]
+
+    decision = decided(jnp.asarray(q), jax.random.key(seed))
     return np.asarray(decision.action), np.asarray(decision.extras["log_prob"])
 
 
@@ -59,9 +64,9 @@ def test_exploring_takes_each_action_as_often_as_it_says(q, epsilon, probabiliti
     assert np.all(np.abs(found - probabilities) <= 4 * error)
     # The log-probability of an action is the logarithm of how often it is taken.
     np.testing.assert_allclose(np.exp(log_prob), np.take(probabilities, action), 1e-5)
-    for each in range(len(q)):
-        said = np.exp(ours.log_prob(jnp.asarray(q), jnp.asarray(each)))
-        assert said == pytest.approx(probabilities[each])
+    every = np.broadcast_to(np.array(q, "f4"), (len(q), len(q)))
+    said = np.exp(jax.jit(ours.log_prob)(every, np.arange(len(q))))
+    np.testing.assert_allclose(said, probabilities, rtol=1e-5)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1.0])
@@ -103,3 +108,50 @@ def test_log_prob_takes_any_leading_axes():
     np.testing.assert_allclose(
         np.exp(ours.log_prob(q, action)), np.where(action, 0.75, 0.25)
     )
+
+
+def softened(actions, temperature, start=0):
+    space = gymnasium.spaces.Discrete(actions, start=start)
+    return boltzmann(values(), space, temperature=temperature)
+
+
+@pytest.mark.parametrize(
+    ("q", "temperature"),
+    [
+        ([0.0, 2.0, 1.0], 1.0),
+        ([0.0, 2.0, 1.0], 0.5),
+        ([3.0, 3.0, 3.0], 0.1),  # ties
+        ([1e4, 1e4 - 1, 0.0], 2.0),
+        ([1e30, 1e30, -1e30], 1e-20),  # neither overflows
+        ([-np.inf, 1.0, 1.0], 1.0),  # a forbidden action
+    ],
+)
+def test_boltzmann_takes_better_actions_as_much_more_often(q, temperature):
+    ours = softened(3, temperature, start=2)
+    action, log_prob = play(ours.explore, ours, q)
+    scaled = (np.array(q) - np.max(q)) / temperature
+    probabilities = np.exp(scaled) / np.sum(np.exp(scaled))
+    error = np.sqrt(probabilities * (1 - probabilities) / DRAWS)
+    assert np.all(np.abs(frequencies(action, 3, 2) - probabilities) <= 4 * error)
+    said = np.take(probabilities, action - 2)
+    np.testing.assert_allclose(np.exp(log_prob), said, rtol=1e-4)
+    batch = np.broadcast_to(np.array(q, "f4"), (DRAWS, 3))
+    again = jax.jit(ours.log_prob)(batch, action)
+    np.testing.assert_allclose(again, log_prob, rtol=1e-5, atol=1e-7)
+
+
+def test_boltzmann_exploits_the_best_and_breaks_ties_at_random():
+    ours = softened(4, 100.0, start=1)
+    action, log_prob = play(ours.exploit, ours, [0.0, 5.0, 5.0, -1.0])
+    found = frequencies(action, 4, 1)
+    np.testing.assert_allclose(found, [0, 0.5, 0.5, 0], atol=4 * 0.5 / DRAWS**0.5)
+    assert not np.any(log_prob)
+    again, _ = play(ours.exploit, ours, [0.0, 5.0, 5.0, -1.0])
+    np.testing.assert_array_equal(action, again)  # the same noise, the same actions
+
+
+def test_temperature_may_be_known_only_when_the_program_runs():
+    def log_prob(temperature):
+        return softened(2, temperature).log_prob(jnp.array([1.0, 0.0]), jnp.array(1))
+
+    assert jax.jit(log_prob)(0.5) == pytest.approx(-np.log1p(np.exp(2)))

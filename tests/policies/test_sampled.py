@@ -27,10 +27,13 @@ def network():
 
 
 def play(how, policy, outputs, first=False):
-    noise = policy.draw(jax.random.key(0), DRAWS)
-    obs, firsts = jnp.zeros((DRAWS, 1)), jnp.full(DRAWS, first)
-    state = policy.initial(DRAWS)
-    return how(jnp.asarray(outputs), obs, state, firsts, noise)
+    @jax.jit
+    def decided(outputs, key):
+        noise = policy.draw(key, DRAWS)
+        obs, firsts = jnp.zeros((DRAWS, 1)), jnp.full(DRAWS, first)
+        return how(outputs, obs, policy.initial(DRAWS), firsts, noise)
+
+    return decided(jnp.asarray(outputs), jax.random.key(0))
 
 
 @pytest.mark.parametrize(
@@ -75,8 +78,11 @@ def test_the_memory_of_the_network_goes_from_step_to_step():
 
 def acts_at_random(space):
     policy = random(space)
-    explored, _ = play(policy.explore, policy, 0.0)
-    exploited, _ = play(policy.exploit, policy, 0.0)
+
+    def both(*given):
+        return policy.explore(*given), policy.exploit(*given)
+
+    (explored, _), (exploited, _) = play(both, policy, 0.0)
     np.testing.assert_array_equal(explored.action, exploited.action)
     return np.asarray(explored.action), np.asarray(explored.extras["log_prob"])
 
@@ -118,3 +124,57 @@ def test_an_unbounded_box_has_random_actions_too():
     action, log_prob = acts_at_random(gymnasium.spaces.Box(-np.inf, np.inf, (2,)))
     assert np.all(np.isfinite(action))
     assert np.all(np.isfinite(log_prob))
+
+
+def test_random_actions_of_a_tuple_and_a_dict_are_those_of_their_members():
+    space = spaces.Dict(
+        {
+            "one": spaces.Discrete(3),
+            "two": spaces.Tuple([spaces.Box(-1, 1, (2,)), spaces.MultiBinary(2)]),
+        }
+    )
+    policy = random(space)
+    decision, _ = play(policy.explore, policy, 0.0)
+    log_prob = decision.extras["log_prob"]
+    assert log_prob.shape == (DRAWS,)
+    np.testing.assert_allclose(log_prob, -np.log(3 * 2**2 * 2**2), rtol=1e-5)
+    box, bits = decision.action["two"]
+    assert (box.shape, bits.shape) == ((DRAWS, 2), (DRAWS, 2))
+    inside_out = random(spaces.Tuple([space["two"], space["one"]]))
+    action = (decision.action["two"], decision.action["one"])
+    assert inside_out.log_prob((), action).shape == (DRAWS,)
+
+
+BOX = spaces.Box(np.array([-2.0, 0.0], "f4"), np.array([2.0, 1e-3], "f4"))
+CONTINUOUS = {
+    "normal": distributions.normal((2,)),
+    "squashed": distributions.squashed_normal(BOX),
+    "discretized": distributions.discretized(BOX, 5),
+    "composite": distributions.over(
+        spaces.Dict({"box": BOX, "choice": spaces.Discrete(2)}), box="squashed_normal"
+    ),
+}
+
+
+@pytest.mark.parametrize("family", CONTINUOUS.values(), ids=CONTINUOUS)
+def test_with_unchanged_parameters_the_ratio_of_a_stored_action_is_one(family):
+    """Near bounds too: what is stored was rounded, and the density is of that."""
+    rng = np.random.default_rng(0)
+    wild = rng.normal(scale=3.0, size=(DRAWS, family.size)).astype("f4")
+
+    def echo(params, key, inputs, carry, first):
+        return inputs, carry
+
+    echoing = Network(lambda key: {}, echo, lambda batch: ())
+    policy = sampled(Parameters(echoing, family))
+    noise = policy.draw(jax.random.key(0), DRAWS)
+    first = jnp.zeros(DRAWS, bool)
+    explore = jax.jit(policy.explore)
+    decision, _ = explore((), wild, policy.initial(DRAWS), first, noise)
+    stored = jax.tree.map(
+        lambda leaf: np.asarray(leaf).reshape((40, -1, *leaf.shape[1:])),
+        (wild, decision.action),
+    )
+    again = jax.jit(policy.log_prob)(*stored).reshape(-1)
+    log_ratio = again - decision.extras["log_prob"]
+    np.testing.assert_allclose(log_ratio, 0, atol=2e-6 * np.max(np.abs(again)))
