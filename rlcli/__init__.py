@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rlcli.evaluation import eval
     from rlcli.monitor import TrainMonitor
     from rlcli.rendering import render
+    from rlcli.simulation import make, rollout
     from rlcli.training import chunks, resume, train
 
 __version__ = "0.1.0"
@@ -37,9 +38,11 @@ __all__ = [
     "clock",
     "eval",
     "list",
+    "make",
     "q_function",
     "render",
     "resume",
+    "rollout",
     "show",
     "train",
     "transition",
@@ -54,9 +57,11 @@ _MODULES = MappingProxyType(
         "clock": "rlcli.by_hand",
         "eval": "rlcli.evaluation",
         "list": "rlcli.catalog",
+        "make": "rlcli.simulation",
         "q_function": "rlcli.by_hand",
         "render": "rlcli.rendering",
         "resume": "rlcli.training",
+        "rollout": "rlcli.simulation",
         "show": "rlcli.catalog",
         "train": "rlcli.training",
         "transition": "rlcli.by_hand",
@@ -64,7 +69,12 @@ _MODULES = MappingProxyType(
 )
 
 
+_SUBMODULES = ("environments", "spaces", "utils")  # `rlcli.spaces.sample(…)`
+
+
 def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return importlib.import_module(f"rlcli.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_MODULES[name]), name)

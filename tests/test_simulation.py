@@ -1,0 +1,90 @@
+"""Simulation: environments from Python, as short as gymnax's README shows it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import rlcli
+from rlcli.errors import RlcliError
+
+
+def push_towards_the_fall(acting, obs, key):
+    """A policy for CartPole with one number: how much speed counts beside the angle."""
+    del key
+    return (obs[..., 2] + acting * obs[..., 3] > 0).astype(jnp.int32)
+
+
+def test_the_core_is_stepped_by_keys_and_never_begins_again():
+    env = rlcli.make("Pendulum-v1", g=9.8)
+    reset_key, act_key, step_key = jax.random.split(jax.random.key(0), 3)
+    state, _ = env.reset(reset_key)
+    action = rlcli.spaces.sample(env.action, act_key)
+    assert rlcli.spaces.contains(env.action, action)
+    state, timestep = env.step(state, action, step_key)
+    assert timestep.obs.shape == env.observation.shape
+    assert np.array_equal(timestep.obs, timestep.next_obs)
+    assert timestep.reward.shape == timestep.last.shape == ()
+    assert env.num_envs == 0
+
+
+def test_the_vector_begins_again_by_itself_at_its_time_limit():
+    env = rlcli.make("Pendulum-v1", num_envs=8)
+    played = rlcli.rollout(
+        env, lambda acting, obs, key: jnp.zeros((8, 1)), (), jax.random.key(1), 401
+    )
+    assert played.steps.obs.shape == (401, 8, 3)
+    ends = np.flatnonzero(np.all(played.steps.last, axis=1))
+    assert ends.tolist() == [199, 399]
+    assert np.all(np.asarray(played.steps.discount) == 1)
+    expected = np.sum(played.steps.reward[:200], axis=0)
+    assert np.allclose(played.total, expected, rtol=1e-5)
+    assert rlcli.make("Pendulum-v1", num_envs=2, time_limit=None).num_envs == 2
+
+
+def test_over_keys_a_rollout_is_a_batch_and_over_parameters_a_population():
+    env = rlcli.make("CartPole-v1")
+    keys = jax.random.split(jax.random.key(2), 5)
+
+    def total(acting, key):
+        return rlcli.rollout(env, push_towards_the_fall, acting, key, 120).total
+
+    batch = jax.jit(jax.vmap(total, (None, 0)))(0.0, keys)
+    population = jax.jit(jax.vmap(jax.vmap(total, (None, 0)), (0, None)))
+    several = population(jnp.array([0.0, 0.5]), keys)
+    assert batch.shape == (5,)
+    assert several.shape == (2, 5)
+    assert np.array_equal(several[0], batch)
+    # Whoever looks at the speed too keeps the pole up; alone, the angle swings it over.
+    assert np.all(np.asarray(several[1]) == 120)
+    assert np.all(np.asarray(batch) < 120)
+
+
+def test_the_return_of_a_core_stops_where_its_episode_ends():
+    env = rlcli.make("CartPole-v1")
+    always_left = lambda acting, obs, key: jnp.int32(0)  # noqa: E731
+    played = rlcli.rollout(env, always_left, (), jax.random.key(3), 50)
+    length = int(np.argmax(played.steps.last)) + 1
+    assert 5 < length < 15
+    assert played.total == length
+    assert played.steps.first.tolist() == [True] + 49 * [False]
+
+
+def test_parameters_are_traced_so_that_each_member_has_its_own():
+    def angle(length):
+        env = rlcli.make("CartPole-v1", length=length)
+        played = rlcli.rollout(
+            env, lambda a, o, k: jnp.int32(0), (), jax.random.key(4), 5
+        )
+        return played.steps.next_obs[-1, 2]
+
+    angles = jax.vmap(angle)(jnp.array([0.5, 1.0]))
+    assert angles[0] > angles[1] > 0  # a longer pole falls more slowly
+
+
+def test_what_is_not_there_is_refused_by_name():
+    with pytest.raises(RlcliError, match="no option `lenght`") as caught:
+        rlcli.make("CartPole-v1", lenght=1.0)
+    assert "`length`" in caught.value.hint
+    with pytest.raises(RlcliError, match="cannot be compiled"):
+        rlcli.make("gymnasium/CartPole-v1")
