@@ -20,6 +20,15 @@ def test_the_first_signal_is_noted_and_gives_the_run_its_status(number, status):
         assert signals.caught == status
 
 
+@pytest.fixture
+def interruptible():
+    """Python's own answer to Ctrl-C, which a shell's background takes away."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_a_second_ctrl_c_acts_at_once():
     with pytest.raises(KeyboardInterrupt), Signals() as signals:
         signal.raise_signal(signal.SIGINT)
