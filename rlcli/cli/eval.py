@@ -81,11 +81,11 @@ def _print(result: Mapping[str, Any]) -> None:
     console.print(table)
     total = result["return"]
     low, high = total["ci95"]
+    seeds = "1 seed" if len(result["seeds"]) == 1 else f"{len(result['seeds'])} seeds"
     console.print(
         f"return: mean {_number(total['mean'])}, IQM {_number(total['iqm'])}, "
-        f"95 % interval {_number(low)} … {_number(high)} over {len(result['seeds'])} "
-        f"seeds of {result['episodes']} episodes on "
-        + escape(str(result["environment"])),
+        f"95 % interval {_number(low)} … {_number(high)} over {seeds} "
+        f"of {result['episodes']} episodes on " + escape(str(result["environment"])),
         soft_wrap=True,
     )
 
