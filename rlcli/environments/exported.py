@@ -1,0 +1,175 @@
+"""Exported: environments of ours behind Gymnasium's interface, for other libraries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import jax
+import numpy as np
+from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from rlcli.types import ArrayTree, Environment
+
+_FPS = 50
+
+
+def to_gymnasium(
+    env: Environment, *, time_limit: int | None = None, render_mode: str | None = None
+) -> gymnasium.Env:
+    """A core of `rlcli.make(name)` as a `gymnasium.Env`.
+
+        model = stable_baselines3.PPO("MlpPolicy", to_gymnasium(rlcli.make("…")))
+
+    Args:
+        time_limit: steps after which an episode is truncated; a core has none itself.
+        render_mode: `rgb_array`, or None.
+    """
+    if env.num_envs or not env.pure:
+        raise ValueError("expected a pure core, as `rlcli.make(name)` gives it")
+    if render_mode not in (None, "rgb_array"):
+        raise ValueError(f"expected `rgb_array` or None, got {render_mode!r}")
+    return _Single(env, time_limit, render_mode)
+
+
+def to_gymnasium_vector(env: Environment) -> VectorEnv:
+    """A vector of `rlcli.make(name, num_envs=…)` as a `gymnasium.vector.VectorEnv`.
+
+    Its episodes begin again in the step that ends them (`AutoresetMode.SAME_STEP`):
+    `infos["final_obs"]` has the last observations of those that `_final_obs` marks.
+    """
+    if not env.num_envs or not env.pure:
+        raise ValueError(
+            "expected a vector, as `rlcli.make(name, num_envs=8)` gives it"
+        )
+    return _Vector(env)
+
+
+class _Single(gymnasium.Env):
+    """One core."""
+
+    def __init__(
+        self, env: Environment, time_limit: int | None, render_mode: str | None
+    ) -> None:
+        self.metadata = {"render_modes": ["rgb_array"], "render_fps": _FPS}
+        self.render_mode = render_mode
+        self.observation_space = _finite(env.observation)
+        self.action_space = env.action
+        # So that whoever wants another render mode can make it anew.
+        self.spec = EnvSpec(
+            "rlcli/Exported-v0",
+            entry_point=lambda **more: to_gymnasium(env, time_limit=time_limit, **more),
+            disable_env_checker=True,
+            kwargs={"render_mode": render_mode},
+        )
+        self._env = env
+        self._limit = time_limit
+        self._begin, self._go = jax.jit(env.reset), jax.jit(env.step)
+        self._state: ArrayTree = None
+        self._elapsed = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begins an episode; the same seed, the same episodes."""
+        super().reset(seed=seed, options=options)
+        self._state, obs = self._begin(_key(self.np_random))
+        self._elapsed = 0
+        return _on_host(jax.device_get(obs), self.observation_space), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """One step; to go on after an episode's end is an error."""
+        if self._state is None:
+            raise gymnasium.error.ResetNeeded("call `reset` before `step`")
+        key = _key(self.np_random)
+        self._state, answer = self._go(self._state, _action(action), key)
+        self._elapsed += 1
+        answer = jax.device_get(answer)
+        last = bool(answer.last)
+        terminated = last and float(answer.discount) == 0
+        overdue = self._limit is not None and self._elapsed >= self._limit
+        truncated = not terminated and (last or overdue)
+        obs = _on_host(answer.next_obs, self.observation_space)
+        return obs, float(answer.reward), terminated, truncated, dict(answer.info)
+
+    def render(self) -> Any:
+        """A picture `[H, W, 3]` uint8."""
+        if self.render_mode is None:
+            return None
+        return np.asarray(self._env.render(jax.device_get(self._state)), np.uint8)
+
+
+class _Vector(VectorEnv):
+    """B environments that begin again by themselves."""
+
+    def __init__(self, env: Environment) -> None:
+        self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
+        self.num_envs = env.num_envs
+        self.single_observation_space = _finite(env.observation)
+        self.single_action_space = env.action
+        self.observation_space = batch_space(
+            self.single_observation_space, env.num_envs
+        )
+        self.action_space = batch_space(env.action, env.num_envs)
+        self._begin, self._go = jax.jit(env.reset), jax.jit(env.step)
+        self._state: ArrayTree = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begins an episode everywhere; one seed serves all."""
+        super().reset(seed=seed, options=options)
+        self._state, obs = self._begin(_key(self.np_random))
+        return jax.device_get(obs), {}
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """One step of every environment."""
+        if self._state is None:
+            raise gymnasium.error.ResetNeeded("call `reset` before `step`")
+        key = _key(self.np_random)
+        self._state, answer = self._go(self._state, _action(actions), key)
+        answer = jax.device_get(answer)
+        terminated = answer.last & (answer.discount == 0)
+        infos = dict(answer.info)
+        if np.any(answer.last):
+            infos |= {"final_obs": answer.next_obs, "_final_obs": answer.last}
+        return (
+            answer.obs,
+            answer.reward,
+            terminated,
+            answer.last & ~terminated,
+            infos,
+        )
+
+
+def _key(random: np.random.Generator) -> Any:
+    """A key from Gymnasium's own generator, which `seed` has set."""
+    return jax.random.key(int(random.integers(2**32)))
+
+
+def _action(action: Any) -> Any:
+    return jax.tree.map(np.asarray, action)
+
+
+def _finite(space: gymnasium.Space) -> gymnasium.Space:
+    """The space with the largest number where it has no bound: Gymnasium warns else."""
+    if not isinstance(space, spaces.Box) or space.dtype.kind != "f":
+        return space
+    most = np.finfo(space.dtype).max
+    low, high = np.maximum(space.low, -most), np.minimum(space.high, most)
+    return spaces.Box(low, high, space.shape, space.dtype.type)
+
+
+def _on_host(obs: ArrayTree, space: gymnasium.Space) -> Any:
+    """An observation as Gymnasium wants it: choices are plain numbers."""
+    if isinstance(space, spaces.Tuple):
+        parts = zip(obs, space.spaces, strict=True)
+        return tuple(_on_host(part, each) for part, each in parts)
+    if isinstance(space, spaces.Dict):
+        return {name: _on_host(obs[name], each) for name, each in space.items()}
+    if isinstance(space, spaces.Discrete):
+        return int(obs)
+    return obs
