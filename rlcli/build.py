@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from rlcli import agents, registry, schedules, spaces
 from rlcli.environments.vector import vector
 from rlcli.errors import RlcliError, nearest
-from rlcli.networks import functions
+from rlcli.networks import functions, memory
 from rlcli.networks.heads import Head
 from rlcli.optimizers import grouped
 from rlcli.policies.sampled import random
@@ -214,15 +214,25 @@ def _network(
         )
     options = schedules.at(spec.head if spec else {}, clock, recipe.train.steps)
     head = _head(recipe, name, head_factory, options)
-    part = spec.part if spec and spec.part else specs[SHARED].part
+    found = spec if spec is not None and spec.part is not None else specs[SHARED]
+    alone, part = found is spec, found.part
     assert part is not None  # the grammar sees to it
     factory = registry.find("network", part.name).factory
     if _positional(factory):
+        if found.memory is not None:
+            raise recipe.error(
+                ("network", "memory"),
+                f"network `{part.name}` is a whole forward pass: it takes no memory",
+            )
         settings = schedules.at(part.options, clock, recipe.train.steps)
         forward = functools.partial(factory, **settings)
         return functions.forward_pass(name, forward, head, shown.observation)
     torso = _made(part, clock, recipe)
-    make = functions.own if spec and spec.part else functions.sharing
+    if found.memory is not None:
+        recall = memory.own if alone else memory.sharing
+        carried = _made(found.memory, clock, recipe)
+        return recall(name, torso, carried, head, shown.observation)
+    make = functions.own if alone else functions.sharing
     return make(name, torso, head, shown.observation)
 
 

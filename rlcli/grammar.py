@@ -36,7 +36,7 @@ LATER_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "replay": ("prioritized", "frames", "sequences", "episodes"),
         "updater": (
             *("sarsa", "expected_sarsa", "soft_q_learning", "munchausen"),
-            *("reinforce", "a2c", "v_trace", "ddpg", "td3", "sac"),
+            *("v_trace", "ddpg", "td3", "sac"),
             *("open_es", "cma_es"),
         ),
         "head": ("categorical", "quantile", "implicit_quantile"),
@@ -45,7 +45,7 @@ LATER_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 LATER_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "environment": ("wrappers",),
-        "network": ("preprocess", "memory"),
+        "network": ("preprocess",),
         "updater": ("rule", "objective", "transform", "critics", "q"),
         "head": ("noisy", "quantiles", "atoms"),
     }

@@ -188,4 +188,5 @@ def _network_written(network: NetworkSpec) -> dict[str, Any]:
     head = {"name": "scalar", **network.head}
     if network.part is None:
         return head
-    return _written(network.part) | ({"head": head} if network.head else {})
+    memory = {"memory": _written(network.memory)} if network.memory else {}
+    return _written(network.part) | memory | ({"head": head} if network.head else {})

@@ -25,10 +25,11 @@ from typing import Any, NamedTuple
 from rlcli.errors import RlcliError, nearest
 
 CONTRACT = "v1"
-KINDS: Mapping[str, str] = MappingProxyType(  # kind -> the package that holds it
+KINDS: Mapping[str, str] = MappingProxyType(  # kind -> the package, or plural
     {
         "environment": "environments",
         "network": "networks",
+        "memory": "memories",
         "policy": "policies",
         "tracer": "tracers",
         "replay": "replays",
@@ -36,6 +37,7 @@ KINDS: Mapping[str, str] = MappingProxyType(  # kind -> the package that holds i
         "optimizer": "optimizers",
     }
 )
+_HOMES = {"memory": "networks"}  # kinds that live in the package of another
 
 
 class Registered(NamedTuple):
@@ -128,7 +130,7 @@ def options(factory: Callable) -> dict[str, inspect.Parameter]:
 @functools.cache
 def _load(kind: str) -> None:
     """Imports every module of the kind's package: each registers its own factories."""
-    package = importlib.import_module(f"rlcli.{KINDS[kind]}")
+    package = importlib.import_module(f"rlcli.{_HOMES.get(kind, KINDS[kind])}")
     for module in pkgutil.walk_packages(
         getattr(package, "__path__", []), f"{package.__name__}."
     ):

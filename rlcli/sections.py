@@ -28,6 +28,7 @@ class NetworkSpec(NamedTuple):
 
     part: Part | None
     head: Mapping[str, Any]  # only what the recipe or the updater sets
+    memory: Part | None = None  # what it carries from step to step, if anything
 
 
 class Sections:
@@ -183,10 +184,13 @@ class Sections:
         self, value: Any, place: Place, default: Mapping[str, Any]
     ) -> NetworkSpec:
         """A network and the head of its function."""
-        part = self.part("network", value, place, common=("head",))
-        head = value.get("head") if isinstance(value, Mapping) else None
+        part = self.part("network", value, place, common=("head", "memory"))
+        given = value if isinstance(value, Mapping) else {}
+        head, memory = given.get("head"), given.get("memory")
         options = default if head is None else self.head(head, (*place, "head"))
-        return NetworkSpec(part, dict(options))
+        if memory is not None:
+            memory = self.part("memory", memory, (*place, "memory"))
+        return NetworkSpec(part, dict(options), memory)
 
     def head(self, value: Any, place: Place) -> dict[str, Any]:
         """What is said about a head, beside its name."""

@@ -77,9 +77,24 @@ def test_networks_are_one_for_all_or_one_by_one_or_shared():
     assert one_by_one["value"].part.name == "mlp"
     shared = networks({"shared": "mlp", "q": {"dueling": True}, "value": "scalar"})
     assert shared[recipe.SHARED].part.name == "mlp"
-    assert shared["q"] == (None, {"dueling": True}) and shared["value"] == (None, {})
+    assert shared["q"] == (None, {"dueling": True}, None)
+    assert shared["value"] == (None, {}, None)
     headed = networks({"name": "mlp", "head": {"name": "scalar", "dueling": True}})
     assert headed[recipe.DEFAULT].head == {"dueling": True}
+
+
+def test_a_memory_is_part_of_a_network_and_written_with_it():
+    memory = {"name": "lstm", "size": 8}
+    for network in (
+        {"name": "linear", "memory": memory},
+        {"shared": {"name": "linear", "memory": memory}, "policy": {}, "value": {}},
+    ):
+        read = recipe.load({**LEAST, "updater": "ppo", "network": network})
+        spec = read.network.get("shared") or read.network[recipe.DEFAULT]
+        assert spec.memory == ("memory", "lstm", {"size": 8})
+        assert recipe.load(recipe.resolved(read)) == read
+    error = _refused({**LEAST, "network": {"name": "linear", "memory": "grue"}})
+    assert "there is no memory `grue`" in error.message and "`gru`" in error.hint
 
 
 def test_optimizers_are_one_or_by_group_with_a_default():
@@ -184,7 +199,6 @@ def test_a_recipe_that_lacks_the_main_thing_is_refused(written, text, message):
         ("plugins", ["./my_network.py"], "section `plugins`"),
         ("environment", {"wrappers": ["sticky_actions"]}, "option `wrappers`"),
         ("network", {"preprocess": ["one_hot"]}, "option `preprocess`"),
-        ("network", {"memory": {"name": "gru"}}, "option `memory`"),
         ("network", {"head": {"name": "quantile"}}, "head `quantile`"),
         ("network", {"head": {"noisy": True}}, "option `noisy`"),
         ("network", "cnn", "network `cnn`"),
@@ -316,7 +330,6 @@ def test_the_whole_grammar_is_understood_but_for_what_is_refused_by_name():
         ("replay", "name"),
         ("replay", "alpha"),
         ("network", "preprocess"),
-        ("network", "memory"),
         ("network", "head", "name"),
         ("network", "head", "quantiles"),
         ("network", "head", "noisy"),

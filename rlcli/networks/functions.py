@@ -43,7 +43,7 @@ def own(group: str, torso: Torso, head: Head, space: gymnasium.Space) -> Network
     transformed = hk.transform(forward)
 
     def init(key: Key) -> Params:
-        return {group: transformed.init(_for(group, key), _example(space))}
+        return {group: transformed.init(key_for(group, key), example(space))}
 
     def outputs(params: Params, key: Key | None, obs: Array) -> Array:
         return transformed.apply(params[group], key, obs)
@@ -58,10 +58,10 @@ def sharing(group: str, torso: Torso, head: Head, space: gymnasium.Space) -> Net
     upper = hk.transform(lambda features: head.read(torso, features))
 
     def init(key: Key) -> Params:
-        obs = _example(space)
-        shared = lower.init(_for(SHARED, key), obs)
+        obs = example(space)
+        shared = lower.init(key_for(SHARED, key), obs)
         features = lower.apply(shared, None, obs)
-        return {SHARED: shared, group: upper.init(_for(group, key), features)}
+        return {SHARED: shared, group: upper.init(key_for(group, key), features)}
 
     def outputs(params: Params, key: Key | None, obs: Array) -> Array:
         return upper.apply(params[group], key, lower.apply(params[SHARED], key, obs))
@@ -79,7 +79,7 @@ def forward_pass(
     transformed = hk.transform(function)
 
     def init(key: Key) -> Params:
-        obs = _example(space)
+        obs = example(space)
         _, out = jax.eval_shape(_init_and_apply(transformed), key, obs)
         expected = (obs.shape[0], *head.shape)
         if getattr(out, "shape", None) != expected:
@@ -88,7 +88,7 @@ def forward_pass(
                 f"{expected} is needed",
                 f"observations are {obs.shape}, a batch of {obs.shape[0]}",
             )
-        return {group: transformed.init(_for(group, key), obs)}
+        return {group: transformed.init(key_for(group, key), obs)}
 
     def outputs(params: Params, key: Key | None, obs: Array) -> Array:
         return transformed.apply(params[group], key, obs)
@@ -120,14 +120,14 @@ def _network(init: Callable, outputs: Callable, space: gymnasium.Space) -> Netwo
     return Network(init, apply, lambda batch: ())
 
 
-def _example(space: gymnasium.Space) -> Array:
+def example(space: gymnasium.Space) -> Array:
     """Two observations of a space: one would hide a mistaken batch axis."""
     dtype = jax.dtypes.canonicalize_dtype(space.dtype)
     return jnp.zeros((2, *(space.shape or ())), dtype)
 
 
-def _for(group: str, key: Key) -> Key:
-    # By name: a group starts from the same parameters whatever stands beside it.
+def key_for(group: str, key: Key) -> Key:
+    """The key of a group, by name: what stands beside it changes nothing."""
     return jax.random.fold_in(key, zlib.crc32(group.encode()))
 
 

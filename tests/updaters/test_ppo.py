@@ -173,7 +173,7 @@ def summing():
     )
 
 
-@pytest.mark.parametrize("sequence", [1, 4, None])
+@pytest.mark.parametrize("sequence", [1, 4, 8, None])
 def test_each_epoch_sees_every_row_once(sequence):
     # So the gradients of its minibatches add up to the same, however rows are dealt.
     rows, options = batch(), {"normalize_advantage": False, "optimizer": summing()}
@@ -191,7 +191,7 @@ def test_each_epoch_sees_every_row_once(sequence):
     [
         ({"sequence": 3}, "cannot cut an unroll of 8 steps in sequences of 3"),
         ({"minibatches": 5}, "cannot deal 32 sequences to 5 minibatches"),
-        ({"minibatches": 5, "sequence": None}, "cannot deal 4 sequences to 5"),
+        ({"minibatches": 5, "sequence": 8}, "cannot deal 4 sequences to 5"),
     ],
 )
 def test_what_cannot_be_dealt_out_evenly_is_refused(options, message):

@@ -1,0 +1,145 @@
+"""Memories, beside Haiku's; what networks with one carry, forget and share."""
+
+import gymnasium
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlcli.errors import RlcliError
+from rlcli.networks import memory
+from rlcli.networks.functions import own
+from rlcli.networks.heads import action_values
+from rlcli.networks.memory import following, gru, lstm, recurrent
+from rlcli.networks.torsos import mlp
+
+STEPS, BATCH, SIZE = 7, 3, 5
+BOX = gymnasium.spaces.Box(-1, 1, (2,))
+CHOICE = gymnasium.spaces.Discrete(4)
+KEY = jax.random.key(0)
+MEMORIES = {"gru": gru(size=SIZE), "lstm": lstm(size=SIZE)}
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype("f4")
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_a_memory_is_that_of_haiku(name):
+    features, nothing = normal(STEPS, BATCH, 4), np.zeros((STEPS, BATCH), bool)
+    ours = hk.transform(MEMORIES[name].unroll)
+    start = MEMORIES[name].initial(BATCH)
+    params = ours.init(KEY, features, start, nothing)
+    found, carries = ours.apply(params, None, features, start, nothing)
+    recurrent = [
+        leaf
+        for module in params.values()
+        for key, leaf in module.items()
+        if "recur" in key
+    ]
+    weights = jnp.concatenate(recurrent, axis=-1)
+    (inputs,) = (each for module, each in params.items() if "inputs" in module)
+    cores = {"gru": hk.GRU, "lstm": hk.LSTM}
+    theirs = hk.transform(lambda x, h: cores[name](SIZE)(x, h))
+    begin = hk.LSTMState(*start) if name == "lstm" else start
+    if name == "gru":
+        params = {"gru": {"w_i": inputs["w"], "w_h": weights, "b": inputs["b"]}}
+    else:  # Haiku's gates are in the order i, g, f, o
+        order = np.concatenate([np.arange(SIZE) + SIZE * k for k in (0, 3, 1, 2)])
+        both = jnp.concatenate([inputs["w"], weights])[:, order]
+        params = {"lstm/linear": {"w": both, "b": inputs["b"][order]}}
+    state = begin
+    for step in range(STEPS):
+        expected, state = theirs.apply(params, None, features[step], state)
+        np.testing.assert_allclose(found[step], expected, rtol=1e-5, atol=1e-6)
+    last = jax.tree.leaves(jax.tree.map(lambda leaf: leaf[-1], carries))
+    for one, other in zip(last, jax.tree.leaves(state), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def network(name="gru", make=memory.own, space=BOX):
+    head = action_values(3)
+    return make("f", mlp(layers=[6]), MEMORIES[name], head, space)
+
+
+def inputs(space=BOX):
+    obs = (
+        normal(STEPS, BATCH, 2)
+        if space is BOX
+        else np.tile(np.arange(BATCH), (STEPS, 1))
+    )
+    first = np.random.default_rng(1).random((STEPS, BATCH)) < 0.3
+    return obs, first
+
+
+@pytest.mark.parametrize("space", [BOX, CHOICE], ids=["box", "choice"])
+@pytest.mark.parametrize("make", [memory.own, memory.sharing])
+@pytest.mark.parametrize("name", MEMORIES)
+def test_all_steps_at_once_are_the_same_as_step_by_step(name, make, space):
+    ours, (obs, first) = network(name, make, space), inputs(space)
+    params = ours.init(KEY)
+    apply = jax.jit(
+        lambda obs, carry, first: ours.apply(params, None, obs, carry, first)
+    )
+    begin = jax.tree.map(lambda leaf: leaf + 0.5, ours.initial(BATCH))
+    found, carries = apply(obs, begin, first)
+    assert found.shape == (STEPS, BATCH, 3)
+    carry = begin
+    for step in range(STEPS):
+        one, carry = apply(obs[step][None], carry, first[step][None])
+        carry = jax.tree.map(lambda leaf: leaf[0], carry)
+        np.testing.assert_allclose(one[0], found[step], rtol=1e-5, atol=1e-6)
+        for mine, other in zip(
+            *(jax.tree.leaves(each) for each in (carry, carries)), strict=True
+        ):
+            np.testing.assert_allclose(mine, other[step], rtol=1e-5, atol=1e-6)
+
+
+def test_what_came_before_an_episode_began_is_forgotten_and_nothing_else():
+    ours, (obs, _) = network(), inputs()
+    params, first = ours.init(KEY), np.zeros((STEPS, BATCH), bool)
+    first[3, 1] = True
+
+    def said(obs):
+        return ours.apply(params, None, obs, ours.initial(BATCH), first)[0]
+
+    other = obs.copy()
+    other[:3] += 1
+    differs = np.any(said(obs) != said(other), axis=-1)
+    assert np.all(differs[:, [0, 2]]) and np.all(differs[:3, 1])
+    assert not np.any(differs[3:, 1])
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_next_observations_are_seen_with_the_memory_of_what_led_to_them(name):
+    ours, (obs, _) = network(name), inputs()
+    params, first = ours.init(KEY), np.zeros((STEPS, BATCH), bool)
+    found, carries = ours.apply(params, None, obs, ours.initial(BATCH), first)
+    before = jax.tree.map(lambda leaf: leaf[:-1], carries)
+    ahead = following(ours, params, obs[1:], before)
+    np.testing.assert_allclose(ahead, found[1:], rtol=1e-5, atol=1e-6)
+
+
+def test_a_network_without_memory_sees_next_observations_as_any():
+    ours = own("f", mlp(layers=[6]), action_values(3), BOX)
+    params, obs = ours.init(KEY), inputs()[0]
+    expected = ours.apply(params, None, obs, (), None)[0]
+    np.testing.assert_allclose(following(ours, params, obs, ()), expected, rtol=1e-5)
+    assert not recurrent(ours)
+    assert recurrent(network())
+
+
+def test_a_shared_memory_has_its_parameters_with_the_shared_torso():
+    params = network(make=memory.sharing).init(KEY)
+    assert set(params) == {"shared", "f"}
+    inner = {key for module in params["shared"].values() for key in module}
+    assert {"gru_recurrent_0", "gru_recurrent_1", "gru_recurrent_2"} <= inner
+    assert list(params["f"]) == ["linear"]
+
+
+def test_whoever_carries_no_memory_is_told():
+    ours, (obs, first) = network(), inputs()
+    with pytest.raises(RlcliError, match="carries none") as caught:
+        ours.apply(ours.init(KEY), None, obs, (), first)
+    assert "`sequence`" in caught.value.hint
