@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from rlcli import agents, registry, schedules, spaces
+from rlcli.documents import Place
 from rlcli.environments.vector import vector
 from rlcli.errors import RlcliError, nearest
 from rlcli.networks import functions, memory
@@ -84,14 +85,21 @@ def _devices(recipe: Recipe, seeds: int) -> int:
     return wanted
 
 
-def _made(part: Part, clock: Clock, recipe: Recipe, *parts: Any, **more: Any) -> Any:
+def _made(
+    part: Part,
+    clock: Clock,
+    recipe: Recipe,
+    *parts: Any,
+    place: Place = (),
+    **more: Any,
+) -> Any:
     """What a part's factory makes, with its options as they are at that time."""
     factory = registry.find(part.kind, part.name).factory
     options = schedules.at(part.options, clock, recipe.train.steps)
     try:
         return factory(*parts, **{**options, **more})
     except RlcliError as error:
-        raise recipe.placed((part.kind,), error) from error
+        raise recipe.placed(place or (part.kind,), error) from error
 
 
 def _environments(
@@ -124,13 +132,22 @@ def _environments(
     def environment(clock: Clock) -> Environment:
         each = {name: jnp.asarray(values) for name, values in recipe.each.items()}
         return vector(
-            lambda values: _made(part, clock, recipe, **values),
+            lambda values: _wrapped(recipe, clock, values),
             recipe.num_envs,
             time_limit=limit,
             each=each,
         )
 
     return environment
+
+
+def _wrapped(recipe: Recipe, clock: Clock, values: Mapping[str, Any]) -> Environment:
+    """The core, in what the recipe wraps it in."""
+    core = _made(recipe.environment, clock, recipe, **values)
+    for index, each in enumerate(recipe.wrappers):
+        place = ("environment", "wrappers", index)
+        core = _made(each, clock, recipe, core, place=place)
+    return core
 
 
 def _scheduled(part: Part) -> list[str]:

@@ -31,7 +31,6 @@ LATER_SECTIONS = ("normalize", "vary", "plugins")
 LATER_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "network": ("cnn", "residual"),
-        "policy": ("boltzmann", "deterministic"),
         "tracer": ("monte_carlo", "v_trace", "retrace"),
         "replay": ("prioritized", "frames", "sequences", "episodes"),
         "updater": (
@@ -44,7 +43,6 @@ LATER_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 LATER_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "environment": ("wrappers",),
         "network": ("preprocess",),
         "updater": ("rule", "objective", "transform", "critics", "q"),
         "head": ("noisy", "quantiles", "atoms"),
@@ -130,6 +128,7 @@ class Vector:
     time_limit: Counted | Literal["default"] | None
     timeout: Annotated[float, Gt(0.0), "structural"] | None = None
     each: dict[str, list[Any]]
+    wrappers: list[Any]
 
 
 class PerStep(TypedDict):

@@ -40,6 +40,7 @@ class Recipe:
     time_limit: int | Literal["default"] | None  # default: an adapter's own
     timeout: float | None  # seconds that a host environment may take for a step
     each: Mapping[str, list[float]]  # environment i takes value i mod n
+    wrappers: tuple[Part, ...]  # from the inside out
     network: Mapping[str, NetworkSpec]  # by function, DEFAULT or SHARED
     policy: Part
     tracer: Part
@@ -123,6 +124,8 @@ def resolved(recipe: Recipe) -> dict[str, Any]:
     }
     if recipe.timeout is not None:
         environment["timeout"] = recipe.timeout
+    if recipe.wrappers:
+        environment["wrappers"] = [_written(each) for each in recipe.wrappers]
     networks = {name: _network_written(e) for name, e in recipe.network.items()}
     optimizers = {name: _written(each) for name, each in recipe.optimizer.items()}
     return {
@@ -158,6 +161,7 @@ def _read(sections: Sections, name: str) -> Recipe:
         time_limit=vector.time_limit,
         timeout=vector.timeout,
         each=sections.each(environment, vector.each),
+        wrappers=sections.wrappers(environment, vector.wrappers),
         network=sections.networks(facts),
         policy=sections.default("policy", facts, "random"),
         tracer=sections.default("tracer", facts, "n_step"),

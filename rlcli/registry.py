@@ -28,6 +28,7 @@ CONTRACT = "v1"
 KINDS: Mapping[str, str] = MappingProxyType(  # kind -> the package, or plural
     {
         "environment": "environments",
+        "wrapper": "wrappers",
         "network": "networks",
         "memory": "memories",
         "policy": "policies",

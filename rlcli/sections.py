@@ -112,7 +112,7 @@ class Sections:
         given = {key: each for key, each in given.items() if key in known}
         facts = registry.find("environment", part.name).facts
         limit = facts.get("time_limit")
-        given = {"time_limit": limit, "each": {}} | given
+        given = {"time_limit": limit, "each": {}, "wrappers": []} | given
         label = f"environment `{part.name}`"
         reader = grammar.Reader(label, ("environment",), self.fail)
         vector = grammar.Vector(**reader.options(known, given))
@@ -123,6 +123,18 @@ class Sections:
             message = f"{label} has no time limit to take as default"
             self.fail(("environment", "time_limit"), message, "give steps, or null")
         return part, vector
+
+    def wrappers(self, environment: Part, given: Sequence[Any]) -> tuple[Part, ...]:
+        """What the environment is wrapped in, from the inside out."""
+        place = ("environment", "wrappers")
+        facts = registry.find("environment", environment.name).facts
+        if given and facts.get("adapter"):
+            message = f"environment `{environment.name}` runs on the host"
+            self.fail(place, f"{message}: it takes no `wrappers`", "leave them out")
+        return tuple(
+            self.part("wrapper", value, (*place, index))
+            for index, value in enumerate(given)
+        )
 
     def each(
         self, environment: Part, given: Mapping[str, list[Any]]

@@ -1,0 +1,104 @@
+"""Wrappers of observations: what the agent gets to see."""
+
+from __future__ import annotations
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+
+from rlcli.errors import RlcliError
+from rlcli.registry import register
+from rlcli.spaces import describe, flat_size
+from rlcli.types import Array, ArrayTree, Environment, Key, NonNegative, TimeStep
+
+
+@register("wrapper")
+def observation_noise(core: Environment, *, scale: NonNegative) -> Environment:
+    """Adds normal noise of that standard deviation to every number that is seen.
+
+    The space loses its bounds, for the noise has none.
+    """
+    space = core.observation
+    if not isinstance(space, spaces.Box) or space.dtype.kind != "f":
+        raise RlcliError(
+            "wrapper `observation_noise` needs a Box of real numbers, and the "
+            f"environment has {describe(space)}",
+            "leave it out of `wrappers`",
+        )
+
+    def noisy(obs: Array, normal: Array) -> Array:
+        return obs + (scale * normal).astype(obs.dtype)
+
+    def reset(key: Key) -> tuple[ArrayTree, Array]:
+        core_key, noise_key = jax.random.split(key)
+        state, obs = core.reset(core_key)
+        return state, noisy(obs, jax.random.normal(noise_key, space.shape))
+
+    def draw(key: Key) -> tuple[ArrayTree, Array]:
+        core_key, noise_key = jax.random.split(key)
+        return core.draw(core_key), jax.random.normal(noise_key, space.shape)
+
+    def step(
+        state: ArrayTree, action: ArrayTree, noise: tuple[ArrayTree, Array]
+    ) -> tuple[ArrayTree, TimeStep]:
+        core_noise, normal = noise
+        state, timestep = core.step(state, action, core_noise)
+        seen = noisy(timestep.next_obs, normal)
+        return state, timestep._replace(obs=seen, next_obs=seen)
+
+    free = spaces.Box(-np.inf, np.inf, space.shape, space.dtype.type)
+    return core._replace(reset=reset, draw=draw, step=step, observation=free)
+
+
+@register("wrapper")
+def previous(core: Environment) -> Environment:
+    """Shows beside the observation what was done last, and what came of it.
+
+    A vector: the observation, flat (a choice one-hot), the last action likewise, its
+    reward, and 1 in an episode's first step, when the two before are 0 (Duan et al.,
+    2016, https://arxiv.org/abs/1611.02779; Wang et al., 2016).
+    """
+    size = flat_size(core.observation) + flat_size(core.action) + 2
+
+    def seen(obs: ArrayTree, action: Array, reward: Array, first: float) -> Array:
+        tail = jnp.stack([reward, jnp.float32(first)])
+        return jnp.concatenate([_flat(core.observation, obs), action, tail])
+
+    def reset(key: Key) -> tuple[ArrayTree, Array]:
+        state, obs = core.reset(key)
+        nothing = jnp.zeros(flat_size(core.action))
+        return state, seen(obs, nothing, jnp.float32(0), 1.0)
+
+    def step(
+        state: ArrayTree, action: ArrayTree, noise: ArrayTree
+    ) -> tuple[ArrayTree, TimeStep]:
+        state, timestep = core.step(state, action, noise)
+        done = _flat(core.action, action)
+        obs = seen(timestep.next_obs, done, timestep.reward, 0.0)
+        return state, timestep._replace(obs=obs, next_obs=obs)
+
+    vector = spaces.Box(-np.inf, np.inf, (size,), np.float32)
+    return core._replace(reset=reset, step=step, observation=vector)
+
+
+def _flat(space: gymnasium.Space, element: ArrayTree) -> Array:
+    """An element as a vector of float32, as `gymnasium.spaces.flatten` makes it."""
+    if isinstance(space, spaces.Discrete):
+        return jax.nn.one_hot(element - int(space.start), int(space.n))
+    if isinstance(space, spaces.Box | spaces.MultiBinary):
+        return jnp.ravel(element).astype(jnp.float32)
+    if isinstance(space, spaces.MultiDiscrete):
+        start = np.broadcast_to(space.start, space.nvec.shape)
+        choices = jnp.ravel(element) - start.ravel()
+        sizes = space.nvec.ravel()
+        return jnp.concatenate(
+            [jax.nn.one_hot(choices[i], int(n)) for i, n in enumerate(sizes)]
+        )
+    if isinstance(space, spaces.Tuple):
+        parts = zip(space.spaces, element, strict=True)
+        return jnp.concatenate([_flat(each, part) for each, part in parts])
+    if isinstance(space, spaces.Dict):
+        return jnp.concatenate([_flat(each, element[k]) for k, each in space.items()])
+    raise RlcliError(f"wrapper `previous` cannot flatten {describe(space)}")

@@ -1,0 +1,59 @@
+"""Wrappers of rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from rlcli.errors import RlcliError
+from rlcli.registry import register
+from rlcli.types import Array, ArrayTree, Environment, Key, NonNegative, TimeStep
+
+
+@register("wrapper")
+def scale_reward(core: Environment, *, factor: float) -> Environment:
+    """Multiplies every reward; returns are those of the scaled rewards, too."""
+    return _changed(core, lambda reward: reward * factor)
+
+
+@register("wrapper")
+def clip_reward(
+    core: Environment, *, low: float = -1.0, high: float = 1.0
+) -> Environment:
+    """Cuts every reward to an interval (Mnih et al., 2015)."""
+    if isinstance(low, float) and isinstance(high, float) and low > high:
+        raise RlcliError(
+            f"wrapper `clip_reward` has a `low` of {low:g} above its `high` of {high:g}"
+        )
+    return _changed(core, lambda reward: jnp.clip(reward, low, high))
+
+
+@register("wrapper")
+def reward_noise(core: Environment, *, scale: NonNegative) -> Environment:
+    """Adds normal noise of that standard deviation (bsuite's `noise` variants)."""
+
+    def draw(key: Key) -> tuple[ArrayTree, Array]:
+        core_key, noise_key = jax.random.split(key)
+        return core.draw(core_key), jax.random.normal(noise_key)
+
+    def step(
+        state: ArrayTree, action: ArrayTree, noise: tuple[ArrayTree, Array]
+    ) -> tuple[ArrayTree, TimeStep]:
+        core_noise, normal = noise
+        state, timestep = core.step(state, action, core_noise)
+        return state, timestep._replace(reward=timestep.reward + scale * normal)
+
+    return core._replace(draw=draw, step=step)
+
+
+def _changed(core: Environment, change: Callable[[Array], Array]) -> Environment:
+    def step(
+        state: ArrayTree, action: ArrayTree, noise: ArrayTree
+    ) -> tuple[ArrayTree, TimeStep]:
+        state, timestep = core.step(state, action, noise)
+        reward = change(timestep.reward).astype(jnp.float32)
+        return state, timestep._replace(reward=reward)
+
+    return core._replace(step=step)
