@@ -12,7 +12,8 @@ import numpy as np
 from annotated_types import Ge, Gt
 
 from rlcli.environments import drawing
-from rlcli.environments.classic_control.angles import wrapped
+from rlcli.environments.answers import answer
+from rlcli.environments.classic_control.angles import sine_and_cosine, wrapped
 from rlcli.registry import register
 from rlcli.types import (
     Array,
@@ -121,13 +122,8 @@ def acrobot(
         # cos(θ₁ + θ₂), of what is known already.
         arrived = -cos_1 - (cos_1 * cos_2 - sin_1 * sin_2) > 1.0
         physics = jnp.stack([theta_1, theta_2, speed_1, speed_2])
-        return AcrobotState(physics), TimeStep(
-            obs=obs,
-            next_obs=obs,
-            reward=jnp.where(arrived, 0.0, -1.0).astype(jnp.float32),
-            discount=1.0 - arrived.astype(jnp.float32),
-            last=arrived,
-            info={},
+        return AcrobotState(physics), answer(
+            obs, jnp.where(arrived, 0.0, -1.0), arrived
         )
 
     return Environment(
@@ -141,19 +137,21 @@ def acrobot(
 
 
 def _observed(theta_1: Array, theta_2: Array, speed_1: Array, speed_2: Array) -> Array:
-    turned = [jnp.cos(theta_1), jnp.sin(theta_1), jnp.cos(theta_2), jnp.sin(theta_2)]
-    return jnp.stack([*turned, speed_1, speed_2])
+    sin_1, cos_1 = sine_and_cosine(theta_1)
+    sin_2, cos_2 = sine_and_cosine(theta_2)
+    return jnp.stack([cos_1, sin_1, cos_2, sin_2, speed_1, speed_2])
 
 
 def _slope(links: Links, at: tuple[Array, ...], torque: Array) -> tuple[Array, ...]:
     """Time derivatives of the two angles and their speeds."""
     theta_1, theta_2, speed_1, speed_2 = at
-    cos_2, sin_2 = jnp.cos(theta_2), jnp.sin(theta_2)
+    sin_1, cos_1 = sine_and_cosine(theta_1)
+    sin_2, cos_2 = sine_and_cosine(theta_2)
     swing = links.coupling * sin_2
     d_1 = links.inertia_1 + 2 * links.coupling * cos_2
     d_2 = links.inertia_2 + links.coupling * cos_2
-    phi_2 = links.weight_2 * jnp.sin(theta_1 + theta_2)
-    phi_1 = links.weight_1 * jnp.sin(theta_1) + phi_2
+    phi_2 = links.weight_2 * (sin_1 * cos_2 + cos_1 * sin_2)
+    phi_1 = links.weight_1 * sin_1 + phi_2
     phi_1 = phi_1 - swing * speed_2 * (speed_2 + 2 * speed_1)
     moment = torque - links.coriolis * swing * speed_1**2 - phi_2
     # Numerator and denominator both times d₁: one division less.

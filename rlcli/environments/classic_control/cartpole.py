@@ -12,6 +12,7 @@ import numpy as np
 from annotated_types import Gt
 
 from rlcli.environments import drawing
+from rlcli.environments.answers import answer
 from rlcli.registry import register
 from rlcli.types import Array, Environment, Key, Positive, Structural, TimeStep
 
@@ -77,13 +78,8 @@ def cartpole(
         theta, theta_dot = theta + tau * theta_dot, theta_dot + tau * theta_acc
         physics = jnp.stack([x, x_dot, theta, theta_dot])
         terminated = (jnp.abs(x) > x_limit) | (jnp.abs(theta) > theta_limit)
-        return CartPoleState(physics), TimeStep(
-            obs=physics,
-            next_obs=physics,
-            reward=jnp.where(terminated, failure_reward, 1.0).astype(jnp.float32),
-            discount=1.0 - terminated.astype(jnp.float32),
-            last=terminated,
-            info={},
+        return CartPoleState(physics), answer(
+            physics, jnp.where(terminated, failure_reward, 1.0), terminated
         )
 
     def render(state: CartPoleState) -> np.ndarray:

@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.environments import drawing
+from rlcli.environments.answers import answer
+from rlcli.environments.classic_control.angles import sine_and_cosine
 from rlcli.registry import register
 from rlcli.types import Array, Environment, Key, NonNegative, Structural, TimeStep
 
@@ -125,19 +127,15 @@ def _car(
     ) -> tuple[MountainCarState, TimeStep]:
         del noise  # nothing is random here
         position, speed = state.physics
-        speed = speed + push(action) - gravity * jnp.cos(3 * position)
+        _, slope = sine_and_cosine(3 * position)
+        speed = speed + push(action) - gravity * slope
         speed = jnp.clip(speed, -valley.max_speed, valley.max_speed)
         position = jnp.clip(position + speed, valley.left, valley.right)
         speed = jnp.where((position <= valley.left) & (speed < 0), 0.0, speed)
         arrived = (position >= valley.goal) & (speed >= valley.goal_speed)
         physics = jnp.stack([position, speed])
-        return MountainCarState(physics), TimeStep(
-            obs=physics,
-            next_obs=physics,
-            reward=reward(action, arrived),
-            discount=1.0 - arrived.astype(jnp.float32),
-            last=arrived,
-            info={},
+        return MountainCarState(physics), answer(
+            physics, reward(action, arrived), arrived
         )
 
     return Environment(

@@ -12,7 +12,8 @@ import numpy as np
 from annotated_types import Gt
 
 from rlcli.environments import drawing
-from rlcli.environments.classic_control.angles import wrapped
+from rlcli.environments.answers import answer
+from rlcli.environments.classic_control.angles import sine_and_cosine, wrapped
 from rlcli.registry import register
 from rlcli.types import Array, Environment, Key, Positive, Structural, TimeStep
 
@@ -54,7 +55,8 @@ def pendulum(
     pull, push = 1.5 * g / length, 3.0 / (mass * length**2)
 
     def observed(state: PendulumState) -> Array:
-        return jnp.stack([jnp.cos(state.angle), jnp.sin(state.angle), state.speed])
+        sine, cosine = sine_and_cosine(state.angle)
+        return jnp.stack([cosine, sine, state.speed])
 
     def reset(key: Key) -> tuple[PendulumState, Array]:
         limits = np.array([math.pi, 1.0], np.float32)
@@ -68,19 +70,12 @@ def pendulum(
         del noise  # nothing is random here
         torque = jnp.clip(action[0], -max_torque, max_torque)
         cost = state.angle**2 + 0.1 * state.speed**2 + 0.001 * torque**2
-        speed = state.speed + (pull * jnp.sin(state.angle) + push * torque) * dt
+        sine, _ = sine_and_cosine(state.angle)
+        speed = state.speed + (pull * sine + push * torque) * dt
         speed = jnp.clip(speed, -max_speed, max_speed)
         # Wrapped at once: an angle that grows would lose its last digits.
         state = PendulumState(wrapped(state.angle + speed * dt), speed)
-        obs = observed(state)
-        return state, TimeStep(
-            obs=obs,
-            next_obs=obs,
-            reward=-cost,
-            discount=jnp.ones((), jnp.float32),
-            last=jnp.zeros((), bool),
-            info={},
-        )
+        return state, answer(observed(state), -cost, jnp.asarray(False))
 
     def render(state: PendulumState) -> np.ndarray:
         return _draw(float(state.angle), float(length))

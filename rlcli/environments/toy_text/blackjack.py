@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.environments import drawing
+from rlcli.environments.answers import answer
 from rlcli.registry import register
 from rlcli.types import Array, Environment, Key, TimeStep
 
@@ -82,16 +83,7 @@ def blackjack(*, natural: bool = False, sab: bool = True) -> Environment:
         )
         bust = after.total > 21
         reward = jnp.where(hit, jnp.where(bust, -1.0, 0.0), stuck(state, noise))
-        ended = bust | ~hit
-        obs = observed(after)
-        return after, TimeStep(
-            obs=obs,
-            next_obs=obs,
-            reward=reward.astype(jnp.float32),
-            discount=1.0 - ended.astype(jnp.float32),
-            last=ended,
-            info={},
-        )
+        return after, answer(observed(after), reward, bust | ~hit)
 
     sizes = (32, 11, 2)
     spaces = (gymnasium.spaces.Discrete(size, dtype=np.int32) for size in sizes)

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rlcli.environments.answers import answer
 from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep
 
 
@@ -101,14 +102,7 @@ def tabular(
     ) -> tuple[CellState, TimeStep]:
         outcome = 0 if likely is None else noise
         cell, reward, ends = read(state.cell, action, outcome)
-        return CellState(cell), TimeStep(
-            obs=cell,
-            next_obs=cell,
-            reward=reward,
-            discount=1.0 - ends.astype(jnp.float32),
-            last=ends,
-            info={},
-        )
+        return CellState(cell), answer(cell, reward, ends)
 
     return Environment(
         reset=reset,

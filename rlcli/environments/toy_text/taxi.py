@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.environments import drawing
+from rlcli.environments.answers import answer
 from rlcli.environments.toy_text import tables
 from rlcli.registry import register
 from rlcli.types import Array, Environment, Key, Probability, TimeStep
@@ -93,14 +94,7 @@ def taxi(
             other = number // 4 * 4 + (number + noise[-1]) % 4
             number = jnp.where(changes, other, number)
             fickle = fickle & ~changes
-        return TaxiState(number, fickle), TimeStep(
-            obs=number,
-            next_obs=number,
-            reward=reward,
-            discount=1.0 - ends.astype(jnp.float32),
-            last=ends,
-            info={},
-        )
+        return TaxiState(number, fickle), answer(number, reward, ends)
 
     return Environment(
         reset=reset,
