@@ -51,7 +51,10 @@ def test_q_learning_in_a_box_names_both_and_what_fits(updater, tmp_path):
 @pytest.mark.parametrize(
     ("policy", "updater", "acts_on", "fitting"),
     [
-        ("sampled", "q_learning", "distribution", "`boltzmann`, `epsilon_greedy`, `random`"),
+        (
+            *("sampled", "q_learning", "distribution"),
+            "`boltzmann`, `epsilon_greedy`, `random`",
+        ),
         ("epsilon_greedy", "ppo", "values", "`random`, `sampled`"),
     ],
 )
