@@ -260,6 +260,8 @@ def test_a_compiled_batch_is_what_python_computes_one_by_one(name):
     for t, i in ((0, 1), (STEPS - 1, BATCH - 1)):
         state, action, noise = at((record.before, record.action, record.noise), t, i)
         state, action, noise = jax.tree.map(jnp.asarray, (state, action, noise))
+        if isinstance(core.action, gymnasium.spaces.Discrete):
+            action = int(action)  # as one writes it by hand
         after, found = core.step(state, action, noise)
         expected = at(record.timestep, t, i)
         assert jax.tree.structure(after) == jax.tree.structure(state)

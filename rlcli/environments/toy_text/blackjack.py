@@ -72,7 +72,7 @@ def blackjack(*, natural: bool = False, sab: bool = True) -> Environment:
     def step(
         state: BlackjackState, action: Array, noise: Array
     ) -> tuple[BlackjackState, TimeStep]:
-        hit = action == 1
+        hit = jnp.asarray(action == 1)
         # The same number is the player's card or the dealer's luck: never both.
         card = jnp.where(hit, _card(noise), 0)
         after = BlackjackState(
