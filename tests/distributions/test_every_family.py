@@ -104,7 +104,7 @@ class Known:
 
     def say(self, p, q):
         family, batch = self.family, (DRAWS, self.family.size)
-        noise = family.draw(jax.random.key(0), DRAWS)
+        noise = family.draw(jax.random.key(0, impl="rbg"), DRAWS)
         many = jnp.broadcast_to(p, batch)
         sample, mode = family.sample(many, noise), family.mode(p)
         log_prob = jax.vmap(family.log_prob, (None, 0))

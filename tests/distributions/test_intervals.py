@@ -42,7 +42,7 @@ def test_the_density_is_that_of_a_mixture_of_uniform_ones(ours):
 
 def test_samples_reach_every_place_of_the_box(ours):
     draws = 40_000
-    noise = ours.draw(jax.random.key(0), draws)
+    noise = ours.draw(jax.random.key(0, impl="rbg"), draws)
     uniform = np.zeros((draws, 2 * BINS), "f4")
     x = np.asarray(ours.sample(uniform, noise))
     assert np.all((x >= LOW) & (x <= HIGH))

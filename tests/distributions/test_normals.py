@@ -38,7 +38,7 @@ def test_normal_says_what_distrax_says(compiled):
 
 def test_entries_are_sampled_with_their_deviation_and_without_correlation(compiled):
     ours, draws = compiled(distributions.normal((3,))), 20_000
-    noise = ours.draw(jax.random.key(0), draws)
+    noise = ours.draw(jax.random.key(0, impl="rbg"), draws)
     actions = ours.sample(np.broadcast_to(NORMAL[0], (draws, 6)), noise)
     scale = np.exp(LOG_SCALE[0])
     error = np.abs(np.mean(actions, 0) - MEAN[0]) / scale * np.sqrt(draws)
@@ -53,7 +53,7 @@ def test_actions_have_the_shape_of_their_box(shape):
     ours = distributions.normal(shape)
 
     def said(parameters):
-        actions = ours.sample(parameters, ours.draw(jax.random.key(0), 4))
+        actions = ours.sample(parameters, ours.draw(jax.random.key(0, impl="rbg"), 4))
         return actions, ours.mode(parameters), ours.log_prob(parameters, actions)
 
     parameters = np.zeros((4, ours.size), np.float32)

@@ -85,7 +85,7 @@ def test_samples_and_modes_are_elements_of_the_space():
         many = jnp.broadcast_to(parameters, (64, ours.size))
         return ours.sample(many, noise), ours.mode(many)
 
-    for found in drawn(jax.random.key(0)):
+    for found in drawn(jax.random.key(0, impl="rbg")):
         found = jax.tree.map(np.asarray, found)
         for i in range(64):
             element = jax.tree.map(lambda leaf, i=i: np.asarray(leaf[i]), found)
@@ -123,7 +123,9 @@ def test_parameters_may_have_any_leading_axes():
         return actions, ours.mean(parameters), (*numbers, *others), moved
 
     parameters = np.zeros((3, 5, ours.size), "f4")
-    actions, mean, numbers, moved = jax.eval_shape(said, parameters, jax.random.key(0))
+    actions, mean, numbers, moved = jax.eval_shape(
+        said, parameters, jax.random.key(0, impl="rbg")
+    )
     assert [each.shape for each in numbers] == [(3, 5)] * 4
     assert moved.shape == parameters.shape
     for each in (actions, mean):

@@ -37,7 +37,7 @@ def play(how, policy, q, seed=0):
         obs, first = jnp.zeros((DRAWS, 1)), jnp.zeros(DRAWS, bool)
         return how(q, obs, policy.initial(DRAWS), first, noise)[0]
 
-    decision = decided(jnp.asarray(q), jax.random.key(seed))
+    decision = decided(jnp.asarray(q), jax.random.key(seed, impl="rbg"))
     return np.asarray(decision.action), np.asarray(decision.extras["log_prob"])
 
 
