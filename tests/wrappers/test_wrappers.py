@@ -39,14 +39,14 @@ def wrapped(core: Environment, name: str, **options) -> Environment:
 
 def played(env: Environment, actions, seed: int = 0) -> tuple[np.ndarray, TimeStep]:
     """The first observation, and the answers to these actions."""
-    begin, *keys = jax.random.split(jax.random.key(seed), len(actions) + 1)
-    state, first = env.reset(begin)
+    keys = jax.random.split(jax.random.key(seed), len(actions) + 1)
+    state, first = env.reset(keys[0])
 
     def step(state, given):
         action, key = given
         return env.step(state, action, env.draw(key))
 
-    given = jnp.asarray(actions), jnp.stack(keys)
+    given = jnp.asarray(actions), keys[1:]
     return np.asarray(first), jax.jit(lambda: jax.lax.scan(step, state, given))()[1]
 
 
