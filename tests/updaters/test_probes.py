@@ -171,3 +171,93 @@ def test_functions_on_a_shared_torso_learn_as_well():
     )
     np.testing.assert_allclose(value, 1, atol=0.05)
     assert np.all(np.exp(family.log_prob(policy, np.array([0, 1]))) > 0.95)
+
+
+POLICY_GRADIENTS = {
+    "a2c": {"name": "a2c", "regularizers": []},
+    "reinforce": {"name": "reinforce", "normalize_advantage": True},
+    "cross_entropy": {"name": "cross_entropy", "regularizers": []},
+    "clipped": {"name": "ppo", "value_clip_ratio": 1.0, "kl_limit": 0.05},
+    "pulled": {
+        "name": "ppo",
+        "regularizers": [{"name": "kl", "weight": 0.1, "to": "old"}],
+    },
+}
+
+
+@slow
+@pytest.mark.parametrize(
+    ("kind", "probe"),
+    [("a2c", probe) for probe in BEST]
+    + [
+        (kind, probe)
+        for kind in POLICY_GRADIENTS
+        if kind != "a2c"
+        for probe in ("truncation", "needs-memory")
+    ],
+)
+def test_policy_gradients_learn_values_and_actions_of(kind, probe):
+    data = ppo_recipe(probe)
+    data["updater"] = POLICY_GRADIENTS[kind]
+    if probe == "truncation" and kind in ("a2c", "cross_entropy"):
+        # One step an unroll has to come as far as a value of 10.
+        data["optimizer"]["learning_rate"] = 0.05
+    setup, params = learnt(data, iterations=600 if probe == "truncation" else 400)
+    obs = list(BEST[probe])
+    values, actions = zip(*BEST[probe].values(), strict=True)
+    if kind != "reinforce":
+        found = outputs(setup, params, "value", linear(), state_value(), obs)
+        np.testing.assert_allclose(found, values, rtol=0.07, atol=0.07)
+    family = distributions.categorical(2)
+    logits = outputs(setup, params, "policy", linear(), parameters(family), obs)
+    for row, action in zip(logits, actions, strict=True):
+        if action is not None:
+            assert np.exp(family.log_prob(row, np.array(action))) > 0.9
+
+
+@slow
+@pytest.mark.parametrize("probe", VALUES)
+def test_parallelised_q_networks_learn_the_values_of(probe):
+    data = td_recipe(probe, {"name": "pqn"}, 1, False)
+    data["tracer"] = {"name": "lambda_return", "gamma": GAMMA, "lambda": 0.5}
+    data["optimizer"] = {"name": "adam", "learning_rate": 0.02}
+    data["train"]["unroll"] = 16
+    setup, params = learnt(data, iterations=150)
+    expected = VALUES[probe]
+    q = outputs(setup, params, "q", linear(), action_values(2), list(expected))
+    np.testing.assert_allclose(q, list(expected.values()), rtol=0.05, atol=0.05)
+
+
+@slow
+def test_soft_values_are_worth_the_entropies_to_come():
+    # Both actions are alike, so the policy stays uniform: H = log 2 at the second step.
+    data = ppo_recipe("two-steps")
+    soft = {"name": "n_step_entropy", "weight": 0.5, "gamma": GAMMA, "lambda": 0.95}
+    same = {"name": "entropy", "weight": 0.5}
+    data["updater"] = {"name": "a2c", "regularizers": [soft, same]}
+    setup, params = learnt(data, iterations=400)
+    found = outputs(setup, params, "value", linear(), state_value(), [0, 1])
+    expected = [GAMMA * (1 + 0.5 * np.log(2)), 1]
+    np.testing.assert_allclose(found, expected, rtol=0.03)
+
+
+@slow
+@pytest.mark.parametrize(
+    ("name", "memory"),
+    [("ppo", "gru"), ("ppo", "lstm"), ("a2c", "gru"), ("pqn", "gru")],
+)
+def test_with_a_memory_what_needs_it_is_learnt(name, memory):
+    data = {
+        "environment": {"name": "probe-needs-memory", "delay": 2, "num_envs": 16},
+        "network": {"name": "linear", "memory": {"name": memory, "size": 16}},
+        "tracer": {"name": "lambda_return", "gamma": GAMMA, "lambda": 0.95},
+        "updater": {"name": name},
+        "optimizer": {"name": "adam", "learning_rate": 0.01},
+        "train": {"steps": 1_000_000, "unroll": 12},
+    }
+    if name == "pqn":
+        data["policy"] = {"name": "epsilon_greedy", "epsilon": 0.1}
+    setup = build(recipe.load(data))
+    engine = loop.make(setup)
+    progress, _ = engine.advance(engine.begin(), 300)
+    assert float(progress.statistics.average_return[0]) > 0.8  # without memory 0
