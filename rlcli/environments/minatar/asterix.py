@@ -140,14 +140,14 @@ def _spawn_speed(state: AsterixState) -> Array:
 
 
 def _move_speed(state: AsterixState) -> Array:
-    return jnp.maximum(MOVE - state.level // 2, 1)
+    return jnp.maximum(MOVE - (state.level >> 1), 1)
 
 
 def _spawned(state: AsterixState, noise: AsterixNoise) -> AsterixState:
     due = state.spawn_timer == 0
     free = ~state.there
     bits = jnp.sum(jnp.where(free, 1 << ROW, 0))
-    chosen = noise.share * _count(bits) // SHARES
+    chosen = jax.lax.div(noise.share * _count(bits), SHARES)
     new = due & free & (_count(bits & (1 << ROW) - 1) == chosen)
     return state._replace(
         spawn_timer=jnp.where(due, _spawn_speed(state), state.spawn_timer),

@@ -104,7 +104,7 @@ def _play(
     timer = jnp.where(across, cars.wait, state.timer)
 
     drives = timer == 0
-    ahead = (state.column + game.toward(cars.right)) % game.SIZE
+    ahead = _around(state.column + game.toward(cars.right))
     column = jnp.where(drives, ahead, state.column)
     hit = (y == ROW) & ((state.column == COLUMN) | (column == COLUMN))
     after = FreewayState(
@@ -118,8 +118,13 @@ def _play(
     return after, across, state.steps == 0
 
 
+def _around(x: Array) -> Array:
+    """What leaves the board on one side comes in again on the other."""
+    return jax.lax.rem(x + game.SIZE, game.SIZE)
+
+
 def _paint(state: FreewayState) -> tuple[None, list[game.Things]]:
-    behind = (state.column - game.toward(state.cars.right)) % game.SIZE
+    behind = _around(state.column - game.toward(state.cars.right))
     return None, [
         game.Things(state.y, COLUMN, 0),
         game.Things(ROW, state.column, 1),

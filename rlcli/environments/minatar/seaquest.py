@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +16,7 @@ from rlcli.types import Array, Environment, Key, Probability
 LANES = 8  # rows 1 to 8, where everybody else swims
 ROW = np.arange(1, 1 + LANES)
 FULL = 2**game.SIZE - 1  # a row of ten bits
-OXYGEN, DIVERS = 200, 6  # a full tank; how many divers have room
+OXYGEN, TENTH, DIVERS = 200, 20, 6  # a full tank, in steps; how many have room
 RELOAD, ENEMY_RELOAD = 5, 10  # steps from one shot to the next
 DIVER_SPAWN, DIVER_MOVE = 30, 5
 SPAWN, MOVE, FASTEST = 20, 5, 2  # of enemies: steps between two at first, and at last
@@ -161,12 +162,8 @@ def _play(
     return state, shot + rammed + rescued, met | hit | choked
 
 
-def _spawn_speed(state: SeaquestState) -> Array:
-    return jnp.maximum(SPAWN - state.level, 1)
-
-
 def _move_speed(state: SeaquestState) -> Array:
-    return jnp.maximum(MOVE - state.level // 2, FASTEST)
+    return jnp.maximum(MOVE - (state.level >> 1), FASTEST)
 
 
 def _joined(state: SeaquestState, noise: SeaquestNoise) -> SeaquestState:
@@ -176,22 +173,21 @@ def _joined(state: SeaquestState, noise: SeaquestNoise) -> SeaquestState:
     due = state.spawn_timer == 0
     new = due & ~jnp.any(opposed)
     place = state.place + new
-    comer = Swimmers(new, _entrance(noise.y, noise.right), noise.right)
+    entrance = _cell(noise.y, jnp.where(noise.right, 0, 9))
+    comer = Swimmers(new, entrance, noise.right)
     enemy = Enemies(comer, _move_speed(state), noise.submarine, ENEMY_RELOAD)
     here = new & (np.arange(ENEMIES) == state.place)
+    spawn_speed = jnp.maximum(SPAWN - state.level, 1)
 
     diver_due = state.diver_timer == 0
-    entrance = _entrance(noise.diver_y, noise.diver_right)
-    diver = Swimmers(diver_due, entrance, noise.diver_right)
-    divers, moves = _followed(
-        diver_due, (state.divers, state.diver_moves), (diver, DIVER_MOVE)
-    )
+    entrance = _cell(noise.diver_y, jnp.where(noise.diver_right, 0, 9))
+    diver = Swimmers(diver_due, entrance, noise.diver_right), DIVER_MOVE
+    before = state.divers, state.diver_moves
+    divers, moves = _followed(diver_due, before, diver)
     return state._replace(
-        enemies=jax.tree.map(
-            lambda one, every: jnp.where(here, one, every), enemy, state.enemies
-        ),
+        enemies=jax.tree.map(partial(jnp.where, here), enemy, state.enemies),
         place=jnp.where(place == ENEMIES, 0, place),
-        spawn_timer=jnp.where(due, _spawn_speed(state), state.spawn_timer),
+        spawn_timer=jnp.where(due, spawn_speed, state.spawn_timer),
         divers=divers,
         diver_moves=moves,
         diver_timer=jnp.where(diver_due, DIVER_SPAWN, state.diver_timer),
@@ -215,10 +211,9 @@ def _steered(state: SeaquestState, action: Array) -> SeaquestState:
 
 def _shots_flown(state: SeaquestState) -> tuple[SeaquestState, Array]:
     """Our shots move, the newest first; each hits one enemy, a fish if there is one."""
-    enemies = state.enemies
-    at = enemies.at
+    enemies, shots = state.enemies, state.shots
+    at, there = enemies.at, enemies.at.there
     order = enemies.timer + 8 * enemies.submarine
-    there, shots = at.there, state.shots
     cell = shots.cell + jnp.where(shots.there, game.toward(shots.right), 0)
     flying = []
     for i in reversed(range(FEW)):
@@ -229,9 +224,8 @@ def _shots_flown(state: SeaquestState) -> tuple[SeaquestState, Array]:
         flying.insert(0, flies & (first == 16))
     flies = jnp.stack(flying)
     shots = shots._replace(there=flies, cell=jnp.where(flies, cell, 0))
-    hits = jnp.sum(at.there ^ there)
     enemies = enemies._replace(at=at._replace(there=there))
-    return state._replace(shots=shots, enemies=enemies), hits
+    return state._replace(shots=shots, enemies=enemies), jnp.sum(at.there ^ there)
 
 
 def _divers_moved(state: SeaquestState) -> SeaquestState:
@@ -274,7 +268,6 @@ def _enemies_moved(state: SeaquestState) -> tuple[SeaquestState, Array, Array]:
     struck = able & ~left
 
     ready = enemies.reload == 0
-    reload = jnp.where(ready, ENEMY_RELOAD, enemies.reload - at.there)
     fires = there & enemies.submarine & ready  # even when struck
     bit = jnp.where(fires, 1 << (cell & 15) + game.SIZE * at.right, 0)
     new = jnp.where(cell >> 4 == ROW[:, None], bit, 0)
@@ -285,7 +278,7 @@ def _enemies_moved(state: SeaquestState) -> tuple[SeaquestState, Array, Array]:
             at=at._replace(there=there & ~struck, cell=cell),
             timer=jnp.where(moves, _move_speed(state), enemies.timer - at.there),
             submarine=enemies.submarine,
-            reload=reload,
+            reload=jnp.where(ready, ENEMY_RELOAD, enemies.reload - at.there),
         ),
         bullets_left=state.bullets_left | new & FULL,
         bullets_right=state.bullets_right | new >> game.SIZE,
@@ -313,15 +306,14 @@ def _breathed(
     surfaces = up & (state.divers_aboard != 0)
     full = surfaces & (state.divers_aboard == DIVERS)
     used = jnp.maximum(state.oxygen - down, 0)
-    aboard = jnp.where(full, 0, state.divers_aboard) - surfaces
     harder = surfaces & (state.level < LEVELS) & ramping
     after = state._replace(
         oxygen=jnp.where(surfaces, OXYGEN, used),
-        divers_aboard=aboard,
+        divers_aboard=jnp.where(full, 0, state.divers_aboard) - surfaces,
         surfaced=~down & (state.surfaced | surfaces),
         level=state.level + harder,
     )
-    reward = jnp.where(full, _tenths(state.oxygen), 0)
+    reward = jnp.where(full, jax.lax.div(state.oxygen, TENTH), 0)
     return after, reward, (state.oxygen == 0) | (up & ~surfaces)
 
 
@@ -341,26 +333,16 @@ def _inside(cell: Array) -> Array:
     return cell & 15 < game.SIZE
 
 
-def _entrance(y: Array, right: Array) -> Array:
-    return _cell(y, jnp.where(right, 0, game.SIZE - 1))
-
-
-def _tenths(oxygen: Array) -> Array:
-    """How many tenths of a tank there are."""
-    return jax.lax.div(oxygen, OXYGEN // 10)
-
-
 # For each entry of a row of the board: its column and channel.
 _X, _CHANNEL = np.divmod(np.arange(game.SIZE * len(CHANNELS)), len(CHANNELS))
-_BULLET = (_CHANNEL == 4).astype(np.int32)
 
 
 def _paint(state: SeaquestState) -> tuple[Array, list[game.Things]]:
-    bullets = (state.bullets_left | state.bullets_right)[:, None] >> _X & _BULLET
-    air = (_CHANNEL == 7) & (_tenths(state.oxygen) > _X)
+    rows = state.bullets_left | state.bullets_right
+    bullets = rows[:, None] >> _X & (_CHANNEL == 4)
+    air = (_CHANNEL == 7) & (jax.lax.div(state.oxygen, TENTH) > _X)
     full = (_CHANNEL == 8) & (9 - state.divers_aboard <= _X) & (_X < 9)
     board = [jnp.zeros_like(air)[None], bullets.astype(bool), (air | full)[None]]
-
     back = np.arange(2)  # 0: the front of us
     ours = state.x - back * game.toward(state.right)
     shots = state.shots
@@ -384,7 +366,6 @@ def _most(number: int) -> Swimmers:
     return Swimmers(yes, np.full(number, 2**8 - 1), yes)
 
 
-_ROWS = np.full(LANES, FULL)
 RULES = game.Rules(
     channels=CHANNELS,
     actions=tuple(range(6)),
@@ -405,12 +386,10 @@ RULES = game.Rules(
         diver_moves=np.full(FEW, DIVER_MOVE),
         enemies=Enemies(
             _most(ENEMIES),
-            np.full(ENEMIES, MOVE),
-            np.ones(ENEMIES, bool),
-            np.full(ENEMIES, ENEMY_RELOAD),
+            *(np.full(ENEMIES, each) for each in (MOVE, True, ENEMY_RELOAD)),
         ),
-        bullets_left=_ROWS,
-        bullets_right=_ROWS,
+        bullets_left=np.full(LANES, FULL),
+        bullets_right=np.full(LANES, FULL),
     ),
     begin=_begin,
     words=1,

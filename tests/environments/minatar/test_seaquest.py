@@ -223,18 +223,30 @@ def test_a_crowded_sea_is_minatars_step_by_step(pair):
     assert np.any(before.game.shots.there.all(axis=1))
 
 
-def test_no_enemy_is_noted_where_another_still_is():
-    # All that can come does, at the last level: the thirtieth finds the first gone.
+def test_there_is_room_for_all_that_can_come(pair):
+    # With fewer than no divers aboard one may surface again and again, and each time
+    # it becomes harder: from slow and few to fast and as many as there can be.
+    pair.restart(np.random.default_rng(0))
+    env = pair.theirs.env
+    env.diver_count = -1
     state = seaquest.RULES.begin(jax.random.key(0))
-    state = state._replace(level=jnp.int32(19), spawn_timer=jnp.int32(0))
+    state = state._replace(divers_aboard=jnp.int32(-1))
     play = jax.jit(seaquest.RULES.play, static_argnames="ramping")
-    yes = jnp.array(True)
-    for t in range(70):
-        assert not state.enemies.at.there[t % 30]
-        noise = seaquest.SeaquestNoise(yes, yes, 1 + t % 8, yes, 1)
-        state, _, _ = play(state, game.NOTHING, noise, ramping=True)
-        assert int(state.place) == (t + 1) % 30
-    assert int(state.enemies.at.there.sum()) == 29
+    noise = seaquest.SeaquestNoise(*map(jnp.array, (True, True, 2, True, 8)))
+    most = 0
+    for t in range(200):
+        noise = noise._replace(y=jnp.int32(2 + t % 7))
+        action = game.UP if t % 2 else game.DOWN
+        pair.script.calls = [("rand", 0.5), *calls_of(env, action, noise)]
+        _, terminal = pair.theirs.act(action)
+        state, _, over = play(state, action, noise, ramping=True)
+        number = int(state.enemies.at.there.sum())
+        assert number == len(env.e_subs)
+        assert not over
+        assert not terminal
+        most = max(most, number)
+    assert env.ramp_index == int(state.level) == 19
+    assert most == 29
 
 
 def test_without_ramping_it_stays_as_hard_as_minatars(beside):
