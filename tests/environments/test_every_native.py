@@ -26,7 +26,7 @@ from rlcli.types import ArrayTree, TimeStep
 BATCH, STEPS, LIMIT = 6, 30, 12
 
 # Those that cannot be made without an option, and what they ask for.
-NEEDY = {"MNISTBandit-bsuite": "a folder with the pictures"}
+NEEDY = {"bsuite/MNISTBandit": "a folder with the pictures"}
 
 # Another value of an option whose annotation does not suggest one.
 OTHERS: dict[str, Any] = {"lake": ("FSFF", "FFHG")}
