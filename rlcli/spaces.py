@@ -120,6 +120,11 @@ def bounds(space: gymnasium.Space) -> tuple[np.ndarray, np.ndarray]:
         return low.astype(to), high.astype(to)
 
 
+def booleans(*shape: int) -> spaces.Box:
+    """The space of arrays of bools in that shape."""
+    return spaces.Box(0.0, 1.0, shape, bool)  # pyright: ignore[reportArgumentType, reportCallIssue] # Gymnasium takes it
+
+
 def describe(space: gymnasium.Space) -> str:
     """A space in a few words, for messages.
 

@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rlcli.spaces import bounds, contains, describe, dtype, flat_size, sample, zeros
+from rlcli.spaces import (
+    booleans,
+    bounds,
+    contains,
+    describe,
+    dtype,
+    flat_size,
+    sample,
+    zeros,
+)
 
 INF = np.inf
 MIXED = spaces.Box(
@@ -202,3 +211,10 @@ def test_a_space_without_a_fixed_shape_is_refused() -> None:
             function(text)
     with pytest.raises(ValueError, match="32 bits"):
         sample(spaces.Discrete(2**40), jax.random.key(0))
+
+
+def test_arrays_of_bools_have_a_space():
+    space = booleans(2, 3)
+    assert space.shape == (2, 3)
+    assert space.contains(np.eye(2, 3, dtype=bool))
+    assert sample(space, jax.random.key(0)).dtype == bool

@@ -29,12 +29,22 @@ BATCH, STEPS, LIMIT = 6, 30, 12
 NEEDY = {"bsuite/MNISTBandit": "a folder with the pictures"}
 
 # Another value of an option whose annotation does not suggest one.
-OTHERS: dict[str, Any] = {"lake": ("FSFF", "FFHG")}
+OTHERS: dict[str, Any] = {
+    "lake": ("FSFF", "FFHG"),
+    "layout": ("SG", "T."),
+    "start": (1, 1),
+    "goal": (4, 2),
+    "size": 5,
+    "view": 5,
+}
 
 # Other options with which the effect of one shows in a little random play.
 WITH: dict[tuple[str, str], dict[str, Any]] = {
     ("Blackjack-v1", "natural"): {"sab": False},
     ("FrozenLake-v1", "goal_reward"): {"lake": ("SFG",)},
+    ("MetaMaze-v0", "goal_reward"): {"size": 3},
+    ("GridWorld-v0", "goal_reward"): {"layout": ("SG", "T.")},
+    ("GridWorld-v0", "trap_reward"): {"layout": ("SG", "T.")},
     ("Taxi-v3", "rainy_probability"): {"is_rainy": True},
     ("Taxi-v3", "fickle_probability"): {"fickle_passenger": True},
 }

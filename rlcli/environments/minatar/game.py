@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rlcli import spaces
 from rlcli.environments import drawing
 from rlcli.environments.answers import answer
 from rlcli.registry import register
@@ -148,12 +149,7 @@ def environment(
     return Environment(
         reset=reset,
         step=step,
-        observation=gymnasium.spaces.Box(
-            0.0,
-            1.0,
-            (SIZE, SIZE, len(rules.channels)),
-            bool,  # pyright: ignore[reportArgumentType, reportCallIssue]
-        ),
+        observation=spaces.booleans(SIZE, SIZE, len(rules.channels)),
         action=gymnasium.spaces.Discrete(actions),
         render=render,
         draw=draw,

@@ -99,15 +99,10 @@ def _read(lake: tuple[str, ...]) -> tuple[np.ndarray, tables.World]:
     """The starts of a map and its world, or an error that says what is wrong."""
     letters = np.array([list(row) for row in _checked(lake)])
     flat = letters.ravel()
-    cells = np.arange(flat.size)[:, None]
-    ends = np.isin(flat, ["G", "H"])
+    worth = np.select([flat == "G", flat == "H"], [1, 2], 3)
     ahead = tables.grid_moves(len(lake), len(lake[0]), MOVES)
-    # Nothing leads from an end but to itself, and that is worth nothing.
-    ahead = np.where(ends[:, None], cells, ahead)
-    worth = np.select([flat == "G", flat == "H"], [1, 2], 3)[ahead]
-    worth = np.where(ends[:, None], 0, worth)
-    each = (table[:, tables.slipping(4)] for table in (ahead, worth, ends[ahead]))
-    return np.flatnonzero(flat == "S").astype(np.int32), tables.World(*each)
+    starts = np.flatnonzero(flat == "S").astype(np.int32)
+    return starts, tables.walks(ahead, worth, np.isin(flat, ["G", "H"]))
 
 
 def _checked(lake: tuple[str, ...]) -> tuple[str, ...]:

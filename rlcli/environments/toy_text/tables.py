@@ -122,6 +122,23 @@ def grid_moves(rows: int, columns: int, moves: Sequence[tuple[int, int]]) -> np.
     return row * columns + np.clip(column + right, 0, columns - 1)
 
 
+def walks(ahead: np.ndarray, worth: np.ndarray, ends: np.ndarray) -> World:
+    """The world of moves that may slip to either side: outcomes 0, 1 and 2.
+
+    Nothing leads from a cell that is an end but to itself, and that is worth number 0.
+
+    Args:
+        ahead: the cell that each move leads to, `[cells, moves]`.
+        worth: the number of the reward for coming to a cell, `[cells]`.
+        ends: whether the episode terminates there, `[cells]`.
+    """
+    cells = np.arange(len(ahead))[:, None]
+    ahead = np.where(ends[:, None], cells, ahead)
+    worth = np.where(ends[:, None], 0, worth[ahead])
+    slips = slipping(ahead.shape[1])
+    return World(*(table[:, slips] for table in (ahead, worth, ends[ahead])))
+
+
 def slipping(actions: int) -> np.ndarray:
     """The actions `[actions, 3]` that come of each: itself, and those to its sides.
 

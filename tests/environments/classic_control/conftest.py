@@ -40,20 +40,3 @@ def visited():
         return np.array(found, np.float32)
 
     return states
-
-
-@pytest.fixture(scope="session")
-def is_uniform():
-    """A function: Kolmogorov and Smirnov's test at p = 0.001, of each column."""
-
-    def check(sample, low, high):
-        for column in np.asarray(sample, np.float64).T:
-            n = len(column)
-            reached = (np.sort(column) - low) / (high - low)
-            steps = np.arange(n + 1) / n
-            distance = max(np.max(steps[1:] - reached), np.max(reached - steps[:-1]))
-            if np.sqrt(n) * distance > 1.949:
-                return False
-        return True
-
-    return check

@@ -68,25 +68,3 @@ def same():
             assert a[key] == pytest.approx(expected)
 
     return check
-
-
-@pytest.fixture(scope="session")
-def as_likely():
-    """A function: Pearson's test at p = 0.001, of counts beside probabilities."""
-
-    def check(counts, probabilities):
-        counts, probabilities = np.asarray(counts), np.asarray(probabilities)
-        assert np.sum(counts[probabilities == 0]) == 0
-        counts, probabilities = (
-            counts[probabilities > 0],
-            probabilities[probabilities > 0],
-        )
-        expected = counts.sum() * probabilities
-        assert expected.min() > 5
-        statistic = np.sum((counts - expected) ** 2 / expected)
-        # Wilson and Hilferty: its cube root is nearly normal.
-        freedom = len(counts) - 1
-        share = 2 / (9 * freedom)
-        return statistic < freedom * (1 - share + 3.0902 * np.sqrt(share)) ** 3
-
-    return check

@@ -1,0 +1,1 @@
+"""Grids: rooms, mazes and maps of cells that one walks through."""
