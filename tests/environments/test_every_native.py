@@ -30,6 +30,7 @@ NEEDY = {"bsuite/MNISTBandit": "a folder with the pictures"}
 
 # Another value of an option whose annotation does not suggest one.
 OTHERS: dict[str, Any] = {
+    "probabilities": (0.1, 0.9),
     "lake": ("FSFF", "FFHG"),
     "layout": ("SG", "T."),
     "start": (1, 1),
