@@ -47,6 +47,12 @@ WITH: dict[tuple[str, str], dict[str, Any]] = {
     ("GridWorld-v0", "goal_reward"): {"layout": ("SG", "T.")},
     ("GridWorld-v0", "trap_reward"): {"layout": ("SG", "T.")},
     ("Taxi-v3", "rainy_probability"): {"is_rainy": True},
+    ("bsuite/CartpoleSwingup", "height_threshold"): {
+        "init_range": 3.0,
+        "theta_dot_threshold": 99.0,
+        "x_reward_threshold": 99.0,
+    },
+    ("bsuite/CartpoleSwingup", "x_reward_threshold"): {"init_range": 3.0},
     ("Taxi-v3", "fickle_probability"): {"fickle_passenger": True},
 }
 

@@ -23,6 +23,16 @@ class CartPoleState(NamedTuple):
     physics: Array  # float32[4]: position, speed, angle, angular speed; the observation
 
 
+class Cart(NamedTuple):
+    """What the equations of motion need to know; numbers, or traced."""
+
+    gravity: Array | float
+    masscart: Array | float
+    masspole: Array | float
+    length: Array | float  # half of the pole's
+    tau: Array | float  # seconds of a step
+
+
 @register("environment", "CartPole-v1", time_limit=500)
 def cartpole(
     *,
@@ -55,8 +65,7 @@ def cartpole(
     radians = math.radians(theta_threshold)
     high = np.array([2 * x_threshold, np.inf, 2 * radians, np.inf], np.float32)
     x_limit, theta_limit = _float32_below(x_threshold), _float32_below(radians)
-    total_mass = masscart + masspole
-    pole_moment = masspole * length
+    cart = Cart(gravity, masscart, masspole, length, tau)
 
     def reset(key: Key) -> tuple[CartPoleState, Array]:
         physics = jax.random.uniform(key, (4,), jnp.float32, -0.05, 0.05)
@@ -66,16 +75,8 @@ def cartpole(
         state: CartPoleState, action: Array, noise: tuple[()]
     ) -> tuple[CartPoleState, TimeStep]:
         del noise  # the pole falls without any
-        x, x_dot, theta, theta_dot = state.physics
-        cos, sin = jnp.cos(theta), jnp.sin(theta)
         push = jnp.where(action == 1, force_magnitude, -force_magnitude)
-        force = (push + pole_moment * jnp.square(theta_dot) * sin) / total_mass
-        theta_acc = (gravity * sin - cos * force) / (
-            length * (4.0 / 3.0 - masspole * jnp.square(cos) / total_mass)
-        )
-        x_acc = force - pole_moment * theta_acc * cos / total_mass
-        x, x_dot = x + tau * x_dot, x_dot + tau * x_acc
-        theta, theta_dot = theta + tau * theta_dot, theta_dot + tau * theta_acc
+        x, x_dot, theta, theta_dot = moved(cart, state.physics, push)
         physics = jnp.stack([x, x_dot, theta, theta_dot])
         terminated = (jnp.abs(x) > x_limit) | (jnp.abs(theta) > theta_limit)
         return CartPoleState(physics), answer(
@@ -84,7 +85,7 @@ def cartpole(
 
     def render(state: CartPoleState) -> np.ndarray:
         x, _, theta, _ = (float(each) for each in state.physics)
-        return _draw(x, theta, float(length), x_threshold)
+        return draw(x, theta, float(length), x_threshold)
 
     return Environment(
         reset=reset,
@@ -94,6 +95,23 @@ def cartpole(
         render=render,
         draw=lambda key: (),
     )
+
+
+def moved(cart: Cart, physics: Array, push: Array) -> tuple[Array, ...]:
+    """Where a step of Euler's method leads under a force: x, ẋ, θ, θ̇."""
+    x, x_dot, theta, theta_dot = physics
+    total_mass = cart.masscart + cart.masspole
+    pole_moment = cart.masspole * cart.length
+    cos, sin = jnp.cos(theta), jnp.sin(theta)
+    force = (push + pole_moment * jnp.square(theta_dot) * sin) / total_mass
+    theta_acc = (cart.gravity * sin - cos * force) / (
+        cart.length * (4.0 / 3.0 - cart.masspole * jnp.square(cos) / total_mass)
+    )
+    x_acc = force - pole_moment * theta_acc * cos / total_mass
+    x, x_dot = x + cart.tau * x_dot, x_dot + cart.tau * x_acc
+    theta = theta + cart.tau * theta_dot
+    theta_dot = theta_dot + cart.tau * theta_acc
+    return x, x_dot, theta, theta_dot
 
 
 def _float32_below(limit: float) -> np.float32:
@@ -109,7 +127,7 @@ def _float32_below(limit: float) -> np.float32:
     )
 
 
-def _draw(x: float, theta: float, length: float, x_threshold: float) -> np.ndarray:
+def draw(x: float, theta: float, length: float, x_threshold: float) -> np.ndarray:
     """The cart on its track, `[400, 600, 3]` uint8, one metre as long in x as in y."""
     width, height, floor = 600, 400, 310.0
     metre = width / (2.3 * x_threshold)

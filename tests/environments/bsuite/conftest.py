@@ -11,11 +11,13 @@ QUICKLY = {"xla_backend_optimization_level": 0}
 class Beside:
     """One of bsuite's tasks beside ours.
 
-    `state_of` reads a state of ours out of theirs.
+    `state_of` reads a state of ours out of theirs; `plain` makes of a batch of states
+    what is compared.
     """
 
-    def __init__(self, core, state_of):
-        self.core, self.state_of, self.rows = core, state_of, []
+    def __init__(self, core, state_of, plain=lambda state: state):
+        self.core, self.state_of, self.plain = core, state_of, plain
+        self.rows = []
         self.step = jax.jit(jax.vmap(core.step), compiler_options=QUICKLY)
         self.reset = jax.jit(jax.vmap(core.reset), compiler_options=QUICKLY)
         self.draw = jax.jit(jax.vmap(core.draw), compiler_options=QUICKLY)
@@ -62,7 +64,7 @@ class Beside:
         def close(a, b):
             np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
 
-        jax.tree.map(close, found, after)
+        jax.tree.map(close, self.plain(found), self.plain(after))
         close(timestep.next_obs, obs)
         close(timestep.obs, obs)
         close(timestep.reward, reward)
