@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rlcli.keys import unrolled
 from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep, keep
 
 
@@ -66,10 +67,12 @@ def vector(
     core_step = jax.vmap(lambda values, *rest: core_of(values).step(*rest))
 
     def reset(key: Key) -> tuple[VectorState, ArrayTree]:
+        key = unrolled(key)
         core, obs = core_reset(values, reset_keys(key, environments))
         return VectorState(core, jnp.zeros(num_envs, jnp.int32)), obs
 
     def draw(key: Key) -> VectorNoise:
+        key = unrolled(key)
         fresh = core_reset(values, reset_keys(key, environments))
         return VectorNoise(fresh, core_draw(values, step_keys(key, environments)))
 
