@@ -122,7 +122,7 @@ class Player:
             for time in itertools.count():
                 now = np.array([occasion, time], np.int32)
                 action, policy, noise = self._decide(acting, tally, seeds, now)
-                action = np.asarray(action)
+                action = jax.tree.map(np.asarray, action)
                 yield Moment(state, action, reward, tally.running, tally.length), tally
                 cut = (time + 1) % LONGEST == 0
                 state, timestep = environment.step(state, action, noise, cut)

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rlcli import spaces
 from rlcli.types import (
     Agent,
     Array,
@@ -205,11 +206,12 @@ def counted(statistics: Statistics, timestep: TimeStep) -> Statistics:
     )
 
 
-def _any_action(environment: Environment) -> Array:
+def _any_action(environment: Environment) -> ArrayTree:
     """An action for each environment, of the right shape."""
-    space = environment.action
-    dtype = jax.dtypes.canonicalize_dtype(space.dtype)
-    return jnp.zeros((environment.num_envs, *(space.shape or ())), dtype)
+    return jax.tree.map(
+        lambda leaf: jnp.zeros((environment.num_envs, *leaf.shape), leaf.dtype),
+        spaces.zeros(environment.action),
+    )
 
 
 def _blank(setup: Setup, pending: Pending) -> Transition:
@@ -222,7 +224,7 @@ def _blank(setup: Setup, pending: Pending) -> Transition:
     number = flag.astype(jnp.float32)
     return Transition(
         obs=jax.tree.map(zeros, pending.obs),
-        action=zeros(pending.action),
+        action=jax.tree.map(zeros, pending.action),
         reward=number,
         discount=number,
         next_obs=jax.tree.map(zeros, pending.obs),

@@ -98,12 +98,16 @@ def find(kind: str, name: str) -> Registered:
     """The part that a recipe names.
 
     A built-in name, an entry point, `module:attribute`, or, for an environment,
-    `backend/id`: the adapter registered as `backend/`, which takes the id first.
+    `backend/id`: the adapter registered as `backend/`, which takes the id first. A
+    plug-in's is imported by its entry point `backend/`, and registers itself.
     """
     _load(kind)
     backend, slash, rest = name.partition("/")
-    if slash and (kind, backend + slash) in _built_in:
-        adapter = _built_in[kind, backend + slash]
+    adapter = backend + slash
+    if slash and (kind, adapter) not in _built_in and adapter in _entry_points(kind):
+        _entry_points(kind)[adapter].load()
+    if slash and (kind, adapter) in _built_in:
+        adapter = _built_in[kind, adapter]
         bound = functools.partial(adapter.factory, rest)
         return adapter._replace(name=name, factory=bound)
     if (kind, name) in _built_in:

@@ -9,6 +9,7 @@ import rlcli
 import rlcli.checkpoint
 from rlcli import metrics, recipe
 from rlcli.build import build
+from rlcli.errors import RlcliError
 from rlcli.experiment import Experiment
 
 RECIPES = sorted(recipe.shipped().items())
@@ -21,6 +22,15 @@ def rows(run):
 
 @pytest.fixture(params=[path for _, path in RECIPES], ids=[name for name, _ in RECIPES])
 def path(request):
+    """A recipe, if what its environment needs is installed."""
+    parsed = recipe.load(request.param)
+    if "/" in parsed.environment.name:
+        try:
+            build(parsed, rendering=True)
+        except RlcliError as error:
+            if not error.hint.startswith('pip install "rlcli['):
+                raise
+            pytest.skip(error.message)
     return request.param
 
 

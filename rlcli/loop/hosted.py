@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli import threads
+from rlcli import spaces, threads
 from rlcli.learning import zeros
 from rlcli.loop.advancing import advance, block_of, noise_of, noted
 from rlcli.loop.engine import Loop
@@ -44,8 +44,11 @@ def hosted(setup: Setup, environment: Environment) -> Loop:
     """One dispatch per environment step; only `environment.step` stands outside."""
     block = block_of(setup)
     _, agent = setup.parts(midnight())
-    actions = (len(setup.seeds), environment.num_envs)
-    actions += environment.action.shape or ()
+    grid = (len(setup.seeds), environment.num_envs)
+    # A lone seed's action comes without its axis.
+    actions = jax.tree.map(
+        lambda leaf: (*grid, *leaf.shape), spaces.zeros(environment.action)
+    )
     alone = threads.one() and jax.default_backend() == "cpu"
 
     @functools.cache
@@ -71,7 +74,9 @@ def hosted(setup: Setup, environment: Environment) -> Loop:
                     noise = run.draw(seeds, np.int32(time - row))
                 own = jax.tree.map(operator.itemgetter((slice(None), row)), noise[0])
                 cut = setup.reset and (time + 1) % setup.unroll == 0
-                played = np.asarray(action).reshape(actions)
+                played = jax.tree.map(
+                    lambda leaf, shape: np.asarray(leaf).reshape(shape), action, actions
+                )
                 state, timestep = environment.step(state, played, own, cut)
                 answer = run.answer.pack_host(timestep)
                 packed, action = run.step(packed, answer, noise, made)
@@ -175,7 +180,7 @@ def _shapes(seeds: int, environment: Environment) -> tuple[Any, TimeStep]:
     def like(dtype: Any, *rest: int) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct((*batch, *rest), dtype)
 
-    space = environment.observation
-    obs = like(jax.dtypes.canonicalize_dtype(space.dtype), *(space.shape or ()))
+    element = spaces.zeros(environment.observation)
+    obs = jax.tree.map(lambda leaf: like(leaf.dtype, *leaf.shape), element)
     number, flag = like(np.float32), like(np.bool_)
     return obs, TimeStep(obs, obs, number, number, flag, {})

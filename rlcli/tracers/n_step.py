@@ -45,7 +45,7 @@ def n_step(*, n: Count = 1, gamma: Probability = 0.99) -> Tracer:
             last = last | shifted(steps.last, k)
         return Transition(
             obs=jax.tree.map(lambda leaf: shifted(leaf, 0), steps.obs),
-            action=shifted(steps.action, 0),
+            action=jax.tree.map(lambda leaf: shifted(leaf, 0), steps.action),
             reward=reward,
             discount=discount,
             next_obs=following.pop("next_obs"),

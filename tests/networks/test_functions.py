@@ -12,6 +12,7 @@ from rlcli.errors import RlcliError
 from rlcli.networks.functions import flat, forward_pass, own, sharing
 from rlcli.networks.heads import action_values, parameters, state_value
 from rlcli.networks.torsos import linear, mlp, table
+from rlcli.spaces import zeros
 
 BOX = gymnasium.spaces.Box(-1, 1, (2, 3))
 CHOICE = gymnasium.spaces.Discrete(5, start=2)
@@ -34,7 +35,8 @@ def observations(space, leading, seed=0):
 
 
 def applied(network, params, obs):
-    outputs, carry = network.apply(params, None, jnp.asarray(obs), (), None)
+    obs = jax.tree.map(jnp.asarray, obs)
+    outputs, carry = network.apply(params, None, obs, (), None)
     assert carry == ()  # feed-forward
     return np.asarray(outputs)
 
@@ -220,8 +222,35 @@ def test_observations_of_bytes_are_read_as_numbers():
 
 
 def test_observations_that_no_network_reads_are_refused():
-    with pytest.raises(RlcliError, match="cannot read observations of MultiBinary"):
-        flat(gymnasium.spaces.MultiBinary(3))
+    with pytest.raises(RlcliError, match="cannot read observations of Text"):
+        flat(gymnasium.spaces.Text(3))
+    with pytest.raises(RlcliError, match="cannot read observations of Text"):
+        flat(gymnasium.spaces.Dict({"said": gymnasium.spaces.Text(3)}))
+
+
+MANY = gymnasium.spaces.Dict(
+    {
+        "way": gymnasium.spaces.MultiDiscrete([3, 4]),
+        "seen": gymnasium.spaces.Tuple([BOX, CHOICE, gymnasium.spaces.MultiBinary(2)]),
+    }
+)
+
+
+def test_members_of_a_dict_or_a_tuple_are_read_as_gymnasium_flattens_them():
+    MANY.seed(1)
+    drawn = [MANY.sample() for _ in range(6)]
+    batch = jax.tree.map(lambda *each: jnp.stack(each), *drawn)
+    expected = [gymnasium.spaces.flatten(MANY, each) for each in drawn]
+    np.testing.assert_array_equal(flat(MANY)(batch), np.array(expected, "f4"))
+
+
+def test_a_network_reads_a_dict_with_time_and_batch_in_front():
+    network = own("f", mlp(layers=[4]), action_values(3), MANY)
+    obs = jax.tree.map(
+        lambda leaf: jnp.zeros((5, 2, *leaf.shape), leaf.dtype), zeros(MANY)
+    )
+    outputs = applied(network, network.init(jax.random.key(0)), obs)
+    assert outputs.shape == (5, 2, 3)
 
 
 def test_ones_own_forward_pass_is_a_network():

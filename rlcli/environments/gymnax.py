@@ -1,0 +1,99 @@
+"""Gymnax: the adapter behind `gymnax/…`, whose environments compile with the agent."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from typing import Any
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli.environments.adapters import library, pure
+from rlcli.errors import RlcliError, nearest
+from rlcli.registry import register
+from rlcli.types import Array, ArrayTree, Environment, Key
+
+EXTRA = "gymnax"
+
+
+@register("environment", "gymnax/")
+def gymnax_adapter(id: str, *, options: dict[str, Any] | None = None) -> Environment:
+    """An environment of gymnax's (https://github.com/RobertTLange/gymnax), compiled.
+
+    `options` are fields of its parameters and keywords of its class. It keeps the time
+    limit of its own (`max_steps_in_episode`), as truncation; `time_limit` can only make
+    episodes shorter. Observations have the dtypes of their space.
+    """
+    env, params, observation, action = _made(id, json.dumps(options or {}))
+
+    def begin(key: Key) -> tuple[ArrayTree, ArrayTree]:
+        obs, state = env.reset_env(key, params)
+        return state, obs
+
+    def go(state: ArrayTree, action: Array, key: Key) -> tuple:
+        obs, state, reward, done, _ = env.step_env(key, state, action, params)
+        terminated, truncated = _ends(env, params, state, done)
+        return state, obs, reward, terminated, truncated
+
+    return pure(begin, go, observation, action)
+
+
+def _ends(env: Any, params: Any, state: Any, done: Array) -> tuple[Array, Array]:
+    """Whether an episode terminated, and whether it is cut short.
+
+    A `step` of six values tells them apart; of gymnax before 1.0, whose `step` has
+    five, `done` is either, and the state alone tells.
+    """
+    if hasattr(env, "is_truncated"):
+        return done, env.is_truncated(state, params)
+    endless = params.replace(max_steps_in_episode=np.iinfo(np.int32).max)
+    terminated = done & env.is_terminal(state, endless)
+    return terminated, done & ~terminated
+
+
+@functools.cache
+def _made(id: str, options: str) -> tuple[Any, Any, gymnasium.Space, gymnasium.Space]:
+    """The environment, its parameters and its spaces, of options in JSON.
+
+    Made once: parts are made anew at every trace. No array of it may be a tracer's.
+    """
+    gymnax = library("gymnax", EXTRA)
+    name = f"environment `gymnax/{id}`"
+    if id not in gymnax.registered_envs:
+        raise RlcliError(f"there is no {name}", nearest(id, gymnax.registered_envs))
+    given = json.loads(options)
+    with jax.ensure_compile_time_eval():
+        _, params = gymnax.make(id)
+        fields = {field.name for field in dataclasses.fields(params)} & given.keys()
+        keywords = {key: given[key] for key in given.keys() - fields}
+        try:
+            env, params = gymnax.make(id, **keywords)
+        except TypeError as error:
+            raise RlcliError(
+                f"{name} cannot be made: {error}",
+                "`options` are fields of its parameters and keywords of its class",
+            ) from error
+        params = params.replace(**{key: given[key] for key in fields})
+        observation = _converted(env.observation_space(params))
+        return env, params, observation, _converted(env.action_space(params))
+
+
+def _converted(space: Any) -> gymnasium.Space:
+    """Gymnax's space as Gymnasium's."""
+    members = getattr(space, "spaces", None)
+    if isinstance(members, dict):
+        return gymnasium.spaces.Dict(
+            {name: _converted(each) for name, each in members.items()}
+        )
+    if members is not None:
+        return gymnasium.spaces.Tuple([_converted(each) for each in members])
+    if hasattr(space, "n"):
+        return gymnasium.spaces.Discrete(int(space.n))
+    dtype: Any = np.dtype(jnp.dtype(space.dtype)).type
+    low = np.broadcast_to(np.asarray(space.low, dtype), space.shape)
+    high = np.broadcast_to(np.asarray(space.high, dtype), space.shape)
+    return gymnasium.spaces.Box(low, high, space.shape, dtype)

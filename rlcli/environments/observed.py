@@ -1,0 +1,138 @@
+"""Observed: a drawing of an observation, for environments that have no drawing."""
+
+from __future__ import annotations
+
+import colorsys
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from rlcli.environments.drawing import BLUE, INK, MIST, PAPER, RED, Canvas
+from rlcli.spaces import bounds
+
+WIDTH = 320  # pixels of every picture
+_MARGIN = 12
+_ROW = 18  # pixels of a number's bar
+_BARS = 24  # numbers that have a bar each; more of them are cells
+_ACROSS = 64  # cells in a row of more numbers than that
+_DARK = (17, 24, 39)
+
+
+def picture(space: gymnasium.Space, obs: Any) -> np.ndarray:
+    """An observation as a picture `[H, 320, 3]` uint8; H depends on the space alone.
+
+    Pixels are shown as they are, planes and fields as cells (a colour for each plane),
+    few numbers as bars between their bounds, a choice as one of a row of cells, and the
+    members of a Dict or a Tuple below each other, by name.
+    """
+    if isinstance(space, spaces.Tuple):
+        members = {str(i): (each, obs[i]) for i, each in enumerate(space.spaces)}
+        return _stacked(members)
+    if isinstance(space, spaces.Dict):
+        return _stacked({name: (each, obs[name]) for name, each in space.items()})
+    if isinstance(space, spaces.Discrete):
+        return _choice(int(space.n), int(obs) - int(space.start))
+    values = np.asarray(obs)
+    if values.dtype == np.uint8 and values.ndim == 3 and values.shape[-1] == 3:
+        return _enlarged(values)
+    if values.ndim == 3:
+        return _enlarged(_planes(_shares(space, values)))
+    if values.ndim == 2 or values.size > _BARS:
+        flat = _shares(space, values)
+        return _enlarged(_heat(flat if values.ndim == 2 else _folded(flat.ravel())))
+    shares = _shares(space, np.stack([values, np.zeros_like(values)]))
+    return _bars(values.ravel(), *shares.reshape((2, -1)))
+
+
+def _shares(space: gymnasium.Space, values: np.ndarray) -> np.ndarray:
+    """Where numbers lie between their bounds, from 0 to 1; without bounds by arctan."""
+    low, high = (each.astype(np.float64) for each in bounds(space))
+    values = values.astype(np.float64)
+    # Some spaces have the largest number for a bound where they mean none.
+    finite = (np.abs(low) < 1e30) & (np.abs(high) < 1e30) & (high > low)
+    width = np.where(finite, high - low, 1.0)
+    between = np.clip((values - np.where(finite, low, 0.0)) / width, 0.0, 1.0)
+    return np.where(finite, between, 0.5 + np.arctan(values) / np.pi)
+
+
+def _planes(shares: np.ndarray) -> np.ndarray:
+    """Planes `[H, W, C]` as one picture: every plane has a colour, the last is on top.
+
+    Where a plane has its least value, those below show through.
+    """
+    image = np.broadcast_to(np.array(_DARK, np.float64), (*shares.shape[:2], 3))
+    for plane in range(shares.shape[-1]):
+        hue = plane * 0.618 % 1.0  # the golden ratio: neighbours differ
+        colour = 255 * np.array(colorsys.hsv_to_rgb(hue, 0.65, 0.95))
+        if shares.shape[-1] == 1:
+            colour = np.full(3, 255.0)
+        share = shares[..., plane, None]
+        image = (1 - share) * image + share * colour
+    return image.round().astype(np.uint8)
+
+
+def _heat(shares: np.ndarray) -> np.ndarray:
+    """Numbers `[H, W]` from dark blue over red to yellow."""
+    stops = np.array([_DARK, (59, 111, 182), (194, 65, 58), (250, 220, 110)])
+    channels = [np.interp(shares, np.linspace(0, 1, 4), stops[:, i]) for i in range(3)]
+    return np.stack(channels, axis=-1).round().astype(np.uint8)
+
+
+def _folded(shares: np.ndarray) -> np.ndarray:
+    """A long vector as rows of cells; the last row is filled up with zeros."""
+    across = min(_ACROSS, int(np.ceil(np.sqrt(shares.size))))
+    rows = -(-shares.size // across)
+    return np.resize(np.pad(shares, (0, rows * across - shares.size)), (rows, across))
+
+
+def _enlarged(image: np.ndarray) -> np.ndarray:
+    """The picture with crisp pixels, in the middle of `WIDTH`."""
+    width = image.shape[1]
+    if width > WIDTH:
+        step = -(-width // WIDTH)
+        return _enlarged(image[::step, ::step])
+    cells = image.repeat(WIDTH // width, 0).repeat(WIDTH // width, 1)
+    frame = np.empty((cells.shape[0], WIDTH, 3), np.uint8)
+    frame[:] = _DARK
+    left = (WIDTH - cells.shape[1]) // 2
+    frame[:, left : left + cells.shape[1]] = cells
+    return frame
+
+
+def _choice(count: int, chosen: int) -> np.ndarray:
+    """One of a row of cells, and its number."""
+    canvas = Canvas(WIDTH, 64)
+    canvas.text((WIDTH / 2, 18), f"{chosen} of {count}", 15)
+    room = WIDTH - 2 * _MARGIN
+    side = min(room / count, 24)
+    left = (WIDTH - side * count) / 2
+    canvas.box((left, 34), side * count, 20, MIST)
+    canvas.box((left + side * chosen, 34), max(side, 2), 20, RED)
+    return canvas.pixels()
+
+
+def _bars(values: np.ndarray, shares: np.ndarray, zeros: np.ndarray) -> np.ndarray:
+    """A bar for each number, from where 0 lies in its interval, and the number."""
+    canvas = Canvas(WIDTH, _ROW * len(values) + 2 * _MARGIN)
+    room = WIDTH - 90 - _MARGIN
+    for index, value in enumerate(values):
+        top = _MARGIN + index * _ROW
+        canvas.box((_MARGIN, top + 3), room, _ROW - 6, MIST)
+        zero, tip = (_MARGIN + room * each[index] for each in (zeros, shares))
+        colour = BLUE if tip >= zero else RED
+        # Of a width, so that it shows where a number is exactly 0.
+        canvas.box((min(tip, zero), top + 3), abs(tip - zero) + 1, _ROW - 6, colour)
+        canvas.text((WIDTH - _MARGIN, top + _ROW / 2), f"{value:.4g}", 11, anchor="rm")
+    return canvas.pixels()
+
+
+def _stacked(members: dict[str, tuple[gymnasium.Space, Any]]) -> np.ndarray:
+    """Pictures below each other, each under its name."""
+    frames = []
+    for name, (space, value) in members.items():
+        title = Canvas(WIDTH, 22, PAPER)
+        title.text((_MARGIN, 12), name, 12, INK, anchor="lm")
+        frames += [title.pixels(), picture(space, value)]
+    return np.concatenate(frames)
