@@ -11,7 +11,17 @@ import jax.numpy as jnp
 from rlcli import registry
 from rlcli.environments.vector import keyed, vector
 from rlcli.errors import RlcliError, nearest
-from rlcli.types import Array, ArrayTree, Environment, Key, Policy, Transition
+from rlcli.keys import unrolled
+from rlcli.types import (
+    Array,
+    ArrayTree,
+    Environment,
+    Key,
+    Policy,
+    TimeStep,
+    Transition,
+    keep,
+)
 
 _OWN = "default"  # the time limit that an environment is registered with
 
@@ -63,10 +73,13 @@ def make(
 
 
 def _keyed_core(core: Environment) -> Environment:
-    def step(state: ArrayTree, action: Array, key: Key) -> tuple:
-        return core.step(state, action, core.draw(key))
+    def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
+        return core.reset(unrolled(key))
 
-    return core._replace(step=step, draw=lambda key: key)
+    def step(state: ArrayTree, action: Array, key: Key) -> tuple[ArrayTree, TimeStep]:
+        return core.step(state, action, core.draw(unrolled(key)))
+
+    return core._replace(reset=reset, step=step, draw=keep)
 
 
 class Rollout(NamedTuple):

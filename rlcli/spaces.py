@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
+from rlcli.keys import unrolled
 from rlcli.types import Array, ArrayTree, Key
 
 
@@ -44,26 +45,34 @@ def flat_size(space: gymnasium.Space) -> int:
     return int(spaces.flatdim(space))
 
 
-def sample(space: gymnasium.Space, key: Key) -> ArrayTree:
-    """One random element, distributed as `space.sample()` is."""
+def sample(space: gymnasium.Space, key: Key, shape: tuple[int, ...] = ()) -> ArrayTree:
+    """One random element, distributed as `space.sample()` is; or `shape` of them.
+
+    `sample(env.action, key, (env.num_envs,))` is one for each environment, and cheaper
+    than as many keys.
+    """
+    key = unrolled(key)
     match space:
         case spaces.Discrete():
-            return _choice(key, (), space.n, space.start, dtype(space))
+            return _choice(key, shape, space.n, space.start, dtype(space))
         case spaces.MultiDiscrete():
-            return _choice(key, space.shape, space.nvec, space.start, dtype(space))
+            sizes = (*shape, *space.shape)
+            return _choice(key, sizes, space.nvec, space.start, dtype(space))
         case spaces.MultiBinary():
-            return _choice(key, space.shape, 2, 0, dtype(space))
+            return _choice(key, (*shape, *space.shape), 2, 0, dtype(space))
         case spaces.Box() if space.dtype.kind == "f":
-            return _point(space, key)
+            return _point(space, key, shape)
         case spaces.Box():
-            return _grid_point(space, key)
+            return _grid_point(space, key, shape)
         case spaces.Tuple():
             keys = jax.random.split(key, len(space.spaces))
-            return tuple(sample(each, keys[i]) for i, each in enumerate(space.spaces))
+            return tuple(
+                sample(each, keys[i], shape) for i, each in enumerate(space.spaces)
+            )
         case spaces.Dict():
             keys = jax.random.split(key, len(space.spaces))
             return {
-                name: sample(each, keys[i])
+                name: sample(each, keys[i], shape)
                 for i, (name, each) in enumerate(space.spaces.items())
             }
     raise TypeError(f"expected a space of fixed shape, got {space}")
@@ -166,42 +175,44 @@ def _choice(
     return (drawn + np.asarray(start).astype(np.int32)).astype(to)
 
 
-def _point(space: spaces.Box, key: Key) -> Array:
+def _point(space: spaces.Box, key: Key, shape: tuple[int, ...]) -> Array:
     """Each entry by its interval: [a, b] uniform, [a, ∞) and (-∞, b] exponential from
     the bound, (-∞, ∞) normal. Drawn in float32 at least.
     """
-    uniform_key, tail_key, normal_key = jax.random.split(key, 3)
-    to = dtype(space)
+    uniform_key, tail_key, normal_key = (jax.random.fold_in(key, i) for i in range(3))
+    to, shape = dtype(space), (*shape, *space.shape)
     low, high = (each.astype(np.float32) for each in bounds(space))
     below, above = np.isfinite(low), np.isfinite(high)
     # Stand-ins for infinity, so that no branch that is not taken makes a NaN.
     low, high = np.where(below, low, 0), np.where(above, high, 0)
-    share = jax.random.uniform(uniform_key, space.shape)
-    tail = jax.random.exponential(tail_key, space.shape)
+    share = jax.random.uniform(uniform_key, shape)
     # Not low + share (high - low): that overflows where the interval is all of float32.
-    between = low * (1 - share) + high * share
-    drawn = jnp.where(below, low + tail, high - tail)
-    drawn = jnp.where(below & above, between, drawn)
-    drawn = jnp.where(below | above, drawn, jax.random.normal(normal_key, space.shape))
+    drawn = low * (1 - share) + high * share
+    if not np.all(below & above):
+        tail = jax.random.exponential(tail_key, shape)
+        normal = jax.random.normal(normal_key, shape)
+        outward = jnp.where(below, low + tail, high - tail)
+        drawn = jnp.where(below & above, drawn, outward)
+        drawn = jnp.where(below | above, drawn, normal)
     return jnp.clip(drawn.astype(to), *bounds(space))  # rounding may step over
 
 
-def _grid_point(space: spaces.Box, key: Key) -> Array:
+def _grid_point(space: spaces.Box, key: Key, shape: tuple[int, ...]) -> Array:
     """As `_point`, rounded down, for integers and booleans.
 
     The largest 32-bit integer itself is never drawn: nothing in 32 bits lies above it.
     """
-    uniform_key, tail_key, normal_key = jax.random.split(key, 3)
-    to = dtype(space)
+    uniform_key, tail_key, normal_key = (jax.random.fold_in(key, i) for i in range(3))
+    to, shape = dtype(space), (*shape, *space.shape)
     wide = np.dtype(np.uint32 if to == np.uint32 else np.int32)
     low, high = (each.astype(wide) for each in bounds(space))
     below, above = space.bounded_below, space.bounded_above
     limit = np.minimum(high, np.iinfo(wide).max - 1)
-    between = jax.random.randint(uniform_key, space.shape, low, limit + 1, wide)
+    between = jax.random.randint(uniform_key, shape, low, limit + 1, wide)
     if np.all(below & above):
         return between.astype(to)
-    tail = jnp.floor(jax.random.exponential(tail_key, space.shape)).astype(wide)
-    normal = jnp.floor(jax.random.normal(normal_key, space.shape)).astype(wide)
+    tail = jnp.floor(jax.random.exponential(tail_key, shape)).astype(wide)
+    normal = jnp.floor(jax.random.normal(normal_key, shape)).astype(wide)
     # `high` is an exclusive bound plus one: rounding down b + 1 - e gives b - ⌊e⌋.
     drawn = jnp.where(below, low + tail, high - tail)
     drawn = jnp.where(below & above, between, drawn)

@@ -100,6 +100,23 @@ def test_zeros_have_the_shape_and_dtype_of_samples(space) -> None:
 
 
 @CHOICES
+def test_as_many_as_are_asked_for_come_at_once(space) -> None:
+    drawn = jax.eval_shape(lambda: sample(space, jax.random.key(0), (2, 9)))
+    alone = jax.tree.leaves(zeros(space))
+    for leaf, one in zip(jax.tree.leaves(drawn), alone, strict=True):
+        assert (leaf.shape, leaf.dtype) == ((2, 9, *one.shape), one.dtype)
+
+
+def test_several_at_once_are_elements_that_differ() -> None:
+    inside = jax.vmap(lambda x: contains(MIXED, x))
+    drawn = sample(MIXED, jax.random.key(1), (100,))
+    assert inside(drawn).all()
+    assert np.all(np.ptp(drawn, axis=0) > 1)
+    choices = sample(SPACES["multi-discrete"], jax.random.key(1), (100,))
+    assert len(np.unique(choices, axis=0)) == 12
+
+
+@CHOICES
 def test_the_flat_size_is_gymnasiums(space) -> None:
     space.seed(0)
     assert flat_size(space) == spaces.flatten(space, space.sample()).size
