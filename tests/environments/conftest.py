@@ -31,9 +31,10 @@ def is_uniform():
     """A function: Kolmogorov and Smirnov's test at p = 0.001, of each column."""
 
     def check(sample, low, high):
-        for column in np.asarray(sample, np.float64).T:
+        sample = (np.asarray(sample, np.float64) - low) / np.subtract(high, low)
+        for column in sample.T:
             n = len(column)
-            reached = (np.sort(column) - low) / (high - low)
+            reached = np.sort(column)
             steps = np.arange(n + 1) / n
             distance = max(np.max(steps[1:] - reached), np.max(reached - steps[:-1]))
             if np.sqrt(n) * distance > 1.949:

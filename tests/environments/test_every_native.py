@@ -46,6 +46,7 @@ WITH: dict[tuple[str, str], dict[str, Any]] = {
     ("MetaMaze-v0", "goal_reward"): {"size": 3},
     ("GridWorld-v0", "goal_reward"): {"layout": ("SG", "T.")},
     ("GridWorld-v0", "trap_reward"): {"layout": ("SG", "T.")},
+    ("PointRobot-v0", "goal_radius"): {"starts_anywhere": True, "starts_again": True},
     ("Taxi-v3", "rainy_probability"): {"is_rainy": True},
     ("bsuite/CartpoleSwingup", "height_threshold"): {
         "init_range": 3.0,

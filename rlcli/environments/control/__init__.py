@@ -1,0 +1,1 @@
+"""Control: small bodies that are moved by forces."""
