@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.registry import register
-from rlcli.types import Array, Count
+from rlcli.types import Array, Count, Structural
 
 Activation = Literal["relu", "tanh", "elu", "gelu", "silu"]
 
@@ -33,12 +33,18 @@ def _zeros(size: int, scale: float) -> hk.Linear:
 
 
 @register("network")
-def table() -> Torso:
-    """One number per observation and output, all zero at first."""
+def table(*, initial: Structural = 0.0) -> Torso:
+    """One number per observation and output, all alike at first.
+
+    It is a table where observations are one-hot: Discrete ones are made so. What an
+    `initial` above all returns promises has to be disproved, action by action: that
+    explores (Brafman and Tennenholtz, 2002,
+    https://www.jmlr.org/papers/v3/brafman02a.html).
+    """
 
     def outputs(size: int, scale: float) -> hk.Linear:
         del scale
-        return hk.Linear(size, with_bias=False, w_init=jnp.zeros)
+        return hk.Linear(size, False, hk.initializers.Constant(initial))
 
     return Torso(lambda inputs: inputs, outputs)
 

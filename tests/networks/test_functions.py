@@ -68,6 +68,15 @@ def test_a_table_and_a_linear_function_say_zero_at_first(torso):
             assert not np.any(applied(network, params, observations(space, (3, 2))))
 
 
+def test_a_table_begins_with_the_value_it_is_told():
+    for dueling in (False, True):
+        head = action_values(3, dueling=dueling)
+        network = own("q", table(initial=0.75), head, CHOICE)
+        params = network.init(jax.random.key(0))
+        found = applied(network, params, observations(CHOICE, (4,)))
+        np.testing.assert_array_equal(found, np.full((4, 3), 0.75, np.float32))
+
+
 def test_a_table_has_one_number_per_observation_and_output():
     network = own("f", table(), action_values(3), CHOICE)
     params = network.init(jax.random.key(0))
