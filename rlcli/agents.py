@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from rlcli.learning import zeros
+from rlcli.progress import midnight
 from rlcli.types import (
     Agent,
     Array,
@@ -27,6 +29,8 @@ class Remembering(NamedTuple):
 
     learner: ArrayTree
     replay: ArrayTree
+    # Of the last update, where there may be none in an iteration: else ().
+    metrics: ArrayTree = ()
 
 
 class Online(NamedTuple):
@@ -54,7 +58,11 @@ def remembering(
     lone = updates == 1 and start == 0
 
     def init(key: Key, unroll: Transition) -> Remembering:
-        return Remembering(updater.init(key), replay.init(unroll))
+        state = Remembering(updater.init(key), replay.init(unroll))
+        if not replay.episodes:
+            return state
+        _, metrics = jax.eval_shape(learn, state, unroll, midnight(), draw(key))
+        return state._replace(metrics=zeros(metrics))
 
     def draw(key: Key) -> tuple[ArrayTree, Key]:
         sample_key, update_key = jax.random.split(key)
@@ -75,23 +83,33 @@ def remembering(
         due = made(clock.iteration + 1) - before
 
         def update(k: Array, carry: tuple) -> tuple:
-            learner, memory, _ = carry
+            learner, memory, metrics = carry
             sampled, key = jax.tree.map(lambda each: each[k], noise)
             raw, weight, index = replay.sample(memory, clock.iteration + 1, sampled)
-            rows = _traced(tracer, updater, learner, raw)
-            weight = weight[: rows.reward.shape[0]]
             time = clock._replace(updates=before + k)
-            learner, report = updater.update(learner, rows, weight, time, key)
-            memory = replay.reweigh(memory, index, report.priority)
-            return learner, memory, dict(report.metrics)
 
-        *_, metrics = jax.eval_shape(update, 0, (state.learner, memory, {}))
-        begin = (state.learner, memory, zeros(metrics))
+            def step(learner: ArrayTree) -> tuple:
+                rows = _traced(tracer, updater, learner, raw)
+                counts = weight[: rows.reward.shape[0]]
+                learner, report = updater.update(learner, rows, counts, time, key)
+                return learner, report.priority, dict(report.metrics)
+
+            if replay.episodes:
+                # Who can tell whether this is the last update that somebody watches?
+                time = time._replace(watched=jnp.bool_(True))
+                stepped = _unless_empty(weight, step, learner, metrics)
+            else:
+                stepped = step(learner)
+            learner, priority, metrics = stepped
+            return learner, replay.reweigh(memory, index, priority), metrics
+
+        *_, shapes = jax.eval_shape(update, 0, (state.learner, memory, state.metrics))
+        begin = (state.learner, memory, state.metrics or zeros(shapes))
         if lone:
             learner, memory, metrics = update(0, begin)
         else:
             learner, memory, metrics = jax.lax.fori_loop(0, due, update, begin)
-        return Remembering(learner, memory), metrics
+        return Remembering(learner, memory, metrics if state.metrics else ()), metrics
 
     return Agent(
         init=init,
@@ -139,6 +157,18 @@ def online(updater: Updater, tracer: Tracer) -> Agent:
         failed=lambda state: updater.failed(state.learner),
         needs=_needs(tracer, updater),
     )
+
+
+def _unless_empty(
+    weight: Array, step: Callable, learner: ArrayTree, metrics: ArrayTree
+) -> tuple:
+    """`step(learner)`; the learner and metrics as they were if nothing weighs."""
+    _, *report = jax.eval_shape(step, learner)
+    priority, new = zeros(report)
+    turns = jnp.any(weight > 0).astype(jnp.int32)
+    begin = (learner, priority, metrics or new)
+    # A loop of 0 or 1 turns: what goes through a `cond` is copied.
+    return jax.lax.fori_loop(0, turns, lambda _, carry: step(carry[0]), begin)
 
 
 def _traced(

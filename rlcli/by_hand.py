@@ -51,10 +51,15 @@ class QFunction(NamedTuple):
 
     def networks(self, name: str, head: Callable[..., Any]) -> Network:
         """The function that an updater asks for by name; the head is one's own, too."""
-        del head
         if name != "q":
             raise ValueError(f"expected an updater that learns `q`, not `{name}`")
-        return self.network
+        made = head().made
+
+        def apply(*inputs: Any) -> tuple[ArrayTree, ArrayTree]:
+            values, carry = self.network.apply(*inputs)
+            return made(values), carry
+
+        return self.network._replace(apply=apply)
 
 
 def q_function(forward: Callable[[Array], Array], env: gymnasium.Env) -> QFunction:

@@ -31,21 +31,16 @@ LATER_SECTIONS = ("normalize", "vary", "plugins")
 LATER_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "network": ("cnn", "residual"),
-        "tracer": ("monte_carlo", "v_trace", "retrace"),
-        "replay": ("prioritized", "frames", "sequences", "episodes"),
         "updater": (
-            *("sarsa", "expected_sarsa", "soft_q_learning", "munchausen"),
             *("v_trace", "ddpg", "td3", "sac"),
             *("open_es", "cma_es"),
         ),
-        "head": ("categorical", "quantile", "implicit_quantile"),
     }
 )
 LATER_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "network": ("preprocess",),
-        "updater": ("rule", "objective", "transform", "critics", "q"),
-        "head": ("noisy", "quantiles", "atoms"),
+        "updater": ("rule", "objective"),
     }
 )
 
@@ -111,13 +106,6 @@ class Train:
     on_nan: Literal["freeze", "stop"] = "freeze"
     on_error: Literal["stop", "restart"] = "stop"
     trackers: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Head:
-    """The options of `head: {name: scalar}`."""
-
-    dueling: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from rlcli import grammar, registry
 from rlcli.annotations import is_schedulable, shown
 from rlcli.documents import Document, Place
 from rlcli.errors import RlcliError, nearest
+from rlcli.networks import heads
 
 DEFAULT = "default"  # the network, or optimizer, of functions that are not named
 SHARED = "shared"  # the network whose parameters all functions use
@@ -209,20 +210,15 @@ class Sections:
         value = {"name": value} if isinstance(value, str) else value
         given = dict(self.mapping(place, value))
         name = given.pop("name", "scalar")
-        later = grammar.LATER_NAMES["head"]
-        self._later("head", (*place, "name", name), later, True)
-        if name != "scalar":
-            hint = nearest(str(name), ("scalar", *later))
+        if name not in heads.NAMED:
+            hint = nearest(str(name), heads.NAMED)
             self.fail((*place, "name"), f"there is no head `{name}`", hint)
-        known = registry.options(grammar.Head)
-        for key in [each for each in given if each not in known]:
-            later = grammar.LATER_OPTIONS["head"]
-            self._later("option", (*place, key), later, given[key])
-            if key in later:
-                del given[key]
+        known = registry.options(heads.NAMED[name])
         reader = grammar.Reader(f"head `{name}`", place, self.fail)
         options = reader.options(known, given)
-        return {key: options[key] for key in options if key in given}
+        if name == "scalar":  # which not every function knows by name
+            return {key: options[key] for key in options if key in given}
+        return {"name": name, **options}
 
     def optimizers(self) -> dict[str, Part]:
         """One for all parameters, or by group."""

@@ -139,9 +139,14 @@ class Estimates(NamedTuple):
 
 
 class Tracer(NamedTuple):
-    """How far along time a transition looks."""
+    """How far along time a transition looks.
 
-    window: int | None  # steps one row may span; None: a whole episode
+    One that sees further than its updater's loss may leave an `advantage` among the
+    extras: how much better the action was than `obs` is worth.
+    """
+
+    window: int | None  # steps one row may span; None: a whole episode, so that it
+    # goes with a replay of episodes alone
     trace: Callable[[Transition, Estimates], Transition]  # only complete rows
     needs: tuple[str, ...] = ()  # the extras it reads
 
@@ -157,10 +162,15 @@ class Replay(NamedTuple):
     draw: Callable[[Key], ArrayTree]  # key -> noise for one sample
     add: Callable[[ArrayTree, Transition, Array], ArrayTree]  # (state, steps, count)
     sample: Callable[..., tuple[Transition, Array, ArrayTree]]
-    # (state, count, noise) -> steps[window, N], weight[window, N], index
-    # `extras["carry"]` may have one row instead, that of the first step.
-    reweigh: Callable[..., ArrayTree]  # (state, index, priority[N]) -> state
+    # (state, count, noise) -> steps[T, N], weight[T, N], index; T ≥ the window it was
+    # asked for. `extras["carry"]` may have one row instead, that of the first step.
+    reweigh: Callable[..., ArrayTree]  # (state, index, priority) -> state, after each
+    # sample, with the priority of the updater's report
     capacity: int = 0  # steps of one seed, over all its environments
+    window: int = 0  # steps in a row without which it has nothing to hand out
+    episodes: bool = False  # whether it hands out whole ones, and at times none: where
+    # all of a sample weighs 0 there is no update
+    priority: str = ""  # what the updater has to report, where it is not up to it
 
 
 class Clock(NamedTuple):
@@ -176,7 +186,7 @@ class Clock(NamedTuple):
 class Report(NamedTuple):
     """What an update has to say."""
 
-    priority: Array  # `[B]`: how much there was to learn from each row
+    priority: Array  # `[B]`: how much there was to learn from each row; or `[T, B]`
     metrics: Mapping[str, Array]  # scalars
 
 

@@ -227,3 +227,40 @@ def test_acting_and_failing_are_the_updaters_word():
     assert int(agent.acting(state)) == 3
     assert int(agent.failed(state)) == -1
     assert agent.policy is NO_POLICY
+
+
+def seldom(window: int) -> Replay:
+    """A replay of whole episodes that has one in every third iteration only."""
+
+    def sample(state, count, noise):
+        steps = jax.tree.map(lambda leaf: jnp.zeros((window, 1), leaf.dtype), CUT)
+        reward = jnp.full((window, 1), count, jnp.float32)
+        weight = jnp.full((window, 1), (count % 3 == 0).astype(jnp.float32))
+        return steps._replace(reward=reward), weight, state + 1
+
+    return Replay(
+        init=lambda steps: jnp.int32(0),
+        draw=lambda key: jnp.int32(0),
+        add=lambda state, steps, count: state,
+        sample=sample,
+        reweigh=lambda state, index, priority: index,
+        episodes=True,
+    )
+
+
+CUT = jax.tree.map(lambda leaf: leaf[:, :1], unroll(0, 1))
+
+
+@pytest.mark.parametrize("updates", [Fraction(1), Fraction(2)])
+def test_where_a_whole_sample_weighs_nothing_there_is_no_update(updates):
+    tracer = n_step(n=1)._replace(window=None)
+    agent = remembering(watching((4, 1)), tracer, seldom(4), updates=updates, start=0)
+    for number, (state, metrics) in enumerate(lives(agent, 8, 1), 1):
+        made = number // 3 * int(updates)
+        assert int(state.learner.calls) == made
+        # What is said is that of the last update made, however long ago.
+        assert int(metrics["calls"]) == made
+        # The replay is told of every sample, and each counts as an update.
+        assert int(state.replay) == number * updates == agent.updates(number)
+        if made:
+            assert np.all(state.learner.reward == number // 3 * 3)

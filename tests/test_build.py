@@ -1,5 +1,7 @@
 """Build: what fits together is put together, and what does not is refused by name."""
 
+from typing import Literal
+
 import haiku as hk
 import jax
 import jax.numpy as jnp
@@ -13,6 +15,7 @@ from rlcli.experiment import Experiment
 from rlcli.progress import midnight
 from rlcli.training import train
 from rlcli.types import Transition
+from rlcli.updaters.q_learning import q_learning
 
 CARTPOLE = "environment: CartPole-v1\n"
 BOX = "environment: probe-continuous-action\n"
@@ -180,6 +183,88 @@ def test_a_recipe_in_which_nothing_could_be_learnt_is_refused(
     error = refused(f"{CARTPOLE}updater: q_learning\n{text}\n", tmp_path)
     assert says in error.message
     assert error.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("replay", "hands"),
+    [
+        ("replay: uniform\n", "replay `uniform` hands out"),
+        ("", "without a replay there are"),
+    ],
+)
+def test_a_tracer_of_whole_episodes_needs_a_replay_of_them(replay, hands, tmp_path):
+    text = f"{CARTPOLE}updater: q_learning\n{replay}tracer: monte_carlo\n"
+    error = refused(text, tmp_path)
+    assert error.message.endswith(
+        f"tracer `monte_carlo` looks at whole episodes, and {hands} parts of them"
+    )
+    assert error.hint == "`replay: episodes` hands out whole ones"
+    fitting = f"{CARTPOLE}updater: q_learning\nreplay: episodes\ntracer: monte_carlo\n"
+    assert Experiment(*built(fitting, tmp_path)).check()
+
+
+def test_nothing_is_learnt_before_a_replay_has_what_it_hands_out(tmp_path):
+    text = (
+        "replay: {name: sequences, length: 12, burn_in: 4, overlap: 6}\n"
+        "tracer: {name: n_step, n: 3}\ntrain: {start: 0, unroll: 5}\n"
+    )
+    _, setup = built(f"{CARTPOLE}updater: q_learning\n{text}", tmp_path)
+    _, agent = setup.parts(midnight())
+    # 4 + 12 + 2 steps are a sequence, and five more until one begins for sure.
+    assert [agent.updates(count) for count in (4, 5, 6)] == [0, 1, 2]
+
+
+def reporting(
+    spaces, networks, policies, optimizer, *, priority: Literal["gradient_norm"]
+):
+    """Q-learning that says it reports what is asked for."""
+    return q_learning(spaces, networks, policies, optimizer)
+
+
+def test_priorities_by_gradient_norm_need_an_updater_that_reports_them(tmp_path):
+    text = (
+        f"{CARTPOLE}replay: {{name: prioritized, by: gradient_norm}}\n"
+        "policy: epsilon_greedy\n"
+    )
+    error = refused(f"{text}updater: q_learning\n", tmp_path)
+    assert error.message.endswith(
+        "replay `prioritized` goes by `gradient_norm`, and updater `q_learning` "
+        "reports something else"
+    )
+    own = f"{{name: '{__name__}:reporting', priority: gradient_norm}}"
+    assert Experiment(*built(f"{text}updater: {own}\n", tmp_path)).check()
+
+
+@pytest.mark.parametrize(
+    "replay",
+    [
+        "{name: uniform, replacement: false}",
+        "{name: prioritized, beta: {from: 0.4, to: 1.0}, alpha: {from: 1, to: 0.5}}",
+        "{name: prioritized, by: rank, frames: {stack: 2, padding: zero}}",
+        "{name: frames, stack: 4}",
+        "{name: sequences, length: 1, overlap: 0, priorities: {eta: 0.5}}",
+        "{name: episodes, length: 100}",
+    ],
+)
+def test_every_replay_is_built_and_traced_from_a_recipe(replay, tmp_path):
+    read, setup = built(f"{CARTPOLE}updater: q_learning\nreplay: {replay}\n", tmp_path)
+    assert recipe.load(recipe.resolved(read)) == read
+    assert Experiment(read, setup).check()
+
+
+@pytest.mark.parametrize("tracer", ["v_trace", "{name: retrace, lambda: 0.9}"])
+@pytest.mark.parametrize("replay", ["null", "{name: sequences, length: 6}"])
+def test_off_policy_tracers_are_built_and_traced_from_a_recipe(
+    tracer, replay, tmp_path
+):
+    text = f"updater: q_learning\ntracer: {tracer}\nreplay: {replay}\n"
+    assert Experiment(*built(f"{CARTPOLE}{text}", tmp_path)).check()
+
+
+def built(text, tmp_path):
+    """The recipe, and what is built of it."""
+    setup = setup_of(text, tmp_path)
+    return recipe.load(tmp_path / "mine.yaml"), setup
 
 
 def test_an_environment_that_nobody_registered_is_refused(tmp_path):

@@ -1,11 +1,10 @@
-"""Functions: torso and head, made into a `Network` of the observation."""
+"""Functions: torso and head, made into a `Network` of the observation, or of a pair."""
 
 from __future__ import annotations
 
-import functools
 import zlib
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import gymnasium
 import haiku as hk
@@ -23,132 +22,233 @@ from rlcli.types import Array, ArrayTree, Key, Network, Params
 SHARED = "shared"
 
 
+class Pair(kinds.Tuple):
+    """The space of (observation, action): what a function of both takes."""
+
+    def __init__(self, observation: gymnasium.Space, action: gymnasium.Space) -> None:
+        """Of one environment, both."""
+        super().__init__((observation, action))
+
+
 def flat(space: gymnasium.Space) -> Callable[[ArrayTree], Array]:
     """Observations `[N, ...]` as vectors `[N, size]` of float32: what torsos take.
 
-    Each choice is one-hot; the members of a Tuple or a Dict stand side by side, in the
-    order of `gymnasium.spaces.flatten`.
+    Choices are one-hot, and of a pair of them it is the pair: `[N, states · actions]`.
+    What has several members stands in a row.
     """
     match space:
         case kinds.Discrete():
             return lambda obs: jax.nn.one_hot(obs - int(space.start), int(space.n))
-        case kinds.MultiDiscrete():
-            return functools.partial(_one_hots, space.nvec.ravel(), space.start.ravel())
         case kinds.Box() | kinds.MultiBinary():
             size = int(np.prod(space.shape, dtype=int))
             return lambda obs: obs.reshape((-1, size)).astype(jnp.float32)
+        case kinds.MultiDiscrete():
+            return _one_hots(space)
+        case Pair(spaces=(kinds.Discrete() as state, kinds.Discrete() as action)):
+            states, actions = flat(state), flat(action)
+            return lambda pair: (
+                states(pair[0])[:, :, None] * actions(pair[1])[:, None, :]
+            ).reshape((-1, int(state.n * action.n)))
         case kinds.Tuple() if len(space.spaces):
-            return _side_by_side(dict(enumerate(space.spaces)))
+            return _in_a_row(dict(enumerate(space.spaces)))
         case kinds.Dict() if len(space.spaces):
-            return _side_by_side(space.spaces)
+            return _in_a_row(space.spaces)
     raise RlcliError(
         f"a network cannot read observations of {space}",
-        "it reads Discrete, MultiDiscrete, MultiBinary, Box, and Tuple or Dict of them",
+        "it reads Discrete, MultiDiscrete, MultiBinary and Box spaces, and Tuple and "
+        "Dict of such",
     )
 
 
-def _one_hots(counts: np.ndarray, start: np.ndarray, obs: Array) -> Array:
-    obs = obs.reshape((-1, counts.size)) - start
-    columns = [jax.nn.one_hot(obs[:, i], int(n)) for i, n in enumerate(counts)]
-    return jnp.concatenate(columns, axis=-1)
+def _one_hots(space: kinds.MultiDiscrete) -> Callable[[Array], Array]:
+    counts, start = space.nvec.ravel(), space.start.ravel()
+    size = len(counts)
+
+    def prepare(obs: Array) -> Array:
+        rows = obs.reshape((-1, size)) - start
+        each = [jax.nn.one_hot(rows[:, i], int(n)) for i, n in enumerate(counts)]
+        return jnp.concatenate(each, axis=-1)
+
+    return prepare
 
 
-def _side_by_side(members: Mapping[Any, gymnasium.Space]) -> Callable:
+def _in_a_row(members: Any) -> Callable[[ArrayTree], Array]:
     each = {name: flat(member) for name, member in members.items()}
 
-    def joined(obs: ArrayTree) -> Array:
-        return jnp.concatenate([each[name](obs[name]) for name in each], axis=-1)
+    def prepare(obs: ArrayTree) -> Array:
+        rows = [read(obs[name]) for name, read in each.items()]
+        return jnp.concatenate(rows, axis=-1)
 
-    return joined
+    return prepare
 
 
-def own(group: str, torso: Torso, head: Head, space: gymnasium.Space) -> Network:
-    """A function with parameters of its own, under `group`."""
+def own(
+    group: str,
+    torso: Torso,
+    head: Head,
+    space: gymnasium.Space,
+    copies: int | None = None,
+) -> Network:
+    """A function with parameters of its own, under `group`.
+
+    With `copies` there are so many of it, from different parameters; these and what
+    they say have an axis for them in front: `[copies, T, B, ...]`.
+    """
     prepare = flat(space)
-
-    def forward(obs: Array) -> Array:
-        return head.read(torso, torso.features(prepare(obs)))
-
-    transformed = hk.transform(forward)
+    made = _copied(lambda obs: head.read(torso, torso.features(prepare(obs))), copies)
 
     def init(key: Key) -> Params:
-        return {group: transformed.init(key_for(group, key), example(space))}
+        return {group: made.init(key_for(group, key), example(space))}
 
-    def outputs(params: Params, key: Key | None, obs: Array) -> Array:
-        return transformed.apply(params[group], key, obs)
+    def outputs(params: Params, key: Key | None, obs: ArrayTree) -> ArrayTree:
+        return made.apply(params[group], key, obs)
 
-    return _network(init, outputs, space)
+    return _network(init, outputs, space, copies)
 
 
-def sharing(group: str, torso: Torso, head: Head, space: gymnasium.Space) -> Network:
-    """A head of its own, under `group`, on a torso with parameters that all share."""
-    prepare = flat(space)
+def sharing(
+    group: str,
+    torso: Torso,
+    head: Head,
+    space: gymnasium.Space,
+    copies: int | None = None,
+) -> Network:
+    """A head of its own, under `group`, on a torso with parameters that all share.
+
+    Of a pair the observation alone goes through the shared torso; what comes of it is
+    joined with the action and goes through another, of the function's own.
+    """
+    pair = space.spaces if isinstance(space, Pair) else (space,)
+    prepare, *beside = (flat(each) for each in pair)
     lower = hk.transform(lambda obs: torso.features(prepare(obs)))
-    upper = hk.transform(lambda features: head.read(torso, features))
+
+    def above(features: Array, *action: Array) -> ArrayTree:
+        for read, each in zip(beside, action, strict=True):
+            joined = jnp.concatenate([features, read(each)], axis=-1)
+            features = torso.features(joined)
+        return head.read(torso, features)
+
+    upper = _copied(above, copies)
+
+    def split(inputs: ArrayTree) -> tuple[ArrayTree, ...]:
+        return inputs if beside else (inputs,)
 
     def init(key: Key) -> Params:
-        obs = example(space)
+        obs, *action = split(example(space))
         shared = lower.init(key_for(SHARED, key), obs)
         features = lower.apply(shared, None, obs)
-        return {SHARED: shared, group: upper.init(key_for(group, key), features)}
+        return {
+            SHARED: shared,
+            group: upper.init(key_for(group, key), features, *action),
+        }
 
-    def outputs(params: Params, key: Key | None, obs: Array) -> Array:
-        return upper.apply(params[group], key, lower.apply(params[SHARED], key, obs))
+    def outputs(params: Params, key: Key | None, inputs: ArrayTree) -> ArrayTree:
+        obs, *action = split(inputs)
+        features = lower.apply(params[SHARED], None, obs)
+        return upper.apply(params[group], key, features, *action)
 
-    return _network(init, outputs, space)
+    return _network(init, outputs, space, copies)
 
 
 def forward_pass(
-    group: str, function: Callable[[Array], Any], head: Head, space: gymnasium.Space
+    group: str,
+    function: Callable[..., Any],
+    head: Head,
+    space: gymnasium.Space,
+    copies: int | None = None,
 ) -> Network:
     """The user's own forward pass: a Haiku function of a batch of observations.
 
-    `function(obs[N, ...]) -> [N, *head.shape]`; what comes out is checked.
+    `function(obs[N, ...]) -> [N, *head.shape]`, or `function(obs, action)` where the
+    function is one of both; what comes out is checked.
     """
-    transformed = hk.transform(function)
+    made = head.made
+    if made is None:
+        raise RlcliError(
+            f"network function `{group}` has a head that a forward pass of one's own "
+            "cannot be",
+            "choose another head, or a torso such as `mlp`",
+        )
+    given = (lambda pair: function(*pair)) if isinstance(space, Pair) else function
+    alone = hk.transform(given)
+    all_of_them = _copied(given, copies)
 
     def init(key: Key) -> Params:
         obs = example(space)
-        _, out = jax.eval_shape(_init_and_apply(transformed), key, obs)
-        expected = (2, *head.shape)
+        _, out = jax.eval_shape(_init_and_apply(alone), key, obs)
+        shapes = _shapes(obs)
+        rows = jax.tree.leaves(obs)[0].shape[0]
+        expected = (rows, *head.shape)
         if getattr(out, "shape", None) != expected:
             raise RlcliError(
                 f"network function `{group}` gives {_shapes(out)} where "
                 f"{expected} is needed",
-                f"observations are {_shapes(obs)}, a batch of 2",
+                f"observations are {shapes}, a batch of {rows}",
             )
-        return {group: transformed.init(key_for(group, key), obs)}
+        return {group: all_of_them.init(key_for(group, key), obs)}
 
-    def outputs(params: Params, key: Key | None, obs: Array) -> Array:
-        return transformed.apply(params[group], key, obs)
+    def outputs(params: Params, key: Key | None, obs: ArrayTree) -> ArrayTree:
+        return made(all_of_them.apply(params[group], key, obs))
 
-    return _network(init, outputs, space)
+    return _network(init, outputs, space, copies)
 
 
 def _init_and_apply(transformed: hk.Transformed) -> Callable:
-    def both(key: Key, obs: Array) -> tuple[Any, Any]:
+    def both(key: Key, obs: ArrayTree) -> tuple[Any, Any]:
         params = transformed.init(key, obs)
         return params, transformed.apply(params, key, obs)
 
     return both
 
 
-def _network(init: Callable, outputs: Callable, space: gymnasium.Space) -> Network:
+class _Copied(NamedTuple):
+    """`init(key, *inputs)` and `apply(params, key, *inputs)`, as Haiku has them."""
+
+    init: Callable
+    apply: Callable
+
+
+def _copied(function: Callable, copies: int | None) -> hk.Transformed | _Copied:
+    """A Haiku function, or so many of it, with an axis for them in front."""
+    one = hk.transform(function)
+    if copies is None:
+        return one
+
+    def init(key: Key, *inputs: ArrayTree) -> Params:
+        keys = jax.random.split(key, copies)
+        return jax.vmap(lambda each: one.init(each, *inputs))(keys)
+
+    def apply(params: Params, key: Key | None, *inputs: ArrayTree) -> ArrayTree:
+        if key is None:
+            return jax.vmap(lambda each: one.apply(each, None, *inputs))(params)
+        keys = jax.random.split(key, copies)
+        return jax.vmap(lambda each, own: one.apply(each, own, *inputs))(params, keys)
+
+    return _Copied(init, apply)
+
+
+def _network(
+    init: Callable, outputs: Callable, space: gymnasium.Space, copies: int | None
+) -> Network:
     """`outputs` takes a batch; a network takes `[T, B, ...]` and a carry."""
-    rank = jax.tree.leaves(example(space))[0].ndim - 1
+    ranks = [len(leaf.shape) for leaf in jax.tree.leaves(_element(space))]
+    at = 0 if copies is None else 1  # the axis of the batch in what comes out
 
     def apply(
         params: Params, key: Key | None, obs: ArrayTree, carry: ArrayTree, first: Array
     ) -> tuple[ArrayTree, ArrayTree]:
         del first  # nothing to forget
-        leaf = jax.tree.leaves(obs)[0]
-        axes = leaf.ndim - rank
-        leading = leaf.shape[:axes]
-        flattened = jax.tree.map(
-            lambda leaf: leaf.reshape((-1, *leaf.shape[axes:])), obs
-        )
-        found = outputs(params, key, flattened)
-        return found.reshape(leading + found.shape[1:]), carry
+        leaves, tree = jax.tree.flatten(obs)
+        leading = leaves[0].shape[: leaves[0].ndim - ranks[0]]
+        flattened = [
+            leaf.reshape((-1, *leaf.shape[leaf.ndim - rank :]))
+            for leaf, rank in zip(leaves, ranks, strict=True)
+        ]
+        found = outputs(params, key, jax.tree.unflatten(tree, flattened))
+        return jax.tree.map(
+            lambda leaf: leaf.reshape(leaf.shape[:at] + leading + leaf.shape[at + 1 :]),
+            found,
+        ), carry
 
     return Network(init, apply, lambda batch: ())
 
@@ -156,8 +256,13 @@ def _network(init: Callable, outputs: Callable, space: gymnasium.Space) -> Netwo
 def example(space: gymnasium.Space) -> ArrayTree:
     """Two observations of a space: one would hide a mistaken batch axis."""
     return jax.tree.map(
-        lambda leaf: jnp.zeros((2, *leaf.shape), leaf.dtype), spaces.zeros(space)
+        lambda leaf: jnp.zeros((2, *leaf.shape), leaf.dtype), _element(space)
     )
+
+
+def _element(space: gymnasium.Space) -> ArrayTree:
+    """The shapes of an element."""
+    return jax.eval_shape(lambda: spaces.zeros(space))
 
 
 def key_for(group: str, key: Key) -> Key:

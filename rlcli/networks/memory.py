@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium
 import haiku as hk
@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from rlcli.errors import RlcliError
-from rlcli.networks.functions import SHARED, example, flat, key_for
+from rlcli.networks.functions import SHARED, Pair, example, flat, key_for
 from rlcli.networks.heads import Head
 from rlcli.networks.torsos import Torso
 from rlcli.registry import register
@@ -124,9 +124,15 @@ def _unroll(
 
 
 def own(
-    group: str, torso: Torso, memory: Memory, head: Head, space: gymnasium.Space
+    group: str,
+    torso: Torso,
+    memory: Memory,
+    head: Head,
+    space: gymnasium.Space,
+    copies: int | None = None,
 ) -> Network:
     """A function with torso, memory and head of its own, under `group`."""
+    _check(group, False, space, copies)
     prepare = flat(space)
 
     def forward(
@@ -148,9 +154,15 @@ def own(
 
 
 def sharing(
-    group: str, torso: Torso, memory: Memory, head: Head, space: gymnasium.Space
+    group: str,
+    torso: Torso,
+    memory: Memory,
+    head: Head,
+    space: gymnasium.Space,
+    copies: int | None = None,
 ) -> Network:
     """A head of its own, under `group`, on a torso and a memory that all share."""
+    _check(group, True, space, copies)
     prepare = flat(space)
 
     def remembered(
@@ -175,6 +187,21 @@ def sharing(
     return _network(init, outputs, memory)
 
 
+def _check(group: str, shared: bool, space: gymnasium.Space, copies: Any) -> None:
+    """Refuses what no memory is made for."""
+    if copies is not None:
+        raise RlcliError(
+            f"network function `{group}` is wanted {copies} times, and has a memory",
+            "leave out `memory`, or `critics`",
+        )
+    if shared and isinstance(space, Pair):
+        raise RlcliError(
+            f"network function `{group}` takes an action, and shares a memory that "
+            "takes none",
+            "give it a network of its own, or leave out `memory`",
+        )
+
+
 def _network(init: Callable, outputs: Callable, memory: Memory) -> Network:
     """`outputs` gives what all steps say in one batch `[T · B, ...]`, and carries."""
 
@@ -187,7 +214,9 @@ def _network(init: Callable, outputs: Callable, memory: Memory) -> Network:
                 "leave out `memory`, or choose an updater that has `sequence`",
             )
         found, carries = outputs(params, key, obs, carry, first)
-        return found.reshape((*first.shape, *found.shape[1:])), carries
+        return jax.tree.map(
+            lambda leaf: leaf.reshape((*first.shape, *leaf.shape[1:])), found
+        ), carries
 
     return Network(init, apply, memory.initial)
 

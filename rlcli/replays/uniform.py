@@ -5,8 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rlcli.errors import RlcliError
 from rlcli.registry import register
+from rlcli.replays.rings import spacious, steps_ring
+from rlcli.replays.windows import Windows
 from rlcli.types import Array, ArrayTree, Count, Key, Replay, Transition
 
 
@@ -18,63 +19,80 @@ def uniform(
     *,
     capacity: Count = 50_000,
     batch_size: Count = 32,
+    replacement: bool = True,
 ) -> Replay:
     """A ring of the newest `capacity` steps, drawn with equal chances (Lin, 1992).
 
     Stores raw steps, an unroll at a time, and draws `window` consecutive ones, none
-    over the head of the ring: `sample` gives `[window, batch_size, ...]`, with
-    replacement.
+    over the head of the ring: `sample` gives `[window, batch_size, ...]`. Without
+    `replacement` no window comes twice in a batch; while there are fewer than
+    `batch_size`, the others weigh 0.
     """
-    unrolls = capacity // (num_envs * unroll)  # that the ring holds
-    rows = unrolls * unroll  # of each environment
-    if rows < window:
-        least = -(-window // unroll) * unroll * num_envs
-        raise RlcliError(
-            f"replay `uniform` with a capacity of {capacity:,} holds {rows:,} steps of "
-            f"each environment, and the tracer needs {window:,} in a row",
-            f"raise `replay.capacity` to at least {least:,}",
-        )
+    spacious("uniform", capacity, window, unroll, num_envs, "the tracer needs")
+    ring = steps_ring(capacity, unroll, num_envs)
+    windows = Windows(ring, unroll, window)
+    return evenly(windows, num_envs, capacity, batch_size, replacement)
 
-    size = unroll * num_envs  # rows of an unroll
-    # A lone row is written twice, the second time over the slot that comes next, which
-    # is spare: else XLA takes the write for so cheap that it repeats it inside the
-    # read, and for that copies the whole ring at every step.
-    copies, slots = (2, unrolls + 1) if size == 1 else (1, unrolls)
 
-    def init(steps: Transition) -> Transition:
-        length = slots * size + copies - 1
-        return jax.tree.map(
-            lambda leaf: jnp.zeros((length, *leaf.shape[2:]), leaf.dtype), steps
-        )
-
-    def add(ring: Transition, steps: Transition, count: Array) -> Transition:
-        head = count % slots * size
-
-        def written(old: Array, new: Array) -> Array:
-            new = new.reshape((size, *new.shape[2:]))
-            new = jnp.concatenate([new] * copies)
-            return jax.lax.dynamic_update_slice_in_dim(old, new, head, 0)
-
-        return jax.tree.map(written, ring, steps)
+def evenly(
+    windows: Windows,
+    num_envs: int,
+    capacity: int,
+    batch_size: int,
+    replacement: bool,
+) -> Replay:
+    """A replay that draws all windows of a ring with equal chances."""
+    ring = windows.ring
 
     def draw(key: Key) -> Array:
         return jax.random.bits(key, (batch_size,))
 
     def sample(
-        ring: Transition, count: Array, noise: Array
+        state: ArrayTree, count: Array, noise: Array
     ) -> tuple[Transition, Array, ArrayTree]:
-        filled = jnp.minimum(count, unrolls)
-        oldest = (count - filled) % slots * unroll
-        # Remainders of 32 random bits: off by at most (number of starts) / 2³².
-        starts = jnp.maximum(filled * unroll - window + 1, 1) * num_envs
-        index = (noise % starts.astype(jnp.uint32)).astype(jnp.int32)
-        later = jnp.arange(window, dtype=jnp.int32)[:, None]
-        where = (index + (oldest + later) * num_envs) % (slots * size)
-        steps = jax.tree.map(lambda leaf: leaf[where], ring)
-        return steps, jnp.ones(where.shape), index
+        first, number = windows.standing(count)
+        choose = chosen if replacement else distinct
+        index, there = choose(noise, number * num_envs)
+        start = first + index // num_envs * windows.stride
+        steps, whole = ring.take(state, start, index % num_envs, windows.span)
+        weight = (there & whole).astype(jnp.float32)
+        return steps, jnp.broadcast_to(weight, (windows.span, batch_size)), index
 
-    def reweigh(ring: Transition, index: ArrayTree, priority: Array) -> Transition:
+    def reweigh(state: ArrayTree, index: ArrayTree, priority: Array) -> ArrayTree:
         del index, priority  # every step keeps its chance
-        return ring
+        return state
 
-    return Replay(init, draw, add, sample, reweigh, capacity)
+    return Replay(ring.init, draw, ring.add, sample, reweigh, capacity, windows.least)
+
+
+def chosen(bits: Array, number: Array) -> tuple[Array, Array]:
+    """Indices below `number`, of `[N]` random uint32, and that they are all there.
+
+    Remainders of 32 random bits: off by at most `number` / 2³².
+    """
+    index = (bits % number.astype(jnp.uint32)).astype(jnp.int32)
+    return index, jnp.ones(bits.shape, bool)
+
+
+def distinct(bits: Array, number: Array) -> tuple[Array, Array]:
+    """The same, none twice: every set of N is as likely (Floyd, in Bentley, 1987).
+
+    Of N draws the i-th is a tᵢ ≤ jᵢ = `number` − N + i, unless tᵢ was taken before:
+    then it is jᵢ, which nobody can have taken. With fewer than N indices the first
+    draws have none: they are not there.
+    """
+    order = jnp.arange(bits.shape[0], dtype=jnp.int32)
+    largest = number - bits.shape[0] + order
+    there = largest >= 0
+    draw = bits % jnp.maximum(largest + 1, 1).astype(jnp.uint32)
+    draw = draw.astype(jnp.int32)
+    # Taken before: by a draw that was alike …
+    alike = (draw[:, None] == draw) & there & (order < order[:, None])
+    taken = jnp.any(alike, axis=1)
+    # … or by an earlier one that had to give way to its own j, and so on back.
+    earlier = draw - largest[0]
+    follows = (earlier >= 0) & (earlier < order)
+    link = jnp.where(follows, earlier, order)
+    for _ in range(max(bits.shape[0] - 1, 1).bit_length()):
+        taken, link = taken | taken[link], link[link]
+    return jnp.where(there, jnp.where(taken, largest, draw), 0), there

@@ -6,6 +6,11 @@ them all. Nothing in rlcli depends on them. Importing them imports JAX.
 
 from __future__ import annotations
 
+from rlcli.networks.fractions import (
+    quantile_cos_embedding,
+    quantiles,
+    quantiles_uniform,
+)
 from rlcli.utils.arrays import (
     argmax,
     argmin,
@@ -32,11 +37,6 @@ from rlcli.utils.environments import (
     render_episode,
 )
 from rlcli.utils.exploration import OrnsteinUhlenbeckNoise, StepwiseLinearFunction
-from rlcli.utils.fractions import (
-    quantile_cos_embedding,
-    quantiles,
-    quantiles_uniform,
-)
 from rlcli.utils.kinds import (
     is_policy,
     is_qfunction,

@@ -1,5 +1,7 @@
 """Networks: shapes, what they begin from, and what they share."""
 
+import functools
+
 import gymnasium
 import haiku as hk
 import jax
@@ -9,10 +11,9 @@ import pytest
 
 from rlcli import distributions
 from rlcli.errors import RlcliError
-from rlcli.networks.functions import flat, forward_pass, own, sharing
-from rlcli.networks.heads import action_values, parameters, state_value
+from rlcli.networks.functions import Pair, flat, forward_pass, own, sharing
+from rlcli.networks.heads import action_values, parameters, prediction, state_value
 from rlcli.networks.torsos import linear, mlp, table
-from rlcli.spaces import zeros
 
 BOX = gymnasium.spaces.Box(-1, 1, (2, 3))
 CHOICE = gymnasium.spaces.Discrete(5, start=2)
@@ -35,10 +36,14 @@ def observations(space, leading, seed=0):
 
 
 def applied(network, params, obs):
-    obs = jax.tree.map(jnp.asarray, obs)
-    outputs, carry = network.apply(params, None, obs, (), None)
+    outputs, carry = compiled(network)(params, obs)
     assert carry == ()  # feed-forward
     return np.asarray(outputs)
+
+
+@functools.cache  # once, not an operation at a time
+def compiled(network):
+    return jax.jit(lambda params, obs: network.apply(params, None, obs, (), None))
 
 
 @pytest.mark.parametrize("space", [BOX, CHOICE], ids=["box", "choice"])
@@ -102,7 +107,7 @@ def test_a_linear_function_is_a_matrix_and_a_shift():
 @pytest.mark.parametrize("activation", ["relu", "tanh", "elu", "gelu", "silu"])
 def test_an_mlp_is_what_it_is_in_numpy(activation):
     network = own("f", mlp(layers=[8, 4], activation=activation), state_value(), BOX)
-    params = network.init(jax.random.key(0))
+    params = scrambled(network)
     act = np.tanh if activation == "tanh" else getattr(jax.nn, activation)
     hidden = observations(BOX, (3,)).reshape(3, 6)
     *layers, last = (params["f"][name] for name in ("linear", "linear_1", "linear_2"))
@@ -110,7 +115,7 @@ def test_an_mlp_is_what_it_is_in_numpy(activation):
         hidden = act(hidden @ layer["w"] + layer["b"])
     expected = (hidden @ last["w"] + last["b"])[:, 0]
     found = applied(network, params, observations(BOX, (3,)))
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_layers_may_be_normalized():
@@ -230,36 +235,113 @@ def test_observations_of_bytes_are_read_as_numbers():
     assert np.all(vector == 200.0)
 
 
+SPACES = {
+    "choices": gymnasium.spaces.MultiDiscrete([[2, 3], [4, 5]], start=[[1, 0], [2, 3]]),
+    "bits": gymnasium.spaces.MultiBinary((2, 3)),
+    "row": gymnasium.spaces.Tuple([CHOICE, BOX]),
+    "names": gymnasium.spaces.Dict({"b": CHOICE, "a": gymnasium.spaces.Dict(c=BOX)}),
+    "pair": Pair(BOX, CHOICE),
+}
+
+
+@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+def test_observations_of_many_parts_are_read_as_gymnasium_flattens_them(space):
+    space.seed(0)
+    samples = [space.sample() for _ in range(6)]
+    batch = jax.tree.map(lambda *leaves: np.stack(leaves), *samples)
+    expected = [gymnasium.spaces.flatten(space, sample) for sample in samples]
+    np.testing.assert_allclose(flat(space)(batch), expected, rtol=1e-6)
+    network = own("f", linear(), action_values(3), space)
+    folded = jax.tree.map(lambda leaf: leaf.reshape((2, 3, *leaf.shape[1:])), batch)
+    assert applied(network, network.init(jax.random.key(0)), folded).shape == (2, 3, 3)
+
+
 def test_observations_that_no_network_reads_are_refused():
-    with pytest.raises(RlcliError, match="cannot read observations of Text"):
-        flat(gymnasium.spaces.Text(3))
-    with pytest.raises(RlcliError, match="cannot read observations of Text"):
-        flat(gymnasium.spaces.Dict({"said": gymnasium.spaces.Text(3)}))
+    with pytest.raises(RlcliError, match="cannot read observations of Sequence"):
+        flat(gymnasium.spaces.Sequence(BOX))
 
 
-MANY = gymnasium.spaces.Dict(
-    {
-        "way": gymnasium.spaces.MultiDiscrete([3, 4]),
-        "seen": gymnasium.spaces.Tuple([BOX, CHOICE, gymnasium.spaces.MultiBinary(2)]),
-    }
-)
-
-
-def test_members_of_a_dict_or_a_tuple_are_read_as_gymnasium_flattens_them():
-    MANY.seed(1)
-    drawn = [MANY.sample() for _ in range(6)]
-    batch = jax.tree.map(lambda *each: jnp.stack(each), *drawn)
-    expected = [gymnasium.spaces.flatten(MANY, each) for each in drawn]
-    np.testing.assert_array_equal(flat(MANY)(batch), np.array(expected, "f4"))
-
-
-def test_a_network_reads_a_dict_with_time_and_batch_in_front():
-    network = own("f", mlp(layers=[4]), action_values(3), MANY)
-    obs = jax.tree.map(
-        lambda leaf: jnp.zeros((5, 2, *leaf.shape), leaf.dtype), zeros(MANY)
+def test_a_table_of_pairs_has_one_number_for_each_of_them():
+    network = own(
+        "q", table(), prediction(), Pair(CHOICE, gymnasium.spaces.Discrete(3))
     )
-    outputs = applied(network, network.init(jax.random.key(0)), obs)
-    assert outputs.shape == (5, 2, 3)
+    params = network.init(jax.random.key(0))
+    (leaf,) = jax.tree.leaves(params)
+    assert leaf.shape == (15, 1)
+    numbers = jax.tree.map(lambda leaf: jnp.arange(15.0)[:, None], params)
+    states, actions = np.mgrid[2:7, 0:3]
+    found, _ = network.apply(numbers, None, (states, actions), (), None)
+    np.testing.assert_array_equal(found.value[..., 0], np.arange(15).reshape(5, 3))
+
+
+def scrambled(network, seed=0):
+    """Parameters of its shapes, at random."""
+    rng = np.random.default_rng(seed)
+    shapes = jax.eval_shape(network.init, jax.random.key(0))
+    return jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype("f4"), shapes)
+
+
+def test_on_a_shared_torso_a_pair_is_the_shared_features_beside_the_action():
+    torso, act = mlp(layers=[8]), gymnasium.spaces.Box(-1, 1, (2,))
+    network = sharing("critic", torso, prediction(), Pair(BOX, act))
+    beside = sharing("policy", torso, action_values(3), BOX)
+    params = scrambled(network)
+    assert jax.tree.map(jnp.shape, params["shared"]) == jax.tree.map(
+        jnp.shape, scrambled(beside)["shared"]
+    )
+    obs, action = observations(BOX, (4, 2)), observations(act, (4, 2), seed=1)
+
+    def layer(inputs, each):
+        return np.maximum(inputs @ each["w"] + each["b"], 0)
+
+    features = layer(obs.reshape(4, 2, 6), params["shared"]["linear"])
+    joined = layer(np.concatenate([features, action], -1), params["critic"]["linear"])
+    last = params["critic"]["linear_1"]
+    found, _ = compiled(network)(params, (obs, action))
+    np.testing.assert_allclose(
+        found.value, joined @ last["w"] + last["b"], rtol=1e-3, atol=1e-4
+    )
+
+
+def pairwise(obs, action):
+    rows = jnp.concatenate([obs.reshape(len(obs), -1), action], axis=-1)
+    return hk.Linear(1)(rows)[:, 0]
+
+
+@pytest.mark.parametrize("make", ["own", "sharing", "forward pass"])
+def test_each_of_several_copies_is_what_it_would_be_alone(make):
+    space = Pair(BOX, gymnasium.spaces.Box(-1, 1, (2,)))
+
+    def made(copies=None):
+        if make == "forward pass":
+            return forward_pass("q", pairwise, prediction(), space, copies)
+        of_torso = {"own": own, "sharing": sharing}[make]
+        return of_torso("q", mlp(layers=[8]), prediction(), space, copies)
+
+    twins = made(2)
+    params = scrambled(twins)
+    pair = observations(BOX, (4, 3)), observations(space.spaces[1], (4, 3), seed=1)
+    found, _ = compiled(twins)(params, pair)
+    assert found.value.shape == (2, 4, 3, 1)
+    assert np.all(found.value[0] != found.value[1])
+    for copy in range(2):
+        own_params = jax.tree.map(lambda leaf, at=copy: leaf[at], params["q"])
+        alone, _ = compiled(made())({**params, "q": own_params}, pair)
+        np.testing.assert_allclose(found.value[copy], alone.value, rtol=1e-3, atol=1e-4)
+
+
+def test_copies_begin_apart():
+    params = own("q", mlp(layers=[8]), prediction((2,)), BOX, 2).init(jax.random.key(0))
+    first, last = (params["q"][name]["w"] for name in ("linear", "linear_1"))
+    assert first.shape == (2, 6, 8) and last.shape == (2, 8, 2)
+    assert np.all(first[0] != first[1]) and np.all(last[0] != last[1])
+
+
+def test_copies_are_given_keys_of_their_own():
+    network = own("q", linear(), prediction((2,), noisy=True), BOX, 2)
+    params, obs = network.init(jax.random.key(0)), observations(BOX, (5,))
+    found, _ = network.apply(params, jax.random.key(1), obs, (), None)
+    assert np.all(found.value[0] != found.value[1])  # both are zero without noise
 
 
 def test_ones_own_forward_pass_is_a_network():
@@ -290,6 +372,26 @@ def test_a_forward_pass_that_gives_something_else_is_refused(forward, given):
         f"network function `q` gives {given} where (2, 3) is needed"
     )
     assert caught.value.hint == "observations are (2, 2, 3), a batch of 2"
+
+
+def test_a_forward_pass_of_a_pair_gets_both():
+    space = Pair(BOX, gymnasium.spaces.Box(-1, 1, (2,)))
+    network = forward_pass("q", pairwise, prediction(), space)
+    with pytest.raises(RlcliError, match=r"where \(2, 5\) is needed") as caught:
+        other = prediction(name="quantile", quantiles=5)
+        forward_pass("q", pairwise, other, space).init(jax.random.key(0))
+    assert caught.value.hint == "observations are ((2, 2, 3), (2, 2)), a batch of 2"
+    pair = observations(BOX, (4, 3)), observations(space.spaces[1], (4, 3), seed=1)
+    params = network.init(jax.random.key(0))
+    weights = np.asarray(params["q"]["linear"]["w"])[:, 0]
+    expected = np.concatenate([pair[0].reshape(4, 3, 6), pair[1]], -1) @ weights
+    found, _ = network.apply(params, None, pair, (), None)
+    np.testing.assert_allclose(found.value[..., 0], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_a_forward_pass_cannot_be_asked_at_fractions_that_are_drawn():
+    with pytest.raises(RlcliError, match="that a forward pass of one's own cannot be"):
+        forward_pass("q", lambda obs: obs, prediction(name="implicit_quantile"), BOX)
 
 
 def test_a_forward_pass_that_gives_nothing_is_refused():

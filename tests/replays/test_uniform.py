@@ -14,7 +14,7 @@ from rlcli import recipe
 from rlcli.build import build
 from rlcli.errors import RlcliError
 from rlcli.progress import midnight
-from rlcli.replays.uniform import uniform
+from rlcli.replays.uniform import distinct, uniform
 from rlcli.types import Transition
 
 DRAWS = 20_000
@@ -213,3 +213,53 @@ def test_priorities_change_nothing():
     again = replay.reweigh(ring, jnp.arange(5), jnp.full(5, 100.0))
     for old, new in zip(jax.tree.leaves(ring), jax.tree.leaves(again), strict=True):
         np.testing.assert_array_equal(old, new)
+
+
+def floyd(bits, number):
+    """Floyd's algorithm, one draw after another."""
+    taken, found = set(), []
+    for order, each in enumerate(bits.tolist()):
+        largest = number - len(bits) + order
+        if largest < 0:
+            continue
+        index = each % (largest + 1)
+        found.append(largest if index in taken else index)
+        taken.add(found[-1])
+    return found
+
+
+def test_distinct_draws_are_those_of_floyds_algorithm():
+    rng = np.random.default_rng(0)
+    number = rng.integers(1, 40, 400)
+    number[:20] = 1_000
+    bits = rng.integers(0, 2**32, (400, 16), dtype=np.uint32)
+    index, there = jax.jit(jax.vmap(distinct))(bits, jnp.asarray(number))
+    for row in range(400):
+        kept = np.asarray(index[row])[np.asarray(there[row])].tolist()
+        assert kept == floyd(bits[row], int(number[row]))
+        assert len(set(kept)) == len(kept) == min(number[row], 16)
+
+
+def test_every_set_of_distinct_draws_is_equally_likely():
+    bits = jax.random.bits(jax.random.key(2), (DRAWS, 3))
+    index, _ = jax.jit(jax.vmap(distinct, in_axes=(0, None)))(bits, jnp.int32(6))
+    seen = collections.Counter(frozenset(row) for row in np.asarray(index).tolist())
+    sets = [*map(frozenset, itertools.combinations(range(6), 3))]
+    assert set(seen) == set(sets)
+    expected = DRAWS / len(sets)
+    statistic = sum((seen[each] - expected) ** 2 / expected for each in sets)
+    assert tail_of_chi_squared(statistic, len(sets) - 1) > 0.001
+
+
+def test_without_replacement_no_window_comes_twice_and_what_is_not_there_weighs_nothing(
+    stream, lived
+):
+    steps = stream(1, 30, 2, 3)
+    replay = uniform(3, 2, 3, capacity=60, batch_size=40, replacement=False)
+    drawn, weight, *_ = lived(replay, steps)
+    for count in range(1, 30):
+        windows = (min((count + 1) * 2, 20) - 2) * 3
+        counts = weight[count] > 0
+        assert np.all(counts == counts[0])
+        starts = drawn.action[count][0][counts[0]]
+        assert len(set(starts.tolist())) == len(starts) == min(windows, 40)

@@ -3,7 +3,11 @@
 import jax
 import numpy as np
 
-from rlcli.utils import quantile_cos_embedding, quantiles, quantiles_uniform
+from rlcli.networks.fractions import (
+    quantile_cos_embedding,
+    quantiles,
+    quantiles_uniform,
+)
 
 
 def test_quantiles_are_the_mid_points_of_equal_parts():

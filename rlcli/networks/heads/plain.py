@@ -1,29 +1,15 @@
-"""Heads: from features to what an updater needs.
-
-A head is a Haiku function of the torso and its features, `[N, features] -> [N, ...]`.
-"""
+"""Heads whose outputs are one array."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import NamedTuple
 
 import haiku as hk
 import jax.numpy as jnp
 
 from rlcli.distributions import Distribution
+from rlcli.networks.heads.head import Head
+from rlcli.networks.heads.layers import readout
 from rlcli.networks.torsos import Torso
 from rlcli.types import Array
-
-
-class Head(NamedTuple):
-    """`read` makes outputs of features; `shape` is that of one output.
-
-    The keyword-only parameters of a head's factory are what a recipe's `head:` may set.
-    """
-
-    read: Callable[[Torso, Array], Array]
-    shape: tuple[int, ...]
 
 
 def action_values(actions: int, *, dueling: bool = False) -> Head:
@@ -34,11 +20,7 @@ def action_values(actions: int, *, dueling: bool = False) -> Head:
     """
 
     def read(torso: Torso, features: Array) -> Array:
-        if not dueling:
-            return torso.outputs(actions, 1.0)(features)
-        value = torso.outputs(1, 1.0)(features)
-        advantage = torso.outputs(actions, 1.0)(features)
-        return value + advantage - jnp.mean(advantage, axis=-1, keepdims=True)
+        return readout(torso, features, (actions,), 1, dueling=dueling)[..., 0]
 
     return Head(read, (actions,))
 

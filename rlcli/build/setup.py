@@ -1,0 +1,219 @@
+"""The setup of a recipe: its environment and its agent, as they are at any time."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from rlcli import agents, registry, schedules, spaces
+from rlcli.build.checks import (
+    check_episodes,
+    check_names,
+    check_priority,
+    check_updates,
+    check_window,
+)
+from rlcli.build.networks import network
+from rlcli.build.parts import listed, made, positional
+from rlcli.environments.vector import vector
+from rlcli.optimizers import grouped
+from rlcli.policies.sampled import random
+from rlcli.policies.warmup import warmed_up
+from rlcli.progress import Setup, midnight
+from rlcli.recipe import Part, Recipe
+from rlcli.types import Agent, Clock, Environment, Policy
+from rlcli.updaters import Spaces
+
+
+def build(
+    recipe: Recipe, seeds: Sequence[int] | None = None, *, rendering: bool = False
+) -> Setup:
+    """Environment and agent of a recipe, for these seeds (the recipe's, if None).
+
+    Every misfit of two parts is an `RlcliError` that names both.
+    """
+    train = recipe.train
+    if seeds is None:
+        seeds = range(train.seed, train.seed + train.seeds)
+    environment_at = _environments(recipe, len(seeds), rendering)
+    agent_at = _agents(recipe, environment_at(midnight()))
+
+    def parts(clock: Clock) -> tuple[Environment, Agent]:
+        return environment_at(clock), agent_at(clock)
+
+    devices = _devices(recipe, len(seeds))
+    setup = Setup(parts, train.unroll, tuple(seeds), devices, train.reset)
+    check_updates(recipe, setup)
+    return setup
+
+
+def environment_of(recipe: Recipe, seeds: int, clock: Clock) -> Environment:
+    """The environment alone, as it is at a given time."""
+    return _environments(recipe, seeds, rendering=False)(clock)
+
+
+def _devices(recipe: Recipe, seeds: int) -> int:
+    """How many devices the seeds are spread over: each has an equal share."""
+    wanted, threads = recipe.train.devices, recipe.train.threads
+    if seeds > 1 and isinstance(threads, int) and threads > 1:
+        raise recipe.error(
+            ("train", "threads"),
+            f"`threads: {threads}` with {seeds} seeds could wait for ever",
+            "leave it out: several seeds run with one thread",
+        )
+    there = jax.local_device_count()
+    if wanted == "auto" and jax.default_backend() == "cpu":
+        # Several seeds vmapped on each of several devices of a processor can wait for
+        # each other for ever (PPO with 4 seeds on each of 2 did); on one they cannot.
+        return 1
+    if wanted == "auto":
+        return max(n for n in range(1, min(there, seeds) + 1) if seeds % n == 0)
+    if wanted > there:
+        raise recipe.error(
+            ("train", "devices"), f"`devices: {wanted}`, and there are {there}"
+        )
+    if seeds % wanted:
+        raise recipe.error(
+            ("train", "devices"), f"{seeds} seeds cannot be dealt to {wanted} devices"
+        )
+    return wanted
+
+
+def _environments(
+    recipe: Recipe, seeds: int, rendering: bool
+) -> Callable[[Clock], Environment]:
+    """The environment, as it is at a given time."""
+    part = recipe.environment
+    if registry.find(part.kind, part.name).facts.get("adapter"):
+        if scheduled := _scheduled(part):
+            raise recipe.error(
+                ("environment", scheduled[0]),
+                f"environment `{part.name}` runs on the host: `{scheduled[0]}` cannot "
+                "follow a schedule",
+            )
+        there = made(
+            part,
+            midnight(),
+            recipe,
+            recipe.num_envs,
+            seeds,
+            recipe.time_limit,
+            recipe.timeout,
+            rendering,
+        )
+        return lambda clock: there
+
+    limit = recipe.time_limit
+    assert limit != "default"  # adapters alone have a limit of their own
+
+    def environment(clock: Clock) -> Environment:
+        each = {name: jnp.asarray(values) for name, values in recipe.each.items()}
+        return vector(
+            lambda values: _wrapped(recipe, clock, values),
+            recipe.num_envs,
+            time_limit=limit,
+            each=each,
+        )
+
+    return environment
+
+
+def _wrapped(recipe: Recipe, clock: Clock, values: Mapping[str, Any]) -> Environment:
+    """The core, in what the recipe wraps it in."""
+    core = made(recipe.environment, clock, recipe, **values)
+    for index, each in enumerate(recipe.wrappers):
+        place = ("environment", "wrappers", index)
+        core = made(each, clock, recipe, core, place=place)
+    return core
+
+
+def _scheduled(part: Part) -> list[str]:
+    return [
+        name
+        for name, value in part.options.items()
+        if isinstance(value, schedules.Schedule)
+    ]
+
+
+def _agents(recipe: Recipe, environment: Environment) -> Callable[[Clock], Agent]:
+    """The agent, as it is at a given time, in that environment."""
+    train = recipe.train
+    whose = f"environment `{recipe.environment.name}`"
+    shown = Spaces(
+        environment.observation, environment.action, environment.num_envs, whose
+    )
+    visit = train.unroll * environment.num_envs
+    used: set[str] = set()  # the functions that the updater asks for
+
+    def agent(clock: Clock) -> Agent:
+        updater = made(
+            recipe.updater,
+            clock,
+            recipe,
+            shown,
+            functools.partial(network, recipe, clock, shown, used),
+            functools.partial(_policy, recipe, clock, shown),
+            grouped(
+                {
+                    group: made(part, clock, recipe)
+                    for group, part in recipe.optimizer.items()
+                }
+            ),
+        )
+        tracer = made(recipe.tracer, clock, recipe)
+        check_window(recipe, tracer.window or 1, environment.num_envs)
+        if recipe.replay is None:
+            check_episodes(recipe, tracer, None)
+            return agents.online(updater, tracer)
+        window = updater.rows - 1 + (tracer.window or 1)
+        sizes = (window, train.unroll, environment.num_envs)
+        replay = made(recipe.replay, clock, recipe, *sizes)
+        check_episodes(recipe, tracer, replay)
+        check_priority(recipe, replay)
+        # Not before there is a window to be drawn, whatever the recipe says.
+        least = -(-max(window, replay.window) // train.unroll) - 1
+        start = max(-(-train.start // visit), least)
+        return agents.remembering(
+            updater,
+            tracer,
+            replay,
+            updates=Fraction(train.updates),
+            start=start,
+        )
+
+    agent(midnight())
+    check_names(recipe, used)
+    return agent
+
+
+def _policy(recipe: Recipe, clock: Clock, shown: Spaces, **offers: Any) -> Policy:
+    """The recipe's policy, acting on what the updater offers."""
+    part = recipe.policy
+    wanted = positional(registry.find("policy", part.name).factory)
+    missing = [name for name in wanted if name not in offers]
+    if missing:
+        fitting = [name for name in registry.names("policy") if _fits(name, offers)]
+        raise recipe.error(
+            ("policy",),
+            f"policy `{part.name}` acts on {missing[0]}, and updater "
+            f"`{recipe.updater.name}` offers none in {spaces.describe(shown.action)}",
+            f"what fits is {listed(fitting)}",
+        )
+    policy = made(part, clock, recipe, *(offers[name] for name in wanted))
+    if recipe.train.warmup == "random" and recipe.train.start:
+        warming = clock.steps < recipe.train.start
+        return warmed_up(policy, random(shown.action), jnp.asarray(warming))
+    return policy
+
+
+def _fits(policy: str, offers: Mapping[str, Any]) -> bool:
+    return all(
+        name in offers for name in positional(registry.find("policy", policy).factory)
+    )
+
+

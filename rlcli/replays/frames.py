@@ -1,0 +1,183 @@
+"""Replay of stacked frames, each of which is stored once."""
+
+from __future__ import annotations
+
+import functools
+from typing import Literal, NamedTuple, TypedDict
+
+import jax
+import jax.numpy as jnp
+
+from rlcli.errors import RlcliError
+from rlcli.registry import register
+from rlcli.replays.rings import Ring, rows_in, spacious, steps_ring
+from rlcli.replays.uniform import evenly
+from rlcli.replays.windows import Windows
+from rlcli.types import Array, ArrayTree, Count, Replay, Transition
+
+Padding = Literal["repeat", "zero"]
+
+
+class Frames(TypedDict, total=False):
+    """How observations are made of frames."""
+
+    stack: Count
+    axis: int
+    padding: Padding
+    ends: Count
+
+
+@register("replay")
+def frames(
+    window: int,
+    unroll: int,
+    num_envs: int,
+    *,
+    capacity: Count = 50_000,
+    batch_size: Count = 32,
+    replacement: bool = True,
+    stack: Count = 4,
+    axis: int = -1,
+    padding: Padding = "repeat",
+    ends: Count | None = None,
+) -> Replay:
+    """The `uniform` replay of observations that stack the newest `stack` frames.
+
+    A frame is stored once (Mnih et al., 2015, https://doi.org/10.1038/nature14236):
+    of an observation only the newest, a `stack`-th of its `axis`, on which the oldest
+    comes first. What an episode begins with repeats its first frame, or is `zero`, as
+    `padding` says. `next_obs` is made of the frame that follows; so the newest step of
+    each environment waits for the next. At the end of an episode another one follows:
+    the true last frame is kept beside the ring, of the newest `ends` episodes (a
+    sixteenth of the capacity). A window with an end that is no longer there weighs 0.
+    Equal to `uniform`, with 1 / (2 · `stack`) of the memory.
+    """
+    ring = frames_ring(capacity, unroll, num_envs, stack, axis, padding, ends)
+    windows = Windows(ring, unroll, window)
+    spacious("frames", capacity, windows.least, unroll, num_envs, "it needs")
+    return evenly(windows, num_envs, capacity, batch_size, replacement)
+
+
+class _Frames(NamedTuple):
+    """The newest frames of steps, and the last ones of episodes."""
+
+    steps: ArrayTree  # of the ring: steps without `next_obs`, and numbers of ends
+    finals: ArrayTree  # `[places, ...]`: frames
+    ended: Array  # int32: episodes that ended so far
+
+
+def frames_ring(
+    capacity: int,
+    unroll: int,
+    num_envs: int,
+    stack: int = 4,
+    axis: int = -1,
+    padding: Padding = "repeat",
+    ends: int | None = None,
+) -> Ring:
+    """A ring of steps whose observations are made of frames, each stored once."""
+    size = unroll * num_envs
+    # No two ends of an unroll share a place.
+    places = max(ends or rows_in(capacity, unroll, num_envs) * num_envs // 16, size)
+    inner = steps_ring(capacity, unroll, num_envs)
+    newest = functools.partial(_newest, stack=stack, axis=axis)
+
+    def kept(steps: Transition, number: Array) -> tuple[Transition, Array]:
+        obs = jax.tree.map(newest, steps.obs)
+        number = number.reshape(steps.last.shape)
+        return steps._replace(obs=obs, next_obs=()), number
+
+    def init(steps: Transition) -> _Frames:
+        def blank(leaf: Array) -> Array:
+            return jnp.zeros((places, *newest(leaf).shape[2:]), leaf.dtype)
+
+        number = jnp.zeros(steps.last.shape, jnp.int32)
+        finals = jax.tree.map(blank, steps.next_obs)
+        return _Frames(inner.init(kept(steps, number)), finals, jnp.int32(0))
+
+    def add(state: _Frames, steps: Transition, count: Array) -> _Frames:
+        last = steps.last.reshape(-1)
+        number = state.ended + jnp.cumsum(last, dtype=jnp.int32) - 1
+        place = jnp.where(last, number % places, places)  # outside: not written
+
+        def written(old: Array, new: Array) -> Array:
+            rows = newest(new).reshape((size, *old.shape[1:]))
+            return old.at[place].set(rows, mode="drop")
+
+        return _Frames(
+            inner.add(state.steps, kept(steps, number), count),
+            jax.tree.map(written, state.finals, steps.next_obs),
+            state.ended + jnp.sum(last, dtype=jnp.int32),
+        )
+
+    def take(
+        state: _Frames, start: Array, environment: Array, span: int
+    ) -> tuple[Transition, Array]:
+        # From the oldest frame of the first observation to that behind the last step.
+        # What lies before the run is hidden by the episode that begins with it.
+        early = start - (stack - 1)
+        (rows, number), _ = inner.take(state.steps, early, environment, span + stack)
+        stacked = functools.partial(
+            _stacked, first=rows.first, stack=stack, axis=axis, padding=padding
+        )
+        every = jax.tree.map(stacked, rows.obs)  # `[span + 1, N, ...]`
+        steps, number = jax.tree.map(
+            lambda leaf: leaf[stack - 1 : stack - 1 + span],
+            (rows._replace(obs=()), number),
+        )
+        finals = jax.tree.map(lambda leaf: leaf[number % places], state.finals)
+        following = functools.partial(_following, last=steps.last, axis=axis)
+        lost = steps.last & (number < state.ended - places)
+        return steps._replace(
+            obs=jax.tree.map(lambda leaf: leaf[:-1], every),
+            next_obs=jax.tree.map(following, every, finals),
+        ), ~jnp.any(lost, axis=0)
+
+    return Ring(init, add, take, inner.rows, before=stack - 1, behind=1)
+
+
+def _newest(obs: Array, stack: int, axis: int) -> Array:
+    """The newest frame of observations `[T, B, ...]`."""
+    shape = obs.shape[2:]
+    if not -len(shape) <= axis < len(shape) or shape[axis] % stack:
+        raise RlcliError(
+            f"replay `frames` cannot cut an observation of {shape} in {stack} frames "
+            f"along axis {axis}",
+            "`replay.stack` is how many it has, `replay.axis` where they are",
+        )
+    place = axis % len(shape) + 2
+    depth = obs.shape[place] // stack
+    return jax.lax.slice_in_dim(obs, (stack - 1) * depth, None, axis=place)
+
+
+def _stacked(
+    frames: Array, first: Array, stack: int, axis: int, padding: Padding
+) -> Array:
+    """Observations of frames `[T, N, ...]`: of all but the first `stack` − 1."""
+    times = jnp.arange(frames.shape[0])[:, None]
+    begin = jax.lax.cummax(jnp.where(first, times, 0))[stack - 1 :]
+    each = []
+    for age in reversed(range(stack)):
+        wanted = times[stack - 1 :] - age
+        index = jnp.maximum(wanted, begin)  # an older frame is another episode's
+        index = index.reshape(index.shape + (1,) * (frames.ndim - 2))
+        frame = jnp.take_along_axis(frames, index, axis=0)
+        if padding == "zero":
+            ours = (wanted >= begin).reshape(index.shape)
+            frame = jnp.where(ours, frame, jnp.zeros_like(frame))
+        each.append(frame)
+    return jnp.concatenate(each, axis=axis % (frames.ndim - 2) + 2)
+
+
+def _following(every: Array, final: Array, last: Array, axis: int) -> Array:
+    """What follows each of all observations but the last of them.
+
+    The next one; and at the end of an episode its own without the oldest frame, and
+    the `final` one behind.
+    """
+    place = axis % (every.ndim - 2) + 2
+    depth = final.shape[place]
+    rest = jax.lax.slice_in_dim(every[:-1], depth, None, axis=place)
+    ending = jnp.concatenate([rest, final], axis=place)
+    last = last.reshape(last.shape + (1,) * (every.ndim - 2))
+    return jnp.where(last, ending, every[1:])

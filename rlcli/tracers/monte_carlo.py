@@ -1,0 +1,57 @@
+"""The return of a whole episode."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from rlcli.registry import register
+from rlcli.types import Array, Estimates, Probability, Tracer, Transition
+
+
+@register("tracer")
+def monte_carlo(*, gamma: Probability = 0.99) -> Tracer:
+    """Sums rewards until the episode ends; bootstraps from nothing but what was cut.
+
+        Gₜ = rₜ₊₁ + γ rₜ₊₂ + … + γᵏ⁻¹ rₜ₊ₖ        I = γᵏ if it was cut short, else 0
+
+    k is the number of steps to the end. Where a time limit, or the end of `[T, B]`
+    steps, cuts the episode, `next_obs` of all its rows is the true last observation
+    (Sutton and Barto, 2018, chapter 5). Goes with `replay: episodes`, which hands out
+    whole episodes.
+    """
+
+    def trace(steps: Transition, estimates: Estimates) -> Transition:
+        del estimates  # only for tracers that bootstrap
+        rows = steps.reward.shape[0]
+        ends = jnp.asarray(steps.last).at[-1].set(True)
+        time = jnp.broadcast_to(jnp.arange(rows)[:, None], ends.shape)
+
+        def back(following: tuple, now: tuple) -> tuple[tuple, tuple]:
+            reward, discount, end, time = now
+            further, left, where = following
+            found = (
+                reward + jnp.where(end, 0.0, discount * further),
+                discount * jnp.where(end, 1.0, left),
+                jnp.where(end, time, where),
+            )
+            return found, found
+
+        begin = (steps.reward[-1], steps.discount[-1], time[-1])
+        inputs = (steps.reward, gamma * steps.discount, ends, time)
+        _, (reward, discount, end) = jax.lax.scan(back, begin, inputs, reverse=True)
+
+        def at_end(leaf: Array) -> Array:
+            index = end.reshape(end.shape + (1,) * (leaf.ndim - 2))
+            return jnp.take_along_axis(leaf, index, axis=0)
+
+        ahead = {k: v for k, v in steps.extras.items() if k.startswith("next_")}
+        return steps._replace(
+            reward=reward,
+            discount=discount,
+            next_obs=jax.tree.map(at_end, steps.next_obs),
+            last=at_end(steps.last),
+            extras={**steps.extras, **jax.tree.map(at_end, ahead)},
+        )
+
+    return Tracer(None, trace)

@@ -1,0 +1,105 @@
+"""Returns of steps that another policy took, or the same some time ago."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from rlcli.registry import register
+from rlcli.types import (
+    Array,
+    Estimates,
+    NonNegative,
+    Positive,
+    Probability,
+    Tracer,
+    Transition,
+)
+
+
+@register("tracer")
+def v_trace(
+    *,
+    gamma: Probability = 0.99,
+    lambda_: Probability = 1.0,
+    clip_rho: Positive = 1.0,
+    clip_c: NonNegative = 1.0,
+) -> Tracer:
+    """The n-step value target of IMPALA, corrected for who acted.
+
+        ρₜ = min(ρ̄, π/μ)        cₜ = λ min(c̄, π/μ)
+        Vₜ = v(sₜ) + ρₜ (rₜ₊₁ + γₜ₊₁ v(sₜ₊₁) − v(sₜ)) + γₜ₊₁ cₜ (Vₜ₊₁ − v(sₜ₊₁))
+        Âₜ = ρₜ (rₜ₊₁ + γₜ₊₁ (λ Vₜ₊₁ + (1 − λ) v(sₜ₊₁)) − v(sₜ))
+
+    π is the policy as it is now, μ as it was when it acted. The row's `reward` is Vₜ,
+    with nothing left to discount, and `extras["advantage"]` is Âₜ. At the end of an
+    episode, and of `[T, B]` steps, v(sₜ₊₁) stands for Vₜ₊₁: a truncated episode
+    bootstraps from its true next observation
+    (Espeholt et al., 2018, https://arxiv.org/abs/1802.01561).
+    """
+
+    def trace(steps: Transition, estimates: Estimates) -> Transition:
+        v_tm1, v_t = estimates.v_tm1, estimates.v_t
+        discount = gamma * steps.discount
+        ratio = jnp.exp(estimates.log_prob - steps.extras["log_prob"])
+        rho, c = jnp.minimum(clip_rho, ratio), lambda_ * jnp.minimum(clip_c, ratio)
+        going = _going(steps.last)
+        error = rho * (steps.reward + discount * v_t - v_tm1)
+        # What the target is above the value; nothing behind the end of an episode.
+        above = _accumulated(error, discount * c * going)
+        value = v_tm1 + above
+        later = jnp.concatenate([value[1:], v_t[-1:]])
+        later = v_t + lambda_ * going * (later - v_t)
+        advantage = rho * (steps.reward + discount * later - v_tm1)
+        return steps._replace(
+            reward=value,
+            discount=jnp.zeros_like(value),
+            extras={**steps.extras, "advantage": advantage},
+        )
+
+    return Tracer(1, trace, needs=("log_prob",))
+
+
+@register("tracer")
+def retrace(*, gamma: Probability = 0.99, lambda_: Probability = 1.0) -> Tracer:
+    """The off-policy target of action values that is safe whoever acted.
+
+        Qₜ = rₜ₊₁ + γₜ₊₁ (v(sₜ₊₁) + cₜ₊₁ (Qₜ₊₁ − q(sₜ₊₁, aₜ₊₁)))
+        cₜ = λ min(1, π/μ)
+
+    v is the expected action value under π, the policy as it is now; μ is the policy as
+    it was when it acted. The row's `reward` is Qₜ, with nothing left to discount. At
+    the end of an episode, and of `[T, B]` steps, c is 0: a truncated episode bootstraps
+    from its true next observation (Munos et al., 2016,
+    https://arxiv.org/abs/1606.02647).
+    """
+
+    def trace(steps: Transition, estimates: Estimates) -> Transition:
+        q_tm1, v_t = estimates.q_tm1, estimates.v_t
+        discount = gamma * steps.discount
+        ratio = jnp.exp(estimates.log_prob - steps.extras["log_prob"])
+        c = lambda_ * jnp.minimum(1.0, ratio)
+        later = jnp.concatenate([c[1:], c[-1:]])  # the last is cut off anyway
+        error = steps.reward + discount * v_t - q_tm1
+        weight = discount * later * _going(steps.last)
+        value = q_tm1 + _accumulated(error, weight)
+        return steps._replace(reward=value, discount=jnp.zeros_like(value))
+
+    return Tracer(1, trace, needs=("log_prob",))
+
+
+def _going(last: Array) -> Array:
+    """1 where the step that follows is of the same episode, and known; else 0."""
+    return 1.0 - jnp.asarray(last).at[-1].set(True)
+
+
+def _accumulated(error: Array, weight: Array) -> Array:
+    """xₜ = eₜ + wₜ xₜ₊₁, backwards over `[T, B]`."""
+
+    def back(following: Array, now: tuple) -> tuple[Array, Array]:
+        error, weight = now
+        following = error + weight * following
+        return following, following
+
+    begin = jnp.zeros_like(error[0])
+    return jax.lax.scan(back, begin, (error, weight), reverse=True)[1]

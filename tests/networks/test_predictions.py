@@ -1,0 +1,219 @@
+"""Predictions of returns: beside rlax, beside loops, and numbers by hand."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import rlax
+
+from rlcli.networks.predictions import (
+    IDENTITY,
+    LOSSES,
+    Categorical,
+    Particles,
+    Quantiles,
+    Scalar,
+    least,
+    mixed,
+    picked,
+    transform,
+)
+
+ROWS = (3, 5)
+NAMES = ("log", "signed_hyperbolic")
+
+
+def particles(count=7, seed=0, scale=3.0):
+    rng = np.random.default_rng(seed)
+    return Particles(
+        rng.normal(size=(*ROWS, count)).astype("f4") * scale,
+        rng.dirichlet(np.ones(count), ROWS).astype("f4"),
+    )
+
+
+def numbers(count, seed=1, scale=2.0):
+    rng = np.random.default_rng(seed)
+    return jnp.asarray(rng.normal(size=(*ROWS, count)) * scale, jnp.float32)
+
+
+def categorical(count=11, seed=1):
+    atoms = np.linspace(-5, 5, count, dtype="f4")
+    return Categorical(numbers(count, seed), jnp.broadcast_to(atoms, (*ROWS, count)))
+
+
+def quantiles(count=4, seed=1):
+    fractions = (np.arange(count, dtype="f4") + 0.5) / count
+    return Quantiles(numbers(count, seed), jnp.broadcast_to(fractions, (*ROWS, count)))
+
+
+PREDICTIONS = {
+    "scalar": Scalar(numbers(1)),
+    "categorical": categorical(),
+    "quantiles": quantiles(),
+}
+
+
+def test_the_quantile_huber_loss_is_the_number_worked_out_by_hand():
+    prediction = Quantiles(jnp.array([0.0, 3.0]), jnp.array([0.25, 0.75]))
+    target = Particles(jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5]))
+    assert prediction.loss(target, LOSSES["huber"]) == 0.5
+
+
+@pytest.mark.parametrize("kappa", [0.0, 1.0])
+def test_quantile_regression_is_that_of_rlax(kappa):
+    prediction = quantiles()
+    values = numbers(6, seed=2)
+    target = Particles(values, jnp.full(values.shape, 1 / 6))
+    loss = LOSSES["huber"] if kappa else jnp.abs
+    found = prediction.loss(target, loss)
+    each = jax.vmap(
+        jax.vmap(rlax.quantile_regression_loss, (0, 0, 0, None)), (0, 0, 0, None)
+    )
+    expected = each(prediction.values, prediction.fractions, values, kappa)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_the_categorical_loss_is_the_cross_entropy_to_the_projection_of_rlax():
+    prediction, target = categorical(), particles()
+    project = jax.vmap(jax.vmap(rlax.categorical_l2_project))
+    labels = project(target.value, target.probability, prediction.atoms)
+    expected = -(labels * jax.nn.log_softmax(prediction.logits)).sum(-1)
+    found = prediction.loss(target, LOSSES["huber"])
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def projected(target, count=11):
+    """Where the loss is least: the prediction it pulls towards."""
+    prediction = categorical(count)
+    loss = lambda logits: prediction._replace(logits=logits).loss(target, None).sum()  # noqa: E731
+    # Of a cross-entropy the gradient is softmax(logits) less the labels.
+    labels = jax.nn.softmax(prediction.logits) - jax.grad(loss)(prediction.logits)
+    return np.asarray(labels), np.asarray(prediction.atoms)
+
+
+def test_what_is_projected_keeps_its_mass_and_its_mean_within_the_atoms():
+    target = particles(scale=1.5)
+    assert np.abs(target.value).max() < 5
+    labels, atoms = projected(target)
+    assert np.all(labels > -1e-5)
+    np.testing.assert_allclose(labels.sum(-1), 1, atol=1e-5)
+    np.testing.assert_allclose((labels * atoms).sum(-1), target.mean(), atol=1e-4)
+
+
+def test_what_lies_beyond_the_atoms_goes_to_their_ends():
+    target = Particles(
+        np.full((*ROWS, 2), [-90.0, 70.0], "f4"), np.full((*ROWS, 2), [0.3, 0.7], "f4")
+    )
+    labels, _ = projected(target)
+    expected = np.zeros(11)
+    expected[0], expected[-1] = 0.3, 0.7
+    np.testing.assert_allclose(
+        labels, np.broadcast_to(expected, labels.shape), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_mean_is_compared_with_the_mean(loss):
+    prediction, target = Scalar(numbers(1)), particles()
+    error = (target.value * target.probability).sum(-1) - prediction.value[..., 0]
+    np.testing.assert_allclose(prediction.error(target), error, atol=1e-5)
+    by_hand = {
+        "mse": error**2,
+        "huber": np.where(np.abs(error) <= 1, error**2 / 2, np.abs(error) - 0.5),
+        "logcosh": np.log(np.cosh(error)),
+    }
+    found = prediction.loss(target, LOSSES[loss])
+    np.testing.assert_allclose(found, by_hand[loss], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("prediction", PREDICTIONS.values(), ids=PREDICTIONS)
+def test_particles_are_a_distribution_with_the_mean_of_the_prediction(prediction):
+    found = prediction.particles()
+    np.testing.assert_allclose(found.probability.sum(-1), 1, rtol=1e-5)
+    assert np.all(found.probability >= 0)
+    np.testing.assert_allclose(
+        prediction.error(found), 0, atol=1e-5
+    )  # nothing is nearer to it than itself
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_transform_is_undone_by_its_inverse_and_is_that_of_the_paper(name):
+    x = np.linspace(-50, 50, 41, dtype="f4")
+    scale = transform(name)
+    np.testing.assert_allclose(scale.inverse(scale.apply(x)), x, rtol=1e-3, atol=1e-3)
+    by_hand = {
+        "log": np.sign(x) * np.log(1 + np.abs(x)),
+        "signed_hyperbolic": np.sign(x) * (np.sqrt(np.abs(x) + 1) - 1) + 1e-3 * x,
+    }
+    np.testing.assert_allclose(scale.apply(x), by_hand[name], rtol=1e-5)
+
+
+def test_without_a_name_values_are_learnt_as_they_are():
+    assert transform(None) is IDENTITY
+    assert IDENTITY.inverse(3.0) == IDENTITY.apply(3.0) == 3.0
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("prediction", PREDICTIONS.values(), ids=PREDICTIONS)
+def test_on_a_scale_particles_are_undone_and_targets_are_put_on_it(prediction, name):
+    scale, target = transform(name), particles()
+    plain, undone = prediction.particles(), prediction.particles(scale)
+    np.testing.assert_array_equal(undone.value, scale.inverse(plain.value))
+    np.testing.assert_array_equal(undone.probability, plain.probability)
+    if isinstance(prediction, Scalar):  # of the mean alone there is one number
+        moved = Particles(scale.apply(target.mean())[..., None], jnp.ones((*ROWS, 1)))
+    else:
+        moved = target._replace(value=scale.apply(target.value))
+    for measure in (
+        lambda *each: prediction.error(*each),
+        lambda goal, *each: prediction.loss(goal, LOSSES["huber"], *each),
+    ):
+        np.testing.assert_allclose(
+            measure(target, scale), measure(moved), rtol=1e-4, atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("prediction", PREDICTIONS.values(), ids=PREDICTIONS)
+def test_a_target_has_no_gradient(prediction):
+    target = particles()
+
+    def loss(value):
+        return prediction.loss(target._replace(value=value), LOSSES["mse"]).sum()
+
+    assert not np.any(jax.grad(loss)(jnp.asarray(target.value)))
+
+
+def test_an_action_is_picked_from_every_leaf_whatever_is_in_front():
+    rng = np.random.default_rng(0)
+    tree = {"a": rng.normal(size=(2, *ROWS, 4, 6)), "b": rng.normal(size=(*ROWS, 4, 1))}
+    index = rng.integers(0, 4, ROWS)
+    found = picked(tree, index)
+    for at in np.ndindex(ROWS):
+        action = index[at]
+        np.testing.assert_allclose(found["b"][at], tree["b"][at][action], rtol=1e-6)
+        for copy in range(2):
+            whole = tree["a"][copy][at][action]
+            np.testing.assert_allclose(found["a"][copy][at], whole, rtol=1e-6)
+
+
+def test_of_copies_the_one_with_the_least_mean_is_taken_whole():
+    copies = [particles(seed=seed) for seed in range(3)]
+    found = least(Particles(*(jnp.stack(leaf) for leaf in zip(*copies, strict=True))))
+    means = np.stack([each.mean() for each in copies])
+    for at in np.ndindex(ROWS):
+        which = copies[means[(slice(None), *at)].argmin()]
+        np.testing.assert_array_equal(found.value[at], which.value[at])
+        np.testing.assert_array_equal(found.probability[at], which.probability[at])
+
+
+def test_a_mixture_has_the_mean_of_its_members_and_mass_one():
+    rng = np.random.default_rng(3)
+    members = Particles(
+        rng.normal(size=(*ROWS, 4, 6)), rng.dirichlet(np.ones(6), (*ROWS, 4))
+    )
+    share = rng.dirichlet(np.ones(4), ROWS)
+    found = mixed(members, share)
+    assert found.value.shape == (*ROWS, 24)
+    np.testing.assert_allclose(found.probability.sum(-1), 1, rtol=1e-6)
+    expected = (share * (members.value * members.probability).sum(-1)).sum(-1)
+    np.testing.assert_allclose(found.mean(), expected, rtol=1e-5, atol=1e-6)

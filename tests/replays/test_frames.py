@@ -1,0 +1,132 @@
+"""Replay of frames, beside the stacked observations that they come from."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlcli.errors import RlcliError
+from rlcli.replays.frames import frames
+from rlcli.replays.uniform import uniform
+
+SHAPE = (3, 2, 2)  # of a frame: height, width, channels
+
+
+def stacked(steps, seed, stack, axis, padding):
+    """The same steps with stacks of random frames for observations."""
+    rng = np.random.default_rng(seed)
+    unrolls, unroll, num_envs = steps.reward.shape
+    first = steps.first.reshape(-1, num_envs)
+    obs, next_obs = [], []
+    now = [None] * num_envs
+    for t in range(unrolls * unroll):
+        for env in range(num_envs):
+            frame = rng.integers(1, 256, SHAPE, np.uint8)
+            if first[t, env]:
+                older = frame if padding == "repeat" else np.zeros_like(frame)
+                now[env] = [older] * (stack - 1) + [frame]
+            obs.append(np.concatenate(now[env], axis))
+            now[env] = [*now[env][1:], rng.integers(1, 256, SHAPE, np.uint8)]
+            next_obs.append(np.concatenate(now[env], axis))
+    shape = (unrolls, unroll, num_envs, *obs[0].shape)
+    return steps._replace(
+        obs=np.stack(obs).reshape(shape), next_obs=np.stack(next_obs).reshape(shape)
+    )
+
+
+# (window, unroll, num_envs, capacity, stack, axis, padding)
+SIZES = [
+    (1, 1, 1, 9, 4, -1, "repeat"),
+    (3, 1, 2, 26, 3, 0, "zero"),
+    (2, 4, 2, 40, 2, -2, "repeat"),
+]
+
+
+@pytest.mark.parametrize(
+    ("window", "unroll", "num_envs", "capacity", "stack", "axis", "padding"), SIZES
+)
+def test_observations_are_put_together_again_over_all_ends_of_episodes(
+    window, unroll, num_envs, capacity, stack, axis, padding, stream, lived, original
+):
+    unrolls = 6 * capacity // (unroll * num_envs)
+    plain = stream(window, unrolls, unroll, num_envs, end=0.3)
+    steps = stacked(plain, 1, stack, axis, padding)
+    replay = frames(
+        *(window, unroll, num_envs),
+        capacity=capacity,
+        batch_size=64,
+        stack=stack,
+        axis=axis,
+        padding=padding,
+        ends=capacity,
+    )
+    drawn, weight, *_ = lived(replay, steps)
+    rows = capacity // (unroll * num_envs) * unroll
+    for count in range(unrolls):
+        time = (count + 1) * unroll
+        if time < replay.window:
+            continue
+        assert np.all(weight[count] == 1)
+        numbers = drawn.action[count]
+        truth = original(steps, numbers)
+        jax.tree.map(
+            np.testing.assert_array_equal,
+            jax.tree.map(lambda x, count=count: x[count], drawn),
+            truth,
+        )
+        assert np.all(np.diff(numbers, axis=0) == num_envs)
+        # From the oldest whose frames are all there to the newest but one.
+        starts = set((numbers[0] // num_envs).tolist())
+        oldest = 0 if time <= rows else time - rows + stack - 1
+        assert starts <= set(range(oldest, time - window))
+        assert time < 2 * rows or len(starts) > 1 or oldest == time - window - 1
+    assert drawn.last.any()
+    assert (drawn.last & (drawn.discount == 1)).any()
+
+
+def test_a_window_whose_last_frame_is_no_longer_there_weighs_nothing(
+    stream, lived, original
+):
+    plain = stream(3, 60, 1, 1, end=0.5)
+    steps = stacked(plain, 2, 2, -1, "repeat")
+    replay = frames(1, 1, 1, capacity=30, batch_size=64, stack=2, ends=3)
+    drawn, weight, *_ = lived(replay, steps)
+    ends = np.cumsum(plain.last[:, 0, 0])
+    for count in range(3, 60):
+        numbers = drawn.action[count][0]
+        lost = plain.last[numbers, 0, 0] & (ends[numbers] <= ends[count] - 3)
+        np.testing.assert_array_equal(weight[count][0], ~lost)
+        truth = original(steps, numbers).next_obs
+        np.testing.assert_array_equal(drawn.next_obs[count][0][~lost], truth[~lost])
+    assert 0 < np.mean(weight[3:]) < 1
+
+
+def test_a_frame_takes_a_fraction_of_the_memory_of_two_stacked_observations(stream):
+    steps = stacked(stream(4, 1, 1, 1), 3, 4, -1, "repeat")
+    unroll = jax.tree.map(lambda leaf: leaf[0], steps)
+
+    def size(replay):
+        leaves = jax.tree.leaves(jax.eval_shape(replay.init, unroll))
+        return sum(leaf.size for leaf in leaves if leaf.dtype == jnp.uint8)
+
+    once = size(frames(1, 1, 1, capacity=1_600, stack=4))
+    # The sixteenth beside the ring, and the ring's spare row.
+    assert once / size(uniform(1, 1, 1, capacity=1_600)) == pytest.approx(
+        (1 + 1 / 16) / 8, rel=0.01
+    )
+
+
+@pytest.mark.parametrize(("stack", "axis"), [(3, -1), (4, 0), (4, 5)])
+def test_observations_that_are_no_such_stacks_are_refused(stack, axis, stream):
+    steps = stacked(stream(5, 1, 1, 1), 3, 4, -1, "repeat")
+    replay = frames(1, 1, 1, capacity=16, stack=stack, axis=axis)
+    with pytest.raises(RlcliError, match=rf"in {stack} frames along axis {axis}"):
+        jax.eval_shape(replay.init, jax.tree.map(lambda leaf: leaf[0], steps))
+
+
+def test_a_capacity_counts_the_frames_before_and_behind_a_window():
+    with pytest.raises(RlcliError) as caught:
+        frames(1, 1, 2, capacity=9, stack=4)
+    assert "it needs 5 in a row" in caught.value.message
+    assert caught.value.hint.endswith("at least 10")
+    assert frames(1, 1, 2, capacity=10, stack=4).window == 5

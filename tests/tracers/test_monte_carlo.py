@@ -1,0 +1,87 @@
+"""The return of a whole episode, beside numbers by hand and a loop."""
+
+import jax
+import numpy as np
+import pytest
+import rlax
+
+from rlcli.tracers.monte_carlo import monte_carlo
+from rlcli.tracers.n_step import n_step
+from rlcli.types import Estimates, Transition
+
+NOTHING = Estimates(None, None, None, None)
+
+
+def test_three_rewards_of_one_have_the_returns_worked_out_by_hand():
+    last = np.arange(5)[:, None] == 2  # two steps of padding follow
+    states = np.arange(5)[:, None, None].astype(np.float32)
+    steps = Transition(
+        obs=states,
+        action=np.zeros((5, 1), np.int32),
+        reward=np.array([1, 1, 1, 100, 100], np.float32)[:, None],
+        discount=1.0 - last.astype(np.float32),
+        next_obs=states + 1,
+        first=np.arange(5)[:, None] % 3 == 0,
+        last=last,
+        extras={},
+    )
+    rows = monte_carlo(gamma=0.9).trace(steps, NOTHING)
+    np.testing.assert_allclose(rows.reward[:3, 0], [2.71, 1.9, 1], 1e-6)
+    np.testing.assert_array_equal(rows.discount[:3, 0], [0, 0, 0])
+    np.testing.assert_array_equal(rows.next_obs[:3, 0, 0], [3, 3, 3])
+    np.testing.assert_array_equal(rows.last[:3, 0], [True, True, True])
+    cut = steps._replace(discount=np.ones((5, 1), np.float32))
+    rows = monte_carlo(gamma=0.9).trace(cut, NOTHING)
+    np.testing.assert_allclose(rows.discount[:3, 0], [0.729, 0.81, 0.9], 1e-6)
+
+
+def by_hand(steps, gamma, t, b):
+    """Return, discount, and the step at the end, of one row."""
+    total, factor = 0.0, 1.0
+    for k in range(t, len(steps.reward)):
+        total += factor * steps.reward[k, b]
+        factor *= gamma * steps.discount[k, b]
+        if steps.last[k, b]:
+            break
+    return total, factor, k
+
+
+@pytest.mark.parametrize("gamma", [0.9, 1.0])
+def test_rows_equal_a_loop_over_random_endings(random_steps, gamma):
+    steps, _ = random_steps(seed=1)
+    rows = jax.jit(monte_carlo(gamma=gamma).trace)(steps, NOTHING)
+    for t, b in np.ndindex(*steps.reward.shape):
+        total, factor, k = by_hand(steps, gamma, t, b)
+        assert rows.reward[t, b] == pytest.approx(total, abs=1e-5)
+        assert rows.discount[t, b] == pytest.approx(factor, abs=1e-6)
+        assert rows.next_obs[t, b] == steps.next_obs[k, b]
+        assert rows.last[t, b] == steps.last[k, b]
+        # What is named `next_…` moves along; the rest stays with `obs`.
+        assert rows.extras["next_carry"][t, b] == steps.next_obs[k, b] + 0.5
+    np.testing.assert_array_equal(rows.extras["log_prob"], steps.extras["log_prob"])
+    for name in ("obs", "action", "first"):
+        np.testing.assert_array_equal(getattr(rows, name), getattr(steps, name))
+
+
+def test_without_truncation_returns_are_those_of_rlax(random_steps):
+    steps, _ = random_steps(seed=2, truncate=0.0)
+    rows = monte_carlo(gamma=0.95).trace(steps, NOTHING)
+    bootstrap = np.random.default_rng(0).normal(size=4).astype("f4")
+    expected = jax.vmap(rlax.discounted_returns, in_axes=(1, 1, 0), out_axes=1)(
+        steps.reward, 0.95 * steps.discount, bootstrap
+    )
+    found = rows.reward + rows.discount * bootstrap
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_row_of_as_many_steps_as_there_are_is_the_same(random_steps):
+    steps, _ = random_steps(seed=3)
+    rows = monte_carlo(gamma=0.9).trace(steps, NOTHING)
+    whole = n_step(n=len(steps.reward), gamma=0.9).trace(steps, NOTHING)
+    for name in ("reward", "discount", "next_obs", "last"):
+        found, expected = getattr(rows, name)[:1], getattr(whole, name)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_it_looks_at_whole_episodes():
+    assert monte_carlo().window is None
