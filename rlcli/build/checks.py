@@ -1,0 +1,79 @@
+"""Refuses what cannot go together, or could never learn anything."""
+
+from __future__ import annotations
+
+from rlcli import registry
+from rlcli.errors import nearest
+from rlcli.progress import Setup, midnight
+from rlcli.recipe import DEFAULT, SHARED, Recipe
+from rlcli.types import Replay, Tracer
+
+
+def check_names(recipe: Recipe, used: set[str]) -> None:
+    """Refuses networks and optimizers for functions that the updater does not have."""
+    for section in ("network", "optimizer"):
+        for name in getattr(recipe, section):
+            if name not in (DEFAULT, SHARED, *used):
+                raise recipe.error(
+                    (section, name),
+                    f"updater `{recipe.updater.name}` has no function `{name}`",
+                    nearest(name, used),
+                )
+
+
+def check_episodes(recipe: Recipe, tracer: Tracer, replay: Replay | None) -> None:
+    """Refuses a tracer of whole episodes where there are parts of them alone."""
+    if tracer.window is not None or (replay is not None and replay.episodes):
+        return
+    name = recipe.replay.name if recipe.replay else ""
+    hands = f"replay `{name}` hands out" if replay else "without a replay there are"
+    raise recipe.error(
+        ("tracer",),
+        f"tracer `{recipe.tracer.name}` looks at whole episodes, and {hands} parts of "
+        "them",
+        "`replay: episodes` hands out whole ones",
+    )
+
+
+def check_priority(recipe: Recipe, replay: Replay) -> None:
+    """Refuses priorities that mean something else than the updater reports."""
+    wanted = replay.priority
+    assert recipe.replay is not None  # there is the one that was made of it
+    if wanted in ("", recipe.updater.options.get("priority", "td_error")):
+        return
+    known = registry.options(registry.find("updater", recipe.updater.name).factory)
+    raise recipe.error(
+        ("replay",),
+        f"replay `{recipe.replay.name}` goes by `{wanted}`, and updater "
+        f"`{recipe.updater.name}` reports something else",
+        f"set `updater.priority: {wanted}`" if "priority" in known else "",
+    )
+
+
+def check_window(recipe: Recipe, window: int, num_envs: int) -> None:
+    """Refuses a tracer that looks further than the whole run is long."""
+    unroll = recipe.train.unroll
+    steps = recipe.train.steps // (unroll * num_envs) * unroll
+    if steps < window:
+        least = -(-window // unroll) * unroll * num_envs
+        raise recipe.error(
+            ("tracer",),
+            f"nothing would be learnt: tracer `{recipe.tracer.name}` needs {window:,} "
+            f"steps in a row, and the run has {steps:,} of each environment",
+            f"raise `train.steps` to at least {least:,}",
+        )
+
+
+def check_updates(recipe: Recipe, setup: Setup) -> None:
+    """Refuses a run that ends before its first update."""
+    _, agent = setup.parts(midnight())
+    iterations = recipe.train.steps // setup.steps
+    if agent.updates(iterations) == 0:
+        raise recipe.error(
+            ("train", "steps"),
+            f"nothing would be learnt: the run ends after {recipe.train.steps:,} "
+            "steps, before its first update",
+            "`train.start` and `train.updates` say when that comes",
+        )
+
+

@@ -1,0 +1,109 @@
+"""The recipe's networks, as the functions that an updater asks for."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+
+from rlcli import registry, schedules
+from rlcli.build.parts import listed, made, positional
+from rlcli.errors import RlcliError, nearest
+from rlcli.networks import functions, memory
+from rlcli.networks.heads import Head
+from rlcli.recipe import DEFAULT, SHARED, NetworkSpec, Recipe
+from rlcli.types import Clock, Network
+from rlcli.updaters import Spaces
+
+
+def network(
+    recipe: Recipe,
+    clock: Clock,
+    shown: Spaces,
+    used: set[str],
+    name: str,
+    head_factory: Callable[..., Head],
+    *,
+    action: gymnasium.Space | None = None,
+    copies: int | None = None,
+) -> Network:
+    """The recipe's network as function `name` of the observation, or of the pair.
+
+    With `action`, a space, it takes (observation, action); with `copies` there are so
+    many, from different parameters, with an axis in front of all they say.
+    """
+    used.add(name)
+    specs = recipe.network
+    spec = specs.get(name) or specs.get(DEFAULT)
+    if spec is None and SHARED not in specs:
+        raise recipe.error(
+            ("network",),
+            f"updater `{recipe.updater.name}` needs a network `{name}`",
+            f"`network:` has {listed(specs)}",
+        )
+    options = schedules.at(spec.head if spec else {}, clock, recipe.train.steps)
+    head = _head(recipe, name, head_factory, options)
+    found = spec if spec is not None and spec.part is not None else specs[SHARED]
+    space = shown.observation
+    if action is not None:
+        space = functions.Pair(space, action)
+    try:
+        return _function(recipe, clock, found, found is spec)(name, head, space, copies)
+    except RlcliError as error:
+        raise recipe.placed(("network",), error) from error
+
+
+def _function(
+    recipe: Recipe, clock: Clock, spec: NetworkSpec, alone: bool
+) -> Callable[[str, Head, gymnasium.Space, int | None], Network]:
+    """What makes a function of the network; `alone`: on no torso that others share."""
+    part = spec.part
+    assert part is not None  # the grammar sees to it
+    factory = registry.find("network", part.name).factory
+    if positional(factory):
+        if spec.memory is not None:
+            raise recipe.error(
+                ("network", "memory"),
+                f"network `{part.name}` is a whole forward pass: it takes no memory",
+            )
+        settings = schedules.at(part.options, clock, recipe.train.steps)
+        forward = functools.partial(factory, **settings)
+        return lambda name, *rest: functions.forward_pass(name, forward, *rest)
+    torso = made(part, clock, recipe)
+    if spec.memory is None:
+        make = functions.own if alone else functions.sharing
+        return lambda name, *rest: make(name, torso, *rest)
+    recall = memory.own if alone else memory.sharing
+    carried = made(spec.memory, clock, recipe)
+    return lambda name, *rest: recall(name, torso, carried, *rest)
+
+
+def _head(
+    recipe: Recipe,
+    name: str,
+    factory: Callable[..., Head],
+    options: Mapping[str, Any],
+) -> Head:
+    known = registry.options(factory)
+    if "name" in options and "name" not in known:
+        raise recipe.error(
+            ("network", "head", "name"),
+            f"network `{name}` has no head `{options['name']}`: it predicts no returns",
+            "say for each function what its head is, as in `value: {…, head: …}`",
+        )
+    # What the options of a head with a name are, the grammar has seen to.
+    for option in () if "name" in known else options:
+        if option not in known:
+            raise recipe.error(
+                ("network", "head", option),
+                f"the head of network `{name}` has no option `{option}`",
+                nearest(option, known),
+            )
+    try:
+        return factory(**options)
+    except RlcliError as error:
+        raise recipe.placed(("network", "head"), error) from error
+
+
