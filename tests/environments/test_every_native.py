@@ -47,6 +47,7 @@ WITH: dict[tuple[str, str], dict[str, Any]] = {
     ("GridWorld-v0", "goal_reward"): {"layout": ("SG", "T.")},
     ("GridWorld-v0", "trap_reward"): {"layout": ("SG", "T.")},
     ("PointRobot-v0", "goal_radius"): {"starts_anywhere": True, "starts_again": True},
+    ("Pong-v0", "max_speed"): {"visual": False},
     ("Taxi-v3", "rainy_probability"): {"is_rainy": True},
     ("bsuite/CartpoleSwingup", "height_threshold"): {
         "init_range": 3.0,

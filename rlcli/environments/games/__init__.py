@@ -1,0 +1,1 @@
+"""Games: two sides and one board, the other side played by a few rules."""
