@@ -32,7 +32,7 @@ LATER_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "network": ("cnn", "residual"),
         "updater": (
-            *("v_trace", "ddpg", "td3", "sac"),
+            *("ddpg", "td3", "sac"),
             *("open_es", "cma_es"),
         ),
     }

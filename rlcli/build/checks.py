@@ -75,5 +75,3 @@ def check_updates(recipe: Recipe, setup: Setup) -> None:
             "steps, before its first update",
             "`train.start` and `train.updates` say when that comes",
         )
-
-

@@ -105,5 +105,3 @@ def _head(
         return factory(**options)
     except RlcliError as error:
         raise recipe.placed(("network", "head"), error) from error
-
-

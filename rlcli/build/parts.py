@@ -41,6 +41,5 @@ def positional(factory: Callable) -> list[str]:
 
 
 def listed(names: Sequence[str] | Mapping[str, Any]) -> str:
+    """Names for a message."""
     return ", ".join(f"`{name}`" for name in names) or "nothing"
-
-

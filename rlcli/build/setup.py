@@ -215,5 +215,3 @@ def _fits(policy: str, offers: Mapping[str, Any]) -> bool:
     return all(
         name in offers for name in positional(registry.find("policy", policy).factory)
     )
-
-

@@ -59,7 +59,7 @@ class Batch(NamedTuple):
     weight: Array
     target: Array  # what the value should be
     value: Array  # what it was before this update
-    advantage: Array  # the difference, or as the objective gets it: normalized
+    advantage: Array  # the tracer's, or the difference; normalized where asked for
     old: Array | None  # `[..., size]`: the policy before this update, if asked for
 
 
@@ -94,7 +94,8 @@ def actor_critic(
     """An updater by its objective: what it makes of log π(a|s) and the advantage Â.
 
     The tracer says what the value should be, and Â is that minus what it was before the
-    update. `needs` are the extras that the objective reads.
+    update, unless the tracer has left an `advantage` among the extras. `needs` are the
+    extras that the objective reads.
     """
     functions = functions_of(name, spaces, networks, options.baseline)
     regularizers = filled(options.regularizers)
@@ -286,10 +287,12 @@ def _rows(
     target = steps.reward + steps.discount * _next_value(
         functions, params, steps, carries
     )
+    advantage = steps.extras.get("advantage", target - value)
     if wants_bonus(regularizers):
-        target += bonus(regularizers, seen["entropy"], steps.last)
+        more = bonus(regularizers, seen["entropy"], steps.last)
+        target, advantage = target + more, advantage + more
     old = _policy(functions, params, steps)[0] if wants_old(regularizers) else None
-    return Batch(steps, weight, target, value, target - value, old)
+    return Batch(steps, weight, target, value, advantage, old)
 
 
 def _estimate(

@@ -18,12 +18,14 @@ from rlcli.networks.functions import own
 from rlcli.networks.torsos import table
 from rlcli.policies.sampled import sampled
 from rlcli.progress import midnight
+from rlcli.tracers import off_policy as tracers
 from rlcli.tracers.lambda_return import lambda_return
 from rlcli.types import Transition
 from rlcli.updaters import Spaces
 from rlcli.updaters.cross_entropy import cross_entropy
 from rlcli.updaters.ppo import ppo
 from rlcli.updaters.regularizers import bonus, filled, penalties
+from rlcli.updaters.v_trace import v_trace
 from rlcli.updaters.vanilla_pg import a2c, reinforce, vanilla_pg
 
 CLOCK = midnight()._replace(watched=np.bool_(True))
@@ -164,6 +166,35 @@ def test_without_a_baseline_there_is_no_value_and_the_return_is_the_weight():
         assert set(ours.init(KEY).params) == {"policy"}
         assert "explained_variance" not in report.metrics
         assert not np.any(ours.estimate(state_of(ours), rows).v_t)
+
+
+@pytest.mark.filterwarnings("ignore:Rlax softmax")
+def test_what_another_policy_did_is_learnt_from_as_rlax_learns_from_it():
+    raw = batch(discount=np.ones(SHAPE, "f4"), last=np.zeros(SHAPE, bool))
+    raw = raw._replace(next_obs=np.concatenate([raw.obs[1:], raw.next_obs[-1:]]))
+    noise = np.random.default_rng(2).normal(size=SHAPE).astype("f4")
+    log_prob = raw.extras["log_prob"] - noise  # so unlike is the policy that acted
+    raw = raw._replace(extras={"log_prob": log_prob})
+    traced = jax.jit(jax.vmap(rlax.vtrace_td_error_and_advantage, 1, 1))(
+        VALUES[raw.obs],
+        VALUES[raw.next_obs],
+        raw.reward,
+        np.full(SHAPE, 0.9, "f4"),
+        np.exp(noise),
+    )
+
+    def loss(logits, values):
+        chosen = log_probs(logits, raw.obs, raw.action)
+        td_error = values[raw.obs] - VALUES[raw.obs] - traced.errors
+        return jnp.mean(-chosen * traced.pg_advantage + 0.25 * td_error**2)
+
+    ours = updater(v_trace, regularizers=[])
+    rows = tracers.v_trace(gamma=0.9).trace(raw, ours.estimate(state_of(ours), raw))
+    found, report = gradients(ours, rows)
+    expected = jax.jit(jax.grad(loss, (0, 1)))(LOGITS, VALUES)
+    for mine, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-6)
+    assert report.metrics["ratio"] == pytest.approx(np.mean(np.exp(noise)), rel=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -255,6 +255,7 @@ POLICY_GRADIENTS = {
     "a2c": {"name": "a2c", "regularizers": []},
     "reinforce": {"name": "reinforce", "normalize_advantage": True},
     "cross_entropy": {"name": "cross_entropy", "regularizers": []},
+    "v_trace": {"name": "v_trace", "regularizers": []},
     "clipped": {"name": "ppo", "value_clip_ratio": 1.0, "kl_limit": 0.05},
     "pulled": {
         "name": "ppo",
@@ -277,7 +278,9 @@ POLICY_GRADIENTS = {
 def test_policy_gradients_learn_values_and_actions_of(kind, probe):
     data = ppo_recipe(probe)
     data["updater"] = POLICY_GRADIENTS[kind]
-    if probe == "truncation" and kind in ("a2c", "cross_entropy"):
+    if kind == "v_trace":
+        data["tracer"]["name"] = kind
+    if probe == "truncation" and kind in ("a2c", "cross_entropy", "v_trace"):
         # One step an unroll has to come as far as a value of 10.
         data["optimizer"]["learning_rate"] = 0.05
     setup, params = learnt(data, iterations=600 if probe == "truncation" else 400)
