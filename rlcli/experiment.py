@@ -171,7 +171,9 @@ class Experiment:
             return jnp.all(jnp.isfinite(leaf), axis=tuple(range(1, leaf.ndim)))
 
         seeds = len(self.setup.seeds)
-        statistics = progress.statistics._replace(running_return=(), running_length=())
+        statistics = progress.statistics._replace(
+            running_return=(), running_length=(), running_info={}
+        )
         return {
             "failed": over_seeds(agent.failed, seeds, (0,), 0)(progress.agent),
             "finite": jax.tree.map(finite, acting),
@@ -351,7 +353,7 @@ class Experiment:
         self.loop.close(self.progress)
 
 
-def _episodes(statistics: Mapping[str, np.ndarray], index: int) -> dict[str, Any]:
+def _episodes(statistics: Mapping[str, Any], index: int) -> dict[str, Any]:
     """What the statistics say of a seed, in the words of the TrainMonitor."""
     episodes = int(statistics["episodes"][index])
     if not episodes:
@@ -364,6 +366,7 @@ def _episodes(statistics: Mapping[str, np.ndarray], index: int) -> dict[str, Any
         "t": length,
         "avg_G": float(statistics["average_return"][index]),
         "avg_r": total / length,
+        **{name: float(each[index]) for name, each in statistics["last_info"].items()},
     }
 
 

@@ -6,7 +6,7 @@ Nothing is random but by a key made of (seed, stream, step): no key is part of P
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -64,6 +64,8 @@ class Statistics(NamedTuple):
     last_return: Array  # of the last that finished (the mean of those that did at once)
     last_length: Array
     average_return: Array  # running average over some ten
+    running_info: Mapping[str, Array] = {}  # float32 [B]: what the environment logs
+    last_info: Mapping[str, Array] = {}
 
 
 class Progress(NamedTuple):
@@ -140,8 +142,27 @@ def decided(
     return Pending(obs, decision.action, first, extras), after
 
 
-def begin(setup: Setup, seed: Array, state: ArrayTree, obs: Array) -> Progress:
-    """Progress at the very start of one seed, with the first decision taken."""
+def said(environment: Environment, state: ArrayTree) -> list[str]:
+    """The names of what a pure environment logs: its `info`."""
+
+    def answered(key: Key) -> Mapping[str, Array]:
+        noise = environment.draw(key)
+        return environment.step(state, _any_action(environment), noise)[1].info
+
+    return sorted(jax.eval_shape(answered, stream(0, STEP)))
+
+
+def begin(
+    setup: Setup,
+    seed: Array,
+    state: ArrayTree,
+    obs: Array,
+    logged: Sequence[str] = (),
+) -> Progress:
+    """Progress at the very start of one seed, with the first decision taken.
+
+    `logged` names what of an environment's `info` is summed over episodes.
+    """
     environment, agent = setup.parts(midnight())
     batch = environment.num_envs
     first = jnp.ones(batch, bool)
@@ -178,6 +199,8 @@ def begin(setup: Setup, seed: Array, state: ArrayTree, obs: Array) -> Progress:
             last_return=nothing,
             last_length=nothing,
             average_return=nothing,
+            running_info={name: jnp.zeros(batch, jnp.float32) for name in logged},
+            last_info=dict.fromkeys(logged, nothing),
         ),
     )
 
@@ -186,11 +209,18 @@ def counted(statistics: Statistics, timestep: TimeStep) -> Statistics:
     """The statistics after one more step of every environment."""
     running_return = statistics.running_return + timestep.reward
     running_length = statistics.running_length + 1
+    running_info = {
+        name: total + timestep.info[name].astype(jnp.float32)
+        for name, total in statistics.running_info.items()
+    }
     last = timestep.last
     finished = jnp.sum(last, dtype=jnp.int32)
     some, share = finished > 0, jnp.maximum(finished, 1).astype(jnp.float32)
-    mean_return = jnp.sum(jnp.where(last, running_return, 0)) / share
-    mean_length = jnp.sum(jnp.where(last, running_length, 0)) / share
+
+    def mean(totals: Array) -> Array:
+        return jnp.sum(jnp.where(last, totals, 0)) / share
+
+    mean_return = mean(running_return)
     episodes = statistics.episodes + finished
     # As coax's TrainMonitor: the mean of the first ten, then exponentially forgetting.
     horizon = jnp.clip(episodes, 1, _SMOOTHING).astype(jnp.float32)
@@ -201,8 +231,13 @@ def counted(statistics: Statistics, timestep: TimeStep) -> Statistics:
         running_length=jnp.where(last, 0, running_length),
         episodes=episodes,
         last_return=jnp.where(some, mean_return, statistics.last_return),
-        last_length=jnp.where(some, mean_length, statistics.last_length),
+        last_length=jnp.where(some, mean(running_length), statistics.last_length),
         average_return=average + rate * (mean_return - average),
+        running_info={k: jnp.where(last, 0, each) for k, each in running_info.items()},
+        last_info={
+            name: jnp.where(some, mean(total), statistics.last_info[name])
+            for name, total in running_info.items()
+        },
     )
 
 

@@ -88,6 +88,21 @@ def at_or_past(period: int, total: int, iteration: int = 3) -> list[int]:
     )
 
 
+def test_a_row_has_what_the_environment_logs_of_the_last_episode():
+    data = {
+        "environment": {"name": "bsuite/SimpleBandit", "num_envs": 2},
+        "network": "table",
+        "updater": "q_learning",
+        "train": {"steps": 60, "seeds": 2, "log": {"every": 20}},
+    }
+    parsed = recipe.load(data)
+    rows = rows_of(lived(Experiment(parsed, build(parsed))))
+    assert len(rows) == 6
+    for row in rows:
+        assert row["regret"] == pytest.approx(1 - row["G"], abs=1e-6)
+    assert len({row["regret"] for row in rows}) > 1
+
+
 def test_a_run_ends_with_the_last_whole_iteration_within_its_steps():
     experiment = experiment_of(**NEVER)
     lived(experiment, itertools.cycle([7, 1, 4]))

@@ -26,6 +26,7 @@ from rlcli.progress import (
     draw,
     midnight,
     now,
+    said,
     stream,
 )
 from rlcli.types import TimeStep
@@ -100,6 +101,37 @@ def test_statistics_are_those_of_a_loop_over_the_episodes():
         np.testing.assert_allclose(ours.last_length, last_length, rtol=1e-6)
         np.testing.assert_allclose(ours.average_return, average, rtol=1e-4, atol=1e-5)
     assert episodes > 50
+
+
+def test_what_an_environment_logs_is_summed_over_episodes():
+    draws = np.random.default_rng(1)
+    shape = 100, 3
+    regrets, lasts = draws.integers(3, size=shape), draws.random(shape) < 0.1
+    zero = {"regret": jnp.float32(0)}
+    ours = nothing_yet(3)._replace(
+        running_info={"regret": jnp.zeros(3)}, last_info=zero
+    )
+    running, mean, step = np.zeros(3), 0.0, jax.jit(counted)
+    for regret, last in zip(regrets, lasts, strict=True):
+        both = {"regret": regret, "other": last}  # only what is asked for is counted
+        ours = step(ours, answer(np.zeros(3), last)._replace(info=both))
+        running += regret
+        mean = running[last].mean() if last.any() else mean
+        running[last] = 0
+        assert float(ours.last_info["regret"]) == pytest.approx(mean)
+        np.testing.assert_array_equal(ours.running_info["regret"], running)
+    assert ours.running_info.keys() == ours.last_info.keys() == {"regret"}
+
+
+def test_an_environment_says_what_it_logs():
+    def logged(name):
+        environment = build(recipe.load(DATA | {"environment": name})).parts(
+            midnight()
+        )[0]
+        return said(environment, environment.reset(jax.random.key(0))[0])
+
+    assert logged("CartPole-v1") == []
+    assert logged("bsuite/DeepSea") == ["bad_episodes", "denoised_return"]
 
 
 def test_the_average_return_is_the_mean_of_the_first_ten_and_forgets_from_then_on():

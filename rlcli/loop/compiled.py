@@ -24,6 +24,7 @@ from rlcli.progress import (
     draw,
     midnight,
     now,
+    said,
     stream,
 )
 from rlcli.types import Array, ArrayTree
@@ -40,7 +41,7 @@ def compiled(setup: Setup) -> Loop:
     def begin_one(seed: Array) -> Progress:
         environment, _ = setup.parts(midnight())
         state, obs = environment.reset(stream(seed, RESET))
-        return begin(setup, seed, state, obs)
+        return begin(setup, seed, state, obs, said(environment, state))
 
     begin_all = jax.jit(
         spread(over_seeds(begin_one, share, (0,), AXES), in_specs=each, out_specs=specs)

@@ -78,7 +78,8 @@ def hosted(setup: Setup, environment: Environment) -> Loop:
                     lambda leaf, shape: np.asarray(leaf).reshape(shape), action, actions
                 )
                 state, timestep = environment.step(state, played, own, cut)
-                answer = run.answer.pack_host(timestep)
+                # What an environment on the host logs is not counted.
+                answer = run.answer.pack_host(timestep._replace(info={}))
                 packed, action = run.step(packed, answer, noise, made)
         progress, metrics = run.unpack(packed)
         return progress._replace(environment=state), metrics

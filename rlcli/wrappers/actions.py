@@ -58,6 +58,8 @@ def sticky_actions(
 def action_repeat(core: Environment, *, times: Count = 4) -> Environment:
     """Plays each action several times, and adds up the rewards, until an end.
 
+    What the core logs is added up, too.
+
     Physics parameters and time limits stay those of the core, but a time limit counts
     decisions: one of `times` steps each.
     """
@@ -75,7 +77,10 @@ def action_repeat(core: Environment, *, times: Count = 4) -> Environment:
             state, so_far = carry
             drawn = jax.tree.map(lambda leaf: leaf[index], noise)
             after, new = core.step(state, action, drawn)
-            new = new._replace(reward=so_far.reward + new.reward)
+            new = new._replace(
+                reward=so_far.reward + new.reward,
+                info=jax.tree.map(jnp.add, so_far.info, new.info),
+            )
             over = so_far.last
             return jax.tree.map(
                 lambda old, new: jnp.where(over, old, new), carry, (after, new)

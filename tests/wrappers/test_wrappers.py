@@ -26,7 +26,8 @@ def counter(length: int = 1_000) -> Environment:
         obs = jnp.stack([time, action]).astype(jnp.float32)
         end = time >= length
         reward, discount = time.astype(jnp.float32), 1.0 - end
-        return (time, action), TimeStep(obs, obs, reward, discount, end, {})
+        info = {"logged": reward}
+        return (time, action), TimeStep(obs, obs, reward, discount, end, info)
 
     box = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
     space = gymnasium.spaces.Discrete(1_000)
@@ -67,6 +68,7 @@ def test_a_repeated_action_adds_up_its_rewards_until_the_end():
     _, answers = played(wrapped(counter(10), "action_repeat", times=4), [7, 8, 9])
     assert answers.obs.tolist() == [[4, 7], [8, 8], [10, 9]]
     assert answers.reward.tolist() == [1 + 2 + 3 + 4, 5 + 6 + 7 + 8, 9 + 10]
+    assert answers.info["logged"].tolist() == answers.reward.tolist()
     assert answers.last.tolist() == [False, False, True]
     assert answers.discount.tolist() == [1, 1, 0]
 
