@@ -1,20 +1,20 @@
 """Keys: JAX's own random bits, several times cheaper on a processor.
 
-For what draws with a key for each of many environments. Imports nothing of ours but
-types.
+For what draws with a key for each of many environments. Stands on `fusion`
+alone.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import jax
 import jax.extend.random
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli.types import Array, ArrayTree, Key
+from rlcli.fusion import apart
+from rlcli.types import Array, Key
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _WORTH = 128  # so many hashes take as long as a conditional
@@ -61,46 +61,7 @@ def _mixed(first: Array, second: Array, counter: Array) -> Array:
     return x ^ y
 
 
-def _apart(hashed: Callable[..., ArrayTree]) -> Callable[..., ArrayTree]:
-    """The same function of (first, second, counter), as a pass of its own.
-
-    Left to itself XLA fuses it with whatever reads it, which repeats it for each reader
-    and spoils its vectorisation. It does not fuse over the edge of a conditional, and
-    cannot know that no number of 32 bits has more than 32 of them set.
-    """
-
-    @jax.custom_batching.custom_vmap
-    def alone(*numbers: Array) -> ArrayTree:
-        shape = jnp.broadcast_shapes(*(each.shape for each in numbers))
-        if math.prod(shape) < _WORTH:
-            return hashed(*numbers)
-        certain = jax.lax.population_count(numbers[0].ravel()[0]) <= 32
-
-        def nothing(*numbers: Array) -> ArrayTree:
-            like = jax.eval_shape(hashed, *numbers)
-            return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
-
-        return jax.lax.cond(certain, hashed, nothing, *numbers)
-
-    @alone.def_vmap
-    def _(size: int, batched: list[bool], *numbers: Array) -> tuple:
-        """Many at once, with one condition for all of them."""
-        pairs = zip(numbers, batched, strict=True)
-        rank = 1 + max(each.ndim - over for each, over in pairs)
-
-        def aligned(each: Array, over: bool) -> Array:
-            if not over:
-                return each
-            missing = (1,) * (rank - each.ndim)
-            return each.reshape((size, *missing, *each.shape[1:]))
-
-        found = alone(*map(aligned, numbers, batched))
-        return found, jax.tree.map(lambda _: True, found)
-
-    return alone
-
-
-_words, _bits = _apart(_hashed), _apart(_mixed)
+_words, _bits = apart(_hashed, _WORTH), apart(_mixed, _WORTH)
 
 
 def _counters(shape: tuple[int, ...]) -> Array:

@@ -42,20 +42,21 @@ def test_keys_that_come_of_a_key_are_those_of_jax():
         same(draw(ours), draw(theirs))
 
 
-def test_what_is_drawn_is_what_jax_draws_alone_compiled_and_in_a_batch():
+def test_what_is_drawn_is_what_jax_draws_alone_and_in_a_batch_of_any_size():
     def draw(key):
         return (
             jax.random.uniform(key, (4,), jnp.float32, -0.05, 0.05),
-            jax.random.normal(key, (4,)),
+            jax.random.normal(key, (2, 2)),
             jax.random.randint(key, (4,), -3, 9),
         )
 
-    keys = jax.random.split(KEY, 5)
-    expected = jax.vmap(draw)(keys)
-    jax.tree.map(same, jax.vmap(draw)(unrolled(keys)), expected)
-    compiled = jax.jit(lambda keys: jax.vmap(draw)(unrolled(keys)))(keys)
-    jax.tree.map(same, compiled, expected)
-    jax.tree.map(same, draw(unrolled(keys[2])), draw(keys[2]))
+    @jax.jit
+    def drawn(keys):
+        alone, few, many = keys[0], keys[:5], keys
+        return draw(alone), jax.vmap(draw)(few), jax.vmap(draw)(many)
+
+    keys = jax.random.split(KEY, 150)
+    jax.tree.map(same, drawn(unrolled(keys)), drawn(keys))
 
 
 def test_a_seed_gives_the_key_that_jax_makes_of_it():

@@ -15,6 +15,7 @@ import numpy as np
 from rlcli import spaces
 from rlcli.environments import drawing
 from rlcli.environments.answers import answer
+from rlcli.fusion import settled
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Environment, Key, Probability, TimeStep
 
@@ -139,7 +140,10 @@ def environment(
         game, reward, terminated = rules.play(
             game, action, noise.game, difficulty_ramping
         )
-        return pack(most, Playing(game, action)), answer(seen(game), reward, terminated)
+        # Else a lone game would be played anew for each of its cells.
+        words = settled(pack(most, Playing(game, action)))
+        obs = seen(unpack(most, words).game)
+        return words, answer(obs, reward, terminated)
 
     def render(state: ArrayTree) -> np.ndarray:
         words = tuple(np.asarray(word) for word in state)

@@ -1,0 +1,63 @@
+"""Fusion: how to keep XLA from working things out anew for everything that reads them.
+
+On a processor XLA fuses what is elementwise with its reader, once for each reader, and
+for each of the elements that this writes. That is mostly for the good; where it is not,
+these draw a line. Imports nothing of ours but types.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from rlcli.types import Array, ArrayTree
+
+
+def apart(function: Callable[..., ArrayTree], least: int = 0) -> Callable:
+    """The same function of arrays, as a pass of its own.
+
+    It becomes a branch of a conditional, over whose edge XLA does not fuse, and which
+    costs half a microsecond. The other branch is never taken: XLA cannot know that no
+    number of 32 bits has more than 32 of them set. Under `vmap` there is one for the
+    whole batch, and on an accelerator there is none.
+
+    Args:
+        function: of arrays, with at least one number among them; gives a tree of them.
+        least: how many numbers it has to give, over the whole batch, to be worth it.
+    """
+
+    @jax.custom_batching.custom_vmap
+    def alone(*arrays: Array) -> ArrayTree:
+        found = jax.eval_shape(function, *arrays)
+        size = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(found))
+        if size < least or jax.default_backend() != "cpu":
+            return function(*arrays)
+
+        def nothing(*_: Array) -> ArrayTree:
+            return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), found)
+
+        return jax.lax.cond(_certain(arrays[0]), function, nothing, *arrays)
+
+    @alone.def_vmap
+    def _(size: int, batched: list[bool], *arrays: Array) -> tuple[ArrayTree, Any]:
+        del size
+        axes = [0 if each else None for each in batched]
+        found = apart(jax.vmap(function, axes), least)(*arrays)
+        return found, jax.tree.map(lambda _: True, found)
+
+    return alone
+
+
+def settled(tree: ArrayTree) -> ArrayTree:
+    """The same arrays, each worked out once, before anything reads it."""
+    leaves, structure = jax.tree.flatten(tree)
+    return structure.unflatten(apart(lambda *leaves: leaves)(*leaves))
+
+
+def _certain(array: Array) -> Array:
+    """True, for all that XLA knows it might not be."""
+    return jax.lax.population_count(array.ravel()[0].astype(jnp.uint32)) <= 32
