@@ -30,7 +30,6 @@ SECTIONS = (
 LATER_SECTIONS = ("normalize", "vary", "plugins")
 LATER_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "network": ("cnn", "residual"),
         "updater": (
             *("ddpg", "td3", "sac"),
             *("open_es", "cma_es"),

@@ -209,7 +209,6 @@ def test_a_recipe_that_lacks_the_main_thing_is_refused(written, text, message):
         ("vary", {"optimizer.learning_rate": [1e-3]}, "section `vary`"),
         ("plugins", ["./my_network.py"], "section `plugins`"),
         ("network", {"preprocess": ["one_hot"]}, "option `preprocess`"),
-        ("network", "cnn", "network `cnn`"),
         ("updater", "sac", "updater `sac`"),
         ("updater", {"rule": "sarsa"}, "option `rule`"),
         ("train", {"episodes": 500}, "`episodes: 500`"),

@@ -10,76 +10,15 @@ import gymnasium
 import haiku as hk
 import jax
 import jax.numpy as jnp
-import numpy as np
-from gymnasium import spaces as kinds
 
 from rlcli import spaces
 from rlcli.errors import RlcliError
 from rlcli.networks.heads import Head
+from rlcli.networks.inputs import Pair, flat
 from rlcli.networks.torsos import Torso
 from rlcli.types import Array, ArrayTree, Key, Network, Params
 
 SHARED = "shared"
-
-
-class Pair(kinds.Tuple):
-    """The space of (observation, action): what a function of both takes."""
-
-    def __init__(self, observation: gymnasium.Space, action: gymnasium.Space) -> None:
-        """Of one environment, both."""
-        super().__init__((observation, action))
-
-
-def flat(space: gymnasium.Space) -> Callable[[ArrayTree], Array]:
-    """Observations `[N, ...]` as vectors `[N, size]` of float32: what torsos take.
-
-    Choices are one-hot, and of a pair of them it is the pair: `[N, states · actions]`.
-    What has several members stands in a row.
-    """
-    match space:
-        case kinds.Discrete():
-            return lambda obs: jax.nn.one_hot(obs - int(space.start), int(space.n))
-        case kinds.Box() | kinds.MultiBinary():
-            size = int(np.prod(space.shape, dtype=int))
-            return lambda obs: obs.reshape((-1, size)).astype(jnp.float32)
-        case kinds.MultiDiscrete():
-            return _one_hots(space)
-        case Pair(spaces=(kinds.Discrete() as state, kinds.Discrete() as action)):
-            states, actions = flat(state), flat(action)
-            return lambda pair: (
-                states(pair[0])[:, :, None] * actions(pair[1])[:, None, :]
-            ).reshape((-1, int(state.n * action.n)))
-        case kinds.Tuple() if len(space.spaces):
-            return _in_a_row(dict(enumerate(space.spaces)))
-        case kinds.Dict() if len(space.spaces):
-            return _in_a_row(space.spaces)
-    raise RlcliError(
-        f"a network cannot read observations of {space}",
-        "it reads Discrete, MultiDiscrete, MultiBinary and Box spaces, and Tuple and "
-        "Dict of such",
-    )
-
-
-def _one_hots(space: kinds.MultiDiscrete) -> Callable[[Array], Array]:
-    counts, start = space.nvec.ravel(), space.start.ravel()
-    size = len(counts)
-
-    def prepare(obs: Array) -> Array:
-        rows = obs.reshape((-1, size)) - start
-        each = [jax.nn.one_hot(rows[:, i], int(n)) for i, n in enumerate(counts)]
-        return jnp.concatenate(each, axis=-1)
-
-    return prepare
-
-
-def _in_a_row(members: Any) -> Callable[[ArrayTree], Array]:
-    each = {name: flat(member) for name, member in members.items()}
-
-    def prepare(obs: ArrayTree) -> Array:
-        rows = [read(obs[name]) for name, read in each.items()]
-        return jnp.concatenate(rows, axis=-1)
-
-    return prepare
 
 
 def own(
@@ -94,7 +33,7 @@ def own(
     With `copies` there are so many of it, from different parameters; these and what
     they say have an axis for them in front: `[copies, T, B, ...]`.
     """
-    prepare = flat(space)
+    prepare = torso.reads(space)
     made = _copied(lambda obs: head.read(torso, torso.features(prepare(obs))), copies)
 
     def init(key: Key) -> Params:
@@ -119,7 +58,7 @@ def sharing(
     joined with the action and goes through another, of the function's own.
     """
     pair = space.spaces if isinstance(space, Pair) else (space,)
-    prepare, *beside = (flat(each) for each in pair)
+    prepare, beside = torso.reads(pair[0]), [flat(each) for each in pair[1:]]
     lower = hk.transform(lambda obs: torso.features(prepare(obs)))
 
     def above(features: Array, *action: Array) -> ArrayTree:

@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 
 from rlcli.errors import RlcliError
-from rlcli.networks.functions import SHARED, Pair, example, flat, key_for
+from rlcli.networks.functions import SHARED, example, key_for
 from rlcli.networks.heads import Head
+from rlcli.networks.inputs import Pair
 from rlcli.networks.torsos import Torso
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Count, Key, Network, Params
@@ -133,7 +134,7 @@ def own(
 ) -> Network:
     """A function with torso, memory and head of its own, under `group`."""
     _check(group, False, space, copies)
-    prepare = flat(space)
+    prepare = torso.reads(space)
 
     def forward(
         obs: ArrayTree, carry: ArrayTree, first: Array
@@ -163,7 +164,7 @@ def sharing(
 ) -> Network:
     """A head of its own, under `group`, on a torso and a memory that all share."""
     _check(group, True, space, copies)
-    prepare = flat(space)
+    prepare = torso.reads(space)
 
     def remembered(
         obs: ArrayTree, carry: ArrayTree, first: Array

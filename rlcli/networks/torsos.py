@@ -1,19 +1,23 @@
-"""Torsos: from an observation, as a flat vector, to features."""
+"""Torsos: from an observation to features. Those for images are in `images`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
 
+import gymnasium
 import haiku as hk
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rlcli.networks.inputs import flat
 from rlcli.registry import register
-from rlcli.types import Array, Count, Structural
+from rlcli.types import Array, ArrayTree, Count, Structural
 
 Activation = Literal["relu", "tanh", "elu", "gelu", "silu"]
+Init = Literal["fan_in", "orthogonal"]
+GAIN = float(np.sqrt(2.0))  # keeps the size of what goes through relu
 
 
 class Torso(NamedTuple):
@@ -21,10 +25,14 @@ class Torso(NamedTuple):
 
     `outputs(size, scale)` makes the Haiku layer that a head reads the features with;
     `scale` says how large outputs should be at first (1 where it does not matter).
+    `reads(space)` makes inputs of observations `[N, ...]`: flat vectors, unless it says
+    otherwise. What others have made, such as features of a shared torso joined with an
+    action, comes as a flat vector all the same.
     """
 
-    features: Callable[[Array], Array]
+    features: Callable[[Any], Array]
     outputs: Callable[[int, float], Callable[[Array], Array]]
+    reads: Callable[[gymnasium.Space], Callable[[ArrayTree], ArrayTree]] = flat
 
 
 def _zeros(size: int, scale: float) -> hk.Linear:
@@ -61,7 +69,7 @@ def mlp(
     layers: list[Count] = [64, 64],  # noqa: B006 - a default that is never mutated
     activation: Activation = "relu",
     layer_norm: bool = False,
-    init: Literal["fan_in", "orthogonal"] = "fan_in",
+    init: Init = "fan_in",
 ) -> Torso:
     """A multi-layer perceptron.
 
@@ -69,21 +77,37 @@ def mlp(
     as is usual for policy gradients, with gain √2 for relu (Saxe et al., 2013,
     https://arxiv.org/abs/1312.6120), and scales the head's layer.
     """
-    activate = getattr(jnp if activation == "tanh" else jax.nn, activation)
-    gain = np.sqrt(2.0)
+    hidden = dense(layers, activation, layer_norm, init)
+    return Torso(hidden, read_with(init))
 
-    def weights(scale: float) -> hk.initializers.Initializer | None:
-        return hk.initializers.Orthogonal(scale) if init == "orthogonal" else None
+
+def dense(
+    layers: Sequence[int], activation: Activation, layer_norm: bool, init: Init
+) -> Callable[[Array], Array]:
+    """Layers of so many units, each after the other: a Haiku function."""
+    activate = activation_of(activation)
 
     def features(inputs: Array) -> Array:
         for size in layers:
-            inputs = hk.Linear(size, w_init=weights(gain))(inputs)
+            inputs = hk.Linear(size, w_init=weights_of(init))(inputs)
             if layer_norm:
                 inputs = hk.LayerNorm(-1, True, True)(inputs)
             inputs = activate(inputs)
         return inputs
 
-    def outputs(size: int, scale: float) -> hk.Linear:
-        return hk.Linear(size, w_init=weights(scale))
+    return features
 
-    return Torso(features, outputs)
+
+def read_with(init: Init) -> Callable[[int, float], hk.Linear]:
+    """The `outputs` of a torso whose layers begin like that."""
+    return lambda size, scale: hk.Linear(size, w_init=weights_of(init, scale))
+
+
+def weights_of(init: Init, scale: float = GAIN) -> hk.initializers.Initializer | None:
+    """How weights begin; None as Haiku has them, whatever the scale."""
+    return hk.initializers.Orthogonal(scale) if init == "orthogonal" else None
+
+
+def activation_of(name: Activation) -> Callable[[Array], Array]:
+    """The function of that name."""
+    return getattr(jnp if name == "tanh" else jax.nn, name)

@@ -1,0 +1,243 @@
+"""Torsos for images: convolutions, and what comes of them joined with the rest.
+
+Where an observation has several members, each image among them goes through the
+convolutions, and what is none joins them behind, as a flat vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import gymnasium
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli.errors import RlcliError
+from rlcli.networks.inputs import image_shapes, pictures
+from rlcli.networks.torsos import (
+    GAIN,
+    Activation,
+    Init,
+    Torso,
+    activation_of,
+    dense,
+    read_with,
+    weights_of,
+)
+from rlcli.registry import register
+from rlcli.spaces import describe
+from rlcli.types import Array, ArrayTree, Count
+
+
+class _Preset(NamedTuple):
+    """Layers that others have published."""
+
+    channels: list[int]
+    kernels: list[int]
+    strides: list[int]
+    layers: list[int]
+
+
+_PRESETS = {
+    "minatar": _Preset([16], [3], [1], [128]),
+    "atari": _Preset([32, 64, 64], [8, 4, 3], [4, 2, 1], [512]),
+}
+
+
+@register("network")
+def cnn(
+    *,
+    preset: Literal["minatar", "atari"] = "minatar",
+    channels: list[Count] | None = None,
+    kernels: list[Count] | None = None,
+    strides: list[Count] | None = None,
+    layers: list[Count] | None = None,
+    activation: Activation = "relu",
+    layer_norm: bool = False,
+    init: Init = "fan_in",
+) -> Torso:
+    """Convolutions over images `[H, W, C]`, then dense `layers`.
+
+    Each convolution has so many `channels`, a square kernel and a stride, without
+    padding. `minatar` is the network of Young and Tian (2019,
+    https://arxiv.org/abs/1903.03176): 16 channels of 3 × 3, a layer of 128. `atari` is
+    that of Mnih et al. (2015, https://doi.org/10.1038/nature14236): 32 of 8 × 8 by 4,
+    64 of 4 × 4 by 2, 64 of 3 × 3, a layer of 512. What is given beside the preset takes
+    its place. Bytes are seen as numbers from 0 to 1.
+    """
+    known = _PRESETS[preset]
+    shape = _Preset(
+        channels=known.channels if channels is None else channels,
+        kernels=known.kernels if kernels is None else kernels,
+        strides=known.strides if strides is None else strides,
+        layers=known.layers if layers is None else layers,
+    )
+    if not len(shape.channels) == len(shape.kernels) == len(shape.strides):
+        raise RlcliError(
+            f"network `cnn` has {len(shape.channels)} channels, {len(shape.kernels)} "
+            f"kernels and {len(shape.strides)} strides",
+            "give one of each for every convolution",
+        )
+    activate = activation_of(activation)
+    hidden = dense(shape.layers, activation, layer_norm, init)
+    each = list(zip(shape.channels, shape.kernels, shape.strides, strict=True))
+
+    def convolved(image: Array) -> Array:
+        for size, kernel, stride in each:
+            image = Convolution(size, kernel, stride, init=init)(image)
+            if layer_norm:
+                image = hk.LayerNorm(-1, True, True)(image)
+            image = activate(image)
+        return image
+
+    def reads(space: gymnasium.Space) -> Callable[[ArrayTree], list[Array]]:
+        _check(space, each)
+        return pictures(space)
+
+    def features(inputs: ArrayTree) -> Array:
+        return hidden(_joined(convolved, inputs))
+
+    return Torso(features, read_with(init), reads)
+
+
+@register("network")
+def residual(
+    *,
+    width: Count = 64,
+    blocks: Count = 2,
+    channels: list[Count] = [16, 32, 32],  # noqa: B006 - never mutated
+    activation: Activation = "relu",
+    init: Init = "fan_in",
+) -> Torso:
+    """Blocks that add to what they are given, so that deep networks learn.
+
+        x ← W₀ inputs
+        x ← x + W₂ σ(W₁ norm(x)), `blocks` times, 4 · `width` units within
+        features = norm(x)
+
+    of `width` units, norm the layer norm: SimBa (Lee et al., 2024,
+    https://arxiv.org/abs/2410.09754). Images `[H, W, C]` go before that through one
+    section for each of `channels`: a convolution of 3 × 3, the maximum of 3 × 3 by 2,
+    and twice x + conv(σ(conv(σ(x)))), as in IMPALA (Espeholt et al., 2018,
+    https://arxiv.org/abs/1802.01561).
+    """
+    activate = activation_of(activation)
+
+    def norm(inputs: Array) -> Array:
+        return hk.LayerNorm(-1, True, True)(inputs)
+
+    def layer(size: int, inputs: Array) -> Array:
+        return hk.Linear(size, w_init=weights_of(init))(inputs)
+
+    def convolved(image: Array) -> Array:
+        for size in channels:
+            image = Convolution(size, 3, padding="SAME", init=init)(image)
+            image = hk.max_pool(image, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+            for _ in range(2):
+                added = image
+                for _ in range(2):
+                    added = activate(added)
+                    added = Convolution(size, 3, padding="SAME", init=init)(added)
+                image = image + added
+        return activate(image)
+
+    def features(inputs: ArrayTree) -> Array:
+        x = layer(width, _joined(convolved, inputs))
+        for _ in range(blocks):
+            x = x + layer(width, activate(layer(4 * width, norm(x))))
+        return norm(x)
+
+    return Torso(features, read_with(init), pictures)
+
+
+class Convolution(hk.Module):
+    """A convolution with a square kernel, `[N, H, W, C] -> [N, H′, W′, size]`.
+
+        y[i, j] = Σ W[a, b] · x[i s + a, j s + b] + bias
+
+    with stride s. On processors XLA takes minutes to compile the gradient of a stride
+    (231 s for that of Atari's network, and half a second this way), and thrice as long
+    to run it. So s × s pixels become one with as many channels, and the stride 1.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        kernel: int,
+        stride: int = 1,
+        padding: Literal["VALID", "SAME"] = "VALID",
+        init: Init = "fan_in",
+    ) -> None:
+        """`SAME` padding goes with a stride of 1."""
+        super().__init__("convolution")
+        if padding == "SAME" and stride > 1:
+            raise ValueError(f"expected a stride of 1 with padding, got {stride}")
+        self.size, self.kernel, self.stride = size, kernel, stride
+        self.padding: str = padding
+        self.init: Init = init
+
+    def __call__(self, image: Array) -> Array:
+        """`[N, H, W, C]`, float32."""
+        entries = self.kernel**2 * image.shape[-1]
+        fan_in = hk.initializers.TruncatedNormal(1 / np.sqrt(entries))
+        shape = (self.kernel, self.kernel, image.shape[-1], self.size)
+        begin = weights_of(self.init, GAIN) or fan_in
+        weights = hk.get_parameter("w", shape, init=begin)
+        shift = hk.get_parameter("b", (self.size,), init=jnp.zeros)
+        if self.stride > 1:
+            image, weights = _folded(image, weights, self.stride)
+        layout = ("NHWC", "HWIO", "NHWC")
+        found = jax.lax.conv_general_dilated(
+            image, weights, (1, 1), self.padding, dimension_numbers=layout
+        )
+        return found + shift
+
+
+def _check(space: gymnasium.Space, each: list[tuple[int, int, int]]) -> None:
+    """Refuses a space without an image, or with one that is too small."""
+    shapes = image_shapes(space)
+    if not shapes:
+        raise RlcliError(
+            f"network `cnn` looks at images, and there is none in {describe(space)}",
+            "an image is a Box of height, width and channels; `mlp` takes anything",
+        )
+    for height, width, _ in shapes:
+        least = min(height, width)
+        for _, kernel, stride in each:
+            if least < kernel:
+                raise RlcliError(
+                    f"network `cnn` has a kernel of {kernel} × {kernel} where {least} "
+                    f"pixels are left of an image of {height} × {width}",
+                    "choose smaller `kernels` or `strides`, or another `preset`",
+                )
+            least = (least - kernel) // stride + 1
+
+
+def _folded(image: Array, weights: Array, stride: int) -> tuple[Array, Array]:
+    """Image and weights whose convolution by 1 is that by `stride` of these."""
+    rows, height, width, depth = image.shape
+    kernel, _, _, size = weights.shape
+    cells = -(-kernel // stride)  # that the kernel spans
+    high, wide = ((n - kernel) // stride + cells for n in (height, width))
+    below, right = (max(0, high * stride - height), max(0, wide * stride - width))
+    image = jnp.pad(image, ((0, 0), (0, below), (0, right), (0, 0)))
+    image = image[:, : high * stride, : wide * stride]
+    image = image.reshape((rows, high, stride, wide, stride, depth))
+    image = image.transpose((0, 1, 3, 2, 4, 5)).reshape((rows, high, wide, -1))
+    beyond = (0, cells * stride - kernel)
+    weights = jnp.pad(weights, (beyond, beyond, (0, 0), (0, 0)))
+    weights = weights.reshape((cells, stride, cells, stride, depth, size))
+    weights = weights.transpose((0, 2, 1, 3, 4, 5)).reshape((cells, cells, -1, size))
+    return image, weights
+
+
+def _joined(convolved: Callable[[Array], Array], inputs: ArrayTree) -> Array:
+    """Images, convolved and flat, and what is flat already, in a row."""
+    each = [
+        leaf if leaf.ndim == 2 else convolved(leaf) for leaf in jax.tree.leaves(inputs)
+    ]
+    rows = [leaf.reshape((leaf.shape[0], -1)) for leaf in each]
+    return jnp.concatenate(rows, axis=-1)

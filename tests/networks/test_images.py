@@ -1,0 +1,157 @@
+"""Torsos for images, beside loops over pixels and published numbers."""
+
+import gymnasium
+import haiku as hk
+import jax
+import numpy as np
+import pytest
+
+from rlcli.errors import RlcliError
+from rlcli.networks.functions import own, sharing
+from rlcli.networks.heads import action_values, prediction
+from rlcli.networks.images import Convolution, cnn, residual
+from rlcli.networks.inputs import Pair, pictures
+
+BYTES = gymnasium.spaces.Box(0, 255, (10, 10, 4), np.uint8)
+GRID = gymnasium.spaces.Box(0.0, 1.0, (6, 5, 2), np.float32)
+PLACE = gymnasium.spaces.Box(-1.0, 1.0, (3,), np.float32)
+BOTH = gymnasium.spaces.Dict({"board": GRID, "turn": gymnasium.spaces.Discrete(2)})
+
+
+def drawn(space, count, seed=0):
+    space.seed(seed)
+    rows = [space.sample() for _ in range(count)]
+    return jax.tree.map(lambda *each: np.stack(each), *rows)
+
+
+def scrambled(network, seed=0):
+    """Parameters of any size, without compiling what they begin from."""
+    rng = np.random.default_rng(seed)
+    shapes = jax.eval_shape(network.init, jax.random.key(0))
+    return jax.tree.map(lambda s: 0.3 * rng.normal(size=s.shape).astype("f4"), shapes)
+
+
+def numbers(params):
+    return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(params))
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "stride"),
+    [((7, 6, 2), 3, 1), ((8, 9, 1), 4, 2), ((7, 7, 3), 3, 2), ((9, 8, 2), 2, 3)],
+)
+def test_a_convolution_is_a_sum_over_every_window(shape, kernel, stride):
+    rng = np.random.default_rng(0)
+    image = rng.normal(size=(2, *shape)).astype("f4")
+    made = hk.without_apply_rng(
+        hk.transform(lambda x: Convolution(3, kernel, stride)(x))
+    )
+    shapes = jax.eval_shape(made.init, jax.random.key(0), image)
+    params = jax.tree.map(lambda s: rng.normal(size=s.shape).astype("f4"), shapes)
+    (layer,) = params.values()
+    high, wide = ((n - kernel) // stride + 1 for n in shape[:2])
+    expected = np.empty((2, high, wide, 3))
+    for i in range(high):
+        for j in range(wide):
+            top, left = i * stride, j * stride
+            window = image[:, top : top + kernel, left : left + kernel]
+            expected[:, i, j] = np.einsum("nabc,abcd->nd", window, layer["w"])
+    found = jax.jit(made.apply)(params, image)
+    np.testing.assert_allclose(found, expected + layer["b"], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("preset", "shape", "expected"),
+    # 6 actions: counted by hand, and what is said of the network of Mnih et al.
+    [("minatar", (10, 10, 4), 592 + 131_200 + 774), ("atari", (84, 84, 4), 1_687_206)],
+)
+def test_a_preset_has_the_parameters_of_its_paper(preset, shape, expected):
+    space = gymnasium.spaces.Box(0, 255, shape, np.uint8)
+    network = own("q", cnn(preset=preset), action_values(6), space)
+    assert numbers(jax.eval_shape(network.init, jax.random.key(0))) == expected
+
+
+def test_what_is_given_takes_the_place_of_the_preset():
+    torso = cnn(channels=[2, 3], kernels=[3, 2], strides=[1, 2], layers=[5])
+    network = own("q", torso, action_values(6), BYTES)
+    shapes = jax.eval_shape(network.init, jax.random.key(0))
+    expected = (9 * 4 * 2 + 2) + (4 * 2 * 3 + 3) + (4 * 4 * 3 * 5 + 5) + (5 * 6 + 6)
+    assert numbers(shapes) == expected
+
+
+def test_bytes_are_seen_from_0_to_1_and_other_numbers_as_they_are():
+    seen = drawn(BYTES, 3)
+    np.testing.assert_allclose(pictures(BYTES)(seen)[0], seen / 255.0, rtol=1e-6)
+    board = drawn(GRID, 3)
+    np.testing.assert_array_equal(pictures(GRID)(board)[0], board)
+    lit = gymnasium.spaces.Box(0, 1, (4, 4, 2), bool)
+    np.testing.assert_array_equal(pictures(lit)(drawn(lit, 3))[0], drawn(lit, 3))
+
+
+@pytest.mark.parametrize(
+    ("make", "torso"),
+    [(own, cnn()), (sharing, cnn()), (own, residual(width=4, blocks=1, channels=[2]))],
+)
+def test_images_go_through_with_what_stands_beside_them(make, torso):
+    """Each part changes the outputs, and the shapes are those of any network."""
+    network = make("q", torso, action_values(4), BOTH)
+    params = scrambled(network)
+    leaves, tree = jax.tree.flatten(drawn(BOTH, 6))
+    # Beside the observations as they are, each with one part made another.
+    sets = [leaves]
+    for index, leaf in enumerate(leaves):
+        sets.append([*leaves[:index], 1 - leaf, *leaves[index + 1 :]])
+    obs = jax.tree.map(lambda *each: np.stack(each), *sets)
+    q = jax.jit(lambda obs: network.apply(params, None, obs, (), None)[0])
+    first, *others = q(jax.tree.unflatten(tree, obs))
+    assert first.shape == (6, 4)
+    assert all(np.all(np.any(first != other, axis=-1)) for other in others)
+
+
+@pytest.mark.parametrize("make", [own, sharing])
+def test_a_function_of_an_image_and_an_action_sees_both(make):
+    network = make("critic", cnn(layers=[8]), prediction(()), Pair(GRID, PLACE))
+    params = scrambled(network)
+    obs, action = drawn(GRID, 5), drawn(PLACE, 5)
+    pairs = np.stack([obs, 1 - obs, obs]), np.stack([action, action, -action])
+    found = jax.jit(lambda pairs: network.apply(params, None, pairs, (), None)[0])
+    value, other, another = found(pairs).value[..., 0]
+    assert value.shape == (5,)
+    assert np.all(value != other)
+    assert np.all(value != another)
+
+
+def test_residual_blocks_add_to_what_they_are_given():
+    """With nothing added a block changes nothing: the features are norm(W₀ x)."""
+    made = hk.without_apply_rng(hk.transform(residual(width=8, blocks=3).features))
+    x = np.random.default_rng(0).normal(size=(4, 3)).astype("f4")
+    shapes = jax.eval_shape(made.init, jax.random.key(0), [x])
+    assert numbers(shapes) == (3 * 8 + 8) + 3 * (16 + 8 * 32 + 32 + 32 * 8 + 8) + 16
+    params = jax.tree.map(lambda shape: np.zeros(shape.shape, "f4"), shapes)
+    weights = np.random.default_rng(1).normal(size=(3, 8)).astype("f4")
+    params["linear"]["w"] = weights
+    for name in params:
+        if name.startswith("layer_norm"):
+            params[name]["scale"] += 1
+    row = x @ weights
+    row = row - row.mean(-1, keepdims=True)
+    expected = row / np.sqrt((row**2).mean(-1, keepdims=True) + 1e-5)
+    found = jax.jit(made.apply)(params, [x])
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "space", "message"),
+    [
+        ({}, PLACE, "looks at images, and there is none in Box"),
+        ({"kernels": [7]}, GRID, "kernel of 7 × 7 where 5 pixels are left"),
+        ({"preset": "atari"}, BYTES, "kernel of 4 × 4 where 1 pixels are left"),
+    ],
+)
+def test_what_has_no_image_for_it_is_refused(options, space, message):
+    with pytest.raises(RlcliError, match=message):
+        own("q", cnn(**{"preset": "minatar", **options}), action_values(2), space)
+
+
+def test_lists_of_different_lengths_are_refused():
+    with pytest.raises(RlcliError, match="2 channels, 1 kernels and 1 strides"):
+        cnn(channels=[8, 8])
