@@ -1,11 +1,11 @@
-"""What watching costs: training with its live panel, beside the bare loop.
+"""What watching costs: training with its live panel, without it, and the bare loop.
 
     python -m benchmarks.monitor
 
-The same recipe both times, alternately: `rlcli.chunks` with the TrainMonitor on a
+The same recipe three times, alternately: `rlcli.chunks` with the TrainMonitor on a
 terminal of 120 columns, rows of metrics, `log.txt` and the looks between two chunks;
-and the loop's `advance` alone, in chunks of the same size. No checkpoints, no
-evaluation. Compile time stands apart.
+the same with `quiet`; and the loop's `advance` alone, in chunks of the same size. No
+checkpoints, no evaluation. Compile time stands apart.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from benchmarks.loop import RECIPE
 from rlcli import threads
 
-CHUNKS, ROUNDS = 4, 15
+CHUNKS, ROUNDS = 20, 8
 
 
 @contextlib.contextmanager
@@ -58,25 +59,38 @@ def main() -> None:
     data = {**RECIPE, "train": train}
     bare = loop.make(build(recipe.load(data)))
     progress = jax.block_until_ready(bare.advance(bare.begin(), 1_000)[0])
-    ratios = []
+    speeds: list[tuple[float, ...]] = []
+
+    def of_run(chunks: Iterator[Any]) -> float:
+        """Steps per second over some chunks, of which one has gone before."""
+        before, start = next(chunks).step, time.perf_counter()
+        for _ in range(CHUNKS):
+            step = next(chunks).step
+        return (step - before) / (time.perf_counter() - start)
+
     with tempfile.TemporaryDirectory() as folder, terminal():
-        watched = rlcli.chunks(data, run=f"{folder}/run")
-        for _ in range(3):  # it compiles, and finds its pace
-            step = next(watched).step
+        watched = rlcli.chunks(data, run=f"{folder}/watched")
+        quiet = rlcli.chunks(data, run=f"{folder}/quiet", quiet=True)
+        for _ in range(3):  # they compile, and find their pace
+            size = -next(watched).step + next(watched).step
+            next(quiet)
         for _ in range(ROUNDS):
-            start, since = time.perf_counter(), step
+            start = time.perf_counter()
             for _ in range(CHUNKS):
-                step = next(watched).step
-            middle, steps = time.perf_counter(), step - since
-            for _ in range(CHUNKS):
-                progress, _ = bare.advance(progress, steps // CHUNKS)
+                progress, _ = bare.advance(progress, size)
                 jax.block_until_ready(progress.iteration)
-            end = time.perf_counter()
-            mine, plain = steps / (middle - start), steps / (end - middle)
-            ratios.append(mine / plain)
-            print(f"watched {mine:,.0f}, bare {plain:,.0f} steps/s: {ratios[-1]:.3f}")
+            alone = CHUNKS * size / (time.perf_counter() - start)
+            speeds.append((of_run(watched), of_run(quiet), alone))
+            with_it, without, alone = speeds[-1]
+            print(
+                f"watched {with_it:,.0f}, quiet {without:,.0f}, bare {alone:,.0f} "
+                f"steps/s: {with_it / without:.3f}, {without / alone:.3f}"
+            )
         watched.close()
-    print(f"median: {statistics.median(ratios):.3f}")
+        quiet.close()
+    monitor = statistics.median(a / b for a, b, _ in speeds)
+    rows = statistics.median(b / c for _, b, c in speeds)
+    print(f"median: TrainMonitor {monitor:.3f}, rows and looks {rows:.3f}")
 
 
 if __name__ == "__main__":

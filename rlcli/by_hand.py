@@ -12,6 +12,7 @@ import numpy as np
 
 from rlcli.networks.functions import forward_pass
 from rlcli.networks.heads import action_values
+from rlcli.selection import selected
 from rlcli.types import (
     Agent,
     Array,
@@ -46,8 +47,7 @@ class QFunction(NamedTuple):
         if action is None:
             return values
         start = getattr(self.spaces.action, "start", 0)
-        index = jnp.asarray(action) - int(start)
-        return jnp.take_along_axis(values, index[..., None], axis=-1)[..., 0]
+        return selected(values, jnp.asarray(action) - int(start))
 
     def networks(self, name: str, head: Callable[..., Any]) -> Network:
         """The function that an updater asks for by name; the head is one's own, too."""

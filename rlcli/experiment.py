@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import functools
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from rlcli import checkpoint, registry, schedules, snapshots
 from rlcli.build import build, environment_of
 from rlcli.errors import RlcliError
 from rlcli.loop import make, over_seeds
+from rlcli.loop.packing import Packed, Packing
 from rlcli.playing import Player
 from rlcli.progress import Progress, Setup, midnight
 from rlcli.recipe import Recipe
@@ -68,7 +70,8 @@ class Experiment:
         self._logged = 0  # the step of the last log point
         self._since = (0, time.perf_counter())  # … and where its clock was read
         self._metrics: dict[str, np.ndarray] = {}  # of the last update
-        self._looked = jax.jit(self._look)
+        self._looked = jax.jit(self._looked_at)
+        self._packing: Packing | None = None  # of what it gives
         self._player: Player | None = None
 
     @property
@@ -136,11 +139,10 @@ class Experiment:
         start = time.perf_counter()
         self._progress, metrics = self.loop.advance(self.progress, count)
         self.iteration = before + count
-        # Without the environment, which may be no tree of arrays.
-        look = jax.device_get(self._looked(self.progress._replace(environment=())))
+        look = self._look(metrics)
         agent = self._agent
         if agent.updates(self.iteration) > agent.updates(before):
-            self._metrics = jax.device_get(metrics)
+            self._metrics = look["metrics"]
         seconds = time.perf_counter() - start
         messages = self._freeze(look)
         log, evaluate, save = (self._due(before, period) for period in periods)
@@ -162,21 +164,31 @@ class Experiment:
             return False
         return before * self.steps // period < self.step // period
 
-    def _look(self, progress: Progress) -> dict[str, Any]:
-        """What the host wants to know after a chunk, `[S]` each."""
+    def _look(self, metrics: ArrayTree) -> dict[str, Any]:
+        """What the host wants to know after a chunk: `_seen`, as NumPy arrays."""
+        # Without the environment, which may be no tree of arrays.
+        shown = self.progress._replace(environment=()), metrics
+        if self._packing is None:
+            self._packing = Packing(jax.eval_shape(self._seen, *shown))
+        return self._packing.unpack(jax.device_get(self._looked(*shown)))
+
+    def _looked_at(self, progress: Progress, metrics: ArrayTree) -> Packed:
+        """The same as few arrays: to fetch one takes as long as to compute them all."""
+        assert self._packing is not None  # `_look` sees to it
+        return self._packing.pack(self._seen(progress, metrics))
+
+    def _seen(self, progress: Progress, metrics: ArrayTree) -> dict[str, Any]:
+        """What there is to see after a chunk, `[S]` each."""
         agent = self._agent
-        acting = agent.acting(progress.agent)
-
-        def finite(leaf: Array) -> Array:
-            return jnp.all(jnp.isfinite(leaf), axis=tuple(range(1, leaf.ndim)))
-
         seeds = len(self.setup.seeds)
+        finite = map(_finite, jax.tree.leaves(agent.acting(progress.agent)))
         statistics = progress.statistics._replace(
             running_return=(), running_length=(), running_info={}
         )
         return {
             "failed": over_seeds(agent.failed, seeds, (0,), 0)(progress.agent),
-            "finite": jax.tree.map(finite, acting),
+            "finite": functools.reduce(jnp.logical_and, finite, jnp.ones(seeds, bool)),
+            "metrics": metrics,
             "statistics": statistics._asdict(),
             "settings": self._settings(progress),
         }
@@ -205,15 +217,16 @@ class Experiment:
         """Marks the seeds in which something is not finite any more; says so."""
         agent = self._agent
         every = range(self.iterations)
-        bad = {
-            path: ~finite for path, finite in checkpoint.leaves(look["finite"]).items()
-        }
         said = []
         for index, seed in enumerate(self.setup.seeds):
-            failed = int(look["failed"][index])
-            tensors = [f"`{path}`" for path, flags in bad.items() if flags[index]]
-            if index in self._frozen or (failed == _GOING and not tensors):
+            failed, fine = int(look["failed"][index]), bool(look["finite"][index])
+            if index in self._frozen or (failed == _GOING and fine):
                 continue
+            tensors = [
+                f"`{path}`"
+                for path, leaf in checkpoint.leaves(self.acting()).items()
+                if not np.all(np.isfinite(leaf[index]))
+            ]
             what = tensors[0] if tensors else "the loss"
             # When it failed, not when somebody looked: that may be later. What has gone
             # bad since the last update is what the next one will fail at.
@@ -351,6 +364,11 @@ class Experiment:
     def close(self) -> None:
         """Lets go of what a host environment holds."""
         self.loop.close(self.progress)
+
+
+def _finite(leaf: Array) -> Array:
+    """Of `[S, ...]`, whether all of a seed's numbers are: `[S]`."""
+    return jnp.all(jnp.isfinite(leaf), axis=tuple(range(1, leaf.ndim)))
 
 
 def _episodes(statistics: Mapping[str, Any], index: int) -> dict[str, Any]:

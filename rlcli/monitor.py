@@ -26,7 +26,7 @@ from rlcli.panel import Picture
 
 __all__ = ["Monitor", "TrainMonitor", "line"]
 
-PERIOD = 0.25  # seconds between two looks of the panel, at least
+PERIOD = 0.5  # seconds between two looks of the panel, at least
 SHARE = 100  # a look that took a second is the last one for so many
 
 

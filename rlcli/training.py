@@ -6,12 +6,13 @@ JAX is imported by the verbs, not with the module: before that its threads are s
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import sys
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rlcli import documents, layout, provenance, runs, threads
 from rlcli.durations import STARTED, seconds
@@ -31,14 +32,28 @@ _FIRST_CHUNK = 1_000  # steps of the first one, whose speed nobody knows yet
 _REACHED = "every seed has reached the return of `train.stop`"
 
 
-class Chunk(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Chunk:
     """What `chunks` yields: where the run stands, and what there is to log."""
 
     run: Path
     step: int  # environment steps of one seed
     rows: Sequence[Mapping[str, Any]]  # of metrics: one per seed, at log points
     evaluation: Sequence[Mapping[str, Any]]  # one per seed, where it was evaluated
-    acting: Any  # what the policies need, `[seeds, ...]`: do as you like with it
+    _experiment: Experiment = dataclasses.field(repr=False)
+
+    @functools.cached_property
+    def acting(self) -> Any:
+        """What the policies need, `[seeds, ...]`: do as you like with it.
+
+        It is fetched when it is first asked for, which has to be before the next chunk.
+        """
+        if self._experiment.step != self.step:
+            raise ValueError(
+                f"expected to be asked at step {self.step:,}, before the next chunk: "
+                f"it is step {self._experiment.step:,} now"
+            )
+        return self._experiment.acting()
 
 
 def train(recipe: str | Path | Mapping[str, Any], **keywords: Any) -> Path:
@@ -215,7 +230,7 @@ def _run(
                     experiment.step,
                     report.rows,
                     report.evaluation,
-                    experiment.acting(),
+                    experiment,
                 )
             except GeneratorExit:  # whoever loops over the chunks has left
                 status = "stopped"

@@ -16,6 +16,7 @@ from rlcli.distributions.family import (
     shaped,
     size_of,
 )
+from rlcli.selection import selected
 from rlcli.types import Array
 
 _APART = 1e-6  # how near two quantiles may be, in the size of the largest (plus one)
@@ -141,7 +142,7 @@ def _cross_entropy(p: _Steps, q: _Steps) -> Array:
 
 
 def _at(rows: Array, index: Array) -> Array:
-    return jnp.take_along_axis(rows, index[..., None], axis=-1)[..., 0]
+    return selected(rows, index)
 
 
 def _reached(p: _Steps, x: Array) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 from rlcli import spaces
 from rlcli.distributions.choices import multi_discrete
 from rlcli.distributions.family import Distribution, shaped, size_of
+from rlcli.selection import selected
 from rlcli.types import Array
 
 _TINY = float(np.finfo(np.float32).tiny)
@@ -46,12 +47,10 @@ def discretized(space: gymnasium.spaces.Box, bins: int = 11) -> Distribution:
         reached = jnp.cumsum(p, axis=-1)
         goal = noise * reached[..., -1]
         index = jnp.sum(reached <= goal[..., None], axis=-1)
-        index = jnp.minimum(index, bins - 1)[..., None]  # rounding may step over
-        end, mass = (
-            jnp.take_along_axis(each, index, axis=-1)[..., 0] for each in (reached, p)
-        )
+        index = jnp.minimum(index, bins - 1)  # rounding may step over
+        end, mass = (selected(each, index) for each in (reached, p))
         missing = jnp.clip((end - goal) / jnp.maximum(mass, _TINY), 0, 1)
-        return point(shaped(index[..., 0] + 1 - missing, shape)).astype(dtype)
+        return point(shaped(index + 1 - missing, shape)).astype(dtype)
 
     def log_prob(parameters: Array, x: Array) -> Array:
         place = (jnp.asarray(x).astype(jnp.float32) - low) / step

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rlcli.selection import selected
 from rlcli.types import Array
 
 _TINY = float(np.finfo(np.float32).tiny)
@@ -18,7 +19,7 @@ _TINY = float(np.finfo(np.float32).tiny)
 def log_prob(logits: Array, index: Array) -> Array:
     """The log-probability of one outcome in each row: `[...]`."""
     logs = jax.nn.log_softmax(logits)
-    return jnp.take_along_axis(logs, index[..., None], axis=-1)[..., 0]
+    return selected(logs, index)
 
 
 def expectation(logits: Array, values: Array) -> Array:

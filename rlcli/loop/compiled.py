@@ -67,7 +67,7 @@ def compiled(setup: Setup) -> Loop:
 
     return Loop(
         begin=lambda: begin_all(numbers(setup)),
-        advance=lambda progress, count: advance_all(progress, jnp.int32(count)),
+        advance=lambda progress, count: advance_all(progress, np.int32(count)),
         save=lambda progress: progress,
         restore=restore,
         shapes=shapes,

@@ -55,13 +55,13 @@ class Packing:
         return Packed(small, [leaves[index] for index in self._large])
 
     def unpack(self, packed: Packed) -> ArrayTree:
-        """The tree again, inside a program."""
+        """The tree again, inside a program or of NumPy arrays on the host."""
         leaves = list(self._leaves)
         for dtype, indices in self._small.items():
             at = 0
             for index in indices:
                 shape, size = leaves[index].shape, leaves[index].size
-                part = jax.lax.slice_in_dim(packed.small[dtype], at, at + size)
+                part = packed.small[dtype][at : at + size]
                 leaves[index] = part.reshape(shape)
                 at += size
         for index, leaf in zip(self._large, packed.large, strict=True):

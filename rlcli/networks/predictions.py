@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from rlcli.selection import selected
 from rlcli.types import Array, ArrayTree
 
 Loss = Literal["mse", "huber", "logcosh"]
@@ -199,18 +200,13 @@ def picked(tree: ArrayTree, index: Array) -> ArrayTree:
 
     The index may lack the leading axes of a leaf.
     """
-
-    def pick(leaf: Array) -> Array:
-        where = jnp.broadcast_to(index, leaf.shape[:-2])[..., None, None]
-        return jnp.take_along_axis(leaf, where, axis=-2)[..., 0, :]
-
-    return jax.tree.map(pick, tree)
+    return jax.tree.map(lambda leaf: selected(leaf, index[..., None], -2), tree)
 
 
 def least(copies: Particles) -> Particles:
     """Of copies `[C, ..., K]` the one with the least mean: `[..., K]`."""
-    which = jnp.argmin(copies.mean(), axis=0)[None, ..., None]
-    return jax.tree.map(lambda leaf: jnp.take_along_axis(leaf, which, 0)[0], copies)
+    which = jnp.argmin(copies.mean(), axis=0)[..., None]
+    return jax.tree.map(lambda leaf: selected(leaf, which, 0), copies)
 
 
 def mixed(particles: Particles, probability: Array) -> Particles:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from rlcli.distributions import categorical
 from rlcli.policies import Values, acting_on
 from rlcli.registry import register
+from rlcli.selection import selected
 from rlcli.types import Array, Decision, Key, Policy, Positive, Probability
 
 
@@ -30,8 +31,7 @@ def epsilon_greedy(
         best = _best(q)
         greedy = best / jnp.sum(best, axis=-1, keepdims=True)
         probabilities = epsilon / actions + (1 - epsilon) * greedy
-        index = (action - start)[..., None]
-        return jnp.log(jnp.take_along_axis(probabilities, index, axis=-1)[..., 0])
+        return jnp.log(selected(probabilities, action - start))
 
     def explore(q: Array, noise: tuple[Array, Array]) -> Decision:
         # One random order serves both: it picks among the best, and among all.

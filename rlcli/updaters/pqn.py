@@ -14,6 +14,7 @@ from rlcli.networks.heads import action_values
 from rlcli.networks.memory import following, recurrent
 from rlcli.policies import Values
 from rlcli.registry import register
+from rlcli.selection import selected
 from rlcli.types import (
     Array,
     ArrayTree,
@@ -68,8 +69,8 @@ def pqn(
         carry = steps.extras["carry"] if remembers else ()
         carry = jax.tree.map(lambda leaf: leaf[0], carry)
         found, carries = network.apply(params, None, steps.obs, carry, steps.first)
-        index = (steps.action - int(actions.start))[..., None]
-        return found, jnp.take_along_axis(found, index, axis=-1)[..., 0], carries
+        taken = selected(found, steps.action - int(actions.start))
+        return found, taken, carries
 
     def best(params: ArrayTree, steps: Transition, carries: ArrayTree) -> Array:
         return jnp.max(following(network, params, steps.next_obs, carries), axis=-1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from rlcli.selection import selected
 from rlcli.types import Array, NonNegative, Positive
 from rlcli.updaters.critics import Backup
 from rlcli.updaters.q_learning import FOLLOWING
@@ -51,7 +52,7 @@ def munchausen(
     https://arxiv.org/abs/2007.14430). Of an n-step row the first action is paid for.
     """
     sure = temperature * jax.nn.log_softmax(ask.before() / temperature)
-    taken = jnp.take_along_axis(sure, ask.action[..., None], axis=-1)[..., 0]
+    taken = selected(sure, ask.action)
     return _soft(ask, temperature)._replace(reward=alpha * jnp.maximum(taken, clip))
 
 
