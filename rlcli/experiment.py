@@ -23,6 +23,7 @@ from rlcli.playing import Player
 from rlcli.progress import Progress, Setup, midnight
 from rlcli.recipe import Recipe
 from rlcli.runs import Run
+from rlcli.statistics import described, of_episodes
 from rlcli.types import Array, ArrayTree, Clock
 
 _AT_ONCE = 128  # environments that play an evaluation …
@@ -264,7 +265,7 @@ class Experiment:
         rows = []
         for index, seed in enumerate(self.setup.seeds):
             row: dict[str, Any] = {"T": self.step, "seed": seed}
-            row |= _episodes(look["statistics"], index)
+            row |= of_episodes(look["statistics"], index)
             row["updates"] = updates
             row |= {k: float(v[index]) for k, v in look["settings"].items()}
             if learnt:
@@ -369,35 +370,6 @@ class Experiment:
 def _finite(leaf: Array) -> Array:
     """Of `[S, ...]`, whether all of a seed's numbers are: `[S]`."""
     return jnp.all(jnp.isfinite(leaf), axis=tuple(range(1, leaf.ndim)))
-
-
-def _episodes(statistics: Mapping[str, Any], index: int) -> dict[str, Any]:
-    """What the statistics say of a seed, in the words of the TrainMonitor."""
-    episodes = int(statistics["episodes"][index])
-    if not episodes:
-        return {"ep": 0}
-    total = float(statistics["last_return"][index])
-    length = float(statistics["last_length"][index])
-    return {
-        "ep": episodes,
-        "G": total,
-        "t": length,
-        "avg_G": float(statistics["average_return"][index]),
-        "avg_r": total / length,
-        **{name: float(each[index]) for name, each in statistics["last_info"].items()},
-    }
-
-
-def described(returns: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:
-    """The returns and lengths of one seed's episodes in a few numbers."""
-    return {
-        "mean": float(returns.mean()),
-        "std": float(returns.std()),
-        "min": float(returns.min()),
-        "max": float(returns.max()),
-        "length": float(lengths.mean()),
-        "episodes": len(returns),
-    }
 
 
 def evaluator(

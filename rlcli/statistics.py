@@ -1,4 +1,4 @@
-"""Statistics: what the returns of several seeds say, and how surely.
+"""Statistics: what the returns of episodes and of several seeds say, and how surely.
 
 Numbers over few seeds, after (Agarwal et al., 2021), https://arxiv.org/abs/2108.13264:
 the interquartile mean, which one lucky or unlucky seed cannot move much, and its
@@ -7,7 +7,7 @@ bootstrap interval. NumPy only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -84,4 +84,33 @@ def summary(values: Values) -> dict[str, Any]:
         "mean": float(np.mean(np.asarray(values, np.float64))),
         "iqm": iqm(values),
         "ci95": list(bootstrap_ci95(values)),
+    }
+
+
+def of_episodes(statistics: Mapping[str, Any], index: int) -> dict[str, Any]:
+    """What the statistics say of a seed, in the words of the TrainMonitor."""
+    episodes = int(statistics["episodes"][index])
+    if not episodes:
+        return {"ep": 0}
+    total = float(statistics["last_return"][index])
+    length = float(statistics["last_length"][index])
+    return {
+        "ep": episodes,
+        "G": total,
+        "t": length,
+        "avg_G": float(statistics["average_return"][index]),
+        "avg_r": total / length,
+        **{name: float(each[index]) for name, each in statistics["last_info"].items()},
+    }
+
+
+def described(returns: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:
+    """The returns and lengths of one seed's episodes in a few numbers."""
+    return {
+        "mean": float(returns.mean()),
+        "std": float(returns.std()),
+        "min": float(returns.min()),
+        "max": float(returns.max()),
+        "length": float(lengths.mean()),
+        "episodes": len(returns),
     }

@@ -244,12 +244,12 @@ def test_chunks_hand_on_what_one_might_want_to_look_at(tmp_path):
         steps.append(chunk.step)
         seen += chunk.rows
         assert chunk.run == tmp_path / "run"
-        if len(steps) == 2:
-            with pytest.raises(ValueError, match="before the next chunk"):
-                _ = before.acting
-        before = chunk
         if len(steps) > 1:
             assert chunk.acting["q"]["linear"]["w"].shape == (2, 4, 8)
+        else:
+            early = chunk
+    with pytest.raises(ValueError, match="before the next chunk"):
+        _ = early.acting
     assert steps == sorted(steps)
     assert steps[-1] == 1_500
     logged = range(100, 1_501, 100)
