@@ -212,7 +212,7 @@ def _network(init: Callable, outputs: Callable, memory: Memory) -> Network:
         if not jax.tree.leaves(carry):
             raise RlcliError(
                 "the network has a memory, and the updater carries none",
-                "leave out `memory`, or choose an updater that has `sequence`",
+                "leave out `memory`, or choose an updater that takes one",
             )
         found, carries = outputs(params, key, obs, carry, first)
         return jax.tree.map(

@@ -14,10 +14,12 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 
+from rlcli.errors import RlcliError
 from rlcli.learning import Losses
 from rlcli.networks.heads import Actions, Role, prediction
+from rlcli.networks.memory import recurrent
 from rlcli.networks.predictions import Particles, Prediction, Transform, mixed, picked
-from rlcli.types import Array, Key, Network, Params, Transition
+from rlcli.types import Array, ArrayTree, Key, Network, Params, Transition
 
 ROLES: tuple[Role, ...] = ("learn", "bootstrap", "act")
 
@@ -25,14 +27,18 @@ ROLES: tuple[Role, ...] = ("learn", "bootstrap", "act")
 class Critic(NamedTuple):
     """What the value of an action is, or of all of them.
 
-    A `Role` says what for; without a key nothing is drawn, and there is no noise.
+    A `Role` says what for; without a key nothing is drawn, and there is no noise. One
+    with a memory begins from `carry` `[B, ...]`, and forgets where `first`.
     """
 
     init: Callable[[Key], Params]
-    # (role, params, key, obs, action, first) -> of that action, `[C, T, B, K]`
+    # (role, params, key, obs, action, first, carry) -> of that action, `[C, T, B, K]`
     taken: Callable[..., Prediction]
-    # (role, params, key, obs, first) -> of every action, `[C, T, B, A, K]`
+    # (role, params, key, obs, first, carry) -> of every action, `[C, T, B, A, K]`
     every: Callable[..., Prediction]
+    initial: Callable[[int], ArrayTree] = lambda batch: ()  # batch -> carry
+    # (params, obs, first, carry) -> the carry after each step, `[T, B, ...]`
+    carries: Callable[..., ArrayTree] = lambda *_: ()
 
 
 class Backup(NamedTuple):
@@ -49,17 +55,18 @@ class Backup(NamedTuple):
 
 def states(networks: Callable[..., Network], name: str, critics: int = 1) -> Critic:
     """v(s): the same whatever the action, and the only one of "every action"."""
-    apply, init = _applied(networks, name, (), critics)
+    apply, network = _applied(networks, name, (), critics)
+    _forgetful(network, "the value of states")
 
-    def every(role, params, key, obs, first):
-        found = apply(role, params, key, obs, first)
+    def every(role, params, key, obs, first, carry=()):
+        found = apply(role, params, key, obs, first, carry)
         return jax.tree.map(lambda leaf: leaf[..., None, :], found)
 
-    def taken(role, params, key, obs, action, first):
+    def taken(role, params, key, obs, action, first, carry=()):
         del action
-        return apply(role, params, key, obs, first)
+        return apply(role, params, key, obs, first, carry)
 
-    return Critic(init, taken, every)
+    return Critic(network.init, taken, every)
 
 
 def all_actions(
@@ -68,14 +75,22 @@ def all_actions(
     space: gymnasium.spaces.Discrete,
     critics: int = 1,
 ) -> Critic:
-    """q(s, ·): a function of the observation that gives a value for every action."""
-    every, init = _applied(networks, name, (int(space.n),), critics)
+    """q(s, ·): a function of the observation that gives a value for every action.
 
-    def taken(role, params, key, obs, action, first):
-        found = every(role, params, key, obs, first)
+    The only critic that may have a memory.
+    """
+    every, network = _applied(networks, name, (int(space.n),), critics)
+
+    def taken(role, params, key, obs, action, first, carry=()):
+        found = every(role, params, key, obs, first, carry)
         return picked(found, action - int(space.start))
 
-    return Critic(init, taken, every)
+    def carries(params, obs, first, carry):
+        return network.apply(params, None, obs, carry, first)[1]
+
+    if not recurrent(network):
+        return Critic(network.init, taken, every)
+    return Critic(network.init, taken, every, network.initial, carries)
 
 
 def one_action(
@@ -88,12 +103,13 @@ def one_action(
 
     It is asked for every action where they can be counted.
     """
-    apply, init = _applied(networks, name, (), critics, action=space)
+    apply, network = _applied(networks, name, (), critics, action=space)
+    _forgetful(network, "a function of observation and action")
 
-    def taken(role, params, key, obs, action, first):
-        return apply(role, params, key, (obs, action), first)
+    def taken(role, params, key, obs, action, first, carry=()):
+        return apply(role, params, key, (obs, action), first, carry)
 
-    def every(role, params, key, obs, first):
+    def every(role, params, key, obs, first, carry=()):
         if not isinstance(space, gymnasium.spaces.Discrete):
             raise ValueError(f"expected actions that can be counted, got {space}")
         count, dtype = int(space.n), jax.dtypes.canonicalize_dtype(space.dtype)
@@ -104,10 +120,10 @@ def one_action(
         repeated = jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), obs
         )
-        found = apply(role, params, key, (repeated, action), first)
+        found = apply(role, params, key, (repeated, action), first, carry)
         return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, -2), found)
 
-    return Critic(init, taken, every)
+    return Critic(network.init, taken, every)
 
 
 def _applied(
@@ -116,8 +132,8 @@ def _applied(
     actions: Actions,
     critics: int,
     **more: Any,
-) -> tuple[Callable[..., Prediction], Callable[[Key], Params]]:
-    """`(role, params, key, inputs, first) -> [C, …]`, and `init`."""
+) -> tuple[Callable[..., Prediction], Network]:
+    """`(role, params, key, inputs, first, carry) -> [C, …]`, and the network."""
     if critics > 1:
         more["copies"] = critics
     by_role = {
@@ -125,13 +141,57 @@ def _applied(
         for role in ROLES
     }
 
-    def apply(role, params, key, inputs, first):
-        found, _ = by_role[role].apply(params, key, inputs, (), first)
+    def apply(role, params, key, inputs, first, carry=()):
+        found, _ = by_role[role].apply(params, key, inputs, carry, first)
         if critics > 1:
             return found
         return jax.tree.map(lambda leaf: leaf[None], found)
 
-    return apply, by_role["learn"].init
+    return apply, by_role["learn"]
+
+
+def _forgetful(network: Network, what: str) -> None:
+    """Refuses a memory where no updater would carry it."""
+    if recurrent(network):
+        raise RlcliError(
+            f"temporal differences cannot learn {what} with a memory",
+            "leave out `memory`, or choose a rule of actions with `q: all`",
+        )
+
+
+def remembers(critic: Critic) -> bool:
+    """Whether a critic carries anything."""
+    return bool(jax.tree.leaves(jax.eval_shape(lambda: critic.initial(1))))
+
+
+def carried(critic: Critic, steps: Transition) -> ArrayTree:
+    """What a critic carries into the first of the steps."""
+    if not remembers(critic):
+        return ()
+    return jax.tree.map(lambda leaf: leaf[0], steps.extras["carry"])
+
+
+def alone(
+    function: Callable[..., Prediction],
+    rows: tuple[ArrayTree, ...],
+    shape: tuple[int, int],
+    carries: ArrayTree,
+) -> Prediction:
+    """What a critic says of rows that follow upon nothing: each has its own carry.
+
+    `function(*rows, first, carry)` of rows and carries `[T, B, ...]`, whose `shape` is
+    (T, B), as one step of T · B environments that forget nothing.
+    """
+
+    def joined(leaf: Array) -> Array:
+        return leaf.reshape((-1, *leaf.shape[2:]))
+
+    going = jnp.zeros((1, shape[0] * shape[1]), bool)
+    step = jax.tree.map(lambda leaf: joined(leaf)[None], rows)
+    found = function(*step, going, jax.tree.map(joined, carries))
+    return jax.tree.map(
+        lambda leaf: leaf.reshape((leaf.shape[0], *shape, *leaf.shape[3:])), found
+    )
 
 
 def bootstrapped(rows: Transition, backup: Backup) -> Particles:
@@ -161,13 +221,15 @@ def regression(
 ) -> Losses:
     """The loss of a critic `[C, T, B, K]` that is to predict the target `[T, B, K′]`.
 
-    Every one of the C learns it; their losses are summed. The priority of a row is the
-    mean error |E[y] − E[z]|.
+    Every one of the C learns it; their losses are summed. The priority is the mean
+    error |E[y] − E[z]|: of each row, where there are several.
     """
     error = jnp.abs(found.error(target, scale))
     term = jnp.sum(found.loss(target, loss, scale), axis=0)
     metrics = {"td_error": error, "q": found.particles(scale).mean()}
-    return Losses({"critic": term}, jnp.mean(error, axis=(0, 1)), metrics)
+    priority = jnp.mean(error, axis=0)
+    several = priority.shape[0] > 1
+    return Losses({"critic": term}, priority if several else priority[0], metrics)
 
 
 def value(backup: Backup) -> Array:

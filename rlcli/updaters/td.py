@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import optax
 
 from rlcli.learning import Learner, Losses, Target, learner
+from rlcli.networks.heads import Role
 from rlcli.networks.predictions import (
     LOSSES,
     Loss,
@@ -48,9 +49,12 @@ from rlcli.updaters.critics import (
     Backup,
     Critic,
     all_actions,
+    alone,
     bootstrapped,
+    carried,
     one_action,
     regression,
+    remembers,
     value,
 )
 
@@ -95,7 +99,7 @@ class Learning(NamedTuple):
     policy: Policy
     space: gymnasium.Space  # of actions
     scale: Transform
-    # (params, obs, first) -> what the policy's `log_prob` wants to see
+    # (params, obs, first, carry) -> what the policy's `log_prob` wants to see
     outputs: Callable[..., ArrayTree]
 
 
@@ -178,10 +182,11 @@ def _of_actions(
     make = {"all": all_actions, "one": one_action}[settings.q]
     critic = make(networks, "q", space, settings.critics)
 
-    def values(params: ArrayTree, obs: ArrayTree, first: Array) -> Array:
-        return least(
-            critic.every("act", params, None, obs, first).particles(scale)
-        ).mean()
+    def values(
+        params: ArrayTree, obs: ArrayTree, first: Array, carry: ArrayTree
+    ) -> Array:
+        found = critic.every("act", params, None, obs, first, carry)
+        return least(found.particles(scale)).mean()
 
     if isinstance(space, gymnasium.spaces.Discrete):
         policy, outputs = _acting(critic, scale, policies, space), values
@@ -202,10 +207,11 @@ def _acting(
     def apply(acting, key, obs, carry, first):
         del key
         params, noise = acting
-        found = critic.every("act", params, noise, obs, first)
-        return least(found.particles(scale)).mean(), carry
+        found = critic.every("act", params, noise, obs, first, carry)
+        carries = critic.carries(params, obs, first, carry)
+        return least(found.particles(scale)).mean(), carries
 
-    values = Values(Network(critic.init, apply, lambda batch: ()))
+    values = Values(Network(critic.init, apply, critic.initial))
     inner = policies(values=values, space=space)
 
     def draw(key: Key, batch: int) -> tuple[ArrayTree, Key]:
@@ -240,22 +246,29 @@ def assembled(
         )
 
         def losses(params) -> Losses:
-            asked = (here, batch.obs, batch.action, batch.first)
+            asked = (here, batch.obs, batch.action, batch.first, carried(critic, batch))
             return regression(critic.taken("learn", params, *asked), goal, loss, scale)
 
         state, priority, metrics = step(state, losses, weight, clock)
         return state, Report(priority, metrics)
 
     def estimate(state: Learner, steps: Transition) -> Estimates:
-        params, first = state.params, steps.first
-        found = critic.taken("act", params, None, steps.obs, steps.action, first)
+        params, asked = state.params, (steps.first, carried(critic, steps))
+        found = critic.taken("act", params, None, steps.obs, steps.action, *asked)
+        follower = params if target is None else state.target
+        ahead = {
+            "online": critic.carries(params, steps.obs, *asked),
+            "target": critic.carries(follower, steps.obs, *asked),
+        }
+        log_prob = parts.policy.log_prob(
+            parts.outputs(params, steps.obs, *asked), steps.action
+        )
         return Estimates(
-            v_tm1=_worth(parts, params, steps._replace(next_obs=steps.obs)),
-            v_t=_worth(parts, params, steps),
-            log_prob=parts.policy.log_prob(
-                parts.outputs(params, steps.obs, first), steps.action
-            ),
+            v_tm1=_worth(parts, params, _now(critic, steps, ahead["online"])),
+            v_t=_worth(parts, params, _then(steps, ahead["online"])),
+            log_prob=log_prob,
             q_tm1=least(found.particles(scale)).mean(),
+            carry=ahead if remembers(critic) else (),
         )
 
     return Updater(
@@ -265,7 +278,27 @@ def assembled(
         update=update,
         estimate=estimate,
         failed=lambda state: state.failed,
+        needs=("carry",) if remembers(critic) else (),
     )
+
+
+def _then(steps: Transition, carries: ArrayTree) -> Transition:
+    """The steps, whose `next_obs` are seen with these carries by everybody."""
+    seen = {"next_carry": {"online": carries, "target": carries}}
+    return steps._replace(extras={**steps.extras, **seen})
+
+
+def _now(critic: Critic, steps: Transition, carries: ArrayTree) -> Transition:
+    """The steps with `obs` for `next_obs`: what is to be valued is here, not there."""
+    fresh = critic.initial(steps.first.shape[1])
+
+    def before(begin: Array, after: Array, fresh: Array) -> Array:
+        known = jnp.concatenate([begin[None], after[:-1]])
+        forgets = steps.first.reshape(steps.first.shape + (1,) * (known.ndim - 2))
+        return jnp.where(forgets, fresh, known)
+
+    seen = jax.tree.map(before, carried(critic, steps), carries, fresh)
+    return _then(steps._replace(next_obs=steps.obs), seen)
 
 
 def _ask(
@@ -274,47 +307,54 @@ def _ask(
     """What the rule may ask, with a key for each answer."""
     critic, scale = parts.critic, parts.scale
     keys = jax.random.split(key, 5)
+    shape = rows.first.shape
+    seen = rows.extras.get("next_carry") or {"online": (), "target": ()}
+
+    def ahead(asked: Callable, role: Role, who: str, key: Key, *more: Array) -> Any:
+        params = {"online": online, "target": follower}[who]
+        function = functools.partial(asked, role, params, key)
+        found = alone(function, (rows.next_obs, *more), shape, seen[who])
+        return least(found.particles(scale))
 
     @functools.cache
     def every() -> Particles:
-        asked = (follower, keys[0], rows.next_obs, rows.first)
-        return least(critic.every("bootstrap", *asked).particles(scale))
+        return ahead(critic.every, "bootstrap", "target", keys[0])
 
-    def values(params: ArrayTree, key: Key, obs: ArrayTree) -> Array:
-        found = critic.every("act", params, key, obs, rows.first)
+    def before() -> Array:
+        carry = carried(critic, rows)
+        found = critic.every("act", follower, keys[4], rows.obs, rows.first, carry)
         return least(found.particles(scale)).mean()
 
     def drawn() -> Particles:
-        action = _drawn(parts.policy, online, rows.next_obs, rows.first, keys[1])
-        asked = (follower, keys[2], rows.next_obs, action, rows.first)
-        found = least(critic.taken("bootstrap", *asked).particles(scale))
+        action = _drawn(parts.policy, online, rows, seen["online"], keys[1])
+        found = ahead(critic.taken, "bootstrap", "target", keys[2], action)
         return jax.tree.map(lambda leaf: leaf[..., None, :], found)
 
     return Ask(
         every=every,
         drawn=drawn,
-        online=lambda: values(online, keys[3], rows.next_obs),
-        before=lambda: values(follower, keys[4], rows.obs),
+        online=lambda: ahead(critic.every, "act", "online", keys[3]).mean(),
+        before=before,
         policy=functools.partial(_likely, parts),
         action=rows.action - _start(parts.space),
     )
 
 
 def _drawn(
-    policy: Policy, acting: ArrayTree, obs: ArrayTree, first: Array, key: Key
+    policy: Policy, acting: ArrayTree, rows: Transition, carries: ArrayTree, key: Key
 ) -> Array:
-    """An action of the policy for each of `[T, B]` observations."""
-    rows = first.size
+    """An action of the policy at `next_obs` for each of `[T, B]` rows."""
+    shape = rows.first.shape
+    number = rows.first.size
 
-    def row(leaf: Array) -> Array:
-        return leaf.reshape((rows, *leaf.shape[first.ndim :]))
+    def flat(leaf: Array) -> Array:
+        return leaf.reshape((number, *leaf.shape[2:]))
 
-    noise, state = policy.draw(key, rows), policy.initial(rows)
-    flat = jax.tree.map(row, obs), state, row(first), noise
-    action = policy.explore(acting, *flat)[0].action
-    return jax.tree.map(
-        lambda leaf: leaf.reshape((*first.shape, *leaf.shape[1:])), action
-    )
+    noise, (fresh, process) = policy.draw(key, number), policy.initial(number)
+    memory = jax.tree.map(flat, carries) if jax.tree.leaves(carries) else fresh
+    obs, going = jax.tree.map(flat, rows.next_obs), jnp.zeros(number, bool)
+    action = policy.explore(acting, obs, (memory, process), going, noise)[0].action
+    return jax.tree.map(lambda leaf: leaf.reshape((*shape, *leaf.shape[1:])), action)
 
 
 def _start(space: gymnasium.Space) -> int:

@@ -324,6 +324,30 @@ def test_soft_values_are_worth_the_entropies_to_come():
 
 @slow
 @pytest.mark.parametrize(
+    ("name", "memory", "head"),
+    [
+        ("double_q_learning", "lstm", "scalar"),
+        ("munchausen", "gru", "quantile"),
+        ("sarsa", "gru", "scalar"),
+    ],
+)
+def test_replayed_sequences_teach_a_memory_what_to_keep(name, memory, head):
+    data = td_recipe("needs-memory", {"name": name, "target": {"polyak": 0.05}}, 2)
+    data["environment"]["delay"] = 3
+    data["policy"] = {"name": "epsilon_greedy", "epsilon": 0.1}
+    kept = {"name": memory, "size": 16}
+    data["network"] = {"name": "linear", "memory": kept, "head": {"name": head}}
+    data["replay"] = {"name": "sequences", "length": 6, "burn_in": 3, "overlap": 3}
+    data["replay"] |= {"capacity": 8_000, "priorities": {}}
+    data["optimizer"] = {"name": "adam", "learning_rate": 0.01}
+    data["train"]["unroll"] = 4
+    engine = loop.make(build(recipe.load(data)))
+    progress, _ = engine.advance(engine.begin(), 600)
+    assert float(progress.statistics.average_return[0]) > 0.7  # without memory 0
+
+
+@slow
+@pytest.mark.parametrize(
     ("name", "memory"),
     [("ppo", "gru"), ("ppo", "lstm"), ("a2c", "gru"), ("pqn", "gru")],
 )
