@@ -45,6 +45,31 @@ def flat_size(space: gymnasium.Space) -> int:
     return int(spaces.flatdim(space))
 
 
+def flatten(space: gymnasium.Space, element: ArrayTree) -> Array:
+    """An element as a vector of float32 `[flat_size]`, a choice one-hot.
+
+    The same as `gymnasium.spaces.flatten`.
+    """
+    match space:
+        case spaces.Discrete():
+            return jax.nn.one_hot(element - int(space.start), int(space.n))
+        case spaces.Box() | spaces.MultiBinary():
+            return jnp.ravel(element).astype(jnp.float32)
+        case spaces.MultiDiscrete():
+            start = np.broadcast_to(space.start, space.nvec.shape)
+            choices = jnp.ravel(element) - start.ravel()
+            sizes = space.nvec.ravel()
+            one_hot = [jax.nn.one_hot(choices[i], int(n)) for i, n in enumerate(sizes)]
+            return jnp.concatenate(one_hot)
+        case spaces.Tuple():
+            parts = zip(space.spaces, element, strict=True)
+            return jnp.concatenate([flatten(each, part) for each, part in parts])
+        case spaces.Dict():
+            named = [flatten(each, element[name]) for name, each in space.items()]
+            return jnp.concatenate(named)
+    raise TypeError(f"expected a space of fixed shape, got {space}")
+
+
 def sample(space: gymnasium.Space, key: Key, shape: tuple[int, ...] = ()) -> ArrayTree:
     """One random element, distributed as `space.sample()` is; or `shape` of them.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +9,7 @@ from gymnasium import spaces
 
 from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.spaces import describe, flat_size
+from rlcli.spaces import describe, flat_size, flatten
 from rlcli.types import Array, ArrayTree, Environment, Key, NonNegative, TimeStep
 
 
@@ -64,7 +63,7 @@ def previous(core: Environment) -> Environment:
 
     def seen(obs: ArrayTree, action: Array, reward: Array, first: float) -> Array:
         tail = jnp.stack([reward, jnp.float32(first)])
-        return jnp.concatenate([_flat(core.observation, obs), action, tail])
+        return jnp.concatenate([flatten(core.observation, obs), action, tail])
 
     def reset(key: Key) -> tuple[ArrayTree, Array]:
         state, obs = core.reset(key)
@@ -75,30 +74,9 @@ def previous(core: Environment) -> Environment:
         state: ArrayTree, action: ArrayTree, noise: ArrayTree
     ) -> tuple[ArrayTree, TimeStep]:
         state, timestep = core.step(state, action, noise)
-        done = _flat(core.action, action)
+        done = flatten(core.action, action)
         obs = seen(timestep.next_obs, done, timestep.reward, 0.0)
         return state, timestep._replace(obs=obs, next_obs=obs)
 
     vector = spaces.Box(-np.inf, np.inf, (size,), np.float32)
     return core._replace(reset=reset, step=step, observation=vector)
-
-
-def _flat(space: gymnasium.Space, element: ArrayTree) -> Array:
-    """An element as a vector of float32, as `gymnasium.spaces.flatten` makes it."""
-    if isinstance(space, spaces.Discrete):
-        return jax.nn.one_hot(element - int(space.start), int(space.n))
-    if isinstance(space, spaces.Box | spaces.MultiBinary):
-        return jnp.ravel(element).astype(jnp.float32)
-    if isinstance(space, spaces.MultiDiscrete):
-        start = np.broadcast_to(space.start, space.nvec.shape)
-        choices = jnp.ravel(element) - start.ravel()
-        sizes = space.nvec.ravel()
-        return jnp.concatenate(
-            [jax.nn.one_hot(choices[i], int(n)) for i, n in enumerate(sizes)]
-        )
-    if isinstance(space, spaces.Tuple):
-        parts = zip(space.spaces, element, strict=True)
-        return jnp.concatenate([_flat(each, part) for each, part in parts])
-    if isinstance(space, spaces.Dict):
-        return jnp.concatenate([_flat(each, element[k]) for k, each in space.items()])
-    raise RlcliError(f"wrapper `previous` cannot flatten {describe(space)}")

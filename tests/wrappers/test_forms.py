@@ -1,0 +1,152 @@
+"""Observations in other forms, beside Gymnasium's own."""
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rlcli import registry
+from rlcli.environments.vector import vector
+from rlcli.errors import RlcliError
+from rlcli.types import Environment, TimeStep
+
+
+def teller(space: gymnasium.Space, told: list) -> Environment:
+    """Shows what it is told to, one after the other, from wherever it begins."""
+    every = jax.tree.map(lambda *each: jnp.asarray(np.stack(each)), *told)
+
+    def seen(at):
+        return jax.tree.map(lambda leaf: leaf[at], every)
+
+    def reset(key):
+        at = jax.random.randint(key, (), 0, len(told) - 5)
+        return {"at": at, "even": at % 2 == 0}, seen(at)
+
+    def step(state, action, noise):
+        at = state["at"] + 1
+        obs, off = seen(at), jnp.bool_(False)
+        state = {"at": at, "even": at % 2 == 0}
+        return state, TimeStep(obs, obs, jnp.float32(1), jnp.float32(1), off, {})
+
+    pick = spaces.Discrete(2)
+    return Environment(reset, step, space, pick, lambda s: s, draw=lambda key: ())
+
+
+def wrapped(core: Environment, name: str, **options) -> Environment:
+    return registry.find("wrapper", name).factory(core, **options)
+
+
+def drawn(space: gymnasium.Space, count: int = 20) -> list:
+    space.seed(3)
+    return [space.sample() for _ in range(count)]
+
+
+def played(env: Environment, steps: int = 4, seed: int = 0):
+    state, first = env.reset(jax.random.key(seed))
+    seen = [first]
+    for _ in range(steps):
+        state, timestep = env.step(state, jnp.int32(0), ())
+        np.testing.assert_array_equal(
+            *(jax.tree.leaves(each)[0] for each in (timestep.obs, timestep.next_obs))
+        )
+        seen.append(timestep.obs)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("name", "space"),
+    [
+        ("flatten", spaces.Box(-2, 3, (2, 3))),
+        ("flatten", spaces.Box(0, 255, (2, 2), np.uint8)),
+        ("flatten", spaces.MultiBinary(3)),
+        ("flatten", spaces.Tuple([spaces.Discrete(3), spaces.Box(0, 1, (2,))])),
+        ("flatten", spaces.Dict({"b": spaces.Discrete(2), "a": spaces.Box(0, 1)})),
+        ("one_hot", spaces.Discrete(4, start=2)),
+        ("one_hot", spaces.MultiDiscrete([3, 2], start=[1, 0])),
+    ],
+)
+def test_vectors_are_those_of_gymnasium(name, space):
+    told = drawn(space)
+    env = wrapped(teller(space, told), name)
+    state, _ = teller(space, told).reset(jax.random.key(0))
+    expected = spaces.flatten_space(space)
+    assert env.observation.shape == expected.shape
+    for at, seen in enumerate(played(env), int(state["at"])):
+        assert env.observation.contains(np.asarray(seen))
+        np.testing.assert_allclose(seen, spaces.flatten(space, told[at]))
+    if not isinstance(space, spaces.Tuple | spaces.Dict):
+        assert np.array_equal(env.observation.low, expected.low)
+        assert np.array_equal(env.observation.high, expected.high)
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.Box(-1, 1, (2,)), spaces.Box(0, 9, (2, 2), np.uint8)]
+)
+def test_frames_are_stacked_as_gymnasium_stacks_them(space):
+    told = drawn(space)
+
+    class Told(gymnasium.Env):
+        observation_space, action_space = space, spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            self.at = int(teller(space, told).reset(jax.random.key(0))[0]["at"])
+            return told[self.at], {}
+
+        def step(self, action):
+            self.at += 1
+            return told[self.at], 1.0, False, False, {}
+
+    theirs = gymnasium.wrappers.FrameStackObservation(Told(), 3)
+    ours = wrapped(teller(space, told), "frame_stack", frames=3)
+    assert ours.observation == theirs.observation_space
+    expected = [theirs.reset()[0], *(theirs.step(0)[0] for _ in range(4))]
+    np.testing.assert_array_equal(played(ours), expected)
+
+
+def test_choices_are_stacked_as_several_choices():
+    told = [np.int32(2 + i % 3) for i in range(20)]
+    env = wrapped(teller(spaces.Discrete(3, start=2), told), "frame_stack", frames=2)
+    assert env.observation == spaces.MultiDiscrete([3, 3], np.int32, start=[2, 2])
+    for seen in played(env):
+        assert env.observation.contains(np.asarray(seen))
+
+
+def test_a_stack_begins_anew_with_each_episode():
+    told = [np.float32([i]) for i in range(20)]
+    core = teller(spaces.Box(0, 30, (1,)), told)
+    env = vector(lambda _: wrapped(core, "frame_stack", frames=2), 3, time_limit=2)
+    state, _ = env.reset(jax.random.key(0))
+    for key in jax.random.split(jax.random.key(1), 2):
+        state, timestep = env.step(state, jnp.zeros(3, int), env.draw(key))
+    first, second = np.moveaxis(np.asarray(timestep.obs)[..., 0], 1, 0)
+    assert timestep.last.all()
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_array_equal(np.diff(timestep.next_obs[..., 0])[:, 0], [1, 1, 1])
+
+
+def test_the_exposed_state_is_where_one_can_go_on_from():
+    space = spaces.Box(0, 30, (1,))
+    core = teller(space, [np.float32([i]) for i in range(20)])
+    env = wrapped(core, "expose_state")
+    state, _ = env.reset(jax.random.key(0))
+    for seen in played(env):
+        plain = {"observation": np.asarray(seen["observation"])}
+        plain["state"] = tuple(np.asarray(leaf) for leaf in seen["state"])
+        assert env.observation.contains(plain)
+        again = jax.tree.unflatten(jax.tree.structure(state), seen["state"])
+        _, ahead = core.step(again, jnp.int32(0), ())
+        assert float(ahead.obs[0]) == float(seen["observation"][0]) + 1
+
+
+def test_what_has_another_form_is_refused():
+    image = teller(spaces.Box(0, 1, (2,)), drawn(spaces.Box(0, 1, (2,))))
+    with pytest.raises(RlcliError, match="observations that are choices"):
+        wrapped(image, "one_hot")
+    both = spaces.Tuple([spaces.Discrete(3), spaces.Box(0, 1, (2,))])
+    with pytest.raises(RlcliError, match="needs a Box or a choice"):
+        wrapped(teller(both, drawn(both)), "frame_stack")
+    keyed = image._replace(reset=lambda key: (key, jnp.zeros(2)))
+    with pytest.raises(RlcliError, match="random key"):
+        wrapped(keyed, "expose_state")
