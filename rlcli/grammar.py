@@ -30,10 +30,7 @@ SECTIONS = (
 LATER_SECTIONS = ("normalize", "vary", "plugins")
 LATER_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "updater": (
-            *("ddpg", "td3", "sac"),
-            *("open_es", "cma_es"),
-        ),
+        "updater": ("open_es", "cma_es"),
     }
 )
 LATER_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(

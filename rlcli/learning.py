@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, NamedTuple, TypedDict
 
 import jax
@@ -86,37 +86,152 @@ def learner(
         A step whose loss is not finite is not taken, nor any after it: the parameters
         stay the last good ones, and `failed` says which update it was.
         """
-
-        def total(params: Params) -> tuple[Array, Losses]:
-            losses = loss(params)
-            return sum(
-                _mean(term, weight if name == "critic" else jnp.sign(weight))
-                for name, term in losses.terms.items()
-            ), losses
-
-        (value, losses), gradient = jax.value_and_grad(total, has_aux=True)(
-            state.params
+        moved = _moved(
+            optimizer,
+            loss,
+            weight,
+            clock.updates,
+            (state.params, state.optimizer, state.failed),
         )
-        updates, moved = optimizer.update(gradient, state.optimizer, state.params)
-        fine = jnp.isfinite(value)
-        going = fine & (state.failed == GOING)
-        failed = jnp.where((state.failed == GOING) & ~fine, clock.updates, state.failed)
-        # The parameters alone are held back: what else has failed will not be used.
-        updates = jax.tree.map(lambda each: jnp.where(going, each, 0), updates)
-        params = optax.apply_updates(state.params, updates)
+        params, moments, failed = moved.state
         target = follow(params, state.target, clock.updates + 1)
-
-        def report() -> dict[str, Array]:
-            means = {name: jnp.mean(each) for name, each in losses.metrics.items()}
-            norm = optax.tree.norm(gradient)
-            return {"loss": value, **means, "gradient_norm": norm}
-
-        # Reported where somebody reads it: reductions are a tenth of a small update.
-        silence = zeros(jax.eval_shape(report))
-        metrics = jax.lax.cond(clock.watched, report, lambda: silence)
-        return Learner(params, target, moved, failed), losses.priority, metrics
+        metrics = _reported(clock.watched, moved.report)
+        learnt = Learner(params, target, moments, failed)
+        return learnt, moved.losses.priority, metrics
 
     return begin, step
+
+
+def in_turns(
+    init: Callable[[Array], Params],
+    optimizer: optax.GradientTransformation,
+    turns: Sequence[Sequence[str]],
+    *,
+    target: Target | None = None,
+    followed: Sequence[str] = (),
+    delay: int = 1,
+) -> tuple[Callable, Callable]:
+    """`begin(key) -> Learner` and `step(learner, losses, weight, clock, …)`.
+
+    For functions that learn from each other: a turn is a gradient step on a loss of its
+    own that moves the groups of parameters it names, and sees what the turns before it
+    have moved. All turns but the first, and then the target, which follows the groups
+    `followed` alone, are taken in one of `delay` updates (Fujimoto et al., 2018,
+    https://arxiv.org/abs/1802.09477). Groups that there are not are passed over.
+    """
+    follow = following(target)
+
+    def begin(key: Array) -> Learner:
+        params = init(key)
+        copy = _of(params, followed) if target is not None else ()
+        moments = tuple(optimizer.init(_of(params, groups)) for groups in turns)
+        # Copied: the state is donated, and a buffer cannot be donated twice.
+        copy = jax.tree.map(jnp.copy, copy)
+        return Learner(params, copy, moments, jnp.int32(GOING))
+
+    def step(
+        state: Learner,
+        losses: Sequence[Callable[[Params], Losses]],
+        weight: Array,
+        clock: Clock,
+    ) -> tuple[Learner, Array, dict[str, Array]]:
+        """The turns, each on a loss of all parameters: state, priority, metrics.
+
+        Priority, loss and norm of the gradient are those of the first. What is not
+        finite stops them all, as it stops `learner`.
+        """
+
+        def turn(index: int, before: Learner) -> tuple[Learner, _Moved]:
+            params, moments = before.params, before.optimizer
+            moved = _moved(
+                optimizer,
+                lambda own: losses[index]({**params, **own}),
+                weight,
+                clock.updates,
+                (_of(params, turns[index]), moments[index], before.failed),
+            )
+            own, mine, failed = moved.state
+            moments = (*moments[:index], mine, *moments[index + 1 :])
+            return Learner({**params, **own}, before.target, moments, failed), moved
+
+        def others(_, before: Learner) -> Learner:
+            for index in range(1, len(turns)):
+                before = turn(index, before)[0]
+            moves = (clock.updates + 1) // delay
+            own = _of(before.params, followed)
+            return before._replace(target=follow(own, before.target, moves))
+
+        state, first = turn(0, state)
+        if delay == 1:
+            state = others(0, state)
+        else:
+            due = ((clock.updates + 1) % delay == 0).astype(jnp.int32)
+            # A loop of 0 or 1 turns: what goes through a `cond` is copied.
+            state = jax.lax.fori_loop(0, due, others, state)
+
+        def report() -> dict[str, Array]:
+            # Evaluated for this, since the turn may not have been due.
+            found = (each(state.params).metrics for each in losses[1:])
+            return first.report() | {
+                name: jnp.mean(each) for said in found for name, each in said.items()
+            }
+
+        return state, first.losses.priority, _reported(clock.watched, report)
+
+    return begin, step
+
+
+def _of(params: Params, groups: Sequence[str]) -> Params:
+    return {name: params[name] for name in groups if name in params}
+
+
+class _Moved(NamedTuple):
+    """A gradient step, and what it was made of."""
+
+    state: tuple[Params, ArrayTree, Array]  # parameters, of the optimizer, failed
+    losses: Losses
+    report: Callable[[], dict[str, Array]]
+
+
+def _moved(
+    optimizer: optax.GradientTransformation,
+    loss: Callable[[Params], Losses],
+    weight: Array,
+    updates: Array,
+    state: tuple[Params, ArrayTree, Array],
+) -> _Moved:
+    """One gradient step on the weighted mean of `loss`, if that is finite."""
+    params, moments, failed = state
+
+    def total(params: Params) -> tuple[Array, Losses]:
+        losses = loss(params)
+        return sum(
+            _mean(term, weight if name == "critic" else jnp.sign(weight))
+            for name, term in losses.terms.items()
+        ), losses
+
+    (value, losses), gradient = jax.value_and_grad(total, has_aux=True)(params)
+    change, moments = optimizer.update(gradient, moments, params)
+    fine = jnp.isfinite(value)
+    going = fine & (failed == GOING)
+    failed = jnp.where((failed == GOING) & ~fine, updates, failed)
+    # The parameters alone are held back: what else has failed will not be used.
+    change = jax.tree.map(lambda each: jnp.where(going, each, 0), change)
+
+    def report() -> dict[str, Array]:
+        means = {name: jnp.mean(each) for name, each in losses.metrics.items()}
+        norm = optax.tree.norm(gradient)
+        return {"loss": value, **means, "gradient_norm": norm}
+
+    return _Moved(
+        (optax.apply_updates(params, change), moments, failed), losses, report
+    )
+
+
+def _reported(watched: Array, report: Callable) -> dict[str, Array]:
+    """The report where somebody reads it: reductions are a tenth of a small update."""
+    silence = zeros(jax.eval_shape(report))
+    return jax.lax.cond(watched, report, lambda: silence)
 
 
 def _mean(term: Array, weight: Array) -> Array:

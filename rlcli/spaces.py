@@ -154,6 +154,13 @@ def bounds(space: gymnasium.Space) -> tuple[np.ndarray, np.ndarray]:
         return low.astype(to), high.astype(to)
 
 
+def half_width(space: spaces.Box) -> np.ndarray:
+    """Half the width of each entry of a Box, float32; 1 where it has no two bounds."""
+    low, high = (each.astype(np.float32) for each in bounds(space))
+    bounded = np.isfinite(low) & np.isfinite(high)
+    return np.where(bounded, np.where(bounded, high / 2 - low / 2, 1), 1)
+
+
 def booleans(*shape: int) -> spaces.Box:
     """The space of arrays of bools in that shape."""
     return spaces.Box(0.0, 1.0, shape, bool)  # pyright: ignore[reportArgumentType, reportCallIssue] # Gymnasium takes it

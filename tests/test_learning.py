@@ -8,7 +8,7 @@ import pytest
 
 from rlcli import learning
 from rlcli.errors import RlcliError
-from rlcli.learning import GOING, Losses, following, learner
+from rlcli.learning import GOING, Losses, following, in_turns, learner
 from rlcli.progress import midnight
 
 PARAMS = {"q": {"w": jnp.array([1.0, -2.0])}, "policy": {"w": jnp.array([3.0])}}
@@ -228,3 +228,80 @@ def test_kept_takes_one_tree_or_the_other():
     new, old = {"a": jnp.ones(2)}, {"a": jnp.zeros(2)}
     assert np.all(learning.kept(jnp.array(True), new, old)["a"] == 1)
     assert np.all(learning.kept(jnp.array(False), new, old)["a"] == 0)
+
+
+TURNS = [("q", "shared"), ("policy",)]
+
+
+def chased(params):
+    """A loss of `policy` that pulls it to where `q` is."""
+    error = params["policy"]["w"][0] - params["q"]["w"][0]
+    return Losses({"policy": error**2 * ONES}, jnp.zeros(1), {"far": jnp.abs(error)})
+
+
+def pulled(params):
+    """A loss of `q`, which says something of `policy` as well."""
+    term = jnp.sum(params["q"]["w"] ** 2) + jnp.sum(params["policy"]["w"] ** 3)
+    return Losses({"critic": term * ONES}, jnp.array([7.0]), {"x": jnp.arange(4)})
+
+
+def test_turns_are_steps_of_optax_of_their_own_one_after_the_other():
+    optimizer = optax.adam(0.1)
+    begin, step = in_turns(
+        lambda key: PARAMS, optimizer, TURNS, target={"polyak": 0.5}, followed=("q",)
+    )
+    state, step = begin(jax.random.key(0)), jax.jit(step, static_argnums=1)
+    q, policy = PARAMS["q"]["w"], PARAMS["policy"]["w"]
+    theirs, own, target = optimizer.init(q), optimizer.init(policy), q
+    for updates in range(4):
+        clock = CLOCK._replace(updates=jnp.int32(updates))
+        state, priority, metrics = step(state, (pulled, chased), ONES, clock)
+        assert priority == 7.0
+        assert metrics["x"] == 1.5
+        assert metrics["gradient_norm"] == pytest.approx(2 * float(np.linalg.norm(q)))
+        change, theirs = optimizer.update(2 * q, theirs)
+        q = optax.apply_updates(q, change)
+        change, own = optimizer.update(2 * (policy - q[0]), own)
+        policy = optax.apply_updates(policy, change)
+        target = (target + q) / 2
+        far = float(abs(policy[0] - q[0]))
+        assert metrics["far"] == pytest.approx(far, rel=1e-5)
+        np.testing.assert_allclose(state.params["q"]["w"], q, rtol=1e-5)
+        np.testing.assert_allclose(state.params["policy"]["w"], policy, rtol=1e-5)
+        np.testing.assert_allclose(leaves(state.target), target, rtol=1e-5)
+
+
+def test_a_turn_that_is_not_due_leaves_its_optimizer_alone():
+    begin, step = in_turns(lambda key: PARAMS, optax.adam(0.1), TURNS, delay=2)
+    step = jax.jit(step, static_argnums=1)
+    state = begin(jax.random.key(0))
+    for updates in range(4):
+        clock = CLOCK._replace(updates=jnp.int32(updates))
+        before = state
+        state, _, _ = step(state, (pulled, chased), ONES, clock)
+        same = np.array_equal(
+            leaves((state.params["policy"], state.optimizer[1])),
+            leaves((before.params["policy"], before.optimizer[1])),
+        )
+        assert same == (updates % 2 == 0)
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_turn_that_fails_stops_every_turn(failing):
+    def broken(params):
+        return Losses({"critic": jnp.nan * ONES}, jnp.zeros(1), {})
+
+    losses = [pulled, chased]
+    begin, step = in_turns(lambda key: PARAMS, optax.sgd(0.1), TURNS)
+    state, _, _ = step(begin(jax.random.key(0)), losses, ONES, CLOCK)
+    bad = [*losses[:failing], broken, *losses[failing + 1 :]]
+    clock = CLOCK._replace(updates=jnp.int32(1))
+    after, _, _ = step(state, bad, ONES, clock)
+    assert after.failed == 1
+    for name, stays in (("q", failing == 0), ("policy", True)):
+        same = leaves(after.params[name]) == leaves(state.params[name])
+        assert same.all() == stays
+    clock = CLOCK._replace(updates=jnp.int32(2))
+    later, _, _ = step(after, losses, ONES, clock)
+    assert later.failed == 1
+    np.testing.assert_array_equal(leaves(later.params), leaves(after.params))

@@ -9,15 +9,18 @@ from rlcli.recipe import DEFAULT, SHARED, Recipe
 from rlcli.types import Replay, Tracer
 
 
-def check_names(recipe: Recipe, used: set[str]) -> None:
-    """Refuses networks and optimizers for functions that the updater does not have."""
-    for section in ("network", "optimizer"):
+def check_names(recipe: Recipe, used: set[str], groups: set[str]) -> None:
+    """Refuses networks and optimizers for functions that the updater does not have.
+
+    `groups` are those of its parameters: some are no functions, but have an optimizer.
+    """
+    for section, known in (("network", used), ("optimizer", used | groups)):
         for name in getattr(recipe, section):
-            if name not in (DEFAULT, SHARED, *used):
+            if name not in (DEFAULT, SHARED, *known):
                 raise recipe.error(
                     (section, name),
                     f"updater `{recipe.updater.name}` has no function `{name}`",
-                    nearest(name, used),
+                    nearest(name, known),
                 )
 
 

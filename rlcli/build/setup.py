@@ -25,8 +25,8 @@ from rlcli.optimizers import grouped
 from rlcli.policies.sampled import random
 from rlcli.policies.warmup import warmed_up
 from rlcli.progress import Setup, midnight
-from rlcli.recipe import Part, Recipe
-from rlcli.types import Agent, Clock, Environment, Policy
+from rlcli.recipe import DEFAULT, SHARED, Part, Recipe
+from rlcli.types import Agent, Clock, Environment, Policy, Updater
 from rlcli.updaters import Spaces
 
 
@@ -150,8 +150,8 @@ def _agents(recipe: Recipe, environment: Environment) -> Callable[[Clock], Agent
     visit = train.unroll * environment.num_envs
     used: set[str] = set()  # the functions that the updater asks for
 
-    def agent(clock: Clock) -> Agent:
-        updater = made(
+    def updater_at(clock: Clock) -> Updater:
+        return made(
             recipe.updater,
             clock,
             recipe,
@@ -165,6 +165,9 @@ def _agents(recipe: Recipe, environment: Environment) -> Callable[[Clock], Agent
                 }
             ),
         )
+
+    def agent(clock: Clock) -> Agent:
+        updater = updater_at(clock)
         tracer = made(recipe.tracer, clock, recipe)
         check_window(recipe, tracer.window or 1, environment.num_envs)
         if recipe.replay is None:
@@ -187,8 +190,15 @@ def _agents(recipe: Recipe, environment: Environment) -> Callable[[Clock], Agent
         )
 
     agent(midnight())
-    check_names(recipe, used)
+    strange = set(recipe.optimizer) - used - {DEFAULT, SHARED}
+    check_names(recipe, used, _groups(updater_at(midnight())) if strange else set())
     return agent
+
+
+def _groups(updater: Updater) -> set[str]:
+    """The groups of an updater's parameters, if it keeps them as a `Learner` does."""
+    state = jax.eval_shape(updater.init, jax.eval_shape(lambda: jax.random.key(0)))
+    return set(getattr(state, "params", {}))
 
 
 def _policy(recipe: Recipe, clock: Clock, shown: Spaces, **offers: Any) -> Policy:

@@ -47,6 +47,10 @@ def composite(
             for family, *given in zip(families, *arguments, strict=True)
         ]
 
+    def differentiable(parameters: Array, noise: tuple) -> tuple[ArrayTree, Array]:
+        each = each_of("differentiable", cut(parameters), noise)
+        return together([x for x, _ in each]), sum(log_prob for _, log_prob in each)
+
     def affine(parameters: Array, scale: ArrayTree, shift: ArrayTree) -> Array:
         scales, shifts = (
             apart(each) if isinstance(each, tuple | dict) else [each] * len(families)
@@ -69,4 +73,7 @@ def composite(
             each_of("cross_entropy", cut(each), cut(other))
         ),
         affine=affine,
+        differentiable=(
+            differentiable if all(each.differentiable for each in families) else None
+        ),
     )

@@ -34,6 +34,10 @@ class Distribution(NamedTuple):
     # (parameters, scale, shift) -> parameters of `shift + scale · x`, or of what comes
     # nearest to it in the family; scale and shift broadcast against x
     affine: Callable[[Array, ArrayTree, ArrayTree], Array]
+    # (parameters, noise) -> the sample x and log p(x), whose gradients along the
+    # parameters are exact (Kingma & Welling, 2013, https://arxiv.org/abs/1312.6114);
+    # None: samples have no gradients
+    differentiable: Callable[[Array, ArrayTree], tuple[ArrayTree, Array]] | None = None
 
 
 def size_of(shape: Shape) -> int:

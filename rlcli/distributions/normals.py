@@ -35,6 +35,10 @@ def normal(shape: Shape, dtype: Any = np.float32) -> Distribution:
         mean, log_scale = split(parameters)
         return shaped(mean + jnp.exp(log_scale) * noise, shape).astype(dtype)
 
+    def differentiable(parameters: Array, noise: Array) -> tuple[Array, Array]:
+        x = sample(parameters, noise)
+        return x, log_prob(parameters, x)
+
     def log_prob(parameters: Array, x: Array) -> Array:
         return jnp.sum(log_density(parameters, flattened(jnp.asarray(x), shape)), -1)
 
@@ -57,6 +61,7 @@ def normal(shape: Shape, dtype: Any = np.float32) -> Distribution:
         mean=lambda parameters: shaped(split(parameters)[0], shape),
         cross_entropy=cross_entropy,
         affine=affine,
+        differentiable=differentiable,
     )
 
 

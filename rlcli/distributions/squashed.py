@@ -46,12 +46,22 @@ def squashed_normal(space: gymnasium.spaces.Box) -> Distribution:
     if not np.issubdtype(space.dtype, np.floating):
         raise TypeError(f"expected a Box of floats, got {space}")
     shape, dtype, size = space.shape, spaces.dtype(space), size_of(space.shape)
-    squash = _squashing(*(bound.ravel() for bound in spaces.bounds(space)))
+    squash = squashing(*(bound.ravel() for bound in spaces.bounds(space)))
 
     def sample(parameters: Array, noise: Array) -> Array:
         mean, log_scale = normals.split(_held(parameters))
         u = mean + jnp.exp(log_scale) * noise
         return shaped(squash.forward(u), shape).astype(dtype)
+
+    def differentiable(parameters: Array, noise: Array) -> tuple[Array, Array]:
+        held = _held(parameters)
+        mean, log_scale = normals.split(held)
+        u = mean + jnp.exp(log_scale) * noise
+        # By u as it was, and not as what is left of it in x says: so the gradient is
+        # that of the density even where x has come to a bound.
+        density = normals.log_density(held, u) - squash.log_slope(u)
+        x = shaped(squash.forward(u), shape).astype(dtype)
+        return x, jnp.sum(density, axis=-1)
 
     def log_prob(parameters: Array, x: Array) -> Array:
         x = flattened(jnp.asarray(x).astype(jnp.float32), shape)
@@ -83,6 +93,7 @@ def squashed_normal(space: gymnasium.spaces.Box) -> Distribution:
         mean=lambda each: shaped(_expected(squash.forward(_spread(each))), shape),
         cross_entropy=cross_entropy,
         affine=affine,
+        differentiable=differentiable,
     )
 
 
@@ -105,7 +116,7 @@ def _expected(values: Array) -> Array:
     return jnp.sum(values * _WEIGHTS, axis=-2)
 
 
-class _Squashing(NamedTuple):
+class Squashing(NamedTuple):
     """An increasing function of a real number into an interval, entry by entry."""
 
     forward: Callable[[Array], Array]  # u -> x
@@ -113,7 +124,7 @@ class _Squashing(NamedTuple):
     inverse: Callable[[Array], tuple[Array, Array]]  # x -> u, log g′(u)
 
 
-def _squashing(low: np.ndarray, high: np.ndarray) -> _Squashing:
+def squashing(low: np.ndarray, high: np.ndarray) -> Squashing:
     """The functions for these bounds `[entries]`, each finite or not."""
     below, above = np.isfinite(low), np.isfinite(high)
     both, none = below & above, ~below & ~above
@@ -151,7 +162,7 @@ def _squashing(low: np.ndarray, high: np.ndarray) -> _Squashing:
         slope = log_over + log_under - np.log(half)
         return u, chosen(slope, rise, fall, jnp.zeros_like(x))
 
-    return _Squashing(forward, log_slope, inverse)
+    return Squashing(forward, log_slope, inverse)
 
 
 def _log_rise(distance: Array) -> Array:

@@ -187,8 +187,7 @@ def _noisy(action: Action, space: gymnasium.spaces.Box, noise: _Noise) -> Policy
         )
     shape, dtype = space.shape, spaces.dtype(space)
     low, high = (each.astype(np.float32).ravel() for each in spaces.bounds(space))
-    bounded = np.isfinite(low) & np.isfinite(high)
-    half = np.where(bounded, np.where(bounded, high / 2 - low / 2, 1), 1)
+    half = spaces.half_width(space).ravel()
     outputs, features = outputs_of(action), _features(action)
 
     def flat(outputs: Array, like: Array) -> Array:

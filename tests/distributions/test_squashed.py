@@ -189,3 +189,34 @@ def test_a_moved_variable_keeps_its_mean_as_far_as_it_stays_in_the_box(compiled)
 def test_only_a_box_of_floats_can_be_squashed_into():
     with pytest.raises(TypeError, match="expected a Box of floats, got"):
         distributions.squashed_normal(spaces.Box(0, 3, (), np.int32))
+
+
+def test_a_sample_says_how_likely_it_is_with_the_gradients_of_both():
+    p = 0.5 * RNG.normal(size=(9, 10)).astype("f4")  # so that few come to a bound
+    noise = FAMILY.draw(jax.random.key(0), 9)
+    x, log_prob = jax.jit(FAMILY.differentiable)(p, noise)
+    np.testing.assert_allclose(x, FAMILY.sample(p, noise), rtol=1e-5)
+    np.testing.assert_allclose(log_prob, FAMILY.log_prob(p, x), rtol=1e-2, atol=1e-2)
+    family = distributions.squashed_normal(spaces.Box(-2, 2, (1,)))
+
+    def likely(mean):
+        return family.differentiable(jnp.array([mean, 0.0]), jnp.zeros(1))[1]
+
+    # log p = log N(0; 0, 1) − log 2 − log(1 − tanh² μ): its slope is 2 tanh μ, even
+    # where the sample has come to its bound.
+    for mean in (-30.0, -0.7, 0.0, 3.0, 30.0):
+        assert jax.grad(likely)(mean) == pytest.approx(2 * np.tanh(mean), abs=1e-5)
+
+
+def test_the_samples_of_a_composite_have_gradients_where_all_members_have():
+    real = distributions.over(spaces.Box(-1, 1, (2,)), box="squashed_normal")
+    both = distributions.composite({"a": real, "b": distributions.normal(())})
+    p = RNG.normal(size=(4, 6)).astype("f4")
+    noise = both.draw(jax.random.key(0), 4)
+    x, log_prob = both.differentiable(p, noise)
+    same = (both.sample(p, noise), both.log_prob(p, x))
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3), (x, log_prob), same
+    )
+    mixed = distributions.composite([real, distributions.categorical(3)])
+    assert mixed.differentiable is None

@@ -49,3 +49,8 @@ def parameters(distribution: Distribution) -> Head:
         )
 
     return Head(read, (distribution.size,))
+
+
+def action(size: int) -> Head:
+    """The numbers that an action is made of, `[N, size]`, near zero at first."""
+    return Head(lambda torso, features: torso.outputs(size, 0.01)(features), (size,))

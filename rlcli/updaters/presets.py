@@ -1,0 +1,37 @@
+"""Presets: an updater under another name, with other defaults."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from rlcli.registry import register
+from rlcli.types import Updater
+
+
+def preset(
+    factory: Callable[..., Updater], facts: dict[str, Any], **defaults: Any
+) -> Callable[[Callable], Callable[..., Updater]]:
+    """A decorator: registers `factory` with these defaults, under a function's name.
+
+    The function says nothing but its name and its docstring.
+    """
+    signature = inspect.signature(factory, eval_str=True)
+    known = signature.parameters
+
+    def decorate(function: Callable) -> Callable[..., Updater]:
+        def updater(*parts: Any, **options: Any) -> Updater:
+            return factory(*parts, **{**defaults, **options})
+
+        updater.__name__, updater.__doc__ = function.__name__, function.__doc__
+        updater.__module__ = function.__module__
+        updater.__signature__ = signature.replace(  # type: ignore[attr-defined] # PEP 362
+            parameters=[
+                each.replace(default=defaults.get(name, each.default))
+                for name, each in known.items()
+            ]
+        )
+        return register("updater", **facts)(updater)
+
+    return decorate
