@@ -35,7 +35,6 @@ LATER_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 LATER_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "network": ("preprocess",),
         "updater": ("rule", "objective"),
     }
 )

@@ -192,5 +192,7 @@ def _network_written(network: NetworkSpec) -> dict[str, Any]:
     head = {"name": "scalar", **network.head}
     if network.part is None:
         return head
-    memory = {"memory": _written(network.memory)} if network.memory else {}
-    return _written(network.part) | memory | ({"head": head} if network.head else {})
+    more = {"memory": _written(network.memory)} if network.memory else {}
+    if network.preprocess:
+        more["preprocess"] = [_written(each) for each in network.preprocess]
+    return _written(network.part) | more | ({"head": head} if network.head else {})

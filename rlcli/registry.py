@@ -31,6 +31,7 @@ KINDS: Mapping[str, str] = MappingProxyType(  # kind -> the package, or plural
         "wrapper": "wrappers",
         "network": "networks",
         "memory": "memories",
+        "preprocess": "preprocessing",
         "policy": "policies",
         "tracer": "tracers",
         "replay": "replays",

@@ -30,6 +30,7 @@ class NetworkSpec(NamedTuple):
     part: Part | None
     head: Mapping[str, Any]  # only what the recipe or the updater sets
     memory: Part | None = None  # what it carries from step to step, if anything
+    preprocess: tuple[Part, ...] = ()  # what becomes of observations before all
 
 
 class Sections:
@@ -197,13 +198,25 @@ class Sections:
         self, value: Any, place: Place, default: Mapping[str, Any]
     ) -> NetworkSpec:
         """A network and the head of its function."""
-        part = self.part("network", value, place, common=("head", "memory"))
+        common = ("head", "memory", "preprocess")
+        part = self.part("network", value, place, common)
         given = value if isinstance(value, Mapping) else {}
         head, memory = given.get("head"), given.get("memory")
         options = default if head is None else self.head(head, (*place, "head"))
         if memory is not None:
             memory = self.part("memory", memory, (*place, "memory"))
-        return NetworkSpec(part, dict(options), memory)
+        return NetworkSpec(part, dict(options), memory, self.preprocess(given, place))
+
+    def preprocess(self, given: Mapping[str, Any], place: Place) -> tuple[Part, ...]:
+        """What becomes of observations, one after the other."""
+        place, value = (*place, "preprocess"), given.get("preprocess") or []
+        if not isinstance(value, list):
+            message = f"`preprocess`: expected a list, got {shown(value)}"
+            self.fail(place, message, "such as `preprocess: [one_hot]`")
+        return tuple(
+            self.part("preprocess", each, (*place, index))
+            for index, each in enumerate(value)
+        )
 
     def head(self, value: Any, place: Place) -> dict[str, Any]:
         """What is said about a head, beside its name."""

@@ -77,7 +77,7 @@ def test_networks_are_one_for_all_or_one_by_one_or_shared():
     assert one_by_one["value"].part.name == "mlp"
     shared = networks({"shared": "mlp", "q": {"dueling": True}, "value": "scalar"})
     assert shared[recipe.SHARED].part.name == "mlp"
-    assert shared["q"] == (None, {"dueling": True}, None)
+    assert shared["q"] == (None, {"dueling": True}, None, ())
     assert shared["value"] == (None, {}, None)
     headed = networks({"name": "mlp", "head": {"name": "scalar", "dueling": True}})
     assert headed[recipe.DEFAULT].head == {"dueling": True}
@@ -208,7 +208,6 @@ def test_a_recipe_that_lacks_the_main_thing_is_refused(written, text, message):
         ("normalize", {"observation": True}, "section `normalize`"),
         ("vary", {"optimizer.learning_rate": [1e-3]}, "section `vary`"),
         ("plugins", ["./my_network.py"], "section `plugins`"),
-        ("network", {"preprocess": ["one_hot"]}, "option `preprocess`"),
         ("updater", "open_es", "updater `open_es`"),
         ("updater", {"rule": "sarsa"}, "option `rule`"),
         ("train", {"episodes": 500}, "`episodes: 500`"),

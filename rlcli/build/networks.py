@@ -10,9 +10,11 @@ import gymnasium
 
 from rlcli import registry, schedules
 from rlcli.build.parts import listed, made, positional
+from rlcli.build.preprocessing import of_network
 from rlcli.errors import RlcliError, nearest
 from rlcli.networks import functions, memory
 from rlcli.networks.heads import Head
+from rlcli.preprocessing.reading import forwarded, prepared
 from rlcli.recipe import DEFAULT, SHARED, NetworkSpec, Recipe
 from rlcli.types import Clock, Network
 from rlcli.updaters import Spaces
@@ -62,6 +64,7 @@ def _function(
     part = spec.part
     assert part is not None  # the grammar sees to it
     factory = registry.find("network", part.name).factory
+    steps = of_network(recipe, spec)
     if positional(factory):
         if spec.memory is not None:
             raise recipe.error(
@@ -70,8 +73,15 @@ def _function(
             )
         settings = schedules.at(part.options, clock, recipe.train.steps)
         forward = functools.partial(factory, **settings)
-        return lambda name, *rest: functions.forward_pass(name, forward, *rest)
-    torso = made(part, clock, recipe)
+
+        def passing(
+            name: str, head: Head, space: gymnasium.Space, copies: int | None
+        ) -> Network:
+            own = forwarded(forward, steps, space)
+            return functions.forward_pass(name, own, head, space, copies)
+
+        return passing
+    torso = prepared(made(part, clock, recipe), steps)
     if spec.memory is None:
         make = functions.own if alone else functions.sharing
         return lambda name, *rest: make(name, torso, *rest)

@@ -20,10 +20,12 @@ from rlcli.build.checks import (
 )
 from rlcli.build.networks import network
 from rlcli.build.parts import listed, made, positional
+from rlcli.build.preprocessing import of_environment
 from rlcli.environments.vector import vector
 from rlcli.optimizers import grouped
 from rlcli.policies.sampled import random
 from rlcli.policies.warmup import warmed_up
+from rlcli.preprocessing.showing import showing
 from rlcli.progress import Setup, midnight
 from rlcli.recipe import DEFAULT, SHARED, Part, Recipe
 from rlcli.types import Agent, Clock, Environment, Policy, Updater
@@ -88,7 +90,7 @@ def _environments(
     recipe: Recipe, seeds: int, rendering: bool
 ) -> Callable[[Clock], Environment]:
     """The environment, as it is at a given time."""
-    part = recipe.environment
+    part, remembered = recipe.environment, of_environment(recipe)
     if registry.find(part.kind, part.name).facts.get("adapter"):
         if scheduled := _scheduled(part):
             raise recipe.error(
@@ -106,6 +108,7 @@ def _environments(
             recipe.timeout,
             rendering,
         )
+        there = showing(there, remembered)
         return lambda clock: there
 
     limit = recipe.time_limit
@@ -113,12 +116,13 @@ def _environments(
 
     def environment(clock: Clock) -> Environment:
         each = {name: jnp.asarray(values) for name, values in recipe.each.items()}
-        return vector(
+        many = vector(
             lambda values: _wrapped(recipe, clock, values),
             recipe.num_envs,
             time_limit=limit,
             each=each,
         )
+        return showing(many, remembered)
 
     return environment
 

@@ -1,0 +1,130 @@
+"""The functions that recipes name under `preprocess:`."""
+
+from __future__ import annotations
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces as kinds
+
+from rlcli.errors import RlcliError
+from rlcli.networks.inputs import flat
+from rlcli.preprocessing import Function, Preprocess, each_member
+from rlcli.registry import register
+from rlcli.spaces import bounds, describe
+from rlcli.types import Array, Count
+
+
+@register("preprocess")
+def one_hot() -> Preprocess:
+    """Choices as vectors of zeros with a one; several choices side by side.
+
+    What is no choice stays as it is.
+    """
+
+    def of(space: gymnasium.Space) -> tuple[gymnasium.Space, Function]:
+        if isinstance(space, kinds.Discrete | kinds.MultiDiscrete):
+            return _vector(space)
+        return space, lambda obs: obs
+
+    return Preprocess(each_member(of))
+
+
+@register("preprocess")
+def flatten() -> Preprocess:
+    """Everything as one vector of float32, choices one-hot, members side by side."""
+    return Preprocess(_vector)
+
+
+@register("preprocess")
+def scale() -> Preprocess:
+    """Numbers between two bounds as shares of the way: (x − low) / (high − low)."""
+
+    def of(space: gymnasium.Space) -> tuple[gymnasium.Space, Function]:
+        if not isinstance(space, kinds.Box):
+            return space, lambda obs: obs
+        low, high = (each.astype(np.float32) for each in bounds(space))
+        if not np.all(np.isfinite(high - low) & (high > low)):
+            raise _refused("scale", space, "a Box with bounds, one above the other")
+        shares = kinds.Box(0.0, 1.0, space.shape, np.float32)
+        return shares, lambda obs: (obs.astype(jnp.float32) - low) / (high - low)
+
+    return Preprocess(each_member(of))
+
+
+@register("preprocess")
+def channels_last() -> Preprocess:
+    """Images `[C, H, W]` as `[H, W, C]`, which is how `cnn` takes them."""
+
+    def of(space: gymnasium.Space) -> tuple[gymnasium.Space, Function]:
+        if not isinstance(space, kinds.Box) or len(space.shape) != 3:
+            return space, lambda obs: obs
+        low, high = (np.moveaxis(each, 0, -1) for each in (space.low, space.high))
+        seen = kinds.Box(low, high, low.shape, space.dtype.type)
+        return seen, lambda obs: jnp.moveaxis(obs, 0, -1)
+
+    return Preprocess(each_member(of))
+
+
+@register("preprocess")
+def frame_stack(*, frames: Count = 4, axis: int = -1) -> Preprocess:
+    """The last few observations, the newest last (Mnih et al., 2015).
+
+    They are joined along `axis` of theirs; an image `[H, W]` is one of one channel, a
+    number a vector of one, and of a choice there are several. What an episode begins
+    with stands there several times. The replay `frames` keeps each of them once.
+    """
+    return Preprocess(lambda space: (space, lambda obs: obs), frames, axis)
+
+
+@register("preprocess")
+def diff_transform(*, frames: Count = 3) -> Preprocess:
+    """Of the last few observations the newest, how it changes, how that changes …
+
+        xₜ₋ₖ for k < n  ↦  …, xₜ − 2 xₜ₋₁ + xₜ₋₂, xₜ − xₜ₋₁, xₜ
+
+    joined along the last axis, the newest last: position, velocity and acceleration
+    where positions are seen alone (`rlcli.utils.diff_transform`).
+    """
+
+    def of(space: gymnasium.Space) -> tuple[gymnasium.Space, Function]:
+        if not isinstance(space, kinds.Box):
+            raise _refused("diff_transform", space, "numbers; `one_hot` makes some")
+        depth = space.shape[-1] // frames
+        free = kinds.Box(-np.inf, np.inf, space.shape, np.float32)
+
+        def function(obs: Array) -> Array:
+            rows = obs.astype(jnp.float32).reshape((*obs.shape[:-1], frames, depth))
+            found = []
+            for _ in range(frames):
+                found.insert(0, rows[..., -1, :])
+                rows = jnp.diff(rows, axis=-2)
+            return jnp.concatenate(found, axis=-1)
+
+        return free, function
+
+    return Preprocess(each_member(of), frames)
+
+
+def _vector(space: gymnasium.Space) -> tuple[gymnasium.Space, Function]:
+    """As networks read what they are given nothing else for."""
+    read = flat(space)
+    low, high = _flat_bounds(space)
+    return kinds.Box(low, high, low.shape, np.float32), lambda obs: read(
+        jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], obs)
+    )[0]
+
+
+def _flat_bounds(space: gymnasium.Space) -> tuple[np.ndarray, np.ndarray]:
+    flattened = gymnasium.spaces.flatten_space(space)
+    if not isinstance(flattened, kinds.Box):
+        raise _refused("flatten", space, "a space of fixed size")
+    with np.errstate(over="ignore"):  # beyond float32 is infinite
+        return flattened.low.astype(np.float32), flattened.high.astype(np.float32)
+
+
+def _refused(name: str, space: gymnasium.Space, wanted: str) -> RlcliError:
+    return RlcliError(
+        f"`preprocess` cannot `{name}` what is {describe(space)}", f"it takes {wanted}"
+    )

@@ -1,0 +1,97 @@
+"""Functions of observations, beside Gymnasium's and NumPy's."""
+
+import jax
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rlcli import masks, registry, utils
+from rlcli.errors import RlcliError
+from rlcli.preprocessing import functions
+from rlcli.preprocessing.reading import composed
+
+BOX = spaces.Box(-2.0, 3.0, (2, 3), np.float32)
+CHOICES = spaces.MultiDiscrete([3, 4], start=[1, 0])
+TREE = spaces.Dict(
+    {
+        "a": spaces.Discrete(4, start=2),
+        "b": spaces.Tuple((BOX, spaces.MultiBinary(3), CHOICES)),
+    }
+)
+SPACES = [BOX, CHOICES, spaces.MultiBinary([2, 2]), spaces.Discrete(5), TREE]
+
+
+def drawn(space, count=5):
+    space.seed(0)
+    return [space.sample() for _ in range(count)]
+
+
+def made(steps, space):
+    """What is seen, and the function of one observation, compiled."""
+    seen, function = composed(steps, space)
+    return seen, jax.jit(function)
+
+
+@pytest.mark.parametrize("space", SPACES, ids=str)
+def test_flat_is_as_gymnasium_flattens(space):
+    seen, function = made([functions.flatten()], space)
+    for obs in drawn(space):
+        found = np.asarray(function(obs))
+        np.testing.assert_allclose(found, spaces.flatten(space, obs), rtol=1e-6)
+        assert seen.contains(found)
+
+
+def test_choices_are_one_hot_wherever_they_are():
+    seen, function = made([functions.one_hot()], TREE)
+    for obs in drawn(TREE):
+        found = jax.device_get(function(obs))
+        expected = spaces.flatten(TREE["a"], obs["a"])
+        np.testing.assert_array_equal(found["a"], expected)
+        box, binary, choices = found["b"]
+        np.testing.assert_array_equal(box, obs["b"][0])
+        np.testing.assert_array_equal(binary, obs["b"][1])
+        np.testing.assert_array_equal(choices, spaces.flatten(CHOICES, obs["b"][2]))
+        assert seen.contains(found)
+
+
+def test_scaled_numbers_are_shares_of_the_way():
+    uneven = spaces.Box(np.float32([-1, 0]), np.float32([3, 10]))
+    seen, function = made([functions.scale()], uneven)
+    np.testing.assert_allclose(function(np.float32([0, 4])), [0.25, 0.4])
+    assert (seen.low.min(), seen.high.max()) == (0, 1)
+    with pytest.raises(RlcliError, match=r"cannot `scale` what is Box\(2,\)"):
+        composed([functions.scale()], spaces.Box(-np.inf, np.inf, (2,)))
+
+
+def test_channels_come_last():
+    image = spaces.Box(0, 255, (4, 6, 5), np.uint8)
+    seen, function = made([functions.channels_last()], image)
+    for obs in drawn(image):
+        np.testing.assert_array_equal(function(obs), np.moveaxis(obs, 0, -1))
+    assert (seen.shape, seen.dtype) == ((6, 5, 4), np.uint8)
+
+
+def test_differences_are_those_of_the_toolbox():
+    """The toolbox has frames on the last axis, a stack has them in a row."""
+    step = functions.diff_transform(frames=4)
+    frames = np.random.default_rng(0).normal(size=(4, 3)).astype("f4")
+    stack = spaces.Box(-np.inf, np.inf, (12,), np.float32)
+    _, function = made([step], stack)
+    expected = np.asarray(utils.diff_transform(frames.T)).T
+    np.testing.assert_allclose(function(frames.ravel()), expected.ravel(), atol=1e-5)
+    with pytest.raises(RlcliError, match="`one_hot` makes some"):
+        composed([step], CHOICES)
+
+
+def test_one_function_follows_the_other_and_no_mask_is_seen():
+    shown = spaces.Dict({"view": TREE, masks.MASK: spaces.MultiBinary(3)})
+    steps = [functions.flatten(), functions.frame_stack(frames=2)]
+    seen, function = composed(steps, shown)
+    obs = drawn(shown, 1)[0]
+    assert seen.shape == spaces.flatten_space(TREE).shape
+    np.testing.assert_allclose(function(obs), spaces.flatten(TREE, obs["view"]))
+
+
+def test_all_that_is_named_is_registered():
+    named = {"channels_last", "diff_transform", "flatten", "frame_stack", "one_hot"}
+    assert set(registry.names("preprocess")) >= {*named, "scale"}
