@@ -78,7 +78,7 @@ def test_networks_are_one_for_all_or_one_by_one_or_shared():
     shared = networks({"shared": "mlp", "q": {"dueling": True}, "value": "scalar"})
     assert shared[recipe.SHARED].part.name == "mlp"
     assert shared["q"] == (None, {"dueling": True}, None, ())
-    assert shared["value"] == (None, {}, None)
+    assert shared["value"] == (None, {}, None, ())
     headed = networks({"name": "mlp", "head": {"name": "scalar", "dueling": True}})
     assert headed[recipe.DEFAULT].head == {"dueling": True}
 
