@@ -54,6 +54,10 @@ PAIRS = {
     "GaussianBandit-v0": "GaussianBandit-misc",
     "FourRooms-v0": "FourRooms-misc",
     "MetaMaze-v0": "MetaMaze-misc",
+    "PointRobot-v0": "PointRobot-misc",
+    "Pong-v0": "Pong-misc",
+    "Reacher-v0": "Reacher-misc",
+    "Swimmer-v0": "Swimmer-misc",
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -90,20 +92,9 @@ def expose_state(core: Environment) -> Environment:
     def seen(state: ArrayTree, obs: ArrayTree) -> dict[str, ArrayTree]:
         return {"observation": obs, "state": tuple(jax.tree.leaves(state))}
 
-    def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
-        state, obs = core.reset(key)
-        return state, seen(state, obs)
-
-    def step(
-        state: ArrayTree, action: ArrayTree, noise: ArrayTree
-    ) -> tuple[ArrayTree, TimeStep]:
-        state, timestep = core.step(state, action, noise)
-        shown = seen(state, timestep.next_obs)
-        return state, timestep._replace(obs=shown, next_obs=shown)
-
     exposed = spaces.Tuple([_unbounded(leaf) for leaf in leaves])
     space = spaces.Dict({"observation": core.observation, "state": exposed})
-    return core._replace(reset=reset, step=step, observation=space)
+    return _showing(core, seen, space)
 
 
 def _as_vector(core: Environment) -> Environment:
@@ -116,19 +107,29 @@ def _as_vector(core: Environment) -> Environment:
         low = np.broadcast_to(np.ravel(least), size).astype(np.float32)
         high = np.broadcast_to(np.ravel(most), size).astype(np.float32)
 
-    def reset(key: Key) -> tuple[ArrayTree, Array]:
+    vector = spaces.Box(low, high, dtype=np.float32)
+    return _showing(core, lambda state, obs: flatten(space, obs), vector)
+
+
+def _showing(
+    core: Environment,
+    seen: Callable[[ArrayTree, ArrayTree], ArrayTree],
+    space: gymnasium.Space,
+) -> Environment:
+    """The core, with `seen(state, obs)`, an element of that space, as observation."""
+
+    def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
         state, obs = core.reset(key)
-        return state, flatten(space, obs)
+        return state, seen(state, obs)
 
     def step(
         state: ArrayTree, action: ArrayTree, noise: ArrayTree
     ) -> tuple[ArrayTree, TimeStep]:
         state, timestep = core.step(state, action, noise)
-        obs = flatten(space, timestep.next_obs)
+        obs = seen(state, timestep.next_obs)
         return state, timestep._replace(obs=obs, next_obs=obs)
 
-    vector = spaces.Box(low, high, dtype=np.float32)
-    return core._replace(reset=reset, step=step, observation=vector)
+    return core._replace(reset=reset, step=step, observation=space)
 
 
 def _stacked(space: spaces.Box | spaces.Discrete, frames: int) -> gymnasium.Space:
