@@ -43,13 +43,13 @@ class Shown(NamedTuple):
     obs: ArrayTree  # what it showed last, to be drawn
 
 
-def library(name: str, extra: str) -> ModuleType:
-    """Imports another library, or says what to install: the extra that brings it."""
+def library(name: str, install: str) -> ModuleType:
+    """Imports another library, or says what to `install`, such as `rlcli[gymnax]`."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
         raise RlcliError(
-            f"`{name}` cannot be imported: {error}", f'pip install "rlcli[{extra}]"'
+            f"`{name}` cannot be imported: {error}", f'pip install "{install}"'
         ) from error
 
 

@@ -7,13 +7,17 @@ The id is Gymnasium's own: `CartPole-v1`, `CartPole` (its newest version),
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 from typing import Any, Literal
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, find_highest_version, parse_env_id
 
-from rlcli.environments.host import EXTRA, vector
+from rlcli.environments import atari as arcade
+from rlcli.environments.copies import Foreign
+from rlcli.environments.host import pooled, vector
+from rlcli.environments.pools import Own, Parallel
 from rlcli.errors import RlcliError
 from rlcli.registry import register
 from rlcli.types import Environment
@@ -23,7 +27,10 @@ OURS = {  # keywords of `gymnasium.make` that have a name of ours
     "max_episode_steps": "`time_limit` says how long an episode may be",
     "render_mode": "`rlcli render` draws what was learnt",
     "disable_env_checker": "the adapter does its own checks",
+    "vectorization_mode": "`vectorization` says how several are stepped",
 }
+# What brings the packages that environments need: by the package they are in.
+INSTALLS = {"gymnasium.envs.mujoco": "rlcli[mujoco]", "ale_py": arcade.INSTALL}
 
 
 @register("environment", "gymnasium/", adapter=True, time_limit=OWN_LIMIT)
@@ -36,12 +43,23 @@ def gymnasium_adapter(
     rendering: bool = False,
     *,
     options: dict[str, Any] | None = None,
+    vectorization: Literal["sync", "async", "own"] = "sync",
+    atari: dict[str, Any] | Literal["standard", "raw"] = "standard",
 ) -> Environment:
     """An environment of Gymnasium's (https://gymnasium.farama.org), on the host.
 
     `options` are Gymnasium's own: the keywords that `gymnasium.make` hands on to it.
     Every episode is seeded, so a run resumes exactly wherever the environment repeats
-    itself. Spaces are Discrete or Box; actions beyond a Box are clipped to it.
+    itself. Actions beyond a Box are clipped to it.
+
+    Several are stepped one after the other (`sync`), each in a process of its own, with
+    memory that they share for observations (`async`), or by a vector of the
+    environment's author (`own`), whose episodes a resumed run has to begin anew; of
+    one that begins them a step late every episode opens with a step that does nothing.
+
+    `atari` is for ids in `ALE/`: the standard preprocessing (Mnih et al., 2015,
+    https://doi.org/10.1038/nature14236; Machado et al., 2018,
+    https://arxiv.org/abs/1709.06009), changes to its keywords, or none of it (`raw`).
     """
     name = f"environment `gymnasium/{id}`"
     options = dict(options or {})
@@ -50,12 +68,31 @@ def gymnasium_adapter(
     spec = _spec(id, name)
     steps = -1 if time_limit is None else time_limit  # -1 is Gymnasium's "none"
     limits = {} if time_limit == OWN_LIMIT else {"max_episode_steps": steps}
-    mode = _picture_mode(name, spec, limits | options) if rendering else {}
-
-    def make() -> gymnasium.Env:
-        return _make(name, spec, limits | mode | options)
-
-    return vector(name, make, num_envs, seeds, timeout)
+    if spec.namespace == arcade.NAMESPACE:
+        own = time_limit if isinstance(time_limit, int) else None
+        spec, limits = arcade.preprocessed(spec, atari, options, own), {}
+    foreign = Foreign(name, _install(spec), timeout)
+    if vectorization == "own" and not rendering:
+        make_all = functools.partial(_make_vector, foreign, spec, num_envs, limits)
+        return _own(foreign, functools.partial(make_all, options), num_envs, seeds)
+    mode = _picture_mode(foreign, spec, limits | options) if rendering else {}
+    keywords = limits | mode | options
+    make = functools.partial(_make, foreign, spec, keywords)
+    if vectorization == "async" and not rendering:
+        example = make()
+        example.close()
+        # Nothing of ours is pickled: a process that imports rlcli imports JAX, too.
+        plain = functools.partial(
+            gymnasium.make, spec, disable_env_checker=True, **keywords
+        )
+        return pooled(
+            foreign,
+            (example.observation_space, example.action_space),
+            lambda count: Parallel(plain, count, timeout),
+            num_envs,
+            seeds,
+        )
+    return vector(foreign, make, num_envs, seeds)
 
 
 def imports(id: str) -> bool:
@@ -78,6 +115,8 @@ def _spec(id: str, name: str) -> EnvSpec:
         namespace, short, version = parse_env_id(plain)
     except gymnasium.error.Error as error:
         raise RlcliError(f"{name}: {error}") from error
+    if namespace == arcade.NAMESPACE:
+        arcade.registered()
     if version is None:
         newest = find_highest_version(namespace, short)
         plain = plain if newest is None else f"{plain}-v{newest}"
@@ -105,23 +144,73 @@ def _meant(plain: str, namespace: str | None, short: str) -> str:
     )
 
 
-def _make(name: str, spec: EnvSpec, keywords: dict[str, Any]) -> gymnasium.Env:
+def _install(spec: EnvSpec) -> str:
+    """The extra of rlcli that brings what an environment needs."""
+    entry = spec.entry_point if isinstance(spec.entry_point, str) else ""
+    found = (each for package, each in INSTALLS.items() if entry.startswith(package))
+    return next(found, "rlcli[gymnasium]")
+
+
+def _make(foreign: Foreign, spec: EnvSpec, keywords: dict[str, Any]) -> gymnasium.Env:
     """One environment; whatever goes wrong is said by its name."""
+    return _made(foreign, gymnasium.make, spec, disable_env_checker=True, **keywords)
+
+
+def _make_vector(
+    foreign: Foreign,
+    spec: EnvSpec,
+    num_envs: int,
+    limits: dict[str, Any],
+    options: dict[str, Any],
+) -> gymnasium.vector.VectorEnv:
+    """A vector of the environment's author."""
+    if spec.vector_entry_point is None:
+        raise RlcliError(
+            f"{foreign.name} has no vector of its own",
+            "`vectorization: sync` or `async` steps several of any environment",
+        )
+    return _made(
+        foreign,
+        gymnasium.make_vec,
+        spec,
+        num_envs=num_envs,
+        vectorization_mode="vector_entry_point",
+        **limits,
+        **options,
+    )
+
+
+def _made(foreign: Foreign, function: Any, *args: Any, **keywords: Any) -> Any:
     try:
-        return gymnasium.make(spec, disable_env_checker=True, **keywords)
+        return function(*args, **keywords)
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
-        raise RlcliError(f"{name} needs more: {error}", EXTRA) from error
+        hint = f'pip install "{foreign.install}"'
+        raise RlcliError(f"{foreign.name} needs more: {error}", hint) from error
     except Exception as error:  # foreign code may raise anything
         raise RlcliError(
-            f"{name} cannot be made: {type(error).__name__}: {error}",
+            f"{foreign.name} cannot be made: {type(error).__name__}: {error}",
             "`options` are the keywords of the environment itself",
         ) from error
 
 
-def _picture_mode(name: str, spec: EnvSpec, keywords: dict[str, Any]) -> dict[str, str]:
+def _own(foreign: Foreign, make: Any, num_envs: int, seeds: int) -> Environment:
+    """A vector of the author's for each seed."""
+    example = make()
+    example.close()
+    return pooled(
+        foreign,
+        (example.single_observation_space, example.single_action_space),
+        lambda count: Own(make, count // num_envs),
+        num_envs,
+        seeds,
+    )
+
+
+def _picture_mode(
+    foreign: Foreign, spec: EnvSpec, keywords: dict[str, Any]
+) -> dict[str, str]:
     """The keyword that makes an environment draw pictures, where it can."""
-    env = _make(name, spec, keywords)
+    env = _make(foreign, spec, keywords)
     env.close()
-    if "rgb_array" not in env.metadata.get("render_modes", []):
-        raise RlcliError(f"{name} cannot be rendered: it draws no pictures")
-    return {"render_mode": "rgb_array"}
+    can = "rgb_array" in env.metadata.get("render_modes", [])
+    return {"render_mode": "rgb_array"} if can else {}

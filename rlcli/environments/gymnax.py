@@ -17,7 +17,7 @@ from rlcli.errors import RlcliError, nearest
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Environment, Key
 
-EXTRA = "gymnax"
+INSTALL = "rlcli[gymnax]"
 
 
 @register("environment", "gymnax/")
@@ -61,7 +61,7 @@ def _made(id: str, options: str) -> tuple[Any, Any, gymnasium.Space, gymnasium.S
 
     Made once: parts are made anew at every trace. No array of it may be a tracer's.
     """
-    gymnax = library("gymnax", EXTRA)
+    gymnax = library("gymnax", INSTALL)
     name = f"environment `gymnax/{id}`"
     if id not in gymnax.registered_envs:
         raise RlcliError(f"there is no {name}", nearest(id, gymnax.registered_envs))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 import time
+from typing import Any
 
 
 class OverdueError(Exception):
@@ -34,6 +36,11 @@ class Limit:
             signal.setitimer(signal.ITIMER_REAL, 0)
         if time.perf_counter() - self.began > self.seconds:
             raise OverdueError
+
+
+def limit(seconds: float | None) -> Any:
+    """A `Limit`, or a context that limits nothing."""
+    return contextlib.nullcontext() if seconds is None else Limit(seconds)
 
 
 def _ring(*_: object) -> None:

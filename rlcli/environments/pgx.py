@@ -14,7 +14,7 @@ from rlcli.errors import RlcliError, nearest
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Environment, Key
 
-EXTRA = "pgx"
+INSTALL = "rlcli[pgx]"
 _FLAG: Any = bool  # as a dtype, of which the stubs of Box do not know
 
 
@@ -49,7 +49,7 @@ def pgx_adapter(id: str, *, action_mask: bool = True) -> Environment:
 @functools.cache
 def _made(id: str, action_mask: bool) -> tuple[Any, gymnasium.Space, gymnasium.Space]:
     """The game and its spaces; made once, for parts are made anew at every trace."""
-    pgx = library("pgx", EXTRA)
+    pgx = library("pgx", INSTALL)
     name = f"environment `pgx/{id}`"
     if id not in pgx.available_envs():
         raise RlcliError(f"there is no {name}", nearest(id, pgx.available_envs()))

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from rlcli.environments.copies import seed_of
 from rlcli.environments.gymnasium import gymnasium_adapter, imports
-from rlcli.environments.host import seed_of
 from rlcli.errors import RlcliError
 
 SEEDS = np.array([7, 4_000_000_000], np.uint32)
@@ -172,7 +172,7 @@ def test_the_newest_version_is_meant_where_none_is_given() -> None:
     _, _, new = play(adapter("CartPole"), np.zeros((1, 1, 1), np.int32))
     equal(old[0], new[0])
     env = adapter("CartPole", limit="default")
-    assert env.reset(SEEDS[:1])[0].copies[0].env.spec.id == "CartPole-v1"
+    assert env.reset(SEEDS[:1])[0].pool.envs[0].spec.id == "CartPole-v1"
 
 
 def test_options_are_handed_on_to_gymnasium() -> None:
@@ -197,9 +197,14 @@ def test_an_unknown_id_is_answered_with_the_nearest(id, message, hint) -> None:
     assert hint in caught.value.hint
 
 
-def test_only_discrete_and_box_spaces_are_supported() -> None:
-    with pytest.raises(RlcliError, match=r"its observation space is Tuple\(Discrete"):
-        adapter("Blackjack-v1")
+def test_spaces_without_arrays_of_fixed_shape_are_refused() -> None:
+    class Says(Plain):
+        observation_space = spaces.Tuple([spaces.Discrete(2), spaces.Text(4)])
+
+    gymnasium.register("rlcli_test/Says-v0", Says)
+    with pytest.raises(RlcliError, match="its observation space is Text"):
+        adapter("rlcli_test/Says-v0")
+    gymnasium.registry.pop("rlcli_test/Says-v0")
 
 
 def test_an_option_that_the_environment_lacks_is_refused() -> None:
@@ -230,12 +235,21 @@ def test_a_missing_renderer_names_the_extra(monkeypatch) -> None:
     assert caught.value.hint == 'pip install "rlcli[gymnasium]"'
 
 
-def test_an_environment_without_pictures_cannot_be_rendered() -> None:
-    with pytest.raises(RlcliError, match="draws no pictures"):
-        gymnasium_adapter("rlcli_test/Plain-v0", 1, 1, None, None, True)
-    env = adapter("rlcli_test/Plain-v0")
-    with pytest.raises(RlcliError, match="draws no picture"):
-        env.render(env.reset(SEEDS[:1])[0], 0)
+def test_an_environment_without_pictures_draws_its_observation() -> None:
+    env = gymnasium_adapter("rlcli_test/Plain-v0", 1, 1, None, None, True)
+    state, _ = env.reset(SEEDS[:1])
+    before = env.render(state, 0)
+    state, _ = env.step(state, np.full((1, 1), 3))
+    assert not np.array_equal(before, env.render(state, 0))
+
+
+def test_an_environment_with_pictures_is_drawn_by_itself() -> None:
+    pytest.importorskip("pygame")
+    env = gymnasium_adapter("CartPole-v1", 2, 1, "default", None, True)
+    state, _ = env.reset(SEEDS[:1])
+    hand = ByHand("CartPole-v1", int(SEEDS[0]), 1, render_mode="rgb_array")
+    hand.reset()
+    np.testing.assert_array_equal(env.render(state, 1), hand.env.render())
 
 
 class Plain(gymnasium.Env):
@@ -311,4 +325,4 @@ def test_a_recipe_may_set_nothing_but_options() -> None:
         for name, each in inspect.signature(gymnasium_adapter).parameters.items()
         if each.kind is inspect.Parameter.KEYWORD_ONLY
     ]
-    assert keywords == ["options"]
+    assert keywords == ["options", "vectorization", "atari"]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rlcli.environments.host import hosted, seed_of, vector
+from rlcli.environments.host import Foreign, hosted, seed_of, vector
 from rlcli.errors import RlcliError
 from rlcli.types import Environment, TimeStep
 
@@ -52,7 +52,8 @@ class Hidden(Walk):
 
 
 def made(kind, num_envs: int = 2, seeds: int = 2, timeout=None) -> Environment:
-    return vector(f"environment `{kind.__name__}`", kind, num_envs, seeds, timeout)
+    foreign = Foreign(f"environment `{kind.__name__}`", "rlcli[gymnasium]", timeout)
+    return vector(foreign, kind, num_envs, seeds)
 
 
 def played(env: Environment, steps: int):
@@ -101,7 +102,7 @@ def test_what_is_saved_is_what_brings_it_back(steps: int) -> None:
 def test_what_does_not_repeat_itself_is_named_and_ends_its_episode() -> None:
     env = made(Hidden, 4)
     state, obs = played(env, 10)
-    hides = np.array([copy.env.hides for copy in state.copies]).reshape(2, 4)
+    hides = np.array([each.hides for each in state.pool.envs]).reshape(2, 4)
     assert hides.any() and not hides.all()
     again, sentence = env.restore(env.save(state))
     assert f"{hides.sum()} of 8 episodes end here" in sentence

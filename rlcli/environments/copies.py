@@ -1,0 +1,307 @@
+"""Copies: a pool's environments with the episodes they are in, for all seeds.
+
+Every episode is seeded from (seed, environment, episode). So what brings it back are
+these and its actions: they are replayed, and what comes out is compared.
+"""
+
+from __future__ import annotations
+
+import collections
+import operator
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import gymnasium
+import jax
+import numpy as np
+from gymnasium.error import DependencyNotInstalled
+
+from rlcli.environments.conversion import HostArray, Native, mapped, shown
+from rlcli.environments.limits import OverdueError
+from rlcli.environments.observed import picture
+from rlcli.environments.pools import FailedError, Pool
+from rlcli.errors import RlcliError
+from rlcli.types import ArrayTree, Environment, TimeStep
+
+NAMED = 3  # how many environments a sentence names before it only counts them
+
+
+def seed_of(seed: int, environment: int, episode: int) -> int:
+    """The seed of one episode: 32 bits that depend on nothing but these three."""
+    sequence = np.random.SeedSequence([int(seed), int(environment), int(episode)])
+    return int(sequence.generate_state(1)[0])
+
+
+class Foreign(NamedTuple):
+    """What messages say of environments of somebody else's."""
+
+    name: str  # such as "environment `gymnasium/CartPole-v1`"
+    install: str  # what brings all that they need to work and to be drawn
+    timeout: float | None = None  # seconds that a step of one may take
+
+
+class Copies:
+    """The state of a host environment: S×B copies, `obs` `[S · B, ...]`, their past.
+
+    `lost` are those that are not where their episode should be.
+    """
+
+    def __init__(
+        self,
+        foreign: Foreign,
+        spaces: tuple[gymnasium.Space, gymnasium.Space],
+        pool: Pool,
+        like: Environment,
+        seeds: HostArray,
+    ) -> None:
+        """`spaces` are the environments' own; `like` has those that parts see."""
+        self.foreign = foreign
+        self.pool = pool
+        self.seeds = seeds
+        self.grid = len(seeds), like.num_envs
+        self.count = len(seeds) * like.num_envs
+        self.space = like.observation
+        self._shown = shown(spaces[0])
+        self._native = Native(spaces[1])
+        self._like = self._native.example(self.count)
+        self.episode = np.zeros(self.count, np.int64)
+        self.length = np.zeros(self.count, np.int64)
+        self.lost = np.zeros(self.count, np.bool_)
+        self._some_lost = False
+        self._every = range(self.count)
+        # The actions of the longest episode; a row's own are the last `length`.
+        self.past: collections.deque[ArrayTree] = collections.deque()
+        self.obs: ArrayTree = None
+
+    def begin(self) -> ArrayTree:
+        """Begins episode 0 of every copy; returns obs `[S, B, ...]`."""
+        self.obs = self._begun(np.arange(self.count))
+        return mapped(self._gridded, self.obs)
+
+    def step(self, action: ArrayTree, cut: bool = False) -> TimeStep:
+        """One step of every copy, with action `[S, B, ...]`; `cut` truncates all."""
+        # Copied, for it is kept: the caller's buffer may be donated.
+        played = mapped(self._flat, self._like, action)
+        going = self._every
+        if self._some_lost:
+            going = np.flatnonzero(~self.lost)
+        answers = self._call("step", self._native.convert(played), going)
+        self.past.append(played)
+        self.length += 1
+        terminated = np.asarray(answers.terminated, np.bool_)
+        over = terminated | answers.truncated
+        reward = np.asarray(answers.reward, np.float32)
+        next_obs = self._shown(answers.obs)
+        if cut or self._some_lost:
+            lost = self.lost
+            terminated = terminated & ~lost
+            reward = np.where(lost, 0, reward).astype(np.float32)
+            _put(next_obs, lost, _rows(self.obs, lost))
+            over = over | lost | cut
+        which = over.nonzero()[0]
+        self.obs = self._followed(next_obs, which) if len(which) else next_obs
+        seen = mapped(self._gridded, next_obs)
+        return TimeStep(
+            obs=mapped(self._gridded, self.obs) if len(which) else seen,
+            next_obs=seen,
+            reward=reward.reshape(self.grid),
+            discount=np.subtract(1, terminated, dtype=np.float32).reshape(self.grid),
+            last=over.reshape(self.grid),
+            info={},
+        )
+
+    def _followed(self, obs: ArrayTree, over: HostArray) -> ArrayTree:
+        """The observations to act upon: of new episodes, in the copies in `over`."""
+        obs = mapped(np.copy, obs)
+        self.episode[over] += 1
+        self.length[over] = 0
+        self.lost[over] = self._some_lost = False
+        _put(obs, over, self._begun(over))
+        while len(self.past) > self.length.max():
+            self.past.popleft()
+        return obs
+
+    def save(self) -> dict[str, HostArray]:
+        """What brings them back.
+
+        Actions are `[S, B, L, ...]`, those of an episode at the end, zeros before it; L
+        differs from one checkpoint to the next.
+        """
+        longest = len(self.past)
+        past = jax.tree.map(
+            lambda like, *each: np.stack([like, *each])[1:], self._like, *self.past
+        )
+        played = np.arange(longest)[:, None] >= longest - self.length
+
+        def kept(leaf: HostArray) -> HostArray:
+            mask = played.reshape(played.shape + (1,) * (leaf.ndim - 2))
+            leaf = np.moveaxis(np.where(mask, leaf, 0).astype(leaf.dtype), 0, 1)
+            return leaf.reshape(self.grid + leaf.shape[1:])
+
+        return {
+            "seeds": self.seeds.copy(),
+            "episode": self._gridded(self.episode).copy(),
+            "length": self._gridded(self.length).copy(),
+            **_named("actions", jax.tree.map(kept, past)),
+            **_named("obs", mapped(np.copy, mapped(self._gridded, self.obs))),
+        }
+
+    def restore(self, saved: Mapping[str, HostArray]) -> str:
+        """Brings them back by replaying; returns a sentence about those it could not.
+
+        A copy that is not where it was is `lost`: its next step ends the episode at the
+        saved observation, truncated, with reward 0.
+        """
+        self.episode = np.array(saved["episode"], np.int64).ravel()
+        self.length = np.array(saved["length"], np.int64).ravel()
+        now = self._begun(np.arange(self.count))
+        was = jax.tree.map(
+            lambda name, like: np.array(saved[name], like.dtype).reshape(like.shape),
+            _names("obs", now),
+            now,
+        )
+        actions = jax.tree.map(
+            lambda name, like: np.array(saved[name], like.dtype).reshape(
+                (self.count, -1, *like.shape[1:])
+            ),
+            _names("actions", self._like),
+            self._like,
+        )
+        longest = jax.tree.leaves(actions)[0].shape[1]
+        past = [jax.tree.map(lambda x, t=t: x[:, t], actions) for t in range(longest)]
+        self.past.extend(past)
+        self.lost[:] = True
+        if self.pool.repeats:
+            self.lost = ~self._replayed(past, now) | ~_equal(now, was)
+        self._some_lost = bool(self.lost.any())
+        if self._some_lost:  # else a pool that steps all of them may refuse to
+            self._begun(np.flatnonzero(self.lost))
+        self.obs = was
+        return self._sentence()
+
+    def _replayed(self, past: list[ArrayTree], now: ArrayTree) -> HostArray:
+        """Plays the actions again, changes `now`; which episodes lasted them out.
+
+        All come to their end at once: an episode begins when so many steps are left as
+        it is long.
+        """
+        lasted = np.ones(self.count, np.bool_)
+        for time, action in enumerate(past):
+            left = len(past) - time
+            going = (self.length >= left) & lasted
+            numbers = np.flatnonzero(going)
+            answers = self._call("step", self._native.convert(action), numbers)
+            _put(now, going, _rows(self._shown(answers.obs), going))
+            ended = np.asarray(answers.terminated, np.bool_)
+            ended = ended | np.asarray(answers.truncated, np.bool_)
+            lasted &= ~(ended & going)
+            # Also what has only passed the time: it is to be stepped once more.
+            again = np.flatnonzero(ended | (self.length == left - 1))
+            if len(again):
+                _put(now, again, self._begun(again))
+        return lasted
+
+    def render(self, index: int) -> HostArray:
+        """A picture `[H, W, 3]` uint8 of one copy: its own, or of its observation."""
+        if not self.pool.draws:
+            return picture(self.space, _rows(self.obs, index))
+        drawn = self._call("render", index)
+        if not isinstance(drawn, np.ndarray) or drawn.ndim != 3:
+            raise RlcliError(f"{self.foreign.name} draws no picture of itself")
+        return drawn.astype(np.uint8)
+
+    def close(self) -> None:
+        """Closes every copy."""
+        self.pool.close()
+
+    def where(self, index: int) -> str:
+        """Which copy it is, for messages."""
+        row, column = divmod(index, self.grid[1])
+        return (
+            f"{self.foreign.name} (number {column} of seed {self.seeds[row]}, "
+            f"episode {self.episode[index]})"
+        )
+
+    def _begun(self, which: HostArray) -> ArrayTree:
+        """Begins the episodes that copies are in; their observations, as shown."""
+        rows, columns = np.divmod(which, self.grid[1])
+        seeds = [
+            seed_of(self.seeds[row], column, int(self.episode[index]))
+            for index, row, column in zip(which, rows, columns, strict=True)
+        ]
+        return self._shown(self._call("begin", which, seeds))
+
+    def _call(self, method: str, *args: Any) -> Any:
+        """Calls the pool; what its environments raise gets their name and place."""
+        try:
+            return getattr(self.pool, method)(*args)
+        except FailedError as failed:
+            cause, who = failed.__cause__, self.where(failed.index)
+            raise self._said(who, failed.method, cause) from cause
+        except Exception as error:  # foreign code may raise anything
+            method = "reset" if method == "begin" else method
+            raise self._said(self.foreign.name, method, error) from error
+
+    def _said(self, who: str, method: str, error: BaseException | None) -> RlcliError:
+        if isinstance(error, OverdueError):
+            return RlcliError(
+                f"{who} took longer than {self.foreign.timeout:g} s for a `{method}`",
+                "`timeout` under `environment:` says how long it may take",
+            )
+        lacks = isinstance(error, ImportError | DependencyNotInstalled)
+        return RlcliError(
+            f"{who} failed in `{method}`: {type(error).__name__}: {error}",
+            f'pip install "{self.foreign.install}"' if lacks else "",
+        )
+
+    def _flat(self, like: HostArray, leaf: HostArray) -> HostArray:
+        leaf = np.array(leaf, like.dtype)
+        if leaf.shape != self.grid + like.shape[1:]:
+            raise ValueError(f"expected actions {self.grid}, got {leaf.shape}")
+        return leaf.reshape(like.shape)
+
+    def _gridded(self, leaf: HostArray) -> HostArray:
+        return leaf.reshape(self.grid + leaf.shape[1:])
+
+    def _sentence(self) -> str:
+        lost = [self.where(int(index)) for index in np.flatnonzero(self.lost)]
+        if not lost:
+            return ""
+        more = f" and {len(lost) - NAMED} more" if len(lost) > NAMED else ""
+        return (
+            f"replaying the actions did not bring back {', '.join(lost[:NAMED])}{more}"
+            f": {len(lost)} of {self.count} episodes end here, and new ones begin"
+        )
+
+
+def _rows(tree: ArrayTree, which: Any) -> ArrayTree:
+    return mapped(operator.itemgetter(which), tree)
+
+
+def _put(tree: ArrayTree, which: HostArray, rows: ArrayTree) -> None:
+    """Writes rows into arrays."""
+    pairs = zip(jax.tree.leaves(tree), jax.tree.leaves(rows), strict=True)
+    for leaf, new in pairs:
+        leaf[which] = new
+
+
+def _equal(now: ArrayTree, was: ArrayTree) -> HostArray:
+    """Which rows are the same, a NaN equal to a NaN: a bool `[N]`."""
+    same = []
+    for a, b in zip(jax.tree.leaves(now), jax.tree.leaves(was), strict=True):
+        alike = (a == b) | ((a != a) & (b != b))  # a NaN is no number's equal
+        same.append(alike.reshape((len(a), -1)).all(axis=1))
+    return np.all(same, axis=0)
+
+
+def _names(name: str, tree: ArrayTree) -> ArrayTree:
+    """The keys that the leaves of a tree are saved under."""
+    leaves, structure = jax.tree.flatten(tree)
+    if len(leaves) == 1:
+        return structure.unflatten([name])
+    return structure.unflatten([f"{name}.{index}" for index in range(len(leaves))])
+
+
+def _named(name: str, tree: ArrayTree) -> dict[str, HostArray]:
+    names = jax.tree.leaves(_names(name, tree))
+    return dict(zip(names, jax.tree.leaves(tree), strict=True))

@@ -1,0 +1,269 @@
+"""Pools: many environments of somebody else's, stepped at once on the host.
+
+What `host.pooled` makes a vector of. A pool has `count` environments, numbered from 0;
+all arrays are NumPy's, trees of them for a Tuple or a Dict.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import operator
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import gymnasium
+import jax
+import numpy as np
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
+from gymnasium.vector.async_vector_env import AsyncState
+
+from rlcli.environments.conversion import HostArray, mapped, plain, together
+from rlcli.environments.limits import limit
+from rlcli.types import ArrayTree
+
+_START = "forkserver"  # how processes are made
+_NOTHING = (None, 0.0, False, False, {})  # the answer of what is not going
+
+
+class Answers(NamedTuple):
+    """What a pool says to a step: `[count, ...]` each, of any dtype."""
+
+    obs: ArrayTree  # what the actions led to, as the environments show it
+    reward: HostArray
+    terminated: HostArray
+    truncated: HostArray
+
+
+class Pool(Protocol):
+    """Environments that begin no episode unless `begin` says so."""
+
+    # Whether the seed of an episode and its actions bring it back; and whether it
+    # draws pictures itself.
+    repeats: bool
+    draws: bool
+
+    def begin(self, which: HostArray, seeds: Sequence[int]) -> ArrayTree:
+        """Begins an episode in the environments numbered `which`, each with its seed.
+
+        Returns their observations, `[len(which), ...]`. `which` grows.
+        """
+        ...
+
+    def step(self, action: ArrayTree, going: Sequence[int]) -> Answers:
+        """One step of all, with actions `[count, ...]`, as the environments take them.
+
+        Only of those numbered `going` somebody reads the answers: others may take the
+        step or not, and their answers be anything.
+        """
+        ...
+
+    def render(self, index: int) -> Any:
+        """A picture `[H, W, 3]` of one of them, where it `draws`."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of everything."""
+        ...
+
+
+class FailedError(Exception):
+    """Environment `index` raised, as `__cause__`, in a method that the pool called."""
+
+    def __init__(self, index: int, method: str) -> None:
+        super().__init__(f"environment {index} failed in `{method}`")
+        self.index = index
+        self.method = method
+
+
+class Sequential:
+    """Copies in this process, one after the other; each may take `timeout` seconds."""
+
+    repeats = True
+
+    def __init__(
+        self, make: Callable[[], gymnasium.Env], count: int, timeout: float | None
+    ) -> None:
+        self.envs = [make() for _ in range(count)]
+        self.observation = self.envs[0].observation_space
+        self.draws = self.envs[0].render_mode is not None
+        self._limit = limit(timeout)
+
+    def begin(self, which: HostArray, seeds: Sequence[int]) -> ArrayTree:
+        """As `Pool.begin`."""
+        first = [
+            self._call(int(index), "reset", seed=seed)[0]
+            for index, seed in zip(which, seeds, strict=True)
+        ]
+        return together(self.observation, first)
+
+    def step(self, action: ArrayTree, going: Sequence[int]) -> Answers:
+        """As `Pool.step`; what is not going stays."""
+        answers = [_NOTHING] * len(self.envs)
+        for index in going:
+            one = mapped(operator.itemgetter(index), action)
+            answers[index] = self._call(int(index), "step", one)
+        obs, reward, *ends, _ = zip(*answers, strict=True)
+        return Answers(together(self.observation, obs), reward, *map(np.array, ends))
+
+    def render(self, index: int) -> Any:
+        """As `Pool.render`."""
+        return self._call(index, "render")
+
+    def close(self) -> None:
+        """As `Pool.close`."""
+        for env in self.envs:
+            env.close()
+
+    def _call(self, index: int, method: str, *args: Any, **keywords: Any) -> Any:
+        try:
+            with self._limit:
+                return getattr(self.envs[index], method)(*args, **keywords)
+        except Exception as error:  # foreign code may raise anything
+            raise FailedError(index, method) from error
+
+
+class Parallel:
+    """A process for each copy, which write observations into memory that they share.
+
+    `make` is called in them, so it has to be picklable. Together they may take
+    `timeout` seconds for a step.
+    """
+
+    repeats = True
+    draws = False
+
+    def __init__(
+        self, make: Callable[[], gymnasium.Env], count: int, timeout: float | None
+    ) -> None:
+        # Not forked of this process: that copies locks which threads of JAX may hold.
+        # Of one that has imported Gymnasium once, and nothing else.
+        multiprocessing.get_context(_START).set_forkserver_preload(["gymnasium"])
+        self.env = AsyncVectorEnv(
+            [make] * count, context=_START, autoreset_mode=AutoresetMode.DISABLED
+        )
+        self.observation = self.env.single_observation_space
+        self._limit = limit(timeout)
+
+    def begin(self, which: HostArray, seeds: Sequence[int]) -> ArrayTree:
+        """As `Pool.begin`."""
+        mask = np.zeros(self.env.num_envs, np.bool_)
+        mask[which] = True
+        every: list[int | None] = [None] * len(mask)  # read where the mask holds
+        for index, seed in zip(which, seeds, strict=True):
+            every[index] = seed
+        with warnings.catch_warnings(), self._limit:
+            warnings.simplefilter("ignore")  # it warns of what it raises as well
+            obs, _ = self.env.reset(seed=every, options={"reset_mask": mask})
+        return jax.tree.map(lambda leaf: leaf[which], plain(self.observation, obs))
+
+    def step(self, action: ArrayTree, going: Sequence[int]) -> Answers:
+        """As `Pool.step`: all take it."""
+        del going
+        with warnings.catch_warnings(), self._limit:
+            warnings.simplefilter("ignore")  # it warns of what it raises as well
+            obs, reward, terminated, truncated, _ = self.env.step(action)
+        return Answers(plain(self.observation, obs), reward, terminated, truncated)
+
+    def render(self, index: int) -> Any:
+        """They draw in their own processes, and nothing here."""
+        del index
+
+    def close(self) -> None:
+        """As `Pool.close`; what is still at work, or was interrupted, is stopped."""
+        busy = self.env._state is not AsyncState.DEFAULT
+        if busy:  # else it would wait for an answer of which half may be read
+            self.env._state = AsyncState.DEFAULT
+        if not self.env.closed:
+            self.env.close(terminate=busy)
+
+
+class Own:
+    """Vectors by the environments' author: one for each seed, with streams of its own.
+
+    How they begin episodes is their own affair. Where they do so one step late
+    (`AutoresetMode.NEXT_STEP`), an episode opens with its predecessor's last
+    observation, and a step that does nothing, with reward 0.
+    """
+
+    repeats = False
+    draws = False
+
+    def __init__(self, make: Callable[[], VectorEnv], seeds: int) -> None:
+        self.vectors = [make() for _ in range(seeds)]
+        one = self.vectors[0]
+        self.observation = one.single_observation_space
+        self.size = one.num_envs
+        self._mode = one.metadata.get("autoreset_mode")
+        self._fresh: ArrayTree = None  # to begin with, where an episode has ended
+
+    def begin(self, which: HostArray, seeds: Sequence[int]) -> ArrayTree:
+        """As `Pool.begin`; of a part of them only where their episodes have ended."""
+        if len(which) == self.size * len(self.vectors):
+            first = [
+                vector.reset(seed=seeds[row * self.size])[0]
+                for row, vector in enumerate(self.vectors)
+            ]
+            self._fresh = self._joined(first)
+        elif self._mode == AutoresetMode.DISABLED:
+            self._reset(which, seeds)
+        return jax.tree.map(lambda leaf: leaf[which], self._fresh)
+
+    def step(self, action: ArrayTree, going: Sequence[int]) -> Answers:
+        """As `Pool.step`: all take it."""
+        del going
+        parts = []
+        for row, vector in enumerate(self.vectors):
+            own = slice(row * self.size, (row + 1) * self.size)
+            parts.append(vector.step(jax.tree.map(lambda x, own=own: x[own], action)))
+        fresh, *rest = (list(each) for each in zip(*parts, strict=True))
+        self._fresh = self._joined(fresh)
+        reward, terminated, truncated = map(np.concatenate, rest[:3])
+        obs = self._fresh
+        if self._mode == AutoresetMode.SAME_STEP:
+            obs = self._final([part[4] for part in parts], terminated | truncated)
+        return Answers(obs, reward, terminated, truncated)
+
+    def render(self, index: int) -> Any:
+        """They draw all of them or none."""
+        del index
+
+    def close(self) -> None:
+        """As `Pool.close`."""
+        for vector in self.vectors:
+            vector.close()
+
+    def _joined(self, parts: list[Any]) -> ArrayTree:
+        each = [plain(self.observation, part) for part in parts]
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *each)
+
+    def _reset(self, which: HostArray, seeds: Sequence[int]) -> None:
+        """Begins episodes where a mask says so."""
+        for row, vector in enumerate(self.vectors):
+            own = which[which // self.size == row]
+            if not len(own):
+                continue
+            mask = np.zeros(self.size, np.bool_)
+            mask[own % self.size] = True
+            options = {"reset_mask": mask}
+            obs, _ = vector.reset(
+                seed=seeds[list(which).index(own[0])], options=options
+            )
+            for place, new in zip(
+                jax.tree.leaves(self._fresh),
+                jax.tree.leaves(plain(self.observation, obs)),
+                strict=True,
+            ):
+                place[own] = new[own % self.size]
+
+    def _final(self, infos: list[dict], ended: HostArray) -> ArrayTree:
+        """The observations that the step led to: `final_obs` where episodes ended."""
+        obs = jax.tree.map(np.copy, self._fresh)
+        for index in np.flatnonzero(ended):
+            row, place = divmod(int(index), self.size)
+            last = plain(self.observation, infos[row]["final_obs"][place])
+            for leaf, one in zip(
+                jax.tree.leaves(obs), jax.tree.leaves(last), strict=True
+            ):
+                leaf[index] = one
+        return obs
