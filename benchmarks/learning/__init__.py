@@ -1,0 +1,1 @@
+"""How well recipes learn: `python -m benchmarks.learning`."""

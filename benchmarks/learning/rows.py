@@ -1,0 +1,31 @@
+"""The recipes that are measured, and what they should reach."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """A recipe, and the least that its interval should lie above."""
+
+    recipe: str
+    goal: float
+    published: str = ""  # what others report of a single run
+    seeds: int = 5
+
+
+LAKE = (
+    *("qlearning", "double_qlearning", "sarsa", "expected_sarsa", "soft_qlearning"),
+    *("c51", "qrdqn", "iqn", "reinforce", "a2c", "ppo"),
+)
+POLE = (
+    *("dqn", "dqn_dueling", "dqn_per", "dqn_n_step", "dqn_munchausen"),
+    *("reinforce", "a2c", "ppo", "pqn"),
+)
+ROWS = (
+    *(Row(f"{name}_frozenlake", 1.0, seeds=10) for name in LAKE),
+    *(Row(f"{name}_cartpole", 475.0) for name in POLE),
+    Row("ppo_memory_chain", 1.0),
+    Row("r2d2_memory_chain", 1.0),
+    Row("dqn_acrobot", -85.0, "−76.6"),
+)

@@ -1,0 +1,55 @@
+"""The table: one line for each recipe, made of what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks.learning.rows import Row
+
+HEAD = """# Learning
+
+What the recipes reach: the mean return of 100 greedy episodes with the last parameters
+of each seed, sorted; over the seeds the interquartile mean, and its 95 % bootstrap
+interval. All seeds of a recipe train at once, as one program; the time is that of the
+whole command, compilation included, on shared cores of a processor. A goal is met where
+the whole interval is at least as high. In brackets: what others report of a single run.
+
+`python -m benchmarks.learning` measures all of it again, `python -m benchmarks.learning
+dqn_cartpole` one of them.
+
+| recipe | environment | steps | goal | return of each seed | IQM | interval | seconds |
+|---|---|---|---|---|---|---|---|
+"""
+
+
+def page(rows: Sequence[Row], results: Mapping[str, Mapping[str, Any]]) -> str:
+    """The whole document; a recipe that was never measured has no line in it."""
+    lines = [line(row, results[row.recipe]) for row in rows if row.recipe in results]
+    return HEAD + "".join(f"{each}\n" for each in lines)
+
+
+def line(row: Row, result: Mapping[str, Any]) -> str:
+    """One line of the table."""
+    means, (low, high) = sorted(result["means"]), result["ci95"]
+    missed = "" if low >= row.goal else " (missed)"
+    published = f" [{row.published}]" if row.published else ""
+    cells = (
+        f"`{row.recipe}`",
+        f"`{result['environment']}`",
+        f"{result['steps']:,}".replace(",", " "),
+        f"≥ {number(row.goal)}{published}{missed}",
+        " ".join(map(number, means)),
+        number(result["iqm"]),
+        f"{number(low)} … {number(high)}",
+        f"{result['seconds']:.0f}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def number(value: float) -> str:
+    """As many digits as say something, with a minus that is one."""
+    digits = 2 if abs(value) < 10 else 1
+    text = f"{value:.{digits}f}"
+    text = text.rstrip("0").rstrip(".")
+    return text.replace("-", "−")

@@ -1,0 +1,36 @@
+"""The table of what recipes reach: what was measured, of recipes that there are."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.learning import table
+from benchmarks.learning.rows import ROWS, Row
+from rlcli import recipe
+
+ROOT = Path(__file__).parents[2]
+RESULTS = json.loads((ROOT / "benchmarks" / "learning" / "results.json").read_text())
+
+
+def test_every_row_is_a_recipe_and_is_there_once():
+    names = [row.recipe for row in ROWS]
+    assert set(names) <= set(recipe.shipped())
+    assert len(set(names)) == len(names)
+
+
+def test_the_page_says_what_was_measured():
+    page = (ROOT / "docs" / "learning.md").read_text(encoding="utf-8")
+    assert page == table.page(ROWS, RESULTS)
+    assert set(RESULTS) <= {row.recipe for row in ROWS}
+
+
+@pytest.mark.parametrize(
+    ("low", "said"), [(-85.0, "≥ −85 [−76.6]"), (-85.1, "≥ −85 [−76.6] (missed)")]
+)
+def test_a_goal_is_met_where_the_whole_interval_is_at_least_as_high(low, said):
+    result = {"environment": "Acrobot-v1", "steps": 100_000, "seconds": 61.6}
+    result |= {"means": [-80.0, -90.25], "iqm": -85.125, "ci95": [low, -80.0]}
+    cells = table.line(Row("dqn_acrobot", -85.0, "−76.6"), result).split(" | ")
+    assert cells[2:6] == ["100 000", said, "−90.2 −80", "−85.1"]
+    assert cells[6:] == [f"{table.number(low)} … −80", "62 |"]
