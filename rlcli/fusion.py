@@ -27,6 +27,7 @@ def apart(function: Callable[..., ArrayTree], least: int = 0) -> Callable:
 
     Args:
         function: of arrays, with at least one number among them; gives a tree of them.
+            What is traced comes in as an argument: it may not close over any.
         least: how many numbers it has to give, over the whole batch, to be worth it.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
 import gymnasium
@@ -14,6 +15,7 @@ from annotated_types import Ge, Gt
 from rlcli.environments import drawing
 from rlcli.environments.answers import answer
 from rlcli.environments.classic_control.angles import sine_and_cosine, wrapped
+from rlcli.fusion import apart
 from rlcli.registry import register
 from rlcli.types import (
     Array,
@@ -104,12 +106,13 @@ def swimmer(
         torque = jnp.clip(action, -max_torque, max_torque)
         end = jnp.zeros(1)
         turning = jnp.concatenate([end, torque]) - jnp.concatenate([torque, end])
-        moved = jax.lax.fori_loop(
+        at = jax.lax.fori_loop(
             0,
             SUBSTEPS,
-            lambda _, at: _advanced(body, at, turning, dt / SUBSTEPS),
-            state,
+            lambda _, at: _advanced(body, at, tuple(turning), dt / SUBSTEPS),
+            SwimmerState(*(tuple(part) for part in state)),
         )
+        moved = SwimmerState(*(jnp.stack(part) for part in at))
         reward = (moved.centre[0] - state.centre[0]) / dt
         moved = moved._replace(angles=wrapped(moved.angles))
         return moved, answer(observed(moved), reward, jnp.asarray(False))
@@ -136,65 +139,90 @@ def _levers(segments: int) -> np.ndarray:
     return (from_head - from_head.mean(axis=0)).astype(np.float32)
 
 
+# From here on a state's parts are tuples of numbers, which XLA computes for the whole
+# batch at once; of arrays it would go over their few entries, each time anew.
 def _advanced(
-    body: Body, state: SwimmerState, turning: Array, dt: Array | float
+    body: Body, state: SwimmerState, turning: Sequence[Array], dt: Array | float
 ) -> SwimmerState:
     """The state `dt` later, by one of Runge and Kutta's steps."""
+    now, structure = jax.tree.flatten(state)
+    numbers = [body.mass, body.length, body.viscosity, *turning]
+    numbers = [jnp.asarray(each, jnp.float32) for each in numbers]
 
-    def later(change: SwimmerState, share: float) -> SwimmerState:
-        return jax.tree.map(lambda s, c: s + share * dt * c, state, change)
+    def change(*numbers: Array) -> tuple[Array, ...]:
+        state, rest = structure.unflatten(numbers[: len(now)]), numbers[len(now) :]
+        mass, length, viscosity, *torques = rest
+        mine = Body(mass, length, viscosity, body.levers)
+        return tuple(jax.tree.leaves(_change(mine, state, torques)))
 
-    first = _change(body, state, turning)
-    second = _change(body, later(first, 0.5), turning)
-    third = _change(body, later(second, 0.5), turning)
-    fourth = _change(body, later(third, 1.0), turning)
-    return jax.tree.map(
-        lambda s, a, b, c, d: s + dt / 6 * (a + 2 * b + 2 * c + d),
-        *(state, first, second, third, fourth),
+    def after(rates: Sequence[Array], share: float) -> list[Array]:
+        return [s + share * dt * c for s, c in zip(now, rates, strict=True)]
+
+    # Each is read four times, and would be worked out as often.
+    settled = apart(change)
+    first = settled(*now, *numbers)
+    second = settled(*after(first, 0.5), *numbers)
+    third = settled(*after(second, 0.5), *numbers)
+    fourth = settled(*after(third, 1.0), *numbers)
+    return structure.unflatten(
+        s + dt / 6 * (a + 2 * b + 2 * c + d)
+        for s, a, b, c, d in zip(now, first, second, third, fourth, strict=True)
     )
 
 
-def _change(body: Body, state: SwimmerState, turning: Array) -> SwimmerState:
+def _change(body: Body, state: SwimmerState, turning: Sequence[Array]) -> SwimmerState:
     """How fast each part of a state changes: Lagrange's equations.
 
     The kinetic energy is that of the centre of mass, and with S = leversᵀ levers
     ½ m l² Σᵢⱼ (Sᵢⱼ cos(θᵢ − θⱼ) + δᵢⱼ / 12) θ̇ᵢ θ̇ⱼ.
     """
     mass, length, viscosity, levers = body
-    sine, cosine = sine_and_cosine(state.angles)
-    along = cosine[:, None] * cosine + sine[:, None] * sine  # cos(θᵢ − θⱼ)
-    across = sine[:, None] * cosine - cosine[:, None] * sine  # sin(θᵢ − θⱼ)
-    size, shared = len(levers), mass * length**2 * (levers.T @ levers)
-    inertia = shared * along + mass * length**2 / 12 * np.eye(size)
+    unit, shared, size = mass * length**2, (levers.T @ levers).tolist(), len(levers)
+    lever = levers.tolist()
+    turns = [sine_and_cosine(angle) for angle in state.angles]
+    along = [[ci * cj + si * sj for sj, cj in turns] for si, ci in turns]
+    across = [[si * cj - ci * sj for sj, cj in turns] for si, ci in turns]
+    each = range(size)
 
-    lever = length * levers * along
-    slip = jnp.sum(lever * state.speeds, axis=1)
-    slip += state.velocity[1] * cosine - state.velocity[0] * sine
-    drag = -viscosity * length * slip  # on each segment, along nᵢ
-    torque = turning - viscosity * length**3 / 12 * state.speeds
-    torque += jnp.sum(drag[:, None] * lever, axis=0)
-    torque -= jnp.sum(shared * across * state.speeds**2, axis=1)
-    force = jnp.stack([-jnp.sum(drag * sine), jnp.sum(drag * cosine)])
+    drag = []  # on each segment, along nᵢ
+    for i, (sine, cosine) in enumerate(turns):
+        slip = sum(lever[i][j] * along[i][j] * state.speeds[j] for j in each) * length
+        slip += state.velocity[1] * cosine - state.velocity[0] * sine
+        drag.append(-viscosity * length * slip)
+    torque = []
+    for i in each:
+        whirled = sum(shared[i][j] * across[i][j] * state.speeds[j] ** 2 for j in each)
+        pushed = sum(lever[j][i] * along[j][i] * drag[j] for j in each) * length
+        slowed = viscosity * length**3 / 12 * state.speeds[i]
+        torque.append(turning[i] - slowed + pushed - unit * whirled)
+    inertia = [
+        [unit * (shared[i][j] * along[i][j] + (i == j) / 12) for j in each]
+        for i in each
+    ]
+    forward = -sum(drag[i] * turns[i][0] for i in each) / (size * mass)
+    aside = sum(drag[i] * turns[i][1] for i in each) / (size * mass)
     return SwimmerState(
         centre=state.velocity,
         angles=state.speeds,
-        velocity=force / (size * mass),
+        velocity=(forward, aside),
         speeds=_solved(inertia, torque),
     )
 
 
-def _solved(matrix: Array, vector: Array) -> Array:
+def _solved(
+    matrix: Sequence[Sequence[Array]], vector: Sequence[Array]
+) -> tuple[Array, ...]:
     """X of `matrix` x = `vector`, by elimination; a positive matrix needs no pivots.
 
     Written out, for so small a matrix: a call of LAPACK's costs more than the rest.
     """
-    rows = [jnp.append(row, entry) for row, entry in zip(matrix, vector, strict=True)]
-    for i in range(len(rows)):
-        rows[i] = rows[i] / rows[i][i]
-        for j in range(len(rows)):
-            if j != i:
-                rows[j] = rows[j] - rows[j][i] * rows[i]
-    return jnp.stack([row[-1] for row in rows])
+    rows = [[*row, entry] for row, entry in zip(matrix, vector, strict=True)]
+    for i, pivot in enumerate(rows):
+        pivot[:] = [entry / pivot[i] for entry in pivot]
+        for row in rows[:i] + rows[i + 1 :]:
+            factor = row[i]
+            row[:] = [old - factor * new for old, new in zip(row, pivot, strict=True)]
+    return tuple(row[-1] for row in rows)
 
 
 def _draw(centre: np.ndarray, angles: np.ndarray, body: Body) -> np.ndarray:
