@@ -28,4 +28,5 @@ ROWS = (
     Row("ppo_memory_chain", 1.0),
     Row("r2d2_memory_chain", 1.0),
     Row("dqn_acrobot", -85.0, "−76.6"),
+    Row("dqn_mountain_car", -115.0, "−100.8"),
 )
