@@ -24,10 +24,10 @@ from rlcli.errors import nearest
 
 SECTIONS = (
     *("environment", "network", "policy", "tracer", "replay", "updater"),
-    *("optimizer", "train", "extra"),
+    *("normalize", "optimizer", "train", "extra"),
 )
 # What the grammar foresees and this version does not have is refused by its name.
-LATER_SECTIONS = ("normalize", "vary", "plugins")
+LATER_SECTIONS = ("vary", "plugins")
 LATER_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "updater": ("open_es", "cma_es"),
@@ -101,6 +101,14 @@ class Train:
     on_nan: Literal["freeze", "stop"] = "freeze"
     on_error: Literal["stop", "restart"] = "stop"
     trackers: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Normalize:
+    """The section `normalize`: what is brought to scale by what was seen so far."""
+
+    observation: bool = False
+    reward: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -47,6 +47,7 @@ class Recipe:
     replay: Part | None  # without one the agent learns online
     updater: Part
     optimizer: Mapping[str, Part]  # by group, DEFAULT always among them
+    normalize: grammar.Normalize
     train: grammar.Train
     extra: Mapping[str, Any]  # the user's own
     name: str = dataclasses.field(default="recipe", compare=False)
@@ -136,6 +137,7 @@ def resolved(recipe: Recipe) -> dict[str, Any]:
         "replay": _written(recipe.replay) if recipe.replay else None,
         "updater": _written(recipe.updater),
         "optimizer": optimizers[DEFAULT] if len(optimizers) == 1 else optimizers,
+        "normalize": grammar.plain(recipe.normalize),
         "train": _train_written(recipe),
         "extra": dict(recipe.extra),
     }
@@ -168,6 +170,7 @@ def _read(sections: Sections, name: str) -> Recipe:
         replay=replay,
         updater=updater,
         optimizer=sections.optimizers(),
+        normalize=sections.normalize(),
         train=sections.train(unroll, vector.num_envs, replay is not None),
         extra=sections.mapping(("extra",), sections.data.get("extra")),
         name=name,
@@ -192,7 +195,9 @@ def _network_written(network: NetworkSpec) -> dict[str, Any]:
     head = {"name": "scalar", **network.head}
     if network.part is None:
         return head
-    more = {"memory": _written(network.memory)} if network.memory else {}
+    more: dict[str, Any] = {}
+    if network.memory:
+        more["memory"] = _written(network.memory)
     if network.preprocess:
         more["preprocess"] = [_written(each) for each in network.preprocess]
     return _written(network.part) | more | ({"head": head} if network.head else {})

@@ -266,6 +266,14 @@ class Sections:
             self.fail(place, message, hint)
         return train
 
+    def normalize(self) -> grammar.Normalize:
+        """The section `normalize`."""
+        place = ("normalize",)
+        given = self.mapping(place, self.data.get("normalize"))
+        reader = grammar.Reader("section `normalize`", place, self.fail)
+        known = registry.options(grammar.Normalize)
+        return grammar.Normalize(**reader.options(known, given))
+
     def updates(self, reader: grammar.Reader, value: Any, visit: int) -> Fraction:
         """How many updates a visit makes, from its steps where it is said per step."""
         place = ("train", "updates")

@@ -205,7 +205,6 @@ def test_a_recipe_that_lacks_the_main_thing_is_refused(written, text, message):
 @pytest.mark.parametrize(
     ("section", "value", "named"),
     [
-        ("normalize", {"observation": True}, "section `normalize`"),
         ("vary", {"optimizer.learning_rate": [1e-3]}, "section `vary`"),
         ("plugins", ["./my_network.py"], "section `plugins`"),
         ("updater", "open_es", "updater `open_es`"),

@@ -22,6 +22,8 @@ from rlcli.build.networks import network
 from rlcli.build.parts import listed, made, positional
 from rlcli.build.preprocessing import of_environment
 from rlcli.environments.vector import vector
+from rlcli.errors import RlcliError
+from rlcli.normalization import Normalizer, normalizer
 from rlcli.optimizers import grouped
 from rlcli.policies.sampled import random
 from rlcli.policies.warmup import warmed_up
@@ -172,11 +174,13 @@ def _agents(recipe: Recipe, environment: Environment) -> Callable[[Clock], Agent
 
     def agent(clock: Clock) -> Agent:
         updater = updater_at(clock)
+        normalize = _normalizer(recipe, clock, shown)
+        updater = normalize.updater(updater)
         tracer = made(recipe.tracer, clock, recipe)
         check_window(recipe, tracer.window or 1, environment.num_envs)
         if recipe.replay is None:
             check_episodes(recipe, tracer, None)
-            return agents.online(updater, tracer)
+            return normalize.agent(agents.online(updater, tracer))
         window = updater.rows - 1 + (tracer.window or 1)
         sizes = (window, train.unroll, environment.num_envs)
         replay = made(recipe.replay, clock, recipe, *sizes)
@@ -185,12 +189,9 @@ def _agents(recipe: Recipe, environment: Environment) -> Callable[[Clock], Agent
         # Not before there is a window to be drawn, whatever the recipe says.
         least = -(-max(window, replay.window) // train.unroll) - 1
         start = max(-(-train.start // visit), least)
-        return agents.remembering(
-            updater,
-            tracer,
-            replay,
-            updates=Fraction(train.updates),
-            start=start,
+        updates = Fraction(train.updates)
+        return normalize.agent(
+            agents.remembering(updater, tracer, replay, updates=updates, start=start)
         )
 
     agent(midnight())
@@ -203,6 +204,24 @@ def _groups(updater: Updater) -> set[str]:
     """The groups of an updater's parameters, if it keeps them as a `Learner` does."""
     state = jax.eval_shape(updater.init, jax.eval_shape(lambda: jax.random.key(0)))
     return set(getattr(state, "params", {}))
+
+
+def _normalizer(recipe: Recipe, clock: Clock, shown: Spaces) -> Normalizer:
+    """What brings observations and rewards to scale, if the recipe wants it."""
+    asked = recipe.normalize
+    if not (asked.observation or asked.reward):
+        return Normalizer(lambda updater: updater, lambda agent: agent)
+    options = schedules.at(recipe.tracer.options, clock, recipe.train.steps)
+    try:
+        return normalizer(
+            shown.observation,
+            shown.num_envs,
+            observation=asked.observation,
+            reward=asked.reward,
+            gamma=options.get("gamma", 1.0),
+        )
+    except RlcliError as error:
+        raise recipe.placed(("normalize",), error) from error
 
 
 def _policy(recipe: Recipe, clock: Clock, shown: Spaces, **offers: Any) -> Policy:
