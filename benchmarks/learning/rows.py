@@ -19,7 +19,7 @@ LAKE = (
     *("c51", "qrdqn", "iqn", "reinforce", "a2c", "ppo"),
 )
 POLE = (
-    *("dqn", "dqn_dueling", "dqn_per", "dqn_n_step", "dqn_munchausen"),
+    *("dqn", "dqn_dueling", "dqn_per", "dqn_n_step", "dqn_munchausen", "c51"),
     *("reinforce", "a2c", "ppo", "pqn"),
 )
 ROWS = (

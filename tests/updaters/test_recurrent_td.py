@@ -98,7 +98,10 @@ def following(name, online, target):
     return greedy @ target
 
 
-@pytest.mark.parametrize("name", ["double_q_learning", "expected_sarsa"])
+@pytest.mark.parametrize(
+    "name",
+    ["double_q_learning", pytest.param("expected_sarsa", marks=pytest.mark.slow)],
+)
 def test_errors_are_those_of_networks_that_are_stepped_one_at_a_time(name, one_step):
     rows, (ours, state) = steps(), made(name)
     assert ours.needs == ("carry",)
