@@ -57,7 +57,6 @@ PAIRS = {
     "PointRobot-v0": "PointRobot-misc",
     "Pong-v0": "Pong-misc",
     "Reacher-v0": "Reacher-misc",
-    "Swimmer-v0": "Swimmer-misc",
 }
 
 
