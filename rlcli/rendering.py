@@ -1,12 +1,9 @@
-"""Rendering: episodes as an animated GIF, without a display."""
+"""Rendering: episodes as a GIF, an mp4 or a film strip, without a display."""
 
 from __future__ import annotations
 
 import dataclasses
-import io
-import itertools
-import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +11,18 @@ import jax
 import numpy as np
 from PIL import Image
 
-from rlcli import registry, runs, snapshots
+from rlcli import films, registry, runs, snapshots
 from rlcli.build import build
+from rlcli.environments.drawing import INK, PAPER, Canvas
 from rlcli.errors import RlcliError
-from rlcli.files import replace_file
-from rlcli.playing import Player
+from rlcli.playing import Moment, Player
 from rlcli.progress import midnight
 from rlcli.recipe import Recipe, load, shipped
 
 _FPS = 50  # of an environment that says nothing: CartPole's own rate
-_MOST = 3_000  # pictures: of some environments an episode never ends
-_COLOURS = 128  # of a GIF's palette; drawings have few
+_LINE = 28  # pixels: how high the line of text below a picture is
+_READABLE = 320  # pixels that such a line needs
+_NUMBERS = 4  # of an action that are shown
 
 
 def render(
@@ -36,31 +34,37 @@ def render(
     seed: int = 0,
     fps: float | None = None,
     size: tuple[int, int] | None = None,
+    overlay: bool = False,
     trust: bool = False,
 ) -> Path:
-    """Writes episodes as a GIF and returns its path.
+    """Writes episodes as a film and returns its path.
 
     Args:
         path: a run's folder, a policy file or a checkpoint; or a recipe or the name of
             an environment, which a random policy plays.
         best: plays the best policy by evaluation instead of the latest.
-        output: the file; `<run>/render.gif`, or `render.gif` without a run.
+        output: the file; `<run>/render.gif`, or `render.gif` without a run. Its suffix
+            says what it is: `.gif`, `.mp4` (the extra `mp4`), or `.png`, a strip of
+            eight pictures.
         seed: of the episodes.
-        fps: pictures per second, at most 50.
+        fps: pictures per second, of a GIF at most 50.
         size: (width, height) in pixels.
+        overlay: writes step, return so far and action below each picture.
         trust: imports what the file's recipe names beyond rlcli and its plug-ins.
     """
+    if output is not None:
+        films.check(Path(output))
     target, player, acting = _player(path, best, episodes, trust)
-    pictures = (picture for _, picture in player.watch(acting, occasion=seed))
     target = Path(output) if output is not None else target
-    _write(target, pictures, fps or _FPS, size)
+    watched = player.watch(acting, occasion=seed)
+    films.write(target, _framed(watched, size, overlay), fps or _FPS)
     return target
 
 
 def _player(
     path: str | Path, best: bool, episodes: int, trust: bool
 ) -> tuple[Path, Player, Any]:
-    """Where the GIF goes, who plays, and with what."""
+    """Where the film goes, who plays, and with what."""
     if (random := _random(path)) is not None:
         if best:
             raise RlcliError(
@@ -98,38 +102,45 @@ def _random(path: str | Path) -> Recipe | None:
     return load({"environment": str(path), "policy": "random", "updater": "ppo"})
 
 
-def _write(
-    target: Path,
-    pictures: Iterable[np.ndarray],
-    fps: float,
+def _framed(
+    pictures: Iterable[tuple[Moment, np.ndarray]],
     size: tuple[int, int] | None,
-) -> None:
-    """An endlessly repeated GIF; a GIF counts time in hundredths of a second."""
-    frames = (_frame(picture, size) for picture in pictures)
-    first = next(frames)
-    hundredths = max(2, round(100 / fps))
-    # One palette for all: flickers less, and takes a fraction of the space.
-    palette = first.quantize(_COLOURS)
-    indexed = [
-        each.quantize(palette=palette, dither=Image.Dither.NONE)
-        for each in itertools.chain([first], itertools.islice(frames, _MOST - 1))
-    ]
-    if next(frames, None) is not None:
-        print(f"warning: the GIF ends after {_MOST:,} pictures", file=sys.stderr)
-    data = io.BytesIO()
-    indexed[0].save(
-        data,
-        format="GIF",
-        save_all=True,
-        append_images=indexed[1:],
-        duration=10 * hundredths,
-        loop=0,
-        optimize=False,
+    overlay: bool,
+) -> Iterator[np.ndarray]:
+    """The pictures in the size asked for, with a line of text below where wanted."""
+    for moment, picture in pictures:
+        image = Image.fromarray(np.asarray(picture, np.uint8))
+        if overlay and size is None and image.width < _READABLE:
+            factor = -(-_READABLE // image.width)  # crisp pixels, and room for words
+            image = image.resize(
+                (image.width * factor, image.height * factor), Image.Resampling.NEAREST
+            )
+        if size is not None:
+            below = _LINE if overlay else 0
+            height = max(1, size[1] - below)
+            image = image.resize((size[0], height), Image.Resampling.LANCZOS)
+        frame = np.asarray(image)
+        yield np.concatenate([frame, _line(moment, image.width)]) if overlay else frame
+
+
+def _line(moment: Moment, width: int) -> np.ndarray:
+    """Step, return so far and action, `[28, width, 3]`; of the first environment."""
+    canvas = Canvas(width, _LINE, INK)
+    action = jax.tree.map(lambda leaf: np.asarray(leaf)[0, 0], moment.action)
+    words = (
+        f"step {int(np.asarray(moment.length)[0, 0])}",
+        f"return {float(np.asarray(moment.running)[0, 0]):.4g}",
+        f"action {_said(action)}",
     )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(target, data.getvalue())
+    for place, each in enumerate(words):
+        # Each has a place of its own, so that nothing jumps.
+        at = (_LINE / 3 + place * width * 0.3, _LINE / 2)
+        canvas.text(at, each, 13, PAPER, anchor="lm")
+    return canvas.pixels()
 
 
-def _frame(picture: np.ndarray, size: tuple[int, int] | None) -> Image.Image:
-    image = Image.fromarray(np.asarray(picture, np.uint8))
-    return image if size is None else image.resize(size, Image.Resampling.LANCZOS)
+def _said(action: Any) -> str:
+    """An action in a few letters."""
+    numbers = [each for leaf in jax.tree.leaves(action) for each in np.ravel(leaf)]
+    some = " ".join(f"{each:.3g}" for each in numbers[:_NUMBERS])
+    return f"{some} …" if len(numbers) > _NUMBERS else some

@@ -1,4 +1,4 @@
-"""`rlcli render`: a GIF of an agent at work."""
+"""`rlcli render`: a film of an agent at work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def command(
         typer.Option(
             "--output",
             metavar="FILE",
-            help="Default: `render.gif` in the run's folder.",
+            help="A `.gif`, `.mp4` or `.png` (a film strip). Default: `render.gif` in "
+            "the run's folder.",
         ),
     ] = None,
     episodes: Annotated[
@@ -49,9 +50,15 @@ def command(
         str | None,
         typer.Option("--size", metavar="WxH", help="Width and height in pixels."),
     ] = None,
+    overlay: Annotated[
+        bool,
+        typer.Option(
+            "--overlay", help="Write step, return and action below each picture."
+        ),
+    ] = False,
     trust: Trust = False,
 ) -> None:
-    """Make a GIF of episodes, without a display."""
+    """Make a film of episodes, without a display."""
     pixels = options.size(size)
     layout.for_policy(path)
     file = rlcli.render(
@@ -62,6 +69,7 @@ def command(
         seed=seed,
         fps=fps,
         size=pixels,
+        overlay=overlay,
         trust=trust,
     )
     output.data(file)

@@ -26,7 +26,6 @@ class Canvas:
     """A picture of `width` x `height` pixels to be drawn upon, anti-aliased."""
 
     def __init__(self, width: int, height: int, background: str = PAPER) -> None:
-        self.size = (width, height)
         self._image = Image.new("RGB", (width * SCALE, height * SCALE), background)
         self._draw = ImageDraw.Draw(self._image)
 
@@ -56,7 +55,11 @@ class Canvas:
     def text(
         self, at: Point, text: str, size: float, fill: str = INK, anchor: str = "mm"
     ) -> None:
-        """Writes `text` at a point: its middle, or what Pillow's `anchor` says."""
+        """Writes `text` at a point: its middle, or what Pillow's `anchor` says.
+
+        Pillow's own font has ASCII, and little beyond: what it lacks becomes `?`.
+        """
+        text = "".join(map(_letter, text))
         self._draw.text(_larger(at), text, fill, _font(size), anchor)
 
     def legend(
@@ -98,12 +101,22 @@ class Canvas:
 
     def pixels(self) -> np.ndarray:
         """The picture, `[height, width, 3]` uint8."""
-        return np.asarray(self._image.resize(self.size, Image.Resampling.BOX))
+        return np.asarray(self._image.reduce(SCALE))
 
 
 @functools.cache
 def _font(size: float) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
     return ImageFont.load_default(size * SCALE)
+
+
+@functools.cache
+def _letter(letter: str) -> str:
+    """A letter that the font has: of others it would draw an empty box."""
+    if letter == "−":
+        return "-"
+    masks = (_font(12).getmask(each) for each in ("\uffff", letter))
+    box, drawn = map(bytes, masks)  # pyright: ignore[reportArgumentType] # it is one
+    return "?" if drawn == box else letter
 
 
 def _larger(point: Point) -> Point:

@@ -154,7 +154,7 @@ def hosted(
     def render(state: ArrayTree, index: int) -> np.ndarray:
         seed, environment = divmod(index, env.num_envs)
         one = state if lone else jax.tree.map(lambda x: x[seed], state)
-        return env.render(one, environment)
+        return env.render(jax.device_get(one), environment)
 
     return env._replace(
         reset=reset,

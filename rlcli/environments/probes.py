@@ -167,7 +167,7 @@ def _draw(state: ProbeState) -> np.ndarray:
     """What is shown as a bar from −1 to 1, `[150, 300, 3]` uint8, and the time."""
     shown, time = float(state.shown[0]), int(state.time)
     canvas = drawing.Canvas(300, 150)
-    canvas.text((30, 30), f"observation {shown:g}", 18, anchor="lm")
+    canvas.text((30, 30), f"observation {shown + 0.0:g}", 18, anchor="lm")
     canvas.text((270, 30), f"step {time}", 18, drawing.GREY, anchor="rm")
     canvas.box((30, 70), 240, 24, drawing.MIST, radius=4)
     colour = drawing.BLUE if shown > 0 else drawing.RED

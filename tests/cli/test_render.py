@@ -15,7 +15,8 @@ def test_every_option_reaches_the_function_and_the_file_is_printed(monkeypatch, 
 
     monkeypatch.setitem(vars(rlcli), "render", function)
     options = (
-        "--best --output x.gif --episodes 2 --seed 3 --fps 30 --size 60x40 --trust"
+        "--best --output x.gif --episodes 2 --seed 3 --fps 30 --size 60x40 --trust "
+        "--overlay"
     )
     assert main(["render", "CartPole-v1", *options.split()]) == 0
     keywords = {
@@ -25,6 +26,7 @@ def test_every_option_reaches_the_function_and_the_file_is_printed(monkeypatch, 
         "seed": 3,
         "fps": 30.0,
         "size": (60, 40),
+        "overlay": True,
         "trust": True,
     }
     assert calls == [(("CartPole-v1",), keywords)]

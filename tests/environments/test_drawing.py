@@ -1,6 +1,7 @@
 """Drawing: shapes where they were asked for, with soft edges."""
 
 import numpy as np
+import pytest
 
 from rlcli.environments.drawing import Canvas
 
@@ -40,6 +41,14 @@ def test_lines_polygons_and_text_leave_their_mark():
         light = canvas.pixels()[..., 0] / 255
         assert 20 < light.sum() < 1000
         assert light[:5].sum() == light[-5:].sum() == 0
+
+
+@pytest.mark.parametrize(("given", "same"), [("−1 °", "-1 °"), ("größe", "gr??e")])
+def test_letters_that_the_font_lacks_are_no_empty_boxes(given, same):
+    found, expected = Canvas(60, 60), Canvas(60, 60)
+    found.text((30, 30), given, 12)
+    expected.text((30, 30), same, 12)
+    np.testing.assert_array_equal(found.pixels(), expected.pixels())
 
 
 def test_a_legend_has_every_colour_from_left_to_right_beside_its_name():

@@ -7,6 +7,7 @@ recorded is then looked at in NumPy.
 import functools
 import inspect
 import re
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import gymnasium
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from rlcli import registry
 from rlcli.annotations import MismatchError, convert, is_schedulable
@@ -24,6 +26,7 @@ from rlcli.errors import RlcliError
 from rlcli.types import ArrayTree, TimeStep
 
 BATCH, STEPS, LIMIT = 6, 30, 12
+GOLDEN = Path(__file__).with_name("golden.npz")
 
 # Those that cannot be made without an option, and what they ask for.
 NEEDY = {"bsuite/MNISTBandit": "a folder with the pictures"}
@@ -348,11 +351,7 @@ def test_what_is_said_to_be_unseen_exists():
 @EVERY
 def test_it_draws_itself_without_a_display(name, monkeypatch):
     monkeypatch.delenv("DISPLAY", raising=False)
-    _, record = played(name, 7)
-    states = [
-        jax.tree.map(jnp.asarray, at(record.before, *when))
-        for when in ((0, 0), (STEPS - 1, 2))
-    ]
+    states = two_states(name)
     frames = [make(name).render(state) for state in states]
     for frame in frames:
         assert frame.dtype == np.uint8
@@ -361,6 +360,25 @@ def test_it_draws_itself_without_a_display(name, monkeypatch):
         assert len(np.unique(frame.reshape(-1, 3), axis=0)) > 5
     assert frames[0].shape == frames[1].shape  # as films need it
     np.testing.assert_array_equal(frames[0], make(name).render(states[0]))
+    golden = np.load(GOLDEN)
+    if name in golden:  # those that somebody has looked at: `python golden.py NAME`
+        off = np.abs(shrunk(frames[1]).astype(int) - golden[name])
+        assert np.mean(off) < 3, "it draws something else than it did"
+
+
+def two_states(name):
+    """A state to begin with, and one that play has come to."""
+    _, record = played(name, 7)
+    return [
+        jax.tree.map(jnp.asarray, at(record.before, *when))
+        for when in ((0, 0), (STEPS - 1, 2))
+    ]
+
+
+def shrunk(frame):
+    """A picture `[H, W, 3]` as one so small, `[16, 24, 3]`, that it can be kept."""
+    image = Image.fromarray(frame).resize((24, 16), Image.Resampling.BOX)
+    return np.asarray(image)
 
 
 @EVERY

@@ -94,7 +94,7 @@ def _draw(
         canvas.box((left, 394 - high_), wide, high_, "#b9a06a", radius=min(1, round_))
         if width >= 30:
             above = level(max(float(mean), 0.0)) - 9
-            canvas.text((middle, max(above, 36)), f"{mean:.2f}".replace("-", "−"), 12)
+            canvas.text((middle, max(above, 36)), f"{mean:.2f}", 12)
             canvas.text((middle, 406), str(times), 12)
     for y in (level(0.0), 394):
         canvas.line((20, y), (620, y), 2, drawing.INK)

@@ -238,7 +238,7 @@ def _draw(centre: np.ndarray, angles: np.ndarray, body: Body) -> np.ndarray:
         x, _ = pixel(metre, 0)
         canvas.line((x, 0), (x, 360), 3 if metre % 5 == 0 else 1, "#c5d8e2")
         if metre % 5 == 0:
-            canvas.text((x + 6, 348), f"{metre} m".replace("-", "−"), 13, anchor="lm")
+            canvas.text((x + 6, 348), f"{metre} m", 13, anchor="lm")
     for metre in range(math.floor(centre[1] - reach), math.ceil(centre[1] + reach) + 1):
         _, y = pixel(0, metre)
         canvas.line((0, y), (640, y), 1, "#c5d8e2")
