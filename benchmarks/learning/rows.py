@@ -17,16 +17,19 @@ class Row(NamedTuple):
 LAKE = (
     *("qlearning", "double_qlearning", "sarsa", "expected_sarsa", "soft_qlearning"),
     *("c51", "qrdqn", "iqn", "reinforce", "a2c", "ppo"),
+    *("ddpg", "td3"),
 )
 POLE = (
     *("dqn", "dqn_dueling", "dqn_per", "dqn_n_step", "dqn_munchausen", "c51"),
     *("reinforce", "a2c", "ppo", "pqn"),
 )
+CLIMBING = ("ddpg", "td3", "sac")
 ROWS = (
     *(Row(f"{name}_frozenlake", 1.0, seeds=10) for name in LAKE),
     *(Row(f"{name}_cartpole", 475.0) for name in POLE),
     Row("ppo_memory_chain", 1.0),
     Row("r2d2_memory_chain", 1.0),
     Row("dqn_acrobot", -85.0, "−76.6"),
+    *(Row(f"{name}_pendulum", -170.0, "−152 … −157") for name in CLIMBING),
     Row("dqn_mountain_car", -115.0, "−100.8"),
 )

@@ -11,8 +11,8 @@ A factory is given, by position, the parts it builds upon:
 - `policies(**offers) -> Policy`: the recipe's policy, acting on what is offered;
 - `optimizer`: an optax gradient transformation over all parameters.
 
-The facts it registers are its defaults: `policy`, `tracer`, and `unroll`, the steps of
-each environment between two updates.
+The facts it registers are its defaults: `policy`, `tracer`, `replay` if it wants one,
+and `unroll`, the steps of each environment between two updates.
 """
 
 from __future__ import annotations

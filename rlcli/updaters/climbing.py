@@ -57,6 +57,7 @@ from rlcli.updaters.critics import (
     bootstrapped,
     one_action,
     regression,
+    remembers,
 )
 from rlcli.updaters.regularizers import penalties
 
@@ -118,12 +119,13 @@ def climbing(
     settings: Settings,
 ) -> Updater:
     """The updater of this actor, its critics and its temperature."""
+    _without_memory(name, recurrent(actor.network))
     if isinstance(spaces.action, gymnasium.spaces.Discrete):
         critic = all_actions(networks, "critic", spaces.action, settings.critics)
     else:
         critic = one_action(networks, "critic", spaces.action, settings.critics)
+    _without_memory(name, remembers(critic))
     scale = transform(settings.transform)
-    _without_memory(name, actor.network)
     _fits(name, actor, settings.regularizers)
     policy = policies(**actor.offers, space=spaces.action)
     parts = Parts(actor, critic, temperature, scale, settings)
@@ -244,8 +246,8 @@ def _acting(params: Params) -> Params:
     return {name: params[name] for name in ("policy", SHARED) if name in params}
 
 
-def _without_memory(name: str, network: Network) -> None:
-    if recurrent(network):
+def _without_memory(name: str, remembering: bool) -> None:
+    if remembering:
         raise RlcliError(
             f"updater `{name}` learns from single steps, which take no memory",
             "leave `memory` out of the network",

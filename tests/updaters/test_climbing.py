@@ -7,7 +7,9 @@ import numpy as np
 import optax
 import pytest
 
-from rlcli import distributions
+from rlcli import distributions, recipe
+from rlcli.build import build
+from rlcli.errors import RlcliError
 from rlcli.networks.functions import Pair, own
 from rlcli.networks.torsos import linear, table
 from rlcli.policies.continuous import gaussian_noise
@@ -325,3 +327,64 @@ def test_soft_values_pay_for_the_entropy_of_what_follows(scale):
     # Of the critic, which says 0 everywhere, the error is the target, below 0.
     expected = 9 - discount.mean() * TAU * float(entropy)
     np.testing.assert_allclose(report.metrics["td_error"], expected, atol=0.02)
+
+
+def test_estimates_are_what_the_tables_say():
+    ours, batch = counting(soft_pg, target=FAR, temperature=TAU, critics=2), rows()
+    found = jax.jit(ours.estimate)(tables(ours), batch)
+    least, likely = CRITICS.min(axis=0), np.array([softmax(row) for row in LOGITS])
+    values = np.sum(likely * (least - TAU * np.log(likely)), axis=-1)
+    taken = batch.obs, batch.action - 1
+    np.testing.assert_allclose(found.v_tm1, values[batch.obs], rtol=1e-5)
+    np.testing.assert_allclose(found.v_t, values[batch.next_obs], rtol=1e-5)
+    np.testing.assert_allclose(found.q_tm1, least[taken], rtol=1e-6)
+    np.testing.assert_allclose(found.log_prob, np.log(likely[taken]), rtol=1e-5)
+
+
+PENDULUM = {"environment": "Pendulum-v1", "train": {"steps": 2_000}}
+
+
+def refused(**sections):
+    with pytest.raises(RlcliError) as caught:
+        build(recipe.load({**PENDULUM, **sections}))
+    return caught.value
+
+
+def test_what_does_not_fit_is_refused_with_its_reason():
+    memory = {"name": "mlp", "memory": "gru"}
+    assert "take no memory" in refused(updater="sac", network=memory).message
+    entropy = [{"name": "entropy", "weight": 0.1}]
+    updater = {"name": "ddpg", "regularizers": entropy}
+    assert "leaves nothing to chance" in refused(updater=updater).message
+    updater = {
+        "name": "sac",
+        "regularizers": [{**entropy[0], "name": "n_step_entropy"}],
+    }
+    assert refused(updater=updater).hint == "it takes `entropy`, and `kl` to the prior"
+    wordy = {"name": "sac", "temperature": "learned"}
+    assert refused(updater=wordy).message.endswith("got `learned`")
+    groups = {"temperatur": "adam"}
+    assert refused(updater="sac", optimizer=groups).hint == (
+        "did you mean `temperature`?"
+    )
+    # What is not learnt has no optimizer.
+    fixed = {"name": "sac", "temperature": 0.1}
+    assert refused(updater=fixed, optimizer={"temperature": "adam"})
+
+
+@pytest.mark.parametrize(
+    ("updater", "more"),
+    [
+        ("sac", {"policy": "ornstein_uhlenbeck"}),
+        ({"name": "sac", "temperature": {"from": 1.0, "to": 0.1}}, {}),
+        ("sac", {"policy": "state_dependent", "optimizer": {"temperature": "sgd"}}),
+        ("td3", {"network": {"shared": "mlp", "policy": {}, "critic": {}}}),
+        ("sac", {"environment": "CartPole-v1"}),
+        ("ddpg", {"environment": "CartPole-v1", "policy": "epsilon_greedy"}),
+        ("sac", {"tracer": {"name": "retrace"}, "policy": "random"}),
+    ],
+)
+def test_what_fits_is_built_and_traced(updater, more):
+    setup = build(recipe.load({**PENDULUM, "updater": updater, **more}))
+    _, agent = setup.parts(midnight())
+    assert agent.updates(2_000) == 1_800
