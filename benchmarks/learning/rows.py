@@ -23,7 +23,7 @@ POLE = (
     *("dqn", "dqn_dueling", "dqn_per", "dqn_n_step", "dqn_munchausen", "c51"),
     *("reinforce", "a2c", "ppo", "pqn"),
 )
-CLIMBING = ("ddpg", "td3", "sac")
+CLIMBING = ("ddpg", "td3", "td4", "sac")
 ROWS = (
     *(Row(f"{name}_frozenlake", 1.0, seeds=10) for name in LAKE),
     *(Row(f"{name}_cartpole", 475.0) for name in POLE),
@@ -31,5 +31,6 @@ ROWS = (
     Row("r2d2_memory_chain", 1.0),
     Row("dqn_acrobot", -85.0, "−76.6"),
     *(Row(f"{name}_pendulum", -170.0, "−152 … −157") for name in CLIMBING),
+    Row("ppo_pendulum", -200.0, "−172"),
     Row("dqn_mountain_car", -115.0, "−100.8"),
 )
