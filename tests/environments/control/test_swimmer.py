@@ -11,6 +11,8 @@ import pytest
 from rlcli.environments.control.swimmer import SwimmerState, swimmer
 
 BATCH = 1000
+# The same numbers with any compiler options, and compiled in a third of the time.
+QUICKLY = {"xla_backend_optimization_level": 0}
 near = functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-3)
 DEFAULTS = {"mass": 1.0, "length": 1.0, "viscosity": 10.0, "dt": 0.05}
 
@@ -135,7 +137,7 @@ def step_of(n):
     def step(physics, state, torques):
         return jax.vmap(swimmer(segments=n, **physics).step)(state, torques, ())
 
-    return jax.jit(step)
+    return jax.jit(step, compiler_options=QUICKLY)
 
 
 def stepped(n, state, torques, physics):
@@ -213,7 +215,8 @@ def test_a_gait_swims_forward_and_with_its_joints_exchanged_back():
 
         return jax.lax.scan(step, state, np.arange(400))[0].centre[0]
 
-    forward, backward = jax.jit(jax.vmap(travelled))(jnp.array([-2.4, 2.4]))
+    travels = jax.jit(jax.vmap(travelled), compiler_options=QUICKLY)
+    forward, backward = travels(jnp.array([-2.4, 2.4]))
     assert forward > 5.0
     assert backward < -5.0
 

@@ -9,6 +9,8 @@ from rlcli.errors import RlcliError
 
 FIELDS = [{}, {"width": 9, "height": 8, "reach": 1, "max_speed": 2}]
 DEFAULTS = {"width": 40, "height": 30, "reach": 2, "max_speed": 3}
+# The same numbers with any compiler options, and compiled in a third of the time.
+QUICKLY = {"xla_backend_optimization_level": 0}
 
 
 def states(field, n=4000):
@@ -67,7 +69,9 @@ def test_a_step_is_what_the_rules_say(changed):
     field = DEFAULTS | changed
     state, action, follows = states(field)
     core = pong(**field)
-    taken = jax.jit(jax.vmap(core.step))(state, action, follows)
+    taken = jax.jit(jax.vmap(core.step), compiler_options=QUICKLY)(
+        state, action, follows
+    )
     after, timestep = jax.tree.map(np.asarray, taken)
     found = [
         by_hand(tuple(map(int, each)), int(act), bool(follow), field)
@@ -109,7 +113,9 @@ def test_the_ball_stays_between_the_walls_for_whole_games():
         return jax.lax.scan(step, core.reset(begin)[0], jax.random.split(play, 200))[1]
 
     keys = jax.random.split(jax.random.key(0), 300)
-    row, last, reward = jax.tree.map(np.asarray, jax.jit(jax.vmap(game))(keys))
+    row, last, reward = jax.tree.map(
+        np.asarray, jax.jit(jax.vmap(game), compiler_options=QUICKLY)(keys)
+    )
     over = np.cumsum(last, axis=1) - last > 0
     assert np.all((row >= 0) & (row < 30) | over)
     assert np.mean(np.any(last, axis=1)) > 0.9
@@ -119,7 +125,7 @@ def test_the_ball_stays_between_the_walls_for_whole_games():
 def test_games_begin_in_any_row_and_in_every_direction(as_likely):
     """In gymnax they begin always the same."""
     keys = jax.random.split(jax.random.key(0), 20_000)
-    state, _ = jax.jit(jax.vmap(pong().reset))(keys)
+    state, _ = jax.jit(jax.vmap(pong().reset), compiler_options=QUICKLY)(keys)
     ways = (state.row * 3 + state.down + 1) * 2 + (state.right + 1) // 2
     assert as_likely(np.bincount(ways, minlength=180), np.full(180, 1 / 180))
     np.testing.assert_array_equal(state.column, 20)
@@ -131,7 +137,9 @@ def test_the_field_shows_paddles_ball_and_where_it_was():
     field = DEFAULTS | FIELDS[1]
     state, action, follows = states(field, 300)
     core = pong(**field)
-    taken = jax.jit(jax.vmap(core.step))(state, action, follows)
+    taken = jax.jit(jax.vmap(core.step), compiler_options=QUICKLY)(
+        state, action, follows
+    )
     after, timestep = jax.tree.map(np.asarray, taken)
     for i, seen in enumerate(timestep.obs):
         own, their, row, column, _, _, last_row, last_column = (
@@ -149,7 +157,9 @@ def test_the_field_shows_paddles_ball_and_where_it_was():
 def test_or_it_is_told_in_numbers_from_minus_one_to_one():
     state, action, follows = states(DEFAULTS, 500)
     core = pong(visual=False)
-    taken = jax.jit(jax.vmap(core.step))(state, action, follows)
+    taken = jax.jit(jax.vmap(core.step), compiler_options=QUICKLY)(
+        state, action, follows
+    )
     after, timestep = jax.tree.map(np.asarray, taken)
     half = np.array([14.5, 14.5, 14.5, 19.5])
     places = np.stack([after.own, after.their, after.row, after.column], axis=1)

@@ -11,6 +11,8 @@ from rlcli.errors import RlcliError
 
 MOVES = [(-1, 0), (0, 1), (1, 0), (0, -1)]
 SIZES = [(3, 3), (7, 3), (9, 3), (9, 5)]
+# The same numbers with any compiler options, and compiled in a third of the time.
+QUICKLY = {"xla_backend_optimization_level": 0}
 
 
 def is_free(size, row, column):
@@ -43,7 +45,7 @@ def test_every_step_leads_where_the_rules_say(size, view):
     action = np.array([case[2] for case in cases])
     uniform = np.linspace(0, 1, len(cases), endpoint=False, dtype=np.float32)
     core = meta_maze(size=size, view=view, wall_reward=-0.5)
-    step = jax.jit(jax.vmap(core.step))
+    step = jax.jit(jax.vmap(core.step), compiler_options=QUICKLY)
     taken = step(MetaMazeState(cell, goal), action, uniform)
     after, timestep = jax.tree.map(np.asarray, taken)
     places = {number(size, view, each): each for each in free}
@@ -69,7 +71,9 @@ def test_who_comes_upon_the_reward_is_put_into_any_other_cell(as_likely):
     state = MetaMazeState(jnp.int32(number(9, 3, (0, 1))), jnp.int32(goal))
     core = meta_maze()
     noise = jax.vmap(core.draw)(jax.random.split(jax.random.key(0), 20_000))
-    after, timestep = jax.jit(jax.vmap(lambda n: core.step(state, 3, n)))(noise)
+    after, timestep = jax.jit(
+        jax.vmap(lambda n: core.step(state, 3, n)), compiler_options=QUICKLY
+    )(noise)
     others = [number(9, 3, cell) for cell in cells(9) if cell != (0, 0)]
     likely = np.bincount(others, minlength=121) / len(others)
     assert as_likely(np.bincount(after.cell, minlength=121), likely)
@@ -91,7 +95,7 @@ def test_nothing_terminates_and_the_reward_can_be_found_again():
 
         return jax.lax.scan(step, core.reset(begin)[0], jax.random.split(play, 200))[1]
 
-    timestep = jax.jit(jax.vmap(episode))(keys)
+    timestep = jax.jit(jax.vmap(episode), compiler_options=QUICKLY)(keys)
     assert not np.any(timestep.last)
     np.testing.assert_array_equal(timestep.discount, 1.0)
     assert np.min(np.sum(timestep.reward == 10, axis=1)) > 1
@@ -104,7 +108,9 @@ def test_episodes_begin_in_the_middle_and_the_reward_is_anywhere_else(
 ):
     """In gymnax the middle is inside of a wall if the view is wider, or the maze 7."""
     keys = jax.random.split(jax.random.key(0), 20_000)
-    state, _ = jax.jit(jax.vmap(meta_maze(size=size, view=view).reset))(keys)
+    state, _ = jax.jit(
+        jax.vmap(meta_maze(size=size, view=view).reset), compiler_options=QUICKLY
+    )(keys)
     middle = (size // 2, size // 2)
     assert np.unique(state.cell).tolist() == [number(size, view, middle)]
     others = [number(size, view, cell) for cell in cells(size) if cell != middle]
