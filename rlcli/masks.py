@@ -1,7 +1,9 @@
 """Masks: which actions the rules allow, an entry `action_mask` of a Dict observation.
 
-Gymnasium and Pgx agree on the name: `[n]` for a Discrete(n), in which what is not 0 is
-allowed. No network sees it, and nothing preprocesses it: it says what outputs mean.
+It is `[n]` for a Discrete(n), and what is not 0 is allowed. No network sees it, and
+nothing preprocesses it. Instead, what networks say of a forbidden action is `FORBIDDEN`
+where they are made: so low that no rule, no objective and no policy chooses it, and
+finite, so that its probability of 0 makes 0 of it.
 """
 
 from __future__ import annotations
@@ -9,9 +11,14 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium
+import jax.numpy as jnp
 from gymnasium import spaces
 
+from rlcli.errors import RlcliError
+from rlcli.types import Array
+
 MASK = "action_mask"
+FORBIDDEN = -1e9  # the value, or the logit, of an action that is not allowed
 
 
 def apart(space: gymnasium.Space) -> tuple[gymnasium.Space, gymnasium.Space | None]:
@@ -27,3 +34,31 @@ def without(obs: Any) -> Any:
     if not isinstance(obs, dict) or MASK not in obs:
         return obs
     return {name: each for name, each in obs.items() if name != MASK}
+
+
+def check(observation: gymnasium.Space, action: gymnasium.Space) -> None:
+    """Refuses a mask that is not one number for each action."""
+    _, mask = apart(observation)
+    counted = isinstance(action, spaces.Discrete)
+    if mask is None or (counted and mask.shape == (int(action.n),)):
+        return
+    raise RlcliError(
+        f"the observations have an `{MASK}` of {mask}, and the actions are {action}",
+        "a mask has one number for each of the actions of a Discrete space",
+    )
+
+
+def of(obs: Any) -> Array:
+    """What is allowed, `[..., n]` bool; where nothing is, as after an end, all is."""
+    mask = jnp.asarray(obs[MASK]) != 0
+    return mask | ~jnp.any(mask, axis=-1, keepdims=True)
+
+
+def forbidding(outputs: Array, allowed: Array) -> Array:
+    """The outputs of what is allowed; the two are broadcast."""
+    return jnp.where(allowed, outputs, FORBIDDEN)
+
+
+def allowed(outputs: Array) -> Array:
+    """Which actions are, by what networks say of them."""
+    return outputs > FORBIDDEN / 2

@@ -14,6 +14,7 @@ from rlcli.build.preprocessing import of_network
 from rlcli.errors import RlcliError, nearest
 from rlcli.networks import functions, memory
 from rlcli.networks.heads import Head
+from rlcli.networks.masking import masking
 from rlcli.preprocessing.reading import forwarded, prepared
 from rlcli.recipe import DEFAULT, SHARED, NetworkSpec, Recipe
 from rlcli.types import Clock, Network
@@ -52,7 +53,8 @@ def network(
     if action is not None:
         space = functions.Pair(space, action)
     try:
-        return _function(recipe, clock, found, found is spec)(name, head, space, copies)
+        function = _function(recipe, clock, found, found is spec)
+        return masking(function(name, head, space, copies), head, space)
     except RlcliError as error:
         raise recipe.placed(("network",), error) from error
 

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from rlcli import agents, registry, schedules, spaces
+from rlcli import agents, masks, registry, schedules, spaces
 from rlcli.build.checks import (
     check_episodes,
     check_names,
@@ -153,6 +153,10 @@ def _agents(recipe: Recipe, environment: Environment) -> Callable[[Clock], Agent
     shown = Spaces(
         environment.observation, environment.action, environment.num_envs, whose
     )
+    try:
+        masks.check(shown.observation, shown.action)
+    except RlcliError as error:
+        raise recipe.placed(("environment",), error) from error
     visit = train.unroll * environment.num_envs
     used: set[str] = set()  # the functions that the updater asks for
 
@@ -227,6 +231,7 @@ def _normalizer(recipe: Recipe, clock: Clock, shown: Spaces) -> Normalizer:
 def _policy(recipe: Recipe, clock: Clock, shown: Spaces, **offers: Any) -> Policy:
     """The recipe's policy, acting on what the updater offers."""
     part = recipe.policy
+    offers = {**offers, "observation": shown.observation}
     wanted = positional(registry.find("policy", part.name).factory)
     missing = [name for name in wanted if name not in offers]
     if missing:
@@ -240,7 +245,9 @@ def _policy(recipe: Recipe, clock: Clock, shown: Spaces, **offers: Any) -> Polic
     policy = made(part, clock, recipe, *(offers[name] for name in wanted))
     if recipe.train.warmup == "random" and recipe.train.start:
         warming = clock.steps < recipe.train.start
-        return warmed_up(policy, random(shown.action), jnp.asarray(warming))
+        return warmed_up(
+            policy, random(shown.action, shown.observation), jnp.asarray(warming)
+        )
     return policy
 
 

@@ -9,12 +9,13 @@ every rule goes with every head, and neither knows the other.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import optax
 
+from rlcli.masks import forbidding
 from rlcli.selection import selected
 from rlcli.types import Array, ArrayTree
 
@@ -189,6 +190,41 @@ class Quantiles(NamedTuple):
         tilt = jnp.abs(self.fractions[..., :, None] - (error < 0))
         each = tilt * loss(error) * moved.probability[..., None, :]
         return jnp.sum(each, axis=(-2, -1))
+
+
+class Masked(NamedTuple):
+    """A prediction of actions, some of which are not allowed.
+
+    These are worth next to nothing to whoever chooses or bootstraps. What is learnt of
+    an action that was taken is the prediction's own.
+    """
+
+    prediction: Any
+    allowed: Array  # bool `[..., 1]`
+
+    def particles(self, scale: Transform = IDENTITY) -> Particles:
+        """Those of what is allowed."""
+        found = self.prediction.particles(scale)
+        return found._replace(value=forbidding(found.value, self.allowed))
+
+    def error(self, target: Particles, scale: Transform = IDENTITY) -> Array:
+        """The prediction's."""
+        return self.prediction.error(target, scale)
+
+    def loss(
+        self,
+        target: Particles,
+        loss: Callable[[Array], Array],
+        scale: Transform = IDENTITY,
+    ) -> Array:
+        """The prediction's."""
+        return self.prediction.loss(target, loss, scale)
+
+
+def masked(prediction: Any, allowed: Array) -> Masked:
+    """A prediction `[..., K]` where `allowed`, which lacks K and maybe leading axes."""
+    shape = jax.tree.leaves(prediction)[0].shape[:-1]
+    return Masked(prediction, jnp.broadcast_to(allowed, shape)[..., None])
 
 
 def _on(scale: Transform, target: Particles) -> Particles:

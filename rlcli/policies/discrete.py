@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from rlcli.distributions import categorical
+from rlcli.masks import allowed
 from rlcli.policies import Values, acting_on
 from rlcli.registry import register
 from rlcli.selection import selected
@@ -20,6 +21,8 @@ def epsilon_greedy(
     """The best action, or with probability ε one at random; ties broken at random.
 
     π(a|s) = ε/|A| + (1 − ε) 1[a is best] / (number of best actions)
+
+    A are the actions that a mask allows, where there is one.
     """
     actions, start = int(space.n), int(space.start)
 
@@ -30,13 +33,16 @@ def epsilon_greedy(
     def log_prob(q: Array, action: Array) -> Array:
         best = _best(q)
         greedy = best / jnp.sum(best, axis=-1, keepdims=True)
-        probabilities = epsilon / actions + (1 - epsilon) * greedy
+        there = allowed(q)
+        among = there / jnp.sum(there, axis=-1, keepdims=True)
+        probabilities = epsilon * among + (1 - epsilon) * greedy
         return jnp.log(selected(probabilities, action - start))
 
     def explore(q: Array, noise: tuple[Array, Array]) -> Decision:
         # One random order serves both: it picks among the best, and among all.
         wander, order = noise
-        action = start + _first(_best(q) | (wander < epsilon)[:, None], order)
+        candidates = _best(q) | (allowed(q) & (wander < epsilon)[:, None])
+        action = start + _first(candidates, order)
         return Decision(action, {"log_prob": log_prob(q, action)})
 
     def exploit(q: Array, noise: tuple[Array, Array]) -> Decision:

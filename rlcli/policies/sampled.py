@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli import spaces
+from rlcli import masks, spaces
 from rlcli.policies import Parameters, acting_on
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Decision, Key, Policy
@@ -34,8 +34,12 @@ def sampled(distribution: Parameters) -> Policy:
 
 
 @register("policy")
-def random(space: gymnasium.Space) -> Policy:
-    """Any action of the space, whatever the observation."""
+def random(
+    space: gymnasium.Space, observation: gymnasium.Space | None = None
+) -> Policy:
+    """Any action of the space, whatever the observation; of what a mask allows."""
+    if observation is not None and masks.apart(observation)[1] is not None:
+        return _random_allowed(space)
 
     def draw(key: Key, batch: int) -> ArrayTree:
         sample = jax.vmap(lambda each: spaces.sample(space, each))
@@ -50,6 +54,29 @@ def random(space: gymnasium.Space) -> Policy:
     def act(acting, obs, state, first, noise):
         del acting, obs, first
         return Decision(noise, {"log_prob": log_prob((), noise)}), state
+
+    return Policy(lambda batch: ((), ()), draw, act, act, log_prob)
+
+
+def _random_allowed(space: gymnasium.Space) -> Policy:
+    """Any of the actions that the mask in the observation allows."""
+    if not isinstance(space, gymnasium.spaces.Discrete):
+        raise ValueError(f"expected actions that can be counted, got {space}")
+    actions, start = int(space.n), int(space.start)
+
+    def draw(key: Key, batch: int) -> Array:
+        return jax.random.uniform(key, (batch, actions))
+
+    def log_prob(outputs: ArrayTree, action: Array) -> Array:
+        del outputs  # of the mask it cannot know
+        return jnp.full(action.shape, -np.log(actions), jnp.float32)
+
+    def act(acting, obs, state, first, noise):
+        del acting, first
+        there = masks.of(obs)
+        action = start + jnp.argmax(jnp.where(there, noise, -1.0), axis=-1)
+        count = jnp.sum(there, axis=-1).astype(jnp.float32)
+        return Decision(action, {"log_prob": -jnp.log(count)}), state
 
     return Policy(lambda batch: ((), ()), draw, act, act, log_prob)
 

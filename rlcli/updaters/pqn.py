@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from rlcli.learning import Learner, Losses, learner
+from rlcli.masks import allowed
 from rlcli.networks.heads import action_values
 from rlcli.networks.memory import following, recurrent
 from rlcli.policies import Values
@@ -79,7 +80,8 @@ def pqn(
         steps, weight, target = part
         found, taken, _ = q(params, steps)
         error = taken - target
-        metrics = {"td_error": jnp.abs(error), "q": jnp.mean(found, axis=-1)}
+        worth = jnp.mean(found, axis=-1, where=allowed(found))
+        metrics = {"td_error": jnp.abs(error), "q": worth}
         metrics = {name: mean(each, weight) for name, each in metrics.items()}
         return Losses({"critic": 0.5 * error**2}, jnp.zeros(weight.shape[1:]), metrics)
 

@@ -6,6 +6,7 @@ import haiku as hk
 import jax.numpy as jnp
 
 from rlcli.distributions import Distribution
+from rlcli.masks import forbidding
 from rlcli.networks.heads.head import Head
 from rlcli.networks.heads.layers import readout
 from rlcli.networks.torsos import Torso
@@ -22,7 +23,7 @@ def action_values(actions: int, *, dueling: bool = False) -> Head:
     def read(torso: Torso, features: Array) -> Array:
         return readout(torso, features, (actions,), 1, dueling=dueling)[..., 0]
 
-    return Head(read, (actions,))
+    return Head(read, (actions,), actions=(actions,), masked=forbidding)
 
 
 def state_value() -> Head:
@@ -48,7 +49,10 @@ def parameters(distribution: Distribution) -> Head:
             [means, jnp.broadcast_to(log_scales, means.shape)], axis=-1
         )
 
-    return Head(read, (distribution.size,))
+    shape = (distribution.size,)
+    if distribution.name != "categorical":
+        return Head(read, shape)
+    return Head(read, shape, actions=shape, masked=forbidding)
 
 
 def action(size: int) -> Head:

@@ -19,7 +19,7 @@ from rlcli.errors import RlcliError
 from rlcli.networks import fractions
 from rlcli.networks.heads.head import Head
 from rlcli.networks.heads.layers import readout
-from rlcli.networks.predictions import Categorical, Quantiles, Scalar
+from rlcli.networks.predictions import Categorical, Quantiles, Scalar, masked
 from rlcli.networks.torsos import Torso
 from rlcli.types import Array, Count, Structural
 
@@ -161,4 +161,5 @@ def prediction(
     actions: Actions = (), role: Role = "learn", *, name: str = "scalar", **options: Any
 ) -> Head:
     """The head of that name, of a function that predicts returns."""
-    return NAMED[name](actions, role, **options)
+    made = NAMED[name](actions, role, **options)
+    return made._replace(actions=actions, masked=masked)

@@ -1,0 +1,46 @@
+"""Masking: networks that say of what is not allowed that it is next to worthless."""
+
+from __future__ import annotations
+
+import gymnasium
+import jax
+from gymnasium import spaces as kinds
+
+from rlcli import masks
+from rlcli.networks.heads import Head
+from rlcli.networks.inputs import Pair
+from rlcli.selection import selected
+from rlcli.types import Array, ArrayTree, Key, Network, Params
+
+
+def masking(network: Network, head: Head, space: gymnasium.Space) -> Network:
+    """A network whose outputs obey the mask that its observations carry, if any.
+
+    One of the pair of observation and action says it of the action that it is given.
+    """
+    pair = isinstance(space, Pair)
+    shown, *action = space.spaces if isinstance(space, Pair) else (space,)
+    _, mask = masks.apart(shown)
+    obey = head.masked
+    if mask is None or obey is None or not (pair or head.actions):
+        return network
+
+    def allowed(inputs: ArrayTree) -> Array:
+        if not pair:
+            return masks.of(inputs)
+        obs, taken = inputs
+        (of,) = action
+        start = int(of.start) if isinstance(of, kinds.Discrete) else 0
+        return selected(masks.of(obs), taken - start)
+
+    def apply(
+        params: Params,
+        key: Key | None,
+        inputs: ArrayTree,
+        carry: ArrayTree,
+        first: Array,
+    ) -> tuple[ArrayTree, ArrayTree]:
+        outputs, carries = network.apply(params, key, inputs, carry, first)
+        return obey(outputs, jax.lax.stop_gradient(allowed(inputs))), carries
+
+    return network._replace(apply=apply)
