@@ -114,7 +114,9 @@ def find(kind: str, name: str) -> Registered:
     if (kind, name) in _built_in:
         return _built_in[kind, name]
     if name in _entry_points(kind):
-        return Registered(kind, name, _entry_points(kind)[name].load(), {})
+        factory = _entry_points(kind)[name].load()
+        # What is imported may register itself, with facts.
+        return _built_in.get((kind, name), Registered(kind, name, factory, {}))
     if ":" in name:
         return Registered(kind, name, _imported(kind, name), {}, trusted=False)
     raise RlcliError(f"there is no {kind} `{name}`", nearest(name, names(kind)))

@@ -1,0 +1,47 @@
+"""An environment, a network and an updater, for `pip install ./examples/plugin`."""
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium.spaces import Discrete
+
+from rlcli.networks.torsos import Torso
+from rlcli.registry import register
+from rlcli.types import Count, Environment, Positive, TimeStep
+from rlcli.updaters.critics import Backup
+from rlcli.updaters.td import Ask, rule
+
+
+@register("environment", "Ring-v0", time_limit=30)
+def ring(*, length: Count = 9) -> Environment:
+    """A ring of cells: 1 for the one opposite of the first, by whichever way."""
+
+    def step(cell, action, noise):
+        cell = (cell + 2 * action - 1) % length
+        there = (cell == length // 2).astype(jnp.float32)
+        return cell, TimeStep(cell, cell, there, 1 - there, there > 0, {})
+
+    def render(cell):
+        return np.uint8(255 * (np.arange(length) == cell))[None, :, None].repeat(3, -1)
+
+    begin = lambda key: (jnp.int32(0), jnp.int32(0))  # noqa: E731 - state, observation
+    return Environment(begin, step, Discrete(length), Discrete(2), render)
+
+
+@register("network")
+def gated(*, width: Count = 32) -> Torso:
+    """One layer, let through by another."""
+
+    def features(inputs):
+        return hk.Linear(width)(inputs) * jax.nn.sigmoid(hk.Linear(width)(inputs))
+
+    return Torso(features, lambda size, scale: hk.Linear(size))
+
+
+@rule(target={"polyak": 0.05})
+def mellowmax(ask: Ask, *, omega: Positive = 20.0) -> Backup:
+    """Mellowmax (Asadi and Littman, 2017): y = R + I log(mean exp(ω q⁻)) / ω."""
+    log_prob = jax.nn.log_softmax(omega * ask.every().mean())
+    bonus = -(log_prob + jnp.log(log_prob.shape[-1])) / omega
+    return Backup(ask.every(), jnp.exp(log_prob), bonus)
