@@ -20,7 +20,7 @@ LAKE = (
     *("ddpg", "td3"),
 )
 POLE = (
-    *("dqn", "dqn_dueling", "dqn_per", "dqn_n_step", "dqn_munchausen", "c51"),
+    *("dqn", "dqn_dueling", "dqn_per", "dqn_n_step", "dqn_munchausen", "c51", "qrdqn"),
     *("dqn_noisy", "reinforce", "a2c", "ppo", "pqn", "v_trace"),
 )
 CLIMBING = ("ddpg", "td3", "td4", "sac")
