@@ -26,8 +26,7 @@ HEADS = {
 }
 # So little that to be undecided is worth next to nothing.
 UPDATERS = {"ddpg": {}, "td3": {}, "sac": {"temperature": 0.01}}
-QUICK = [("sac", "quantile")]
-slow = pytest.mark.slow
+pytestmark = pytest.mark.slow
 
 
 def learnt(probe, name, head, **sections):
@@ -70,13 +69,7 @@ def critics(name):
     return 1 if name == "ddpg" else 2
 
 
-@pytest.mark.parametrize(
-    ("name", "head"),
-    [
-        pytest.param(*each, marks=() if each in QUICK else slow)
-        for each in itertools.product(UPDATERS, HEADS)
-    ],
-)
+@pytest.mark.parametrize(("name", "head"), [*itertools.product(UPDATERS, HEADS)])
 def test_the_top_of_a_parabola_is_found_with_every_head(name, head):
     policy = "sampled" if name == "sac" else {"name": "gaussian_noise", "scale": 0.5}
     params, head = learnt("continuous-action", name, head, policy=policy)
@@ -100,7 +93,6 @@ COUNTED = {
 }
 
 
-@slow
 @pytest.mark.parametrize(
     ("name", "head", "probe"),
     [("sac", *each) for each in itertools.product(HEADS, COUNTED)]
