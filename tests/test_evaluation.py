@@ -67,6 +67,7 @@ def test_the_result_is_what_the_schema_says(run):
     assert min(means) <= low <= high <= max(means)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_numbers_and_another_one_others(run):
     first, again, other = (rlcli.eval(run, episodes=5, seed=seed) for seed in (1, 1, 2))
     assert first == again
@@ -102,6 +103,7 @@ def test_a_checkpoint_plays_as_the_policy_of_its_moment(run):
     assert ours["seeds"] == theirs["seeds"]
 
 
+@pytest.mark.slow
 def test_exploring_is_as_it_was_when_the_policy_was_taken(run, tmp_path):
     # ε goes from 0 to 1 in 100 steps: none at first, and nothing but chance later.
     def spread(folder: Path) -> tuple:
@@ -123,6 +125,7 @@ def test_the_best_is_asked_for_in_vain_where_nothing_was_evaluated(run):
     assert "train.evaluate" in caught.value.hint
 
 
+@pytest.mark.slow
 def test_the_best_is_another_policy_than_the_latest(tmp_path):
     folder = begun(tmp_path / "run")
     parsed = recipe.load(DATA)

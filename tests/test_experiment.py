@@ -184,7 +184,14 @@ def test_episodes_and_lengths_add_up_to_the_steps_that_were_made():
     assert np.all(np.asarray(statistics.episodes) * 8 + unfinished < 3_000)
 
 
-@pytest.mark.parametrize("middle", [27, 33, 60])
+@pytest.mark.parametrize(
+    "middle",
+    [
+        pytest.param(27, marks=pytest.mark.slow),
+        33,
+        pytest.param(60, marks=pytest.mark.slow),
+    ],
+)
 def test_what_was_saved_and_restored_goes_on_as_if_nothing_had_been(middle, tmp_path):
     periods = {
         "log": {"every": 10},
@@ -359,6 +366,7 @@ def test_when_no_seed_is_left_nothing_is_saved_over_the_last_good_checkpoint(tmp
     assert [path.name for path in run.checkpoints.iterdir()] == ["000000000.pkl.lz4"]
 
 
+@pytest.mark.slow
 def test_when_a_seed_failed_is_told_alike_however_late_it_is_seen():
     absurd = {"name": "sgd", "learning_rate": 1e30}
     updater = {"name": "q_learning", "loss": "mse"}

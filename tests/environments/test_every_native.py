@@ -108,7 +108,18 @@ def is_complete(name):
 
 ALL = native()
 OURS = [name for name in ALL if is_complete(name)]
+# One of each folder; the others are compiled by `make test-slow`.
+QUICK = {"CartPole-v1", "FrozenLake-v1", "probe-two-steps", "MinAtar/Breakout-v1"}
+QUICK |= {"bsuite/Catch", "FourRooms-v0", "BernoulliBandit-v0", "PointRobot-v0"}
+QUICK |= {"ConnectFour-v0"}
 EVERY = pytest.mark.parametrize("name", OURS)
+PLAYED = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+        for name in OURS
+    ],
+)
 BRIEFLY = settings(max_examples=4, deadline=None, phases=[Phase.generate])
 
 
@@ -216,7 +227,7 @@ def elements(tree, *shape):
 
 
 def test_there_are_some():
-    assert {"CartPole-v1", "FrozenLake-v1", "Taxi-v3", "probe-two-steps"} <= set(OURS)
+    assert set(OURS) >= QUICK | {"Taxi-v3"}
 
 
 def test_what_cannot_be_made_as_it_is_says_what_is_missing():
@@ -233,7 +244,7 @@ def test_it_is_a_core_without_a_batch(name):
     assert make(name).pure
 
 
-@EVERY
+@PLAYED
 @BRIEFLY
 @given(seed=st.integers(0, 2**31 - 1))
 def test_observations_are_in_its_space_with_its_dtype(name, seed):
@@ -245,7 +256,7 @@ def test_observations_are_in_its_space_with_its_dtype(name, seed):
     assert all(space.contains(obs) for obs in every)
 
 
-@EVERY
+@PLAYED
 @BRIEFLY
 @given(seed=st.integers(0, 2**31 - 1))
 def test_episodes_end_and_begin_anew_where_they_should(name, seed):
@@ -270,13 +281,13 @@ def test_episodes_end_and_begin_anew_where_they_should(name, seed):
     assert np.all(np.isfinite(timestep.reward))
 
 
-@EVERY
+@PLAYED
 def test_the_same_key_gives_the_same_play_and_another_one_another(name):
     equal(played(name, 1), played(name, 1))
     assert differ(played(name, 1), played(name, 2))
 
 
-@EVERY
+@PLAYED
 def test_a_compiled_batch_is_what_python_computes_one_by_one(name):
     core, (_, record) = make(name), played(name, 3)
     for t, i in ((0, 1), (STEPS - 1, BATCH - 1)):
@@ -299,7 +310,7 @@ def test_a_compiled_batch_is_what_python_computes_one_by_one(name):
         )
 
 
-@EVERY
+@PLAYED
 def test_every_number_has_an_effect_and_may_be_traced(name):
     for key in numbers(name):
         fixed = WITH.get((name, key), {})
@@ -313,7 +324,7 @@ def test_every_number_has_an_effect_and_may_be_traced(name):
         ), f"{key}: {other} is what {numbers(name)[key]} is"
 
 
-@EVERY
+@PLAYED
 def test_every_other_option_shapes_a_space_or_the_program(name):
     for key in options(name).keys() - numbers(name).keys():
         plain = WITH.get((name, key), {})
@@ -324,7 +335,7 @@ def test_every_other_option_shapes_a_space_or_the_program(name):
 
 
 @pytest.mark.slow
-@EVERY
+@PLAYED
 def test_every_other_option_has_an_effect(name):
     for key in options(name).keys() - numbers(name).keys():
         plain = WITH.get((name, key), {})
@@ -348,7 +359,7 @@ def test_what_is_said_to_be_unseen_exists():
         assert name not in OURS or key in options(name)
 
 
-@EVERY
+@PLAYED
 def test_it_draws_itself_without_a_display(name, monkeypatch):
     monkeypatch.delenv("DISPLAY", raising=False)
     states = two_states(name)

@@ -148,8 +148,15 @@ def assert_host_equals_compiled(
         assert_equal(checkpoint.leaves(found), checkpoint.leaves(here))
 
 
-@pytest.mark.parametrize("seeds", [1, 3])
-@pytest.mark.parametrize("kind", ["remembering", "online"])
+@pytest.mark.parametrize(
+    ("kind", "seeds"),
+    [
+        ("remembering", 1),
+        ("online", 3),
+        pytest.param("remembering", 3, marks=pytest.mark.slow),
+        pytest.param("online", 1, marks=pytest.mark.slow),
+    ],
+)
 def test_host_and_compiled_loop_give_the_same_bits(kind, seeds):
     setup = setup_of(DATA[kind], seeds)
     assert_host_equals_compiled(setup, compiled_loop(kind, seeds), (1, 40, 60))

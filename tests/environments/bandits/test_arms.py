@@ -132,6 +132,7 @@ def test_the_best_of_ten_arms_pays_what_order_statistics_say():
     np.testing.assert_array_equal(game.state.means, means)
 
 
+@pytest.mark.slow
 def test_greed_settles_for_less_than_curiosity_as_in_the_books_figure_2_2():
     """Late, ε = 0.1 pulls the best arm nearly 80 % of the time, greed a third of it."""
     episodes, steps = 1000, 500
