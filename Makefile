@@ -16,12 +16,13 @@ demo: $(VENV)/installed
 	$(BIN)/rlcli eval "$$folder" && \
 	$(BIN)/rlcli render "$$folder"
 
-# Two processes: the suite compiles more than it computes.
+# Two processes, a file to each: the suite compiles more than it computes, and what one
+# file compiles nobody else needs.
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
 test-slow: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .

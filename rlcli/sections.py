@@ -10,7 +10,6 @@ from rlcli import grammar, registry
 from rlcli.annotations import is_schedulable, shown
 from rlcli.documents import Document, Place
 from rlcli.errors import RlcliError, nearest
-from rlcli.networks import heads
 
 DEFAULT = "default"  # the network, or optimizer, of functions that are not named
 SHARED = "shared"  # the network whose parameters all functions use
@@ -223,6 +222,8 @@ class Sections:
         value = {"name": value} if isinstance(value, str) else value
         given = dict(self.mapping(place, value))
         name = given.pop("name", "scalar")
+        from rlcli.networks import heads  # here, since it imports JAX
+
         if name not in heads.NAMED:
             hint = nearest(str(name), heads.NAMED)
             self.fail((*place, "name"), f"there is no head `{name}`", hint)

@@ -142,4 +142,4 @@ def test_whoever_carries_no_memory_is_told():
     ours, (obs, first) = network(), inputs()
     with pytest.raises(RlcliError, match="carries none") as caught:
         ours.apply(ours.init(KEY), None, obs, (), first)
-    assert "`sequence`" in caught.value.hint
+    assert "leave out `memory`" in caught.value.hint
