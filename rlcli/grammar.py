@@ -28,11 +28,6 @@ SECTIONS = (
 )
 # What the grammar foresees and this version does not have is refused by its name.
 LATER_SECTIONS = ("vary", "plugins")
-LATER_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "updater": ("open_es", "cma_es"),
-    }
-)
 LATER_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "updater": ("rule", "objective"),

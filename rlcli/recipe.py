@@ -171,7 +171,9 @@ def _read(sections: Sections, name: str) -> Recipe:
         updater=updater,
         optimizer=sections.optimizers(),
         normalize=sections.normalize(),
-        train=sections.train(unroll, vector.num_envs, replay is not None),
+        train=sections.train(
+            unroll, vector.num_envs, replay is not None, facts.get("reset", False)
+        ),
         extra=sections.mapping(("extra",), sections.data.get("extra")),
         name=name,
         document=sections.document,

@@ -101,7 +101,6 @@ class Sections:
         try:
             return registry.find(kind, name)
         except RlcliError as error:
-            self._later(kind, (*at, name), grammar.LATER_NAMES.get(kind, ()), True)
             self.fail(at, error.message, error.hint)
 
     def environment(self) -> tuple[Part, grammar.Vector]:
@@ -250,13 +249,15 @@ class Sections:
             for name, each in groups.items()
         }
 
-    def train(self, unroll: int, num_envs: int, replayed: bool) -> grammar.Train:
+    def train(
+        self, unroll: int, num_envs: int, replayed: bool, reset: bool = False
+    ) -> grammar.Train:
         """The section `train`, with the defaults that depend on other sections."""
         given = dict(self.mapping(("train",), self.data.get("train")))
         reader = grammar.Reader("section `train`", ("train",), self.fail)
         known = registry.options(grammar.Train)
         steps = reader.option("steps", known["steps"], given)
-        given = {"unroll": unroll, "updates": 1} | given
+        given = {"unroll": unroll, "updates": 1, "reset": reset} | given
         # Some steps to choose among, before they are learnt from.
         given = {"start": min(1_000, steps // 10) if replayed else 0} | given
         unroll = reader.option("unroll", known["unroll"], given)

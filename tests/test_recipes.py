@@ -7,7 +7,7 @@ from PIL import Image
 
 import rlcli
 import rlcli.checkpoint
-from rlcli import metrics, recipe
+from rlcli import metrics, recipe, registry
 from rlcli.build import build
 from rlcli.errors import RlcliError
 from rlcli.experiment import Experiment
@@ -22,9 +22,10 @@ def rows(run):
 
 @pytest.fixture(params=[path for _, path in RECIPES], ids=[name for name, _ in RECIPES])
 def path(request):
-    """A recipe, if what its environment needs is installed."""
+    """A recipe, if what it needs is installed."""
     parsed = recipe.load(request.param)
-    if "/" in parsed.environment.name:
+    facts = registry.find("updater", parsed.updater.name).facts
+    if "/" in parsed.environment.name or "extra" in facts:
         try:
             build(parsed, rendering=True)
         except RlcliError as error:

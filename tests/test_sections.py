@@ -207,7 +207,6 @@ def test_a_recipe_that_lacks_the_main_thing_is_refused(written, text, message):
     [
         ("vary", {"optimizer.learning_rate": [1e-3]}, "section `vary`"),
         ("plugins", ["./my_network.py"], "section `plugins`"),
-        ("updater", "open_es", "updater `open_es`"),
         ("updater", {"rule": "sarsa"}, "option `rule`"),
         ("train", {"episodes": 500}, "`episodes: 500`"),
         ("train", {"precision": "bfloat16"}, "`precision: bfloat16`"),

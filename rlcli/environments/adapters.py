@@ -14,15 +14,13 @@ with `host.pooled` of whatever steps many at once; the fact `adapter` says so:
     @register("environment", "dm_control/", adapter=True)
     def dm_control(id, num_envs, seeds, time_limit, timeout, rendering=False, *, …)
 
-Either imports its library when it is called, by `library`, and shows spaces of
-Gymnasium's.
+Either imports its library when it is called, by `libraries.library`, and shows
+spaces of Gymnasium's.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -32,7 +30,6 @@ import numpy as np
 
 from rlcli import spaces
 from rlcli.environments.observed import picture
-from rlcli.errors import RlcliError
 from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep
 
 
@@ -41,16 +38,6 @@ class Shown(NamedTuple):
 
     state: ArrayTree  # the library's own
     obs: ArrayTree  # what it showed last, to be drawn
-
-
-def library(name: str, install: str) -> ModuleType:
-    """Imports another library, or says what to `install`, such as `rlcli[gymnax]`."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise RlcliError(
-            f"`{name}` cannot be imported: {error}", f'pip install "{install}"'
-        ) from error
 
 
 def pure(

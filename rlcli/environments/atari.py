@@ -15,8 +15,8 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec, WrapperSpec
 
-from rlcli.environments.adapters import library
 from rlcli.errors import RlcliError, nearest
+from rlcli.libraries import library
 
 INSTALL = "rlcli[atari]"
 NAMESPACE = "ALE"

@@ -9,13 +9,13 @@ from typing import Any, Literal
 import gymnasium
 import numpy as np
 
-from rlcli.environments.adapters import library
 from rlcli.environments.conversion import HostArray, plain
 from rlcli.environments.copies import Foreign
 from rlcli.environments.host import pooled
 from rlcli.environments.limits import limit
 from rlcli.environments.pools import Answers
 from rlcli.errors import RlcliError, nearest
+from rlcli.libraries import library
 from rlcli.registry import register
 from rlcli.types import ArrayTree, Environment
 

@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli.environments.adapters import library, pure
+from rlcli.environments.adapters import pure
 from rlcli.errors import RlcliError, nearest
+from rlcli.libraries import library
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Environment, Key
 

@@ -9,8 +9,9 @@ import gymnasium
 import jax
 import numpy as np
 
-from rlcli.environments.adapters import library, pure
+from rlcli.environments.adapters import pure
 from rlcli.errors import RlcliError, nearest
+from rlcli.libraries import library
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Environment, Key
 

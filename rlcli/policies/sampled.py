@@ -34,6 +34,13 @@ def sampled(distribution: Parameters) -> Policy:
 
 
 @register("policy")
+def mode(distribution: Parameters) -> Policy:
+    """The most likely action, always: for parameters that are themselves noisy."""
+    inner = sampled(distribution)
+    return inner._replace(explore=inner.exploit)
+
+
+@register("policy")
 def random(
     space: gymnasium.Space, observation: gymnasium.Space | None = None
 ) -> Policy:

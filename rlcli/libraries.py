@@ -1,0 +1,18 @@
+"""Libraries that an extra brings: imported only where a recipe asks for them."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+from rlcli.errors import RlcliError
+
+
+def library(name: str, install: str) -> ModuleType:
+    """Imports another library, or says what to `install`, such as `rlcli[gymnax]`."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise RlcliError(
+            f"`{name}` cannot be imported: {error}", f'pip install "{install}"'
+        ) from error
