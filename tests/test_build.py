@@ -379,6 +379,7 @@ def test_an_environment_alone_may_be_more_than_the_replay_would_hold():
     assert env.reset(jax.random.key(0))[1].shape == (100, 4)
 
 
+@pytest.mark.slow
 def test_warmup_plays_at_random_until_the_start_and_the_policy_from_then_on():
     data = {
         "environment": {"name": "CartPole-v1", "num_envs": 64},

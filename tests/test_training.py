@@ -157,6 +157,7 @@ def test_a_run_that_was_left_is_resumed_as_if_it_had_not_been(
     assert rows(run) == rows(finished[kind])
 
 
+@pytest.mark.slow
 def test_several_host_environments_of_two_seeds_resume_exactly(tmp_path):
     sets = ["train.steps=600", "train.checkpoint.every=200"]
     whole = rlcli.train(HOST, set=sets, seeds=2, run=tmp_path / "whole", quiet=True)

@@ -451,6 +451,7 @@ def test_every_objective_takes_continuous_actions(name):
     Experiment(parsed, build(parsed)).check()
 
 
+@pytest.mark.slow
 def test_with_a_memory_too_the_first_ratio_is_one():
     data = data_of("ppo", NETWORKS["gru"])
     data["updater"] = {"name": "ppo", "epochs": 1, "minibatches": 1, "sequence": 4}
