@@ -248,11 +248,13 @@ class Copies:
                 f"{who} took longer than {self.foreign.timeout:g} s for a `{method}`",
                 "`timeout` under `environment:` says how long it may take",
             )
-        lacks = isinstance(error, ImportError | DependencyNotInstalled)
-        return RlcliError(
-            f"{who} failed in `{method}`: {type(error).__name__}: {error}",
-            f'pip install "{self.foreign.install}"' if lacks else "",
-        )
+        hint = ""
+        if isinstance(error, ImportError | DependencyNotInstalled):
+            hint = f'pip install "{self.foreign.install}"'
+        elif "OpenGL" in str(error):
+            hint = "without a display MuJoCo draws where `MUJOCO_GL=egl` is set"
+        said = f"{who} failed in `{method}`: {type(error).__name__}: {error}"
+        return RlcliError(said, hint)
 
     def _flat(self, like: HostArray, leaf: HostArray) -> HostArray:
         leaf = np.array(leaf, like.dtype)

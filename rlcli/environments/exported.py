@@ -155,11 +155,15 @@ def _action(action: Any) -> Any:
 
 
 def _finite(space: gymnasium.Space) -> gymnasium.Space:
-    """The space with the largest number where it has no bound: Gymnasium warns else."""
+    """The space with the largest number where it has no bound: Gymnasium warns else.
+
+    And where a number is always the same the space lets it be greater, too.
+    """
     if not isinstance(space, spaces.Box) or space.dtype.kind != "f":
         return space
     most = np.finfo(space.dtype).max
     low, high = np.maximum(space.low, -most), np.minimum(space.high, most)
+    high = np.where(low == high, low + 1, high).astype(space.dtype)
     return spaces.Box(low, high, space.shape, space.dtype.type)
 
 

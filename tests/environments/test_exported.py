@@ -9,6 +9,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
 import rlcli
+from rlcli import registry
 from rlcli.environments import to_gymnasium, to_gymnasium_vector
 
 NAMES = [
@@ -21,6 +22,16 @@ NAMES = [
 ]
 
 
+def natives():
+    """The names of all of ours that can be made as they are."""
+    for name in registry.names("environment"):
+        # The bandit of MNIST wants a folder with the pictures.
+        if name.endswith("/") or "MNIST" in name:
+            continue
+        if registry.find("environment", name).factory.__module__.startswith("rlcli."):
+            yield name
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_gymnasiums_checker_has_nothing_to_say(name):
     env = to_gymnasium(rlcli.make(name), time_limit=50, render_mode="rgb_array")
@@ -29,6 +40,12 @@ def test_gymnasiums_checker_has_nothing_to_say(name):
         # Advice about the task itself, which Gymnasium's own environments get too.
         warnings.filterwarnings("ignore", ".*symmetric and normalized space.*")
         check_env(env, skip_render_check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [each for each in natives() if each not in NAMES])
+def test_it_has_nothing_to_say_of_any_other(name):
+    test_gymnasiums_checker_has_nothing_to_say(name)
 
 
 def test_it_plays_as_the_original_does():
