@@ -58,7 +58,7 @@ def test_q_learning_in_a_box_names_both_and_what_fits(updater, tmp_path):
             *("sampled", "q_learning", "distribution"),
             "`boltzmann`, `epsilon_greedy`, `random`",
         ),
-        ("epsilon_greedy", "ppo", "values", "`random`, `sampled`"),
+        ("epsilon_greedy", "ppo", "values", "`mode`, `random`, `sampled`"),
     ],
 )
 def test_a_policy_that_the_updater_does_not_feed_is_refused_with_those_it_does(

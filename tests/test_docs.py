@@ -30,11 +30,13 @@ def folder(tmp_path, monkeypatch):
     """An empty working folder, which Python imports from."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    before = set(sys.modules)
+    before, parts = set(sys.modules), set(registry._built_in)
     yield tmp_path
     registry._entry_points.cache_clear()
-    for key, part in [*registry._built_in.items()]:
-        if not part.factory.__module__.startswith(("rlcli.", "optax.")):
+    for key in registry._built_in.keys() - parts:
+        if not registry._built_in[key].factory.__module__.startswith(
+            ("rlcli.", "optax.")
+        ):
             del registry._built_in[key]
     for name in set(sys.modules) - before:
         places = {getattr(sys.modules[name], "__file__", None)}

@@ -58,7 +58,12 @@ def guarded() -> Environment:
     return Environment(reset, step, SEEN, CHOICE, lambda state: None)
 
 
-registry.register("environment", "guarded")(guarded)
+@pytest.fixture(scope="module", autouse=True)
+def registered():
+    """Its name, for recipes, until the tests here are over."""
+    registry.register("environment", "guarded")(guarded)
+    yield
+    del registry._built_in["environment", "guarded"]
 
 
 class Guarded(gymnasium.Env):
