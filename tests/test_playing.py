@@ -81,6 +81,7 @@ def test_the_same_occasion_plays_the_same_episodes_and_another_one_others():
     assert np.any(first.returns != other.returns)
 
 
+@pytest.mark.slow
 def test_exploit_does_without_the_chance_that_explore_takes():
     probe = {"name": "probe-reward-depends-on-action", "num_envs": 50}
     # Whatever the rest of the network says, action 1 is the better one.

@@ -173,7 +173,10 @@ def summing():
     )
 
 
-@pytest.mark.parametrize("sequence", [1, 4, 8, None])
+@pytest.mark.parametrize(
+    "sequence",
+    [4, None, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 8))],
+)
 def test_each_epoch_sees_every_row_once(sequence):
     # So the gradients of its minibatches add up to the same, however rows are dealt.
     rows, options = batch(), {"normalize_advantage": False, "optimizer": summing()}
