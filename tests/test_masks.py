@@ -226,8 +226,8 @@ MORE = {
     },
     "expected": {"updater": "expected_sarsa", "network": "linear"},
     "sarsa": {"updater": {"name": "sarsa", "q": "one"}, "network": "linear"},
-    "ppo": {"updater": "ppo", "network": "linear"},
-    "pqn": {"updater": "pqn", "network": "linear"},
+    "ppo": {"updater": "ppo", "network": "linear", "train": {"unroll": 8}},
+    "pqn": {"updater": "pqn", "network": "linear", "train": {"unroll": 8}},
     "soft_pg": {"updater": "soft_pg", "network": "linear", "replay": REPLAY},
 }
 

@@ -9,7 +9,7 @@ import pytest
 from gymnasium import spaces
 
 import rlcli
-from rlcli import agents, checkpoint, loop, masks
+from rlcli import agents, checkpoint, loop, masks, metrics
 from rlcli.build import build
 from rlcli.errors import RlcliError
 from rlcli.normalization import Moments, merged, normalizer, unknown
@@ -232,13 +232,19 @@ def test_a_run_that_was_left_goes_on_with_its_statistics(name, tmp_path):
     next(steps)
     steps.close()
     rlcli.resume(tmp_path / "left", quiet=True)
-    whole, left = (
-        checkpoint.read(tmp_path / run / "policy.pkl.lz4")["acting"]
-        for run in ("whole", "left")
-    )
-    assert {"observation/count", "observation/mean/0"} <= set(whole)
-    assert {k: v.tobytes() for k, v in whole.items()} == {
-        k: v.tobytes() for k, v in left.items()
-    }
-    assert whole["observation/count"].tolist() == [64, 64]
+    whole, left = (tmp_path / run for run in ("whole", "left"))
+    last = "checkpoints/000000064.pkl.lz4"
+    for saved, what in ((last, "progress"), ("policy.pkl.lz4", "acting")):
+        expected, found = (checkpoint.read(run / saved)[what] for run in (whole, left))
+        assert set(found) == set(expected)
+        assert [
+            k for k in expected if found[k].tobytes() != expected[k].tobytes()
+        ] == []
+    assert {"observation/count", "observation/mean/0"} <= set(expected)
+    assert expected["observation/count"].tolist() == [64, 64]
+    rows = [
+        [metrics.without_clock(row) for row in metrics.read(run)]
+        for run in (whole, left)
+    ]
+    assert rows[0] == rows[1]
     assert np.isfinite(rlcli.eval(tmp_path / "left", episodes=2)["return"]["mean"])

@@ -47,6 +47,7 @@ ONLINE = """\
 environment: {name: CartPole-v1, num_envs: 2}
 network: {name: mlp, layers: [16]}
 updater: {name: ppo, epochs: 2, minibatches: 2}
+normalize: {observation: true, reward: true}
 train:
   steps: 200_000
   unroll: 16

@@ -162,6 +162,24 @@ def test_host_and_compiled_loop_give_the_same_bits(kind, seeds):
     assert_host_equals_compiled(setup, compiled_loop(kind, seeds), (1, 40, 60))
 
 
+SMALL = {"network": "linear", "updater": "a2c"}
+
+
+@pytest.mark.parametrize(
+    ("data", "seeds"),
+    [
+        pytest.param({**ONLINE, **SMALL}, 1, id="small"),
+        pytest.param(ONLINE, 3, id="online", marks=pytest.mark.slow),
+        pytest.param(REMEMBERING, 1, id="remembering", marks=pytest.mark.slow),
+        pytest.param(REMEMBERING, 3, id="remembering-3", marks=pytest.mark.slow),
+    ],
+)
+def test_the_same_bits_where_observations_and_rewards_are_normalized(data, seeds):
+    scale = {"normalize": {"observation": True, "reward": True}}
+    setup = setup_of({**data, **scale}, seeds)
+    assert_host_equals_compiled(setup, loop.make(setup), (1, 60))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [1, 3])
 @pytest.mark.parametrize(
