@@ -203,6 +203,40 @@ def test_a_tracer_of_whole_episodes_needs_a_replay_of_them(replay, hands, tmp_pa
     assert Experiment(*built(fitting, tmp_path)).check()
 
 
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [
+        ("tracer: {name: n_step, n: 3}", "`n_step` span 3 steps"),
+        ("tracer: monte_carlo\nreplay: episodes", "`monte_carlo` span whole episodes"),
+    ],
+)
+def test_later_entropies_are_added_to_rows_of_single_steps_alone(text, spans, tmp_path):
+    regular = "regularizers: [{name: n_step_entropy, weight: 0.1}]"
+    updater = f"updater: {{name: a2c, {regular}}}\n"
+    error = refused(f"{CARTPOLE}{updater}{text}\n", tmp_path)
+    assert error.message.startswith(f"{tmp_path}/mine.yaml:2: ")
+    assert error.message.endswith(
+        f"wants rows of single steps, and those of tracer {spans}"
+    )
+    assert error.hint == "`tracer: lambda_return` looks further by single steps"
+    for fitting in ("tracer: {name: n_step, n: 1}", "tracer: lambda_return"):
+        built(f"{CARTPOLE}{updater}{fitting}\n", tmp_path)
+    built(f"{CARTPOLE}updater: a2c\n{text}\n", tmp_path)
+
+
+def test_advantages_that_say_who_acted_are_not_centred_in_a_replay(tmp_path):
+    replay = "replay: {name: sequences, length: 20}\n"
+    centred = "updater: {name: v_trace, normalize_advantage: true}\n"
+    error = refused(f"{CARTPOLE}{centred}{replay}", tmp_path)
+    assert error.message == (
+        f"{tmp_path}/mine.yaml:2: `normalize_advantage` cannot go with a replay: by "
+        "tracer `v_trace` what the policy never does has an advantage of 0, and has to "
+        "keep it"
+    )
+    built(f"{CARTPOLE}{centred}", tmp_path)
+    built(f"{CARTPOLE}updater: v_trace\n{replay}", tmp_path)
+
+
 def test_nothing_is_learnt_before_a_replay_has_what_it_hands_out(tmp_path):
     text = (
         "replay: {name: sequences, length: 12, burn_in: 4, overlap: 6}\n"

@@ -53,6 +53,42 @@ def check_priority(recipe: Recipe, replay: Replay) -> None:
     )
 
 
+def check_rows(recipe: Recipe, tracer: Tracer) -> None:
+    """Refuses later entropies in the return where a row is more than a single step.
+
+    They are added up from row to row (`updaters.regularizers.bonus`); a row that sums
+    up several steps has counted them already, and ends where the next one has not.
+    """
+    asked = recipe.updater.options.get("regularizers", ())
+    if tracer.window == 1 or all(each["name"] != "n_step_entropy" for each in asked):
+        return
+    spans = "whole episodes" if tracer.window is None else f"{tracer.window:,} steps"
+    raise recipe.error(
+        ("updater", "regularizers"),
+        "regularizer `n_step_entropy` wants rows of single steps, and those of tracer "
+        f"`{recipe.tracer.name}` span {spans}",
+        "`tracer: lambda_return` looks further by single steps",
+    )
+
+
+def check_advantage(recipe: Recipe, tracer: Tracer, replay: Replay | None) -> None:
+    """Refuses to centre advantages that say who acted.
+
+    In a replay there are actions that the policy has given up. Such a tracer gives them
+    an advantage of about 0; less the mean they would be learnt, or unlearnt for ever.
+    """
+    asked = recipe.updater.options.get("normalize_advantage")
+    if replay is None or not asked or "log_prob" not in tracer.needs:
+        return
+    raise recipe.error(
+        ("updater", "normalize_advantage"),
+        "`normalize_advantage` cannot go with a replay: by tracer "
+        f"`{recipe.tracer.name}` what the policy never does has an advantage of 0, and "
+        "has to keep it",
+        "leave out `updater.normalize_advantage`, or `replay`",
+    )
+
+
 def check_window(recipe: Recipe, window: int, num_envs: int) -> None:
     """Refuses a tracer that looks further than the whole run is long."""
     unroll = recipe.train.unroll

@@ -12,9 +12,11 @@ import jax.numpy as jnp
 
 from rlcli import agents, masks, registry, schedules, spaces
 from rlcli.build.checks import (
+    check_advantage,
     check_episodes,
     check_names,
     check_priority,
+    check_rows,
     check_updates,
     check_window,
 )
@@ -181,6 +183,7 @@ def _agents(recipe: Recipe, environment: Environment) -> Callable[[Clock], Agent
         normalize = _normalizer(recipe, clock, shown)
         updater = normalize.updater(updater)
         tracer = made(recipe.tracer, clock, recipe)
+        check_rows(recipe, tracer)
         check_window(recipe, tracer.window or 1, environment.num_envs)
         if recipe.replay is None:
             check_episodes(recipe, tracer, None)
@@ -190,6 +193,7 @@ def _agents(recipe: Recipe, environment: Environment) -> Callable[[Clock], Agent
         replay = made(recipe.replay, clock, recipe, *sizes)
         check_episodes(recipe, tracer, replay)
         check_priority(recipe, replay)
+        check_advantage(recipe, tracer, replay)
         # Not before there is a window to be drawn, whatever the recipe says.
         least = -(-max(window, replay.window) // train.unroll) - 1
         start = max(-(-train.start // visit), least)

@@ -38,9 +38,9 @@ def v_trace(
     with Â held fixed, and for the value `value_weight` · ½ (v(s) − V)². ρ and V are
     those of the tracer `v_trace`, which says how much π is to blame for what μ did
     (Espeholt et al., 2018, https://arxiv.org/abs/1802.01561). From unrolls, or from a
-    replay, which is asked for `sequence` consecutive steps; there, do not normalize:
-    what π never does has an advantage of 0, and has to keep it. The metric `ratio` is
-    π/μ.
+    replay, which is asked for `sequence` consecutive steps; there, normalizing is
+    refused: what π never does has an advantage of 0, and has to keep it. The metric
+    `ratio` is π/μ.
     """
     options = Options(value_weight, normalize_advantage, regularizers)
     parts = (spaces, networks, policies, optimizer)
