@@ -140,6 +140,16 @@ def _wrapped(recipe: Recipe, clock: Clock, values: Mapping[str, Any]) -> Environ
     return core
 
 
+def _rules(recipe: Recipe, clock: Clock) -> Environment | None:
+    """One environment alone, if it is pure and what it shows is what the agent sees."""
+    part, scaled = recipe.environment, recipe.normalize
+    if registry.find(part.kind, part.name).facts.get("adapter"):
+        return None
+    if recipe.each or scaled.observation or scaled.reward or of_environment(recipe):
+        return None
+    return _wrapped(recipe, clock, {})
+
+
 def _scheduled(part: Part) -> list[str]:
     return [
         name
@@ -167,7 +177,7 @@ def _agents(recipe: Recipe, environment: Environment) -> Callable[[Clock], Agent
             recipe.updater,
             clock,
             recipe,
-            shown,
+            shown._replace(rules=functools.partial(_rules, recipe, clock)),
             functools.partial(network, recipe, clock, shown, used),
             functools.partial(_policy, recipe, clock, shown),
             grouped(

@@ -54,6 +54,18 @@ def scale() -> Preprocess:
 
 
 @register("preprocess")
+def member(*, of: str) -> Preprocess:
+    """One member of a Dict, by its name; the others are not seen."""
+
+    def picked(space: gymnasium.Space) -> tuple[gymnasium.Space, Function]:
+        if not isinstance(space, kinds.Dict) or of not in space.spaces:
+            raise _refused("member", space, f"a Dict with a member `{of}`")
+        return space.spaces[of], lambda obs: obs[of]
+
+    return Preprocess(picked)
+
+
+@register("preprocess")
 def channels_last() -> Preprocess:
     """Images `[C, H, W]` as `[H, W, C]`, which is how `cnn` takes them."""
 

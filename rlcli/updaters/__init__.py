@@ -17,6 +17,7 @@ and `unroll`, the steps of each environment between two updates.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import gymnasium
@@ -25,6 +26,7 @@ from rlcli import distributions
 from rlcli.distributions import Distribution
 from rlcli.errors import RlcliError
 from rlcli.spaces import describe
+from rlcli.types import Environment
 
 
 class Spaces(NamedTuple):
@@ -34,6 +36,9 @@ class Spaces(NamedTuple):
     action: gymnasium.Space
     num_envs: int = 1  # how many of them there are
     whose: str = "the environment"  # whose they are, for messages
+    # One environment alone, without batch and time limit, for what plans with it; None
+    # where it cannot be asked, or shows something else than what the agent is shown.
+    rules: Callable[[], Environment | None] = lambda: None
 
 
 def discrete(spaces: Spaces, updater: str) -> gymnasium.spaces.Discrete:

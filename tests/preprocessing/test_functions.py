@@ -71,6 +71,15 @@ def test_channels_come_last():
     assert (seen.shape, seen.dtype) == ((6, 5, 4), np.uint8)
 
 
+def test_of_a_dict_one_member_is_seen():
+    seen, function = made([functions.member(of="b")], TREE)
+    obs = drawn(TREE, 1)[0]
+    assert seen == TREE["b"]
+    jax.tree.map(np.testing.assert_array_equal, function(obs), obs["b"])
+    with pytest.raises(RlcliError, match="a Dict with a member `c`"):
+        composed([functions.member(of="c")], TREE)
+
+
 def test_differences_are_those_of_the_toolbox():
     """The toolbox has frames on the last axis, a stack has them in a row."""
     step = functions.diff_transform(frames=4)
@@ -94,4 +103,4 @@ def test_one_function_follows_the_other_and_no_mask_is_seen():
 
 def test_all_that_is_named_is_registered():
     named = {"channels_last", "diff_transform", "flatten", "frame_stack", "one_hot"}
-    assert set(registry.names("preprocess")) >= {*named, "scale"}
+    assert set(registry.names("preprocess")) >= {*named, "member", "scale"}

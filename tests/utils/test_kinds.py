@@ -30,8 +30,8 @@ def of_updater(updater, name):
     """The network that an updater asks for under a name."""
     asked = {}
 
-    def networks(name, head):
-        del head
+    def networks(name, head, action=None):
+        del head, action
         return asked.setdefault(name, network("shared", name))
 
     spaces = Spaces(gymnasium.spaces.Box(-1, 1, (4,)), ACTIONS)
@@ -52,6 +52,10 @@ OBJECTS = {
     "value of ppo": of_updater("ppo", "value"),
     "policy network of ppo": of_updater("ppo", "policy"),
     "distribution": Parameters(network("policy"), distribution=None),
+    "value of model_learning": of_updater("model_learning", "value"),
+    "transition of model_learning": of_updater("model_learning", "transition"),
+    "reward of model_learning": of_updater("model_learning", "reward"),
+    "discount of model_learning": of_updater("model_learning", "discount"),
     "transition model": network("transition"),
     "stochastic transition model": Parameters(network("transition"), None),
     "reward function": network("shared", "reward"),
@@ -66,10 +70,13 @@ KINDS = {
     "is_qfunction": {
         *["q by hand", "q of q_learning", "a critic", "twin critics", "values"]
     },
-    "is_vfunction": {"value of ppo"},
+    "is_vfunction": {"value of ppo", "value of model_learning"},
     "is_stochastic": {"policy", "distribution", "stochastic transition model"},
-    "is_transition_model": {"transition model", "stochastic transition model"},
-    "is_reward_function": {"reward function"},
+    "is_transition_model": {
+        *["transition model", "stochastic transition model"],
+        "transition of model_learning",
+    },
+    "is_reward_function": {"reward function", "reward of model_learning"},
 }
 
 

@@ -56,5 +56,5 @@ def parameters(distribution: Distribution) -> Head:
 
 
 def action(size: int) -> Head:
-    """The numbers that an action is made of, `[N, size]`, near zero at first."""
+    """So many numbers, `[N, size]`, near zero at first: an action, or what follows."""
     return Head(lambda torso, features: torso.outputs(size, 0.01)(features), (size,))
