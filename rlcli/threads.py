@@ -24,7 +24,6 @@ LAYERS = (64, 64)
 BATCH_SIZE, UNROLL, MINIBATCHES, ENVIRONMENTS = 32, 128, 4, 1
 
 DEVICES_FLAG = "--xla_force_host_platform_device_count"
-ASYNC = "JAX_CPU_ENABLE_ASYNC_DISPATCH"
 WIDTH_FLAG = (
     "--xla_cpu_prefer_vector_width"  # 512 is 5-7 % faster where there is AVX-512
 )
@@ -91,6 +90,20 @@ def one() -> bool:
     return os.environ.get("NPROC") == "1"
 
 
+def settle() -> None:
+    """Has the caller's thread run what it dispatches, where XLA has but one.
+
+    Another's turn would only have to be awaited, at every step of the loop on the host.
+    JAX reads no environment variable for it, and no longer listens once it has computed
+    anything. Imports JAX. With several devices it does nothing: their seeds go on at
+    the same time.
+    """
+    import jax
+
+    if one() and DEVICES_FLAG not in os.environ.get("XLA_FLAGS", ""):
+        jax.config.update("jax_cpu_enable_async_dispatch", False)
+
+
 def recorded(fields: Mapping[str, Any]) -> Layout | None:
     """The layout that `current` noted; None where these fields are not its."""
     threads = fields.get("threads")
@@ -112,8 +125,6 @@ def variables(layout: Layout) -> dict[str, str]:
     threads = 1 if layout.threads == "one" else layout.size
     if threads and "NPROC" not in os.environ:
         found["NPROC"] = str(threads)
-    if layout == Layout("one", 1) and ASYNC not in os.environ:
-        found[ASYNC] = "false"  # another thread's turn would only have to be awaited
     wanted = {DEVICES_FLAG: layout.devices} if layout.devices > 1 else {}
     if _has_wide_vectors():
         wanted[WIDTH_FLAG] = 512

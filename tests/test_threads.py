@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 from rlcli import threads
-from rlcli.threads import ASYNC, Layout, choose
+from rlcli.threads import Layout, choose
 
 DQN = """
 environment: CartPole-v1
@@ -88,7 +88,7 @@ def test_a_wrong_recipe_gets_a_layout_all_the_same(recipe):
 
 
 def test_one_thread_and_many_devices_become_variables(bare):
-    assert threads.variables(Layout("one", 1)) == {"NPROC": "1", ASYNC: "false"}
+    assert threads.variables(Layout("one", 1)) == {"NPROC": "1"}
     assert threads.variables(Layout("pool", 1)) == {}
     assert threads.variables(Layout("pool", 1, 3)) == {"NPROC": "3"}
     assert threads.variables(Layout("one", 2)) == {
@@ -150,13 +150,8 @@ def test_nothing_changes_once_jax_is_imported(bare):
     assert "NPROC" not in os.environ
 
 
-def test_jax_sees_the_devices_of_the_layout():
-    program = """
-        from rlcli import threads
-        applied = threads.apply(threads.Layout("one", 3))
-        import jax
-        print(applied, jax.device_count(), threads.apply(threads.Layout("one", 2)))
-    """
+def fresh(program: str) -> list[str]:
+    """The words that a program prints in a Python of its own, without a layout."""
     settled = ("NPROC", "XLA_FLAGS")
     environment = {k: v for k, v in os.environ.items() if k not in settled}
     result = subprocess.run(
@@ -166,4 +161,36 @@ def test_jax_sees_the_devices_of_the_layout():
         text=True,
         check=True,
     )
-    assert result.stdout.split() == ["True", "3", "False"]
+    return result.stdout.split()
+
+
+def test_jax_sees_the_devices_of_the_layout():
+    program = """
+        from rlcli import threads
+        applied = threads.apply(threads.Layout("one", 3))
+        import jax
+        print(applied, jax.device_count(), threads.apply(threads.Layout("one", 2)))
+    """
+    assert fresh(program) == ["True", "3", "False"]
+
+
+@pytest.mark.parametrize(
+    ("layout", "there"),
+    [
+        ('threads.Layout("one", 1)', "True"),
+        ('threads.Layout("one", 2)', "False"),
+        ('threads.Layout("pool", 1)', "False"),
+    ],
+)
+def test_one_thread_answers_at_once_and_several_in_their_time(layout, there):
+    program = f"""
+        from rlcli import threads
+        threads.apply({layout})
+        threads.settle()
+        import jax, jax.numpy as jnp
+        turn = jax.jit(lambda x: jax.lax.fori_loop(0, 300, lambda i, x: x @ x, x))
+        x = jnp.eye(200)
+        turn(x).block_until_ready()
+        print(turn(x).is_ready())
+    """
+    assert fresh(program) == [there]

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from rlcli import agents, masks, registry, schedules, spaces
+from rlcli import agents, masks, registry, schedules, spaces, threads
 from rlcli.build.checks import (
     check_advantage,
     check_episodes,
@@ -43,6 +43,7 @@ def build(
 
     Every misfit of two parts is an `RlcliError` that names both.
     """
+    threads.settle()
     train = recipe.train
     if seeds is None:
         seeds = range(train.seed, train.seed + train.seeds)
@@ -65,11 +66,11 @@ def environment_of(recipe: Recipe, seeds: int, clock: Clock) -> Environment:
 
 def _devices(recipe: Recipe, seeds: int) -> int:
     """How many devices the seeds are spread over: each has an equal share."""
-    wanted, threads = recipe.train.devices, recipe.train.threads
-    if seeds > 1 and isinstance(threads, int) and threads > 1:
+    wanted, pool = recipe.train.devices, recipe.train.threads
+    if seeds > 1 and isinstance(pool, int) and pool > 1:
         raise recipe.error(
             ("train", "threads"),
-            f"`threads: {threads}` with {seeds} seeds could wait for ever",
+            f"`threads: {pool}` with {seeds} seeds could wait for ever",
             "leave it out: several seeds run with one thread",
         )
     there = jax.local_device_count()
