@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from rlcli import registry
-from rlcli.annotations import expected
 from rlcli.errors import RlcliError
 from rlcli.recipe import dump, load, resolved, shipped
+from rlcli.recipe.annotations import expected
 from rlcli.registry import KINDS, kind_of
 
 
@@ -58,8 +58,8 @@ def _checked(recipe: str | Path | Mapping[str, Any]) -> dict[str, Any]:
 
     from rlcli.build import build
     from rlcli.checkpoint import paths
-    from rlcli.experiment import Experiment
     from rlcli.progress import midnight
+    from rlcli.training.experiment import Experiment
 
     parsed = load(recipe)
     setup = build(parsed, (0,))

@@ -13,13 +13,13 @@ import numpy as np
 from rlcli import runs, snapshots
 from rlcli.build import build, environment_of
 from rlcli.errors import RlcliError
-from rlcli.experiment import evaluator
 from rlcli.playing import LONGEST
 from rlcli.progress import midnight
 from rlcli.recipe import Recipe, load, resolved
 from rlcli.snapshots import Snapshot
 from rlcli.spaces import describe
 from rlcli.statistics import described, summary
+from rlcli.training.experiment import evaluator
 from rlcli.types import Clock
 
 

@@ -18,8 +18,10 @@ def for_recipe(
     recipe: str | Path | Mapping[str, Any], *, set: Sequence[str], seeds: int | None
 ) -> str:
     """Settles the threads for training a recipe; what to warn of, if it is too late."""
-    from rlcli import documents  # here, for `--help` is to answer at once
-    from rlcli.recipe import find
+    from rlcli.recipe import (
+        documents,  # here, for `--help` is to answer at once
+        find,
+    )
 
     try:
         if isinstance(recipe, Mapping):

@@ -16,12 +16,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli import checkpoint, documents
+from rlcli import checkpoint
 from rlcli.build import build
 from rlcli.errors import RlcliError
 from rlcli.loop import Loop, make
 from rlcli.progress import Progress, Setup, midnight
-from rlcli.recipe import Recipe, dump, load, resolved
+from rlcli.recipe import Recipe, documents, dump, load, resolved
 from rlcli.types import ArrayTree
 
 _CHECKPOINT, _POLICY = "checkpoint", "policy"

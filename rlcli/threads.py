@@ -183,7 +183,7 @@ def _stacks(network: Any, depth: int = 2) -> Iterator[list[int]]:
 
 
 def _parsed(text: str) -> Any:
-    from rlcli import documents  # here: `rlcli --help` needs no YAML
+    from rlcli.recipe import documents  # here: `rlcli --help` needs no YAML
 
     try:
         return documents.load(text).data

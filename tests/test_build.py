@@ -11,9 +11,9 @@ import pytest
 from rlcli import recipe
 from rlcli.build import build, environment_of
 from rlcli.errors import RlcliError
-from rlcli.experiment import Experiment
 from rlcli.progress import midnight
 from rlcli.training import train
+from rlcli.training.experiment import Experiment
 from rlcli.types import Transition
 from rlcli.updaters.q_learning import q_learning
 

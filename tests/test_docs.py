@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from rlcli import checkpoint, documents, errors, grammar, registry
+from rlcli import checkpoint, errors, registry
 from rlcli.build import build
 from rlcli.cli import main
 from rlcli.cli.report import CODES
 from rlcli.errors import RlcliError
-from rlcli.recipe import load, resolved
+from rlcli.recipe import documents, grammar, load, resolved
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = ("python", "recipes", "parts", "formats")

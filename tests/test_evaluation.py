@@ -12,8 +12,8 @@ import rlcli
 from rlcli import playing, recipe, runs
 from rlcli.build import build
 from rlcli.errors import RlcliError
-from rlcli.experiment import Best, Experiment
 from rlcli.statistics import iqm
+from rlcli.training.experiment import Best, Experiment
 
 DATA = {
     "environment": {"name": "CartPole-v1", "num_envs": 2},

@@ -9,9 +9,10 @@ import numpy as np
 import optax
 import pytest
 
-from rlcli import annotations, recipe, registry, schedules
+from rlcli import recipe, registry, schedules
 from rlcli.optimizers import grouped
 from rlcli.progress import midnight
+from rlcli.recipe import annotations
 
 NAMES = registry.names("optimizer")
 PARAMS = {"q": {"w": jnp.full((3, 2), 0.5), "b": jnp.ones(2)}}

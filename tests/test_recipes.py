@@ -12,7 +12,7 @@ import rlcli.checkpoint
 from rlcli import metrics, recipe, registry
 from rlcli.build import build
 from rlcli.errors import RlcliError
-from rlcli.experiment import Experiment
+from rlcli.training.experiment import Experiment
 
 RECIPES = sorted(recipe.shipped().items())
 

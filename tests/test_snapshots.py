@@ -12,8 +12,8 @@ import rlcli
 from rlcli import checkpoint, recipe, runs, snapshots
 from rlcli.build import build
 from rlcli.errors import RlcliError
-from rlcli.experiment import Experiment
 from rlcli.loop import make
+from rlcli.training.experiment import Experiment
 
 DATA = {
     "environment": {"name": "CartPole-v1", "num_envs": 2},

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rlcli import registry, schedules
-from rlcli.documents import Place
 from rlcli.errors import RlcliError
 from rlcli.recipe import Part, Recipe
+from rlcli.recipe.documents import Place
 from rlcli.types import Clock
 
 

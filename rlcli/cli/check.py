@@ -22,7 +22,7 @@ def command(
     ],
 ) -> None:
     """Check recipes: parameters, memory, shapes; without training."""
-    from rlcli import documents  # here, for `--help` is to answer at once
+    from rlcli.recipe import documents  # here, for `--help` is to answer at once
 
     code = OK
     for recipe in recipes:

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from rlcli import registry
-from rlcli.annotations import MismatchError, convert, is_schedulable
 from rlcli.environments.vector import VectorState, vector
 from rlcli.errors import RlcliError
+from rlcli.recipe.annotations import MismatchError, convert, is_schedulable
 from rlcli.types import ArrayTree, TimeStep
 
 BATCH, STEPS, LIMIT = 6, 30, 12

@@ -13,11 +13,11 @@ from rlcli.environments.gymnasium import gymnasium_adapter
 from rlcli.environments.host import hosted
 from rlcli.environments.vector import vector
 from rlcli.errors import RlcliError
-from rlcli.experiment import Experiment
 from rlcli.preprocessing.functions import diff_transform, frame_stack, one_hot
 from rlcli.preprocessing.showing import showing
 from rlcli.progress import midnight
 from rlcli.recipe import load, resolved
+from rlcli.training.experiment import Experiment
 from rlcli.types import Environment, TimeStep, Transition
 
 ROW = spaces.Box(-1.0, 200.0, (2,), np.float32)

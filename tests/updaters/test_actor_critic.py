@@ -13,13 +13,13 @@ import rlax
 from rlcli import distributions, loop, recipe
 from rlcli.build import build
 from rlcli.errors import RlcliError
-from rlcli.experiment import Experiment
 from rlcli.networks.functions import own
 from rlcli.networks.torsos import table
 from rlcli.policies.sampled import sampled
 from rlcli.progress import midnight
 from rlcli.tracers import off_policy as tracers
 from rlcli.tracers.lambda_return import lambda_return
+from rlcli.training.experiment import Experiment
 from rlcli.types import Transition
 from rlcli.updaters import Spaces
 from rlcli.updaters.cross_entropy import cross_entropy

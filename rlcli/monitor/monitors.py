@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from rlcli.lines import FIRST, HEAD, Row, described, line, together
-from rlcli.panel import Picture
+from rlcli.monitor.lines import FIRST, HEAD, Row, described, line, together
+from rlcli.monitor.panel import Picture
 
 __all__ = ["Monitor", "TrainMonitor", "line"]
 

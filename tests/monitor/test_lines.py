@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from rlcli.lines import described, line, number, together
+from rlcli.monitor.lines import described, line, number, together
 
 
 def test_a_row_is_said_in_coaxs_form():

@@ -7,8 +7,9 @@ from fractions import Fraction
 
 import pytest
 
-from rlcli import grammar, registry, schedules
+from rlcli import registry, schedules
 from rlcli.errors import RlcliError
+from rlcli.recipe import grammar
 from rlcli.types import Count, NonNegative, Probability
 
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from rlcli.signals import Signals
+from rlcli.training.signals import Signals
 
 
 @pytest.mark.parametrize(

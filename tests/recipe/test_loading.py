@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlcli import documents, recipe, registry
+from rlcli import recipe, registry
 from rlcli.errors import RlcliError
+from rlcli.recipe import documents
 from rlcli.schedules import Schedule
 
 DQN = """\

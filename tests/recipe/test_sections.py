@@ -6,8 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from rlcli import documents, recipe
+from rlcli import recipe
 from rlcli.errors import RlcliError
+from rlcli.recipe import documents
 
 DQN = """\
 environment: {name: CartPole-v1, num_envs: 4}

@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlcli import documents
 from rlcli.errors import RlcliError
+from rlcli.recipe import documents
 
 
 def _refused(text, source="x.yaml"):

@@ -18,9 +18,9 @@ from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypedDict
 from annotated_types import Ge, Gt, Lt
 
 from rlcli import registry, schedules
-from rlcli.annotations import MismatchError, convert, shown
-from rlcli.documents import Place
 from rlcli.errors import nearest
+from rlcli.recipe.annotations import MismatchError, convert, shown
+from rlcli.recipe.documents import Place
 
 SECTIONS = (
     *("environment", "network", "policy", "tracer", "replay", "updater"),

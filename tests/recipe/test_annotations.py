@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from annotated_types import Ge, Lt, MinLen
 
-from rlcli.annotations import MismatchError, convert, is_schedulable
+from rlcli.recipe.annotations import MismatchError, convert, is_schedulable
 from rlcli.schedules import Schedule
 from rlcli.types import Count, NonNegative, Positive, Probability, Structural
 

@@ -12,23 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from rlcli import documents, grammar, registry
-from rlcli.documents import Document, Place
+from rlcli import registry
 from rlcli.errors import RlcliError, nearest
-from rlcli.sections import DEFAULT, SHARED, NetworkSpec, Part, Sections
-
-__all__ = [
-    "DEFAULT",
-    "SHARED",
-    "NetworkSpec",
-    "Part",
-    "Recipe",
-    "dump",
-    "find",
-    "load",
-    "resolved",
-    "shipped",
-]
+from rlcli.recipe import documents, grammar
+from rlcli.recipe.documents import Document, Place
+from rlcli.recipe.sections import DEFAULT, NetworkSpec, Part, Sections
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +62,7 @@ class Recipe:
 
 def shipped() -> dict[str, Path]:
     """The recipes that come with rlcli, by name."""
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1]
     # In the package where it is installed, beside it in a checkout.
     folders = (here / "recipes", here.parent / "recipes")
     found = next((each for each in folders if each.is_dir()), None)

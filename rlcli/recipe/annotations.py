@@ -22,9 +22,10 @@ import typing_extensions
 from annotated_types import Gt, Lt
 from pydantic_core import PydanticCustomError
 
-from rlcli import documents, schedules
-from rlcli.documents import Place
+from rlcli import schedules
 from rlcli.errors import RlcliError, nearest
+from rlcli.recipe import documents
+from rlcli.recipe.documents import Place
 
 
 class MismatchError(ValueError):

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 from rich.console import Console
 
-from rlcli import panel
-from rlcli.panel import Curve, Picture, sparkline
+from rlcli.monitor import panel
+from rlcli.monitor.panel import Curve, Picture, sparkline
 
 
 def drawn(picture, width=80, height=40):

@@ -11,10 +11,10 @@ import pytest
 
 from rlcli import checkpoint, recipe
 from rlcli.build import build
-from rlcli.experiment import Experiment
 from rlcli.loop import Loop, make
 from rlcli.progress import RESET, Setup, stream
 from rlcli.runs import Run
+from rlcli.training.experiment import Experiment
 from rlcli.types import Environment, TimeStep
 
 CLOCKS = {"dt", "steps_per_second", "updates_per_second", "time"}

@@ -14,18 +14,18 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlcli import documents, layout, provenance, runs, threads
+from rlcli import layout, provenance, runs, threads
 from rlcli.durations import STARTED, seconds
 from rlcli.errors import RlcliError
 from rlcli.metrics import Metrics
 from rlcli.monitor import Monitor
-from rlcli.recipe import Recipe, dump, load, resolved
+from rlcli.recipe import Recipe, documents, dump, load, resolved
 from rlcli.runs import Run
-from rlcli.signals import Signals
-from rlcli.watchdog import Watchdog
+from rlcli.training.signals import Signals
+from rlcli.training.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from rlcli.experiment import Experiment
+    from rlcli.training.experiment import Experiment
 
 _CHUNK_SECONDS = 0.5  # a chunk this long answers Ctrl-C at once and costs nothing
 _FIRST_CHUNK = 1_000  # steps of the first one, whose speed nobody knows yet
@@ -99,7 +99,7 @@ def chunks(
     sets += [] if seeds is None else [f"train.seeds={seeds}"]
     warning = layout.for_recipe(recipe, set=sets, seeds=seeds)
     from rlcli.build import build
-    from rlcli.experiment import Experiment
+    from rlcli.training.experiment import Experiment
 
     parsed = load(recipe, sets)
     parsed = _smoke(parsed) if smoke else parsed
@@ -150,7 +150,7 @@ def _resumed(
 ) -> Iterator[Chunk]:
     warning = layout.for_run(folder.folder)
     from rlcli.build import build
-    from rlcli.experiment import Experiment
+    from rlcli.training.experiment import Experiment
 
     before = load(_data(folder), trusted=trust)
     recipe = load(_data(folder), list(sets), trusted=trust)

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple, NoReturn
 
-from rlcli import grammar, registry
-from rlcli.annotations import is_schedulable, shown
-from rlcli.documents import Document, Place
+from rlcli import registry
 from rlcli.errors import RlcliError, nearest
+from rlcli.recipe import grammar
+from rlcli.recipe.annotations import is_schedulable, shown
+from rlcli.recipe.documents import Document, Place
 
 DEFAULT = "default"  # the network, or optimizer, of functions that are not named
 SHARED = "shared"  # the network whose parameters all functions use

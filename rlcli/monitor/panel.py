@@ -14,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rlcli.lines import NO_METRIC, Row, described, known, number, together
+from rlcli.monitor.lines import NO_METRIC, Row, described, known, number, together
 
 MANY = 8  # more seeds than these share three lines: mean, min, max
 POINTS = 512  # of a curve, before every second one is dropped

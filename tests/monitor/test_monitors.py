@@ -11,8 +11,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from rich.console import Console
 
-from rlcli import monitor
-from rlcli.monitor import Monitor, TrainMonitor
+from rlcli.monitor import Monitor, TrainMonitor, monitors
 
 
 def lake(**options):
@@ -207,7 +206,7 @@ def test_a_terminal_shows_the_panel_and_gets_its_cursor_back(tmp_path, monkeypat
 def test_looking_takes_a_hundredth_of_the_time_at_most(monkeypatch):
     console, _ = terminal(monkeypatch)
     now, looks = [0.0], []
-    monkeypatch.setattr(monitor.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(monitors.time, "perf_counter", lambda: now[0])
     shown = Monitor(100_000, [0], title="dqn", console=console)
     with shown:
 
