@@ -61,6 +61,7 @@ def model_learning(
     policies: Callable[..., Policy],
     optimizer: optax.GradientTransformation,
     *,
+    gamma: Probability = 0.99,
     stochastic: bool = False,
     samples: Count = 16,
     backup: Backups = "best",
@@ -70,14 +71,15 @@ def model_learning(
 ) -> Updater:
     """Learns what actions lead to, what states are worth, and acts by both.
 
-        q(s, a) = r(s, a) + I(s, a) Σ p(s′|s, a) v(s′)
+        q(s, a) = r(s, a) + γ c(s, a) Σ p(s′|s, a) v(s′)
 
     as in coax's model-based CartPole. Four functions learn at once: `value` v, and of
     observation and action `transition` p (the distribution of s′ if the episode goes
-    on), `reward` r (the mean) and `discount` I (the mean: γ times how likely it is that
-    the episode goes on, so that endings are foretold, too). The model is one of the
-    rows that the tracer makes: n steps for `n_step`. v learns by `backup` (Sutton &
-    Barto, 2018, §8.5, http://incompleteideas.net/book/the-book-2nd.html)
+    on), `reward` r (the mean) and `continuation` c (how likely the episode goes on, so
+    that endings are foretold, too). γ is `gamma`, and has to be what the tracer's rows
+    are discounted by: of n steps the model says what follows after n, and γ is γⁿ.
+    v learns by `backup` (Sutton & Barto, 2018, §8.5,
+    http://incompleteideas.net/book/the-book-2nd.html)
 
         best      y = max q⁻(s, ·), by the model: whoever gathered the data
         sample    y = R + I v⁻(s′), as it went: what the policy that played is worth
@@ -92,6 +94,7 @@ def model_learning(
         networks,
         spaces.observation,
         actions,
+        gamma=gamma,
         stochastic=stochastic,
         samples=samples,
     )

@@ -56,6 +56,7 @@ def learnt(
     observation: gymnasium.Space,
     actions: gymnasium.spaces.Discrete,
     *,
+    gamma: Array | float,
     stochastic: bool,
     samples: int,
 ) -> Model:
@@ -63,10 +64,11 @@ def learnt(
 
         p(s′|s, a)  `transition`: if the episode goes on; its error is −log p
         r(s, a)     `reward`: the mean of R; its error is −log p(R|s, a)
-        I(s, a)     `discount`: the mean of the rows' discount, by its cross-entropy
+        c(s, a)     `continuation`: how likely the episode goes on; its error is −log c
+                    where it did, else −log(1 − c)
 
-    I is γⁿ times how likely it is that nothing ends. Rows that ended teach `transition`
-    nothing, so that Σ p(s′|s, a) I(s, a) v(s′) is right where endings hang on chance.
+    Rows that ended teach `transition` nothing, so that γ c(s, a) Σ p(s′|s, a) v(s′) is
+    right where endings hang on chance.
     Over a Box of floats p is a normal distribution about s + d(s, a); one of one's own
     network gives d. Not `stochastic`: of scale 1, and its mode alone is looked at.
     Otherwise all states where they can be counted, else so many `samples` of them.
@@ -77,7 +79,7 @@ def learnt(
         transition = _about(transition, observation.shape or ())
     scalar = distributions.normal(())
     reward = _foretelling(networks, "reward", scalar, actions, stochastic)
-    discount = networks("discount", state_value, action=actions)
+    continuation = networks("continuation", state_value, action=actions)
     each = {"transition": transition.network, "reward": reward.network}
     ahead = _ahead(family, observation, stochastic, samples)
 
@@ -85,7 +87,7 @@ def learnt(
         return network.apply(params, None, rows, (), first)[0]
 
     def init(key: Key) -> Params:
-        every = [*each.values(), discount]
+        every = [*each.values(), continuation]
         return {name: e for made in every for name, e in made.init(key).items()}
 
     def outcomes(
@@ -95,7 +97,7 @@ def learnt(
         found = said(transition.network, params, pair, first)
         next_obs, probability = ahead(found, key)
         paid = scalar.mean(said(reward.network, params, pair, first))
-        going = jax.nn.sigmoid(said(discount, params, pair, first))
+        going = gamma * jax.nn.sigmoid(said(continuation, params, pair, first))
         paid, going = (
             jnp.broadcast_to(leaf[..., None], probability.shape)
             for leaf in (paid, going)
@@ -106,11 +108,12 @@ def learnt(
         pair = (rows.obs, rows.action)
         found = {name: said(e, params, pair, rows.first) for name, e in each.items()}
         surprise = -family.log_prob(found["transition"], rows.next_obs)
-        logit = said(discount, params, pair, rows.first)
+        logit = said(continuation, params, pair, rows.first)
+        went_on = rows.discount > 0
         return {
-            "transition": jnp.where(rows.discount > 0, surprise, 0.0),
+            "transition": jnp.where(went_on, surprise, 0.0),
             "reward": -scalar.log_prob(found["reward"], rows.reward),
-            "discount": optax.sigmoid_binary_cross_entropy(logit, rows.discount),
+            "continuation": optax.sigmoid_binary_cross_entropy(logit, went_on),
         }
 
     return Model(init, outcomes, errors)
@@ -185,15 +188,16 @@ def successor(
 
 def _over(space: gymnasium.Space) -> distributions.Distribution:
     """The family that observations are foretold with."""
-    if not isinstance(space, gymnasium.spaces.Tuple | gymnasium.spaces.Dict):
-        try:
-            return distributions.over(space)
-        except TypeError:
-            pass  # the message below says as much
-    raise RlcliError(
+    refusal = RlcliError(
         f"a model cannot foretell observations of {describe(space)}",
         "it foretells a Box, and choices; the wrapper `flatten` makes a Box of any",
     )
+    if isinstance(space, gymnasium.spaces.Tuple | gymnasium.spaces.Dict):
+        raise refusal
+    try:
+        return distributions.over(space)
+    except TypeError as error:
+        raise refusal from error
 
 
 def _foretelling(

@@ -32,6 +32,7 @@ def made(shown, torso, optimizer=None, policy=epsilon_greedy, **options):
 
     factory = registry.find("updater", "model_learning").factory
     optimizer = optimizer or optax.sgd(1.0)
+    options = {"gamma": GAMMA, **options}
     ours = factory(Spaces(shown, MOVES), networks, policy, optimizer, **options)
     return ours._replace(update=jax.jit(ours.update), estimate=jax.jit(ours.estimate))
 
@@ -77,11 +78,13 @@ def test_choices_are_worth_what_all_states_are_that_they_may_lead_to(stochastic)
     for pair in range(STATES * ACTIONS):
         logits = arrays["transition"]["w"][pair]
         reward = arrays["reward"]["w"][pair, 0]
-        discount = sigmoid(arrays["discount"]["w"][pair, 0])
+        going = sigmoid(arrays["continuation"]["w"][pair, 0])
         following = value[logits.argmax()]
         if stochastic:
             following = (softmax(logits) * value).sum()
-        assert found[pair] == pytest.approx(reward + discount * following, rel=1e-4)
+        assert found[pair] == pytest.approx(
+            reward + GAMMA * going * following, rel=1e-4
+        )
 
 
 @pytest.mark.parametrize("stochastic", [False, True])
@@ -102,7 +105,8 @@ def test_numbers_are_foretold_by_how_they_change(stochastic):
         scale = np.exp(-5 + np.log1p(np.exp(change[2:] + 5))) if stochastic else 0.0
         following = obs[action] + change[:2]
         value = said("value", following + scale * noise).mean()
-        expected = said("reward", pair)[0] + sigmoid(said("discount", pair)[0]) * value
+        going = sigmoid(said("continuation", pair)[0])
+        expected = said("reward", pair)[0] + GAMMA * going * value
         assert found[action] == pytest.approx(expected, rel=1e-4)
 
 
@@ -140,15 +144,15 @@ def test_each_function_learns_its_own_from_a_row():
     error = rows.next_obs[0] - rows.obs[0] - said("transition", pair)
     nats = 0.5 * (error**2).sum(-1) + np.log(2 * np.pi)
     missed = rows.reward[0] - said("reward", pair)[:, 0]
-    likely = sigmoid(said("discount", pair)[:, 0])
+    likely = sigmoid(said("continuation", pair)[:, 0])
     discount = rows.discount[0]
-    crossed = -(discount * np.log(likely) + (1 - discount) * np.log(1 - likely))
+    crossed = -np.log([likely[0], 1 - likely[1]])  # the first went on
     goal = rows.reward[0] + discount * said("value", rows.next_obs[0])[:, 0]
     surprise = goal - said("value", rows.obs[0])[:, 0]
     expected = {
         "transition": nats[0] / 2,  # the second row has ended
         "reward": np.mean(0.5 * missed**2 + 0.5 * np.log(2 * np.pi)),
-        "discount": np.mean(crossed),
+        "continuation": np.mean(crossed),
         "td_error": np.mean(np.abs(surprise)),
     }
     for name, number in expected.items():
@@ -228,8 +232,8 @@ def test_transitions_are_learnt_as_likely_as_they_are_where_nothing_ends(tabled)
         true = np.bincount(on, minlength=STATES) / len(on)
         found = softmax(arrays["transition"][pair])
         np.testing.assert_allclose(found, true, atol=0.01)
-        going = sigmoid(arrays["discount"][pair, 0])
-        assert going == pytest.approx(GAMMA * np.mean(~ENDS[where]), abs=0.01)
+        going = sigmoid(arrays["continuation"][pair, 0])
+        assert going == pytest.approx(np.mean(~ENDS[where]), abs=0.01)
         assert arrays["reward"][pair, 0] == pytest.approx(
             REWARD[where].mean(), abs=0.01
         )
@@ -316,7 +320,7 @@ def probe_recipe(name, **updater):
         "policy": {"name": "boltzmann", "temperature": 1.0},
         "tracer": {"name": "n_step", "gamma": GAMMA},
         "replay": {"name": "uniform", "capacity": 512, "batch_size": 64},
-        "updater": {"name": "model_learning", "target": {"polyak": 0.2}, **updater},
+        "updater": {"name": "model_learning", "gamma": GAMMA, **updater},
         "optimizer": {
             "name": "adam",
             "learning_rate": {"from": 0.03, "to": 0.0, "over": 8_000},
@@ -330,7 +334,9 @@ def probe_recipe(name, **updater):
 @pytest.mark.parametrize("backup", ["best", "sample"])
 @pytest.mark.parametrize("name", VALUES)
 def test_a_model_of_a_probe_gives_its_values(name, backup, stochastic):
-    data = probe_recipe(name, backup=backup, stochastic=stochastic, loss="mse")
+    data = probe_recipe(
+        name, backup=backup, stochastic=stochastic, loss="mse", target={"polyak": 0.2}
+    )
     _, agent, params = learnt(data, iterations=520)
     expected = VALUES[name]
     likely = np.exp([log_probs(agent, params, obs) for obs in expected])
@@ -394,3 +400,43 @@ def test_a_model_is_refused_where_there_is(case):
     data = {"environment": environment, "updater": updater, **more}
     with pytest.raises(RlcliError, match=message):
         build(recipe.load(data))
+
+
+def moved(obs, action):
+    """How a cart changes in a step of 0.02 s, but for what the pole does to it."""
+    push = jnp.where(action == 1, 10.0, -10.0) / 1.1
+    speed, turning = obs[:, 1], obs[:, 3]
+    return 0.02 * jnp.stack([speed, push, turning, -1.5 * push], axis=-1)
+
+
+def always_paid(obs, action):
+    """The reward of a pole that stands."""
+    del action
+    return jnp.ones((len(obs), 1))
+
+
+def test_functions_that_are_known_are_given_as_forward_passes_without_parameters():
+    given = {"transition": f"{__name__}:moved", "reward": f"{__name__}:always_paid"}
+    data = {
+        "environment": "CartPole-v1",
+        "updater": {"name": "model_learning", "gamma": GAMMA},
+        "policy": "boltzmann",
+        "network": {"value": "linear", "continuation": "linear", **given},
+        "tracer": {"name": "n_step", "gamma": GAMMA},
+        "train": {"steps": 2_000},
+    }
+    _, agent, params = learnt(data, iterations=400)
+    assert params["transition"] == params["reward"] == {}
+    obs = RNG.uniform(-0.1, 0.1, (9, 4)).astype("f4")
+    worth = []
+    for action in (0, 1):
+        after = obs + moved(obs, np.full(9, action))
+        pair = np.concatenate([obs, np.tile(np.eye(2)[action], (9, 1))], -1)
+        (value, going) = (params[name]["linear"] for name in ("value", "continuation"))
+        going = sigmoid(pair @ going["w"] + going["b"])[:, 0]
+        worth.append(1 + GAMMA * going * (after @ value["w"] + value["b"])[:, 0])
+    noise, begun = agent.policy.draw(KEY, 9), agent.policy.initial(9)
+    decision, _ = agent.policy.explore(params, obs, begun, np.zeros(9, bool), noise)
+    likely = softmax(np.stack(worth, -1))[np.arange(9), np.asarray(decision.action)]
+    found = np.exp(decision.extras["log_prob"])
+    np.testing.assert_allclose(found, likely, rtol=1e-4)

@@ -55,7 +55,7 @@ OBJECTS = {
     "value of model_learning": of_updater("model_learning", "value"),
     "transition of model_learning": of_updater("model_learning", "transition"),
     "reward of model_learning": of_updater("model_learning", "reward"),
-    "discount of model_learning": of_updater("model_learning", "discount"),
+    "continuation of model_learning": of_updater("model_learning", "continuation"),
     "transition model": network("transition"),
     "stochastic transition model": Parameters(network("transition"), None),
     "reward function": network("shared", "reward"),
