@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, NamedTuple, TypedDict
 
@@ -37,7 +39,8 @@ class Losses(NamedTuple):
 
     terms: Mapping[str, Array]  # `[T, B]` each, summed; weights touch `critic` alone
     priority: Array  # `[B]`
-    metrics: Mapping[str, Array]  # anything: its mean is reported
+    # Anything: its mean, or of `[..., T, B]` that of the rows that count, is reported.
+    metrics: Mapping[str, Array]
 
 
 def following(target: Target | None) -> Callable[[Params, ArrayTree, Array], ArrayTree]:
@@ -171,10 +174,8 @@ def in_turns(
 
         def report() -> dict[str, Array]:
             # Evaluated for this, since the turn may not have been due.
-            found = (each(state.params).metrics for each in losses[1:])
-            return first.report() | {
-                name: jnp.mean(each) for said in found for name, each in said.items()
-            }
+            found = (_means(each(state.params), weight) for each in losses[1:])
+            return functools.reduce(operator.or_, found, first.report())
 
         return state, first.losses.priority, _reported(clock.watched, report)
 
@@ -206,7 +207,7 @@ def _moved(
     def total(params: Params) -> tuple[Array, Losses]:
         losses = loss(params)
         return sum(
-            _mean(term, weight if name == "critic" else jnp.sign(weight))
+            _weighted(term, weight if name == "critic" else jnp.sign(weight))
             for name, term in losses.terms.items()
         ), losses
 
@@ -219,7 +220,7 @@ def _moved(
     change = jax.tree.map(lambda each: jnp.where(going, each, 0), change)
 
     def report() -> dict[str, Array]:
-        means = {name: jnp.mean(each) for name, each in losses.metrics.items()}
+        means = _means(losses, weight)
         norm = optax.tree.norm(gradient)
         return {"loss": value, **means, "gradient_norm": norm}
 
@@ -228,14 +229,31 @@ def _moved(
     )
 
 
+def _means(losses: Losses, weight: Array) -> dict[str, Array]:
+    """What the metrics come to."""
+
+    def one(metric: Array) -> Array:
+        of_rows = jnp.shape(metric)[-2:] == weight.shape
+        return mean(metric, weight) if of_rows else jnp.mean(metric)
+
+    return {name: one(metric) for name, metric in losses.metrics.items()}
+
+
 def _reported(watched: Array, report: Callable) -> dict[str, Array]:
     """The report where somebody reads it: reductions are a tenth of a small update."""
     silence = zeros(jax.eval_shape(report))
     return jax.lax.cond(watched, report, lambda: silence)
 
 
-def _mean(term: Array, weight: Array) -> Array:
-    """The mean over the rows that count."""
+def mean(values: Array, weight: Array, axis: int | None = None) -> Array:
+    """The mean over the rows that count; 0 where none does."""
+    counts = jnp.broadcast_to(weight > 0, values.shape)
+    rows = jnp.maximum(jnp.sum(counts, axis=axis), 1)
+    return jnp.sum(values, where=counts, axis=axis) / rows
+
+
+def _weighted(term: Array, weight: Array) -> Array:
+    """The mean of what the rows that count weigh."""
     rows = jnp.maximum(jnp.sum(weight > 0), 1)
     return jnp.sum(term * weight) / rows
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 
 from rlcli.distributions import Distribution
-from rlcli.learning import Learner, Losses, kept, learner
+from rlcli.learning import Learner, Losses, kept, learner, mean
 from rlcli.networks.heads import parameters, state_value
 from rlcli.networks.memory import following, recurrent
 from rlcli.policies import Parameters
@@ -31,7 +31,8 @@ from rlcli.types import (
     Updater,
 )
 from rlcli.updaters import Spaces, stochastic
-from rlcli.updaters.passes import length_of, mean, passes, sequences, variance
+from rlcli.updaters.burn_in import refreshed
+from rlcli.updaters.passes import length_of, passes, sequences, variance
 from rlcli.updaters.regularizers import (
     Regularizer,
     bonus,
@@ -112,6 +113,9 @@ def actor_critic(
         state: Learner, batch: Transition, weight: Array, clock: Clock, key: Key
     ) -> tuple[Learner, Report]:
         rows = _rows(functions, regularizers, state.params, batch, weight)
+        asked = (functions, state.params, batch)
+        ready, order = refreshed(batch, weight, functools.partial(_carries, *asked))
+        rows = order.there(rows._replace(steps=()))._replace(steps=ready)
         steps = weight.shape[0]
         whole = functions.recurrent or options.epochs == options.minibatches == 1
         length = length_of(options.sequence, whole, steps)
@@ -142,7 +146,7 @@ def actor_critic(
         error = jnp.abs(rows.target - rows.value)
         if functions.critic:
             metrics["explained_variance"] = explained(rows)
-        return state, Report(mean(error, weight, axis=0), metrics)
+        return state, Report(mean(error, rows.weight, axis=0), metrics)
 
     return Updater(
         init=begin,
@@ -244,6 +248,18 @@ def _memories(functions: Functions, steps: Transition) -> Mapping[str, ArrayTree
     if not functions.recurrent:
         return {"policy": (), "value": ()}
     return jax.tree.map(lambda leaf: leaf[0], steps.extras["carry"])
+
+
+def _carries(
+    functions: Functions, params: ArrayTree, steps: Transition, carry: ArrayTree
+) -> ArrayTree:
+    """What each function carries after each step, from what before the first."""
+    begun = jax.tree.map(lambda leaf: leaf[None], carry)
+    steps = steps._replace(extras={**steps.extras, "carry": begun})
+    found = {"policy": _policy(functions, params, steps)[1]}
+    if functions.critic:
+        found["value"] = _value(functions, params, steps)[1]
+    return found
 
 
 def _policy(

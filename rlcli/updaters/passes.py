@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from rlcli.errors import RlcliError
+from rlcli.learning import mean
 from rlcli.types import Array, ArrayTree, Count, Key
 
 
@@ -70,13 +71,6 @@ def passes(
 
     state, metrics = jax.lax.scan(turn, state, orders)
     return state, jax.tree.map(lambda each: jnp.mean(each, axis=0), metrics)
-
-
-def mean(values: Array, weight: Array, axis: int | None = None) -> Array:
-    """The mean over the rows that count; 0 where none does."""
-    counts = jnp.broadcast_to(weight > 0, values.shape)
-    rows = jnp.maximum(jnp.sum(counts, axis=axis), 1)
-    return jnp.sum(values, where=counts, axis=axis) / rows
 
 
 def variance(values: Array, weight: Array) -> Array:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rlcli.learning import Learner, Losses, learner
+from rlcli.learning import Learner, Losses, learner, mean
 from rlcli.masks import allowed
 from rlcli.networks.heads import action_values
 from rlcli.networks.memory import following, recurrent
@@ -30,7 +30,7 @@ from rlcli.types import (
     Updater,
 )
 from rlcli.updaters import Spaces, discrete
-from rlcli.updaters.passes import length_of, mean, passes, sequences
+from rlcli.updaters.passes import length_of, passes, sequences
 
 
 @register(

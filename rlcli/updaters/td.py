@@ -45,6 +45,7 @@ from rlcli.types import (
     Updater,
 )
 from rlcli.updaters import Spaces, discrete
+from rlcli.updaters.burn_in import refreshed
 from rlcli.updaters.critics import (
     Backup,
     Critic,
@@ -245,9 +246,16 @@ def assembled(
             batch, parts.rule(_ask(parts, state.params, follower, batch, there))
         )
 
+        steps, order = refreshed(
+            batch,
+            weight,
+            lambda carry: critic.carries(state.params, batch.obs, batch.first, carry),
+        )
+
         def losses(params) -> Losses:
-            asked = (here, batch.obs, batch.action, batch.first, carried(critic, batch))
-            return regression(critic.taken("learn", params, *asked), goal, loss, scale)
+            asked = (here, steps.obs, steps.action, steps.first, carried(critic, steps))
+            found = critic.taken("learn", params, *asked)
+            return regression(jax.vmap(order.back)(found), goal, loss, scale)
 
         state, priority, metrics = step(state, losses, weight, clock)
         return state, Report(priority, metrics)

@@ -169,6 +169,56 @@ def test_burn_in_is_not_learnt_and_refreshes_the_memory():
     assert not same(gradient(rows.reward, seen), begun)
 
 
+@pytest.mark.parametrize("burn_in", [3, pytest.param(0, marks=pytest.mark.slow)])
+def test_no_gradient_goes_through_a_burn_in(burn_in):
+    """It is that of the later steps alone, with the memory they begin with a number."""
+    rows, (ours, state) = steps(), made("q_learning", loss="mse")
+    rows = rows._replace(discount=np.zeros_like(rows.discount))  # the target is R
+    network = recalling("q", functools.partial(action_values, ACTIONS))
+    weight = np.ones((STEPS, BATCH), "f4")
+    weight[:burn_in] = 0
+
+    @jax.jit
+    def moved(state):
+        estimates = ours.estimate(state, rows)
+        seen = {**rows.extras, "next_carry": estimates.carry}
+        traced = n_step(gamma=GAMMA).trace(rows._replace(extras=seen), estimates)
+        after, report = ours.update(state, traced, weight, CLOCK, jax.random.key(2))
+        change = jax.tree.map(jnp.subtract, state.params, after.params)
+        return change, report.priority, report.metrics["td_error"]
+
+    @functools.partial(jax.jit, static_argnums=1)
+    def errors(params, through):
+        begin = rows.extras["carry"][0]
+        early, late = (
+            jax.tree.map(lambda leaf, part=part: leaf[part], (rows.obs, rows.first))
+            for part in (slice(burn_in), slice(burn_in, None))
+        )
+        front, carries = network.apply(params, None, early[0], begin, early[1])
+        carry = carries[-1] if burn_in else begin
+        carry = carry if through else jax.lax.stop_gradient(carry)
+        found, _ = network.apply(params, None, late[0], carry, late[1])
+        every = jnp.concatenate([front, found])
+        taken = jnp.take_along_axis(every, rows.action[..., None], axis=-1)[..., 0]
+        return rows.reward - taken
+
+    def gradient(through):
+        def loss(params):
+            return jnp.mean(errors(params, through)[burn_in:] ** 2)
+
+        return jax.tree.leaves(jax.grad(loss)(state.params))
+
+    found, priority, td_error = moved(state)
+    stopped, flowing = gradient(False), gradient(True)
+    for each, expected in zip(jax.tree.leaves(found), stopped, strict=True):
+        np.testing.assert_allclose(each, expected, rtol=1e-3, atol=1e-6)
+    expected = np.abs(errors(state.params, False))[burn_in:]
+    np.testing.assert_allclose(priority[burn_in:], expected, rtol=1e-4, atol=1e-5)
+    assert td_error == pytest.approx(expected.mean(), rel=1e-4)
+    apart = max(np.abs(a - b).max() for a, b in zip(stopped, flowing, strict=True))
+    assert (apart > 1e-3) == (burn_in > 0)
+
+
 @pytest.mark.parametrize("updater", [{"name": "q_learning", "q": "one"}, "simple_td"])
 def test_a_critic_that_cannot_remember_says_so(updater):
     network = {"name": "linear", "memory": "gru"}

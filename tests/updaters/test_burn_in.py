@@ -1,0 +1,134 @@
+"""Burn-in: rows in front that weigh 0 refresh the memory, and teach nothing."""
+
+import functools
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from rlcli import recipe
+from rlcli.build import build
+from rlcli.experiment import Experiment
+from rlcli.networks import memory
+from rlcli.networks.torsos import linear
+from rlcli.policies.sampled import sampled
+from rlcli.progress import midnight
+from rlcli.types import Transition
+from rlcli.updaters import Spaces
+from rlcli.updaters.burn_in import refreshed
+from rlcli.updaters.v_trace import v_trace
+
+SHOWN = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+ACTIONS, SIZE, STEPS, BATCH, FRONT = 3, 4, 7, 5, 3
+CLOCK = midnight()._replace(watched=np.bool_(True))
+
+
+def steps(carry):
+    """Rows that a tracer left: targets, and advantages, whoever acted."""
+    rng = np.random.default_rng(0)
+    shape = STEPS, BATCH
+    extras = {
+        "advantage": rng.normal(size=shape).astype("f4"),
+        "log_prob": np.full(shape, -1.0, "f4"),
+        "carry": carry,
+        "next_carry": carry,
+    }
+    return Transition(
+        obs=rng.normal(size=(*shape, 2)).astype("f4"),
+        action=rng.integers(0, ACTIONS, shape),
+        reward=rng.normal(size=shape).astype("f4"),
+        discount=np.zeros(shape, "f4"),
+        next_obs=np.zeros((*shape, 2), "f4"),
+        first=rng.random(shape) < 0.2,
+        last=np.zeros(shape, bool),
+        extras=extras,
+    )
+
+
+def counting(carry):
+    """What a memory that counts steps carries after each."""
+    return carry + 1 + np.arange(STEPS)[:, None]
+
+
+def test_steps_that_count_come_first_and_begin_with_the_memory_of_those_in_front():
+    front = np.array([0, 1, 3, 6, 0])  # of each column
+    weight = (np.arange(STEPS)[:, None] >= front).astype("f4")
+    weight[:, -1] = 0  # nothing of it counts, so that its order is no matter
+    begin = np.array([[10.0, 20.0, 30.0, 40.0, 50.0]])
+    rows = steps(begin)
+    found, order = refreshed(rows, weight, counting)
+    for b, late in enumerate(front):
+        turned = np.roll(np.arange(STEPS), -late)
+        np.testing.assert_array_equal(found.obs[:, b], rows.obs[turned, b])
+        np.testing.assert_array_equal(found.extras["carry"][:, b], begin[0, b] + turned)
+    np.testing.assert_array_equal(order.back(found.obs), rows.obs)
+    np.testing.assert_array_equal(order.there(rows.action), found.action)
+
+
+def test_steps_that_know_what_they_were_taken_with_stay_as_they_are():
+    rows = steps(np.zeros((STEPS, BATCH)))
+    weight = np.zeros((STEPS, BATCH), "f4")
+    assert refreshed(rows, weight, lambda carry: 1 / 0)[0] is rows
+
+
+def test_a_policy_learns_of_sequences_what_it_learns_of_their_later_steps_alone():
+    def networks(name, head):
+        return memory.own(name, linear(), memory.gru(size=SIZE), head(), SHOWN)
+
+    spaces = Spaces(SHOWN, gymnasium.spaces.Discrete(ACTIONS))
+    ours = v_trace(
+        spaces,
+        networks,
+        lambda distribution, space: sampled(distribution),
+        optax.sgd(1.0),
+    )
+    state = ours.init(jax.random.key(0))
+    rng = np.random.default_rng(1)
+    begin = {
+        name: rng.normal(size=(1, BATCH, SIZE)).astype("f4")
+        for name in ("policy", "value")
+    }
+    raw = steps(begin)
+
+    @jax.jit
+    def learnt(state):
+        known = ours.estimate(state, raw).carry
+        batch = raw._replace(extras={**raw.extras, "next_carry": known})
+        later = jax.tree.map(
+            lambda leaf: leaf[FRONT:],
+            batch._replace(extras={**batch.extras, "carry": known}),
+        )
+        # What is carried into a step is what was carried out of that before.
+        into = jax.tree.map(lambda leaf: leaf[FRONT - 1 : -1], known)
+        later.extras["carry"] = into
+        update = functools.partial(ours.update, state)
+        weight = (jnp.arange(STEPS) >= FRONT)[:, None] * jnp.ones((1, BATCH))
+        key = jax.random.key(2)
+        return (
+            update(batch, weight, CLOCK, key),
+            update(later, weight[FRONT:], CLOCK, key),
+        )
+
+    (found, said), (expected, told) = learnt(state)
+    for one, other in zip(
+        jax.tree.leaves(found.params), jax.tree.leaves(expected.params), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(said.priority, told.priority, rtol=1e-4)
+    for name in told.metrics:
+        np.testing.assert_allclose(
+            said.metrics[name], told.metrics[name], rtol=1e-3, atol=1e-6
+        )
+
+
+def test_a_policy_with_a_memory_is_traced_with_a_replay_of_sequences():
+    data = {
+        "environment": {"name": "bsuite/MemoryChain", "num_envs": 2},
+        "network": {"name": "linear", "memory": "gru"},
+        "updater": "v_trace",
+        "replay": {"name": "sequences", "length": 20, "burn_in": 4},
+    }
+    read = recipe.load(data)
+    assert Experiment(read, build(read)).check()
