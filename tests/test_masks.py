@@ -280,6 +280,29 @@ def test_no_updater_does_what_is_not_allowed(kind):
     assert np.mean(action == best) > 0.8
 
 
+@pytest.mark.slow
+def test_no_member_of_an_evolution_does_what_is_not_allowed():
+    """And those that do the best of what is allowed have the children."""
+    pytest.importorskip("evosax")
+    shown = {"name": "guarded", "num_envs": 32}
+    data = {
+        "environment": shown,
+        "network": "linear",
+        "updater": {"name": "open_es", "deviation": 0.5},
+        "optimizer": {"name": "sgd", "learning_rate": 0.2},
+        "train": {"steps": 32 * 9 * 100, "unroll": 9},
+    }
+    engine = loop.make(build(load(data)))
+    progress, fitness = engine.begin(), []
+    for _ in range(100):
+        progress, metrics = engine.advance(progress, 1)
+        unroll = jax.device_get(progress.unroll)
+        index = np.asarray(unroll.action, int)[..., None] - 1
+        assert np.take_along_axis(unroll.obs[masks.MASK], index, axis=-1).all()
+        fitness.append(float(metrics["fitness"][0]))
+    assert np.mean(fitness[-10:]) > np.mean(fitness[:10]) + 0.5
+
+
 def test_gymnasiums_masks_are_obeyed_in_training_and_evaluation(tmp_path):
     run = tmp_path / "run"
     asked = recipe(KINDS["a2c"], "gymnasium/Guarded-v0")

@@ -10,11 +10,11 @@ import optax
 
 from rlcli import recipe
 from rlcli.build import build
-from rlcli.experiment import Experiment
 from rlcli.networks import memory
 from rlcli.networks.torsos import linear
 from rlcli.policies.sampled import sampled
 from rlcli.progress import midnight
+from rlcli.training.experiment import Experiment
 from rlcli.types import Transition
 from rlcli.updaters import Spaces
 from rlcli.updaters.burn_in import refreshed

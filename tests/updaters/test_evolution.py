@@ -198,3 +198,31 @@ def test_returns_that_are_no_numbers_stop_an_evolution(evolved):
         strict=True,
     ):
         np.testing.assert_array_equal(old, new)
+
+
+@slow
+def test_members_see_the_world_in_units_of_what_all_generations_saw():
+    """And act upon it: the first row of θᵢ's outputs that is the largest."""
+    pytest.importorskip("evosax")
+    data = told({"name": "open_es", "deviation": 0.5})
+    data["environment"] = {"name": "MountainCar-v0", "num_envs": MEMBERS}
+    data["normalize"] = {"observation": True, "reward": True}
+    setup = build(recipe.load(data))
+    engine, agent = loop.make(setup), setup.parts(midnight())[1]
+    progress, seen = engine.begin(), []
+    for _ in range(4):
+        acting = jax.tree.map(lambda leaf: leaf[0], agent.acting(progress.agent))
+        progress, metrics = engine.advance(progress, 1)
+        rows = jax.tree.map(lambda leaf: np.asarray(leaf[0]), progress.unroll)
+        before = np.concatenate(seen).astype(np.float64) if seen else np.zeros((1, 2))
+        spread = np.sqrt(before.var(0) + 1e-8) if seen else 1.0
+        scaled = np.clip((rows.obs - before.mean(0)) / spread, -10, 10)
+        layer = acting.policy["members"]["policy"]["linear"]
+        outputs = np.einsum("tpo,poa->tpa", scaled, layer["w"]) + layer["b"]
+        best, second = np.sort(outputs, axis=-1)[..., -1:-3:-1].transpose(2, 0, 1)
+        sure = best - second > 1e-3
+        assert sure.mean() > 0.9
+        np.testing.assert_array_equal(rows.action[sure], outputs.argmax(-1)[sure])
+        seen.append(rows.obs.reshape(-1, 2))
+    assert int(agent.failed(progress.agent)[0]) == GOING
+    assert np.isfinite(metrics["fitness"]).all()
