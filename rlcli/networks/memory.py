@@ -134,13 +134,10 @@ def own(
 ) -> Network:
     """A function with torso, memory and head of its own, under `group`."""
     _check(group, False, space, copies)
-    prepare = torso.reads(space)
+    remembered = _remembering(torso, memory, space)
 
-    def forward(
-        obs: ArrayTree, carry: ArrayTree, first: Array
-    ) -> tuple[Array, ArrayTree]:
-        features = torso.features(prepare(_joined(obs)))
-        features, carries = _recalled(memory, features, carry, first)
+    def forward(*inputs: ArrayTree) -> tuple[Array, ArrayTree]:
+        features, carries = remembered(*inputs)
         return head.read(torso, features), carries
 
     transformed = hk.transform(forward)
@@ -164,15 +161,7 @@ def sharing(
 ) -> Network:
     """A head of its own, under `group`, on a torso and a memory that all share."""
     _check(group, True, space, copies)
-    prepare = torso.reads(space)
-
-    def remembered(
-        obs: ArrayTree, carry: ArrayTree, first: Array
-    ) -> tuple[Array, ArrayTree]:
-        features = torso.features(prepare(_joined(obs)))
-        return _recalled(memory, features, carry, first)
-
-    lower = hk.transform(remembered)
+    lower = hk.transform(_remembering(torso, memory, space))
     upper = hk.transform(lambda features: head.read(torso, features))
 
     def init(key: Key) -> Params:
@@ -186,6 +175,19 @@ def sharing(
         return upper.apply(params[group], key, features), carries
 
     return _network(init, outputs, memory)
+
+
+def _remembering(torso: Torso, memory: Memory, space: gymnasium.Space) -> Callable:
+    """From observations, the memory before them and where episodes begin: features."""
+    prepare = torso.reads(space)
+
+    def remembered(
+        obs: ArrayTree, carry: ArrayTree, first: Array
+    ) -> tuple[Array, ArrayTree]:
+        features = torso.features(prepare(_joined(obs)))
+        return _recalled(memory, features, carry, first)
+
+    return remembered
 
 
 def _check(group: str, shared: bool, space: gymnasium.Space, copies: Any) -> None:
