@@ -15,6 +15,7 @@ from rlcli.errors import RlcliError, nearest
 from rlcli.networks import functions, memory
 from rlcli.networks.heads import Head
 from rlcli.networks.masking import masking
+from rlcli.preprocessing import Preprocess
 from rlcli.preprocessing.reading import forwarded, prepared
 from rlcli.recipe import DEFAULT, SHARED, NetworkSpec, Recipe
 from rlcli.types import Clock, Network
@@ -29,13 +30,16 @@ def network(
     name: str,
     head_factory: Callable[..., Head],
     *,
+    observation: gymnasium.Space | None = None,
     action: gymnasium.Space | None = None,
     copies: int | None = None,
 ) -> Network:
     """The recipe's network as function `name` of the observation, or of the pair.
 
-    With `action`, a space, it takes (observation, action); with `copies` there are so
-    many, from different parameters, with an axis in front of all they say.
+    With `observation`, a space, it is a function of its elements instead of what the
+    environment shows. With `action`, a space, it takes (observation, action); with
+    `copies` there are so many, from different parameters, with an axis in front of all
+    they say.
     """
     used.add(name)
     specs = recipe.network
@@ -49,24 +53,38 @@ def network(
     options = schedules.at(spec.head if spec else {}, clock, recipe.train.steps)
     head = _head(recipe, name, head_factory, options)
     found = spec if spec is not None and spec.part is not None else specs[SHARED]
-    space = shown.observation
+    if observation is not None and found is not spec:
+        raise recipe.error(
+            ("network", SHARED),
+            f"network `{name}` does not see what the environment shows: it cannot "
+            "share a torso with what does",
+            "leave out `shared`, and give each function a network of its own",
+        )
+    space = shown.observation if observation is None else observation
+    steps = of_network(recipe, found) if observation is None else []
     if action is not None:
         space = functions.Pair(space, action)
     try:
-        function = _function(recipe, clock, found, found is spec)
+        function = _function(recipe, clock, found, steps, found is spec)
         return masking(function(name, head, space, copies), head, space)
     except RlcliError as error:
         raise recipe.placed(("network",), error) from error
 
 
 def _function(
-    recipe: Recipe, clock: Clock, spec: NetworkSpec, alone: bool
+    recipe: Recipe,
+    clock: Clock,
+    spec: NetworkSpec,
+    steps: list[Preprocess],
+    alone: bool,
 ) -> Callable[[str, Head, gymnasium.Space, int | None], Network]:
-    """What makes a function of the network; `alone`: on no torso that others share."""
+    """What makes a function of the network; `alone`: on no torso that others share.
+
+    `steps` come before all that it reads.
+    """
     part = spec.part
     assert part is not None  # the grammar sees to it
     factory = registry.find("network", part.name).factory
-    steps = of_network(recipe, spec)
     if positional(factory):
         if spec.memory is not None:
             raise recipe.error(

@@ -230,23 +230,29 @@ def _normalizer(recipe: Recipe, clock: Clock, shown: Spaces) -> Normalizer:
     asked = recipe.normalize
     if not (asked.observation or asked.reward):
         return Normalizer(lambda updater: updater, lambda agent: agent)
-    options = schedules.at(recipe.tracer.options, clock, recipe.train.steps)
     try:
         return normalizer(
             shown.observation,
             shown.num_envs,
             observation=asked.observation,
             reward=asked.reward,
-            gamma=options.get("gamma", 1.0),
+            gamma=_gamma(recipe, clock),
         )
     except RlcliError as error:
         raise recipe.placed(("normalize",), error) from error
 
 
+def _gamma(recipe: Recipe, clock: Clock) -> Any:
+    """What the tracer discounts with."""
+    options = schedules.at(recipe.tracer.options, clock, recipe.train.steps)
+    return options.get("gamma", 1.0)
+
+
 def _policy(recipe: Recipe, clock: Clock, shown: Spaces, **offers: Any) -> Policy:
     """The recipe's policy, acting on what the updater offers."""
     part = recipe.policy
-    offers = {**offers, "observation": shown.observation}
+    gamma = _gamma(recipe, clock)
+    offers = {**offers, "observation": shown.observation, "gamma": gamma}
     wanted = positional(registry.find("policy", part.name).factory)
     missing = [name for name in wanted if name not in offers]
     if missing:

@@ -1,8 +1,9 @@
 """Policies: how to act, given what a network says of the observation.
 
 A factory's first positional parameter names what the policy acts upon, and an updater
-offers it: `values` (one per action), `distribution` (a family and its parameters), or
-`action` (the action itself).
+offers it: `values` (one per action), `distribution` (a family and its parameters),
+`action` (the action itself), or `model` (what actions lead to). `build` itself offers
+`observation`, the space of what is shown, and `gamma`, the tracer's.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import gymnasium
 import jax
 
 from rlcli.distributions import Distribution
-from rlcli.types import ArrayTree, Network, Policy
+from rlcli.types import Array, ArrayTree, Network, Policy
 
 
 class Values(NamedTuple):
@@ -42,6 +44,23 @@ class Action(NamedTuple):
 
 
 Offer = Values | Parameters | Action
+
+
+class Ahead(NamedTuple):
+    """A state as a model has it, and what there is to be said of it."""
+
+    hidden: ArrayTree  # `[B, ...]`: what the model goes on from
+    logits: Array  # `[B, actions]`: how likely each action is to be a good one
+    value: Array  # `[B]`
+
+
+class Model(NamedTuple):
+    """What actions lead to, to plan with."""
+
+    root: Callable[[ArrayTree, ArrayTree], Ahead]  # params, obs[B]
+    # (params, hidden[B], action[B]) -> the reward `[B]`, and what follows
+    ahead: Callable[[ArrayTree, ArrayTree, Array], tuple[Array, Ahead]]
+    actions: gymnasium.spaces.Discrete
 
 
 def outputs_of(offer: Offer) -> Callable[..., tuple[ArrayTree, ArrayTree]]:

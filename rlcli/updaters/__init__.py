@@ -3,11 +3,13 @@
 A factory is given, by position, the parts it builds upon:
 
 - `spaces`: the observations and actions of the environment;
-- `networks(name, head, action=None, copies=None) -> Network`: the recipe's network as
-  function `name`, with parameters of its own (or on the recipe's shared torso); `head`
-  is a factory that takes the options of the recipe's `head:`. With `action`, a space,
-  it is a function of (observation, action). With `copies` there are so many of it, from
-  different parameters, and an axis for them in front of all they say;
+- `networks(name, head, observation=None, action=None, copies=None) -> Network`: the
+  recipe's network as function `name`, with parameters of its own (or on the recipe's
+  shared torso); `head` is a factory that takes the options of the recipe's `head:`.
+  With `observation`, a space, it is a function of that, and not of what the environment
+  shows. With `action`, a space, it is a function of (observation, action). With
+  `copies` there are so many of it, from different parameters, and an axis for them in
+  front of all they say;
 - `policies(**offers) -> Policy`: the recipe's policy, acting on what is offered;
 - `optimizer`: an optax gradient transformation over all parameters.
 

@@ -12,15 +12,21 @@ from rlcli.networks.heads.plain import (
     parameters,
     state_value,
 )
+from rlcli.networks.heads.planning import Following, Outlook, following, hidden, outlook
 from rlcli.networks.heads.returns import NAMED, Actions, Role, prediction
 
 __all__ = [
     "NAMED",
     "Actions",
+    "Following",
     "Head",
+    "Outlook",
     "Role",
     "action",
     "action_values",
+    "following",
+    "hidden",
+    "outlook",
     "parameters",
     "prediction",
     "state_value",

@@ -1,0 +1,108 @@
+"""Policies that plan: they look ahead with a model before they act."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+
+from rlcli import masks
+from rlcli.libraries import library
+from rlcli.policies import Model
+from rlcli.registry import register
+from rlcli.selection import selected
+from rlcli.types import Array, ArrayTree, Count, Decision, Key, NonNegative, Policy
+
+_LEAST = 1e-30  # of a probability whose logarithm is stored
+
+
+@register("policy")
+def gumbel_muzero(
+    model: Model,
+    observation: gymnasium.Space,
+    gamma: Array | float,
+    *,
+    simulations: Count = 32,
+    considered: Count = 16,
+    gumbel_scale: NonNegative = 1.0,
+    value_scale: NonNegative = 0.1,
+    depth: Count | None = None,
+) -> Policy:
+    """Searches a tree of what a learnt model foretells, and acts upon what it finds.
+
+        a = argmax g(a) + logits(a) + σ(q(a)),  g ~ `gumbel_scale` · Gumbel(0)
+        π′ = softmax(logits + σ(q))
+
+    where q comes of so many `simulations`, each a path into the tree that adds one
+    state; at its root they are shared out by sequential halving among the `considered`
+    actions whose g + logits are greatest. σ(q) is `value_scale` (50 + most visits) q,
+    of values brought to [0, 1]; an action that nobody tried counts as what the others
+    make likely. Evaluation draws no g. No path is longer than `depth`, if it is given.
+    What a mask forbids is not looked at.
+
+    The decision keeps π′ as `action_weights` `[B, A]`, and as `root_value` `[B]` what
+    π′ is worth, Σ π′(a) q(a) over the actions that were tried: a mean over simulations
+    counts as many of the worse actions as sequential halving tries. `log_prob` is that
+    of π′, and γ the tracer's. (Danihelka et al., 2022,
+    https://openreview.net/forum?id=bERaNdoegnO, as in mctx; needs the extra `muzero`.)
+    """
+    mctx = library("mctx", "rlcli[muzero]")
+    start = int(model.actions.start)
+    masked = masks.apart(observation)[1] is not None
+    completed = functools.partial(
+        mctx.qtransform_completed_by_mix_value, value_scale=value_scale
+    )
+
+    def ahead(
+        params: ArrayTree, key: Key, action: Array, hidden: ArrayTree
+    ) -> tuple[ArrayTree, ArrayTree]:
+        del key  # the model draws nothing
+        reward, (hidden, logits, value) = model.ahead(params, hidden, start + action)
+        discount = jnp.broadcast_to(jnp.float32(gamma), reward.shape)
+        found = mctx.RecurrentFnOutput(
+            reward=reward, discount=discount, prior_logits=logits, value=value
+        )
+        return found, hidden
+
+    def deciding(scale: Array | float) -> Callable:
+        def act(acting, obs, state, first, noise):
+            del first  # nothing to forget
+            hidden, logits, value = model.root(acting, obs)
+            found = mctx.gumbel_muzero_policy(
+                acting,
+                noise,
+                mctx.RootFnOutput(prior_logits=logits, value=value, embedding=hidden),
+                ahead,
+                num_simulations=simulations,
+                invalid_actions=~masks.of(obs) if masked else None,
+                max_depth=depth,
+                max_num_considered_actions=considered,
+                gumbel_scale=scale,
+                qtransform=completed,
+            )
+            weights, tree = found.action_weights, found.search_tree.summary()
+            tried = jnp.where(tree.visit_counts > 0, weights, 0.0)
+            worth = jnp.sum(tried * tree.qvalues, axis=-1) / jnp.sum(tried, axis=-1)
+            likely = jnp.maximum(selected(weights, found.action), _LEAST)
+            extras = {
+                "log_prob": jnp.log(likely),
+                "action_weights": weights,
+                "root_value": worth,
+            }
+            return Decision(start + found.action, extras), state
+
+        return act
+
+    def log_prob(logits: Array, action: Array) -> Array:
+        return selected(jax.nn.log_softmax(logits), action - start)
+
+    return Policy(
+        initial=lambda batch: ((), ()),
+        draw=lambda key, batch: key,
+        explore=deciding(gumbel_scale),
+        exploit=deciding(0.0),
+        log_prob=log_prob,
+    )
