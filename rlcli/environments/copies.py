@@ -65,13 +65,20 @@ class Copies:
         self._native = Native(spaces[1])
         self._like = self._native.example(self.count)
         self.episode = np.zeros(self.count, np.int64)
-        self.length = np.zeros(self.count, np.int64)
+        # Counted for all at once: an addition of NumPy's takes 5 µs after XLA's work.
+        self._steps = 0
+        self._began = np.zeros(self.count, np.int64)
         self.lost = np.zeros(self.count, np.bool_)
         self._some_lost = False
         self._every = range(self.count)
         # The actions of the longest episode; a row's own are the last `length`.
         self.past: collections.deque[ArrayTree] = collections.deque()
         self.obs: ArrayTree = None
+
+    @property
+    def length(self) -> HostArray:
+        """How many steps each has made of its episode, `[S · B]`."""
+        return self._steps - self._began
 
     def begin(self) -> ArrayTree:
         """Begins episode 0 of every copy; returns obs `[S, B, ...]`."""
@@ -87,7 +94,7 @@ class Copies:
             going = np.flatnonzero(~self.lost)
         answers = self._call("step", self._native.convert(played), going)
         self.past.append(played)
-        self.length += 1
+        self._steps += 1
         terminated = np.asarray(answers.terminated, np.bool_)
         over = terminated | answers.truncated
         reward = np.asarray(answers.reward, np.float32)
@@ -114,7 +121,7 @@ class Copies:
         """The observations to act upon: of new episodes, in the copies in `over`."""
         obs = mapped(np.copy, obs)
         self.episode[over] += 1
-        self.length[over] = 0
+        self._began[over] = self._steps
         self.lost[over] = self._some_lost = False
         _put(obs, over, self._begun(over))
         while len(self.past) > self.length.max():
@@ -153,7 +160,7 @@ class Copies:
         saved observation, truncated, with reward 0.
         """
         self.episode = np.array(saved["episode"], np.int64).ravel()
-        self.length = np.array(saved["length"], np.int64).ravel()
+        self._began = self._steps - np.array(saved["length"], np.int64).ravel()
         now = self._begun(np.arange(self.count))
         was = jax.tree.map(
             lambda name, like: np.array(saved[name], like.dtype).reshape(like.shape),
