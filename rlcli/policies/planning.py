@@ -29,6 +29,7 @@ def gumbel_muzero(
     considered: Count = 16,
     gumbel_scale: NonNegative = 1.0,
     value_scale: NonNegative = 0.1,
+    rescale: bool = True,
     depth: Count | None = None,
 ) -> Policy:
     """Searches a tree of what a learnt model foretells, and acts upon what it finds.
@@ -38,10 +39,12 @@ def gumbel_muzero(
 
     where q comes of so many `simulations`, each a path into the tree that adds one
     state; at its root they are shared out by sequential halving among the `considered`
-    actions whose g + logits are greatest. σ(q) is `value_scale` (50 + most visits) q,
-    of values brought to [0, 1]; an action that nobody tried counts as what the others
-    make likely. Evaluation draws no g. No path is longer than `depth`, if it is given.
-    What a mask forbids is not looked at.
+    actions whose g + logits are greatest. σ(q) is `value_scale` (50 + most visits) q;
+    an action that nobody tried counts as what the others make likely. With `rescale`
+    the values of a state's actions are brought to [0, 1] before that, so that the best
+    is as much above the worst everywhere, in whatever unit rewards are; without, it
+    counts how much is at stake. Evaluation draws no g. No path is longer than `depth`,
+    if it is given. What a mask forbids is not looked at.
 
     The decision keeps π′ as `action_weights` `[B, A]`, and as `root_value` `[B]` what
     π′ is worth, Σ π′(a) q(a) over the actions that were tried: a mean over simulations
@@ -53,7 +56,9 @@ def gumbel_muzero(
     start = int(model.actions.start)
     masked = masks.apart(observation)[1] is not None
     completed = functools.partial(
-        mctx.qtransform_completed_by_mix_value, value_scale=value_scale
+        mctx.qtransform_completed_by_mix_value,
+        value_scale=value_scale,
+        rescale_values=rescale,
     )
 
     def ahead(
