@@ -14,6 +14,7 @@ from rlcli.networks.functions import Pair, own
 from rlcli.networks.torsos import linear, table
 from rlcli.policies.discrete import boltzmann, epsilon_greedy
 from rlcli.progress import midnight
+from rlcli.training.experiment import Experiment
 from rlcli.types import Transition
 from rlcli.updaters import Spaces
 
@@ -120,10 +121,10 @@ def test_policies_act_on_what_lies_ahead_as_on_any_action_values(policy):
     seen, first = 2 + np.arange(STATES), np.zeros(STATES, bool)
     noise = ours.policy.draw(KEY, STATES)
     begun = ours.policy.initial(STATES)
-    decision, _ = ours.policy.exploit(state.params, seen, begun, first, noise)
+    decision, _ = jax.jit(ours.policy.exploit)(state.params, seen, begun, first, noise)
     np.testing.assert_array_equal(decision.action, 1 + q.argmax(-1))
     best = q.max(-1, keepdims=True)
-    tried, _ = ours.policy.explore(state.params, seen, begun, first, noise)
+    tried, _ = jax.jit(ours.policy.explore)(state.params, seen, begun, first, noise)
     likely = softmax(q) if policy is boltzmann else 0.05 / 3 + 0.95 * (q == best)
     chosen = likely[np.arange(STATES), np.asarray(tried.action) - 1]
     np.testing.assert_allclose(np.exp(tried.extras["log_prob"]), chosen, rtol=1e-4)
@@ -425,8 +426,15 @@ def test_functions_that_are_known_are_given_as_forward_passes_without_parameters
         "tracer": {"name": "n_step", "gamma": GAMMA},
         "train": {"steps": 2_000},
     }
-    _, agent, params = learnt(data, iterations=400)
-    assert params["transition"] == params["reward"] == {}
+    parsed = recipe.load(data)
+    setup = build(parsed)
+    Experiment(parsed, setup).check()  # that it learns, by shapes alone
+    _, agent = setup.parts(midnight())
+    begun = jax.eval_shape(loop.make(setup).begin).agent
+    shapes = agent.acting(begun)
+    assert shapes["transition"] == shapes["reward"] == {}
+    params = jax.tree.map(lambda leaf: RNG.normal(size=leaf.shape[1:]), shapes)
+    params = jax.tree.map(lambda leaf: leaf.astype("f4"), params)
     obs = RNG.uniform(-0.1, 0.1, (9, 4)).astype("f4")
     worth = []
     for action in (0, 1):
@@ -436,7 +444,9 @@ def test_functions_that_are_known_are_given_as_forward_passes_without_parameters
         going = sigmoid(pair @ going["w"] + going["b"])[:, 0]
         worth.append(1 + GAMMA * going * (after @ value["w"] + value["b"])[:, 0])
     noise, begun = agent.policy.draw(KEY, 9), agent.policy.initial(9)
-    decision, _ = agent.policy.explore(params, obs, begun, np.zeros(9, bool), noise)
+    decision, _ = jax.jit(agent.policy.explore)(
+        params, obs, begun, np.zeros(9, bool), noise
+    )
     likely = softmax(np.stack(worth, -1))[np.arange(9), np.asarray(decision.action)]
     found = np.exp(decision.extras["log_prob"])
     np.testing.assert_allclose(found, likely, rtol=1e-4)
