@@ -23,6 +23,7 @@ POLE = (
     *("dqn", "dqn_dueling", "dqn_per", "dqn_n_step", "dqn_munchausen", "c51", "qrdqn"),
     *("iqn", "rainbow"),
     *("dqn_noisy", "reinforce", "a2c", "ppo", "pqn", "v_trace"),
+    *("model_based", "model_known"),
 )
 CLIMBING = ("ddpg", "td3", "td4", "sac")
 ROWS = (

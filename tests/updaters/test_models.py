@@ -17,6 +17,7 @@ from rlcli.progress import midnight
 from rlcli.training.experiment import Experiment
 from rlcli.types import Transition
 from rlcli.updaters import Spaces
+from rlcli.updaters.models import known
 
 STATES, ACTIONS, GAMMA = 5, 3, 0.9
 RNG = np.random.default_rng(0)
@@ -296,6 +297,26 @@ def test_a_slippery_lake_is_learnt_as_gymnasium_has_it():
     for state, action in [(s, a) for s in met for a in range(4)]:
         on = likely[state, action] * going
         np.testing.assert_allclose(found[state, action], on / on.sum(), atol=0.1)
+
+
+def test_the_rules_of_a_slippery_lake_lead_where_gymnasium_says():
+    lake_env = registry.find("environment", "FrozenLake-v1").factory()
+    rules = registry.find("wrapper", "expose_state").factory(lake_env)
+    state, action = (each.ravel() for each in np.mgrid[:16, :4])
+    obs = {"observation": state, "state": (state,)}
+    model = known(rules, GAMMA, 2_000)
+    after = jax.jit(lambda: model.outcomes({}, KEY, obs, action, None))()
+    cells = np.asarray(after.next_obs["observation"])
+    likely, going, _ = lake(slippery=True)
+    for pair, where in enumerate(zip(state, action, strict=True)):
+        if not going[where[0]]:
+            continue  # nobody acts where the episode has ended
+        found = np.bincount(cells[pair], minlength=16) / 2_000
+        np.testing.assert_allclose(found, likely[where], atol=0.05)
+        ends = ~going[cells[pair]]
+        np.testing.assert_allclose(after.discount[pair], GAMMA * ~ends, rtol=1e-6)
+        np.testing.assert_array_equal(after.reward[pair], cells[pair] == 15)
+    np.testing.assert_allclose(np.sum(after.probability, axis=-1), 1, rtol=1e-4)
 
 
 def test_with_the_rules_of_the_lake_values_are_those_of_value_iteration():
