@@ -9,7 +9,7 @@ import pytest
 from rlcli.errors import RlcliError
 from rlcli.networks.functions import own, sharing
 from rlcli.networks.heads import action_values, prediction
-from rlcli.networks.images import Convolution, cnn, residual
+from rlcli.networks.images import Convolution, cnn, multiplied, residual
 from rlcli.networks.inputs import Pair, pictures
 
 BYTES = gymnasium.spaces.Box(0, 255, (10, 10, 4), np.uint8)
@@ -57,6 +57,19 @@ def test_a_convolution_is_a_sum_over_every_window(shape, kernel, stride):
             expected[:, i, j] = np.einsum("nabc,abcd->nd", window, layer["w"])
     found = jax.jit(made.apply)(params, image)
     np.testing.assert_allclose(found, expected + layer["b"], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("padding", ["VALID", "SAME"])
+@pytest.mark.parametrize("kernel", [2, 3])
+def test_one_product_is_the_convolution_that_accelerators_make(padding, kernel):
+    rng = np.random.default_rng(0)
+    image = rng.normal(size=(2, 5, 6, 3)).astype("f4")
+    weights = rng.normal(size=(kernel, kernel, 3, 4)).astype("f4")
+    expected = jax.lax.conv_general_dilated(
+        image, weights, (1, 1), padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    found = multiplied(image, weights, padding)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
