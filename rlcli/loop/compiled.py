@@ -62,7 +62,10 @@ def compiled(setup: Setup) -> Loop:
         return progress
 
     def restore(saved: ArrayTree) -> tuple[Progress, str]:
-        layout = jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs)
+        # As JAX lays out its own results, which on one device are spread over nothing:
+        # else a run that goes on would be another program, and compiled anew.
+        laid = specs if setup.devices > 1 else Progress._make(same for _ in specs)
+        layout = jax.tree.map(lambda spec: NamedSharding(mesh, spec), laid)
         return jax.device_put(saved, layout), ""
 
     return Loop(

@@ -252,6 +252,22 @@ def test_a_loop_restored_from_its_arrays_goes_on_with_the_same_bits():
     assert_equal(checkpoint.leaves(made.advance(restored, 5)[0]), expected)
 
 
+@pytest.mark.parametrize(("kind", "devices"), [("online", 1), ("remembering", 2)])
+def test_a_restored_loop_is_laid_out_as_a_fresh_one_so_that_nothing_compiles_anew(
+    kind, devices
+):
+    made = compiled_loop(kind, seeds=devices, devices=devices)
+    progress = made.begin()
+    saved = checkpoint.leaves(made.save(progress))
+    restored, _ = made.restore(checkpoint.restored(made.shapes(), saved))
+    advanced, _ = made.advance(made.begin(), 1)
+    layouts = [
+        [leaf.sharding for leaf in jax.tree.leaves(each)]
+        for each in (progress, restored, advanced)
+    ]
+    assert layouts[0] == layouts[1] == layouts[2]
+
+
 @pytest.mark.parametrize("kind", ["remembering", "online"])
 def test_vmapped_seeds_equal_lone_runs_after_a_hundred_updates(kind):
     iterations = {"remembering": 100, "online": 25}[kind]  # PPO: 4 updates in each

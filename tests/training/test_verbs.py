@@ -4,7 +4,6 @@ import json
 import shutil
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 import yaml
@@ -15,6 +14,7 @@ from rlcli.errors import RlcliError
 from rlcli.recipe import load
 from rlcli.runs import Run
 
+pytestmark = pytest.mark.usefixtures("programs")
 CLOCKS = {"dt", "steps_per_second", "updates_per_second", "time"}
 DATA = {
     "environment": {"name": "CartPole-v1", "num_envs": 2},
@@ -32,23 +32,8 @@ DATA = {
 HOST = {**DATA, "environment": {"name": "gymnasium/CartPole-v1", "num_envs": 2}}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def programs(tmp_path_factory):
-    """What one run compiles the next one reads: most of them are the same program."""
-    options = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("programs")),
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
-    }
-    before = {name: getattr(jax.config, name) for name in options}
-    for name, value in options.items():
-        jax.config.update(name, value)
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-
-
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory) -> dict[str, Path]:
+def finished(tmp_path_factory, programs) -> dict[str, Path]:
     """Runs from their beginning to their end."""
     parent = tmp_path_factory.mktemp("finished")
     return {
