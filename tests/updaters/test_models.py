@@ -345,7 +345,7 @@ def probe_recipe(name, **updater):
         "updater": {"name": "model_learning", "gamma": GAMMA, **updater},
         "optimizer": {
             "name": "adam",
-            "learning_rate": {"from": 0.03, "to": 0.0, "over": 8_000},
+            "learning_rate": {"from": 0.03, "to": 0.0, "over": 24_000},
         },
         "train": {"steps": 1_000_000},
     }
@@ -359,7 +359,7 @@ def test_a_model_of_a_probe_gives_its_values(name, backup, stochastic):
     data = probe_recipe(
         name, backup=backup, stochastic=stochastic, loss="mse", target={"polyak": 0.2}
     )
-    _, agent, params = learnt(data, iterations=520)
+    _, agent, params = learnt(data, iterations=1_500)
     expected = VALUES[name]
     likely = np.exp([log_probs(agent, params, obs) for obs in expected])
     np.testing.assert_allclose(
