@@ -30,6 +30,7 @@ from rlcli.types import (
     Updater,
 )
 from rlcli.updaters import Spaces, discrete
+from rlcli.updaters.burn_in import refreshed
 from rlcli.updaters.passes import length_of, passes, sequences
 
 
@@ -90,7 +91,8 @@ def pqn(
     ) -> tuple[Learner, Report]:
         carries = batch.extras["next_carry"] if remembers else ()
         target = batch.reward + batch.discount * best(state.params, batch, carries)
-        _, taken, _ = q(state.params, batch)
+        _, taken, after = q(state.params, batch)
+        ready, order = refreshed(batch, weight, lambda carry: after)
 
         def learn(state: Learner, part: tuple) -> tuple[Learner, dict[str, Array]]:
             loss = functools.partial(losses, part)
@@ -101,7 +103,7 @@ def pqn(
         state, metrics = passes(
             learn,
             state,
-            sequences((batch, weight, target), length, "pqn"),
+            sequences((ready, *order.there((weight, target))), length, "pqn"),
             key,
             epochs=epochs,
             minibatches=minibatches,

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
 from rlcli import recipe
 from rlcli.build import build
@@ -73,6 +74,7 @@ def test_steps_that_know_what_they_were_taken_with_stay_as_they_are():
     assert refreshed(rows, weight, lambda carry: 1 / 0)[0] is rows
 
 
+@pytest.mark.slow
 def test_a_policy_learns_of_sequences_what_it_learns_of_their_later_steps_alone():
     def networks(name, head):
         return memory.own(name, linear(), memory.gru(size=SIZE), head(), SHOWN)
@@ -123,11 +125,12 @@ def test_a_policy_learns_of_sequences_what_it_learns_of_their_later_steps_alone(
         )
 
 
-def test_a_policy_with_a_memory_is_traced_with_a_replay_of_sequences():
+@pytest.mark.parametrize("updater", ["v_trace", "pqn"])
+def test_what_learns_unrolls_with_a_memory_learns_sequences_from_a_replay(updater):
     data = {
         "environment": {"name": "bsuite/MemoryChain", "num_envs": 2},
         "network": {"name": "linear", "memory": "gru"},
-        "updater": "v_trace",
+        "updater": updater,
         "replay": {"name": "sequences", "length": 20, "burn_in": 4},
     }
     read = recipe.load(data)
