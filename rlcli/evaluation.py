@@ -15,7 +15,7 @@ from rlcli.build import build, environment_of
 from rlcli.errors import RlcliError
 from rlcli.playing import LONGEST
 from rlcli.progress import midnight
-from rlcli.recipe import Recipe, load, resolved
+from rlcli.recipe import Recipe, documents, load, resolved
 from rlcli.snapshots import Snapshot
 from rlcli.spaces import describe
 from rlcli.statistics import described, summary
@@ -43,7 +43,8 @@ def eval(
         best: plays the best policies by evaluation instead of the latest.
         seed: of the episodes; the same seed plays the same ones.
         explore: acts as in training instead of greedily.
-        environment: plays this one instead of the run's.
+        environment: plays this one instead of the run's: a name, or what a recipe has
+            under `environment:`, such as `{name: Pendulum-v1, length: 1.3}`.
         trust: imports what the file's recipe names beyond rlcli and its plug-ins.
 
     Returns:
@@ -89,7 +90,8 @@ def elsewhere(recipe: Recipe, environment: str | None) -> Recipe:
     """The recipe with another environment, if one is named, whose spaces are alike."""
     if environment is None:
         return recipe
-    other = load({**resolved(recipe), "environment": {"name": environment}})
+    asked = documents.load(f"environment: {environment}", "--environment").data
+    other = load({**resolved(recipe), **asked})
     own, its = (environment_of(each, 1, midnight()) for each in (recipe, other))
     for what in ("observation", "action"):
         ours, theirs = getattr(own, what), getattr(its, what)

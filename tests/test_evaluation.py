@@ -154,6 +154,19 @@ def test_the_original_environment_agrees_with_ours_on_a_policy(run):
         assert abs(row["mean"] - other["mean"]) <= noise + 0.5
 
 
+def test_the_environment_may_be_another_one_in_more_than_its_name(run):
+    short = "{name: CartPole-v1, time_limit: 5}"
+    result = rlcli.eval(run, episodes=3, environment=short)
+    assert result["environment"] == "CartPole-v1"
+    assert {row["max"] for row in result["seeds"]} == {5.0}
+
+
+@pytest.mark.parametrize("wrong", ["{name: CartPole-v1, lenght: 1}", "{name: [", "[]"])
+def test_an_environment_that_is_none_is_refused(wrong, run):
+    with pytest.raises(RlcliError):
+        rlcli.eval(run, environment=wrong)
+
+
 @pytest.mark.parametrize(
     ("name", "what"),
     [

@@ -38,7 +38,8 @@ def command(
         typer.Option(
             "--environment",
             metavar="NAME",
-            help="Play this one instead, such as `gymnasium/CartPole-v1`.",
+            help="Play this one instead, such as `gymnasium/CartPole-v1`, or "
+            "`{name: CartPole-v1, length: 0.7}`.",
         ),
     ] = None,
     json: Json = False,
