@@ -4,10 +4,10 @@
 
 One environment, batch 32, one update per step. The plain loop learns from the last
 answer and decides upon the next action in one compiled call, as rlcli's does, and does
-nothing else: no statistics, no metrics, no seeding of episodes. All are kept on one core,
-as rlcli keeps itself: on two, the plain loop makes from 3 500 to 6 300 steps a second,
-as its threads happen to meet. Compile time stands apart, and so does Gymnasium's own
-stepping.
+nothing else: no statistics, no metrics, no seeding of episodes. All are kept on one
+core, as rlcli keeps itself: on two, the plain loop makes from 3 500 to 6 300 steps a
+second, as its threads happen to meet. Compile time stands apart, and so does
+Gymnasium's own stepping.
 """
 
 from __future__ import annotations

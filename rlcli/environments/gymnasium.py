@@ -30,7 +30,11 @@ OURS = {  # keywords of `gymnasium.make` that have a name of ours
     "vectorization_mode": "`vectorization` says how several are stepped",
 }
 # What brings the packages that environments need: by the package they are in.
-INSTALLS = {"gymnasium.envs.mujoco": "rlcli[mujoco]", "ale_py": arcade.INSTALL}
+INSTALLS = {
+    "gymnasium.envs.mujoco": "rlcli[mujoco]",
+    "gymnasium.envs.box2d": "rlcli[box2d]",
+    "ale_py": arcade.INSTALL,
+}
 
 
 @register("environment", "gymnasium/", adapter=True, time_limit=OWN_LIMIT)
