@@ -90,8 +90,13 @@ def elsewhere(recipe: Recipe, environment: str | None) -> Recipe:
     """The recipe with another environment, if one is named, whose spaces are alike."""
     if environment is None:
         return recipe
-    asked = documents.load(f"environment: {environment}", "--environment").data
-    other = load({**resolved(recipe), **asked})
+    text = f"environment: {environment}"
+    asked = documents.load(text, "--environment").data["environment"]
+    if isinstance(asked, str):
+        asked = {"name": asked}
+    if isinstance(asked, dict):  # as many as before: evolution has a member for each
+        asked = {"num_envs": recipe.num_envs, **asked}
+    other = load({**resolved(recipe), "environment": asked})
     own, its = (environment_of(each, 1, midnight()) for each in (recipe, other))
     for what in ("observation", "action"):
         ours, theirs = getattr(own, what), getattr(its, what)
