@@ -25,7 +25,7 @@ POLE = (
     *("dqn_noisy", "reinforce", "a2c", "ppo", "pqn", "v_trace"),
     *("model_based", "model_known"),
 )
-CLIMBING = ("ddpg", "td3", "td4", "sac")
+CLIMBING = ("ddpg", "td3", "td4", "sac", "dsac")
 ROWS = (
     *(Row(f"{name}_frozenlake", 1.0, seeds=10) for name in LAKE),
     *(Row(f"{name}_cartpole", 475.0) for name in POLE),
@@ -36,4 +36,5 @@ ROWS = (
     Row("ppo_pendulum", -200.0, "−172"),
     Row("sac_mountain_car_continuous", 90.0, "94.7"),
     Row("dqn_mountain_car", -115.0, "−100.8"),
+    Row("ppo_gymnasium_lunar_lander", 200.0, "242"),
 )
