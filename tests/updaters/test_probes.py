@@ -164,7 +164,7 @@ def test_a_value_of_states_is_learnt_with_every_head(head):
     data["network"] = {"name": "mlp", "layers": [16], "head": options}
     data["optimizer"] = {"name": "adam", "learning_rate": 0.01}
     data["policy"] = "random"
-    setup, params = learnt(data, iterations=1_500)
+    setup, params = learnt(data, iterations=3_000)
     made = prediction((), "act", **options)
     found = outputs(setup, params, "value", mlp(layers=[16]), made, [0])
     value = float(found.particles().mean()[0])
