@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from rlcli import films, registry, runs, snapshots
-from rlcli.build import build
+from rlcli.build import build, environment_of
 from rlcli.environments.drawing import INK, PAPER, Canvas
 from rlcli.errors import RlcliError
 from rlcli.playing import Moment, Player
@@ -83,7 +83,9 @@ def _player(
 
 def _prepared(recipe: Recipe, seeds: tuple[int, ...], episodes: int) -> tuple[Player]:
     one = dataclasses.replace(recipe, num_envs=1)
-    environment, agent = build(one, seeds, rendering=True).parts(midnight())
+    environment = environment_of(one, len(seeds), midnight(), rendering=True)
+    # Of the recipe as it is: evolution has a member for each of its environments.
+    _, agent = build(recipe, seeds).parts(midnight())
     return (Player(environment, agent.policy, seeds, episodes),)
 
 

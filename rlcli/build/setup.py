@@ -59,9 +59,11 @@ def build(
     return setup
 
 
-def environment_of(recipe: Recipe, seeds: int, clock: Clock) -> Environment:
+def environment_of(
+    recipe: Recipe, seeds: int, clock: Clock, *, rendering: bool = False
+) -> Environment:
     """The environment alone, as it is at a given time."""
-    return _environments(recipe, seeds, rendering=False)(clock)
+    return _environments(recipe, seeds, rendering)(clock)
 
 
 def _devices(recipe: Recipe, seeds: int) -> int:
