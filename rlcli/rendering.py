@@ -16,7 +16,7 @@ from rlcli.build import build, environment_of
 from rlcli.environments.drawing import INK, PAPER, Canvas
 from rlcli.errors import RlcliError
 from rlcli.playing import Moment, Player
-from rlcli.progress import midnight
+from rlcli.progress import Setup, midnight
 from rlcli.recipe import Recipe, load, shipped
 
 _FPS = 50  # of an environment that says nothing: CartPole's own rate
@@ -71,22 +71,23 @@ def _player(
                 "`--best` chooses from a run, and a random policy has none",
                 "name the folder of a run, or leave out `--best`",
             )
-        return Path("render.gif"), *_prepared(random, (0,), episodes), ()
+        return Path("render.gif"), _prepared(random, build(random, (0,)), episodes), ()
     run, file = runs.locate(path, best=best)
     snapshot = snapshots.load_snapshot(file, trust=trust)
     setup = build(snapshot.recipe, snapshot.seeds)
     acting = snapshots.acting_of(snapshot, setup, file)
     first = jax.tree.map(lambda leaf: leaf[:1], acting)
     target = (run.folder if run else file.parent) / "render.gif"
-    return target, *_prepared(snapshot.recipe, snapshot.seeds[:1], episodes), first
+    return target, _prepared(snapshot.recipe, setup, episodes), first
 
 
-def _prepared(recipe: Recipe, seeds: tuple[int, ...], episodes: int) -> tuple[Player]:
+def _prepared(recipe: Recipe, setup: Setup, episodes: int) -> Player:
+    """Plays the first seed in one environment, which draws."""
     one = dataclasses.replace(recipe, num_envs=1)
-    environment = environment_of(one, len(seeds), midnight(), rendering=True)
+    environment = environment_of(one, 1, midnight(), rendering=True)
     # Of the recipe as it is: evolution has a member for each of its environments.
-    _, agent = build(recipe, seeds).parts(midnight())
-    return (Player(environment, agent.policy, seeds, episodes),)
+    _, agent = setup.parts(midnight())
+    return Player(environment, agent.policy, setup.seeds[:1], episodes)
 
 
 def _random(path: str | Path) -> Recipe | None:

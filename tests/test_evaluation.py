@@ -12,6 +12,7 @@ import rlcli
 from rlcli import playing, recipe, runs
 from rlcli.build import build
 from rlcli.errors import RlcliError
+from rlcli.evaluation import elsewhere
 from rlcli.statistics import iqm
 from rlcli.training.experiment import Best, Experiment
 
@@ -159,6 +160,12 @@ def test_the_environment_may_be_another_one_in_more_than_its_name(run):
     result = rlcli.eval(run, episodes=3, environment=short)
     assert result["environment"] == "CartPole-v1"
     assert {row["max"] for row in result["seeds"]} == {5.0}
+
+
+def test_another_environment_has_as_many_copies_unless_it_says_so():
+    six = recipe.load({**DATA, "environment": {"name": "CartPole-v1", "num_envs": 6}})
+    assert elsewhere(six, "CartPole-v1").num_envs == 6
+    assert elsewhere(six, "{name: CartPole-v1, num_envs: 2}").num_envs == 2
 
 
 @pytest.mark.parametrize("wrong", ["{name: CartPole-v1, lenght: 1}", "{name: [", "[]"])
