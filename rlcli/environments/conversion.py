@@ -6,6 +6,7 @@ What parts see counts choices from 0, and has 32 bits. All is NumPy's, for whole
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -54,77 +55,74 @@ def _narrow(space: spaces.Box) -> spaces.Box:
     return spaces.Box(low, high, space.shape, np.float32)
 
 
-def shown(space: gymnasium.Space) -> Callable[[ArrayTree], ArrayTree]:
-    """What makes new arrays, as parts see them, of a batch of the space's elements."""
+def _over(
+    space: gymnasium.Space, make: Callable[[gymnasium.Space], Callable]
+) -> Callable[[ArrayTree], ArrayTree]:
+    """A function of batches of a space's elements: of each leaf, what `make` makes."""
     if isinstance(space, spaces.Tuple):
-        members = [shown(each) for each in space.spaces]
+        members = [_over(each, make) for each in space.spaces]
         return lambda batch: tuple(
             each(part) for each, part in zip(members, batch, strict=True)
         )
     if isinstance(space, spaces.Dict):
-        entries = {name: shown(each) for name, each in space.items()}
+        entries = {name: _over(each, make) for name, each in space.items()}
         return lambda batch: {name: each(batch[name]) for name, each in entries.items()}
-    to, start = dtype(space), _start(space)
-    if start is None:
-        return lambda batch: np.array(batch, to)
-    return lambda batch: np.asarray(batch - start, to)
+    return make(space)
 
 
-class Native:
-    """What makes actions, as environments take them, of those that parts choose.
+def shown(space: gymnasium.Space) -> Callable[[ArrayTree], ArrayTree]:
+    """What makes new arrays, as parts see them, of a batch of the space's elements."""
+
+    def leaf(space: gymnasium.Space) -> Callable[[Any], HostArray]:
+        to, start = dtype(space), _start(space)
+        if start is None:
+            return lambda batch: np.array(batch, to)
+        return lambda batch: np.asarray(batch - start, to)
+
+    return _over(space, leaf)
+
+
+def taken(
+    space: gymnasium.Space, grid: tuple[int, int]
+) -> Callable[[ArrayTree], ArrayTree]:
+    """What copies actions `[S, B, ...]`, as parts choose them, to `[S · B, ...]`."""
+
+    def leaf(space: gymnasium.Space) -> Callable[[Any], HostArray]:
+        to, flat = dtype(space), (math.prod(grid), *(space.shape or ()))
+
+        def copied(batch: Any) -> HostArray:
+            array = np.array(batch, to)
+            if array.shape[:2] != grid:
+                raise ValueError(f"expected actions {grid}, got {array.shape}")
+            return array.reshape(flat)
+
+        return copied
+
+    return _over(space, leaf)
+
+
+def native(space: gymnasium.Space) -> Callable[[ArrayTree], ArrayTree]:
+    """What makes actions, as environments take them, of a batch that parts chose.
 
     Choices count from where the space has them begin; a Box clips what is beyond it.
     """
 
-    def __init__(self, space: gymnasium.Space) -> None:
-        self.space = space
-        self.convert = _native(space)
+    def leaf(space: gymnasium.Space) -> Callable[[HostArray], HostArray]:
+        if isinstance(space, spaces.Box):
+            low, high, to = space.low, space.high, space.dtype
+            return lambda batch: np.clip(batch.astype(to, copy=False), low, high)
+        start, to = _start(space), space.dtype
+        if start is None:
+            return lambda batch: batch.astype(to, copy=False)
+        return lambda batch: batch.astype(to) + start
 
-    def example(self, count: int) -> ArrayTree:
-        """Zeros, `[count, ...]`, as parts choose them."""
-
-        def zeros(space: gymnasium.Space) -> ArrayTree:
-            if isinstance(space, spaces.Tuple):
-                return tuple(zeros(each) for each in space.spaces)
-            if isinstance(space, spaces.Dict):
-                return {name: zeros(each) for name, each in space.items()}
-            return np.zeros((count, *(space.shape or ())), dtype(space))
-
-        return zeros(self.space)
-
-
-def _native(space: gymnasium.Space) -> Callable[[ArrayTree], ArrayTree]:
-    if isinstance(space, spaces.Tuple):
-        members = [_native(each) for each in space.spaces]
-        return lambda batch: tuple(
-            each(part) for each, part in zip(members, batch, strict=True)
-        )
-    if isinstance(space, spaces.Dict):
-        entries = {name: _native(each) for name, each in space.items()}
-        return lambda batch: {name: each(batch[name]) for name, each in entries.items()}
-    if isinstance(space, spaces.Box):
-        low, high, to = space.low, space.high, space.dtype
-        return lambda batch: np.clip(batch.astype(to, copy=False), low, high)
-    start, to = _start(space), space.dtype
-    if start is None:
-        return lambda batch: batch.astype(to, copy=False)
-    return lambda batch: batch.astype(to) + start
+    return _over(space, leaf)
 
 
 def _start(space: gymnasium.Space) -> Any:
     """Where choices begin, unless that is 0."""
     start = getattr(space, "start", None)
     return start if start is not None and np.any(start) else None
-
-
-def plain(space: gymnasium.Space, batch: Any) -> ArrayTree:
-    """A batch as plain tuples and dicts, which JAX takes for trees of one kind."""
-    if isinstance(space, spaces.Tuple):
-        pairs = zip(space.spaces, batch, strict=True)
-        return tuple(plain(each, part) for each, part in pairs)
-    if isinstance(space, spaces.Dict):
-        return {name: plain(each, batch[name]) for name, each in space.items()}
-    return np.asarray(batch)
 
 
 def mapped(function: Callable, tree: ArrayTree, *rest: ArrayTree) -> Any:
@@ -134,32 +132,36 @@ def mapped(function: Callable, tree: ArrayTree, *rest: ArrayTree) -> Any:
     return jax.tree.map(function, tree, *rest)
 
 
-def together(space: gymnasium.Space, items: Sequence[Any]) -> ArrayTree:
-    """Elements of a space as one array for each leaf; None is zeros.
+def together(space: gymnasium.Space) -> Callable[[Sequence[Any]], ArrayTree]:
+    """What makes arrays, as parts see them, of a list of a space's elements.
 
-    A ValueError names the first shape that is not the space's.
+    It raises a ValueError that names the first shape that is not the space's.
     """
     if isinstance(space, spaces.Tuple):
-        return tuple(
-            together(each, [None if item is None else item[i] for item in items])
-            for i, each in enumerate(space.spaces)
+        members = [together(each) for each in space.spaces]
+        return lambda items: tuple(
+            each([item[i] for item in items]) for i, each in enumerate(members)
         )
     if isinstance(space, spaces.Dict):
-        return {
-            name: together(
-                each, [None if item is None else item[name] for item in items]
-            )
-            for name, each in space.items()
+        entries = {name: together(each) for name, each in space.items()}
+        return lambda items: {
+            name: each([item[name] for item in items]) for name, each in entries.items()
         }
-    shape = space.shape or ()
-    array = np.zeros((len(items), *shape), space.dtype)
-    for index, item in enumerate(items):
-        if item is None:
-            continue
-        if shape != (item.shape if isinstance(item, np.ndarray) else np.shape(item)):
-            raise ValueError(
-                f"an observation has shape {np.shape(item)}, "
-                f"but its space is {describe(space)}"
-            )
-        array[index] = item
-    return array
+    shape, to, start = space.shape or (), dtype(space), _start(space)
+
+    def mistake(items: Sequence[Any]) -> ValueError:
+        wrong = next(np.shape(item) for item in items if np.shape(item) != shape)
+        return ValueError(
+            f"an observation has shape {wrong}, but its space is {describe(space)}"
+        )
+
+    def joined(items: Sequence[Any]) -> HostArray:
+        try:
+            array = np.array(items, to)
+        except ValueError:  # of different shapes
+            raise mistake(items) from None
+        if array.shape[1:] != shape:
+            raise mistake(items)
+        return array if start is None else array - np.asarray(start, to)
+
+    return joined

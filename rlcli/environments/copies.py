@@ -16,11 +16,12 @@ import jax
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
 
-from rlcli.environments.conversion import HostArray, Native, mapped, shown
+from rlcli.environments.conversion import HostArray, mapped, native, taken
 from rlcli.environments.limits import OverdueError
 from rlcli.environments.observed import picture
 from rlcli.environments.pools import FailedError, Pool
 from rlcli.errors import RlcliError
+from rlcli.spaces import zeros
 from rlcli.types import ArrayTree, Environment, TimeStep
 
 NAMED = 3  # how many environments a sentence names before it only counts them
@@ -49,28 +50,31 @@ class Copies:
     def __init__(
         self,
         foreign: Foreign,
-        spaces: tuple[gymnasium.Space, gymnasium.Space],
+        action: gymnasium.Space,
         pool: Pool,
         like: Environment,
         seeds: HostArray,
     ) -> None:
-        """`spaces` are the environments' own; `like` has those that parts see."""
+        """`action` is the environments' own space; `like` has those that parts see."""
         self.foreign = foreign
         self.pool = pool
         self.seeds = seeds
         self.grid = len(seeds), like.num_envs
         self.count = len(seeds) * like.num_envs
         self.space = like.observation
-        self._shown = shown(spaces[0])
-        self._native = Native(spaces[1])
-        self._like = self._native.example(self.count)
+        self._taken = taken(action, self.grid)
+        self._native = native(action)
+        # The shape of what is `taken`: zeros.
+        self._like = jax.tree.map(
+            lambda leaf: np.zeros((self.count, *leaf.shape), leaf.dtype),
+            zeros(like.action),
+        )
         self.episode = np.zeros(self.count, np.int64)
         # Counted for all at once: an addition of NumPy's takes 5 µs after XLA's work.
         self._steps = 0
         self._began = np.zeros(self.count, np.int64)
         self.lost = np.zeros(self.count, np.bool_)
         self._some_lost = False
-        self._every = range(self.count)
         # The actions of the longest episode; a row's own are the last `length`.
         self.past: collections.deque[ArrayTree] = collections.deque()
         self.obs: ArrayTree = None
@@ -88,32 +92,35 @@ class Copies:
     def step(self, action: ArrayTree, cut: bool = False) -> TimeStep:
         """One step of every copy, with action `[S, B, ...]`; `cut` truncates all."""
         # Copied, for it is kept: the caller's buffer may be donated.
-        played = mapped(self._flat, self._like, action)
-        going = self._every
-        if self._some_lost:
-            going = np.flatnonzero(~self.lost)
-        answers = self._call("step", self._native.convert(played), going)
+        played = self._taken(action)
+        try:
+            answers = self.pool.step(self._native(played))
+        except Exception as error:  # noqa: BLE001 - foreign code may raise anything
+            raise self._blamed("step", error) from _source(error)
         self.past.append(played)
         self._steps += 1
-        terminated = np.asarray(answers.terminated, np.bool_)
-        over = terminated | answers.truncated
-        reward = np.asarray(answers.reward, np.float32)
-        next_obs = self._shown(answers.obs)
+        next_obs = answers.obs
+        reward = np.array(answers.reward, np.float32)
+        discount = np.array(answers.discount, np.float32)
+        last = np.array(answers.last, np.bool_)
         if cut or self._some_lost:
             lost = self.lost
-            terminated = terminated & ~lost
-            reward = np.where(lost, 0, reward).astype(np.float32)
+            reward[lost], discount[lost] = 0, 1
+            next_obs = mapped(np.copy, next_obs)  # the pool may still need its own
             _put(next_obs, lost, _rows(self.obs, lost))
-            over = over | lost | cut
-        which = over.nonzero()[0]
-        self.obs = self._followed(next_obs, which) if len(which) else next_obs
-        seen = mapped(self._gridded, next_obs)
+            last |= lost | cut
+        self.obs = next_obs
+        obs = seen = mapped(self._gridded, next_obs)
+        over = last.nonzero()[0]
+        if len(over):
+            self.obs = self._followed(next_obs, over)
+            obs = mapped(self._gridded, self.obs)
         return TimeStep(
-            obs=mapped(self._gridded, self.obs) if len(which) else seen,
+            obs=obs,
             next_obs=seen,
             reward=reward.reshape(self.grid),
-            discount=np.subtract(1, terminated, dtype=np.float32).reshape(self.grid),
-            last=over.reshape(self.grid),
+            discount=discount.reshape(self.grid),
+            last=last.reshape(self.grid),
             info={},
         )
 
@@ -196,11 +203,9 @@ class Copies:
         for time, action in enumerate(past):
             left = len(past) - time
             going = (self.length >= left) & lasted
-            numbers = np.flatnonzero(going)
-            answers = self._call("step", self._native.convert(action), numbers)
-            _put(now, going, _rows(self._shown(answers.obs), going))
-            ended = np.asarray(answers.terminated, np.bool_)
-            ended = ended | np.asarray(answers.truncated, np.bool_)
+            answers = self._call("step", self._native(action))
+            _put(now, going, _rows(answers.obs, going))
+            ended = np.array(answers.last, np.bool_)
             lasted &= ~(ended & going)
             # Also what has only passed the time: it is to be stepped once more.
             again = np.flatnonzero(ended | (self.length == left - 1))
@@ -236,20 +241,21 @@ class Copies:
             seed_of(self.seeds[row], column, int(self.episode[index]))
             for index, row, column in zip(which, rows, columns, strict=True)
         ]
-        return self._shown(self._call("begin", which, seeds))
+        return self._call("begin", which, seeds)
 
     def _call(self, method: str, *args: Any) -> Any:
         """Calls the pool; what its environments raise gets their name and place."""
         try:
             return getattr(self.pool, method)(*args)
-        except FailedError as failed:
-            cause, who = failed.__cause__, self.where(failed.index)
-            raise self._said(who, failed.method, cause) from cause
-        except Exception as error:  # foreign code may raise anything
-            method = "reset" if method == "begin" else method
-            raise self._said(self.foreign.name, method, error) from error
+        except Exception as error:  # noqa: BLE001 - foreign code may raise anything
+            raise self._blamed(method, error) from _source(error)
 
-    def _said(self, who: str, method: str, error: BaseException | None) -> RlcliError:
+    def _blamed(self, method: str, error: BaseException) -> RlcliError:
+        """What is said of an error that the pool raised."""
+        who, method = self.foreign.name, "reset" if method == "begin" else method
+        if isinstance(error, FailedError):
+            who, method = self.where(error.index), error.method
+        error = _source(error)
         if isinstance(error, OverdueError):
             return RlcliError(
                 f"{who} took longer than {self.foreign.timeout:g} s for a `{method}`",
@@ -263,12 +269,6 @@ class Copies:
         said = f"{who} failed in `{method}`: {type(error).__name__}: {error}"
         return RlcliError(said, hint)
 
-    def _flat(self, like: HostArray, leaf: HostArray) -> HostArray:
-        leaf = np.array(leaf, like.dtype)
-        if leaf.shape != self.grid + like.shape[1:]:
-            raise ValueError(f"expected actions {self.grid}, got {leaf.shape}")
-        return leaf.reshape(like.shape)
-
     def _gridded(self, leaf: HostArray) -> HostArray:
         return leaf.reshape(self.grid + leaf.shape[1:])
 
@@ -281,6 +281,12 @@ class Copies:
             f"replaying the actions did not bring back {', '.join(lost[:NAMED])}{more}"
             f": {len(lost)} of {self.count} episodes end here, and new ones begin"
         )
+
+
+def _source(error: BaseException) -> BaseException:
+    """The environment's own error, where a pool says which environment raised it."""
+    cause = error.__cause__
+    return cause if isinstance(error, FailedError) and cause else error
 
 
 def _rows(tree: ArrayTree, which: Any) -> ArrayTree:

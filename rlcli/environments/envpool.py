@@ -9,11 +9,11 @@ from typing import Any, Literal
 import gymnasium
 import numpy as np
 
-from rlcli.environments.conversion import HostArray, plain
+from rlcli.environments.conversion import HostArray, shown
 from rlcli.environments.copies import Foreign
 from rlcli.environments.host import pooled
-from rlcli.environments.limits import limit
-from rlcli.environments.pools import Answers
+from rlcli.environments.limits import limited
+from rlcli.environments.pools import Answers, answered
 from rlcli.errors import RlcliError, nearest
 from rlcli.libraries import library
 from rlcli.registry import register
@@ -96,24 +96,23 @@ class _Threads:
         self.draws = draws
         self._make = make
         self._count = count
-        self._observation = observation
-        self._limit = limit(timeout)
+        self._shown = shown(observation)
+        self._timeout = timeout
         self._env: Any = None
 
     def begin(self, which: HostArray, seeds: Sequence[int]) -> ArrayTree:
         """As `Pool.begin`; seeds are read the first time alone."""
         if self._env is None:
             self._env = self._make(self._count, seeds)
-        with self._limit:
-            obs, _ = self._env.reset(which.astype(np.int32))
-        return plain(self._observation, obs)
+        reset = limited(self._env.reset, self._timeout)
+        obs, _ = reset(which.astype(np.int32))
+        return self._shown(obs)
 
-    def step(self, action: ArrayTree, going: Sequence[int]) -> Answers:
-        """As `Pool.step`: all take it."""
-        del going
-        with self._limit:
-            obs, reward, terminated, truncated, _ = self._env.step(action)
-        return Answers(plain(self._observation, obs), reward, terminated, truncated)
+    def step(self, action: ArrayTree) -> Answers:
+        """As `Pool.step`."""
+        step = limited(self._env.step, self._timeout)
+        obs, reward, terminated, truncated, _ = step(action)
+        return answered(self._shown(obs), reward, terminated, truncated)
 
     def render(self, index: int) -> HostArray:
         """As `Pool.render`."""

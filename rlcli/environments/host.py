@@ -81,7 +81,7 @@ def pooled(
         if np.shape(numbers) != (seeds,):
             raise ValueError(f"expected {seeds} seeds, got shape {np.shape(numbers)}")
         pool = make(seeds * num_envs)
-        return Copies(foreign, spaces, pool, made, np.array(numbers, np.uint32))
+        return Copies(foreign, spaces[1], pool, made, np.array(numbers, np.uint32))
 
     def reset(numbers: HostArray) -> tuple[Copies, ArrayTree]:
         state = fresh(numbers)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 
@@ -38,9 +38,17 @@ class Limit:
             raise OverdueError
 
 
-def limit(seconds: float | None) -> Any:
-    """A `Limit`, or a context that limits nothing."""
-    return contextlib.nullcontext() if seconds is None else Limit(seconds)
+def limited(function: Callable, seconds: float | None) -> Callable:
+    """The function, raising `OverdueError` where it takes longer; as it is for None."""
+    if seconds is None:
+        return function
+    limit = Limit(seconds)
+
+    def called(*args: Any, **keywords: Any) -> Any:
+        with limit:
+            return function(*args, **keywords)
+
+    return called
 
 
 def _ring(*_: object) -> None:

@@ -1,7 +1,9 @@
 """Pools: many environments of somebody else's, stepped at once on the host.
 
 What `host.pooled` makes a vector of. A pool has `count` environments, numbered from 0;
-all arrays are NumPy's, trees of them for a Tuple or a Dict.
+all arrays are NumPy's, trees of them for a Tuple or a Dict. Actions are as environments
+take them, observations as parts see them (`conversion.shown`), in arrays that nobody
+writes to again.
 """
 
 from __future__ import annotations
@@ -18,21 +20,32 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
 from gymnasium.vector.async_vector_env import AsyncState
 
-from rlcli.environments.conversion import HostArray, mapped, plain, together
-from rlcli.environments.limits import limit
+from rlcli.environments.conversion import HostArray, mapped, shown, together
+from rlcli.environments.limits import limited
 from rlcli.types import ArrayTree
 
 _START = "forkserver"  # how processes are made
-_NOTHING = (None, 0.0, False, False, {})  # the answer of what is not going
 
 
 class Answers(NamedTuple):
-    """What a pool says to a step: `[count, ...]` each, of any dtype."""
+    """What a pool says to a step, of each environment: arrays `[count]`, or lists.
 
-    obs: ArrayTree  # what the actions led to, as the environments show it
-    reward: HostArray
-    terminated: HostArray
-    truncated: HostArray
+    Lists of a few are made of Python's numbers, without an operation of NumPy's: after
+    a program of XLA's one of those takes 5 µs, as its code has left the caches.
+    """
+
+    obs: ArrayTree  # what the actions led to, `[count, ...]`
+    reward: Sequence[float] | HostArray
+    discount: Sequence[float] | HostArray  # 0 where the episode terminated, else 1
+    last: Sequence[bool] | HostArray  # whether it ended, terminated or truncated
+
+
+def answered(
+    obs: ArrayTree, reward: HostArray, terminated: HostArray, truncated: HostArray
+) -> Answers:
+    """Answers of a vector as Gymnasium's give them, `[count, ...]`."""
+    last = np.logical_or(terminated, truncated)
+    return Answers(obs, reward, np.logical_not(terminated), last)
 
 
 class Pool(Protocol):
@@ -50,12 +63,8 @@ class Pool(Protocol):
         """
         ...
 
-    def step(self, action: ArrayTree, going: Sequence[int]) -> Answers:
-        """One step of all, with actions `[count, ...]`, as the environments take them.
-
-        Only of those numbered `going` somebody reads the answers: others may take the
-        step or not, and their answers be anything.
-        """
+    def step(self, action: ArrayTree) -> Answers:
+        """One step of all, with actions `[count, ...]`."""
         ...
 
     def render(self, index: int) -> Any:
@@ -85,9 +94,11 @@ class Sequential:
         self, make: Callable[[], gymnasium.Env], count: int, timeout: float | None
     ) -> None:
         self.envs = [make() for _ in range(count)]
-        self.observation = self.envs[0].observation_space
+        # Found once, and called without a detour: that would be a tenth of a step.
+        self._steps = [limited(env.step, timeout) for env in self.envs]
+        self._together = together(self.envs[0].observation_space)
         self.draws = self.envs[0].render_mode is not None
-        self._limit = limit(timeout)
+        self._timeout = timeout
 
     def begin(self, which: HostArray, seeds: Sequence[int]) -> ArrayTree:
         """As `Pool.begin`."""
@@ -95,16 +106,23 @@ class Sequential:
             self._call(int(index), "reset", seed=seed)[0]
             for index, seed in zip(which, seeds, strict=True)
         ]
-        return together(self.observation, first)
+        return self._together(first)
 
-    def step(self, action: ArrayTree, going: Sequence[int]) -> Answers:
-        """As `Pool.step`; what is not going stays."""
-        answers = [_NOTHING] * len(self.envs)
-        for index in going:
+    def step(self, action: ArrayTree) -> Answers:
+        """As `Pool.step`."""
+        obs, reward, discount, last = [], [], [], []
+        for index, step in enumerate(self._steps):
             one = mapped(operator.itemgetter(index), action)
-            answers[index] = self._call(int(index), "step", one)
-        obs, reward, *ends, _ = zip(*answers, strict=True)
-        return Answers(together(self.observation, obs), reward, *map(np.array, ends))
+            try:
+                answer = step(one)
+            except Exception as error:  # foreign code may raise anything
+                raise FailedError(index, "step") from error
+            seen, earned, terminated, truncated, _ = answer
+            obs.append(seen)
+            reward.append(earned)
+            discount.append(0.0 if terminated else 1.0)
+            last.append(terminated or truncated)
+        return Answers(self._together(obs), reward, discount, last)
 
     def render(self, index: int) -> Any:
         """As `Pool.render`."""
@@ -115,10 +133,10 @@ class Sequential:
         for env in self.envs:
             env.close()
 
-    def _call(self, index: int, method: str, *args: Any, **keywords: Any) -> Any:
+    def _call(self, index: int, method: str, **keywords: Any) -> Any:
         try:
-            with self._limit:
-                return getattr(self.envs[index], method)(*args, **keywords)
+            called = getattr(self.envs[index], method)
+            return limited(called, self._timeout)(**keywords)
         except Exception as error:  # foreign code may raise anything
             raise FailedError(index, method) from error
 
@@ -142,8 +160,9 @@ class Parallel:
         self.env = AsyncVectorEnv(
             [make] * count, context=_START, autoreset_mode=AutoresetMode.DISABLED
         )
-        self.observation = self.env.single_observation_space
-        self._limit = limit(timeout)
+        self._shown = shown(self.env.single_observation_space)
+        self._reset = limited(self.env.reset, timeout)
+        self._step = limited(self.env.step, timeout)
 
     def begin(self, which: HostArray, seeds: Sequence[int]) -> ArrayTree:
         """As `Pool.begin`."""
@@ -152,18 +171,17 @@ class Parallel:
         every: list[int | None] = [None] * len(mask)  # read where the mask holds
         for index, seed in zip(which, seeds, strict=True):
             every[index] = seed
-        with warnings.catch_warnings(), self._limit:
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it warns of what it raises as well
-            obs, _ = self.env.reset(seed=every, options={"reset_mask": mask})
-        return jax.tree.map(lambda leaf: leaf[which], plain(self.observation, obs))
+            obs, _ = self._reset(seed=every, options={"reset_mask": mask})
+        return jax.tree.map(lambda leaf: leaf[which], self._shown(obs))
 
-    def step(self, action: ArrayTree, going: Sequence[int]) -> Answers:
-        """As `Pool.step`: all take it."""
-        del going
-        with warnings.catch_warnings(), self._limit:
+    def step(self, action: ArrayTree) -> Answers:
+        """As `Pool.step`."""
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it warns of what it raises as well
-            obs, reward, terminated, truncated, _ = self.env.step(action)
-        return Answers(plain(self.observation, obs), reward, terminated, truncated)
+            obs, reward, terminated, truncated, _ = self._step(action)
+        return answered(self._shown(obs), reward, terminated, truncated)
 
     def render(self, index: int) -> Any:
         """They draw in their own processes, and nothing here."""
@@ -192,7 +210,7 @@ class Own:
     def __init__(self, make: Callable[[], VectorEnv], seeds: int) -> None:
         self.vectors = [make() for _ in range(seeds)]
         one = self.vectors[0]
-        self.observation = one.single_observation_space
+        self._shown = shown(one.single_observation_space)
         self.size = one.num_envs
         self._mode = one.metadata.get("autoreset_mode")
         self._fresh: ArrayTree = None  # to begin with, where an episode has ended
@@ -209,9 +227,8 @@ class Own:
             self._reset(which, seeds)
         return jax.tree.map(lambda leaf: leaf[which], self._fresh)
 
-    def step(self, action: ArrayTree, going: Sequence[int]) -> Answers:
-        """As `Pool.step`: all take it."""
-        del going
+    def step(self, action: ArrayTree) -> Answers:
+        """As `Pool.step`."""
         parts = []
         for row, vector in enumerate(self.vectors):
             own = slice(row * self.size, (row + 1) * self.size)
@@ -222,7 +239,7 @@ class Own:
         obs = self._fresh
         if self._mode == AutoresetMode.SAME_STEP:
             obs = self._final([part[4] for part in parts], terminated | truncated)
-        return Answers(obs, reward, terminated, truncated)
+        return answered(obs, reward, terminated, truncated)
 
     def render(self, index: int) -> Any:
         """They draw all of them or none."""
@@ -234,11 +251,12 @@ class Own:
             vector.close()
 
     def _joined(self, parts: list[Any]) -> ArrayTree:
-        each = [plain(self.observation, part) for part in parts]
+        each = [self._shown(part) for part in parts]
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *each)
 
     def _reset(self, which: HostArray, seeds: Sequence[int]) -> None:
         """Begins episodes where a mask says so."""
+        self._fresh = jax.tree.map(np.copy, self._fresh)
         for row, vector in enumerate(self.vectors):
             own = which[which // self.size == row]
             if not len(own):
@@ -251,7 +269,7 @@ class Own:
             )
             for place, new in zip(
                 jax.tree.leaves(self._fresh),
-                jax.tree.leaves(plain(self.observation, obs)),
+                jax.tree.leaves(self._shown(obs)),
                 strict=True,
             ):
                 place[own] = new[own % self.size]
@@ -261,7 +279,7 @@ class Own:
         obs = jax.tree.map(np.copy, self._fresh)
         for index in np.flatnonzero(ended):
             row, place = divmod(int(index), self.size)
-            last = plain(self.observation, infos[row]["final_obs"][place])
+            last = self._shown(infos[row]["final_obs"][place])
             for leaf, one in zip(
                 jax.tree.leaves(obs), jax.tree.leaves(last), strict=True
             ):

@@ -18,10 +18,10 @@ from rlcli import spaces, threads
 from rlcli.learning import zeros
 from rlcli.loop.advancing import advance, block_of, noise_of, noted
 from rlcli.loop.engine import Loop
-from rlcli.loop.packing import SMALL, Packing
+from rlcli.loop.packing import SMALL, Packed, Packing
 from rlcli.loop.seeds import expanded, numbers, over_seeds, squeezed
 from rlcli.pinning import pinned
-from rlcli.progress import AXES, Progress, Setup, begin, midnight, now
+from rlcli.progress import AXES, Progress, Setup, begin, draw, midnight, now
 from rlcli.types import Array, ArrayTree, Environment, TimeStep
 
 _CARRIED = (AXES, 0)  # the axes of the seeds in progress and metrics
@@ -31,11 +31,12 @@ class _Program(NamedTuple):
     """The compiled functions of a run."""
 
     begin: Callable  # (seeds[S], obs[S, B, ...]) -> progress
-    draw: Callable  # (seeds[S], time) -> noise of a block of steps, `[S, block, ...]`
+    draw: Callable  # (seeds[S], time) -> noise of a block of steps, `[S, block, ...]`:
+    # of environments, and packed what agents take
     pack: Callable  # progress -> packed, with the metrics
     step: Callable  # (packed, packed timestep, noise, made) -> packed, action
     unpack: Callable  # packed -> progress, metrics
-    answer: Packing  # of the timestep
+    answer: Callable  # timestep, NumPy's -> packed
     shapes: Progress
 
 
@@ -43,17 +44,6 @@ def hosted(setup: Setup, environment: Environment) -> Loop:
     """One dispatch per environment step; only `environment.step` stands outside."""
     block = block_of(setup)
     _, agent = setup.parts(midnight())
-    grid = (len(setup.seeds), environment.num_envs)
-    # A lone seed's action comes without its axis. By leaves, since a `jax.tree.map` at
-    # every step takes as long as a step of CartPole.
-    leaves, structure = jax.tree.flatten(spaces.zeros(environment.action))
-    shapes = [(*grid, *leaf.shape) for leaf in leaves]
-
-    def played(action: ArrayTree) -> ArrayTree:
-        """An action on the host, `[S, B, ...]`."""
-        pairs = zip(jax.tree.leaves(action), shapes, strict=True)
-        return structure.unflatten([np.asarray(x).reshape(to) for x, to in pairs])
-
     alone = threads.one() and jax.default_backend() == "cpu"
 
     @functools.cache
@@ -76,13 +66,14 @@ def hosted(setup: Setup, environment: Environment) -> Loop:
             for time in range(start, (before + count) * setup.unroll):
                 row = time % block
                 if row == 0 or noise is None:
-                    noise = run.draw(seeds, np.int32(time - row))
-                    own, drawn = jax.tree.flatten(noise[0])
-                mine = drawn.unflatten([leaf[:, row] for leaf in own])
+                    drawn, noise = run.draw(seeds, np.int32(time - row))
+                    own, structure = jax.tree.flatten(drawn)
+                mine = structure.unflatten([leaf[:, row] for leaf in own])
                 cut = setup.reset and (time + 1) % setup.unroll == 0
-                state, timestep = environment.step(state, played(action), mine, cut)
-                # What an environment on the host logs is not counted.
-                answer = run.answer.pack_host(timestep._replace(info={}))
+                state, timestep = environment.step(state, action, mine, cut)
+                if timestep.info:  # what is logged on the host is not counted
+                    timestep = timestep._replace(info={})
+                answer = run.answer(timestep)
                 packed, action = run.step(packed, answer, noise, made)
         progress, metrics = run.unpack(packed)
         return progress._replace(environment=state), metrics
@@ -110,32 +101,36 @@ def _program(setup: Setup, environment: Environment) -> _Program:
     # buffers that it is given, and would copy the replay each time.
     lone = seeds == 1
 
+    _, *drawn = jax.eval_shape(functools.partial(draw, setup), numbers(setup)[0], 0)
+    noises = Packing(tuple(drawn))
+
+    def draw_one(seed: Array, start: Array) -> tuple[ArrayTree, Packed]:
+        environments, *agents = noise_of(setup, seed, start)
+        return environments, jax.vmap(noises.pack)(tuple(agents))
+
     def begin_one(seed: Array, obs: Array) -> Progress:
         return begin(setup, seed, (), obs)
 
     def step(
-        carry: tuple, timestep: TimeStep, noise: tuple[ArrayTree, ...], made: Array
+        carry: tuple, timestep: TimeStep, noise: Packed, made: Array
     ) -> tuple[Progress, dict[str, Array]]:
         row = now(setup, carry[0]) % block
-        _, *drawn = jax.tree.map(lambda leaf: leaf[row], noise)
+        drawn = noises.unpack(jax.tree.map(lambda leaf: leaf[row], noise))
 
         def advanced(before: Progress, watched: Array) -> tuple:
-            return advance(setup, before, timestep, tuple(drawn), watched)
+            return advance(setup, before, timestep, drawn, watched)
 
         return noted(agent, advanced, carry, made)
 
     begin_all = jax.jit(over_seeds(begin_one, seeds, (0, 0), AXES))
-    draw_all = jax.jit(
-        over_seeds(functools.partial(noise_of, setup), seeds, (0, None), 0)
-    )
+    draw_all = jax.jit(over_seeds(draw_one, seeds, (0, None), 0))
     obs, timestep = _shapes(seeds, environment)
     progress = jax.eval_shape(begin_all, numbers(setup), obs)
-    noise = jax.eval_shape(draw_all, numbers(setup), np.int32(0))
+    _, noise = jax.eval_shape(draw_all, numbers(setup), np.int32(0))
 
-    def metrics_of(progress: Progress, timestep: TimeStep, noise: tuple) -> Any:
-        drawn = jax.tree.map(lambda leaf: leaf[0], noise)
-        watched = jnp.bool_(True)
-        return advance(setup, progress, timestep, tuple(drawn[1:]), watched)[1]
+    def metrics_of(progress: Progress, timestep: TimeStep, noise: Packed) -> Any:
+        drawn = noises.unpack(jax.tree.map(lambda leaf: leaf[0], noise))
+        return advance(setup, progress, timestep, drawn, jnp.bool_(True))[1]
 
     shaped = over_seeds(metrics_of, seeds, (AXES, 0, 0), 0)
     metrics = jax.eval_shape(shaped, progress, timestep, noise)
@@ -157,10 +152,12 @@ def _program(setup: Setup, environment: Environment) -> _Program:
         axes = (0, 0, None)
         if lone:
             carry = step(packing.unpack(packed), *squeezed(rest, axes))
+            chosen = expanded(carry[0].pending.action, 0)
         else:
             every = jax.vmap(step, (_CARRIED, *axes), _CARRIED)
             carry = every(packing.unpack(packed), *rest)
-        return packing.pack(carry), carry[0].pending.action
+            chosen = carry[0].pending.action
+        return packing.pack(carry), chosen
 
     def unpack(packed: Any) -> tuple:
         carry = packing.unpack(packed)
@@ -172,7 +169,7 @@ def _program(setup: Setup, environment: Environment) -> _Program:
         pack=jax.jit(pack),
         step=jax.jit(dispatch, donate_argnums=0),
         unpack=jax.jit(unpack),
-        answer=answers,
+        answer=answers.host(),
         shapes=progress,
     )
 

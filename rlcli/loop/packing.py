@@ -7,8 +7,8 @@ caches included. A small agent has some fifty, which is more than its arithmetic
 from __future__ import annotations
 
 import collections
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -41,18 +41,34 @@ class Packing:
 
     def pack(self, tree: ArrayTree) -> Packed:
         """A tree of JAX arrays, inside a program."""
-        return self._packed(self._structure.flatten_up_to(tree), jnp)
-
-    def pack_host(self, tree: ArrayTree) -> Packed:
-        """A tree of NumPy arrays, on the host, that is known to have this structure."""
-        return self._packed(jax.tree.leaves(tree), np)
-
-    def _packed(self, leaves: Sequence[Array], numpy: Any) -> Packed:
+        leaves = self._structure.flatten_up_to(tree)
         small = {
-            dtype: numpy.concatenate([leaves[index].reshape(-1) for index in indices])
+            dtype: jnp.concatenate([leaves[index].reshape(-1) for index in indices])
             for dtype, indices in self._small.items()
         }
         return Packed(small, [leaves[index] for index in self._large])
+
+    def host(self) -> Callable[[ArrayTree], Packed]:
+        """What packs trees of NumPy arrays that are known to have this structure.
+
+        It writes into the same arrays at each call: one tree has to be read before the
+        next is packed, as a program has done once its results are there.
+        """
+        small, places = {}, {}
+        for dtype, indices in self._small.items():
+            sizes = [self._leaves[index].size for index in indices]
+            small[dtype] = np.empty(sum(sizes), dtype)
+            parts = np.split(small[dtype], np.cumsum(sizes)[:-1])
+            for index, part in zip(indices, parts, strict=True):
+                places[index] = part.reshape(self._leaves[index].shape)
+
+        def pack(tree: ArrayTree) -> Packed:
+            leaves = jax.tree.leaves(tree)
+            for index, place in places.items():
+                place[...] = leaves[index]
+            return Packed(small, [leaves[index] for index in self._large])
+
+        return pack
 
     def unpack(self, packed: Packed) -> ArrayTree:
         """The tree again, inside a program or of NumPy arrays on the host."""

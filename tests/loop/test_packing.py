@@ -18,11 +18,11 @@ TREE = {
 }
 
 
-@pytest.mark.parametrize("name", ["pack", "pack_host"])
-def test_what_was_packed_comes_back_to_the_bit(name):
+@pytest.mark.parametrize("where", ["device", "host"])
+def test_what_was_packed_comes_back_to_the_bit(where):
     packing = Packing(TREE)
-    packed = getattr(packing, name)(TREE)
-    back = jax.jit(packing.unpack)(packed)
+    pack = packing.pack if where == "device" else packing.host()
+    back = jax.jit(packing.unpack)(pack(TREE))
     assert jax.tree.structure(back) == jax.tree.structure(TREE)
     for found, given in zip(jax.tree.leaves(back), jax.tree.leaves(TREE), strict=True):
         assert found.dtype == given.dtype
@@ -35,6 +35,15 @@ def test_small_leaves_share_one_array_of_each_dtype_and_large_ones_stay_alone():
     sizes = {dtype: each.shape for dtype, each in packed.small.items()}
     assert sizes == {"bool": (3,), "float32": (5,), "int32": (1,), "uint32": (2,)}
     assert [leaf.shape for leaf in packed.large] == [(250, 4)]
+
+
+def test_on_the_host_each_tree_takes_the_place_of_the_one_before():
+    packing = Packing(TREE)
+    pack, unpack = packing.host(), jax.jit(packing.unpack)
+    after = jax.tree.map(lambda leaf: (leaf + 1).astype(leaf.dtype), TREE)
+    for tree in (TREE, after):
+        back = unpack(pack(tree))
+        jax.tree.map(np.testing.assert_array_equal, back, tree)
 
 
 def test_keys_are_packed_too():
