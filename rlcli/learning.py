@@ -241,8 +241,15 @@ def _means(losses: Losses, weight: Array) -> dict[str, Array]:
 
 def _reported(watched: Array, report: Callable) -> dict[str, Array]:
     """The report where somebody reads it: reductions are a tenth of a small update."""
-    silence = zeros(jax.eval_shape(report))
-    return jax.lax.cond(watched, report, lambda: silence)
+    names = sorted(jax.eval_shape(report))
+
+    def numbers() -> Array:
+        found = report()
+        return jnp.stack([found[name] for name in names])
+
+    silence = jnp.zeros(len(names))  # one array: each would have to be written
+    found = jax.lax.cond(watched, numbers, lambda: silence)
+    return dict(zip(names, found, strict=True))
 
 
 def mean(values: Array, weight: Array, axis: int | None = None) -> Array:

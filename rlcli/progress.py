@@ -77,7 +77,7 @@ class Progress(NamedTuple):
     environment: ArrayTree
     pending: Pending
     policy: ArrayTree
-    unroll: Transition  # [T, B, ...]
+    unroll: Transition  # [T, B, ...]; one of a single step is kept nowhere, and stays 0
     agent: ArrayTree
     statistics: Statistics
 

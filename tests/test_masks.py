@@ -247,9 +247,10 @@ def plays_by_the_rules(kind):
     taken = []
     for _ in range(2_000 // setup.steps // 5):
         progress, metrics = engine.advance(progress, 5)
-        unroll = jax.device_get(progress.unroll)
-        mask = unroll.obs[masks.MASK]
-        index = np.asarray(unroll.action, int)[..., None] - 1
+        played = progress.unroll if setup.unroll > 1 else progress.pending
+        played = jax.device_get(played)
+        mask = played.obs[masks.MASK]
+        index = np.asarray(played.action, int)[..., None] - 1
         taken.append(np.take_along_axis(mask, index, axis=-1))
     assert np.concatenate(taken, axis=1).all()
     assert all(np.isfinite(each).all() for each in metrics.values())

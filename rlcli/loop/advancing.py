@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -32,36 +32,40 @@ def advance(
     timestep: TimeStep,
     noise: tuple[ArrayTree, ArrayTree],
     watched: Array,
-) -> tuple[Progress, dict[str, Array]]:
+) -> tuple[Progress, Mapping[str, Array]]:
     """Takes an answer, learns if the unroll is full, decides: one step of one seed."""
     decide_noise, learn_noise = noise
     statistics = counted(progress.statistics, timestep)
-    unroll = jax.tree.map(
-        lambda rows, row: jax.lax.dynamic_update_index_in_dim(
-            rows, row.astype(rows.dtype), progress.position, 0
-        ),
-        progress.unroll,
-        _completed(progress.pending, timestep),
-    )
-    progress = progress._replace(statistics=statistics, unroll=unroll)
+    row = _completed(progress.pending, timestep)
+    progress = progress._replace(statistics=statistics)
     clock = clock_at(progress, now(setup, progress) + 1, watched)
     _, agent = setup.parts(clock)
-
-    def learn(state: ArrayTree) -> tuple[ArrayTree, Any]:
-        drawn = learn_noise if setup.unroll == 1 else agent.draw(learn_noise)
-        return agent.learn(state, unroll, clock, drawn)
-
-    full = progress.position + 1 == setup.unroll
-    if setup.unroll == 1:
-        learner, metrics = learn(progress.agent)
+    if setup.unroll == 1:  # which is made and learnt from at once, and kept nowhere
+        unroll = jax.tree.map(lambda leaf: leaf[None], row)
+        learner, metrics = agent.learn(progress.agent, unroll, clock, learn_noise)
+        position, full = progress.position, 1
     else:
+        unroll = jax.tree.map(
+            lambda rows, leaf: jax.lax.dynamic_update_index_in_dim(
+                rows, leaf.astype(rows.dtype), progress.position, 0
+            ),
+            progress.unroll,
+            row,
+        )
+        progress = progress._replace(unroll=unroll)
+        full = progress.position + 1 == setup.unroll
+        position = jnp.where(full, 0, progress.position + 1)
+
+        def learn(state: ArrayTree) -> tuple[ArrayTree, Any]:
+            return agent.learn(state, unroll, clock, agent.draw(learn_noise))
+
         learner, metrics = when(full, learn, progress.agent)
     pending, policy = decided(
         agent, learner, timestep.obs, progress.policy, timestep.last, decide_noise
     )
     return progress._replace(
         iteration=progress.iteration + full,
-        position=jnp.where(full, 0, progress.position + 1),
+        position=position,
         pending=pending,
         policy=policy,
         agent=learner,
@@ -83,10 +87,10 @@ def _completed(pending: Pending, timestep: TimeStep) -> Transition:
 
 def noted(
     agent: Agent,
-    advanced: Callable[[Progress, Array], tuple[Progress, dict[str, Array]]],
-    carry: tuple[Progress, dict[str, Array]],
+    advanced: Callable[[Progress, Array], tuple[Progress, Mapping[str, Array]]],
+    carry: tuple[Progress, Mapping[str, Array]],
     made: Array,
-) -> tuple[Progress, dict[str, Array]]:
+) -> tuple[Progress, Mapping[str, Array]]:
     """One step of a chunk, with the metrics that stand for it: of its last update.
 
     `advanced` takes progress, and whether somebody will read the metrics; `made` is how

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from rlcli.learning import zeros
 from rlcli.loop.advancing import advance, block_of, noise_of, noted
 from rlcli.loop.engine import Loop
+from rlcli.loop.packing import Packed, Packing
 from rlcli.loop.seeds import numbers, over_seeds
 from rlcli.progress import (
     AXES,
@@ -105,7 +107,7 @@ def _chunk(setup: Setup) -> Callable:
 
     def step(
         progress: Progress, noise: tuple[ArrayTree, ...], watched: Array
-    ) -> tuple[Progress, dict[str, Array]]:
+    ) -> tuple[Progress, Mapping[str, Array]]:
         step_noise, *rest = noise
         clock = clock_at(progress, now(setup, progress), watched)
         environment, _ = setup.parts(clock)
@@ -119,7 +121,7 @@ def _chunk(setup: Setup) -> Callable:
 
     def chunk(
         progress: Progress, iterations: Array
-    ) -> tuple[Progress, dict[str, Array]]:
+    ) -> tuple[Progress, Mapping[str, Array]]:
         total = iterations * setup.unroll
         _, agent = setup.parts(midnight())
         made = agent.updates(progress.iteration + iterations)
@@ -133,14 +135,27 @@ def _chunk(setup: Setup) -> Callable:
                 def advanced(before: Progress, watched: Array) -> tuple:
                     return step(before, drawn, watched)
 
-                return noted(agent, advanced, carry, made)
+                return packed(*noted(agent, advanced, unpacked(*carry), made))
 
             count = jnp.minimum(block, total - i * block)
             return jax.lax.fori_loop(0, count, one, carry)
 
         noise = jax.eval_shape(lambda: draw(setup, progress.seed, jnp.int32(0)))
         _, metrics = jax.eval_shape(step, progress, noise, jnp.bool_(True))
+        # What is shown of a run is some ten numbers, each of which would be a kernel of
+        # its own at every step: they go around as one array of each dtype.
+        packing = Packing((progress.statistics, metrics))
+
+        def packed(progress: Progress, metrics: Mapping[str, Array]) -> tuple:
+            numbers = packing.pack((progress.statistics, metrics))
+            return progress._replace(statistics=()), numbers
+
+        def unpacked(progress: Progress, numbers: Packed) -> tuple[Progress, Any]:
+            statistics, metrics = packing.unpack(numbers)
+            return progress._replace(statistics=statistics), metrics
+
         blocks = (total + block - 1) // block
-        return jax.lax.fori_loop(0, blocks, many, (progress, zeros(metrics)))
+        carry = packed(progress, zeros(metrics))
+        return unpacked(*jax.lax.fori_loop(0, blocks, many, carry))
 
     return chunk

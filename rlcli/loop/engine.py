@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from rlcli.progress import Progress
@@ -13,7 +13,7 @@ class Loop(NamedTuple):
     """A run's engine, for all its seeds at once."""
 
     begin: Callable[[], Progress]
-    advance: Callable[[Progress, int], tuple[Progress, dict[str, Array]]]
+    advance: Callable[[Progress, int], tuple[Progress, Mapping[str, Array]]]
     # (progress, iterations) -> progress, metrics of the last update, `[S]` each
     save: Callable[[Progress], ArrayTree]  # arrays alone
     restore: Callable[

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -54,7 +54,9 @@ def hosted(setup: Setup, environment: Environment) -> Loop:
         state, obs = environment.reset(np.array(setup.seeds, np.uint32))
         return program().begin(numbers(setup), obs)._replace(environment=state)
 
-    def advance_by(progress: Progress, count: int) -> tuple[Progress, dict[str, Array]]:
+    def advance_by(
+        progress: Progress, count: int
+    ) -> tuple[Progress, Mapping[str, Array]]:
         run, seeds = program(), numbers(setup)
         state = progress.environment
         action = progress.pending.action
@@ -113,7 +115,7 @@ def _program(setup: Setup, environment: Environment) -> _Program:
 
     def step(
         carry: tuple, timestep: TimeStep, noise: Packed, made: Array
-    ) -> tuple[Progress, dict[str, Array]]:
+    ) -> tuple[Progress, Mapping[str, Array]]:
         row = now(setup, carry[0]) % block
         drawn = noises.unpack(jax.tree.map(lambda leaf: leaf[row], noise))
 
