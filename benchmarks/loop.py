@@ -1,4 +1,4 @@
-"""The compiled DQN loop beside a plain JAX loop of equal work, alternately.
+"""The compiled DQN loop beside plain JAX loops: of equal work, and bare. In turn.
 
     python -m benchmarks.loop
 
@@ -30,38 +30,44 @@ STEPS, ROUNDS = 12_800, 15
 
 
 def main() -> None:
-    """Prints steps per second of both, and their ratio in each round."""
+    """Prints steps per second of all three, and our ratios to the others."""
     threads.apply(threads.choose(RECIPE))
     import jax
 
-    from benchmarks import plain_dqn
+    from benchmarks import equal_dqn, plain_dqn
     from rlcli import loop, recipe
     from rlcli.build import build
 
-    ours = loop.make(build(recipe.load(RECIPE)))
-    begin, advance = plain_dqn.make()
-    start = time.perf_counter()
-    progress = jax.block_until_ready(ours.advance(ours.begin(), 1_280)[0])
-    compiled = time.perf_counter() - start
-    start = time.perf_counter()
-    state = jax.block_until_ready(advance(begin(0), 10))
-    print(f"compile: rlcli {compiled:.1f} s, plain {time.perf_counter() - start:.1f} s")
-    ratios, speeds = [], []
-    for _ in range(ROUNDS):
+    found = loop.make(build(recipe.load(RECIPE)))
+    equal, bare = equal_dqn.make(), plain_dqn.make()
+    # Each with what it has come to, and what goes on from there.
+    states = {"rlcli": found.begin(), "equal": equal[0](0), "bare": bare[0](0)}
+    moves = {
+        "rlcli": lambda state, steps: found.advance(state, steps)[0],
+        "equal": lambda state, steps: equal[1](state, steps // plain_dqn.BLOCK),
+        "bare": lambda state, steps: bare[1](state, steps // plain_dqn.BLOCK),
+    }
+
+    def seconds(name: str, steps: int) -> float:
         start = time.perf_counter()
-        progress = jax.block_until_ready(ours.advance(progress, STEPS)[0])
-        middle = time.perf_counter()
-        state = jax.block_until_ready(advance(state, STEPS // plain_dqn.BLOCK))
-        end = time.perf_counter()
-        mine, plain = STEPS / (middle - start), STEPS / (end - middle)
-        ratios.append(mine / plain)
-        speeds.append((mine, plain))
-        print(
-            f"rlcli {mine:9,.0f}  plain {plain:9,.0f} steps/s  ratio {ratios[-1]:.3f}"
-        )
-    mine, plain = (statistics.median(each) for each in zip(*speeds, strict=True))
-    ratio = statistics.median(ratios)
-    print(f"median: rlcli {mine:,.0f}, plain {plain:,.0f} steps/s, ratio {ratio:.3f}")
+        states[name] = jax.block_until_ready(moves[name](states[name], steps))
+        return time.perf_counter() - start
+
+    compiled = ", ".join(f"{name} {seconds(name, 1_280):.1f} s" for name in moves)
+    print(f"compile: {compiled}")
+    rounds = []
+    for _ in range(ROUNDS):
+        rounds.append({name: STEPS / seconds(name, STEPS) for name in moves})
+        print(said(rounds[-1]))
+    print("median:", said({n: statistics.median(r[n] for r in rounds) for n in moves}))
+    for name in ("equal", "bare"):
+        ratio = statistics.median(each["rlcli"] / each[name] for each in rounds)
+        print(f"ratio to {name}: {ratio:.3f}")
+
+
+def said(speeds: dict[str, float]) -> str:
+    """Steps per second, by name."""
+    return "  ".join(f"{name} {each:7,.0f}" for name, each in speeds.items())
 
 
 if __name__ == "__main__":

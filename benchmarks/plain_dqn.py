@@ -20,7 +20,8 @@ CAPACITY, BATCH, LAYERS, BLOCK = 50_000, 32, (64, 64), 128
 GAMMA, TARGET_EVERY, LIMIT = 0.99, 200, 500
 
 
-def _physics(state: jax.Array, action: jax.Array) -> tuple[jax.Array, jax.Array]:
+def physics(state: jax.Array, action: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """A step of CartPole: the state `[4]`, and whether the pole fell."""
     _, v, angle, spin = state
     force = jnp.where(action == 1, 10.0, -10.0)
     cos, sin = jnp.cos(angle), jnp.sin(angle)
@@ -118,7 +119,7 @@ def make() -> tuple[Callable[[int], Any], Callable[[Any, int], Any]]:
     def step(state: dict[str, Any], noise: tuple[jax.Array, ...]) -> dict[str, Any]:
         fresh, uniform, bits = noise
         action = act(state["params"], state["obs"], state["steps"], uniform)
-        obs, fallen = _physics(state["obs"], action)
+        obs, fallen = physics(state["obs"], action)
         elapsed = state["elapsed"] + 1
         last = fallen | (elapsed >= LIMIT)
         row = {

@@ -59,6 +59,29 @@ def settled(tree: ArrayTree) -> ArrayTree:
     return structure.unflatten(apart(lambda *leaves: leaves)(*leaves))
 
 
+def rounded(tree: ArrayTree, count: Array) -> ArrayTree:
+    """The same numbers, each rounded to its type before anything reads it.
+
+    Else XLA fuses a product with the sum that reads it, and rounds both as one, or does
+    not, as its kernels happen to be cut: other bits in one program than in another. It
+    drops an `optimization_barrier` before it fuses; through integers, and a zero that
+    it cannot prove to be one, it does not see.
+
+    Args:
+        tree: of arrays.
+        count: an int32 `[]` that is never negative, and that XLA does not know.
+    """
+    zero = jnp.minimum(count, 0)
+
+    def through_bits(leaf: Array) -> Array:
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            return leaf
+        bits = jax.lax.bitcast_convert_type(leaf, f"uint{8 * leaf.dtype.itemsize}")
+        return jax.lax.bitcast_convert_type(bits ^ zero.astype(bits.dtype), leaf.dtype)
+
+    return jax.tree.map(through_bits, tree)
+
+
 def _certain(array: Array) -> Array:
     """True, for all that XLA knows it might not be."""
     return jax.lax.population_count(array.ravel()[0].astype(jnp.uint32)) <= 32

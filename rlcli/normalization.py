@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from rlcli import masks, spaces
 from rlcli.errors import RlcliError
+from rlcli.fusion import rounded
 from rlcli.types import (
     Agent,
     Array,
@@ -171,14 +172,22 @@ def _updater(
     """The updater, which is shown everything to scale."""
 
     def scaled(statistics: Statistics, steps: Transition) -> Transition:
-        unit = _unit(statistics)
         sums = {name: steps.extras[name] for name in _REWARDS if name in steps.extras}
+        reward, sums = in_unit(statistics.returns, (steps.reward, sums))
         return steps._replace(
             obs=seen(statistics.observation, steps.obs),
             next_obs=seen(statistics.observation, steps.next_obs),
-            reward=steps.reward / unit,
-            extras={**steps.extras, **{k: each / unit for k, each in sums.items()}},
+            reward=reward,
+            extras={**steps.extras, **sums},
         )
+
+    def in_unit(returns: Moments | tuple[()], rewards: ArrayTree) -> ArrayTree:
+        if not isinstance(returns, Moments):
+            return rewards
+        # Rounded, or a division, which XLA takes for a product, and the sum of a target
+        # would be one in the one loop and two in the other.
+        unit = _unit(returns)
+        return rounded(jax.tree.map(lambda x: x / unit, rewards), returns.count)
 
     def update(
         state: Normalized, batch: Transition, weight: Array, clock: Clock, key: Key
@@ -189,8 +198,10 @@ def _updater(
 
     def estimate(state: Normalized, steps: Transition) -> Estimates:
         found = updater.estimate(state.learner, scaled(state.statistics, steps))
+        if not isinstance(state.statistics.returns, Moments):
+            return found
         # Tracers add rewards as they are, so they are told values in the same unit.
-        unit = _unit(state.statistics)
+        unit = _unit(state.statistics.returns)
         return found._replace(
             v_tm1=found.v_tm1 * unit, v_t=found.v_t * unit, q_tm1=found.q_tm1 * unit
         )
@@ -238,11 +249,9 @@ def _agent(
     return agent._replace(learn=learn)
 
 
-def _unit(statistics: Statistics) -> Array | float:
+def _unit(returns: Moments) -> Array:
     """What a reward is divided by."""
-    if not isinstance(statistics.returns, Moments):
-        return 1.0
-    return jnp.sqrt(statistics.returns.variance + _LEAST)
+    return jnp.sqrt(returns.variance + _LEAST)
 
 
 def _discounted(

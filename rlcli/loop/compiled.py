@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from rlcli.fusion import rounded
 from rlcli.learning import zeros
 from rlcli.loop.advancing import advance, block_of, noise_of, noted
 from rlcli.loop.engine import Loop
-from rlcli.loop.packing import Packed, Packing
 from rlcli.loop.seeds import numbers, over_seeds
+from rlcli.packing import Packed, Packing
 from rlcli.progress import (
     AXES,
     RESET,
@@ -80,23 +81,6 @@ def compiled(setup: Setup) -> Loop:
     )
 
 
-def _rounded(answer: ArrayTree, zero: Array) -> ArrayTree:
-    """An environment's answer as the host gets it: every number rounded.
-
-    Else XLA fuses a product in `step` with a sum in `advance`, rounds both as one, and
-    the bits are others than the host's. It drops an `optimization_barrier` before it
-    fuses; through integers, and a zero that it cannot prove to be one, it does not see.
-    """
-
-    def through_bits(leaf: Array) -> Array:
-        if not jnp.issubdtype(leaf.dtype, jnp.floating):
-            return leaf
-        bits = jax.lax.bitcast_convert_type(leaf, f"uint{8 * leaf.dtype.itemsize}")
-        return jax.lax.bitcast_convert_type(bits ^ zero.astype(bits.dtype), leaf.dtype)
-
-    return jax.tree.map(through_bits, answer)
-
-
 def _chunk(setup: Setup) -> Callable:
     """`(progress, iterations) -> progress, metrics` of one seed.
 
@@ -115,7 +99,8 @@ def _chunk(setup: Setup) -> Callable:
         answer = environment.step(
             progress.environment, progress.pending.action, step_noise, cut
         )
-        state, timestep = _rounded(answer, jnp.minimum(progress.iteration, 0))
+        # As the host gets it; else the bits would be others than the host's.
+        state, timestep = rounded(answer, progress.iteration)
         progress = progress._replace(environment=state)
         return advance(setup, progress, timestep, tuple(rest), watched)
 

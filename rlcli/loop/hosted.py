@@ -1,6 +1,6 @@
 """The loop on the host: one dispatch for each step of an environment JAX cannot trace.
 
-What is small goes in and out packed: `rlcli.loop.packing` says why.
+What is small goes in and out packed: `rlcli.packing` says why.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from rlcli import spaces, threads
 from rlcli.learning import zeros
 from rlcli.loop.advancing import advance, block_of, noise_of, noted
 from rlcli.loop.engine import Loop
-from rlcli.loop.packing import SMALL, Packed, Packing
 from rlcli.loop.seeds import expanded, numbers, over_seeds, squeezed
+from rlcli.packing import SMALL, Packed, Packing
 from rlcli.pinning import pinned
 from rlcli.progress import AXES, Progress, Setup, begin, draw, midnight, now
 from rlcli.types import Array, ArrayTree, Environment, TimeStep

@@ -9,7 +9,17 @@ import jax
 import jax.numpy as jnp
 
 from rlcli.errors import RlcliError
+from rlcli.packing import Packed, Packing
 from rlcli.types import Array, ArrayTree
+
+NARROW = 32  # numbers: longer ones are worth a kernel of their own
+
+
+class Rows(NamedTuple):
+    """Steps as a ring keeps them, each packed: what is narrow is written together."""
+
+    packed: Packed  # `[slots, ...]`
+    packing: Packing  # of one step
 
 
 class Ring(NamedTuple):
@@ -20,7 +30,7 @@ class Ring(NamedTuple):
     """
 
     init: Callable[[Any], ArrayTree]  # one unroll [unroll, num_envs, ...], an example
-    add: Callable[[ArrayTree, Any, Array], ArrayTree]  # (state, steps, count)
+    add: Callable[[Any, Any, Array], ArrayTree]  # (state, steps, count)
     take: Callable[..., tuple[Any, Array]]
     # (state, start[N], environment[N], span) -> steps[span, N], whole[N]: bool
     rows: int
@@ -58,28 +68,37 @@ def steps_ring(capacity: int, unroll: int, num_envs: int) -> Ring:
     copies, spare = (2, 1) if size == 1 else (1, 0)
     slots = rows // unroll + spare
 
-    def init(steps: ArrayTree) -> ArrayTree:
+    def init(steps: ArrayTree) -> Rows:
+        step = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), steps)
+        packing = Packing(step, NARROW)
         length = slots * size + copies - 1
-        return jax.tree.map(
-            lambda leaf: jnp.zeros((length, *leaf.shape[2:]), leaf.dtype), steps
+        packed = jax.tree.map(
+            lambda x: jnp.zeros((length, *x.shape), x.dtype),
+            jax.eval_shape(packing.pack, step),
         )
+        return Rows(packed, packing)
 
-    def add(ring: ArrayTree, steps: ArrayTree, count: Array) -> ArrayTree:
+    def add(ring: Rows, steps: ArrayTree, count: Array) -> Rows:
         head = count % slots * size
 
+        def flat(leaf: Array) -> Array:
+            leaf = leaf.reshape((size, *leaf.shape[2:]))
+            return jnp.concatenate([leaf] * copies)
+
+        new = jax.vmap(ring.packing.pack)(jax.tree.map(flat, steps))
+
         def written(old: Array, new: Array) -> Array:
-            new = new.reshape((size, *new.shape[2:]))
-            new = jnp.concatenate([new] * copies)
             return jax.lax.dynamic_update_slice_in_dim(old, new, head, 0)
 
-        return jax.tree.map(written, ring, steps)
+        return ring._replace(packed=jax.tree.map(written, ring.packed, new))
 
     def take(
-        ring: ArrayTree, start: Array, environment: Array, span: int
+        ring: Rows, start: Array, environment: Array, span: int
     ) -> tuple[ArrayTree, Array]:
         times = start + jnp.arange(span, dtype=jnp.int32)[:, None]
         where = times % (slots * unroll) * num_envs + environment
-        steps = jax.tree.map(lambda leaf: leaf[where], ring)
+        taken = jax.tree.map(lambda leaf: leaf[where], ring.packed)
+        steps = jax.vmap(jax.vmap(ring.packing.unpack))(taken)
         return steps, jnp.ones(start.shape, bool)
 
     return Ring(init, add, take, rows)

@@ -18,7 +18,7 @@ from rlcli import checkpoint, registry, schedules, snapshots
 from rlcli.build import build, environment_of
 from rlcli.errors import RlcliError
 from rlcli.loop import make, over_seeds
-from rlcli.loop.packing import Packed, Packing
+from rlcli.packing import Packed, Packing
 from rlcli.playing import Player
 from rlcli.progress import Progress, Setup, midnight
 from rlcli.recipe import Recipe

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rlcli.networks.predictions import picked
+from rlcli.networks.predictions import Particles, picked
 from rlcli.types import Array
 from rlcli.updaters.critics import Backup
 from rlcli.updaters.td import Ask, rule
@@ -22,7 +22,11 @@ def q_learning(ask: Ask) -> Backup:
     With a network, a replay and a target this is DQN (Mnih et al., 2015,
     https://doi.org/10.1038/nature14236).
     """
-    return _chosen(ask, ask.every().mean())
+    every = ask.every()
+    if every.value.shape[-1] > 1:
+        return _chosen(ask, every.mean())
+    best = jnp.max(every.value, axis=-2, keepdims=True)  # a number is its own mean
+    return Backup(Particles(best, jnp.ones_like(best)))
 
 
 @rule(target=FOLLOWING)

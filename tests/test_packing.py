@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rlcli.loop.packing import Packing
+from rlcli.packing import Packing
 
 TREE = {
     "count": np.int32(7),

@@ -1,7 +1,9 @@
-"""Packing: the many small arrays of a tree as a few, between two dispatches.
+"""Packing: the many small arrays of a tree as a few, one of each dtype.
 
-Every argument and every result of a compiled program costs a microsecond or two, cold
-caches included. A small agent has some fifty, which is more than its arithmetic takes.
+Between two dispatches every argument and every result of a compiled program costs a
+microsecond or two, cold caches included, and a small agent has some fifty: more than
+its arithmetic takes. Within a program each of them is a kernel of its own to write, and
+one more to read: 70 ns each, of the 24 µs of a small step.
 """
 
 from __future__ import annotations
@@ -26,11 +28,17 @@ class Packed(NamedTuple):
     large: list[Array]
 
 
+@jax.tree_util.register_static
 class Packing:
-    """How a tree of these shapes is packed: leaves of at most `small` numbers."""
+    """How a tree of these shapes is packed: leaves of at most `small` numbers.
+
+    A state may hold it beside what it has packed: to JAX it is part of the structure.
+    """
 
     def __init__(self, shapes: ArrayTree, small: int = SMALL) -> None:
-        self._leaves, self._structure = jax.tree.flatten(shapes)
+        leaves, self._structure = jax.tree.flatten(shapes)
+        self._leaves = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in leaves]
+        self._small_enough = small
         self._small: dict[str, list[int]] = collections.defaultdict(list)
         self._large = []
         for index, leaf in enumerate(self._leaves):
@@ -38,6 +46,16 @@ class Packing:
                 self._large.append(index)
             else:
                 self._small[leaf.dtype.name].append(index)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Packing) and self._all == other._all
+
+    def __hash__(self) -> int:
+        return hash(self._all)
+
+    @property
+    def _all(self) -> tuple:
+        return self._structure, tuple(self._leaves), self._small_enough
 
     def pack(self, tree: ArrayTree) -> Packed:
         """A tree of JAX arrays, inside a program."""
