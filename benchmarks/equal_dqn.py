@@ -18,7 +18,6 @@ import jax.numpy as jnp
 import optax
 
 from benchmarks.plain_dqn import (
-    BATCH,
     BLOCK,
     CAPACITY,
     GAMMA,
