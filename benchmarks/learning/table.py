@@ -32,13 +32,16 @@ def page(rows: Sequence[Row], results: Mapping[str, Mapping[str, Any]]) -> str:
 def line(row: Row, result: Mapping[str, Any]) -> str:
     """One line of the table."""
     means, (low, high) = sorted(result["means"]), result["ci95"]
-    missed = "" if low >= row.goal else " (missed)"
-    published = f" [{row.published}]" if row.published else ""
+    goal = "none"
+    if row.goal is not None:
+        missed = "" if low >= row.goal else " (missed)"
+        published = f" [{row.published}]" if row.published else ""
+        goal = f"≥ {number(row.goal)}{published}{missed}"
     cells = (
         f"`{row.recipe}`",
         f"`{result['environment']}`",
         f"{result['steps']:,}".replace(",", " "),
-        f"≥ {number(row.goal)}{published}{missed}",
+        goal,
         " ".join(map(number, means)),
         number(result["iqm"]),
         f"{number(low)} … {number(high)}",
