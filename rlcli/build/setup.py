@@ -174,13 +174,18 @@ def _agents(recipe: Recipe, environment: Environment) -> Callable[[Clock], Agent
         raise recipe.placed(("environment",), error) from error
     visit = train.unroll * environment.num_envs
     used: set[str] = set()  # the functions that the updater asks for
+    span = made(recipe.tracer, midnight(), recipe).window
 
     def updater_at(clock: Clock) -> Updater:
         return made(
             recipe.updater,
             clock,
             recipe,
-            shown._replace(rules=functools.partial(_rules, recipe, clock)),
+            shown._replace(
+                rules=functools.partial(_rules, recipe, clock),
+                gamma=_gamma(recipe, clock),
+                span=span,
+            ),
             functools.partial(network, recipe, clock, shown, used),
             functools.partial(_policy, recipe, clock, shown),
             grouped(

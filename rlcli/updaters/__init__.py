@@ -20,7 +20,7 @@ and `unroll`, the steps of each environment between two updates.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium
 
@@ -41,6 +41,8 @@ class Spaces(NamedTuple):
     # One environment alone, without batch and time limit, for what plans with it; None
     # where it cannot be asked, or shows something else than what the agent is shown.
     rules: Callable[[], Environment | None] = lambda: None
+    gamma: Any = 1.0  # what the tracer discounts a step with
+    span: int | None = 1  # steps that its rows are of; None: whole episodes
 
 
 def discrete(spaces: Spaces, updater: str) -> gymnasium.spaces.Discrete:

@@ -36,7 +36,6 @@ from rlcli.types import (
     Network,
     Params,
     Policy,
-    Probability,
     Report,
     Transition,
     Updater,
@@ -61,7 +60,6 @@ def model_learning(
     policies: Callable[..., Policy],
     optimizer: optax.GradientTransformation,
     *,
-    gamma: Probability = 0.99,
     stochastic: bool = False,
     samples: Count = 16,
     backup: Backups = "best",
@@ -76,8 +74,8 @@ def model_learning(
     as in coax's model-based CartPole. Four functions learn at once: `value` v, and of
     observation and action `transition` p (the distribution of s′ if the episode goes
     on), `reward` r (the mean) and `continuation` c (how likely the episode goes on, so
-    that endings are foretold, too). γ is `gamma`, and has to be what the tracer's rows
-    are discounted by: of n steps the model says what follows after n, and γ is γⁿ.
+    that endings are foretold, too). Of rows of n steps the model says what follows
+    after n, and γ is the tracer's, to the power of n.
     v learns by `backup` (Sutton & Barto, 2018, §8.5,
     http://incompleteideas.net/book/the-book-2nd.html)
 
@@ -90,11 +88,17 @@ def model_learning(
     so many `samples`, which are the same for every action.
     """
     actions = discrete(spaces, "model_learning")
+    if spaces.span is None:
+        raise RlcliError(
+            "updater `model_learning` foretells what so many steps lead to, and the "
+            "tracer's rows are of whole episodes",
+            "`tracer: n_step` has rows of `n` steps",
+        )
     model = learnt(
         networks,
         spaces.observation,
         actions,
-        gamma=gamma,
+        gamma=spaces.gamma**spaces.span,
         stochastic=stochastic,
         samples=samples,
     )
@@ -109,7 +113,6 @@ def model_known(
     policies: Callable[..., Policy],
     optimizer: optax.GradientTransformation,
     *,
-    gamma: Probability = 0.99,
     samples: Count = 16,
     backup: Backups = "best",
     target: Target | None = None,
@@ -121,13 +124,13 @@ def model_known(
         q(s, a) = E[R + γ v(s′)],  (s′, R) = step(s, a), and no v(s′) at an end
 
     `model_learning` with nothing to learn but `value`, whose `backup`s are the same;
-    γ is `gamma`, and with `sample` the tracer's. Where the environment draws noise it
-    is stepped so many `samples` times. It goes on from the state that the wrapper
-    `expose_state` shows, the last in `wrappers`; a network sees the observation alone
-    by `preprocess: [{name: member, of: observation}]`.
+    γ is the tracer's. Where the environment draws noise it is stepped so many `samples`
+    times. It goes on from the state that the wrapper `expose_state` shows, the last in
+    `wrappers`; a network sees the observation alone by `preprocess: [{name: member, of:
+    observation}]`.
     """
     actions = discrete(spaces, "model_known")
-    model = known(_rules(spaces), gamma, samples)
+    model = known(_rules(spaces), spaces.gamma, samples)
     settings = Settings(backup, target, loss, transform)
     return _looking_ahead(model, settings, actions, networks, policies, optimizer)
 

@@ -1,5 +1,7 @@
 """Models: what actions lead to, beside loops, Gymnasium's tables, value iteration."""
 
+import inspect
+
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -28,14 +30,14 @@ NUMBERS = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
 MOVES = gymnasium.spaces.Discrete(ACTIONS, start=1)
 
 
-def made(shown, torso, optimizer=None, policy=epsilon_greedy, **options):
+def made(shown, torso, optimizer=None, policy=epsilon_greedy, span=1, **options):
     def networks(name, head, action=None):
         return own(name, torso, head(), shown if action is None else Pair(shown, MOVES))
 
     factory = registry.find("updater", "model_learning").factory
     optimizer = optimizer or optax.sgd(1.0)
-    options = {"gamma": GAMMA, **options}
-    ours = factory(Spaces(shown, MOVES), networks, policy, optimizer, **options)
+    spaces = Spaces(shown, MOVES, gamma=GAMMA, span=span)
+    ours = factory(spaces, networks, policy, optimizer, **options)
     return ours._replace(update=jax.jit(ours.update), estimate=jax.jit(ours.estimate))
 
 
@@ -89,9 +91,9 @@ def test_choices_are_worth_what_all_states_are_that_they_may_lead_to(stochastic)
         )
 
 
-@pytest.mark.parametrize("stochastic", [False, True])
-def test_numbers_are_foretold_by_how_they_change(stochastic):
-    ours = made(NUMBERS, linear(), stochastic=stochastic, samples=7)
+@pytest.mark.parametrize(("stochastic", "span"), [(False, 1), (True, 1), (False, 3)])
+def test_numbers_are_foretold_by_how_they_change(stochastic, span):
+    ours = made(NUMBERS, linear(), stochastic=stochastic, samples=7, span=span)
     state, arrays = filled(ours)
     obs = RNG.normal(size=(ACTIONS, 2)).astype("f4")
     found = ours.estimate(state, steps_of(obs, 1 + np.arange(ACTIONS))).q_tm1[0]
@@ -108,8 +110,32 @@ def test_numbers_are_foretold_by_how_they_change(stochastic):
         following = obs[action] + change[:2]
         value = said("value", following + scale * noise).mean()
         going = sigmoid(said("continuation", pair)[0])
-        expected = said("reward", pair)[0] + GAMMA * going * value
+        expected = said("reward", pair)[0] + GAMMA**span * going * value
         assert found[action] == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("tracer", "factor"), [({"name": "n_step", "n": 3}, 0.99**3), ("n_step", 0.99)]
+)
+def test_a_model_discounts_as_the_rows_of_its_tracer_do(tracer, factor, monkeypatch):
+    seen = []
+    factory = registry.find("updater", "model_learning").factory
+    module = inspect.getmodule(factory)
+    learnt = module.learnt
+    monkeypatch.setattr(
+        module, "learnt", lambda *a, **k: seen.append(k["gamma"]) or learnt(*a, **k)
+    )
+    data = probe_recipe("probe-two-steps") | {"tracer": tracer}
+    build(recipe.load(data))
+    assert seen
+    np.testing.assert_allclose(seen, factor, rtol=1e-6)
+
+
+def test_what_follows_whole_episodes_cannot_be_foretold():
+    data = probe_recipe("probe-two-steps")
+    data |= {"tracer": "monte_carlo", "replay": "episodes"}
+    with pytest.raises(RlcliError, match="rows are of whole episodes"):
+        build(recipe.load(data))
 
 
 @pytest.mark.parametrize("policy", [epsilon_greedy, boltzmann])
@@ -320,7 +346,7 @@ def test_the_rules_of_a_slippery_lake_lead_where_gymnasium_says():
 
 
 def test_with_the_rules_of_the_lake_values_are_those_of_value_iteration():
-    updater = {"name": "model_known", "gamma": GAMMA, "target": {"polyak": 0.5}}
+    updater = {"name": "model_known", "target": {"polyak": 0.5}}
     data = lake_recipe(updater, 30_000, wrappers=["expose_state"], slippery=False)
     _, _, params = learnt(data, iterations=460)
     _, going, q = lake(slippery=False)
@@ -342,7 +368,7 @@ def probe_recipe(name, **updater):
         "policy": {"name": "boltzmann", "temperature": 1.0},
         "tracer": {"name": "n_step", "gamma": GAMMA},
         "replay": {"name": "uniform", "capacity": 512, "batch_size": 64},
-        "updater": {"name": "model_learning", "gamma": GAMMA, **updater},
+        "updater": {"name": "model_learning", **updater},
         "optimizer": {
             "name": "adam",
             "learning_rate": {"from": 0.03, "to": 0.0, "over": 24_000},
@@ -441,7 +467,7 @@ def test_functions_that_are_known_are_given_as_forward_passes_without_parameters
     given = {"transition": f"{__name__}:moved", "reward": f"{__name__}:always_paid"}
     data = {
         "environment": "CartPole-v1",
-        "updater": {"name": "model_learning", "gamma": GAMMA},
+        "updater": {"name": "model_learning"},
         "policy": "boltzmann",
         "network": {"value": "linear", "continuation": "linear", **given},
         "tracer": {"name": "n_step", "gamma": GAMMA},
