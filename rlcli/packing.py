@@ -3,7 +3,7 @@
 Between two dispatches every argument and every result of a compiled program costs a
 microsecond or two, cold caches included, and a small agent has some fifty: more than
 its arithmetic takes. Within a program each of them is a kernel of its own to write, and
-one more to read: 70 ns each, of the 24 µs of a small step.
+one more to read: some 70 ns each, of the 24 µs of a small step.
 """
 
 from __future__ import annotations

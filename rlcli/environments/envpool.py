@@ -104,14 +104,14 @@ class _Threads:
         """As `Pool.begin`; seeds are read the first time alone."""
         if self._env is None:
             self._env = self._make(self._count, seeds)
-        reset = limited(self._env.reset, self._timeout)
-        obs, _ = reset(which.astype(np.int32))
+            self._reset = limited(self._env.reset, self._timeout)
+            self._step = limited(self._env.step, self._timeout)
+        obs, _ = self._reset(which.astype(np.int32))
         return self._shown(obs)
 
     def step(self, action: ArrayTree) -> Answers:
         """As `Pool.step`."""
-        step = limited(self._env.step, self._timeout)
-        obs, reward, terminated, truncated, _ = step(action)
+        obs, reward, terminated, truncated, _ = self._step(action)
         return answered(self._shown(obs), reward, terminated, truncated)
 
     def render(self, index: int) -> HostArray:

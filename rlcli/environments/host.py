@@ -1,7 +1,8 @@
 """Environments on the host: what JAX cannot trace, played for all seeds in one vector.
 
-The contract of an `Environment` whose `pure` is false. Every array is NumPy's and has
-the leading axes `[S, B]`: S seeds, B environments of each.
+The contract of an `Environment` whose `pure` is false. Every array has the leading
+axes `[S, B]`: S seeds, B environments of each. All are NumPy's, but for actions, which
+are as the loop has them: JAX's.
 
     reset(seeds[S] uint32) -> state, obs              begins episode 0 everywhere
     step(state, action, noise=(), cut=False) -> state, TimeStep

@@ -31,7 +31,7 @@ class Answers(NamedTuple):
     """What a pool says to a step, of each environment: arrays `[count]`, or lists.
 
     Lists of a few are made of Python's numbers, without an operation of NumPy's: after
-    a program of XLA's one of those takes 5 µs, as its code has left the caches.
+    a program of XLA's one of those takes 2 to 5 µs: its code has left the caches.
     """
 
     obs: ArrayTree  # what the actions led to, `[count, ...]`

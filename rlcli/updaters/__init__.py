@@ -32,7 +32,7 @@ from rlcli.types import Environment
 
 
 class Spaces(NamedTuple):
-    """What one environment shows and takes."""
+    """What one environment shows and takes, and what rows are made of its steps."""
 
     observation: gymnasium.Space
     action: gymnasium.Space
