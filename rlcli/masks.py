@@ -31,9 +31,27 @@ def apart(space: gymnasium.Space) -> tuple[gymnasium.Space, gymnasium.Space | No
 
 def without(obs: Any) -> Any:
     """What is to be seen of an observation: all but the mask."""
-    if not isinstance(obs, dict) or MASK not in obs:
+    if carried(obs) is None:
         return obs
     return {name: each for name, each in obs.items() if name != MASK}
+
+
+def carried(obs: Any) -> Any:
+    """The mask of an observation, as it is there; None if it has none."""
+    return obs.get(MASK) if isinstance(obs, dict) else None
+
+
+def beside(shown: Any, mask: Any) -> Any:
+    """What is shown, or its space, with the mask that belongs to it, or its space.
+
+    What has no name is `seen`; without a mask, None, it stays as it is.
+    """
+    if mask is None:
+        return shown
+    if isinstance(shown, spaces.Space):
+        entries = dict(shown) if isinstance(shown, spaces.Dict) else {"seen": shown}
+        return spaces.Dict({**entries, MASK: mask})
+    return {**(shown if isinstance(shown, dict) else {"seen": shown}), MASK: mask}
 
 
 def check(observation: gymnasium.Space, action: gymnasium.Space) -> None:

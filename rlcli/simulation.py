@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -31,6 +31,7 @@ def make(
     *,
     num_envs: int | None = None,
     time_limit: int | str | None = _OWN,
+    wrappers: Sequence[str | Mapping[str, Any]] = (),
     **parameters: Any,
 ) -> Environment:
     """An environment of ours, whose `step` takes a key.
@@ -49,6 +50,8 @@ def make(
         num_envs: how many, side by side; None for the core.
         time_limit: steps after which an episode of the vector is truncated, None for
             never; by default what the environment is registered with.
+        wrappers: what the core is wrapped in, from the inside out: names, or mappings
+            with `name` and options, as in a recipe.
         parameters: the factory's own, which may be traced: `jax.vmap` over them gives
             a population. `rlcli show environment NAME` lists them.
     """
@@ -58,18 +61,31 @@ def make(
             f"environment `{name}` cannot be compiled",
             "its own library makes it; `rlcli train` plays it on the host",
         )
-    known = registry.options(found.factory)
-    for unknown in parameters.keys() - known.keys():
-        raise RlcliError(
-            f"environment `{name}` has no option `{unknown}`", nearest(unknown, known)
-        )
-    core = found.factory(**parameters)
+    core = _made("environment", name, parameters)
+    for each in wrappers:
+        options = {"name": each} if isinstance(each, str) else dict(each)
+        if "name" not in options:
+            raise RlcliError(f"a wrapper needs a `name`, got {options}")
+        core = _made("wrapper", options.pop("name"), options, core)
     if num_envs is None:
         return _keyed_core(core)
     limit = found.facts.get("time_limit") if time_limit == _OWN else time_limit
     if isinstance(limit, str):
         raise ValueError(f"expected a time limit in steps or None, got {limit!r}")
     return keyed(vector(lambda _: core, num_envs, time_limit=limit))
+
+
+def _made(
+    kind: str, name: str, options: Mapping[str, Any], *core: Environment
+) -> Environment:
+    """What the factory of that name makes, if it knows all the options."""
+    factory = registry.find(kind, name).factory
+    known = registry.options(factory)
+    for unknown in options.keys() - known.keys():
+        raise RlcliError(
+            f"{kind} `{name}` has no option `{unknown}`", nearest(unknown, known)
+        )
+    return factory(*core, **options)
 
 
 def _keyed_core(core: Environment) -> Environment:

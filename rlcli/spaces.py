@@ -7,6 +7,7 @@ and dicts. JAX works in 32 bits: `dtype` tells what becomes of 64.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -37,6 +38,16 @@ def zeros(space: gymnasium.Space) -> ArrayTree:
     return jnp.zeros(space.shape, dtype(space))
 
 
+def members(space: gymnasium.Space) -> Mapping[Any, gymnasium.Space]:
+    """The spaces that a Tuple or a Dict is made of, by index or name."""
+    match space:
+        case spaces.Tuple():
+            return dict(enumerate(space.spaces))
+        case spaces.Dict():
+            return space.spaces
+    return {}
+
+
 def flat_size(space: gymnasium.Space) -> int:
     """How many numbers an element is when flattened; a choice of n counts n (one-hot).
 
@@ -61,12 +72,9 @@ def flatten(space: gymnasium.Space, element: ArrayTree) -> Array:
             sizes = space.nvec.ravel()
             one_hot = [jax.nn.one_hot(choices[i], int(n)) for i, n in enumerate(sizes)]
             return jnp.concatenate(one_hot)
-        case spaces.Tuple():
-            parts = zip(space.spaces, element, strict=True)
-            return jnp.concatenate([flatten(each, part) for each, part in parts])
-        case spaces.Dict():
-            named = [flatten(each, element[name]) for name, each in space.items()]
-            return jnp.concatenate(named)
+        case spaces.Tuple() | spaces.Dict():
+            each = members(space).items()
+            return jnp.concatenate([flatten(one, element[at]) for at, one in each])
     raise TypeError(f"expected a space of fixed shape, got {space}")
 
 

@@ -31,7 +31,7 @@ SEEN = spaces.Dict({masks.MASK: spaces.MultiBinary(ACTIONS), "place": PLACE})
 STEPS = 3
 
 
-def guarded() -> Environment:
+def guarded(*, forbidden: float = WORST) -> Environment:
     """Pays the number of the action, but for those that are forbidden just now.
 
     So the best return of an episode is the sum of the largest that were allowed.
@@ -50,7 +50,7 @@ def guarded() -> Environment:
 
     def step(state, action, key):
         mask, time = state
-        reward = jnp.where(mask[action - 1] == 1, action * 1.0, WORST)
+        reward = jnp.where(mask[action - 1] == 1, action * 1.0, forbidden)
         obs, over = shown(key), time + 1 == STEPS
         answer = TimeStep(obs, obs, reward, 1.0 - over, over, {})
         return (obs[masks.MASK], time + 1), answer
@@ -229,13 +229,22 @@ MORE = {
     "ppo": {"updater": "ppo", "network": "linear", "train": {"unroll": 8}},
     "pqn": {"updater": "pqn", "network": "linear", "train": {"unroll": 8}},
     "soft_pg": {"updater": "soft_pg", "network": "linear", "replay": REPLAY},
+    "model_known": {
+        # It knows what forbidden actions would pay, and does none for that.
+        "environment": {"forbidden": 100.0, "wrappers": ["expose_state"]},
+        "updater": {"name": "model_known", "samples": 1},
+        "network": {
+            "name": "linear",
+            "preprocess": [{"name": "member", "of": "observation"}],
+        },
+    },
 }
 
 
 def recipe(kind, environment):
     train = {**kind.get("train", {}), "steps": 2_000, "evaluate": {"episodes": 25}}
     rate = {"name": "adam", "learning_rate": 0.02}
-    shown = {"name": environment, "num_envs": 4}
+    shown = {"name": environment, "num_envs": 4, **kind.get("environment", {})}
     return {**kind, "environment": shown, "optimizer": rate, "train": train}
 
 
@@ -256,11 +265,15 @@ def plays_by_the_rules(kind):
     assert all(np.isfinite(each).all() for each in metrics.values())
     _, agent = setup.parts(midnight())
     acting = jax.tree.map(lambda leaf: leaf[0], agent.acting(progress.agent))
-    seen = {**obs((400,)), "place": np.ones((400, 2), "f4")}
+    mask = obs((400,))[masks.MASK]
+    seen = {"place": np.ones((400, 2), "f4")}
+    if "environment" in kind:
+        seen = {"observation": seen, "state": (mask, np.zeros(400, np.int32))}
+    seen[masks.MASK] = mask
     state, first = agent.policy.initial(400), np.ones(400, bool)
     noise = agent.policy.draw(jax.random.key(0), 400)
     decision, _ = jax.jit(agent.policy.exploit)(acting, seen, state, first, noise)
-    return np.asarray(decision.action) - 1, seen[masks.MASK]
+    return np.asarray(decision.action) - 1, mask
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)

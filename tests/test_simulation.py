@@ -88,3 +88,21 @@ def test_what_is_not_there_is_refused_by_name():
     assert "`length`" in caught.value.hint
     with pytest.raises(RlcliError, match="cannot be compiled"):
         rlcli.make("gymnasium/CartPole-v1")
+    with pytest.raises(RlcliError, match="`frame_stack` has no option `frame`"):
+        rlcli.make("CartPole-v1", wrappers=[{"name": "frame_stack", "frame": 2}])
+    with pytest.raises(RlcliError, match="needs a `name`"):
+        rlcli.make("CartPole-v1", wrappers=[{"frames": 2}])
+
+
+def test_wrappers_are_those_of_a_recipe():
+    wrappers = ["flatten", {"name": "scale_reward", "factor": 3.0}, "previous"]
+    env = rlcli.make("bsuite/Catch", rows=2, num_envs=4, wrappers=wrappers)
+    plain = rlcli.make("bsuite/Catch", rows=2, num_envs=4)
+    key, still = jax.random.key(0), jnp.ones(4, int)
+    (state, obs), (bare, board) = env.reset(key), plain.reset(key)
+    np.testing.assert_array_equal(obs[:, :10], board.reshape(4, 10))
+    _, timestep = env.step(state, still, key)
+    _, expected = plain.step(bare, still, key)
+    assert expected.last.all()
+    np.testing.assert_array_equal(timestep.reward, 3 * expected.reward)
+    np.testing.assert_array_equal(timestep.next_obs[:, 13], 3 * expected.reward)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import gymnasium
 import jax
@@ -12,6 +11,7 @@ import numpy as np
 from gymnasium import spaces as kinds
 
 from rlcli.errors import RlcliError
+from rlcli.spaces import flatten, members, zeros
 from rlcli.types import Array, ArrayTree
 
 
@@ -30,31 +30,20 @@ def flat(space: gymnasium.Space) -> Callable[[ArrayTree], Array]:
     What has several members stands in a row.
     """
     match space:
-        case kinds.Discrete():
-            return lambda obs: jax.nn.one_hot(obs - int(space.start), int(space.n))
-        case kinds.Box() | kinds.MultiBinary():
-            size = int(np.prod(space.shape, dtype=int))
-            return lambda obs: obs.reshape((-1, size)).astype(jnp.float32)
-        case kinds.MultiDiscrete():
-            return _one_hots(space)
         case Pair(spaces=(kinds.Discrete() as state, kinds.Discrete() as action)):
             states, actions = flat(state), flat(action)
             return lambda pair: (
                 states(pair[0])[:, :, None] * actions(pair[1])[:, None, :]
             ).reshape((-1, int(state.n * action.n)))
-    each = {name: flat(member) for name, member in members(space).items()}
-    if not each:
+    try:
+        jax.eval_shape(lambda: flatten(space, zeros(space)))
+    except TypeError as error:
         raise RlcliError(
             f"a network cannot read observations of {space}",
             "it reads Discrete, MultiDiscrete, MultiBinary and Box spaces, and Tuple "
             "and Dict of such",
-        )
-
-    def prepare(obs: ArrayTree) -> Array:
-        rows = [read(obs[name]) for name, read in each.items()]
-        return jnp.concatenate(rows, axis=-1)
-
-    return prepare
+        ) from error
+    return jax.vmap(lambda element: flatten(space, element))
 
 
 def pictures(space: gymnasium.Space) -> Callable[[ArrayTree], list[Array]]:
@@ -81,25 +70,3 @@ def image_shapes(space: gymnasium.Space) -> list[tuple[int, ...]]:
         return [space.shape]
     each = members(space).values()
     return [shape for member in each for shape in image_shapes(member)]
-
-
-def members(space: gymnasium.Space) -> Mapping[Any, gymnasium.Space]:
-    """The spaces that a Tuple or a Dict is made of, by index or name."""
-    match space:
-        case kinds.Tuple():
-            return dict(enumerate(space.spaces))
-        case kinds.Dict():
-            return space.spaces
-    return {}
-
-
-def _one_hots(space: kinds.MultiDiscrete) -> Callable[[Array], Array]:
-    counts, start = space.nvec.ravel(), space.start.ravel()
-    size = len(counts)
-
-    def prepare(obs: Array) -> Array:
-        rows = obs.reshape((-1, size)) - start
-        each = [jax.nn.one_hot(rows[:, i], int(n)) for i, n in enumerate(counts)]
-        return jnp.concatenate(each, axis=-1)
-
-    return prepare

@@ -9,13 +9,14 @@ networks read (`reading`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import gymnasium
 from gymnasium import spaces as kinds
 
-from rlcli.networks.inputs import members
+from rlcli import masks
+from rlcli.spaces import members
 from rlcli.types import ArrayTree
 
 Function = Callable[[ArrayTree], ArrayTree]  # of one observation
@@ -51,3 +52,22 @@ def each_member(
         )
 
     return whole
+
+
+def composed(
+    steps: Sequence[Preprocess], space: gymnasium.Space
+) -> tuple[gymnasium.Space, Function]:
+    """One function after the other, of what is to be seen of an observation."""
+    space, _ = masks.apart(space)
+    functions = []
+    for step in steps:
+        space, function = step.of(space)
+        functions.append(function)
+
+    def whole(obs: ArrayTree) -> ArrayTree:
+        obs = masks.without(obs)
+        for function in functions:
+            obs = function(obs)
+        return obs
+
+    return space, whole

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import gymnasium
-import jax
 import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces as kinds
 
 from rlcli.errors import RlcliError
-from rlcli.networks.inputs import flat
 from rlcli.preprocessing import Function, Preprocess, each_member
 from rlcli.registry import register
 from rlcli.spaces import bounds, describe
+from rlcli.spaces import flatten as flattened
 from rlcli.types import Array, Count
 
 
@@ -121,11 +120,9 @@ def diff_transform(*, frames: Count = 3) -> Preprocess:
 
 def _vector(space: gymnasium.Space) -> tuple[gymnasium.Space, Function]:
     """As networks read what they are given nothing else for."""
-    read = flat(space)
     low, high = _flat_bounds(space)
-    return kinds.Box(low, high, low.shape, np.float32), lambda obs: read(
-        jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], obs)
-    )[0]
+    vector = kinds.Box(low, high, low.shape, np.float32)
+    return vector, lambda obs: flattened(space, obs)
 
 
 def _flat_bounds(space: gymnasium.Space) -> tuple[np.ndarray, np.ndarray]:

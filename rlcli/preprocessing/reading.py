@@ -7,30 +7,10 @@ from collections.abc import Callable, Sequence
 import gymnasium
 import jax
 
-from rlcli import masks
 from rlcli.networks.inputs import Pair
 from rlcli.networks.torsos import Torso
-from rlcli.preprocessing import Function, Preprocess
+from rlcli.preprocessing import Function, Preprocess, composed
 from rlcli.types import ArrayTree
-
-
-def composed(
-    steps: Sequence[Preprocess], space: gymnasium.Space
-) -> tuple[gymnasium.Space, Function]:
-    """One function after the other, of what is to be seen of an observation."""
-    space, _ = masks.apart(space)
-    functions = []
-    for step in steps:
-        space, function = step.of(space)
-        functions.append(function)
-
-    def whole(obs: ArrayTree) -> ArrayTree:
-        obs = masks.without(obs)
-        for function in functions:
-            obs = function(obs)
-        return obs
-
-    return space, whole
 
 
 def prepared(torso: Torso, steps: Sequence[Preprocess]) -> Torso:

@@ -37,7 +37,7 @@ class _Stage(NamedTuple):
 
 
 def showing(environment: Environment, steps: Sequence[Preprocess]) -> Environment:
-    """A vector of environments, pure or on the host, that shows what `steps` make.
+    """A core, or a vector, pure or on the host, that shows what `steps` make.
 
     What the last of them makes of its stack is left to who reads it: shown is the stack
     itself, so that replays can keep each frame once. An action mask is shown as it is.
@@ -45,13 +45,14 @@ def showing(environment: Environment, steps: Sequence[Preprocess]) -> Environmen
     if not steps:
         return environment
     numpy = jnp if environment.pure else np
-    leading = 1 if environment.pure else 2  # axes: of environments, and of seeds
+    # Axes of what it shows: those of a core alone, of environments, of seeds as well.
+    leading = (1 if environment.num_envs else 0) if environment.pure else 2
     seen, mask = masks.apart(environment.observation)
     stages = _stages(steps, seen)
     begun, gone = _stacks(stages, numpy, leading)
 
     def show(stacks: tuple[ArrayTree, ...], obs: ArrayTree) -> ArrayTree:
-        return stacks[-1] if mask is None else _beside(stacks[-1], obs[masks.MASK])
+        return masks.beside(stacks[-1], masks.carried(obs))
 
     def reset(key: Any) -> tuple[Showing, ArrayTree]:
         state, obs = environment.reset(key)
@@ -59,26 +60,26 @@ def showing(environment: Environment, steps: Sequence[Preprocess]) -> Environmen
         return Showing(state, stacks), show(stacks, obs)
 
     def step(
-        state: Showing, action: ArrayTree, noise: ArrayTree = (), cut: Any = False
+        state: Showing, action: ArrayTree, noise: ArrayTree = (), *cut: Any
     ) -> tuple[Showing, TimeStep]:
-        inner, answer = environment.step(state.environment, action, noise, cut)
-        going = gone(state.stacks, answer.next_obs)
+        inner, answer = environment.step(state.environment, action, noise, *cut)
+        stacks = going = gone(state.stacks, answer.next_obs)
 
         def chosen(new: Any, old: Any) -> Any:
             last = answer.last.reshape(answer.last.shape + (1,) * (old.ndim - leading))
             return numpy.where(last, new, old)
 
-        stacks = jax.tree.map(chosen, begun(answer.obs), going)
+        if leading:  # a core begins no episode
+            stacks = jax.tree.map(chosen, begun(answer.obs), going)
         return Showing(inner, stacks), answer._replace(
             obs=show(stacks, answer.obs), next_obs=show(going, answer.next_obs)
         )
 
-    shown = stages[-1].space
     return environment._replace(
         reset=reset,
         step=step,
-        observation=shown if mask is None else kinds.Dict(_beside(shown, mask)),
-        render=lambda state, index: environment.render(state.environment, index),
+        observation=masks.beside(stages[-1].space, mask),
+        render=lambda state, *index: environment.render(state.environment, *index),
         close=lambda state: environment.close(state.environment),
         **({} if environment.pure else _files(environment, stages)),
     )
@@ -168,7 +169,8 @@ def _stages(steps: Sequence[Preprocess], space: gymnasium.Space) -> tuple[_Stage
 def _framed(space: gymnasium.Space) -> tuple[gymnasium.Space, Function]:
     """What a stack is made of: at least one axis, and of an image three."""
     if isinstance(space, kinds.Discrete):
-        choices = kinds.MultiDiscrete([space.n], space.dtype.type, start=[space.start])
+        to = spaces.dtype(space).type
+        choices = kinds.MultiDiscrete([space.n], to, start=[space.start])
         return choices, _same
     if isinstance(space, kinds.Box) and len(space.shape) in (0, 2):
         low, high = space.low[..., None], space.high[..., None]
@@ -204,9 +206,3 @@ def _repeated(
 
 def _same(obs: ArrayTree) -> ArrayTree:
     return obs
-
-
-def _beside(shown: Any, mask: Any) -> dict[str, Any]:
-    """What is shown, with the mask that belongs to it."""
-    entries = dict(shown) if isinstance(shown, dict | kinds.Dict) else {"seen": shown}
-    return {**entries, masks.MASK: mask}

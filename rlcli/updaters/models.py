@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rlcli import distributions
+from rlcli import distributions, masks
 from rlcli.distributions.family import flattened
 from rlcli.distributions.normals import joined, split
 from rlcli.errors import RlcliError
@@ -181,7 +181,11 @@ def successor(
         reward, discount = after.reward[..., None], after.discount[..., None]
         worth = following._replace(value=reward + discount * following.value)
         every = mixed(worth, after.probability)
-        return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), every)
+        every = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), every)
+        if masks.carried(obs) is None:
+            return every
+        allowed = masks.of(obs)[..., None]
+        return every._replace(value=masks.forbidding(every.value, allowed))
 
     return q
 

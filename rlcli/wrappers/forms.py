@@ -10,68 +10,38 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
+from rlcli import masks
 from rlcli.errors import RlcliError
+from rlcli.preprocessing import Preprocess, composed, functions
+from rlcli.preprocessing.showing import showing
 from rlcli.registry import register
-from rlcli.spaces import bounds, describe, dtype, flat_size, flatten
-from rlcli.types import Array, ArrayTree, Count, Environment, Key, TimeStep
-from rlcli.wrappers import Wrapped
-
-
-@register("wrapper", "flatten")
-def flattened(core: Environment) -> Environment:
-    """Shows any observation as one vector of float32, its choices one-hot.
-
-    As `gymnasium.spaces.flatten` does. Networks do that by themselves; this is for what
-    comes after it in the list, and for other libraries.
-    """
-    return _as_vector(core)
+from rlcli.types import ArrayTree, Count, Environment, Key, TimeStep
 
 
 @register("wrapper")
 def one_hot(core: Environment) -> Environment:
-    """Shows a choice of n as n numbers, all 0 but for its own 1; several in a row."""
-    if not isinstance(core.observation, spaces.Discrete | spaces.MultiDiscrete):
-        raise RlcliError(
-            "wrapper `one_hot` needs observations that are choices, and the "
-            f"environment has {describe(core.observation)}",
-            "`flatten` makes a vector of any",
-        )
-    return _as_vector(core)
+    """Shows choices as vectors of zeros with a one; what is no choice as it is."""
+    return _made(core, functions.one_hot())
 
 
 @register("wrapper")
-def frame_stack(core: Environment, *, frames: Count = 4) -> Environment:
-    """Shows the last observations together, `[frames, ...]`, the newest last.
+def flatten(core: Environment) -> Environment:
+    """Shows any observation as one vector of float32, its choices one-hot.
+
+    Networks do that by themselves; this is for what comes after it in the list, and for
+    other libraries.
+    """
+    return _made(core, functions.flatten())
+
+
+@register("wrapper")
+def frame_stack(core: Environment, *, frames: Count = 4, axis: int = -1) -> Environment:
+    """Shows the last observations joined along `axis`, the newest last.
 
     An episode begins with its first one as often as needed (Mnih et al., 2015,
     https://doi.org/10.1038/nature14236).
     """
-    space = core.observation
-    if not isinstance(space, spaces.Box | spaces.Discrete):
-        raise RlcliError(
-            "wrapper `frame_stack` needs a Box or a choice, and the environment has "
-            f"{describe(space)}",
-            "`flatten` before it makes a vector of any",
-        )
-
-    def reset(key: Key) -> tuple[Wrapped, Array]:
-        state, obs = core.reset(key)
-        seen = jnp.broadcast_to(obs, (frames, *jnp.shape(obs)))
-        return Wrapped(state, seen), seen
-
-    def step(
-        state: Wrapped, action: ArrayTree, noise: ArrayTree
-    ) -> tuple[Wrapped, TimeStep]:
-        inner, timestep = core.step(state.core, action, noise)
-        seen = jnp.concatenate([state.memory[1:], timestep.next_obs[None]])
-        return Wrapped(inner, seen), timestep._replace(obs=seen, next_obs=seen)
-
-    return core._replace(
-        reset=reset,
-        step=step,
-        observation=_stacked(space, frames),
-        render=lambda state: core.render(state.core),
-    )
+    return _made(core, functions.frame_stack(frames=frames, axis=axis))
 
 
 @register("wrapper")
@@ -93,22 +63,16 @@ def expose_state(core: Environment) -> Environment:
         return {"observation": obs, "state": tuple(jax.tree.leaves(state))}
 
     exposed = spaces.Tuple([_unbounded(leaf) for leaf in leaves])
-    space = spaces.Dict({"observation": core.observation, "state": exposed})
+    observation, _ = masks.apart(core.observation)
+    space = spaces.Dict({"observation": observation, "state": exposed})
     return _showing(core, seen, space)
 
 
-def _as_vector(core: Environment) -> Environment:
-    """The core, with its observations as vectors of float32."""
-    space, size = core.observation, (flat_size(core.observation),)
-    low, high = np.full(size, -np.inf, np.float32), np.full(size, np.inf, np.float32)
-    if not isinstance(space, spaces.Tuple | spaces.Dict):
-        one_hots = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
-        least, most = (0.0, 1.0) if one_hots else bounds(space)
-        low = np.broadcast_to(np.ravel(least), size).astype(np.float32)
-        high = np.broadcast_to(np.ravel(most), size).astype(np.float32)
-
-    vector = spaces.Box(low, high, dtype=np.float32)
-    return _showing(core, lambda state, obs: flatten(space, obs), vector)
+def _made(core: Environment, step: Preprocess) -> Environment:
+    """The core, showing what a function of `preprocess` makes of observations."""
+    stacked = showing(core, [step] if step.frames > 1 else [])
+    space, function = composed([step], stacked.observation)
+    return _showing(stacked, lambda _, obs: function(obs), space)
 
 
 def _showing(
@@ -116,28 +80,27 @@ def _showing(
     seen: Callable[[ArrayTree, ArrayTree], ArrayTree],
     space: gymnasium.Space,
 ) -> Environment:
-    """The core, with `seen(state, obs)`, an element of that space, as observation."""
+    """The core, with `seen(state, obs)`, an element of that space, as observation.
+
+    An action mask is none of `obs`, and shown beside it.
+    """
+
+    def shown(state: ArrayTree, obs: ArrayTree) -> ArrayTree:
+        return masks.beside(seen(state, masks.without(obs)), masks.carried(obs))
 
     def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
         state, obs = core.reset(key)
-        return state, seen(state, obs)
+        return state, shown(state, obs)
 
     def step(
         state: ArrayTree, action: ArrayTree, noise: ArrayTree
     ) -> tuple[ArrayTree, TimeStep]:
         state, timestep = core.step(state, action, noise)
-        obs = seen(state, timestep.next_obs)
+        obs = shown(state, timestep.next_obs)
         return state, timestep._replace(obs=obs, next_obs=obs)
 
-    return core._replace(reset=reset, step=step, observation=space)
-
-
-def _stacked(space: spaces.Box | spaces.Discrete, frames: int) -> gymnasium.Space:
-    if isinstance(space, spaces.Discrete):
-        n, start = np.full(frames, space.n), np.full(frames, space.start)
-        return spaces.MultiDiscrete(n, dtype=dtype(space).type, start=start)
-    low, high = (np.repeat(each[None], frames, axis=0) for each in bounds(space))
-    return spaces.Box(low, high, dtype=space.dtype.type)
+    _, mask = masks.apart(core.observation)
+    return core._replace(reset=reset, step=step, observation=masks.beside(space, mask))
 
 
 def _unbounded(leaf: jax.ShapeDtypeStruct) -> spaces.Box:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
+from rlcli import masks
 from rlcli.errors import RlcliError
 from rlcli.registry import register
 from rlcli.spaces import describe, flat_size, flatten
@@ -59,13 +60,16 @@ def previous(core: Environment) -> Environment:
     reward, and 1 in an episode's first step, when the two before are 0 (Duan et al.,
     2016, https://arxiv.org/abs/1611.02779; Wang et al., 2016).
     """
-    size = flat_size(core.observation) + flat_size(core.action) + 2
+    observation, mask = masks.apart(core.observation)
+    size = flat_size(observation) + flat_size(core.action) + 2
 
-    def seen(obs: ArrayTree, action: Array, reward: Array, first: float) -> Array:
+    def seen(obs: ArrayTree, action: Array, reward: Array, first: float) -> ArrayTree:
+        vector = flatten(observation, masks.without(obs))
         tail = jnp.stack([reward, jnp.float32(first)])
-        return jnp.concatenate([flatten(core.observation, obs), action, tail])
+        vector = jnp.concatenate([vector, action, tail])
+        return masks.beside(vector, masks.carried(obs))
 
-    def reset(key: Key) -> tuple[ArrayTree, Array]:
+    def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
         state, obs = core.reset(key)
         nothing = jnp.zeros(flat_size(core.action))
         return state, seen(obs, nothing, jnp.float32(0), 1.0)
@@ -79,4 +83,5 @@ def previous(core: Environment) -> Environment:
         return state, timestep._replace(obs=obs, next_obs=obs)
 
     vector = spaces.Box(-np.inf, np.inf, (size,), np.float32)
-    return core._replace(reset=reset, step=step, observation=vector)
+    shown = masks.beside(vector, mask)
+    return core._replace(reset=reset, step=step, observation=shown)

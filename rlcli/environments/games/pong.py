@@ -84,11 +84,12 @@ def pong(
         return jnp.concatenate([scaled, speeds]).astype(jnp.float32)
 
     def reset(key: Key) -> tuple[PongState, Array]:
-        row_key, down_key, right_key = jax.random.split(key, 3)
-        middle = jnp.int32(height // 2)
-        row, column = jax.random.randint(row_key, (), 0, height), jnp.int32(width // 2)
-        down = jax.random.randint(down_key, (), -1, 2)
-        right = 2 * jax.random.randint(right_key, (), 0, 2) - 1
+        # Of one hash, and not of the six of three `randint`: a lone step shows them.
+        word = jax.random.bits(key)
+        right, down, row = word % 2, word // 2 % 3, word // 6 % height
+        right, down = 2 * right.astype(jnp.int32) - 1, down.astype(jnp.int32) - 1
+        middle, column = jnp.int32(height // 2), jnp.int32(width // 2)
+        row = row.astype(jnp.int32)
         state = PongState(middle, middle, row, column, down, right, row, column)
         return state, observed(state)
 
