@@ -98,7 +98,8 @@ def interpreter(given: str | None) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         python = str(Path(folder) / "bin" / "python")
-        wanted = [f"gymnax=={GYMNAX}"] + [
+        # Six is what gymnax imports and does not ask for.
+        wanted = [f"gymnax=={GYMNAX}", "six"] + [
             f"{name}=={importlib.metadata.version(name)}" for name in ("jax", "jaxlib")
         ]
         print(f"installing {', '.join(wanted)} in {folder}", file=sys.stderr)
