@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple, NoReturn
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 
-from rlcli import registry
+from rlcli import registry, schedules
 from rlcli.environments.vector import keyed, vector
-from rlcli.errors import RlcliError, nearest
+from rlcli.errors import RlcliError
 from rlcli.keys import unrolled
+from rlcli.recipe import grammar
+from rlcli.recipe.annotations import expected, is_schedulable
+from rlcli.recipe.documents import Place
 from rlcli.types import (
     Array,
     ArrayTree,
@@ -32,6 +38,7 @@ def make(
     num_envs: int | None = None,
     time_limit: int | str | None = _OWN,
     wrappers: Sequence[str | Mapping[str, Any]] = (),
+    each: Mapping[str, Sequence[float]] = MappingProxyType({}),
     **parameters: Any,
 ) -> Environment:
     """An environment of ours, whose `step` takes a key.
@@ -52,8 +59,14 @@ def make(
             never; by default what the environment is registered with.
         wrappers: what the core is wrapped in, from the inside out: names, or mappings
             with `name` and options, as in a recipe.
-        parameters: the factory's own, which may be traced: `jax.vmap` over them gives
-            a population. `rlcli show environment NAME` lists them.
+        each: of a vector's parameters several values: environment i takes value i mod
+            their number.
+        parameters: the factory's own. Those that follow a schedule in recipes may be
+            traced: `jax.vmap` over them gives a population. `rlcli show environment
+            NAME` lists them.
+
+    Raises:
+        RlcliError: for what a recipe could not say either.
     """
     found = registry.find("environment", name)
     if found.facts.get("adapter"):
@@ -61,31 +74,97 @@ def make(
             f"environment `{name}` cannot be compiled",
             "its own library makes it; `rlcli train` plays it on the host",
         )
-    core = _made("environment", name, parameters)
-    for each in wrappers:
-        options = {"name": each} if isinstance(each, str) else dict(each)
-        if "name" not in options:
-            raise RlcliError(f"a wrapper needs a `name`, got {options}")
-        core = _made("wrapper", options.pop("name"), options, core)
+    options = _options(found, parameters)
+    around = [_wrapper(wrapper) for wrapper in _listed(wrappers)]
+
+    def core_of(values: Mapping[str, Array]) -> Environment:
+        core = found.factory(**{**options, **values})
+        for wrapper, its in around:
+            core = wrapper.factory(core, **its)
+        return core
+
     if num_envs is None:
-        return _keyed_core(core)
-    limit = found.facts.get("time_limit") if time_limit == _OWN else time_limit
-    if isinstance(limit, str):
-        raise ValueError(f"expected a time limit in steps or None, got {limit!r}")
-    return keyed(vector(lambda _: core, num_envs, time_limit=limit))
-
-
-def _made(
-    kind: str, name: str, options: Mapping[str, Any], *core: Environment
-) -> Environment:
-    """What the factory of that name makes, if it knows all the options."""
-    factory = registry.find(kind, name).factory
-    known = registry.options(factory)
-    for unknown in options.keys() - known.keys():
-        raise RlcliError(
-            f"{kind} `{name}` has no option `{unknown}`", nearest(unknown, known)
+        if each or time_limit != _OWN:
+            what = "`each`" if each else "`time_limit`"
+            raise RlcliError(
+                f"{what} is for vectors, and without `num_envs` this is one core",
+                f'`rlcli.make("{name}", num_envs=…)`',
+            )
+        return _keyed_core(core_of({}))
+    reader, known = _reader(found), registry.options(grammar.Vector)
+    number, limit = (
+        reader.value(known[key].annotation, value, (key,))
+        for key, value in (("num_envs", num_envs), ("time_limit", time_limit))
+    )
+    values = reader.each(registry.options(found.factory), each, parameters)
+    return keyed(
+        vector(
+            core_of,
+            number,
+            time_limit=found.facts.get("time_limit") if limit == _OWN else limit,
+            each={name: jnp.asarray(numbers) for name, numbers in values.items()},
         )
-    return factory(*core, **options)
+    )
+
+
+def _reader(part: registry.Registered) -> grammar.Reader:
+    """Reads a part's options as those of a recipe are read."""
+
+    def refuse(place: Place, message: str, hint: str) -> NoReturn:
+        del place  # there is no file
+        raise RlcliError(message, hint)
+
+    return grammar.Reader(f"{part.kind} `{part.name}`", (), refuse)
+
+
+def _options(part: registry.Registered, given: Mapping[str, Any]) -> dict[str, Any]:
+    """All options of a part, checked; of what is traced, that it may be."""
+    reader, known = _reader(part), registry.options(part.factory)
+    traced = {
+        key: value
+        for key, value in given.items()
+        if isinstance(value, Tracer) and key in known
+    }
+    for key, value in traced.items():
+        annotation = known[key].annotation
+        if not is_schedulable(annotation):
+            message = (
+                f"`{key}` of {reader.label} shapes the program: it cannot be traced"
+            )
+            reader.fail((), message, f"give {expected(annotation)}")
+        if value.shape:
+            message = f"`{key}` of {reader.label} is one number, got {value.shape}"
+            reader.fail((), message, "`jax.vmap` over them, or `each` in a vector")
+    plain = {
+        key: value.tolist() if isinstance(value, jax.Array | np.ndarray) else value
+        for key, value in given.items()
+        if key not in traced
+    }
+    rest = {key: value for key, value in known.items() if key not in traced}
+    options = reader.options(rest, plain, tuple(traced))
+    for key, value in options.items():
+        if isinstance(value, schedules.Schedule):
+            message = f"`{key}` of {reader.label} is a schedule, and there is no run"
+            reader.fail((), message, "give a number, or make another for each")
+    return options | {known[key].name: value for key, value in traced.items()}
+
+
+def _listed(wrappers: Any) -> Sequence[Any]:
+    if isinstance(wrappers, str | Mapping):
+        raise RlcliError(f"`wrappers` is a list, got {wrappers!r}", "put it in [ ]")
+    return wrappers
+
+
+def _wrapper(given: Any) -> tuple[registry.Registered, dict[str, Any]]:
+    """A wrapper and its options, as a recipe says them."""
+    options = {"name": given} if isinstance(given, str) else given
+    if not isinstance(options, Mapping) or not isinstance(options.get("name"), str):
+        raise RlcliError(
+            f"expected a wrapper's name, or a mapping with its `name`, got {given!r}",
+            "`rlcli list wrappers` shows what there is",
+        )
+    found = registry.find("wrapper", options["name"])
+    return found, _options(found, {k: v for k, v in options.items() if k != "name"})
 
 
 def _keyed_core(core: Environment) -> Environment:

@@ -82,16 +82,61 @@ def test_parameters_are_traced_so_that_each_member_has_its_own():
     assert angles[0] > angles[1] > 0  # a longer pole falls more slowly
 
 
-def test_what_is_not_there_is_refused_by_name():
-    with pytest.raises(RlcliError, match="no option `lenght`") as caught:
-        rlcli.make("CartPole-v1", lenght=1.0)
-    assert "`length`" in caught.value.hint
-    with pytest.raises(RlcliError, match="cannot be compiled"):
-        rlcli.make("gymnasium/CartPole-v1")
-    with pytest.raises(RlcliError, match="`frame_stack` has no option `frame`"):
-        rlcli.make("CartPole-v1", wrappers=[{"name": "frame_stack", "frame": 2}])
-    with pytest.raises(RlcliError, match="needs a `name`"):
-        rlcli.make("CartPole-v1", wrappers=[{"frames": 2}])
+CART = "CartPole-v1"
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        (CART, {"lenght": 1.0}, "no option `lenght`"),
+        ("gymnasium/CartPole-v1", {}, "cannot be compiled"),
+        (CART, {"length": -1.0}, "`length` .* expected a number above 0"),
+        (CART, {"length": [0.5, 0.7]}, r"expected a number above 0 .* `\[0.5, 0.7\]`"),
+        (CART, {"length": jnp.array([0.5, 1.0])}, "expected a number above 0"),
+        (CART, {"length": {"from": 1, "to": 2, "over": 9}}, "there is no run"),
+        ("Acrobot-v1", {"book_or_nips": "Book"}, "expected `book` or `nips`"),
+        ("FrozenLake-v1", {"lake": "6x6"}, "`lake` .* expected `4x4` or `8x8`"),
+        (CART, {"num_envs": 0}, "`num_envs` .* of at least 1"),
+        (CART, {"num_envs": 2.5}, "`num_envs` .* a whole number"),
+        (CART, {"num_envs": 2, "time_limit": 0}, "`time_limit` .* at least 1"),
+        (CART, {"time_limit": 9}, "`time_limit` is for vectors"),
+        (CART, {"each": {"length": [0.5]}}, "`each` is for vectors"),
+        (CART, {"num_envs": 2, "each": {"lengths": [1]}}, "cannot change `lengths`"),
+        (CART, {"num_envs": 2, "each": {"length": [-1]}}, "`each.length.0` .* above"),
+        (CART, {"wrappers": "flatten"}, "is a list"),
+        (CART, {"wrappers": [3]}, "expected a wrapper's name"),
+        (CART, {"wrappers": [{"frames": 2}]}, "a mapping with its `name`"),
+        (CART, {"wrappers": ["scale_reward"]}, "needs `factor`"),
+        (CART, {"wrappers": [{"name": "frame_stack", "frame": 2}]}, "option `frame`"),
+    ],
+)
+def test_what_a_recipe_could_not_say_is_refused(name, given, message):
+    with pytest.raises(RlcliError, match=message):
+        rlcli.make(name, **given)
+
+
+def test_what_cannot_be_traced_is_refused():
+    def reset(x_threshold):
+        return rlcli.make(CART, x_threshold=x_threshold).reset(jax.random.key(0))[1]
+
+    assert reset(jnp.float32(3.0)).shape == (4,)
+    with pytest.raises(RlcliError, match=r"`x_threshold` .* cannot be traced"):
+        jax.vmap(reset)(jnp.array([2.0, 3.0]))
+
+
+def test_each_environment_may_have_parameters_of_its_own():
+    """Environment i has value i mod their number, as in a recipe."""
+    lengths = np.float32([0.5, 1.0])
+    env = rlcli.make(CART, num_envs=3, each={"length": lengths})
+    key, push = jax.random.key(0), jnp.ones(3, int)
+    state, _ = env.reset(key)
+    _, found = env.step(state, push, key)
+    for index in range(3):
+        alone = rlcli.make(CART, num_envs=3, length=lengths[index % 2])
+        _, expected = alone.step(state, push, key)
+        np.testing.assert_allclose(
+            found.obs[index], expected.obs[index], rtol=1e-6, atol=1e-8
+        )
 
 
 def test_wrappers_are_those_of_a_recipe():

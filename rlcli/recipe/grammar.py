@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypedDict
@@ -19,7 +19,7 @@ from annotated_types import Ge, Gt, Lt
 
 from rlcli import registry, schedules
 from rlcli.errors import nearest
-from rlcli.recipe.annotations import MismatchError, convert, shown
+from rlcli.recipe.annotations import MismatchError, convert, is_schedulable, shown
 from rlcli.recipe.documents import Place
 
 SECTIONS = (
@@ -160,6 +160,36 @@ class Reader(NamedTuple):
             # Converted too, so that a recipe with all defaults written is the same.
             return self._converted(key, parameter, parameter.default)
         return self._converted(key, parameter, given[key])
+
+    def each(
+        self,
+        known: Mapping[str, inspect.Parameter],
+        given: Mapping[str, Sequence[Any]],
+        alone: Collection[str],
+    ) -> dict[str, list[float]]:
+        """Several numbers for some options, by the names that these have in Python.
+
+        What is in `alone` has a value by itself.
+        """
+        numbers = {k: v for k, v in known.items() if is_schedulable(v.annotation)}
+        found: dict[str, list[float]] = {}
+        for key, values in given.items():
+            place = (*self.place, "each", key)
+            if key not in numbers:
+                message = f"`each` cannot change `{key}` of {self.label}"
+                self.fail(place, message, nearest(key, numbers))
+            if key in alone:
+                message = f"`{key}` is given twice, by itself and in `each`"
+                self.fail(place, message, "")
+            if not len(values):
+                self.fail(place, f"`each` has no value for `{key}`", "")
+            for index, value in enumerate(values):
+                at = (*place, index)
+                if isinstance(value, Mapping):
+                    self.fail(at, "`each` takes numbers, not schedules", "")
+                number = self.value(numbers[key].annotation, value, at)
+                found.setdefault(numbers[key].name, []).append(number)
+        return found
 
     def value(self, annotation: Any, value: Any, place: Place) -> Any:
         """A value as its annotation wants it."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 from rlcli import registry
 from rlcli.errors import RlcliError, nearest
 from rlcli.recipe import grammar
-from rlcli.recipe.annotations import is_schedulable, shown
+from rlcli.recipe.annotations import shown
 from rlcli.recipe.documents import Document, Place
 
 DEFAULT = "default"  # the network, or optimizer, of functions that are not named
@@ -142,27 +142,9 @@ class Sections:
     ) -> dict[str, list[float]]:
         """For some keywords of the environment one number for each of it, by turns."""
         known = registry.options(registry.find("environment", environment.name).factory)
-        numbers = {k: v for k, v in known.items() if is_schedulable(v.annotation)}
-        reader = grammar.Reader(
-            f"environment `{environment.name}`", ("environment",), self.fail
-        )
-        result: dict[str, list[float]] = {}
-        for key, values in given.items():
-            place = ("environment", "each", key)
-            if key not in numbers:
-                message = f"`each` cannot change `{key}` of `{environment.name}`"
-                self.fail(place, message, nearest(key, numbers))
-            if key in self.data["environment"]:
-                self.fail(place, f"`{key}` is given twice, by itself and in `each`")
-            if not values:
-                self.fail(place, f"`each` has no value for `{key}`")
-            for index, value in enumerate(values):
-                if isinstance(value, Mapping):
-                    self.fail((*place, index), "`each` takes numbers, not schedules")
-                at = (*place, index)
-                found = reader.value(numbers[key].annotation, value, at)
-                result.setdefault(numbers[key].name, []).append(found)
-        return result
+        label = f"environment `{environment.name}`"
+        reader = grammar.Reader(label, ("environment",), self.fail)
+        return reader.each(known, given, self.data["environment"])
 
     def networks(self, facts: Mapping[str, Any]) -> dict[str, NetworkSpec]:
         """One for all functions, or one by one, or heads on a shared one."""
