@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,13 +14,16 @@ from rlcli.errors import RlcliError
 from rlcli.recipe import dump, load, resolved, shipped
 from rlcli.recipe.annotations import expected
 from rlcli.registry import KINDS, kind_of
+from rlcli.spaces import describe
 
 
 def list(kind: str | None = None) -> dict[str, builtins.list[dict[str, str]]]:
     """What there is, by kind: names, and the first line of what they say of themselves.
 
     `{"environments": [{"name", "summary"}], …, "recipes": […]}`; one kind if named, in
-    singular or plural.
+    singular or plural. Environments say as well what they are, as they are by default:
+    `observation` and `action`, their spaces; `backend`, `jax` if compiled with the
+    agent, else `host`; and what of them `renders`, a `drawing` or the `observation`.
     """
     if kind in ("recipe", "recipes"):
         return {"recipes": _recipes()}
@@ -88,11 +92,34 @@ def _checked(recipe: str | Path | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parts(kind: str) -> builtins.list[dict[str, str]]:
-    return [
-        {"name": name, "summary": _summary(registry.find(kind, name).factory)}
-        for name in registry.names(kind)
-        if not name.endswith("/")
+    return [_entry(registry.find(kind, name)) for name in registry.names(kind)]
+
+
+def _entry(part: registry.Registered) -> dict[str, str]:
+    """What the list says of a part; of an adapter for any of its ids."""
+    name = f"{part.name}ID" if part.name.endswith("/") else part.name
+    said = {"name": name, "summary": _summary(part.factory)}
+    return said | (_traits(part) if part.kind == "environment" else {})
+
+
+def _traits(part: registry.Registered) -> dict[str, str]:
+    """What an environment is by default; `?` where that takes data, or an id."""
+    library = part.name.partition("/")[0] + "/"
+    hosted = bool(part.facts.get("adapter"))
+    observation = action = "?"
+    if part.name != library:
+        with contextlib.suppress(RlcliError):
+            made = part.factory(1, 1, "default", None) if hosted else part.factory()
+            observation, action = describe(made.observation), describe(made.action)
+    drawn = {False: "drawing", True: "observation"}[
+        library in registry.names(part.kind)
     ]
+    return {  # the widest last
+        "backend": "host" if hosted else "jax",
+        "renders": "drawing or observation" if hosted else drawn,
+        "action": action,
+        "observation": observation,
+    }
 
 
 def _recipes() -> builtins.list[dict[str, str]]:
@@ -127,6 +154,9 @@ def _part(part: registry.Registered) -> str:
     if part.facts:
         lines += ["", "unless the recipe says otherwise:"]
         lines += [f"  {name}: {_written(fact)}" for name, fact in part.facts.items()]
+    if part.kind == "environment":
+        lines += ["", "by default:"]
+        lines += [f"  {name}: {trait}" for name, trait in _traits(part).items()]
     lines += ["", _document(part.factory)]
     return "\n".join(lines).rstrip() + "\n"
 

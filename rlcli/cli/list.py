@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -28,7 +29,18 @@ def command(
         output.data(output.as_json(kinds))
         return
     for each, entries in kinds.items():
-        output.data(each)
-        width = max((len(entry["name"]) for entry in entries), default=0)
-        for entry in entries:
-            output.data(f"  {entry['name']:{width}}  {entry['summary']}".rstrip())
+        traits = [key for key in dict(*entries[:1]) if key not in ("name", "summary")]
+        if len(kinds) == 1 and traits:
+            rows = [{"name": each, **{key: key for key in traits}}, *entries]
+            _table(rows, ["name", *traits])
+        else:
+            output.data(each)
+            _table(entries, ["name", "summary"])
+
+
+def _table(rows: Sequence[Mapping[str, str]], columns: Sequence[str]) -> None:
+    """Prints rows, their columns below each other; what begins a list stands out."""
+    widths = {key: max((len(row[key]) for row in rows), default=0) for key in columns}
+    for row in rows:
+        cells = "  ".join(f"{row[key]:{widths[key]}}" for key in columns)
+        output.data(f"  {cells}".rstrip())

@@ -2,11 +2,13 @@
 
 import json
 
+import gymnasium
 import pytest
 
 import rlcli
 from rlcli.cli import main
 from rlcli.errors import RlcliError
+from rlcli.spaces import describe
 
 KINDS = {
     "tracer": [
@@ -31,6 +33,56 @@ def test_list_prints_names_and_summaries_by_kind(put, capsys):
         "  lambda_return  Mixes [all] of them.",
         "replay",
     ]
+
+
+def test_list_of_one_kind_is_a_table_of_all_that_is_said_of_it(put, capsys):
+    entries = [
+        {
+            "name": "Lake",
+            "summary": "Walks.",
+            "backend": "jax",
+            "action": "Discrete(4)",
+        },
+        {"name": "C", "summary": "Falls.", "backend": "host", "action": "Box(1,)"},
+    ]
+    put("list", lambda kind: {"environments": entries})
+    assert main(["list", "environments"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "  environments  backend  action",
+        "  Lake          jax      Box(4,)",
+        "  C             host     Box(1,)",
+    ]
+
+
+def test_every_environment_says_what_it_is():
+    """Beside Gymnasium's own spaces, where there are originals."""
+    entries = {
+        each["name"]: each for each in rlcli.list("environments")["environments"]
+    }
+    for name in ("CartPole-v1", "FrozenLake-v1", "Pendulum-v1", "Blackjack-v1"):
+        theirs, ours = gymnasium.make(name), entries[name]
+        assert ours["observation"] == describe(theirs.observation_space)
+        assert ours["action"] == describe(theirs.action_space)
+        assert (ours["backend"], ours["renders"]) == ("jax", "drawing")
+    assert entries["gymnasium/ID"]["backend"] == "host"
+    assert entries["gymnax/ID"] | {"summary": ""} == {
+        "name": "gymnax/ID",
+        "summary": "",
+        "backend": "jax",
+        "renders": "observation",
+        "action": "?",
+        "observation": "?",
+    }
+    unknown = {name for name, each in entries.items() if each["observation"] == "?"}
+    wanting = {"envpool/ID", "gymnasium/ID", "gymnax/ID", "pgx/ID"}
+    assert unknown == wanting | {"bsuite/MNISTBandit"}
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "gymnasium/CartPole-v1"])
+def test_show_says_the_spaces_of_an_environment(name):
+    said = rlcli.show("environment", name).splitlines()
+    assert "  observation: Box(4,)" in said
+    assert "  action: Discrete(2)" in said
 
 
 def test_list_prints_what_it_got_as_json(put, capsys):
