@@ -13,7 +13,7 @@ from rlcli.environments.conversion import HostArray, shown
 from rlcli.environments.copies import Foreign
 from rlcli.environments.host import pooled
 from rlcli.environments.limits import limited
-from rlcli.environments.pools import Answers, answered
+from rlcli.environments.pools import ENDLESS, Answers, answered
 from rlcli.errors import RlcliError, nearest
 from rlcli.libraries import library
 from rlcli.registry import register
@@ -21,7 +21,6 @@ from rlcli.types import ArrayTree, Environment
 
 INSTALL = "rlcli[envpool]"
 OWN_LIMIT = "default"  # the time limit that the id is registered with
-_ENDLESS = np.iinfo(np.int32).max  # steps
 
 
 @register("environment", "envpool/", adapter=True, time_limit=OWN_LIMIT)
@@ -47,7 +46,7 @@ def envpool_adapter(
         raise RlcliError(f"there is no {name}", nearest(id, envpool.list_all_envs()))
     keywords = dict(options or {})
     if time_limit != OWN_LIMIT:
-        keywords["max_episode_steps"] = _ENDLESS if time_limit is None else time_limit
+        keywords["max_episode_steps"] = ENDLESS if time_limit is None else time_limit
     if rendering:
         keywords["render_mode"] = "rgb_array"
 

@@ -17,7 +17,7 @@ from gymnasium.envs.registration import EnvSpec, find_highest_version, parse_env
 from rlcli.environments import atari as arcade
 from rlcli.environments.copies import Foreign
 from rlcli.environments.host import pooled, vector
-from rlcli.environments.pools import Own, Parallel
+from rlcli.environments.pools import ENDLESS, Own, Parallel
 from rlcli.errors import RlcliError
 from rlcli.registry import register
 from rlcli.types import Environment
@@ -70,7 +70,7 @@ def gymnasium_adapter(
     for key in OURS.keys() & options:
         raise RlcliError(f"{name}: `{key}` is no option here", OURS[key])
     spec = _spec(id, name)
-    steps = -1 if time_limit is None else time_limit  # -1 is Gymnasium's "none"
+    steps = ENDLESS if time_limit is None else time_limit
     limits = {} if time_limit == OWN_LIMIT else {"max_episode_steps": steps}
     if spec.namespace == arcade.NAMESPACE:
         own = time_limit if isinstance(time_limit, int) else None

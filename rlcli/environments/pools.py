@@ -24,6 +24,8 @@ from rlcli.environments.conversion import HostArray, mapped, shown, together
 from rlcli.environments.limits import limited
 from rlcli.types import ArrayTree
 
+# Steps of an episode without a time limit: a word for "none" is nowhere the same.
+ENDLESS = int(np.iinfo(np.int32).max)
 _START = "forkserver"  # how processes are made
 
 

@@ -161,6 +161,15 @@ def test_gymnasiums_own_vector_of_cartpoles_falls_as_single_ones_do():
         obs = answer.obs
 
 
+@pytest.mark.parametrize(("limit", "cut"), [(None, False), (4, True)])
+def test_a_vector_of_the_authors_has_the_time_limit_or_none(limit, cut):
+    env = gymnasium_adapter("CartPole-v1", 2, 1, limit, None, vectorization="own")
+    state, _ = env.reset(SEEDS[:1])
+    alternating = [env.step(state, np.full((1, 2), t % 2))[1] for t in range(4)]
+    assert [each.last.all() for each in alternating] == [False, False, False, cut]
+    assert not np.any([each.last for each in alternating[:3]])
+
+
 def test_an_environment_without_a_vector_of_its_own_is_told_so():
     with pytest.raises(RlcliError, match="has no vector of its own") as caught:
         gymnasium_adapter("Acrobot-v1", 3, 2, "default", None, vectorization="own")
