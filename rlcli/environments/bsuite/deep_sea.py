@@ -43,9 +43,11 @@ def deep_sea(
     """Dives through a square sea: 1 for going right in the lowest cell on the right.
 
     The diver sinks a row in each step, and goes a column to the left or to the right;
-    to the right costs unscaled_move_cost / size. So the best return is 1 less
-    `unscaled_move_cost`, and a random diver finds it in one of 2^size episodes. Which
-    action goes right differs from cell to cell. It terminates after `size` steps.
+    to the right costs unscaled_move_cost / size. So who always goes right gets
+    1 − unscaled_move_cost, the most there is, or on average, where the sea is not
+    `deterministic`, (1 − 1 / size)^(size − 1) − unscaled_move_cost. A random diver
+    finds the treasure in one of 2^size episodes, at most. Which action goes right
+    differs from cell to cell. It terminates after `size` steps.
     Observation: float32 `[size, size]`: 1 where the diver is; all 0 in the end.
     Actions: 0, 1. Logged: `bad_episodes`, 1 if the diver went left from the diagonal;
     `denoised_return`, 1 for the treasure. From bsuite (Osband et al., 2019,

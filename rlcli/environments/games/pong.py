@@ -43,14 +43,13 @@ def pong(
     opponent_skill: Probability = 1.0,
     visual: bool = True,
 ) -> Environment:
-    """Plays for one point: 1 for bringing the ball past the other paddle, −1 if it
-    passes one's own; either terminates.
+    """Plays for one point: 1 if the ball passes the other paddle, −1 if one's own.
 
-    Paddles move by a row, and the ball by a column. It bounces off the walls above and
-    below, and off a paddle that is beside it or a column behind. There it becomes
-    faster or slower: its rows per step change by (its row − the paddle's) / reach,
-    rounded, halves to even. The opponent follows the ball; for it cannot move as fast,
-    it can be beaten by the edge of the paddle.
+    Either terminates. Paddles move by a row, and the ball by a column. It bounces off
+    the walls above and below, and off a paddle that is beside it or a column behind.
+    There it becomes faster or slower: its rows per step change by
+    (its row − the paddle's) / reach, rounded, halves to even. The opponent follows the
+    ball; for it cannot move as fast, it can be beaten by the edge of the paddle.
     Observation: bool `[height, width, 3]`: row, column, and what is there: paddle,
     ball, where the ball was. Or without `visual` float32 `[6]`, −1 … 1: the rows of
     one's own paddle, the other one and the ball, its column, and its rows and columns
