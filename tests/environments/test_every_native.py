@@ -65,6 +65,17 @@ WITH: dict[tuple[str, str], dict[str, Any]] = {
 UNSEEN: dict[tuple[str, str], str] = {
     (f"MinAtar/{game}", "difficulty_ramping"): "it ramps after many steps"
     for game in ("Seaquest-v0", "Seaquest-v1", "SpaceInvaders-v0", "SpaceInvaders-v1")
+} | {("FrozenLake8x8-v1", "goal_reward"): "the goal is farther away than `LIMIT` steps"}
+
+# Options that do nothing: MinAtar takes them of every game.
+IDLE = {
+    (f"MinAtar/{game}-v{version}", key)
+    for version in (0, 1)
+    for game, key in (
+        ("Breakout", "difficulty_ramping"),
+        ("Freeway", "difficulty_ramping"),
+        ("Seaquest", "minimal_actions"),
+    )
 }
 
 # Play takes the same numbers with any compiler options, and compiles in a third.
@@ -329,7 +340,8 @@ def test_every_other_option_shapes_a_space_or_the_program(name):
     for key in options(name).keys() - numbers(name).keys():
         plain = WITH.get((name, key), {})
         changed = plain | {key: another(name, key)}
-        assert reshapes(name, changed) or program(name, plain) != program(name, changed)
+        acts = reshapes(name, changed) or program(name, plain) != program(name, changed)
+        assert acts == ((name, key) not in IDLE)
         assert not reshapes(name, {})
         assert program(name, plain) == program(name, plain)
 
@@ -341,7 +353,7 @@ def test_every_other_option_has_an_effect(name):
         plain = WITH.get((name, key), {})
         changed = plain | {key: another(name, key)}
         assert (
-            (name, key) in UNSEEN
+            (name, key) in {*UNSEEN, *IDLE}
             or reshapes(name, changed)
             or any(
                 differ(
@@ -355,7 +367,7 @@ def test_every_other_option_has_an_effect(name):
 
 
 def test_what_is_said_to_be_unseen_exists():
-    for name, key in (*UNSEEN, *WITH):
+    for name, key in (*UNSEEN, *WITH, *IDLE):
         assert name not in OURS or key in options(name)
 
 
@@ -396,7 +408,9 @@ def shrunk(frame):
 def test_it_says_what_it_is(name):
     factory = registry.find("environment", name).factory
     assert factory.__doc__
-    assert len(factory.__doc__.splitlines()) > 2
+    summary, *rest = factory.__doc__.splitlines()
+    assert summary.endswith((".", ":", "?"))  # it is listed by this line alone
+    assert len(rest) > 1
     positional = [
         parameter
         for parameter in inspect.signature(factory).parameters.values()

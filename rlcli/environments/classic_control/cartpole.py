@@ -44,6 +44,7 @@ def cartpole(
     tau: Positive = 0.02,
     theta_threshold: Annotated[Structural, Gt(0.0)] = 12.0,
     x_threshold: Annotated[Structural, Gt(0.0)] = 2.4,
+    step_reward: float = 1.0,
     failure_reward: float = 1.0,
 ) -> Environment:
     """Balances a pole on a cart: 1 for every step until it falls.
@@ -54,13 +55,16 @@ def cartpole(
     integrated by Euler's method (Barto et al., 1983,
     https://doi.org/10.1109/TSMC.1983.6313077), step by step as Gymnasium does.
     Observation: float32 `[4]`: x, ẋ, θ, θ̇. Actions: 0 pushes to the left, 1 to the
-    right. It terminates beyond the threshold of the position or of the angle.
+    right. An episode begins with all four numbers within ±0.05, and terminates beyond
+    the threshold of the position or of the angle.
 
     Args:
         length: half of the pole's length, in metres.
         tau: seconds from one step to the next.
         theta_threshold: the angle that counts as fallen, in degrees.
-        failure_reward: the reward of the step that ends the episode.
+        step_reward: the reward of every step but the one that ends the episode, …
+        failure_reward: … and of that one. With 0 and −1 they are Gymnasium's
+            `sutton_barto_reward`.
     """
     radians = math.radians(theta_threshold)
     high = np.array([2 * x_threshold, np.inf, 2 * radians, np.inf], np.float32)
@@ -80,7 +84,7 @@ def cartpole(
         physics = jnp.stack([x, x_dot, theta, theta_dot])
         terminated = (jnp.abs(x) > x_limit) | (jnp.abs(theta) > theta_limit)
         return CartPoleState(physics), answer(
-            physics, jnp.where(terminated, failure_reward, 1.0), terminated
+            physics, jnp.where(terminated, failure_reward, step_reward), terminated
         )
 
     def render(state: CartPoleState) -> np.ndarray:

@@ -66,8 +66,10 @@ def asterix(
     https://arxiv.org/abs/1903.03176).
 
     Args:
-        sticky_action_prob: how likely the last action is repeated.
-        difficulty_ramping: whether every 102 steps more appears, and moves faster.
+        sticky_action_prob: how likely the last action is repeated: at first that is 0,
+            where MinAtar still knows what ended the episode before.
+        difficulty_ramping: whether it becomes harder nine times, every 102 steps: more
+            appears, and at every second of them all moves faster.
         minimal_actions: whether there are only the five that do something.
     """
     return game.environment(

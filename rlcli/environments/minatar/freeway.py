@@ -50,7 +50,10 @@ class FreewayState(NamedTuple):
 
 @game.named("Freeway")
 def freeway(
-    *, sticky_action_prob: Probability = 0.1, minimal_actions: bool = False
+    *,
+    sticky_action_prob: Probability = 0.1,
+    difficulty_ramping: bool = True,
+    minimal_actions: bool = False,
 ) -> Environment:
     """Plays Freeway: 1 each time the chicken gets to the other side.
 
@@ -62,11 +65,16 @@ def freeway(
     (Young and Tian, 2019, https://arxiv.org/abs/1903.03176).
 
     Args:
-        sticky_action_prob: how likely the last action is repeated.
+        sticky_action_prob: how likely the last action is repeated: at first that is 0,
+            where MinAtar still knows what ended the episode before.
+        difficulty_ramping: does nothing; MinAtar takes it of every game.
         minimal_actions: whether there are only nothing, up and down: 0, 1, 2.
     """
     return game.environment(
-        RULES, sticky_action_prob=sticky_action_prob, minimal_actions=minimal_actions
+        RULES,
+        sticky_action_prob=sticky_action_prob,
+        difficulty_ramping=difficulty_ramping,
+        minimal_actions=minimal_actions,
     )
 
 

@@ -21,7 +21,7 @@ from rlcli.types import Array, ArrayTree, Environment, Key, Probability, TimeSte
 
 SIZE = 10  # cells along either side of the board
 CELLS = SIZE * SIZE
-NOTHING, LEFT, UP, RIGHT, DOWN, FIRE = range(6)
+ALL = NOTHING, LEFT, UP, RIGHT, DOWN, FIRE = tuple(range(6))
 WORD = 32  # bits
 
 
@@ -76,8 +76,7 @@ class Luck(NamedTuple):
 def named(name: str) -> Callable[[Callable], Callable]:
     """A decorator that registers a factory under MinAtar's two ids of a game.
 
-    `-v0` takes all six actions; `-v1` is the same with `minimal_actions` true. A game
-    without that option is the same under both.
+    `-v0` takes all six actions; `-v1` is the same with `minimal_actions` true.
     """
 
     def decorate(factory: Callable[..., Environment]) -> Callable[..., Environment]:
@@ -87,8 +86,6 @@ def named(name: str) -> Callable[[Callable], Callable]:
 
         register("environment", f"MinAtar/{name}-v0")(factory)
         signature = inspect.signature(factory, eval_str=True)
-        if "minimal_actions" not in signature.parameters:
-            return register("environment", f"MinAtar/{name}-v1")(factory)
         changed = [
             each.replace(default=True) if each.name == "minimal_actions" else each
             for each in signature.parameters.values()
@@ -104,19 +101,21 @@ def environment(
     rules: Rules,
     *,
     sticky_action_prob: Probability,
-    difficulty_ramping: bool = True,
-    minimal_actions: bool = False,
+    difficulty_ramping: bool,
+    minimal_actions: bool,
 ) -> Environment:
     """A core that plays by `rules`.
 
     Args:
         rules: the game.
         sticky_action_prob: how likely the last action is taken instead of the given
-            one. What sticks is forgotten at the end of an episode.
+            one. What sticks is forgotten at the end of an episode, so that none depends
+            on another; MinAtar's `reset` leaves it as it is.
         difficulty_ramping: whether the game becomes harder.
         minimal_actions: whether action i is `rules.actions[i]`, instead of i of six.
     """
     most = whole(rules)
+    actions = rules.actions if minimal_actions else ALL
 
     def seen(game: ArrayTree) -> Array:
         return _seen(rules.paint, len(rules.channels), game)
@@ -134,8 +133,8 @@ def environment(
         state: ArrayTree, action: Array, noise: Luck
     ) -> tuple[ArrayTree, TimeStep]:
         game, last = unpack(most, state)
-        if minimal_actions:
-            action = jnp.asarray(rules.actions)[action]
+        if actions != ALL:
+            action = jnp.asarray(actions)[action]
         action = jnp.where(noise.repeat, last, action)
         game, reward, terminated = rules.play(
             game, action, noise.game, difficulty_ramping
@@ -149,12 +148,11 @@ def environment(
         words = tuple(np.asarray(word) for word in state)
         return _draw(rules.channels, np.asarray(seen(unpack(most, words).game)))
 
-    actions = len(rules.actions) if minimal_actions else 1 + FIRE
     return Environment(
         reset=reset,
         step=step,
         observation=spaces.booleans(SIZE, SIZE, len(rules.channels)),
-        action=gymnasium.spaces.Discrete(actions),
+        action=gymnasium.spaces.Discrete(len(actions)),
         render=render,
         draw=draw,
     )

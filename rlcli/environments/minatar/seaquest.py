@@ -95,7 +95,10 @@ class SeaquestNoise(NamedTuple):
 
 @game.named("Seaquest")
 def seaquest(
-    *, sticky_action_prob: Probability = 0.1, difficulty_ramping: bool = True
+    *,
+    sticky_action_prob: Probability = 0.1,
+    difficulty_ramping: bool = True,
+    minimal_actions: bool = False,
 ) -> Environment:
     """Plays Seaquest: 1 for each enemy shot, up to 10 for surfacing with six divers.
 
@@ -109,13 +112,16 @@ def seaquest(
     Tian, 2019, https://arxiv.org/abs/1903.03176).
 
     Args:
-        sticky_action_prob: how likely the last action is repeated.
+        sticky_action_prob: how likely the last action is repeated: at first that is 0,
+            where MinAtar still knows what ended the episode before.
         difficulty_ramping: whether enemies are more and faster after each surfacing.
+        minimal_actions: does nothing, as all six do something.
     """
     return game.environment(
         RULES,
         sticky_action_prob=sticky_action_prob,
         difficulty_ramping=difficulty_ramping,
+        minimal_actions=minimal_actions,
     )
 
 
@@ -368,7 +374,7 @@ def _most(number: int) -> Swimmers:
 
 RULES = game.Rules(
     channels=CHANNELS,
-    actions=tuple(range(6)),
+    actions=game.ALL,
     most=SeaquestState(
         x=9,
         y=8,

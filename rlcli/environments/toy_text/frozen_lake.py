@@ -62,7 +62,12 @@ def frozen_lake(
 
 @register("environment", "FrozenLake8x8-v1", time_limit=200)
 def frozen_lake_8x8(
-    *, slippery: bool = True, success_rate: Probability = 1 / 3
+    *,
+    slippery: bool = True,
+    success_rate: Probability = 1 / 3,
+    goal_reward: float = 1.0,
+    hole_reward: float = 0.0,
+    ice_reward: float = 0.0,
 ) -> Environment:
     """Walks on the larger lake: FrozenLake-v1 with the map `8x8`, and twice the time.
 
@@ -73,8 +78,18 @@ def frozen_lake_8x8(
     Args:
         slippery: whether one may slip, to either side of where one meant to go.
         success_rate: how likely a move on slippery ice goes as intended.
+        goal_reward: the reward of the step onto the goal, …
+        hole_reward: … of the step into a hole, …
+        ice_reward: … and of any other.
     """
-    return frozen_lake(lake="8x8", slippery=slippery, success_rate=success_rate)
+    return frozen_lake(
+        lake="8x8",
+        slippery=slippery,
+        success_rate=success_rate,
+        goal_reward=goal_reward,
+        hole_reward=hole_reward,
+        ice_reward=ice_reward,
+    )
 
 
 @register("environment", "FrozenLakeNonSlippery-v0", time_limit=20)

@@ -53,9 +53,11 @@ def boundary_states() -> np.ndarray:
     return np.array(states)
 
 
-def reference(states, actions, **physics):
+def reference(states, actions, sutton_barto_reward=False, **physics):
     """One step of Gymnasium's from each state: observations, rewards, terminations."""
-    env = gymnasium.make("CartPole-v1").unwrapped
+    env = gymnasium.make(
+        "CartPole-v1", sutton_barto_reward=sutton_barto_reward
+    ).unwrapped
     env.reset(seed=0)
     for name, value in physics.items():
         setattr(env, name, value)
@@ -148,6 +150,15 @@ def test_only_the_failing_step_earns_the_failure_reward():
     np.testing.assert_array_equal(timestep.reward, 1.0)
     np.testing.assert_array_equal(unpaid.reward, unpaid.discount)
     assert unpaid.reward.dtype == jnp.float32
+
+
+def test_the_rewards_of_sutton_and_barto_are_gymnasiums():
+    states = mutated_states()[::4]
+    actions = np.ones(len(states), int)
+    timestep = ours(states, actions, step_reward=0.0, failure_reward=-1.0)
+    _, reward, _ = reference(states, actions, sutton_barto_reward=True)
+    np.testing.assert_array_equal(timestep.reward, reward)
+    assert set(reward) == {0.0, -1.0}
 
 
 def test_spaces_and_time_limit_are_gymnasiums():

@@ -177,7 +177,7 @@ class Beside:
         self.theirs.env.random = np.random.RandomState(rng.integers(2**31))
         self.theirs.reset()
         self.theirs.env.random = self.script
-        self.theirs.last_action = 0
+        self.theirs.last_action = 0  # as ours does: see test_game.py
 
     def mutated(self, mutate, seed, number):
         """A step from each of many states that `mutate(rng, env)` makes."""

@@ -1,5 +1,7 @@
 """What MinAtar's five share, beside MinAtar's own environment."""
 
+import inspect
+
 import jax
 import jax.numpy as jnp
 import minatar
@@ -12,6 +14,8 @@ from rlcli import registry
 from rlcli.environments.minatar import game
 from rlcli.environments.minatar.asterix import RULES as ASTERIX
 from rlcli.environments.minatar.asterix import AsterixState, asterix
+from rlcli.environments.minatar.breakout import RULES as BREAKOUT
+from rlcli.environments.minatar.breakout import breakout
 from rlcli.environments.minatar.seaquest import seaquest
 
 # The same numbers with any compiler options, and compiled in a third of the time.
@@ -62,6 +66,17 @@ def test_minimal_actions_are_a_default_of_the_second_version():
         assert factory(minimal_actions=not expected).action.n == (6 if expected else 3)
 
 
+@pytest.mark.parametrize("name", GAMES)
+def test_every_game_takes_the_options_that_minatar_takes_of_every_game(name):
+    defaults = inspect.signature(minatar.Environment).parameters
+    for version in (0, 1):
+        factory = registry.find("environment", f"MinAtar/{name}-v{version}").factory
+        options = registry.options(factory)
+        assert set(options) == {*defaults, "minimal_actions"} - {"env_name"}
+        for key in options.keys() & defaults.keys():
+            assert options[key].default == defaults[key].default
+
+
 @pytest.mark.parametrize("name", ["Asterix", "Breakout", "Freeway", "SpaceInvaders"])
 def test_the_minimal_actions_do_what_minatars_do(name):
     theirs = minatar.Environment(GAMES[name]).minimal_action_set()
@@ -84,8 +99,7 @@ def test_the_minimal_actions_do_what_minatars_do(name):
 
 def test_all_actions_of_seaquest_are_its_minimal_ones():
     assert minatar.Environment("seaquest").minimal_action_set() == list(range(6))
-    both = [registry.find("environment", f"MinAtar/Seaquest-v{i}") for i in (0, 1)]
-    assert both[0].factory is both[1].factory
+    assert seaquest(minimal_actions=True).action == seaquest().action
 
 
 def test_the_last_action_sticks_one_time_in_ten():
@@ -116,6 +130,18 @@ def test_what_sticks_is_the_action_that_was_taken():
         state, _ = step(state, action, noise._replace(repeat=jnp.array(repeat)))
         columns.append(int(game.unpack(game.whole(ASTERIX), state).game.x))
     assert columns == [6, 7, 8, 7, 6]
+
+
+def test_no_action_sticks_from_one_episode_to_the_next_as_it_does_in_minatar():
+    theirs = minatar.Environment("breakout", sticky_action_prob=1.0)
+    theirs.last_action = game.RIGHT  # with which an episode ended
+    theirs.reset()
+    theirs.act(game.NOTHING)
+    assert theirs.env.pos == 5
+    core = breakout(sticky_action_prob=1.0)
+    state, _ = core.reset(jax.random.key(0))
+    state, _ = core.step(state, game.RIGHT, core.draw(jax.random.key(1)))
+    assert int(game.unpack(game.whole(BREAKOUT), state).game.paddle) == 4
 
 
 def test_states_come_out_of_their_words_as_they_went_in():

@@ -9,7 +9,7 @@ from gymnasium.envs.toy_text.frozen_lake import MAPS
 
 from rlcli import registry
 from rlcli.environments.toy_text import frozen_lake as module
-from rlcli.environments.toy_text.frozen_lake import frozen_lake
+from rlcli.environments.toy_text.frozen_lake import frozen_lake, frozen_lake_8x8
 from rlcli.environments.toy_text.tables import CellState
 from rlcli.errors import RlcliError
 
@@ -47,6 +47,12 @@ def test_rewards_are_paid_where_gymnasium_pays_them(theirs, ours, same, slippery
     core = frozen_lake(slippery=slippery, **rewards)
     noises = outcomes_of(1 / 3) if slippery else [((), 1.0)]
     same(ours(core, CellState, noises), theirs(env))
+
+
+def test_the_large_lake_pays_what_it_is_told_to_as_gymnasiums_does(theirs, ours, same):
+    env = gymnasium.make("FrozenLake8x8-v1", reward_schedule=(1, -1, -0.25))
+    core = frozen_lake_8x8(goal_reward=1.0, hole_reward=-1.0, ice_reward=-0.25)
+    same(ours(core, CellState, outcomes_of(1 / 3)), theirs(env))
 
 
 def test_rewards_may_be_traced():
