@@ -49,7 +49,7 @@ def test_list_of_one_kind_is_a_table_of_all_that_is_said_of_it(put, capsys):
     assert main(["list", "environments"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "  environments  backend  action",
-        "  Lake          jax      Box(4,)",
+        "  Lake          jax      Discrete(4)",
         "  C             host     Box(1,)",
     ]
 
