@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import gymnasium
@@ -39,7 +40,8 @@ def to_gymnasium_vector(env: Environment) -> VectorEnv:
     """A vector of `rlcli.make(name, num_envs=…)` as a `gymnasium.vector.VectorEnv`.
 
     Its episodes begin again in the step that ends them (`AutoresetMode.SAME_STEP`):
-    `infos["final_obs"]` has the last observations of those that `_final_obs` marks.
+    `infos["final_obs"]` is an array of objects, as Gymnasium's own vectors have it: the
+    last observation of each that `_final_obs` marks, and None elsewhere.
     """
     if not env.num_envs or not env.pure:
         raise ValueError(
@@ -57,6 +59,7 @@ class _Single(gymnasium.Env):
         self.metadata = {"render_modes": ["rgb_array"], "render_fps": _FPS}
         self.render_mode = render_mode
         self.observation_space = _finite(env.observation)
+        # Actions may be without bounds: random ones are normal then, and not enormous.
         self.action_space = env.action
         # So that whoever wants another render mode can make it anew.
         self.spec = EnvSpec(
@@ -78,27 +81,27 @@ class _Single(gymnasium.Env):
         super().reset(seed=seed, options=options)
         self._state, obs = self._begin(_key(self.np_random))
         self._elapsed = 0
-        return _on_host(jax.device_get(obs), self.observation_space), {}
+        return _one(_on_host(obs), self.observation_space), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """One step; to go on after an episode's end is an error."""
-        if self._state is None:
-            raise gymnasium.error.ResetNeeded("call `reset` before `step`")
+        """One step; after an episode's end `reset` comes first."""
+        _ready(self._state, "step")
         key = _key(self.np_random)
         self._state, answer = self._go(self._state, _action(action), key)
         self._elapsed += 1
-        answer = jax.device_get(answer)
+        answer = _on_host(answer)
         last = bool(answer.last)
         terminated = last and float(answer.discount) == 0
         overdue = self._limit is not None and self._elapsed >= self._limit
         truncated = not terminated and (last or overdue)
-        obs = _on_host(answer.next_obs, self.observation_space)
+        obs = _one(answer.next_obs, self.observation_space)
         return obs, float(answer.reward), terminated, truncated, dict(answer.info)
 
     def render(self) -> Any:
         """A picture `[H, W, 3]` uint8."""
         if self.render_mode is None:
             return None
+        _ready(self._state, "render")
         return np.asarray(self._env.render(jax.device_get(self._state)), np.uint8)
 
 
@@ -123,19 +126,21 @@ class _Vector(VectorEnv):
         """Begins an episode everywhere; one seed serves all."""
         super().reset(seed=seed, options=options)
         self._state, obs = self._begin(_key(self.np_random))
-        return jax.device_get(obs), {}
+        return _on_host(obs), {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """One step of every environment."""
-        if self._state is None:
-            raise gymnasium.error.ResetNeeded("call `reset` before `step`")
+        _ready(self._state, "step")
         key = _key(self.np_random)
         self._state, answer = self._go(self._state, _action(actions), key)
-        answer = jax.device_get(answer)
+        answer = _on_host(answer)
         terminated = answer.last & (answer.discount == 0)
         infos = dict(answer.info)
         if np.any(answer.last):
-            infos |= {"final_obs": answer.next_obs, "_final_obs": answer.last}
+            final = np.full(self.num_envs, None, object)
+            for index in np.flatnonzero(answer.last):
+                final[index] = jax.tree.map(operator.itemgetter(index), answer.next_obs)
+            infos |= {"final_obs": final, "_final_obs": answer.last}
         return (
             answer.obs,
             answer.reward,
@@ -150,6 +155,12 @@ def _key(random: np.random.Generator) -> Any:
     return jax.random.key(int(random.integers(2**32)))
 
 
+def _ready(state: ArrayTree, method: str) -> None:
+    """Raises where nothing has begun yet."""
+    if state is None:
+        raise gymnasium.error.ResetNeeded(f"call `reset` before `{method}`")
+
+
 def _action(action: Any) -> Any:
     return jax.tree.map(np.asarray, action)
 
@@ -159,6 +170,10 @@ def _finite(space: gymnasium.Space) -> gymnasium.Space:
 
     And where a number is always the same the space lets it be greater, too.
     """
+    if isinstance(space, spaces.Tuple):
+        return spaces.Tuple([_finite(each) for each in space.spaces])
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({name: _finite(each) for name, each in space.items()})
     if not isinstance(space, spaces.Box) or space.dtype.kind != "f":
         return space
     most = np.finfo(space.dtype).max
@@ -167,13 +182,18 @@ def _finite(space: gymnasium.Space) -> gymnasium.Space:
     return spaces.Box(low, high, space.shape, space.dtype.type)
 
 
-def _on_host(obs: ArrayTree, space: gymnasium.Space) -> Any:
-    """An observation as Gymnasium wants it: choices are plain numbers."""
+def _on_host(tree: ArrayTree) -> Any:
+    """Arrays of NumPy's that their receiver may write to; a buffer of JAX's is not."""
+    return jax.tree.map(np.array, jax.device_get(tree))
+
+
+def _one(obs: ArrayTree, space: gymnasium.Space) -> Any:
+    """One observation as Gymnasium wants it: choices are plain numbers."""
     if isinstance(space, spaces.Tuple):
         parts = zip(obs, space.spaces, strict=True)
-        return tuple(_on_host(part, each) for part, each in parts)
+        return tuple(_one(part, each) for part, each in parts)
     if isinstance(space, spaces.Dict):
-        return {name: _on_host(obs[name], each) for name, each in space.items()}
+        return {name: _one(obs[name], each) for name, each in space.items()}
     if isinstance(space, spaces.Discrete):
         return int(obs)
     return obs

@@ -32,9 +32,8 @@ def natives():
             yield name
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_gymnasiums_checker_has_nothing_to_say(name):
-    env = to_gymnasium(rlcli.make(name), time_limit=50, render_mode="rgb_array")
+def checked(core):
+    env = to_gymnasium(core, time_limit=50, render_mode="rgb_array")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         # Advice about the task itself, which Gymnasium's own environments get too.
@@ -42,10 +41,19 @@ def test_gymnasiums_checker_has_nothing_to_say(name):
         check_env(env, skip_render_check=False)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_gymnasiums_checker_has_nothing_to_say(name):
+    checked(rlcli.make(name))
+
+
+def test_nor_of_an_observation_without_bounds_that_has_members():
+    checked(rlcli.make("CartPole-v1", wrappers=["expose_state"]))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [each for each in natives() if each not in NAMES])
 def test_it_has_nothing_to_say_of_any_other(name):
-    test_gymnasiums_checker_has_nothing_to_say(name)
+    checked(rlcli.make(name))
 
 
 def test_it_plays_as_the_original_does():
@@ -86,9 +94,29 @@ def test_the_vector_begins_again_in_the_step_that_ends_an_episode():
         if terminated.any():
             break
     assert np.array_equal(infos["_final_obs"], terminated)
-    fallen = np.abs(infos["final_obs"][terminated][:, 2])
+    fallen = np.abs(np.stack(infos["final_obs"][terminated])[:, 2])
     assert np.all(fallen > np.radians(12))
     assert np.all(np.abs(obs[terminated]) <= 0.05)
+
+
+def test_last_observations_have_the_form_that_gymnasiums_vectors_give_them():
+    env = to_gymnasium_vector(rlcli.make("ConnectFour-v0", num_envs=2))
+    env.reset(seed=0)
+    told = {}
+    while "final_obs" not in told:  # a full column ends a game
+        obs, *_, told = env.step(np.array([0, 0]))
+        assert obs in env.observation_space
+    assert told["final_obs"].dtype == object
+    for ended, last in zip(told["_final_obs"], told["final_obs"], strict=True):
+        assert (last in env.single_observation_space) if ended else last is None
+
+
+def test_what_is_handed_out_may_be_written_to():
+    single = to_gymnasium(rlcli.make("CartPole-v1"))
+    several = to_gymnasium_vector(rlcli.make("CartPole-v1", num_envs=2))
+    for env, action in ((single, 0), (several, np.array([0, 0]))):
+        for obs in (env.reset()[0], env.step(action)[0]):
+            obs += 1
 
 
 def test_what_is_no_core_or_no_vector_is_refused():
@@ -98,6 +126,8 @@ def test_what_is_no_core_or_no_vector_is_refused():
         to_gymnasium_vector(rlcli.make("CartPole-v1"))
     with pytest.raises(gymnasium.error.ResetNeeded):
         to_gymnasium(rlcli.make("CartPole-v1")).step(0)
+    with pytest.raises(gymnasium.error.ResetNeeded, match="before `render`"):
+        to_gymnasium(rlcli.make("CartPole-v1"), render_mode="rgb_array").render()
 
 
 @pytest.mark.slow
