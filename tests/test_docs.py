@@ -20,7 +20,7 @@ from rlcli.errors import RlcliError
 from rlcli.recipe import documents, grammar, load, resolved
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = ("python", "recipes", "parts", "formats")
+DOCUMENTS = ("python", "recipes", "environments", "parts", "formats")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# ([\w/.]+\.(?:py|yaml))\n")
 
@@ -185,6 +185,19 @@ def test_the_keys_of_train_are_those_of_the_grammar_with_their_defaults():
             if isinstance(said, dict):
                 found = {name: found[name] for name in said}
             assert said == found, key
+
+
+def test_every_environment_of_ours_is_named_in_its_document():
+    text = (ROOT / "docs" / "environments.md").read_text(encoding="utf-8")
+    found = {
+        name
+        for name in registry.names("environment")
+        if registry.find("environment", name).factory.__module__.startswith("rlcli.")
+        and not name.endswith("/")
+    }
+    families = {name for name in found if re.match("probe-|MinAtar/.*-v1", name)}
+    assert {"probe-…", "-v1"} <= set(re.findall("`([^`]+)`", text))
+    assert all(f"`{name}`" in text for name in found - families)
 
 
 def test_the_keys_of_every_environment_are_those_of_the_grammar():
