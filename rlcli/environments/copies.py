@@ -58,6 +58,7 @@ class Copies:
         """`action` is the environments' own space; `like` has those that parts see."""
         self.foreign = foreign
         self.pool = pool
+        self._repeats = pool.repeats
         self.seeds = seeds
         self.grid = len(seeds), like.num_envs
         self.count = len(seeds) * like.num_envs
@@ -75,7 +76,8 @@ class Copies:
         self._began = np.zeros(self.count, np.int64)
         self.lost = np.zeros(self.count, np.bool_)
         self._some_lost = False
-        # The actions of the longest episode; a row's own are the last `length`.
+        # The actions of the longest episode; a row's own are the last `length`. None of
+        # a pool that they would not bring back.
         self.past: collections.deque[ArrayTree] = collections.deque()
         self.obs: ArrayTree = None
 
@@ -97,7 +99,8 @@ class Copies:
             answers = self.pool.step(self._native(played))
         except Exception as error:  # noqa: BLE001 - foreign code may raise anything
             raise self._blamed("step", error) from _source(error)
-        self.past.append(played)
+        if self._repeats:
+            self.past.append(played)
         self._steps += 1
         next_obs = answers.obs
         reward = np.array(answers.reward, np.float32)
@@ -131,7 +134,7 @@ class Copies:
         self._began[over] = self._steps
         self.lost[over] = self._some_lost = False
         _put(obs, over, self._begun(over))
-        while len(self.past) > self.length.max():
+        for _ in range(len(self.past) - int(self.length.max())):
             self.past.popleft()
         return obs
 
@@ -139,7 +142,7 @@ class Copies:
         """What brings them back.
 
         Actions are `[S, B, L, ...]`, those of an episode at the end, zeros before it; L
-        differs from one checkpoint to the next.
+        differs from one checkpoint to the next, and is 0 where they bring nothing back.
         """
         longest = len(self.past)
         past = jax.tree.map(
@@ -183,9 +186,9 @@ class Copies:
         )
         longest = jax.tree.leaves(actions)[0].shape[1]
         past = [jax.tree.map(lambda x, t=t: x[:, t], actions) for t in range(longest)]
-        self.past.extend(past)
         self.lost[:] = True
-        if self.pool.repeats:
+        if self._repeats:
+            self.past.extend(past)
             self.lost = ~self._replayed(past, now) | ~_equal(now, was)
         self._some_lost = bool(self.lost.any())
         if self._some_lost:  # else a pool that steps all of them may refuse to

@@ -145,6 +145,16 @@ def test_a_vector_that_begins_episodes_late_opens_them_with_an_idle_step():
     np.testing.assert_array_equal(moved[~idle], answers.reward[~idle])
 
 
+def test_of_a_vector_that_cannot_repeat_itself_no_actions_are_kept():
+    env = own(AutoresetMode.SAME_STEP)
+    state, *_ = play(env)
+    saved = env.save(state)
+    assert saved["actions"].shape == (2, 2, 0) and saved["length"].any()
+    again, sentence = env.restore(saved)
+    assert "4 of 4 episodes end here" in sentence
+    assert env.step(again, np.zeros((2, 2), int))[1].last.all()
+
+
 def test_gymnasiums_own_vector_of_cartpoles_falls_as_single_ones_do():
     env = gymnasium_adapter("CartPole-v1", 3, 2, "default", None, vectorization="own")
     state, obs = env.reset(SEEDS)
