@@ -65,7 +65,9 @@ class Statistics(NamedTuple):
     last_length: Array
     average_return: Array  # running average over some ten
     running_info: Mapping[str, Array] = {}  # float32 [B]: what the environment logs
-    last_info: Mapping[str, Array] = {}
+    last_info: Mapping[str, Array] = {}  # float32 each, as the two below
+    total_info: Mapping[str, Array] = {}  # over all that finished
+    max_info: Mapping[str, Array] = {}  # of any one of them
 
 
 class Progress(NamedTuple):
@@ -201,6 +203,8 @@ def begin(
             average_return=nothing,
             running_info={name: jnp.zeros(batch, jnp.float32) for name in logged},
             last_info=dict.fromkeys(logged, nothing),
+            total_info=dict.fromkeys(logged, nothing),
+            max_info=dict.fromkeys(logged, jnp.float32(-jnp.inf)),
         ),
     )
 
@@ -210,8 +214,8 @@ def counted(statistics: Statistics, timestep: TimeStep) -> Statistics:
     running_return = statistics.running_return + timestep.reward
     running_length = statistics.running_length + 1
     running_info = {
-        name: total + timestep.info[name].astype(jnp.float32)
-        for name, total in statistics.running_info.items()
+        name: each + timestep.info[name].astype(jnp.float32)
+        for name, each in statistics.running_info.items()
     }
     last = timestep.last
     finished = jnp.sum(last, dtype=jnp.int32)
@@ -235,8 +239,16 @@ def counted(statistics: Statistics, timestep: TimeStep) -> Statistics:
         average_return=average + rate * (mean_return - average),
         running_info={k: jnp.where(last, 0, each) for k, each in running_info.items()},
         last_info={
-            name: jnp.where(some, mean(total), statistics.last_info[name])
-            for name, total in running_info.items()
+            name: jnp.where(some, mean(each), statistics.last_info[name])
+            for name, each in running_info.items()
+        },
+        total_info={
+            name: statistics.total_info[name] + jnp.sum(jnp.where(last, each, 0))
+            for name, each in running_info.items()
+        },
+        max_info={
+            name: jnp.max(each, initial=statistics.max_info[name], where=last)
+            for name, each in running_info.items()
         },
     )
 

@@ -100,7 +100,11 @@ def of_episodes(statistics: Mapping[str, Any], index: int) -> dict[str, Any]:
         "t": length,
         "avg_G": float(statistics["average_return"][index]),
         "avg_r": total / length,
-        **{name: float(each[index]) for name, each in statistics["last_info"].items()},
+        **{
+            f"{of}{name}": float(each[index])
+            for of in ("", "total_", "max_")
+            for name, each in statistics[f"{of or 'last_'}info"].items()
+        },
     }
 
 

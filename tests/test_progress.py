@@ -109,17 +109,23 @@ def test_what_an_environment_logs_is_summed_over_episodes():
     regrets, lasts = draws.integers(3, size=shape), draws.random(shape) < 0.1
     zero = {"regret": jnp.float32(0)}
     ours = nothing_yet(3)._replace(
-        running_info={"regret": jnp.zeros(3)}, last_info=zero
+        running_info={"regret": jnp.zeros(3)},
+        last_info=zero,
+        total_info=zero,
+        max_info={"regret": jnp.float32(-jnp.inf)},
     )
-    running, mean, step = np.zeros(3), 0.0, jax.jit(counted)
+    running, mean, step, finished = np.zeros(3), 0.0, jax.jit(counted), []
     for regret, last in zip(regrets, lasts, strict=True):
         both = {"regret": regret, "other": last}  # only what is asked for is counted
         ours = step(ours, answer(np.zeros(3), last)._replace(info=both))
         running += regret
         mean = running[last].mean() if last.any() else mean
+        finished += running[last].tolist()
         running[last] = 0
         assert float(ours.last_info["regret"]) == pytest.approx(mean)
         np.testing.assert_array_equal(ours.running_info["regret"], running)
+        assert float(ours.total_info["regret"]) == sum(finished)
+        assert float(ours.max_info["regret"]) == max(finished, default=-np.inf)
     assert ours.running_info.keys() == ours.last_info.keys() == {"regret"}
 
 
