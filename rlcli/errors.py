@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 OK = 0
@@ -33,13 +34,28 @@ class RlcliError(Exception):
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint that names what `name` may have been meant to be, or lists what there is.
 
+    Names are alike as they are spelled, or as their words are in any order and case,
+    without a version: other libraries call `bsuite/Catch` `Catch-bsuite`.
+
     >>> nearest("learning_rat", ["learning_rate", "clip_norm"])
     'did you mean `learning_rate`?'
     """
     known = sorted(known)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean `{close[0]}`?"
     if not known:
         return "there is none"
+    likeness, close = max((_likeness(name, each), each) for each in known)
+    if likeness >= 0.6:
+        return f"did you mean `{close}`?"
     return "there is " + ", ".join(f"`{each}`" for each in known)
+
+
+def _likeness(name: str, known: str) -> float:
+    """From 0 to 1."""
+    pairs = ((known, name), (_words(known), _words(name)))
+    return max(difflib.SequenceMatcher(None, *pair).ratio() for pair in pairs)
+
+
+def _words(name: str) -> str:
+    """The words of a name in the order of the alphabet, but for a version."""
+    words = re.findall(r"[^\W_]+", name.lower())
+    return " ".join(sorted(word for word in words if not re.fullmatch(r"v\d+", word)))

@@ -181,3 +181,32 @@ def test_looking_for_a_name_that_is_not_there_imports_no_jax():
         "assert 'jax' not in sys.modules, 'jax'\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("Asterix-MinAtar", "MinAtar/Asterix-v1"),
+        ("Breakout-MinAtar", "MinAtar/Breakout-v1"),
+        ("Freeway-MinAtar", "MinAtar/Freeway-v1"),
+        ("Seaquest-MinAtar", "MinAtar/Seaquest-v1"),
+        ("SpaceInvaders-MinAtar", "MinAtar/SpaceInvaders-v1"),
+        ("Catch-bsuite", "bsuite/Catch"),
+        ("DeepSea-bsuite", "bsuite/DeepSea"),
+        ("DiscountingChain-bsuite", "bsuite/DiscountingChain"),
+        ("MNISTBandit-bsuite", "bsuite/MNISTBandit"),
+        ("MemoryChain-bsuite", "bsuite/MemoryChain"),
+        ("SimpleBandit-bsuite", "bsuite/SimpleBandit"),
+        ("UmbrellaChain-bsuite", "bsuite/UmbrellaChain"),
+        ("BernoulliBandit-misc", "BernoulliBandit-v0"),
+        ("FourRooms-misc", "FourRooms-v0"),
+        ("FrozenLake-misc", "FrozenLake-v1"),
+        ("Pong-misc", "Pong-v0"),
+    ],
+)
+def test_whoever_names_an_environment_as_gymnax_does_is_told_its_name_here(
+    theirs, ours
+):
+    with pytest.raises(RlcliError) as error:
+        registry.find("environment", theirs)
+    assert error.value.hint == f"did you mean `{ours}`?"
