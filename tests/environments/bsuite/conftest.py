@@ -1,5 +1,6 @@
 """What the tests beside bsuite share: its tasks and ours, step by step."""
 
+import dm_env
 import jax
 import numpy as np
 import pytest
@@ -65,6 +66,8 @@ class Beside:
             np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
 
         jax.tree.map(close, self.plain(found), self.plain(after))
+        space = self.core.observation
+        assert np.all((obs >= space.low) & (obs <= space.high))
         close(timestep.next_obs, obs)
         close(timestep.obs, obs)
         close(timestep.reward, reward)
@@ -101,5 +104,8 @@ def fits():
         assert core.observation.shape == spec.shape
         assert core.observation.dtype == spec.dtype
         assert core.action.n == theirs.action_spec().num_values
+        if isinstance(spec, dm_env.specs.BoundedArray):  # else nobody says it
+            np.testing.assert_array_equal(core.observation.low, spec.minimum)
+            np.testing.assert_array_equal(core.observation.high, spec.maximum)
 
     return check
