@@ -39,6 +39,7 @@ def make(
     time_limit: int | str | None = _OWN,
     wrappers: Sequence[str | Mapping[str, Any]] = (),
     each: Mapping[str, Sequence[float]] = MappingProxyType({}),
+    statistics: bool = False,
     **parameters: Any,
 ) -> Environment:
     """An environment of ours, whose `step` takes a key.
@@ -61,6 +62,8 @@ def make(
             with `name` and options, as in a recipe.
         each: of a vector's parameters several values: environment i takes value i mod
             their number.
+        statistics: whether `timestep.info` has `episode_return`, float32, and
+            `episode_length`, int32: of the episode so far, at its end of all of it.
         parameters: the factory's own. Those that follow a schedule in recipes may be
             traced: `jax.vmap` over them gives a population. `rlcli show environment
             NAME` lists them.
@@ -90,21 +93,20 @@ def make(
                 f"{what} is for vectors, and without `num_envs` this is one core",
                 f'`rlcli.make("{name}", num_envs=…)`',
             )
-        return _keyed_core(core_of({}))
+        return _telling(_keyed_core(core_of({})), statistics)
     reader, known = _reader(found), registry.options(grammar.Vector)
     number, limit = (
         reader.value(known[key].annotation, value, (key,))
         for key, value in (("num_envs", num_envs), ("time_limit", time_limit))
     )
     values = reader.each(registry.options(found.factory), each, parameters)
-    return keyed(
-        vector(
-            core_of,
-            number,
-            time_limit=found.facts.get("time_limit") if limit == _OWN else limit,
-            each={name: jnp.asarray(numbers) for name, numbers in values.items()},
-        )
+    env = vector(
+        core_of,
+        number,
+        time_limit=found.facts.get("time_limit") if limit == _OWN else limit,
+        each={name: jnp.asarray(numbers) for name, numbers in values.items()},
     )
+    return _telling(keyed(env), statistics)
 
 
 def _reader(part: registry.Registered) -> grammar.Reader:
@@ -175,6 +177,42 @@ def _keyed_core(core: Environment) -> Environment:
         return core.step(state, action, core.draw(unrolled(key)))
 
     return core._replace(reset=reset, step=step, draw=keep)
+
+
+class Told(NamedTuple):
+    """The state of environments, and what their episodes have come to."""
+
+    environment: ArrayTree
+    total: Array  # float32, `[]` or `[B]`: rewards so far
+    length: Array  # int32: steps so far
+
+
+def _telling(env: Environment, statistics: bool) -> Environment:
+    """The same, if asked with return and length of episodes in its `info`."""
+    if not statistics:
+        return env
+
+    def reset(key: Key) -> tuple[Told, ArrayTree]:
+        state, obs = env.reset(key)
+        shape = (env.num_envs,) if env.num_envs else ()
+        return Told(state, jnp.zeros(shape), jnp.zeros(shape, jnp.int32)), obs
+
+    def step(state: Told, action: Array, *rest: Any) -> tuple[Told, TimeStep]:
+        inner, timestep = env.step(state.environment, action, *rest)
+        total, length = state.total + timestep.reward, state.length + 1
+        told = {"episode_return": total, "episode_length": length}
+        after = Told(
+            inner,
+            jnp.where(timestep.last, 0.0, total),
+            jnp.where(timestep.last, 0, length),
+        )
+        return after, timestep._replace(info={**timestep.info, **told})
+
+    return env._replace(
+        reset=reset,
+        step=step,
+        render=lambda state, *index: env.render(state.environment, *index),
+    )
 
 
 class Rollout(NamedTuple):

@@ -139,6 +139,22 @@ def test_each_environment_may_have_parameters_of_its_own():
         )
 
 
+@pytest.mark.parametrize("num_envs", [None, 3])
+def test_statistics_are_those_of_each_episode_to_its_end(num_envs):
+    """Beside rewards added up in NumPy."""
+    env = rlcli.make("bsuite/Catch", rows=3, num_envs=num_envs, statistics=True)
+    shape = () if num_envs is None else (num_envs,)
+    keys = jax.random.split(jax.random.key(1), 7)
+    state, _ = env.reset(jax.random.key(0))
+    total, length = np.zeros(shape), np.zeros(shape, int)
+    for key in keys:
+        state, timestep = env.step(state, jnp.zeros(shape, int), key)
+        total, length = total + timestep.reward, length + 1
+        np.testing.assert_array_equal(timestep.info["episode_return"], total)
+        np.testing.assert_array_equal(timestep.info["episode_length"], length)
+        total, length = (np.where(timestep.last, 0, each) for each in (total, length))
+
+
 def test_wrappers_are_those_of_a_recipe():
     wrappers = ["flatten", {"name": "scale_reward", "factor": 3.0}, "previous"]
     env = rlcli.make("bsuite/Catch", rows=2, num_envs=4, wrappers=wrappers)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from rlcli.types import ArrayTree
+from rlcli import masks
+from rlcli.errors import RlcliError
+from rlcli.types import ArrayTree, Environment
 
 
 class Wrapped(NamedTuple):
@@ -16,3 +18,15 @@ class Wrapped(NamedTuple):
 
     core: ArrayTree
     memory: Any
+
+
+def refuse_mask(core: Environment, name: str) -> None:
+    """Refuses a core with an action mask, for what plays actions nobody chose just now.
+
+    Such an action may be forbidden, and who obeys the mask would be punished for it.
+    """
+    if masks.apart(core.observation)[1] is not None:
+        raise RlcliError(
+            f"wrapper `{name}` would play actions that the `{masks.MASK}` forbids",
+            "leave it out of `wrappers`",
+        )

@@ -12,7 +12,7 @@ from rlcli.errors import RlcliError
 from rlcli.registry import register
 from rlcli.spaces import describe, zeros
 from rlcli.types import Array, ArrayTree, Count, Environment, Key, Probability, TimeStep
-from rlcli.wrappers import Wrapped
+from rlcli.wrappers import Wrapped, refuse_mask
 
 _MOST = 10_000  # discrete actions: more would be no small set any more
 
@@ -24,8 +24,9 @@ def sticky_actions(
     """Repeats the last action instead of the new one, now and then.
 
     Never in an episode's first step, which has no last action (Machado et al., 2018,
-    https://arxiv.org/abs/1709.06009).
+    https://arxiv.org/abs/1709.06009). Not where actions may be forbidden.
     """
+    refuse_mask(core, "sticky_actions")
 
     def reset(key: Key) -> tuple[Wrapped, ArrayTree]:
         state, obs = core.reset(key)
@@ -61,8 +62,9 @@ def action_repeat(core: Environment, *, times: Count = 4) -> Environment:
     What the core logs is added up, too.
 
     Physics parameters and time limits stay those of the core, but a time limit counts
-    decisions: one of `times` steps each.
+    decisions: one of `times` steps each. Not where actions may be forbidden.
     """
+    refuse_mask(core, "action_repeat")
 
     def draw(key: Key) -> ArrayTree:
         return jax.vmap(core.draw)(jax.random.split(key, times))

@@ -14,7 +14,8 @@ from rlcli.wrappers import Wrapped
 def terminal_on_life_loss(core: Environment, *, lives: str = "lives") -> Environment:
     """Ends the episode, as a termination, where a life is lost (Mnih et al., 2015).
 
-    For a core that logs how many there are left.
+    For a core that logs how many there are left; before `action_repeat` in the list,
+    which adds up what is logged.
 
     Args:
         lives: under which name it logs them.

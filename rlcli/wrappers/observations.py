@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
+from jax.flatten_util import ravel_pytree
 
 from rlcli import masks
 from rlcli.errors import RlcliError
+from rlcli.preprocessing import Function, each_member
 from rlcli.registry import register
-from rlcli.spaces import describe, flat_size, flatten
+from rlcli.spaces import describe, flat_size, flatten, zeros
 from rlcli.types import Array, ArrayTree, Environment, Key, NonNegative, TimeStep
 
 
@@ -18,27 +21,26 @@ from rlcli.types import Array, ArrayTree, Environment, Key, NonNegative, TimeSte
 def observation_noise(core: Environment, *, scale: NonNegative) -> Environment:
     """Adds normal noise of that standard deviation to every number that is seen.
 
-    The space loses its bounds, for the noise has none.
+    The space loses its bounds, for the noise has none. An action mask stays as it is.
     """
-    space = core.observation
-    if not isinstance(space, spaces.Box) or space.dtype.kind != "f":
-        raise RlcliError(
-            "wrapper `observation_noise` needs a Box of real numbers, and the "
-            f"environment has {describe(space)}",
-            "leave it out of `wrappers`",
-        )
+    observation, mask = masks.apart(core.observation)
+    free, _ = each_member(_unbounded)(observation)
+    size = flat_size(observation)
+    _, as_seen = ravel_pytree(zeros(observation))
 
-    def noisy(obs: Array, normal: Array) -> Array:
-        return obs + (scale * normal).astype(obs.dtype)
+    def noisy(obs: ArrayTree, normal: Array) -> ArrayTree:
+        seen, noise = masks.without(obs), as_seen(scale * normal)
+        seen = jax.tree.map(lambda each, more: each + more, seen, noise)
+        return masks.beside(seen, masks.carried(obs))
 
-    def reset(key: Key) -> tuple[ArrayTree, Array]:
+    def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
         core_key, noise_key = jax.random.split(key)
         state, obs = core.reset(core_key)
-        return state, noisy(obs, jax.random.normal(noise_key, space.shape))
+        return state, noisy(obs, jax.random.normal(noise_key, (size,)))
 
     def draw(key: Key) -> tuple[ArrayTree, Array]:
         core_key, noise_key = jax.random.split(key)
-        return core.draw(core_key), jax.random.normal(noise_key, space.shape)
+        return core.draw(core_key), jax.random.normal(noise_key, (size,))
 
     def step(
         state: ArrayTree, action: ArrayTree, noise: tuple[ArrayTree, Array]
@@ -48,8 +50,20 @@ def observation_noise(core: Environment, *, scale: NonNegative) -> Environment:
         seen = noisy(timestep.next_obs, normal)
         return state, timestep._replace(obs=seen, next_obs=seen)
 
+    shown = masks.beside(free, mask)
+    return core._replace(reset=reset, draw=draw, step=step, observation=shown)
+
+
+def _unbounded(space: gymnasium.Space) -> tuple[gymnasium.Space, Function]:
+    """A Box of real numbers without its bounds."""
+    if not isinstance(space, spaces.Box) or space.dtype.kind != "f":
+        raise RlcliError(
+            "wrapper `observation_noise` needs real numbers, and the environment has "
+            f"{describe(space)}",
+            "`flatten` before it in `wrappers` makes such of any",
+        )
     free = spaces.Box(-np.inf, np.inf, space.shape, space.dtype.type)
-    return core._replace(reset=reset, draw=draw, step=step, observation=free)
+    return free, lambda obs: obs
 
 
 @register("wrapper")

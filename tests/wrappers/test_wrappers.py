@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import rlcli
-from rlcli import recipe, registry
+from rlcli import masks, recipe, registry
 from rlcli.build import build
 from rlcli.errors import RlcliError
 from rlcli.progress import midnight
@@ -124,6 +124,22 @@ def test_observations_are_blurred_from_the_first_on():
     assert np.array_equal(answers.obs, answers.next_obs)
 
 
+def test_every_member_is_blurred_but_the_mask():
+    noise = {"name": "observation_noise", "scale": 0.5}
+    core = rlcli.make("ConnectFour-v0", wrappers=["flatten"])
+    env = rlcli.make("ConnectFour-v0", wrappers=["flatten", noise])
+    key = jax.random.key(0)
+    (state, _), (bare, _) = env.reset(key), core.reset(key)
+    _, answer = env.step(state, jnp.int32(3), key)
+    _, plain = core.step(bare, jnp.int32(3), key)
+    assert env.observation["seen"] == gymnasium.spaces.Box(-np.inf, np.inf, (84,))
+    for each in (answer, plain):  # no column is full yet
+        np.testing.assert_array_equal(each.obs[masks.MASK], np.ones(7))
+    blurred = np.asarray(answer.obs["seen"])
+    assert abs(blurred.std() - np.hypot(0.5, plain.obs["seen"].std())) < 0.1
+    assert np.unique(blurred).size == 84
+
+
 def test_what_was_done_last_is_seen_beside_the_observation():
     env = wrapped(rlcli.make("CartPole-v1"), "previous")
     assert env.observation.shape == (4 + 2 + 2,)
@@ -173,8 +189,10 @@ def test_a_recipe_wraps_its_environment_from_the_inside_out():
         (
             "FrozenLakeNonSlippery-v0",
             {"name": "observation_noise", "scale": 1},
-            "Box of",
+            "needs real numbers",
         ),
+        ("ConnectFour-v0", "sticky_actions", "`action_mask` forbids"),
+        ("ConnectFour-v0", "action_repeat", "`action_mask` forbids"),
         ("gymnasium/CartPole-v1", "previous", "takes no `wrappers`"),
     ],
 )
