@@ -185,8 +185,8 @@ def _repeated(
     rank = len(space.shape or ())
     if not -rank <= axis < rank:
         raise RlcliError(
-            f"`preprocess` cannot stack {spaces.describe(space)} along axis {axis}",
-            f"its axes are 0 … {rank - 1}, and the last is −1",
+            f"frames cannot be joined along axis {axis} of {spaces.describe(space)}",
+            f"its axes are {', '.join(map(str, range(rank)))}, and the last is −1 too",
         )
 
     def several(array: Any) -> np.ndarray:
@@ -201,7 +201,7 @@ def _repeated(
             return kinds.MultiDiscrete(counts, space.dtype.type, start=start), _same
         case kinds.MultiBinary():
             return kinds.MultiBinary(several(np.zeros(space.shape)).shape), _same
-    raise RlcliError(f"`preprocess` cannot stack {spaces.describe(space)}")
+    raise RlcliError(f"frames cannot be joined that are {spaces.describe(space)}")
 
 
 def _same(obs: ArrayTree) -> ArrayTree:
