@@ -7,6 +7,7 @@ recorded is then looked at in NumPy.
 import functools
 import inspect
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
@@ -19,7 +20,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from rlcli import registry
+from rlcli import registry, spaces
 from rlcli.environments.vector import VectorState, vector
 from rlcli.errors import RlcliError
 from rlcli.recipe.annotations import MismatchError, convert, is_schedulable
@@ -267,6 +268,27 @@ def test_observations_are_in_its_space_with_its_dtype(name, seed):
     assert all(space.contains(obs) for obs in every)
 
 
+@pytest.mark.slow
+@EVERY
+def test_observations_stay_in_its_space_for_whole_episodes(name):
+    env = vector(lambda _: make(name), 64)
+
+    def step(state, key):
+        act, noise = jax.random.split(key)
+        action = spaces.sample(env.action, act, (64,))
+        state, timestep = env.step(state, action, env.draw(noise))
+        inside = jax.vmap(partial(spaces.contains, env.observation))(timestep.next_obs)
+        return state, (jnp.all(inside), jnp.all(jnp.isfinite(timestep.reward)))
+
+    def play(key):
+        state, _ = env.reset(key)
+        return jax.lax.scan(step, state, jax.random.split(key, 3000))[1]
+
+    inside, finite = jax.jit(play, compiler_options=QUICKLY)(jax.random.key(0))
+    assert inside.all()
+    assert finite.all()
+
+
 @PLAYED
 @BRIEFLY
 @given(seed=st.integers(0, 2**31 - 1))
@@ -315,7 +337,7 @@ def test_a_compiled_batch_is_what_python_computes_one_by_one(name):
         together = (expected.next_obs, expected.reward, expected.discount)
         alone = (found.next_obs, found.reward, found.discount)
         jax.tree.map(
-            functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5),
+            partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5),
             together,
             alone,
         )
