@@ -21,7 +21,7 @@ from rlcli.types import Array, Environment, Key, Positive, Structural, TimeStep
 class PendulumState(NamedTuple):
     """Where the rod points, and how fast it turns."""
 
-    angle: Array  # float32: radians from upright, to the left, in [−π, π]
+    angle: Array  # float32: radians from upright, to the left; steps lead into [−π, π]
     speed: Array  # float32: radians per second
 
 
@@ -69,7 +69,8 @@ def pendulum(
     ) -> tuple[PendulumState, TimeStep]:
         del noise  # nothing is random here
         torque = jnp.clip(action[0], -max_torque, max_torque)
-        cost = state.angle**2 + 0.1 * state.speed**2 + 0.001 * torque**2
+        leaning = wrapped(state.angle)  # a state of somebody's own may have gone round
+        cost = leaning**2 + 0.1 * state.speed**2 + 0.001 * torque**2
         sine, _ = sine_and_cosine(state.angle)
         speed = state.speed + (pull * sine + push * torque) * dt
         speed = jnp.clip(speed, -max_speed, max_speed)

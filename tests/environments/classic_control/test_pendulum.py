@@ -55,6 +55,16 @@ def test_a_step_is_gymnasiums_in_every_state_and_for_every_torque(steps_of):
     assert 100 < np.sum(np.abs(timestep.next_obs[:, 2]) == 8) < 2000
 
 
+def test_a_state_that_has_gone_round_is_worth_what_it_is_in_gymnasium(steps_of):
+    states, actions = states_and_actions()
+    states[:, 0] += 2 * np.pi * (np.arange(len(states)) % 7 - 3)
+    expected = steps_of("Pendulum-v1", states.astype(np.float64), actions)
+    _, timestep = step_of()(PHYSICS, states, actions)
+    # Beside ±π a last digit of the angle is a full turn, but costs the same.
+    np.testing.assert_allclose(timestep.reward, expected[1], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(timestep.next_obs, expected[0], rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     "changed",
     [{"g": 3.7}, {"mass": 2.0}, {"length": 0.6}, {"dt": 0.1}, {"length": 1.5, "g": 9}],
