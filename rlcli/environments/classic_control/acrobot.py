@@ -9,7 +9,7 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
-from annotated_types import Ge, Gt
+from annotated_types import Gt
 
 from rlcli.environments import drawing
 from rlcli.environments.answers import answer
@@ -56,7 +56,7 @@ def acrobot(
     link_centre_2: Positive = 0.5,
     link_inertia: Positive = 1.0,
     torque: NonNegative = 1.0,
-    torque_noise: Annotated[Structural, Ge(0.0)] = 0.0,
+    torque_noise: NonNegative = 0.0,
     dt: Positive = 0.2,
     max_speed_1: Annotated[Structural, Gt(0.0)] = 4 * math.pi,
     max_speed_2: Annotated[Structural, Gt(0.0)] = 9 * math.pi,
@@ -104,15 +104,18 @@ def acrobot(
         physics = jax.random.uniform(key, (4,), jnp.float32, -0.1, 0.1)
         return AcrobotState(physics), _observed(*physics)
 
+    # A number that is traced may be anything; what is 0 for good draws nothing.
+    noisy = not isinstance(torque_noise, int | float) or torque_noise != 0
+
     def draw(key: Key) -> ArrayTree:
-        if not torque_noise:
+        if not noisy:
             return ()
         return jax.random.uniform(key, (), jnp.float32, -torque_noise, torque_noise)
 
     def step(
         state: AcrobotState, action: Array, noise: ArrayTree
     ) -> tuple[AcrobotState, TimeStep]:
-        applied = (action - 1) * torque + (noise if torque_noise else 0.0)
+        applied = (action - 1) * torque + (noise if noisy else 0.0)
         theta_1, theta_2, speed_1, speed_2 = _moved(links, state.physics, applied, dt)
         theta_1, theta_2 = wrapped(theta_1), wrapped(theta_2)
         speed_1 = jnp.clip(speed_1, -max_speed_1, max_speed_1)

@@ -153,6 +153,18 @@ def test_noise_of_the_torque_is_uniform_and_added(is_uniform):
     assert acrobot().draw(jax.random.key(0)) == ()
 
 
+def test_how_much_noise_there_is_may_be_traced():
+    keys = jax.random.split(jax.random.key(1), 100)
+
+    def noise(torque_noise):
+        return jax.vmap(acrobot(torque_noise=torque_noise).draw)(keys)
+
+    none, some, more = jax.jit(jax.vmap(noise))(jnp.array([0.0, 0.5, 1.0]))
+    assert not none.any()
+    assert np.max(np.abs(some)) <= 0.5 < np.max(np.abs(more)) <= 1
+    np.testing.assert_allclose(some, more / 2, rtol=1e-5)
+
+
 def test_spaces_and_time_limit_are_gymnasiums():
     env = gymnasium.make("Acrobot-v1")
     core = acrobot()
