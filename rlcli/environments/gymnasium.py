@@ -28,6 +28,8 @@ OURS = {  # keywords of `gymnasium.make` that have a name of ours
     "render_mode": "`rlcli render` draws what was learnt",
     "disable_env_checker": "the adapter does its own checks",
     "vectorization_mode": "`vectorization` says how several are stepped",
+    "num_envs": "it stands beside `options`",
+    "id": "`name` says which environment it is",
 }
 # What brings the packages that environments need: by the package they are in.
 INSTALLS = {
@@ -64,38 +66,33 @@ def gymnasium_adapter(
     `atari` is for ids in `ALE/`: the standard preprocessing (Mnih et al., 2015,
     https://doi.org/10.1038/nature14236; Machado et al., 2018,
     https://arxiv.org/abs/1709.06009), changes to its keywords, or none of it (`raw`).
+    ALE's own vector shows the same, but for the first pictures of an episode's stacks,
+    which are black; it can do neither `raw` nor `scale_obs`.
     """
     name = f"environment `gymnasium/{id}`"
     options = dict(options or {})
     for key in OURS.keys() & options:
         raise RlcliError(f"{name}: `{key}` is no option here", OURS[key])
     spec = _spec(id, name)
-    steps = ENDLESS if time_limit is None else time_limit
-    limits = {} if time_limit == OWN_LIMIT else {"max_episode_steps": steps}
+    limit = ENDLESS if time_limit is None else time_limit
+    limits = {"max_episode_steps": limit} if isinstance(limit, int) else {}
+    own = vectorization == "own" and not rendering
     if spec.namespace == arcade.NAMESPACE:
-        own = time_limit if isinstance(time_limit, int) else None
-        spec, limits = arcade.preprocessed(spec, atari, options, own), {}
+        steps = limits.pop("max_episode_steps", None)
+        spec = arcade.preprocessed(spec, atari, steps, own)
+    elif atari != "standard":
+        raise RlcliError(
+            f"{name} has no option `atari`",
+            f"it is for ids in `{arcade.NAMESPACE}/`, such as `gymnasium/ALE/Pong-v5`",
+        )
     foreign = Foreign(name, _install(spec), timeout)
-    if vectorization == "own" and not rendering:
-        make_all = functools.partial(_make_vector, foreign, spec, num_envs, limits)
-        return _own(foreign, functools.partial(make_all, options), num_envs, seeds)
+    if own:
+        return _own(foreign, spec, limits | options, num_envs, seeds)
     mode = _picture_mode(foreign, spec, limits | options) if rendering else {}
     keywords = limits | mode | options
-    make = functools.partial(_make, foreign, spec, keywords)
     if vectorization == "async" and not rendering:
-        example = make()
-        example.close()
-        # Nothing of ours is pickled: a process that imports rlcli imports JAX, too.
-        plain = functools.partial(
-            gymnasium.make, spec, disable_env_checker=True, **keywords
-        )
-        return pooled(
-            foreign,
-            (example.observation_space, example.action_space),
-            lambda count: Parallel(plain, count, timeout),
-            num_envs,
-            seeds,
-        )
+        return _parallel(foreign, spec, keywords, num_envs, seeds)
+    make = functools.partial(_make, foreign, spec, keywords)
     return vector(foreign, make, num_envs, seeds)
 
 
@@ -160,31 +157,11 @@ def _make(foreign: Foreign, spec: EnvSpec, keywords: dict[str, Any]) -> gymnasiu
     return _made(foreign, gymnasium.make, spec, disable_env_checker=True, **keywords)
 
 
-def _make_vector(
-    foreign: Foreign,
-    spec: EnvSpec,
-    num_envs: int,
-    limits: dict[str, Any],
-    options: dict[str, Any],
-) -> gymnasium.vector.VectorEnv:
-    """A vector of the environment's author."""
-    if spec.vector_entry_point is None:
-        raise RlcliError(
-            f"{foreign.name} has no vector of its own",
-            "`vectorization: sync` or `async` steps several of any environment",
-        )
-    return _made(
-        foreign,
-        gymnasium.make_vec,
-        spec,
-        num_envs=num_envs,
-        vectorization_mode="vector_entry_point",
-        **limits,
-        **options,
-    )
+def _made(foreign: Foreign, function: Any, /, *args: Any, **keywords: Any) -> Any:
+    """What a function of Gymnasium's gives; what it raises is said by `foreign`'s name.
 
-
-def _made(foreign: Foreign, function: Any, *args: Any, **keywords: Any) -> Any:
+    The first two have no names, which keywords of a user's could repeat.
+    """
     try:
         return function(*args, **keywords)
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
@@ -197,8 +174,43 @@ def _made(foreign: Foreign, function: Any, *args: Any, **keywords: Any) -> Any:
         ) from error
 
 
-def _own(foreign: Foreign, make: Any, num_envs: int, seeds: int) -> Environment:
-    """A vector of the author's for each seed."""
+def _parallel(
+    foreign: Foreign, spec: EnvSpec, keywords: dict[str, Any], num_envs: int, seeds: int
+) -> Environment:
+    """A process for each environment."""
+    example = _make(foreign, spec, keywords)
+    example.close()
+    # Nothing of ours is pickled: a process that imports rlcli imports JAX, too.
+    plain = functools.partial(
+        gymnasium.make, spec, disable_env_checker=True, **keywords
+    )
+    return pooled(
+        foreign,
+        (example.observation_space, example.action_space),
+        lambda count: Parallel(plain, count, foreign.timeout),
+        num_envs,
+        seeds,
+    )
+
+
+def _own(
+    foreign: Foreign, spec: EnvSpec, keywords: dict[str, Any], num_envs: int, seeds: int
+) -> Environment:
+    """A vector of the environment's author for each seed."""
+    if spec.vector_entry_point is None:
+        raise RlcliError(
+            f"{foreign.name} has no vector of its own",
+            "`vectorization: sync` or `async` steps several of any environment",
+        )
+    make = functools.partial(
+        _made,
+        foreign,
+        gymnasium.make_vec,
+        spec,
+        num_envs,
+        "vector_entry_point",
+        **keywords,
+    )
     example = make()
     example.close()
     return pooled(

@@ -26,6 +26,7 @@ from rlcli.types import ArrayTree
 
 # Steps of an episode without a time limit: a word for "none" is nowhere the same.
 ENDLESS = int(np.iinfo(np.int32).max)
+_SEEDS = 2**30  # of vectors, some of which take int32 and count on from it
 _START = "forkserver"  # how processes are made
 
 
@@ -221,7 +222,7 @@ class Own:
         """As `Pool.begin`; of a part of them only where their episodes have ended."""
         if len(which) == self.size * len(self.vectors):
             first = [
-                vector.reset(seed=seeds[row * self.size])[0]
+                vector.reset(seed=seeds[row * self.size] % _SEEDS)[0]
                 for row, vector in enumerate(self.vectors)
             ]
             self._fresh = self._joined(first)
@@ -266,9 +267,8 @@ class Own:
             mask = np.zeros(self.size, np.bool_)
             mask[own % self.size] = True
             options = {"reset_mask": mask}
-            obs, _ = vector.reset(
-                seed=seeds[list(which).index(own[0])], options=options
-            )
+            seed = seeds[list(which).index(own[0])] % _SEEDS
+            obs, _ = vector.reset(seed=seed, options=options)
             for place, new in zip(
                 jax.tree.leaves(self._fresh),
                 jax.tree.leaves(self._shown(obs)),

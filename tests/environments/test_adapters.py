@@ -74,6 +74,12 @@ CASES = [
         {"vectorization": "async", "atari": {"stack": 2, "grayscale_obs": False}},
     ),
     Case("gymnasium/ALE/Freeway-v5", "ale_py", {"atari": "raw"}),
+    Case(
+        "gymnasium/ALE/Pong-v5",
+        "ale_py",
+        {"vectorization": "own", "atari": {"stack": 2, "grayscale_obs": False}},
+        exact=False,
+    ),
     Case("pgx/minatar-breakout", "pgx", {"action_mask": False}),
 ]
 

@@ -215,6 +215,21 @@ def test_an_option_that_the_environment_lacks_is_refused() -> None:
     assert "`time_limit`" in caught.value.hint
 
 
+@pytest.mark.parametrize("name", ["num_envs", "id", "function", "foreign"])
+@pytest.mark.parametrize("way", ["sync", "own"])
+def test_no_option_is_taken_for_an_argument_of_ours(name, way) -> None:
+    with pytest.raises(RlcliError, match=f"no option here|argument '{name}'"):
+        gymnasium_adapter(
+            "CartPole-v1", 1, 1, None, None, options={name: 4}, vectorization=way
+        )
+
+
+@pytest.mark.parametrize("atari", ["raw", {"stack": 2}])
+def test_an_option_for_ataris_games_goes_with_no_other(atari) -> None:
+    with pytest.raises(RlcliError, match="has no option `atari`"):
+        gymnasium_adapter("CartPole-v1", 1, 1, None, None, atari=atari)
+
+
 def test_a_missing_package_names_the_extra() -> None:
     def lacks(**keywords):
         raise gymnasium.error.DependencyNotInstalled("mujoco is not installed")

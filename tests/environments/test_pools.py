@@ -67,9 +67,17 @@ def parallel(kind, timeout=None):
     return pooled(foreign, SPACES, lambda count: Parallel(kind, count, timeout), 2, 2)
 
 
+class Strict(SyncVectorEnv):
+    """Takes 32 bits with a sign, as ALE's and other vectors in C++."""
+
+    def reset(self, *, seed=None, options=None):
+        assert seed is None or seed + self.num_envs < 2**31
+        return super().reset(seed=seed, options=options)
+
+
 def own(mode, num_envs=2):
     def make():
-        return SyncVectorEnv([Walk] * num_envs, autoreset_mode=mode)
+        return Strict([Walk] * num_envs, autoreset_mode=mode)
 
     foreign = Foreign("environment `Walk`", "rlcli[gymnasium]")
     return pooled(foreign, SPACES, lambda count: Own(make, 2), num_envs, 2)
