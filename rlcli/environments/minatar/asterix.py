@@ -66,8 +66,8 @@ def asterix(
     https://arxiv.org/abs/1903.03176).
 
     Args:
-        sticky_action_prob: how likely the last action is repeated: at first that is 0,
-            where MinAtar still knows what ended the episode before.
+        sticky_action_prob: how likely the last action is repeated; in an episode's
+            first step that is 0 (in MinAtar the last one of the episode before).
         difficulty_ramping: whether it becomes harder nine times, every 102 steps: more
             appears, and at every second of them all moves faster.
         minimal_actions: whether there are only the five that do something.

@@ -55,8 +55,8 @@ def breakout(
     https://arxiv.org/abs/1903.03176).
 
     Args:
-        sticky_action_prob: how likely the last action is repeated: at first that is 0,
-            where MinAtar still knows what ended the episode before.
+        sticky_action_prob: how likely the last action is repeated; in an episode's
+            first step that is 0 (in MinAtar the last one of the episode before).
         difficulty_ramping: does nothing; MinAtar takes it of every game.
         minimal_actions: whether there are only nothing, left and right: 0, 1, 2.
     """

@@ -112,8 +112,8 @@ def seaquest(
     Tian, 2019, https://arxiv.org/abs/1903.03176).
 
     Args:
-        sticky_action_prob: how likely the last action is repeated: at first that is 0,
-            where MinAtar still knows what ended the episode before.
+        sticky_action_prob: how likely the last action is repeated; in an episode's
+            first step that is 0 (in MinAtar the last one of the episode before).
         difficulty_ramping: whether enemies are more and faster after each surfacing.
         minimal_actions: does nothing, as all six do something.
     """
