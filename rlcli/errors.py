@@ -31,11 +31,12 @@ class RlcliError(Exception):
         return f"{self.message}\n\nhint: {self.hint}" if self.hint else self.message
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
     """A hint that names what `name` may have been meant to be, or lists what there is.
 
     Names are alike as they are spelled, or as their words are in any order and case,
-    without a version: other libraries call `bsuite/Catch` `Catch-bsuite`.
+    without a version: other libraries call `bsuite/Catch` `Catch-bsuite`. All are
+    written with `prefix` in front, which says nothing of likeness.
 
     >>> nearest("learning_rat", ["learning_rate", "clip_norm"])
     'did you mean `learning_rate`?'
@@ -45,8 +46,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
         return "there is none"
     likeness, close = max((_likeness(name, each), each) for each in known)
     if likeness >= 0.6:
-        return f"did you mean `{close}`?"
-    return "there is " + ", ".join(f"`{each}`" for each in known)
+        return f"did you mean `{prefix}{close}`?"
+    return "there is " + ", ".join(f"`{prefix}{each}`" for each in known)
 
 
 def _likeness(name: str, known: str) -> float:

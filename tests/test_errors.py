@@ -48,3 +48,10 @@ def test_the_nearest_name_is_named_or_all_there_are(name, known, hint):
 
 def test_names_may_come_from_an_iterator():
     assert nearest("zzz", iter(["a", "b"])) == "there is `a`, `b`"
+
+
+def test_what_stands_in_front_of_a_name_makes_none_alike():
+    known = ["CartPole-v1", "Pong-misc"]
+    assert nearest("CartPole", known, "gymnax/") == "did you mean `gymnax/CartPole-v1`?"
+    hint = "there is `gymnax/CartPole-v1`, `gymnax/Pong-misc`"
+    assert nearest("Xy", known, "gymnax/") == hint

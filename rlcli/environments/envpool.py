@@ -43,7 +43,8 @@ def envpool_adapter(
     envpool = library("envpool", INSTALL)
     name = f"environment `envpool/{id}`"
     if id not in envpool.list_all_envs():
-        raise RlcliError(f"there is no {name}", nearest(id, envpool.list_all_envs()))
+        hint = nearest(id, envpool.list_all_envs(), "envpool/")
+        raise RlcliError(f"there is no {name}", hint)
     keywords = dict(options or {})
     if time_limit != OWN_LIMIT:
         keywords["max_episode_steps"] = ENDLESS if time_limit is None else time_limit

@@ -12,7 +12,12 @@ import importlib
 from typing import Any, Literal
 
 import gymnasium
-from gymnasium.envs.registration import EnvSpec, find_highest_version, parse_env_id
+from gymnasium.envs.registration import (
+    EnvSpec,
+    find_highest_version,
+    get_env_id,
+    parse_env_id,
+)
 
 from rlcli.environments import atari as arcade
 from rlcli.environments.copies import Foreign
@@ -123,23 +128,28 @@ def _spec(id: str, name: str) -> EnvSpec:
         plain = plain if newest is None else f"{plain}-v{newest}"
     found = gymnasium.registry.get(plain)
     if found is None:
-        raise RlcliError(f"there is no {name}", _meant(plain, namespace, short))
+        raise RlcliError(f"there is no {name}", _meant(namespace, short))
     return found
 
 
-def _meant(plain: str, namespace: str | None, short: str) -> str:
+def _meant(namespace: str | None, short: str) -> str:
     """A hint: the versions of that name, or the nearest id."""
+    known = gymnasium.registry.values()
     versions = [
         f"`gymnasium/{each.id}`"
-        for each in gymnasium.registry.values()
+        for each in known
         if (each.namespace, each.name) == (namespace, short)
     ]
     if versions:
         return "there is " + ", ".join(sorted(versions))
-    close = difflib.get_close_matches(plain, gymnasium.registry, n=1)
+    # Without versions, which would make any two names of one version alike.
+    names = {get_env_id(each.namespace, each.name, None): each.id for each in known}
+    whole = get_env_id(namespace, short, None)
+    close = difflib.get_close_matches(whole, names, n=1, cutoff=0.7)
     if close:
-        return f"did you mean `gymnasium/{close[0]}`?"
+        return f"did you mean `gymnasium/{names[close[0]]}`?"
     return (
+        f"`gymnasium/{arcade.NAMESPACE}/…` are Atari's games; "
         "`gymnasium/MODULE:ID` imports the module that registers it; "
         "`gymnasium.pprint_registry()` lists what there is"
     )

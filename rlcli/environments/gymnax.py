@@ -19,6 +19,12 @@ from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Environment, Key
 
 INSTALL = "rlcli[gymnax]"
+# Of what kinds values may be where a default is of one; and what these are called.
+_FITS = {
+    "b": ("b", "true or false"),
+    "i": ("iu", "whole numbers"),
+    "f": ("iuf", "numbers"),
+}
 
 
 @register("environment", "gymnax/")
@@ -29,7 +35,9 @@ def gymnax_adapter(id: str, *, options: dict[str, Any] | None = None) -> Environ
     limit of its own (`max_steps_in_episode`), as truncation; `time_limit` can only make
     episodes shorter. Observations have the dtypes of their space.
     """
-    env, params, observation, action = _made(id, json.dumps(options or {}))
+    env, params, observation, action = _made(
+        id, json.dumps(options or {}, default=_plain)
+    )
 
     def begin(key: Key) -> tuple[ArrayTree, ArrayTree]:
         obs, state = env.reset_env(key, params)
@@ -65,22 +73,52 @@ def _made(id: str, options: str) -> tuple[Any, Any, gymnasium.Space, gymnasium.S
     gymnax = library("gymnax", INSTALL)
     name = f"environment `gymnax/{id}`"
     if id not in gymnax.registered_envs:
-        raise RlcliError(f"there is no {name}", nearest(id, gymnax.registered_envs))
+        hint = nearest(id, gymnax.registered_envs, "gymnax/")
+        raise RlcliError(f"there is no {name}", hint)
     given = json.loads(options)
     with jax.ensure_compile_time_eval():
-        _, params = gymnax.make(id)
-        fields = {field.name for field in dataclasses.fields(params)} & given.keys()
-        keywords = {key: given[key] for key in given.keys() - fields}
         try:
+            _, params = gymnax.make(id)
+            fields = {field.name for field in dataclasses.fields(params)} & given.keys()
+            keywords = {key: given[key] for key in given.keys() - fields}
             env, params = gymnax.make(id, **keywords)
-        except TypeError as error:
+        except Exception as error:  # foreign code may raise anything
             raise RlcliError(
-                f"{name} cannot be made: {error}",
+                f"{name} cannot be made: {type(error).__name__}: {error}",
                 "`options` are fields of its parameters and keywords of its class",
             ) from error
-        params = params.replace(**{key: given[key] for key in fields})
+        changes = {
+            key: _like(getattr(params, key), given[key], f"{name}: `{key}`")
+            for key in fields
+        }
+        params = params.replace(**changes)
         observation = _converted(env.observation_space(params))
         return env, params, observation, _converted(env.action_space(params))
+
+
+def _plain(value: Any) -> Any:
+    """A number or a list of them instead of an array, for JSON."""
+    if isinstance(value, np.generic | np.ndarray | jax.Array):
+        return np.asarray(value).tolist()
+    raise RlcliError(
+        f"an option is {value!r}",
+        "options are numbers, words, true and false, and lists of these",
+    )
+
+
+def _like(default: Any, value: Any, whose: str) -> Any:
+    """A value that takes the place of a default: of its shape, a number or an array."""
+    like = np.asarray(default)
+    kinds, said = _FITS[like.dtype.kind]
+    try:
+        given = np.asarray(value)
+        fits = given.shape == like.shape and given.dtype.kind in kinds
+    except ValueError:  # lists of different lengths
+        fits = False
+    if not fits:
+        many = f", {like.shape} of them" if like.ndim else ""
+        raise RlcliError(f"{whose} is {value!r}", f"it takes {said}{many}")
+    return jnp.asarray(value, like.dtype) if like.ndim else value
 
 
 def _converted(space: Any) -> gymnasium.Space:

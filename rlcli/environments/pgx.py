@@ -53,7 +53,8 @@ def _made(id: str, action_mask: bool) -> tuple[Any, gymnasium.Space, gymnasium.S
     pgx = library("pgx", INSTALL)
     name = f"environment `pgx/{id}`"
     if id not in pgx.available_envs():
-        raise RlcliError(f"there is no {name}", nearest(id, pgx.available_envs()))
+        hint = nearest(id, pgx.available_envs(), "pgx/")
+        raise RlcliError(f"there is no {name}", hint)
     with jax.ensure_compile_time_eval():
         env = pgx.make(id)
         if env.num_players != 1:

@@ -306,6 +306,52 @@ def test_a_package_that_is_missing_is_named_with_the_extra(package, monkeypatch)
     assert caught.value.hint == f'pip install "rlcli[{package}]"'
 
 
+@pytest.mark.parametrize(
+    ("package", "id", "meant"),
+    [
+        ("gymnax", "CartPole", "CartPole-v1"),
+        ("envpool", "Pendulum", "Pendulum-v1"),
+        ("pgx", "2O48", "2048"),
+    ],
+)
+def test_an_id_that_is_unknown_is_answered_with_the_librarys_own(package, id, meant):
+    pytest.importorskip(package)
+    with pytest.raises(RlcliError, match=f"no environment `{package}/{id}`") as caught:
+        found = registry.find("environment", f"{package}/{id}")
+        found.factory(*[1, 1, None, None] * bool(found.facts.get("adapter")))
+    assert caught.value.hint == f"did you mean `{package}/{meant}`?"
+
+
+@pytest.mark.parametrize(
+    ("id", "options", "hint"),
+    [
+        ("Pendulum-v1", {"g": "x"}, "it takes numbers"),
+        ("Pendulum-v1", {"g": [1.0]}, "it takes numbers"),
+        ("Pendulum-v1", {"max_steps_in_episode": 3.5}, "it takes whole numbers"),
+        ("Asterix-MinAtar", {"ramping": 1}, "it takes true or false"),
+        ("Acrobot-v1", {"available_torque": [[1], [2, 3]]}, r"it takes numbers, (3,)"),
+        ("Pendulum-v1", {"g": object()}, "options are numbers, words"),
+        ("Pendulum-v1", {"gravitee": 3}, "`options` are fields of its parameters"),
+    ],
+)
+def test_a_parameter_of_gymnaxs_takes_what_its_default_is(id, options, hint):
+    pytest.importorskip("gymnax")
+    with pytest.raises(RlcliError) as caught:
+        registry.find("environment", f"gymnax/{id}").factory(options=options)
+    assert hint in caught.value.hint
+
+
+def test_parameters_of_gymnaxs_may_be_arrays():
+    pytest.importorskip("gymnax")
+    make = registry.find("environment", "gymnax/Acrobot-v1").factory
+    torques = {"available_torque": jax.numpy.array([1.0, 1.0, 1.0])}
+    core = make(options=torques | {"max_steps_in_episode": np.int32(7)})
+    state, _ = core.reset(jax.random.key(0))
+    step = jax.jit(core.step)
+    alike = [step(state, action, jax.random.key(1))[1].obs for action in range(3)]
+    np.testing.assert_array_equal(alike[0], alike[2])
+
+
 def test_a_game_for_two_is_no_environment_of_one_agent():
     pytest.importorskip("pgx")
     with pytest.raises(RlcliError, match="has 2 players"):

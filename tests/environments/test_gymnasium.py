@@ -185,6 +185,8 @@ def test_options_are_handed_on_to_gymnasium() -> None:
         ("CartPol-v1", "there is no environment `gymnasium/CartPol-v1`", "CartPole-v1"),
         ("CartPole-v9", "gymnasium/CartPole-v9", "there is `gymnasium/CartPole-v0`, "),
         ("Qzxw-v1", "gymnasium/Qzxw-v1", "MODULE:ID"),
+        # No other environment of version 5 is meant, though half of its id is alike.
+        ("Pong-v5", "gymnasium/Pong-v5", "`gymnasium/ALE/…` are Atari's games"),
         ("nowhere/Qzxw-v1", "gymnasium/nowhere/Qzxw-v1", "MODULE:ID"),
         ("no_such_module:A-v0", "`no_such_module` cannot be imported", "install"),
         ("$", "Malformed environment ID", ""),
