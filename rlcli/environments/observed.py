@@ -13,10 +13,13 @@ from rlcli.environments.drawing import BLUE, INK, MIST, PAPER, RED, Canvas
 from rlcli.spaces import bounds
 
 WIDTH = 320  # pixels of every picture
+HEIGHT = 480  # at most, of what is no list of members
 _MARGIN = 12
 _ROW = 18  # pixels of a number's bar
 _BARS = 24  # numbers that have a bar each; more of them are cells
 _ACROSS = 64  # cells in a row of more numbers than that
+_CELL = 24  # pixels of a cell's sides, at least, while there is room
+_CHANNELS = 1, 3, 4  # of an image: grey, in colours, a stack
 _DARK = (17, 24, 39)
 
 
@@ -25,7 +28,8 @@ def picture(space: gymnasium.Space, obs: Any) -> np.ndarray:
 
     Pixels are shown as they are, planes and fields as cells (a colour for each plane),
     few numbers as bars between their bounds, a choice as one of a row of cells, and the
-    members of a Dict or a Tuple below each other, by name.
+    members of a Dict or a Tuple below each other, by name. Bytes `[C, H, W]` are an
+    image where C can only be its channels. What is no number is drawn as 0.
     """
     if isinstance(space, spaces.Tuple):
         members = {str(i): (each, obs[i]) for i, each in enumerate(space.spaces)}
@@ -35,21 +39,34 @@ def picture(space: gymnasium.Space, obs: Any) -> np.ndarray:
     if isinstance(space, spaces.Discrete):
         return _choice(int(space.n), int(obs) - int(space.start))
     values = np.asarray(obs)
-    if values.dtype == np.uint8 and values.ndim == 3 and values.shape[-1] == 3:
-        return _enlarged(values)
+    if not values.size:
+        return _titled("nothing")
+    if values.dtype == np.uint8 and values.ndim == 3:
+        return _image(space, values)
     if values.ndim == 3:
-        return _enlarged(_planes(_shares(space, values)))
-    if values.ndim == 2 or values.size > _BARS:
+        return _enlarged(_planes(_shares(space, values)), _CELL)
+    field = values.ndim == 2 and 1 not in values.shape
+    if field or values.size > _BARS:
         flat = _shares(space, values)
-        return _enlarged(_heat(flat if values.ndim == 2 else _folded(flat.ravel())))
+        return _enlarged(_heat(flat if field else _folded(flat.ravel())), _CELL)
     shares = _shares(space, np.stack([values, np.zeros_like(values)]))
     return _bars(values.ravel(), *shares.reshape((2, -1)))
+
+
+def _image(space: gymnasium.Space, values: np.ndarray) -> np.ndarray:
+    """Bytes, with their channels in front or behind."""
+    first = values.shape[0] in _CHANNELS and values.shape[-1] not in _CHANNELS
+    axis = 0 if first else -1
+    pixels = np.moveaxis(values, axis, -1)
+    if pixels.shape[-1] == 3:
+        return _enlarged(pixels)
+    return _enlarged(_planes(np.moveaxis(_shares(space, values), axis, -1)))
 
 
 def _shares(space: gymnasium.Space, values: np.ndarray) -> np.ndarray:
     """Where numbers lie between their bounds, from 0 to 1; without bounds by arctan."""
     low, high = (each.astype(np.float64) for each in bounds(space))
-    values = values.astype(np.float64)
+    values = np.where(np.isnan(values), 0, values).astype(np.float64)
     # Some spaces have the largest number for a bound where they mean none.
     finite = (np.abs(low) < 1e30) & (np.abs(high) < 1e30) & (high > low)
     width = np.where(finite, high - low, 1.0)
@@ -87,13 +104,20 @@ def _folded(shares: np.ndarray) -> np.ndarray:
     return np.resize(np.pad(shares, (0, rows * across - shares.size)), (rows, across))
 
 
-def _enlarged(image: np.ndarray) -> np.ndarray:
-    """The picture with crisp pixels, in the middle of `WIDTH`."""
-    width = image.shape[1]
-    if width > WIDTH:
-        step = -(-width // WIDTH)
-        return _enlarged(image[::step, ::step])
-    cells = image.repeat(WIDTH // width, 0).repeat(WIDTH // width, 1)
+def _enlarged(image: np.ndarray, least: int = 0) -> np.ndarray:
+    """The picture with crisp pixels, in the middle of `WIDTH`, not above `HEIGHT`.
+
+    Its proportions are kept, but for cells, whose sides are of at `least` so many
+    pixels while there is room: none is left out for the sake of the other axis.
+    """
+    room = np.array([HEIGHT, WIDTH])
+    steps = -(-np.array(image.shape[:2]) // room)
+    if not least:
+        steps[:] = steps.max()
+    image = image[:: steps[0], :: steps[1]]
+    most = room // image.shape[:2]
+    tall, wide = np.maximum(most.min(), np.minimum(most, least))
+    cells = image.repeat(tall, 0).repeat(wide, 1)
     frame = np.empty((cells.shape[0], WIDTH, 3), np.uint8)
     frame[:] = _DARK
     left = (WIDTH - cells.shape[1]) // 2
@@ -132,7 +156,12 @@ def _stacked(members: dict[str, tuple[gymnasium.Space, Any]]) -> np.ndarray:
     """Pictures below each other, each under its name."""
     frames = []
     for name, (space, value) in members.items():
-        title = Canvas(WIDTH, 22, PAPER)
-        title.text((_MARGIN, 12), name, 12, INK, anchor="lm")
-        frames += [title.pixels(), picture(space, value)]
-    return np.concatenate(frames)
+        frames += [_titled(name), picture(space, value)]
+    return np.concatenate(frames or [_titled("nothing")])
+
+
+def _titled(name: str) -> np.ndarray:
+    """A line with a name in it."""
+    title = Canvas(WIDTH, 22, PAPER)
+    title.text((_MARGIN, 12), name, 12, INK, anchor="lm")
+    return title.pixels()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rlcli.environments.observed import WIDTH, picture
+from rlcli.environments.observed import HEIGHT, WIDTH, picture
 
 SPACES = {
     "choice": spaces.Discrete(5, start=2),
@@ -21,6 +21,13 @@ SPACES = {
     "switches": spaces.MultiBinary(6),
     "several choices": spaces.MultiDiscrete([3, 4]),
     "four axes": spaces.Box(0, 1, (2, 3, 4, 5), np.float32),
+    "channels in front": spaces.Box(0, 255, (3, 84, 90), np.uint8),
+    "a stack in front": spaces.Box(0, 255, (4, 84, 84), np.uint8),
+    "high pixels": spaces.Box(0, 255, (2000, 30, 3), np.uint8),
+    "a column": spaces.Box(-1, 1, (200, 1), np.float32),
+    "a wide field": spaces.Box(-1, 1, (2, 1000), np.float32),
+    "a high field": spaces.Box(-1, 1, (1000, 2), np.float32),
+    "wide planes": spaces.Box(0, 1, (2, 1000, 2), np.float32),
     "members": spaces.Dict(
         a=spaces.Tuple([spaces.Discrete(3), spaces.MultiBinary(2)]),
         b=spaces.Box(0, 1, (2, 2), np.float32),
@@ -38,6 +45,46 @@ def test_two_observations_have_two_pictures_of_one_shape(space):
     assert len(np.unique(frames[0].reshape(-1, 3), axis=0)) > 1
     assert not np.array_equal(frames[0], frames[1])
     np.testing.assert_array_equal(frames[0], frames[2])
+
+
+@pytest.mark.parametrize("name", [each for each in SPACES if each != "members"])
+def test_a_picture_is_no_strip_and_no_higher_than_a_screen(name):
+    assert 20 <= len(picture(SPACES[name], SPACES[name].sample())) <= HEIGHT
+
+
+def test_of_a_wide_field_no_row_is_left_out():
+    space = spaces.Box(-1, 1, (2, 1000), np.float32)
+    values = space.sample()
+    changed = values.copy()
+    changed[1] *= -1
+    differs = (picture(space, values) != picture(space, changed)).any(axis=(1, 2))
+    assert differs.mean() == 0.5
+
+
+def test_channels_may_stand_in_front():
+    space = spaces.Box(0, 255, (84, 90, 3), np.uint8)
+    pixels = space.sample()
+    turned = np.moveaxis(pixels, -1, 0)
+    other = spaces.Box(0, 255, turned.shape, np.uint8)
+    np.testing.assert_array_equal(picture(space, pixels), picture(other, turned))
+
+
+@pytest.mark.parametrize("shape", [(3,), (30,), (3, 4), (3, 4, 2)])
+@pytest.mark.parametrize("bound", [1, np.inf])
+def test_what_is_no_number_is_drawn_too(shape, bound):
+    space = spaces.Box(-bound, bound, shape, np.float32)
+    for strange in (np.nan, np.inf, -np.inf):
+        obs = np.zeros(shape, np.float32)
+        frame = picture(space, obs)
+        obs[0] = strange
+        assert picture(space, obs).shape == frame.shape
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.Tuple([]), spaces.Dict({}), spaces.Box(0, 1, (0, 3), np.float32)]
+)
+def test_nothing_has_a_picture(space):
+    assert len(np.unique(picture(space, space.sample()))) > 1
 
 
 def test_pixels_are_shown_as_they_are_and_as_large_as_fits():
