@@ -13,6 +13,8 @@ OUT_OF_TIME = 75  # --max-time reached, after a checkpoint
 INTERRUPTED = 130  # Ctrl-C, after a checkpoint
 TERMINATED = 143  # SIGTERM, after a checkpoint
 
+_LISTED = 100  # names of a hint
+
 
 class RlcliError(Exception):
     """Something the user can mend: what, where, and how.
@@ -47,7 +49,9 @@ def nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
     likeness, close = max((_likeness(name, each), each) for each in known)
     if likeness >= 0.6:
         return f"did you mean `{prefix}{close}`?"
-    return "there is " + ", ".join(f"`{prefix}{each}`" for each in known)
+    more = f", and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+    named = ", ".join(f"`{prefix}{each}`" for each in known[:_LISTED])
+    return f"there is {named}{more}"
 
 
 def _likeness(name: str, known: str) -> float:

@@ -55,3 +55,9 @@ def test_what_stands_in_front_of_a_name_makes_none_alike():
     assert nearest("CartPole", known, "gymnax/") == "did you mean `gymnax/CartPole-v1`?"
     hint = "there is `gymnax/CartPole-v1`, `gymnax/Pong-misc`"
     assert nearest("Xy", known, "gymnax/") == hint
+
+
+def test_of_very_many_names_a_hint_lists_the_first():
+    hint = nearest("zzz", [f"name{index:03}" for index in range(608)])
+    assert hint.startswith("there is `name000`, `name001`")
+    assert hint.endswith("`name099`, and 508 more")

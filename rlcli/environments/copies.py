@@ -280,9 +280,10 @@ class Copies:
         if not lost:
             return ""
         more = f" and {len(lost) - NAMED} more" if len(lost) > NAMED else ""
+        why = "replaying the actions did not" if self._repeats else "nothing could"
         return (
-            f"replaying the actions did not bring back {', '.join(lost[:NAMED])}{more}"
-            f": {len(lost)} of {self.count} episodes end here, and new ones begin"
+            f"{why} bring back {', '.join(lost[:NAMED])}{more}: {len(lost)} of "
+            f"{self.count} episodes end here, and new ones begin"
         )
 
 
