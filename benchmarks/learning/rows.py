@@ -38,6 +38,6 @@ ROWS = (
     Row("sac_mountain_car_continuous", 90.0, "94.7"),
     Row("dqn_mountain_car", -115.0, "−100.8"),
     Row("ppo_gymnasium_lunar_lander", 200.0, "242"),
-    *(Row(f"dqn_{game}") for game in MINATAR[:3]),
+    *(Row(f"dqn_{game}") for game in MINATAR),
     *(Row(f"ppo_{game}") for game in MINATAR),
 )
