@@ -126,7 +126,7 @@ def test_watching_a_run_changes_nothing_of_what_is_learnt(finished, tmp_path):
     ("kind", "data", "seeds", "step"),
     [
         ("native", DATA, 1, 500),
-        ("native", DATA, 1, 1_300),
+        pytest.param("native", DATA, 1, 1_300, marks=pytest.mark.slow),
         ("seeds", DATA, 2, 700),
         ("host", HOST, 1, 700),
     ],
