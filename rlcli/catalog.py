@@ -22,8 +22,8 @@ def list(kind: str | None = None) -> dict[str, builtins.list[dict[str, str]]]:
 
     `{"environments": [{"name", "summary"}], …, "recipes": […]}`; one kind if named, in
     singular or plural. Environments say as well what they are, as they are by default:
-    `observation` and `action`, their spaces; `backend`, `jax` if compiled with the
-    agent, else `host`; and what of them `renders`, a `drawing` or the `observation`.
+    `backend`, `jax` if compiled with the agent, else `host`; what of them `renders`, a
+    `drawing` or the `observation`; and `action` and `observation`, their spaces.
     """
     if kind in ("recipe", "recipes"):
         return {"recipes": _recipes()}
@@ -111,9 +111,7 @@ def _traits(part: registry.Registered) -> dict[str, str]:
         with contextlib.suppress(RlcliError):
             made = part.factory(1, 1, "default", None) if hosted else part.factory()
             observation, action = describe(made.observation), describe(made.action)
-    drawn = {False: "drawing", True: "observation"}[
-        library in registry.names(part.kind)
-    ]
+    drawn = "observation" if library in registry.names(part.kind) else "drawing"
     return {  # the widest last
         "backend": "host" if hosted else "jax",
         "renders": "drawing or observation" if hosted else drawn,

@@ -130,9 +130,7 @@ def _options(part: registry.Registered, given: Mapping[str, Any]) -> dict[str, A
     for key, value in traced.items():
         annotation = known[key].annotation
         if not is_schedulable(annotation):
-            message = (
-                f"`{key}` of {reader.label} shapes the program: it cannot be traced"
-            )
+            message = f"`{key}` of {reader.label} cannot be traced"
             reader.fail((), message, f"give {expected(annotation)}")
         if value.shape:
             message = f"`{key}` of {reader.label} is one number, got {value.shape}"

@@ -297,12 +297,17 @@ def test_it_draws_itself_and_no_picture_is_blank(environment):
     environment.close(state)
 
 
+def adapted(name):
+    """What an adapter makes of an id, be it a core or a vector on the host."""
+    found = registry.find("environment", name)
+    return found.factory(*[1, 1, None, None] * bool(found.facts.get("adapter")))
+
+
 @pytest.mark.parametrize("package", ["gymnax", "pgx", "envpool"])
 def test_a_package_that_is_missing_is_named_with_the_extra(package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(RlcliError, match=f"`{package}` cannot be imported") as caught:
-        found = registry.find("environment", f"{package}/Nothing-v0")
-        found.factory(*[1, 1, None, None] * bool(found.facts.get("adapter")))
+        adapted(f"{package}/Nothing-v0")
     assert caught.value.hint == f'pip install "rlcli[{package}]"'
 
 
@@ -317,8 +322,7 @@ def test_a_package_that_is_missing_is_named_with_the_extra(package, monkeypatch)
 def test_an_id_that_is_unknown_is_answered_with_the_librarys_own(package, id, meant):
     pytest.importorskip(package)
     with pytest.raises(RlcliError, match=f"no environment `{package}/{id}`") as caught:
-        found = registry.find("environment", f"{package}/{id}")
-        found.factory(*[1, 1, None, None] * bool(found.facts.get("adapter")))
+        adapted(f"{package}/{id}")
     assert caught.value.hint == f"did you mean `{package}/{meant}`?"
 
 
