@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 OK = 0
 MENDABLE = 1  # recipe, option, file or checkpoint; or no seed left
 USAGE = 2  # no such verb, option or argument
 OUT_OF_TIME = 75  # --max-time reached, after a checkpoint
+HUNG_UP = 129  # SIGHUP, after a checkpoint
 INTERRUPTED = 130  # Ctrl-C, after a checkpoint
 TERMINATED = 143  # SIGTERM, after a checkpoint
 
+EXIT_CODES: Mapping[str, int] = MappingProxyType(  # by the status in `run.json`
+    {
+        "finished": OK,
+        "stopped": OK,  # at the return that `train.stop` asks for
+        "failed": MENDABLE,
+        "out_of_time": OUT_OF_TIME,
+        "hung_up": HUNG_UP,
+        "interrupted": INTERRUPTED,
+        "terminated": TERMINATED,
+    }
+)
 _LISTED = 100  # names of a hint
 
 

@@ -65,10 +65,14 @@ def for_policy(path: str | Path) -> None:
 
 def _recorded(path: str | Path) -> Layout | None:
     """The layout that a run was trained with; None where there is no such run."""
+    from rlcli import checkpoint
     from rlcli.runs import locate_run
 
     try:
-        info: Mapping[str, Any] = locate_run(path).read_info().get("layout", {})
-    except RlcliError:
+        run = locate_run(path)
+        recorded = run.read_info().get("layout")
+        if recorded is None and (latest := run.latest()):  # `run.json` is lost
+            recorded = checkpoint.read(latest)["circumstances"]["layout"]
+    except (RlcliError, LookupError, TypeError):
         return None
-    return threads.recorded(info)
+    return threads.recorded(recorded) if isinstance(recorded, Mapping) else None

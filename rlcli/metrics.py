@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 from rlcli.errors import RlcliError
-from rlcli.files import replace_file, to_json
+from rlcli.files import name_file_in_errors, open_regular, to_json
 
 FILE = "metrics.jsonl"
+_STEP = re.compile(rb'\{"T": (\d{1,18})[,}]')  # how `append` begins every row
+_BLOCK = 2**20  # bytes that are read at once, from the end of the file backwards
+_LONGEST = 2**24  # bytes of a line
 FIRST_FIELDS = ("T", "seed", "ep", "G", "t", "avg_G", "avg_r")
 # They tell of the machine and not of the run: two equal runs differ in them.
 CLOCK_FIELDS = ("dt", "steps_per_second", "updates_per_second", "time")
@@ -30,20 +35,22 @@ class Metrics:
     """
 
     def __init__(self, folder: str | Path, resume_at: int | None = None) -> None:
-        path = Path(folder) / FILE
-        if resume_at is not None and path.exists():
-            _cut(path, resume_at)
-        self._file = path.open("w" if resume_at is None else "a", encoding="utf-8")
+        self._path = Path(folder) / FILE
+        _truncate(self._path, resume_at)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        self._file = open_regular(self._path, flags, "a", encoding="utf-8")
 
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Writes the rows of a log point, and hands them to the operating system."""
         lines = [to_json(_ordered(row)) for row in rows]
-        self._file.write("".join(line + "\n" for line in lines))
-        self._file.flush()
+        with name_file_in_errors(self._path, "written"):
+            self._file.write("".join(line + "\n" for line in lines))
+            self._file.flush()
 
     def close(self) -> None:
-        """Ends the writing; more than once does no harm."""
-        self._file.close()
+        """Closes the file; it may be closed more than once."""
+        with name_file_in_errors(self._path, "written"):
+            self._file.close()
 
     def __enter__(self) -> Metrics:
         return self
@@ -63,9 +70,9 @@ def read(folder: str | Path) -> list[dict[str, Any]]:
     A last line without its end is still being written, and is left out.
     """
     path = Path(folder) / FILE
-    if not path.exists():
+    if not os.path.lexists(path):
         return []
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with open_regular(path, os.O_RDONLY, encoding="utf-8", errors="replace") as file:
         return [
             _parsed(path, number, line)
             for number, line in enumerate(file, 1)
@@ -78,22 +85,64 @@ def without_clock(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in CLOCK_FIELDS}
 
 
-def _cut(path: Path, resume_at: int) -> None:
-    """Keeps the whole rows up to `resume_at`, byte for byte."""
-    with path.open("rb") as file:
-        kept = [
-            line
-            for number, line in enumerate(file, 1)
-            if line.endswith(b"\n")
-            and _parsed(path, number, line.decode(errors="replace"))["T"] <= resume_at
-        ]
-    replace_file(path, b"".join(kept))
+def _truncate(path: Path, resume_at: int | None) -> None:
+    """Cuts off the rows beyond a step, all of them for None, and an unfinished line.
+
+    Rows are in the order of their steps, so the file is searched from its end: cutting
+    costs what is cut off, however long the history is. What remains is not rewritten,
+    so a kill leaves one history or the other.
+    """
+    if not os.path.lexists(path):
+        return
+    with open_regular(path, os.O_RDWR, "r+b") as file:
+        size = 0 if resume_at is None else _end_of(path, file, resume_at)
+        with name_file_in_errors(path, "written"):
+            file.truncate(size)
+
+
+def _end_of(path: Path, file: IO[bytes], step: int) -> int:
+    """The offset behind the last row at or before a step."""
+    end = file.seek(0, os.SEEK_END)
+    for begin, line in _lines_backwards(path, file):
+        if line.endswith(b"\n") and _step_of(path, file, begin, line) <= step:
+            return end
+        end = begin
+    return end
+
+
+def _lines_backwards(path: Path, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Each line with the offset at which it begins, from the last one to the first."""
+    position = file.seek(0, os.SEEK_END)
+    rest = b""
+    while position > 0:
+        size = min(_BLOCK, position)
+        position -= size
+        file.seek(position)
+        data = file.read(size) + rest
+        end = len(data)
+        while (newline := data.rfind(b"\n", 0, end - 1)) >= 0:
+            yield position + newline + 1, data[newline + 1 : end]
+            end = newline + 1
+        rest = data[:end]  # a line that begins further in front
+        if len(rest) > _LONGEST:
+            raise RlcliError(f"`{path}` is damaged: a line has over {_LONGEST:,} bytes")
+    if rest:
+        yield 0, rest
+
+
+def _step_of(path: Path, file: IO[bytes], begin: int, line: bytes) -> int:
+    """The step of a row, without reading the rest of it where `append` wrote it."""
+    if match := _STEP.match(line):
+        return int(match[1])
+    file.seek(0)
+    number = file.read(begin).count(b"\n") + 1
+    return _parsed(path, number, line.decode(errors="replace"))["T"]
 
 
 def _parsed(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # no JSON, or nested deeply
         row = None
     if not isinstance(row, dict) or not isinstance(row.get("T"), int):
         raise RlcliError(

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.metadata
 import os
 import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 DISTRIBUTIONS = (  # whose versions may change what a run comes to
     *("rlcli", "jax", "jaxlib", "dm-haiku", "optax", "rlax", "gymnasium", "numpy"),
 )
 DIFF_LIMIT = 100_000  # characters of `git diff` that a run keeps
+_NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
 def circumstances() -> dict[str, Any]:
@@ -23,7 +27,7 @@ def circumstances() -> dict[str, Any]:
     return {
         "command": command(),
         "python": platform.python_version(),
-        "versions": {name: _version(name) for name in DISTRIBUTIONS},
+        "versions": versions(),
         "platform": platform.platform(),
         "processor": _processor(),
         "cores": {"machine": os.cpu_count(), "usable": _usable_cores()},
@@ -34,6 +38,16 @@ def circumstances() -> dict[str, Any]:
 def command() -> str:
     """The command line of this process, as a shell takes it."""
     return shlex.join(sys.argv)
+
+
+@functools.cache
+def _all_versions() -> Mapping[str, str | None]:
+    return {name: _version(name) for name in DISTRIBUTIONS}
+
+
+def versions() -> dict[str, str | None]:
+    """The versions of the packages that may change what a run comes to."""
+    return dict(_all_versions())
 
 
 def _version(distribution: str) -> str | None:
@@ -66,22 +80,34 @@ def _git() -> dict[str, Any] | None:
     commit = _git_says("rev-parse", "HEAD")
     if not commit:
         return None
-    # No program that the user's configuration may name for showing differences.
-    diff = _git_says("diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD")
+    # No program that the checkout's configuration names: a checkout may be anybody's.
+    settings = {"core.fsmonitor": "false"} | dict.fromkeys(_own_filters(), "")
+    flags = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules")
+    diff = _git_says("diff", *flags, "HEAD", settings=settings)
     cut = len(diff) > DIFF_LIMIT
     return {"commit": commit.strip(), "diff": diff[:DIFF_LIMIT], "diff_is_cut": cut}
 
 
-def _git_says(*arguments: str) -> str:
+def _own_filters() -> list[str]:
+    """The settings with which the checkout itself, not the user, filters files."""
+    pattern = r"^filter\..*\.(clean|process|required)$"
+    arguments = ("--show-scope", "--name-only", "-z", "--get-regexp", pattern)
+    fields = _git_says("config", *arguments).split("\0")
+    scopes = zip(fields[::2], fields[1::2], strict=False)
+    return [name for scope, name in scopes if scope in ("local", "worktree")]
+
+
+def _git_says(*arguments: str, settings: Mapping[str, str] = _NO_SETTINGS) -> str:
     """The beginning of what git writes: one character more than a run keeps."""
-    quiet = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}  # looks, and changes nothing
+    environment = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}  # looks, and changes nothing
+    environment |= _configuration(settings)
     try:
         process = subprocess.Popen(
             ["git", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=quiet,
+            env=environment,
             encoding="utf-8",
             errors="replace",
         )
@@ -93,3 +119,14 @@ def _git_says(*arguments: str) -> str:
         if not whole:
             process.kill()
     return text if process.returncode == 0 or not whole else ""
+
+
+def _configuration(settings: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables that give git these settings, after the user's own."""
+    number = os.environ.get("GIT_CONFIG_COUNT", "")
+    first = int(number) if number.isdecimal() else 0
+    variables = {"GIT_CONFIG_COUNT": str(first + len(settings))}
+    for index, (name, value) in enumerate(settings.items(), first):
+        variables[f"GIT_CONFIG_KEY_{index}"] = name
+        variables[f"GIT_CONFIG_VALUE_{index}"] = value
+    return variables

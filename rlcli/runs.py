@@ -10,17 +10,23 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from rlcli import files
 from rlcli.errors import RlcliError
-from rlcli.files import merge_json, read_json, to_json
+from rlcli.files import merge_json, open_regular, read_json, replace_file, write_json
 from rlcli.provenance import command
 
 SUFFIX = ".pkl.lz4"
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)(?:-(\d+))?")
+_CHECKPOINT = re.compile(rf"(\d{{9,18}}){re.escape(SUFFIX)}")
+_LOCK = ".lock"
+_PATIENCE = 5.0  # seconds to wait for another process that creates the same run
+_POLL = 0.01
 
 
 @dataclass(frozen=True)
@@ -80,24 +86,56 @@ class Run:
         return self.checkpoints / f"{step:09d}{SUFFIX}"
 
     def latest(self) -> Path | None:
-        """The checkpoint from which the run goes on; None before the first one."""
-        named = self.checkpoints / str(self.read_index().get("latest"))
-        if named.is_file():
-            return named
-        return max(self._kept(), key=_step, default=None)
+        """The checkpoint from which the run continues; None before the first one."""
+        return next(iter(self.newest_first()), None)
 
-    def prune(self, keep: int) -> None:
-        """Removes all checkpoints but the newest `keep`, and what a killed one left."""
+    def newest_first(self) -> list[Path]:
+        """All checkpoints: the one that the index names, then by falling step."""
+        named = self.checkpoints / str(self.read_index().get("latest"))
+        by_step = sorted(self._saved(), key=_step, reverse=True)
+        return sorted(by_step, key=lambda path: path != named)
+
+    def is_missing_checkpoints(self) -> bool:
+        """Whether checkpoints were written, and none of them is there any more."""
+        return not self._saved() and "latest" in self.read_index()
+
+    def prune(self, keep: int, step: int) -> None:
+        """Removes all but the newest `keep` of the checkpoints up to a step.
+
+        Those beyond it are from before a resume at an older checkpoint. The run comes
+        to them again.
+        """
         if keep < 1:
             raise ValueError(f"expected to keep at least 1 checkpoint, got {keep}")
-        for path in sorted(self._kept(), key=_step)[:-keep]:
-            path.unlink()
-        for path in self.checkpoints.glob(".*"):
-            path.unlink(missing_ok=True)
+        older = [path for path in self._saved() if _step(path) <= step]
+        for path in sorted(older, key=_step)[:-keep]:
+            with files.name_file_in_errors(path, "removed"):
+                path.unlink(missing_ok=True)
+
+    def remove_temporaries(self) -> None:
+        """Removes the temporary files of killed processes; the lock has to be held."""
+        policies = (self.policy.name, self.best.name)
+        texts = (self.recipe, self.resolved, self.info, self.index)
+        names = [re.escape(name) for name in policies]
+        names += [re.escape(path.name) for path in texts]
+        files.remove_temporaries(self.folder, names)
+        files.remove_temporaries(self.checkpoints, [_CHECKPOINT.pattern])
+
+    def make_checkpoints_folder(self) -> None:
+        """Makes the folder of the checkpoints, unless it or a link to one is there."""
+        with files.name_file_in_errors(self.checkpoints, "made"):
+            self.checkpoints.mkdir(exist_ok=True)
 
     def read_info(self) -> dict[str, Any]:
-        """All that `run.json` says."""
-        return read_json(self.info)
+        """All that `run.json` holds; an `RlcliError` if a field has another type."""
+        info = read_json(self.info)
+        for name, is_sound in _INFO.items():
+            if name in info and not is_sound(info[name]):
+                raise RlcliError(
+                    f"`{self.info}` is damaged: `{name}` is {_short(info[name])}",
+                    "restore the file, or remove it: `rlcli resume` writes it again",
+                )
+        return info
 
     def write_info(self, **fields: Any) -> None:
         """Sets these fields of `run.json`, and leaves the others as they are."""
@@ -113,7 +151,13 @@ class Run:
 
         Seeds are strings, as JSON has it.
         """
-        return read_json(self.index)
+        index = read_json(self.index)
+        if not isinstance(index.get("best", {}), dict):
+            raise RlcliError(
+                f"`{self.index}` is damaged: `best` is {_short(index['best'])}",
+                "remove it: the next checkpoint writes it again",
+            )
+        return index
 
     def write_index(self, **fields: Any) -> None:
         """Sets these fields of `checkpoints.json`."""
@@ -123,31 +167,29 @@ class Run:
     def lock(self) -> Iterator[None]:
         """Keeps other processes from training into this folder.
 
-        The operating system lets go of it when the process ends, however it ends.
+        The operating system releases the lock when the process ends, however it ends.
         """
-        with (self.folder / ".lock").open("a+", encoding="ascii") as file:
+        path = self.folder / _LOCK
+        with open_regular(path, os.O_RDWR | os.O_CREAT, "r+", encoding="ascii") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                file.seek(0)
-                raise RlcliError(
-                    f"process {file.read().strip() or '?'} trains into `{self.folder}`",
-                    "wait for its end, or train into a folder of its own",
-                ) from None
+                raise LockedError(self.folder, file.read(20).strip()) from None
             except OSError:
                 # Some network file systems know no locks: then there is none to hold.
                 pass
+            file.seek(0)
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()
             yield
 
     def discard(self) -> None:
-        """Removes the folder of a run that never got going, and nothing of the user's.
+        """Removes the folder of a run that never started, and nothing of the user's.
 
         A folder that was there before (`--run`) stays, without what `create` put in it.
         """
-        if any(self._kept()):
+        if self._saved():
             raise ValueError(f"expected no checkpoint in {self.folder}")
         if self.made:
             shutil.rmtree(self.folder)
@@ -155,71 +197,120 @@ class Run:
                 with contextlib.suppress(OSError):  # not empty: runs of the recipe
                     self.folder.parent.rmdir()
             return
-        for path in (self.recipe, self.resolved, self.info, self.folder / ".lock"):
+        for path in (self.recipe, self.resolved, self.info, self.folder / _LOCK):
             path.unlink(missing_ok=True)
 
-    def _kept(self) -> list[Path]:
-        return list(self.checkpoints.glob(f"[0-9]*{SUFFIX}"))
+    def _saved(self) -> list[Path]:
+        """The checkpoints, in any order; folders, pipes and other names are none."""
+        paths = self.checkpoints.glob(f"*{SUFFIX}")
+        return [
+            each
+            for each in paths
+            if _CHECKPOINT.fullmatch(each.name) and each.is_file()
+        ]
+
+
+class LockedError(RlcliError):
+    """Another process trains into the folder."""
+
+    def __init__(self, folder: Path, process: str) -> None:
+        number = process if process.isdecimal() else "?"
+        super().__init__(
+            f"process {number} trains into `{folder}`",
+            "wait for its end, or train into another folder",
+        )
 
 
 def create(
-    recipe: str, *, runs: str | Path = "runs", run: str | Path | None = None
+    recipe: str,
+    *,
+    runs: str | Path = "runs",
+    run: str | Path | None = None,
+    written: str = "",
+    resolved: str = "",
 ) -> Run:
-    """Makes the folder of a new run: `<runs>/<recipe>/<UTC time>[-n]`, or `run` itself.
+    """Creates the folder of a run: `<runs>/<recipe>/<UTC time>[-n]`, or `run` itself.
 
-    Two processes never get the same one. Called once the recipe is known to be sound:
+    Two processes never get the same one. Call it once the recipe is known to be sound:
     a refused recipe leaves no folder.
+
+    Args:
+        recipe: the name of the recipe.
+        runs: the folder in which runs are created.
+        run: the folder of this run, in place of one below `runs`.
+        written: the recipe as the user wrote it.
+        resolved: the recipe with every default filled in.
     """
     if recipe in ("", ".", "..") or Path(recipe).name != recipe:
-        raise ValueError(f"expected the name of a recipe, no path, got {recipe!r}")
-    fields = {"recipe": recipe, "status": "created", "created": now()}
+        raise ValueError(f"expected the name of a recipe, not a path, got {recipe!r}")
     try:
         if run is not None:
-            return _claimed(Path(run), fields)
-        parent = Path(runs) / recipe
-        parent.mkdir(parents=True, exist_ok=True)
-        return _numbered(parent, fields)
+            created = _existing_or_new(Path(run))
+        else:
+            parent = Path(runs) / recipe
+            parent.mkdir(parents=True, exist_ok=True)
+            created = _numbered(parent)
     except OSError as error:
         raise RlcliError(
             f"`{error.filename}` cannot be made: {error.strerror}",
             "`--runs` or `--run` names another place",
         ) from error
+    with _claim(created):
+        replace_file(created.recipe, written.encode())
+        replace_file(created.resolved, resolved.encode())
+        # The last one: with a `run.json` a folder is a run, and complete.
+        fields = {"recipe": recipe, "status": "created", "created": now()}
+        write_json(created.info, fields)
+    return created
 
 
-def _numbered(parent: Path, fields: Mapping[str, Any]) -> Run:
+def _numbered(parent: Path) -> Run:
     name = time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime())
     n = 1
     while True:
         folder = parent / (name if n == 1 else f"{name}-{n}")
         try:
-            os.mkdir(folder)  # fails where it exists: whoever makes it owns it
+            os.mkdir(folder)  # fails if it exists: the process that makes it owns it
         except FileExistsError:
             n += 1
             continue
-        run = Run(folder, made=True)
-        run.write_info(**fields)
-        return run
+        return Run(folder, made=True)
 
 
-def _claimed(folder: Path, fields: Mapping[str, Any]) -> Run:
+def _existing_or_new(folder: Path) -> Run:
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.mkdir(folder)
-        run = Run(folder, made=True)
     except FileExistsError:
         if not folder.is_dir():
             raise
-        run = Run(folder)
-    try:
-        # "x" fails where it exists, so that of two claims only one succeeds.
-        with run.info.open("x", encoding="utf-8") as file:
-            file.write(to_json(fields, indent=2) + "\n")
-    except FileExistsError:
+        return Run(folder)
+    return Run(folder, made=True)
+
+
+@contextlib.contextmanager
+def _claim(run: Run) -> Iterator[None]:
+    """Holds the lock of a folder that has no run yet; of two claims one succeeds."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            with run.lock():
+                _refuse_existing(run)
+                yield
+                return
+        except LockedError:
+            _refuse_existing(run)
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_POLL)
+
+
+def _refuse_existing(run: Run) -> None:
+    if _is_run(run.folder):
         raise RlcliError(
-            f"`{folder}` holds a run already",
-            f"`rlcli resume {shlex.quote(str(folder))}` goes on with it",
-        ) from None
-    return run
+            f"`{run.folder}` holds a run already",
+            f"`rlcli resume {shlex.quote(str(run.folder))}` continues it",
+        )
 
 
 def locate(path: str | Path, *, best: bool = False) -> tuple[Run | None, Path]:
@@ -300,7 +391,8 @@ def _owner(path: Path) -> Run | None:
 
 
 def _is_run(folder: Path) -> bool:
-    return (folder / "run.json").is_file()
+    """Whether a folder has a `run.json`, or checkpoints to write it again from."""
+    return (folder / "run.json").is_file() or bool(Run(folder)._saved())
 
 
 def _age(folder: Path) -> tuple[str, int]:
@@ -333,3 +425,31 @@ def now() -> str:
 
 def _step(checkpoint: Path) -> int:
     return int(checkpoint.name.removesuffix(SUFFIX))
+
+
+def _short(value: Any) -> str:
+    text = files.to_json(value)
+    return f"`{text}`" if len(text) <= 60 else f"`{text[:57]}…`"
+
+
+def _is_list_of(kind: type) -> Callable[[Any], bool]:
+    return lambda value: (
+        isinstance(value, list) and all(type(each) is kind for each in value)
+    )
+
+
+def _is(kind: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kind)
+
+
+# The fields of `run.json` that are read again, and whether a value is sound.
+_INFO: Mapping[str, Callable[[Any], bool]] = MappingProxyType(
+    {
+        "recipe": _is(str),
+        "status": _is(str),
+        "reason": _is(str),
+        "seeds": _is_list_of(int),
+        "layout": _is(dict),
+        "resumes": _is_list_of(dict),
+    }
+)

@@ -8,7 +8,7 @@ Nothing in them depends on clock, path or machine: equal progress, equal bytes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli import checkpoint
+from rlcli import checkpoint, provenance, threads
 from rlcli.build import build
 from rlcli.errors import RlcliError
 from rlcli.loop import Loop, make
@@ -26,6 +26,7 @@ from rlcli.types import ArrayTree
 
 _CHECKPOINT, _POLICY = "checkpoint", "policy"
 _MOST, _SEEDS = 2**53, 2**32  # steps that a float counts exactly; seeds there are
+_OPTIONAL = {"circumstances"}  # which older files do not have
 _HOST = "environment"  # of a host environment's progress: its own shapes, not code's
 
 
@@ -40,6 +41,15 @@ class Snapshot(NamedTuple):
     acting: Mapping[str, np.ndarray]  # by tree path, `[S, ...]`
 
 
+class Best(NamedTuple):
+    """The best policies so far, by evaluation; one entry for each seed."""
+
+    returns: np.ndarray  # −inf before the first
+    steps: np.ndarray
+    episodes: np.ndarray
+    acting: dict[str, np.ndarray]  # by tree path
+
+
 def save_progress(
     path: Path,
     recipe: Recipe,
@@ -48,25 +58,50 @@ def save_progress(
     progress: Progress,
     metrics: Mapping[str, np.ndarray],
 ) -> None:
-    """Writes everything a run has come to, with the metrics of its last update."""
+    """Writes all that a run needs to continue, even if its other files are lost."""
     checkpoint.write(
         path,
         {
             "kind": _CHECKPOINT,
             "recipe": dump(resolved(recipe)),
             "seeds": list(setup.seeds),
+            "circumstances": {
+                "layout": threads.layout(setup.devices)._asdict(),
+                "versions": provenance.versions(),
+            },
             "progress": checkpoint.leaves(loop.save(progress)),
             "metrics": {name: np.asarray(each) for name, each in metrics.items()},
         },
     )
 
 
-def restore_progress(
-    path: Path, loop: Loop
-) -> tuple[Progress, dict[str, np.ndarray], str]:
-    """A run's progress, metrics, and a sentence about what could not be restored."""
+class Saved(NamedTuple):
+    """A checkpoint as it was read; nothing of it has been built yet."""
+
+    path: Path
+    recipe: str  # resolved, as YAML
+    seeds: tuple[int, ...]
+    circumstances: Mapping[str, Any]  # {} in files of rlcli 0.1
+    progress: Mapping[str, np.ndarray]  # by tree path
+    metrics: Mapping[str, np.ndarray]
+
+
+def read_checkpoint(path: Path) -> Saved:
+    """The content of a checkpoint."""
     content = _content(path, _CHECKPOINT)
-    leaves = dict(content["progress"])
+    return Saved(
+        path=path,
+        recipe=content["recipe"],
+        seeds=tuple(content["seeds"]),
+        circumstances=content.get("circumstances", {}),
+        progress=content["progress"],
+        metrics=content["metrics"],
+    )
+
+
+def restore_progress(saved: Saved, loop: Loop) -> tuple[Progress, str]:
+    """A run's progress, and a sentence about what could not be restored."""
+    leaves = dict(saved.progress)
     shapes = loop.shapes()
     # A host environment's part has the shape that its episodes have; it checks it.
     host = {}
@@ -74,10 +109,8 @@ def restore_progress(
         prefix = f"{_HOST}/"
         for name in [name for name in leaves if name.startswith(prefix)]:
             host[name.removeprefix(prefix)] = leaves.pop(name)
-    saved = checkpoint.restored(shapes, leaves, source=path)
-    restored = loop.restore(saved._replace(environment=host) if host else saved)
-    progress, sentence = restored
-    return progress, dict(content["metrics"]), sentence
+    restored = checkpoint.restored(shapes, leaves, source=saved.path)
+    return loop.restore(restored._replace(environment=host) if host else restored)
 
 
 def save_policy(path: Path, snapshot: Snapshot) -> None:
@@ -131,6 +164,28 @@ def load_snapshot(path: Path, *, trust: bool = False) -> Snapshot:
     )
 
 
+def load_best(path: Path, shapes: ArrayTree, seeds: Sequence[int]) -> Best:
+    """The best policies of the run that is being resumed.
+
+    The recipe in the file is not read: the run has one. `shapes` is what the run's
+    policies take, `[S, ...]`.
+    """
+    content = _content(path, _POLICY)
+    hint = "remove the file: the next evaluation writes it again"
+    if content["seeds"] != list(seeds) or not content["returns"]:
+        raise RlcliError(f"`{path}` is not the best policy of this run", hint)
+    try:
+        checkpoint.restored(shapes, content["acting"], source=path)
+    except RlcliError as error:
+        raise RlcliError(error.message, hint) from error
+    return Best(
+        returns=np.array(content["returns"], np.float64),
+        steps=np.array(content["steps"]),
+        episodes=np.array(content["episodes"]),
+        acting=dict(content["acting"]),
+    )
+
+
 def recipe_of(
     path: Path, content: Mapping[str, Any] | None = None, *, trust: bool = False
 ) -> Recipe:
@@ -175,7 +230,7 @@ def _content(path: Path, *kinds: str) -> dict[str, Any]:
     if (
         not isinstance(kind, str)
         or kind not in keys
-        or set(data) != keys[kind]
+        or set(data) - _OPTIONAL != keys[kind]
         or not _well_formed(data)
     ):
         raise RlcliError(f"`{path}` holds no checkpoint and no policy of rlcli")
@@ -191,6 +246,7 @@ def _well_formed(data: Mapping[str, Any]) -> bool:
     returns = data.get("returns", [])
     return (
         isinstance(data["recipe"], str)
+        and isinstance(data.get("circumstances", {}), dict)
         and all(isinstance(tree, dict) for tree in trees)
         and all(isinstance(x, np.ndarray) for tree in trees for x in tree.values())
         and all(isinstance(each, list) for each in (*lists, returns))

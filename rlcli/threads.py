@@ -76,13 +76,17 @@ def current(devices: int) -> dict[str, Any]:
 
     `devices` is over how many of them the seeds are spread.
     """
-    number = os.environ.get("NPROC", "")
-    size = int(number) if number.isdecimal() else 0
-    layout = Layout("one" if one() else "pool", devices, size if size > 1 else 0)
-    return layout._asdict() | {
-        "nproc": number,
+    return layout(devices)._asdict() | {
+        "nproc": os.environ.get("NPROC", ""),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
     }
+
+
+def layout(devices: int) -> Layout:
+    """The layout in force, with the seeds spread over so many devices."""
+    number = os.environ.get("NPROC", "")
+    size = int(number) if number.isdecimal() else 0
+    return Layout("one" if one() else "pool", devices, size if size > 1 else 0)
 
 
 def one() -> bool:

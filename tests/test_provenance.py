@@ -62,3 +62,28 @@ def test_outside_of_a_checkout_or_without_git_there_is_no_commit(
         assert circumstances()["git"] is None
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     assert circumstances()["git"] is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "attributes"),
+    [
+        ("core.fsmonitor", ""),
+        ("filter.a=b c.clean", '*.txt filter="a=b c"'),
+        ("filter.mine.clean", "*.txt filter=mine"),
+        ("filter.mine.process", "*.txt filter=mine"),
+        ("diff.external", ""),
+        ("diff.mine.textconv", "*.txt diff=mine"),
+        ("diff.mine.command", "*.txt diff=mine"),
+    ],
+)
+def test_no_program_that_the_checkout_names_is_run(checkout, setting, attributes):
+    trace = checkout.parent / "trace"
+    program = checkout / "program"
+    program.write_text(f"#!/bin/sh\ntouch {trace}\ncat\n")
+    program.chmod(0o755)
+    (checkout / ".gitattributes").write_text(attributes)
+    (checkout / "a.txt").write_text("two\n")
+    git("config", setting, str(program))
+    found = circumstances()["git"]
+    assert not trace.exists()
+    assert "-one\n+two\n" in found["diff"]

@@ -1,5 +1,7 @@
 """The folder of a run: made once, found again, and nobody else's."""
 
+import contextlib
+import os
 import re
 import signal
 import subprocess
@@ -11,6 +13,8 @@ import pytest
 
 from rlcli import runs
 from rlcli.errors import RlcliError
+from rlcli.metrics import Metrics
+from rlcli.monitor import Monitor
 from rlcli.runs import Run, create, locate, locate_run
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d"
@@ -95,9 +99,9 @@ def test_a_place_where_no_folder_can_be_made_is_named(folder):
             create("dqn", **place)
 
 
-def test_the_name_of_a_recipe_is_no_path():
+def test_the_name_of_a_recipe_is_not_a_path():
     for name in ("", "..", "a/b"):
-        with pytest.raises(ValueError, match="no path"):
+        with pytest.raises(ValueError, match="not a path"):
             create(name)
 
 
@@ -128,15 +132,135 @@ def test_where_the_index_names_none_the_latest_is_the_highest_step():
     assert run.read_index()["best"] == {"0": {"step": 300, "return": 9.5}}
 
 
-def test_pruning_keeps_the_newest_checkpoints_and_removes_what_a_kill_left():
+def test_pruning_keeps_the_newest_checkpoints():
     run = finished(create("dqn"), 100, 999_999_999, 1_000_000_000)
-    (run.checkpoints / ".half").write_bytes(b"")
     (run.checkpoints / "notes.txt").write_text("the user's")
-    run.prune(2)
+    run.prune(2, 1_000_000_000)
     names = sorted(path.name for path in run.checkpoints.iterdir())
     assert names == ["1000000000.pkl.lz4", "999999999.pkl.lz4", "notes.txt"]
     with pytest.raises(ValueError, match="at least 1"):
-        run.prune(0)
+        run.prune(0, 100)
+
+
+def test_pruning_spares_checkpoints_beyond_the_step_of_an_older_one():
+    run = finished(create("dqn"), 100, 200, 300)
+    run.prune(1, 200)
+    names = sorted(path.name for path in run.checkpoints.iterdir())
+    assert names == ["000000200.pkl.lz4", "000000300.pkl.lz4"]
+
+
+def test_only_temporary_files_of_rlcli_are_removed():
+    run = finished(create("dqn"), 100)
+    ours = [
+        *(".run.json.12.345.tmp", ".policy.pkl.lz4.12.345.tmp", ".run.json.12"),
+        *("checkpoints/.000000100.pkl.lz4.7.8.tmp", "checkpoints/.000000100.pkl.lz4.7"),
+    ]
+    users = [
+        *(".bashrc", ".run.json.swp", ".notes.txt.1.tmp", "checkpoints/.half"),
+        *("checkpoints/.nfs000.12", "checkpoints/.run.json.12.345.tmp"),
+    ]
+    for name in (*ours, *users):
+        (run.folder / name).write_bytes(b"")
+    (run.checkpoints / ".ipynb_checkpoints").mkdir()
+    (run.folder / ".best.pkl.lz4.1.tmp").mkdir()
+    run.remove_temporaries()
+    run.prune(1, 100)
+    assert not any((run.folder / name).exists() for name in ours)
+    assert all((run.folder / name).exists() for name in users)
+    assert (run.checkpoints / ".ipynb_checkpoints").is_dir()
+    assert (run.folder / ".best.pkl.lz4.1.tmp").is_dir()
+
+
+def test_folders_pipes_and_other_names_are_not_checkpoints():
+    run = finished(create("dqn"), 100)
+    (run.checkpoints / "000000200.pkl.lz4").mkdir()
+    os.mkfifo(run.checkpoints / "000000300.pkl.lz4")
+    (run.checkpoints / "4.pkl.lz4").write_bytes(b"")
+    (run.checkpoints / "latest000000500.pkl.lz4").write_bytes(b"")
+    assert run.newest_first() == [run.checkpoint(100)]
+    run.prune(1, 1_000)
+    assert len([*run.checkpoints.iterdir()]) == 5
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ('{"seeds": "all"}', "`seeds` is `\"all\"`"),
+        ('{"seeds": [0, 1.5]}', "`seeds`"),
+        ('{"resumes": 3}', "`resumes`"),
+        ('{"status": ["a"]}', "`status`"),
+        ('{"layout": []}', "`layout`"),
+        ("[" * 100_000, "is damaged"),
+        ('{"a":' * 100_000, "is damaged"),
+        ("nonsense", "is damaged"),
+    ],
+)
+def test_an_odd_run_json_is_refused_in_one_line(content, named):
+    run = create("dqn")
+    run.info.write_text(content)
+    with pytest.raises(RlcliError, match="damaged") as refused:
+        run.read_info()
+    assert named in refused.value.message
+    assert len(refused.value.message) < 400
+    assert "remove it" in refused.value.hint
+
+
+def test_an_index_that_points_out_of_the_run_is_not_followed(folder):
+    run = finished(create("dqn"), 100)
+    (folder / "000000900.pkl.lz4").write_bytes(b"")
+    for name in ("../../../000000900.pkl.lz4", "/etc/passwd", 7, None, ["a"]):
+        run.write_index(latest=name)
+        assert run.latest() == run.checkpoint(100)
+
+
+FOLLOWED = ["run.json", "recipe.yaml", "resolved.yaml", ".lock", "checkpoints.json"]
+
+
+@pytest.mark.parametrize("name", [*FOLLOWED, "log.txt", "metrics.jsonl"])
+def test_no_write_goes_through_a_symbolic_link(folder, name):
+    victim = folder / "victim"
+    victim.write_text("precious")
+    (folder / "mine").mkdir()
+    (folder / "mine" / name).symlink_to(victim)
+    with contextlib.suppress(RlcliError):
+        run = create("dqn", run="mine", written="a", resolved="b")
+        run.write_info(status="running")
+        run.write_index(latest="x")
+        with Metrics(run.folder) as rows:
+            rows.append([{"T": 1, "seed": 0}])
+        with Monitor(10, [0], title="t", quiet=True, log_path=run.log) as monitor:
+            monitor.message("hello")
+    assert victim.read_text() == "precious"
+
+
+def test_a_folder_of_checkpoints_may_be_linked_and_nothing_else_in_it_is_removed(
+    folder,
+):
+    target = folder / "big disk"
+    target.mkdir()
+    (target / ".bashrc").write_text("precious")
+    (target / ".run.json.1").write_text("precious")
+    run = create("dqn")
+    run.checkpoints.symlink_to(target)
+    run.make_checkpoints_folder()
+    for step in (100, 200):
+        run.checkpoint(step).write_bytes(b"")
+    run.remove_temporaries()
+    run.prune(1, 200)
+    names = sorted(path.name for path in target.iterdir())
+    assert names == [".bashrc", ".run.json.1", "000000200.pkl.lz4"]
+
+
+def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for():
+    run = create("dqn")
+    run.info.unlink()
+    os.mkfifo(run.info)
+    with pytest.raises(RlcliError, match="not a regular file"):
+        run.read_info()
+    (run.folder / ".lock").unlink()
+    os.mkfifo(run.folder / ".lock")
+    with pytest.raises(RlcliError, match="cannot be written"), run.lock():
+        pass
 
 
 def test_a_run_may_be_named_in_every_way(folder, monkeypatch):

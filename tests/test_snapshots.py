@@ -89,10 +89,9 @@ def test_the_tree_that_acts_comes_back_from_its_paths(policy, experiment):
 def test_progress_comes_back_to_the_bit(data, tmp_path):
     experiment = begun(tmp_path / "run", data)
     latest = runs.Run(tmp_path / "run").latest()
-    progress, metrics, sentence = snapshots.restore_progress(
-        latest, make(experiment.setup)
-    )
-    assert (metrics, sentence) == ({}, "")
+    saved = snapshots.read_checkpoint(latest)
+    progress, sentence = snapshots.restore_progress(saved, make(experiment.setup))
+    assert (saved.metrics, sentence) == ({}, "")
     loop = experiment.loop
     ours, theirs = (
         checkpoint.leaves(loop.save(each)) for each in (progress, experiment.progress)
@@ -175,9 +174,9 @@ def test_tensors_that_are_missing_are_named(policy, saved):
         rlcli.eval(spoilt(saved, progress=progress))
 
 
-def test_a_policy_file_is_no_checkpoint_to_go_on_from(policy, experiment):
+def test_a_policy_file_is_not_a_checkpoint_to_resume_from(policy):
     with pytest.raises(RlcliError, match="policy file, where a checkpoint is needed"):
-        snapshots.restore_progress(policy, experiment.loop)
+        snapshots.read_checkpoint(policy)
 
 
 def test_a_recipe_that_is_none_is_refused_with_the_name_of_its_file(policy):

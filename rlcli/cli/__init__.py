@@ -5,7 +5,6 @@ Imports no JAX: that is for the commands to do, after `threads` had its say.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -59,11 +58,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     What the user can mend becomes two lines on stderr, never a traceback.
     """
+    output.open_standard_streams()
+    code = _answer([*(sys.argv[1:] if arguments is None else arguments)])
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            output.silence(stream)
+    return code
+
+
+def _answer(arguments: Sequence[str]) -> int:
     try:
-        code = _run([*(sys.argv[1:] if arguments is None else arguments)])
-        if sys.stdout is not None:
-            sys.stdout.flush()
-        return code
+        return _run(arguments)
     except RlcliError as error:
         output.tell(f"error: {error}")
         return error.code
@@ -74,14 +81,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         output.tell("interrupted")
         return errors.INTERRUPTED
     except BrokenPipeError:
-        _drop_output()
+        output.silence(sys.stdout)
         return errors.OK  # the reader has read enough
     except OSError as error:
         # No space, no permission, no such folder: the machine's state, not a mistake
         # of ours. What is known of it better is an RlcliError before it comes here.
         where = f"`{error.filename}`: " if error.filename else ""
         output.tell(f"error: {where}{error.strerror or error}")
-        _drop_output()
         return errors.MENDABLE
 
 
@@ -94,16 +100,6 @@ def _run(arguments: Sequence[str]) -> int:
     except typer.Exit as end:
         return end.exit_code
     return errors.OK
-
-
-def _drop_output() -> None:
-    """Lets go of what stdout cannot take: Python would try again at exit, and fail."""
-    if sys.stdout is None:
-        return
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _usage(error: typer.TyperException) -> str:

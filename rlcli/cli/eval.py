@@ -69,11 +69,10 @@ def command(
 def _print(result: Mapping[str, Any]) -> None:
     """A table of the seeds, and a line for all of them."""
     from rich import box
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = output.console()
     table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None)
     for column in COLUMNS:
         table.add_column(column, justify="right")

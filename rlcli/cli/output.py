@@ -2,29 +2,77 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 # What is printed may come from a file of somebody else's, and steer the terminal.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
+def open_standard_streams() -> None:
+    """Opens on the null device what the caller has closed of stdin, stdout and stderr.
+
+    Else the next file to be opened would get the number of stderr, and with it whatever
+    a library writes there.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, os.fdopen(os.dup(number), mode))
+
+
 def data(text: object) -> None:
-    """Prints what was asked for, on stdout."""
-    print(text)
+    """Prints what was asked for, on stdout.
+
+    A reader that has closed the pipe, as `head` does, gets no more.
+    """
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        silence(sys.stdout)
 
 
 def tell(text: str) -> None:
     """Prints what is good to know, on stderr, without control characters."""
-    if sys.stderr is None:  # closed by the caller: `print` would choose stdout
+    if sys.stderr is None:  # `print` would choose stdout
         return
-    with contextlib.suppress(BrokenPipeError):  # nobody listens
+    try:
         print(_CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}", text), file=sys.stderr)
+    except OSError:  # a closed pipe, or a terminal that is gone
+        silence(sys.stderr)
+
+
+def console() -> Console:
+    """Stdout for tables. A reader that has closed the pipe gets no more."""
+    from rich.console import Console  # here, for `--help` is to answer at once
+
+    class Stdout(Console):
+        def on_broken_pipe(self) -> None:  # Rich would end the process
+            silence(sys.stdout)
+
+    return Stdout(highlight=False)
+
+
+def silence(stream: TextIO) -> None:
+    """Sends what is still written to a stream to the null device.
+
+    Python would try to write what is buffered at exit, and fail again.
+    """
+    descriptor = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(descriptor, stream.fileno())
+    os.close(descriptor)
 
 
 def as_json(value: Any) -> str:

@@ -3,23 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 from rlcli import errors
 from rlcli.cli import output
-
-CODES: Mapping[str, int] = MappingProxyType(  # by the status in `run.json`
-    {
-        "finished": errors.OK,
-        "stopped": errors.OK,  # at the return that `train.stop` asks for
-        "failed": errors.MENDABLE,
-        "out_of_time": errors.OUT_OF_TIME,
-        "interrupted": errors.INTERRUPTED,
-        "terminated": errors.TERMINATED,
-    }
-)
 
 
 def trained(folder: Path, *, quiet: bool) -> int:
@@ -32,7 +19,7 @@ def trained(folder: Path, *, quiet: bool) -> int:
     if status == "failed":
         output.tell("error: no seed is left: " + str(info.get("reason", "")))
     elif not quiet:
-        verb = "eval" if CODES[status] == errors.OK else "resume"
+        verb = "eval" if errors.EXIT_CODES[status] == errors.OK else "resume"
         output.tell(f"next: rlcli {verb} {name}")
     output.data(folder)
-    return CODES[status]
+    return errors.EXIT_CODES[status]

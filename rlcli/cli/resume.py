@@ -26,6 +26,9 @@ def command(
 
     Of its recipe only `train.steps`, `train.stop` and the periods may be set anew.
     """
+    from rlcli.training import signals  # here, for `--help` is to answer at once
+
     limit = options.seconds(max_time)
+    signals.own_process()
     folder = rlcli.resume(run, set=tuple(set), max_time=limit, quiet=quiet, trust=trust)
     raise typer.Exit(report.trained(folder, quiet=quiet))

@@ -54,7 +54,10 @@ def command(
 
     Prints the folder on stdout, and on stderr the command to try next.
     """
+    from rlcli.training import signals  # here, for `--help` is to answer at once
+
     limit = options.seconds(max_time)
+    signals.own_process()
     folder = rlcli.train(
         recipe,
         set=tuple(set),

@@ -5,11 +5,12 @@ In a terminal a live panel; elsewhere, and in `log.txt`, one plain line a log po
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,6 +22,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from rlcli.files import open_regular
 from rlcli.monitor.lines import FIRST, HEAD, Row, described, line, together
 from rlcli.monitor.panel import Picture
 
@@ -145,15 +147,20 @@ class Monitor:
 
     def __enter__(self) -> Monitor:
         if self._log_path is not None:
-            self._log = Path(self._log_path).open("a", encoding="utf-8", buffering=1)
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+            self._log = open_regular(
+                Path(self._log_path), flags, "a", encoding="utf-8", buffering=1
+            )
         if not self._quiet and _can_draw(self._console):
-            self._live = Live(
+            live = Live(
                 self._picture.draw(self._console),
                 console=self._console,
                 auto_refresh=False,  # no thread: the interpreter is the run's alone
                 redirect_stdout=sys.stdout.isatty(),  # else stdout is someone's data
             )
-            self._live.start(refresh=True)
+            with self._silence_on_failure():
+                live.start(refresh=True)
+                self._live = live
         return self
 
     def __exit__(
@@ -162,16 +169,25 @@ class Monitor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
-            if self._live is not None:
-                try:
-                    self._picture.ended = True
-                    self._look()
-                finally:
-                    self._live.stop()
-        finally:
-            if self._log is not None:
+        self._picture.ended = True
+        self._draw()
+        if self._live is not None:
+            with self._silence_on_failure():
+                self._live.stop()
+        if self._log is not None:
+            with contextlib.suppress(OSError):
                 self._log.close()
+
+    @contextlib.contextmanager
+    def _silence_on_failure(self) -> Iterator[None]:
+        """Falls silent if the terminal or pipe is gone: training goes on without it."""
+        try:
+            yield
+        except (OSError, ValueError):  # ValueError: somebody has closed the stream
+            live, self._live, self._quiet = self._live, None, True
+            if live is not None:
+                with contextlib.suppress(OSError, ValueError):
+                    live.stop()
 
     def update(
         self, rows: Sequence[Row], step: int, evaluation: Sequence[Row] | None = None
@@ -185,32 +201,46 @@ class Monitor:
             self._say(line(together(rows)))
         if evaluation:
             self._say(f"{HEAD} evaluation: {described(evaluation)}")
-        if self._live is not None and time.perf_counter() >= self._due:
-            self._look()
+        if time.perf_counter() >= self._due:
+            self._draw()
 
     def message(self, text: str) -> None:
         """Says a sentence: above the panel, or on a line of its own."""
         self._say(f"{HEAD} {text}")
         if self._live is not None:
-            self._live.console.print(Text(text))
+            with self._silence_on_failure():
+                self._live.console.print(Text(text))
 
     def _say(self, text: str) -> None:
         if self._log is not None:
-            self._log.write(text + "\n")
+            try:
+                self._log.write(text + "\n")
+            except OSError:  # a full disk: the metrics, which matter, say so
+                self._log = None
         if self._live is None and not self._quiet:
-            print(text, file=self._console.file, flush=True)
+            with self._silence_on_failure():
+                print(text, file=self._console.file, flush=True)
 
-    def _look(self) -> None:
+    def _draw(self) -> None:
         if self._live is not None:
             start = time.perf_counter()
-            self._live.update(self._picture.draw(self._console), refresh=True)
+            with self._silence_on_failure():
+                self._live.update(self._picture.draw(self._console), refresh=True)
             end = time.perf_counter()
             self._due = end + max(PERIOD, SHARE * (end - start))
 
 
+class _Stderr(Console):
+    """stderr. A closed pipe is an error as any other, where Rich ends the process."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def _stderr() -> Console:
     # Rich would also take FORCE_COLOR, which CI services set, for a terminal.
-    return Console(stderr=True, force_terminal=None if sys.stderr.isatty() else False)
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    return _Stderr(stderr=True, force_terminal=None if is_terminal else False)
 
 
 def _can_draw(console: Console) -> bool:

@@ -6,7 +6,7 @@ import bisect
 import dataclasses
 import functools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from rlcli.playing import Player
 from rlcli.progress import Progress, Setup, midnight
 from rlcli.recipe import Recipe
 from rlcli.runs import Run
+from rlcli.snapshots import Best, Saved
 from rlcli.statistics import described, of_episodes
 from rlcli.types import Array, ArrayTree, Clock
 
@@ -40,15 +41,6 @@ class Report(NamedTuple):
     evaluation: Sequence[Mapping[str, Any]]
     messages: Sequence[str]
     due: bool  # whether a checkpoint is
-
-
-class Best(NamedTuple):
-    """The best policies so far, by evaluation; one entry for each seed."""
-
-    returns: np.ndarray  # −inf before the first
-    steps: np.ndarray
-    episodes: np.ndarray
-    acting: dict[str, np.ndarray]  # by tree path
 
 
 class Experiment:
@@ -86,6 +78,11 @@ class Experiment:
         return self.iterations * self.steps
 
     @property
+    def updates(self) -> Callable[[int], int]:
+        """How many updates so many iterations have."""
+        return self._agent.updates
+
+    @property
     def over(self) -> bool:
         """Whether the run has come to its end."""
         return self.iteration >= self.iterations
@@ -108,22 +105,17 @@ class Experiment:
         """Starts at step 0."""
         self._progress = self.loop.begin()
 
-    def restore(self, path: Path, best: Path) -> str:
+    def restore(self, saved: Saved, best: Path) -> str:
         """Starts where a checkpoint stands; says what it could not restore."""
-        restored = snapshots.restore_progress(path, self.loop)
-        self._progress, self._metrics, sentence = restored
+        self._progress, sentence = snapshots.restore_progress(saved, self.loop)
+        self._metrics = dict(saved.metrics)
         self.iteration = int(self.progress.iteration)
         if every := self.recipe.train.log.every:
             self._logged = self._past(self.step // every * every) * self.steps
         self._since = (self.step, time.perf_counter())
         if best.is_file():
-            saved = snapshots.load_snapshot(best, trust=True)
-            self.best = Best(
-                returns=np.array(saved.returns, np.float64),
-                steps=np.array(saved.steps),
-                episodes=np.array(saved.episodes),
-                acting=dict(saved.acting),
-            )
+            shapes = jax.eval_shape(self._agent.acting, self.loop.shapes().agent)
+            self.best = snapshots.load_best(best, shapes, self.setup.seeds)
         return sentence
 
     def acting(self) -> ArrayTree:
@@ -320,14 +312,24 @@ class Experiment:
         )
 
     def save(self, run: Run) -> None:
-        """Writes checkpoint and policies; not where no seed is any good."""
+        """Writes policies and checkpoint; not where no seed is any good.
+
+        The checkpoint comes last: a run that is killed between two of the files resumes
+        from an older checkpoint, and comes to the same policies again.
+        """
         if len(self._frozen) == len(self.setup.seeds):
             return
-        run.checkpoints.mkdir(exist_ok=True)
+        run.make_checkpoints_folder()
         path = run.checkpoint(self.step)
-        snapshots.save_progress(
-            path, self.recipe, self.setup, self.loop, self.progress, self._metrics
-        )
+        index: dict[str, Any] = {"latest": path.name}
+        if self.best is not None:
+            self._save_best(run.best, self.best)
+            index["best"] = {
+                str(seed): {"step": int(step), "return": float(mean)}
+                for seed, step, mean in zip(
+                    self.setup.seeds, self.best.steps, self.best.returns, strict=True
+                )
+            }
         snapshots.save_policy(
             run.policy,
             snapshots.Snapshot(
@@ -339,28 +341,24 @@ class Experiment:
                 acting=checkpoint.leaves(self.acting()),
             ),
         )
-        index: dict[str, Any] = {"latest": path.name}
-        if self.best is not None:
-            best = self.best
-            snapshots.save_policy(
-                run.best,
-                snapshots.Snapshot(
-                    recipe=self.recipe,
-                    seeds=self.setup.seeds,
-                    steps=tuple(best.steps.tolist()),
-                    episodes=tuple(best.episodes.tolist()),
-                    returns=tuple(best.returns.tolist()),
-                    acting=best.acting,
-                ),
-            )
-            index["best"] = {
-                str(seed): {"step": int(step), "return": float(mean)}
-                for seed, step, mean in zip(
-                    self.setup.seeds, best.steps, best.returns, strict=True
-                )
-            }
+        snapshots.save_progress(
+            path, self.recipe, self.setup, self.loop, self.progress, self._metrics
+        )
         run.write_index(**index)
-        run.prune(self.recipe.train.checkpoint.keep)
+        run.prune(self.recipe.train.checkpoint.keep, self.step)
+
+    def _save_best(self, path: Path, best: Best) -> None:
+        snapshots.save_policy(
+            path,
+            snapshots.Snapshot(
+                recipe=self.recipe,
+                seeds=self.setup.seeds,
+                steps=tuple(best.steps.tolist()),
+                episodes=tuple(best.episodes.tolist()),
+                returns=tuple(best.returns.tolist()),
+                acting=best.acting,
+            ),
+        )
 
     def close(self) -> None:
         """Lets go of what a host environment holds."""

@@ -1,29 +1,81 @@
-"""Signals: how a run is asked to stop, and does so after a checkpoint."""
+"""Signals: how a run is asked to stop or to save, and what ends it if it cannot answer.
+
+| signal | first | second |
+|---|---|---|
+| INT (Ctrl-C), TERM, HUP | stops after a checkpoint | ends the process at once |
+| USR1 | saves a checkpoint and continues | the same |
+
+Python runs a handler only between two of its own instructions, so a signal that comes
+while XLA compiles or computes would wait for minutes. Where the process is rlcli's own
+(`own_process`), a helper thread therefore reads the signals, too, and ends the process
+after a few seconds without an answer, or at the second signal. That is safe at any
+moment: every file of a run is replaced atomically, and a run resumes from its newest
+checkpoint.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import select
 import signal
+import socket
 import threading
-from types import FrameType, TracebackType
+from collections.abc import Callable, Mapping
+from types import FrameType, MappingProxyType, TracebackType
 
-_NAMES = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+_STATUS: Mapping[int, str] = MappingProxyType(
+    {
+        signal.SIGINT: "interrupted",
+        signal.SIGTERM: "terminated",
+        signal.SIGHUP: "hung_up",
+    }
+)
+PATIENCE = 5.0  # seconds from the first signal until a run has to begin to stop
+_owned = False
+
+
+def own_process() -> None:
+    """Declares that this process does nothing but run rlcli: signals may end it."""
+    global _owned
+    _owned = True
 
 
 class Signals:
-    """While entered, the first Ctrl-C or SIGTERM is only noted, in `caught`.
+    """While entered, signals become requests that the run meets between two chunks.
 
-    A second one acts as ever: at once. Outside the main thread, where Python lets
-    nobody handle signals, nothing is caught.
+    Outside the main thread, where Python allows no handlers, nothing is caught. A HUP
+    that the process ignores, as under `nohup`, stays ignored.
     """
 
-    def __init__(self) -> None:
-        self.caught = ""  # the status that the signal gives a run
+    def __init__(
+        self,
+        abandon: Callable[[str], None] | None = None,
+        patience: float = PATIENCE,
+    ) -> None:
+        """`abandon` is called from the helper thread with the status of the run.
+
+        It has to end the process. Without it, or in a process that is not rlcli's own,
+        there is no such thread, and a second signal acts as if nothing was entered.
+        """
+        self.status = ""  # that the signal gives the run: a request to stop
+        self._save = False
+        self._abandon = abandon if _owned else None
+        self._patience = patience
+        self._answered = threading.Event()
         self._before: dict[int, object] = {}
+        self._sockets: tuple[socket.socket, socket.socket] | None = None
+        self._wakeup_before = -1
 
     def __enter__(self) -> Signals:
-        if threading.current_thread() is threading.main_thread():
-            for number in _NAMES:
-                self._before[number] = signal.signal(number, self._note)
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        if self._abandon is not None:
+            self._start_thread(self._abandon)
+        for number in (*_STATUS, signal.SIGUSR1):
+            if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+                continue
+            self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(
@@ -32,12 +84,81 @@ class Signals:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type] # what it gave us
+        self._restore_handlers()
+        if self._sockets is not None:
+            signal.set_wakeup_fd(self._wakeup_before)
+            reader, writer = self._sockets
+            writer.close()  # the thread reads the end, and returns
+            self._thread.join()
+            reader.close()
+            self._sockets = None
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def answer(self) -> None:
+        """Says that the run has begun to stop: from now on it may take its time."""
+        self._answered.set()
+
+    def take_save_request(self) -> bool:
+        """Whether a checkpoint was asked for since the last call."""
+        requested, self._save = self._save, False
+        return requested
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         del frame
-        if self.caught:
-            self.__exit__(None, None, None)
+        if number == signal.SIGUSR1:
+            self._save = True
+        elif self.status and self._sockets is None:
+            self._restore_handlers()
             signal.raise_signal(number)
-        self.caught = _NAMES[signal.Signals(number)]
+        else:
+            self.status = self.status or _STATUS[number]
+
+    def _restore_handlers(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type] # as it was given
+
+    def _start_thread(self, abandon: Callable[[str], None]) -> None:
+        reader, writer = socket.socketpair()
+        writer.setblocking(False)
+        reader.setblocking(False)
+        self._sockets = (reader, writer)
+        self._wakeup_before = signal.set_wakeup_fd(
+            writer.fileno(), warn_on_full_buffer=False
+        )
+        self._thread = threading.Thread(
+            target=self._supervise, args=(reader, abandon), daemon=True
+        )
+        self._thread.start()
+
+    def _supervise(self, reader: socket.socket, abandon: Callable[[str], None]) -> None:
+        """Counts the signals that ask the run to stop, each of which is one byte."""
+        status = ""
+        while True:
+            waits = self._patience if status and not self._answered.is_set() else None
+            ready, _, _ = select.select([reader], [], [], waits)
+            if not ready:
+                if self._answered.is_set():
+                    continue
+                abandon(status)
+            numbers = b""
+            with contextlib.suppress(BlockingIOError):
+                numbers = reader.recv(1024)
+            if ready and not numbers:
+                return
+            for number in numbers:
+                if number in _STATUS:
+                    if status:
+                        abandon(status)
+                    status = _STATUS[number]
+
+
+def exit_now(code: int, *, told: str, data: str) -> None:
+    """Ends the process without returning from what it does.
+
+    What Python has buffered is lost, so `told` and `data` go straight to stderr and
+    stdout. The terminal gets its cursor back.
+    """
+    show_cursor = "\x1b[?25h\r\n" if os.isatty(2) else ""
+    for descriptor, text in ((2, f"{show_cursor}{told}"), (1, data)):
+        with contextlib.suppress(OSError):
+            os.write(descriptor, f"{text}\n".encode())
+    os._exit(code)

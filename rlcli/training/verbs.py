@@ -5,30 +5,33 @@ JAX is imported by the verbs, not with the module: before that its threads are s
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import dataclasses
 import functools
 import math
+import shlex
 import sys
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlcli import layout, provenance, runs, threads
+from rlcli import errors, layout, provenance, runs, threads
 from rlcli.durations import STARTED, seconds
 from rlcli.errors import RlcliError
 from rlcli.metrics import Metrics
 from rlcli.monitor import Monitor
-from rlcli.recipe import Recipe, documents, dump, load, resolved
+from rlcli.recipe import Recipe, dump, load, resolved
 from rlcli.runs import Run
-from rlcli.training.signals import Signals
+from rlcli.training.pace import Pace
+from rlcli.training.signals import Signals, exit_now
 from rlcli.training.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from rlcli.training.experiment import Experiment
 
-_CHUNK_SECONDS = 0.5  # a chunk this long answers Ctrl-C at once and costs nothing
-_FIRST_CHUNK = 1_000  # steps of the first one, whose speed nobody knows yet
 _REACHED = "every seed has reached the return of `train.stop`"
 
 
@@ -83,6 +86,8 @@ def chunks(
 ) -> Generator[Chunk, None, Path]:
     """Trains the agent of a recipe, and yields after every chunk of the work.
 
+    A caller that leaves the chunks unfinished ends the run with a checkpoint.
+
     Args:
         recipe: a file, the name of a recipe that comes with rlcli, or its data.
         set: options that replace the recipe's, such as `train.steps=10_000`.
@@ -97,16 +102,36 @@ def chunks(
     sets = [*set]
     sets += [] if seed is None else [f"train.seed={seed}"]
     sets += [] if seeds is None else [f"train.seeds={seeds}"]
-    warning = layout.for_recipe(recipe, set=sets, seeds=seeds)
+    settle = functools.partial(layout.for_recipe, recipe, set=sets, seeds=seeds)
+    read = functools.partial(load, recipe, sets)
+    place = {"runs": runs, "run": run}
+    generator = _trained(settle, read, place, max_time, smoke=smoke, quiet=quiet)
+    _unfinished.add(generator)
+    return generator
+
+
+def _trained(
+    settle: Callable[[], str],
+    read: Callable[[], Recipe],
+    place: Mapping[str, Any],
+    max_time: str | float | None,
+    *,
+    smoke: bool,
+    quiet: bool,
+) -> Generator[Chunk, None, Path]:
+    """Trains from the beginning; does nothing until the first chunk is asked for."""
+    warning = settle()
     from rlcli.build import build
     from rlcli.training.experiment import Experiment
 
-    parsed = load(recipe, sets)
-    parsed = _smoke(parsed) if smoke else parsed
-    experiment = Experiment(parsed, build(parsed))
+    recipe = _smoke(read()) if smoke else read()
+    experiment = Experiment(recipe, build(recipe))
     experiment.check()
-    folder = _create(parsed, runs, run)
-    with folder.lock():
+    text = dump(resolved(recipe))
+    folder = runs.create(
+        recipe.name, **place, written=recipe.document.text or text, resolved=text
+    )
+    with folder.lock(), _signals(folder) as signals:
         folder.write_info(
             **provenance.circumstances(),
             layout=threads.current(experiment.setup.devices),
@@ -118,8 +143,17 @@ def chunks(
         except RlcliError:
             folder.discard()
             raise
-        yield from _run(folder, experiment, max_time, quiet, warning)
+        yield from _run(folder, experiment, signals, max_time, quiet, warning)
     return folder.folder
+
+
+_unfinished: weakref.WeakSet[Generator[Chunk, None, Path]] = weakref.WeakSet()
+
+
+def _close_unfinished() -> None:
+    """Ends the runs whose chunks were left unfinished when the interpreter exits."""
+    for generator in [*_unfinished]:
+        generator.close()
 
 
 def resume(
@@ -135,43 +169,45 @@ def resume(
     Only `train.steps`, `train.stop` and the periods may be set anew.
     """
     folder = runs.locate_run(run)
-    with folder.lock():
-        for _ in _resumed(folder, set, max_time, quiet, trust):
+    with folder.lock(), _signals(folder) as signals:
+        for _ in _resumed(folder, signals, set, max_time, quiet, trust):
             pass
     return folder.folder
 
 
 def _resumed(
     folder: Run,
+    signals: Signals,
     sets: Sequence[str],
     max_time: str | float | None,
     quiet: bool,
     trust: bool,
 ) -> Iterator[Chunk]:
+    folder.remove_temporaries()
     warning = layout.for_run(folder.folder)
     from rlcli.build import build
+    from rlcli.training import recovery
     from rlcli.training.experiment import Experiment
 
-    before = load(_data(folder), trusted=trust)
-    recipe = load(_data(folder), list(sets), trusted=trust)
-    _check_changes(before, recipe)
-    recipe = dataclasses.replace(recipe, name=folder.folder.parent.name)
-    seeds = folder.read_info().get("seeds")
+    saved, messages = recovery.newest_sound(folder)
+    before, recipe = recovery.recorded_recipe(folder, saved, sets, trust)
+    seeds = recovery.recorded_seeds(folder, saved, before)
     experiment = Experiment(recipe, build(recipe, seeds))
-    latest = folder.latest()
     sentence = ""
-    if latest is None:
+    if saved is None:
         experiment.begin()
     else:
-        sentence = experiment.restore(latest, folder.best)
-    folder.note_resume(step=experiment.step, inexact=sentence)
-    folder.resolved.write_text(dump(resolved(recipe)), encoding="utf-8")
+        sentence = experiment.restore(saved, folder.best)
+    recovery.refuse_too_short(experiment)
     if _at_its_end(folder, experiment, before):
-        if not quiet:
+        if not quiet and sys.stderr is not None:
             steps = f"{experiment.step:,} steps"
             print(f"`{folder.folder}` is finished: {steps}", file=sys.stderr)
         return
-    yield from _run(folder, experiment, max_time, quiet, warning, sentence)
+    recovery.rewrite(folder, recipe, saved)
+    folder.note_resume(step=experiment.step, inexact=sentence)
+    messages = [warning, *messages, sentence]
+    yield from _run(folder, experiment, signals, max_time, quiet, *messages)
 
 
 def _at_its_end(folder: Run, experiment: Experiment, before: Recipe) -> bool:
@@ -186,11 +222,15 @@ def _at_its_end(folder: Run, experiment: Experiment, before: Recipe) -> bool:
 def _run(
     folder: Run,
     experiment: Experiment,
+    signals: Signals,
     max_time: str | float | None,
     quiet: bool,
     *messages: str,
 ) -> Iterator[Chunk]:
     """All chunks that are left, with everything that has to be done between them."""
+    # Functions are called in reverse order: this one before those of JAX.
+    atexit.unregister(_close_unfinished)
+    atexit.register(_close_unfinished)
     started = experiment.step
     deadline = None if max_time is None else STARTED + seconds(max_time)
     folder.write_info(status="running", reason="")
@@ -203,9 +243,8 @@ def _run(
         log_path=folder.log,
         start=started,
     )
-    pace = _Pace(experiment.steps)
+    pace = Pace(experiment.updates, experiment.iterations)
     with (
-        Signals() as signals,
         Metrics(folder.folder, resume_at) as rows,
         monitor,
         Watchdog(monitor.message),
@@ -216,14 +255,18 @@ def _run(
             status, reason = _ending(experiment, signals, deadline)
             if status:
                 break
-            report = experiment.advance(pace.iterations)
-            pace.measured(report.iterations, report.seconds)
+            before = experiment.iteration
+            report = experiment.advance(pace.size(before))
+            pace.measure(before, report.iterations, report.seconds)
             rows.append([*report.rows, *report.evaluation])
             monitor.update(report.rows, experiment.step, report.evaluation)
             for each in report.messages:
                 monitor.message(each)
-            if report.due:
+            requested = signals.take_save_request()
+            if report.due or requested or pace.is_slow:
                 experiment.save(folder)
+            if requested:
+                monitor.message(f"checkpoint saved at step {experiment.step:,}")
             try:
                 yield Chunk(
                     folder.folder,
@@ -232,13 +275,30 @@ def _run(
                     report.evaluation,
                     experiment,
                 )
-            except GeneratorExit:  # whoever loops over the chunks has left
+            except GeneratorExit:  # the caller's loop over the chunks has ended
                 status = "stopped"
                 reason = f"by its caller, at step {experiment.step:,}"
                 break
+        signals.answer()
         experiment.save(folder)
         experiment.close()
-    folder.write_info(status=status, reason=reason, ended=runs.now())
+        folder.write_info(status=status, reason=reason, ended=runs.now())
+
+
+def _signals(folder: Run) -> Signals:
+    return Signals(functools.partial(_abandon, folder))
+
+
+def _abandon(folder: Run, status: str) -> None:
+    """Ends the process while it computes: resume takes the newest checkpoint."""
+    latest = folder.latest()
+    where = f"in {latest.name}" if latest else "not saved yet: it begins anew"
+    reason = "ended at once, between two checkpoints"
+    with contextlib.suppress(RlcliError):
+        folder.write_info(status=status, reason=reason, ended=runs.now())
+    name = shlex.quote(str(folder.folder))
+    told = f"stopped at once; the run is {where}\nnext: rlcli resume {name}"
+    exit_now(errors.EXIT_CODES[status], told=told, data=str(folder.folder))
 
 
 def _ending(
@@ -251,54 +311,11 @@ def _ending(
         return "stopped", _REACHED
     if experiment.over:
         return "finished", ""
-    if signals.caught:
-        return signals.caught, f"at step {experiment.step:,}"
+    if signals.status:
+        return signals.status, f"at step {experiment.step:,}"
     if deadline is not None and time.monotonic() >= deadline:
         return "out_of_time", f"at step {experiment.step:,}"
     return "", ""
-
-
-class _Pace:
-    """How many iterations make a chunk of the right length."""
-
-    def __init__(self, steps: int) -> None:
-        self.iterations = max(1, _FIRST_CHUNK // steps)
-        self._compiled = False
-
-    def measured(self, iterations: int, seconds: float) -> None:
-        """Takes how long a chunk took; the first one tells of the compiler instead."""
-        if self._compiled:
-            speed = iterations / max(seconds, 1e-9)
-            self.iterations = max(1, int(speed * _CHUNK_SECONDS))
-        self._compiled = True
-
-
-def _create(recipe: Recipe, parent: str | Path, this: str | Path | None) -> Run:
-    """The folder of a new run, with its recipe as written and as resolved."""
-    run = runs.create(recipe.name, runs=parent, run=this)
-    text = dump(resolved(recipe))
-    run.recipe.write_text(recipe.document.text or text, encoding="utf-8")
-    run.resolved.write_text(text, encoding="utf-8")
-    return run
-
-
-def _data(run: Run) -> dict[str, Any]:
-    """The resolved recipe of a run."""
-    return documents.load(run.resolved).data
-
-
-def _check_changes(before: Recipe, after: Recipe) -> None:
-    """Refuses what a resumed run cannot change without becoming another run."""
-    free = ("steps", "stop", "log", "evaluate", "checkpoint")
-    held = {field: getattr(before.train, field) for field in free}
-    if dataclasses.replace(after, train=dataclasses.replace(after.train, **held)) != (
-        before
-    ):
-        names = ", ".join(f"`train.{name}`" for name in free)
-        raise RlcliError(
-            "a run cannot be resumed with another recipe",
-            f"only {names} may change; `rlcli train` begins a new run",
-        )
 
 
 def _smoke(recipe: Recipe) -> Recipe:

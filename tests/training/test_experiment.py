@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rlcli import checkpoint, recipe
+from rlcli import checkpoint, recipe, snapshots
 from rlcli.build import build
 from rlcli.loop import Loop, make
 from rlcli.progress import RESET, Setup, stream
@@ -207,7 +207,7 @@ def test_what_was_saved_and_restored_goes_on_as_if_nothing_had_been(middle, tmp_
     before = lived(first, [1] * (middle // 3))
     first.save(run)
     second = experiment_of(**periods)
-    assert second.restore(run.latest(), run.best) == ""
+    assert second.restore(snapshots.read_checkpoint(run.latest()), run.best) == ""
     assert second.step == middle
     assert rows_of(before) + rows_of(lived(second)) == expected
     assert leaves_of(second) == leaves_of(whole)

@@ -1,8 +1,12 @@
-"""Signals: the first one is noted, the second one acts."""
+"""Signals: the first one is a request, the second one ends the process."""
 
 import os
 import signal
+import subprocess
+import sys
+import textwrap
 import threading
+import time
 
 import pytest
 
@@ -11,13 +15,26 @@ from rlcli.training.signals import Signals
 
 @pytest.mark.parametrize(
     ("number", "status"),
-    [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")],
+    [
+        (signal.SIGINT, "interrupted"),
+        (signal.SIGTERM, "terminated"),
+        (signal.SIGHUP, "hung_up"),
+    ],
 )
-def test_the_first_signal_is_noted_and_gives_the_run_its_status(number, status):
+def test_the_first_signal_is_a_request_and_gives_the_run_its_status(number, status):
     with Signals() as signals:
-        assert signals.caught == ""
+        assert signals.status == ""
         os.kill(os.getpid(), number)
-        assert signals.caught == status
+        assert signals.status == status
+
+
+def test_usr1_asks_for_one_checkpoint_and_not_for_an_end():
+    with Signals() as signals:
+        assert not signals.take_save_request()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert signals.status == ""
+        assert signals.take_save_request()
+        assert not signals.take_save_request()
 
 
 @pytest.fixture
@@ -29,10 +46,10 @@ def interruptible():
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_a_second_ctrl_c_acts_at_once():
-    with pytest.raises(KeyboardInterrupt), Signals() as signals:
+def test_in_the_process_of_another_program_a_second_ctrl_c_is_the_programs():
+    with pytest.raises(KeyboardInterrupt), Signals(os._exit) as signals:
         signal.raise_signal(signal.SIGINT)
-        assert signals.caught == "interrupted"
+        assert signals.status == "interrupted"
         signal.raise_signal(signal.SIGINT)
 
 
@@ -40,15 +57,26 @@ def test_the_handlers_of_before_are_back_afterwards():
     def own(number, frame):
         raise AssertionError("never called")
 
-    before = {number: signal.getsignal(number) for number in (2, 15)}
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+    before = {number: signal.getsignal(number) for number in numbers}
     signal.signal(signal.SIGTERM, own)
     try:
         with Signals():
             assert signal.getsignal(signal.SIGTERM) is not own
         assert signal.getsignal(signal.SIGTERM) is own
     finally:
-        signal.signal(signal.SIGTERM, before[15])
-    assert signal.getsignal(signal.SIGINT) is before[2]
+        signal.signal(signal.SIGTERM, before[signal.SIGTERM])
+    assert {number: signal.getsignal(number) for number in numbers} == before
+
+
+def test_a_hangup_that_is_ignored_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Signals() as signals:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert signals.status == ""
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_outside_the_main_thread_nothing_is_caught_and_nothing_fails():
@@ -56,9 +84,69 @@ def test_outside_the_main_thread_nothing_is_caught_and_nothing_fails():
 
     def enter():
         with Signals() as signals:
-            seen.append((signals.caught, signal.getsignal(signal.SIGTERM)))
+            seen.append((signals.status, signal.getsignal(signal.SIGTERM)))
 
     thread = threading.Thread(target=enter)
     thread.start()
     thread.join()
     assert seen == [("", signal.getsignal(signal.SIGTERM))]
+
+
+# A compiled program that runs for minutes: Python handles no signal meanwhile.
+BUSY = """
+    import os, sys, jax
+    from rlcli.training import signals
+
+    def abandon(status):
+        os.write(1, status.encode())
+        os._exit(7)
+
+    spin = jax.jit(lambda n: jax.lax.fori_loop(0, n, lambda i, x: x * 1.1 + i, 0.5))
+    spin(1).block_until_ready()
+    signals.own_process()
+    with signals.Signals(abandon, patience=float(sys.argv[1])) as found:
+        if sys.argv[2:] == ["answered"]:
+            found.answer()
+        os.write(1, b"busy ")
+        spin(2_000_000_000).block_until_ready()
+    os.write(1, b"done")
+"""
+
+
+def busy(*arguments):
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(BUSY), *arguments],
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stdout.read(5) == b"busy "
+    time.sleep(0.3)
+    return process
+
+
+def test_without_an_answer_the_process_ends_after_a_few_seconds():
+    with busy("0.5") as process:
+        start = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert process.communicate(timeout=20)[0] == b"terminated"
+    assert process.returncode == 7
+    assert 0.4 < time.monotonic() - start < 10
+
+
+def test_a_second_signal_ends_a_process_that_is_inside_of_xla():
+    with busy("1000") as process:
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.communicate(timeout=20)[0] == b"interrupted"
+    assert process.returncode == 7
+
+
+def test_a_run_that_answers_may_take_its_time():
+    with busy("0.2", "answered") as process:
+        process.send_signal(signal.SIGTERM)
+        time.sleep(1)
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.communicate(timeout=20)[0] == b"terminated"
