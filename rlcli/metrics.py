@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -15,7 +15,7 @@ from rlcli.files import name_file_in_errors, open_regular, to_json
 
 FILE = "metrics.jsonl"
 _STEP = re.compile(rb'\{"T": (\d{1,18})[,}]')  # how `append` begins every row
-_BLOCK = 2**20  # bytes that are read at once, from the end of the file backwards
+_BLOCK = 2**16  # bytes that are searched row by row
 _LONGEST = 2**24  # bytes of a line
 FIRST_FIELDS = ("T", "seed", "ep", "G", "t", "avg_G", "avg_r")
 # They tell of the machine and not of the run: two equal runs differ in them.
@@ -88,9 +88,8 @@ def without_clock(row: Mapping[str, Any]) -> dict[str, Any]:
 def _truncate(path: Path, resume_at: int | None) -> None:
     """Cuts off the rows beyond a step, all of them for None, and an unfinished line.
 
-    Rows are in the order of their steps, so the file is searched from its end: cutting
-    costs what is cut off, however long the history is. What remains is not rewritten,
-    so a kill leaves one history or the other.
+    Rows are in the order of their steps, so the place is found by bisection. What
+    remains is not rewritten, so a kill leaves one history or the other.
     """
     if not os.path.lexists(path):
         return
@@ -102,41 +101,56 @@ def _truncate(path: Path, resume_at: int | None) -> None:
 
 def _end_of(path: Path, file: IO[bytes], step: int) -> int:
     """The offset behind the last row at or before a step."""
-    end = file.seek(0, os.SEEK_END)
-    for begin, line in _lines_backwards(path, file):
-        if line.endswith(b"\n") and _step_of(path, file, begin, line) <= step:
+    low, high = 0, _end_of_lines(path, file)
+    while high - low > _BLOCK:
+        file.seek((low + high) // 2)
+        _read_line(path, file)  # the rest of a line
+        middle = file.tell()
+        if middle >= high:
+            break
+        if _next_step(path, file) <= step:
+            low = middle
+        else:
+            high = middle
+    file.seek(low)
+    while (end := file.tell()) < high:
+        if _next_step(path, file) > step:
             return end
-        end = begin
-    return end
+    return high
 
 
-def _lines_backwards(path: Path, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Each line with the offset at which it begins, from the last one to the first."""
-    position = file.seek(0, os.SEEK_END)
-    rest = b""
-    while position > 0:
-        size = min(_BLOCK, position)
-        position -= size
-        file.seek(position)
-        data = file.read(size) + rest
-        end = len(data)
-        while (newline := data.rfind(b"\n", 0, end - 1)) >= 0:
-            yield position + newline + 1, data[newline + 1 : end]
-            end = newline + 1
-        rest = data[:end]  # a line that begins further in front
-        if len(rest) > _LONGEST:
-            raise RlcliError(f"`{path}` is damaged: a line has over {_LONGEST:,} bytes")
-    if rest:
-        yield 0, rest
+def _end_of_lines(path: Path, file: IO[bytes]) -> int:
+    """The offset behind the last line that is finished."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - _LONGEST))
+    data = file.read()
+    if size > _LONGEST and b"\n" not in data:
+        raise _too_long(path)
+    return size - len(data) + data.rfind(b"\n") + 1
 
 
-def _step_of(path: Path, file: IO[bytes], begin: int, line: bytes) -> int:
-    """The step of a row, without reading the rest of it where `append` wrote it."""
+def _read_line(path: Path, file: IO[bytes]) -> bytes:
+    line = file.readline(_LONGEST)
+    if not line.endswith(b"\n"):
+        raise _too_long(path)
+    return line
+
+
+def _too_long(path: Path) -> RlcliError:
+    return RlcliError(f"`{path}` is damaged: a line has over {_LONGEST:,} bytes")
+
+
+def _next_step(path: Path, file: IO[bytes]) -> int:
+    """The step of the next row; the rest of it is not parsed if `append` wrote it."""
+    begin = file.tell()
+    line = _read_line(path, file)
     if match := _STEP.match(line):
         return int(match[1])
     file.seek(0)
-    number = file.read(begin).count(b"\n") + 1
-    return _parsed(path, number, line.decode(errors="replace"))["T"]
+    number = sum(
+        1 for _ in iter(lambda: file.tell() < begin and file.readline(), False)
+    )
+    return _parsed(path, number + 1, line.decode(errors="replace"))["T"]
 
 
 def _parsed(path: Path, number: int, line: str) -> dict[str, Any]:

@@ -1,10 +1,13 @@
 """The rows of a run: one history, whatever happens to the process that writes it."""
 
 import json
+import time
+import tracemalloc
 
 import numpy as np
 import pytest
 
+from rlcli import metrics
 from rlcli.errors import RlcliError
 from rlcli.metrics import CLOCK_FIELDS, Metrics, read, without_clock
 
@@ -14,9 +17,9 @@ def row(step, seed=0, **more):
 
 
 def write(folder, steps, **options):
-    with Metrics(folder, **options) as metrics:
+    with Metrics(folder, **options) as rows:
         for T in steps:
-            metrics.append([row(T, seed) for seed in (0, 1)])
+            rows.append([row(T, seed) for seed in (0, 1)])
 
 
 def steps_of(folder):
@@ -24,9 +27,9 @@ def steps_of(folder):
 
 
 def test_a_row_is_a_line_with_the_common_fields_first_and_the_clock_last(tmp_path):
-    with Metrics(tmp_path) as metrics:
+    with Metrics(tmp_path) as rows:
         given = {"time": 5.0, "loss": 0.5, "dt": 0.1, "avg_r": 1.0, "avg_G": 2.5}
-        metrics.append([given | row(1000)])
+        rows.append([given | row(1000)])
     names = ["T", "seed", "ep", "G", "t", "avg_G", "avg_r", "loss", "dt", "time"]
     (text,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert list(json.loads(text)) == names
@@ -34,9 +37,9 @@ def test_a_row_is_a_line_with_the_common_fields_first_and_the_clock_last(tmp_pat
 
 
 def test_what_is_not_finite_is_null_and_every_line_is_json(tmp_path):
-    with Metrics(tmp_path) as metrics:
+    with Metrics(tmp_path) as rows:
         result = {"mean": np.float32("inf"), "episodes": np.int64(20)}
-        metrics.append([row(10, loss=float("nan"), evaluation=result)])
+        rows.append([row(10, loss=float("nan"), evaluation=result)])
     (text,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
 
     def refuse(name):
@@ -48,14 +51,14 @@ def test_what_is_not_finite_is_null_and_every_line_is_json(tmp_path):
 
 
 def test_float32_numbers_come_back_as_the_same_numbers(tmp_path):
-    with Metrics(tmp_path) as metrics:
-        metrics.append([row(10, loss=np.float32(0.1))])
+    with Metrics(tmp_path) as rows:
+        rows.append([row(10, loss=np.float32(0.1))])
     assert np.float32(read(tmp_path)[0]["loss"]) == np.float32(0.1)
 
 
 def test_a_log_point_can_be_read_while_the_run_goes_on(tmp_path):
-    with Metrics(tmp_path) as metrics:
-        metrics.append([row(10)])
+    with Metrics(tmp_path) as rows:
+        rows.append([row(10)])
         assert steps_of(tmp_path) == [10]
 
 
@@ -77,6 +80,34 @@ def test_a_line_that_a_killed_process_left_unfinished_is_cut_off(tmp_path, torn)
     assert steps_of(tmp_path) == [100, 100]
     write(tmp_path, [200], resume_at=200)
     assert steps_of(tmp_path) == [100, 100, 200, 200]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("resume_at", [0, 500_000, 999_999])
+def test_a_million_rows_are_cut_within_seconds_and_little_memory(tmp_path, resume_at):
+    path = tmp_path / "metrics.jsonl"
+    rest = ', "seed": 0, "ep": 1, "G": 2.0, "loss": null' + ', "x": 1.25' * 20 + "}\n"
+    with path.open("w") as file:
+        file.writelines(f'{{"T": {step}{rest}' for step in range(1_000_000))
+    tracemalloc.start()
+    start = time.monotonic()
+    Metrics(tmp_path, resume_at).close()
+    seconds, (_, peak) = time.monotonic() - start, tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    with path.open() as file:
+        assert sum(1 for _ in file) == resume_at + 1
+    assert seconds <= 5
+    assert peak <= 200e6
+
+
+@pytest.mark.parametrize("size", [1, 7, 64])
+def test_where_blocks_of_the_file_end_makes_no_difference(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(metrics, "_BLOCK", size)
+    for resume_at in (0, 99, 100, 250, 1_000):
+        write(tmp_path, [100, 200, 300])
+        Metrics(tmp_path, resume_at).close()
+        kept = [step for step in (100, 200, 300) if step <= resume_at]
+        assert steps_of(tmp_path) == [step for step in kept for _ in range(2)]
 
 
 def test_a_run_that_starts_again_begins_a_new_history(tmp_path):

@@ -185,7 +185,7 @@ def test_folders_pipes_and_other_names_are_not_checkpoints():
 @pytest.mark.parametrize(
     ("content", "named"),
     [
-        ('{"seeds": "all"}', "`seeds` is `\"all\"`"),
+        ('{"seeds": "all"}', '`seeds` is `"all"`'),
         ('{"seeds": [0, 1.5]}', "`seeds`"),
         ('{"resumes": 3}', "`resumes`"),
         ('{"status": ["a"]}', "`status`"),

@@ -1,0 +1,239 @@
+"""Resume from what is left of a folder, and never as another run."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rlcli
+from rlcli import checkpoint
+from rlcli.errors import RlcliError
+from rlcli.runs import Run
+
+pytestmark = pytest.mark.usefixtures("programs")
+DATA = {
+    "environment": {"name": "CartPole-v1", "num_envs": 2},
+    "network": {"name": "mlp", "layers": [8]},
+    "replay": {"name": "uniform", "capacity": 200, "batch_size": 4},
+    "updater": "q_learning",
+    "train": {
+        "steps": 600,
+        "start": 20,
+        "log": {"every": 100},
+        "evaluate": {"every": 200, "episodes": 2},
+        "checkpoint": {"every": 100, "keep": 2},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, programs) -> Path:
+    """A run that has come to its end."""
+    return rlcli.train(DATA, run=tmp_path_factory.mktemp("a") / "whole", quiet=True)
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory, programs) -> Path:
+    """A run that was left at 300 of 600 steps, with checkpoints at 200 and 300."""
+    run = tmp_path_factory.mktemp("b") / "half"
+    chunks = rlcli.chunks(DATA, run=run, quiet=True)
+    for chunk in chunks:
+        if chunk.step == 300:
+            chunks.close()
+            break
+    return run
+
+
+@pytest.fixture
+def run(half, tmp_path) -> Path:
+    """A copy of the run to spoil."""
+    return Path(shutil.copytree(half, tmp_path / "run"))
+
+
+def content(run: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(run)): path.read_bytes()
+        for path in run.rglob("*")
+        if path.is_file() and path.name != ".lock"
+    }
+
+
+def assert_alike(run: Path, other: Path) -> None:
+    last = "checkpoints/000000600.pkl.lz4"
+    for name in (last, "policy.pkl.lz4", "best.pkl.lz4"):
+        assert (run / name).read_bytes() == (other / name).read_bytes()
+
+
+@pytest.mark.parametrize("how", ["removed", "emptied"])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["resolved.yaml"],
+        ["run.json"],
+        ["recipe.yaml", "resolved.yaml", "run.json", "checkpoints.json", "log.txt"],
+    ],
+)
+def test_a_checkpoint_is_enough_to_resume_from(names, how, run, whole):
+    for name in names:
+        if how == "removed":
+            (run / name).unlink()
+        else:
+            (run / name).write_bytes(b"")
+    assert rlcli.resume(run, quiet=True) == run
+    assert_alike(run, whole)
+    info = json.loads((run / "run.json").read_text())
+    assert (info["status"], info["seeds"]) == ("finished", [0])
+    assert info["layout"]["devices"] == 1
+    assert (run / "resolved.yaml").read_bytes() == (
+        whole / "resolved.yaml"
+    ).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "told"),
+    [
+        ("resolved.yaml", "gamma: 0.99", "gamma: 0.9", "`tracer.gamma` is 0.9, not"),
+        ("resolved.yaml", "seed: 0", "seed: 7", "`train.seed` is 7, not 0"),
+        ("run.json", "[\n    0\n  ]", "[7, 8]", "the seeds [7, 8], and the recipe [0]"),
+    ],
+)
+def test_a_folder_that_disagrees_with_its_checkpoint_is_refused(
+    name, old, new, told, run
+):
+    text = (run / name).read_text()
+    assert old in text
+    (run / name).write_text(text.replace(old, new))
+    before = content(run)
+    with pytest.raises(RlcliError) as refused:
+        rlcli.resume(run, quiet=True)
+    assert told in refused.value.message
+    assert content(run) == before
+
+
+def test_the_checkpoint_of_another_run_is_refused(run, tmp_path):
+    other = {**DATA, "train": {**DATA["train"], "seed": 7}}
+    foreign = rlcli.train(other, run=tmp_path / "other", quiet=True, smoke=True)
+    latest = Run(foreign).latest()
+    assert latest is not None
+    for path in (run / "checkpoints").iterdir():
+        shutil.copy(latest, path)
+    with pytest.raises(RlcliError, match="of different runs"):
+        rlcli.resume(run, quiet=True)
+
+
+def test_the_best_policy_of_another_run_is_refused(run, tmp_path):
+    foreign = rlcli.train(DATA, run=tmp_path / "other", seed=7, quiet=True)
+    shutil.copy(foreign / "best.pkl.lz4", run / "best.pkl.lz4")
+    with pytest.raises(RlcliError, match="not the best policy of this run"):
+        rlcli.resume(run, quiet=True)
+
+
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(run, whole, capsys):
+    newest = run / "checkpoints/000000300.pkl.lz4"
+    newest.write_bytes(newest.read_bytes()[:-1])
+    rlcli.resume(run)
+    told = capsys.readouterr().err
+    assert "is damaged" in told
+    assert "continuing from `000000200.pkl.lz4`" in told
+    assert_alike(run, whole)
+
+
+def test_a_finished_run_whose_checkpoints_are_gone_says_so(whole, tmp_path):
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    shutil.rmtree(run / "checkpoints")
+    before = content(run)
+    with pytest.raises(RlcliError, match="its checkpoints are gone"):
+        rlcli.resume(run, quiet=True)
+    (run / "checkpoints.json").unlink()
+    with pytest.raises(RlcliError, match="its checkpoints are gone"):
+        rlcli.resume(run, quiet=True)
+    del before["checkpoints.json"]
+    assert content(run) == before
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_begins_anew(run, whole):
+    shutil.rmtree(run / "checkpoints")
+    for name in ("checkpoints.json", "policy.pkl.lz4", "best.pkl.lz4"):
+        (run / name).unlink()
+    Run(run).write_info(status="running")
+    rlcli.resume(run, quiet=True)
+    assert_alike(run, whole)
+
+
+def test_a_run_that_was_killed_before_it_had_a_recipe_says_so(tmp_path):
+    (tmp_path / "run").mkdir()
+    Run(tmp_path / "run").write_info(status="created")
+    with pytest.raises(RlcliError, match="ended before it began"):
+        rlcli.resume(tmp_path / "run", quiet=True)
+
+
+def test_fewer_steps_than_were_made_are_refused(run):
+    before = content(run)
+    with pytest.raises(RlcliError, match="has made 300 steps") as refused:
+        rlcli.resume(run, set=["train.steps=200"], quiet=True)
+    assert "at least 300" in refused.value.hint
+    assert content(run) == before
+
+
+@pytest.mark.parametrize("sets", [[], ["train.log.every=7"]])
+def test_a_resume_that_does_nothing_writes_nothing(sets, whole, tmp_path):
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    before = content(run)
+    rlcli.resume(run, set=sets, quiet=True)
+    assert content(run) == before
+
+
+TRAP = """
+from pathlib import Path
+Path(__file__).with_name("sprung").touch()
+def environment():
+    Path(__file__).with_name("sprung").touch()
+"""
+
+
+def test_resume_runs_no_code_that_a_file_of_the_run_names(run, tmp_path, monkeypatch):
+    """The recipes in `best.pkl.lz4` and `policy.pkl.lz4` are not even read."""
+    (tmp_path / "trap_of_a_file.py").write_text(TRAP)
+    monkeypatch.syspath_prepend(tmp_path)
+    trapped = "{environment: {name: 'trap_of_a_file:environment'}, updater: q_learning}"
+    for name in ("best.pkl.lz4", "policy.pkl.lz4"):
+        checkpoint.write(run / name, checkpoint.read(run / name) | {"recipe": trapped})
+    rlcli.resume(run, quiet=True)
+    assert "trap_of_a_file" not in sys.modules
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_a_checkpoint_that_names_code_is_refused_without_trust(
+    run, tmp_path, monkeypatch
+):
+    (tmp_path / "trap_of_a_file.py").write_text(TRAP)
+    monkeypatch.syspath_prepend(tmp_path)
+    for path in (run / "checkpoints").iterdir():
+        saved = checkpoint.read(path)
+        recipe = saved["recipe"].replace("CartPole-v1", "'trap_of_a_file:environment'")
+        checkpoint.write(path, saved | {"recipe": recipe})
+    for name in ("resolved.yaml", "run.json"):
+        with pytest.raises(RlcliError) as refused:
+            rlcli.resume(run, quiet=True)
+        assert "--trust" in refused.value.hint
+        (run / name).unlink()
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_chunks_left_unfinished_at_the_end_of_the_interpreter_end_the_run(tmp_path):
+    code = (
+        "import rlcli, sys\n"
+        f"chunks = rlcli.chunks({DATA!r}, run=sys.argv[1], quiet=True)\n"
+        "for chunk in chunks:\n"
+        "    if chunk.step >= 300: break\n"
+    )
+    run = tmp_path / "run"
+    done = subprocess.run(
+        [sys.executable, "-c", code, run], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads((run / "run.json").read_text())["status"] == "stopped"
+    assert Run(run).latest() is not None
