@@ -15,8 +15,7 @@ import pytest
 from rlcli import checkpoint, errors, registry
 from rlcli.build import build
 from rlcli.cli import main
-from rlcli.cli.report import CODES
-from rlcli.errors import RlcliError
+from rlcli.errors import EXIT_CODES, RlcliError
 from rlcli.recipe import documents, grammar, load, resolved
 
 ROOT = Path(__file__).parents[1]
@@ -238,9 +237,9 @@ def test_the_exit_codes_are_those_of_the_program():
     text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
     section = text.partition("\n## A run\n")[0]
     table = dict(re.findall(r"^\| (\d+) \| (.*) \|$", section, re.MULTILINE))
-    known = {*CODES.values(), errors.OK, errors.MENDABLE, errors.USAGE}
+    known = {*EXIT_CODES.values(), errors.OK, errors.MENDABLE, errors.USAGE}
     assert {int(code) for code in table} == known
     assert table[str(errors.OUT_OF_TIME)] == "`--max-time` reached"
     assert table[str(errors.INTERRUPTED)] == "Ctrl-C"
     assert table[str(errors.TERMINATED)] == "SIGTERM"
-    assert all(f"`{status}`" in text for status in CODES)
+    assert all(f"`{status}`" in text for status in EXIT_CODES)
