@@ -7,15 +7,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.environments import drawing
+from rlcli.fusion import settled
 from rlcli.types import Array, Key
 
 WIDTH, MARGIN = 640, 20
 _BITS = 32  # of a word
+_FEW = 8  # coins that are cheaper to compute again than to keep
 
 
 def coins(key: Key, number: int) -> Array:
     """Fair coins, bool `[number]`: the bits of as few random words as there can be."""
     words = jax.random.bits(key, (-(-number // _BITS),))
+    if number > _FEW:
+        # Where single coins and all of them go into one array, XLA repeats the hash for
+        # each of its elements: from 18 coins on that takes minutes to compile.
+        words = settled(words)
     index = np.arange(number)
     shift = (index % _BITS).astype(np.uint32)
     return (words[index // _BITS] >> shift & 1).astype(jnp.bool_)

@@ -1,0 +1,141 @@
+"""Compile times: every native environment at its largest parameters, in seconds.
+
+Each is compiled in a process of its own, whose watchdog ends it where a compilation
+takes too long: a hang inside XLA fails the test, and does not hang it.
+"""
+
+import faulthandler
+import gzip
+import json
+import math
+import subprocess
+import sys
+import time
+
+import pytest
+
+from rlcli import registry
+
+LIMIT = 20  # seconds that compiling one program may take
+BATCHES = (None, 1, 8)  # the core alone, and vectors
+
+# The largest parameters that a factory's docstring or annotation names; where it names
+# none, well above what recipes and the papers use. What is not here has no sizes.
+LARGEST = {
+    "BernoulliBandit-v0": [{"arms": 100, "length": 1000}],
+    "ConnectFour-v0": [{"rows": 20, "columns": 20}],
+    "FourRooms-v0": [{"start": None, "goal": None, "visual": True}],
+    "FrozenLake-v1": [{"lake": "8x8"}, {"lake": ["SFFFFFFFFFFFFFFFFFFG"] * 20}],
+    "GridWorld-v0": [
+        {"layout": ["S..................G"] + ["...#.T.............."] * 19}
+    ],
+    "KArmedBandit-v0": [{"arms": 1000, "length": 1000}],
+    "MetaMaze-v0": [{"size": 31, "view": 9}],
+    "PointRobot-v0": [{"starts_anywhere": True, "starts_again": True}],
+    "Pong-v0": [{"width": 160, "height": 210}],
+    "Reacher-v0": [{"joints": 10}],
+    "Swimmer-v0": [{"segments": 5}],
+    "Taxi-v3": [{"is_rainy": True, "fickle_passenger": True}],
+    # The ends of bsuite's sweeps.
+    "bsuite/Catch": [{"rows": 50, "columns": 50}],
+    "bsuite/DeepSea": [{"size": 50}, {"size": 50, "deterministic": False}],
+    "bsuite/MNISTBandit": [{"fraction": 1.0}],
+    "bsuite/MemoryChain": [
+        {"memory_length": 100},
+        *({"memory_length": 2, "num_bits": bits} for bits in (17, 20, 25, 30, 40)),
+    ],
+    "bsuite/SimpleBandit": [{"num_actions": 100}],
+    "bsuite/UmbrellaChain": [
+        {"chain_length": 100, "n_distractor": 20},
+        {"chain_length": 20, "n_distractor": 16},
+        {"chain_length": 20, "n_distractor": 100},
+    ],
+    "probe-needs-memory": [{"delay": 100}],
+}
+# MNIST's training set: 60,000 pictures, here without anything on them.
+FILES = {
+    "train-images-idx3-ubyte.gz": (60_000, 28, 28),
+    "train-labels-idx1-ubyte.gz": (60_000,),
+}
+
+
+def native():
+    """The environments of rlcli, by the first of their names."""
+    found = {}
+    for name in registry.names("environment"):
+        factory = registry.find("environment", name).factory
+        if not name.endswith("/") and factory.__module__.startswith("rlcli."):
+            found.setdefault(factory, name)
+    return list(found.values())
+
+
+def check(*programs):
+    """Compiles (name, options) in another process; fails where one takes too long."""
+    done = subprocess.run(
+        [sys.executable, __file__, json.dumps(programs)],
+        capture_output=True,
+        text=True,
+        timeout=60 + len(programs) * len(BATCHES) * 2 * LIMIT,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-3000:]}"
+    assert len(done.stdout.splitlines()) == len(programs) * len(BATCHES) * 2
+
+
+def test_bsuites_umbrella_compiles_in_seconds():
+    check(("bsuite/UmbrellaChain", {"n_distractor": 20}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", native())
+def test_it_compiles_in_seconds_at_its_largest(name, tmp_path):
+    options = LARGEST.get(name, [{}])
+    if name == "bsuite/MNISTBandit":
+        options = [{**each, "path": str(mnist(tmp_path))} for each in options]
+    check(*((name, each) for each in options))
+
+
+def test_only_environments_that_exist_have_parameters_here():
+    assert set(LARGEST) <= set(native())
+
+
+def mnist(folder):
+    """Writes the files of MNIST's training set, as large as the real ones."""
+    for name, shape in FILES.items():
+        sizes = b"".join(size.to_bytes(4, "big") for size in shape)
+        data = bytes([0, 0, 8, len(shape)]) + sizes + bytes(math.prod(shape))
+        (folder / name).write_bytes(gzip.compress(data, 1))
+    return folder
+
+
+def main(programs):
+    """Compiles reset and step of every program, and prints how long that takes."""
+    import jax
+    import jax.numpy as jnp
+
+    import rlcli
+    from rlcli import spaces
+
+    def compile_one(what, function, *arguments):
+        faulthandler.dump_traceback_later(LIMIT, exit=True)
+        start = time.perf_counter()
+        jax.jit(function).lower(*arguments).compile()
+        faulthandler.cancel_dump_traceback_later()
+        print(f"{what}: {time.perf_counter() - start:.2f} s", flush=True)
+
+    key = jax.random.key(0)
+    for name, options in programs:
+        for batch in BATCHES:
+            env = rlcli.make(name, num_envs=batch, **options)
+            shape = (batch,) if batch else ()
+            state, _ = jax.eval_shape(env.reset, key)
+            action = jax.tree.map(
+                lambda leaf, shape=shape: jnp.broadcast_to(leaf, shape + leaf.shape),
+                spaces.zeros(env.action),
+            )
+            what = f"{name} {options}, {batch or 'alone'}"
+            compile_one(f"{what}, reset", env.reset, key)
+            compile_one(f"{what}, step", env.step, state, action, key)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
