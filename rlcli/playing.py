@@ -34,10 +34,10 @@ class Episodes(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """What is seen before each step: `render(state, index)` draws it."""
+    """What is seen before each step, and once more where an episode has ended."""
 
     state: ArrayTree
-    action: np.ndarray  # [S, B, ...]
+    action: np.ndarray | None  # [S, B, ...]; None where an episode has ended
     reward: np.ndarray  # [S, B]: of the step before
     running: np.ndarray  # [S, B]: the return so far
     length: np.ndarray  # [S, B]: steps so far
@@ -99,17 +99,24 @@ class Player:
     ) -> Iterator[tuple[Moment, np.ndarray]]:
         """What is seen before each step of the first environment, and its picture.
 
-        The picture of an episode's end is not to be had: by then the environment has
-        begun the next one.
+        After the last step of an episode comes the picture of its final state, without
+        an action, if the environment stores it: if it was built with `rendering`.
         """
         for moment, _ in self._steps(acting, occasion):
-            if moment is not None:
-                yield moment, self._hosted.render(moment.state, 0)
+            if moment is None:
+                continue
+            ended = moment.action is None
+            render = self._hosted.render_final if ended else self._hosted.render
+            if (picture := render(moment.state, 0)) is not None:
+                yield moment, picture
 
     def _steps(
         self, acting: ArrayTree, occasion: int
     ) -> Iterator[tuple[Moment | None, _Tally]]:
-        """Each moment, until all have had their share; then the last tally."""
+        """Each moment, until all have had their share; then the last tally.
+
+        Moments without an action are those of ends of the first environment's episodes.
+        """
         environment, seeds = self._hosted, self._seeds
         numbers = [
             np.random.SeedSequence([int(seed), WATCH, occasion]).generate_state(1)[0]
@@ -125,11 +132,16 @@ class Player:
                 action = jax.tree.map(np.asarray, action)
                 yield Moment(state, action, reward, tally.running, tally.length), tally
                 cut = (time + 1) % LONGEST == 0
+                before = tally
                 state, timestep = environment.step(state, action, noise, cut)
                 tally, reward = (
                     self._tell(tally, policy, timestep, cut),
                     timestep.reward,
                 )
+                if timestep.last[0, 0]:
+                    total = np.asarray(before.running) + reward
+                    length = np.asarray(before.length) + 1
+                    yield Moment(state, None, reward, total, length), tally
                 if np.all(np.asarray(tally.finished) >= self.share):
                     break
             yield None, tally

@@ -49,7 +49,8 @@ def render(
         seed: of the episodes.
         fps: pictures per second, of a GIF at most 50.
         size: (width, height) in pixels.
-        overlay: writes step, return so far and action below each picture.
+        overlay: writes step, return so far and action below each picture; below the
+            last one of an episode its length and its return.
         trust: imports what the file's recipe names beyond rlcli and its plug-ins.
     """
     if output is not None:
@@ -129,12 +130,13 @@ def _framed(
 def _line(moment: Moment, width: int) -> np.ndarray:
     """Step, return so far and action, `[28, width, 3]`; of the first environment."""
     canvas = Canvas(width, _LINE, INK)
-    action = jax.tree.map(lambda leaf: np.asarray(leaf)[0, 0], moment.action)
-    words = (
+    words = [
         f"step {int(np.asarray(moment.length)[0, 0])}",
         f"return {float(np.asarray(moment.running)[0, 0]):.4g}",
-        f"action {_said(action)}",
-    )
+    ]
+    if moment.action is not None:  # there is none in a final state
+        action = jax.tree.map(lambda leaf: np.asarray(leaf)[0, 0], moment.action)
+        words.append(f"action {_said(action)}")
     for place, each in enumerate(words):
         # Each has a place of its own, so that nothing jumps.
         at = (_LINE / 3 + place * width * 0.3, _LINE / 2)

@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 from rlcli import registry, schedules
-from rlcli.environments.vector import keyed, vector
+from rlcli.environments.vector import keyed, rendering_option, vector
 from rlcli.errors import RlcliError
 from rlcli.keys import unrolled
 from rlcli.recipe import grammar
@@ -40,6 +40,7 @@ def make(
     wrappers: Sequence[str | Mapping[str, Any]] = (),
     each: Mapping[str, Sequence[float]] = MappingProxyType({}),
     statistics: bool = False,
+    rendering: bool = False,
     **parameters: Any,
 ) -> Environment:
     """An environment of ours, whose `step` takes a key.
@@ -64,6 +65,8 @@ def make(
             their number.
         statistics: whether `timestep.info` has `episode_return`, float32, and
             `episode_length`, int32: of the episode so far, at its end of all of it.
+        rendering: whether states store what only pictures show, such as the cards of
+            Blackjack, and a vector the final states for `render_final(state, index)`.
         parameters: the factory's own. Those that follow a schedule in recipes may be
             traced: `jax.vmap` over them gives a population. `rlcli show environment
             NAME` lists them.
@@ -79,9 +82,10 @@ def make(
         )
     options = _options(found, parameters)
     around = [_wrapper(wrapper) for wrapper in _listed(wrappers)]
+    more = rendering_option(found.factory, rendering)
 
     def core_of(values: Mapping[str, Array]) -> Environment:
-        core = found.factory(**{**options, **values})
+        core = found.factory(**more, **{**options, **values})
         for wrapper, its in around:
             core = wrapper.factory(core, **its)
         return core
@@ -105,6 +109,7 @@ def make(
         number,
         time_limit=found.facts.get("time_limit") if limit == _OWN else limit,
         each={name: jnp.asarray(numbers) for name, numbers in values.items()},
+        rendering=rendering,
     )
     return _telling(keyed(env), statistics)
 
@@ -210,6 +215,7 @@ def _telling(env: Environment, statistics: bool) -> Environment:
         reset=reset,
         step=step,
         render=lambda state, *index: env.render(state.environment, *index),
+        render_final=lambda state, *index: env.render_final(state.environment, *index),
     )
 
 

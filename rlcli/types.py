@@ -70,6 +70,20 @@ class Environment(NamedTuple):
     save: Callable[[ArrayTree], ArrayTree] = lambda state: state
     restore: Callable[[ArrayTree], tuple[ArrayTree, str]] = lambda saved: (saved, "")
     close: Callable[[ArrayTree], None] = lambda state: None
+    # (state, index) -> the picture of the state in which the last step ended an
+    # episode, before the reset; None where it is not stored. Environments store it only
+    # if they are built with `rendering`: training pays nothing for it.
+    render_final: Callable[..., Any] = lambda state, index=0: None
+
+
+class RenderState(NamedTuple):
+    """A core's state with `rendering`: what only pictures show stands beside it.
+
+    A core's factory has a parameter `rendering`, by position, if it has such details.
+    """
+
+    state: ArrayTree  # as without `rendering`
+    details: ArrayTree
 
 
 class Decision(NamedTuple):

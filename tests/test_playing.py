@@ -62,6 +62,8 @@ def test_short_episodes_are_not_preferred():
     for moment, _ in player._steps(player.acting, 0):
         if moment is None:
             break
+        if moment.action is None:
+            continue
         now = np.asarray(moment.length)
         for row, index in np.ndindex(2, 4):
             if before is not None and now[row, index] == 0:

@@ -23,7 +23,7 @@ from rlcli.build.checks import (
 from rlcli.build.networks import network
 from rlcli.build.parts import listed, made, positional
 from rlcli.build.preprocessing import of_environment
-from rlcli.environments.vector import vector
+from rlcli.environments.vector import rendering_option, vector
 from rlcli.errors import RlcliError
 from rlcli.normalization import Normalizer, normalizer
 from rlcli.optimizers import grouped
@@ -124,19 +124,24 @@ def _environments(
     def environment(clock: Clock) -> Environment:
         each = {name: jnp.asarray(values) for name, values in recipe.each.items()}
         many = vector(
-            lambda values: _wrapped(recipe, clock, values),
+            lambda values: _wrapped(recipe, clock, values, rendering),
             recipe.num_envs,
             time_limit=limit,
             each=each,
+            rendering=rendering,
         )
         return showing(many, remembered)
 
     return environment
 
 
-def _wrapped(recipe: Recipe, clock: Clock, values: Mapping[str, Any]) -> Environment:
+def _wrapped(
+    recipe: Recipe, clock: Clock, values: Mapping[str, Any], rendering: bool = False
+) -> Environment:
     """The core, in what the recipe wraps it in."""
-    core = made(recipe.environment, clock, recipe, **values)
+    part = recipe.environment
+    more = rendering_option(registry.find(part.kind, part.name).factory, rendering)
+    core = made(part, clock, recipe, **more, **values)
     for index, each in enumerate(recipe.wrappers):
         place = ("environment", "wrappers", index)
         core = made(each, clock, recipe, core, place=place)

@@ -80,6 +80,9 @@ class Copies:
         # a pool that they would not bring back.
         self.past: collections.deque[ArrayTree] = collections.deque()
         self.obs: ArrayTree = None
+        # How the episodes that ended last came to their end, for `render_final`.
+        self._final_obs: ArrayTree = None
+        self._final_pictures: dict[int, HostArray] = {}
 
     @property
     def length(self) -> HostArray:
@@ -129,6 +132,9 @@ class Copies:
 
     def _followed(self, obs: ArrayTree, over: HostArray) -> ArrayTree:
         """The observations to act upon: of new episodes, in the copies in `over`."""
+        if self.pool.draws:  # built with `rendering`: before the next episode begins
+            self._final_pictures = {int(each): self.render(each) for each in over}
+        self._final_obs = obs
         obs = mapped(np.copy, obs)
         self.episode[over] += 1
         self._began[over] = self._steps
@@ -224,6 +230,12 @@ class Copies:
         if not isinstance(drawn, np.ndarray) or drawn.ndim != 3:
             raise RlcliError(f"{self.foreign.name} draws no picture of itself")
         return drawn.astype(np.uint8)
+
+    def render_final(self, index: int) -> HostArray | None:
+        """The picture of the final state of an episode that the last step ended."""
+        if self.pool.draws:
+            return self._final_pictures.get(index)
+        return picture(self.space, _rows(self._final_obs, index))
 
     def close(self) -> None:
         """Closes every copy."""

@@ -11,6 +11,7 @@ are as the loop has them: JAX's.
     restore(arrays) -> state, sentence                "" where it is exact
     close(state)                                      the end
     render(state, index) -> [H, W, 3] uint8           index: environment + B × seed
+    render_final(state, index)                        before the episode that began last
 
 `state` is a handle that changes in place: `step` returns the one it was given. Arrays
 that were handed out are never written to again, for JAX may still read them. `draw`
@@ -109,6 +110,7 @@ def pooled(
         observation=observation,
         action=action,
         render=Copies.render,
+        render_final=Copies.render_final,
         num_envs=num_envs,
         pure=False,
         draw=no_noise,
@@ -152,15 +154,21 @@ def hosted(
         state, timestep = go(state, squeeze(action), squeeze(noise), cut)
         return state, jax.tree.map(expand, timestep)
 
-    def render(state: ArrayTree, index: int) -> np.ndarray:
-        seed, environment = divmod(index, env.num_envs)
-        one = state if lone else jax.tree.map(lambda x: x[seed], state)
-        return env.render(jax.device_get(one), environment)
+    def on_host(draw: Callable) -> Callable:
+        """A function of (state, index) that draws one environment of one seed."""
+
+        def picture(state: ArrayTree, index: int = 0) -> Any:
+            seed, environment = divmod(index, env.num_envs)
+            one = state if lone else jax.tree.map(lambda x: x[seed], state)
+            return draw(jax.device_get(one), environment)
+
+        return picture
 
     return env._replace(
         reset=reset,
         step=step,
-        render=render,
+        render=on_host(env.render),
+        render_final=on_host(env.render_final),
         pure=False,
         save=jax.device_get,
         restore=lambda saved: (jax.device_put(saved), ""),

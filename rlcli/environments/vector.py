@@ -6,6 +6,7 @@ the auto-reset, and here all random numbers of a step are drawn, once per batch.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -22,6 +23,8 @@ class VectorState(NamedTuple):
 
     core: ArrayTree  # the core's own state, `[B, ...]`
     elapsed: Array  # int32[B]: steps of the episode so far
+    # With `rendering` the core's state that the last step led to, before any reset.
+    final: ArrayTree = ()
 
 
 class VectorNoise(NamedTuple):
@@ -37,6 +40,7 @@ def vector(
     *,
     time_limit: int | None = None,
     each: Mapping[str, Array] | None = None,
+    rendering: bool = False,
 ) -> Environment:
     """Runs `num_envs` copies of a core, each restarting when its episode ends.
 
@@ -49,6 +53,7 @@ def vector(
         core_of: makes the core from the values of `each`, which are traced.
         time_limit: steps after which an episode is truncated; None: never.
         each: options by environment, `[n]` each: environment i takes value i mod n.
+        rendering: whether to store final states, for `render_final`.
     """
     environments = np.arange(num_envs)
     values = {
@@ -66,10 +71,13 @@ def vector(
     core_draw = jax.vmap(lambda values, key: core_of(values).draw(key))
     core_step = jax.vmap(lambda values, *rest: core_of(values).step(*rest))
 
+    def final_of(core: ArrayTree) -> ArrayTree:
+        return core if rendering else ()
+
     def reset(key: Key) -> tuple[VectorState, ArrayTree]:
         key = unrolled(key)
         core, obs = core_reset(values, reset_keys(key, environments))
-        return VectorState(core, jnp.zeros(num_envs, jnp.int32)), obs
+        return VectorState(core, jnp.zeros(num_envs, jnp.int32), final_of(core)), obs
 
     def draw(key: Key) -> VectorNoise:
         key = unrolled(key)
@@ -84,13 +92,21 @@ def vector(
         last = timestep.last | cut
         if time_limit is not None:
             last = last | (elapsed >= time_limit)
+        final = final_of(core)
         core, obs = _where(last, noise.fresh, (core, timestep.next_obs))
         elapsed = jnp.where(last, 0, elapsed)
-        return VectorState(core, elapsed), timestep._replace(obs=obs, last=last)
+        state = VectorState(core, elapsed, final)
+        return state, timestep._replace(obs=obs, last=last)
+
+    def picture(core: ArrayTree, index: int) -> Any:
+        one = jax.tree.map(lambda leaf: leaf[index], core)
+        return core_of(values_of(index)).render(one)
 
     def render(state: VectorState, index: int = 0) -> Any:
-        core = core_of(values_of(index))
-        return core.render(jax.tree.map(lambda leaf: leaf[index], state.core))
+        return picture(state.core, index)
+
+    def render_final(state: VectorState, index: int = 0) -> Any:
+        return picture(state.final, index) if rendering else None
 
     # Only spaces are read of it, and no `each` shapes one.
     example = core_of(values_of(0))
@@ -102,7 +118,15 @@ def vector(
         render=render,
         num_envs=num_envs,
         draw=draw,
+        render_final=render_final,
     )
+
+
+def rendering_option(factory: Callable, rendering: bool) -> dict[str, bool]:
+    """`{"rendering": True}` for a core's factory that stores details for pictures."""
+    known = inspect.signature(factory).parameters.get("rendering")
+    takes = known is not None and known.kind is not inspect.Parameter.KEYWORD_ONLY
+    return {"rendering": True} if rendering and takes else {}
 
 
 def keyed(env: Environment) -> Environment:

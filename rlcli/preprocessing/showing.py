@@ -80,6 +80,9 @@ def showing(environment: Environment, steps: Sequence[Preprocess]) -> Environmen
         step=step,
         observation=masks.beside(stages[-1].space, mask),
         render=lambda state, *index: environment.render(state.environment, *index),
+        render_final=lambda state, *index: environment.render_final(
+            state.environment, *index
+        ),
         close=lambda state: environment.close(state.environment),
         **({} if environment.pure else _files(environment, stages)),
     )

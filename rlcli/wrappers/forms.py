@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import gymnasium
 import jax
@@ -15,7 +16,7 @@ from rlcli.errors import RlcliError
 from rlcli.preprocessing import Preprocess, composed, functions
 from rlcli.preprocessing.showing import showing
 from rlcli.registry import register
-from rlcli.types import ArrayTree, Count, Environment, Key, TimeStep
+from rlcli.types import ArrayTree, Count, Environment, Key, RenderState, TimeStep
 
 
 @register("wrapper")
@@ -52,7 +53,7 @@ def expose_state(core: Environment) -> Environment:
     `jax.tree.leaves`. `core.step` goes on from there.
     """
     state, _ = jax.eval_shape(core.reset, jax.random.key(0))
-    leaves = jax.tree.leaves(state)
+    leaves = jax.tree.leaves(_without_details(state))
     if any(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves):
         raise RlcliError(
             "wrapper `expose_state` cannot show a state with a random key in it",
@@ -60,12 +61,26 @@ def expose_state(core: Environment) -> Environment:
         )
 
     def seen(state: ArrayTree, obs: ArrayTree) -> dict[str, ArrayTree]:
-        return {"observation": obs, "state": tuple(jax.tree.leaves(state))}
+        leaves = jax.tree.leaves(_without_details(state))
+        return {"observation": obs, "state": tuple(leaves)}
 
     exposed = spaces.Tuple([_unbounded(leaf) for leaf in leaves])
     observation, _ = masks.apart(core.observation)
     space = spaces.Dict({"observation": observation, "state": exposed})
     return _showing(core, seen, space)
+
+
+def _without_details(state: ArrayTree) -> ArrayTree:
+    """The state as it is without `rendering`: policies are trained on that."""
+
+    def is_rendered(node: Any) -> bool:
+        return isinstance(node, RenderState)
+
+    return jax.tree.map(
+        lambda node: node.state if is_rendered(node) else node,
+        state,
+        is_leaf=is_rendered,
+    )
 
 
 def _made(core: Environment, step: Preprocess) -> Environment:

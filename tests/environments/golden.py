@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw
-from test_every_native import GOLDEN, OURS, make, shrunk, two_states
+from test_every_native import GOLDEN, OURS, drawn, shrunk, two_states
 
 COLUMNS, SIZE, TITLE = 6, (300, 200), 16
 
@@ -21,7 +21,7 @@ def main(sheet, *names):
     rows = -(-len(names) // COLUMNS)
     image = Image.new("RGB", (COLUMNS * SIZE[0], rows * (SIZE[1] + TITLE)))
     for place, name in enumerate(names):
-        frame = make(name).render(two_states(name)[1])
+        frame = drawn(name).render(two_states(name)[1])
         kept[name] = shrunk(frame)
         row, column = divmod(place, COLUMNS)
         corner = (column * SIZE[0], row * (SIZE[1] + TITLE))

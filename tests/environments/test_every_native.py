@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from rlcli import registry, spaces
-from rlcli.environments.vector import VectorState, vector
+from rlcli.environments.vector import VectorState, rendering_option, vector
 from rlcli.errors import RlcliError
 from rlcli.recipe.annotations import MismatchError, convert, is_schedulable
 from rlcli.types import ArrayTree, TimeStep
@@ -107,6 +107,12 @@ def native():
 @functools.cache
 def make(name):
     return registry.find("environment", name).factory()
+
+
+def drawn(name):
+    """As it is made for films."""
+    factory = registry.find("environment", name).factory
+    return factory(**rendering_option(factory, True))
 
 
 def is_complete(name):
@@ -397,14 +403,15 @@ def test_what_is_said_to_be_unseen_exists():
 def test_it_draws_itself_without_a_display(name, monkeypatch):
     monkeypatch.delenv("DISPLAY", raising=False)
     states = two_states(name)
-    frames = [make(name).render(state) for state in states]
+    render = drawn(name).render
+    frames = [render(state) for state in states]
     for frame in frames:
         assert frame.dtype == np.uint8
         assert frame.ndim == 3
         assert frame.shape[-1] == 3
         assert len(np.unique(frame.reshape(-1, 3), axis=0)) > 5
     assert frames[0].shape == frames[1].shape  # as films need it
-    np.testing.assert_array_equal(frames[0], make(name).render(states[0]))
+    np.testing.assert_array_equal(frames[0], render(states[0]))
     golden = np.load(GOLDEN)
     if name in golden:  # those that somebody has looked at: `python golden.py NAME`
         off = np.abs(shrunk(frames[1]).astype(int) - golden[name])
@@ -413,7 +420,8 @@ def test_it_draws_itself_without_a_display(name, monkeypatch):
 
 def two_states(name):
     """A state to begin with, and one that play has come to."""
-    _, record = played(name, 7)
+    factory = registry.find("environment", name).factory
+    _, record = played(name, 7, fixed=rendering_option(factory, True))
     return [
         jax.tree.map(jnp.asarray, at(record.before, *when))
         for when in ((0, 0), (STEPS - 1, 2))

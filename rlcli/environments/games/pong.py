@@ -162,6 +162,13 @@ def _draw(state: PongState, width: int, height: int, reach: int) -> np.ndarray:
     """The field, uint8 `[height · cell, width · cell, 3]`; one's own side is left."""
     cell = max(4, min(16, 640 // width))
     canvas = drawing.Canvas(width * cell, height * cell, "#1c2733")
+    # The score: an episode is played for one point.
+    for x, point, fill in (
+        (0.25, int(state.column) >= width, "#e58a84"),
+        (0.75, int(state.column) < 0, "#8fb4e3"),
+    ):
+        at = (x * width * cell, 0.08 * height * cell)
+        canvas.text(at, str(int(point)), 0.08 * height * cell, fill)
     for row in range(0, height, 2):
         at = (width * cell / 2 - 1, (row + 0.5) * cell)
         canvas.box(at, 2, cell, "#3c4c5e")

@@ -103,8 +103,10 @@ def picture(
             canvas.box((left, top), cell, cell, tints.get(number, WALL))
     for number in flags:
         left, top = corner(number)
-        canvas.flag((left + 0.4 * cell, top + 0.86 * cell), 0.7 * cell)
+        # Who has reached it stands beside it, and does not hide it.
+        foot = 0.56 if number == walker else 0.4
+        canvas.flag((left + foot * cell, top + 0.86 * cell), 0.7 * cell)
     left, top = corner(walker)
-    centre = (left + cell / 2, top + cell / 2)
+    centre = (left + (0.3 if walker in flags else 0.5) * cell, top + cell / 2)
     canvas.walker(centre, cell, drawing.RED)
     return canvas.pixels()

@@ -196,3 +196,15 @@ def test_the_ball_is_drawn_where_it_is_or_where_it_left():
 
     assert ball(10, 30) == pytest.approx((10, 30), abs=0.1)
     assert ball(10, 40) == pytest.approx((10, 39.3), abs=0.2)
+
+
+def test_the_point_is_drawn_on_the_side_of_who_has_it():
+    def frame(column):
+        state = PongState(*map(np.int32, (15, 15, 20, column, 0, 1, 20, 20)))
+        return pong().render(state)[:70]  # above the ball
+
+    playing, won, lost = (frame(column) for column in (20, 40, -1))
+    for changed, side in ((won, slice(0, 320)), (lost, slice(320, 640))):
+        other = slice(320, 640) if side.start == 0 else slice(0, 320)
+        assert np.any(changed[:, side] != playing[:, side])
+        np.testing.assert_array_equal(changed[:, other], playing[:, other])

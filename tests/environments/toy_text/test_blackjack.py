@@ -11,7 +11,11 @@ import pytest
 from gymnasium.envs.toy_text import blackjack as original
 
 from rlcli import registry
-from rlcli.environments.toy_text.blackjack import BlackjackState, blackjack
+from rlcli.environments.toy_text.blackjack import (
+    BlackjackState,
+    _dealer_cards,
+    blackjack,
+)
 
 RANKS = {card: original.deck.count(card) / 13 for card in range(1, 11)}
 RULES = [(False, True), (False, False), (True, False), (True, True)]
@@ -183,10 +187,87 @@ def test_the_table_is_drawn_with_what_is_seen():
     felt, gold = np.array([77, 143, 92]), np.array([232, 207, 106])
     plain = frame(15, False, 7)
     assert np.abs(plain[5, 5] - felt).sum() < 9
-    chip = plain[312:342, 136:264]
-    assert not np.any(np.abs(chip - gold).sum(-1) < 9)
-    assert np.any(np.abs(frame(5, True, 7)[312:342, 136:264] - gold).sum(-1) < 9)
+    chip = np.s_[191:221, 242:370]
+    assert not np.any(np.abs(plain[chip] - gold).sum(-1) < 9)
+    assert np.any(np.abs(frame(5, True, 7)[chip] - gold).sum(-1) < 9)
     other = np.nonzero(np.any(plain != frame(15, False, 1), axis=-1))
-    assert other[0].max() < 140 and 120 <= other[1].min() <= other[1].max() < 204
+    assert other[0].max() < 170 and 30 <= other[1].min() <= other[1].max() < 120
     more = np.nonzero(np.any(plain != frame(16, False, 7), axis=-1))
-    assert 200 < more[0].min() <= more[0].max() < 300
+    assert 220 < more[0].min() <= more[0].max() < 320
+
+
+def games(core, number=300, steps=5):
+    """Random hands, `[number, steps]`; what follows the end of one means nothing."""
+
+    def play(key):
+        def step(state, key):
+            act, noise = jax.random.split(key)
+            action = jax.random.bernoulli(act).astype(jnp.int32)
+            state, timestep = core.step(state, action, core.draw(noise))
+            return state, (state, action, timestep)
+
+        state, _ = core.reset(key)
+        return jax.lax.scan(step, state, jax.random.split(key, steps))[1]
+
+    found = jax.jit(jax.vmap(play))(jax.random.split(jax.random.key(0), number))
+    return jax.tree.map(np.asarray, found)
+
+
+def test_the_cards_of_a_film_are_those_that_were_played():
+    states, actions, timesteps = games(blackjack(True))
+    _, _, plain = games(blackjack())
+    jax.tree.map(np.testing.assert_array_equal, timesteps, plain)
+    player, hand, luck = states.details
+    total, won, ended = states.state.total, timesteps.reward, timesteps.last
+    np.testing.assert_array_equal(player.sum(-1), total)
+    stuck = 0
+    for game in range(len(total)):
+        end = int(np.argmax(ended[game]))  # of the first hand
+        if not ended[game, end] or actions[game, end] == 1:
+            assert hand[game, end] == -1
+            continue
+        cards = player[game, end][player[game, end] > 0].tolist()
+        open_card = int(states.state.dealer[game, end])
+        dealers = _dealer_cards(open_card, hand[game, end], luck[game, end])
+        assert dealers[0] == open_card
+        mine, theirs = (original.score(each) for each in (cards, dealers))
+        expected = np.sign(mine - theirs)
+        if original.is_natural(cards) and not original.is_natural(dealers):
+            expected = 1
+        assert won[game, end] == expected
+        stuck += 1
+    assert stuck > 100
+
+
+def test_the_dealers_cards_are_as_likely_as_the_dealer_draws_them(as_likely):
+    hand, number = 5, 2000  # 21 without a natural, with an open 7
+    lucks = np.linspace(0.1, 0.9, number, dtype=np.float32)
+    found = [_dealer_cards(7, hand, luck) for luck in lucks]
+    assert all(sum(cards) == 21 or sum(cards) == 11 for cards in found)
+    hidden = np.bincount([cards[1] for cards in found], minlength=11)[1:]
+    chances = np.array([chance(7 + card, 1 in (7, card), 21) for card in RANKS])
+    weights = chances * np.array([RANKS[card] for card in RANKS])
+    assert as_likely(hidden, weights / weights.sum())
+
+
+@functools.cache
+def chance(total, ace, end):
+    """How likely a dealer with that sum ends with another one."""
+    best = total + 10 if ace and total <= 11 else total
+    if best > 16:
+        return float(best == end)
+    return sum(
+        RANKS[card] * chance(total + card, ace or card == 1, end) for card in RANKS
+    )
+
+
+def test_a_film_shows_the_dealers_cards_when_the_player_sticks():
+    core = blackjack(True)
+    state, _ = core.reset(jax.random.key(1))
+    hit, _ = core.step(state, jnp.int32(1), jnp.float32(0.1))
+    stuck, _ = core.step(state, jnp.int32(0), jnp.float32(0.1))
+    before, more, after = (core.render(each) for each in (state, hit, stuck))
+    assert np.any(before[:170] != after[:170])
+    np.testing.assert_array_equal(before[185:], after[185:])
+    assert np.any(before[185:] != more[185:])
+    np.testing.assert_array_equal(before[:170], more[:170])
