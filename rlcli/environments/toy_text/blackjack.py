@@ -97,6 +97,10 @@ def blackjack(
         reward = jnp.where(hit, jnp.where(bust, -1.0, 0.0), stuck(state, noise))
         return after, answer(observed(after), reward, bust | ~hit)
 
+    def render(state: BlackjackState) -> np.ndarray:
+        best, dealer, usable = (int(each) for each in observed(state))
+        return _draw(best, dealer, usable)
+
     sizes = (32, 11, 2)
     spaces = (gymnasium.spaces.Discrete(size, dtype=np.int32) for size in sizes)
     core = Environment(
@@ -104,7 +108,7 @@ def blackjack(
         step=step,
         observation=gymnasium.spaces.Tuple(tuple(spaces)),
         action=gymnasium.spaces.Discrete(2),
-        render=lambda state: _draw(*(int(each) for each in observed(state))),
+        render=render,
         draw=jax.random.uniform,
     )
     return _with_cards(core, observed) if rendering else core
