@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import reprlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -16,6 +18,11 @@ from gymnasium.vector.utils import batch_space
 from rlcli.types import ArrayTree, Environment
 
 _FPS = 50
+_BEYOND = (  # Gymnasium's own sentence
+    "You are calling 'step()' even though this environment has already returned "
+    "terminated = True. You should always call 'reset()' once you receive "
+    "'terminated = True' -- any further steps are undefined behavior."
+)
 
 
 def to_gymnasium(
@@ -28,6 +35,10 @@ def to_gymnasium(
     Args:
         time_limit: steps after which an episode is truncated; a core has none itself.
         render_mode: `rgb_array`, or None.
+
+    An action that is not in the space raises `gymnasium.error.InvalidAction`, but for
+    numbers beyond the bounds of a Box, which count as its nearest ones. A step before
+    `reset` raises `ResetNeeded`, and one after a termination warns.
     """
     if env.num_envs or not env.pure:
         raise ValueError("expected a pure core, as `rlcli.make(name)` gives it")
@@ -73,12 +84,14 @@ class _Single(gymnasium.Env):
         self._begin, self._go = jax.jit(env.reset), jax.jit(env.step)
         self._state: ArrayTree = None
         self._elapsed = 0
+        self._terminated = self._warned = False
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Begins an episode; the same seed, the same episodes."""
         super().reset(seed=seed, options=options)
+        self._terminated = self._warned = False
         self._state, obs = self._begin(_key(self.np_random))
         self._elapsed = 0
         return _one(_on_host(obs), self.observation_space), {}
@@ -86,12 +99,17 @@ class _Single(gymnasium.Env):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """One step; after an episode's end `reset` comes first."""
         _ready(self._state, "step")
+        action = _checked(self.action_space, action)
+        if self._terminated and not self._warned:
+            self._warned = True
+            gymnasium.logger.warn(_BEYOND)
         key = _key(self.np_random)
-        self._state, answer = self._go(self._state, _action(action), key)
+        self._state, answer = self._go(self._state, action, key)
         self._elapsed += 1
         answer = _on_host(answer)
         last = bool(answer.last)
         terminated = last and float(answer.discount) == 0
+        self._terminated |= terminated
         overdue = self._limit is not None and self._elapsed >= self._limit
         truncated = not terminated and (last or overdue)
         obs = _one(answer.next_obs, self.observation_space)
@@ -131,8 +149,9 @@ class _Vector(VectorEnv):
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """One step of every environment."""
         _ready(self._state, "step")
+        actions = _checked(self.action_space, actions)
         key = _key(self.np_random)
-        self._state, answer = self._go(self._state, _action(actions), key)
+        self._state, answer = self._go(self._state, actions, key)
         answer = _on_host(answer)
         terminated = answer.last & (answer.discount == 0)
         infos = dict(answer.info)
@@ -161,8 +180,29 @@ def _ready(state: ArrayTree, method: str) -> None:
         raise gymnasium.error.ResetNeeded(f"call `reset` before `{method}`")
 
 
-def _action(action: Any) -> Any:
-    return jax.tree.map(np.asarray, action)
+def _checked(space: gymnasium.Space, action: Any) -> Any:
+    """The action as arrays; an error for one that is not in the space."""
+    if isinstance(space, spaces.Tuple):
+        if isinstance(action, Sequence) and len(action) == len(space.spaces):
+            pairs = zip(space.spaces, action, strict=True)
+            return tuple(_checked(each, part) for each, part in pairs)
+    elif isinstance(space, spaces.Dict):
+        if isinstance(action, Mapping) and action.keys() == space.spaces.keys():
+            return {name: _checked(each, action[name]) for name, each in space.items()}
+    else:
+        array = np.asarray(action)
+        if _is_valid(space, array):
+            return array
+    raise gymnasium.error.InvalidAction(
+        f"action {reprlib.repr(action)} ({type(action).__name__}) is not in {space}"
+    )
+
+
+def _is_valid(space: gymnasium.Space, action: np.ndarray) -> bool:
+    if isinstance(space, spaces.Box):  # what is out of bounds counts as the nearest
+        numbers = action.dtype.kind in "biuf" and action.shape == space.shape
+        return numbers and not np.any(np.isnan(action))
+    return action.dtype.kind in "biu" and space.contains(action.astype(space.dtype))
 
 
 def _finite(space: gymnasium.Space) -> gymnasium.Space:

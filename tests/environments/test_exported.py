@@ -3,6 +3,7 @@
 import warnings
 
 import gymnasium
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
@@ -128,6 +129,92 @@ def test_what_is_no_core_or_no_vector_is_refused():
         to_gymnasium(rlcli.make("CartPole-v1")).step(0)
     with pytest.raises(gymnasium.error.ResetNeeded, match="before `render`"):
         to_gymnasium(rlcli.make("CartPole-v1"), render_mode="rgb_array").render()
+
+
+@pytest.mark.parametrize("action", [2, -1, 0.0, np.array([0]), None, "left", [0, 1]])
+def test_an_action_that_is_no_choice_is_refused_as_by_gymnasiums(action):
+    theirs = gymnasium.make("CartPole-v1")
+    theirs.reset(seed=0)
+    with pytest.raises(AssertionError, match="invalid"):
+        theirs.step(action)
+    ours = to_gymnasium(rlcli.make("CartPole-v1"))
+    ours.reset(seed=0)
+    with pytest.raises(gymnasium.error.InvalidAction, match=r"not in Discrete\(2\)"):
+        ours.step(action)
+    ours.step(1)  # nothing is lost
+
+
+def test_choices_may_be_any_kind_of_whole_number():
+    env = to_gymnasium(rlcli.make("CartPole-v1"))
+    env.reset(seed=0)
+    for action in (1, True, np.int32(1), np.array(1), np.uint8(0), jnp.int32(1)):
+        env.step(action)
+
+
+@pytest.mark.parametrize("action", [np.zeros(2), 0.0, np.array([np.nan]), ["a"]])
+def test_an_action_of_another_shape_is_refused(action):
+    env = to_gymnasium(rlcli.make("Pendulum-v1"))
+    env.reset(seed=0)
+    with pytest.raises(gymnasium.error.InvalidAction, match="not in Box"):
+        env.step(action)
+
+
+def test_numbers_beyond_a_box_count_as_the_nearest_as_in_gymnasiums():
+    ends = []
+    for torque in (2.0, 50.0):
+        env = to_gymnasium(rlcli.make("Pendulum-v1"))
+        env.reset(seed=0)
+        ends.append(env.step(np.array([torque]))[0])  # of float64
+    np.testing.assert_array_equal(*ends)
+    theirs = gymnasium.make("Pendulum-v1")
+    theirs.reset(seed=0)
+    theirs.step(np.array([50.0]))
+
+
+@pytest.mark.parametrize(
+    "actions", [np.array([0, 2]), np.array([0]), np.zeros(2), [0, -1], 0]
+)
+def test_a_vector_refuses_actions_as_gymnasiums_own(actions):
+    theirs = gymnasium.make_vec("CartPole-v1", 2, "vector_entry_point")
+    theirs.reset(seed=0)
+    with pytest.raises(AssertionError, match="invalid"):
+        theirs.step(actions)
+    ours = to_gymnasium_vector(rlcli.make("CartPole-v1", num_envs=2))
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        ours.step(np.array([0, 1]))
+    ours.reset(seed=0)
+    with pytest.raises(gymnasium.error.InvalidAction, match="not in MultiDiscrete"):
+        ours.step(actions)
+    ours.step(np.array([0, 1]))
+
+
+def test_a_step_after_a_termination_warns_once_as_gymnasiums_cartpole_does():
+    said = []
+    for env in (
+        gymnasium.make("CartPole-v1"),
+        to_gymnasium(rlcli.make("CartPole-v1"), time_limit=500),
+    ):
+        for _ in range(2):
+            env.reset(seed=0)
+            terminated = False
+            while not terminated:
+                _, _, terminated, *_ = env.step(0)
+            with pytest.warns(UserWarning, match="undefined behavior") as caught:
+                for _ in range(3):
+                    env.step(0)
+            said.append([str(each.message) for each in caught])
+    assert len(said[0]) == 1
+    assert said == said[:1] * 4
+
+
+def test_after_a_truncation_one_may_step_on_as_with_gymnasiums_time_limit():
+    for env in (
+        gymnasium.make("Pendulum-v1", max_episode_steps=2),
+        to_gymnasium(rlcli.make("Pendulum-v1"), time_limit=2),
+    ):
+        env.reset(seed=0)
+        ends = [env.step(np.zeros(1, np.float32))[2:4] for _ in range(4)]
+        assert ends == [(False, False), *[(False, True)] * 3]
 
 
 @pytest.mark.slow
