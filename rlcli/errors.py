@@ -1,4 +1,4 @@
-"""Errors: what a user can mend, and the exit codes. Imports nothing of ours."""
+"""Errors: what a user can mend, and the exit codes. Imports `terminal` alone."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+
+from rlcli.terminal import printable
 
 OK = 0
 MENDABLE = 1  # recipe, option, file or checkpoint; or no seed left
@@ -27,6 +29,7 @@ EXIT_CODES: Mapping[str, int] = MappingProxyType(  # by the status in `run.json`
     }
 )
 _LISTED = 100  # names of a hint
+_LONGEST = 60  # characters of a value in a message
 
 
 class RlcliError(Exception):
@@ -46,6 +49,21 @@ class RlcliError(Exception):
         return f"{self.message}\n\nhint: {self.hint}" if self.hint else self.message
 
 
+def shorten(text: str, longest: int = _LONGEST) -> str:
+    """The text, with an ellipsis in place of what exceeds `longest` characters."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def quote(value: object, longest: int = _LONGEST) -> str:
+    """A name or value from user input in backticks: one short line for a message."""
+    try:
+        text = printable(shorten(str(value), longest))
+    except ValueError:  # Python does not print an integer of thousands of digits
+        text = "a huge number"
+    text = text.replace("\n", "\\n").replace("\t", "\\t")
+    return f"`{shorten(text, longest)}`"
+
+
 def nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
     """A hint that names what `name` may have been meant to be, or lists what there is.
 
@@ -56,6 +74,7 @@ def nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
     >>> nearest("learning_rat", ["learning_rate", "clip_norm"])
     'did you mean `learning_rate`?'
     """
+    name = name[:_LONGEST]  # the comparison is quadratic in the length
     known = sorted(known)
     if not known:
         return "there is none"

@@ -24,7 +24,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
-from rlcli.errors import RlcliError, nearest
+from rlcli.errors import RlcliError, nearest, quote
+from rlcli.numeric import is_float32
 
 if typing.TYPE_CHECKING:
     from rlcli.types import Array, Clock
@@ -71,27 +72,27 @@ def parse(value: Mapping[str, Any], where: str = "") -> Schedule:
 
     name = value.get("name", "steps" if "steps" in value else "linear")
     if not isinstance(name, str) or name not in KEYS:
-        fail(f"there is no schedule `{name}`", nearest(str(name), KEYS))
+        fail(f"there is no schedule {quote(name)}", nearest(str(name), KEYS))
     known = (*KEYS[name], "name", "per")
     for key in value:
         if key not in known:
-            fail(f"schedule `{name}` has no option `{key}`", nearest(key, known))
+            fail(f"schedule `{name}` has no option {quote(key)}", nearest(key, known))
     for key in KEYS[name]:
         if key not in value and key != "over":
             hint = f"it takes {', '.join(f'`{each}`' for each in KEYS[name])}"
             fail(f"schedule `{name}` has no `{key}`", hint)
     per = value.get("per", "step")
     if per not in ("step", "episode"):
-        fail(f"`per` is `step` or `episode`, not `{per}`")
+        fail(f"`per` is `step` or `episode`, not {quote(per)}")
     if name == "steps":
         return Schedule(name, milestones=_milestones(value["steps"], fail), per=per)
     for key in ("from", "to", "rate"):
         if key in value and not _is_number(value[key]):
-            fail(f"`{key}` of a schedule is a number, not {value[key]!r}")
+            _fail_number(f"`{key}` of a schedule is a number", value[key], fail)
     start = float(value["from"])
     if "rate" in KEYS[name]:
         if value["rate"] < 0:
-            fail(f"`rate` of a schedule is at least 0, not {value['rate']}")
+            fail(f"`rate` of a schedule is at least 0, not {quote(value['rate'])}")
         return Schedule(name, start, rate=float(value["rate"]), per=per)
     over, percent = _over(value.get("over", "100%"), fail)
     if percent and per == "episode":
@@ -157,7 +158,16 @@ def written(schedule: Schedule) -> dict[str, Any]:
 def _is_number(value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return math.isfinite(value)
+    return is_float32(value)
+
+
+def _fail_number(
+    message: str, value: Any, fail: Callable[..., typing.NoReturn]
+) -> typing.NoReturn:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and (isinstance(value, int) or math.isfinite(value)):
+        message = f"{message} that float32 can represent"
+    fail(f"{message}, not {quote(value)}")
 
 
 def _short(value: float) -> int | float:
@@ -172,7 +182,10 @@ def _over(value: Any, fail: Callable[..., typing.NoReturn]) -> tuple[float, bool
             number = float(value[:-1])
         except ValueError:
             number = math.nan
-    if not _is_number(number) or number <= 0 or (percent and number > 100):
+    usable = _is_number(number) and number > 0
+    if usable and percent:  # of a run of one step or more
+        usable = number <= 100 and is_float32(number / 100)
+    if not usable:
         hint = (
             "a number of steps such as 20_000, or a share of `train.steps` up to 100%"
         )
@@ -188,9 +201,11 @@ def _milestones(
         fail("`steps` of a schedule is a list of pairs [step, value]", hint)
     for pair in value:
         if not isinstance(pair, list | tuple) or len(pair) != 2:
-            fail(f"`steps` of a schedule holds pairs [step, value], not {pair!r}", hint)
+            message = "`steps` of a schedule holds pairs [step, value]"
+            fail(f"{message}, not {quote(pair)}", hint)
         if not all(map(_is_number, pair)):
-            fail(f"`steps` of a schedule holds pairs of numbers, not {pair!r}", hint)
+            wrong = next(each for each in pair if not _is_number(each))
+            _fail_number("`steps` of a schedule holds pairs of numbers", wrong, fail)
     times = [float(t) for t, _ in value]
     if times[0] != 0:
         fail(f"`steps` of a schedule begins at step 0, not at {times[0]:g}", hint)

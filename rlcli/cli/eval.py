@@ -12,6 +12,7 @@ import rlcli
 from rlcli import layout
 from rlcli.cli import output
 from rlcli.cli.options import Best, Json, Seed, Trust
+from rlcli.terminal import printable
 
 COLUMNS = ("seed", "mean", "std", "min", "max", "length")
 
@@ -85,7 +86,8 @@ def _print(result: Mapping[str, Any]) -> None:
     console.print(
         f"return: mean {_number(total['mean'])}, IQM {_number(total['iqm'])}, "
         f"95 % interval {_number(low)} … {_number(high)} over {seeds} "
-        f"of {result['episodes']} episodes on " + escape(str(result["environment"])),
+        f"of {result['episodes']} episodes on "
+        + escape(printable(str(result["environment"]))),
         soft_wrap=True,
     )
 

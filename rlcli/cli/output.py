@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
+from rlcli.terminal import printable, printable_json
+
 if TYPE_CHECKING:
     from rich.console import Console
-
-# What is printed may come from a file of somebody else's, and steer the terminal.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def open_standard_streams() -> None:
@@ -34,12 +32,12 @@ def open_standard_streams() -> None:
 
 
 def data(text: object) -> None:
-    """Prints what was asked for, on stdout.
+    """Prints the result of a command on stdout, without control characters.
 
     A reader that has closed the pipe, as `head` does, gets no more.
     """
     try:
-        print(text, flush=True)
+        print(printable(str(text)), flush=True)
     except BrokenPipeError:
         silence(sys.stdout)
 
@@ -49,7 +47,7 @@ def tell(text: str) -> None:
     if sys.stderr is None:  # `print` would choose stdout
         return
     try:
-        print(_CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}", text), file=sys.stderr)
+        print(printable(text), file=sys.stderr)
     except OSError:  # a closed pipe, or a terminal that is gone
         silence(sys.stderr)
 
@@ -77,7 +75,8 @@ def silence(stream: TextIO) -> None:
 
 def as_json(value: Any) -> str:
     """The value as JSON, for which NaN and infinity are no numbers: null."""
-    return json.dumps(_finite(value), indent=2, ensure_ascii=False, default=str)
+    text = json.dumps(_finite(value), indent=2, ensure_ascii=False, default=str)
+    return printable_json(text)
 
 
 def _finite(value: Any) -> Any:

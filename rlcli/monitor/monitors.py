@@ -25,6 +25,7 @@ from rich.text import Text
 from rlcli.files import open_regular
 from rlcli.monitor.lines import FIRST, HEAD, Row, described, line, together
 from rlcli.monitor.panel import Picture
+from rlcli.terminal import printable
 
 __all__ = ["Monitor", "TrainMonitor", "line"]
 
@@ -209,9 +210,10 @@ class Monitor:
         self._say(f"{HEAD} {text}")
         if self._live is not None:
             with self._silence_on_failure():
-                self._live.console.print(Text(text))
+                self._live.console.print(Text(printable(text)))
 
     def _say(self, text: str) -> None:
+        text = printable(text)
         if self._log is not None:
             try:
                 self._log.write(text + "\n")

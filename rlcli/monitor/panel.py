@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rlcli.monitor.lines import NO_METRIC, Row, described, known, number, together
+from rlcli.terminal import printable
 
 MANY = 8  # more seeds than these share three lines: mean, min, max
 POINTS = 512  # of a curve, before every second one is dropped
@@ -54,7 +55,7 @@ class Picture:
     ) -> None:
         self.total_steps = total_steps
         self.seeds = list(seeds)
-        self.title = title
+        self.title = printable(title)
         self.step = start
         self.ended = False
         self._start = time.perf_counter()
@@ -137,7 +138,7 @@ class Picture:
         top += [("dt", f"{number(row.get('dt'))} ms")]
         top += [(name, number(rate)) for name, rate in rates.items()]
         rest = [
-            (name, number(value))
+            (printable(name), number(value))
             for name, value in row.items()
             if name not in _SHOWN_ELSEWHERE and not isinstance(value, str)
         ]

@@ -3,6 +3,10 @@
 An option annotated `float` takes a number or a schedule, unless it is structural; `int`
 takes 1e3 too; `Literal`, `list`, `TypedDict`, unions and the rest mean what they say.
 Ranges stand in the annotation: `Annotated[float, Ge(0.0), Le(1.0)]`.
+
+Compiled programs compute in 32 bits: a float must be finite and nonzero in float32 as
+well, and keep its range when rounded to it. An integer must fit in an int32, unless its
+annotation has an upper bound of its own.
 """
 
 from __future__ import annotations
@@ -19,11 +23,12 @@ from typing import Annotated, Any, Literal, NamedTuple
 import annotated_types
 import pydantic
 import typing_extensions
-from annotated_types import Gt, Lt
+from annotated_types import Ge, Gt, Le, Lt
 from pydantic_core import PydanticCustomError
 
 from rlcli import schedules
-from rlcli.errors import RlcliError, nearest
+from rlcli.errors import RlcliError, nearest, quote
+from rlcli.numeric import INT32_MAX, is_float32, to_float32
 from rlcli.recipe import documents
 from rlcli.recipe.documents import Place
 
@@ -65,9 +70,11 @@ def is_schedulable(annotation: Any) -> bool:
 def shown(value: Any) -> str:
     """The value as YAML, cut where it is long."""
     if not isinstance(value, str | int | float | list | dict | None):
-        return repr(value)[:60]
-    text = documents.flow(value)
-    return f"`{text}`" if len(text) <= 60 else f"`{text[:57]}…`"
+        return quote(repr(value))[1:-1]
+    try:
+        return quote(documents.flow(value))
+    except (RlcliError, ValueError):  # objects, or an integer of thousands of digits
+        return f"a {type(value).__name__}"
 
 
 class _Wrong(NamedTuple):
@@ -207,13 +214,18 @@ def _number(metadata: tuple) -> Callable[[Any], Any]:
         if structural or not isinstance(value, Mapping | schedules.Schedule):
             if not _is_number(value) or not _within(value, metadata):
                 raise _custom(expected if structural else f"{expected} or a schedule")
+            if not is_float32(value):
+                raise _custom(f"{expected} that float32 can represent")
+            if not _within_float32(value, metadata):
+                raise _custom(f"{expected} when rounded to float32")
             return float(value)
         try:
             found = schedules.parse(value) if isinstance(value, Mapping) else value
         except RlcliError as error:
             raise _custom(message=error.message, hint=error.hint) from error
         for limit in found.limits():
-            if not _within(limit, metadata):
+            fits = not is_float32(limit) or _within_float32(limit, metadata)
+            if not fits or not _within(limit, metadata):
                 message = f"expected {expected}, got a schedule that has {limit:g}"
                 raise _custom(message=message)
         return found
@@ -223,21 +235,30 @@ def _number(metadata: tuple) -> Callable[[Any], Any]:
 
 def _integer(metadata: tuple) -> Callable[[Any], Any]:
     expected = f"a whole number{_range(metadata)}"
+    bounded = not {"le", "lt"}.isdisjoint(_bounds(metadata))
 
     def convert(value: Any) -> int:
         if not _is_number(value) or value != int(value):
             raise _custom(expected)
         if not _within(int(value), metadata):
             raise _custom(expected)
+        if not bounded and value > INT32_MAX:
+            raise _custom(f"a whole number{_range((*metadata, Le(INT32_MAX)))}")
+        if value < -INT32_MAX:
+            raise _custom(f"a whole number{_range((*metadata, Ge(-INT32_MAX)))}")
         return int(value)
 
     return convert
 
 
 def _is_number(value: Any) -> bool:
+    """Whether it is a finite real number, but no boolean."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return False
-    return isinstance(value, int) or math.isfinite(value)
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer too large for a float
+        return False
 
 
 _COMPARED = (
@@ -249,7 +270,7 @@ _COMPARED = (
 
 
 def _bounds(metadata: tuple) -> dict[str, Any]:
-    kinds = annotated_types.Ge | Gt | annotated_types.Le | Lt | annotated_types.Interval
+    kinds = Ge | Gt | Le | Lt | annotated_types.Interval
     found = [each for each in metadata if isinstance(each, kinds)]
     return {
         name: getattr(each, name)
@@ -266,10 +287,23 @@ def _within(value: Any, metadata: tuple) -> bool:
     )
 
 
+def _within_float32(value: Any, metadata: tuple) -> bool:
+    """Whether a number that is in range still is when rounded to float32.
+
+    Bounds are rounded alike, so that each closed range contains its ends.
+    """
+    bounds, rounded = _bounds(metadata), to_float32(value)
+    return all(
+        compare(rounded, to_float32(bounds[name]))
+        for name, compare, _ in _COMPARED
+        if name in bounds and is_float32(bounds[name])
+    )
+
+
 def _range(metadata: tuple) -> str:
     bounds = _bounds(metadata)
     if set(bounds) == {"ge", "le"}:
-        return f" from {bounds['ge']:g} to {bounds['le']:g}"
+        return f" from {bounds['ge']:,.12g} to {bounds['le']:,.12g}"
     words = [
         f"{word} {bounds[name]:,.12g}" for name, _, word in _COMPARED if name in bounds
     ]

@@ -11,18 +11,22 @@ import dataclasses
 import itertools
 import math
 import re
+import sys
 import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
-from rlcli.errors import RlcliError
+from rlcli.errors import RlcliError, quote, shorten
 
 LARGEST = 1_000_000  # bytes of a file
 MOST_VALUES = 20_000  # after aliases are expanded
 DEEPEST = 50  # nested mappings and lists
+LONGEST_SET = 80  # characters of a `--set` in messages
+LARGEST_NUMBER = sys.float_info.max  # of integers, too: every option may be a float
 
 Place = tuple[str | int, ...]  # ("train", "log", "every")
 
@@ -127,17 +131,21 @@ def merge(document: Document, sets: Sequence[str]) -> Document:
     lines, origins = dict(document.lines), dict(document.origins)
     for each in sets:
         dotted, equals, text = each.partition("=")
-        origin = f"--set {each}"
+        origin = f"--set {quote(each, LONGEST_SET)[1:-1]}"
+        _refuse_long(len(each), origin)
         keys = dotted.strip().split(".")
         if not equals or not all(keys):
             hint = "such as `--set train.steps=10_000`"
             raise RlcliError(f"{origin}: expected `key=value`", hint)
+        if len(keys) > DEEPEST:
+            raise RlcliError(f"{origin}: nested more than {DEEPEST} deep")
         value = _parse(text, origin).data
         place = _put(data, keys, value, origin)
         for known in (lines, origins):
             for inner in [key for key in known if key[: len(place)] == place]:
                 del known[inner]
         origins[place] = origin
+        data = _plain(data)  # which refuses what several of them have made too large
     return dataclasses.replace(document, data=data, lines=lines, origins=origins)
 
 
@@ -243,7 +251,7 @@ class _Builder:
             return [self.value(each, (*place, index)) for index, each in items]
         if isinstance(node, yaml.ScalarNode):
             return self.scalar(node, tag)
-        raise self.error(node, f"the tag `{node.tag}` is not for recipes", "leave it")
+        raise self.error(node, f"the tag {quote(node.tag)} is not for recipes", "leave it")
 
     def mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -255,7 +263,7 @@ class _Builder:
                 raise self.error(key_node, "this cannot be a key", hint)
             line = key_node.start_mark.line + 1
             if key in result:
-                message = f"the key `{key}` is on line {begun[key]} already"
+                message = f"the key {quote(key)} is on line {begun[key]} already"
                 raise self.error(key_node, message, "keep one of the two")
             begun[key] = line
             self.lines[(*place, key)] = line
@@ -270,19 +278,27 @@ class _Builder:
             if tag == "bool":
                 return text.lower() in ("true", "yes", "on")
             if tag == "int":
-                bare = text.replace("_", "")
-                return int(bare, 16) if bare[:2] == "0x" else int(bare)
+                return _int(text)
             if tag == "float":
                 return _float(text)
         except ValueError as error:
-            raise self.error(node, f"`{text[:40]}` is no number") from error
+            message = f"{quote(text)} is no number, or too large for a float"
+            raise self.error(node, message) from error
         if tag == "str":
             return text
-        raise self.error(node, f"the tag `{node.tag}` is not for recipes", "leave it")
+        raise self.error(node, f"the tag {quote(node.tag)} is not for recipes", "leave it")
 
     def error(self, node: yaml.Node, message: str, hint: str = "") -> RlcliError:
         place = _at(self.source, node.start_mark.line + 1)
         return RlcliError(f"{place}{message}", hint)
+
+
+def _int(text: str) -> int:
+    bare = text.replace("_", "")
+    value = int(bare, 16) if bare[:2] == "0x" else int(bare)
+    if abs(value) > LARGEST_NUMBER:
+        raise ValueError("too large for a float")
+    return value
 
 
 def _float(text: str) -> float:
@@ -299,17 +315,22 @@ def _plain(value: Any) -> Any:
     """A deep copy in dicts, lists and plain values; keys become text."""
     counted = itertools.count()
 
-    def copy(value: Any, depth: int) -> Any:
+    def copy(value: Any, place: Place) -> Any:
         # What comes out of a checkpoint may hold one list many times, or itself.
-        if next(counted) > MOST_VALUES or depth > DEEPEST:
+        if next(counted) > MOST_VALUES or len(place) > DEEPEST:
             raise RlcliError(f"more than {MOST_VALUES:,} values, or {DEEPEST} levels")
         if isinstance(value, Mapping):
-            return {str(key): copy(each, depth + 1) for key, each in value.items()}
+            items = ((str(key), each) for key, each in value.items())
+            return {key: copy(each, (*place, key)) for key, each in items}
         if isinstance(value, list | tuple):
-            return [copy(each, depth + 1) for each in value]
+            return [copy(each, (*place, i)) for i, each in enumerate(value)]
+        value = value.item() if isinstance(value, np.generic) else value
+        if isinstance(value, int) and abs(value) > LARGEST_NUMBER:
+            where = quote(".".join(map(str, place)))
+            raise RlcliError(f"{where}: the number is too large for a float")
         return value
 
-    return copy(value, 0)
+    return copy(value, ())
 
 
 def _put(data: Any, keys: list[str], value: Any, origin: str) -> Place:
@@ -322,8 +343,8 @@ def _put(data: Any, keys: list[str], value: Any, origin: str) -> Place:
         if data is None or isinstance(data, str):
             data = {} if data is None else {"name": data}
         elif not isinstance(data, dict | list):
-            message = f"{origin}: `{within}` is {data!r}, which has no options"
-            raise RlcliError(message)
+            message = f"{quote(within)} is {shorten(repr(data))}, which has no options"
+            raise RlcliError(f"{origin}: {message}")
         before[place[-1]] = data
         place = (*place, _step(data, key, within, origin))
     data[place[-1]] = value
@@ -334,22 +355,29 @@ def _step(data: Any, key: str, within: str, origin: str) -> Any:
     """The key of a mapping, or the index of a list, that a word of `--set` means."""
     if not isinstance(data, list):
         return key
-    if not key.isdecimal() or int(key) >= len(data):
+    index = int(key) if key.isdecimal() and len(key) < 10 else len(data)
+    if index >= len(data):
         hint = f"it has {len(data)} entries, counted from 0"
-        raise RlcliError(f"{origin}: `{within}` has no entry `{key}`", hint)
-    return int(key)
+        message = f"{quote(within)} has no entry {quote(key)}"
+        raise RlcliError(f"{origin}: {message}", hint)
+    return index
 
 
 def flow(value: Any) -> str:
     """YAML on one line."""
-    text = yaml.dump(
-        value,
-        Dumper=_Writer,
-        default_flow_style=True,
-        sort_keys=False,
-        allow_unicode=False,  # some unicode is a line's end to YAML
-        width=math.inf,
-    )
+    try:
+        text = yaml.dump(
+            value,
+            Dumper=_Writer,
+            default_flow_style=True,
+            sort_keys=False,
+            allow_unicode=False,  # some unicode is a line's end to YAML
+            width=math.inf,
+        )
+    except yaml.representer.RepresenterError as error:
+        kind = type(error.args[-1]).__name__
+        message = f"a value of type `{kind}` cannot be written in a recipe"
+        raise RlcliError(message, "use plain numbers, text, lists and mappings") from error
     return text.removesuffix("\n").removesuffix("\n...")
 
 
