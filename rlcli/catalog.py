@@ -17,6 +17,9 @@ from rlcli.registry import KINDS, kind_of
 from rlcli.spaces import describe
 
 
+_TRAITS = ("backend", "renders", "action", "observation")  # of an environment
+
+
 def list(kind: str | None = None) -> dict[str, builtins.list[dict[str, str]]]:
     """What there is, by kind: names, and the first line of what they say of themselves.
 
@@ -92,7 +95,18 @@ def _checked(recipe: str | Path | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parts(kind: str) -> builtins.list[dict[str, str]]:
-    return [_entry(registry.find(kind, name)) for name in registry.names(kind)]
+    return [_listed(kind, name) for name in registry.names(kind)]
+
+
+def _listed(kind: str, name: str) -> dict[str, str]:
+    """What the list says of a name; of a plug-in that is broken, why it is."""
+    try:
+        return _entry(registry.find(kind, name))
+    except RlcliError as error:
+        if not registry.is_plug_in(kind, name):
+            raise
+        entry = {"name": name, "summary": f"broken: {error.message}"}
+        return entry | (dict.fromkeys(_TRAITS, "?") if kind == "environment" else {})
 
 
 def _entry(part: registry.Registered) -> dict[str, str]:
@@ -108,7 +122,8 @@ def _traits(part: registry.Registered) -> dict[str, str]:
     hosted = bool(part.facts.get("adapter"))
     observation = action = "?"
     if part.name != library:
-        with contextlib.suppress(RlcliError):
+        plug_in = registry.is_plug_in(part.kind, part.name)
+        with contextlib.suppress(Exception if plug_in else RlcliError):
             made = part.factory(1, 1, "default", None) if hosted else part.factory()
             observation, action = describe(made.observation), describe(made.action)
     drawn = "observation" if library in registry.names(part.kind) else "drawing"

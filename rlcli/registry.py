@@ -22,7 +22,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from rlcli.errors import RlcliError, nearest
+from rlcli import plugins
+from rlcli.errors import RlcliError, nearest, quote
 
 CONTRACT = "v1"
 KINDS: Mapping[str, str] = MappingProxyType(  # kind -> the package, or plural
@@ -83,7 +84,7 @@ def kind_of(word: str) -> str:
     for kind, plural in KINDS.items():
         if word in (kind, plural):
             return kind
-    raise RlcliError(f"there is no kind of part `{word}`", nearest(word, KINDS))
+    raise RlcliError(f"there is no kind of part {quote(word)}", nearest(word, KINDS))
 
 
 def names(kind: str) -> list[str]:
@@ -101,12 +102,14 @@ def find(kind: str, name: str) -> Registered:
     A built-in name, an entry point, `module:attribute`, or, for an environment,
     `backend/id`: the adapter registered as `backend/`, which takes the id first. A
     plug-in's is imported by its entry point `backend/`, and registers itself.
+
+    A plug-in or an import path that cannot be loaded, or is no factory, is an error.
     """
     _load(kind)
     backend, slash, rest = name.partition("/")
     adapter = backend + slash
     if slash and (kind, adapter) not in _built_in and adapter in _entry_points(kind):
-        _entry_points(kind)[adapter].load()
+        plugins.load(_entry_points(kind)[adapter], kind, name)
     if slash and (kind, adapter) in _built_in:
         adapter = _built_in[kind, adapter]
         bound = functools.partial(adapter.factory, rest)
@@ -114,12 +117,17 @@ def find(kind: str, name: str) -> Registered:
     if (kind, name) in _built_in:
         return _built_in[kind, name]
     if name in _entry_points(kind):
-        factory = _entry_points(kind)[name].load()
-        # What is imported may register itself, with facts.
-        return _built_in.get((kind, name), Registered(kind, name, factory, {}))
+        return _plug_in(kind, name)
     if ":" in name:
-        return Registered(kind, name, _imported(kind, name), {}, trusted=False)
-    raise RlcliError(f"there is no {kind} `{name}`", nearest(name, names(kind)))
+        factory = plugins.imported(kind, name)
+        plugins.check_factory(kind, f"{kind} {quote(name)}", factory)
+        return Registered(kind, name, factory, {}, trusted=False)
+    raise RlcliError(f"there is no {kind} {quote(name)}", nearest(name, names(kind)))
+
+
+def is_plug_in(kind: str, name: str) -> bool:
+    """Whether a name comes from an installed plug-in, loaded or not."""
+    return name in _entry_points(kind)
 
 
 def options(factory: Callable) -> dict[str, inspect.Parameter]:
@@ -127,12 +135,24 @@ def options(factory: Callable) -> dict[str, inspect.Parameter]:
 
     Annotations are evaluated. `lambda` in YAML is `lambda_` in Python.
     """
-    signature = inspect.signature(factory, eval_str=True)
+    signature = plugins.signature_of(factory)
     return {
         name.removesuffix("_"): parameter
         for name, parameter in signature.parameters.items()
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY
     }
+
+
+def _plug_in(kind: str, name: str) -> Registered:
+    """The part that an entry point names."""
+    entry = _entry_points(kind)[name]
+    factory = plugins.load(entry, kind, name)
+    # What is imported may register itself, with facts.
+    part = _built_in.get((kind, name), Registered(kind, name, factory, {}))
+    label = f"{kind} {quote(name)} of {plugins.source(entry)}"
+    adapter = name.endswith("/") or bool(part.facts.get("adapter"))
+    plugins.check_factory(kind, label, part.factory, adapter=adapter)
+    return part
 
 
 @functools.cache
@@ -149,26 +169,3 @@ def _load(kind: str) -> None:
 def _entry_points(kind: str) -> dict[str, importlib.metadata.EntryPoint]:
     group = f"rlcli.{CONTRACT}.{KINDS[kind]}"
     return {each.name: each for each in importlib.metadata.entry_points(group=group)}
-
-
-def _imported(kind: str, name: str) -> Callable:
-    module, _, attribute = name.partition(":")
-    if not all(each.isidentifier() for each in f"{module}.{attribute}".split(".")):
-        raise RlcliError(
-            f"{kind} `{name}` is no import path",
-            "an import path is `module:attribute`, as in `my_package.parts:my_part`",
-        )
-    try:
-        found = functools.reduce(
-            getattr, attribute.split("."), importlib.import_module(module)
-        )
-    except ImportError as error:
-        raise RlcliError(
-            f"{kind} `{name}`: module `{module}` cannot be imported: {error}",
-            "name an installed module, or list its file under `plugins:`",
-        ) from error
-    except AttributeError as error:
-        raise RlcliError(f"{kind} `{name}`: {error}") from error
-    if not callable(found):
-        raise RlcliError(f"{kind} `{name}` is no factory: it cannot be called")
-    return found

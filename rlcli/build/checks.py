@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlcli import registry
-from rlcli.errors import nearest
+from rlcli.errors import nearest, quote
 from rlcli.progress import Setup, midnight
 from rlcli.recipe import DEFAULT, SHARED, Recipe
 from rlcli.types import Replay, Tracer
@@ -19,7 +19,8 @@ def check_names(recipe: Recipe, used: set[str], groups: set[str]) -> None:
             if name not in (DEFAULT, SHARED, *known):
                 raise recipe.error(
                     (section, name),
-                    f"updater `{recipe.updater.name}` has no function `{name}`",
+                    f"updater {quote(recipe.updater.name)} has no function "
+                    f"{quote(name)}",
                     nearest(name, known),
                 )
 

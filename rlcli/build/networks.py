@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
+import jax
 
 from rlcli import registry, schedules
-from rlcli.build.parts import listed, made, positional
+from rlcli.build.parts import failed, is_own, listed, made, positional
 from rlcli.build.preprocessing import of_network
-from rlcli.errors import RlcliError, nearest
+from rlcli.errors import RlcliError, nearest, quote
 from rlcli.networks import functions, memory
 from rlcli.networks.heads import Head
 from rlcli.networks.masking import masking
+from rlcli.numeric import INT32_MAX
 from rlcli.preprocessing import Preprocess
 from rlcli.preprocessing.reading import forwarded, prepared
-from rlcli.recipe import DEFAULT, SHARED, NetworkSpec, Recipe
-from rlcli.types import Clock, Network
+from rlcli.recipe import DEFAULT, SHARED, NetworkSpec, Part, Recipe
+from rlcli.types import Clock, Key, Network, Params
 from rlcli.updaters import Spaces
 
 
@@ -47,7 +49,7 @@ def network(
     if spec is None and SHARED not in specs:
         raise recipe.error(
             ("network",),
-            f"updater `{recipe.updater.name}` needs a network `{name}`",
+            f"updater {quote(recipe.updater.name)} needs a network `{name}`",
             f"`network:` has {listed(specs)}",
         )
     options = schedules.at(spec.head if spec else {}, clock, recipe.train.steps)
@@ -66,7 +68,8 @@ def network(
         space = functions.Pair(space, action)
     try:
         function = _function(recipe, clock, found, steps, found is spec)
-        return masking(function(name, head, space, copies), head, space)
+        found = masking(function(name, head, space, copies), head, space)
+        return _bounded(name, found)
     except RlcliError as error:
         raise recipe.placed(("network",), error) from error
 
@@ -91,8 +94,7 @@ def _function(
                 ("network", "memory"),
                 f"network `{part.name}` is a whole forward pass: it takes no memory",
             )
-        settings = schedules.at(part.options, clock, recipe.train.steps)
-        forward = functools.partial(factory, **settings)
+        forward = _forward(recipe, clock, part, factory)
 
         def passing(
             name: str, head: Head, space: gymnasium.Space, copies: int | None
@@ -110,6 +112,49 @@ def _function(
     return lambda name, *rest: recall(name, torso, carried, *rest)
 
 
+def _forward(
+    recipe: Recipe, clock: Clock, part: Part, factory: Callable
+) -> Callable[..., Any]:
+    """A forward pass with its options as they are at that time."""
+    settings = schedules.at(part.options, clock, recipe.train.steps)
+    label = f"network {quote(part.name)}"
+
+    def forward(*inputs: Any) -> Any:
+        try:
+            outputs = factory(*inputs, **settings)
+        except RlcliError:
+            raise
+        except Exception as error:
+            if is_own(factory):
+                raise
+            raise RlcliError(failed(label, error, factory)) from error
+        for leaf in jax.tree.leaves(outputs):
+            if not hasattr(leaf, "shape"):
+                kind = quote(type(leaf).__name__)
+                raise RlcliError(f"{label} gives {kind} where an array is needed")
+        return outputs
+
+    return forward
+
+
+def _bounded(name: str, network: Network) -> Network:
+    """The network; its `init` refuses arrays whose entries an int32 cannot count."""
+
+    def init(key: Key) -> Params:
+        params = network.init(key)
+        largest = max((leaf.shape for leaf in jax.tree.leaves(params)), key=math.prod)
+        if math.prod(largest) > INT32_MAX:
+            shape = " × ".join(f"{each:,}" for each in largest)
+            raise RlcliError(
+                f"network `{name}` has an array of {shape} parameters, and 32-bit "
+                f"indices count to {INT32_MAX:,}",
+                "choose smaller layers",
+            )
+        return params
+
+    return network._replace(init=init)
+
+
 def _head(
     recipe: Recipe,
     name: str,
@@ -120,7 +165,8 @@ def _head(
     if "name" in options and "name" not in known:
         raise recipe.error(
             ("network", "head", "name"),
-            f"network `{name}` has no head `{options['name']}`: it predicts no returns",
+            f"network `{name}` has no head {quote(options['name'])}: it predicts no "
+            "returns",
             "say for each function what its head is, as in `value: {…, head: …}`",
         )
     # What the options of a head with a name are, the grammar has seen to.
@@ -128,7 +174,7 @@ def _head(
         if option not in known:
             raise recipe.error(
                 ("network", "head", option),
-                f"the head of network `{name}` has no option `{option}`",
+                f"the head of network `{name}` has no option {quote(option)}",
                 nearest(option, known),
             )
     try:

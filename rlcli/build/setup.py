@@ -285,6 +285,8 @@ def _policy(recipe: Recipe, clock: Clock, shown: Spaces, **offers: Any) -> Polic
 
 
 def _fits(policy: str, offers: Mapping[str, Any]) -> bool:
-    return all(
-        name in offers for name in positional(registry.find("policy", policy).factory)
-    )
+    try:
+        wanted = positional(registry.find("policy", policy).factory)
+    except RlcliError:  # a plug-in that is broken
+        return False
+    return all(name in offers for name in wanted)

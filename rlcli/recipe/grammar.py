@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypedDict
 from annotated_types import Ge, Gt, Lt
 
 from rlcli import registry, schedules
-from rlcli.errors import nearest
+from rlcli.errors import nearest, quote
 from rlcli.recipe.annotations import MismatchError, convert, is_schedulable, shown
 from rlcli.recipe.documents import Place
 
@@ -142,7 +142,7 @@ class Reader(NamedTuple):
         """
         for key in given:
             if key not in known:
-                message = f"{self.label} has no option `{key}`"
+                message = f"{self.label} has no option {quote(key)}"
                 hint = nearest(key, (*known, *common))
                 self.fail((*self.place, key), message, hint)
         return {
@@ -176,7 +176,7 @@ class Reader(NamedTuple):
         for key, values in given.items():
             place = (*self.place, "each", key)
             if key not in numbers:
-                message = f"`each` cannot change `{key}` of {self.label}"
+                message = f"`each` cannot change {quote(key)} of {self.label}"
                 self.fail(place, message, nearest(key, numbers))
             if key in alone:
                 message = f"`{key}` is given twice, by itself and in `each`"
@@ -198,7 +198,7 @@ class Reader(NamedTuple):
         except MismatchError as error:
             at = (*place, *error.place)
             dotted = ".".join(map(str, at[len(self.place) :]))
-            message = f"`{dotted}` of {self.label}: {error.message}"
+            message = f"{quote(dotted)} of {self.label}: {error.message}"
             self.fail(at, message, error.hint)
 
     def _converted(self, key: str, parameter: inspect.Parameter, value: Any) -> Any:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rlcli import registry
-from rlcli.errors import RlcliError, nearest
+from rlcli.errors import RlcliError, nearest, quote
 from rlcli.recipe import documents, grammar
 from rlcli.recipe.documents import Document, Place
 from rlcli.recipe.sections import DEFAULT, NetworkSpec, Part, Sections
@@ -55,7 +55,8 @@ class Recipe:
     def placed(self, place: Place, error: RlcliError) -> RlcliError:
         """What a part said, with file and line of its section, unless it has them."""
         begins = self.document.where(place)
-        if not begins or error.message.startswith((begins, f"{self.source}:")):
+        placed = ("--set ", f"{self.source}:", begins)
+        if not begins or error.message.startswith(placed):
             return RlcliError(error.message, error.hint)
         return self.error(place, error.message, error.hint)
 
@@ -98,7 +99,7 @@ def find(recipe: str | Path) -> Path:
         return known[recipe]
     if path.exists() or path.suffix:
         return path  # reading it says what is wrong
-    raise RlcliError(f"there is no recipe `{recipe}`", nearest(recipe, known))
+    raise RlcliError(f"there is no recipe {quote(recipe)}", nearest(recipe, known))
 
 
 def resolved(recipe: Recipe) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple, NoReturn
 
 from rlcli import registry
-from rlcli.errors import RlcliError, nearest
+from rlcli.errors import RlcliError, nearest, quote
 from rlcli.recipe import grammar
 from rlcli.recipe.annotations import shown
 from rlcli.recipe.documents import Document, Place
@@ -55,7 +55,7 @@ class Sections:
             known = (*grammar.SECTIONS, *grammar.LATER_SECTIONS)
             if key not in known:
                 hint = nearest(key, known)
-                self.fail((key,), f"a recipe has no section `{key}`", hint)
+                self.fail((key,), f"a recipe has no section {quote(key)}", hint)
         for kind in ("environment", "updater"):
             if self.data.get(kind) is None:
                 hint = f"`rlcli list {kind}s` names what there is"
@@ -75,10 +75,7 @@ class Sections:
         if not isinstance(value, Mapping):
             message = f"expected the {kind}'s name or a mapping, got {shown(value)}"
             self.fail(place, message, f"such as `{kind}: {{name: …}}`")
-        name = value.get("name")
-        if not isinstance(name, str):
-            known = f"`rlcli list {kind}` names what there is"
-            self.fail(place, f"the {kind} has no `name`", known)
+        name = self.name(kind, value.get("name"), place)
         known = registry.options(self.registered(kind, name, place).factory)
         given = {
             key: each
@@ -90,14 +87,24 @@ class Sections:
             self._later("option", (*place, key), later, given[key])
             if key in later:
                 del given[key]
-        reader = grammar.Reader(f"{kind} `{name}`", place, self.fail)
+        reader = grammar.Reader(f"{kind} {quote(name)}", place, self.fail)
         return Part(kind, name, reader.options(known, given, common))
+
+    def name(self, kind: str, value: Any, place: Place) -> str:
+        """The name of a part, which has to be text."""
+        hint = f"`rlcli list {registry.KINDS[kind]}` names what there is"
+        if value is None:
+            self.fail(place, f"the {kind} has no `name`", hint)
+        if not isinstance(value, str):
+            message = f"the {kind} has no `name`: expected text, got {shown(value)}"
+            self.fail((*place, "name"), message, hint)
+        return value
 
     def registered(self, kind: str, name: str, place: Place) -> registry.Registered:
         """The part of that name, unless it would run code that nobody vouches for."""
         at = (*place, "name")
         if ":" in name and not self.trusted:
-            message = f"the {kind} `{name}` would import code that is not rlcli's"
+            message = f"the {kind} {quote(name)} would import code that is not rlcli's"
             self.fail(at, message, "if you trust where it comes from, pass `--trust`")
         try:
             return registry.find(kind, name)
@@ -114,7 +121,7 @@ class Sections:
         facts = registry.find("environment", part.name).facts
         limit = facts.get("time_limit")
         given = {"time_limit": limit, "each": {}, "wrappers": []} | given
-        label = f"environment `{part.name}`"
+        label = f"environment {quote(part.name)}"
         reader = grammar.Reader(label, ("environment",), self.fail)
         vector = grammar.Vector(**reader.options(known, given))
         if vector.timeout is not None and not facts.get("adapter"):
@@ -130,7 +137,7 @@ class Sections:
         place = ("environment", "wrappers")
         facts = registry.find("environment", environment.name).facts
         if given and facts.get("adapter"):
-            message = f"environment `{environment.name}` runs on the host"
+            message = f"environment {quote(environment.name)} runs on the host"
             self.fail(place, f"{message}: it takes no `wrappers`", "leave them out")
         return tuple(
             self.part("wrapper", value, (*place, index))
@@ -142,7 +149,7 @@ class Sections:
     ) -> dict[str, list[float]]:
         """For some keywords of the environment one number for each of it, by turns."""
         known = registry.options(registry.find("environment", environment.name).factory)
-        label = f"environment `{environment.name}`"
+        label = f"environment {quote(environment.name)}"
         reader = grammar.Reader(label, ("environment",), self.fail)
         return reader.each(known, given, self.data["environment"])
 
@@ -206,9 +213,9 @@ class Sections:
         name = given.pop("name", "scalar")
         from rlcli.networks import heads  # here, since it imports JAX
 
-        if name not in heads.NAMED:
+        if not isinstance(name, str) or name not in heads.NAMED:
             hint = nearest(str(name), heads.NAMED)
-            self.fail((*place, "name"), f"there is no head `{name}`", hint)
+            self.fail((*place, "name"), f"there is no head {quote(name)}", hint)
         known = registry.options(heads.NAMED[name])
         reader = grammar.Reader(f"head `{name}`", place, self.fail)
         options = reader.options(known, given)
@@ -271,13 +278,13 @@ class Sections:
     def mapping(self, place: Place, value: Any) -> Mapping[str, Any]:
         """A section that is a mapping, or nothing."""
         if value is not None and not isinstance(value, Mapping):
-            message = f"`{place[-1]}`: expected a mapping, got {shown(value)}"
+            message = f"{quote(place[-1])}: expected a mapping, got {shown(value)}"
             self.fail(place, message)
         return {} if value is None else value
 
     def _later(self, what: str, place: Place, later: Sequence[str], value: Any) -> None:
         if value and place[-1] in later:
-            self.fail(place, f"{what} `{place[-1]}` is not in this version of rlcli")
+            self.fail(place, f"{what} {quote(place[-1])} is not in this version of rlcli")
 
 
 def _names_a_part(value: Any) -> bool:

@@ -1,0 +1,149 @@
+"""Plug-ins: factories from outside rlcli, loaded and checked before anything calls them.
+
+They come from the entry points of installed distributions, or by their import path. What
+raises when it is imported, or cannot be a factory of its kind, is one `RlcliError`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import sys
+import sysconfig
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from rlcli.errors import RlcliError, quote, shorten
+
+# How many parts `build` passes to a factory by position. Those of networks (a forward
+# pass) and policies (by name) depend on the factory.
+_PARTS = MappingProxyType(
+    {"environment": 0, "wrapper": 1, "memory": 0, "preprocess": 0}
+    | {"tracer": 0, "replay": 3, "updater": 4, "optimizer": 0}
+)
+_POSITIONAL = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+)
+
+
+def load(entry: importlib.metadata.EntryPoint, kind: str, name: str) -> Any:
+    """The object of an entry point; an error that names its distribution and module."""
+    try:
+        return entry.load()
+    except (Exception, SystemExit) as error:
+        raise RlcliError(
+            f"{kind} {quote(name)} of {source(entry)} cannot be loaded: "
+            f"{reason(error)}",
+            "update or uninstall the plug-in",
+        ) from error
+
+
+def source(entry: importlib.metadata.EntryPoint) -> str:
+    """The distribution and the module of an entry point, for a message."""
+    label = "a plug-in"
+    with contextlib.suppress(Exception):  # metadata may be missing or broken
+        if entry.dist is not None:
+            label = f"plug-in {quote(f'{entry.dist.name} {entry.dist.version}')}"
+    return f"{label} (module {quote(entry.value.partition(':')[0].strip())})"
+
+
+def imported(kind: str, name: str) -> Callable:
+    """The factory at an import path `module:attribute`."""
+    module, _, attribute = name.partition(":")
+    label = f"{kind} {quote(name)}"
+    if not all(each.isidentifier() for each in f"{module}.{attribute}".split(".")):
+        raise RlcliError(
+            f"{label} is no import path",
+            "an import path is `module:attribute`, as in `my_package.parts:my_part`",
+        )
+    if _is_standard(module):
+        raise RlcliError(
+            f"{label} is no factory: module {quote(module)} is part of Python",
+            "name a factory of your own, as in `my_package.parts:my_part`",
+        )
+    try:
+        there = importlib.import_module(module)
+    except (Exception, SystemExit) as error:
+        said = error if isinstance(error, ImportError) else reason(error)
+        raise RlcliError(
+            f"{label}: module {quote(module)} cannot be imported: "
+            f"{shorten(str(said), 160)}",
+            "name an installed module, or put its folder on `PYTHONPATH`",
+        ) from error
+    try:
+        return functools.reduce(getattr, attribute.split("."), there)
+    except AttributeError as error:
+        raise RlcliError(f"{label}: {shorten(str(error), 160)}") from error
+
+
+def check_factory(kind: str, label: str, found: Any, *, adapter: bool = False) -> None:
+    """Refuses what cannot be a factory of a kind, by its signature; calls nothing."""
+    if not callable(found):
+        raise RlcliError(f"{label} is no factory: it cannot be called")
+    wanted = _PARTS.get(kind)
+    parameters = signature_of(found, label).parameters.values()
+    if wanted is None or adapter:
+        return
+    positional = [each for each in parameters if each.kind in _POSITIONAL]
+    least = sum(each.default is each.empty for each in positional)
+    most = len(positional)
+    if any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in parameters):
+        most = max(most, wanted)
+    if not least <= wanted <= most:
+        takes = f"{least}" if least == most else f"{least} to {most}"
+        raise RlcliError(
+            f"{label} is no factory of its kind: it takes {takes} positional "
+            f"arguments, and {'an' if kind[0] in 'aeiou' else 'a'} {kind} is made of "
+            f"{wanted}",
+            "options of a recipe are keyword-only: write them after `*`",
+        )
+
+
+def signature_of(factory: Callable, label: str = "") -> inspect.Signature:
+    """The signature of a factory, with its annotations evaluated."""
+    try:
+        return inspect.signature(factory, eval_str=True)
+    except Exception as error:  # annotations are expressions, which may raise anything
+        label = label or quote(getattr(factory, "__name__", factory))
+        raise RlcliError(
+            f"{label} is no factory: its signature cannot be read: {reason(error)}",
+            "a factory is a Python function with keyword-only options",
+        ) from error
+
+
+def reason(error: BaseException, function: Any = None) -> str:
+    """An exception in one line; with `function`, where in its file it was raised."""
+    text = " ".join(str(error).split())
+    line = shorten(f"{type(error).__name__}: {text}" if text else type(error).__name__, 160)
+    code = getattr(inspect.unwrap(function), "__code__", None) if function else None
+    if code is None:
+        return line
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [each for each in frames if each.filename == code.co_filename]
+    if not inside:
+        return line
+    return f"{line} ({Path(code.co_filename).name}:{inside[-1].lineno})"
+
+
+def _is_standard(module: str) -> bool:
+    """Whether a module is of Python's standard library, which has no parts for rlcli.
+
+    A user's module may have the same name: where its file is decides. Imports nothing.
+    """
+    root = module.partition(".")[0]
+    if root not in sys.stdlib_module_names:
+        return False
+    spec = importlib.util.find_spec(root)
+    if spec is None or spec.origin in (None, "built-in", "frozen"):
+        return spec is not None
+    file, library = Path(spec.origin), sysconfig.get_path("stdlib")
+    installed = {"site-packages", "dist-packages"} & {*file.parts}
+    return file.is_relative_to(library) and not installed
