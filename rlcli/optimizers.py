@@ -7,16 +7,26 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import optax
-from annotated_types import Ge
+from annotated_types import Ge, Le, Lt
 
 from rlcli.registry import register
-from rlcli.types import NonNegative, Positive
+from rlcli.types import NonNegative, Positive, Probability
 
 Natural = Annotated[int, Ge(0)]
 
 CLIP = "clip_norm"
 _POSITIVE: Any = Positive  # a checker takes what is annotated for no type
-_NON_NEGATIVE: Any = NonNegative
+_DECAY: Any = Annotated[float, Ge(0.0), Lt(1.0)]
+# What optax takes beyond `NonNegative`, by the name of the option. A decay of 1 never
+# takes in a gradient, and the correction of its bias divides by zero.
+_RANGES: dict[str, Any] = {
+    **dict.fromkeys(("b1", "b2", "b3", "rho", "decay"), _DECAY),
+    "momentum": Probability,
+    "eta_minus": Probability,
+    "eta_plus": Annotated[float, Ge(1.0)],
+    "threshold": Annotated[float, Ge(4.0)],  # RAdam's root is imaginary below
+    "decay_offset": Annotated[int, Ge(0), Le(0)],  # of steps made in an earlier run
+}
 
 
 def grouped(
@@ -38,8 +48,9 @@ def _annotation(parameter: inspect.Parameter) -> Any | None:
     """The type of an option of optax's, by its default; None if a recipe has no say."""
     if parameter.name == "learning_rate":
         return NonNegative
-    if parameter.name == "momentum":  # none at all, where optax says so
-        return NonNegative if parameter.default is not None else _NON_NEGATIVE | None
+    if parameter.name in _RANGES:
+        found = _RANGES[parameter.name]
+        return found if parameter.default is not None else found | None
     if isinstance(parameter.default, bool):
         return bool
     if isinstance(parameter.default, int):

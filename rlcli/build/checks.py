@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlcli import registry
 from rlcli.errors import nearest, quote
+from rlcli.numeric import INT32_MAX
 from rlcli.progress import Setup, midnight
 from rlcli.recipe import DEFAULT, SHARED, Recipe
 from rlcli.types import Replay, Tracer
@@ -52,6 +53,38 @@ def check_priority(recipe: Recipe, replay: Replay) -> None:
         f"`{recipe.updater.name}` reports something else",
         f"set `updater.priority: {wanted}`" if "priority" in known else "",
     )
+
+
+def check_capacity(recipe: Recipe, replay: Replay, visit: int) -> None:
+    """Refuses a replay whose entries 32-bit indices cannot count.
+
+    `visit` is how many steps an unroll has; a ring keeps room for one or two more, and
+    a sum tree rounds up to whole nodes.
+    """
+    most = INT32_MAX - 2 * visit - 32
+    if replay.capacity <= most:
+        return
+    assert recipe.replay is not None  # there is the one that was made of it
+    raise recipe.error(
+        ("replay", "capacity"),
+        f"replay `{recipe.replay.name}` with a capacity of {replay.capacity:,} has more "
+        "entries than 32-bit indices count",
+        f"lower `replay.capacity` to at most {most:,}",
+    )
+
+
+def check_gradient_steps(recipe: Recipe, num_envs: int) -> None:
+    """Refuses more gradient steps than optimizers count: their counters are int32."""
+    options, train = recipe.updater.options, recipe.train
+    each = options.get("epochs", 1) * options.get("minibatches", 1)
+    steps = each * (train.steps // (train.unroll * num_envs))
+    if steps > INT32_MAX:
+        raise recipe.error(
+            ("updater", "epochs"),
+            f"updater `{recipe.updater.name}` makes {steps:,} gradient steps in the "
+            f"run, and 32-bit counters count to {INT32_MAX:,}",
+            "lower `updater.epochs`, `updater.minibatches` or `train.steps`",
+        )
 
 
 def check_rows(recipe: Recipe, tracer: Tracer) -> None:

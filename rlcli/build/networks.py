@@ -69,7 +69,7 @@ def network(
     try:
         function = _function(recipe, clock, found, steps, found is spec)
         found = masking(function(name, head, space, copies), head, space)
-        return _bounded(name, found)
+        return _bounded(recipe, name, found)
     except RlcliError as error:
         raise recipe.placed(("network",), error) from error
 
@@ -137,15 +137,17 @@ def _forward(
     return forward
 
 
-def _bounded(name: str, network: Network) -> Network:
+def _bounded(recipe: Recipe, name: str, network: Network) -> Network:
     """The network; its `init` refuses arrays whose entries an int32 cannot count."""
 
     def init(key: Key) -> Params:
         params = network.init(key)
-        largest = max((leaf.shape for leaf in jax.tree.leaves(params)), key=math.prod)
+        shapes = [leaf.shape for leaf in jax.tree.leaves(params)]
+        largest = max(shapes, key=math.prod, default=())
         if math.prod(largest) > INT32_MAX:
             shape = " × ".join(f"{each:,}" for each in largest)
-            raise RlcliError(
+            raise recipe.error(
+                ("network",),
                 f"network `{name}` has an array of {shape} parameters, and 32-bit "
                 f"indices count to {INT32_MAX:,}",
                 "choose smaller layers",

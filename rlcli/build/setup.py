@@ -10,10 +10,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from rlcli import agents, masks, registry, schedules, spaces, threads
+from rlcli import agents, masks, plugins, registry, schedules, spaces, threads
 from rlcli.build.checks import (
     check_advantage,
+    check_capacity,
     check_episodes,
+    check_gradient_steps,
     check_names,
     check_priority,
     check_rows,
@@ -43,6 +45,18 @@ def build(
 
     Every misfit of two parts is an `RlcliError` that names both.
     """
+    try:
+        return _build(recipe, seeds, rendering)
+    except MemoryError as error:
+        raise recipe.error(
+            (),
+            f"the recipe needs more memory than there is: {plugins.reason(error)}",
+            "lower `environment.num_envs`, `train.seeds` or the sizes of parts",
+        ) from error
+
+
+def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setup:
+    """The setup, as `build` describes it."""
     threads.settle()
     train = recipe.train
     if seeds is None:
@@ -177,6 +191,7 @@ def _agents(recipe: Recipe, environment: Environment) -> Callable[[Clock], Agent
         masks.check(shown.observation, shown.action)
     except RlcliError as error:
         raise recipe.placed(("environment",), error) from error
+    check_gradient_steps(recipe, environment.num_envs)
     visit = train.unroll * environment.num_envs
     used: set[str] = set()  # the functions that the updater asks for
     span = made(recipe.tracer, midnight(), recipe).window
@@ -214,6 +229,7 @@ def _agents(recipe: Recipe, environment: Environment) -> Callable[[Clock], Agent
         window = updater.rows - 1 + (tracer.window or 1)
         sizes = (window, train.unroll, environment.num_envs)
         replay = made(recipe.replay, clock, recipe, *sizes)
+        check_capacity(recipe, replay, visit)
         check_episodes(recipe, tracer, replay)
         check_priority(recipe, replay)
         check_advantage(recipe, tracer, replay)

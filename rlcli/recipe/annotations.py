@@ -303,13 +303,17 @@ def _within_float32(value: Any, metadata: tuple) -> bool:
 def _range(metadata: tuple) -> str:
     bounds = _bounds(metadata)
     if set(bounds) == {"ge", "le"}:
-        return f" from {bounds['ge']:,.12g} to {bounds['le']:,.12g}"
+        return f" from {_bound(bounds['ge'])} to {_bound(bounds['le'])}"
     words = [
-        f"{word} {bounds[name]:,.12g}" for name, _, word in _COMPARED if name in bounds
+        f"{word} {_bound(bounds[name])}" for name, _, word in _COMPARED if name in bounds
     ]
     if not words:
         return ""
     return (" of " if words[0].startswith("at") else " ") + " and ".join(words)
+
+
+def _bound(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.12g}"
 
 
 def _typed_dict(wanted: Any) -> Any:

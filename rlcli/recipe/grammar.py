@@ -15,10 +15,11 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypedDict
 
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Ge, Gt, Le, Lt
 
 from rlcli import registry, schedules
-from rlcli.errors import nearest, quote
+from rlcli.errors import nearest, quote, shorten
+from rlcli.numeric import EXACT_MAX, INT32_MAX
 from rlcli.recipe.annotations import MismatchError, convert, is_schedulable, shown
 from rlcli.recipe.documents import Place
 
@@ -35,7 +36,10 @@ LATER_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 Counted = Annotated[int, Ge(1)]
-Natural = Annotated[int, Ge(0)]
+# Steps of all environments together: metrics and checkpoints hold them as floats.
+Steps = Annotated[int, Ge(1), Le(EXACT_MAX)]
+# Each seed has a row of metrics at every log point, and entries in the run's files.
+Seeds = Annotated[int, Ge(1), Le(1_000_000)]
 Fail = Callable[[Place, str, str], NoReturn]  # (place, message, hint)
 
 
@@ -43,14 +47,14 @@ Fail = Callable[[Place, str, str], NoReturn]  # (place, message, hint)
 class Log:
     """The grid of metrics rows."""
 
-    every: Counted | None = 1_000
+    every: Steps | None = 1_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluate:
     """When to play for evaluation, and how many episodes."""
 
-    every: Counted | None = None
+    every: Steps | None = None
     episodes: Counted = 20
     render: bool = False
 
@@ -59,7 +63,7 @@ class Evaluate:
 class Checkpoint:
     """When to save everything, and how many of these files to keep."""
 
-    every: Counted | None = 10_000
+    every: Steps | None = 10_000
     keep: Counted = 1
 
 
@@ -77,14 +81,14 @@ class Train:
     `unroll`, `updates` and `start` have defaults that depend on the other sections.
     """
 
-    steps: Counted = 50_000
+    steps: Steps = 50_000
     episodes: Counted | None = None
     unroll: Counted
     updates: Fraction  # per visit to the learner, on average
-    start: Natural
+    start: Annotated[int, Ge(0), Le(EXACT_MAX)]
     warmup: Literal["random", "policy"] = "policy"
     seed: Annotated[int, Ge(0), Lt(2**31)] = 0
-    seeds: Counted = 1
+    seeds: Seeds = 1
     devices: Counted | Literal["auto"] = "auto"
     threads: Counted | Literal["auto"] = "auto"
     precision: Literal["float32", "bfloat16", "float64"] = "float32"
@@ -281,6 +285,7 @@ def contradictions(
         message = f"nothing would be learnt: an unroll has {visit} steps"
         hint = "it has `unroll` steps of each of `num_envs` environments"
         yield ("train", "steps"), f"{message}, the run {train.steps:,}", hint
+    yield from _overflows(train, num_envs)
     replaying = {
         "updates": train.updates != 1,
         "start": 0 < train.start < train.steps,
@@ -292,3 +297,33 @@ def contradictions(
     if train.stop is not None and train.evaluate.every is None:
         message = "`stop` needs evaluations, and there are none"
         yield ("train", "stop"), message, "such as `evaluate: {every: 10_000}`"
+
+
+def _overflows(train: Train, num_envs: int) -> Iterator[tuple[Place, str, str]]:
+    """What the counters of the loop, which are int32, cannot count."""
+    visit = train.unroll * num_envs
+    iterations = train.steps // visit
+    if visit > INT32_MAX:
+        message = f"an unroll has {train.unroll:,} × {num_envs:,} steps"
+        hint = "lower `train.unroll` or `environment.num_envs`"
+        yield ("train", "unroll"), f"{message}, and {_COUNTED}", hint
+    if iterations * train.unroll > INT32_MAX:
+        steps = iterations * train.unroll
+        message = f"the run has {steps:,} steps of each environment"
+        most = INT32_MAX // train.unroll * visit + visit - 1
+        hint = f"lower `train.steps` to at most {most:,}"
+        yield ("train", "steps"), f"{message}, and {_COUNTED}", hint
+    # The numerator is counted before it is divided.
+    elif iterations * train.updates.numerator > INT32_MAX:
+        made = shorten(f"{iterations * train.updates.numerator:,}", 30)
+        message = f"the run makes {made}"
+        if train.updates.denominator > 1:
+            message += f" / {train.updates.denominator:,}"
+        most = INT32_MAX // train.updates.numerator * visit
+        hint = "lower `train.updates`"
+        if most >= visit:
+            hint += f", or `train.steps` to at most {most:,}"
+        yield ("train", "updates"), f"{message} updates, and {_COUNTED}", hint
+
+
+_COUNTED = f"32-bit counters count to {INT32_MAX:,}"

@@ -1,0 +1,199 @@
+"""Nonsense: extreme and malformed recipes are refused by one short `RlcliError`."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from rlcli import recipe, registry
+from rlcli.build import build
+from rlcli.errors import RlcliError
+from rlcli.networks import heads
+from rlcli.recipe import documents, grammar
+from rlcli.training.experiment import Experiment
+
+LONGEST = 400  # characters of a message
+DIGITS = "9" * 400
+NUMBERS = (
+    *("0", "-1", "0.5", "1e-50", "1e39", "-1e39", "1e308", ".nan", ".inf", "-.inf"),
+    *("2147483647", "2147483648", "-2147483649", "9007199254740993", "1e18"),
+    *(DIGITS, f"{DIGITS}.5", f"-{DIGITS}", f"1e{DIGITS}"),
+)
+SCHEDULES = (
+    "{from: %s, to: 1}",
+    "{from: 1, to: %s, over: 10}",
+    "{from: 1, to: 0, over: %s}",
+    "{from: 1, to: 0, over: '%s%%'}",
+    "{name: inverse, from: 1, rate: %s}",
+    "{name: exponential, from: %s, rate: 1}",
+    "{steps: [[0, 1], [%s, 1]]}",
+    "{steps: [[0, %s]]}",
+)
+SHAPES = (
+    *("null", "true", "''", "[]", "{}", "[[]]", "{a: {b: [1]}}", "x", "a:b", "/", "-"),
+    *("{name: {a: 1}}", "{name: [1]}", "{name: null}", "{name: 5}", "[{name: {}}]"),
+    *("x" * 5_000, "{%s: 1}" % ("k" * 5_000), "'\x1b[31m\u202e'", "'a\n\nb'"),
+    *("[" * 30 + "]" * 30, "[" * 80 + "]" * 80, "{a: " * 45 + "1" + "}" * 45),
+    *("os:system", "builtins:print", "no_such:thing", ":", "a:b:c", "gymnasium/", "x/y"),
+)
+
+
+def refusal(name, sets, builds=False):
+    """The error of a recipe with these options, or None if it is accepted.
+
+    Any other exception fails the test.
+    """
+    try:
+        parsed = recipe.load(name, sets)
+        if builds:
+            Experiment(parsed, build(parsed)).check()
+    except RlcliError as error:
+        assert len(error.message) < LONGEST, error.message
+        assert len(error.message.splitlines()) == 1, error.message
+        assert DIGITS[:100] not in str(error)
+        assert "\x1b" not in str(error)
+        return error
+    return None
+
+
+@pytest.mark.parametrize(
+    ("each", "words"),
+    [
+        ("replay.capacity=2147483648", "from 1 to 2,147,483,647"),
+        ("replay.batch_size=1e10", "from 1 to 2,147,483,647"),
+        ("environment.time_limit=1e12", "from 1 to 2,147,483,647"),
+        ("environment.num_envs=3000000000", "from 1 to 2,147,483,647"),
+        ("network.layers=[10000000000000]", "`layers.0` of network"),
+        ("train.seeds=1e9", "from 1 to 1,000,000"),
+        ("train.steps=1e18", "from 1 to 9,007,199,254,740,992"),
+        ("train.log.every=1e30", "from 1 to 9,007,199,254,740,992"),
+        ("train.unroll=1e12", "from 1 to 2,147,483,647"),
+        ("train.updates=1e9", "the run makes 6,250,000,000,000 updates"),
+        ("train.updates={per_step: 1e30}", "32-bit counters"),
+        ("optimizer.learning_rate=1e39", "that float32 can represent"),
+        ("optimizer.clip_norm=1e-50", "above 0 that float32 can represent"),
+        ("optimizer.b1=1", "at least 0 and below 1"),
+        ("optimizer.b1=0.99999999999", "below 1 when rounded to float32"),
+        (f"train.steps={DIGITS}", "is no number, or too large"),
+        (f"optimizer.learning_rate={{from: {DIGITS}, to: 1}}", "is no number"),
+        (f"environment.each.length=[{DIGITS}.5]", "is no number"),
+        ("network.head={name: {a: 1}}", "there is no head"),
+        ("network={shared: mlp, q: {name: {a: 1}}}", "there is no head"),
+        ("network.memory={name: {a: 1}}", "the memory has no `name`: expected text"),
+        ("network.preprocess=[{name: [1]}]", "the preprocess has no `name`"),
+        ("environment.wrappers=[{name: {a: 1}}]", "the wrapper has no `name`"),
+        ("optimizer={q: {name: {a: 1}}}", "the optimizer has no `name`"),
+        ("updater=os:system", "module `os` is part of Python"),
+        ("environment.wrappers=['builtins:print']", "module `builtins` is part of"),
+        (".".join(["extra", *"a" * 100]) + "=1", "nested more than 50 deep"),
+        (f"extra={'[' * 5_000}{']' * 5_000}", "nested more than 50 deep"),
+        (f"extra=[{'1,' * 30_000}]", "more than 20,000 values"),
+        (f"extra={'x' * 1_000_001}", "are more than a recipe's 1,000,000"),
+    ],
+)
+def test_nonsense_is_refused_when_the_recipe_is_read(each, words):
+    error = refusal("dqn_cartpole", [each])
+    assert error is not None and words in error.message
+    assert error.message.startswith("--set ")
+
+
+@pytest.mark.parametrize(
+    ("name", "sets", "words"),
+    [
+        ("dqn_cartpole", ["replay.capacity=2147483647"], "at most 2,147,483,599"),
+        ("dqn_cartpole", ["train.steps=1e11"], "the run has 12,500,000,000 steps"),
+        ("dqn_cartpole", ["network.layers=[1000000000]"], "4 × 1,000,000,000 param"),
+        ("dqn_cartpole", ["network.layers=[60000, 60000]"], "60,000 × 60,000 param"),
+        ("ppo_cartpole", ["updater.epochs=1e9"], "gradient steps in the run"),
+    ],
+)
+def test_what_32_bits_cannot_count_is_refused_with_its_maximum(name, sets, words):
+    error = refusal(name, sets, builds=True)
+    assert error is not None and words in f"{error.message} {error.hint}"
+
+
+def test_the_named_maximum_of_steps_is_accepted():
+    error = refusal("sac_pendulum", ["train.steps=2147483648"])
+    assert error is not None and "at most 2,147,483,647" in error.hint
+    assert refusal("sac_pendulum", ["train.steps=2147483647"]) is None
+
+
+def test_a_recipe_whose_options_are_all_within_range_is_still_accepted():
+    sets = ["optimizer.eps=1e-38", "optimizer.learning_rate=3e38", "optimizer.b1=0"]
+    assert refusal("sac_pendulum", ["optimizer.eps=2e-38", *sets[1:]]) is None
+    assert refusal("sac_pendulum", sets[:1]) is not None  # XLA makes 0 of it
+
+
+def options_of(parsed):
+    """The dotted names of all options that a recipe has, and of its sections."""
+    parts = {"environment": parsed.environment, "policy": parsed.policy}
+    parts |= {"tracer": parsed.tracer, "replay": parsed.replay}
+    parts |= {"updater": parsed.updater}
+    found = [*grammar.SECTIONS, "network.head", "network.memory", "network.head.name"]
+    found += [f"environment.{each}" for each in registry.options(grammar.Vector)]
+    found += ["network.preprocess", "network.preprocess.0", "environment.each.length"]
+    found += [f"network.head.{each}" for each in registry.options(heads.NAMED["scalar"])]
+    for section, known in (("train", grammar.Train), ("normalize", grammar.Normalize)):
+        found += [f"{section}.{each}" for each in registry.options(known)]
+    found += [f"train.{each}.every" for each in ("log", "evaluate", "checkpoint")]
+    for section, part in parts.items():
+        if part is not None:
+            found += [f"{section}.{each.removesuffix('_')}" for each in part.options]
+            found.append(f"{section}.name")
+    for section, named in (("network", parsed.network), ("optimizer", parsed.optimizer)):
+        part = named.get("default")
+        part = getattr(part, "part", part)
+        if part is not None:
+            found += [f"{section}.{each.removesuffix('_')}" for each in part.options]
+    return [each for each in found if each != "extra"] + ["extra.x"]
+
+
+def mutations(seed, count):
+    """So many random recipes, each a shipped one with one or two options replaced."""
+    draw = random.Random(seed)
+    names = sorted(recipe.shipped())
+    names = draw.sample(names, 12)
+    places = {name: options_of(recipe.load(name)) for name in names}
+    for _ in range(count):
+        name = draw.choice(names)
+        sets = []
+        for _ in range(draw.choice((1, 1, 2))):
+            number = draw.choice(NUMBERS)
+            value = draw.choice(
+                (number, draw.choice(SCHEDULES) % number, f"[{number}]")
+                + (draw.choice(SHAPES), f"{{every: {number}, polyak: {number}}}")
+            )
+            sets.append(f"{draw.choice(places[name])}={value}")
+        yield name, sets
+
+
+def test_every_mutation_of_a_shipped_recipe_is_accepted_or_refused_in_one_line():
+    outcomes = [refusal(*each) for each in mutations(seed=0, count=500)]
+    refused = sum(each is not None for each in outcomes)
+    assert 250 < refused < 500  # some are harmless, and reach the end of the reader
+
+
+def test_a_mutation_of_python_data_is_accepted_or_refused_in_one_line():
+    draw = random.Random(1)
+    values = [10**400, -(10**400), 1e300, 5, None, [[]], {"name": 5}, {1: 2}, "x" * 999]
+    whole = recipe.resolved(recipe.load("dqn_cartpole"))
+    for _ in range(100):
+        data = documents.from_mapping(whole).data
+        section = draw.choice([key for key in data if key != "extra"])
+        inner = data[section]
+        inner[draw.choice(list(inner))] = draw.choice(values)
+        refusal(data, [])
+
+
+@pytest.mark.slow
+def test_every_mutation_that_is_read_is_also_built_or_refused_in_one_line():
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    # What does not fit raises, instead of taking the machine's memory.
+    resource.setrlimit(resource.RLIMIT_AS, (24 << 30, before[1]))
+    try:
+        for each in mutations(seed=2, count=150):
+            refusal(*each, builds=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
