@@ -103,7 +103,7 @@ def make(
         reader.value(known[key].annotation, value, (key,))
         for key, value in (("num_envs", num_envs), ("time_limit", time_limit))
     )
-    values = reader.each(registry.options(found.factory), each, parameters)
+    values = reader.each(registry.options(found.factory), each, parameters, number)
     env = vector(
         core_of,
         number,

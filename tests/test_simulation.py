@@ -103,6 +103,7 @@ CART = "CartPole-v1"
         (CART, {"each": {"length": [0.5]}}, "`each` is for vectors"),
         (CART, {"num_envs": 2, "each": {"lengths": [1]}}, "cannot change `lengths`"),
         (CART, {"num_envs": 2, "each": {"length": [-1]}}, "`each.length.0` .* above"),
+        (CART, {"num_envs": 2, "each": {"length": [1, 2, 3]}}, "has 3 values .* is 2"),
         (CART, {"wrappers": "flatten"}, "is a list"),
         (CART, {"wrappers": [3]}, "expected a wrapper's name"),
         (CART, {"wrappers": [{"frames": 2}]}, "a mapping with its `name`"),

@@ -170,10 +170,12 @@ class Reader(NamedTuple):
         known: Mapping[str, inspect.Parameter],
         given: Mapping[str, Sequence[Any]],
         alone: Collection[str],
+        num_envs: int,
     ) -> dict[str, list[float]]:
         """Several numbers for some options, by the names that these have in Python.
 
-        What is in `alone` has a value by itself.
+        What is in `alone` has a value by itself. There are at most `num_envs` numbers,
+        for environment i takes the one at i mod their number.
         """
         numbers = {k: v for k, v in known.items() if is_schedulable(v.annotation)}
         found: dict[str, list[float]] = {}
@@ -187,6 +189,13 @@ class Reader(NamedTuple):
                 self.fail(place, message, "")
             if not len(values):
                 self.fail(place, f"`each` has no value for `{key}`", "")
+            if len(values) > num_envs:
+                message = f"`each` has {len(values)} values for `{key}` of {self.label}"
+                self.fail(
+                    place,
+                    f"{message}, but `num_envs` is {num_envs}",
+                    f"set `num_envs` to at least {len(values)}, or remove values",
+                )
             for index, value in enumerate(values):
                 at = (*place, index)
                 if isinstance(value, Mapping):

@@ -151,7 +151,7 @@ def _read(sections: Sections, name: str) -> Recipe:
         num_envs=vector.num_envs,
         time_limit=vector.time_limit,
         timeout=vector.timeout,
-        each=sections.each(environment, vector.each),
+        each=sections.each(environment, vector.each, vector.num_envs),
         wrappers=sections.wrappers(environment, vector.wrappers),
         network=sections.networks(facts),
         policy=sections.default("policy", facts, "random"),

@@ -145,13 +145,13 @@ class Sections:
         )
 
     def each(
-        self, environment: Part, given: Mapping[str, list[Any]]
+        self, environment: Part, given: Mapping[str, list[Any]], num_envs: int
     ) -> dict[str, list[float]]:
         """For some keywords of the environment one number for each of it, by turns."""
         known = registry.options(registry.find("environment", environment.name).factory)
         label = f"environment {quote(environment.name)}"
         reader = grammar.Reader(label, ("environment",), self.fail)
-        return reader.each(known, given, self.data["environment"])
+        return reader.each(known, given, self.data["environment"], num_envs)
 
     def networks(self, facts: Mapping[str, Any]) -> dict[str, NetworkSpec]:
         """One for all functions, or one by one, or heads on a shared one."""

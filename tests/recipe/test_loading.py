@@ -138,9 +138,9 @@ _numbers = st.one_of(st.floats(1e-9, 1.0), _schedules)
 _recipes = st.fixed_dictionaries(
     {
         "environment": st.fixed_dictionaries(
-            {"name": st.just("CartPole-v1")},
+            # At least as many as `each` has values.
+            {"name": st.just("CartPole-v1"), "num_envs": st.integers(3, 9)},
             optional={
-                "num_envs": st.integers(1, 9),
                 "time_limit": st.none() | st.integers(1, 10**9),
                 "length": _numbers,
                 "each": st.fixed_dictionaries(

@@ -63,7 +63,8 @@ def test_a_time_limit_is_the_environments_own_unless_it_is_given():
 
 
 def test_each_environment_may_have_a_value_of_its_own():
-    environment = {"name": "CartPole-v1", "each": {"masspole": [0.1, 1]}}
+    each = {"masspole": [0.1, 1]}
+    environment = {"name": "CartPole-v1", "num_envs": 2, "each": each}
     read = recipe.load({**LEAST, "environment": environment})
     assert read.each == {"masspole": [0.1, 1.0]}
 
@@ -131,6 +132,7 @@ def test_optimizers_are_one_or_by_group_with_a_default():
         ("num_envs: 4", "each: {length: [0]}", 1, "`each.length.0` of env", ""),
         ("num_envs: 4", "each: {length: [{from: 1, to: 2}]}", 1, "takes numbers", ""),
         ("num_envs: 4", "length: 1, each: {length: [1]}", 1, "given twice", ""),
+        ("num_envs: 4", "each: {length: [1, 2]}", 1, "`num_envs` is 1", "at least 2"),
         ("name: mlp", "name: mpl", 2, "there is no network `mpl`", "`mlp`"),
         ("name: mlp, ", "", 2, "the network has no `name`", "rlcli list networks"),
         ("layers: [128, 128]", "layers: [128, x]", 2, "`layers.1` of network", ""),
