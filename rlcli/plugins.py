@@ -72,11 +72,13 @@ def imported(kind: str, name: str) -> Callable:
     try:
         there = importlib.import_module(module)
     except (Exception, SystemExit) as error:
-        said = error if isinstance(error, ImportError) else reason(error)
+        is_missing = isinstance(error, ImportError)
+        cause = shorten(str(error), 160) if is_missing else reason(error)
         raise RlcliError(
-            f"{label}: module {quote(module)} cannot be imported: "
-            f"{shorten(str(said), 160)}",
-            "name an installed module, or put its folder on `PYTHONPATH`",
+            f"{label}: module {quote(module)} cannot be imported: {cause}",
+            "name an installed module, or put its folder on `PYTHONPATH`"
+            if is_missing
+            else "the module itself raised it",
         ) from error
     try:
         return functools.reduce(getattr, attribute.split("."), there)
@@ -122,7 +124,9 @@ def signature_of(factory: Callable, label: str = "") -> inspect.Signature:
 def reason(error: BaseException, function: Any = None) -> str:
     """An exception in one line; with `function`, where in its file it was raised."""
     text = " ".join(str(error).split())
-    line = shorten(f"{type(error).__name__}: {text}" if text else type(error).__name__, 160)
+    line = shorten(
+        f"{type(error).__name__}: {text}" if text else type(error).__name__, 160
+    )
     code = getattr(inspect.unwrap(function), "__code__", None) if function else None
     if code is None:
         return line

@@ -127,11 +127,13 @@ def _forward(
         except Exception as error:
             if is_own(factory):
                 raise
-            raise RlcliError(failed(label, error, factory)) from error
+            message = failed(label, error, factory)
+            raise recipe.error(("network",), message) from error
         for leaf in jax.tree.leaves(outputs):
             if not hasattr(leaf, "shape"):
                 kind = quote(type(leaf).__name__)
-                raise RlcliError(f"{label} gives {kind} where an array is needed")
+                message = f"{label} gives {kind} where an array is needed"
+                raise recipe.error(("network",), message)
         return outputs
 
     return forward

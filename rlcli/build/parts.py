@@ -51,9 +51,10 @@ def made(
         found = factory(*parts, **{**options, **more})
     except RlcliError as error:
         raise recipe.placed(place, error) from error
-    except (MemoryError, OverflowError) as error:
-        message = f"{label} cannot be made with these numbers: {plugins.reason(error)}"
-        raise recipe.error(place, message, "choose smaller ones") from error
+    except (ArithmeticError, MemoryError, ValueError) as error:
+        message = f"{label} cannot be made with these options: {plugins.reason(error)}"
+        hint = f"`rlcli show {part.kind} {part.name}` describes them"
+        raise recipe.error(place, message, hint) from error
     except Exception as error:
         if is_own(factory):
             raise

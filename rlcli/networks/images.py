@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import gymnasium
 import haiku as hk
 import jax
 import jax.numpy as jnp
 import numpy as np
+from annotated_types import Ge, Le
 
 from rlcli.errors import RlcliError
 from rlcli.networks.inputs import image_shapes, pictures
@@ -108,7 +109,7 @@ def cnn(
 def residual(
     *,
     width: Count = 64,
-    blocks: Count = 2,
+    blocks: Annotated[int, Ge(1), Le(1_000)] = 2,  # each is compiled on its own
     channels: list[Count] = [16, 32, 32],  # noqa: B006 - never mutated
     activation: Activation = "relu",
     init: Init = "fan_in",

@@ -91,7 +91,9 @@ class _Wrong(NamedTuple):
         place: Place = ()
         for step in error["loc"]:  # beside keys, it names the members of unions
             within = isinstance(value, list | tuple) and isinstance(step, int)
-            if within or (isinstance(value, Mapping) and step in value):
+            if (within and step < len(value)) or (
+                isinstance(value, Mapping) and step in value
+            ):
                 place, value = (*place, step), value[step]
         said = error.get("ctx", {})
         expected = said.get("expected") or _EXPECTED.get(error["type"], "")
@@ -305,7 +307,9 @@ def _range(metadata: tuple) -> str:
     if set(bounds) == {"ge", "le"}:
         return f" from {_bound(bounds['ge'])} to {_bound(bounds['le'])}"
     words = [
-        f"{word} {_bound(bounds[name])}" for name, _, word in _COMPARED if name in bounds
+        f"{word} {_bound(bounds[name])}"
+        for name, _, word in _COMPARED
+        if name in bounds
     ]
     if not words:
         return ""

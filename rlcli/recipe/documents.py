@@ -251,7 +251,9 @@ class _Builder:
             return [self.value(each, (*place, index)) for index, each in items]
         if isinstance(node, yaml.ScalarNode):
             return self.scalar(node, tag)
-        raise self.error(node, f"the tag {quote(node.tag)} is not for recipes", "leave it")
+        raise self.error(
+            node, f"the tag {quote(node.tag)} is not for recipes", "leave it"
+        )
 
     def mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -286,7 +288,9 @@ class _Builder:
             raise self.error(node, message) from error
         if tag == "str":
             return text
-        raise self.error(node, f"the tag {quote(node.tag)} is not for recipes", "leave it")
+        raise self.error(
+            node, f"the tag {quote(node.tag)} is not for recipes", "leave it"
+        )
 
     def error(self, node: yaml.Node, message: str, hint: str = "") -> RlcliError:
         place = _at(self.source, node.start_mark.line + 1)
@@ -377,7 +381,9 @@ def flow(value: Any) -> str:
     except yaml.representer.RepresenterError as error:
         kind = type(error.args[-1]).__name__
         message = f"a value of type `{kind}` cannot be written in a recipe"
-        raise RlcliError(message, "use plain numbers, text, lists and mappings") from error
+        raise RlcliError(
+            message, "use plain numbers, text, lists and mappings"
+        ) from error
     return text.removesuffix("\n").removesuffix("\n...")
 
 

@@ -284,7 +284,9 @@ class Sections:
 
     def _later(self, what: str, place: Place, later: Sequence[str], value: Any) -> None:
         if value and place[-1] in later:
-            self.fail(place, f"{what} {quote(place[-1])} is not in this version of rlcli")
+            self.fail(
+                place, f"{what} {quote(place[-1])} is not in this version of rlcli"
+            )
 
 
 def _names_a_part(value: Any) -> bool:

@@ -35,7 +35,15 @@ SHAPES = (
     *("{name: {a: 1}}", "{name: [1]}", "{name: null}", "{name: 5}", "[{name: {}}]"),
     *("x" * 5_000, "{%s: 1}" % ("k" * 5_000), "'\x1b[31m\u202e'", "'a\n\nb'"),
     *("[" * 30 + "]" * 30, "[" * 80 + "]" * 80, "{a: " * 45 + "1" + "}" * 45),
-    *("os:system", "builtins:print", "no_such:thing", ":", "a:b:c", "gymnasium/", "x/y"),
+    *(
+        "os:system",
+        "builtins:print",
+        "no_such:thing",
+        ":",
+        "a:b:c",
+        "gymnasium/",
+        "x/y",
+    ),
 )
 
 
@@ -133,7 +141,9 @@ def options_of(parsed):
     found = [*grammar.SECTIONS, "network.head", "network.memory", "network.head.name"]
     found += [f"environment.{each}" for each in registry.options(grammar.Vector)]
     found += ["network.preprocess", "network.preprocess.0", "environment.each.length"]
-    found += [f"network.head.{each}" for each in registry.options(heads.NAMED["scalar"])]
+    found += [
+        f"network.head.{each}" for each in registry.options(heads.NAMED["scalar"])
+    ]
     for section, known in (("train", grammar.Train), ("normalize", grammar.Normalize)):
         found += [f"{section}.{each}" for each in registry.options(known)]
     found += [f"train.{each}.every" for each in ("log", "evaluate", "checkpoint")]
@@ -141,7 +151,10 @@ def options_of(parsed):
         if part is not None:
             found += [f"{section}.{each.removesuffix('_')}" for each in part.options]
             found.append(f"{section}.name")
-    for section, named in (("network", parsed.network), ("optimizer", parsed.optimizer)):
+    for section, named in (
+        ("network", parsed.network),
+        ("optimizer", parsed.optimizer),
+    ):
         part = named.get("default")
         part = getattr(part, "part", part)
         if part is not None:

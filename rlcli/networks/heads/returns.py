@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import haiku as hk
 import jax
 import jax.numpy as jnp
-from annotated_types import Ge
+from annotated_types import Ge, Le
 
 from rlcli.errors import RlcliError
 from rlcli.networks import fractions
@@ -46,7 +46,7 @@ def categorical(
     actions: Actions,
     role: Role,
     *,
-    atoms: Annotated[int, Ge(2)] = 51,
+    atoms: Annotated[int, Ge(2), Le(2**24)] = 51,  # that float32 tells apart
     low: Structural = -10.0,
     high: Structural = 10.0,
     dueling: bool = False,

@@ -1,0 +1,215 @@
+"""Plug-ins: a broken one is listed as such, and takes nothing else down."""
+
+import json
+import sys
+
+import pytest
+
+import rlcli
+from rlcli import plugins, recipe, registry
+from rlcli.build import build
+from rlcli.cli import main
+from rlcli.errors import RlcliError
+
+MODULES = {
+    "breaks": "raise ValueError('no such\\ndevice \\x1b[31m')\n",
+    "quits": "import sys\nsys.exit('bye')\n",
+    "mine_parts": """
+from os import system
+import optax
+from rlcli.networks.torsos import Torso, mlp
+
+CALLS = []
+
+def fine(*, width: int = 8):
+    \"\"\"A torso of one layer.\"\"\"
+    CALLS.append(width)
+    return mlp(layers=[width])
+
+class Factory:
+    def __call__(self, *, rate: float = 0.1):
+        return optax.sgd(rate)
+
+instance = Factory()
+unreadable = iter
+multi = lambda *, every: 1
+
+def steps(*, rate: float = 0.1):
+    return optax.MultiSteps(optax.sgd(rate), 2)
+
+def no_record():
+    CALLS.append('called')
+    return 'text'
+
+def bad_annotation(*, n: 'Missing' = 1):
+    return None
+
+def raises(*, n: int = 1):
+    return {}['key']
+
+def forward(obs):
+    return obs['nothing'] if obs.ndim > 5 else obs.missing
+
+def text(obs):
+    return 'text'
+
+def three(spaces, networks, policies):
+    CALLS.append('called')
+
+def swallows(*parts, **options):
+    CALLS.append('called')
+""",
+}
+ENTRIES = """
+[rlcli.v1.updaters]
+broken = breaks:updater
+gone = breaks_not_there:updater
+quits = quits:updater
+number = mine_parts:CALLS
+builtin = builtins:iter
+short = mine_parts:three
+[rlcli.v1.environments]
+Broken-v0 = breaks:environment
+raises-v0 = mine_parts:raises
+lend/ = breaks:lend
+[rlcli.v1.policies]
+broken_policy = breaks:policy
+[rlcli.v1.networks]
+fine = mine_parts:fine
+"""
+
+
+@pytest.fixture(autouse=True)
+def site(tmp_path, monkeypatch):
+    """An installed distribution in a folder on `sys.path`; its modules and entries."""
+    for name, text in MODULES.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    folder = tmp_path / "shaky-1.2.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: shaky\nVersion: 1.2\n"
+    )
+    (folder / "entry_points.txt").write_text(ENTRIES)
+    monkeypatch.syspath_prepend(tmp_path)
+    registry._entry_points.cache_clear()
+    yield tmp_path
+    registry._entry_points.cache_clear()
+    for name in MODULES:
+        sys.modules.pop(name, None)
+
+
+def test_a_broken_plug_in_is_listed_with_its_reason_and_the_others_as_ever():
+    listed = {
+        each["name"]: each["summary"] for each in rlcli.list("updater")["updaters"]
+    }
+    assert listed["broken"] == (
+        "broken: updater `broken` of plug-in `shaky 1.2` (module `breaks`) cannot be "
+        "loaded: ValueError: no such device \x1b[31m"
+    )
+    assert "No module named 'breaks_not_there'" in listed["gone"]
+    assert "SystemExit: bye" in listed["quits"]
+    assert "it cannot be called" in listed["number"]
+    assert "its signature cannot be read" in listed["builtin"]
+    assert "takes 3 positional arguments" in listed["short"]
+    assert listed["ppo"].startswith("Several passes")
+
+
+def test_rlcli_list_and_show_survive_a_broken_plug_in(capsys):
+    assert main(["list"]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and "no such device \\x1b[31m" in out
+    assert "Broken-v0" in out and "CartPole-v1" in out
+    assert main(["list", "environments"]) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert [line.split()[1:] for line in table if "Broken-v0" in line] == [["?"] * 4]
+    assert [line for line in table if "raises-v0" in line]  # though it cannot be made
+    assert main(["list", "updaters", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["updaters"]
+    assert main(["show", "updater", "ppo"]) == 0
+    assert main(["show", "environment", "raises-v0"]) == 0
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"environment": "CartPole-v1", "updater": "broken"},
+        {"environment": "Broken-v0", "updater": "ppo"},
+        {"environment": "lend/Some-v0", "updater": "ppo"},
+    ],
+)
+def test_a_recipe_that_names_one_says_distribution_module_and_exception(data):
+    with pytest.raises(RlcliError) as error:
+        recipe.load(data)
+    for part in ("`shaky 1.2`", "module `breaks`", "ValueError: no such device"):
+        assert part in error.value.message
+    assert len(error.value.message.splitlines()) == 1
+
+
+def test_a_recipe_that_does_not_is_read_and_built():
+    parsed = recipe.load("dqn_cartpole", ["network={name: fine}"])
+    assert build(parsed).steps == 8
+    with pytest.raises(RlcliError, match="policy `sampled` acts on"):
+        build(recipe.load("dqn_cartpole", ["policy=sampled"]))
+
+
+@pytest.mark.parametrize(
+    ("each", "words"),
+    [
+        ("optimizer=mine_parts:three", "takes 3 positional arguments"),
+        ("updater=mine_parts:three", "an updater is made of 4"),
+        ("replay=mine_parts:system", "takes 1 positional arguments"),
+        ("network=mine_parts:bad_annotation", "NameError: name 'Missing'"),
+        ("tracer=mine_parts:unreadable", "its signature cannot be read"),
+        ("updater=breaks:x", "module `breaks` cannot be imported: ValueError"),
+        ("updater=quits:x", "SystemExit: bye"),
+    ],
+)
+def test_what_cannot_be_a_factory_is_refused_and_not_called(each, words):
+    with pytest.raises(RlcliError) as error:
+        recipe.load("dqn_cartpole", [each])
+    assert words in error.value.message
+    calls = getattr(sys.modules.get("mine_parts"), "CALLS", [])
+    assert calls == []
+
+
+@pytest.mark.parametrize(
+    ("each", "words"),
+    [
+        ("tracer=mine_parts:no_record", "it made `str`, which has no `window`"),
+        ("network=mine_parts:no_record", "it made `str`, which has no `features`"),
+        ("optimizer=mine_parts:no_record", "`optax"),
+        ("updater=mine_parts:swallows", "it made `NoneType`"),
+        ("tracer=mine_parts:raises", "KeyError: 'key' (mine_parts.py:"),
+        ("network=mine_parts:forward", "AttributeError"),
+        ("network=mine_parts:text", "gives `str` where an array is needed"),
+    ],
+)
+def test_what_makes_no_part_is_refused_by_name(each, words):
+    from rlcli.training.experiment import Experiment
+
+    with pytest.raises(RlcliError) as error:
+        parsed = recipe.load("dqn_cartpole", [each])
+        Experiment(parsed, build(parsed)).check()
+    assert words in f"{error.value.message} {error.value.hint}"
+    assert error.value.message.startswith(f"--set {each}: ")
+
+
+@pytest.mark.parametrize(
+    "each", ["network=mine_parts:fine", "optimizer=mine_parts:instance"]
+)
+def test_a_callable_of_the_users_own_module_works(each):
+    assert build(recipe.load("dqn_cartpole", [each])).steps == 8
+
+
+def test_what_has_the_fields_of_the_record_is_as_good_as_the_record():
+    assert build(recipe.load("dqn_cartpole", ["optimizer=mine_parts:steps"])).steps == 8
+
+
+def test_a_module_of_ones_own_may_have_the_name_of_one_of_pythons(site, monkeypatch):
+    (site / "this.py").write_text("def linear():\n    return 1\n")
+    monkeypatch.delitem(sys.modules, "this", raising=False)
+    assert plugins.imported("network", "this:linear")() == 1
+    sys.modules.pop("this", None)
+    for module in ("os", "builtins", "sys", "subprocess", "email.mime"):
+        with pytest.raises(RlcliError, match="is part of Python"):
+            plugins.imported("network", f"{module}:x")
