@@ -16,7 +16,6 @@ from rlcli.recipe.annotations import expected
 from rlcli.registry import KINDS, kind_of
 from rlcli.spaces import describe
 
-
 _TRAITS = ("backend", "renders", "action", "observation")  # of an environment
 
 

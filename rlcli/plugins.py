@@ -1,7 +1,8 @@
-"""Plug-ins: factories from outside rlcli, loaded and checked before anything calls them.
+"""Plug-ins: factories from outside rlcli, checked before anything calls them.
 
-They come from the entry points of installed distributions, or by their import path. What
-raises when it is imported, or cannot be a factory of its kind, is one `RlcliError`.
+They come from the entry points of installed distributions, or by their import path.
+What raises when it is imported, or cannot be a factory of its kind, is one
+`RlcliError`.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def printable(text: str) -> str:
 
 
 def printable_json(text: str) -> str:
-    """The same for JSON, whose strings know no escape but `\\uXXXX`."""
+    r"""The same for JSON, whose strings know no escape but `\uXXXX`."""
     return _escaped(text, _pair)
 
 

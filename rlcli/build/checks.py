@@ -67,8 +67,8 @@ def check_capacity(recipe: Recipe, replay: Replay, visit: int) -> None:
     assert recipe.replay is not None  # there is the one that was made of it
     raise recipe.error(
         ("replay", "capacity"),
-        f"replay `{recipe.replay.name}` with a capacity of {replay.capacity:,} has more "
-        "entries than 32-bit indices count",
+        f"replay `{recipe.replay.name}` with a capacity of {replay.capacity:,} has "
+        "more entries than 32-bit indices count",
         f"lower `replay.capacity` to at most {most:,}",
     )
 

@@ -100,7 +100,7 @@ def _check_record(
     if missing:
         raise recipe.error(
             place,
-            f"{label} is no factory of its kind: it made {quote(type(found).__name__)}, "
-            f"which has no `{missing[0]}`",
+            f"{label} is no factory of its kind: it made "
+            f"{quote(type(found).__name__)}, which has no `{missing[0]}`",
             f"it has to return a `{wanted.__module__}.{wanted.__name__}`",
         )

@@ -174,8 +174,10 @@ def mutations(seed, count):
         for _ in range(draw.choice((1, 1, 2))):
             number = draw.choice(NUMBERS)
             value = draw.choice(
-                (number, draw.choice(SCHEDULES) % number, f"[{number}]")
-                + (draw.choice(SHAPES), f"{{every: {number}, polyak: {number}}}")
+                (
+                    *(number, f"[{number}]", draw.choice(SCHEDULES) % number),
+                    *(f"{{every: {number}, polyak: {number}}}", draw.choice(SHAPES)),
+                )
             )
             sets.append(f"{draw.choice(places[name])}={value}")
         yield name, sets
