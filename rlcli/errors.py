@@ -12,6 +12,7 @@ from rlcli.terminal import printable
 OK = 0
 MENDABLE = 1  # recipe, option, file or checkpoint; or no seed left
 USAGE = 2  # no such verb, option or argument
+SOME_SEEDS_FROZEN = 3  # the run has ended, but not all of its seeds are sound
 OUT_OF_TIME = 75  # --max-time reached, after a checkpoint
 HUNG_UP = 129  # SIGHUP, after a checkpoint
 INTERRUPTED = 130  # Ctrl-C, after a checkpoint

@@ -13,6 +13,7 @@ import numpy as np
 from rlcli import runs, snapshots
 from rlcli.build import build, environment_of
 from rlcli.errors import RlcliError
+from rlcli.frozen import count_frozen
 from rlcli.playing import LONGEST
 from rlcli.progress import midnight
 from rlcli.recipe import Recipe, documents, load, resolved
@@ -49,8 +50,11 @@ def eval(
 
     Returns:
         `{"run", "checkpoint", "environment", "episodes", "seeds": [{"seed", "mean",
-        "std", "min", "max", "length"}], "return": {"mean", "iqm", "ci95": [lo, hi]}}`;
-        `ci95` is a bootstrap over seeds, of the interquartile mean.
+        "std", "min", "max", "length", "frozen"}], "return": {"mean", "iqm", "ci95":
+        [lo, hi], "frozen"}}`; `ci95` is a bootstrap over seeds, of the interquartile
+        mean. `frozen` of a seed says at which step and why it was frozen (`{"step",
+        "reason"}`), or is None; that of `return` is how many of the seeds are, all of
+        which count in it.
     """
     run, file = runs.locate(path, best=best)
     snapshot = snapshots.load_snapshot(file, trust=trust)
@@ -67,8 +71,13 @@ def eval(
             f"{LONGEST:,} steps: the environment has no time limit",
             file=sys.stderr,
         )
+    _warn(snapshot, recipe, played.returns)
     seeds = [
-        {"seed": number, **described(returns, lengths)}
+        {
+            "seed": number,
+            **described(returns, lengths),
+            "frozen": _frozen(snapshot, number),
+        }
         for number, returns, lengths in zip(
             snapshot.seeds, played.returns, played.lengths, strict=True
         )
@@ -76,14 +85,39 @@ def eval(
     per_seed = played.returns.shape[1]
     for row in seeds:
         del row["episodes"]
+    total = summary(np.array([row["mean"] for row in seeds]))
     return {
         "run": str(run.folder) if run else None,
         "checkpoint": str(file),
         "environment": recipe.environment.name,
         "episodes": per_seed,
         "seeds": seeds,
-        "return": summary(np.array([row["mean"] for row in seeds])),
+        "return": {**total, "frozen": len(snapshot.frozen)},
     }
+
+
+def _frozen(snapshot: Snapshot, seed: int) -> dict[str, Any] | None:
+    """When and why a seed was frozen, if it was."""
+    found = snapshot.frozen.get(seed)
+    return None if found is None else {"step": found.step, "reason": found.reason}
+
+
+def _warn(snapshot: Snapshot, recipe: Recipe, returns: np.ndarray) -> None:
+    """Warns of what makes the numbers other than they look, on stderr."""
+    if snapshot.frozen:
+        count = count_frozen(len(snapshot.frozen), len(snapshot.seeds))
+        print(
+            f"warning: {count}: mean, IQM and interval are over all seeds, the frozen "
+            "ones with the last parameters they had",
+            file=sys.stderr,
+        )
+    if not np.all(np.isfinite(returns)):
+        print(
+            f"warning: environment `{recipe.environment.name}` returned rewards that "
+            f"are not finite, in {np.sum(~np.isfinite(returns))} of {returns.size} "
+            "episodes",
+            file=sys.stderr,
+        )
 
 
 def elsewhere(recipe: Recipe, environment: str | None) -> Recipe:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli import spaces
+from rlcli.faults import Faults, begin_faults
 from rlcli.types import (
     Agent,
     Array,
@@ -82,9 +83,10 @@ class Progress(NamedTuple):
     unroll: Transition  # [T, B, ...]; one of a single step is kept nowhere, and stays 0
     agent: ArrayTree
     statistics: Statistics
+    faults: Faults
 
 
-AXES = Progress._make([None, None, 0, 0, 0, 0, 0, 0, 0])
+AXES = Progress._make([None, None, 0, 0, 0, 0, 0, 0, 0, 0])
 
 
 def midnight() -> Clock:
@@ -206,6 +208,7 @@ def begin(
             total_info=dict.fromkeys(logged, nothing),
             max_info=dict.fromkeys(logged, jnp.float32(-jnp.inf)),
         ),
+        faults=begin_faults(environment, obs),
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +20,8 @@ import numpy as np
 from rlcli import checkpoint, provenance, threads
 from rlcli.build import build
 from rlcli.errors import RlcliError
+from rlcli.faults import NONE
+from rlcli.frozen import FrozenSeeds, dump_frozen, load_frozen
 from rlcli.loop import Loop, make
 from rlcli.progress import Progress, Setup, midnight
 from rlcli.recipe import Recipe, documents, dump, load, resolved
@@ -26,8 +29,13 @@ from rlcli.types import ArrayTree
 
 _CHECKPOINT, _POLICY = "checkpoint", "policy"
 _MOST, _SEEDS = 2**53, 2**32  # steps that a float counts exactly; seeds there are
-_OPTIONAL = {"circumstances"}  # which older files do not have
+_CIRCUMSTANCES = "circumstances"  # which early files do not have
 _HOST = "environment"  # of a host environment's progress: its own shapes, not code's
+_FROZEN = (
+    "frozen"  # only in files of runs with frozen seeds, as `_FAULTS` in newer ones
+)
+_FAULTS = "faults/"
+_NO_SEED: FrozenSeeds = MappingProxyType({})
 
 
 class Snapshot(NamedTuple):
@@ -39,6 +47,7 @@ class Snapshot(NamedTuple):
     episodes: tuple[int, ...]
     returns: tuple[float, ...]  # of the evaluation that chose each; () if none did
     acting: Mapping[str, np.ndarray]  # by tree path, `[S, ...]`
+    frozen: FrozenSeeds = _NO_SEED  # of its run, by the time the file was written
 
 
 class Best(NamedTuple):
@@ -57,6 +66,7 @@ def save_progress(
     loop: Loop,
     progress: Progress,
     metrics: Mapping[str, np.ndarray],
+    frozen: FrozenSeeds = _NO_SEED,
 ) -> None:
     """Writes all that a run needs to continue, even if its other files are lost."""
     checkpoint.write(
@@ -71,6 +81,7 @@ def save_progress(
             },
             "progress": checkpoint.leaves(loop.save(progress)),
             "metrics": {name: np.asarray(each) for name, each in metrics.items()},
+            **_dump_frozen(frozen),
         },
     )
 
@@ -81,9 +92,10 @@ class Saved(NamedTuple):
     path: Path
     recipe: str  # resolved, as YAML
     seeds: tuple[int, ...]
-    circumstances: Mapping[str, Any]  # {} in files of rlcli 0.1
+    circumstances: Mapping[str, Any]  # {} in early files
     progress: Mapping[str, np.ndarray]  # by tree path
-    metrics: Mapping[str, np.ndarray]
+    metrics: Mapping[str, np.ndarray]  # of the last update
+    frozen: FrozenSeeds
 
 
 def read_checkpoint(path: Path) -> Saved:
@@ -96,13 +108,14 @@ def read_checkpoint(path: Path) -> Saved:
         circumstances=content.get("circumstances", {}),
         progress=content["progress"],
         metrics=content["metrics"],
+        frozen=load_frozen(content.get(_FROZEN, {}), content["seeds"]),
     )
 
 
 def restore_progress(saved: Saved, loop: Loop) -> tuple[Progress, str]:
     """A run's progress, and a sentence about what could not be restored."""
-    leaves = dict(saved.progress)
     shapes = loop.shapes()
+    leaves = _with_faults(saved.progress, shapes)
     # A host environment's part has the shape that its episodes have; it checks it.
     host = {}
     if not jax.tree.leaves(shapes.environment):
@@ -125,6 +138,7 @@ def save_policy(path: Path, snapshot: Snapshot) -> None:
             "episodes": list(snapshot.episodes),
             "returns": list(snapshot.returns),
             "acting": dict(snapshot.acting),
+            **_dump_frozen(snapshot.frozen),
         },
     )
 
@@ -134,6 +148,7 @@ def load_snapshot(path: Path, *, trust: bool = False) -> Snapshot:
     content = _content(path, _POLICY, _CHECKPOINT)
     recipe = recipe_of(path, content, trust=trust)
     seeds = tuple(content["seeds"])
+    frozen = load_frozen(content.get(_FROZEN, {}), seeds)
     if content["kind"] == _POLICY:
         return Snapshot(
             recipe=recipe,
@@ -142,13 +157,14 @@ def load_snapshot(path: Path, *, trust: bool = False) -> Snapshot:
             episodes=tuple(content["episodes"]),
             returns=tuple(content["returns"]),
             acting=content["acting"],
+            frozen=frozen,
         )
     setup = build(recipe, seeds)
     loop = make(setup)
     shapes = loop.shapes()._replace(environment=())
     leaves = {
         name: leaf
-        for name, leaf in content["progress"].items()
+        for name, leaf in _with_faults(content["progress"], shapes).items()
         if not name.startswith(f"{_HOST}/")
     }
     progress = checkpoint.restored(shapes, leaves, source=path)
@@ -161,6 +177,7 @@ def load_snapshot(path: Path, *, trust: bool = False) -> Snapshot:
         episodes=tuple(progress.statistics.episodes.tolist()),
         returns=(),
         acting=checkpoint.leaves(agent.acting(progress.agent)),
+        frozen=frozen,
     )
 
 
@@ -230,13 +247,28 @@ def _content(path: Path, *kinds: str) -> dict[str, Any]:
     if (
         not isinstance(kind, str)
         or kind not in keys
-        or set(data) - _OPTIONAL != keys[kind]
+        or set(data) - {_FROZEN, _CIRCUMSTANCES} != keys[kind]
         or not _well_formed(data)
     ):
         raise RlcliError(f"`{path}` holds no checkpoint and no policy of rlcli")
     if kind not in kinds:
         raise RlcliError(f"`{path}` is a {kind} file, where a {kinds[0]} is needed")
     return data
+
+
+def _with_faults(leaves: Mapping[str, Any], shapes: Progress) -> dict[str, Any]:
+    """The leaves of a progress; a file from before faults were recorded has none."""
+    if any(name.startswith(_FAULTS) for name in leaves):
+        return dict(leaves)
+    blank = {
+        f"{_FAULTS}{name}": np.full(each.shape, NONE, each.dtype)
+        for name, each in checkpoint.paths(shapes.faults).items()
+    }
+    return {**leaves, **blank}
+
+
+def _dump_frozen(frozen: FrozenSeeds) -> dict[str, Any]:
+    return {_FROZEN: dump_frozen(frozen)} if frozen else {}
 
 
 def _well_formed(data: Mapping[str, Any]) -> bool:
@@ -255,4 +287,14 @@ def _well_formed(data: Mapping[str, Any]) -> bool:
         and max(data["seeds"]) < _SEEDS
         and len(returns) in (0, len(data["seeds"]))
         and all(type(number) is float for number in returns)
+        and _has_frozen(data)
     )
+
+
+def _has_frozen(data: Mapping[str, Any]) -> bool:
+    """Whether the record of frozen seeds is well formed, where there is one."""
+    try:
+        load_frozen(data.get(_FROZEN, {}), data["seeds"])
+    except ValueError:
+        return False
+    return True

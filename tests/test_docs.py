@@ -238,6 +238,7 @@ def test_the_exit_codes_are_those_of_the_program():
     section = text.partition("\n## A run\n")[0]
     table = dict(re.findall(r"^\| (\d+) \| (.*) \|$", section, re.MULTILINE))
     known = {*EXIT_CODES.values(), errors.OK, errors.MENDABLE, errors.USAGE}
+    known.add(errors.SOME_SEEDS_FROZEN)
     assert {int(code) for code in table} == known
     assert table[str(errors.OUT_OF_TIME)] == "`--max-time` reached"
     assert table[str(errors.INTERRUPTED)] == "Ctrl-C"

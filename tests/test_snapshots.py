@@ -12,6 +12,7 @@ import rlcli
 from rlcli import checkpoint, recipe, runs, snapshots
 from rlcli.build import build
 from rlcli.errors import RlcliError
+from rlcli.frozen import Frozen
 from rlcli.loop import make
 from rlcli.training.experiment import Experiment
 
@@ -91,11 +92,10 @@ def test_progress_comes_back_to_the_bit(data, tmp_path):
     latest = runs.Run(tmp_path / "run").latest()
     saved = snapshots.read_checkpoint(latest)
     progress, sentence = snapshots.restore_progress(saved, make(experiment.setup))
-    assert (saved.metrics, sentence) == ({}, "")
+    assert (saved.metrics, saved.frozen, sentence) == ({}, {}, "")
     loop = experiment.loop
-    ours, theirs = (
-        checkpoint.leaves(loop.save(each)) for each in (progress, experiment.progress)
-    )
+    both = (progress, experiment.progress)
+    ours, theirs = (checkpoint.leaves(loop.save(each)) for each in both)
     assert set(ours) == set(theirs)
     assert all(ours[name].tobytes() == leaf.tobytes() for name, leaf in theirs.items())
 
@@ -105,6 +105,10 @@ def test_equal_progress_gives_equal_bytes_wherever_and_whenever(experiment, tmp_
     for path in experiment.folder.rglob("*.lz4"):
         other = tmp_path / "elsewhere" / path.relative_to(experiment.folder)
         assert other.read_bytes() == path.read_bytes()
+
+
+def frozen_entry(**changes) -> dict:
+    return {"step": 1, "reason": "the loss", "environment": False} | changes
 
 
 @pytest.mark.parametrize(
@@ -144,6 +148,14 @@ def test_a_well_made_file_of_something_else_is_refused(content, tmp_path):
         {"acting": []},
         {"acting": {"q/linear/w": "zeros"}},
         {"more": 1},
+        {"frozen": []},
+        {"frozen": {"5": frozen_entry()}},
+        {"frozen": {"3": "the loss"}},
+        {"frozen": {"3": {"step": 1, "reason": "the loss"}}},
+        {"frozen": {"3": frozen_entry(step=-1)}},
+        {"frozen": {"3": frozen_entry(step=True)}},
+        {"frozen": {"3": frozen_entry(reason="\x1b[2J")}},
+        {"frozen": {"3": frozen_entry(reason="long " * 1_000)}},
     ],
 )
 def test_a_policy_file_with_something_amiss_is_refused_in_a_sentence(changes, policy):
@@ -151,6 +163,39 @@ def test_a_policy_file_with_something_amiss_is_refused_in_a_sentence(changes, po
         snapshots.load_snapshot(spoilt(policy, **changes))
     assert "\n" not in caught.value.message
     assert str(policy) in caught.value.message
+
+
+def test_the_record_of_frozen_seeds_comes_back(policy, saved):
+    for path in (policy, saved):
+        spoilt(path, frozen={"4": frozen_entry(step=9)})
+        found = snapshots.load_snapshot(path)
+        assert found.frozen == {4: Frozen(9, "the loss")}
+
+
+OLD = Path(__file__).parent / "data"  # written before files recorded frozen seeds
+
+
+def test_files_without_a_record_of_frozen_seeds_still_open(tmp_path):
+    policy = OLD / "policy-without-frozen.pkl.lz4"
+    saved = OLD / "checkpoint-without-frozen.pkl.lz4"
+    assert "frozen" not in checkpoint.read(policy)
+    assert not any("faults" in name for name in checkpoint.read(saved)["progress"])
+    results = [rlcli.eval(path, episodes=2)["seeds"] for path in (policy, saved)]
+    assert results[0] == results[1]
+    assert all(row["frozen"] is None for row in results[0])
+
+
+def test_a_run_from_before_files_recorded_frozen_seeds_is_resumed(tmp_path):
+    run = runs.create("old", run=tmp_path / "run")
+    run.checkpoints.mkdir()
+    saved = OLD / "checkpoint-without-frozen.pkl.lz4"
+    shutil.copy(saved, run.checkpoint(40))
+    run.resolved.write_text(checkpoint.read(saved)["recipe"])
+    run.write_info(seeds=[0, 1])
+    rlcli.resume(run.folder, set=["train.steps=50"], quiet=True)
+    assert (run.read_info()["status"], run.read_info()["frozen"]) == ("finished", {})
+    after = checkpoint.read(run.checkpoint(50))["progress"]
+    assert after["faults/not_finite"].tolist() == [[-1], [-1]]
 
 
 def test_tensors_that_do_not_fit_the_recipe_are_named(policy, experiment):

@@ -6,4 +6,5 @@ The factories are pure and cheap; only a host environment is made once.
 """
 
 from rlcli.build.setup import build as build
+from rlcli.build.setup import check_environment as check_environment
 from rlcli.build.setup import environment_of as environment_of

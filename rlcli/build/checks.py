@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from rlcli import registry
+from typing import Any
+
+import jax
+import numpy as np
+
+from rlcli import registry, spaces
+from rlcli.checkpoint import paths
 from rlcli.errors import nearest, quote
 from rlcli.numeric import INT32_MAX
 from rlcli.progress import Setup, midnight
 from rlcli.recipe import DEFAULT, SHARED, Recipe
-from rlcli.types import Replay, Tracer
+from rlcli.types import Environment, Replay, TimeStep, Tracer
 
 
 def check_names(recipe: Recipe, used: set[str], groups: set[str]) -> None:
@@ -148,3 +154,71 @@ def check_updates(recipe: Recipe, setup: Setup) -> None:
             "steps, before its first update",
             "`train.start` and `train.updates` say when that comes",
         )
+
+
+def check_answers(recipe: Recipe, core: Environment) -> None:
+    """Refuses a core whose `reset` or `step` returns what its spaces do not declare.
+
+    Traced with shapes alone. Without this, a misfit shows as an error of JAX in some
+    network, or not at all.
+    """
+    name = f"environment `{recipe.environment.name}`"
+
+    def refuse(method: str, problem: str) -> None:
+        raise recipe.error(
+            ("environment",),
+            f"{name} returns from `{method}` {problem}",
+            "`rlcli.types.TimeStep` says what a step returns, and the environment's "
+            "`observation` what an observation is",
+        )
+
+    def compare(method: str, what: str, found: Any, expected: Any, why: str) -> None:
+        ours, theirs = _texts(expected), _texts(found)
+        for path in sorted(ours.keys() | theirs.keys()):
+            if ours.get(path) != theirs.get(path):
+                member = f" whose `{path}` is" if path else " that is"
+                is_there, wanted = (
+                    theirs.get(path, "missing"),
+                    ours.get(path, "nothing"),
+                )
+                refuse(method, f"{what}{member} {is_there}, where {why} {wanted}")
+
+    observation, action = map(spaces.zeros, (core.observation, core.action))
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    begun = jax.eval_shape(core.reset, key)
+    if not isinstance(begun, tuple) or len(begun) != 2:
+        refuse("reset", f"{type(begun).__name__}, where (state, observation) is due")
+    state, obs = begun
+    declared = f"its space {spaces.describe(core.observation)} has"
+    compare("reset", "an observation", obs, observation, declared)
+    noise = jax.eval_shape(core.draw, key)
+    answer = jax.eval_shape(core.step, state, action, noise)
+    if not (
+        isinstance(answer, tuple)
+        and len(answer) == 2
+        and isinstance(answer[1], TimeStep)
+    ):
+        refuse("step", f"{type(answer).__name__}, where (state, TimeStep) is due")
+    after, timestep = answer
+    compare("step", "a state", after, state, "`reset` returns")
+    for field, expected in {
+        "obs": observation,
+        "next_obs": observation,
+        "reward": np.float32(0),
+        "discount": np.float32(0),
+        "last": np.bool_(False),
+    }.items():
+        why = declared if field.endswith("obs") else "a TimeStep has"
+        compare("step", f"a `{field}`", getattr(timestep, field), expected, why)
+    for logged, each in timestep.info.items():
+        if each.shape:
+            refuse("step", f"an `info` whose `{logged}` is {_text(each)}, no number")
+
+
+def _texts(tree: Any) -> dict[str, str]:
+    """Dtype and shape of every leaf, by tree path."""
+    return {path: _text(leaf) for path, leaf in paths(tree).items()}
+
+
+def _text(leaf: Any) -> str:
+    return f"{leaf.dtype}{list(leaf.shape)}"

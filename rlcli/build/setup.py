@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from rlcli import agents, masks, plugins, registry, schedules, spaces, threads
 from rlcli.build.checks import (
     check_advantage,
+    check_answers,
     check_capacity,
     check_episodes,
     check_gradient_steps,
@@ -78,6 +79,14 @@ def environment_of(
 ) -> Environment:
     """The environment alone, as it is at a given time."""
     return _environments(recipe, seeds, rendering)(clock)
+
+
+def check_environment(recipe: Recipe) -> None:
+    """Refuses a compiled environment that does not return what its spaces declare."""
+    if registry.find("environment", recipe.environment.name).facts.get("adapter"):
+        return  # on the host: its answers are checked when they come
+    values = {name: jnp.asarray(each)[0] for name, each in recipe.each.items()}
+    check_answers(recipe, _wrapped(recipe, midnight(), values))
 
 
 def _devices(recipe: Recipe, seeds: int) -> int:

@@ -75,14 +75,24 @@ def _print(result: Mapping[str, Any]) -> None:
 
     console = output.console()
     table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None)
-    for column in COLUMNS:
+    frozen = {row["seed"]: row["frozen"] for row in result["seeds"] if row["frozen"]}
+    for column in (*COLUMNS, "frozen") if frozen else COLUMNS:
         table.add_column(column, justify="right")
     for row in result["seeds"]:
-        table.add_row(str(row["seed"]), *(_number(row[each]) for each in COLUMNS[1:]))
+        cells = [_number(row[each]) for each in COLUMNS[1:]]
+        if frozen:
+            step = row["frozen"] and row["frozen"]["step"]
+            cells.append("no" if step is None else f"at step {step:,}")
+        table.add_row(str(row["seed"]), *cells)
     console.print(table)
+    for seed, each in frozen.items():
+        line = f"seed {seed} is frozen: {each['reason']}"
+        console.print(escape(line), soft_wrap=True)
     total = result["return"]
     low, high = total["ci95"]
     seeds = "1 seed" if len(result["seeds"]) == 1 else f"{len(result['seeds'])} seeds"
+    if frozen:
+        seeds += f" ({len(frozen)} frozen, included)"
     console.print(
         f"return: mean {_number(total['mean'])}, IQM {_number(total['iqm'])}, "
         f"95 % interval {_number(low)} … {_number(high)} over {seeds} "

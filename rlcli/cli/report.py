@@ -10,16 +10,23 @@ from rlcli.cli import output
 
 
 def trained(folder: Path, *, quiet: bool) -> int:
-    """Prints the run's folder and what to try next; the exit code of its status."""
+    """Prints the run's folder and what to try next; the exit code of its status.
+
+    Frozen seeds are named even if `quiet`: their results are no results.
+    """
     from rlcli.runs import Run  # here, for `--help` is to answer at once
 
     info = Run(folder).read_info()
     status = info.get("status", "failed")
-    name = shlex.quote(str(folder))
+    frozen, reason = info.get("frozen"), info.get("reason", "")
+    hint = f"\n\nhint: {info['hint']}" if info.get("hint") else ""
     if status == "failed":
-        output.tell("error: no seed is left: " + str(info.get("reason", "")))
-    elif not quiet:
-        verb = "eval" if errors.EXIT_CODES[status] == errors.OK else "resume"
-        output.tell(f"next: rlcli {verb} {name}")
+        output.tell(f"error: {reason}{hint}")
+    elif frozen:
+        output.tell(f"warning: {reason}{hint}")
+    code = errors.EXIT_CODES[status]
+    if status != "failed" and not quiet:
+        verb = "eval" if code == errors.OK else "resume"
+        output.tell(f"next: rlcli {verb} {shlex.quote(str(folder))}")
     output.data(folder)
-    return errors.EXIT_CODES[status]
+    return errors.SOME_SEEDS_FROZEN if frozen and code == errors.OK else code

@@ -22,6 +22,17 @@ from rlcli.types import ArrayTree
 HostArray = Any  # a NumPy array, where the records of `types` say a JAX one
 
 
+class AnswerError(Exception):
+    """An environment returned what it must not; the message says what.
+
+    `index` is its place among those that were stepped, or reset, at once.
+    """
+
+    def __init__(self, message: str, index: int | None = None) -> None:
+        super().__init__(message)
+        self.index = index
+
+
 def exposed(space: gymnasium.Space, whose: str) -> gymnasium.Space:
     """The space that parts see: choices count from 0, float64 is float32.
 
@@ -75,11 +86,64 @@ def shown(space: gymnasium.Space) -> Callable[[ArrayTree], ArrayTree]:
 
     def leaf(space: gymnasium.Space) -> Callable[[Any], HostArray]:
         to, start = dtype(space), _start(space)
-        if start is None:
-            return lambda batch: np.array(batch, to)
-        return lambda batch: np.asarray(batch - start, to)
+        check = _dtype_checker(space)
+
+        def converted(batch: Any) -> HostArray:
+            if problem := check(batch):
+                raise AnswerError(problem)
+            if start is None:
+                return np.array(batch, to)
+            return np.asarray(batch - start, to)
+
+        return converted
 
     return _over(space, leaf)
+
+
+def _dtype_checker(space: gymnasium.Space) -> Callable[[Any], str]:
+    """What is wrong with the dtype of an observation, or of several; "" if nothing.
+
+    Numbers of another dtype are converted, unless that would change them: 0.5 is no
+    element of a space of integers.
+    """
+    to = dtype(space)
+    fitting: set[Any] = {to}  # dtypes and types of Python's that need no other look
+
+    def check(element: Any) -> str:
+        # Another look takes longer than a step of CartPole.
+        kind = getattr(element, "dtype", None) or type(element)
+        if kind in fitting:
+            return ""
+        try:
+            array = np.asarray(element)
+        except ValueError:  # lists of different lengths
+            array = np.empty((), object)
+        if _fits(array.dtype, to):
+            if kind in (array.dtype, int, float, bool):
+                fitting.add(kind)
+            return ""
+        if array.dtype.kind in "biuf":
+            with np.errstate(invalid="ignore"):  # NaN is no integer
+                if np.array_equal(array.astype(to), array):
+                    return ""
+        return (
+            f"an observation of {_dtype_name(element, array)}, which is no {to}; its "
+            f"space is {describe(space)}"
+        )
+
+    return check
+
+
+def _fits(given: np.dtype, to: np.dtype) -> bool:
+    """Whether all numbers of a dtype can be converted, at most rounded or shortened."""
+    if to.kind == "f":
+        return given.kind in "biuf"
+    wide = to.kind == given.kind == "i" and to.itemsize >= 4  # choices are small
+    return wide or np.can_cast(given, to)
+
+
+def _dtype_name(element: Any, array: np.ndarray) -> str:
+    return array.dtype.name if array.dtype.kind in "biufc" else type(element).__name__
 
 
 def taken(
@@ -135,33 +199,54 @@ def mapped(function: Callable, tree: ArrayTree, *rest: ArrayTree) -> Any:
 def together(space: gymnasium.Space) -> Callable[[Sequence[Any]], ArrayTree]:
     """What makes arrays, as parts see them, of a list of a space's elements.
 
-    It raises a ValueError that names the first shape that is not the space's.
+    It raises an `AnswerError` for the first of them that has another structure, shape
+    or dtype.
     """
     if isinstance(space, spaces.Tuple):
         members = [together(each) for each in space.spaces]
         return lambda items: tuple(
-            each([item[i] for item in items]) for i, each in enumerate(members)
+            each(_member(items, i, space)) for i, each in enumerate(members)
         )
     if isinstance(space, spaces.Dict):
         entries = {name: together(each) for name, each in space.items()}
         return lambda items: {
-            name: each([item[name] for item in items]) for name, each in entries.items()
+            name: each(_member(items, name, space)) for name, each in entries.items()
         }
     shape, to, start = space.shape or (), dtype(space), _start(space)
-
-    def mistake(items: Sequence[Any]) -> ValueError:
-        wrong = next(np.shape(item) for item in items if np.shape(item) != shape)
-        return ValueError(
-            f"an observation has shape {wrong}, but its space is {describe(space)}"
-        )
+    check = _dtype_checker(space)
 
     def joined(items: Sequence[Any]) -> HostArray:
+        for index, item in enumerate(items):
+            if problem := check(item):
+                raise AnswerError(problem, index)
         try:
             array = np.array(items, to)
-        except ValueError:  # of different shapes
-            raise mistake(items) from None
-        if array.shape[1:] != shape:
-            raise mistake(items)
+        except (ValueError, OverflowError):  # of different shapes, or out of range
+            array = None
+        if array is None or array.shape[1:] != shape:
+            shapes = [np.shape(item) for item in items]
+            wrong = [i for i, each in enumerate(shapes) if each != shape]
+            index = wrong[0] if wrong else 0
+            problem = f"shape {shapes[index]}" if wrong else f"numbers beyond {to}"
+            raise AnswerError(
+                f"an observation of {problem}, but its space is {describe(space)}",
+                index,
+            )
         return array if start is None else array - np.asarray(start, to)
 
     return joined
+
+
+def _member(items: Sequence[Any], name: Any, space: gymnasium.Space) -> list[Any]:
+    """One member of each of the elements of a Tuple or a Dict."""
+    members = []
+    for index, item in enumerate(items):
+        try:
+            members.append(item[name])
+        except (TypeError, LookupError):
+            raise AnswerError(
+                f"an observation without the member `{name}` of its space, "
+                f"{describe(space)}",
+                index,
+            ) from None
+    return members

@@ -16,7 +16,13 @@ import jax
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
 
-from rlcli.environments.conversion import HostArray, mapped, native, taken
+from rlcli.environments.conversion import (
+    AnswerError,
+    HostArray,
+    mapped,
+    native,
+    taken,
+)
 from rlcli.environments.limits import OverdueError
 from rlcli.environments.observed import picture
 from rlcli.environments.pools import FailedError, Pool
@@ -101,7 +107,7 @@ class Copies:
         try:
             answers = self.pool.step(self._native(played))
         except Exception as error:  # noqa: BLE001 - foreign code may raise anything
-            raise self._blamed("step", error) from _source(error)
+            raise self._blamed("step", error, played) from _source(error)
         if self._repeats:
             self.past.append(played)
         self._steps += 1
@@ -265,12 +271,24 @@ class Copies:
         except Exception as error:  # noqa: BLE001 - foreign code may raise anything
             raise self._blamed(method, error) from _source(error)
 
-    def _blamed(self, method: str, error: BaseException) -> RlcliError:
+    def _blamed(
+        self, method: str, error: BaseException, action: ArrayTree = ()
+    ) -> RlcliError:
         """What is said of an error that the pool raised."""
         who, method = self.foreign.name, "reset" if method == "begin" else method
+        index = None
         if isinstance(error, FailedError):
-            who, method = self.where(error.index), error.method
+            index, who, method = error.index, self.where(error.index), error.method
         error = _source(error)
+        if isinstance(error, AnswerError):
+            where = f"`{method}`"
+            if method == "step" and index is not None:
+                where = f"step {self.length[index] + 1}"
+            return RlcliError(
+                f"{who} returned in {where} {error}",
+                "the environment has to return observations of its declared space, and "
+                "numbers as rewards; a wrapper around it can convert them",
+            )
         if isinstance(error, OverdueError):
             return RlcliError(
                 f"{who} took longer than {self.foreign.timeout:g} s for a `{method}`",
@@ -282,7 +300,17 @@ class Copies:
         elif "OpenGL" in str(error):
             hint = "without a display MuJoCo draws where `MUJOCO_GL=egl` is set"
         said = f"{who} failed in `{method}`: {type(error).__name__}: {error}"
+        if method == "step":
+            said += self._suspicion(slice(None) if index is None else [index], action)
         return RlcliError(said, hint)
+
+    def _suspicion(self, which: Any, action: ArrayTree) -> str:
+        """What may have made a step fail: an action or observation with a NaN."""
+        if not _is_finite(_rows(action, which)):
+            return "; its action was not finite"
+        if not _is_finite(_rows(self.obs, which)):
+            return "; the observation that it had returned before was not finite"
+        return ""
 
     def _gridded(self, leaf: HostArray) -> HostArray:
         return leaf.reshape(self.grid + leaf.shape[1:])
@@ -314,6 +342,10 @@ def _put(tree: ArrayTree, which: HostArray, rows: ArrayTree) -> None:
     pairs = zip(jax.tree.leaves(tree), jax.tree.leaves(rows), strict=True)
     for leaf, new in pairs:
         leaf[which] = new
+
+
+def _is_finite(tree: ArrayTree) -> bool:
+    return all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(tree))
 
 
 def _equal(now: ArrayTree, was: ArrayTree) -> HostArray:

@@ -20,7 +20,13 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
 from gymnasium.vector.async_vector_env import AsyncState
 
-from rlcli.environments.conversion import HostArray, mapped, shown, together
+from rlcli.environments.conversion import (
+    AnswerError,
+    HostArray,
+    mapped,
+    shown,
+    together,
+)
 from rlcli.environments.limits import limited
 from rlcli.types import ArrayTree
 
@@ -47,6 +53,17 @@ def answered(
     obs: ArrayTree, reward: HostArray, terminated: HostArray, truncated: HostArray
 ) -> Answers:
     """Answers of a vector as Gymnasium's give them, `[count, ...]`."""
+    for name, each in (
+        ("rewards", reward),
+        ("`terminated`", terminated),
+        ("`truncated`", truncated),
+    ):
+        array = np.asarray(each)
+        count = len(jax.tree.leaves(obs)[0])
+        if array.shape != (count,) or array.dtype.kind not in "biuf":
+            raise AnswerError(
+                f"{name} of {array.dtype} and shape {array.shape}, not {count} numbers"
+            )
     last = np.logical_or(terminated, truncated)
     return Answers(obs, reward, np.logical_not(terminated), last)
 
@@ -88,6 +105,38 @@ class FailedError(Exception):
         self.method = method
 
 
+_BOOLS = (bool, np.bool_)
+_NUMBERS = (float, int, np.floating, np.integer, np.bool_)
+
+
+def _number(value: Any, index: int, name: str) -> Any:
+    """The number in an array of one; an error for anything else that is no number."""
+    array = np.asarray(value)
+    if array.size == 1 and array.dtype.kind in "biuf":
+        return array.item()
+    shape = f" of shape {array.shape}" if array.shape else ""
+    said = f"{name} that is no number: {_type(value)}{shape}"
+    raise _failed(index, "step", said)
+
+
+def _failed(index: int, method: str, problem: str) -> FailedError:
+    """The error of an environment that returned what it must not."""
+    error = FailedError(index, method)
+    error.__cause__ = AnswerError(problem, index)
+    return error
+
+
+def _no_answer(answer: Any) -> str:
+    """What was returned in place of an answer to a step."""
+    some = f" of {len(answer)}" if isinstance(answer, tuple) else ""
+    fields = "(observation, reward, terminated, truncated, info)"
+    return f"{_type(answer)}{some}, not {fields}"
+
+
+def _type(value: Any) -> str:
+    return type(value).__name__ if value is not None else "None"
+
+
 class Sequential:
     """Copies in this process, one after the other; each may take `timeout` seconds."""
 
@@ -105,11 +154,14 @@ class Sequential:
 
     def begin(self, which: HostArray, seeds: Sequence[int]) -> ArrayTree:
         """As `Pool.begin`."""
-        first = [
-            self._call(int(index), "reset", seed=seed)[0]
-            for index, seed in zip(which, seeds, strict=True)
-        ]
-        return self._together(first)
+        first = []
+        for index, seed in zip(which, seeds, strict=True):
+            answer = self._call(int(index), "reset", seed=seed)
+            if type(answer) is not tuple or len(answer) != 2:
+                problem = f"{_type(answer)}, not (observation, info)"
+                raise _failed(int(index), "reset", problem)
+            first.append(answer[0])
+        return self._joined(first, "reset", which)
 
     def step(self, action: ArrayTree) -> Answers:
         """As `Pool.step`."""
@@ -120,12 +172,21 @@ class Sequential:
                 answer = step(one)
             except Exception as error:  # foreign code may raise anything
                 raise FailedError(index, "step") from error
+            if type(answer) is not tuple or len(answer) != 5:
+                raise _failed(index, "step", _no_answer(answer))
             seen, earned, terminated, truncated, _ = answer
+            # A lone `isinstance` where all is well: it is asked at every step.
+            if not isinstance(earned, _NUMBERS):
+                earned = _number(earned, index, "a reward")
+            if not isinstance(terminated, _BOOLS):
+                terminated = bool(_number(terminated, index, "`terminated`"))
+            if not isinstance(truncated, _BOOLS):
+                truncated = bool(_number(truncated, index, "`truncated`"))
             obs.append(seen)
             reward.append(earned)
             discount.append(0.0 if terminated else 1.0)
             last.append(terminated or truncated)
-        return Answers(self._together(obs), reward, discount, last)
+        return Answers(self._joined(obs, "step"), reward, discount, last)
 
     def render(self, index: int) -> Any:
         """As `Pool.render`."""
@@ -135,6 +196,17 @@ class Sequential:
         """As `Pool.close`."""
         for env in self.envs:
             env.close()
+
+    def _joined(
+        self, items: list[Any], method: str, which: HostArray | None = None
+    ) -> ArrayTree:
+        """Observations as arrays; those of the environments numbered `which`."""
+        try:
+            return self._together(items)
+        except AnswerError as error:
+            assert error.index is not None  # `together` says which of the items it is
+            index = error.index if which is None else int(which[error.index])
+            raise FailedError(index, method) from error
 
     def _call(self, index: int, method: str, **keywords: Any) -> Any:
         try:

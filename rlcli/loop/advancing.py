@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from rlcli.faults import update_faults
 from rlcli.learning import kept, when
 from rlcli.progress import (
     Pending,
@@ -38,8 +39,12 @@ def advance(
     statistics = counted(progress.statistics, timestep)
     row = _completed(progress.pending, timestep)
     progress = progress._replace(statistics=statistics)
-    clock = clock_at(progress, now(setup, progress) + 1, watched)
-    _, agent = setup.parts(clock)
+    step = now(setup, progress) + 1
+    clock = clock_at(progress, step, watched)
+    environment, agent = setup.parts(clock)
+    action = progress.pending.action
+    faults = update_faults(progress.faults, environment, action, timestep, step)
+    progress = progress._replace(faults=faults)
     if setup.unroll == 1:  # which is made and learnt from at once, and kept nowhere
         unroll = jax.tree.map(lambda leaf: leaf[None], row)
         learner, metrics = agent.learn(progress.agent, unroll, clock, learn_noise)

@@ -129,15 +129,15 @@ def _chunk(setup: Setup) -> Callable:
         _, metrics = jax.eval_shape(step, progress, noise, jnp.bool_(True))
         # What is shown of a run is some ten numbers, each of which would be a kernel of
         # its own at every step: they go around as one array of each dtype.
-        packing = Packing((progress.statistics, metrics))
+        packing = Packing((progress.statistics, progress.faults, metrics))
 
         def packed(progress: Progress, metrics: Mapping[str, Array]) -> tuple:
-            numbers = packing.pack((progress.statistics, metrics))
-            return progress._replace(statistics=()), numbers
+            shown = (progress.statistics, progress.faults, metrics)
+            return progress._replace(statistics=(), faults=()), packing.pack(shown)
 
         def unpacked(progress: Progress, numbers: Packed) -> tuple[Progress, Any]:
-            statistics, metrics = packing.unpack(numbers)
-            return progress._replace(statistics=statistics), metrics
+            statistics, faults, metrics = packing.unpack(numbers)
+            return progress._replace(statistics=statistics, faults=faults), metrics
 
         blocks = (total + block - 1) // block
         carry = packed(progress, zeros(metrics))

@@ -61,10 +61,15 @@ def described(evaluation: Sequence[Row]) -> str:
     """An evaluation in words: one seed's mean and spread, or what several seeds say.
 
     The interval of one seed is that of its mean over episodes, 1.96 std / √episodes.
+    Frozen seeds count like the others, and are mentioned: without them, results would
+    look better than training is.
     """
     results = [row["evaluation"] for row in evaluation]
     first, steps = results[0], evaluation[0]["T"]
     plays = f"{first['episodes']} episodes at {steps:,}"
+    frozen = len([row for row in evaluation if row.get("frozen")])
+    if frozen:
+        plays += ", frozen" if len(results) == 1 else f", {frozen} frozen included"
     if len(results) == 1:
         error = 1.96 * first["std"] / math.sqrt(first["episodes"])
         low, high = number(first["min"]), number(first["max"])

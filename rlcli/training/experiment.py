@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 import functools
 import time
@@ -15,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli import checkpoint, registry, schedules, snapshots
-from rlcli.build import build, environment_of
+from rlcli.build import build, check_environment, environment_of
 from rlcli.errors import RlcliError
 from rlcli.loop import make, over_seeds
 from rlcli.packing import Packed, Packing
@@ -25,11 +24,11 @@ from rlcli.recipe import Recipe
 from rlcli.runs import Run
 from rlcli.snapshots import Best, Saved
 from rlcli.statistics import described, of_episodes
+from rlcli.training.failures import Failures
 from rlcli.types import Array, ArrayTree, Clock
 
 _AT_ONCE = 128  # environments that play an evaluation …
 _ADAPTED = 10  # … and where each of them is somebody else's object on the host
-_GOING = -1  # the update that failed, of a seed that did not
 
 
 class Report(NamedTuple):
@@ -55,11 +54,10 @@ class Experiment:
         self.steps = setup.steps  # of one seed in an iteration
         self.iterations = recipe.train.steps // self.steps  # in the whole run
         self.iteration = 0
-        self.failure = ""  # why no seed is left
+        self.failures = Failures(recipe, setup, self._agent)
         self.reached = False  # whether every seed has reached `train.stop`
         self.best: Best | None = None
         self._progress: Progress | None = None
-        self._frozen: dict[int, str] = {}  # by position: why
         self._logged = 0  # the step of the last log point
         self._since = (0, time.perf_counter())  # … and where its clock was read
         self._metrics: dict[str, np.ndarray] = {}  # of the last update
@@ -88,6 +86,11 @@ class Experiment:
         return self.iteration >= self.iterations
 
     @property
+    def failure(self) -> str:
+        """Why the run cannot go on; "" if it can."""
+        return self.failures.ending
+
+    @property
     def progress(self) -> Progress:
         """Everything the run has come to."""
         if self._progress is None:
@@ -96,6 +99,7 @@ class Experiment:
 
     def check(self) -> Progress:
         """Traces the whole program with shapes alone: misfits show here."""
+        check_environment(self.recipe)
         try:
             return self.loop.shapes()
         except RlcliError as error:
@@ -109,6 +113,7 @@ class Experiment:
         """Starts where a checkpoint stands; says what it could not restore."""
         self._progress, sentence = snapshots.restore_progress(saved, self.loop)
         self._metrics = dict(saved.metrics)
+        self.failures.restore(saved.frozen, self.progress.faults._asdict())
         self.iteration = int(self.progress.iteration)
         if every := self.recipe.train.log.every:
             self._logged = self._past(self.step // every * every) * self.steps
@@ -137,7 +142,7 @@ class Experiment:
         if agent.updates(self.iteration) > agent.updates(before):
             self._metrics = look["metrics"]
         seconds = time.perf_counter() - start
-        messages = self._freeze(look)
+        messages = self.failures.update(look, self.iteration, self.acting)
         log, evaluate, save = (self._due(before, period) for period in periods)
         rows = self._rows(look) if log else []
         evaluation = self._evaluate() if evaluate and not self.failure else []
@@ -183,6 +188,7 @@ class Experiment:
             "finite": functools.reduce(jnp.logical_and, finite, jnp.ones(seeds, bool)),
             "metrics": metrics,
             "statistics": statistics._asdict(),
+            "faults": progress.faults._asdict(),
             "settings": self._settings(progress),
         }
 
@@ -205,37 +211,6 @@ class Experiment:
         values = schedules.at(found, clock, self.recipe.train.steps)
         shape = (len(self.setup.seeds),)
         return {name: jnp.broadcast_to(each, shape) for name, each in values.items()}
-
-    def _freeze(self, look: Mapping[str, Any]) -> list[str]:
-        """Marks the seeds in which something is not finite any more; says so."""
-        agent = self._agent
-        every = range(self.iterations)
-        said = []
-        for index, seed in enumerate(self.setup.seeds):
-            failed, fine = int(look["failed"][index]), bool(look["finite"][index])
-            if index in self._frozen or (failed == _GOING and fine):
-                continue
-            tensors = [
-                f"`{path}`"
-                for path, leaf in checkpoint.leaves(self.acting()).items()
-                if not np.all(np.isfinite(leaf[index]))
-            ]
-            what = tensors[0] if tensors else "the loss"
-            # When it failed, not when somebody looked: that may be later. What has gone
-            # bad since the last update is what the next one will fail at.
-            update = agent.updates(self.iteration) if failed == _GOING else failed
-            made = bisect.bisect_right(every, update, key=agent.updates)
-            step = made * self.steps
-            reason = f"{what} is not finite at update {update:,}, by step {step:,}"
-            self._frozen[index] = reason
-            said.append(f"seed {seed} is frozen: {reason}")
-        everybody = len(self._frozen) == len(self.setup.seeds)
-        if everybody or (self._frozen and self.recipe.train.on_nan == "stop"):
-            self.failure = "; ".join(
-                f"seed {self.setup.seeds[index]}: {reason}"
-                for index, reason in self._frozen.items()
-            )
-        return said
 
     def _rows(self, look: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The rows of a log point, one for each seed."""
@@ -262,10 +237,13 @@ class Experiment:
             row |= {k: float(v[index]) for k, v in look["settings"].items()}
             if learnt:
                 row |= {k: float(v[index]) for k, v in self._metrics.items()}
-            if index in self._frozen:
-                row["frozen"] = self._frozen[index]
-            rows.append(row | clocks)
+            rows.append(row | self._mark(seed) | clocks)
         return rows
+
+    def _mark(self, seed: int) -> dict[str, str]:
+        """What the rows of a frozen seed have beside its numbers."""
+        reasons = self.failures.reasons
+        return {"frozen": reasons[seed]} if seed in reasons else {}
 
     def _evaluate(self) -> list[dict[str, Any]]:
         """Plays greedily, and keeps the best of each seed."""
@@ -277,19 +255,26 @@ class Experiment:
         means = played.returns.mean(axis=1)
         self._keep_best(means, checkpoint.leaves(acting))
         stop = self.recipe.train.stop
-        alive = [i for i in range(len(means)) if i not in self._frozen]
-        if stop is not None and np.all(means[alive] >= stop.return_):
+        if stop is not None and np.all(means[self._sound] >= stop.return_):
             self.reached = True
         return [
             {
                 "T": self.step,
                 "seed": seed,
                 "evaluation": described(played.returns[i], played.lengths[i]),
+                **self._mark(seed),
             }
             for i, seed in enumerate(self.setup.seeds)
         ]
 
+    @property
+    def _sound(self) -> np.ndarray:
+        """Which seeds are not frozen, `[S]` bool."""
+        return np.array([seed not in self.failures.frozen for seed in self.setup.seeds])
+
     def _keep_best(self, means: np.ndarray, acting: dict[str, np.ndarray]) -> None:
+        """Keeps the best of each seed; an evaluation of a frozen one never is."""
+        means = np.where(self._sound, means, -np.inf)
         episodes = np.asarray(self.progress.statistics.episodes)
         steps = np.full(len(means), self.step)
         if self.best is None:
@@ -317,7 +302,8 @@ class Experiment:
         The checkpoint comes last: a run that is killed between two of the files resumes
         from an older checkpoint, and comes to the same policies again.
         """
-        if len(self._frozen) == len(self.setup.seeds):
+        frozen = self.failures.frozen
+        if len(frozen) == len(self.setup.seeds):
             return
         run.make_checkpoints_folder()
         path = run.checkpoint(self.step)
@@ -325,7 +311,11 @@ class Experiment:
         if self.best is not None:
             self._save_best(run.best, self.best)
             index["best"] = {
-                str(seed): {"step": int(step), "return": float(mean)}
+                str(seed): {
+                    "step": int(step),
+                    "return": float(mean),
+                    **self._mark(seed),
+                }
                 for seed, step, mean in zip(
                     self.setup.seeds, self.best.steps, self.best.returns, strict=True
                 )
@@ -339,10 +329,17 @@ class Experiment:
                 episodes=tuple(np.asarray(self.progress.statistics.episodes).tolist()),
                 returns=(),
                 acting=checkpoint.leaves(self.acting()),
+                frozen=frozen,
             ),
         )
         snapshots.save_progress(
-            path, self.recipe, self.setup, self.loop, self.progress, self._metrics
+            path,
+            self.recipe,
+            self.setup,
+            self.loop,
+            self.progress,
+            self._metrics,
+            frozen,
         )
         run.write_index(**index)
         run.prune(self.recipe.train.checkpoint.keep, self.step)
@@ -357,6 +354,7 @@ class Experiment:
                 episodes=tuple(best.episodes.tolist()),
                 returns=tuple(best.returns.tolist()),
                 acting=best.acting,
+                frozen=self.failures.frozen,
             ),
         )
 

@@ -216,7 +216,9 @@ def _at_its_end(folder: Run, experiment: Experiment, before: Recipe) -> bool:
     if info.get("status") == "finished":
         return experiment.over
     stop = experiment.recipe.train.stop
-    return info.get("reason") == _REACHED and stop == before.train.stop
+    # Frozen seeds, if any, are named behind it.
+    reached = str(info.get("reason")).startswith(_REACHED)
+    return reached and stop == before.train.stop
 
 
 def _run(
@@ -233,7 +235,8 @@ def _run(
     atexit.register(_close_unfinished)
     started = experiment.step
     deadline = None if max_time is None else STARTED + seconds(max_time)
-    folder.write_info(status="running", reason="")
+    failures = experiment.failures
+    folder.write_info(status="running", reason="", hint="", frozen=failures.reasons)
     resume_at = started if folder.latest() is not None else None
     monitor = Monitor(
         experiment.total_steps,
@@ -248,6 +251,7 @@ def _run(
         Metrics(folder.folder, resume_at) as rows,
         monitor,
         Watchdog(monitor.message),
+        _errors_recorded(folder),
     ):
         for message in filter(None, messages):
             monitor.message(message)
@@ -262,6 +266,8 @@ def _run(
             monitor.update(report.rows, experiment.step, report.evaluation)
             for each in report.messages:
                 monitor.message(each)
+            if report.messages:
+                folder.write_info(frozen=failures.reasons)
             requested = signals.take_save_request()
             if report.due or requested or pace.is_slow:
                 experiment.save(folder)
@@ -282,7 +288,27 @@ def _run(
         signals.answer()
         experiment.save(folder)
         experiment.close()
-        folder.write_info(status=status, reason=reason, ended=runs.now())
+    if status != "failed":  # of which the reason names them already
+        reason = "; ".join(filter(None, [reason, failures.summary]))
+    folder.write_info(
+        status=status,
+        reason=reason,
+        hint=failures.remedy,
+        frozen=failures.reasons,
+        ended=runs.now(),
+    )
+
+
+@contextlib.contextmanager
+def _errors_recorded(folder: Run) -> Iterator[None]:
+    """Writes down an error that ends the run, such as one of its environment."""
+    try:
+        yield
+    except RlcliError as error:
+        fields = {"reason": error.message, "hint": error.hint, "ended": runs.now()}
+        with contextlib.suppress(RlcliError):  # the same disk may be full
+            folder.write_info(status="failed", **fields)
+        raise
 
 
 def _signals(folder: Run) -> Signals:

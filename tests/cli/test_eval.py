@@ -18,8 +18,10 @@ RESULT = {
         {"seed": 0, "mean": 500.0, "std": 0, "min": 500, "max": 500, "length": 500},
         {"seed": 1, "mean": 97.256, "std": 1.5, "min": 9, "max": 99, "length": 97.2},
     ],
-    "return": {"mean": 298.628, "iqm": 298.6, "ci95": [97.3, math.nan]},
+    "return": {"mean": 298.628, "iqm": 298.6, "ci95": [97.3, math.nan], "frozen": 0},
 }
+for _row in RESULT["seeds"]:
+    _row["frozen"] = None
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 
@@ -202,6 +203,163 @@ def test_an_observation_of_another_shape_is_refused() -> None:
 
     with pytest.raises(RlcliError, match=r"shape \(1,\), but its space is Box\(2,\)"):
         made(Odd).reset(SEEDS)
+
+
+def spoiling(place: int, value, space=None, at: int = 3):
+    """A kind of environment that returns `value` in step `at`, as part of its answer.
+
+    `space` is that of its observations, Box(2,) if none.
+    """
+
+    class Spoils(Walk):
+        def reset(self, *, seed=None, options=None):
+            self.time = 0
+            seen, info = super().reset(seed=seed)
+            return seen if space is None else space.sample(), info
+
+        def step(self, action):
+            self.time += 1
+            answer = list(super().step(action))
+            answer[0] = answer[0] if space is None else space.sample()
+            if self.time == at:
+                answer[place] = value
+            return tuple(answer)
+
+    if space is not None:
+        Spoils.observation_space = space
+    return Spoils
+
+
+def stepped(kind, steps: int = 4) -> TimeStep:
+    env = made(kind)
+    state, _ = env.reset(SEEDS)
+    for _ in range(steps):
+        state, answer = env.step(state, np.zeros((2, 2), np.int32))
+    return answer
+
+
+PIXELS = spaces.Box(0, 255, (2,), np.uint8)
+CHOICE = spaces.Discrete(3, start=1)
+BOTH = spaces.Dict({"at": spaces.Box(-1.0, 1.0, (2,)), "choice": CHOICE})
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "space", "said"),
+    [
+        (1, None, None, "a reward that is no number: None"),
+        (1, "1.0", None, "a reward that is no number: str"),
+        (1, np.ones(2), None, "a reward that is no number: ndarray of shape (2,)"),
+        (1, 1 + 2j, None, "a reward that is no number: complex"),
+        (2, None, None, "`terminated` that is no number: None"),
+        (3, "no", None, "`truncated` that is no number: str"),
+        (0, np.zeros(3), None, "an observation of shape (3,), but its space is Box(2"),
+        (0, None, None, "an observation of NoneType, which is no float32"),
+        (0, np.zeros(2, complex), None, "an observation of complex128, which is no fl"),
+        (0, [[1], 2], None, "an observation of list, which is no float32"),
+        (0, np.array([0.5, 0.2]), PIXELS, "an observation of float64, which is no uin"),
+        (0, np.array([1, 300]), PIXELS, "an observation of int64, which is no uint8; "),
+        (
+            0,
+            1.5,
+            CHOICE,
+            "an observation of float64, which is no int32; its space is D",
+        ),
+        (
+            0,
+            "a",
+            CHOICE,
+            "an observation of str, which is no int32; its space is Discr",
+        ),
+        (
+            0,
+            np.nan,
+            CHOICE,
+            "an observation of float64, which is no int32; its space i",
+        ),
+        (0, {"choice": 1}, BOTH, "an observation without the member `at` of its space"),
+        (0, None, BOTH, "an observation without the member `at` of its space, Dict("),
+    ],
+)
+def test_an_answer_of_another_type_is_refused_with_its_place(place, value, space, said):
+    with pytest.raises(RlcliError) as caught:
+        stepped(spoiling(place, value, space))
+    message = caught.value.message
+    where = "environment `Spoils` (number 0 of seed 5, episode 0) returned in step 3 "
+    assert message.startswith(where + said)
+    assert "wrapper" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "space"),
+    [
+        (1, 2, None),
+        (1, True, None),
+        (1, np.float32(2), None),
+        (1, np.array([2]), None),
+        (2, 0, None),
+        (0, np.zeros(2, np.int64), None),
+        (0, [0, 1], None),
+        (0, np.array([1.0, 255.0]), PIXELS),
+        (0, [1, 200], PIXELS),
+        (0, 2.0, CHOICE),
+        (0, np.array(2), CHOICE),
+    ],
+)
+def test_an_answer_that_loses_nothing_by_conversion_is_taken(place, value, space):
+    assert stepped(spoiling(place, value, space)).reward.shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (None, "None, not (observation, reward, terminated, truncated, info)"),
+        ((1, 2, 3, 4), "tuple of 4, not (observation, reward, terminated, truncated"),
+    ],
+)
+def test_an_answer_that_is_none_is_refused(answer, said):
+    class Odd(Walk):
+        def step(self, action):
+            return answer
+
+    with pytest.raises(RlcliError, match=re.escape(f"returned in step 1 {said}")):
+        stepped(Odd)
+
+
+def test_a_reset_without_info_is_refused():
+    class Old(Walk):
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(2, np.float32)
+
+    with pytest.raises(RlcliError, match=r"returned in `reset` ndarray, not \(obs"):
+        made(Old).reset(SEEDS)
+
+
+def test_a_step_that_fails_after_a_nan_says_so():
+    class Fails(spoiling(0, np.array([np.nan, 0]))):
+        def step(self, action):
+            if self.time == 3:
+                raise ZeroDivisionError("by nothing")
+            return super().step(action)
+
+    with pytest.raises(RlcliError) as caught:
+        stepped(Fails)
+    assert caught.value.message.endswith(
+        "ZeroDivisionError: by nothing; the observation that it had returned before "
+        "was not finite"
+    )
+
+
+def test_a_step_that_fails_at_an_action_that_is_no_number_says_so():
+    class Fails(Walk):
+        action_space = spaces.Box(-1.0, 1.0, (1,))
+
+        def step(self, action):
+            raise ZeroDivisionError("by nothing")
+
+    env = made(Fails)
+    state, _ = env.reset(SEEDS)
+    with pytest.raises(RlcliError, match="by nothing; its action was not finite"):
+        env.step(state, np.full((2, 2, 1), np.nan, np.float32))
 
 
 def test_shapes_are_checked_where_they_enter() -> None:

@@ -13,9 +13,10 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from rlcli.environments.conversion import AnswerError
 from rlcli.environments.gymnasium import gymnasium_adapter
 from rlcli.environments.host import Foreign, pooled, vector
-from rlcli.environments.pools import Own, Parallel
+from rlcli.environments.pools import Own, Parallel, answered
 from rlcli.errors import RlcliError
 
 SEEDS = np.array([7, 8], np.uint32)
@@ -192,3 +193,24 @@ def test_an_environment_without_a_vector_of_its_own_is_told_so():
     with pytest.raises(RlcliError, match="has no vector of its own") as caught:
         gymnasium_adapter("Acrobot-v1", 3, 2, "default", None, vectorization="own")
     assert "`async`" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (
+            0,
+            np.array([None, None]),
+            r"rewards of object and shape \(2,\), not 2 number",
+        ),
+        (0, np.zeros((2, 2)), r"rewards of float64 and shape \(2, 2\), not 2 numbers"),
+        (0, np.zeros(2, complex), r"rewards of complex128 and shape"),
+        (1, np.array(["", ""]), r"`terminated` of <U1 and shape"),
+        (2, np.zeros(3, bool), r"`truncated` of bool and shape \(3,\), not 2 numbers"),
+    ],
+)
+def test_answers_of_a_vector_that_are_no_numbers_are_refused(place, value, said):
+    rest = [np.zeros(2), np.zeros(2, bool), np.zeros(2, bool)]
+    rest[place] = value
+    with pytest.raises(AnswerError, match=said):
+        answered(np.zeros((2, 3)), *rest)

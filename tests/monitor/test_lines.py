@@ -61,6 +61,17 @@ def test_an_evaluation_is_described_with_its_interval():
     )
 
 
+def test_the_evaluation_of_frozen_seeds_counts_and_is_mentioned():
+    def result(seed, mean, **mark):
+        found = {"mean": mean, "std": 0.0, "min": mean, "max": mean, "episodes": 5}
+        return {"T": 100, "seed": seed, "evaluation": found, **mark}
+
+    rows = [result(0, 10.0), result(1, 4.0, frozen="the loss"), result(2, 10.0)]
+    assert described(rows).startswith("G 8, ")
+    assert described(rows).endswith(", 3 seeds of 5 episodes at 100, 1 frozen included")
+    assert described(rows[1:2]) == "G 4 ± 0 (4 to 4), 5 episodes at 100, frozen"
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     {

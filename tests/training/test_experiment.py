@@ -316,7 +316,9 @@ def test_a_seed_whose_loss_is_no_number_is_marked_and_the_others_go_on(half_froz
     messages = [message for report in reports for message in report.messages]
     # The 31st step pays no number; the update that sees it is the 30th from 0.
     assert messages == [
-        f"seed {seed} is frozen: the loss is not finite at update 30, by step 31"
+        f"seed {seed} is frozen: the loss is not finite at update 30, by step 31: "
+        f"environment `{FRAGILE['environment']}` returned a reward that is not finite "
+        "(environment 0, step 31)"
         for seed in unlucky
     ]
     assert experiment.failure == ""
