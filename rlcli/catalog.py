@@ -52,38 +52,50 @@ def check(
 ) -> builtins.list[dict[str, Any]]:
     """Whether recipes are sound: builds and traces them with shapes, runs nothing.
 
-    `[{"recipe", "parameters", "memory", "iterations", "updates", "shapes"}]`: of one
-    seed; memory in bytes, of everything a run keeps; shapes of parameters by tree path.
+    `[{"recipe", "parameters", "memory", "peak_memory", "iterations", "updates",
+    "shapes"}]`: of one seed; memory in bytes, of everything a run keeps; shapes of
+    parameters by tree path. `peak_memory` is of the whole run with all its seeds, at
+    least: bytes in `total` and for each thing that needs some.
+
+    Refuses what needs more memory than this machine has.
     """
     return [_checked(each) for each in recipes]
 
 
 def _checked(recipe: str | Path | Mapping[str, Any]) -> dict[str, Any]:
-    import jax
-    import numpy as np
+    import math
 
+    import jax
+
+    from rlcli import memory, out_of_memory
     from rlcli.build import build
     from rlcli.checkpoint import paths
-    from rlcli.progress import midnight
+    from rlcli.progress import AXES, midnight
+    from rlcli.temporaries import tree_bytes
     from rlcli.training.experiment import Experiment
 
     parsed = load(recipe)
-    setup = build(parsed, (0,))
-    shapes = Experiment(parsed, setup).check()
+    out_of_memory.check_recipe(parsed, parsed.train.seeds)
+    setup = build(parsed)
+    experiment = Experiment(parsed, setup)
+    shapes = experiment.check()
     _, agent = setup.parts(midnight())
     acting = jax.eval_shape(agent.acting, shapes.agent)
-
-    def size(tree: Any) -> int:
-        return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(tree))
-
-    memory = sum(
-        int(np.prod(leaf.shape)) * leaf.dtype.itemsize
-        for leaf in jax.tree.leaves(shapes)
+    seeds = len(setup.seeds)
+    kept = sum(
+        tree_bytes(field) // (1 if axis is None else seeds)
+        for field, axis in zip(shapes, AXES, strict=True)
     )
+    needed = {
+        item.name.replace(" ", "_"): item.size
+        for item in experiment.memory
+        if item.size
+    }
     return {
         "recipe": parsed.name,
-        "parameters": size(acting),
-        "memory": memory,
+        "parameters": sum(math.prod(x.shape) for x in jax.tree.leaves(acting)) // seeds,
+        "memory": kept,
+        "peak_memory": {"total": memory.total(experiment.memory), **needed},
         "iterations": parsed.train.steps // setup.steps,
         "updates": agent.updates(parsed.train.steps // setup.steps),
         "shapes": {

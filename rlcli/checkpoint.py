@@ -26,16 +26,17 @@ import io
 import os
 import stat
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import lz4.frame
 import numpy as np
 
 from rlcli import pickles
 from rlcli.errors import RlcliError
-from rlcli.files import replace_file
+from rlcli.files import replacing
+from rlcli.machine import available_memory, format_size
 
 MAGIC = b"\x89rlcli\r\n"
 FORMAT_VERSION = 1
@@ -61,15 +62,9 @@ def dumps(data: Any) -> bytes:
     `data` is plain: None, bool, int (64 bits), float, str, list, dict by str, and NumPy
     arrays. Anything else is a `TypeError` that names its tree path.
     """
-    size = 0
-    compressor = lz4.frame.LZ4FrameCompressor()
-    frame = [compressor.begin()]
-    for piece in pickles.encoded(data):
-        size += len(piece)
-        frame.append(compressor.compress(piece))
-    frame.append(compressor.flush())
-    head = _HEAD.pack(MAGIC, FORMAT_VERSION, size)
-    return b"".join([head, _checksum(head, *frame), *frame])
+    file = io.BytesIO()
+    _write_to(file, data)
+    return file.getvalue()
 
 
 def loads(data: bytes, *, source: str | os.PathLike[str] = "data") -> Any:
@@ -96,14 +91,35 @@ def write(path: str | os.PathLike[str], data: Any) -> None:
     The temporary file lies in the same folder, and its name starts with a dot.
     """
     path = Path(path)
-    content = dumps(data)
     try:
-        replace_file(path, content)
+        with replacing(path) as file:
+            _write_to(file, data)
     except OSError as error:
         raise RlcliError(
             f"`{path}` cannot be written: {error.strerror}",
             "see that its folder exists, may be written to, and has room",
         ) from error
+
+
+def _write_to(file: BinaryIO, data: Any) -> None:
+    """Writes the bytes of a file, piece by piece: none of `data` is held twice."""
+    head = _HEAD.pack(MAGIC, FORMAT_VERSION, pickles.encoded_size(data))
+    digest = hashlib.sha256(head)
+    file.write(bytes(HEADER_SIZE))
+    for piece in _compressed(pickles.encoded(data)):
+        digest.update(piece)
+        file.write(piece)
+    file.seek(0)
+    file.write(head + digest.digest())
+
+
+def _compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The lz4 frame that holds these bytes, in pieces."""
+    compressor = lz4.frame.LZ4FrameCompressor()
+    yield compressor.begin()
+    for piece in pieces:
+        yield compressor.compress(piece)
+    yield compressor.flush()
 
 
 def read(path: str | os.PathLike[str]) -> Any:
@@ -114,7 +130,8 @@ def read(path: str | os.PathLike[str]) -> Any:
             raise OSError(errno.EISDIR, "it is a folder or a device, not a file")
         with path.open("rb") as file:
             header = file.read(HEADER_SIZE)
-            _claimed_size(header, os.fstat(file.fileno()).st_size, path)
+            size = os.fstat(file.fileno()).st_size
+            _check_memory(size, _claimed_size(header, size, path), path)
             file.seek(0)
             data = file.read()
     except FileNotFoundError as error:
@@ -203,6 +220,17 @@ def _claimed_size(header: bytes, file_size: int, source: str | os.PathLike[str])
     if version < FORMAT_VERSION or size > _MAX_RATIO * (file_size - HEADER_SIZE):
         raise RlcliError(f"`{source}` is damaged: its header makes no sense", _AGAIN)
     return size
+
+
+def _check_memory(file_size: int, size: int, source: Path) -> None:
+    """Refuses a file that does not fit into memory, with its content held twice."""
+    needed, available = file_size + 2 * size, available_memory()
+    if available is not None and needed > available.size:
+        raise RlcliError(
+            f"reading `{source}` needs {format_size(needed)} of memory, and "
+            f"{format_size(available.size)} are available",
+            "read it on a machine with more memory",
+        )
 
 
 def _decompressed(frame: memoryview, size: int) -> io.BytesIO:

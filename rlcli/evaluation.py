@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli import runs, snapshots
+from rlcli import out_of_memory, runs, snapshots
 from rlcli.build import build, environment_of
 from rlcli.errors import RlcliError
 from rlcli.frozen import count_frozen
@@ -64,7 +64,8 @@ def eval(
     player = evaluator(
         recipe, snapshot.seeds, episodes, explore=explore, clock=clock_of(snapshot)
     )
-    played = player.play(acting, occasion=seed)
+    with out_of_memory.play_within(recipe, player, acting):
+        played = player.play(acting, occasion=seed)
     if played.cut and not isinstance(recipe.time_limit, int):
         print(
             f"warning: {played.cut} of {played.returns.size} episodes were cut at "

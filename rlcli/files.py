@@ -17,7 +17,7 @@ import stat
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 from rlcli.errors import RlcliError
 
@@ -28,16 +28,29 @@ _TEMPORARY = re.compile(r"\.(?P<name>.+?)(?:\.\d+){1,2}(?:\.tmp)?")
 def replace_file(path: Path, data: bytes) -> None:
     """Replaces a file atomically: a reader sees the old content or the new one.
 
-    The data go to a temporary file `.NAME.NUMBER.tmp` in the same folder, which is
-    synced to the disk and renamed. A symbolic link at `path` is replaced, never
-    followed. `RlcliError` names the file if the file system refuses.
+    A symbolic link at `path` is replaced, never followed. `RlcliError` names the file
+    if the file system refuses.
+    """
+    with replacing(path) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A temporary file to write to, which replaces `path` when the block ends.
+
+    It is `.NAME.NUMBER.tmp` in the same folder. It is synced to the disk and renamed;
+    if the block raises, it is removed.
     """
     # Two threads may replace the same file.
     number = f"{os.getpid()}.{threading.get_ident()}"
     temporary = path.with_name(f".{path.name}.{number}.tmp")
     with name_file_in_errors(path, "written"):
         try:
-            _write_new(temporary, data)
+            with _open_new(temporary) as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
             os.replace(temporary, path)
         except BaseException:
             temporary.unlink(missing_ok=True)
@@ -162,15 +175,12 @@ def write_json(path: Path, fields: Mapping[str, Any]) -> None:
     replace_file(path, (to_json(fields, indent=2) + "\n").encode())
 
 
-def _write_new(path: Path, data: bytes) -> None:
-    """Writes and syncs a temporary file that did not exist before."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+def _open_new(path: Path) -> BinaryIO:
+    """Opens a temporary file that did not exist before."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     # A killed process with the same number may have left one.
     path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    return os.fdopen(os.open(path, flags, 0o666), "w+b")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -18,10 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.environments.host import hosted
-from rlcli.loop import over_seeds
+from rlcli.loop import over_seeds, timestep_shapes
 from rlcli.progress import WATCH, stream
+from rlcli.temporaries import temporary_bytes
 from rlcli.types import Array, ArrayTree, Environment, Policy, TimeStep
 
+_AT_ONCE = 128  # environments that play an evaluation …
+_ADAPTED = 10  # … and where each of them is an object of another library
 LONGEST = 10_000  # every so many steps all episodes are cut: some would never end
 
 
@@ -55,6 +58,11 @@ class _Tally(NamedTuple):
     returns: Array  # [B, share]
     lengths: Array
     cut: Array  # int32: how many of these were cut at LONGEST
+
+
+def parallel_environments(episodes: int, adapter: bool) -> int:
+    """How many environments play so many episodes; `adapter`: of another library."""
+    return min(episodes, _ADAPTED if adapter else _AT_ONCE)
 
 
 class Player:
@@ -93,6 +101,36 @@ class Player:
             np.asarray(tally.lengths).reshape(shape),
             int(np.sum(tally.cut)),
         )
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds it plays."""
+        return len(self._seeds)
+
+    def shapes(self, acting: ArrayTree) -> tuple[ArrayTree, int]:
+        """The arrays of one step as shapes, and the bytes of temporaries at least.
+
+        Allocates nothing. `acting` may be shapes.
+        """
+        environment = self.environment
+        seeds = jax.ShapeDtypeStruct(self._seeds.shape, self._seeds.dtype)
+        state: ArrayTree = ()
+        if environment.pure:
+            keys = jax.eval_shape(jax.vmap(jax.random.key), seeds)
+            state, obs = jax.eval_shape(jax.vmap(environment.reset), keys)
+        else:
+            obs, _ = timestep_shapes(self.seeds, environment)
+        tally = jax.eval_shape(self._begin, obs)
+        now = jax.ShapeDtypeStruct((2,), np.int32)
+        decide = self._decide.trace(acting, tally, seeds, now)
+        programs, decided = [decide], decide.out_info
+        if environment.pure:
+            action, _, noise = decided
+            step = jax.jit(jax.vmap(environment.step, (0, 0, 0, None)))
+            programs.append(step.trace(state, action, noise, False))
+        temporaries = max(temporary_bytes(each.jaxpr) for each in programs)
+        # A step writes a new state and a new tally beside the old ones.
+        return (state, state, tally, tally, decided), temporaries
 
     def watch(
         self, acting: ArrayTree, occasion: int = 0

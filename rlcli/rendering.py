@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from PIL import Image
 
-from rlcli import films, registry, runs, snapshots
+from rlcli import films, out_of_memory, registry, runs, snapshots
 from rlcli.build import build, environment_of
 from rlcli.environments.drawing import INK, PAPER, Canvas
 from rlcli.errors import RlcliError
@@ -55,31 +55,34 @@ def render(
     """
     if output is not None:
         films.check(Path(output))
-    target, player, acting = _player(path, best, episodes, trust)
+    recipe, target, player, acting = _player(path, best, episodes, trust)
     target = Path(output) if output is not None else target
-    watched = player.watch(acting, occasion=seed)
-    films.write(target, _framed(watched, size, overlay), fps or _FPS)
+    with out_of_memory.play_within(recipe, player, acting):
+        watched = player.watch(acting, occasion=seed)
+        films.write(target, _framed(watched, size, overlay), fps or _FPS)
     return target
 
 
 def _player(
     path: str | Path, best: bool, episodes: int, trust: bool
-) -> tuple[Path, Player, Any]:
-    """Where the film goes, who plays, and with what."""
+) -> tuple[Recipe, Path, Player, Any]:
+    """The recipe, where the film goes, who plays, and with what."""
     if (random := _random(path)) is not None:
         if best:
             raise RlcliError(
                 "`--best` chooses from a run, and a random policy has none",
                 "name the folder of a run, or leave out `--best`",
             )
-        return Path("render.gif"), _prepared(random, build(random, (0,)), episodes), ()
+        player = _prepared(random, build(random, (0,)), episodes)
+        return random, Path("render.gif"), player, ()
     run, file = runs.locate(path, best=best)
     snapshot = snapshots.load_snapshot(file, trust=trust)
     setup = build(snapshot.recipe, snapshot.seeds)
     acting = snapshots.acting_of(snapshot, setup, file)
     first = jax.tree.map(lambda leaf: leaf[:1], acting)
     target = (run.folder if run else file.parent) / "render.gif"
-    return target, _prepared(snapshot.recipe, setup, episodes), first
+    player = _prepared(snapshot.recipe, setup, episodes)
+    return snapshot.recipe, target, player, first
 
 
 def _prepared(recipe: Recipe, setup: Setup, episodes: int) -> Player:

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli import checkpoint, provenance, threads
+from rlcli import checkpoint, out_of_memory, provenance, threads
 from rlcli.build import build
 from rlcli.errors import RlcliError
 from rlcli.faults import NONE
@@ -219,7 +219,8 @@ def recipe_of(
 
 def acting_of(snapshot: Snapshot, policy_of: Setup, source: Path) -> ArrayTree:
     """The tree that the policy of a setup takes, `[S, ...]`, from a snapshot."""
-    shapes = jax.eval_shape(lambda: _acting(policy_of))
+    with out_of_memory.limit_building(snapshot.recipe):
+        shapes = jax.eval_shape(lambda: _acting(policy_of))
     seeds = len(snapshot.seeds)
     batched = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct((seeds, *leaf.shape), leaf.dtype), shapes

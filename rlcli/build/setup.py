@@ -10,7 +10,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from rlcli import agents, masks, plugins, registry, schedules, spaces, threads
+from rlcli import (
+    agents,
+    masks,
+    out_of_memory,
+    plugins,
+    registry,
+    schedules,
+    spaces,
+    threads,
+)
 from rlcli.build.checks import (
     check_advantage,
     check_answers,
@@ -62,8 +71,9 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
     train = recipe.train
     if seeds is None:
         seeds = range(train.seed, train.seed + train.seeds)
-    environment_at = _environments(recipe, len(seeds), rendering)
-    agent_at = _agents(recipe, environment_at(midnight()))
+    with out_of_memory.limit_building(recipe):
+        environment_at = _environments(recipe, len(seeds), rendering)
+        agent_at = _agents(recipe, environment_at(midnight()))
 
     def parts(clock: Clock) -> tuple[Environment, Agent]:
         return environment_at(clock), agent_at(clock)
@@ -78,7 +88,8 @@ def environment_of(
     recipe: Recipe, seeds: int, clock: Clock, *, rendering: bool = False
 ) -> Environment:
     """The environment alone, as it is at a given time."""
-    return _environments(recipe, seeds, rendering)(clock)
+    with out_of_memory.limit_building(recipe):
+        return _environments(recipe, seeds, rendering)(clock)
 
 
 def check_environment(recipe: Recipe) -> None:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from rlcli.keys import unrolled
 from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep, keep
@@ -55,14 +54,18 @@ def vector(
         each: options by environment, `[n]` each: environment i takes value i mod n.
         rendering: whether to store final states, for `render_final`.
     """
-    environments = np.arange(num_envs)
-    values = {
-        name: jnp.asarray(options)[environments % len(options)]
-        for name, options in (each or {}).items()
-    }
+    each = each or {}
 
-    def values_of(index: int) -> dict[str, Array]:
-        return {name: options[index] for name, options in values.items()}
+    # Functions, which are traced: as constants they would be held before any program
+    # runs, be there a billion environments.
+    def environments() -> Array:
+        return jnp.arange(num_envs)
+
+    def values_of(index: int | Array) -> dict[str, Array]:
+        return {
+            name: jnp.asarray(options)[index % len(options)]
+            for name, options in each.items()
+        }
 
     # Even numbers are for resets and odd ones for steps, with one hash for either.
     reset_keys = jax.vmap(lambda key, i: jax.random.fold_in(key, 2 * i), (None, 0))
@@ -76,17 +79,21 @@ def vector(
 
     def reset(key: Key) -> tuple[VectorState, ArrayTree]:
         key = unrolled(key)
-        core, obs = core_reset(values, reset_keys(key, environments))
+        indices = environments()
+        core, obs = core_reset(values_of(indices), reset_keys(key, indices))
         return VectorState(core, jnp.zeros(num_envs, jnp.int32), final_of(core)), obs
 
     def draw(key: Key) -> VectorNoise:
         key = unrolled(key)
-        fresh = core_reset(values, reset_keys(key, environments))
-        return VectorNoise(fresh, core_draw(values, step_keys(key, environments)))
+        indices = environments()
+        values = values_of(indices)
+        fresh = core_reset(values, reset_keys(key, indices))
+        return VectorNoise(fresh, core_draw(values, step_keys(key, indices)))
 
     def step(
         state: VectorState, action: Array, noise: VectorNoise, cut: Array | bool = False
     ) -> tuple[VectorState, TimeStep]:
+        values = values_of(environments())
         core, timestep = core_step(values, state.core, action, noise.core)
         elapsed = state.elapsed + 1
         last = timestep.last | cut

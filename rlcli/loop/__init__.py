@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from rlcli.loop.compiled import compiled
 from rlcli.loop.engine import Loop
-from rlcli.loop.hosted import hosted
+from rlcli.loop.hosted import hosted, timestep_shapes
 from rlcli.loop.seeds import over_seeds
 from rlcli.progress import Setup, midnight
 
-__all__ = ["Loop", "make", "over_seeds"]
+__all__ = ["Loop", "make", "over_seeds", "timestep_shapes"]
 
 
 def make(setup: Setup) -> Loop:

@@ -30,6 +30,7 @@ from rlcli.progress import (
     said,
     stream,
 )
+from rlcli.temporaries import temporary_bytes
 from rlcli.types import Array, ArrayTree
 
 
@@ -59,10 +60,11 @@ def compiled(setup: Setup) -> Loop:
     )
 
     @functools.cache
-    def shapes() -> Progress:
-        progress = jax.eval_shape(begin_all, numbers(setup))
-        jax.eval_shape(advance_all, progress, jnp.int32(1))
-        return progress
+    def traced() -> tuple[Progress, int]:
+        seeds = jax.ShapeDtypeStruct((len(setup.seeds),), jnp.uint32)
+        progress = jax.eval_shape(begin_all, seeds)
+        program = advance_all.trace(progress, jnp.int32(1))
+        return progress, setup.devices * temporary_bytes(program.jaxpr)
 
     def restore(saved: ArrayTree) -> tuple[Progress, str]:
         # As JAX lays out its own results, which on one device are spread over nothing:
@@ -76,8 +78,9 @@ def compiled(setup: Setup) -> Loop:
         advance=lambda progress, count: advance_all(progress, np.int32(count)),
         save=lambda progress: progress,
         restore=restore,
-        shapes=shapes,
+        shapes=lambda: traced()[0],
         close=lambda progress: None,
+        temporaries=lambda: traced()[1],
     )
 
 

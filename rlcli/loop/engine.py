@@ -22,3 +22,5 @@ class Loop(NamedTuple):
     shapes: Callable[[], Progress]  # of what `save` gives, but for a host environment:
     # the whole program is traced for it, so that what does not fit shows
     close: Callable[[Progress], None]
+    temporaries: Callable[[], int]
+    # bytes that its program takes beside progress, at least; all devices together

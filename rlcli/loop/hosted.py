@@ -22,6 +22,7 @@ from rlcli.loop.seeds import expanded, numbers, over_seeds, squeezed
 from rlcli.packing import SMALL, Packed, Packing
 from rlcli.pinning import pinned
 from rlcli.progress import AXES, Progress, Setup, begin, draw, midnight, now
+from rlcli.temporaries import temporary_bytes, tree_bytes
 from rlcli.types import Array, ArrayTree, Environment, TimeStep
 
 _CARRIED = (AXES, 0)  # the axes of the seeds in progress and metrics
@@ -38,6 +39,7 @@ class _Program(NamedTuple):
     unpack: Callable  # packed -> progress, metrics
     answer: Callable  # timestep, NumPy's -> packed
     shapes: Progress
+    temporaries: int  # bytes, of `step` and of the noise that it is given
 
 
 def hosted(setup: Setup, environment: Environment) -> Loop:
@@ -92,7 +94,15 @@ def hosted(setup: Setup, environment: Environment) -> Loop:
     def close(progress: Progress) -> None:
         environment.close(progress.environment)
 
-    return Loop(first, advance_by, save, restore, lambda: program().shapes, close)
+    return Loop(
+        begin=first,
+        advance=advance_by,
+        save=save,
+        restore=restore,
+        shapes=lambda: program().shapes,
+        close=close,
+        temporaries=lambda: program().temporaries,
+    )
 
 
 def _program(setup: Setup, environment: Environment) -> _Program:
@@ -126,7 +136,7 @@ def _program(setup: Setup, environment: Environment) -> _Program:
 
     begin_all = jax.jit(over_seeds(begin_one, seeds, (0, 0), AXES))
     draw_all = jax.jit(over_seeds(draw_one, seeds, (0, None), 0))
-    obs, timestep = _shapes(seeds, environment)
+    obs, timestep = timestep_shapes(seeds, environment)
     progress = jax.eval_shape(begin_all, numbers(setup), obs)
     _, noise = jax.eval_shape(draw_all, numbers(setup), np.int32(0))
 
@@ -165,19 +175,23 @@ def _program(setup: Setup, environment: Environment) -> _Program:
         carry = packing.unpack(packed)
         return expanded(carry, _CARRIED) if lone else carry
 
+    step_all = jax.jit(dispatch, donate_argnums=0)
+    arguments = jax.eval_shape(pack, progress), jax.eval_shape(answers.pack, timestep)
+    program = step_all.trace(*arguments, noise, jnp.int32(0))
     return _Program(
         begin=begin_all,
         draw=draw_all,
         pack=jax.jit(pack),
-        step=jax.jit(dispatch, donate_argnums=0),
+        step=step_all,
         unpack=jax.jit(unpack),
         answer=answers.host(),
         shapes=progress,
+        temporaries=temporary_bytes(program.jaxpr) + tree_bytes(noise),
     )
 
 
-def _shapes(seeds: int, environment: Environment) -> tuple[Any, TimeStep]:
-    """Of an observation and of an answer, `[S, B, ...]`."""
+def timestep_shapes(seeds: int, environment: Environment) -> tuple[Any, TimeStep]:
+    """The shapes of an observation and of a time step, `[S, B, ...]`."""
     batch = (seeds, environment.num_envs)
 
     def like(dtype: Any, *rest: int) -> jax.ShapeDtypeStruct:

@@ -13,12 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli import checkpoint, registry, schedules, snapshots
+from rlcli import checkpoint, memory, registry, schedules, snapshots
 from rlcli.build import build, check_environment, environment_of
 from rlcli.errors import RlcliError
 from rlcli.loop import make, over_seeds
+from rlcli.out_of_memory import OutOfMemoryError, limit_building, require
 from rlcli.packing import Packed, Packing
-from rlcli.playing import Player
+from rlcli.playing import Player, parallel_environments
 from rlcli.progress import Progress, Setup, midnight
 from rlcli.recipe import Recipe
 from rlcli.runs import Run
@@ -26,9 +27,6 @@ from rlcli.snapshots import Best, Saved
 from rlcli.statistics import described, of_episodes
 from rlcli.training.failures import Failures
 from rlcli.types import Array, ArrayTree, Clock
-
-_AT_ONCE = 128  # environments that play an evaluation …
-_ADAPTED = 10  # … and where each of them is somebody else's object on the host
 
 
 class Report(NamedTuple):
@@ -64,6 +62,7 @@ class Experiment:
         self._looked = jax.jit(self._looked_at)
         self._packing: Packing | None = None  # of what it gives
         self._player: Player | None = None
+        self.memory: Sequence[memory.Item] = ()  # what it needs, once it is checked
 
     @property
     def step(self) -> int:
@@ -98,12 +97,21 @@ class Experiment:
         return self._progress
 
     def check(self) -> Progress:
-        """Traces the whole program with shapes alone: misfits show here."""
+        """Traces the whole program with shapes alone: misfits show here.
+
+        Refuses a run that needs more memory than there is.
+        """
         check_environment(self.recipe)
         try:
-            return self.loop.shapes()
+            with limit_building(self.recipe):
+                shapes = self.loop.shapes()
+        except OutOfMemoryError:
+            raise
         except RlcliError as error:
             raise self.recipe.placed(("updater",), error) from error
+        self.memory = memory.run_memory(self.recipe, self.setup, self.loop)
+        require("this run", self.memory, self.setup.devices)
+        return shapes
 
     def begin(self) -> None:
         """Starts at step 0."""
@@ -378,7 +386,7 @@ def evaluator(
 ) -> Player:
     """A player of `episodes` or, so that each environment has as many, a few more."""
     facts = registry.find("environment", recipe.environment.name).facts
-    num_envs = min(episodes, _ADAPTED if facts.get("adapter") else _AT_ONCE)
+    num_envs = parallel_environments(episodes, bool(facts.get("adapter")))
     small = dataclasses.replace(recipe, num_envs=num_envs)
     clock = clock or midnight()
     environment = environment_of(small, len(seeds), clock)

@@ -121,10 +121,12 @@ def _trained(
 ) -> Generator[Chunk, None, Path]:
     """Trains from the beginning; does nothing until the first chunk is asked for."""
     warning = settle()
+    from rlcli import out_of_memory
     from rlcli.build import build
     from rlcli.training.experiment import Experiment
 
     recipe = _smoke(read()) if smoke else read()
+    out_of_memory.check_recipe(recipe, recipe.train.seeds)
     experiment = Experiment(recipe, build(recipe))
     experiment.check()
     text = dump(resolved(recipe))
@@ -139,11 +141,13 @@ def _trained(
             smoke=smoke,
         )
         try:
-            experiment.begin()
+            with out_of_memory.explain_out_of_memory("this run", experiment.memory):
+                experiment.begin()
         except RlcliError:
             folder.discard()
             raise
-        yield from _run(folder, experiment, signals, max_time, quiet, warning)
+        chunks = _run(folder, experiment, signals, max_time, quiet, warning)
+        yield from _run_in_memory(folder, experiment, chunks)
     return folder.folder
 
 
@@ -185,6 +189,7 @@ def _resumed(
 ) -> Iterator[Chunk]:
     folder.remove_temporaries()
     warning = layout.for_run(folder.folder)
+    from rlcli import out_of_memory
     from rlcli.build import build
     from rlcli.training import recovery
     from rlcli.training.experiment import Experiment
@@ -192,12 +197,15 @@ def _resumed(
     saved, messages = recovery.newest_sound(folder)
     before, recipe = recovery.recorded_recipe(folder, saved, sets, trust)
     seeds = recovery.recorded_seeds(folder, saved, before)
+    out_of_memory.check_recipe(recipe, len(seeds))
     experiment = Experiment(recipe, build(recipe, seeds))
+    experiment.check()
     sentence = ""
-    if saved is None:
-        experiment.begin()
-    else:
-        sentence = experiment.restore(saved, folder.best)
+    with out_of_memory.explain_out_of_memory("this run", experiment.memory):
+        if saved is None:
+            experiment.begin()
+        else:
+            sentence = experiment.restore(saved, folder.best)
     recovery.refuse_too_short(experiment)
     if _at_its_end(folder, experiment, before):
         if not quiet and sys.stderr is not None:
@@ -207,7 +215,8 @@ def _resumed(
     recovery.rewrite(folder, recipe, saved)
     folder.note_resume(step=experiment.step, inexact=sentence)
     messages = [warning, *messages, sentence]
-    yield from _run(folder, experiment, signals, max_time, quiet, *messages)
+    chunks = _run(folder, experiment, signals, max_time, quiet, *messages)
+    yield from _run_in_memory(folder, experiment, chunks)
 
 
 def _at_its_end(folder: Run, experiment: Experiment, before: Recipe) -> bool:
@@ -219,6 +228,29 @@ def _at_its_end(folder: Run, experiment: Experiment, before: Recipe) -> bool:
     # Frozen seeds, if any, are named behind it.
     reached = str(info.get("reason")).startswith(_REACHED)
     return reached and stop == before.train.stop
+
+
+def _run_in_memory(
+    folder: Run, experiment: Experiment, chunks: Iterator[Chunk]
+) -> Iterator[Chunk]:
+    """The chunks of a run; one that runs out of memory is recorded as failed.
+
+    The folder of one that has neither made a step nor a checkpoint is removed.
+    """
+    from rlcli import out_of_memory
+
+    try:
+        with out_of_memory.explain_out_of_memory("this run", experiment.memory):
+            yield from chunks
+    except out_of_memory.OutOfMemoryError as error:
+        if experiment.step == 0 and folder.latest() is None:
+            for path in (folder.metrics, folder.log):
+                path.unlink(missing_ok=True)
+            folder.discard()
+        else:
+            reason = error.message
+            folder.write_info(status="failed", reason=reason, ended=runs.now())
+        raise
 
 
 def _run(

@@ -25,6 +25,7 @@ from rlcli.types import Array, Count, Structural
 
 # What a prediction is for: to be moved, to be bootstrapped from, or to act upon.
 Role = Literal["learn", "bootstrap", "act"]
+_MOST_ATOMS = 2**16  # the support is a constant: computed before any program runs
 Actions = tuple[int, ...]  # (n,), or () where there are none to tell apart
 
 
@@ -46,7 +47,7 @@ def categorical(
     actions: Actions,
     role: Role,
     *,
-    atoms: Annotated[int, Ge(2), Le(2**24)] = 51,  # that float32 tells apart
+    atoms: Annotated[int, Ge(2), Le(_MOST_ATOMS)] = 51,
     low: Structural = -10.0,
     high: Structural = 10.0,
     dueling: bool = False,
