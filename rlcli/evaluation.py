@@ -12,7 +12,7 @@ import numpy as np
 
 from rlcli import out_of_memory, runs, snapshots
 from rlcli.build import build, environment_of
-from rlcli.errors import RlcliError
+from rlcli.errors import RlcliError, quote
 from rlcli.frozen import count_frozen
 from rlcli.playing import LONGEST
 from rlcli.progress import midnight
@@ -140,7 +140,7 @@ def elsewhere(recipe: Recipe, environment: str | None) -> Recipe:
             getattr(theirs, "n", None),
         ):
             raise RlcliError(
-                f"the policy cannot play `{environment}`: its {what} space is "
+                f"the policy cannot play {quote(environment)}: its {what} space is "
                 f"{describe(theirs)}, and it learnt with {describe(ours)}",
                 f"it learnt in `{recipe.environment.name}`",
             )

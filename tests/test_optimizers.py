@@ -149,3 +149,61 @@ def test_a_schedule_in_a_recipe_becomes_a_learning_rate_of_the_step():
     for steps, rate in [(0, 1.0), (25, 0.75), (100, 0.0)]:
         moved = leaves(PARAMS) - leaves(after(jnp.float32(steps)))
         np.testing.assert_allclose(moved, rate, atol=1e-6)
+
+
+def refused(name, option, value):
+    annotation = registry.options(factory(name))[option].annotation
+    try:
+        annotations.convert(annotation, value)
+    except annotations.MismatchError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        ("adam", "b1", 1),
+        ("adam", "b2", 1),
+        ("adan", "b3", 1),
+        ("adafactor", "decay_offset", 5),
+        ("radam", "threshold", 3),
+    ],
+)
+def test_an_option_with_which_optax_gives_nan_is_refused(name, option, value):
+    assert refused(name, option, value)
+    optimizer = factory(name)(**{option: value})
+    state, params = optimizer.init(PARAMS), PARAMS
+    for _ in range(10):
+        updates, state = optimizer.update(params, state, params)
+        params = optax.apply_updates(params, updates)
+    assert not np.all(np.isfinite(leaves(params)))
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        ("adamw", "b1", 1.5),
+        ("sgd", "momentum", 1.1),
+        ("rmsprop", "decay", 1),
+        ("adadelta", "rho", 1),
+        ("rprop", "eta_minus", 1.2),
+        ("rprop", "eta_plus", 0.5),
+    ],
+)
+def test_a_decay_or_factor_that_learns_nothing_or_diverges_is_refused(
+    name, option, value
+):
+    assert refused(name, option, value)
+
+
+@pytest.mark.filterwarnings("ignore:`optimistic_adam` is deprecated")  # optax's word
+@pytest.mark.parametrize("name", NAMES)
+def test_the_ends_of_every_range_leave_parameters_finite(name):
+    for option, parameter in registry.options(factory(name)).items():
+        for value in (0, 0.999, 1, 4):
+            if refused(name, option, value):
+                continue
+            found = annotations.convert(parameter.annotation, value)
+            after = stepped(factory(name)(**{option: found}), PARAMS, PARAMS)
+            assert np.all(np.isfinite(leaves(after))), (option, value)

@@ -25,7 +25,7 @@ from rlcli.errors import RlcliError, quote, shorten
 LARGEST = 1_000_000  # bytes of a file
 MOST_VALUES = 20_000  # after aliases are expanded
 DEEPEST = 50  # nested mappings and lists
-LONGEST_SET = 80  # characters of a `--set` in messages
+LONGEST_SET, LONGEST_PATH = 80, 200  # characters in messages
 LARGEST_NUMBER = sys.float_info.max  # of integers, too: every option may be a float
 
 Place = tuple[str | int, ...]  # ("train", "log", "every")
@@ -159,15 +159,21 @@ def dump(data: Any) -> str:
 def _text_of(path: Path) -> str:
     try:
         if path.is_dir():
-            raise RlcliError(f"`{path}` is a folder, not a file", "name the file in it")
+            raise RlcliError(
+                f"{quote(path, LONGEST_PATH)} is a folder, not a file",
+                "name the file in it",
+            )
         if not path.exists():
-            raise RlcliError(f"there is no file `{path}`")
+            raise RlcliError(f"there is no file {quote(path, LONGEST_PATH)}")
         if not path.is_file():
-            raise RlcliError(f"`{path}` is no ordinary file")
+            raise RlcliError(f"{quote(path, LONGEST_PATH)} is no ordinary file")
         _refuse_long(path.stat().st_size, str(path))
         content = path.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a path with a null byte
-        raise RlcliError(f"`{path}` cannot be read: {error}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise RlcliError(
+            f"{quote(path, LONGEST_PATH)} cannot be read: {reason}"
+        ) from error
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -93,11 +93,15 @@ def load(
 def find(recipe: str | Path) -> Path:
     """The file of a recipe; a path wins over the name of a shipped one."""
     path, known = Path(recipe), shipped()
-    if isinstance(recipe, Path) or path.is_file() or path.name != recipe:
+    try:
+        is_file, is_there = path.is_file(), path.exists()
+    except OSError:  # such as a name too long for a file
+        is_file = is_there = False
+    if isinstance(recipe, Path) or is_file or path.name != recipe:
         return path
     if recipe in known:
         return known[recipe]
-    if path.exists() or path.suffix:
+    if is_there or path.suffix:
         return path  # reading it says what is wrong
     raise RlcliError(f"there is no recipe {quote(recipe)}", nearest(recipe, known))
 

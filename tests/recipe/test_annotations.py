@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 import pytest
-from annotated_types import Ge, Lt, MinLen
+from annotated_types import Ge, Le, Lt, MinLen
 
 from rlcli.recipe.annotations import MismatchError, convert, is_schedulable
 from rlcli.schedules import Schedule
@@ -61,6 +61,61 @@ class Regularizer(TypedDict):
 def test_a_value_becomes_what_its_annotation_says(annotation, value, expected):
     found = convert(annotation, value)
     assert found == expected and type(found) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "message"),
+    [
+        (float, 1e39, "expected a number that float32 can represent, got `1.0e+39`"),
+        (float, -1e39, "expected a number that float32 can represent, got"),
+        (NonNegative, 1e-50, "expected a number of at least 0 that float32 can"),
+        (Positive, 1e-40, "expected a number above 0 that float32 can represent"),
+        (Structural, 1e300, "expected a number that float32 can represent"),
+        (
+            Annotated[float, Lt(1.0)],
+            1 - 1e-12,
+            "expected a number below 1 when rounded",
+        ),
+        (float, {"from": 1e39, "to": 0}, "`from` of a schedule is a number that float"),
+        (
+            float,
+            {"from": 1, "to": 0, "over": 1e-40},
+            "`over` of a schedule is positive",
+        ),
+        (int, 2**31, "expected a whole number of at most 2,147,483,647, got"),
+        (int, -(2**31), "expected a whole number of at least -2,147,483,647, got"),
+        (Count, 2**31, "expected a whole number from 1 to 2,147,483,647, got"),
+        (int | None, 10**400, "expected a whole number or null, got `1000"),
+        (int, 10**5_000, "expected a whole number, got a int"),
+        (float, 10**400, "expected a number or a schedule, got `1000"),
+        (
+            Annotated[int, Le(2**40)],
+            2**41,
+            "expected a whole number of at most 1,099,5",
+        ),
+    ],
+    ids=lambda each: str(each)[:30] if not isinstance(each, int) else "number",
+)
+def test_a_number_that_32_bits_cannot_hold_is_refused(annotation, value, message):
+    with pytest.raises(MismatchError) as error:
+        convert(annotation, value)
+    assert error.value.message.startswith(message)
+    assert len(error.value.message) < 200
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (float, 3.4e38),
+        (Positive, 1.2e-38),
+        (NonNegative, 0.0),
+        (Annotated[float, Le(0.1)], 0.1),  # which float32 rounds up
+        (Annotated[int, Le(2**40)], 2**40),
+        (int, 2**31 - 1),
+    ],
+)
+def test_a_number_at_the_end_of_its_range_is_admitted(annotation, value):
+    assert convert(annotation, value) == value
 
 
 def test_what_has_no_annotation_we_know_is_left_alone():
