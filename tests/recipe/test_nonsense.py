@@ -230,7 +230,7 @@ def test_every_mutation_that_is_read_is_also_built_or_refused_in_one_line():
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_AS)
     # What does not fit raises, instead of taking the machine's memory.
-    resource.setrlimit(resource.RLIMIT_AS, (24 << 30, before[1]))
+    resource.setrlimit(resource.RLIMIT_AS, (12 << 30, before[1]))
     try:
         for each in mutations(seed=2, count=150):
             refusal(*each, builds=True)
