@@ -29,6 +29,7 @@ from rlcli.playing import Player
 from rlcli.recipe import Recipe
 from rlcli.types import ArrayTree
 
+_ALLOCATION = "Out of memory allocating"  # as XLA says it
 _ROW = 10  # bytes of the smallest row: reward, discount, and two flags
 _ENVIRONMENT = 16  # bytes of the smallest environment: its episode's return and length
 
@@ -135,13 +136,18 @@ def limit_building(recipe: Recipe) -> Iterator[None]:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
+    if isinstance(error, MemoryError):
+        return True
+    # Of a dispatch that fails later JAX says no more than `INTERNAL`.
+    return "RESOURCE_EXHAUSTED" in str(error) or _ALLOCATION in str(error)
 
 
 def _reason(error: Exception) -> str:
     """The first line of an error of NumPy or JAX."""
-    text = str(error).strip().partition("\n")[0].removeprefix("RESOURCE_EXHAUSTED: ")
-    return text.rstrip(".") or "an allocation failed"
+    text = str(error).strip().partition("\n")[0]
+    if _ALLOCATION in text:
+        text = text[text.index(_ALLOCATION) :]
+    return text.removeprefix("RESOURCE_EXHAUSTED: ").rstrip(".") or "it failed"
 
 
 def _largest_size(recipe: Recipe) -> str:

@@ -239,7 +239,8 @@ def numbers(array: np.ndarray, path: str) -> tuple[str, memoryview]:
     name = array.dtype.name
     if name not in DTYPES:
         raise TypeError(f"`{path or '/'}`: expected an array of numbers, got {name}")
-    if name == "bool":  # NumPy takes any byte but 0 for true: here it is 1
+    # NumPy takes any byte but 0 for true: here it is 1. Only what differs is copied.
+    if name == "bool" and array.view(np.uint8).max(initial=0) > 1:
         array = array.view(np.uint8) != 0
     ordered = np.asarray(array, DTYPES[name], order="C").reshape(-1)
     return name, ordered.view(np.uint8).data

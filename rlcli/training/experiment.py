@@ -115,7 +115,7 @@ class Experiment:
 
     def begin(self) -> None:
         """Starts at step 0."""
-        self._progress = self.loop.begin()
+        self._progress = jax.block_until_ready(self.loop.begin())  # fails here or not
 
     def restore(self, saved: Saved, best: Path) -> str:
         """Starts where a checkpoint stands; says what it could not restore."""

@@ -1,0 +1,81 @@
+"""How close the estimate of a run's memory is to what the run takes.
+
+    python -m benchmarks.memory
+
+Each run is a process of its own. It checks its recipe, which gives the estimate, trains
+for three chunks and writes a checkpoint. What it takes is the peak of its resident
+memory minus what was resident before the check.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+RUNS = {
+    "dqn_cartpole, 20 million rows": ("dqn_cartpole", ["replay.capacity=20_000_000"]),
+    "dqn_breakout, 1 million rows": ("dqn_breakout", ["replay.capacity=1_000_000"]),
+    "ppo_cartpole, 8 192 environments": (
+        "ppo_cartpole",
+        ["environment.num_envs=8192", "train.steps=100_000_000"],
+    ),
+}
+CHUNKS = 3
+MIB = 2**20
+
+
+def main() -> None:
+    """Prints the table of docs/measurements.md."""
+    print("| run | estimate | of it state | peak | ratio |")
+    print("|---|---|---|---|---|")
+    for name, (recipe, sets) in RUNS.items():
+        program = [sys.executable, "-m", "benchmarks.memory", recipe, *sets]
+        result = subprocess.run(program, check=True, capture_output=True, text=True)
+        found = json.loads(result.stdout)
+        sizes = [found[each] / MIB for each in ("estimate", "state", "peak")]
+        words = " | ".join(f"{size:,.0f} MiB" for size in sizes)
+        print(f"| {name} | {words} | {sizes[2] / sizes[0]:.2f} |", flush=True)
+
+
+def measure(recipe: str, sets: list[str]) -> dict[str, int]:
+    """The estimate of a run and the peak of its memory, in bytes."""
+    from rlcli import layout, memory, runs
+
+    layout.for_recipe(recipe, set=sets, seeds=None)
+    from rlcli.build import build
+    from rlcli.recipe import load
+    from rlcli.temporaries import tree_bytes
+    from rlcli.training.experiment import Experiment
+
+    parsed = load(recipe, sets)
+    experiment = Experiment(parsed, build(parsed))
+    before = _resident()
+    shapes = experiment.check()
+    experiment.begin()
+    for _ in range(CHUNKS):
+        experiment.advance(max(1, 1_000 // experiment.steps))
+    with tempfile.TemporaryDirectory() as folder:
+        experiment.save(runs.create("memory", run=Path(folder) / "run"))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {
+        "estimate": memory.total(experiment.memory),
+        "state": tree_bytes(shapes),
+        "peak": peak - before,
+    }
+
+
+def _resident() -> int:
+    """Bytes of this process that are in memory now."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * resource.getpagesize()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        print(json.dumps(measure(sys.argv[1], sys.argv[2:])))
+    else:
+        main()
