@@ -59,7 +59,7 @@ def test_the_result_is_what_the_schema_says(run):
     assert result["episodes"] == 6
     assert [row["seed"] for row in result["seeds"]] == [0, 1]
     for row in result["seeds"]:
-        assert set(row) == {"seed", "mean", "std", "min", "max", "length"}
+        assert set(row) == {*("seed", "mean", "std", "min", "max", "length", "frozen")}
         assert row["min"] <= row["mean"] == row["length"] <= row["max"]
     means = [row["mean"] for row in result["seeds"]]
     assert result["return"]["mean"] == pytest.approx(np.mean(means))
@@ -241,5 +241,7 @@ def test_a_deterministic_world_gives_what_was_worked_out_by_hand(tmp_path):
     experiment.save(folder)
     result = rlcli.eval(folder.folder, episodes=7)
     (row,) = result["seeds"]
-    assert row == {"seed": 0, "mean": 1, "std": 0, "min": 1, "max": 1, "length": 1}
-    assert result["return"] == {"mean": 1, "iqm": 1, "ci95": [1, 1]}
+    numbers = {"seed": 0, "mean": 1, "std": 0, "min": 1, "max": 1, "length": 1}
+    assert row == numbers | {"frozen": None}
+    total = {"mean": 1, "iqm": 1, "ci95": [1, 1], "frozen": 0}
+    assert result["return"] == total
