@@ -68,6 +68,8 @@ def update_faults(
     is_open = faults.not_finite == NONE
     is_open &= _is_finite(action, batch)
     not_finite = jnp.where(is_open, code, faults.not_finite)
+    if environment.pure:
+        return Faults(not_finite, faults.outside)
     is_outside = functools.reduce(
         operator.or_, [_is_outside(environment, obs) for obs in answers]
     )

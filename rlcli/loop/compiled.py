@@ -132,14 +132,17 @@ def _chunk(setup: Setup) -> Callable:
         _, metrics = jax.eval_shape(step, progress, noise, jnp.bool_(True))
         # What is shown of a run is some ten numbers, each of which would be a kernel of
         # its own at every step: they go around as one array of each dtype.
-        packing = Packing((progress.statistics, progress.faults, metrics))
+        packing = Packing((progress.statistics, progress.faults.not_finite, metrics))
 
         def packed(progress: Progress, metrics: Mapping[str, Array]) -> tuple:
-            shown = (progress.statistics, progress.faults, metrics)
-            return progress._replace(statistics=(), faults=()), packing.pack(shown)
+            faults = progress.faults
+            shown = (progress.statistics, faults.not_finite, metrics)
+            rest = faults._replace(not_finite=())  # which never changes here
+            return progress._replace(statistics=(), faults=rest), packing.pack(shown)
 
         def unpacked(progress: Progress, numbers: Packed) -> tuple[Progress, Any]:
-            statistics, faults, metrics = packing.unpack(numbers)
+            statistics, not_finite, metrics = packing.unpack(numbers)
+            faults = progress.faults._replace(not_finite=not_finite)
             return progress._replace(statistics=statistics, faults=faults), metrics
 
         blocks = (total + block - 1) // block
