@@ -60,7 +60,8 @@ def run_memory(recipe: Recipe, setup: Setup, loop: Loop) -> list[Item]:
 def _state(recipe: Recipe, setup: Setup, progress: Progress) -> Iterator[Item]:
     """Everything that a run keeps."""
     state, seeds, count = progress.agent, len(setup.seeds), _counts(recipe, setup)
-    size = tree_bytes(state.learner)
+    replay, tail = getattr(state, "replay", ()), getattr(state, "tail", ())
+    size = tree_bytes(state) - tree_bytes((replay, tail))
     yield Item(
         "parameters and optimizer",
         size,
@@ -68,7 +69,7 @@ def _state(recipe: Recipe, setup: Setup, progress: Progress) -> Iterator[Item]:
         {**_unvalued(network_sizes(recipe)), "train.seeds": seeds},
     )
     if recipe.replay is not None:
-        size, capacity = tree_bytes(state.replay), capacity_of(recipe)
+        size, capacity = tree_bytes(replay), capacity_of(recipe)
         row = format_size(size / seeds / max(1, capacity))
         yield Item(
             "replay",
@@ -80,11 +81,11 @@ def _state(recipe: Recipe, setup: Setup, progress: Progress) -> Iterator[Item]:
     each = format_size(size / seeds / recipe.num_envs)
     detail = f"{_counted(seeds, 'seed')} × {recipe.num_envs:,} of {each}"
     yield Item("environments", size, detail, count)
-    unroll = progress.unroll, getattr(state, "tail", ())
     detail = f"{_counted(seeds, 'seed')} × {setup.unroll:,} steps of "
     detail += _counted(recipe.num_envs, "environment")
     options = {"train.unroll": setup.unroll, **count}
-    yield Item("unroll", tree_bytes(unroll), detail, options)
+    size = tree_bytes((progress.unroll, tail))
+    yield Item("unroll", size, detail, options)
 
 
 def _program(recipe: Recipe, setup: Setup, loop: Loop) -> Iterator[Item]:
@@ -180,9 +181,7 @@ def host_environments(recipe: Recipe, seeds: int, num_envs: int) -> list[Item]:
 
 def _environment_bytes(progress: Progress) -> int:
     """Bytes of environments, with what is decided and counted for each."""
-    return tree_bytes(
-        (progress.environment, progress.pending, progress.policy, progress.statistics)
-    )
+    return tree_bytes(progress._replace(unroll=(), agent=()))
 
 
 def _is_adapter(recipe: Recipe) -> bool:

@@ -113,8 +113,7 @@ def explain_out_of_memory(who: str, items: Sequence[Item] = ()) -> Iterator[None
 def limit_building(recipe: Recipe) -> Iterator[None]:
     """Refuses a recipe that cannot be built, or traced, in the memory that there is.
 
-    For sizes that become arrays before there are shapes, such as those of a map, and
-    for those that JAX cannot count.
+    For sizes that become arrays before there are shapes, such as those of a map.
     """
     try:
         with machine.limit_allocations():
@@ -126,11 +125,6 @@ def limit_building(recipe: Recipe) -> Iterator[None]:
         room = f" in {format_size(available.size)}" if available else ""
         raise OutOfMemoryError(
             f"recipe `{recipe.name}` cannot be built{room} of memory: {_reason(error)}",
-            _largest_size(recipe),
-        ) from error
-    except OverflowError as error:
-        raise RlcliError(
-            f"recipe `{recipe.name}` has a number that does not fit into 32 bits",
             _largest_size(recipe),
         ) from error
 

@@ -51,7 +51,9 @@ def made(
         found = factory(*parts, **{**options, **more})
     except RlcliError as error:
         raise recipe.placed(place, error) from error
-    except (ArithmeticError, MemoryError, ValueError) as error:
+    except MemoryError:  # `limit_building` explains it
+        raise
+    except (ArithmeticError, ValueError) as error:
         message = f"{label} cannot be made with these options: {plugins.reason(error)}"
         hint = f"`rlcli show {part.kind} {part.name}` describes them"
         raise recipe.error(place, message, hint) from error
