@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlcli import threads
+from rlcli.xla import threads
 
 NUMBERS = (1, 128, 2000)
 HOW = ("actions drawn beforehand", "actions drawn inside")

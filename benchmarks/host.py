@@ -18,8 +18,9 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.loop import RECIPE
-from rlcli import threads
-from rlcli.pinning import pinned
+from rlcli.runs import thread_layout
+from rlcli.xla import threads
+from rlcli.xla.pinning import pinned
 
 STEPS, ROUNDS = 3_000, 11
 
@@ -91,7 +92,7 @@ def ours() -> Callable[[int], None]:
     import jax
 
     from rlcli import loop, recipe
-    from rlcli.build import build
+    from rlcli.assembly import build
 
     data = {**RECIPE, "environment": {"name": "gymnasium/CartPole-v1"}}
     found = loop.make(build(recipe.load(data)))
@@ -107,7 +108,7 @@ def ours() -> Callable[[int], None]:
 
 def main() -> None:
     """Prints steps per second of each, in turn, and the ratio of the first two."""
-    threads.apply(threads.choose(RECIPE))
+    threads.apply(thread_layout.choose(RECIPE))
     threads.settle()
     loops = {"rlcli": ours(), "plain": plain(), "Gymnasium alone": stepping()}
     for name, advance in loops.items():

@@ -11,7 +11,7 @@ from __future__ import annotations
 import statistics
 import time
 
-from rlcli import threads
+from rlcli.xla import threads
 
 SEEDS, GOAL = 20, 200
 
@@ -23,7 +23,7 @@ def main() -> None:
     import numpy as np
 
     from rlcli import loop, recipe
-    from rlcli.build import build
+    from rlcli.assembly import build
 
     parsed = recipe.load("dqn_cartpole_jym")
     lone = loop.make(build(parsed, (0,)))

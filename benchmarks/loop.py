@@ -11,7 +11,8 @@ from __future__ import annotations
 import statistics
 import time
 
-from rlcli import threads
+from rlcli.runs import thread_layout
+from rlcli.xla import threads
 
 RECIPE = {
     "environment": {"name": "CartPole-v1"},
@@ -31,12 +32,12 @@ STEPS, ROUNDS = 12_800, 15
 
 def main() -> None:
     """Prints steps per second of all three, and our ratios to the others."""
-    threads.apply(threads.choose(RECIPE))
+    threads.apply(thread_layout.choose(RECIPE))
     import jax
 
     from benchmarks import equal_dqn, plain_dqn
     from rlcli import loop, recipe
-    from rlcli.build import build
+    from rlcli.assembly import build
 
     found = loop.make(build(recipe.load(RECIPE)))
     equal, bare = equal_dqn.make(), plain_dqn.make()

@@ -43,13 +43,14 @@ def main() -> None:
 
 def measure(recipe: str, sets: list[str]) -> dict[str, int]:
     """The estimate of a run and the peak of its memory, in bytes."""
-    from rlcli import layout, memory, runs
+    from rlcli.assembly import memory_usage
+    from rlcli.runs import run_folder, thread_layout
 
-    layout.for_recipe(recipe, set=sets, seeds=None)
-    from rlcli.build import build
+    thread_layout.for_recipe(recipe, set=sets, seeds=None)
+    from rlcli.assembly import build
     from rlcli.recipe import load
-    from rlcli.temporaries import tree_bytes
     from rlcli.training.experiment import Experiment
+    from rlcli.xla.temporaries import tree_bytes
 
     parsed = load(recipe, sets)
     experiment = Experiment(parsed, build(parsed))
@@ -59,10 +60,10 @@ def measure(recipe: str, sets: list[str]) -> dict[str, int]:
     for _ in range(CHUNKS):
         experiment.advance(max(1, 1_000 // experiment.steps))
     with tempfile.TemporaryDirectory() as folder:
-        experiment.save(runs.create("memory", run=Path(folder) / "run"))
+        experiment.save(run_folder.create("memory", run=Path(folder) / "run"))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {
-        "estimate": memory.total(experiment.memory),
+        "estimate": memory_usage.total(experiment.memory),
         "state": tree_bytes(shapes),
         "peak": peak - before,
     }

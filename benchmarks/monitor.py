@@ -21,7 +21,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.loop import RECIPE
-from rlcli import threads
+from rlcli.runs import thread_layout
+from rlcli.xla import threads
 
 CHUNKS, ROUNDS = 20, 8
 
@@ -48,12 +49,12 @@ def terminal() -> Iterator[None]:
 
 def main() -> None:
     """Prints steps per second of both, and their ratio in each round."""
-    threads.apply(threads.choose(RECIPE))
+    threads.apply(thread_layout.choose(RECIPE))
     import jax
 
     import rlcli
     from rlcli import loop, recipe
-    from rlcli.build import build
+    from rlcli.assembly import build
 
     train = {"steps": 100_000_000, "start": 0, "checkpoint": None}
     data = {**RECIPE, "train": train}

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import optax
 
 import rlcli
-from rlcli.agents import online
+from rlcli.loop.agents import online
 from rlcli.policies.discrete import epsilon_greedy
 from rlcli.tracers.n_step import n_step
-from rlcli.updaters.q_learning import q_learning
+from rlcli.updaters.td.q_learning import q_learning
 
 env = gymnasium.make("FrozenLake-v1", is_slippery=False, max_episode_steps=20)
 

@@ -15,17 +15,19 @@ from collections.abc import Iterable
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from rlcli.durations import STARTED as _STARTED  # noqa: F401 - the clock starts
+from rlcli import _old_paths as _old_paths
 from rlcli.errors import RlcliError
+from rlcli.runs.durations import STARTED as _STARTED  # noqa: F401 - the clock starts
 
 if TYPE_CHECKING:
-    from rlcli.by_hand import act, clock, q_function, transition
-    from rlcli.catalog import check, list, show
-    from rlcli.evaluation import eval
+    from rlcli.evaluation.evaluate import eval
+    from rlcli.evaluation.render import render
     from rlcli.monitor import TrainMonitor
-    from rlcli.rendering import render
-    from rlcli.simulation import make, rollout
+    from rlcli.recipe.catalog import list, show
     from rlcli.training import chunks, resume, train
+    from rlcli.training.check import check
+    from rlcli.utils.custom_loop import act, clock, q_function, transition
+    from rlcli.utils.simulation import make, rollout
 
 __version__ = "0.1.0"
 __all__ = [
@@ -51,20 +53,20 @@ __all__ = [
 _MODULES = MappingProxyType(
     {
         "TrainMonitor": "rlcli.monitor",
-        "act": "rlcli.by_hand",
-        "check": "rlcli.catalog",
+        "act": "rlcli.utils.custom_loop",
+        "check": "rlcli.training.check",
         "chunks": "rlcli.training",
-        "clock": "rlcli.by_hand",
-        "eval": "rlcli.evaluation",
-        "list": "rlcli.catalog",
-        "make": "rlcli.simulation",
-        "q_function": "rlcli.by_hand",
-        "render": "rlcli.rendering",
+        "clock": "rlcli.utils.custom_loop",
+        "eval": "rlcli.evaluation.evaluate",
+        "list": "rlcli.recipe.catalog",
+        "make": "rlcli.utils.simulation",
+        "q_function": "rlcli.utils.custom_loop",
+        "render": "rlcli.evaluation.render",
         "resume": "rlcli.training",
-        "rollout": "rlcli.simulation",
-        "show": "rlcli.catalog",
+        "rollout": "rlcli.utils.simulation",
+        "show": "rlcli.recipe.catalog",
         "train": "rlcli.training",
-        "transition": "rlcli.by_hand",
+        "transition": "rlcli.utils.custom_loop",
     }
 )
 
@@ -73,7 +75,7 @@ _SUBMODULES = ("environments", "spaces", "utils")  # `rlcli.spaces.sample(…)`
 
 
 def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES:
+    if name in _SUBMODULES or f"rlcli.{name}" in _old_paths.MOVED:
         return importlib.import_module(f"rlcli.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -40,7 +40,11 @@ KINDS: Mapping[str, str] = MappingProxyType(  # kind -> the package, or plural
         "optimizer": "optimizers",
     }
 )
-_HOMES = {"memory": "networks"}  # kinds that live in the package of another
+_HOMES = {  # kinds whose package has another name
+    "memory": "networks",
+    "optimizer": "updaters.optimizers",
+    "wrapper": "environments.wrappers",
+}
 
 
 class Registered(NamedTuple):

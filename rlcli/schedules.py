@@ -25,7 +25,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from rlcli.errors import RlcliError, nearest, quote
-from rlcli.numeric import is_float32
+from rlcli.xla.numeric_limits import is_float32
 
 if typing.TYPE_CHECKING:
     from rlcli.types import Array, Clock

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
-from rlcli.keys import unrolled
 from rlcli.types import Array, ArrayTree, Key
+from rlcli.xla.random_bits import unrolled
 
 
 def dtype(space: gymnasium.Space) -> np.dtype:

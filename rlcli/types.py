@@ -53,7 +53,8 @@ class Environment(NamedTuple):
     A *core* is the same record for one environment (`num_envs` 0): no batch axis, no
     time limit, no auto-reset (`obs` is `next_obs`), and `render(state)`.
     Where `pure` is false JAX cannot trace it: it runs on the host, for all seeds in one
-    vector, so every array has a leading axis for the seeds (see `environments.host`).
+    vector, so every array has a leading axis for the seeds (see
+    `environments.adapters.host`).
     """
 
     reset: Callable[[Key], tuple[ArrayTree, Array]]  # key -> state, obs

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlcli import threads
+from rlcli.xla import threads
 
 # One thread: vmapped seeds never wait for each other. Two devices share the seeds.
 threads.apply(threads.Layout("one", 2))

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from rlcli import checkpoint, errors, registry
-from rlcli.build import build
+from rlcli import errors, registry
+from rlcli.assembly import build
 from rlcli.cli import main
 from rlcli.errors import EXIT_CODES, RlcliError
 from rlcli.recipe import documents, grammar, load, resolved
+from rlcli.runs import checkpoint
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = ("python", "recipes", "environments", "parts", "formats")

@@ -25,7 +25,7 @@ def pins():
 
 
 @pytest.mark.parametrize(
-    "module", ["rlcli", "rlcli.cli", "rlcli.threads", "rlcli.runs"]
+    "module", ["rlcli", "rlcli.cli", "rlcli.xla.threads", "rlcli.runs.run_folder"]
 )
 def test_importing_it_imports_no_jax(module):
     program = f"import sys, {module}; print('jax' in sys.modules)"

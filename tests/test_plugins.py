@@ -7,7 +7,7 @@ import pytest
 
 import rlcli
 from rlcli import plugins, recipe, registry
-from rlcli.build import build
+from rlcli.assembly import build
 from rlcli.cli import main
 from rlcli.errors import RlcliError
 

@@ -9,10 +9,11 @@ import pytest
 from PIL import Image
 
 import rlcli
-import rlcli.checkpoint
-from rlcli import metrics, recipe, registry
-from rlcli.build import build
+import rlcli.runs.checkpoint
+from rlcli import recipe, registry
+from rlcli.assembly import build
 from rlcli.errors import RlcliError
+from rlcli.runs import metrics
 from rlcli.training.experiment import Experiment
 
 RECIPES = sorted(recipe.shipped().items())
@@ -68,7 +69,7 @@ def test_a_recipe_trains_resumes_evaluates_and_renders(path, tmp_path):
     steps.close()
     rlcli.resume(left, quiet=True)
     ends = [sorted(run.glob("checkpoints/*.pkl.lz4"))[-1] for run in (whole, left)]
-    progress, again = (rlcli.checkpoint.read(end)["progress"] for end in ends)
+    progress, again = (rlcli.runs.checkpoint.read(end)["progress"] for end in ends)
     assert [end.name for end in ends] == [ends[0].name] * 2
     assert set(progress) == set(again)
     unequal = [

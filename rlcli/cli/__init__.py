@@ -1,4 +1,7 @@
-"""The command line: a file per verb, each a face of the function in `rlcli`.
+"""Command line: one thin file a verb, each calls the function of that name in `rlcli`.
+
+Belongs here: arguments, options, printing, exit codes.
+May import: rlcli, and modules without JAX; anything else inside a command.
 
 Imports no JAX: that is for the commands to do, after `threads` had its say.
 """

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 import rlcli
-from rlcli import layout
 from rlcli.cli import output
 from rlcli.cli.options import Best, Json, Seed, Trust
+from rlcli.runs import thread_layout
 from rlcli.terminal import printable
 
 COLUMNS = ("seed", "mean", "std", "min", "max", "length")
@@ -51,7 +51,7 @@ def command(
     Prints each seed's returns, and over the seeds their mean, interquartile mean, and
     its 95 % interval.
     """
-    layout.for_policy(path)
+    thread_layout.for_policy(path)
     result = rlcli.eval(
         path,
         best=best,

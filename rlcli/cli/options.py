@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rlcli import durations
+from rlcli.runs import durations
 
 MOST = 2**31 - 1  # the greatest seed that a recipe may have, too
 

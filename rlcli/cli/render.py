@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 import rlcli
-from rlcli import layout
 from rlcli.cli import options, output
 from rlcli.cli.options import Best, Seed, Trust
+from rlcli.runs import thread_layout
 
 
 def command(
@@ -60,7 +60,7 @@ def command(
 ) -> None:
     """Make a film of episodes, without a display."""
     pixels = options.size(size)
-    layout.for_policy(path)
+    thread_layout.for_policy(path)
     file = rlcli.render(
         path,
         best=best,

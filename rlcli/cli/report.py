@@ -14,7 +14,7 @@ def trained(folder: Path, *, quiet: bool) -> int:
 
     Frozen seeds are named even if `quiet`: their results are no results.
     """
-    from rlcli.runs import Run  # here, for `--help` is to answer at once
+    from rlcli.runs.run_folder import Run  # here, for `--help` is to answer at once
 
     info = Run(folder).read_info()
     status = info.get("status", "failed")

@@ -1,5 +1,8 @@
 """Distributions: over actions and over values; pure functions of their parameters.
 
+Belongs here: families with sampling, log-probability, entropy and divergence.
+May import: the ground.
+
 Sampling is split as everywhere: `draw(key, batch)` gives noise that depends on no
 parameter, and `sample(parameters, noise)` turns it into an element of the space.
 `size` is how many numbers a network has to give for one distribution.

@@ -16,8 +16,8 @@ from rlcli.distributions.family import (
     shaped,
     size_of,
 )
-from rlcli.selection import selected
 from rlcli.types import Array
+from rlcli.xla.indexing import selected
 
 _APART = 1e-6  # how near two quantiles may be, in the size of the largest (plus one)
 _TINY = float(np.finfo(np.float32).tiny)

@@ -10,8 +10,8 @@ import numpy as np
 from rlcli import spaces
 from rlcli.distributions.choices import multi_discrete
 from rlcli.distributions.family import Distribution, shaped, size_of
-from rlcli.selection import selected
 from rlcli.types import Array
+from rlcli.xla.indexing import selected
 
 _TINY = float(np.finfo(np.float32).tiny)
 

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli.selection import selected
 from rlcli.types import Array
+from rlcli.xla.indexing import selected
 
 _TINY = float(np.finfo(np.float32).tiny)
 

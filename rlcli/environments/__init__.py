@@ -1,5 +1,9 @@
-"""Environments: pure JAX cores, the vector made of them, and adapters to others."""
+"""Environments: native JAX environments, adapters to other libraries, and wrappers.
 
-from rlcli.environments.exported import to_gymnasium, to_gymnasium_vector
+Belongs here: what makes an `Environment`, the vector, and `to_gymnasium`.
+May import: preprocessing (wrappers only), and the ground.
+"""
+
+from rlcli.environments.to_gymnasium import to_gymnasium, to_gymnasium_vector
 
 __all__ = ["to_gymnasium", "to_gymnasium_vector"]

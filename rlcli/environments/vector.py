@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rlcli.keys import unrolled
 from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep, keep
+from rlcli.xla.random_bits import unrolled
 
 
 class VectorState(NamedTuple):

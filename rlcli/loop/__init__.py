@@ -1,4 +1,7 @@
-"""The loop: how progress advances. The only one, for every algorithm.
+"""Loop: the only training loop, compiled or on the host, for every algorithm.
+
+Belongs here: progress, `advance`, both loops, agents, `episodes` for evaluation.
+May import: `environments.adapters.host`, and the ground. Names no algorithm.
 
 Its device side is one pure function: `advance` takes an environment's answer, completes
 the transition, learns when the unroll is full, and decides upon the next action. For a
@@ -10,9 +13,9 @@ from __future__ import annotations
 
 from rlcli.loop.compiled import compiled
 from rlcli.loop.engine import Loop
-from rlcli.loop.hosted import hosted, timestep_shapes
+from rlcli.loop.host import hosted, timestep_shapes
+from rlcli.loop.progress import Setup, midnight
 from rlcli.loop.seeds import over_seeds
-from rlcli.progress import Setup, midnight
 
 __all__ = ["Loop", "make", "over_seeds", "timestep_shapes"]
 

@@ -11,13 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from rlcli.fusion import rounded
-from rlcli.learning import zeros
-from rlcli.loop.advancing import advance, block_of, noise_of, noted
+from rlcli.loop.advance import advance, block_of, noise_of, noted
 from rlcli.loop.engine import Loop
-from rlcli.loop.seeds import numbers, over_seeds
-from rlcli.packing import Packed, Packing
-from rlcli.progress import (
+from rlcli.loop.progress import (
     AXES,
     RESET,
     Progress,
@@ -30,8 +26,12 @@ from rlcli.progress import (
     said,
     stream,
 )
-from rlcli.temporaries import temporary_bytes
+from rlcli.loop.seeds import numbers, over_seeds
 from rlcli.types import Array, ArrayTree
+from rlcli.xla.control_flow import zeros
+from rlcli.xla.fusion_barrier import rounded
+from rlcli.xla.packing import Packed, Packing
+from rlcli.xla.temporaries import temporary_bytes
 
 
 def compiled(setup: Setup) -> Loop:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from rlcli.progress import Progress
+from rlcli.loop.progress import Progress
 from rlcli.types import Array, ArrayTree
 
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli.progress import Setup
+from rlcli.loop.progress import Setup
 from rlcli.types import Array, ArrayTree
 
 

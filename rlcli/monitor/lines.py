@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
-from rlcli.metrics import CLOCK_FIELDS
-from rlcli.statistics import summary
+from rlcli.runs.metrics import CLOCK_FIELDS
+from rlcli.runs.statistics import summary
 
 Row = Mapping[str, Any]
 

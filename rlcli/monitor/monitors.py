@@ -22,9 +22,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from rlcli.files import open_regular
 from rlcli.monitor.lines import FIRST, HEAD, Row, described, line, together
 from rlcli.monitor.panel import Picture
+from rlcli.runs.files import open_regular
 from rlcli.terminal import printable
 
 __all__ = ["Monitor", "TrainMonitor", "line"]

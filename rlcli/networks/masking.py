@@ -6,11 +6,11 @@ import gymnasium
 import jax
 from gymnasium import spaces as kinds
 
-from rlcli import masks
+from rlcli import action_masks
 from rlcli.networks.heads import Head
 from rlcli.networks.inputs import Pair
-from rlcli.selection import selected
 from rlcli.types import Array, ArrayTree, Key, Network, Params
+from rlcli.xla.indexing import selected
 
 
 def masking(network: Network, head: Head, space: gymnasium.Space) -> Network:
@@ -20,18 +20,18 @@ def masking(network: Network, head: Head, space: gymnasium.Space) -> Network:
     """
     pair = isinstance(space, Pair)
     shown, *action = space.spaces if isinstance(space, Pair) else (space,)
-    _, mask = masks.apart(shown)
+    _, mask = action_masks.apart(shown)
     obey = head.masked
     if mask is None or obey is None or not (pair or head.actions):
         return network
 
     def allowed(inputs: ArrayTree) -> Array:
         if not pair:
-            return masks.of(inputs)
+            return action_masks.of(inputs)
         obs, taken = inputs
         (of,) = action
         start = int(of.start) if isinstance(of, kinds.Discrete) else 0
-        return selected(masks.of(obs), taken - start)
+        return selected(action_masks.of(obs), taken - start)
 
     def apply(
         params: Params,

@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rlcli.masks import forbidding
-from rlcli.selection import selected
+from rlcli.action_masks import forbidding
 from rlcli.types import Array, ArrayTree
+from rlcli.xla.indexing import selected
 
 Loss = Literal["mse", "huber", "logcosh"]
 Transforms = Literal["log", "signed_hyperbolic"]

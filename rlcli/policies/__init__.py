@@ -1,5 +1,8 @@
 """Policies: how to act, given what a network says of the observation.
 
+Belongs here: exploration and exploitation; the part `policy`.
+May import: distributions, and the ground.
+
 A factory's first positional parameter names what the policy acts upon, and an updater
 offers it: `values` (one per action), `distribution` (a family and its parameters),
 `action` (the action itself), or `model` (what actions lead to). `build` itself offers

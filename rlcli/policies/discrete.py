@@ -6,12 +6,12 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 
+from rlcli.action_masks import allowed
 from rlcli.distributions import categorical
-from rlcli.masks import allowed
 from rlcli.policies import Values, acting_on
 from rlcli.registry import register
-from rlcli.selection import selected
 from rlcli.types import Array, Decision, Key, Policy, Positive, Probability
+from rlcli.xla.indexing import selected
 
 
 @register("policy")

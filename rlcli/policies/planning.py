@@ -9,12 +9,12 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 
-from rlcli import masks
+from rlcli import action_masks
 from rlcli.libraries import library
 from rlcli.policies import Model
 from rlcli.registry import register
-from rlcli.selection import selected
 from rlcli.types import Array, ArrayTree, Count, Decision, Key, NonNegative, Policy
+from rlcli.xla.indexing import selected
 
 _LEAST = 1e-30  # of a probability whose logarithm is stored
 
@@ -54,7 +54,7 @@ def gumbel_muzero(
     """
     mctx = library("mctx", "rlcli[muzero]")
     start = int(model.actions.start)
-    masked = masks.apart(observation)[1] is not None
+    masked = action_masks.apart(observation)[1] is not None
     completed = functools.partial(
         mctx.qtransform_completed_by_mix_value,
         value_scale=value_scale,
@@ -82,7 +82,7 @@ def gumbel_muzero(
                 mctx.RootFnOutput(prior_logits=logits, value=value, embedding=hidden),
                 ahead,
                 num_simulations=simulations,
-                invalid_actions=~masks.of(obs) if masked else None,
+                invalid_actions=~action_masks.of(obs) if masked else None,
                 max_depth=depth,
                 max_num_considered_actions=considered,
                 gumbel_scale=scale,

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli import masks, spaces
+from rlcli import action_masks, spaces
 from rlcli.policies import Parameters, acting_on
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Decision, Key, Policy
@@ -45,7 +45,7 @@ def random(
     space: gymnasium.Space, observation: gymnasium.Space | None = None
 ) -> Policy:
     """Any action of the space, whatever the observation; of what a mask allows."""
-    if observation is not None and masks.apart(observation)[1] is not None:
+    if observation is not None and action_masks.apart(observation)[1] is not None:
         return _random_allowed(space)
 
     def draw(key: Key, batch: int) -> ArrayTree:
@@ -80,7 +80,7 @@ def _random_allowed(space: gymnasium.Space) -> Policy:
 
     def act(acting, obs, state, first, noise):
         del acting, first
-        there = masks.of(obs)
+        there = action_masks.of(obs)
         action = start + jnp.argmax(jnp.where(there, noise, -1.0), axis=-1)
         count = jnp.sum(there, axis=-1).astype(jnp.float32)
         return Decision(action, {"log_prob": -jnp.log(count)}), state

@@ -5,8 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rlcli.learning import kept
 from rlcli.types import Array, Decision, Key, Policy
+from rlcli.xla.control_flow import kept
 
 
 def warmed_up(policy: Policy, first: Policy, warming: Array) -> Policy:

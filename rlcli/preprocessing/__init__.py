@@ -1,10 +1,13 @@
 """Preprocessing: what becomes of an observation before a network reads it.
 
+Belongs here: functions of observations, frame stacks, normalization.
+May import: networks, and the ground.
+
 A factory gives a `Preprocess`, a function of one observation. The only memory there is
 are the last few observations, in a stack: what looks at more than one says how many.
-They are stacked where observations are made, in the environment (`showing`), so that
-unrolls, replays, checkpoints and whoever watches have them; the rest is computed where
-networks read (`reading`).
+They are stacked where observations are made, in the environment (`frame_stack`), so
+that unrolls, replays, checkpoints and whoever watches have them; the rest is computed
+where networks read (`network_inputs`).
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from typing import NamedTuple
 import gymnasium
 from gymnasium import spaces as kinds
 
-from rlcli import masks
+from rlcli import action_masks
 from rlcli.spaces import members
 from rlcli.types import ArrayTree
 
@@ -58,14 +61,14 @@ def composed(
     steps: Sequence[Preprocess], space: gymnasium.Space
 ) -> tuple[gymnasium.Space, Function]:
     """One function after the other, of what is to be seen of an observation."""
-    space, _ = masks.apart(space)
+    space, _ = action_masks.apart(space)
     functions = []
     for step in steps:
         space, function = step.of(space)
         functions.append(function)
 
     def whole(obs: ArrayTree) -> ArrayTree:
-        obs = masks.without(obs)
+        obs = action_masks.without(obs)
         for function in functions:
             obs = function(obs)
         return obs

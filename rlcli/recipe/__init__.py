@@ -1,4 +1,7 @@
-"""Recipes: from a YAML file to every option of a run, validated and filled in.
+"""Recipe: from YAML to a validated `Recipe`, with every default filled in.
+
+Belongs here: reading, merging, validating and writing recipes; the catalog of parts.
+May import: the ground, and the options of `networks.heads`. Builds nothing.
 
 `documents` reads text with places, `annotations` says what a value may be, `grammar`
 and `sections` what a recipe may hold, and `loading` makes a `Recipe` of it.

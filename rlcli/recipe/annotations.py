@@ -28,9 +28,9 @@ from pydantic_core import PydanticCustomError
 
 from rlcli import schedules
 from rlcli.errors import RlcliError, nearest, quote
-from rlcli.numeric import INT32_MAX, is_float32, to_float32
 from rlcli.recipe import documents
 from rlcli.recipe.documents import Place
+from rlcli.xla.numeric_limits import INT32_MAX, is_float32, to_float32
 
 
 class MismatchError(ValueError):

@@ -19,9 +19,9 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from rlcli import registry, schedules
 from rlcli.errors import nearest, quote, shorten
-from rlcli.numeric import EXACT_MAX, INT32_MAX
 from rlcli.recipe.annotations import MismatchError, convert, is_schedulable, shown
 from rlcli.recipe.documents import Place
+from rlcli.xla.numeric_limits import EXACT_MAX, INT32_MAX
 
 SECTIONS = (
     *("environment", "network", "policy", "tracer", "replay", "updater"),

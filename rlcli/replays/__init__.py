@@ -1,1 +1,5 @@
-"""Replays: memories of raw steps, and which of them are learnt from again."""
+"""Replays: buffers of past steps, and how they are sampled.
+
+Belongs here: rings, windows, priorities; the part `replay`.
+May import: the ground.
+"""

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from rlcli.errors import RlcliError
-from rlcli.packing import Packed, Packing
 from rlcli.types import Array, ArrayTree
+from rlcli.xla.packing import Packed, Packing
 
 NARROW = 32  # numbers: longer ones are worth a kernel of their own
 

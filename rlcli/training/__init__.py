@@ -1,4 +1,8 @@
-"""Training: the verbs that make runs and go on with them, and the experiment in one."""
+"""Training: runs from their recipe to their end, and on from where they stopped.
+
+Belongs here: train, resume, check, the experiment, signals.
+May import: evaluation, monitor, and everything below them.
+"""
 
 from rlcli.training.verbs import Chunk as Chunk
 from rlcli.training.verbs import chunks as chunks

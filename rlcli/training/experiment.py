@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,20 +12,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli import checkpoint, memory, registry, schedules, snapshots
-from rlcli.build import build, check_environment, environment_of
+from rlcli import schedules
+from rlcli.assembly import check_environment, memory_usage
+from rlcli.assembly.out_of_memory import OutOfMemoryError, limit_building, require
 from rlcli.errors import RlcliError
+from rlcli.evaluation.evaluator import evaluator
 from rlcli.loop import make, over_seeds
-from rlcli.out_of_memory import OutOfMemoryError, limit_building, require
-from rlcli.packing import Packed, Packing
-from rlcli.playing import Player, parallel_environments
-from rlcli.progress import Progress, Setup, midnight
+from rlcli.loop.episodes import Player
+from rlcli.loop.progress import Progress, Setup, midnight
 from rlcli.recipe import Recipe
-from rlcli.runs import Run
-from rlcli.snapshots import Best, Saved
-from rlcli.statistics import described, of_episodes
+from rlcli.runs import checkpoint, snapshots
+from rlcli.runs.run_folder import Run
+from rlcli.runs.snapshots import Best, Saved
+from rlcli.runs.statistics import described, of_episodes
 from rlcli.training.failures import Failures
 from rlcli.types import Array, ArrayTree, Clock
+from rlcli.xla.packing import Packed, Packing
 
 
 class Report(NamedTuple):
@@ -62,7 +63,9 @@ class Experiment:
         self._looked = jax.jit(self._looked_at)
         self._packing: Packing | None = None  # of what it gives
         self._player: Player | None = None
-        self.memory: Sequence[memory.Item] = ()  # what it needs, once it is checked
+        self.memory: Sequence[
+            memory_usage.Item
+        ] = ()  # what it needs, once it is checked
 
     @property
     def step(self) -> int:
@@ -109,7 +112,7 @@ class Experiment:
             raise
         except RlcliError as error:
             raise self.recipe.placed(("updater",), error) from error
-        self.memory = memory.run_memory(self.recipe, self.setup, self.loop)
+        self.memory = memory_usage.run_memory(self.recipe, self.setup, self.loop)
         require("this run", self.memory, self.setup.devices)
         return shapes
 
@@ -374,22 +377,3 @@ class Experiment:
 def _finite(leaf: Array) -> Array:
     """Of `[S, ...]`, whether all of a seed's numbers are: `[S]`."""
     return jnp.all(jnp.isfinite(leaf), axis=tuple(range(1, leaf.ndim)))
-
-
-def evaluator(
-    recipe: Recipe,
-    seeds: Sequence[int],
-    episodes: int,
-    *,
-    explore: bool = False,
-    clock: Clock | None = None,
-) -> Player:
-    """A player of `episodes` or, so that each environment has as many, a few more."""
-    facts = registry.find("environment", recipe.environment.name).facts
-    num_envs = parallel_environments(episodes, bool(facts.get("adapter")))
-    small = dataclasses.replace(recipe, num_envs=num_envs)
-    clock = clock or midnight()
-    environment = environment_of(small, len(seeds), clock)
-    _, agent = build(recipe, seeds).parts(clock)
-    share = -(-episodes // num_envs)
-    return Player(environment, agent.policy, seeds, share, explore=explore)

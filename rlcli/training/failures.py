@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from rlcli import checkpoint
-from rlcli.faults import NONE, Fault, first_not_finite, first_outside
-from rlcli.frozen import Frozen, FrozenSeeds, describe_frozen, suggest_remedy
-from rlcli.learning import GOING
-from rlcli.progress import Setup, midnight
+from rlcli.loop.faults import NONE, Fault, first_not_finite, first_outside
+from rlcli.loop.progress import Setup, midnight
 from rlcli.recipe import Recipe
+from rlcli.runs import checkpoint
+from rlcli.runs.frozen import Frozen, FrozenSeeds, describe_frozen, suggest_remedy
 from rlcli.spaces import describe
 from rlcli.types import Agent, ArrayTree
+from rlcli.updaters.learner import GOING
 
 
 class Failures:

@@ -10,12 +10,12 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rlcli import runs
 from rlcli.errors import RlcliError
-from rlcli.files import replace_file, to_json, write_json
 from rlcli.recipe import Recipe, documents, dump, load, resolved
-from rlcli.runs import Run
-from rlcli.snapshots import Saved, read_checkpoint
+from rlcli.runs import run_folder
+from rlcli.runs.files import replace_file, to_json, write_json
+from rlcli.runs.run_folder import Run
+from rlcli.runs.snapshots import Saved, read_checkpoint
 
 if TYPE_CHECKING:
     from rlcli.training.experiment import Experiment
@@ -132,7 +132,7 @@ def rewrite(run: Run, recipe: Recipe, saved: Saved | None) -> None:
             "status": "running",
             "seeds": saved.seeds,
             **saved.circumstances,
-            "rewritten": runs.now(),
+            "rewritten": run_folder.now(),
         }
         write_json(run.info, fields)
 

@@ -18,16 +18,18 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlcli import errors, layout, provenance, runs, threads
-from rlcli.durations import STARTED, seconds
+from rlcli import errors
 from rlcli.errors import RlcliError
-from rlcli.metrics import Metrics
 from rlcli.monitor import Monitor
 from rlcli.recipe import Recipe, dump, load, resolved
-from rlcli.runs import Run
+from rlcli.runs import provenance, run_folder, thread_layout
+from rlcli.runs.durations import STARTED, seconds
+from rlcli.runs.metrics import Metrics
+from rlcli.runs.run_folder import Run
 from rlcli.training.pace import Pace
 from rlcli.training.signals import Signals, exit_now
 from rlcli.training.watchdog import Watchdog
+from rlcli.xla import threads
 
 if TYPE_CHECKING:
     from rlcli.training.experiment import Experiment
@@ -102,7 +104,7 @@ def chunks(
     sets = [*set]
     sets += [] if seed is None else [f"train.seed={seed}"]
     sets += [] if seeds is None else [f"train.seeds={seeds}"]
-    settle = functools.partial(layout.for_recipe, recipe, set=sets, seeds=seeds)
+    settle = functools.partial(thread_layout.for_recipe, recipe, set=sets, seeds=seeds)
     read = functools.partial(load, recipe, sets)
     place = {"runs": runs, "run": run}
     generator = _trained(settle, read, place, max_time, smoke=smoke, quiet=quiet)
@@ -121,8 +123,7 @@ def _trained(
 ) -> Generator[Chunk, None, Path]:
     """Trains from the beginning; does nothing until the first chunk is asked for."""
     warning = settle()
-    from rlcli import out_of_memory
-    from rlcli.build import build
+    from rlcli.assembly import build, out_of_memory
     from rlcli.training.experiment import Experiment
 
     recipe = _smoke(read()) if smoke else read()
@@ -130,7 +131,7 @@ def _trained(
     experiment = Experiment(recipe, build(recipe))
     experiment.check()
     text = dump(resolved(recipe))
-    folder = runs.create(
+    folder = run_folder.create(
         recipe.name, **place, written=recipe.document.text or text, resolved=text
     )
     with folder.lock(), _signals(folder) as signals:
@@ -172,7 +173,7 @@ def resume(
 
     Only `train.steps`, `train.stop` and the periods may be set anew.
     """
-    folder = runs.locate_run(run)
+    folder = run_folder.locate_run(run)
     with folder.lock(), _signals(folder) as signals:
         for _ in _resumed(folder, signals, set, max_time, quiet, trust):
             pass
@@ -188,9 +189,8 @@ def _resumed(
     trust: bool,
 ) -> Iterator[Chunk]:
     folder.remove_temporaries()
-    warning = layout.for_run(folder.folder)
-    from rlcli import out_of_memory
-    from rlcli.build import build
+    warning = thread_layout.for_run(folder.folder)
+    from rlcli.assembly import build, out_of_memory
     from rlcli.training import recovery
     from rlcli.training.experiment import Experiment
 
@@ -237,7 +237,7 @@ def _run_in_memory(
 
     The folder of one that has neither made a step nor a checkpoint is removed.
     """
-    from rlcli import out_of_memory
+    from rlcli.assembly import out_of_memory
 
     try:
         with out_of_memory.explain_out_of_memory("this run", experiment.memory):
@@ -249,7 +249,7 @@ def _run_in_memory(
             folder.discard()
         else:
             reason = error.message
-            folder.write_info(status="failed", reason=reason, ended=runs.now())
+            folder.write_info(status="failed", reason=reason, ended=run_folder.now())
         raise
 
 
@@ -327,7 +327,7 @@ def _run(
         reason=reason,
         hint=failures.remedy,
         frozen=failures.reasons,
-        ended=runs.now(),
+        ended=run_folder.now(),
     )
 
 
@@ -337,7 +337,11 @@ def _errors_recorded(folder: Run) -> Iterator[None]:
     try:
         yield
     except RlcliError as error:
-        fields = {"reason": error.message, "hint": error.hint, "ended": runs.now()}
+        fields = {
+            "reason": error.message,
+            "hint": error.hint,
+            "ended": run_folder.now(),
+        }
         with contextlib.suppress(RlcliError):  # the same disk may be full
             folder.write_info(status="failed", **fields)
         raise
@@ -353,7 +357,7 @@ def _abandon(folder: Run, status: str) -> None:
     where = f"in {latest.name}" if latest else "not saved yet: it begins anew"
     reason = "ended at once, between two checkpoints"
     with contextlib.suppress(RlcliError):
-        folder.write_info(status=status, reason=reason, ended=runs.now())
+        folder.write_info(status=status, reason=reason, ended=run_folder.now())
     name = shlex.quote(str(folder.folder))
     told = f"stopped at once; the run is {where}\nnext: rlcli resume {name}"
     exit_now(errors.EXIT_CODES[status], told=told, data=str(folder.folder))

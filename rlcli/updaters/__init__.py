@@ -1,5 +1,8 @@
 """Updaters: a loss, and a way to act.
 
+Belongs here: algorithms, one file each, by family, and what families share.
+May import: policies, preprocessing, networks, distributions, and the ground.
+
 A factory is given, by position, the parts it builds upon:
 
 - `spaces`: the observations and actions of the environment;

@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 
 from rlcli.errors import RlcliError
-from rlcli.learning import Losses
 from rlcli.networks.heads import Actions, Role, prediction
 from rlcli.networks.memory import recurrent
 from rlcli.networks.predictions import Particles, Prediction, Transform, mixed, picked
 from rlcli.types import Array, ArrayTree, Key, Network, Params, Transition
+from rlcli.updaters.learner import Losses
 
 ROLES: tuple[Role, ...] = ("learn", "bootstrap", "act")
 

@@ -1,5 +1,8 @@
 """Utils: the public toolbox, for training loops and experiments of one's own.
 
+Belongs here: functions for users, `custom_loop` and `simulation` among them.
+May import: everything but cli. Nothing in rlcli imports utils.
+
 Names, keywords and meaning are those that users of coax know; `docs/utils.md` lists
 them all. Nothing in rlcli depends on them. Importing them imports JAX.
 """

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rlcli import pickles
-from rlcli.pickles import MalformedError
+from rlcli.runs import pickles
+from rlcli.runs.pickles import MalformedError
 from rlcli.utils.encoding import ARRAY, COMPLEX, MAX_OPCODES, SCALAR
 
 # A tuple's hash is that of all it holds, over and over where that is shared, and as

@@ -7,8 +7,8 @@ word: frozensets stand nowhere else, so no tuple of the user's can be taken for 
     ({"scalar"}, dtype, (), bytes)          a scalar of NumPy's
     ({"complex"}, real, imaginary)          a complex number
 
-The pickle (protocol 4) has the opcodes of `rlcli.pickles`, those for tuples, sets and
-bytes, and the memo: what was written once is referred to when it comes again.
+The pickle (protocol 4) has the opcodes of `rlcli.runs.pickles`, those for tuples, sets
+and bytes, and the memo: what was written once is referred to when it comes again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli import pickles
+from rlcli.runs import pickles
 
 MAX_OPCODES = 2**20  # of one pickle: two of them may make an object of 200 bytes
 ARRAY, SCALAR, COMPLEX = "array", "scalar", "complex"
@@ -31,7 +31,7 @@ Parts = Iterator[bytes | memoryview]
 
 
 def encoded(obj: Any) -> Iterator[bytes]:
-    """The pickle of an object, in pieces of less than twice `pickles.PIECE`.
+    """The pickle of an object, in pieces of less than twice `runs.pickles.PIECE`.
 
     A `TypeError` or `ValueError` names the path of what cannot be stored.
     """

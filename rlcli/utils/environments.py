@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from rlcli.errors import RlcliError
-from rlcli.files import replace_file
+from rlcli.runs.files import replace_file
 from rlcli.types import Transition
 from rlcli.utils.elements import safe_sample
 
@@ -154,7 +154,9 @@ def get_transition_batch(
 
 
 def _first_step(env: gymnasium.Env, seed: int) -> Transition:
-    from rlcli.by_hand import transition  # here, since it takes Haiku half a second
+    from rlcli.utils.custom_loop import (
+        transition,  # here, since it takes Haiku half a second
+    )
 
     obs, _ = env.reset(seed=seed)
     action = safe_sample(env.action_space, seed)

@@ -14,9 +14,9 @@ from typing import Any
 
 import lz4.frame
 
-from rlcli import pickles
 from rlcli.errors import RlcliError
-from rlcli.files import replace_file
+from rlcli.runs import pickles
+from rlcli.runs.files import replace_file
 from rlcli.utils.decoding import decoded
 from rlcli.utils.encoding import encoded
 
@@ -74,7 +74,8 @@ def _loaded(frame: memoryview, source: str | os.PathLike[str]) -> Any:
     except pickles.MalformedError as error:
         raise RlcliError(
             f"`{source}` was not written by `dump` and is not opened: it holds {error}",
-            "checkpoints are read by `rlcli.checkpoint.read`; pickles of others could "
+            "checkpoints are read by `rlcli.runs.checkpoint.read`; pickles of others "
+            "could "
             "run code",
         ) from error
 

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rlcli.environments.classic_control.cartpole import cartpole
-from rlcli.environments.toy_text.frozen_lake import frozen_lake
+from rlcli.environments.native.classic_control.cartpole import cartpole
+from rlcli.environments.native.toy_text.frozen_lake import frozen_lake
 from rlcli.environments.vector import keyed, vector
 from rlcli.types import Environment, TimeStep, keep
 

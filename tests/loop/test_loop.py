@@ -8,11 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rlcli import checkpoint, loop, recipe
-from rlcli.build import build
-from rlcli.environments.host import hosted
-from rlcli.progress import RESET, STEP, Setup, midnight, stream
+from rlcli import loop, recipe
+from rlcli.assembly import build
+from rlcli.environments.adapters.host import hosted
+from rlcli.loop.progress import RESET, STEP, Setup, midnight, stream
+from rlcli.runs import checkpoint
 from rlcli.types import Environment, TimeStep
+from rlcli.xla import tree_paths
 
 SEED = 5
 UNBATCHED = ("iteration", "position")  # of Progress: all seeds have the same
@@ -377,8 +379,8 @@ def test_a_program_that_does_not_fit_together_shows_in_its_shapes():
 
 def test_shapes_are_those_of_what_is_saved():
     made = compiled_loop("online", seeds=3)
-    expected = checkpoint.paths(made.save(made.begin()))
-    found = checkpoint.paths(made.shapes())
+    expected = tree_paths.paths(made.save(made.begin()))
+    found = tree_paths.paths(made.shapes())
     assert {name: (leaf.shape, leaf.dtype) for name, leaf in found.items()} == {
         name: (leaf.shape, leaf.dtype) for name, leaf in expected.items()
     }

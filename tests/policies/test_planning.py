@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rlcli import masks
+from rlcli import action_masks
 from rlcli.errors import RlcliError
 from rlcli.policies import Ahead, Model
 from rlcli.policies.planning import gumbel_muzero
@@ -18,7 +18,7 @@ BATCH = 400
 CHOICE = gymnasium.spaces.Discrete(ACTIONS, start=START)
 SHOWN = gymnasium.spaces.Dict({"state": gymnasium.spaces.Discrete(STATES)})
 MASKED = gymnasium.spaces.Dict(
-    {**SHOWN.spaces, masks.MASK: gymnasium.spaces.MultiBinary(ACTIONS)}
+    {**SHOWN.spaces, action_masks.MASK: gymnasium.spaces.MultiBinary(ACTIONS)}
 )
 
 
@@ -45,7 +45,7 @@ def tabular(rewards, leads, values, logits=None):
 
     def root(params, obs):
         del params
-        return seen(rows, jnp.asarray(masks.without(obs)["state"]))
+        return seen(rows, jnp.asarray(action_masks.without(obs)["state"]))
 
     def ahead(params, hidden, action):
         del params
@@ -114,7 +114,7 @@ def test_what_a_mask_forbids_is_never_done_and_weighs_nothing():
     mask[np.arange(BATCH), rng.integers(0, ACTIONS, BATCH)] = True
     model = tabular(rewards, leads, q.max(-1))
     decide = decider(model, "explore", MASKED, simulations=6, gumbel_scale=3.0)
-    found = decide({"state": state, masks.MASK: mask.astype("i1")})
+    found = decide({"state": state, action_masks.MASK: mask.astype("i1")})
     assert np.all(mask[np.arange(BATCH), found.action - START])
     weights = np.asarray(found.extras["action_weights"])
     assert np.all(weights[~mask] == 0)

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from rlcli import recipe
-from rlcli.build import build
+from rlcli.assembly import build
+from rlcli.loop.progress import midnight
 from rlcli.policies.sampled import random
 from rlcli.policies.warmup import warmed_up
-from rlcli.progress import midnight
 from rlcli.types import Decision
 
 DRAWS = 2_000

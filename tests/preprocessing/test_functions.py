@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rlcli import masks, registry, utils
+from rlcli import action_masks, registry, utils
 from rlcli.errors import RlcliError
 from rlcli.preprocessing import functions
-from rlcli.preprocessing.reading import composed
+from rlcli.preprocessing.network_inputs import composed
 
 BOX = spaces.Box(-2.0, 3.0, (2, 3), np.float32)
 CHOICES = spaces.MultiDiscrete([3, 4], start=[1, 0])
@@ -93,7 +93,7 @@ def test_differences_are_those_of_the_toolbox():
 
 
 def test_one_function_follows_the_other_and_no_mask_is_seen():
-    shown = spaces.Dict({"view": TREE, masks.MASK: spaces.MultiBinary(3)})
+    shown = spaces.Dict({"view": TREE, action_masks.MASK: spaces.MultiBinary(3)})
     steps = [functions.flatten(), functions.frame_stack(frames=2)]
     seen, function = composed(steps, shown)
     obs = drawn(shown, 1)[0]

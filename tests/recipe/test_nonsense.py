@@ -7,10 +7,10 @@ import random
 import pytest
 
 from rlcli import recipe, registry
-from rlcli.build import build
+from rlcli.assembly import build
 from rlcli.cli import main
 from rlcli.errors import RlcliError
-from rlcli.evaluation import elsewhere
+from rlcli.evaluation.evaluate import elsewhere
 from rlcli.networks import heads
 from rlcli.recipe import documents, grammar
 from rlcli.training.experiment import Experiment

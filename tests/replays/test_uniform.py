@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from rlcli import recipe
-from rlcli.build import build
+from rlcli.assembly import build
 from rlcli.errors import RlcliError
-from rlcli.progress import midnight
+from rlcli.loop.progress import midnight
 from rlcli.replays.uniform import distinct, uniform
 from rlcli.types import Transition
 

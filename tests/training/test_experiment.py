@@ -9,11 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rlcli import checkpoint, recipe, snapshots
-from rlcli.build import build
+from rlcli import recipe
+from rlcli.assembly import build
 from rlcli.loop import Loop, make
-from rlcli.progress import RESET, Setup, stream
-from rlcli.runs import Run
+from rlcli.loop.progress import RESET, Setup, stream
+from rlcli.runs import checkpoint, snapshots
+from rlcli.runs.run_folder import Run
 from rlcli.training.experiment import Experiment
 from rlcli.types import Environment, TimeStep
 

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 import rlcli
-from rlcli import checkpoint, errors
+from rlcli import errors
 from rlcli.cli import main, report
-from rlcli.frozen import Frozen
-from rlcli.progress import RESET, stream
-from rlcli.snapshots import load_snapshot
+from rlcli.loop.progress import RESET, stream
+from rlcli.runs import checkpoint
+from rlcli.runs.frozen import Frozen
+from rlcli.runs.snapshots import load_snapshot
 from rlcli.types import Environment, TimeStep
 
 pytestmark = pytest.mark.usefixtures("programs")

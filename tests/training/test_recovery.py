@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import rlcli
-from rlcli import checkpoint
 from rlcli.errors import RlcliError
-from rlcli.runs import Run
+from rlcli.runs import checkpoint
+from rlcli.runs.run_folder import Run
 
 pytestmark = pytest.mark.usefixtures("programs")
 DATA = {

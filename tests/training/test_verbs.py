@@ -12,7 +12,7 @@ import rlcli
 from rlcli.cli.report import trained
 from rlcli.errors import RlcliError
 from rlcli.recipe import load
-from rlcli.runs import Run
+from rlcli.runs.run_folder import Run
 
 pytestmark = pytest.mark.usefixtures("programs")
 CLOCKS = {"dt", "steps_per_second", "updates_per_second", "time"}
@@ -115,7 +115,9 @@ def test_watching_a_run_changes_nothing_of_what_is_learnt(finished, tmp_path):
     sets = ["train.log.every=10", "train.evaluate.every=100", "train.checkpoint=null"]
     often = rlcli.train(DATA, set=sets, run=tmp_path / "run", quiet=True)
     ours, theirs = (
-        rlcli.checkpoint.read(run / "checkpoints" / "000001500.pkl.lz4")["progress"]
+        rlcli.runs.checkpoint.read(run / "checkpoints" / "000001500.pkl.lz4")[
+            "progress"
+        ]
         for run in (often, finished["native"])
     )
     assert set(ours) == set(theirs)
@@ -218,7 +220,7 @@ def test_periods_may_change_from_one_resume_to_the_next(finished, tmp_path):
     kept = sorted(path.name for path in (run / "checkpoints").iterdir())
     assert kept == ["000001500.pkl.lz4"]
     ours, theirs = (
-        rlcli.checkpoint.read(each / "checkpoints" / kept[0])["progress"]
+        rlcli.runs.checkpoint.read(each / "checkpoints" / kept[0])["progress"]
         for each in (run, finished["native"])
     )
     assert all(np.array_equal(ours[name], leaf) for name, leaf in theirs.items())
@@ -311,7 +313,7 @@ def test_a_run_without_a_seed_left_fails_and_keeps_its_last_good_checkpoint(
     assert "is not finite at update " in facts["reason"]
     latest = Run(run).latest()
     assert latest.name == "000000300.pkl.lz4"
-    saved = rlcli.checkpoint.read(latest)["progress"]
+    saved = rlcli.runs.checkpoint.read(latest)["progress"]
     assert all(
         np.all(np.isfinite(leaf)) for leaf in saved.values() if leaf.dtype.kind == "f"
     )

@@ -10,11 +10,11 @@ import optax
 import pytest
 
 from rlcli import registry
+from rlcli.loop.progress import midnight
 from rlcli.networks.functions import Pair, own
 from rlcli.networks.torsos import table
 from rlcli.policies.discrete import epsilon_greedy
 from rlcli.policies.sampled import random
-from rlcli.progress import midnight
 from rlcli.types import Transition
 from rlcli.updaters import Spaces
 

@@ -10,16 +10,16 @@ import optax
 import pytest
 
 from rlcli import recipe
-from rlcli.build import build
+from rlcli.assembly import build
+from rlcli.loop.progress import midnight
 from rlcli.networks import memory
 from rlcli.networks.torsos import linear
 from rlcli.policies.sampled import sampled
-from rlcli.progress import midnight
 from rlcli.training.experiment import Experiment
 from rlcli.types import Transition
 from rlcli.updaters import Spaces
 from rlcli.updaters.burn_in import refreshed
-from rlcli.updaters.v_trace import v_trace
+from rlcli.updaters.policy_gradient.v_trace import v_trace
 
 SHOWN = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
 ACTIONS, SIZE, STEPS, BATCH, FRONT = 3, 4, 7, 5, 3

@@ -1,6 +1,6 @@
 """Updaters on environments whose values are known: whole recipes, learnt in seconds.
 
-The probes say what the values are, and why: `rlcli.environments.probes`.
+The probes say what the values are, and why: `rlcli.environments.native.probes`.
 """
 
 import functools
@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from rlcli import distributions, loop, recipe
-from rlcli.build import build
+from rlcli.assembly import build
+from rlcli.loop.progress import midnight
 from rlcli.networks.functions import own, sharing
 from rlcli.networks.heads import action_values, parameters, prediction, state_value
 from rlcli.networks.torsos import linear, mlp
-from rlcli.progress import midnight
 
 GAMMA = 0.9
 slow = pytest.mark.slow

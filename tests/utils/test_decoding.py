@@ -9,7 +9,7 @@ import lz4.frame
 import numpy as np
 import pytest
 
-from rlcli import pickles
+from rlcli.runs import pickles
 from rlcli.utils import dumps, loads
 from rlcli.utils.decoding import decoded
 

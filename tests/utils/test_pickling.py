@@ -21,8 +21,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlcli import checkpoint, pickles
 from rlcli.errors import RlcliError
+from rlcli.runs import checkpoint, pickles
 from rlcli.utils import dump, dumps, load, loads
 from rlcli.utils.encoding import MAX_OPCODES
 from rlcli.utils.kinds import is_policy

@@ -1,5 +1,8 @@
 """Heads: from features to what an updater needs.
 
+Belongs here: Haiku functions of features, `[N, features] -> [N, ...]`.
+May import: other modules of networks, distributions, and the ground.
+
 A head is a Haiku function of the torso and its features, `[N, features] -> [N, ...]`.
 """
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import haiku as hk
 import jax.numpy as jnp
 
+from rlcli.action_masks import forbidding
 from rlcli.distributions import Distribution
-from rlcli.masks import forbidding
 from rlcli.networks.heads.head import Head
 from rlcli.networks.heads.layers import readout
 from rlcli.networks.torsos import Torso

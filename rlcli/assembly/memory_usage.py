@@ -1,0 +1,250 @@
+"""Memory: what a run or an evaluation needs, added up before it is allocated.
+
+Sizes come from shapes. They are lower bounds: what is left out, such as the arrays that
+an environment's library keeps for itself, only adds to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from rlcli import registry
+from rlcli.loop import Loop
+from rlcli.loop.advance import noise_of
+from rlcli.loop.episodes import Player, parallel_environments
+from rlcli.loop.progress import Progress, Setup, midnight
+from rlcli.recipe import DEFAULT, Recipe
+from rlcli.types import ArrayTree
+from rlcli.xla.machine import format_size
+from rlcli.xla.temporaries import tree_bytes
+
+COMPILER = 200 * 2**20  # bytes that XLA takes to compile a run's program, at least
+_HOST_ENVIRONMENT = 3 * 2**10  # bytes of a Gymnasium environment in this process …
+_PROCESS = 21 * 2**20  # … and of one in a process of its own
+_NAMED = 4  # items that an error lists
+
+
+class Item(NamedTuple):
+    """Memory that one thing needs."""
+
+    name: str
+    size: int  # bytes
+    detail: str = ""
+    # The options that change it and their values, the most effective first.
+    options: Mapping[str, int | None] = MappingProxyType({})
+    on_host: bool = False  # in the host's memory also where an accelerator computes
+
+
+def run_memory(recipe: Recipe, setup: Setup, loop: Loop) -> list[Item]:
+    """What a run needs. Traces its program, and allocates nothing."""
+    progress = loop.shapes()
+    items = [
+        *_state(recipe, setup, progress),
+        *host_environments(recipe, len(setup.seeds), recipe.num_envs),
+        *_program(recipe, setup, loop),
+        Item("compiler", COMPILER, on_host=True),
+    ]
+    if recipe.train.evaluate.every:
+        items.append(_evaluation(recipe, setup, progress))
+    if accelerated():  # a checkpoint copies everything to the host
+        options = max(items, key=lambda item: item.size).options
+        items.append(Item("checkpoint", tree_bytes(progress), "", options, True))
+    return items
+
+
+def _state(recipe: Recipe, setup: Setup, progress: Progress) -> Iterator[Item]:
+    """Everything that a run keeps."""
+    state, seeds, count = progress.agent, len(setup.seeds), _counts(recipe, setup)
+    replay, tail = getattr(state, "replay", ()), getattr(state, "tail", ())
+    size = tree_bytes(state) - tree_bytes((replay, tail))
+    yield Item(
+        "parameters and optimizer",
+        size,
+        f"{_counted(seeds, 'seed')} of {format_size(size / seeds)}",
+        {**_unvalued(network_sizes(recipe)), "train.seeds": seeds},
+    )
+    if recipe.replay is not None:
+        size, capacity = tree_bytes(replay), capacity_of(recipe)
+        row = format_size(size / seeds / max(1, capacity))
+        yield Item(
+            "replay",
+            size,
+            f"{_counted(seeds, 'seed')} × {capacity:,} rows of {row}",
+            {"replay.capacity": capacity, "train.seeds": seeds},
+        )
+    size = _environment_bytes(progress)
+    each = format_size(size / seeds / recipe.num_envs)
+    detail = f"{_counted(seeds, 'seed')} × {recipe.num_envs:,} of {each}"
+    yield Item("environments", size, detail, count)
+    detail = f"{_counted(seeds, 'seed')} × {setup.unroll:,} steps of "
+    detail += _counted(recipe.num_envs, "environment")
+    options = {"train.unroll": setup.unroll, **count}
+    size = tree_bytes((progress.unroll, tail))
+    yield Item("unroll", size, detail, options)
+
+
+def _program(recipe: Recipe, setup: Setup, loop: Loop) -> Iterator[Item]:
+    """What the compiled program needs beside that: random numbers and temporaries."""
+    step, decide, learn = _noise_bytes(setup)
+    count = _counts(recipe, setup)
+    batch = _batch_size(recipe)
+    noise = step + decide + learn
+    options = {**batch, "train.seeds": len(setup.seeds)} if batch else count
+    yield Item("random numbers", noise, "", options if learn > noise / 2 else count)
+    rest = max(0, loop.temporaries() - noise)
+    networks = _unvalued(network_sizes(recipe))
+    rows = batch or {"train.unroll": setup.unroll, **count}
+    # Gradients have the size of the parameters; what is larger grows with the rows.
+    wide = rest < 4 * tree_bytes(_acting(setup, loop.shapes()))
+    options = {**networks, **rows} if wide else {**rows, **networks}
+    options = {**options, "train.seeds": len(setup.seeds)}
+    yield Item("temporaries of the program", rest, "", options)
+
+
+def _evaluation(recipe: Recipe, setup: Setup, progress: Progress) -> Item:
+    """What an evaluation between two chunks needs."""
+    episodes, seeds = recipe.train.evaluate.episodes, len(setup.seeds)
+    num_envs = parallel_environments(episodes, _is_adapter(recipe))
+    # The policy on host and device, the best one, old and new; returns and lengths of
+    # all episodes, before and after a step.
+    size = 4 * tree_bytes(_acting(setup, progress)) + 16 * seeds * episodes
+    size += _environment_bytes(progress) * num_envs // recipe.num_envs
+    options = {"train.evaluate.episodes": episodes, "train.seeds": seeds}
+    return Item("evaluation", size, "", options, on_host=True)
+
+
+def player_memory(recipe: Recipe, player: Player, acting: ArrayTree) -> list[Item]:
+    """What playing takes, beside what was read: `player` with the policy `acting`."""
+    shapes, temporaries = player.shapes(acting)
+    size = tree_bytes(shapes)
+    seeds, num_envs = player.seeds, player.environment.num_envs
+    detail = f"{_counted(seeds, 'seed')} × {num_envs:,} of "
+    detail += format_size(size / seeds / num_envs)
+    networks, sizes = _unvalued(network_sizes(recipe)), environment_sizes(recipe)
+    options = _unvalued({**sizes, "--episodes": None})
+    return [
+        Item("policy", tree_bytes(acting), "", networks),
+        Item("environments", size, detail, options),
+        *host_environments(recipe, seeds, num_envs),
+        Item("temporaries of the program", temporaries, "", {**networks, **options}),
+    ]
+
+
+def total(items: Sequence[Item]) -> int:
+    """Bytes of all of them."""
+    return sum(item.size for item in items)
+
+
+def breakdown(items: Sequence[Item]) -> str:
+    """The largest items in words: `replay 16.0 GiB (1 seed × …), unroll 2.1 GiB`."""
+    largest = sorted(items, key=lambda item: -item.size)
+    named = [item for item in largest[:_NAMED] if item.size * 100 >= largest[0].size]
+    words = [
+        f"{item.name} {format_size(item.size)}"
+        + (f" ({item.detail})" if item.detail else "")
+        for item in named
+    ]
+    return ", ".join(words)
+
+
+def _noise_bytes(setup: Setup) -> list[int]:
+    """The random numbers of a block of steps: of environments, policy and updates."""
+    noise = jax.eval_shape(
+        lambda seed: noise_of(setup, seed, jnp.int32(0)),
+        jax.ShapeDtypeStruct((), jnp.uint32),
+    )
+    return [len(setup.seeds) * tree_bytes(each) for each in noise]
+
+
+def _acting(setup: Setup, progress: Progress) -> ArrayTree:
+    """The shapes of what policies need to act."""
+    return jax.eval_shape(setup.parts(midnight())[1].acting, progress.agent)
+
+
+def host_environments(recipe: Recipe, seeds: int, num_envs: int) -> list[Item]:
+    """Environments of other libraries, which are counted before any is made."""
+    if not _is_adapter(recipe):
+        return []
+    separate = recipe.environment.options.get("vectorization") == "async"
+    each = _PROCESS if separate else _HOST_ENVIRONMENT
+    what = "processes" if separate else "environments"
+    options = {"environment.num_envs": num_envs, "train.seeds": seeds}
+    detail = f"{_counted(seeds, 'seed')} × {num_envs:,}"
+    size = seeds * num_envs * each
+    return [Item(f"{what} on the host", size, detail, options, on_host=True)]
+
+
+def _environment_bytes(progress: Progress) -> int:
+    """Bytes of environments, with what is decided and counted for each."""
+    return tree_bytes(progress._replace(unroll=(), agent=()))
+
+
+def _is_adapter(recipe: Recipe) -> bool:
+    part = recipe.environment
+    return bool(registry.find(part.kind, part.name).facts.get("adapter"))
+
+
+def _counts(recipe: Recipe, setup: Setup) -> dict[str, int | None]:
+    """The options that multiply environments, with their values."""
+    return {"environment.num_envs": recipe.num_envs, "train.seeds": len(setup.seeds)}
+
+
+def capacity_of(recipe: Recipe) -> int:
+    """How many steps the replay of a recipe holds."""
+    assert recipe.replay is not None
+    return int(recipe.replay.options.get("capacity", 1))
+
+
+def _batch_size(recipe: Recipe) -> dict[str, int | None]:
+    if recipe.replay is None or "batch_size" not in recipe.replay.options:
+        return {}
+    value = recipe.replay.options["batch_size"]
+    return {"replay.batch_size": value if isinstance(value, int) else None}
+
+
+def environment_sizes(recipe: Recipe) -> dict[str, int | None]:
+    """The options of the recipe's environment that may be sizes, with their values."""
+    return sizes_in("environment", recipe.environment.options)
+
+
+def network_sizes(recipe: Recipe) -> dict[str, int | None]:
+    """The options of the recipe's networks that may be sizes, with their values."""
+    found: dict[str, int | None] = {}
+    for name, spec in recipe.network.items():
+        prefix = "network" if name == DEFAULT else f"network.{name}"
+        found |= sizes_in(prefix, spec.part.options if spec.part else {})
+        found |= sizes_in(
+            f"{prefix}.memory", spec.memory.options if spec.memory else {}
+        )
+        found |= sizes_in(f"{prefix}.head", spec.head)
+    return found
+
+
+def sizes_in(place: str, options: Mapping[str, Any]) -> dict[str, int | None]:
+    """The largest integer in each option that has one, by the name of the option."""
+    found: dict[str, int | None] = {}
+    for name, value in options.items():
+        values = value if isinstance(value, list | tuple) else [value]
+        numbers = [each for each in values if type(each) is int]
+        if numbers:
+            found[f"{place}.{name.removesuffix('_')}"] = max(numbers)
+    return found
+
+
+def _unvalued(options: Mapping[str, int | None]) -> dict[str, int | None]:
+    """The names of options on which memory depends in another way than linearly."""
+    return dict.fromkeys(options)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def accelerated() -> bool:
+    """Whether programs run on something else than the processor."""
+    return jax.default_backend() != "cpu"

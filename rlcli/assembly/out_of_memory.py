@@ -1,0 +1,189 @@
+"""Out of memory: recipes that are refused for it, and allocations that fail.
+
+Either becomes one error, which says what takes the memory and which option changes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import jax
+
+from rlcli.assembly.memory_usage import (
+    Item,
+    accelerated,
+    breakdown,
+    capacity_of,
+    environment_sizes,
+    host_environments,
+    network_sizes,
+    player_memory,
+    sizes_in,
+    total,
+)
+from rlcli.errors import RlcliError
+from rlcli.loop.episodes import Player
+from rlcli.recipe import Recipe
+from rlcli.types import ArrayTree
+from rlcli.xla import machine
+from rlcli.xla.machine import format_size
+
+_ALLOCATION = "Out of memory allocating"  # as XLA says it
+_ROW = 10  # bytes of the smallest row: reward, discount, and two flags
+_ENVIRONMENT = 16  # bytes of the smallest environment: its episode's return and length
+
+
+class OutOfMemoryError(RlcliError):
+    """An allocation failed, or would fail."""
+
+
+def check_recipe(recipe: Recipe, seeds: int) -> None:
+    """Refuses a recipe whose numbers alone need more memory than there is.
+
+    A lower bound that takes no building: a recipe may ask for 10¹² environments.
+    """
+    train, num_envs = recipe.train, recipe.num_envs
+    count = {"environment.num_envs": num_envs, "train.seeds": seeds}
+    items = [Item("environments", seeds * num_envs * _ENVIRONMENT, "", count)]
+    if train.unroll > 1:
+        size = seeds * num_envs * train.unroll * _ROW
+        items.append(Item("unroll", size, "", {"train.unroll": train.unroll, **count}))
+    if recipe.replay is not None:
+        capacity = capacity_of(recipe)
+        options = {"replay.capacity": capacity, "train.seeds": seeds}
+        items.append(Item("replay", seeds * capacity * _ROW, "", options))
+    require("this run", [*items, *host_environments(recipe, seeds, num_envs)])
+
+
+@contextlib.contextmanager
+def play_within(recipe: Recipe, player: Player, acting: ArrayTree) -> Iterator[None]:
+    """Plays in the memory that there is: refuses what needs more, before it begins."""
+    with limit_building(recipe):
+        items = player_memory(recipe, player, acting)
+    require("this policy", items)
+    with explain_out_of_memory("this policy", items):
+        yield
+
+
+def require(who: str, items: Sequence[Item], devices: int = 1) -> None:
+    """Refuses what needs more memory than there is, in one line.
+
+    Names what takes most of it, and the options that change that. Accelerators share
+    evenly, so many `devices` of them, what is not on the host.
+    """
+    on_host = items
+    if accelerated():
+        on_host = [item for item in items if item.on_host]
+        _compare(who, [i for i in items if not i.on_host], _device_memory(devices))
+    _compare(who, on_host, machine.available_memory())
+
+
+def _compare(
+    who: str, items: Sequence[Item], available: machine.Available | None
+) -> None:
+    needed = total(items)
+    if available is None or needed <= available.size:
+        return
+    source = available.source
+    where = "" if source == "physical memory" else f" by {source}"
+    raise OutOfMemoryError(
+        f"{who} needs {format_size(needed)} of memory, and "
+        f"{format_size(available.size)} are available{where}: {breakdown(items)}",
+        _remedy(items, needed - available.size),
+    )
+
+
+@contextlib.contextmanager
+def explain_out_of_memory(who: str, items: Sequence[Item] = ()) -> Iterator[None]:
+    """Raises one `OutOfMemoryError` where an allocation of NumPy or JAX fails."""
+    try:
+        yield
+    except (MemoryError, jax.errors.JaxRuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        message = f"{who} ran out of memory: {_reason(error)}"
+        if items:
+            message += f"; it needs at least {format_size(total(items))}: "
+            message += breakdown(items)
+        raise OutOfMemoryError(message, _remedy(items, 0)) from error
+
+
+@contextlib.contextmanager
+def limit_building(recipe: Recipe) -> Iterator[None]:
+    """Refuses a recipe that cannot be built, or traced, in the memory that there is.
+
+    For sizes that become arrays before there are shapes, such as those of a map.
+    """
+    try:
+        with machine.limit_allocations():
+            yield
+    except (MemoryError, jax.errors.JaxRuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        available = machine.available_memory()
+        room = f" in {format_size(available.size)}" if available else ""
+        raise OutOfMemoryError(
+            f"recipe `{recipe.name}` cannot be built{room} of memory: {_reason(error)}",
+            _largest_size(recipe),
+        ) from error
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    if isinstance(error, MemoryError):
+        return True
+    # Of a dispatch that fails later JAX says no more than `INTERNAL`.
+    return "RESOURCE_EXHAUSTED" in str(error) or _ALLOCATION in str(error)
+
+
+def _reason(error: Exception) -> str:
+    """The first line of an error of NumPy or JAX."""
+    text = str(error).strip().partition("\n")[0]
+    if _ALLOCATION in text:
+        text = text[text.index(_ALLOCATION) :]
+    return text.removeprefix("RESOURCE_EXHAUSTED: ").rstrip(".") or "it failed"
+
+
+def _largest_size(recipe: Recipe) -> str:
+    """A hint: the option with the largest integer, of those that may be sizes."""
+    sizes = environment_sizes(recipe) | network_sizes(recipe)
+    sizes |= sizes_in("tracer", recipe.tracer.options)
+    sizes |= sizes_in("replay", recipe.replay.options if recipe.replay else {})
+    sizes |= {"environment.num_envs": recipe.num_envs}
+    sizes |= {"train.unroll": recipe.train.unroll}
+    value, name = max((value or 0, name) for name, value in sizes.items())
+    return f"the largest size in it is `{name}` ({value:,})"
+
+
+def _remedy(items: Sequence[Item], excess: int) -> str:
+    """A hint: the options of the largest item, with the values that would fit."""
+    variable = [item for item in items if item.options]
+    if not variable:
+        return "give it smaller sizes, or a machine with more memory"
+    largest = max(variable, key=lambda item: item.size)
+    words = []
+    for name, value in largest.options.items():
+        words.append(f"`{name}`")
+        fits = _fitting(value, largest.size, excess) if excess and value else 0
+        if fits:
+            words[-1] += f" ({fits:,} would fit)"
+    return f"lower {' or '.join(words)}"
+
+
+def _fitting(value: int, size: int, excess: int) -> int:
+    """The largest value of two digits with which `size` is smaller by `excess`."""
+    most = value * (size - excess) // size
+    if most < 1:
+        return 0
+    digits = 10 ** max(0, len(str(most)) - 2)
+    return most // digits * digits
+
+
+def _device_memory(devices: int) -> machine.Available | None:
+    """What the first accelerators together have left; None if they do not tell."""
+    stats = [each.memory_stats() or {} for each in jax.local_devices()[:devices]]
+    if not all("bytes_limit" in each for each in stats):
+        return None
+    left = (each["bytes_limit"] - each.get("bytes_in_use", 0) for each in stats)
+    what = "the accelerator" if devices == 1 else f"{devices} accelerators"
+    return machine.Available(devices * min(left), what)

@@ -1,0 +1,124 @@
+"""EnvPool: the adapter behind `envpool/…`, whose threads step many at once, in C++."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+
+from rlcli.environments.adapters.conversion import HostArray, shown
+from rlcli.environments.adapters.host import pooled
+from rlcli.environments.adapters.host_vector import Foreign
+from rlcli.environments.adapters.limits import limited
+from rlcli.environments.adapters.pools import ENDLESS, Answers, answered
+from rlcli.errors import RlcliError, nearest
+from rlcli.libraries import library
+from rlcli.registry import register
+from rlcli.types import ArrayTree, Environment
+
+INSTALL = "rlcli[envpool]"
+OWN_LIMIT = "default"  # the time limit that the id is registered with
+
+
+@register("environment", "envpool/", adapter=True, time_limit=OWN_LIMIT)
+def envpool_adapter(
+    id: str,
+    num_envs: int,
+    seeds: int,
+    time_limit: int | Literal["default"] | None,
+    timeout: float | None,
+    rendering: bool = False,
+    *,
+    options: dict[str, Any] | None = None,
+) -> Environment:
+    """An environment of EnvPool's (Weng et al., 2022), on the host.
+
+    `options` are its own configuration, such as `num_threads`. An environment is seeded
+    when it is made, not at every episode: a resumed run begins new episodes.
+    https://arxiv.org/abs/2206.10558
+    """
+    envpool = library("envpool", INSTALL)
+    name = f"environment `envpool/{id}`"
+    if id not in envpool.list_all_envs():
+        hint = nearest(id, envpool.list_all_envs(), "envpool/")
+        raise RlcliError(f"there is no {name}", hint)
+    keywords = dict(options or {})
+    if time_limit != OWN_LIMIT:
+        keywords["max_episode_steps"] = ENDLESS if time_limit is None else time_limit
+    if rendering:
+        keywords["render_mode"] = "rgb_array"
+
+    def make(count: int, own: Sequence[int]) -> Any:
+        # int32 is what it takes
+        config = {"num_envs": count, "env_seed": [seed % 2**31 for seed in own]}
+        try:
+            with warnings.catch_warnings():
+                # It makes 32-bit Boxes of 64-bit bounds: nobody can change that.
+                warnings.filterwarnings("ignore", message=".*precision lowered")
+                env = envpool.make(id, env_type="gymnasium", **config, **keywords)
+                _ = env.observation_space, env.action_space  # made when asked for
+            return env
+        except Exception as error:  # foreign code may raise anything
+            raise RlcliError(
+                f"{name} cannot be made: {type(error).__name__}: {error}",
+                "`options` are EnvPool's own configuration",
+            ) from error
+
+    example = make(1, [0])
+    spaces = example.observation_space, example.action_space
+    example.close()
+    foreign = Foreign(name, INSTALL, timeout)
+    return pooled(
+        foreign,
+        spaces,
+        lambda count: _Threads(make, count, spaces[0], timeout, rendering),
+        num_envs,
+        seeds,
+    )
+
+
+class _Threads:
+    """A pool of EnvPool's, made when the first episodes begin, with their seeds."""
+
+    repeats = False
+
+    def __init__(
+        self,
+        make: Any,
+        count: int,
+        observation: gymnasium.Space,
+        timeout: float | None,
+        draws: bool,
+    ) -> None:
+        self.draws = draws
+        self._make = make
+        self._count = count
+        self._shown = shown(observation)
+        self._timeout = timeout
+        self._env: Any = None
+
+    def begin(self, which: HostArray, seeds: Sequence[int]) -> ArrayTree:
+        """As `Pool.begin`; seeds are read the first time alone."""
+        if self._env is None:
+            self._env = self._make(self._count, seeds)
+            self._reset = limited(self._env.reset, self._timeout)
+            self._step = limited(self._env.step, self._timeout)
+        obs, _ = self._reset(which.astype(np.int32))
+        return self._shown(obs)
+
+    def step(self, action: ArrayTree) -> Answers:
+        """As `Pool.step`."""
+        obs, reward, terminated, truncated, _ = self._step(action)
+        return answered(self._shown(obs), reward, terminated, truncated)
+
+    def render(self, index: int) -> HostArray:
+        """As `Pool.render`."""
+        return np.asarray(self._env.render(np.array([index], np.int32)))[0]
+
+    def close(self) -> None:
+        """As `Pool.close`."""
+        if self._env is not None:
+            self._env.close()

@@ -1,0 +1,138 @@
+"""Gymnax: the adapter behind `gymnax/…`, whose environments compile with the agent."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from typing import Any
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli.environments.adapters.jax_core import pure
+from rlcli.errors import RlcliError, nearest
+from rlcli.libraries import library
+from rlcli.registry import register
+from rlcli.types import Array, ArrayTree, Environment, Key
+
+INSTALL = "rlcli[gymnax]"
+# Of what kinds values may be where a default is of one; and what these are called.
+_FITS = {
+    "b": ("b", "true or false"),
+    "i": ("iu", "whole numbers"),
+    "f": ("iuf", "numbers"),
+}
+
+
+@register("environment", "gymnax/")
+def gymnax_adapter(id: str, *, options: dict[str, Any] | None = None) -> Environment:
+    """An environment of gymnax's (https://github.com/RobertTLange/gymnax), compiled.
+
+    `options` are fields of its parameters and keywords of its class. It keeps the time
+    limit of its own (`max_steps_in_episode`), as truncation; `time_limit` can only make
+    episodes shorter. Observations have the dtypes of their space.
+    """
+    env, params, observation, action = _made(
+        id, json.dumps(options or {}, default=_plain)
+    )
+
+    def begin(key: Key) -> tuple[ArrayTree, ArrayTree]:
+        obs, state = env.reset_env(key, params)
+        return state, obs
+
+    def go(state: ArrayTree, action: Array, key: Key) -> tuple:
+        obs, state, reward, done, _ = env.step_env(key, state, action, params)
+        terminated, truncated = _ends(env, params, state, done)
+        return state, obs, reward, terminated, truncated
+
+    return pure(begin, go, observation, action)
+
+
+def _ends(env: Any, params: Any, state: Any, done: Array) -> tuple[Array, Array]:
+    """Whether an episode terminated, and whether it is cut short.
+
+    A `step` of six values tells them apart; of gymnax before 1.0, whose `step` has
+    five, `done` is either, and the state alone tells.
+    """
+    if hasattr(env, "is_truncated"):
+        return done, env.is_truncated(state, params)
+    endless = params.replace(max_steps_in_episode=np.iinfo(np.int32).max)
+    terminated = done & env.is_terminal(state, endless)
+    return terminated, done & ~terminated
+
+
+@functools.cache
+def _made(id: str, options: str) -> tuple[Any, Any, gymnasium.Space, gymnasium.Space]:
+    """The environment, its parameters and its spaces, of options in JSON.
+
+    Made once: parts are made anew at every trace. No array of it may be a tracer's.
+    """
+    gymnax = library("gymnax", INSTALL)
+    name = f"environment `gymnax/{id}`"
+    if id not in gymnax.registered_envs:
+        hint = nearest(id, gymnax.registered_envs, "gymnax/")
+        raise RlcliError(f"there is no {name}", hint)
+    given = json.loads(options)
+    with jax.ensure_compile_time_eval():
+        try:
+            _, params = gymnax.make(id)
+            fields = {field.name for field in dataclasses.fields(params)} & given.keys()
+            keywords = {key: given[key] for key in given.keys() - fields}
+            env, params = gymnax.make(id, **keywords)
+        except Exception as error:  # foreign code may raise anything
+            raise RlcliError(
+                f"{name} cannot be made: {type(error).__name__}: {error}",
+                "`options` are fields of its parameters and keywords of its class",
+            ) from error
+        changes = {
+            key: _like(getattr(params, key), given[key], f"{name}: `{key}`")
+            for key in fields
+        }
+        params = params.replace(**changes)
+        observation = _converted(env.observation_space(params))
+        return env, params, observation, _converted(env.action_space(params))
+
+
+def _plain(value: Any) -> Any:
+    """A number or a list of them instead of an array, for JSON."""
+    if isinstance(value, np.generic | np.ndarray | jax.Array):
+        return np.asarray(value).tolist()
+    raise RlcliError(
+        f"an option is {value!r}",
+        "options are numbers, words, true and false, and lists of these",
+    )
+
+
+def _like(default: Any, value: Any, whose: str) -> Any:
+    """A value that takes the place of a default: of its shape, a number or an array."""
+    like = np.asarray(default)
+    kinds, said = _FITS[like.dtype.kind]
+    try:
+        given = np.asarray(value)
+        fits = given.shape == like.shape and given.dtype.kind in kinds
+    except ValueError:  # lists of different lengths
+        fits = False
+    if not fits:
+        many = f", {like.shape} of them" if like.ndim else ""
+        raise RlcliError(f"{whose} is {value!r}", f"it takes {said}{many}")
+    return jnp.asarray(value, like.dtype) if like.ndim else value
+
+
+def _converted(space: Any) -> gymnasium.Space:
+    """Gymnax's space as Gymnasium's."""
+    members = getattr(space, "spaces", None)
+    if isinstance(members, dict):
+        return gymnasium.spaces.Dict(
+            {name: _converted(each) for name, each in members.items()}
+        )
+    if members is not None:
+        return gymnasium.spaces.Tuple([_converted(each) for each in members])
+    if hasattr(space, "n"):
+        return gymnasium.spaces.Discrete(int(space.n))
+    dtype: Any = np.dtype(jnp.dtype(space.dtype)).type
+    low = np.broadcast_to(np.asarray(space.low, dtype), space.shape)
+    high = np.broadcast_to(np.asarray(space.high, dtype), space.shape)
+    return gymnasium.spaces.Box(low, high, space.shape, dtype)

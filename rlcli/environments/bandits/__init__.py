@@ -1,1 +1,0 @@
-"""Bandits: arms to pull, new ones in every episode, to be told apart within it."""

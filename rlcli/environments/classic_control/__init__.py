@@ -1,1 +1,0 @@
-"""Classic control: small mechanical systems, by their textbook equations."""

@@ -1,1 +1,0 @@
-"""Control: small bodies that are moved by forces."""

@@ -1,1 +1,0 @@
-"""Grids: rooms, mazes and maps of cells that one walks through."""

@@ -1,0 +1,137 @@
+"""DeepSea: dive to a treasure that only a long row of right choices finds."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli.environments import drawing
+from rlcli.environments.native.bsuite import Seed
+from rlcli.environments.native.timesteps import answer
+from rlcli.registry import register
+from rlcli.types import Array, ArrayTree, Count, Environment, Key, TimeStep
+
+
+class DeepSeaState(NamedTuple):
+    """Where the diver is, and whether the treasure is out of reach."""
+
+    row: Array  # int32: 0 is the top; `size` where the episode is over
+    column: Array  # int32: 0 is the left
+    bad: Array  # bool: whether the diver once left the diagonal for the left
+
+
+class Current(NamedTuple):
+    """What is random in one step of the stochastic sea."""
+
+    goes: Array  # bool: whether a move to the right succeeds
+    bonus: Array  # float32: added to the reward at either end of the lowest row
+
+
+@register("environment", "bsuite/DeepSea")
+def deep_sea(
+    *,
+    size: Count = 10,
+    deterministic: bool = True,
+    unscaled_move_cost: float = 0.01,
+    randomize_actions: bool = True,
+    mapping_seed: Seed = 42,
+) -> Environment:
+    """Dives through a square sea: 1 for going right in the lowest cell on the right.
+
+    The diver sinks a row in each step, and goes a column to the left or to the right;
+    to the right costs unscaled_move_cost / size. So who always goes right gets
+    1 − unscaled_move_cost, the most there is, or on average, where the sea is not
+    `deterministic`, (1 − 1 / size)^(size − 1) − unscaled_move_cost. A random diver
+    finds the treasure in one of 2^size episodes, at most. Which action goes right
+    differs from cell to cell. It terminates after `size` steps.
+    Observation: float32 `[size, size]`: 1 where the diver is; all 0 in the end.
+    Actions: 0, 1. Logged: `bad_episodes`, 1 if the diver went left from the diagonal;
+    `denoised_return`, 1 for the treasure. From bsuite (Osband et al., 2019,
+    https://arxiv.org/abs/1908.03568).
+
+    Args:
+        size: rows and columns.
+        deterministic: else one of `size` moves to the right stays in its column, and
+            normal noise is added to the reward at either end of the lowest row.
+        randomize_actions: else 1 goes right everywhere.
+        mapping_seed: of the cells in which 1 goes right, as bsuite draws them.
+    """
+    mapping = _mapping(size, mapping_seed) if randomize_actions else np.ones(size**2)
+    rightward = jnp.asarray(mapping, jnp.int32)
+    cells = np.arange(size**2)
+    end = size - 1
+
+    def observed(state: DeepSeaState) -> Array:
+        here = cells == state.row * size + state.column  # nowhere in the end
+        return here.astype(jnp.float32).reshape(size, size)
+
+    def reset(key: Key) -> tuple[DeepSeaState, Array]:
+        del key  # every dive begins alike
+        state = DeepSeaState(jnp.int32(0), jnp.int32(0), jnp.bool_(False))
+        return state, observed(state)
+
+    def draw(key: Key) -> ArrayTree:
+        if deterministic:
+            return ()
+        goes_key, bonus_key = jax.random.split(key)
+        goes = jax.random.uniform(goes_key) >= 1 / size
+        return Current(goes, jax.random.normal(bonus_key))
+
+    def step(
+        state: DeepSeaState, action: Array, noise: ArrayTree
+    ) -> tuple[DeepSeaState, TimeStep]:
+        goes, bonus = (True, 0.0) if deterministic else noise
+        cell = state.row * size + state.column
+        right = action == jnp.take(rightward, cell, mode="clip")
+        found = right & (state.column == end)
+        at_end = (state.row == end) & ((state.column == 0) | (state.column == end))
+        reward = found + jnp.where(at_end, bonus, 0.0)
+        reward = reward - jnp.where(right, unscaled_move_cost / size, 0.0)
+        move = jnp.where(right, jnp.where(goes, 1, 0), -1)
+        bad = state.bad | (~right & (state.row == state.column))
+        state = DeepSeaState(state.row + 1, jnp.clip(state.column + move, 0, end), bad)
+        over = state.row == size
+        info = {
+            "bad_episodes": (over & bad).astype(jnp.float32),
+            "denoised_return": found.astype(jnp.float32),
+        }
+        return state, answer(observed(state), reward, over, info)
+
+    return Environment(
+        reset=reset,
+        step=step,
+        observation=gymnasium.spaces.Box(0.0, 1.0, (size, size), np.float32),
+        action=gymnasium.spaces.Discrete(2),
+        render=lambda state: _draw(size, *(int(each) for each in state)),
+        draw=draw,
+    )
+
+
+def _mapping(size: int, seed: int) -> np.ndarray:
+    """The action that goes right, in each cell: 0 or 1, row by row."""
+    return np.random.RandomState(seed).binomial(1, 0.5, size**2)
+
+
+def _draw(size: int, row: int, column: int, bad: int) -> np.ndarray:
+    """The sea, darker the deeper, with diver and treasure, uint8, some 400 pixels."""
+    cell = max(8, 400 // size)
+    canvas = drawing.Canvas(size * cell, size * cell, "#dbe9f2")
+    shallow, deep = np.array([0x9C, 0xC4, 0xDD]), np.array([0x17, 0x35, 0x57])
+    for y, x in np.ndindex(size, size):
+        if x > y:  # no dive comes here
+            continue
+        shade = shallow + (deep - shallow) * y // max(1, size - 1)
+        fill = "#" + "".join(f"{each:02x}" for each in shade)
+        canvas.box((x * cell + 1, y * cell + 1), cell - 2, cell - 2, fill)
+    left, top = (size - 0.8) * cell, (size - 0.6) * cell
+    canvas.box((left, top), 0.6 * cell, 0.4 * cell, "#e3b341", radius=cell / 10)
+    canvas.box((left, top + 0.12 * cell), 0.6 * cell, 0.06 * cell, drawing.WOOD)
+    at = ((column + 0.5) * cell, (min(row, size - 1) + 0.5) * cell)
+    radius = max(5.0, 0.32 * cell)
+    canvas.circle(at, radius, drawing.PAPER)
+    canvas.circle(at, 0.8 * radius, drawing.RED if bad else drawing.GREEN)
+    return canvas.pixels()

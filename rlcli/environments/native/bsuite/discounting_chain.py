@@ -1,0 +1,100 @@
+"""DiscountingChain: choose at once how long to wait for the reward."""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+
+import gymnasium
+import jax.numpy as jnp
+import numpy as np
+from annotated_types import Ge
+
+from rlcli.environments import drawing
+from rlcli.environments.native.bsuite import chains
+from rlcli.environments.native.timesteps import answer
+from rlcli.registry import register
+from rlcli.types import Array, Environment, Key, TimeStep
+
+LENGTH = 100
+DELAYS = (1, 3, 10, 30, 100)  # the step that is rewarded, of each chain
+BONUS = 0.1
+
+
+class DiscountingChainState(NamedTuple):
+    """The time, and the chain that was chosen."""
+
+    time: Array  # int32: steps of the episode so far
+    chain: Array  # int32 in [0, 5); −1 before the first step
+
+
+@register("environment", "bsuite/DiscountingChain")
+def discounting_chain(*, mapping_seed: Annotated[int, Ge(0)] = 0) -> Environment:
+    """Chooses one of five chains: 1 in step 1, 3, 10, 30 or 100; in one of them 1.1.
+
+    The first action chooses, later ones do nothing. It terminates after 100 steps, so
+    who discounts too much takes the nearest reward instead of the best, whose return is
+    1.1.
+    Observation: float32 `[1, 2]`: the chain, −1 before there is one, and the time as a
+    share of 100 steps. Actions: 0 to 4, the chains. From bsuite (Osband et al., 2019,
+    https://arxiv.org/abs/1908.03568), where such an end is a termination, too.
+
+    Args:
+        mapping_seed: the chain with the bonus is this number modulo 5.
+    """
+    bonus = mapping_seed % len(DELAYS)
+    delays = jnp.asarray(DELAYS, jnp.int32)
+
+    def observed(state: DiscountingChainState) -> Array:
+        pair = [state.chain.astype(jnp.float32), state.time / LENGTH]
+        return jnp.stack(pair)[None]
+
+    def reset(key: Key) -> tuple[DiscountingChainState, Array]:
+        del key  # nothing is random
+        state = DiscountingChainState(jnp.int32(0), jnp.int32(-1))
+        return state, observed(state)
+
+    def step(
+        state: DiscountingChainState, action: Array, noise: tuple[()]
+    ) -> tuple[DiscountingChainState, TimeStep]:
+        del noise
+        chain = jnp.where(state.time == 0, action, state.chain).astype(jnp.int32)
+        state = DiscountingChainState(state.time + 1, chain)
+        worth = jnp.where(chain == bonus, 1.0 + BONUS, 1.0)
+        reward = jnp.where(state.time == delays[chain], worth, 0.0)
+        return state, answer(observed(state), reward, state.time == LENGTH)
+
+    low = np.array([[-1.0, 0.0]], np.float32)
+    high = np.array([[len(DELAYS) - 1, 1.0]], np.float32)
+    return Environment(
+        reset=reset,
+        step=step,
+        observation=gymnasium.spaces.Box(low, high, dtype=np.float32),
+        action=gymnasium.spaces.Discrete(len(DELAYS)),
+        render=lambda state: _draw(bonus, int(state.time), int(state.chain)),
+        draw=lambda key: (),
+    )
+
+
+def _draw(bonus: int, time: int, chain: int) -> np.ndarray:
+    """The five chains from left to right with their rewards, `[300, 640, 3]` uint8."""
+    canvas = drawing.Canvas(chains.WIDTH, 300)
+    left, span = 60, chains.WIDTH - 100
+
+    def across(when: int) -> float:
+        return left + span * when / LENGTH
+
+    for number, delay in enumerate(DELAYS):
+        y = 40 + number * 54
+        mine = number == chain
+        canvas.text((28, y), str(number), 16, drawing.INK if mine else drawing.GREY)
+        canvas.line((across(0), y), (across(LENGTH), y), 4, drawing.MIST)
+        if mine:
+            canvas.line((across(0), y), (across(time), y), 6, drawing.BLUE)
+        fill = "#e3b341" if time < delay or not mine else drawing.GREEN
+        canvas.circle((across(delay), y), 9, fill)
+        canvas.text(
+            (across(delay), y - 19), "1.1" if number == bonus else "1", 12, drawing.INK
+        )
+        if mine or chain < 0:
+            canvas.circle((across(time), y), 6, drawing.INK)
+    return canvas.pixels()

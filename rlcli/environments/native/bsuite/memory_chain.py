@@ -1,0 +1,110 @@
+"""MemoryChain: say in the end what was shown in the beginning."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli.environments import drawing
+from rlcli.environments.native.bsuite import chains
+from rlcli.environments.native.timesteps import answer
+from rlcli.registry import register
+from rlcli.types import Array, Count, Environment, Key, TimeStep
+
+
+class MemoryChainState(NamedTuple):
+    """The time, what was shown, and what will be asked."""
+
+    time: Array  # int32: steps of the episode so far
+    context: Array  # bool[num_bits]
+    query: Array  # int32: the bit that will be asked for
+
+
+@register("environment", "bsuite/MemoryChain")
+def memory_chain(*, memory_length: Count = 5, num_bits: Count = 1) -> Environment:
+    """Asks for a bit that was shown at first: 1 if the last action is it, else −1.
+
+    The bits are shown in the first observation, and in the second, which is the same.
+    Then the time goes by, whatever one does, and the last observation but one names the
+    bit that is asked for. It terminates after memory_length + 1 steps.
+    Observation: float32 `[1, 2 + num_bits]`: what is left of the time, from 1 to 0; the
+    number of the bit, else 0; the bits as ±1, else 0. Actions: 0, 1. Logged: `perfect`,
+    1 for the right answer; `regret`, what was missed of a return of 1. From bsuite
+    (Osband et al., 2019, https://arxiv.org/abs/1908.03568), whose `memory_len` varies
+    `memory_length` with one bit, and `memory_size` varies `num_bits` with a length of
+    2.
+    """
+
+    def observed(state: MemoryChainState, time: Array) -> Array:
+        left = (memory_length - time) / memory_length
+        query = jnp.where(time == memory_length - 1, state.query, 0)
+        bits = jnp.where(time == 0, 2.0 * state.context - 1.0, 0.0)
+        head = jnp.stack([left, query.astype(jnp.float32)])
+        return jnp.concatenate([head, bits])[None]
+
+    def reset(key: Key) -> tuple[MemoryChainState, Array]:
+        context_key, query_key = jax.random.split(key)
+        context = chains.coins(context_key, num_bits)
+        query = (jax.random.uniform(query_key) * num_bits).astype(jnp.int32)
+        time = jnp.int32(0)
+        state = MemoryChainState(time, context, query)
+        return state, observed(state, time)
+
+    def step(
+        state: MemoryChainState, action: Array, noise: tuple[()]
+    ) -> tuple[MemoryChainState, TimeStep]:
+        del noise  # only the beginning is random
+        # Observations are a step late: as in bsuite, which looks before it counts.
+        obs = observed(state, state.time)
+        over = state.time == memory_length
+        right = action == jnp.take(state.context, state.query, mode="clip")
+        reward = jnp.where(over, jnp.where(right, 1.0, -1.0), 0.0)
+        info = {
+            "perfect": (over & right).astype(jnp.float32),
+            "regret": jnp.where(over, 1.0 - reward, 0.0),
+        }
+        state = state._replace(time=state.time + 1)
+        return state, answer(obs, reward, over, info)
+
+    low = np.array([[0.0, 0.0, *[-1.0] * num_bits]], np.float32)
+    high = np.array([[1.0, num_bits - 1, *[1.0] * num_bits]], np.float32)
+    return Environment(
+        reset=reset,
+        step=step,
+        observation=gymnasium.spaces.Box(low, high, dtype=np.float32),
+        action=gymnasium.spaces.Discrete(2),
+        render=lambda state: _draw(
+            memory_length, int(state.time), np.asarray(state.context), int(state.query)
+        ),
+        draw=lambda key: (),
+    )
+
+
+def _draw(length: int, time: int, context: np.ndarray, query: int) -> np.ndarray:
+    """The corridor, and the bits above it: those that are seen in full colour."""
+    canvas = drawing.Canvas(chains.WIDTH, 220)
+    width = min(60.0, (chains.WIDTH - 2 * chains.MARGIN) / len(context))
+    left = (chains.WIDTH - width * len(context)) / 2
+    shown, asked = time <= 1, time >= length
+    for number, bit in enumerate(context):
+        on, off = (drawing.GREEN, drawing.RED) if shown else ("#cfe0d3", "#ecd0ce")
+        x = left + number * width
+        if asked and number == query:
+            canvas.box((x, 24), width, width, drawing.INK, radius=6)
+        side = 0.8 * width
+        canvas.box(
+            (x + 0.1 * width, 24 + 0.1 * width),
+            side,
+            side,
+            on if bit else off,
+            radius=5,
+        )
+        if width >= 24:
+            at = (x + width / 2, 24 + width / 2)
+            canvas.text(at, str(int(bit)), width / 3, drawing.INK)
+    chains.draw_corridor(canvas, 140, length, time)
+    return canvas.pixels()

@@ -1,0 +1,74 @@
+"""MountainCar: bsuite's: the usual car, but the time is seen, and ends the episode."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import gymnasium
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli.environments.native.classic_control import mountain_car as classic
+from rlcli.environments.native.timesteps import answer
+from rlcli.registry import register
+from rlcli.types import Array, Count, Environment, Key, NonNegative, TimeStep
+
+
+class MountainCarState(NamedTuple):
+    """Where the car is and how fast it moves, and the time."""
+
+    car: classic.MountainCarState
+    time: Array  # int32: steps of the episode so far
+
+
+@register("environment", "bsuite/MountainCar")
+def mountain_car(
+    *,
+    max_steps: Count = 1000,
+    force: NonNegative = 0.001,
+    gravity: float = 0.0025,
+    goal_position: float = 0.5,
+) -> Environment:
+    """Drives an underpowered car out of a valley: −1 for every step until it is out.
+
+    It moves as MountainCar-v0 does, and is out where x ≥ goal_position, at whatever
+    speed. After `max_steps` steps it terminates, too.
+    Observation: float32 `[1, 3]`: x, v, and the time as a share of max_steps. Actions:
+    0 pushes to the left, 1 not at all, 2 to the right. Logged: `raw_return`, the reward
+    before wrappers change it. From bsuite (Osband et al., 2019,
+    https://arxiv.org/abs/1908.03568).
+    """
+    core = classic.mountain_car(
+        force=force,
+        gravity=gravity,
+        goal_position=goal_position,
+        goal_velocity=-math.inf,
+    )
+
+    def observed(physics: Array, time: Array) -> Array:
+        return jnp.append(physics, time / max_steps)[None]
+
+    def reset(key: Key) -> tuple[MountainCarState, Array]:
+        car, physics = core.reset(key)
+        time = jnp.int32(0)
+        return MountainCarState(car, time), observed(physics, time)
+
+    def step(
+        state: MountainCarState, action: Array, noise: tuple[()]
+    ) -> tuple[MountainCarState, TimeStep]:
+        car, timestep = core.step(state.car, action, noise)
+        state = MountainCarState(car, state.time + 1)
+        over = timestep.last | (state.time >= max_steps)
+        reward = timestep.reward
+        obs = observed(timestep.obs, state.time)
+        return state, answer(obs, reward, over, {"raw_return": reward})
+
+    low = np.array([[-1.2, -0.07, 0.0]], np.float32)
+    high = np.array([[0.6, 0.07, 1.0]], np.float32)
+    return core._replace(
+        reset=reset,
+        step=step,
+        observation=gymnasium.spaces.Box(low, high, dtype=np.float32),
+        render=lambda state: core.render(state.car),
+    )

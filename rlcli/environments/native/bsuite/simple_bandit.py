@@ -1,0 +1,88 @@
+"""SimpleBandit: which of eleven arms pays most?"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import gymnasium
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli.environments import drawing
+from rlcli.environments.native.bsuite import Seed
+from rlcli.environments.native.timesteps import answer
+from rlcli.registry import register
+from rlcli.types import Array, Count, Environment, Key, TimeStep
+
+
+class SimpleBanditState(NamedTuple):
+    """What was done."""
+
+    arm: Array  # int32: the arm that was pulled; −1 before
+
+
+@register("environment", "bsuite/SimpleBandit")
+def simple_bandit(*, num_actions: Count = 11, mapping_seed: Seed = 0) -> Environment:
+    """Pulls one of several arms: each pays the same always, from 0 to 1.
+
+    The rewards are evenly spaced, and in an order that stays as it is for good. It
+    terminates after one step.
+    Observation: float32 `[1, 1]`, always 1. Actions: the arms. Logged: `regret`, what
+    was missed of a reward of 1. From bsuite (Osband et al., 2019,
+    https://arxiv.org/abs/1908.03568).
+
+    Args:
+        num_actions: how many arms there are.
+        mapping_seed: of the order of the rewards, as bsuite draws it.
+    """
+    worth = _rewards(num_actions, mapping_seed)
+    rewards = jnp.asarray(worth, jnp.float32)
+    obs = np.ones((1, 1), np.float32)
+
+    def reset(key: Key) -> tuple[SimpleBanditState, Array]:
+        del key  # nothing is random
+        return SimpleBanditState(jnp.int32(-1)), jnp.asarray(obs)
+
+    def step(
+        state: SimpleBanditState, action: Array, noise: tuple[()]
+    ) -> tuple[SimpleBanditState, TimeStep]:
+        del state, noise
+        reward = jnp.take(rewards, action, mode="clip")
+        arm = jnp.asarray(action, jnp.int32)
+        info = {"regret": 1.0 - reward}
+        return SimpleBanditState(arm), answer(
+            jnp.asarray(obs), reward, jnp.bool_(True), info
+        )
+
+    return Environment(
+        reset=reset,
+        step=step,
+        observation=gymnasium.spaces.Box(1.0, 1.0, (1, 1), np.float32),
+        action=gymnasium.spaces.Discrete(num_actions),
+        render=lambda state: _draw(worth, int(state.arm)),
+        draw=lambda key: (),
+    )
+
+
+def _rewards(number: int, seed: int) -> np.ndarray:
+    order = np.random.RandomState(seed).choice(number, size=number, replace=False)
+    return np.linspace(0, 1, number)[order]
+
+
+def _draw(rewards: np.ndarray, arm: int) -> np.ndarray:
+    """A bar for what each arm pays, `[320, 640, 3]` uint8; one pulled stands out."""
+    canvas = drawing.Canvas(640, 320)
+    width = 600 / len(rewards)
+    for number, reward in enumerate(rewards):
+        height = 4 + 230 * float(reward)
+        left = 20 + number * width
+        chosen = number == arm
+        fill = drawing.BLUE if chosen else "#b9c7dc"
+        corner = (left + 0.1 * width, 274 - height)
+        canvas.box(corner, 0.8 * width, height, fill, radius=min(4, width / 8))
+        if width >= 24:
+            ink = drawing.INK if chosen else drawing.GREY
+            canvas.text((left + width / 2, 290), str(number), 13, ink)
+            canvas.text((left + width / 2, 262 - height), f"{reward:.1f}", 12, ink)
+    canvas.line((20, 275), (620, 275), 2, drawing.INK)
+    return canvas.pixels()

@@ -1,0 +1,100 @@
+"""UmbrellaChain: one early choice counts, long before it shows."""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+
+import gymnasium
+import jax.numpy as jnp
+import numpy as np
+from annotated_types import Ge
+
+from rlcli.environments import drawing
+from rlcli.environments.native.bsuite import chains
+from rlcli.environments.native.timesteps import answer
+from rlcli.registry import register
+from rlcli.types import Array, Count, Environment, Key, TimeStep
+
+
+class UmbrellaChainState(NamedTuple):
+    """The time, the weather to come, and the umbrella."""
+
+    time: Array  # int32: steps of the episode so far
+    needed: Array  # bool: whether it will rain
+    had: Array  # bool: whether the umbrella was taken along
+
+
+@register("environment", "bsuite/UmbrellaChain")
+def umbrella_chain(
+    *, chain_length: Count = 10, n_distractor: Annotated[int, Ge(0)] = 0
+) -> Environment:
+    """Takes an umbrella along, or not: in the last step 1 if that was right, else −1.
+
+    The first action takes it (1) or leaves it (0), later ones do nothing. Every step
+    but the last is rewarded with 1 or −1, by a coin. It terminates after
+    `chain_length` steps.
+    Observation: float32 `[1, 3 + n_distractor]`: whether it is needed, whether one has
+    it (a coin before the first step), what is left of the time, from 1 to 0, and coins
+    that are tossed anew in each step. Actions: 0, 1. Logged: `regret`, what was missed
+    of the last reward. From bsuite (Osband et al., 2019,
+    https://arxiv.org/abs/1908.03568), whose `umbrella_length` varies `chain_length`
+    with 20 distractors, and `umbrella_distract` varies these with a length of 20.
+    """
+
+    def observed(state: UmbrellaChainState, distractors: Array) -> Array:
+        left = (chain_length - state.time) / chain_length
+        head = jnp.stack([state.needed.astype(jnp.float32), state.had, left])
+        return jnp.concatenate([head, distractors.astype(jnp.float32)])[None]
+
+    def reset(key: Key) -> tuple[UmbrellaChainState, Array]:
+        coins = chains.coins(key, 2 + n_distractor)
+        state = UmbrellaChainState(jnp.int32(0), coins[0], coins[1])
+        return state, observed(state, coins[2:])
+
+    def step(
+        state: UmbrellaChainState, action: Array, noise: Array
+    ) -> tuple[UmbrellaChainState, TimeStep]:
+        had = jnp.where(state.time == 0, action == 1, state.had)
+        state = UmbrellaChainState(state.time + 1, state.needed, had)
+        over = state.time == chain_length
+        lucky = jnp.where(over, had == state.needed, noise[0])
+        reward = jnp.where(lucky, 1.0, -1.0)
+        info = {"regret": jnp.where(over, 1.0 - reward, 0.0)}
+        return state, answer(observed(state, noise[1:]), reward, over, info)
+
+    shape = (1, 3 + n_distractor)
+    return Environment(
+        reset=reset,
+        step=step,
+        observation=gymnasium.spaces.Box(0.0, 1.0, shape, np.float32),
+        action=gymnasium.spaces.Discrete(2),
+        render=lambda state: _draw(chain_length, *(int(each) for each in state)),
+        draw=lambda key: chains.coins(key, 1 + n_distractor),
+    )
+
+
+def _draw(length: int, time: int, needed: int, had: int) -> np.ndarray:
+    """The way, the weather at its end, and the umbrella that one has, or has not."""
+    canvas = drawing.Canvas(chains.WIDTH, 240)
+    chains.draw_corridor(canvas, 160, length, time)
+    _draw_umbrella(canvas, (90, 60), drawing.BLUE if had else drawing.MIST)
+    canvas.text((90, 118), "taken" if had else "left", 15)
+    x = chains.WIDTH - 90
+    if needed:
+        for side in (-18, 0, 18):
+            canvas.line((x + side, 72), (x + side - 7, 92), 3, drawing.BLUE)
+    else:
+        canvas.circle((x + 16, 40), 20, "#e3b341")
+    for side, radius in ((-22, 15), (0, 22), (22, 15)):
+        canvas.circle((x + side, 55), radius, drawing.GREY)
+    canvas.text((x, 118), "needed" if needed else "not needed", 15)
+    return canvas.pixels()
+
+
+def _draw_umbrella(canvas: drawing.Canvas, centre: drawing.Point, fill: str) -> None:
+    x, y = centre
+    turn = np.linspace(np.pi, 2 * np.pi, 25)
+    dome = [(x + 42 * float(np.cos(a)), y + 36 * float(np.sin(a))) for a in turn]
+    canvas.polygon(dome, fill)
+    canvas.line((x, y - 40), (x, y + 34), 3, drawing.INK)
+    canvas.line((x, y + 34), (x + 9, y + 34), 3, drawing.INK)

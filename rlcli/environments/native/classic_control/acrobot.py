@@ -1,0 +1,199 @@
+"""Acrobot: two links, a motor between them, and a bar to be reached with the tip."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal, NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from annotated_types import Gt
+
+from rlcli.environments import drawing
+from rlcli.environments.native.classic_control.angles import sine_and_cosine, wrapped
+from rlcli.environments.native.timesteps import answer
+from rlcli.registry import register
+from rlcli.types import (
+    Array,
+    ArrayTree,
+    Environment,
+    Key,
+    NonNegative,
+    Positive,
+    Structural,
+    TimeStep,
+)
+
+
+class AcrobotState(NamedTuple):
+    """How the links hang, and how fast they turn."""
+
+    physics: Array  # float32[4]: θ₁ (0 hangs down), θ₂ (from the first link on), θ̇₁, θ̇₂
+
+
+class Links(NamedTuple):
+    """What the equations of motion need of the links; numbers, or traced."""
+
+    inertia_1: Array | float  # m₁c₁² + m₂(l² + c₂²) + 2I: the first joint's, but for θ₂
+    inertia_2: Array | float  # m₂c₂² + I: the second joint's
+    coupling: Array | float  # m₂lc₂
+    weight_1: Array | float  # (m₁c₁ + m₂l) g
+    weight_2: Array | float  # m₂c₂g
+    coriolis: float  # 1 in the book; the paper forgot the term
+
+
+@register("environment", "Acrobot-v1", time_limit=500)
+def acrobot(
+    *,
+    book_or_nips: Literal["book", "nips"] = "book",
+    gravity: float = 9.8,
+    link_length: Positive = 1.0,
+    link_mass_1: Positive = 1.0,
+    link_mass_2: Positive = 1.0,
+    link_centre_1: Positive = 0.5,
+    link_centre_2: Positive = 0.5,
+    link_inertia: Positive = 1.0,
+    torque: NonNegative = 1.0,
+    torque_noise: NonNegative = 0.0,
+    dt: Positive = 0.2,
+    max_speed_1: Annotated[Structural, Gt(0.0)] = 4 * math.pi,
+    max_speed_2: Annotated[Structural, Gt(0.0)] = 9 * math.pi,
+) -> Environment:
+    """Swings two links until the tip is high enough: −1 for every step before.
+
+        d₁ = m₁c₁² + m₂(l² + c₂² + 2lc₂ cos θ₂) + 2I      d₂ = m₂(c₂² + lc₂ cos θ₂) + I
+        φ₂ = m₂c₂g sin(θ₁ + θ₂)
+        φ₁ = −m₂lc₂ θ̇₂(θ̇₂ + 2θ̇₁) sin θ₂ + (m₁c₁ + m₂l)g sin θ₁ + φ₂
+        θ̈₂ = (u + φ₁d₂/d₁ − m₂lc₂ θ̇₁² sin θ₂ − φ₂) / (m₂c₂² + I − d₂²/d₁)
+        θ̈₁ = −(d₂θ̈₂ + φ₁) / d₁
+
+    integrated over `dt` by one Runge-Kutta step of fourth order; then angles are
+    wrapped to [−π, π] and speeds clipped. Observation: float32 `[6]`: cos θ₁, sin θ₁,
+    cos θ₂, sin θ₂, θ̇₁, θ̇₂. Actions 0, 1, 2: u = −torque, 0, torque. An episode begins
+    with all four numbers within ±0.1, and terminates, with reward 0, where
+    −cos θ₁ − cos(θ₁ + θ₂) > 1. From (Sutton, 1996,
+    https://papers.nips.cc/paper/1995/hash/8f1d43620bc6bb580df6e80b0dc05c48-Abstract.html),
+    as in Gymnasium.
+
+    Args:
+        book_or_nips: the equations of Sutton and Barto's book, or the paper's, which
+            lack θ̇₁² sin θ₂.
+        link_length: l, of both links.
+        link_centre_1: c₁, from the first joint to the first link's centre of mass.
+        link_inertia: I, of either link.
+        torque_noise: the torque is off by a number that is uniform within ± this.
+        dt: seconds from one step to the next.
+    """
+    high = np.array([1.0, 1.0, 1.0, 1.0, max_speed_1, max_speed_2], np.float32)
+    square = link_mass_2 * link_centre_2**2
+    links = Links(
+        inertia_1=link_mass_1 * link_centre_1**2
+        + link_mass_2 * link_length**2
+        + square
+        + 2 * link_inertia,
+        inertia_2=square + link_inertia,
+        coupling=link_mass_2 * link_length * link_centre_2,
+        weight_1=(link_mass_1 * link_centre_1 + link_mass_2 * link_length) * gravity,
+        weight_2=link_mass_2 * link_centre_2 * gravity,
+        coriolis=1.0 if book_or_nips == "book" else 0.0,
+    )
+
+    def reset(key: Key) -> tuple[AcrobotState, Array]:
+        physics = jax.random.uniform(key, (4,), jnp.float32, -0.1, 0.1)
+        return AcrobotState(physics), _observed(*physics)
+
+    # A number that is traced may be anything; what is 0 for good draws nothing.
+    noisy = not isinstance(torque_noise, int | float) or torque_noise != 0
+
+    def draw(key: Key) -> ArrayTree:
+        if not noisy:
+            return ()
+        return jax.random.uniform(key, (), jnp.float32, -torque_noise, torque_noise)
+
+    def step(
+        state: AcrobotState, action: Array, noise: ArrayTree
+    ) -> tuple[AcrobotState, TimeStep]:
+        applied = (action - 1) * torque + (noise if noisy else 0.0)
+        theta_1, theta_2, speed_1, speed_2 = _moved(links, state.physics, applied, dt)
+        theta_1, theta_2 = wrapped(theta_1), wrapped(theta_2)
+        speed_1 = jnp.clip(speed_1, -max_speed_1, max_speed_1)
+        speed_2 = jnp.clip(speed_2, -max_speed_2, max_speed_2)
+        obs = _observed(theta_1, theta_2, speed_1, speed_2)
+        cos_1, sin_1, cos_2, sin_2 = obs[:4]
+        # cos(θ₁ + θ₂), of what is known already.
+        arrived = -cos_1 - (cos_1 * cos_2 - sin_1 * sin_2) > 1.0
+        physics = jnp.stack([theta_1, theta_2, speed_1, speed_2])
+        return AcrobotState(physics), answer(
+            obs, jnp.where(arrived, 0.0, -1.0), arrived
+        )
+
+    return Environment(
+        reset=reset,
+        step=step,
+        observation=gymnasium.spaces.Box(-high, high, dtype=np.float32),
+        action=gymnasium.spaces.Discrete(3),
+        render=lambda state: _draw(*(float(each) for each in state.physics[:2])),
+        draw=draw,
+    )
+
+
+def _observed(theta_1: Array, theta_2: Array, speed_1: Array, speed_2: Array) -> Array:
+    sin_1, cos_1 = sine_and_cosine(theta_1)
+    sin_2, cos_2 = sine_and_cosine(theta_2)
+    return jnp.stack([cos_1, sin_1, cos_2, sin_2, speed_1, speed_2])
+
+
+def _slope(links: Links, at: tuple[Array, ...], torque: Array) -> tuple[Array, ...]:
+    """Time derivatives of the two angles and their speeds."""
+    theta_1, theta_2, speed_1, speed_2 = at
+    sin_1, cos_1 = sine_and_cosine(theta_1)
+    sin_2, cos_2 = sine_and_cosine(theta_2)
+    swing = links.coupling * sin_2
+    d_1 = links.inertia_1 + 2 * links.coupling * cos_2
+    d_2 = links.inertia_2 + links.coupling * cos_2
+    phi_2 = links.weight_2 * (sin_1 * cos_2 + cos_1 * sin_2)
+    phi_1 = links.weight_1 * sin_1 + phi_2
+    phi_1 = phi_1 - swing * speed_2 * (speed_2 + 2 * speed_1)
+    moment = torque - links.coriolis * swing * speed_1**2 - phi_2
+    # Numerator and denominator both times d₁: one division less.
+    acceleration_2 = (d_1 * moment + d_2 * phi_1) / (d_1 * links.inertia_2 - d_2**2)
+    acceleration_1 = -(d_2 * acceleration_2 + phi_1) / d_1
+    return speed_1, speed_2, acceleration_1, acceleration_2
+
+
+def _moved(
+    links: Links, physics: Array, torque: Array, dt: Array | float
+) -> tuple[Array, ...]:
+    """Where one classical Runge-Kutta step leads; neither wrapped nor clipped."""
+    start = tuple(physics)
+
+    def after(slope: tuple[Array, ...], time: Array | float) -> tuple[Array, ...]:
+        return tuple(x + time * dx for x, dx in zip(start, slope, strict=True))
+
+    k_1 = _slope(links, start, torque)
+    k_2 = _slope(links, after(k_1, dt / 2), torque)
+    k_3 = _slope(links, after(k_2, dt / 2), torque)
+    k_4 = _slope(links, after(k_3, dt), torque)
+    mean = [
+        (a + 2 * (b + c) + d) / 6 for a, b, c, d in zip(k_1, k_2, k_3, k_4, strict=True)
+    ]
+    return after(tuple(mean), dt)
+
+
+def _draw(theta_1: float, theta_2: float) -> np.ndarray:
+    """The links below and above the bar, `[400, 400, 3]` uint8."""
+    canvas = drawing.Canvas(400, 400)
+    reach, top = 88.0, 200.0
+    joint = (200 + reach * math.sin(theta_1), top + reach * math.cos(theta_1))
+    both = theta_1 + theta_2
+    tip = (joint[0] + reach * math.sin(both), joint[1] + reach * math.cos(both))
+    canvas.line((14, top - reach), (386, top - reach), 3, drawing.GREEN)
+    canvas.line((200, top), joint, 20, drawing.BLUE)
+    canvas.line(joint, tip, 16, "#7fa3d1")
+    for at, radius in (((200.0, top), 7), (joint, 6)):
+        canvas.circle(at, radius, drawing.INK)
+        canvas.circle(at, radius / 2.5, drawing.PAPER)
+    canvas.circle(tip, 6, drawing.RED)
+    return canvas.pixels()

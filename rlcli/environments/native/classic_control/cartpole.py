@@ -1,0 +1,161 @@
+"""CartPole: keep a pole upright on a cart, by pushing the cart left or right."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from annotated_types import Gt
+
+from rlcli.environments import drawing
+from rlcli.environments.native.timesteps import answer
+from rlcli.registry import register
+from rlcli.types import Array, Environment, Key, Positive, Structural, TimeStep
+
+
+class CartPoleState(NamedTuple):
+    """Where the cart and the pole are, and how fast they move."""
+
+    physics: Array  # float32[4]: position, speed, angle, angular speed; the observation
+
+
+class Cart(NamedTuple):
+    """What the equations of motion need to know; numbers, or traced."""
+
+    gravity: Array | float
+    masscart: Array | float
+    masspole: Array | float
+    length: Array | float  # half of the pole's
+    tau: Array | float  # seconds of a step
+
+
+@register("environment", "CartPole-v1", time_limit=500)
+def cartpole(
+    *,
+    gravity: float = 9.8,
+    masscart: Positive = 1.0,
+    masspole: Positive = 0.1,
+    length: Positive = 0.5,
+    force_magnitude: float = 10.0,
+    tau: Positive = 0.02,
+    theta_threshold: Annotated[Structural, Gt(0.0)] = 12.0,
+    x_threshold: Annotated[Structural, Gt(0.0)] = 2.4,
+    step_reward: float = 1.0,
+    failure_reward: float = 1.0,
+) -> Environment:
+    """Balances a pole on a cart: 1 for every step until it falls.
+
+        ẍ = f − (mₚ l / m) θ̈ cos θ              f = (±F + mₚ l θ̇² sin θ) / m
+        θ̈ = (g sin θ − f cos θ) / (l (4/3 − mₚ cos² θ / m))          m = m_c + mₚ
+
+    integrated by Euler's method (Barto et al., 1983,
+    https://doi.org/10.1109/TSMC.1983.6313077), step by step as Gymnasium does.
+    Observation: float32 `[4]`: x, ẋ, θ, θ̇. Actions: 0 pushes to the left, 1 to the
+    right. An episode begins with all four numbers within ±0.05, and terminates beyond
+    the threshold of the position or of the angle.
+
+    Args:
+        length: half of the pole's length, in metres.
+        tau: seconds from one step to the next.
+        theta_threshold: the angle that counts as fallen, in degrees.
+        step_reward: the reward of every step but the one that ends the episode, …
+        failure_reward: … and of that one. With 0 and −1 they are Gymnasium's
+            `sutton_barto_reward`.
+    """
+    radians = math.radians(theta_threshold)
+    high = np.array([2 * x_threshold, np.inf, 2 * radians, np.inf], np.float32)
+    x_limit, theta_limit = _float32_below(x_threshold), _float32_below(radians)
+    cart = Cart(gravity, masscart, masspole, length, tau)
+
+    def reset(key: Key) -> tuple[CartPoleState, Array]:
+        physics = jax.random.uniform(key, (4,), jnp.float32, -0.05, 0.05)
+        return CartPoleState(physics), physics
+
+    def step(
+        state: CartPoleState, action: Array, noise: tuple[()]
+    ) -> tuple[CartPoleState, TimeStep]:
+        del noise  # the pole falls without any
+        push = jnp.where(action == 1, force_magnitude, -force_magnitude)
+        x, x_dot, theta, theta_dot = moved(cart, state.physics, push)
+        physics = jnp.stack([x, x_dot, theta, theta_dot])
+        terminated = (jnp.abs(x) > x_limit) | (jnp.abs(theta) > theta_limit)
+        return CartPoleState(physics), answer(
+            physics, jnp.where(terminated, failure_reward, step_reward), terminated
+        )
+
+    def render(state: CartPoleState) -> np.ndarray:
+        x, _, theta, _ = (float(each) for each in state.physics)
+        return draw(x, theta, float(length), x_threshold)
+
+    return Environment(
+        reset=reset,
+        step=step,
+        observation=gymnasium.spaces.Box(-high, high, dtype=np.float32),
+        action=gymnasium.spaces.Discrete(2),
+        render=render,
+        draw=lambda key: (),
+    )
+
+
+def moved(cart: Cart, physics: Array, push: Array) -> tuple[Array, ...]:
+    """Where a step of Euler's method leads under a force: x, ẋ, θ, θ̇."""
+    x, x_dot, theta, theta_dot = physics
+    total_mass = cart.masscart + cart.masspole
+    pole_moment = cart.masspole * cart.length
+    cos, sin = jnp.cos(theta), jnp.sin(theta)
+    force = (push + pole_moment * jnp.square(theta_dot) * sin) / total_mass
+    theta_acc = (cart.gravity * sin - cos * force) / (
+        cart.length * (4.0 / 3.0 - cart.masspole * jnp.square(cos) / total_mass)
+    )
+    x_acc = force - pole_moment * theta_acc * cos / total_mass
+    x, x_dot = x + cart.tau * x_dot, x_dot + cart.tau * x_acc
+    theta = theta + cart.tau * theta_dot
+    theta_dot = theta_dot + cart.tau * theta_acc
+    return x, x_dot, theta, theta_dot
+
+
+def _float32_below(limit: float) -> np.float32:
+    """The greatest float32 that is not above `limit`.
+
+    A float32 is beyond it exactly where it is beyond `limit` itself, in doubles.
+    """
+    rounded = np.float32(limit)
+    return (
+        rounded
+        if float(rounded) <= limit
+        else np.nextafter(rounded, np.float32(-np.inf))
+    )
+
+
+def draw(x: float, theta: float, length: float, x_threshold: float) -> np.ndarray:
+    """The cart on its track, `[400, 600, 3]` uint8, one metre as long in x as in y."""
+    width, height, floor = 600, 400, 310.0
+    metre = width / (2.3 * x_threshold)
+    canvas = drawing.Canvas(width, height)
+
+    def at(position: float, above: float) -> drawing.Point:
+        return width / 2 + position * metre, floor - above
+
+    canvas.box((0, floor + 3), width, height - floor - 3, "#f1f0ee")
+    canvas.line(at(-x_threshold, 0), at(x_threshold, 0), 4, drawing.GREY)
+    for end in (-x_threshold, x_threshold):  # where the track ends, so does the episode
+        canvas.line(at(end, -10), at(end, 10), 4, drawing.RED)
+    canvas.line(at(0, -12), at(0, -18), 2, drawing.GREY)
+
+    for side in (-22, 22):
+        left, top = at(x, 8)
+        canvas.circle((left + side, top), 8, drawing.INK)
+        canvas.circle((left + side, top), 3, drawing.GREY)
+    left, top = at(x, 42)
+    canvas.box((left - 40, top), 80, 30, drawing.BLUE, radius=6)
+    axle = at(x, 36)
+    reach = 2 * length * metre
+    tip = (axle[0] + reach * math.sin(theta), axle[1] - reach * math.cos(theta))
+    canvas.line(axle, tip, 11, drawing.WOOD)
+    canvas.circle(axle, 8, drawing.INK)
+    canvas.circle(axle, 3, drawing.PAPER)
+    return canvas.pixels()

@@ -1,0 +1,187 @@
+"""MountainCar: a car too weak for the hill gathers speed by going the other way first.
+
+With discrete actions (Moore, 1990), and with continuous ones.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli.environments import drawing
+from rlcli.environments.native.classic_control.angles import sine_and_cosine
+from rlcli.environments.native.timesteps import answer
+from rlcli.registry import register
+from rlcli.types import Array, Environment, Key, NonNegative, Structural, TimeStep
+
+
+class MountainCarState(NamedTuple):
+    """Where the car is, and how fast it moves."""
+
+    physics: Array  # float32[2]: position, speed; the observation
+
+
+class Valley(NamedTuple):
+    """Where the car may be; Python numbers, but for the goal."""
+
+    left: float
+    right: float
+    max_speed: float
+    goal: Array | float
+    goal_speed: Array | float
+
+
+@register("environment", "MountainCar-v0", time_limit=200)
+def mountain_car(
+    *,
+    force: NonNegative = 0.001,
+    gravity: float = 0.0025,
+    min_position: Structural = -1.2,
+    max_position: Structural = 0.6,
+    max_speed: Structural = 0.07,
+    goal_position: float = 0.5,
+    goal_velocity: float = 0.0,
+) -> Environment:
+    """Drives an underpowered car out of a valley: −1 for every step until it is out.
+
+        v′ = clip(v + (a − 1) force − gravity cos 3x, ±max_speed)
+        x′ = clip(x + v′, min_position, max_position)
+
+    and at the left wall it stops: v′ = 0 where v′ < 0. Observation: float32 `[2]`: x,
+    v. Actions: 0 pushes to the left, 1 not at all, 2 to the right. An episode begins at
+    rest, with x in [−0.6, −0.4], and terminates where x ≥ goal_position and
+    v ≥ goal_velocity. From Moore's thesis (1990,
+    https://www.cl.cam.ac.uk/techreports/UCAM-CL-TR-209.pdf), as in Gymnasium.
+    """
+    valley = Valley(min_position, max_position, max_speed, goal_position, goal_velocity)
+
+    def reward(action: Array, arrived: Array) -> Array:
+        del action, arrived  # a step costs the same wherever it leads
+        return jnp.full((), -1.0, jnp.float32)
+
+    actions = gymnasium.spaces.Discrete(3)
+    return _car(valley, gravity, lambda action: (action - 1) * force, reward, actions)
+
+
+@register("environment", "MountainCarContinuous-v0", time_limit=999)
+def mountain_car_continuous(
+    *,
+    power: NonNegative = 0.0015,
+    gravity: float = 0.0025,
+    min_position: Structural = -1.2,
+    max_position: Structural = 0.6,
+    max_speed: Structural = 0.07,
+    goal_position: float = 0.45,
+    goal_velocity: float = 0.0,
+) -> Environment:
+    """Drives an underpowered car out of a valley: 100 for that, less what it takes.
+
+        v′ = clip(v + power clip(a, ±1) − gravity cos 3x, ±max_speed)
+        x′ = clip(x + v′, min_position, max_position)
+        reward = 100 [arrived] − a² / 10
+
+    and at the left wall it stops: v′ = 0 where v′ < 0. Observation: float32 `[2]`: x,
+    v. Action: float32 `[1]`; one outside [−1, 1] pushes no harder, but costs its own
+    square. An episode begins at rest, with x in [−0.6, −0.4], and terminates where
+    x ≥ goal_position and v ≥ goal_velocity. As in Gymnasium, which merged Moore's car
+    (1990, https://www.cl.cam.ac.uk/techreports/UCAM-CL-TR-209.pdf) with one of
+    J. A. Martín H.
+    """
+    valley = Valley(min_position, max_position, max_speed, goal_position, goal_velocity)
+
+    def push(action: Array) -> Array:
+        return jnp.clip(action[0], -1.0, 1.0) * power
+
+    def reward(action: Array, arrived: Array) -> Array:
+        return jnp.where(arrived, 100.0, 0.0) - 0.1 * action[0] ** 2
+
+    actions = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    return _car(valley, gravity, push, reward, actions)
+
+
+def _car(
+    valley: Valley,
+    gravity: Array | float,
+    push: Callable[[Array], Array],
+    reward: Callable[[Array, Array], Array],
+    actions: gymnasium.Space,
+) -> Environment:
+    """A car that is pushed by `push(action)` and earns `reward(action, arrived)`."""
+    low = np.array([valley.left, -valley.max_speed], np.float32)
+    high = np.array([valley.right, valley.max_speed], np.float32)
+
+    def reset(key: Key) -> tuple[MountainCarState, Array]:
+        position = jax.random.uniform(key, (), jnp.float32, -0.6, -0.4)
+        physics = jnp.stack([position, jnp.zeros_like(position)])
+        return MountainCarState(physics), physics
+
+    def step(
+        state: MountainCarState, action: Array, noise: tuple[()]
+    ) -> tuple[MountainCarState, TimeStep]:
+        del noise  # nothing is random here
+        position, speed = state.physics
+        _, slope = sine_and_cosine(3 * position)
+        speed = speed + push(action) - gravity * slope
+        speed = jnp.clip(speed, -valley.max_speed, valley.max_speed)
+        position = jnp.clip(position + speed, valley.left, valley.right)
+        speed = jnp.where((position <= valley.left) & (speed < 0), 0.0, speed)
+        arrived = (position >= valley.goal) & (speed >= valley.goal_speed)
+        physics = jnp.stack([position, speed])
+        return MountainCarState(physics), answer(
+            physics, reward(action, arrived), arrived
+        )
+
+    return Environment(
+        reset=reset,
+        step=step,
+        observation=gymnasium.spaces.Box(low, high, dtype=np.float32),
+        action=actions,
+        render=lambda state: _draw(float(state.physics[0]), valley),
+        draw=lambda key: (),
+    )
+
+
+def _draw(position: float, valley: Valley) -> np.ndarray:
+    """The car on its hills, `[400, 600, 3]` uint8, one metre as long in x as in y."""
+    width, height = 600, 400
+    metre = width / (valley.right - valley.left)
+    canvas = drawing.Canvas(width, height, "#eef3f7")
+
+    def at(x: float, above: float = 0.0) -> drawing.Point:
+        level = 0.45 * math.sin(3 * x) + 0.55
+        return (x - valley.left) * metre, height - 6 - level * metre - above
+
+    hills = [at(float(x)) for x in np.linspace(valley.left, valley.right, 121)]
+    canvas.polygon([(0, height), *hills, (width, height)], "#d9d2c5")
+    for start, end in itertools.pairwise(hills):
+        canvas.line(start, end, 3, "#8d8371")
+
+    foot, tip = at(float(valley.goal)), at(float(valley.goal), 52)
+    canvas.line(foot, tip, 3, drawing.INK)
+    pennant = [tip, (tip[0] + 26, tip[1] + 9), (tip[0], tip[1] + 18)]
+    canvas.polygon(pennant, drawing.GREEN)
+
+    slope = math.atan(1.35 * math.cos(3 * position))
+    x, y = at(position)
+    along, up = math.cos(slope), math.sin(slope)
+
+    def on_car(forward: float, above: float) -> drawing.Point:
+        return (
+            x + forward * along - above * up,
+            y - forward * up - above * along,
+        )
+
+    cabin = [on_car(*corner) for corner in ((-12, 24), (-8, 36), (8, 36), (13, 24))]
+    canvas.polygon(cabin, "#7fa3d1")
+    canvas.line(on_car(-19, 18), on_car(19, 18), 14, drawing.BLUE)
+    for wheel in (-13, 13):
+        canvas.circle(on_car(wheel, 9), 8, drawing.INK)
+        canvas.circle(on_car(wheel, 9), 3, drawing.GREY)
+    return canvas.pixels()

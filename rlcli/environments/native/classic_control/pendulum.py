@@ -1,0 +1,105 @@
+"""Pendulum: swing a rod up by a torque that is too weak to lift it, and hold it."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from annotated_types import Gt
+
+from rlcli.environments import drawing
+from rlcli.environments.native.classic_control.angles import sine_and_cosine, wrapped
+from rlcli.environments.native.timesteps import answer
+from rlcli.registry import register
+from rlcli.types import Array, Environment, Key, Positive, Structural, TimeStep
+
+
+class PendulumState(NamedTuple):
+    """Where the rod points, and how fast it turns."""
+
+    angle: Array  # float32: radians from upright, to the left; steps lead into [−π, π]
+    speed: Array  # float32: radians per second
+
+
+@register("environment", "Pendulum-v1", time_limit=200)
+def pendulum(
+    *,
+    g: float = 10.0,
+    mass: Positive = 1.0,
+    length: Positive = 1.0,
+    dt: Positive = 0.05,
+    max_speed: Annotated[Structural, Gt(0.0)] = 8.0,
+    max_torque: Annotated[Structural, Gt(0.0)] = 2.0,
+) -> Environment:
+    """Swings a rod up and holds it there: the less it leans and turns, the better.
+
+        θ̈ = 3g / (2l) sin θ + 3u / (m l²)      u: the action, clipped to ±max_torque
+        θ̇′ = clip(θ̇ + θ̈ dt, ±max_speed)       θ′ = θ + θ̇′ dt
+        reward = −(θ² + θ̇² / 10 + u² / 1000)   θ in [−π, π], 0 is upright
+
+    Observation: float32 `[3]`: cos θ, sin θ, θ̇. Action: float32 `[1]`, the torque; one
+    outside the box does, and costs, what the nearest one inside does. An episode begins
+    at any angle and never terminates. The equations are Gymnasium's (Towers et al.,
+    2024, https://arxiv.org/abs/2407.17032).
+
+    Args:
+        g: the acceleration of gravity.
+        length: of the rod, in metres.
+        dt: seconds from one step to the next.
+    """
+    high = np.array([1.0, 1.0, max_speed], np.float32)
+    pull, push = 1.5 * g / length, 3.0 / (mass * length**2)
+
+    def observed(state: PendulumState) -> Array:
+        sine, cosine = sine_and_cosine(state.angle)
+        return jnp.stack([cosine, sine, state.speed])
+
+    def reset(key: Key) -> tuple[PendulumState, Array]:
+        limits = np.array([math.pi, 1.0], np.float32)
+        angle, speed = jax.random.uniform(key, (2,), jnp.float32, -limits, limits)
+        state = PendulumState(angle, speed)
+        return state, observed(state)
+
+    def step(
+        state: PendulumState, action: Array, noise: tuple[()]
+    ) -> tuple[PendulumState, TimeStep]:
+        del noise  # nothing is random here
+        torque = jnp.clip(action[0], -max_torque, max_torque)
+        leaning = wrapped(state.angle)  # a state of somebody's own may have gone round
+        cost = leaning**2 + 0.1 * state.speed**2 + 0.001 * torque**2
+        sine, _ = sine_and_cosine(state.angle)
+        speed = state.speed + (pull * sine + push * torque) * dt
+        speed = jnp.clip(speed, -max_speed, max_speed)
+        # Wrapped at once: an angle that grows would lose its last digits.
+        state = PendulumState(wrapped(state.angle + speed * dt), speed)
+        return state, answer(observed(state), -cost, jnp.asarray(False))
+
+    def render(state: PendulumState) -> np.ndarray:
+        return _draw(float(state.angle), float(length))
+
+    return Environment(
+        reset=reset,
+        step=step,
+        observation=gymnasium.spaces.Box(-high, high, dtype=np.float32),
+        action=gymnasium.spaces.Box(-max_torque, max_torque, (1,), np.float32),
+        render=render,
+        draw=lambda key: (),
+    )
+
+
+def _draw(angle: float, length: float) -> np.ndarray:
+    """The rod on its wall, `[400, 400, 3]` uint8; longer than a metre, it fills it."""
+    canvas = drawing.Canvas(400, 400)
+    centre = (200.0, 200.0)
+    reach = 160 * length / max(1.0, length)
+    tip = (200 - reach * math.sin(angle), 200 - reach * math.cos(angle))
+    canvas.circle(centre, reach + 13, "#f1f0ee")
+    canvas.line((200, 187 - reach), (200, 175 - reach), 3, drawing.GREEN)
+    canvas.line(centre, tip, 26, drawing.RED)
+    canvas.circle(centre, 7, drawing.INK)
+    canvas.circle(centre, 3, drawing.PAPER)
+    return canvas.pixels()

@@ -1,0 +1,137 @@
+"""PointRobot: a point that has to find a goal somewhere on a half circle."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Annotated, NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from annotated_types import Gt
+
+from rlcli.environments import drawing
+from rlcli.environments.native.timesteps import answer
+from rlcli.registry import register
+from rlcli.types import Array, Environment, Key, Positive, Structural, TimeStep
+
+METRE = 220  # pixels
+
+
+class PointRobotState(NamedTuple):
+    """Where the robot and its goal are, float32 `[2]` each: x and y."""
+
+    position: Array
+    goal: Array
+
+
+@register("environment", "PointRobot-v0", time_limit=100)
+def point_robot(
+    *,
+    max_force: Annotated[Structural, Gt(0.0)] = 0.1,
+    circle_radius: Positive = 1.0,
+    goal_radius: Positive = 0.2,
+    dense: bool = False,
+    shows_goal: bool = False,
+    starts_anywhere: bool = False,
+    starts_again: bool = False,
+) -> Environment:
+    """Moves a point to a goal that is not seen: 1 for every step that ends near it.
+
+        position′ = position + clip(action, ±max_force)
+        reward = 1 if |position′ − goal| ≤ goal_radius, else 0
+
+    An episode has a new goal, anywhere on the half circle y ≥ 0 around the origin,
+    where it begins; it never terminates. It is a task for a memory: wrapped in
+    `previous`, one sees the last action and its reward.
+    Observation: float32 `[2]`, the position. Action: float32 `[2]`; one outside the box
+    does what the nearest one inside does. From (Dorfman et al., 2021,
+    https://arxiv.org/abs/2008.02598).
+
+    Args:
+        max_force: the longest way in a step, along x and along y.
+        circle_radius: of the half circle of goals.
+        goal_radius: how near is near.
+        dense: whether the reward is −|position′ − goal| instead.
+        shows_goal: whether one sees the goal, too: float32 `[4]`.
+        starts_anywhere: whether an episode begins anywhere in the half circle: at a
+            distance and in a direction that are all equally likely.
+        starts_again: whether who ends a step near the goal is put back to a start.
+    """
+
+    def observed(state: PointRobotState) -> Array:
+        return jnp.concatenate(state) if shows_goal else state.position
+
+    def start(uniform: Array) -> Array:
+        if not starts_anywhere:
+            return jnp.zeros(2)
+        return circle_radius * uniform[0] * _direction(uniform[1])
+
+    def reset(key: Key) -> tuple[PointRobotState, Array]:
+        uniform = jax.random.uniform(key, (3,))
+        goal = circle_radius * _direction(uniform[0])
+        state = PointRobotState(start(uniform[1:]), goal)
+        return state, observed(state)
+
+    def step(
+        state: PointRobotState, action: Array, noise: Array
+    ) -> tuple[PointRobotState, TimeStep]:
+        position = state.position + jnp.clip(action, -max_force, max_force)
+        distance = jnp.sqrt(jnp.sum((position - state.goal) ** 2))
+        near = distance <= goal_radius
+        if starts_again:
+            position = jnp.where(near, start(noise), position)
+        state = state._replace(position=position)
+        reward = -distance if dense else near
+        return state, answer(observed(state), reward, jnp.asarray(False))
+
+    def draw(key: Key) -> Array | tuple[()]:
+        random = starts_again and starts_anywhere
+        return jax.random.uniform(key, (2,)) if random else ()
+
+    def render(state: PointRobotState) -> np.ndarray:
+        where = np.asarray(state.position), np.asarray(state.goal)
+        return _draw(*where, float(circle_radius), float(goal_radius))
+
+    return Environment(
+        reset=reset,
+        step=step,
+        observation=gymnasium.spaces.Box(
+            -np.inf, np.inf, (4 if shows_goal else 2,), np.float32
+        ),
+        action=gymnasium.spaces.Box(-max_force, max_force, (2,), np.float32),
+        render=render,
+        draw=draw,
+    )
+
+
+def _direction(uniform: Array) -> Array:
+    """A unit vector `[2]` with y ≥ 0."""
+    angle = math.pi * uniform
+    return jnp.stack([jnp.cos(angle), jnp.sin(angle)])
+
+
+def _draw(
+    position: np.ndarray, goal: np.ndarray, circle: float, near: float
+) -> np.ndarray:
+    """The half circle, `[400, 600, 3]` uint8; who has left it is drawn at the edge."""
+    canvas = drawing.Canvas(600, 400)
+    scale = METRE / max(1.0, circle + near - 0.2)
+
+    def pixel(x: float, y: float) -> drawing.Point:
+        return 300 + scale * x, 300 - scale * y
+
+    arc = np.linspace(0, math.pi, 61)
+    points = [pixel(circle * math.cos(a), circle * math.sin(a)) for a in arc]
+    canvas.circle(pixel(*goal), scale * near, "#d5e6d9")
+    for one, other in itertools.pairwise(points):
+        canvas.line(one, other, 2, drawing.GREY)
+    canvas.line(pixel(-circle, 0), pixel(circle, 0), 1, drawing.MIST)
+    canvas.circle(pixel(0, 0), 4, drawing.GREY)
+    canvas.circle(pixel(*goal), 6, drawing.GREEN)
+    x, y = pixel(*position)
+    canvas.circle((min(max(x, 12), 588), min(max(y, 12), 388)), 11, drawing.RED)
+    canvas.legend((16, 370), {"robot": drawing.RED, "goal": drawing.GREEN})
+    return canvas.pixels()

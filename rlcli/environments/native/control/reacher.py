@@ -1,0 +1,113 @@
+"""Reacher: an arm of any number of joints that has to bring its tip to a target."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli.environments import drawing
+from rlcli.environments.native.classic_control.angles import sine_and_cosine, wrapped
+from rlcli.environments.native.timesteps import answer
+from rlcli.registry import register
+from rlcli.types import Array, Count, Environment, Key, Positive, TimeStep
+
+
+class ReacherState(NamedTuple):
+    """How the arm is bent, and where to."""
+
+    angles: Array  # float32 [joints]: of each link to the x axis, in [−π, π]
+    speeds: Array  # float32 [joints]: radians per second
+    target: Array  # float32 [2]: x and y
+
+
+@register("environment", "Reacher-v0", time_limit=100)
+def reacher(
+    *, joints: Count = 2, torque_scale: Positive = 1.0, dt: Positive = 0.05
+) -> Environment:
+    """Brings the tip of an arm to a target: the nearer, the better.
+
+        ω′ = ω + torque_scale · action · dt     θ′ = θ + ω′ dt
+        tip = Σᵢ (cos θᵢ′, sin θᵢ′)             reward = exp(−|tip − target|²)
+
+    The arm is fixed at the origin, each link has a length of 1, and θᵢ is the angle of
+    link i to the x axis. Nothing slows it down.
+    Observation: float32 `[3 · joints + 2]`: cos θ, sin θ, ω, the target. Action:
+    float32 `[joints]`; one outside the box does what the nearest one inside does. An
+    episode begins at any angles, with speeds between −1 and 1 and a target anywhere in
+    the square that the arm could just span, corners too, which it cannot reach. It
+    never terminates. The task is that of Ivy's gym (Lenton et al., 2021,
+    https://arxiv.org/abs/2102.02886), for any number of joints.
+
+    Args:
+        joints: how many.
+        torque_scale: the acceleration that an action of 1 is, in radians per s².
+        dt: seconds from one step to the next.
+    """
+    ones, free = np.ones(2 * joints), np.full(joints, np.inf)
+    high = np.concatenate([ones, free, np.full(2, joints)]).astype(np.float32)
+
+    def observed(state: ReacherState) -> tuple[Array, Array]:
+        """The observation, and where the tip is."""
+        sine, cosine = sine_and_cosine(state.angles)
+        tip = jnp.stack([jnp.sum(cosine), jnp.sum(sine)])
+        return jnp.concatenate([cosine, sine, state.speeds, state.target]), tip
+
+    def reset(key: Key) -> tuple[ReacherState, Array]:
+        uniform = jax.random.uniform(key, (2 * joints + 2,), minval=-1.0)
+        state = ReacherState(
+            math.pi * uniform[:joints],
+            uniform[joints : 2 * joints],
+            joints * uniform[2 * joints :],
+        )
+        return state, observed(state)[0]
+
+    def step(
+        state: ReacherState, action: Array, noise: tuple[()]
+    ) -> tuple[ReacherState, TimeStep]:
+        del noise  # nothing is random here
+        speeds = state.speeds + torque_scale * jnp.clip(action, -1.0, 1.0) * dt
+        # Wrapped at once: an angle that grows would lose its last digits.
+        state = ReacherState(wrapped(state.angles + speeds * dt), speeds, state.target)
+        obs, tip = observed(state)
+        reward = jnp.exp(-jnp.sum((tip - state.target) ** 2))
+        return state, answer(obs, reward, jnp.asarray(False))
+
+    def render(state: ReacherState) -> np.ndarray:
+        return _draw(np.asarray(state.angles), np.asarray(state.target))
+
+    return Environment(
+        reset=reset,
+        step=step,
+        observation=gymnasium.spaces.Box(-high, high, dtype=np.float32),
+        action=gymnasium.spaces.Box(-1.0, 1.0, (joints,), np.float32),
+        render=render,
+        draw=lambda key: (),
+    )
+
+
+def _draw(angles: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """The arm and its target, `[440, 440, 3]` uint8; what it can reach is lighter."""
+    canvas = drawing.Canvas(440, 440, "#eeece8")
+    reach = 200 / len(angles)
+
+    def pixel(x: float, y: float) -> drawing.Point:
+        return 220 + reach * x, 220 - reach * y
+
+    canvas.circle((220, 220), 206, drawing.PAPER)
+    at = pixel(*target)
+    for radius, fill in ((15, drawing.GREEN), (10, drawing.PAPER), (5, drawing.GREEN)):
+        canvas.circle(at, radius, fill)
+    x = np.concatenate([[0.0], np.cumsum(np.cos(angles))])
+    y = np.concatenate([[0.0], np.cumsum(np.sin(angles))])
+    width = min(18.0, 6 + reach / 8)
+    for i in range(len(angles)):
+        canvas.line(pixel(x[i], y[i]), pixel(x[i + 1], y[i + 1]), width, drawing.BLUE)
+    for i in range(len(angles)):
+        canvas.circle(pixel(x[i], y[i]), width / 4, drawing.PAPER)
+    canvas.circle(pixel(x[-1], y[-1]), width / 2 + 1, drawing.RED)
+    return canvas.pixels()

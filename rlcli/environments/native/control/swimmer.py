@@ -1,0 +1,254 @@
+"""Swimmer: a chain of segments that swims by bending, through what is thick."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from annotated_types import Ge, Gt
+
+from rlcli.environments import drawing
+from rlcli.environments.native.classic_control.angles import sine_and_cosine, wrapped
+from rlcli.environments.native.timesteps import answer
+from rlcli.registry import register
+from rlcli.types import (
+    Array,
+    Environment,
+    Key,
+    NonNegative,
+    Positive,
+    Structural,
+    TimeStep,
+)
+from rlcli.xla.fusion_barrier import apart
+
+SUBSTEPS = 2  # of Runge and Kutta's fourth order, in each step
+METRE = 90  # pixels
+
+
+class SwimmerState(NamedTuple):
+    """Where the swimmer is, and how it moves."""
+
+    centre: Array  # float32 [2]: of mass, x and y, in metres
+    angles: Array  # float32 [segments]: of each to the x axis, in [−π, π]
+    velocity: Array  # float32 [2]: of the centre, metres per second
+    speeds: Array  # float32 [segments]: radians per second
+
+
+class Body(NamedTuple):
+    """What the motion depends on; `n` segments that are all alike."""
+
+    mass: Array | float
+    length: Array | float
+    viscosity: Array | float
+    # The middle of segment i is at `length` Σⱼ levers[i, j] (cos θⱼ, sin θⱼ) from the
+    # centre of mass.
+    levers: np.ndarray
+
+
+@register("environment", "Swimmer-v0", time_limit=200)
+def swimmer(
+    *,
+    segments: Annotated[int, Ge(2)] = 3,
+    mass: Positive = 1.0,
+    length: Positive = 1.0,
+    viscosity: NonNegative = 10.0,
+    max_torque: Annotated[Structural, Gt(0.0)] = 5.0,
+    bend: NonNegative = 0.1,
+    dt: Positive = 0.05,
+) -> Environment:
+    """Swims along the x axis by bending its joints: the faster, the better.
+
+        on segment i with middle Gᵢ, across nᵢ = (−sin θᵢ, cos θᵢ), act
+        the force −k l (Ġᵢ · nᵢ) nᵢ and the torque −k l³ θ̇ᵢ / 12 of the liquid,
+        and those of its joints: uᵢ turns segment i + 1 by it, and segment i back
+        reward = (x′ − x) / dt      x: the centre of mass
+
+    Observation: float32 `[3 · segments + 2]`: cos θ, sin θ, θ̇ of every segment, and the
+    velocity of the centre of mass. Action: float32 `[segments − 1]`, the torques; one
+    outside the box does what the nearest one inside does. An episode begins at rest,
+    nearly straight along the x axis, and never terminates. From (Coulom, 2002,
+    https://theses.hal.science/tel-00003985), integrated by Runge and Kutta's method, in
+    two steps for each; very small, light or viscous swimmers want a smaller `dt`.
+
+    Args:
+        segments: how many.
+        mass: of a segment, in kilograms, …
+        length: … and how many metres it is long.
+        viscosity: k, of the liquid.
+        max_torque: of a joint, in newton metres.
+        bend: how many radians each segment may be off the x axis in the beginning.
+        dt: seconds from one step to the next.
+    """
+    body = Body(mass, length, viscosity, _levers(segments))
+    high = np.full(3 * segments + 2, np.inf, np.float32)
+    high[: 2 * segments] = 1.0
+
+    def observed(state: SwimmerState) -> Array:
+        sine, cosine = sine_and_cosine(state.angles)
+        return jnp.concatenate([cosine, sine, state.speeds, state.velocity])
+
+    def reset(key: Key) -> tuple[SwimmerState, Array]:
+        angles = bend * jax.random.uniform(key, (segments,), minval=-1.0)
+        still = jnp.zeros(2), jnp.zeros(segments)
+        state = SwimmerState(jnp.zeros(2), angles, *still)
+        return state, observed(state)
+
+    def step(
+        state: SwimmerState, action: Array, noise: tuple[()]
+    ) -> tuple[SwimmerState, TimeStep]:
+        del noise  # nothing is random here
+        torque = jnp.clip(action, -max_torque, max_torque)
+        end = jnp.zeros(1)
+        turning = jnp.concatenate([end, torque]) - jnp.concatenate([torque, end])
+        at = jax.lax.fori_loop(
+            0,
+            SUBSTEPS,
+            lambda _, at: _advanced(body, at, tuple(turning), dt / SUBSTEPS),
+            SwimmerState(*(tuple(part) for part in state)),
+        )
+        moved = SwimmerState(*(jnp.stack(part) for part in at))
+        reward = (moved.centre[0] - state.centre[0]) / dt
+        moved = moved._replace(angles=wrapped(moved.angles))
+        return moved, answer(observed(moved), reward, jnp.asarray(False))
+
+    def render(state: SwimmerState) -> np.ndarray:
+        where = np.asarray(state.centre), np.asarray(state.angles)
+        return _draw(*where, body._replace(length=float(length)))
+
+    return Environment(
+        reset=reset,
+        step=step,
+        observation=gymnasium.spaces.Box(-high, high, dtype=np.float32),
+        action=gymnasium.spaces.Box(
+            -max_torque, max_torque, (segments - 1,), np.float32
+        ),
+        render=render,
+        draw=lambda key: (),
+    )
+
+
+def _levers(segments: int) -> np.ndarray:
+    """How far along each segment the middles lie, seen from the centre of mass."""
+    from_head = np.tril(np.ones((segments, segments)), -1) + np.eye(segments) / 2
+    return (from_head - from_head.mean(axis=0)).astype(np.float32)
+
+
+# From here on a state's parts are tuples of numbers, which XLA computes for the whole
+# batch at once; of arrays it would go over their few entries, each time anew.
+def _advanced(
+    body: Body, state: SwimmerState, turning: Sequence[Array], dt: Array | float
+) -> SwimmerState:
+    """The state `dt` later, by one of Runge and Kutta's steps."""
+    now, structure = jax.tree.flatten(state)
+    numbers = [body.mass, body.length, body.viscosity, *turning]
+    numbers = [jnp.asarray(each, jnp.float32) for each in numbers]
+
+    def change(*numbers: Array) -> tuple[Array, ...]:
+        state, rest = structure.unflatten(numbers[: len(now)]), numbers[len(now) :]
+        mass, length, viscosity, *torques = rest
+        mine = Body(mass, length, viscosity, body.levers)
+        return tuple(jax.tree.leaves(_change(mine, state, torques)))
+
+    def after(rates: Sequence[Array], share: float) -> list[Array]:
+        return [s + share * dt * c for s, c in zip(now, rates, strict=True)]
+
+    # Each is read four times, and would be worked out as often.
+    settled = apart(change)
+    first = settled(*now, *numbers)
+    second = settled(*after(first, 0.5), *numbers)
+    third = settled(*after(second, 0.5), *numbers)
+    fourth = settled(*after(third, 1.0), *numbers)
+    return structure.unflatten(
+        s + dt / 6 * (a + 2 * b + 2 * c + d)
+        for s, a, b, c, d in zip(now, first, second, third, fourth, strict=True)
+    )
+
+
+def _change(body: Body, state: SwimmerState, turning: Sequence[Array]) -> SwimmerState:
+    """How fast each part of a state changes: Lagrange's equations.
+
+    The kinetic energy is that of the centre of mass, and with S = leversᵀ levers
+    ½ m l² Σᵢⱼ (Sᵢⱼ cos(θᵢ − θⱼ) + δᵢⱼ / 12) θ̇ᵢ θ̇ⱼ.
+    """
+    mass, length, viscosity, levers = body
+    unit, shared, size = mass * length**2, (levers.T @ levers).tolist(), len(levers)
+    lever = levers.tolist()
+    turns = [sine_and_cosine(angle) for angle in state.angles]
+    along = [[ci * cj + si * sj for sj, cj in turns] for si, ci in turns]
+    across = [[si * cj - ci * sj for sj, cj in turns] for si, ci in turns]
+    each = range(size)
+
+    drag = []  # on each segment, along nᵢ
+    for i, (sine, cosine) in enumerate(turns):
+        slip = sum(lever[i][j] * along[i][j] * state.speeds[j] for j in each) * length
+        slip += state.velocity[1] * cosine - state.velocity[0] * sine
+        drag.append(-viscosity * length * slip)
+    torque = []
+    for i in each:
+        whirled = sum(shared[i][j] * across[i][j] * state.speeds[j] ** 2 for j in each)
+        pushed = sum(lever[j][i] * along[j][i] * drag[j] for j in each) * length
+        slowed = viscosity * length**3 / 12 * state.speeds[i]
+        torque.append(turning[i] - slowed + pushed - unit * whirled)
+    inertia = [
+        [unit * (shared[i][j] * along[i][j] + (i == j) / 12) for j in each]
+        for i in each
+    ]
+    forward = -sum(drag[i] * turns[i][0] for i in each) / (size * mass)
+    aside = sum(drag[i] * turns[i][1] for i in each) / (size * mass)
+    return SwimmerState(
+        centre=state.velocity,
+        angles=state.speeds,
+        velocity=(forward, aside),
+        speeds=_solved(inertia, torque),
+    )
+
+
+def _solved(
+    matrix: Sequence[Sequence[Array]], vector: Sequence[Array]
+) -> tuple[Array, ...]:
+    """X of `matrix` x = `vector`, by elimination; a positive matrix needs no pivots.
+
+    Written out, for so small a matrix: a call of LAPACK's costs more than the rest.
+    """
+    rows = [[*row, entry] for row, entry in zip(matrix, vector, strict=True)]
+    for i, pivot in enumerate(rows):
+        pivot[:] = [entry / pivot[i] for entry in pivot]
+        for row in rows[:i] + rows[i + 1 :]:
+            factor = row[i]
+            row[:] = [old - factor * new for old, new in zip(row, pivot, strict=True)]
+    return tuple(row[-1] for row in rows)
+
+
+def _draw(centre: np.ndarray, angles: np.ndarray, body: Body) -> np.ndarray:
+    """The swimmer from above, `[360, 640, 3]` uint8; the picture follows its centre."""
+    canvas = drawing.Canvas(640, 360, "#e3eef4")
+    scale = METRE * min(1.0, 6 / (len(angles) * body.length))
+
+    def pixel(x: float, y: float) -> drawing.Point:
+        return 320 + scale * (x - centre[0]), 180 - scale * (y - centre[1])
+
+    reach = 360 / scale
+    for metre in range(math.floor(centre[0] - reach), math.ceil(centre[0] + reach) + 1):
+        x, _ = pixel(metre, 0)
+        canvas.line((x, 0), (x, 360), 3 if metre % 5 == 0 else 1, "#c5d8e2")
+        if metre % 5 == 0:
+            canvas.text((x + 6, 348), f"{metre} m", 13, anchor="lm")
+    for metre in range(math.floor(centre[1] - reach), math.ceil(centre[1] + reach) + 1):
+        _, y = pixel(0, metre)
+        canvas.line((0, y), (640, y), 1, "#c5d8e2")
+    arms = body.length * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    middles = centre + body.levers @ arms
+    starts = [pixel(*point) for point in middles - arms / 2]
+    ends = [pixel(*point) for point in middles + arms / 2]
+    for start, end in zip(starts, ends, strict=True):
+        canvas.line(start, end, 16, drawing.BLUE)
+    for joint in ends[:-1]:
+        canvas.circle(joint, 4, drawing.PAPER)
+    canvas.circle(ends[-1], 9, drawing.RED)
+    return canvas.pixels()

@@ -1,0 +1,100 @@
+"""FourRooms: four rooms, a door between each two, and a goal in one of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli import spaces
+from rlcli.environments.native.grid import maps
+from rlcli.environments.native.timesteps import answer
+from rlcli.environments.native.toy_text import tables
+from rlcli.registry import register
+from rlcli.types import Array, Environment, Key, Probability, TimeStep
+
+ROWS = (
+    *("#############", "#     #     #", "#     #     #", "#           #"),
+    *("#     #     #", "#     #     #", "## ####     #", "#     ### ###"),
+    *("#     #     #", "#     #     #", "#           #", "#     #     #"),
+    "#############",
+)
+FREE = np.array([[letter == " " for letter in row] for row in ROWS])
+SIZE = len(ROWS)
+
+
+class FourRoomsState(NamedTuple):
+    """Where one is, and where one wants to."""
+
+    cell: Array  # int32: row · 13 + column
+    goal: Array  # int32, likewise
+
+
+@register("environment", "FourRooms-v0", time_limit=500)
+def four_rooms(
+    *,
+    fail_probability: Probability = 1 / 3,
+    start: tuple[int, int] | None = (4, 1),
+    goal: tuple[int, int] | None = (8, 9),
+    visual: bool = False,
+) -> Environment:
+    """Walks from room to room: 1 for the step onto the goal, where it terminates.
+
+    Observation: int32 `[4]`: row and column of where one is, row and column of the
+    goal. Or with `visual` bool `[13, 13, 3]`: row, column, and what is there: wall,
+    oneself, goal. Actions: 0 up, 1 right, 2 down, 3 left; walls hold. A move that fails
+    goes in one of the three other directions, all equally likely. From (Sutton, Precup
+    & Singh, 1999, https://doi.org/10.1016/S0004-3702(99)00052-1).
+
+    Args:
+        fail_probability: how likely a move fails.
+        start: the row and column where episodes begin; null: any, anew each episode.
+        goal: those of the goal; null: any, anew each episode. Where both may be any
+            cell they are never the same.
+        visual: whether one sees the rooms from above.
+    """
+    ahead = jnp.asarray(maps.ahead(FREE).ravel())
+    taken = -1 if start is None else start[0] * SIZE + start[1]
+    goals = maps.place(FREE, goal, "goal", taken)
+    starts = maps.place(FREE, start, "start")
+
+    def observed(state: FourRoomsState) -> Array:
+        if visual:
+            cells = np.arange(FREE.size)
+            layers = (~FREE.ravel(), cells == state.cell, cells == state.goal)
+            return jnp.stack(layers, axis=-1).reshape(SIZE, SIZE, 3)
+        both = jnp.stack(state)
+        return jnp.stack([both // SIZE, both % SIZE], axis=-1).ravel()
+
+    def reset(key: Key) -> tuple[FourRoomsState, Array]:
+        uniform = jax.random.uniform(key, (2,))
+        aim = tables.choose(uniform[0], goals)
+        state = FourRoomsState(maps.other(uniform[1], starts, aim), aim)
+        return state, observed(state)
+
+    def draw(key: Key) -> Array:
+        fails, which = jax.random.uniform(key, (2,))
+        return jnp.where(fails < fail_probability, 1 + (3 * which).astype(jnp.int32), 0)
+
+    def step(
+        state: FourRoomsState, action: Array, noise: Array
+    ) -> tuple[FourRoomsState, TimeStep]:
+        state = state._replace(cell=ahead[state.cell * 4 + (action + noise) % 4])
+        arrived = state.cell == state.goal
+        return state, answer(observed(state), arrived, arrived)
+
+    def render(state: FourRoomsState) -> np.ndarray:
+        return maps.picture(FREE, int(state.cell), flags=[int(state.goal)])
+
+    places = gymnasium.spaces.Box(0, SIZE - 1, (4,), np.int32)
+    return Environment(
+        reset=reset,
+        step=step,
+        observation=spaces.booleans(SIZE, SIZE, 3) if visual else places,
+        action=gymnasium.spaces.Discrete(4),
+        render=render,
+        draw=draw,
+    )

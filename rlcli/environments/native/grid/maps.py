@@ -1,0 +1,112 @@
+"""Maps: what worlds of free cells and walls share: moves, places and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli.environments import drawing
+from rlcli.environments.native.toy_text import tables
+from rlcli.errors import RlcliError
+from rlcli.types import Array
+
+MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # rows and columns: up, right, down, left
+WALL, FLOOR = "#56616f", "#f4f2ee"
+
+
+def letters_of(rows: tuple[str, ...], known: str, example: tuple[str, ...]) -> Array:
+    """The letters of a map, `[rows, columns]`; an error says what is wrong with it."""
+    hint = f"a map is a list of rows, such as {list(example)}"
+    unknown = sorted(set("".join(rows)) - set(known))
+    if unknown:
+        said = ", ".join(f"`{letter}`" for letter in known)
+        raise RlcliError(f"a map is made of {said}, but this one has {unknown}", hint)
+    if len({len(row) for row in rows}) != 1 or not rows[0]:
+        raise RlcliError("the rows of a map have one length, but these differ", hint)
+    return np.array([list(row) for row in rows])
+
+
+def ahead(free: np.ndarray) -> np.ndarray:
+    """Where the moves lead from each cell, int32 `[cells, 4]`: walls and edges hold."""
+    rows, columns = free.shape
+    lead = tables.grid_moves(rows, columns, MOVES)
+    cells = np.arange(free.size)[:, None]
+    return np.where(free.ravel()[lead], lead, cells).astype(np.int32)
+
+
+def places(free: np.ndarray) -> np.ndarray:
+    """The numbers of the free cells, int32, in order."""
+    return np.flatnonzero(free).astype(np.int32)
+
+
+def place(
+    free: np.ndarray, at: tuple[int, int] | None, what: str, taken: int = -1
+) -> np.ndarray:
+    """The cells that may be the `at` of an option: itself, or for None any free one."""
+    if at is None:
+        cells = places(free)
+        return cells[cells != taken]
+    row, column = at
+    inside = 0 <= row < free.shape[0] and 0 <= column < free.shape[1]
+    number = row * free.shape[1] + column
+    if not inside or not free[row, column] or number == taken:
+        raise RlcliError(
+            f"`{what}` is to be a free cell, and [{row}, {column}] is none",
+            "a cell is [row, column], counted from 0 at the upper left",
+        )
+    return np.array([number], np.int32)
+
+
+def other(uniform: Array, cells: np.ndarray, taken: Array) -> Array:
+    """One of the cells but `taken`, all equally likely, by a number in [0, 1).
+
+    Args:
+        cells: in order; where `taken` is not among them, any of them.
+    """
+    listed = jnp.any(cells == taken)
+    index = (uniform * (len(cells) - listed)).astype(jnp.int32)
+    rank = jnp.sum(cells < taken)
+    return jnp.asarray(cells)[index + (listed & (index >= rank))]
+
+
+def picture(
+    free: np.ndarray,
+    walker: int,
+    *,
+    flags: Collection[int] = (),
+    tints: Mapping[int, str] | None = None,
+    cell: int = 32,
+) -> np.ndarray:
+    """The map from above, uint8 `[cell · rows, cell · columns, 3]`.
+
+    Args:
+        walker: the cell of who walks.
+        flags: cells with a flag: goals.
+        tints: colours of cells that have one of their own.
+        cell: its width, in pixels.
+    """
+    rows, columns = free.shape
+    canvas = drawing.Canvas(columns * cell, rows * cell, "#dcd8d0")
+    tints = tints or {}
+
+    def corner(number: int) -> drawing.Point:
+        return number % columns * cell, number // columns * cell
+
+    for number, is_free in enumerate(free.ravel()):
+        left, top = corner(number)
+        if is_free:
+            fill = tints.get(number, FLOOR)
+            canvas.box((left + 1, top + 1), cell - 2, cell - 2, fill, radius=cell / 12)
+        else:
+            canvas.box((left, top), cell, cell, tints.get(number, WALL))
+    for number in flags:
+        left, top = corner(number)
+        # Who has reached it stands beside it, and does not hide it.
+        foot = 0.56 if number == walker else 0.4
+        canvas.flag((left + foot * cell, top + 0.86 * cell), 0.7 * cell)
+    left, top = corner(walker)
+    centre = (left + (0.3 if walker in flags else 0.5) * cell, top + cell / 2)
+    canvas.walker(centre, cell, drawing.RED)
+    return canvas.pixels()

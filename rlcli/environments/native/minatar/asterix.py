@@ -1,0 +1,203 @@
+"""Asterix: collect the gold that passes by, and touch no enemy."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli.environments import drawing
+from rlcli.environments.native.minatar import game
+from rlcli.types import Array, Environment, Key, Probability
+
+LANES = 8  # rows 1 to 8, with at most one thing in each
+ROW = np.arange(1, 1 + LANES)
+SHARES = 840  # what the numbers of free lanes, 1 to 8, all divide
+SPAWN, MOVE = 10, 5  # steps between two of them, at first
+RAMP, LEVELS = 101, 9  # steps until it becomes harder, and how often it does
+
+CHANNELS = (
+    game.Channel("player", drawing.BLUE),
+    game.Channel("enemy", drawing.RED),
+    game.Channel("trail", drawing.GREY, 0.35),
+    game.Channel("gold", "#e3b341"),
+)
+
+
+class AsterixState(NamedTuple):
+    """The player, what passes by in each lane, and when what will happen."""
+
+    x: Array  # int32: the player's column
+    y: Array  # int32: the player's row; 0 is the top
+    spawn_timer: Array  # int32: steps until something may appear
+    move_timer: Array  # int32: steps until everything moves
+    ramp_timer: Array  # int32: steps until it becomes harder
+    level: Array  # int32: how often it became harder
+    there: Array  # bool[8]: whether the lane holds something
+    column: Array  # int32[8]; 0 where nothing is there
+    right: Array  # bool[8]: where it goes
+    gold: Array  # bool[8]: else it is an enemy
+
+
+class AsterixNoise(NamedTuple):
+    """What appears, if something does."""
+
+    right: Array  # bool: where it goes; it comes from the other side
+    gold: Array  # bool
+    share: Array  # int32 in [0, 840): share · free // 840 is its place among free lanes
+
+
+@game.named("Asterix")
+def asterix(
+    *,
+    sticky_action_prob: Probability = 0.1,
+    difficulty_ramping: bool = True,
+    minimal_actions: bool = False,
+) -> Environment:
+    """Plays Asterix: 1 for each piece of gold.
+
+    Enemies and gold, one of three, enter lanes that are free from either side, and
+    cross the board. The game is over when the player meets an enemy.
+    Observation: bool `[10, 10, 4]`: row, column, and what is there: player, enemy,
+    trail (where an enemy or gold was), gold. Actions: 0 nothing, 1 left, 2 up, 3 right,
+    4 down; 5 does nothing. The rules are MinAtar's (Young and Tian, 2019,
+    https://arxiv.org/abs/1903.03176).
+
+    Args:
+        sticky_action_prob: how likely the last action is repeated; in an episode's
+            first step that is 0 (in MinAtar the last one of the episode before).
+        difficulty_ramping: whether it becomes harder nine times, every 102 steps: more
+            appears, and at every second of them all moves faster.
+        minimal_actions: whether there are only the five that do something.
+    """
+    return game.environment(
+        RULES,
+        sticky_action_prob=sticky_action_prob,
+        difficulty_ramping=difficulty_ramping,
+        minimal_actions=minimal_actions,
+    )
+
+
+def _begin(key: Key) -> AsterixState:
+    del key  # games begin alike
+    none = jnp.zeros(LANES, bool)
+    return AsterixState(
+        x=jnp.int32(5),
+        y=jnp.int32(5),
+        spawn_timer=jnp.int32(SPAWN),
+        move_timer=jnp.int32(MOVE),
+        ramp_timer=jnp.int32(RAMP),
+        level=jnp.int32(0),
+        there=none,
+        column=jnp.zeros(LANES, jnp.int32),
+        right=none,
+        gold=none,
+    )
+
+
+def _chance(words: Array) -> AsterixNoise:
+    word = words[0]
+    kind, rest = word % 6, word // 6
+    return AsterixNoise(kind < 3, kind % 3 == 0, (rest % SHARES).astype(jnp.int32))
+
+
+def _play(
+    state: AsterixState, action: Array, noise: AsterixNoise, ramping: bool
+) -> tuple[AsterixState, Array, Array]:
+    state = _spawned(state, noise)
+    across = (action == game.RIGHT).astype(jnp.int32) - (action == game.LEFT)
+    downward = (action == game.DOWN).astype(jnp.int32) - (action == game.UP)
+    x = jnp.clip(state.x + across, 0, 9)
+    y = jnp.clip(state.y + downward, 1, 8)
+
+    lane = y == ROW
+    met = state.there & lane & (state.column == x)
+    there = state.there & ~(met & state.gold)
+    moves = there & (state.move_timer == 0)
+    column = state.column + jnp.where(moves, game.toward(state.right), 0)
+    there = there & game.inside(column)
+    met_then = there & lane & (column == x)
+    taken = (met | met_then) & state.gold  # in one lane there is but one thing
+    hit = (met | met_then) & ~state.gold
+    there = there & ~taken
+
+    move_timer = jnp.where(state.move_timer == 0, _move_speed(state), state.move_timer)
+    after = state._replace(
+        x=x,
+        y=y,
+        spawn_timer=state.spawn_timer - 1,
+        move_timer=move_timer - 1,
+        there=there,
+        column=jnp.where(there, column, 0),
+    )
+    if ramping:
+        after = _ramped(after)
+    return after, jnp.any(taken), jnp.any(hit)
+
+
+def _spawn_speed(state: AsterixState) -> Array:
+    return jnp.maximum(SPAWN - state.level, 1)
+
+
+def _move_speed(state: AsterixState) -> Array:
+    return jnp.maximum(MOVE - (state.level >> 1), 1)
+
+
+def _spawned(state: AsterixState, noise: AsterixNoise) -> AsterixState:
+    due = state.spawn_timer == 0
+    free = ~state.there
+    bits = jnp.sum(jnp.where(free, 1 << ROW, 0))
+    chosen = jax.lax.div(noise.share * _count(bits), SHARES)
+    new = due & free & (_count(bits & (1 << ROW) - 1) == chosen)
+    return state._replace(
+        spawn_timer=jnp.where(due, _spawn_speed(state), state.spawn_timer),
+        there=state.there | new,
+        column=jnp.where(new & ~noise.right, 9, state.column),
+        right=jnp.where(new, noise.right, state.right),
+        gold=jnp.where(new, noise.gold, state.gold),
+    )
+
+
+def _count(bits: Array) -> Array:
+    return jax.lax.population_count(bits)
+
+
+def _ramped(state: AsterixState) -> AsterixState:
+    on = state.level < LEVELS
+    now = on & (state.ramp_timer == 0)
+    return state._replace(
+        level=state.level + now,
+        ramp_timer=jnp.where(now, RAMP, state.ramp_timer - (on & ~now)),
+    )
+
+
+def _paint(state: AsterixState) -> tuple[None, list[game.Things]]:
+    trail = np.array([[False], [True]])  # first all things, then what they leave behind
+    x = state.column - jnp.where(trail, game.toward(state.right), 0)
+    kind = jnp.where(state.gold, 3, 1)
+    return None, [
+        game.Things(state.y, state.x, 0),
+        game.Things(
+            y=ROW,
+            x=x,
+            channel=jnp.where(trail, 2, kind),
+            there=state.there & game.inside(x),
+        ),
+    ]
+
+
+_YES = np.ones(LANES, bool)
+RULES = game.Rules(
+    channels=CHANNELS,
+    actions=(game.NOTHING, game.LEFT, game.UP, game.RIGHT, game.DOWN),
+    most=AsterixState(
+        9, 8, SPAWN, MOVE, RAMP, LEVELS, _YES, np.full(LANES, 9), _YES, _YES
+    ),
+    begin=_begin,
+    words=1,
+    chance=_chance,
+    play=_play,
+    paint=_paint,
+)

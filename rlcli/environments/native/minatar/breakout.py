@@ -1,0 +1,147 @@
+"""Breakout: keep a ball in play with a paddle, and break three rows of bricks."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli.environments import drawing
+from rlcli.environments.native.minatar import game
+from rlcli.types import Array, Environment, Key, Probability
+
+TOP, ROWS = 1, 3  # the rows of bricks
+BRICKS = 2 ** (ROWS * game.SIZE) - 1  # all of them
+
+CHANNELS = (
+    game.Channel("paddle", drawing.BLUE),
+    game.Channel("ball", drawing.PAPER, 0.6),
+    game.Channel("trail", drawing.GREY, 0.35),
+    game.Channel("brick", drawing.WOOD, 0.94),
+)
+
+
+class BreakoutState(NamedTuple):
+    """Ball, paddle and bricks."""
+
+    x: Array  # int32: the ball's column
+    y: Array  # int32: its row; 0 is the top
+    right: Array  # bool: where it flies
+    down: Array  # bool
+    last_x: Array  # int32: where it was a step ago
+    last_y: Array  # int32
+    paddle: Array  # int32: its column, in the lowest row
+    struck: Array  # bool: whether the ball met a brick in the last step
+    bricks: Array  # int32: a bit for each of the 30, row by row
+
+
+@game.named("Breakout")
+def breakout(
+    *,
+    sticky_action_prob: Probability = 0.1,
+    difficulty_ramping: bool = True,
+    minimal_actions: bool = False,
+) -> Environment:
+    """Plays Breakout: 1 for each brick that the ball breaks.
+
+    The ball flies along diagonals and bounces off walls, ceiling, bricks and paddle; it
+    breaks no brick right after another. Once all are broken the ball's next way down
+    brings them back. The game is over when the ball falls past the paddle.
+    Observation: bool `[10, 10, 4]`: row, column, and what is there: paddle, ball, trail
+    (where the ball was), brick. Actions: 0 nothing, 1 left, 3 right; 2, 4 and 5 do
+    nothing. The rules are MinAtar's (Young and Tian, 2019,
+    https://arxiv.org/abs/1903.03176).
+
+    Args:
+        sticky_action_prob: how likely the last action is repeated; in an episode's
+            first step that is 0 (in MinAtar the last one of the episode before).
+        difficulty_ramping: does nothing; MinAtar takes it of every game.
+        minimal_actions: whether there are only nothing, left and right: 0, 1, 2.
+    """
+    return game.environment(
+        RULES,
+        sticky_action_prob=sticky_action_prob,
+        difficulty_ramping=difficulty_ramping,
+        minimal_actions=minimal_actions,
+    )
+
+
+def _begin(key: Key) -> BreakoutState:
+    right = jax.random.bits(key, (), jnp.uint8) < 128
+    x, y = jnp.where(right, 0, game.SIZE - 1), jnp.int32(3)
+    down, struck = jnp.array(True), jnp.array(False)
+    return BreakoutState(
+        x, y, right, down, x, y, jnp.int32(4), struck, jnp.int32(BRICKS)
+    )
+
+
+def _play(
+    state: BreakoutState, action: Array, noise: tuple[()], ramping: bool
+) -> tuple[BreakoutState, Array, Array]:
+    del noise, ramping  # the ball flies without any
+    end = game.SIZE - 1
+    move = (action == game.RIGHT).astype(jnp.int32) - (action == game.LEFT)
+    paddle = jnp.clip(state.paddle + move, 0, end)
+
+    ahead = state.y + jnp.where(state.down, 1, -1)
+    beyond = state.x + game.toward(state.right)
+    x = jnp.clip(beyond, 0, end)
+    ceiling = ahead < 0
+    number = (ahead - TOP) * game.SIZE + x
+    bit = jnp.where(_is_brick(number), 1 << jnp.clip(number, 0, 31), 0)
+    brick = (state.bricks & bit) != 0
+    broken = brick & ~state.struck
+    bricks = jnp.where(broken, state.bricks & ~bit, state.bricks)
+    floor = ~brick & (ahead == end)
+    bricks = jnp.where(floor & (bricks == 0), BRICKS, bricks)
+
+    # From above the ball bounces as from a wall; by the corner it flies back.
+    above = floor & (state.x == paddle)
+    corner = floor & ~above & (x == paddle)
+    back = broken | above | corner
+    after = BreakoutState(
+        x=x,
+        y=jnp.where(back, state.y, jnp.maximum(ahead, 0)),
+        right=state.right ^ (x != beyond) ^ corner,
+        down=state.down ^ (ceiling | back),
+        last_x=state.x,
+        last_y=state.y,
+        paddle=paddle,
+        struck=brick,
+        bricks=bricks,
+    )
+    return after, broken, floor & ~above & ~corner
+
+
+def _is_brick(number: Array) -> Array:
+    return (number >= 0) & (number < ROWS * game.SIZE)
+
+
+# For each entry of a board: the bit of its brick, and whether it has one.
+_CELL, _CHANNEL = np.divmod(np.arange(game.CELLS * len(CHANNELS)), len(CHANNELS))
+_NUMBER = _CELL - TOP * game.SIZE
+_SHIFT = np.clip(_NUMBER, 0, 31)
+_BRICK = (_CHANNEL == 3) & _is_brick(_NUMBER)
+
+
+def _paint(state: BreakoutState) -> tuple[Array, list[game.Things]]:
+    bricks = (state.bricks >> _SHIFT & _BRICK).astype(bool)
+    return bricks, [
+        game.Things(game.SIZE - 1, state.paddle, 0),
+        game.Things(state.y, state.x, 1),
+        game.Things(state.last_y, state.last_x, 2),
+    ]
+
+
+RULES = game.Rules(
+    channels=CHANNELS,
+    actions=(game.NOTHING, game.LEFT, game.RIGHT),
+    most=BreakoutState(9, 9, True, True, 9, 9, 9, True, BRICKS),
+    begin=_begin,
+    words=0,
+    chance=lambda words: (),
+    play=_play,
+    paint=_paint,
+)

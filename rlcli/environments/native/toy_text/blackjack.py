@@ -1,0 +1,282 @@
+"""Blackjack: come closer to 21 than the dealer, but not beyond."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli.environments import drawing
+from rlcli.environments.native.timesteps import answer
+from rlcli.registry import register
+from rlcli.types import Array, ArrayTree, Environment, Key, RenderState, TimeStep
+
+DECK = np.array([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10, 10, 10])  # an ace is 1
+BUST, NATURAL = 0, 6  # of the hands a dealer ends with; 1 … 5 are 17 … 21
+MAX_CARDS = 22  # that a player can have: 21 aces, and one beyond
+
+
+class BlackjackState(NamedTuple):
+    """What is on the table, as far as it matters."""
+
+    total: Array  # int32: of the player's cards, aces as 1
+    ace: Array  # bool: whether there is one among them
+    natural: Array  # bool: whether they are an ace and a ten, and no more
+    dealer: Array  # int32: the dealer's open card
+
+
+class Cards(NamedTuple):
+    """The cards on the table, for pictures."""
+
+    player: Array  # int32 [MAX_CARDS]: ranks in the order dealt, then zeros
+    hand: Array  # int32: what the dealer ended with; −1 before
+    luck: Array  # float32: the number in [0, 1) that decided it
+
+
+@register("environment", "Blackjack-v1")
+def blackjack(
+    rendering: bool = False, *, natural: bool = False, sab: bool = True
+) -> Environment:
+    """Plays one hand of blackjack: 1 for winning, −1 for losing, 0 for a draw.
+
+    Cards are drawn with replacement from ranks 1 (ace) … 9 and 10 (four times as
+    often). An ace counts 11 where that does not exceed 21: it is usable. The dealer has
+    an open card and a hidden one, and when the player sticks, draws up to 17 or more.
+    Observation: a tuple of three int32: the player's sum, the dealer's open card, 1 if
+    the player has a usable ace. Actions: 0 stick, 1 hit. The episode terminates beyond
+    21, or when the player sticks. Example 5.1 of (Sutton and Barto, 2018,
+    http://incompleteideas.net/book/the-book-2nd.html), as in Gymnasium.
+
+    What the dealer comes to is drawn at once, by its exact distribution given the open
+    card: the hidden one is never seen before. Films show cards that lead there.
+
+    Args:
+        natural: pays 1.5 for winning with an ace and a ten, unless `sab`.
+        sab: the book's rules: an ace and a ten win unless the dealer has them, too.
+    """
+
+    def observed(state: BlackjackState) -> tuple[Array, Array, Array]:
+        best, usable = _valued(state.total, state.ace)
+        return best, state.dealer, usable.astype(jnp.int32)
+
+    def reset(key: Key) -> tuple[BlackjackState, tuple[Array, Array, Array]]:
+        first, second, dealer = _deal(key)
+        total, ace = first + second, jnp.minimum(first, second) == 1
+        state = BlackjackState(total, ace, ace & (total == 11), dealer)
+        return state, observed(state)
+
+    def stuck(state: BlackjackState, noise: Array) -> Array:
+        """The reward for sticking; `noise` says what the dealer comes to."""
+        hand = _dealer_hand(state.dealer, noise)
+        dealer = jnp.where(hand == BUST, 0, jnp.minimum(16 + hand, 21))
+        best, _ = _valued(state.total, state.ace)
+        reward = jnp.sign(jnp.where(best > 21, 0, best) - dealer)
+        if sab:
+            return jnp.where(state.natural & (hand != NATURAL), 1.0, reward)
+        bonus = state.natural & (reward == 1)
+        return jnp.where(bonus, 1.5, reward) if natural else reward
+
+    def step(
+        state: BlackjackState, action: Array, noise: Array
+    ) -> tuple[BlackjackState, TimeStep]:
+        hit = jnp.asarray(action == 1)
+        # The same number is the player's card or the dealer's luck: never both.
+        card = jnp.where(hit, _card(noise), 0)
+        after = BlackjackState(
+            total=state.total + card,
+            ace=state.ace | (card == 1),
+            natural=state.natural & ~hit,
+            dealer=state.dealer,
+        )
+        bust = after.total > 21
+        reward = jnp.where(hit, jnp.where(bust, -1.0, 0.0), stuck(state, noise))
+        return after, answer(observed(after), reward, bust | ~hit)
+
+    def render(state: BlackjackState) -> np.ndarray:
+        best, dealer, usable = (int(each) for each in observed(state))
+        return _draw(best, dealer, usable)
+
+    sizes = (32, 11, 2)
+    spaces = (gymnasium.spaces.Discrete(size, dtype=np.int32) for size in sizes)
+    core = Environment(
+        reset=reset,
+        step=step,
+        observation=gymnasium.spaces.Tuple(tuple(spaces)),
+        action=gymnasium.spaces.Discrete(2),
+        render=render,
+        draw=jax.random.uniform,
+    )
+    return _with_cards(core, observed) if rendering else core
+
+
+def _with_cards(core: Environment, observed: Callable) -> Environment:
+    """The same core, whose state has the cards as well, to be drawn."""
+
+    def reset(key: Key) -> tuple[RenderState, ArrayTree]:
+        state, obs = core.reset(key)
+        first, second, _ = _deal(key)
+        player = jnp.zeros(MAX_CARDS, jnp.int32).at[0].set(first).at[1].set(second)
+        cards = Cards(player, jnp.int32(-1), jnp.float32(0))
+        return RenderState(state, cards), obs
+
+    def step(
+        state: RenderState, action: Array, noise: Array
+    ) -> tuple[RenderState, TimeStep]:
+        after, timestep = core.step(state.state, action, noise)
+        player, hit = state.details.player, jnp.asarray(action == 1)
+        dealt = jnp.sum(player > 0)
+        more = player.at[dealt].set(_card(noise), mode="drop")
+        hand = jnp.where(hit, -1, _dealer_hand(after.dealer, noise))
+        cards = Cards(jnp.where(hit, more, player), hand, noise)
+        return RenderState(after, cards), timestep
+
+    def render(state: RenderState) -> np.ndarray:
+        player, hand, luck = jax.tree.map(np.asarray, state.details)
+        best, dealer, usable = (int(each) for each in observed(state.state))
+        return _draw(best, dealer, usable, player[player > 0].tolist(), hand, luck)
+
+    return core._replace(reset=reset, step=step, render=render)
+
+
+def _deal(key: Key) -> Array:
+    """The player's first two cards and the dealer's open one, int32 `[3]`."""
+    return _card(jax.random.uniform(key, (3,)))
+
+
+def _dealer_hand(dealer: Array, noise: Array) -> Array:
+    """What a dealer with that open card ends with, by a number in [0, 1)."""
+    return jnp.sum(noise >= jnp.asarray(_dealer_odds())[dealer - 1])
+
+
+def _card(uniform: Array) -> Array:
+    """A card of the deck, int32, by a number in [0, 1)."""
+    rank = (uniform * len(DECK)).astype(jnp.int32) + 1
+    return jnp.minimum(rank, 10)
+
+
+def _valued(total: Array, ace: Array) -> tuple[Array, Array]:
+    """A hand's sum, and whether an ace of it is usable."""
+    usable = ace & (total <= 11)
+    return total + jnp.where(usable, 10, 0), usable
+
+
+@functools.cache
+def _dealer_odds() -> np.ndarray:
+    """How likely a dealer ends with a worse hand than 1 … 6, `[10, 6]` by open card."""
+    ends = np.zeros((10, 7))
+    for card in range(1, 11):
+        for hidden in DECK.tolist():
+            if {card, hidden} == {1, 10}:
+                ends[card - 1, NATURAL] += 1 / len(DECK)
+            else:
+                hand = card + hidden, 1 in (card, hidden)
+                ends[card - 1, :NATURAL] += np.array(_finished(*hand)) / len(DECK)
+    return np.cumsum(ends, axis=1)[:, :-1].astype(np.float32)
+
+
+@functools.cache
+def _finished(total: int, ace: bool) -> tuple[float, ...]:
+    """How likely a dealer with these cards ends with more than 21, 17, …, 21."""
+    best = total + 10 if ace and total <= 11 else total
+    if best > 16:
+        return tuple(np.eye(6)[BUST if best > 21 else best - 16].tolist())
+    each = [_finished(total + card, ace or card == 1) for card in DECK.tolist()]
+    return tuple(np.mean(each, axis=0).tolist())
+
+
+def _dealer_cards(dealer: int, hand: int, luck: float) -> list[int]:
+    """Cards of a dealer with that open card, as likely as they are given the hand.
+
+    The same for the same `luck`, so that a film repeats itself.
+    """
+    rng = np.random.default_rng(int(np.float32(luck).view(np.uint32)))
+    while True:
+        cards = [dealer, int(rng.choice(DECK))]
+        if sorted(cards) == [1, 10]:
+            ended = NATURAL
+        else:
+            while _best(cards) < 17:
+                cards.append(int(rng.choice(DECK)))
+            ended = BUST if _best(cards) > 21 else _best(cards) - 16
+        if ended == hand:
+            return cards
+
+
+def _best(cards: Sequence[int]) -> int:
+    """The sum of a hand, with an ace as 11 where that does not exceed 21."""
+    return sum(cards) + 10 * (1 in cards and sum(cards) <= 11)
+
+
+def _draw(
+    best: int,
+    dealer: int,
+    usable: int,
+    player: Sequence[int] = (),
+    hand: int = -1,
+    luck: float = 0.0,
+) -> np.ndarray:
+    """The table, `[360, 400, 3]` uint8: the dealer's cards, and the player's.
+
+    Without `player` the player's sum stands for the cards.
+    """
+    canvas = drawing.Canvas(400, 360, "#4d8f5c")
+    pale, gold, red = "#dcebdf", "#e8cf6a", "#ffb4a8"
+    canvas.line((30, 180), (370, 180), 2, "#7db38a")
+    canvas.text((30, 24), "dealer", 18, pale, anchor="lm")
+    canvas.text((30, 206), "player", 18, pale, anchor="lm")
+    dealers = [dealer] if hand < 0 else _dealer_cards(dealer, hand, luck)
+    _draw_hand(canvas, (30, 44), dealers, hidden=hand < 0)
+    if hand >= 0:
+        total = _best(dealers)
+        fill = red if total > 21 else drawing.PAPER
+        canvas.text((120, 24), str(total), 22, fill, anchor="lm")
+    fill = red if best > 21 else drawing.PAPER
+    if player:
+        _draw_hand(canvas, (30, 226), player)
+        canvas.text((120, 206), str(best), 22, fill, anchor="lm")
+    else:
+        canvas.text((200, 270), str(best), 92, fill)
+    if usable:
+        canvas.box((242, 191), 128, 30, gold, radius=15)
+        canvas.text((306, 206), "usable ace", 16)
+    return canvas.pixels()
+
+
+def _draw_hand(
+    canvas: drawing.Canvas,
+    corner: drawing.Point,
+    cards: Sequence[int],
+    hidden: bool = False,
+) -> None:
+    """Cards from left to right, over each other where there are many."""
+    left, top = corner
+    count = len(cards) + hidden
+    apart = min(96.0, (340 - 84) / max(1, count - 1))
+    for place, rank in enumerate(cards):
+        _draw_card(canvas, (left + place * apart, top), "A" if rank == 1 else str(rank))
+    if hidden:
+        _draw_back(canvas, (left + len(cards) * apart, top))
+
+
+def _draw_card(canvas: drawing.Canvas, corner: drawing.Point, rank: str) -> None:
+    left, top = corner
+    canvas.box((left - 1, top - 1), 86, 122, drawing.GREY, radius=11)
+    canvas.box(corner, 84, 120, drawing.PAPER, radius=10)
+    canvas.text((left + 42, top + 62), rank, 48, drawing.INK)
+    canvas.text((left + 8, top + 8), rank, 16, drawing.INK, anchor="la")
+    canvas.text((left + 76, top + 112), rank, 16, drawing.INK, anchor="rd")
+
+
+def _draw_back(canvas: drawing.Canvas, corner: drawing.Point) -> None:
+    left, top = corner
+    canvas.box(corner, 84, 120, drawing.PAPER, radius=10)
+    canvas.box((left + 6, top + 6), 72, 108, drawing.BLUE, radius=7)
+    for row in range(5):
+        for column in range(3):
+            centre = (left + 24 + 18 * column, top + 24 + 18 * row)
+            canvas.circle(centre, 4, "#7fa3d1")

@@ -1,0 +1,82 @@
+"""CliffWalking: the short way leads along a cliff, the safe one around it."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from rlcli.environments import drawing
+from rlcli.environments.native.toy_text import tables
+from rlcli.registry import register
+from rlcli.types import Environment
+
+ROWS, COLUMNS = 4, 12
+START, GOAL = 36, 47  # the lower corners; the cliff is between them
+MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # rows and columns: up, right, down, left
+CELL = 50  # pixels
+
+
+@register("environment", "CliffWalking-v0")
+@register("environment", "CliffWalking-v1")
+def cliff_walking(*, slippery: bool = False) -> Environment:
+    """Walks along a cliff: −1 for every step, −100 for falling off, back to the start.
+
+    Observation: int32, the number of the cell of 4 x 12, row by row; one starts in 36.
+    Actions: 0 up, 1 right, 2 down, 3 left; at the edge one stays where one is. A
+    step onto one of the cells 37 … 46 leads to 36 again. The episode terminates in 47.
+    Example 6.6 of (Sutton and Barto, 2018,
+    http://incompleteideas.net/book/the-book-2nd.html), as in Gymnasium.
+
+    Args:
+        slippery: of three moves one goes as intended, two to either side of it.
+    """
+    world = _world()
+    if not slippery:
+        world = tables.World(*(each[..., :1] for each in world))
+    return tables.tabular(
+        tables.lookup(world, (-1.0, -100.0)),
+        ROWS * COLUMNS,
+        np.array([START], np.int32),
+        _draw,
+        likely=1 / 3 if slippery else None,
+    )
+
+
+@register("environment", "CliffWalkingSlippery-v1")
+def cliff_walking_slippery() -> Environment:
+    """Walks along a slippery cliff: CliffWalking-v1 with `slippery`.
+
+    Observation: int32, the number of the cell. Actions: 0 up, 1 right, 2 down, 3 left,
+    of which a third goes as intended, and a third each to either side of it. −1 for
+    every step, −100 for falling off. The episode terminates in 47. As in Gymnasium.
+    """
+    return cliff_walking(slippery=True)
+
+
+@functools.cache
+def _world() -> tables.World:
+    ahead = tables.grid_moves(ROWS, COLUMNS, MOVES)[:, tables.slipping(4)]
+    falls = (ahead > START) & (ahead < GOAL)
+    return tables.World(np.where(falls, START, ahead), falls, ahead == GOAL)
+
+
+def _draw(walker: int) -> np.ndarray:
+    """The cliff from above, `[240, 600, 3]` uint8, with its walker and a legend."""
+    canvas = drawing.Canvas(COLUMNS * CELL, ROWS * CELL + 40)
+    for cell in range(ROWS * COLUMNS):
+        top, left = (each * CELL for each in divmod(cell, COLUMNS))
+        canvas.box((left + 1, top + 1), CELL - 2, CELL - 2, _colour(cell), radius=4)
+    canvas.flag((COLUMNS * CELL - 28, ROWS * CELL - 8), 34)
+    top, left = ((each + 0.5) * CELL for each in divmod(walker, COLUMNS))
+    canvas.walker((left, top), CELL, drawing.RED)
+    legend = {"start": START, "way": 0, "cliff": START + 1, "goal": GOAL}
+    colours = {name: _colour(cell) for name, cell in legend.items()}
+    canvas.legend((14, ROWS * CELL + 13), colours)
+    return canvas.pixels()
+
+
+def _colour(cell: int) -> str:
+    if START < cell < GOAL:
+        return "#5d4a3d"
+    return {START: "#bcd0e8", GOAL: "#f6e3b0"}.get(cell, "#dfe8d5")

@@ -1,0 +1,167 @@
+"""FrozenLake: walk over the ice from the start to the goal, and into no hole."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from rlcli.environments import drawing
+from rlcli.environments.native.toy_text import tables
+from rlcli.errors import RlcliError
+from rlcli.registry import register
+from rlcli.types import Environment, Probability
+
+SMALL = ("SFFF", "FHFH", "FFFH", "HFFG")  # Gymnasium's 4x4
+LARGE = (
+    *("SFFFFFFF", "FFFFFFFF", "FFFHFFFF", "FFFFFHFF"),
+    *("FFFHFFFF", "FHHFFFHF", "FHFFHFHF", "FFFHFFFG"),
+)  # Gymnasium's 8x8
+MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))  # rows and columns: left, down, right, up
+Lake = Literal["4x4", "8x8"] | tuple[str, ...]
+
+
+@register("environment", "FrozenLake-v1", time_limit=100)
+def frozen_lake(
+    *,
+    lake: Lake = "4x4",
+    slippery: bool = True,
+    success_rate: Probability = 1 / 3,
+    goal_reward: float = 1.0,
+    hole_reward: float = 0.0,
+    ice_reward: float = 0.0,
+) -> Environment:
+    """Walks on a frozen lake: 1 for the step onto the goal, else 0.
+
+    Observation: int32, the number of the cell, row by row. Actions: 0 left, 1 down,
+    2 right, 3 up; at the edge one stays where one is. The episode terminates in a hole
+    or at the goal. The moves are Gymnasium's (Towers et al., 2024,
+    https://arxiv.org/abs/2407.17032).
+
+    Args:
+        lake: `4x4`, `8x8`, or a map: its rows, of S (start), F (ice), H (hole) and
+            G (goal). With several starts any of them may be it.
+        slippery: whether one may slip, to either side of where one meant to go.
+        success_rate: how likely a move on slippery ice goes as intended.
+        goal_reward: the reward of the step onto the goal, …
+        hole_reward: … of the step into a hole, …
+        ice_reward: … and of any other.
+    """
+    rows = {"4x4": SMALL, "8x8": LARGE}[lake] if isinstance(lake, str) else lake
+    starts, world = _read(rows)
+    if not slippery:
+        world = tables.World(*(each[..., :1] for each in world))
+    return tables.tabular(
+        tables.lookup(world, (0.0, goal_reward, hole_reward, ice_reward)),
+        len(world.after),
+        starts,
+        lambda cell: _draw(rows, cell),
+        likely=success_rate if slippery else None,
+    )
+
+
+@register("environment", "FrozenLake8x8-v1", time_limit=200)
+def frozen_lake_8x8(
+    *,
+    slippery: bool = True,
+    success_rate: Probability = 1 / 3,
+    goal_reward: float = 1.0,
+    hole_reward: float = 0.0,
+    ice_reward: float = 0.0,
+) -> Environment:
+    """Walks on the larger lake: FrozenLake-v1 with the map `8x8`, and twice the time.
+
+    Observation: int32, the number of the cell, row by row. Actions: 0 left, 1 down,
+    2 right, 3 up. 1 for the step onto the goal, else 0; it terminates there or in a
+    hole. As in Gymnasium.
+
+    Args:
+        slippery: whether one may slip, to either side of where one meant to go.
+        success_rate: how likely a move on slippery ice goes as intended.
+        goal_reward: the reward of the step onto the goal, …
+        hole_reward: … of the step into a hole, …
+        ice_reward: … and of any other.
+    """
+    return frozen_lake(
+        lake="8x8",
+        slippery=slippery,
+        success_rate=success_rate,
+        goal_reward=goal_reward,
+        hole_reward=hole_reward,
+        ice_reward=ice_reward,
+    )
+
+
+@register("environment", "FrozenLakeNonSlippery-v0", time_limit=20)
+def frozen_lake_non_slippery(
+    *, lake: tuple[str, ...] = SMALL, slippery: bool = False
+) -> Environment:
+    """Walks on a frozen lake: 1 for the step onto the goal, else 0.
+
+    FrozenLake-v1 without slips, and with a fifth of the time. Observation: int32, the
+    number of the cell, row by row. Actions: 0 left, 1 down, 2 right, 3 up; at the edge
+    one stays where one is. The episode terminates in a hole or at the goal. The moves
+    are Gymnasium's.
+
+    Args:
+        lake: the map's rows, of S (start), F (ice), H (hole) and G (goal).
+        slippery: of three moves one goes as intended, two to either side of it.
+    """
+    return frozen_lake(lake=lake, slippery=slippery)
+
+
+def _read(lake: tuple[str, ...]) -> tuple[np.ndarray, tables.World]:
+    """The starts of a map and its world, or an error that says what is wrong."""
+    letters = np.array([list(row) for row in _checked(lake)])
+    flat = letters.ravel()
+    worth = np.select([flat == "G", flat == "H"], [1, 2], 3)
+    ahead = tables.grid_moves(len(lake), len(lake[0]), MOVES)
+    starts = np.flatnonzero(flat == "S").astype(np.int32)
+    return starts, tables.walks(ahead, worth, np.isin(flat, ["G", "H"]))
+
+
+def _checked(lake: tuple[str, ...]) -> tuple[str, ...]:
+    hint = f"a map is a list of rows, such as {list(SMALL)}"
+    unknown = sorted(set("".join(lake)) - set("SFHG"))
+    if unknown:
+        raise RlcliError(f"a lake has S, F, H and G, but this one has {unknown}", hint)
+    if len({len(row) for row in lake}) != 1:
+        raise RlcliError("the rows of a lake are of one length, but these differ", hint)
+    if "S" not in "".join(lake):
+        raise RlcliError("a lake has a start S, but this one has none", hint)
+    return lake
+
+
+def _draw(lake: tuple[str, ...], walker: int) -> np.ndarray:
+    """The map from above, uint8, with its walker: `[100 rows, 100 columns, 3]`.
+
+    The cells of large maps are smaller.
+    """
+    columns = len(lake[0])
+    cell = min(100, max(20, 640 // max(columns, len(lake))))
+    canvas = drawing.Canvas(columns * cell, len(lake) * cell, "#b9d3e3")
+    for number, letter in enumerate("".join(lake)):
+        corner = (number % columns * cell, number // columns * cell)
+        _draw_cell(canvas, corner, letter, cell)
+    x, y = (walker % columns + 0.5) * cell, (walker // columns + 0.5) * cell
+    lost = "".join(lake)[walker] == "H"
+    canvas.walker((x, y), cell, drawing.GREY if lost else drawing.RED)
+    return canvas.pixels()
+
+
+def _draw_cell(
+    canvas: drawing.Canvas, corner: drawing.Point, letter: str, cell: int
+) -> None:
+    left, top = corner
+    share = cell / 100
+    ice = "#f6e3b0" if letter == "G" else "#eaf4fa"
+    canvas.box((left + 1, top + 1), cell - 2, cell - 2, ice, radius=6 * share)
+    if letter == "H":
+        centre = (left + 0.54 * cell, top + 0.54 * cell)
+        canvas.circle(centre, 0.38 * cell, "#9dbdd1")
+        canvas.circle(centre, 0.34 * cell, "#234863")
+    if letter == "G":
+        canvas.flag((left + 0.64 * cell, top + 0.84 * cell), 0.68 * cell)
+    colour = "#8fb3c9" if letter in "FH" else drawing.INK
+    at = (left + 10 * share, top + 8 * share)
+    canvas.text(at, letter, 15 * share, colour, anchor="la")

@@ -1,0 +1,200 @@
+"""Taxi: fetch a passenger at one of four stands, and drive to another."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli.environments import drawing
+from rlcli.environments.native.timesteps import answer
+from rlcli.environments.native.toy_text import tables
+from rlcli.registry import register
+from rlcli.types import Array, Environment, Key, Probability, TimeStep
+
+SIZE = 5
+STANDS = (0, 4, 20, 23)  # the cells of red, green, yellow and blue
+ABOARD = 4  # where a passenger is who is at no stand
+WALLS = (1, 6, 15, 17, 20, 22)  # the cells with a wall on their right
+MOVES = ((1, 0), (-1, 0), (0, 1), (0, -1))  # rows and columns: south, north, east, west
+ASIDE = ((2, 3), (3, 2), (1, 0), (0, 1))  # the moves to the left and right of each
+PICK_UP, DROP_OFF = 4, 5
+REWARDS = (-1.0, -10.0, 20.0)
+COST, REFUSED, DELIVERED = range(3)  # their numbers
+
+CELL = 80  # pixels
+COLOURS = {"red": "#d9695f", "green": "#6fae7c", "yellow": "#e8cf6a", "blue": "#6d9bd1"}
+
+
+class TaxiState(NamedTuple):
+    """Where the taxi and its passenger are, and where to."""
+
+    number: Array  # int32: ((row · 5 + column) · 5 + passenger) · 4 + destination
+    fickle: Array  # bool: the first move of both will change the destination
+
+
+@register("environment", "Taxi-v4", time_limit=200)
+@register("environment", "Taxi-v3", time_limit=200)
+def taxi(
+    *,
+    is_rainy: bool = False,
+    rainy_probability: Probability = 0.8,
+    fickle_passenger: bool = False,
+    fickle_probability: Probability = 0.3,
+) -> Environment:
+    """Drives a passenger: 20 for an arrival, −10 for nonsense, else −1.
+
+    Observation: int32, ((row · 5 + column) · 5 + passenger) · 4 + destination, where
+    stands are 0 red, 1 green, 2 yellow, 3 blue, and a passenger 4 is in the taxi.
+    Actions: 0 south, 1 north, 2 east, 3 west, 4 pick up, 5 drop off; walls hold the
+    taxi. To pick up where nobody is, or to drop off nobody, or where there is no stand,
+    is nonsense. An episode begins in any cell, with the passenger at one stand and
+    bound for another, and terminates on arrival. From (Dietterich, 2000,
+    https://doi.org/10.1613/jair.639), as Gymnasium's Taxi-v4, which is v3 but for rain
+    and fickleness; here both names mean v4.
+
+    Args:
+        is_rainy: whether a move may lead to the left or right of where it was meant to;
+            one against a wall does not.
+        rainy_probability: how likely it goes as intended all the same.
+        fickle_passenger: whether the destination may change, once, when the taxi first
+            moves with the passenger aboard.
+        fickle_probability: how likely an episode has such a passenger.
+    """
+    world = _world()
+    if not is_rainy:
+        world = tables.World(*(each[..., :1] for each in world))
+    read = tables.lookup(world, REWARDS)
+    starts = _starts()
+
+    def reset(key: Key) -> tuple[TaxiState, Array]:
+        where, mood = jax.random.uniform(key, (2,))
+        number = tables.choose(where, starts)
+        fickle = mood < fickle_probability if fickle_passenger else jnp.asarray(False)
+        return TaxiState(number, fickle), number
+
+    def draw(key: Key) -> tuple[Array, ...]:
+        uniform = jax.random.uniform(key, (2,))
+        rain = (tables.turns(uniform[0], rainy_probability),) if is_rainy else ()
+        other = (tables.choose(uniform[1], np.arange(1, 4, dtype=np.int32)),)
+        return rain + (other if fickle_passenger else ())
+
+    def step(
+        state: TaxiState, action: Array, noise: tuple[Array, ...]
+    ) -> tuple[TaxiState, TimeStep]:
+        number, reward, ends = read(state.number, action, noise[0] if is_rainy else 0)
+        fickle = state.fickle
+        if fickle_passenger:
+            moved = number // 20 != state.number // 20
+            changes = fickle & (state.number // 4 % 5 == ABOARD) & moved
+            other = number // 4 * 4 + (number + noise[-1]) % 4
+            number = jnp.where(changes, other, number)
+            fickle = fickle & ~changes
+        return TaxiState(number, fickle), answer(number, reward, ends)
+
+    return Environment(
+        reset=reset,
+        step=step,
+        observation=gymnasium.spaces.Discrete(SIZE**2 * 20, dtype=np.int32),
+        action=gymnasium.spaces.Discrete(6),
+        render=lambda state: _draw(int(state.number)),
+        draw=draw,
+    )
+
+
+def _decoded() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cell, passenger and destination of every state, `[500]` each."""
+    number = np.arange(SIZE**2 * 20)
+    return number // 20, number // 4 % 5, number % 4
+
+
+def _starts() -> np.ndarray:
+    _, passenger, destination = _decoded()
+    waiting = (passenger != ABOARD) & (passenger != destination)
+    return np.flatnonzero(waiting).astype(np.int32)
+
+
+def _roads() -> np.ndarray:
+    """Where the moves lead from each cell, `[25, 4]`, with regard to the walls."""
+    ahead = tables.grid_moves(SIZE, SIZE, MOVES)
+    cells = np.arange(SIZE**2)
+    ahead[:, 2] = np.where(np.isin(cells, WALLS), cells, ahead[:, 2])
+    ahead[:, 3] = np.where(np.isin(cells - 1, WALLS), cells, ahead[:, 3])
+    return ahead
+
+
+@functools.cache
+def _world() -> tables.World:
+    cell, passenger, destination = _decoded()
+    roads = _roads()
+    blocked = roads == np.arange(SIZE**2)[:, None]
+    # Of a move that is blocked as intended there is no other outcome.
+    aside = np.where(blocked[..., None], roads[..., None], roads[:, np.array(ASIDE)])
+    moves = np.concatenate([roads[..., None], aside], axis=-1)  # [25, 4, 3]
+    number = np.arange(len(cell))
+    after = np.tile(number[:, None, None], (1, 6, 3))
+    after[:, :4] = moves[cell] * 20 + (number % 20)[:, None, None]
+    worth = np.full(after.shape, COST)
+    ends = np.zeros(after.shape, bool)
+
+    stand = np.array([STANDS.index(each) if each in STANDS else -1 for each in cell])
+    boards = (stand == passenger) & (stand >= 0)
+    leaves = (passenger == ABOARD) & (stand >= 0)
+    arrives = leaves & (stand == destination)
+    after[boards, PICK_UP] += ((ABOARD - passenger) * 4)[boards, None]
+    after[leaves, DROP_OFF] += ((stand - ABOARD) * 4)[leaves, None]
+    worth[~boards, PICK_UP] = worth[~leaves, DROP_OFF] = REFUSED
+    worth[arrives, DROP_OFF] = DELIVERED
+    ends[arrives, DROP_OFF] = True
+    return tables.World(after, worth, ends)
+
+
+def _draw(number: int) -> np.ndarray:
+    """The town from above, `[460, 420, 3]` uint8, with a legend."""
+    cell, passenger, destination = number // 20, number // 4 % 5, number % 4
+    edge, side = 10, SIZE * CELL
+    canvas = drawing.Canvas(side + 2 * edge, side + 2 * edge + 40)
+    canvas.box((edge, edge), side, side, "#e9e8e4", radius=4)
+
+    def corner(place: int) -> drawing.Point:
+        return edge + place % SIZE * CELL, edge + place // SIZE * CELL
+
+    for place in range(SIZE**2):
+        left, top = corner(place)
+        canvas.box((left + 1, top + 1), CELL - 2, CELL - 2, "#f7f6f3", radius=4)
+    for stand, colour in zip(STANDS, COLOURS.values(), strict=True):
+        left, top = corner(stand)
+        canvas.box((left + 1, top + 1), CELL - 2, CELL - 2, colour, radius=4)
+    for place in WALLS:
+        left, top = corner(place)
+        canvas.line((left + CELL, top), (left + CELL, top + CELL), 5, drawing.INK)
+
+    left, top = corner(STANDS[destination])
+    canvas.flag((left + 50, top + CELL - 8), CELL - 18)
+    if passenger != ABOARD:
+        left, top = corner(STANDS[passenger])
+        canvas.walker((left + 24, top + CELL / 2), 0.8 * CELL, drawing.INK)
+    _draw_taxi(canvas, corner(cell), aboard=passenger == ABOARD)
+    aim = {f"to {list(COLOURS)[destination]}": list(COLOURS.values())[destination]}
+    canvas.legend((edge + 6, side + 2 * edge + 8), {"taxi": "#f2b632"} | aim)
+    return canvas.pixels()
+
+
+def _draw_taxi(canvas: drawing.Canvas, corner: drawing.Point, aboard: bool) -> None:
+    left, top = corner
+    for wheel in (20, 54):
+        canvas.circle((left + wheel + 3, top + 60), 8, drawing.INK)
+    canvas.box((left + 24, top + 22), 32, 24, "#f2b632", radius=7)
+    for window in (28, 42):
+        fill = drawing.INK if aboard and window == 42 else "#dfeaf2"
+        canvas.box((left + window, top + 27), 11, 12, fill, radius=2)
+    canvas.box((left + 10, top + 38), 60, 20, "#f2b632", radius=6)
+    for square in range(6):
+        shade = drawing.INK if square % 2 else drawing.PAPER
+        canvas.box((left + 16 + 8 * square, top + 46), 8, 5, shade)
+    sign = drawing.GREEN if aboard else drawing.PAPER
+    canvas.box((left + 34, top + 16), 12, 7, sign, radius=2)

@@ -1,1 +1,0 @@
-"""Toy text: small worlds of numbered cells, for tables."""

@@ -1,0 +1,163 @@
+"""Films: pictures one after the other, as a GIF, an mp4 or a film strip.
+
+Pictures come one by one, are kept compressed, and are `[H, W, 3]` uint8 of one size.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import itertools
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import lz4.frame
+import numpy as np
+from PIL import Image
+
+from rlcli.errors import RlcliError
+from rlcli.runs.files import replace_file
+
+MOST = 3_000  # pictures: of some environments an episode never ends
+INSTALL = "rlcli[mp4]"
+_COLOURS = 256  # of a GIF's palette
+_BITS = 5  # of each channel, by which colours are told apart for the palette
+_SAMPLES = 1 << 14  # pixels that stand for all when the palette is chosen
+_FRAMES, _COLUMNS, _GAP = 8, 4, 6  # of a strip; the gap in pixels
+_DARK = (17, 24, 39)
+
+
+class Reel:
+    """Pictures, compressed, and how often each colour occurs."""
+
+    def __init__(self, pictures: Iterable[np.ndarray]) -> None:
+        """Takes at most `MOST`; says so where there would be more."""
+        self._frames: list[bytes] = []
+        self.shape: tuple[int, ...] = ()
+        # By colours of few bits: how often, and one that is exactly so.
+        self._counts = np.zeros(1 << 3 * _BITS, np.int64)
+        self._colours = np.zeros((1 << 3 * _BITS, 3), np.uint8)
+        several = iter(pictures)
+        for picture in itertools.islice(several, MOST):
+            self._add(np.ascontiguousarray(picture, np.uint8))
+        if next(several, None) is not None:
+            print(f"warning: the film ends after {MOST:,} pictures", file=sys.stderr)
+
+    def _add(self, picture: np.ndarray) -> None:
+        if self._frames and picture.shape != self.shape:
+            raise ValueError(f"expected pictures {self.shape}, got {picture.shape}")
+        self.shape = picture.shape
+        flat = picture.reshape((-1, 3))
+        few = (flat >> (8 - _BITS)).astype(np.int32)
+        index = (few[:, 0] << 2 * _BITS) | (few[:, 1] << _BITS) | few[:, 2]
+        self._counts += np.bincount(index, minlength=self._counts.size)
+        self._colours[index] = flat
+        # Drawings are mostly plain: this takes a millisecond, and a fiftieth of room.
+        self._frames.append(lz4.frame.compress(picture.tobytes()))
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def __getitem__(self, index: int) -> Image.Image:
+        data = lz4.frame.decompress(self._frames[index])
+        return Image.frombytes("RGB", (self.shape[1], self.shape[0]), data)
+
+    def __iter__(self) -> Iterator[Image.Image]:
+        return (self[index] for index in range(len(self)))
+
+    def palette(self) -> Image.Image:
+        """An image with the palette of all pictures: exact, where colours are few."""
+        there = np.flatnonzero(self._counts)
+        if len(there) > _COLOURS:
+            # As often as in the films, and at least once, so that none is forgotten.
+            share = self._counts[there] / self._counts.sum()
+            there = there.repeat(np.maximum(1, share * _SAMPLES).astype(int))
+        pixels = self._colours[there][None]
+        return Image.fromarray(pixels).quantize(_COLOURS, Image.Quantize.MEDIANCUT)
+
+
+def gif(reel: Reel, fps: float) -> bytes:
+    """An endlessly repeated GIF; a GIF counts time in hundredths of a second."""
+    # One palette for all: flickers less, and takes a fraction of the space.
+    palette = reel.palette()
+    frames = (each.quantize(palette=palette, dither=Image.Dither.NONE) for each in reel)
+    data = io.BytesIO()
+    next(frames).save(
+        data,
+        format="GIF",
+        save_all=True,
+        append_images=frames,
+        duration=10 * max(2, round(100 / fps)),
+        loop=0,
+        optimize=False,
+    )
+    return data.getvalue()
+
+
+def mp4(reel: Reel, fps: float) -> bytes:
+    """H.264 in an mp4, as browsers play it; of PyAV (https://pyav.org)."""
+    try:
+        av: Any = importlib.import_module("av")
+    except ImportError as error:
+        raise RlcliError(
+            f"an mp4 needs more: {error}", f'pip install "{INSTALL}"'
+        ) from error
+    data = io.BytesIO()
+    with av.open(data, "w", format="mp4") as film:
+        stream = film.add_stream("libx264", rate=Fraction(fps).limit_denominator(1000))
+        # Colours have half the resolution: both sides have to be even.
+        stream.width, stream.height = (side + side % 2 for side in reel[0].size)
+        stream.pix_fmt = "yuv420p"
+        stream.options = {"crf": "18"}
+        for image in reel:
+            even = Image.new("RGB", (stream.width, stream.height))
+            even.paste(image)
+            film.mux(stream.encode(av.VideoFrame.from_image(even)))
+        film.mux(stream.encode())
+    return data.getvalue()
+
+
+def strip(reel: Reel, fps: float) -> bytes:
+    """A png of at most eight pictures, evenly from the first to the last, in rows."""
+    del fps  # nothing moves
+    count = min(_FRAMES, len(reel))
+    chosen = np.linspace(0, len(reel) - 1, count).round().astype(int)
+    columns = min(_COLUMNS, count)
+    rows = -(-count // columns)
+    width, height = reel[0].size
+    size = (columns * (width + _GAP) + _GAP, rows * (height + _GAP) + _GAP)
+    sheet = Image.new("RGB", size, _DARK)
+    for place, index in enumerate(chosen):
+        row, column = divmod(place, columns)
+        corner = (_GAP + column * (width + _GAP), _GAP + row * (height + _GAP))
+        sheet.paste(reel[int(index)], corner)
+    data = io.BytesIO()
+    sheet.save(data, format="PNG", optimize=True)
+    return data.getvalue()
+
+
+WRITERS: dict[str, Callable[[Reel, float], bytes]] = {
+    ".gif": gif,
+    ".mp4": mp4,
+    ".png": strip,
+}
+
+
+def check(target: Path) -> None:
+    """Refuses a file whose suffix names none of `WRITERS`, before anybody plays."""
+    if target.suffix.lower() not in WRITERS:
+        raise RlcliError(
+            f"`{target}` is no film that can be written",
+            f"its suffix says which: {', '.join(f'`{each}`' for each in WRITERS)}",
+        )
+
+
+def write(target: Path, pictures: Iterable[np.ndarray], fps: float) -> None:
+    """Writes the pictures as the suffix says, `fps` of them in a second."""
+    check(target)
+    data = WRITERS[target.suffix.lower()](Reel(pictures), fps)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(target, data)

@@ -1,0 +1,461 @@
+"""Runs: the folder that a run leaves, `runs/<recipe>/<time>[-n]/`, and finding it."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import fcntl
+import os
+import re
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from rlcli.errors import RlcliError
+from rlcli.runs import files
+from rlcli.runs.files import (
+    merge_json,
+    open_regular,
+    read_json,
+    replace_file,
+    write_json,
+)
+from rlcli.runs.provenance import command
+
+SUFFIX = ".pkl.lz4"
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)(?:-(\d+))?")
+_CHECKPOINT = re.compile(rf"(\d{{9,18}}){re.escape(SUFFIX)}")
+_LOCK = ".lock"
+_PATIENCE = 5.0  # seconds to wait for another process that creates the same run
+_POLL = 0.01
+
+
+@dataclass(frozen=True)
+class Run:
+    """The folder of a run, and the names of what lies in it."""
+
+    folder: Path
+    made: bool = field(default=False, compare=False)  # by us, just now: ours to remove
+
+    @property
+    def recipe(self) -> Path:
+        """The recipe as the user wrote it."""
+        return self.folder / "recipe.yaml"
+
+    @property
+    def resolved(self) -> Path:
+        """The recipe with every default filled in."""
+        return self.folder / "resolved.yaml"
+
+    @property
+    def info(self) -> Path:
+        """Versions, hardware, command, seeds, status, every resume: `run.json`."""
+        return self.folder / "run.json"
+
+    @property
+    def metrics(self) -> Path:
+        """One row per seed and log point."""
+        return self.folder / "metrics.jsonl"
+
+    @property
+    def log(self) -> Path:
+        """The plain lines of the monitor."""
+        return self.folder / "log.txt"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of everything, for resume."""
+        return self.folder / "checkpoints"
+
+    @property
+    def policy(self) -> Path:
+        """What acting needs, as it was last."""
+        return self.folder / f"policy{SUFFIX}"
+
+    @property
+    def best(self) -> Path:
+        """What acting needs, as it was when each seed evaluated best."""
+        return self.folder / f"best{SUFFIX}"
+
+    @property
+    def index(self) -> Path:
+        """The names of the latest checkpoint and of the best steps."""
+        return self.folder / "checkpoints.json"
+
+    def checkpoint(self, step: int) -> Path:
+        """The checkpoint of a step: `checkpoints/000050000.pkl.lz4`."""
+        return self.checkpoints / f"{step:09d}{SUFFIX}"
+
+    def latest(self) -> Path | None:
+        """The checkpoint from which the run continues; None before the first one."""
+        return next(iter(self.newest_first()), None)
+
+    def newest_first(self) -> list[Path]:
+        """All checkpoints: the one that the index names, then by falling step."""
+        named = self.checkpoints / str(self.read_index().get("latest"))
+        by_step = sorted(self._saved(), key=_step, reverse=True)
+        return sorted(by_step, key=lambda path: path != named)
+
+    def is_missing_checkpoints(self) -> bool:
+        """Whether checkpoints were written, and none of them is there any more."""
+        return not self._saved() and "latest" in self.read_index()
+
+    def prune(self, keep: int, step: int) -> None:
+        """Removes all but the newest `keep` of the checkpoints up to a step.
+
+        Those beyond it are from before a resume at an older checkpoint. The run comes
+        to them again.
+        """
+        if keep < 1:
+            raise ValueError(f"expected to keep at least 1 checkpoint, got {keep}")
+        older = [path for path in self._saved() if _step(path) <= step]
+        for path in sorted(older, key=_step)[:-keep]:
+            with files.name_file_in_errors(path, "removed"):
+                path.unlink(missing_ok=True)
+
+    def remove_temporaries(self) -> None:
+        """Removes the temporary files of killed processes; the lock has to be held."""
+        policies = (self.policy.name, self.best.name)
+        texts = (self.recipe, self.resolved, self.info, self.index)
+        names = [re.escape(name) for name in policies]
+        names += [re.escape(path.name) for path in texts]
+        files.remove_temporaries(self.folder, names)
+        files.remove_temporaries(self.checkpoints, [_CHECKPOINT.pattern])
+
+    def make_checkpoints_folder(self) -> None:
+        """Makes the folder of the checkpoints, unless it or a link to one is there."""
+        with files.name_file_in_errors(self.checkpoints, "made"):
+            self.checkpoints.mkdir(exist_ok=True)
+
+    def read_info(self) -> dict[str, Any]:
+        """All that `run.json` holds; an `RlcliError` if a field has another type."""
+        info = read_json(self.info)
+        for name, is_sound in _INFO.items():
+            if name in info and not is_sound(info[name]):
+                raise RlcliError(
+                    f"`{self.info}` is damaged: `{name}` is {_short(info[name])}",
+                    "restore the file, or remove it: `rlcli resume` writes it again",
+                )
+        return info
+
+    def write_info(self, **fields: Any) -> None:
+        """Sets these fields of `run.json`, and leaves the others as they are."""
+        merge_json(self.info, fields)
+
+    def note_resume(self, **fields: Any) -> None:
+        """Adds to the list of resumes: when, by which command, and `fields`."""
+        resume = {"time": now(), "command": command(), **fields}
+        self.write_info(resumes=[*self.read_info().get("resumes", []), resume])
+
+    def read_index(self) -> dict[str, Any]:
+        """`{"latest": file name, "best": {seed: {"step", "return"}}}`; {} before it.
+
+        Seeds are strings, as JSON has it.
+        """
+        index = read_json(self.index)
+        if not isinstance(index.get("best", {}), dict):
+            raise RlcliError(
+                f"`{self.index}` is damaged: `best` is {_short(index['best'])}",
+                "remove it: the next checkpoint writes it again",
+            )
+        return index
+
+    def write_index(self, **fields: Any) -> None:
+        """Sets these fields of `checkpoints.json`."""
+        merge_json(self.index, fields)
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keeps other processes from training into this folder.
+
+        The operating system releases the lock when the process ends, however it ends.
+        """
+        path = self.folder / _LOCK
+        with open_regular(path, os.O_RDWR | os.O_CREAT, "r+", encoding="ascii") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise LockedError(self.folder, file.read(20).strip()) from None
+            except OSError:
+                # Some network file systems know no locks: then there is none to hold.
+                pass
+            file.seek(0)
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
+
+    def discard(self) -> None:
+        """Removes the folder of a run that never started, and nothing of the user's.
+
+        A folder that was there before (`--run`) stays, without what `create` put in it.
+        """
+        if self._saved():
+            raise ValueError(f"expected no checkpoint in {self.folder}")
+        if self.made:
+            shutil.rmtree(self.folder)
+            if _TIME.fullmatch(self.folder.name):
+                with contextlib.suppress(OSError):  # not empty: runs of the recipe
+                    self.folder.parent.rmdir()
+            return
+        for path in (self.recipe, self.resolved, self.info, self.folder / _LOCK):
+            path.unlink(missing_ok=True)
+
+    def _saved(self) -> list[Path]:
+        """The checkpoints, in any order; folders, pipes and other names are none."""
+        paths = self.checkpoints.glob(f"*{SUFFIX}")
+        return [
+            each
+            for each in paths
+            if _CHECKPOINT.fullmatch(each.name) and each.is_file()
+        ]
+
+
+class LockedError(RlcliError):
+    """Another process trains into the folder."""
+
+    def __init__(self, folder: Path, process: str) -> None:
+        number = process if process.isdecimal() else "?"
+        super().__init__(
+            f"process {number} trains into `{folder}`",
+            "wait for its end, or train into another folder",
+        )
+
+
+def create(
+    recipe: str,
+    *,
+    runs: str | Path = "runs",
+    run: str | Path | None = None,
+    written: str = "",
+    resolved: str = "",
+) -> Run:
+    """Creates the folder of a run: `<runs>/<recipe>/<UTC time>[-n]`, or `run` itself.
+
+    Two processes never get the same one. Call it once the recipe is known to be sound:
+    a refused recipe leaves no folder.
+
+    Args:
+        recipe: the name of the recipe.
+        runs: the folder in which runs are created.
+        run: the folder of this run, in place of one below `runs`.
+        written: the recipe as the user wrote it.
+        resolved: the recipe with every default filled in.
+    """
+    if recipe in ("", ".", "..") or Path(recipe).name != recipe:
+        raise ValueError(f"expected the name of a recipe, not a path, got {recipe!r}")
+    try:
+        if run is not None:
+            created = _existing_or_new(Path(run))
+        else:
+            parent = Path(runs) / recipe
+            parent.mkdir(parents=True, exist_ok=True)
+            created = _numbered(parent)
+    except OSError as error:
+        raise RlcliError(
+            f"`{error.filename}` cannot be made: {error.strerror}",
+            "`--runs` or `--run` names another place",
+        ) from error
+    with _claim(created):
+        replace_file(created.recipe, written.encode())
+        replace_file(created.resolved, resolved.encode())
+        # The last one: with a `run.json` a folder is a run, and complete.
+        fields = {"recipe": recipe, "status": "created", "created": now()}
+        write_json(created.info, fields)
+    return created
+
+
+def _numbered(parent: Path) -> Run:
+    name = time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime())
+    n = 1
+    while True:
+        folder = parent / (name if n == 1 else f"{name}-{n}")
+        try:
+            os.mkdir(folder)  # fails if it exists: the process that makes it owns it
+        except FileExistsError:
+            n += 1
+            continue
+        return Run(folder, made=True)
+
+
+def _existing_or_new(folder: Path) -> Run:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.mkdir(folder)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+        return Run(folder)
+    return Run(folder, made=True)
+
+
+@contextlib.contextmanager
+def _claim(run: Run) -> Iterator[None]:
+    """Holds the lock of a folder that has no run yet; of two claims one succeeds."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            with run.lock():
+                _refuse_existing(run)
+                yield
+                return
+        except LockedError:
+            _refuse_existing(run)
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_POLL)
+
+
+def _refuse_existing(run: Run) -> None:
+    if _is_run(run.folder):
+        raise RlcliError(
+            f"`{run.folder}` holds a run already",
+            f"`rlcli resume {shlex.quote(str(run.folder))}` continues it",
+        )
+
+
+def locate(path: str | Path, *, best: bool = False) -> tuple[Run | None, Path]:
+    """The run and the policy file that a user means, for eval and render.
+
+    `path` is a run's folder, the folder of a recipe's runs (the newest is meant), or a
+    policy or checkpoint file anywhere, which may belong to no run. A run is meant by
+    its `policy.pkl.lz4`, or by `best.pkl.lz4` if `best`.
+    """
+    path = Path(path)
+    if path.is_file():
+        run = _owner(path)
+        if best and (run is None or path != run.best):
+            raise RlcliError(
+                f"`--best` chooses from a run, and `{path}` is one file",
+                "name the folder of the run, or leave out `--best`",
+            )
+        return run, path
+    run = locate_run(path)
+    if best:
+        return run, _best(run)
+    policy = run.policy if run.policy.is_file() else run.latest()
+    if policy is None:
+        raise RlcliError(
+            f"run `{run.folder}` has no policy yet",
+            "its first checkpoint brings one; "
+            f"`rlcli resume {shlex.quote(str(run.folder))}` goes on with it",
+        )
+    return run, policy
+
+
+def locate_run(path: str | Path) -> Run:
+    """The run that a user means: its folder, any file of it, or its recipe's folder."""
+    path = Path(path)
+    if path.is_file():
+        run = _owner(path)
+        if run is None:
+            raise RlcliError(
+                f"`{path}` lies in no run",
+                "name the folder of a run, `runs/<recipe>/<time>`",
+            )
+        return run
+    if not path.is_dir():
+        raise RlcliError(f"there is no `{path}`", _nearest_path(path))
+    if _is_run(path):
+        return Run(path)
+    whole = path.absolute()  # "." has no name
+    if whole.name == "checkpoints" and _is_run(whole.parent):
+        return Run(path.parent if path.name else whole.parent)
+    inside = [info.parent for info in path.glob("*/run.json")]
+    if inside:
+        return Run(max(inside, key=_age))
+    recipes = sorted({info.parents[1] for info in path.glob("*/*/run.json")})
+    raise RlcliError(
+        f"`{path}` holds no run",
+        "name one of its folders: " + ", ".join(f"`{each}`" for each in recipes)
+        if recipes
+        else "a run is a folder with a `run.json`, made by `rlcli train`",
+    )
+
+
+def _best(run: Run) -> Path:
+    if not run.best.is_file():
+        raise RlcliError(
+            f"run `{run.folder}` has no best policy",
+            "evaluations find it while training: `train.evaluate` in the recipe; "
+            "without `--best` the latest policy is taken",
+        )
+    return run.best
+
+
+def _owner(path: Path) -> Run | None:
+    """The run that a file lies in, itself or among the checkpoints."""
+    parents = path.parents if len(path.parents) > 1 else path.absolute().parents
+    if parents[0].name == "checkpoints" and _is_run(parents[1]):
+        return Run(parents[1])
+    return Run(path.parent) if _is_run(path.parent) else None
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether a folder has a `run.json`, or checkpoints to write it again from."""
+    return (folder / "run.json").is_file() or bool(Run(folder)._saved())
+
+
+def _age(folder: Path) -> tuple[str, int]:
+    """Sorts runs by when they began: by name, or, for a name of the user's, by file."""
+    match = _TIME.fullmatch(folder.name)
+    if match:
+        return match[1], int(match[2] or 1)
+    made = time.gmtime((folder / "run.json").stat().st_mtime)
+    return time.strftime("%Y-%m-%dT%H-%M-%S", made), 1
+
+
+def _nearest_path(path: Path) -> str:
+    """What beside a path that is not there has nearly its name, or such a recipe."""
+    known = Path("runs") / path
+    if known.exists():
+        return f"did you mean `{known}`?"
+    while not path.parent.is_dir():
+        path = path.parent
+    beside = [each.name for each in path.parent.iterdir()]
+    close = difflib.get_close_matches(path.name, beside, n=1)
+    if close:
+        return f"did you mean `{path.parent / close[0]}`?"
+    return "`rlcli train` makes runs, `runs/<recipe>/<time>`"
+
+
+def now() -> str:
+    """The time, as runs note it: `2026-11-20T10:00:00Z`."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.removesuffix(SUFFIX))
+
+
+def _short(value: Any) -> str:
+    text = files.to_json(value)
+    return f"`{text}`" if len(text) <= 60 else f"`{text[:57]}…`"
+
+
+def _is_list_of(kind: type) -> Callable[[Any], bool]:
+    return lambda value: (
+        isinstance(value, list) and all(type(each) is kind for each in value)
+    )
+
+
+def _is(kind: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kind)
+
+
+# The fields of `run.json` that are read again, and whether a value is sound.
+_INFO: Mapping[str, Callable[[Any], bool]] = MappingProxyType(
+    {
+        "recipe": _is(str),
+        "status": _is(str),
+        "reason": _is(str),
+        "seeds": _is_list_of(int),
+        "layout": _is(dict),
+        "resumes": _is_list_of(dict),
+    }
+)

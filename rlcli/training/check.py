@@ -1,0 +1,67 @@
+"""Check: whether recipes are sound, by building and tracing them."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlcli.recipe import load
+
+
+def check(
+    recipes: Sequence[str | Path | Mapping[str, Any]],
+) -> builtins.list[dict[str, Any]]:
+    """Whether recipes are sound: builds and traces them with shapes, runs nothing.
+
+    `[{"recipe", "parameters", "memory", "peak_memory", "iterations", "updates",
+    "shapes"}]`: of one seed; memory in bytes, of everything a run keeps; shapes of
+    parameters by tree path. `peak_memory` is of the whole run with all its seeds, at
+    least: bytes in `total` and for each thing that needs some.
+
+    Refuses what needs more memory than this machine has.
+    """
+    return [_checked(each) for each in recipes]
+
+
+def _checked(recipe: str | Path | Mapping[str, Any]) -> dict[str, Any]:
+    import math
+
+    import jax
+
+    from rlcli.assembly import build, memory_usage, out_of_memory
+    from rlcli.loop.progress import AXES, midnight
+    from rlcli.training.experiment import Experiment
+    from rlcli.xla.temporaries import tree_bytes
+    from rlcli.xla.tree_paths import paths
+
+    parsed = load(recipe)
+    out_of_memory.check_recipe(parsed, parsed.train.seeds)
+    setup = build(parsed)
+    experiment = Experiment(parsed, setup)
+    shapes = experiment.check()
+    _, agent = setup.parts(midnight())
+    acting = jax.eval_shape(agent.acting, shapes.agent)
+    seeds = len(setup.seeds)
+    kept = sum(
+        tree_bytes(field) // (1 if axis is None else seeds)
+        for field, axis in zip(shapes, AXES, strict=True)
+    )
+    needed = {
+        item.name.replace(" ", "_"): item.size
+        for item in experiment.memory
+        if item.size
+    }
+    return {
+        "recipe": parsed.name,
+        "parameters": sum(math.prod(x.shape) for x in jax.tree.leaves(acting)) // seeds,
+        "memory": kept,
+        "peak_memory": {"total": memory_usage.total(experiment.memory), **needed},
+        "iterations": parsed.train.steps // setup.steps,
+        "updates": agent.updates(parsed.train.steps // setup.steps),
+        "shapes": {
+            path: f"{leaf.dtype}{[*leaf.shape[1:]]}"
+            for path, leaf in paths(acting).items()
+        },
+    }

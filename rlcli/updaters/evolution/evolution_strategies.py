@@ -1,0 +1,347 @@
+"""Evolution: environment i plays member i, and whole unrolls are what is learnt from.
+
+The strategies are evosax's. Here is what they are told, and how members act.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import optax
+from annotated_types import Gt
+from jax.flatten_util import ravel_pytree
+
+from rlcli.errors import RlcliError
+from rlcli.libraries import library
+from rlcli.networks.heads import parameters
+from rlcli.policies import Parameters, Values
+from rlcli.registry import register
+from rlcli.types import (
+    Array,
+    ArrayTree,
+    Clock,
+    Estimates,
+    Key,
+    Network,
+    Params,
+    Policy,
+    Positive,
+    Probability,
+    Report,
+    Transition,
+    Updater,
+)
+from rlcli.updaters import Spaces, stochastic
+from rlcli.updaters.learner import GOING
+from rlcli.xla.control_flow import kept
+
+_FACTS = {"policy": "mode", "unroll": 200, "reset": True, "extra": "evolution"}
+_FIRST_DEVIATION = Annotated[float, Gt(0.0), "structural"]
+
+
+class Evolution(NamedTuple):
+    """What a generation comes to."""
+
+    members: Params  # `[P, ...]`: what environment i plays with
+    best: Params  # what is played with when it counts
+    strategy: ArrayTree  # evosax's own state
+    failed: Array  # int32: the update whose fitness was not finite, or GOING
+
+
+class Strategy(NamedTuple):
+    """An evolution strategy over vectors of D numbers, for P members."""
+
+    begin: Callable[[Key, Array], tuple[ArrayTree, Array]]  # key, [D] -> state, [P, D]
+    # (key, state, members [P, D], cost [P]) -> state
+    tell: Callable[[Key, ArrayTree, Array, Array], ArrayTree]
+    ask: Callable[[Key, ArrayTree], tuple[ArrayTree, Array]]  # -> state, [P, D]
+    best: Callable[[ArrayTree], Array]  # state -> [D]
+
+
+@register("updater", **_FACTS)
+def open_es(
+    spaces: Spaces,
+    networks: Callable[..., Network],
+    policies: Callable[..., Policy],
+    optimizer: optax.GradientTransformation,
+    *,
+    deviation: Positive = 0.1,
+    antithetic: bool = True,
+) -> Updater:
+    """Follows an estimate of the gradient of the mean return, made of returns alone.
+
+        θᵢ = θ + σ εᵢ        g = −1/(P σ) Σ r(Fᵢ) εᵢ,  ε ~ N(0, 1)
+
+    of P members, one for each environment, σ the `deviation`; the recipe's optimizer
+    takes a step along −g. Fᵢ is the mean return of member i over its unroll, r its
+    rank, from −½ to ½. With `antithetic` noise ε and −ε come in pairs, for which the
+    number of environments has to be even. Evaluation plays θ. (Salimans et al., 2017,
+    https://arxiv.org/abs/1703.03864; needs the extra `evolution`.)
+    """
+    if antithetic and spaces.num_envs % 2:
+        raise RlcliError(
+            "updater `open_es` makes its members in pairs, and there are "
+            f"{spaces.num_envs} environments",
+            "give `num_envs` an even number, or set `antithetic: false`",
+        )
+
+    def strategy(algorithms: Any, example: Array, unravel: Callable) -> Strategy:
+        made = algorithms.Open_ES(
+            spaces.num_envs,
+            example,
+            use_antithetic_sampling=antithetic,
+            optimizer=_flat(optimizer, unravel),
+        )
+        return _of_a_mean(made, made.default_params, {"std": jnp.float32(deviation)})
+
+    return _evolution("open_es", spaces, networks, policies, strategy)
+
+
+@register("updater", **_FACTS)
+def cma_es(
+    spaces: Spaces,
+    networks: Callable[..., Network],
+    policies: Callable[..., Policy],
+    optimizer: optax.GradientTransformation,
+    *,
+    deviation: _FIRST_DEVIATION = 0.1,
+) -> Updater:
+    """Adapts a normal distribution of parameters to what does well, covariance and all.
+
+        θᵢ ~ N(θ, σ² C)        θ ← Σ wᵢ θᵢ over the better half of the members
+
+    and from its paths to there come σ, which begins as `deviation`, and C (Hansen,
+    2016, https://arxiv.org/abs/1604.00772). Evaluation plays θ. C has as many rows as
+    there are parameters: for networks of hundreds. It has no use for an optimizer.
+    (Needs the extra `evolution`.)
+    """
+    del optimizer
+    _several("cma_es", spaces)
+
+    def strategy(algorithms: Any, example: Array, unravel: Callable) -> Strategy:
+        del unravel
+        made = algorithms.CMA_ES(spaces.num_envs, example)
+        settings = made.default_params.replace(std_init=jnp.float32(deviation))
+        return _of_a_mean(made, settings, {})
+
+    return _evolution("cma_es", spaces, networks, policies, strategy)
+
+
+@register("updater", **_FACTS)
+def simple_ga(
+    spaces: Spaces,
+    networks: Callable[..., Network],
+    policies: Callable[..., Policy],
+    optimizer: optax.GradientTransformation,
+    *,
+    deviation: Positive = 0.1,
+    crossover: Probability = 0.0,
+) -> Updater:
+    """The better half of the members have all children, which are a little different.
+
+        θᵢ′ = (1 − m) θ_a + m θ_b + σ ε,  ε ~ N(0, 1)
+
+    with a and b drawn among them, each of m's numbers 1 with the probability
+    `crossover`, and σ the `deviation` (Such et al., 2017,
+    https://arxiv.org/abs/1712.06567). Evaluation plays the fittest of the generation
+    that was seen last. It has no use for an optimizer. (Needs the extra `evolution`.)
+    """
+    del optimizer
+    _several("simple_ga", spaces)
+
+    def strategy(algorithms: Any, example: Array, unravel: Callable) -> Strategy:
+        del unravel
+        made = algorithms.SimpleGA(spaces.num_envs, example)
+        settings = made.default_params.replace(crossover_rate=jnp.float32(crossover))
+        spread = jnp.float32(deviation)
+
+        def begin(key: Key, flat: Array) -> tuple[ArrayTree, Array]:
+            noise = jax.random.normal(key, (spaces.num_envs, flat.size))
+            members = flat + spread * noise
+            state = made.init(key, members, jnp.zeros(spaces.num_envs), settings)
+            return _strong(state), members
+
+        def ask(key: Key, state: Any) -> tuple[ArrayTree, Array]:
+            members, state = made.ask(key, state.replace(std=spread), settings)
+            return _strong(state), members
+
+        def tell(key: Key, state: Any, members: Array, cost: Array) -> ArrayTree:
+            return _strong(made.tell(key, members, cost, state, settings)[0])
+
+        return Strategy(begin, tell, ask, made.get_best_solution)
+
+    return _evolution("simple_ga", spaces, networks, policies, strategy)
+
+
+def fitness(steps: Transition) -> Array:
+    """The mean return of the episodes of an unroll `[T, B]`, for each member: `[B]`.
+
+    Rewards are the raw ones. An episode that the end of the unroll has cut counts only
+    where it is the first: else who falls early would have a short one for the price.
+    """
+    number = jnp.cumsum(steps.last, axis=0) - steps.last  # of the episode, from 0
+    cut = (number == number[-1]) & (number > 0) & (steps.discount[-1] > 0)
+    total = jnp.sum(jnp.where(cut, 0.0, steps.extras["reward"]), axis=0)
+    return total / jnp.maximum(jnp.sum(steps.last & ~cut, axis=0), 1)
+
+
+def _evolution(
+    name: str,
+    spaces: Spaces,
+    networks: Callable[..., Network],
+    policies: Callable[..., Policy],
+    strategy_of: Callable[[Any, Array, Callable], Strategy],
+) -> Updater:
+    """The updater of a strategy: members act, and it is told how they have done."""
+    algorithms = library("evosax.algorithms", "rlcli[evolution]")
+    family = stochastic(spaces.action, name)
+    network = networks("policy", functools.partial(parameters, family))
+    offers: dict[str, Any] = {"distribution": Parameters(network, family)}
+    if isinstance(spaces.action, gymnasium.spaces.Discrete):
+        offers["values"] = Values(network)
+    policy = policies(**offers, space=spaces.action)
+    shapes = jax.eval_shape(network.init, jax.eval_shape(lambda: jax.random.key(0)))
+    blank = jax.tree.map(lambda each: jnp.zeros(each.shape, each.dtype), shapes)
+    example, unravel = ravel_pytree(blank)
+    strategy = strategy_of(algorithms, example, unravel)
+
+    def flat(members: Params) -> Array:
+        return jax.vmap(lambda member: ravel_pytree(member)[0])(members)
+
+    def init(key: Key) -> Evolution:
+        params = network.init(key)
+        state, members = strategy.begin(
+            jax.random.fold_in(key, 1), ravel_pytree(params)[0]
+        )
+        return Evolution(jax.vmap(unravel)(members), params, state, jnp.int32(GOING))
+
+    def update(
+        state: Evolution, batch: Transition, weight: Array, clock: Clock, key: Key
+    ) -> tuple[Evolution, Report]:
+        if weight.shape[1] != spaces.num_envs:
+            raise RlcliError(
+                f"updater `{name}` learns from whole unrolls, one for each member",
+                "leave out `replay`",
+            )
+        tell_key, ask_key = jax.random.split(key)
+        found = fitness(batch)
+        fine = jnp.all(jnp.isfinite(found))
+        going = fine & (state.failed == GOING)
+        told = strategy.tell(tell_key, state.strategy, flat(state.members), -found)
+        asked, members = strategy.ask(ask_key, told)
+        after = (jax.vmap(unravel)(members), unravel(strategy.best(told)), asked)
+        fails = ~fine & (state.failed == GOING)
+        failed = jnp.where(fails, clock.updates, state.failed)
+        before = (state.members, state.best, state.strategy)
+        members, best, asked = kept(going, after, before)
+        learnt = Evolution(members, best, asked, failed)
+        metrics = {"fitness": jnp.mean(found), "fitness_best": jnp.max(found)}
+        return learnt, Report(jnp.zeros(spaces.num_envs), metrics)
+
+    return Updater(
+        init=init,
+        acting=lambda state: {"members": state.members, "best": state.best},
+        policy=_each_its_own(policy),
+        update=update,
+        estimate=_nothing,
+        failed=lambda state: state.failed,
+    )
+
+
+def _each_its_own(policy: Policy) -> Policy:
+    """A policy whose environment i explores with member i; all exploit with the best.
+
+    To the inner policy each environment is a batch of one.
+    """
+
+    def initial(batch: int) -> ArrayTree:
+        one = policy.initial(1)
+        return jax.tree.map(
+            lambda leaf: jnp.broadcast_to(leaf, (batch, *jnp.shape(leaf))), one
+        )
+
+    def draw(key: Key, batch: int) -> ArrayTree:
+        return jax.vmap(lambda each: policy.draw(each, 1))(jax.random.split(key, batch))
+
+    def acting(decide: Callable, axis: int | None) -> Callable:
+        each = jax.vmap(decide, in_axes=(axis, 0, 0, 0, 0))
+
+        def act(params, obs, state, first, noise):
+            obs, first = jax.tree.map(lambda leaf: leaf[:, None], (obs, first))
+            decision, state = each(params, obs, state, first, noise)
+            return jax.tree.map(lambda leaf: leaf[:, 0], decision), state
+
+        return act
+
+    def explore(params, obs, state, first, noise):
+        batch = first.shape[0]
+        there = jax.tree.leaves(params["members"])[0].shape[0]
+        # Whoever watches may have another number of environments.
+        members = params["members"]
+        if batch != there:
+            which = jnp.arange(batch) % there
+            members = jax.tree.map(lambda leaf: leaf[which], members)
+        return acting(policy.explore, 0)(members, obs, state, first, noise)
+
+    def exploit(params, obs, state, first, noise):
+        return acting(policy.exploit, None)(params["best"], obs, state, first, noise)
+
+    return Policy(initial, draw, explore, exploit, policy.log_prob)
+
+
+def _of_a_mean(made: Any, settings: Any, fixed: dict[str, Array]) -> Strategy:
+    """A strategy of evosax's with a mean; the recipe says what is `fixed` of it."""
+
+    def ask(key: Key, state: Any) -> tuple[ArrayTree, Array]:
+        members, state = made.ask(key, state.replace(**fixed), settings)
+        return _strong(state), members
+
+    def begin(key: Key, flat: Array) -> tuple[ArrayTree, Array]:
+        begin_key, ask_key = jax.random.split(key)
+        return ask(ask_key, made.init(begin_key, flat, settings))
+
+    def tell(key: Key, state: Any, members: Array, cost: Array) -> ArrayTree:
+        return _strong(made.tell(key, members, cost, state, settings)[0])
+
+    return Strategy(begin, tell, ask, made.get_mean)
+
+
+def _flat(
+    optimizer: optax.GradientTransformation, unravel: Callable[[Array], Params]
+) -> optax.GradientTransformation:
+    """An optimizer of parameters by group, as one of vectors."""
+
+    def init(params: Any) -> ArrayTree:
+        return optimizer.init(unravel(params))
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        change, state = optimizer.update(unravel(updates), state, unravel(params))
+        return ravel_pytree(change)[0], state
+
+    return optax.GradientTransformation(init, update)
+
+
+def _strong(state: ArrayTree) -> ArrayTree:
+    """Arrays whose type is their own: that of Python's numbers would change."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.asarray(leaf).dtype), state)
+
+
+def _nothing(state: Evolution, steps: Transition) -> Estimates:
+    """A strategy values nothing: only returns count."""
+    del state
+    zero = jnp.zeros(steps.reward.shape)
+    return Estimates(zero, zero, zero, zero)
+
+
+def _several(name: str, spaces: Spaces) -> None:
+    """Refuses a generation of one."""
+    if spaces.num_envs < 2:
+        raise RlcliError(
+            f"updater `{name}` needs several members, and there is 1 environment",
+            "set `environment.num_envs`: environment i plays member i",
+        )

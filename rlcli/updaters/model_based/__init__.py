@@ -1,0 +1,5 @@
+"""Model-based learning: transition models, and planning with them.
+
+Belongs here: learned and known models, value learning with them, MuZero.
+May import: the shared modules of updaters, and what updaters may import.
+"""

@@ -1,0 +1,124 @@
+"""The deterministic policy gradient: climb the action values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import gymnasium
+import optax
+
+from rlcli.errors import RlcliError
+from rlcli.networks.predictions import Loss, Transforms
+from rlcli.registry import register
+from rlcli.spaces import describe
+from rlcli.types import Count, Network, NonNegative, Policy, Updater
+from rlcli.updaters import Spaces, stochastic
+from rlcli.updaters.learner import Target
+from rlcli.updaters.off_policy.actor_critic import COLD, Settings, climbing, first_of
+from rlcli.updaters.off_policy.actors import Actor, counted, deterministic
+from rlcli.updaters.presets import preset
+from rlcli.updaters.regularizers import Regularizer, filled
+
+_FACTS = {
+    "policy": "deterministic",
+    "tracer": "n_step",
+    "replay": "uniform",
+    "unroll": 1,
+}
+_FOLLOWING = {"polyak": 0.005}
+
+
+@register("updater", **_FACTS)
+def deterministic_pg(
+    spaces: Spaces,
+    networks: Callable[..., Network],
+    policies: Callable[..., Policy],
+    optimizer: optax.GradientTransformation,
+    *,
+    critics: Count = 1,
+    target: Target | None = None,
+    smoothing: NonNegative = 0.0,
+    smoothing_clip: NonNegative = 0.5,
+    delay: Count = 1,
+    loss: Loss = "mse",
+    transform: Transforms | None = None,
+    regularizers: list[Regularizer] = [],  # noqa: B006 - never mutated
+) -> Updater:
+    """Follows the values' gradient through the action, a = μ(s), to the policy.
+
+        −q₁(s, μ(s))        y = R + I min q⁻(s′, a′)
+        a′ = clip(μ⁻(s′) + h clip(σ ε, −c, c), low, high),  ε ~ N(0, 1)
+
+    (Silver et al., 2014, https://proceedings.mlr.press/v32/silver14.html). Of so many
+    `critics` the policy climbs the first, and bootstraps from the one with the least
+    mean; σ is `smoothing`, c `smoothing_clip`, h half the width of the Box (1 where it
+    has none); with `delay` the policy and the target move in one of so many updates
+    (Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477).
+
+    Where actions are Discrete μ(s) is what a softmax makes of the network's numbers: a
+    point among the mixtures of actions, on which values are linear,
+
+        −Σ π(a|s) q₁(s, a)        y = R + I Σ π⁻(a|s′) min q⁻(s′, a)
+
+    (Sutton et al., 2001, "Comparing policy-gradient algorithms"; Ciosek & Whiteson,
+    2020, https://arxiv.org/abs/1801.03326). A sum over all actions is smooth already:
+    σ is not asked for. Distributions have `regularizers`: `entropy`, and `kl` to the
+    prior. Recipes say how to explore: the policy `sampled`, or `epsilon_greedy`.
+    """
+    return climbing(
+        "deterministic_pg",
+        spaces,
+        networks,
+        policies,
+        optimizer,
+        _actor(spaces, networks, smoothing, smoothing_clip),
+        COLD,
+        Settings(
+            critics=critics,
+            target=target,
+            loss=loss,
+            transform=transform,
+            delay=delay,
+            climbed=first_of,
+            followed=True,
+            regularizers=filled(regularizers),
+        ),
+    )
+
+
+@preset(deterministic_pg, _FACTS, target=_FOLLOWING)
+def ddpg() -> None:
+    """Deep deterministic policy gradient: `deterministic_pg` with a target.
+
+    (Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971). The noise of the paper
+    is the policy `ornstein_uhlenbeck`.
+    """
+
+
+@preset(deterministic_pg, _FACTS, target=_FOLLOWING, critics=2, smoothing=0.2, delay=2)
+def td3() -> None:
+    """Twin delayed DDPG: `deterministic_pg` with two critics, smoothing, and a delay.
+
+    (Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477). With the head
+    `implicit_quantile` it is TD4.
+    """
+
+
+def _actor(
+    spaces: Spaces,
+    networks: Callable[..., Network],
+    smoothing: float,
+    clip: float,
+) -> Actor:
+    """The actor over that space: a point of a Box, or probabilities."""
+    space = spaces.action
+    if isinstance(space, gymnasium.spaces.Discrete):
+        family = stochastic(space, "deterministic_pg")
+        return counted(networks, family)
+    if not isinstance(space, gymnasium.spaces.Box) or space.dtype.kind != "f":
+        raise RlcliError(
+            "`deterministic_pg` needs a Discrete action space or a Box of floats, and "
+            f"{spaces.whose} has {describe(space)}",
+            "`ppo` and `a2c` act in any space",
+        )
+    return deterministic(networks, space, smoothing, clip)

@@ -1,0 +1,53 @@
+"""V-trace actor-critic: policy gradients of what an older policy did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+import optax
+
+from rlcli.registry import register
+from rlcli.types import Array, Count, Network, NonNegative, Policy, Updater
+from rlcli.updaters import Spaces
+from rlcli.updaters.policy_gradient.actor_critic import Batch, Options, actor_critic
+from rlcli.updaters.regularizers import Regularizer
+
+
+@register(
+    "updater",
+    policy="sampled",
+    tracer={"name": "v_trace", "gamma": 0.99},
+    unroll=20,
+)
+def v_trace(
+    spaces: Spaces,
+    networks: Callable[..., Network],
+    policies: Callable[..., Policy],
+    optimizer: optax.GradientTransformation,
+    *,
+    value_weight: NonNegative = 0.5,
+    normalize_advantage: bool = False,
+    regularizers: list[Regularizer] = [{"name": "entropy", "weight": 0.01}],  # noqa: B006 - never mutated
+    sequence: Count = 20,
+) -> Updater:
+    """One step along the gradient of the return, whoever acted.
+
+        −Â log π(a|s)        Âₜ = ρₜ (rₜ₊₁ + γ Vₜ₊₁ − v(sₜ))
+
+    with Â held fixed, and for the value `value_weight` · ½ (v(s) − V)². ρ and V are
+    those of the tracer `v_trace`, which says how much π is to blame for what μ did
+    (Espeholt et al., 2018, https://arxiv.org/abs/1802.01561). From unrolls, or from a
+    replay, which is asked for `sequence` consecutive steps; there, normalizing is
+    refused: what π never does has an advantage of 0, and has to keep it. The metric
+    `ratio` is π/μ.
+    """
+    options = Options(value_weight, normalize_advantage, regularizers)
+    parts = (spaces, networks, policies, optimizer)
+    made = actor_critic("v_trace", *parts, _gradient, options, needs=("log_prob",))
+    return made._replace(rows=sequence)
+
+
+def _gradient(log_prob: Array, batch: Batch) -> tuple[Array, dict[str, Array]]:
+    ratio = jnp.exp(log_prob - batch.steps.extras["log_prob"])
+    return -batch.advantage * log_prob, {"ratio": ratio}

@@ -1,0 +1,93 @@
+"""The policy gradient as it is: REINFORCE, and advantage actor-critic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import optax
+
+from rlcli.registry import register
+from rlcli.types import Array, Network, NonNegative, Policy, Updater
+from rlcli.updaters import Spaces
+from rlcli.updaters.policy_gradient.actor_critic import Batch, Options, actor_critic
+from rlcli.updaters.regularizers import Regularizer
+
+_RETURNS = {"name": "lambda_return", "gamma": 0.99, "lambda": 1.0}
+_ADVANTAGE = {"name": "lambda_return", "gamma": 0.99, "lambda": 0.95}
+
+
+@register("updater", policy="sampled", tracer=_ADVANTAGE, unroll=16)
+def vanilla_pg(
+    spaces: Spaces,
+    networks: Callable[..., Network],
+    policies: Callable[..., Policy],
+    optimizer: optax.GradientTransformation,
+    *,
+    baseline: bool = True,
+    value_weight: NonNegative = 0.5,
+    normalize_advantage: bool = False,
+    regularizers: list[Regularizer] = [{"name": "entropy", "weight": 0.01}],  # noqa: B006 - never mutated
+) -> Updater:
+    """One step along the gradient of the return, on each unroll.
+
+        −Â log π(a|s)        Â = G − v(s)
+
+    with Â held fixed, and for the value `value_weight` · ½ (v(s) − G)². The tracer says
+    what G is: with λ-returns this is A2C (Mnih et al., 2016,
+    https://arxiv.org/abs/1602.01783). Without a `baseline` there is no value at all,
+    Â = G, and with whole returns this is REINFORCE (Williams, 1992,
+    https://doi.org/10.1007/BF00992696). `normalize_advantage` gives Â zero mean and
+    unit deviation over the unroll.
+    """
+    options = Options(
+        value_weight=value_weight,
+        normalize_advantage=normalize_advantage,
+        regularizers=regularizers,
+        baseline=baseline,
+    )
+    parts = (spaces, networks, policies, optimizer)
+    return actor_critic("vanilla_pg", *parts, _gradient, options)
+
+
+@register("updater", policy="sampled", tracer=_ADVANTAGE, unroll=16)
+def a2c(
+    spaces: Spaces,
+    networks: Callable[..., Network],
+    policies: Callable[..., Policy],
+    optimizer: optax.GradientTransformation,
+    *,
+    value_weight: NonNegative = 0.5,
+    normalize_advantage: bool = False,
+    regularizers: list[Regularizer] = [{"name": "entropy", "weight": 0.01}],  # noqa: B006 - never mutated
+) -> Updater:
+    """Advantage actor-critic: `vanilla_pg` with a baseline, on λ-returns.
+
+    (Mnih et al., 2016, https://arxiv.org/abs/1602.01783)
+    """
+    options = Options(value_weight, normalize_advantage, regularizers)
+    parts = (spaces, networks, policies, optimizer)
+    return actor_critic("a2c", *parts, _gradient, options)
+
+
+@register("updater", policy="sampled", tracer=_RETURNS, unroll=128)
+def reinforce(
+    spaces: Spaces,
+    networks: Callable[..., Network],
+    policies: Callable[..., Policy],
+    optimizer: optax.GradientTransformation,
+    *,
+    normalize_advantage: bool = False,
+    regularizers: list[Regularizer] = [],  # noqa: B006 - never mutated
+) -> Updater:
+    """REINFORCE: `vanilla_pg` without a baseline, on whole returns.
+
+    (Williams, 1992, https://doi.org/10.1007/BF00992696). A return that goes on beyond
+    the unroll, or is cut short by a time limit, counts as far as it was seen.
+    """
+    options = Options(0.0, normalize_advantage, regularizers, baseline=False)
+    parts = (spaces, networks, policies, optimizer)
+    return actor_critic("reinforce", *parts, _gradient, options)
+
+
+def _gradient(log_prob: Array, batch: Batch) -> tuple[Array, dict[str, Array]]:
+    return -batch.advantage * log_prob, {}

@@ -1,0 +1,58 @@
+"""Q-learning and its relatives: the best next action, and who says which that is."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from rlcli.networks.predictions import Particles, picked
+from rlcli.types import Array
+from rlcli.updaters.critics import Backup
+from rlcli.updaters.td.temporal_difference import Ask, rule
+
+FOLLOWING = {"polyak": 0.005}  # how target parameters follow, where they are wanted
+
+
+@rule()
+def q_learning(ask: Ask) -> Backup:
+    """Moves q(s, a) towards the value of the best next action (Watkins, 1989).
+
+        y = R + I max q⁻(s′, ·)
+
+    With a network, a replay and a target this is DQN (Mnih et al., 2015,
+    https://doi.org/10.1038/nature14236).
+    """
+    every = ask.every()
+    if every.value.shape[-1] > 1:
+        return _chosen(ask, every.mean())
+    best = jnp.max(every.value, axis=-2, keepdims=True)  # a number is its own mean
+    return Backup(Particles(best, jnp.ones_like(best)))
+
+
+@rule(target=FOLLOWING)
+def double_q_learning(ask: Ask) -> Backup:
+    """The online network chooses the next action, the target network values it.
+
+        y = R + I q⁻(s′, argmax q(s′, ·))
+
+    (van Hasselt et al., 2016, https://arxiv.org/abs/1509.06461)
+    """
+    return _chosen(ask, ask.online())
+
+
+@rule(target=FOLLOWING, critics=2)
+def clipped_double_q_learning(ask: Ask) -> Backup:
+    """Double Q-learning that believes the least of two critics.
+
+        y = R + I q⁻(s′, argmax q(s′, ·)),  q = min(q₁, q₂)
+
+    As in TD3 (Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477), for actions
+    that can be counted. The policy acts on the least, too.
+    """
+    return _chosen(ask, ask.online())
+
+
+def _chosen(ask: Ask, values: Array) -> Backup:
+    """Bootstraps from the action that these values `[T, B, A]` prefer."""
+    following = picked(ask.every(), jnp.argmax(values, axis=-1))
+    return Backup(jax.tree.map(lambda leaf: leaf[..., None, :], following))

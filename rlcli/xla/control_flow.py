@@ -1,0 +1,35 @@
+"""Control flow: run a function 0 or 1 times, and select between two pytrees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from rlcli.types import Array, ArrayTree
+
+
+def when(
+    predicate: Array, function: Callable, state: ArrayTree, *arguments: ArrayTree
+) -> tuple[ArrayTree, ArrayTree]:
+    """`function(state, *arguments) -> state, report` if the predicate holds.
+
+    Else the state as it was and a report of zeros. The predicate has no batch axis:
+    with one, both sides would be computed.
+    """
+    _, report = jax.eval_shape(function, state, *arguments)
+    silence = zeros(report)
+    return jax.lax.cond(
+        predicate, function, lambda state, *rest: (state, silence), state, *arguments
+    )
+
+
+def zeros(shapes: ArrayTree) -> ArrayTree:
+    """Zeros of these shapes, as `jax.eval_shape` gives them."""
+    return jax.tree.map(lambda each: jnp.zeros(each.shape, each.dtype), shapes)
+
+
+def kept(predicate: Array, new: ArrayTree, old: ArrayTree) -> ArrayTree:
+    """`new` where the predicate holds, else `old`: computes both, copies neither."""
+    return jax.tree.map(lambda a, b: jnp.where(predicate, a, b), new, old)

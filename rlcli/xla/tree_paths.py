@@ -1,0 +1,27 @@
+"""Tree paths: a name for each leaf of a pytree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def paths(tree: Any) -> dict[str, Any]:
+    """The leaves of a tree by tree path, in the order of the tree."""
+    import jax
+
+    found: dict[str, Any] = {}
+    for keys, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+        path = "/".join(_name(key) for key in keys)
+        if path in found:
+            raise ValueError(f"expected one leaf at `{path}`, got two")
+        found[path] = leaf
+    return found
+
+
+def _name(key: Any) -> str:
+    """One step of a tree path: a field, an index, or an escaped dict key."""
+    for attribute in ("name", "idx", "key"):
+        if hasattr(key, attribute):
+            name = str(getattr(key, attribute))
+            return name.replace("\\", "\\\\").replace("/", "\\/")
+    raise TypeError(f"expected a field, a key or an index, got {key!r}")

@@ -1,0 +1,90 @@
+"""The check of a compiled environment of one's own: what it returns is what it says."""
+
+import gymnasium
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import rlcli
+from rlcli.assembly import check_environment
+from rlcli.errors import RlcliError
+from rlcli.recipe import load
+from rlcli.types import Environment, TimeStep
+
+BOX = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+SOUND = TimeStep(
+    obs=jnp.zeros(2),
+    next_obs=jnp.zeros(2),
+    reward=jnp.float32(0),
+    discount=jnp.float32(1),
+    last=jnp.bool_(False),
+    info={"speed": jnp.float32(0)},
+)
+ANSWERS = {
+    "long": SOUND._replace(obs=jnp.zeros(3)),
+    "whole": SOUND._replace(next_obs=jnp.zeros(2, jnp.int32)),
+    "member": SOUND._replace(obs={"at": jnp.zeros(2)}),
+    "two_rewards": SOUND._replace(reward=jnp.zeros(2)),
+    "whole_reward": SOUND._replace(reward=jnp.int32(1)),
+    "number": SOUND._replace(last=jnp.float32(0)),
+    "list": SOUND._replace(info={"speed": jnp.zeros(3)}),
+    "tuple": tuple(SOUND),
+}
+
+
+def core(*, kind: str = "sound") -> Environment:
+    """An environment whose `kind` says what of its answers is wrong, if anything."""
+    first = jnp.zeros(1 if kind == "short" else 2)
+    after = jnp.float32(0) if kind == "forgets" else jnp.int32(0)
+    answer = ANSWERS.get(kind, SOUND)
+    return Environment(
+        lambda key: (jnp.int32(0), first),
+        lambda state, action, noise: (after, answer),
+        BOX,
+        gymnasium.spaces.Discrete(2),
+        None,
+        draw=lambda key: (),
+    )
+
+
+def data(kind: str) -> dict:
+    environment = {"name": f"{__name__}:core", "kind": kind}
+    return {"environment": environment, "updater": "ppo"}
+
+
+def test_an_environment_that_returns_what_it_declares_is_taken():
+    check_environment(load(data("sound")))
+
+
+SPACE = r"where its space Box\(2,\) in \[-1, 1\] has float32\[2\]"
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("short", rf"`reset` an observation that is float32\[1\], {SPACE}"),
+        ("long", rf"`step` a `obs` that is float32\[3\], {SPACE}"),
+        ("whole", rf"`step` a `next_obs` that is int32\[2\], {SPACE}"),
+        ("member", rf"`step` a `obs` that is missing, {SPACE}"),
+        ("two_rewards", r"`reward` that is float32\[2\], where a TimeStep has float32"),
+        ("whole_reward", r"`reward` that is int32\[\], where a TimeStep has float32\["),
+        ("number", r"`last` that is float32\[\], where a TimeStep has bool\[\]"),
+        ("list", r"an `info` whose `speed` is float32\[3\], no number"),
+        ("tuple", r"`step` tuple, where \(state, TimeStep\) is due"),
+        ("forgets", r"a state that is float32\[\], where `reset` returns int32\[\]"),
+    ],
+)
+def test_an_environment_that_returns_something_else_is_refused_by_name(kind, said):
+    with pytest.raises(RlcliError, match=said) as caught:
+        check_environment(load(data(kind)))
+    assert f"environment `{__name__}:core` returns from" in caught.value.message
+
+
+@pytest.mark.parametrize("verb", ["check", "train"])
+def test_it_is_refused_before_anything_is_run(verb, tmp_path):
+    with pytest.raises(RlcliError, match="returns from `reset` an observation"):
+        if verb == "check":
+            rlcli.check([data("short")])
+        else:
+            rlcli.train(data("short"), run=tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,441 @@
+"""Build: what fits together is put together, and what does not is refused by name."""
+
+from typing import Literal
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlcli import recipe
+from rlcli.assembly import build, environment_of
+from rlcli.errors import RlcliError
+from rlcli.loop.progress import midnight
+from rlcli.training import train
+from rlcli.training.experiment import Experiment
+from rlcli.types import Transition
+from rlcli.updaters.td.q_learning import q_learning
+
+CARTPOLE = "environment: CartPole-v1\n"
+BOX = "environment: probe-continuous-action\n"
+DQN = CARTPOLE + "updater: q_learning\nreplay: uniform\n"
+
+
+def setup_of(text_or_data, tmp_path=None, seeds=None):
+    if isinstance(text_or_data, str):
+        path = tmp_path / "mine.yaml"
+        path.write_text(text_or_data, encoding="utf-8")
+        text_or_data = path
+    return build(recipe.load(text_or_data), seeds)
+
+
+def refused(text: str, tmp_path) -> RlcliError:
+    """What is said about a recipe that looks well, and does not fit together."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(RlcliError) as caught:
+        train(path, runs=tmp_path / "runs", quiet=True)
+    assert not (tmp_path / "runs").exists()  # a refused recipe leaves no run
+    assert caught.value.message.startswith(f"{path}:")
+    return caught.value
+
+
+@pytest.mark.parametrize("updater", ["q_learning", "double_q_learning"])
+def test_q_learning_in_a_box_names_both_and_what_fits(updater, tmp_path):
+    error = refused(f"{BOX}updater: {updater}\nreplay: uniform\n", tmp_path)
+    assert error.message == (
+        f"{tmp_path}/mine.yaml:2: updater `{updater}` needs a Discrete action space, "
+        "and environment `probe-continuous-action` has Box(1,) in [-1, 1]"
+    )
+    assert "`ppo`" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("policy", "updater", "acts_on", "fitting"),
+    [
+        (
+            *("sampled", "q_learning", "distribution"),
+            "`boltzmann`, `epsilon_greedy`, `random`",
+        ),
+        ("epsilon_greedy", "ppo", "values", "`mode`, `random`, `sampled`"),
+    ],
+)
+def test_a_policy_that_the_updater_does_not_feed_is_refused_with_those_it_does(
+    policy, updater, acts_on, fitting, tmp_path
+):
+    error = refused(f"{CARTPOLE}updater: {updater}\npolicy: {policy}\n", tmp_path)
+    assert error.message == (
+        f"{tmp_path}/mine.yaml:3: policy `{policy}` acts on {acts_on}, and updater "
+        f"`{updater}` offers none in Discrete(2)"
+    )
+    assert error.hint == f"what fits is {fitting}"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message", "hint"),
+    [
+        (
+            "updater: ppo\nnetwork: {policy: mlp, value: mlp, valu: mlp}",
+            3,
+            "updater `ppo` has no function `valu`",
+            "did you mean `value`?",
+        ),
+        (
+            "updater: ppo\nnetwork: {policy: mlp}",
+            3,
+            "updater `ppo` needs a network `value`",
+            "`network:` has `policy`",
+        ),
+        (
+            "updater: ppo\noptimizer: {critic: adam}",
+            3,
+            "updater `ppo` has no function `critic`",
+            "there is `policy`, `value`",
+        ),
+        (
+            "updater: ppo\nnetwork: {name: mlp, head: {dueling: true}}",
+            3,
+            "the head of network `policy` has no option `dueling`",
+            "there is none",
+        ),
+        (
+            "updater: q_learning\nnetwork: {name: mlp, head: {duelling: true}}",
+            3,
+            "head `scalar` has no option `duelling`",
+            "did you mean `dueling`?",
+        ),
+        (
+            "updater: {name: ppo, minibatches: 3}",
+            2,
+            "updater `ppo` cannot deal 128 sequences to 3 minibatches",
+            "choose `updater.minibatches` as a divisor of `train.unroll` times "
+            "`environment.num_envs`, over `updater.sequence`",
+        ),
+        (
+            "updater: {name: ppo, sequence: 7}",
+            2,
+            "updater `ppo` cannot cut an unroll of 128 steps in sequences of 7",
+            "choose `train.unroll` as a multiple of `updater.sequence`",
+        ),
+        (
+            "updater: {name: q_learning, target: {every: 3, polyak: 0.1}}",
+            2,
+            "`target` is {'every': 3, 'polyak': 0.1}",
+            "give either `every` or `polyak`",
+        ),
+        (
+            "updater: q_learning\ntrain: {devices: 99, seeds: 99}",
+            3,
+            "`devices: 99`, and there are 2",
+            "",
+        ),
+        (
+            "updater: q_learning\ntrain: {devices: 2, seeds: 3}",
+            3,
+            "3 seeds cannot be dealt to 2 devices",
+            "",
+        ),
+        (
+            "updater: q_learning\ntrain: {threads: 2, seeds: 3}",
+            3,
+            "`threads: 2` with 3 seeds could wait for ever",
+            "leave it out: several seeds run with one thread",
+        ),
+    ],
+)
+def test_a_misfit_is_told_with_its_line_and_what_fits(
+    text, line, message, hint, tmp_path
+):
+    error = refused(f"{CARTPOLE}{text}\n", tmp_path)
+    assert error.message == f"{tmp_path}/mine.yaml:{line}: {message}"
+    assert error.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "hint"),
+    [
+        (
+            "replay: {name: uniform, capacity: 3}\ntracer: {name: n_step, n: 5}",
+            "capacity of 3 holds 3 steps of each environment, and the tracer needs 5",
+            "raise `replay.capacity` to at least 5",
+        ),
+        (
+            "replay: uniform\ntracer: {name: n_step, n: 90}\ntrain: {steps: 60}",
+            "tracer `n_step` needs 90 steps in a row, and the run has 60",
+            "raise `train.steps` to at least 90",
+        ),
+        (
+            "tracer: {name: n_step, n: 500}\ntrain: {unroll: 16, steps: 400}",
+            "tracer `n_step` needs 500 steps in a row, and the run has 400",
+            "raise `train.steps` to at least 512",
+        ),
+        (
+            "replay: uniform\ntrain: {steps: 30, start: 0, updates: {per_step: 0.01}}",
+            "the run ends after 30 steps, before its first update",
+            "`train.start` and `train.updates` say when that comes",
+        ),
+    ],
+)
+def test_a_recipe_in_which_nothing_could_be_learnt_is_refused(
+    text, says, hint, tmp_path
+):
+    error = refused(f"{CARTPOLE}updater: q_learning\n{text}\n", tmp_path)
+    assert says in error.message
+    assert error.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("replay", "hands"),
+    [
+        ("replay: uniform\n", "replay `uniform` hands out"),
+        ("", "without a replay there are"),
+    ],
+)
+def test_a_tracer_of_whole_episodes_needs_a_replay_of_them(replay, hands, tmp_path):
+    text = f"{CARTPOLE}updater: q_learning\n{replay}tracer: monte_carlo\n"
+    error = refused(text, tmp_path)
+    assert error.message.endswith(
+        f"tracer `monte_carlo` looks at whole episodes, and {hands} parts of them"
+    )
+    assert error.hint == "`replay: episodes` hands out whole ones"
+    fitting = f"{CARTPOLE}updater: q_learning\nreplay: episodes\ntracer: monte_carlo\n"
+    assert Experiment(*built(fitting, tmp_path)).check()
+
+
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [
+        ("tracer: {name: n_step, n: 3}", "`n_step` span 3 steps"),
+        ("tracer: monte_carlo\nreplay: episodes", "`monte_carlo` span whole episodes"),
+    ],
+)
+def test_later_entropies_are_added_to_rows_of_single_steps_alone(text, spans, tmp_path):
+    regular = "regularizers: [{name: n_step_entropy, weight: 0.1}]"
+    updater = f"updater: {{name: a2c, {regular}}}\n"
+    error = refused(f"{CARTPOLE}{updater}{text}\n", tmp_path)
+    assert error.message.startswith(f"{tmp_path}/mine.yaml:2: ")
+    assert error.message.endswith(
+        f"wants rows of single steps, and those of tracer {spans}"
+    )
+    assert error.hint == "`tracer: lambda_return` looks further by single steps"
+    for fitting in ("tracer: {name: n_step, n: 1}", "tracer: lambda_return"):
+        built(f"{CARTPOLE}{updater}{fitting}\n", tmp_path)
+    built(f"{CARTPOLE}updater: a2c\n{text}\n", tmp_path)
+
+
+def test_advantages_that_say_who_acted_are_not_centred_in_a_replay(tmp_path):
+    replay = "replay: {name: sequences, length: 20}\n"
+    centred = "updater: {name: v_trace, normalize_advantage: true}\n"
+    error = refused(f"{CARTPOLE}{centred}{replay}", tmp_path)
+    assert error.message == (
+        f"{tmp_path}/mine.yaml:2: `normalize_advantage` cannot go with a replay: by "
+        "tracer `v_trace` what the policy never does has an advantage of 0, and has to "
+        "keep it"
+    )
+    built(f"{CARTPOLE}{centred}", tmp_path)
+    built(f"{CARTPOLE}updater: v_trace\n{replay}", tmp_path)
+
+
+def test_nothing_is_learnt_before_a_replay_has_what_it_hands_out(tmp_path):
+    text = (
+        "replay: {name: sequences, length: 12, burn_in: 4, overlap: 6}\n"
+        "tracer: {name: n_step, n: 3}\ntrain: {start: 0, unroll: 5}\n"
+    )
+    _, setup = built(f"{CARTPOLE}updater: q_learning\n{text}", tmp_path)
+    _, agent = setup.parts(midnight())
+    # 4 + 12 + 2 steps are a sequence, and five more until one begins for sure.
+    assert [agent.updates(count) for count in (4, 5, 6)] == [0, 1, 2]
+
+
+def reporting(
+    spaces, networks, policies, optimizer, *, priority: Literal["gradient_norm"]
+):
+    """Q-learning that says it reports what is asked for."""
+    return q_learning(spaces, networks, policies, optimizer)
+
+
+def test_priorities_by_gradient_norm_need_an_updater_that_reports_them(tmp_path):
+    text = (
+        f"{CARTPOLE}replay: {{name: prioritized, by: gradient_norm}}\n"
+        "policy: epsilon_greedy\n"
+    )
+    error = refused(f"{text}updater: q_learning\n", tmp_path)
+    assert error.message.endswith(
+        "replay `prioritized` goes by `gradient_norm`, and updater `q_learning` "
+        "reports something else"
+    )
+    own = f"{{name: '{__name__}:reporting', priority: gradient_norm}}"
+    assert Experiment(*built(f"{text}updater: {own}\n", tmp_path)).check()
+
+
+@pytest.mark.parametrize(
+    "replay",
+    [
+        "{name: uniform, replacement: false}",
+        "{name: prioritized, beta: {from: 0.4, to: 1.0}, alpha: {from: 1, to: 0.5}}",
+        "{name: prioritized, by: rank, frames: {stack: 2, padding: zero}}",
+        "{name: frames, stack: 4}",
+        "{name: sequences, length: 1, overlap: 0, priorities: {eta: 0.5}}",
+        "{name: episodes, length: 100}",
+    ],
+)
+def test_every_replay_is_built_and_traced_from_a_recipe(replay, tmp_path):
+    read, setup = built(f"{CARTPOLE}updater: q_learning\nreplay: {replay}\n", tmp_path)
+    assert recipe.load(recipe.resolved(read)) == read
+    assert Experiment(read, setup).check()
+
+
+@pytest.mark.parametrize("tracer", ["v_trace", "{name: retrace, lambda: 0.9}"])
+@pytest.mark.parametrize("replay", ["null", "{name: sequences, length: 6}"])
+def test_off_policy_tracers_are_built_and_traced_from_a_recipe(
+    tracer, replay, tmp_path
+):
+    text = f"updater: q_learning\ntracer: {tracer}\nreplay: {replay}\n"
+    assert Experiment(*built(f"{CARTPOLE}{text}", tmp_path)).check()
+
+
+def built(text, tmp_path):
+    """The recipe, and what is built of it."""
+    setup = setup_of(text, tmp_path)
+    return recipe.load(tmp_path / "mine.yaml"), setup
+
+
+def test_an_environment_that_nobody_registered_is_refused(tmp_path):
+    error = refused("environment: gymnasium/Nonsense-v9\nupdater: ppo\n", tmp_path)
+    assert error.message.endswith(":1: there is no environment `gymnasium/Nonsense-v9`")
+
+
+def test_shapes_are_known_without_running_anything(tmp_path):
+    setup = setup_of(DQN, tmp_path)
+    shapes = Experiment(recipe.load(tmp_path / "mine.yaml"), setup).check()
+    assert shapes.pending.obs.shape == (1, 1, 4)  # seeds, environments, observation
+    assert all(
+        isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(shapes)
+    )
+
+
+def _unroll():
+    flag, number = jnp.zeros((1, 1), bool), jnp.zeros((1, 1))
+    obs, action = jnp.zeros((1, 1, 4)), jnp.zeros((1, 1), jnp.int32)
+    return Transition(obs, action, number, number, obs, flag, flag, {})
+
+
+def too_wide(obs):
+    """A forward pass with three outputs, where CartPole has two actions."""
+    return hk.Linear(3)(obs)
+
+
+def two_wide(obs, *, factor: float = 1.0):
+    """A forward pass that fits CartPole."""
+    return factor * hk.Linear(2)(obs)
+
+
+def test_a_forward_pass_of_the_users_own_is_a_network(tmp_path):
+    name = f"{__name__}:two_wide"
+    setup = setup_of(f"{DQN}network: {{name: '{name}', factor: 0.0}}\n", tmp_path)
+    _, agent = setup.parts(midnight())
+    params = jax.eval_shape(
+        lambda: agent.acting(agent.init(jax.random.key(0), _unroll()))
+    )
+    shapes = [leaf.shape for leaf in jax.tree.leaves(params)]
+    assert sorted(shapes) == [(2,), (4, 2)]
+
+
+def test_a_forward_pass_of_the_wrong_shape_is_refused_with_the_right_one(tmp_path):
+    name = f"{__name__}:too_wide"
+    error = refused(f"{DQN}network: '{name}'\n", tmp_path)
+    assert "network function `q` gives (2, 3) where (2, 2) is needed" in error.message
+
+
+def test_a_schedule_is_evaluated_at_the_clock_inside_the_program(tmp_path):
+    text = (
+        "environment: {name: CartPole-v1, failure_reward: {from: 0, to: -10}}\n"
+        "updater: q_learning\ntrain: {steps: 1_000}\n"
+    )
+    setup = setup_of(text, tmp_path)
+
+    @jax.jit
+    def reward(steps):
+        env, _ = setup.parts(midnight()._replace(steps=steps))
+        state, _ = env.reset(jax.random.key(0))
+        fallen = state._replace(core=type(state.core)(jnp.full((1, 4), 9.0)))
+        noise = env.draw(jax.random.key(1))
+        return env.step(fallen, jnp.zeros(1, jnp.int32), noise)[1].reward[0]
+
+    found = [float(reward(jnp.float32(steps))) for steps in (0, 500, 1_000, 2_000)]
+    assert found == [0, -5, -10, -10]
+
+
+def test_each_environment_has_its_own_value_by_turns():
+    data = {
+        "environment": {
+            "name": "CartPole-v1",
+            "num_envs": 5,
+            "each": {"failure_reward": [1, 2]},
+        },
+        "updater": "q_learning",
+    }
+    env, _ = setup_of(data).parts(midnight())
+    state, _ = env.reset(jax.random.key(0))
+    fallen = state._replace(core=type(state.core)(jnp.full((5, 4), 9.0)))
+    noise = env.draw(jax.random.key(1))
+    answer = env.step(fallen, jnp.zeros(5, jnp.int32), noise)[1]
+    assert answer.reward.tolist() == [1, 2, 1, 2, 1]
+
+
+def test_seeds_are_those_of_the_recipe_unless_others_are_given():
+    data = {
+        "environment": "CartPole-v1",
+        "updater": "q_learning",
+        "train": {"seed": 7, "seeds": 3},
+    }
+    assert setup_of(data).seeds == (7, 8, 9)
+    assert setup_of(data, seeds=[4]).seeds == (4,)
+
+
+@pytest.mark.parametrize(("wanted", "devices"), [("auto", 1), (1, 1), (2, 2)])
+def test_a_processor_is_one_device_unless_the_recipe_says_otherwise(wanted, devices):
+    data = {"environment": "CartPole-v1", "updater": "q_learning"}
+    found = setup_of({**data, "train": {"devices": wanted}}, seeds=range(4))
+    assert found.devices == devices
+
+
+def test_an_environment_alone_may_be_more_than_the_replay_would_hold():
+    data = {
+        "environment": {"name": "CartPole-v1", "num_envs": 100},
+        "replay": {"name": "uniform", "capacity": 64},
+        "updater": "q_learning",
+    }
+    with pytest.raises(RlcliError, match="replay `uniform`"):
+        setup_of(data)
+    env = environment_of(recipe.load(data), 1, midnight())
+    assert env.reset(jax.random.key(0))[1].shape == (100, 4)
+
+
+@pytest.mark.slow
+def test_warmup_plays_at_random_until_the_start_and_the_policy_from_then_on():
+    data = {
+        "environment": {"name": "CartPole-v1", "num_envs": 64},
+        "network": {"name": "mlp", "layers": [4]},
+        "policy": {"name": "epsilon_greedy", "epsilon": 0.0},
+        "replay": "uniform",
+        "updater": "q_learning",
+        "train": {"start": 640, "warmup": "random"},
+    }
+    setup = setup_of(data)
+
+    def actions(steps: int):
+        _, agent = setup.parts(midnight()._replace(steps=jnp.float32(steps)))
+        state = agent.init(jax.random.key(3), _unroll())
+        obs = jnp.ones((64, 4))
+        noise = agent.policy.draw(jax.random.key(1), 64)
+        memory = agent.policy.initial(64)
+        first = jnp.ones(64, bool)
+        decision, _ = agent.policy.explore(
+            agent.acting(state), obs, memory, first, noise
+        )
+        return np.asarray(decision.action).tolist()
+
+    assert set(actions(0)) == set(actions(639)) == {0, 1}
+    assert len(set(actions(640))) == 1  # greedy, and all see the same

@@ -1,0 +1,345 @@
+"""The Gymnasium adapter, beside stepping Gymnasium by hand."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rlcli.environments.adapters.gymnasium import gymnasium_adapter, imports
+from rlcli.environments.adapters.host_vector import seed_of
+from rlcli.errors import RlcliError
+
+SEEDS = np.array([7, 4_000_000_000], np.uint32)
+IDS = [
+    "CartPole-v1",
+    "Pendulum-v1",
+    "MountainCar-v0",
+    "MountainCarContinuous-v0",
+    "Acrobot-v1",
+    "FrozenLake-v1",
+    "Taxi-v4",
+    "CliffWalking-v1",
+    "CliffWalkingSlippery-v1",
+]
+
+
+def adapter(id: str, num_envs: int = 1, seeds: int = 1, limit="default", **options):
+    return gymnasium_adapter(id, num_envs, seeds, limit, None, options=options)
+
+
+def actions_for(id: str, steps: int, *grid: int) -> np.ndarray:
+    space = gymnasium.make(id).action_space
+    space.seed(3)
+    drawn = [space.sample() for _ in range(steps * int(np.prod(grid)))]
+    return np.array(drawn).reshape(steps, *grid, *space.shape)
+
+
+class ByHand:
+    """One environment, as one would step it in a notebook."""
+
+    def __init__(self, id: str, seed: int, environment: int, **keywords) -> None:
+        self.env = gymnasium.make(id, **keywords)
+        self.place = seed, environment
+        self.episode = -1
+
+    def reset(self):
+        self.episode += 1
+        return self.env.reset(seed=seed_of(*self.place, self.episode))[0]
+
+    def step(self, action):
+        """The fields of a TimeStep."""
+        seen, reward, terminated, truncated, _ = self.env.step(action)
+        last = terminated or truncated
+        after = self.reset() if last else seen
+        return after, seen, np.float32(reward), 0.0 if terminated else 1.0, last
+
+
+def play(env, actions):
+    """All observations and answers, from the reset on."""
+    state, obs = env.reset(SEEDS[: actions.shape[1]])
+    answers = []
+    for action in actions:
+        state, answer = env.step(state, action)
+        answers.append(answer)
+    return state, obs, answers
+
+
+def equal(a, b) -> None:
+    for name in ("obs", "next_obs", "reward", "discount", "last"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name), name)
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_the_adapter_plays_what_gymnasium_plays_by_hand(id: str) -> None:
+    limit, seeds, num_envs, steps = 13, 2, 2, 40
+    actions = actions_for(id, steps, seeds, num_envs)
+    env = adapter(id, num_envs, seeds, limit)
+    _, obs, answers = play(env, actions)
+    for row in range(seeds):
+        for column in range(num_envs):
+            hand = ByHand(id, int(SEEDS[row]), column, max_episode_steps=limit)
+            np.testing.assert_array_equal(obs[row, column], hand.reset())
+            for action, answer in zip(actions, answers, strict=True):
+                expected = hand.step(action[row, column])
+                for ours, theirs in zip(answer, expected, strict=False):
+                    np.testing.assert_array_equal(ours[row, column], theirs)
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_answers_have_the_dtypes_and_spaces_that_are_shown(id: str) -> None:
+    env = adapter(id, 2, 2, 5)
+    _, obs, answers = play(env, actions_for(id, 12, 2, 2))
+    to = np.float32 if isinstance(env.observation, spaces.Box) else np.int32
+    assert obs.dtype == to and obs.shape == (2, 2, *env.observation.shape)
+    for answer in answers:
+        assert answer.obs.dtype == answer.next_obs.dtype == to
+        assert answer.reward.dtype == answer.discount.dtype == np.float32
+        assert answer.last.dtype == np.bool_
+        assert answer.reward.shape == answer.last.shape == (2, 2)
+        assert answer.info == {}
+        for row in answer.obs.reshape(4, *env.observation.shape):
+            assert env.observation.contains(row)
+
+
+def test_a_truncated_episode_shows_its_true_final_observation() -> None:
+    env = adapter("Pendulum-v1", limit=3)
+    _, _, answers = play(env, actions_for("Pendulum-v1", 4, 1, 1))
+    assert [bool(each.last) for each in answers] == [False, False, True, False]
+    assert all(each.discount == 1 for each in answers)
+    assert np.array_equal(answers[1].obs, answers[1].next_obs)
+    assert not np.array_equal(answers[2].obs, answers[2].next_obs)
+
+
+@pytest.mark.parametrize(("limit", "ends"), [("default", 200), (None, None), (50, 50)])
+def test_the_time_limit_is_the_ids_own_or_none_or_a_number(limit, ends) -> None:
+    env = adapter("Pendulum-v1", limit=limit)
+    _, _, answers = play(env, np.zeros((210, 1, 1, 1), np.float32))
+    ended = [step for step, each in enumerate(answers, 1) if each.last]
+    assert ended[:1] == ([] if ends is None else [ends])
+
+
+def test_arrays_that_were_handed_out_are_never_written_again() -> None:
+    env = adapter("CartPole-v1", 2, 1, 4)
+    state, obs = env.reset(SEEDS[:1])
+    seen, copies = [obs], [obs.copy()]
+    for action in actions_for("CartPole-v1", 12, 1, 2):
+        state, answer = env.step(state, action)
+        seen += [answer.obs, answer.next_obs]
+        copies += [answer.obs.copy(), answer.next_obs.copy()]
+        action[:] = 0  # nor is the action that was taken in
+    state, sentence = env.restore(env.save(state))
+    assert sentence == ""
+    for a, b in zip(seen, copies, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_a_restored_environment_goes_on_exactly(id: str) -> None:
+    limit = {"CartPole-v1": "default"}.get(id, 30)
+    actions = actions_for(id, 100, 2, 2)
+    env = adapter(id, 2, 2, limit)
+    state, _, _ = play(env, actions[:47])
+    saved = env.save(state)
+    kept = {name: array.copy() for name, array in saved.items()}
+    expected = []
+    for action in actions[47:]:
+        state, answer = env.step(state, action)
+        expected.append(answer)
+    again, sentence = adapter(id, 2, 2, limit).restore(saved)
+    assert sentence == ""
+    for name, array in env.save(again).items():
+        np.testing.assert_array_equal(array, kept[name], name)
+    for action, answer in zip(actions[47:], expected, strict=True):
+        again, ours = env.step(again, action)
+        equal(ours, answer)
+
+
+def test_actions_beyond_a_box_are_clipped_to_it() -> None:
+    beyond, within = np.full((1, 1, 1, 1), 50.0), np.full((1, 1, 1, 1), 2.0)
+    for sign in (-1, 1):
+        _, _, wild = play(adapter("Pendulum-v1"), sign * beyond)
+        _, _, tame = play(adapter("Pendulum-v1"), sign * within)
+        equal(wild[0], tame[0])
+
+
+def test_the_newest_version_is_meant_where_none_is_given() -> None:
+    _, _, old = play(adapter("CartPole-v0"), np.zeros((1, 1, 1), np.int32))
+    _, _, new = play(adapter("CartPole"), np.zeros((1, 1, 1), np.int32))
+    equal(old[0], new[0])
+    env = adapter("CartPole", limit="default")
+    assert env.reset(SEEDS[:1])[0].pool.envs[0].spec.id == "CartPole-v1"
+
+
+def test_options_are_handed_on_to_gymnasium() -> None:
+    assert adapter("FrozenLake-v1", map_name="8x8").observation == spaces.Discrete(64)
+
+
+@pytest.mark.parametrize(
+    ("id", "message", "hint"),
+    [
+        ("CartPol-v1", "there is no environment `gymnasium/CartPol-v1`", "CartPole-v1"),
+        ("CartPole-v9", "gymnasium/CartPole-v9", "there is `gymnasium/CartPole-v0`, "),
+        ("Qzxw-v1", "gymnasium/Qzxw-v1", "MODULE:ID"),
+        # No other environment of version 5 is meant, though half of its id is alike.
+        ("Pong-v5", "gymnasium/Pong-v5", "`gymnasium/ALE/…` are Atari's games"),
+        ("nowhere/Qzxw-v1", "gymnasium/nowhere/Qzxw-v1", "MODULE:ID"),
+        ("no_such_module:A-v0", "`no_such_module` cannot be imported", "install"),
+        ("$", "Malformed environment ID", ""),
+    ],
+)
+def test_an_unknown_id_is_answered_with_the_nearest(id, message, hint) -> None:
+    with pytest.raises(RlcliError) as caught:
+        adapter(id)
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+
+
+def test_spaces_without_arrays_of_fixed_shape_are_refused() -> None:
+    class Says(Plain):
+        observation_space = spaces.Tuple([spaces.Discrete(2), spaces.Text(4)])
+
+    gymnasium.register("rlcli_test/Says-v0", Says)
+    with pytest.raises(RlcliError, match="its observation space is Text"):
+        adapter("rlcli_test/Says-v0")
+    gymnasium.registry.pop("rlcli_test/Says-v0")
+
+
+def test_an_option_that_the_environment_lacks_is_refused() -> None:
+    with pytest.raises(RlcliError, match="unexpected keyword argument 'gravitee'"):
+        adapter("Pendulum-v1", gravitee=3)
+    with pytest.raises(RlcliError, match="`max_episode_steps` is no option") as caught:
+        adapter("Pendulum-v1", max_episode_steps=3)
+    assert "`time_limit`" in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["num_envs", "id", "function", "foreign"])
+@pytest.mark.parametrize("way", ["sync", "own"])
+def test_no_option_is_taken_for_an_argument_of_ours(name, way) -> None:
+    with pytest.raises(RlcliError, match=f"no option here|argument '{name}'"):
+        gymnasium_adapter(
+            "CartPole-v1", 1, 1, None, None, options={name: 4}, vectorization=way
+        )
+
+
+@pytest.mark.parametrize("atari", ["raw", {"stack": 2}])
+def test_an_option_for_ataris_games_goes_with_no_other(atari) -> None:
+    with pytest.raises(RlcliError, match="has no option `atari`"):
+        gymnasium_adapter("CartPole-v1", 1, 1, None, None, atari=atari)
+
+
+def test_a_missing_package_names_the_extra() -> None:
+    def lacks(**keywords):
+        raise gymnasium.error.DependencyNotInstalled("mujoco is not installed")
+
+    gymnasium.register("rlcli_test/Lacks-v0", lacks)
+    with pytest.raises(RlcliError, match="mujoco is not installed") as caught:
+        adapter("rlcli_test/Lacks-v0")
+    assert caught.value.hint == 'pip install "rlcli[gymnasium]"'
+    gymnasium.registry.pop("rlcli_test/Lacks-v0")
+
+
+def test_a_missing_renderer_names_the_extra(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    env = gymnasium_adapter("CartPole-v1", 1, 1, "default", None, True)
+    state, _ = env.reset(SEEDS[:1])
+    with pytest.raises(RlcliError, match="pygame") as caught:
+        env.render(state, 0)
+    assert caught.value.hint == 'pip install "rlcli[gymnasium]"'
+
+
+def test_an_environment_without_pictures_draws_its_observation() -> None:
+    env = gymnasium_adapter("rlcli_test/Plain-v0", 1, 1, None, None, True)
+    state, _ = env.reset(SEEDS[:1])
+    before = env.render(state, 0)
+    state, _ = env.step(state, np.full((1, 1), 3))
+    assert not np.array_equal(before, env.render(state, 0))
+
+
+def test_an_environment_with_pictures_is_drawn_by_itself() -> None:
+    pytest.importorskip("pygame")
+    env = gymnasium_adapter("CartPole-v1", 2, 1, "default", None, True)
+    state, _ = env.reset(SEEDS[:1])
+    hand = ByHand("CartPole-v1", int(SEEDS[0]), 1, render_mode="rgb_array")
+    hand.reset()
+    np.testing.assert_array_equal(env.render(state, 1), hand.env.render())
+
+
+class Plain(gymnasium.Env):
+    """No pictures, no end; choices from 3, observations from -1, float64 rewards."""
+
+    metadata = {"render_modes": []}  # noqa: RUF012 # as Gymnasium has it
+    observation_space = spaces.Discrete(5, start=-1)
+    action_space = spaces.Discrete(5, start=3)
+
+    def reset(self, *, seed=None, options=None):
+        return -1, {}
+
+    def step(self, action):
+        assert action in self.action_space
+        return int(action) - 4, 0.1, False, False, {}
+
+    def render(self):
+        return None
+
+
+@pytest.fixture(autouse=True, scope="module")
+def plain():
+    gymnasium.register("rlcli_test/Plain-v0", Plain)
+    yield
+    gymnasium.registry.pop("rlcli_test/Plain-v0")
+
+
+def test_choices_count_from_zero() -> None:
+    env = adapter("rlcli_test/Plain-v0")
+    assert env.action == env.observation == spaces.Discrete(5)
+    _, obs, answers = play(env, np.arange(5).reshape(5, 1, 1))
+    assert obs == 0
+    assert [int(each.obs[0, 0]) for each in answers] == [0, 1, 2, 3, 4]
+
+
+def test_a_module_is_imported_for_what_it_registers(tmp_path, monkeypatch) -> None:
+    (tmp_path / "rlcli_test_module.py").write_text(
+        "import gymnasium\n"
+        "gymnasium.register('my_space/Mine-v2', "
+        "'gymnasium.envs.classic_control:CartPoleEnv')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(RlcliError, match="my_space/Mine"):
+        adapter("my_space/Mine-v2")
+    assert adapter("rlcli_test_module:my_space/Mine").action == spaces.Discrete(2)
+    assert adapter("my_space/Mine-v2").action == spaces.Discrete(2)
+    gymnasium.registry.pop("my_space/Mine-v2")
+
+
+def test_only_an_id_with_a_module_imports_one() -> None:
+    assert imports("module:Id-v0") and imports("module:space/Id-v0")
+    assert not imports("CartPole-v1") and not imports("space/Id-v0")
+
+
+def test_float64_boxes_are_shown_as_float32_that_holds_the_observations() -> None:
+    class Tenth(Plain):
+        observation_space = spaces.Box(-0.1, 0.1, (2,), np.float64)
+
+        def reset(self, *, seed=None, options=None):
+            return np.array([-0.1, 0.1]), {}
+
+    gymnasium.register("rlcli_test/Tenth-v0", Tenth)
+    env = adapter("rlcli_test/Tenth-v0")
+    _, obs = env.reset(SEEDS[:1])
+    assert env.observation.dtype == obs.dtype == np.float32
+    assert env.observation.contains(obs[0, 0])
+    gymnasium.registry.pop("rlcli_test/Tenth-v0")
+
+
+def test_a_recipe_may_set_nothing_but_options() -> None:
+    keywords = [
+        name
+        for name, each in inspect.signature(gymnasium_adapter).parameters.items()
+        if each.kind is inspect.Parameter.KEYWORD_ONLY
+    ]
+    assert keywords == ["options", "vectorization", "atari"]

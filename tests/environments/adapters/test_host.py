@@ -1,0 +1,438 @@
+"""The host vector: resuming, failing, time; and pure environments behind it."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rlcli.environments.adapters.host import Foreign, hosted, seed_of, vector
+from rlcli.errors import RlcliError
+from rlcli.types import Environment, TimeStep
+
+SEEDS = np.array([5, 6], np.uint32)
+
+
+class Walk(gymnasium.Env):
+    """Walks by the action plus a seeded random step; ends beyond 20."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        # One buffer for all observations, as some environments have it.
+        self.at = np.array([self.np_random.random(), 0], np.float32)
+        return self.at, {}
+
+    def step(self, action):
+        self.at += [self.np_random.random(), action]
+        return self.at, float(action), bool(self.at[1] > 20), False, {"any": object()}
+
+
+class Hidden(Walk):
+    """A randomness of its own, which no seed reaches, in environments begun below ½."""
+
+    def step(self, action):
+        seen, *rest = super().step(action)
+        if self.hides:
+            seen[0] = np.random.default_rng().random()
+        return seen, *rest
+
+    def reset(self, *, seed=None, options=None):
+        seen, info = super().reset(seed=seed)
+        self.hides = seen[0] < 0.5
+        return seen, info
+
+
+def made(kind, num_envs: int = 2, seeds: int = 2, timeout=None) -> Environment:
+    foreign = Foreign(f"environment `{kind.__name__}`", "rlcli[gymnasium]", timeout)
+    return vector(foreign, kind, num_envs, seeds)
+
+
+def played(env: Environment, steps: int):
+    state, obs = env.reset(SEEDS)
+    for step in range(steps):
+        state, answer = env.step(state, np.full(obs.shape[:2], step % 3))
+        obs = answer.obs
+    return state, obs
+
+
+def test_an_episode_is_seeded_by_seed_environment_and_episode_only() -> None:
+    assert seed_of(1, 2, 3) == seed_of(np.uint32(1), np.int64(2), np.int64(3))
+    places = [(s, b, e) for s in range(9) for b in range(9) for e in range(9)]
+    assert len({seed_of(*place) for place in places}) == len(places)
+    assert 0 <= seed_of(2**32 - 1, 0, 0) < 2**32
+
+
+def test_environments_do_not_depend_on_how_many_there_are() -> None:
+    few, many = made(Walk, 1, 2), made(Walk, 3, 2)
+    np.testing.assert_array_equal(played(few, 30)[1], played(many, 30)[1][:, :1])
+
+
+def test_a_host_environment_says_so_and_draws_nothing() -> None:
+    env = made(Walk)
+    assert not env.pure and env.num_envs == 2
+    assert env.draw(jax.random.key(0)) == ()
+
+
+@pytest.mark.parametrize("steps", [0, 1, 25, 70])
+def test_what_is_saved_is_what_brings_it_back(steps: int) -> None:
+    env = made(Walk)
+    state, obs = played(env, steps)
+    saved = env.save(state)
+    assert saved["actions"].shape[:3] == (2, 2, saved["length"].max())
+    np.testing.assert_array_equal(saved["obs"], obs)
+    np.testing.assert_array_equal(saved["seeds"], SEEDS)
+    again, sentence = env.restore(saved)
+    assert sentence == ""
+    for action in np.arange(60) % 3:
+        state, a = env.step(state, np.full((2, 2), action))
+        again, b = env.step(again, np.full((2, 2), action))
+        for ours, theirs in zip(a[:5], b[:5], strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_what_does_not_repeat_itself_is_named_and_ends_its_episode() -> None:
+    env = made(Hidden, 4)
+    state, obs = played(env, 10)
+    hides = np.array([each.hides for each in state.pool.envs]).reshape(2, 4)
+    assert hides.any() and not hides.all()
+    again, sentence = env.restore(env.save(state))
+    assert f"{hides.sum()} of 8 episodes end here" in sentence
+    row, column = np.argwhere(hides)[0]
+    assert f"(number {column} of seed {SEEDS[row]}, episode 0)" in sentence
+    saved = env.save(again)  # saving before the next step changes nothing of that
+    again, sentence_again = env.restore(saved)
+    assert sentence_again == sentence
+    again, answer = env.step(again, np.ones((2, 4), np.int32))
+    np.testing.assert_array_equal(answer.last, hides)
+    np.testing.assert_array_equal(answer.next_obs[hides], obs[hides])
+    assert (answer.discount == 1).all()
+    np.testing.assert_array_equal(answer.reward, np.where(hides, 0, 1))
+    np.testing.assert_array_equal(env.save(again)["episode"], hides)
+    again, answer = env.step(again, np.ones((2, 4), np.int32))
+    assert not answer.last.any()
+
+
+def test_an_episode_that_ends_in_the_replay_is_not_brought_back() -> None:
+    env = made(Walk)
+    state, _ = played(env, 5)
+    saved = env.save(state)
+    saved["actions"] = np.full((2, 2, 12), 2)  # ends at the 11th
+    saved["length"] = np.full((2, 2), 12)
+    again, sentence = env.restore(saved)
+    assert "4 of 4 episodes end here" in sentence and "and 1 more" in sentence
+    assert env.step(again, np.zeros((2, 2), int))[1].last.all()
+
+
+def test_an_error_names_the_environment_and_its_place() -> None:
+    class Broken(Walk):
+        def step(self, action):
+            if action == 2:
+                raise ZeroDivisionError("by nothing")
+            return super().step(action)
+
+    env = made(Broken)
+    state, _ = env.reset(SEEDS)
+    with pytest.raises(RlcliError) as caught:
+        env.step(state, np.array([[0, 1], [0, 2]]))
+    assert caught.value.message == (
+        "environment `Broken` (number 1 of seed 6, episode 0) failed in `step`: "
+        "ZeroDivisionError: by nothing"
+    )
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+@pytest.mark.parametrize("swallows", [False, True])
+@pytest.mark.parametrize("busy", [False, True])
+def test_an_environment_that_hangs_is_interrupted(busy: bool, swallows: bool) -> None:
+    class Hangs(Walk):
+        def step(self, action):
+            began = time.perf_counter()
+            try:
+                while action and time.perf_counter() - began < 20:
+                    time.sleep(0 if busy else 20)
+            except Exception:
+                if not swallows:
+                    raise
+            return super().step(action)
+
+    env = made(Hangs, timeout=0.2)
+    state, _ = env.reset(SEEDS)
+    env.step(state, np.zeros((2, 2), np.int32))
+    began = time.perf_counter()
+    with pytest.raises(RlcliError, match=r"took longer than 0\.2 s for a `step`"):
+        env.step(state, np.array([[0, 0], [1, 0]]))
+    assert time.perf_counter() - began < 10
+
+
+def test_in_another_thread_a_slow_step_is_found_out_afterwards() -> None:
+    class Slow(Walk):
+        def step(self, action):
+            time.sleep(0.3 * action)
+            return super().step(action)
+
+    said = []
+
+    def run() -> None:
+        state, _ = env.reset(SEEDS)
+        try:
+            env.step(state, np.array([[0, 0], [0, 1]]))
+        except RlcliError as error:
+            said.append(error.message)
+
+    env = made(Slow, timeout=0.1)
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert "(number 1 of seed 6, episode 0) took longer than 0.1 s" in said[0]
+
+
+def test_an_observation_of_another_shape_is_refused() -> None:
+    class Odd(Walk):
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(1, np.float32), {}
+
+    with pytest.raises(RlcliError, match=r"shape \(1,\), but its space is Box\(2,\)"):
+        made(Odd).reset(SEEDS)
+
+
+def spoiling(place: int, value, space=None, at: int = 3):
+    """A kind of environment that returns `value` in step `at`, as part of its answer.
+
+    `space` is that of its observations, Box(2,) if none.
+    """
+
+    class Spoils(Walk):
+        def reset(self, *, seed=None, options=None):
+            self.time = 0
+            seen, info = super().reset(seed=seed)
+            return seen if space is None else space.sample(), info
+
+        def step(self, action):
+            self.time += 1
+            answer = list(super().step(action))
+            answer[0] = answer[0] if space is None else space.sample()
+            if self.time == at:
+                answer[place] = value
+            return tuple(answer)
+
+    if space is not None:
+        Spoils.observation_space = space
+    return Spoils
+
+
+def stepped(kind, steps: int = 4) -> TimeStep:
+    env = made(kind)
+    state, _ = env.reset(SEEDS)
+    for _ in range(steps):
+        state, answer = env.step(state, np.zeros((2, 2), np.int32))
+    return answer
+
+
+PIXELS = spaces.Box(0, 255, (2,), np.uint8)
+CHOICE = spaces.Discrete(3, start=1)
+BOTH = spaces.Dict({"at": spaces.Box(-1.0, 1.0, (2,)), "choice": CHOICE})
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "space", "said"),
+    [
+        (1, None, None, "a reward that is no number: None"),
+        (1, "1.0", None, "a reward that is no number: str"),
+        (1, np.ones(2), None, "a reward that is no number: ndarray of shape (2,)"),
+        (1, 1 + 2j, None, "a reward that is no number: complex"),
+        (2, None, None, "`terminated` that is no number: None"),
+        (3, "no", None, "`truncated` that is no number: str"),
+        (0, np.zeros(3), None, "an observation of shape (3,), but its space is Box(2"),
+        (0, None, None, "an observation of NoneType, which is no float32"),
+        (0, np.zeros(2, complex), None, "an observation of complex128, which is no fl"),
+        (0, [[1], 2], None, "an observation of list, which is no float32"),
+        (0, np.array([0.5, 0.2]), PIXELS, "an observation of float64, which is no uin"),
+        (0, np.array([1, 300]), PIXELS, "an observation of int64, which is no uint8; "),
+        (
+            0,
+            1.5,
+            CHOICE,
+            "an observation of float64, which is no int32; its space is D",
+        ),
+        (
+            0,
+            "a",
+            CHOICE,
+            "an observation of str, which is no int32; its space is Discr",
+        ),
+        (
+            0,
+            np.nan,
+            CHOICE,
+            "an observation of float64, which is no int32; its space i",
+        ),
+        (0, {"choice": 1}, BOTH, "an observation without the member `at` of its space"),
+        (0, None, BOTH, "an observation without the member `at` of its space, Dict("),
+    ],
+)
+def test_an_answer_of_another_type_is_refused_with_its_place(place, value, space, said):
+    with pytest.raises(RlcliError) as caught:
+        stepped(spoiling(place, value, space))
+    message = caught.value.message
+    where = "environment `Spoils` (number 0 of seed 5, episode 0) returned in step 3 "
+    assert message.startswith(where + said)
+    assert "wrapper" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "space"),
+    [
+        (1, 2, None),
+        (1, True, None),
+        (1, np.float32(2), None),
+        (1, np.array([2]), None),
+        (2, 0, None),
+        (0, np.zeros(2, np.int64), None),
+        (0, [0, 1], None),
+        (0, np.array([1.0, 255.0]), PIXELS),
+        (0, [1, 200], PIXELS),
+        (0, 2.0, CHOICE),
+        (0, np.array(2), CHOICE),
+    ],
+)
+def test_an_answer_that_loses_nothing_by_conversion_is_taken(place, value, space):
+    assert stepped(spoiling(place, value, space)).reward.shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (None, "None, not (observation, reward, terminated, truncated, info)"),
+        ((1, 2, 3, 4), "tuple of 4, not (observation, reward, terminated, truncated"),
+    ],
+)
+def test_an_answer_that_is_none_is_refused(answer, said):
+    class Odd(Walk):
+        def step(self, action):
+            return answer
+
+    with pytest.raises(RlcliError, match=re.escape(f"returned in step 1 {said}")):
+        stepped(Odd)
+
+
+def test_a_reset_without_info_is_refused():
+    class Old(Walk):
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(2, np.float32)
+
+    with pytest.raises(RlcliError, match=r"returned in `reset` ndarray, not \(obs"):
+        made(Old).reset(SEEDS)
+
+
+def test_a_step_that_fails_after_a_nan_says_so():
+    class Fails(spoiling(0, np.array([np.nan, 0]))):
+        def step(self, action):
+            if self.time == 3:
+                raise ZeroDivisionError("by nothing")
+            return super().step(action)
+
+    with pytest.raises(RlcliError) as caught:
+        stepped(Fails)
+    assert caught.value.message.endswith(
+        "ZeroDivisionError: by nothing; the observation that it had returned before "
+        "was not finite"
+    )
+
+
+def test_a_step_that_fails_at_an_action_that_is_no_number_says_so():
+    class Fails(Walk):
+        action_space = spaces.Box(-1.0, 1.0, (1,))
+
+        def step(self, action):
+            raise ZeroDivisionError("by nothing")
+
+    env = made(Fails)
+    state, _ = env.reset(SEEDS)
+    with pytest.raises(RlcliError, match="by nothing; its action was not finite"):
+        env.step(state, np.full((2, 2, 1), np.nan, np.float32))
+
+
+def test_shapes_are_checked_where_they_enter() -> None:
+    env = made(Walk)
+    with pytest.raises(ValueError, match="expected 2 seeds"):
+        env.reset(np.zeros(3, np.uint32))
+    state, _ = env.reset(SEEDS)
+    with pytest.raises(ValueError, match=r"expected actions \(2, 2\)"):
+        env.step(state, np.zeros((2, 3), int))
+    with pytest.raises(ValueError, match="expected 2 seeds of 2 environments"):
+        env.restore(made(Walk, 3).save(made(Walk, 3).reset(SEEDS)[0]))
+
+
+def test_closing_closes_every_copy() -> None:
+    closed = []
+
+    class Closes(Walk):
+        def close(self):
+            closed.append(self)
+
+    env = made(Closes)
+    assert len(closed) == 1  # the example that the spaces are taken from
+    state, _ = env.reset(SEEDS)
+    env.close(state)
+    assert len(set(map(id, closed))) == 5
+
+
+def drift(num_envs: int) -> Environment:
+    """A pure environment of numbers that drift, end beyond 2 and begin anew."""
+
+    def reset(key):
+        at = jax.random.uniform(key, (num_envs,))
+        return at, at
+
+    def draw(key):
+        return jax.random.normal(key, (num_envs, 2))
+
+    def step(state, action, noise, cut=False):
+        moved = state * 0.9 + action + noise[:, 0]
+        last = (jnp.abs(moved) > 2) | cut
+        state = jnp.where(last, noise[:, 1], moved)
+        discount = 1.0 - last
+        return state, TimeStep(state, moved, -moved, discount, last, {"far": moved})
+
+    def render(state, index):
+        return np.full((1, 1, 3), state[index])
+
+    space = spaces.Box(-np.inf, np.inf, ())
+    return Environment(reset, step, space, space, render, num_envs, draw=draw)
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_a_hosted_environment_answers_as_the_pure_one(seeds: int) -> None:
+    env = drift(4)
+    host = hosted(env, seeds)
+    numbers = np.arange(seeds, dtype=np.uint32)
+    state, obs = host.reset(numbers)
+    pure = [env.reset(jax.random.key(each)) for each in numbers]
+    np.testing.assert_array_equal(obs, [each[1] for each in pure])
+    states = [each[0] for each in pure]
+    step = jax.jit(env.step)
+    for time_ in range(20):
+        keys = jax.random.split(jax.random.key(time_), seeds)
+        noise, action = jax.vmap(env.draw)(keys), np.full((seeds, 4), 0.1, np.float32)
+        state, answer = host.step(state, action, noise)
+        if time_ == 10:
+            state, sentence = host.restore(host.save(state))
+            assert sentence == ""
+        for row in range(seeds):
+            states[row], expected = step(states[row], action[row], noise[row])
+            ours = jax.tree.map(lambda x, row=row: x[row], answer)
+            jax.tree.map(np.testing.assert_array_equal, ours, expected)
+    assert all(isinstance(each, np.ndarray) for each in jax.tree.leaves(answer))
+    assert host.render(state, 4 * seeds - 1)[0, 0, 0] == states[-1][-1]
+    host.close(state)
+    assert not host.pure and host.num_envs == 4

@@ -1,0 +1,216 @@
+"""Pools: processes and vectors of authors, beside one environment after the other."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import cloudpickle
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from rlcli.environments.adapters.conversion import AnswerError
+from rlcli.environments.adapters.gymnasium import gymnasium_adapter
+from rlcli.environments.adapters.host import Foreign, pooled, vector
+from rlcli.environments.adapters.pools import Own, Parallel, answered
+from rlcli.errors import RlcliError
+
+SEEDS = np.array([7, 8], np.uint32)
+STEPS = 40
+
+
+class Walk(gymnasium.Env):
+    """Walks by the action plus a seeded random step; ends beyond 5."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at = np.array([self.np_random.random(), 0], np.float32)
+        return self.at, {}
+
+    def step(self, action):
+        self.at = self.at + np.array([self.np_random.random(), action], np.float32)
+        return self.at, float(action), bool(self.at[1] > 5), False, {}
+
+
+class Broken(Walk):
+    def step(self, action):
+        if action == 2:
+            raise ZeroDivisionError("by nothing")
+        return super().step(action)
+
+
+class Slow(Walk):
+    def step(self, action):
+        time.sleep(20 * (action == 2))
+        return super().step(action)
+
+
+SPACES = (Walk.observation_space, Walk.action_space)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def sent():
+    """Processes cannot import this file."""
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    yield
+    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+
+
+def parallel(kind, timeout=None):
+    foreign = Foreign(f"environment `{kind.__name__}`", "rlcli[gymnasium]", timeout)
+    return pooled(foreign, SPACES, lambda count: Parallel(kind, count, timeout), 2, 2)
+
+
+class Strict(SyncVectorEnv):
+    """Takes 32 bits with a sign, as ALE's and other vectors in C++."""
+
+    def reset(self, *, seed=None, options=None):
+        assert seed is None or seed + self.num_envs < 2**31
+        return super().reset(seed=seed, options=options)
+
+
+def own(mode, num_envs=2):
+    def make():
+        return Strict([Walk] * num_envs, autoreset_mode=mode)
+
+    foreign = Foreign("environment `Walk`", "rlcli[gymnasium]")
+    return pooled(foreign, SPACES, lambda count: Own(make, 2), num_envs, 2)
+
+
+def play(env, steps=STEPS):
+    """First observations and answers `[T, S, B, ...]` of random play."""
+    rng = np.random.default_rng(1)
+    state, first = env.reset(SEEDS)
+    answers = []
+    for action in rng.integers(0, 3, (steps, *first.shape[:2])):
+        state, answer = env.step(state, action)
+        answers.append(answer)
+    return state, first, jax.tree.map(lambda *each: np.stack(each), *answers)
+
+
+def test_processes_play_what_one_process_plays():
+    state, *found = play(parallel(Walk))
+    _, *expected = play(
+        vector(Foreign("environment `Walk`", "rlcli[gymnasium]"), Walk, 2, 2)
+    )
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    assert found[1].last.sum() > 10
+    parallel(Walk).close(state)
+
+
+def test_what_a_process_raises_is_said_by_the_environments_name():
+    env = parallel(Broken)
+    state, _ = env.reset(SEEDS)
+    with pytest.raises(RlcliError, match="`Broken` failed in `step`: ZeroDivision"):
+        env.step(state, np.array([[0, 1], [2, 1]]))
+    env.close(state)
+
+
+def test_processes_that_take_too_long_are_interrupted_and_stopped():
+    env = parallel(Slow, timeout=0.5)
+    state, _ = env.reset(SEEDS)
+    began = time.perf_counter()
+    with pytest.raises(RlcliError, match=r"took longer than 0\.5 s for a `step`"):
+        env.step(state, np.array([[0, 2], [0, 1]]))
+    env.close(state)
+    assert time.perf_counter() - began < 15
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.DISABLED])
+def test_a_vector_that_begins_episodes_in_time_shows_both_observations(mode):
+    _, first, answers = play(own(mode))
+    last = answers.last
+    assert last.sum() > 10
+    assert np.all(answers.next_obs[last][:, 1] > 5)
+    assert np.all(answers.obs[last][:, 1] == 0)
+    assert np.all(answers.discount == 1 - last)
+    np.testing.assert_array_equal(answers.obs[~last], answers.next_obs[~last])
+    before = np.concatenate([first[None], answers.obs[:-1]])
+    moved = answers.next_obs[..., 1] - before[..., 1]
+    np.testing.assert_array_equal(moved, answers.reward)
+
+
+def test_a_vector_that_begins_episodes_late_opens_them_with_an_idle_step():
+    _, first, answers = play(own(AutoresetMode.NEXT_STEP))
+    last = answers.last
+    before = np.concatenate([first[None], answers.obs[:-1]])
+    idle = np.concatenate([np.zeros_like(last[:1]), last[:-1]])
+    # Where all of them end at once, all begin at once.
+    idle &= ~np.concatenate([np.zeros_like(last[:1]), last[:-1]]).all((1, 2))[
+        :, None, None
+    ]
+    assert idle.sum() > 10
+    assert np.all(answers.reward[idle] == 0)
+    assert np.all(answers.next_obs[idle][:, 1] == 0)
+    assert not last[idle].any()
+    moved = answers.next_obs[..., 1] - before[..., 1]
+    np.testing.assert_array_equal(moved[~idle], answers.reward[~idle])
+
+
+def test_of_a_vector_that_cannot_repeat_itself_no_actions_are_kept():
+    env = own(AutoresetMode.SAME_STEP)
+    state, *_ = play(env)
+    saved = env.save(state)
+    assert saved["actions"].shape == (2, 2, 0) and saved["length"].any()
+    again, sentence = env.restore(saved)
+    assert "4 of 4 episodes end here" in sentence
+    assert env.step(again, np.zeros((2, 2), int))[1].last.all()
+
+
+def test_gymnasiums_own_vector_of_cartpoles_falls_as_single_ones_do():
+    env = gymnasium_adapter("CartPole-v1", 3, 2, "default", None, vectorization="own")
+    state, obs = env.reset(SEEDS)
+    single = gymnasium.make("CartPole-v1").unwrapped
+    for time_ in range(12):
+        single.reset()
+        single.state = obs[1, 2].astype(float)  # pyright: ignore[reportAttributeAccessIssue]
+        action = np.full((2, 3), time_ % 2)
+        state, answer = env.step(state, action)
+        seen, reward, terminated, _, _ = single.step(time_ % 2)
+        np.testing.assert_allclose(answer.next_obs[1, 2], seen, rtol=1e-3, atol=1e-5)
+        assert answer.reward[1, 2] == reward
+        assert bool(answer.last[1, 2]) == terminated
+        obs = answer.obs
+
+
+@pytest.mark.parametrize(("limit", "cut"), [(None, False), (4, True)])
+def test_a_vector_of_the_authors_has_the_time_limit_or_none(limit, cut):
+    env = gymnasium_adapter("CartPole-v1", 2, 1, limit, None, vectorization="own")
+    state, _ = env.reset(SEEDS[:1])
+    alternating = [env.step(state, np.full((1, 2), t % 2))[1] for t in range(4)]
+    assert [each.last.all() for each in alternating] == [False, False, False, cut]
+    assert not np.any([each.last for each in alternating[:3]])
+
+
+def test_an_environment_without_a_vector_of_its_own_is_told_so():
+    with pytest.raises(RlcliError, match="has no vector of its own") as caught:
+        gymnasium_adapter("Acrobot-v1", 3, 2, "default", None, vectorization="own")
+    assert "`async`" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (
+            0,
+            np.array([None, None]),
+            r"rewards of object and shape \(2,\), not 2 number",
+        ),
+        (0, np.zeros((2, 2)), r"rewards of float64 and shape \(2, 2\), not 2 numbers"),
+        (0, np.zeros(2, complex), r"rewards of complex128 and shape"),
+        (1, np.array(["", ""]), r"`terminated` of <U1 and shape"),
+        (2, np.zeros(3, bool), r"`truncated` of bool and shape \(3,\), not 2 numbers"),
+    ],
+)
+def test_answers_of_a_vector_that_are_no_numbers_are_refused(place, value, said):
+    rest = [np.zeros(2), np.zeros(2, bool), np.zeros(2, bool)]
+    rest[place] = value
+    with pytest.raises(AnswerError, match=said):
+        answered(np.zeros((2, 3)), *rest)

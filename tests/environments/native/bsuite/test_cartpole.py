@@ -1,0 +1,158 @@
+"""bsuite's cartpoles, beside its own."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from bsuite.environments import cartpole as original
+from bsuite.experiments.cartpole_swingup import cartpole_swingup as swingup
+from scipy import stats
+
+from rlcli.environments.native.bsuite.cartpole import (
+    CartpoleState,
+    cartpole,
+    cartpole_swingup,
+)
+
+TASKS = {
+    "balance": (cartpole, original.Cartpole),
+    "swingup": (cartpole_swingup, swingup.CartpoleSwingup),
+}
+BOTH = pytest.mark.parametrize("task", TASKS)
+CHANGES = [
+    ("balance", {}),
+    ("balance", {"height_threshold": 0.3, "x_threshold": 1.5}),
+    ("balance", {"timescale": 0.02, "max_time": 4.01}),
+    ("swingup", {}),
+    ("swingup", {"height_threshold": 0.9, "x_threshold": 1.5, "move_cost": 0.3}),
+    ("swingup", {"theta_dot_threshold": 3.0, "x_reward_threshold": 0.4}),
+]
+BODY = {
+    "gravity": ("gravity", 5.0),
+    "masscart": ("mass_cart", 3.0),
+    "masspole": ("mass_pole", 0.7),
+    "length": ("length", 1.3),
+    "force_magnitude": ("force_mag", 4.0),
+}
+
+
+def state_of(env):
+    x, x_dot, theta, theta_dot, elapsed = env._state
+    theta -= 2 * np.pi * np.round(theta / (2 * np.pi))
+    physics = np.array([x, x_dot, theta, theta_dot], np.float32)
+    return CartpoleState(physics, np.int32(round(elapsed / env._timescale)))
+
+
+def plain(state):
+    """Without the jump from π to −π."""
+    x, x_dot, theta, theta_dot = np.moveaxis(np.asarray(state.physics), -1, 0)
+    return x, x_dot, np.sin(theta), np.cos(theta), theta_dot, state.time
+
+
+def elapsed(env, steps):
+    """The time after so many steps, as bsuite adds it up."""
+    return np.cumsum([0.0, *[env._timescale] * steps])[-1]
+
+
+def anywhere(rng, theirs):
+    """Cart and pole anywhere, often near where the pole stands, at any time."""
+    limit = theirs._x_threshold
+    angle = rng.choice([rng.uniform(-np.pi, np.pi), rng.normal() * 0.6])
+    physics = np.array(
+        [rng.uniform(-1, 1) * limit, rng.normal() * 3, angle, rng.normal() * 2]
+    )
+    last = int(theirs._max_time / theirs._timescale)
+    steps = rng.choice([last - 1, last, rng.integers(last)])
+    # Of float32, so that ours begins from the very same.
+    numbers = (float(each) for each in physics.astype(np.float32))
+    theirs._state = original.CartpoleState(*numbers, elapsed(theirs, steps))
+    theirs._episode_return = 0.0
+
+
+@pytest.mark.parametrize(("task", "changed"), CHANGES)
+def test_a_step_is_bsuites_in_play_and_from_anywhere(beside, fits, task, changed):
+    make, theirs = TASKS[task]
+    theirs, rng = theirs(**changed, seed=0), np.random.default_rng(1)
+    pair = beside(make(**changed), state_of, plain)
+    fits(pair.core, theirs)
+    pair.play(theirs, 3 if task == "balance" else 1, rng)
+    for _ in range(2000):
+        anywhere(rng, theirs)
+        pair.act(theirs, rng.integers(3))
+    *_, (_, reward, last, gained) = pair.check(rtol=1e-5, atol=2e-6)
+    assert 50 < np.sum(reward > 0) < len(reward) - 50
+    assert 20 < np.sum(last) < len(last)
+    np.testing.assert_allclose(gained["raw_return"], reward, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", BODY)
+def test_what_bsuite_fixes_means_what_it_means_there(beside, name):
+    theirs, rng = original.Cartpole(), np.random.default_rng(2)
+    other, value = BODY[name]
+    theirs._cartpole_config = theirs._cartpole_config._replace(**{other: value})
+    pair = beside(cartpole(**{name: value}), state_of, plain)
+    for _ in range(300):
+        anywhere(rng, theirs)
+        pair.act(theirs, rng.integers(3))
+    before, action, _, after, _ = pair.check(rtol=1e-5, atol=2e-6)
+    _, unchanged = beside(cartpole(), None).step(before, action, ())
+    speed = np.asarray(unchanged.obs)[:, 0, 1] * theirs._x_threshold
+    assert np.mean(np.abs(speed - after.physics[:, 1]) > 1e-5) > 0.4
+
+
+def test_standing_still_ends_when_bsuites_does(beside):
+    # Ten seconds of hundredths are a thousand steps, and one goes beyond.
+    theirs = swingup.CartpoleSwingup(init_range=0.0)
+    pair = beside(cartpole_swingup(init_range=0.0), state_of, plain)
+    timestep = theirs.reset()
+    while not timestep.last():
+        timestep = pair.act(theirs, 1)
+    *_, (_, _, last, _) = pair.check(rtol=1e-5, atol=2e-6)
+    assert len(last) == 1001
+
+
+@BOTH
+def test_an_episode_begins_as_bsuites(beside, task):
+    make, theirs = TASKS[task]
+    pair, theirs = beside(make(), state_of), theirs(seed=1)
+    state, obs = pair.resets(0, 3000)
+    middle = 0.0 if task == "balance" else np.pi
+    physics = state.physics.astype(np.float64) - [0, 0, middle, 0]
+    physics[:, 2] -= 2 * np.pi * np.round(physics[:, 2] / (2 * np.pi))
+    for column in physics.T:
+        assert stats.kstest(column, stats.uniform(-0.05, 0.1).cdf).pvalue > 0.001
+    for i in range(100):
+        numbers = (float(each) for each in state.physics[i])
+        theirs._state = original.CartpoleState(*numbers, 0.0)
+        np.testing.assert_allclose(obs[i], theirs.observation, rtol=1e-6, atol=1e-6)
+
+
+@BOTH
+def test_the_pole_is_drawn_up_or_hanging(task):
+    def wood(angle):
+        physics = jnp.array([0.0, 0.0, angle, 0.0])
+        frame = TASKS[task][0]().render(CartpoleState(physics, jnp.int32(0)))
+        rows, _ = np.nonzero(np.abs(frame.astype(int) - [208, 140, 74]).sum(-1) < 30)
+        return rows.mean()
+
+    assert wood(0.0) < 274 < wood(np.pi)
+
+
+def test_the_angle_keeps_its_digits_near_upright(beside):
+    # Kept in [0, 2π), as bsuite keeps it in doubles, a float32 would lose half of them.
+    theirs = original.Cartpole()
+    pair = beside(cartpole(), state_of, plain)
+    for tilt in np.float32([-1e-3, -1e-5, 1e-5]):
+        theirs._state = original.CartpoleState(0.0, 0.0, float(tilt), 0.0, 0.0)
+        pair.act(theirs, 1)
+    *_, (obs, _, _, _) = pair.check(rtol=1e-5, atol=1e-9)
+    assert np.all(np.abs(obs[:, 0, 2]) < 2e-3)
+
+
+def test_parameters_may_be_traced():
+    def reward(height):
+        core = cartpole(height_threshold=height)
+        state = CartpoleState(jnp.array([0.0, 0.0, 1.0, 0.0]), jnp.int32(0))
+        return core.step(state, jnp.int32(1), ())[1].reward
+
+    assert jax.vmap(reward)(jnp.array([0.8, 0.5])).tolist() == [0.0, 1.0]

@@ -1,0 +1,60 @@
+"""Catch, beside bsuite's own."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from bsuite.environments import catch as original
+from scipy import stats
+
+from rlcli.environments.native.bsuite.catch import CatchState, catch
+
+SIZES = [{}, {"rows": 4, "columns": 6}, {"rows": 2, "columns": 1}]
+
+
+def state_of(env):
+    return CatchState(
+        *(np.int32(each) for each in (env._ball_x, env._ball_y, env._paddle_x))
+    )
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_step_is_bsuites_in_play_and_wherever_ball_and_paddle_are(beside, fits, size):
+    theirs, rng = original.Catch(seed=1, **size), np.random.default_rng(2)
+    pair = beside(catch(**size), state_of)
+    fits(pair.core, theirs)
+    pair.play(theirs, 100, rng)
+    rows, columns = pair.core.observation.shape
+    for _ in range(2000):
+        theirs._ball_x, theirs._paddle_x = rng.integers(columns, size=2)
+        theirs._ball_y = rng.choice([rows - 2, rng.integers(rows - 1)])
+        pair.act(theirs, rng.integers(3))
+    *_, (_, reward, last, gained) = pair.check()
+    assert np.sum(reward > 0) > 100
+    assert np.sum(gained["regret"] == 2) == np.sum(reward < 0)
+    assert np.sum(last) == np.sum(reward != 0)
+
+
+def test_an_episode_begins_as_bsuites_with_the_ball_in_any_column(beside):
+    pair, theirs = beside(catch(), state_of), original.Catch(seed=0)
+    state, obs = pair.resets(0, 5000)
+    counts = np.bincount(state.x, minlength=5)
+    assert stats.chisquare(counts).pvalue > 0.001
+    seen = {}
+    for _ in range(50):
+        shown = theirs.reset().observation
+        seen[shown.tobytes()] = state_of(theirs)
+    assert {each.tobytes() for each in obs} == seen.keys()
+    for each, begun in zip(obs[:20], zip(*state, strict=True), strict=False):
+        assert seen[each.tobytes()] == begun
+
+
+def test_the_ball_is_drawn_where_it_is_and_tells_in_the_end_whether_it_was_caught():
+    def drawn(*state):
+        state = CatchState(*(jnp.int32(each) for each in state))
+        return catch().render(state)
+
+    frame = drawn(1, 0, 2)
+    assert frame.shape == (400, 200, 3)
+    assert frame[20, 60].tolist() == [0xE3, 0xB3, 0x41]
+    assert drawn(2, 9, 2)[375, 100].tolist() == [0x4D, 0x8F, 0x5C]
+    assert drawn(1, 9, 2)[380, 60].tolist() == [0xC2, 0x41, 0x3A]

@@ -1,0 +1,64 @@
+"""What a run's metrics say of bsuite's tasks, beside what bsuite counts."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from bsuite.environments.cartpole import Cartpole
+from bsuite.environments.catch import Catch
+from bsuite.environments.memory_chain import MemoryChain
+
+import rlcli
+from rlcli.loop.progress import Statistics, counted
+from rlcli.runs.statistics import of_episodes
+from rlcli.types import TimeStep
+
+TASKS = {
+    "bsuite/Catch": Catch(seed=1),
+    "bsuite/Cartpole": Cartpole(seed=1),
+    "bsuite/MemoryChain": MemoryChain(memory_length=3, seed=1),
+}
+
+
+def nothing_yet(logged):
+    """The statistics of a run with one environment, that logs what is named."""
+    zero, zeros = jnp.float32(0), jnp.zeros(1)
+    return Statistics(
+        *(zeros, jnp.zeros(1, jnp.int32), jnp.int32(0), zero, zero, zero),
+        running_info=dict.fromkeys(logged, zeros),
+        last_info=dict.fromkeys(logged, zero),
+        total_info=dict.fromkeys(logged, zero),
+        max_info=dict.fromkeys(logged, -jnp.inf),
+    )
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_metrics_say_what_bsuite_counts(name):
+    theirs, core = TASKS[name], rlcli.make(name)
+    key = jax.random.key(0)
+    logged = jax.eval_shape(core.step, core.reset(key)[0], jnp.int32(0), key)[1].info
+    statistics = nothing_yet(logged)
+    count, rng = jax.jit(counted), np.random.default_rng(0)
+    for _ in range(30):
+        timestep = theirs.reset()
+        while not timestep.last():
+            before = theirs.bsuite_info()
+            timestep = theirs.step(int(rng.integers(theirs.action_spec().num_values)))
+            gained = {
+                each.removeprefix("total_"): np.float32([value - before[each]])
+                for each, value in theirs.bsuite_info().items()
+                if each != "best_episode"
+            }
+            assert gained.keys() == logged.keys()
+            answer = TimeStep(
+                (), (), np.float32([0]), None, np.array([timestep.last()]), gained
+            )
+            statistics = count(statistics, answer)
+    row = of_episodes(jax.tree.map(lambda leaf: leaf[None], statistics._asdict()), 0)
+    expected = theirs.bsuite_info()
+    if "best_episode" in expected:
+        assert row["max_raw_return"] == pytest.approx(expected.pop("best_episode"))
+    for each, value in expected.items():
+        ours = row["total_" + each.removeprefix("total_")]
+        assert ours == pytest.approx(value, rel=1e-4), each
+    assert any(expected.values())

@@ -1,0 +1,114 @@
+"""DeepSea, beside bsuite's own."""
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from bsuite.environments import deep_sea as original
+from scipy import stats
+
+from rlcli.environments.native.bsuite.deep_sea import DeepSeaState, deep_sea
+
+SEAS = [{}, {"size": 7, "mapping_seed": 3}, {"size": 1}, {"unscaled_move_cost": 0.5}]
+
+
+def state_of(env):
+    return DeepSeaState(
+        np.int32(env._row), np.int32(env._column), np.bool_(env._bad_episode)
+    )
+
+
+def theirs_of(**options):
+    return original.DeepSea(**{"size": 10, "mapping_seed": 42, **options})
+
+
+def anywhere(rng, theirs):
+    """Puts the diver anywhere, also where no dive leads."""
+    theirs._row, theirs._column = rng.integers(theirs._size, size=2)
+    theirs._bad_episode = bool(rng.integers(2))
+
+
+@pytest.mark.parametrize("sea", SEAS)
+def test_a_step_is_bsuites_in_play_and_wherever_the_diver_is(beside, fits, sea):
+    theirs, rng = theirs_of(**sea), np.random.default_rng(1)
+    pair = beside(deep_sea(**sea), state_of)
+    fits(pair.core, theirs)
+    pair.play(theirs, 60, rng)
+    for _ in range(2000):
+        anywhere(rng, theirs)
+        pair.act(theirs, rng.integers(2))
+    *_, (_, _, last, gained) = pair.check(atol=1e-7)
+    assert np.sum(last) > 60
+    assert np.sum(gained["denoised_return"]) > 20
+    assert 20 < np.sum(gained["bad_episodes"]) < np.sum(last)
+
+
+def test_actions_may_mean_the_same_in_every_cell(beside):
+    with pytest.warns(UserWarning, match="debug"):
+        theirs = theirs_of(randomize_actions=False)
+    pair = beside(deep_sea(randomize_actions=False), state_of)
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        anywhere(rng, theirs)
+        pair.act(theirs, rng.integers(2))
+    before, action, _, after, _ = pair.check(atol=1e-7)
+    inside = (before.column > 0) & (before.column < 9)
+    moved = (after.column - before.column)[inside]
+    np.testing.assert_array_equal(moved, 2 * action[inside] - 1)
+
+
+def test_a_stochastic_step_is_bsuites_with_the_same_luck(beside):
+    theirs, rng = theirs_of(deterministic=False), np.random.default_rng(4)
+    pair = beside(deep_sea(deterministic=False), state_of)
+    number = 4000
+    luck = pair.noises(0, number)
+    for i in range(number):
+        anywhere(rng, theirs)
+        noise = jax.tree.map(lambda leaf, i=i: leaf[i], luck)
+        theirs._rng = SimpleNamespace(
+            rand=lambda noise=noise: float(noise.goes),
+            randn=lambda noise=noise: noise.bonus,
+        )
+        pair.act(theirs, rng.integers(2), noise)
+    before, action, noise, after, (_, reward, _, _) = pair.check(atol=1e-6)
+    noisy = (before.row == 9) & np.isin(before.column, [0, 9])
+    assert np.sum(noisy) > 50
+    assert np.all(np.abs(reward[~noisy]) <= 1)
+    right = action == theirs._action_mapping[before.row, before.column]
+    stays = right & ~noise.goes
+    assert np.sum(stays) > 100
+    np.testing.assert_array_equal(after.column[stays], before.column[stays])
+
+
+def test_one_move_in_size_fails_and_the_noise_is_normal(beside):
+    pair = beside(deep_sea(size=5, deterministic=False), state_of)
+    luck = pair.noises(1, 5000)
+    assert stats.binomtest(int(np.sum(~luck.goes)), 5000, 1 / 5).pvalue > 0.001
+    assert stats.kstest(luck.bonus, "norm").pvalue > 0.001
+
+
+def test_the_best_dive_returns_one_less_the_cost_and_is_no_bad_episode(beside):
+    theirs, core = theirs_of(), deep_sea()
+    state, obs = core.reset(jax.random.key(0))
+    np.testing.assert_array_equal(obs, theirs.reset().observation)
+    total = bad = 0.0
+    step = jax.jit(core.step)
+    for row in range(10):
+        state, timestep = step(state, int(theirs._action_mapping[row, row]), ())
+        total += float(timestep.reward)
+        bad += float(timestep.info["bad_episodes"])
+    assert bool(timestep.last)
+    assert total == pytest.approx(theirs._optimal_return)
+    assert bad == 0
+
+
+def test_the_diver_is_drawn_where_it_is_red_once_the_treasure_is_out_of_reach():
+    def drawn(row, column, bad):
+        state = DeepSeaState(jnp.int32(row), jnp.int32(column), jnp.bool_(bad))
+        return deep_sea().render(state)
+
+    assert drawn(3, 2, False)[140, 100].tolist() == [0x4D, 0x8F, 0x5C]
+    assert drawn(3, 2, True)[140, 100].tolist() == [0xC2, 0x41, 0x3A]
+    assert drawn(10, 2, True)[380, 100].tolist() == [0xC2, 0x41, 0x3A]

@@ -1,0 +1,61 @@
+"""DiscountingChain, beside bsuite's own."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from bsuite.environments import discounting_chain as original
+
+from rlcli.environments.native.bsuite.discounting_chain import (
+    DELAYS,
+    DiscountingChainState,
+    discounting_chain,
+)
+
+
+def state_of(env):
+    return DiscountingChainState(np.int32(env._timestep), np.int32(env._context))
+
+
+@pytest.mark.parametrize("seed", [0, 3, 17])
+def test_a_step_is_bsuites_in_play_and_at_any_time_in_any_chain(beside, fits, seed):
+    theirs, rng = original.DiscountingChain(seed), np.random.default_rng(seed)
+    pair = beside(discounting_chain(mapping_seed=seed), state_of)
+    fits(pair.core, theirs)
+    pair.play(theirs, 12, rng)
+    for _ in range(2000):
+        theirs._context = rng.integers(5)
+        near = DELAYS[theirs._context] - 1
+        theirs._timestep = rng.choice([near, rng.integers(100)])
+        pair.act(theirs, rng.integers(5))
+    *_, (_, reward, _, gained) = pair.check()
+    assert set(np.round(reward, 3)) == {0.0, 1.0, 1.1}
+    assert gained == {}
+
+
+def test_the_end_after_a_hundred_steps_is_a_termination(beside):
+    # gymnax truncates: whoever bootstraps there learns of rewards that never come.
+    pair = beside(discounting_chain(), state_of)
+    times = np.array([98, 99], np.int32)
+    state = DiscountingChainState(times, np.zeros(2, np.int32))
+    _, timestep = pair.step(state, np.zeros(2, np.int32), ())
+    assert timestep.last.tolist() == [False, True]
+    assert timestep.discount.tolist() == [1.0, 0.0]
+
+
+def test_an_episode_begins_as_bsuites(beside):
+    state, obs = beside(discounting_chain(), state_of).resets(0, 3)
+    theirs = original.DiscountingChain(0)
+    np.testing.assert_array_equal(obs, [theirs.reset().observation] * 3)
+    assert state.chain.tolist() == [-1] * 3
+
+
+def test_the_chosen_chain_is_drawn_up_to_now():
+    def blue(time, chain):
+        state = DiscountingChainState(jnp.int32(time), jnp.int32(chain))
+        frame = discounting_chain().render(state).astype(int)
+        return np.nonzero(np.abs(frame - [59, 111, 182]).sum(-1) < 30)
+
+    assert len(blue(0, -1)[0]) == 0
+    early, late, other = blue(20, 1), blue(90, 1), blue(90, 4)
+    assert len(early[0]) < len(late[0])
+    assert late[0].mean() < other[0].mean()

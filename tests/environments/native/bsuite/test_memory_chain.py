@@ -1,0 +1,88 @@
+"""MemoryChain, beside bsuite's own."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from bsuite.environments import memory_chain as original
+from scipy import stats
+
+from rlcli.environments.native.bsuite.memory_chain import MemoryChainState, memory_chain
+
+CHAINS = [
+    {},
+    {"memory_length": 1},
+    {"memory_length": 100},
+    {"memory_length": 2, "num_bits": 40},
+]
+
+
+def state_of(env):
+    return MemoryChainState(
+        np.int32(env._timestep), env._context.astype(bool), np.int32(env._query)
+    )
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_a_step_is_bsuites_in_play_and_at_any_time(beside, fits, chain):
+    theirs = original.MemoryChain(**{"memory_length": 5, **chain}, seed=1)
+    rng, pair = np.random.default_rng(0), beside(memory_chain(**chain), state_of)
+    fits(pair.core, theirs)
+    length = theirs._memory_length
+    pair.play(theirs, 1000 // length, rng)
+    for _ in range(1000):
+        theirs.reset()
+        theirs._timestep = rng.choice([0, length - 1, length, rng.integers(length)])
+        pair.act(theirs, rng.integers(2))
+    *_, (_, reward, last, gained) = pair.check()
+    assert np.sum(reward > 0) > 50
+    assert np.sum(reward < 0) > 50
+    np.testing.assert_array_equal(last, reward != 0)
+    np.testing.assert_array_equal(gained["perfect"], reward > 0)
+
+
+def test_the_bits_and_the_question_are_fair(beside):
+    state, obs = beside(memory_chain(num_bits=35), state_of).resets(0, 4000)
+    ones = state.context.sum(axis=0)
+    assert min(stats.binomtest(int(each), 4000).pvalue for each in ones) > 0.001 / 35
+    assert stats.chisquare(np.bincount(state.query, minlength=35)).pvalue > 0.001
+    # No bit tells another.
+    correlation = np.corrcoef(state.context.T) - np.eye(35)
+    assert np.max(np.abs(correlation)) < 4.5 / np.sqrt(4000)
+    np.testing.assert_array_equal(obs[:, 0, 2:], 2.0 * state.context - 1)
+
+
+def test_an_episode_begins_as_bsuites(beside):
+    pair, theirs = (
+        beside(memory_chain(num_bits=3), state_of),
+        original.MemoryChain(5, 3),
+    )
+    state, obs = pair.resets(1, 100)
+    for i in range(100):
+        theirs._timestep, theirs._context = 0, state.context[i].astype(int)
+        theirs._query = state.query[i]
+        np.testing.assert_array_equal(obs[i], theirs._get_observation())
+
+
+def test_whoever_remembers_returns_one():
+    core = memory_chain(memory_length=10)
+    step = jax.jit(core.step)
+    for seed in range(4):
+        state, obs = core.reset(jax.random.key(seed))
+        remembered, total, last = int(obs[0, 2] > 0), 0.0, False
+        while not last:
+            state, timestep = step(state, remembered, ())
+            total, last = total + float(timestep.reward), bool(timestep.last)
+        assert total == 1
+        assert int(state.time) == 11
+
+
+def test_bits_are_drawn_in_full_colour_while_they_are_seen():
+    def green(time):
+        bits = jnp.array([True, False, True])
+        state = MemoryChainState(jnp.int32(time), bits, jnp.int32(2))
+        frame = memory_chain(num_bits=3).render(state).astype(int)
+        return np.sum(np.abs(frame - [0x4D, 0x8F, 0x5C]).sum(-1) < 10)
+
+    assert green(0) == green(1) > 1000
+    assert green(2) == green(5) == 0

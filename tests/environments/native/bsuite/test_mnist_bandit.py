@@ -1,0 +1,136 @@
+"""MNISTBandit, beside bsuite's own, on digits of our making."""
+
+import gzip
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from bsuite.environments import mnist as original
+from bsuite.utils import datasets
+from scipy import stats
+
+from rlcli.environments.native.bsuite import mnist_bandit as ours
+from rlcli.environments.native.bsuite.mnist_bandit import MNISTBanditState, mnist_bandit
+from rlcli.errors import RlcliError
+
+NUMBER = 50
+
+
+def idx(array):
+    """An array of bytes as a file."""
+    sizes = b"".join(int(n).to_bytes(4, "big") for n in array.shape)
+    return bytes([0, 0, 8, array.ndim]) + sizes + array.tobytes()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with all four of MNIST's files, as small as can be."""
+    path, rng = tmp_path_factory.mktemp("mnist"), np.random.default_rng(0)
+    for part in ("train", "t10k"):
+        images = rng.integers(256, size=(NUMBER, 28, 28), dtype=np.uint8)
+        labels = rng.integers(10, size=NUMBER, dtype=np.uint8)
+        for name, array in (("images-idx3", images), ("labels-idx1", labels)):
+            target = path / f"{part}-{name}-ubyte.gz"
+            target.write_bytes(gzip.compress(idx(array)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def theirs(folder):
+    with pytest.MonkeyPatch.context() as patch:
+        loaded = datasets.load_mnist(str(folder))  # downloads nothing: all is there
+        patch.setattr(datasets, "load_mnist", lambda: loaded)
+        return original.MNISTBandit(seed=0)
+
+
+def test_a_step_is_bsuites_for_every_picture_and_digit(beside, fits, folder, theirs):
+    core, pulled = mnist_bandit(path=str(folder)), []
+    fits(core, theirs)
+    pair = beside(core, lambda env: MNISTBanditState(*pulled[-1]))
+    for image in range(NUMBER):
+        for digit in range(10):
+            theirs._correct_label = theirs._labels[image]
+            pulled.append((np.int32(image), np.int32(digit)))
+            pair.act(theirs, digit)
+    *_, (obs, reward, last, gained) = pair.check()
+    assert np.sum(reward == 1) == NUMBER
+    assert np.all(last)
+    assert not np.any(obs)
+    assert np.sum(gained["regret"] == 2) == 9 * NUMBER
+
+
+def test_every_picture_is_shown_as_often(beside, folder):
+    pair = beside(mnist_bandit(path=str(folder)), None)
+    state, _ = pair.resets(0, 5000)
+    counts = np.bincount(state.image, minlength=NUMBER)
+    assert stats.chisquare(counts).pvalue > 0.001
+    few, _ = beside(mnist_bandit(path=str(folder), fraction=0.1), None).resets(0, 500)
+    assert set(few.image.tolist()) == set(range(5))
+
+
+def test_the_darkest_ink_is_not_negative(beside, folder, theirs):
+    # bsuite, and gymnax with it, read pixels as signed bytes.
+    state, obs = beside(mnist_bandit(path=str(folder)), None).resets(1, 100)
+    pixels = theirs._images[state.image].astype(np.float32)
+    assert pixels.min() < 0
+    np.testing.assert_allclose(obs, pixels % 256 / 255, rtol=1e-6)
+
+
+def test_files_need_not_be_compressed(folder, tmp_path):
+    for name in (ours.IMAGES, ours.LABELS):
+        packed = (folder / f"{name}.gz").read_bytes()
+        (tmp_path / name).write_bytes(gzip.decompress(packed))
+    key = jax.random.key(3)
+    plain, packed = (mnist_bandit(path=str(each)) for each in (tmp_path, folder))
+    np.testing.assert_array_equal(plain.reset(key)[1], packed.reset(key)[1])
+
+
+def test_what_is_missing_or_broken_is_named(folder, tmp_path):
+    def refused(**options):
+        with pytest.raises(RlcliError) as error:
+            mnist_bandit(**options)
+        assert error.value.hint
+        return error.value.message
+
+    assert "no pictures" in refused()
+    assert refused(path=str(tmp_path)).startswith(f"there is no `{ours.IMAGES}` in")
+    images, labels = (
+        (folder / f"{n}.gz").read_bytes() for n in (ours.IMAGES, ours.LABELS)
+    )
+
+    def written(name, content):
+        place = tmp_path / name
+        place.mkdir()
+        (place / f"{ours.IMAGES}.gz").write_bytes(content)
+        (place / f"{ours.LABELS}.gz").write_bytes(labels)
+        return {"path": str(place)}
+
+    assert "cannot be read" in refused(**written("cut", images[:-20]))
+    assert "cannot be read" in refused(**written("plain", b"no gzip"))
+    for name, content in (
+        ("empty", b""),
+        ("half", bytes([0, 0, 8, 3, 0, 0, 0, 1])),
+        ("labels", gzip.decompress(labels)),
+        ("short", gzip.decompress(images)[:-1]),
+    ):
+        packed = gzip.compress(content)
+        assert "IDX format" in refused(**written(name, packed))
+    fewer = gzip.compress(idx(np.zeros((3, 28, 28), np.uint8)))
+    assert "do not go together" in refused(**written("fewer", fewer))
+    assert "is none" in refused(path=str(folder), fraction=0.001)
+
+
+def test_the_digit_is_drawn_with_what_was_said(folder):
+    core = mnist_bandit(path=str(folder))
+    names = ours._read(str(folder))[1]
+
+    def drawn(guess):
+        state = MNISTBanditState(jnp.int32(0), jnp.int32(guess))
+        return core.render(state).astype(int)
+
+    right, wrong = drawn(int(names[0])), drawn(int(names[0] + 1) % 10)
+    green = np.abs(right - [0x4D, 0x8F, 0x5C]).sum(-1) < 10
+    assert green[:, 280:].sum() > 200
+    assert np.sum(np.abs(wrong - [0xC2, 0x41, 0x3A]).sum(-1) < 10) > 200
+    assert drawn(-1).shape == (280, 440, 3)

@@ -1,0 +1,56 @@
+"""SimpleBandit, beside bsuite's own."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from bsuite.environments import bandit as original
+
+from rlcli.environments.native.bsuite.simple_bandit import (
+    SimpleBanditState,
+    simple_bandit,
+)
+
+BANDITS = [{}, {"mapping_seed": 7}, {"num_actions": 3, "mapping_seed": 19}]
+
+
+@pytest.mark.parametrize("bandit", BANDITS)
+def test_every_arm_pays_what_it_pays_in_bsuite(beside, fits, bandit):
+    theirs = original.SimpleBandit(**{"mapping_seed": 0, **bandit})
+    core = simple_bandit(**bandit)
+    fits(core, theirs)
+    pulled = []  # theirs has no state: ours is the arm that was pulled
+    pair = beside(core, lambda env: SimpleBanditState(np.int32(pulled[-1])))
+    for arm in range(int(core.action.n)):
+        pulled.append(arm)
+        np.testing.assert_array_equal(
+            core.reset(jax.random.key(arm))[1], theirs.reset()[3]
+        )
+        pair.act(theirs, arm)
+    *_, (_, reward, _, gained) = pair.check()
+    np.testing.assert_allclose(np.sort(reward), np.linspace(0, 1, len(reward)))
+    np.testing.assert_allclose(gained["regret"], 1 - reward)
+
+
+def test_arms_stay_where_they_are_whatever_the_key(beside):
+    # gymnax puts them into a new order at every step: there is nothing to learn.
+    pair = beside(simple_bandit(), None)
+    state, _ = pair.resets(0, 2000)
+    arm = (np.arange(2000) % 11).astype(np.int32)
+    _, timestep = pair.step(state, arm, pair.noises(1, 2000))
+    by_arm = np.asarray(timestep.reward)[: 11 * 181].reshape(181, 11)
+    assert np.all(by_arm == by_arm[0])
+    assert len(np.unique(by_arm[0])) == 11
+
+
+def test_the_arm_that_was_pulled_is_drawn_blue():
+    def blue(arm):
+        frame = simple_bandit().render(SimpleBanditState(jnp.int32(arm))).astype(int)
+        return np.nonzero(np.abs(frame - [59, 111, 182]).sum(-1) < 30)[1]
+
+    assert len(blue(-1)) == 0
+    worst, best = (
+        int(pick(original.SimpleBandit(0)._rewards)) for pick in (np.argmin, np.argmax)
+    )
+    assert 0 < len(blue(worst)) < len(blue(best))
+    assert abs(blue(best).mean() - (20 + 600 * (best + 0.5) / 11)) < 2

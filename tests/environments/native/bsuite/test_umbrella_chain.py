@@ -1,0 +1,93 @@
+"""UmbrellaChain, beside bsuite's own."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from bsuite.environments import umbrella_chain as original
+from scipy import stats
+
+from rlcli.environments.native.bsuite.umbrella_chain import (
+    UmbrellaChainState,
+    umbrella_chain,
+)
+
+CHAINS = [{}, {"chain_length": 1}, {"chain_length": 20, "n_distractor": 40}]
+
+
+class Told:
+    """In place of NumPy's generator: tosses the coins that it was told."""
+
+    def __init__(self):
+        self.coins = []
+
+    def binomial(self, number, probability, size=None):
+        assert (number, probability) == (1, 0.5)
+        if size is None:
+            return self.coins.pop(0)
+        tossed, self.coins = self.coins[:size], self.coins[size:]
+        return np.array(tossed)
+
+
+def state_of(env):
+    return UmbrellaChainState(
+        np.int32(env._timestep),
+        np.bool_(env._need_umbrella),
+        np.bool_(env._has_umbrella),
+    )
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_a_step_is_bsuites_at_any_time_with_the_same_coins(beside, fits, chain):
+    theirs = original.UmbrellaChain(**{"chain_length": 10, **chain}, seed=1)
+    pair, rng = beside(umbrella_chain(**chain), state_of), np.random.default_rng(3)
+    fits(pair.core, theirs)
+    told = theirs._rng = Told()
+    number, length = 3000, theirs._chain_length
+    coins = pair.noises(0, number)
+    for i in range(number):
+        theirs._timestep = rng.choice([0, length - 1, rng.integers(length)])
+        theirs._need_umbrella, theirs._has_umbrella = rng.integers(2, size=2)
+        # The last step has a reward without a coin.
+        over = theirs._timestep == length - 1
+        told.coins = coins[i, int(over) :].astype(int).tolist()
+        pair.act(theirs, rng.integers(2), coins[i])
+        assert not told.coins
+    *_, (_, reward, last, gained) = pair.check()
+    assert np.sum(last) > 500
+    assert 200 < np.sum(gained["regret"] == 2) < np.sum(last)
+    assert np.all(np.abs(reward) == 1)
+
+
+def test_all_coins_are_fair_and_tossed_by_themselves(beside):
+    pair = beside(umbrella_chain(n_distractor=33), state_of)
+    state, obs = pair.resets(0, 4000)
+    begun = np.concatenate(
+        [state.needed[:, None], state.had[:, None], obs[:, 0, 3:] == 1], axis=1
+    )
+    for coins in (begun, pair.noises(1, 4000)):
+        ones = [int(each) for each in coins.sum(axis=0)]
+        assert min(stats.binomtest(each, 4000).pvalue for each in ones) > 0.001 / 35
+        correlation = np.corrcoef(coins.T) - np.eye(coins.shape[1])
+        assert np.max(np.abs(correlation)) < 4.5 / np.sqrt(4000)
+
+
+def test_an_episode_begins_as_bsuites(beside):
+    pair = beside(umbrella_chain(n_distractor=2), state_of)
+    theirs = original.UmbrellaChain(10, 2)
+    told = theirs._rng = Told()
+    state, obs = pair.resets(0, 100)
+    for i in range(100):
+        pieces = (state.needed[i], state.had[i], *obs[i, 0, 3:])
+        told.coins = [int(each) for each in pieces]
+        np.testing.assert_array_equal(theirs.reset().observation, obs[i])
+
+
+def test_the_umbrella_is_drawn_blue_if_it_was_taken():
+    def frame(had, needed):
+        flags = (jnp.bool_(each) for each in (needed, had))
+        return umbrella_chain().render(UmbrellaChainState(jnp.int32(3), *flags))
+
+    blue = [0x3B, 0x6F, 0xB6]
+    assert frame(True, False)[40, 100].tolist() == blue
+    assert frame(False, False)[40, 100].tolist() != blue
+    assert np.any(frame(True, False) != frame(True, True))

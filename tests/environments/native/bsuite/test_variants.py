@@ -1,0 +1,56 @@
+"""bsuite's variants with noise and with scaled rewards: two of our wrappers."""
+
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+from bsuite.environments import catch as original
+from bsuite.utils import wrappers
+
+from rlcli.environments.native.bsuite.catch import CatchState, catch
+from rlcli.environments.wrappers.rewards import reward_noise, scale_reward
+
+
+def state_of(env):
+    places = (env._ball_x, env._ball_y, env._paddle_x)
+    return CatchState(*(np.int32(each) for each in places))
+
+
+def episodes(pair, theirs, noises):
+    """Play of theirs, kept for the check; a noise for each step."""
+    rng, timestep = np.random.default_rng(0), None
+    for noise in noises:
+        if timestep is None or timestep.last():
+            theirs.reset()
+        timestep = pair.act(theirs, rng.integers(3), noise)
+
+
+@pytest.mark.parametrize("scale", [0.1, 3.0])
+def test_noise_is_bsuites_and_leaves_its_counters_alone(beside, scale):
+    theirs = wrappers.RewardNoise(original.Catch(seed=0), scale)
+    pair = beside(reward_noise(catch(), scale=scale), state_of)
+    _, normals = pair.noises(0, 900)
+    theirs._rng = SimpleNamespace(randn=iter(normals.tolist()).__next__)
+    episodes(pair, theirs, [((), each) for each in normals])
+    *_, noise, _, (_, reward, last, gained) = pair.check(rtol=1e-5, atol=1e-6)
+    assert np.std(reward[~last]) == pytest.approx(scale, rel=0.1)
+    assert set(gained["regret"].tolist()) == {0.0, 2.0}
+    assert noise[1].shape == (900,)
+
+
+@pytest.mark.parametrize("factor", [0.001, 1000.0])
+def test_scaled_rewards_are_bsuites_and_leave_its_counters_alone(beside, factor):
+    theirs = wrappers.RewardScale(original.Catch(seed=0), factor)
+    pair = beside(scale_reward(catch(), factor=factor), state_of)
+    episodes(pair, theirs, [()] * 900)
+    *_, (_, reward, _, gained) = pair.check()
+    assert set(reward.tolist()) == {-factor, 0.0, factor}
+    assert set(gained["regret"].tolist()) == {0.0, 2.0}
+
+
+def test_variants_have_no_effect_on_an_episodes_first_observation():
+    key = jax.random.key(0)
+    plain = catch().reset(key)[1]
+    for core in (reward_noise(catch(), scale=1.0), scale_reward(catch(), factor=2.0)):
+        np.testing.assert_array_equal(core.reset(key)[1], plain)

@@ -1,0 +1,198 @@
+"""Acrobot, beside Gymnasium's own."""
+
+import functools
+import inspect
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlcli import registry
+from rlcli.environments.native.classic_control.acrobot import AcrobotState, acrobot
+
+NAMES = {
+    "dt": ["dt"],
+    "link_length": ["LINK_LENGTH_1", "LINK_LENGTH_2"],
+    "link_mass_1": ["LINK_MASS_1"],
+    "link_mass_2": ["LINK_MASS_2"],
+    "link_centre_1": ["LINK_COM_POS_1"],
+    "link_centre_2": ["LINK_COM_POS_2"],
+    "link_inertia": ["LINK_MOI"],
+    "max_speed_1": ["MAX_VEL_1"],
+    "max_speed_2": ["MAX_VEL_2"],
+}
+PHYSICS = {
+    name: inspect.signature(acrobot).parameters[name].default
+    for name in NAMES
+    if not name.startswith("max")
+}
+HIGH = np.array([1, 1, 1, 1, 4 * np.pi, 9 * np.pi], np.float32)
+
+
+@functools.cache
+def step_of(**options):
+    """Steps of many states at once; physics are traced."""
+
+    def step(physics, states, actions):
+        core = acrobot(**physics, **options)
+        return jax.vmap(core.step, (0, 0, None))(AcrobotState(states), actions, ())
+
+    return jax.jit(step)
+
+
+def mutated(n=1500):
+    """States all over the space, fast ones among them."""
+    rng = np.random.default_rng(1)
+    high = np.array([np.pi, np.pi, 4 * np.pi, 9 * np.pi])
+    states = rng.uniform(-high, high, (n, 4)) * rng.choice([0.2, 1], (n, 1))
+    return states.astype(np.float32)
+
+
+def compare(steps_of, states, physics=PHYSICS, **options):
+    actions = np.arange(len(states)) % 3
+    attributes = {
+        theirs: value
+        for name, value in (physics | options).items()
+        for theirs in NAMES.get(name, [name])
+    }
+    expected = steps_of("Acrobot-v1", states.astype(np.float64), actions, **attributes)
+    after, timestep = step_of(**options)(physics, states, actions)
+    # Relative to the range of each: a speed near 0 is the rest of two large ones.
+    error = np.abs(timestep.next_obs - expected[0]) / np.maximum(
+        np.abs(expected[0]), HIGH
+    )
+    # A step at full speed turns a link nearly once, and a last digit into a hundred.
+    fast = np.max(np.abs(states[:, 2:]) / HIGH[4:], axis=1) > 0.25
+    assert np.max(error[~fast]) < 1e-5
+    assert np.max(error) < 1e-4
+    np.testing.assert_array_equal(timestep.reward, expected[1])
+    np.testing.assert_array_equal(timestep.last, expected[2])
+    np.testing.assert_array_equal(timestep.discount, 1.0 - expected[2])
+    assert np.all(np.abs(after.physics[:, :2]) <= np.pi + 1e-6)
+    return timestep
+
+
+def test_a_step_is_gymnasiums_in_every_state_a_random_policy_visits(steps_of, visited):
+    compare(steps_of, visited("Acrobot-v1", 15))
+
+
+@pytest.mark.parametrize("equations", ["book", "nips"])
+def test_a_step_is_gymnasiums_in_states_never_visited(steps_of, equations):
+    timestep = compare(steps_of, mutated(), book_or_nips=equations)
+    assert 100 < np.sum(timestep.last) < 1000
+
+
+def test_the_book_has_a_term_that_the_paper_lacks():
+    states, actions = mutated(50), np.ones(50, int)
+    book, paper = (
+        step_of(book_or_nips=each)(PHYSICS, states, actions)[1].obs
+        for each in ("book", "nips")
+    )
+    assert np.mean(np.abs(book - paper)) > 0.1
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"dt": 0.1},
+        {"link_length": 0.7},
+        {"link_mass_1": 2.0},
+        {"link_mass_2": 0.5},
+        {"link_centre_1": 0.3},
+        {"link_centre_2": 0.8},
+        {"link_inertia": 1.7},
+    ],
+)
+def test_physics_parameters_mean_what_they_mean_in_gymnasium(steps_of, changed):
+    states = mutated(200)
+    timestep = compare(steps_of, states, PHYSICS | changed)
+    _, plain = step_of()(PHYSICS, states, np.arange(200) % 3)
+    assert np.mean(np.abs(timestep.obs - plain.obs)) > 0.01
+
+
+def test_the_limits_of_speed_do_too_and_shape_the_space(steps_of):
+    limits = {"max_speed_1": 2.0, "max_speed_2": 3.0}
+    obs = compare(steps_of, mutated(200), **limits).obs
+    assert np.max(np.abs(obs[:, 4:]), axis=0).tolist() == [2.0, 3.0]
+    core = acrobot(**limits)
+    np.testing.assert_array_equal(core.observation.high, [1, 1, 1, 1, 2, 3])
+
+
+def test_half_the_gravity_is_gymnasiums_with_more_time(steps_of):
+    # Gymnasium's gravity cannot be changed. At half of it everything takes √2 times as
+    # long, if the torque is half as well.
+    states, actions, slower = mutated(), np.arange(1500) % 3, np.sqrt(2)
+    physics = PHYSICS | {"dt": 0.2 * slower, "torque": 0.5, "gravity": 4.9}
+    time = np.array([1, 1, slower, slower], np.float32)
+    _, timestep = step_of()(physics, states / time, actions)
+    limits = {"MAX_VEL_1": 4 * np.pi * slower, "MAX_VEL_2": 9 * np.pi * slower}
+    obs, _, over = steps_of("Acrobot-v1", states.astype(float), actions, **limits)
+    found = np.asarray(timestep.next_obs) * [1, 1, 1, 1, slower, slower]
+    np.testing.assert_allclose(found, obs, atol=3e-3)
+    np.testing.assert_array_equal(timestep.last, over)
+    plain = step_of()(physics | {"gravity": 9.8}, states / time, actions)[1]
+    assert np.mean(np.abs(plain.obs - timestep.obs)) > 0.05
+
+
+def test_the_torque_scales_the_actions(steps_of):
+    states, actions = mutated(200), np.arange(200) % 3
+    attributes = {"AVAIL_TORQUE": [-3.0, 0.0, 3.0]}
+    expected = steps_of("Acrobot-v1", states.astype(float), actions, **attributes)[0]
+    obs = step_of()(PHYSICS | {"torque": 3.0}, states, actions)[1].obs
+    np.testing.assert_allclose(obs, expected, atol=3e-4)
+
+
+def test_noise_of_the_torque_is_uniform_and_added(is_uniform):
+    noisy, state = acrobot(torque_noise=0.5), AcrobotState(jnp.array([0.1, 0.2, 0, 0]))
+    noise = jax.vmap(noisy.draw)(jax.random.split(jax.random.key(0), 20_000))
+    assert is_uniform(noise[:, None], -0.5, 0.5)
+    pushed = noisy.step(state, 1, 0.25)[1].obs
+    np.testing.assert_allclose(pushed, acrobot(torque=0.25).step(state, 2, ())[1].obs)
+    assert acrobot().draw(jax.random.key(0)) == ()
+
+
+def test_how_much_noise_there_is_may_be_traced():
+    keys = jax.random.split(jax.random.key(1), 100)
+
+    def noise(torque_noise):
+        return jax.vmap(acrobot(torque_noise=torque_noise).draw)(keys)
+
+    none, some, more = jax.jit(jax.vmap(noise))(jnp.array([0.0, 0.5, 1.0]))
+    assert not none.any()
+    assert np.max(np.abs(some)) <= 0.5 < np.max(np.abs(more)) <= 1
+    np.testing.assert_allclose(some, more / 2, rtol=1e-5)
+
+
+def test_spaces_and_time_limit_are_gymnasiums():
+    env = gymnasium.make("Acrobot-v1")
+    core = acrobot()
+    assert core.observation == env.observation_space
+    assert core.action == env.action_space
+    found = registry.find("environment", "Acrobot-v1")
+    assert found.facts["time_limit"] == env.spec.max_episode_steps
+
+
+def test_episodes_begin_hanging_nearly_still(is_uniform):
+    keys = jax.random.split(jax.random.key(3), 20_000)
+    state, obs = jax.jit(jax.vmap(acrobot().reset))(keys)
+    physics = np.asarray(state.physics)
+    assert is_uniform(physics, -0.1, 0.1)
+    np.testing.assert_allclose(np.corrcoef(physics.T), np.eye(4), atol=0.03)
+    angles = physics[:, :2]
+    shown = np.stack([np.cos(angles), np.sin(angles)], axis=2).reshape(-1, 4)
+    np.testing.assert_allclose(obs[:, :4], shown, atol=1e-6)
+    np.testing.assert_array_equal(obs[:, 4:], physics[:, 2:])
+
+
+def test_the_tip_is_drawn_above_the_bar_where_the_episode_ends():
+    def tip_row(theta_1, theta_2):
+        state = AcrobotState(jnp.array([theta_1, theta_2, 0.0, 0.0]))
+        frame = acrobot().render(state).astype(int)
+        return np.nonzero(np.abs(frame - [194, 65, 58]).sum(-1) < 30)[0].mean()
+
+    bar = 112
+    for theta_1, theta_2 in [(0.0, 0.0), (2.0, 0.3), (2.9, -0.5), (1.8, 1.0)]:
+        high = -np.cos(theta_1) - np.cos(theta_1 + theta_2) > 1
+        assert (tip_row(theta_1, theta_2) < bar) == high

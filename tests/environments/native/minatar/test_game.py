@@ -1,0 +1,210 @@
+"""What MinAtar's five share, beside MinAtar's own environment."""
+
+import inspect
+
+import jax
+import jax.numpy as jnp
+import minatar
+import minatar.gym
+import numpy as np
+import pytest
+from scipy import stats
+
+from rlcli import registry
+from rlcli.environments.native.minatar import game
+from rlcli.environments.native.minatar.asterix import RULES as ASTERIX
+from rlcli.environments.native.minatar.asterix import AsterixState, asterix
+from rlcli.environments.native.minatar.breakout import RULES as BREAKOUT
+from rlcli.environments.native.minatar.breakout import breakout
+from rlcli.environments.native.minatar.seaquest import seaquest
+
+# The same numbers with any compiler options, and compiled in a third of the time.
+QUICKLY = {"xla_backend_optimization_level": 0}
+GAMES = {
+    "Asterix": "asterix",
+    "Breakout": "breakout",
+    "Freeway": "freeway",
+    "Seaquest": "seaquest",
+    "SpaceInvaders": "space_invaders",
+}
+
+
+def test_ids_spaces_and_endings_are_those_of_minatar(monkeypatch):
+    registered = {}
+    monkeypatch.setattr(
+        minatar.gym,
+        "register",
+        lambda id, entry_point, kwargs: registered.update({id: kwargs}),
+    )
+    minatar.gym.register_envs()
+    names = registry.names("environment")
+    assert [name for name in names if name.startswith("MinAtar/")] == sorted(registered)
+    for name, options in registered.items():
+        theirs, found = (
+            minatar.gym.BaseEnv(**options),
+            registry.find("environment", name),
+        )
+        core = found.factory()
+        assert core.observation == theirs.observation_space
+        assert core.observation.dtype == theirs.observation_space.dtype
+        assert core.action == theirs.action_space
+        assert "time_limit" not in found.facts
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_a_name_with_a_slash_is_no_adapter(name):
+    found = registry.find("environment", f"MinAtar/{name}-v0")
+    assert found.name == f"MinAtar/{name}-v0"
+    assert not found.facts.get("adapter")
+    assert set(registry.options(found.factory)) >= {"sticky_action_prob"}
+
+
+def test_minimal_actions_are_a_default_of_the_second_version():
+    for version, expected in (("v0", False), ("v1", True)):
+        factory = registry.find("environment", f"MinAtar/Breakout-{version}").factory
+        assert registry.options(factory)["minimal_actions"].default is expected
+        assert factory(minimal_actions=not expected).action.n == (6 if expected else 3)
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_every_game_takes_the_options_that_minatar_takes_of_every_game(name):
+    defaults = inspect.signature(minatar.Environment).parameters
+    for version in (0, 1):
+        factory = registry.find("environment", f"MinAtar/{name}-v{version}").factory
+        options = registry.options(factory)
+        assert set(options) == {*defaults, "minimal_actions"} - {"env_name"}
+        for key in options.keys() & defaults.keys():
+            assert options[key].default == defaults[key].default
+
+
+@pytest.mark.parametrize("name", ["Asterix", "Breakout", "Freeway", "SpaceInvaders"])
+def test_the_minimal_actions_do_what_minatars_do(name):
+    theirs = minatar.Environment(GAMES[name]).minimal_action_set()
+    find = registry.find
+    full = find("environment", f"MinAtar/{name}-v0").factory(sticky_action_prob=0.0)
+    few = find("environment", f"MinAtar/{name}-v1").factory(sticky_action_prob=0.0)
+    state, _ = full.reset(jax.random.key(0))
+    noise = full.draw(jax.random.key(1))
+
+    def after(core, actions):
+        step = jax.vmap(lambda action: core.step(state, action, noise))
+        return jax.jit(step, compiler_options=QUICKLY)(np.array(actions))
+
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        after(few, range(len(theirs))),
+        after(full, theirs),
+    )
+
+
+def test_all_actions_of_seaquest_are_its_minimal_ones():
+    assert minatar.Environment("seaquest").minimal_action_set() == list(range(6))
+    assert seaquest(minimal_actions=True).action == seaquest().action
+
+
+def test_the_last_action_sticks_one_time_in_ten():
+    draw = jax.jit(jax.vmap(asterix().draw))
+    repeat = draw(jax.random.split(jax.random.key(0), 20_000)).repeat
+    assert stats.binomtest(int(repeat.sum()), 20_000, 0.1).pvalue > 0.001
+
+
+def test_how_often_it_sticks_may_be_traced():
+    keys = jax.random.split(jax.random.key(1), 5000)
+
+    def repeats(probability):
+        core = asterix(sticky_action_prob=probability)
+        return jax.vmap(core.draw)(keys).repeat
+
+    none, some, all_ = jax.jit(jax.vmap(repeats))(jnp.array([0.0, 0.3, 1.0]))
+    assert not none.any()
+    assert all_.all()
+    assert stats.binomtest(int(some.sum()), 5000, 0.3).pvalue > 0.001
+
+
+def test_what_sticks_is_the_action_that_was_taken():
+    core = asterix()
+    state, _ = core.reset(jax.random.key(0))
+    noise = core.draw(jax.random.key(0))
+    step, columns = jax.jit(core.step, compiler_options=QUICKLY), []
+    for action, repeat in [(3, False), (1, True), (1, True), (1, False), (3, True)]:
+        state, _ = step(state, action, noise._replace(repeat=jnp.array(repeat)))
+        columns.append(int(game.unpack(game.whole(ASTERIX), state).game.x))
+    assert columns == [6, 7, 8, 7, 6]
+
+
+def test_no_action_sticks_from_one_episode_to_the_next_as_it_does_in_minatar():
+    theirs = minatar.Environment("breakout", sticky_action_prob=1.0)
+    theirs.last_action = game.RIGHT  # with which an episode ended
+    theirs.reset()
+    theirs.act(game.NOTHING)
+    assert theirs.env.pos == 5
+    core = breakout(sticky_action_prob=1.0)
+    state, _ = core.reset(jax.random.key(0))
+    state, _ = core.step(state, game.RIGHT, core.draw(jax.random.key(1)))
+    assert int(game.unpack(game.whole(BREAKOUT), state).game.paddle) == 4
+
+
+def test_states_come_out_of_their_words_as_they_went_in():
+    rng = np.random.default_rng(0)
+    most = {
+        "few": np.full(3, 5),
+        "flag": True,
+        "many": 1000,
+        "more": 2**20,
+        "signed": np.uint32(2**32 - 1),
+        "flags": np.ones(3, bool),
+    }
+    state = {
+        "few": rng.integers(6, size=3),
+        "flag": True,
+        "many": 1000,
+        "more": 2**20 - 1,
+        "signed": -7,
+        "flags": np.array([True, False, True]),
+    }
+    words = game.pack(most, state)
+    assert [word.shape for word in words] == [(3,), (), ()]
+    found = game.unpack(most, words)
+    for name, value in state.items():
+        np.testing.assert_array_equal(found[name], value)
+        assert found[name].dtype == (bool if "flag" in name else jnp.int32)
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_a_state_is_but_a_few_words(name):
+    core = registry.find("environment", f"MinAtar/{name}-v0").factory()
+    state, _ = jax.eval_shape(core.reset, jax.random.key(0))
+    assert sum(word.size * word.dtype.itemsize for word in state) <= 200
+    assert len(state) <= 7
+
+
+def test_a_step_of_seaquest_costs_little():
+    # Its 1000 cells are most of it; gymnax's buffers of 100 slots take 970 000.
+    core, key = seaquest(), jax.random.key(0)
+    state, _ = jax.eval_shape(core.reset, key)
+    noise = jax.eval_shape(core.draw, key)
+    traced = jax.jit(core.step).lower(state, np.int32(0), noise)
+    assert traced.cost_analysis()["flops"] < 40_000
+
+
+def test_things_are_drawn_in_their_cells_and_smaller_ones_on_top():
+    core = asterix()
+    none = np.zeros(8, bool)
+    empty = AsterixState(2, 1, 9, 4, 9, 0, none, np.zeros(8, int), none, none)
+    state = empty._replace(
+        there=np.arange(8) == 3, column=4 * (np.arange(8) == 3), right=~none
+    )
+    frames = [
+        core.render(game.pack(game.whole(ASTERIX), game.Playing(each, 0)))
+        for each in (empty, state)
+    ]
+    assert frames[0].shape == (420, 600, 3)
+    rows, columns = np.nonzero(np.any(frames[0] != frames[1], axis=-1))
+    cells = {
+        ((r - 10) // 40, (c - 10) // 40) for r, c in zip(rows, columns, strict=True)
+    }
+    assert cells == {(4, 3), (4, 4)}  # the enemy, and its trail
+    blue = np.all(np.abs(frames[0][:, :420].astype(int) - [59, 111, 182]) < 3, axis=-1)
+    rows, columns = np.nonzero(blue)
+    assert {*(rows - 10) // 40} == {1}
+    assert {*(columns - 10) // 40} == {2}

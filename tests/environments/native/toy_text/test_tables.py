@@ -1,0 +1,54 @@
+"""Tables: what is packed into one number comes out again; chance by its measure."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlcli.environments.native.toy_text import tables
+
+GRID = (np.arange(12_000, dtype=np.float32) + 0.5) / 12_000
+
+
+@pytest.mark.parametrize("rewards", [1, 2, 3, 4, 5])
+def test_every_entry_of_a_world_is_read_as_it_was_written(rewards):
+    rng = np.random.default_rng(rewards)
+    shape = (50, 3, 2)
+    after, worth = rng.integers(0, 50, shape), rng.integers(0, rewards, shape)
+    ends = rng.integers(0, 2, shape) == 1
+    worths = rng.normal(size=rewards).astype(np.float32)
+    read = tables.lookup(tables.World(after, worth, ends), worths.tolist())
+    found = jax.vmap(read)(*(each.ravel() for each in np.indices(shape)))
+    np.testing.assert_array_equal(found[0], after.ravel())
+    np.testing.assert_array_equal(found[1], worths[worth].ravel())
+    np.testing.assert_array_equal(found[2], ends.ravel())
+    assert found[0].dtype == jnp.int32
+    assert found[1].dtype == jnp.float32
+
+
+@pytest.mark.parametrize("likely", [0.0, 1 / 3, 0.8, 1.0])
+def test_turns_are_as_likely_as_they_should_be(likely):
+    share = np.bincount(tables.turns(GRID, likely), minlength=3) / len(GRID)
+    other = (1 - likely) / 2
+    np.testing.assert_allclose(share, [likely, other, other], atol=1e-3)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 300])
+def test_a_choice_is_one_of_the_options_each_as_often(n):
+    options = np.arange(7, 7 + n, dtype=np.int32)
+    chosen = np.broadcast_to(tables.choose(GRID, options), GRID.shape)
+    assert np.bincount(chosen)[7:].tolist() == [len(GRID) // n] * n
+    last = np.nextafter(np.float32(1), np.float32(0))
+    assert int(tables.choose(last, options)) == 6 + n
+
+
+def test_moves_stop_at_the_edge():
+    moves = tables.grid_moves(2, 3, [(-1, 0), (0, 1), (1, 0), (0, -1)])
+    expected = [[0, 1, 3, 0], [1, 2, 4, 0], [2, 2, 5, 1]]
+    expected += [[0, 4, 3, 3], [1, 5, 4, 3], [2, 5, 5, 4]]
+    assert moves.tolist() == expected
+
+
+def test_one_slips_to_either_side():
+    expected = [[0, 3, 1], [1, 0, 2], [2, 1, 3], [3, 2, 0]]
+    assert tables.slipping(4).tolist() == expected

@@ -1,0 +1,208 @@
+"""Wrappers: what becomes of actions, rewards and observations on their way."""
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import rlcli
+from rlcli import action_masks, recipe, registry
+from rlcli.assembly import build
+from rlcli.errors import RlcliError
+from rlcli.loop.progress import midnight
+from rlcli.types import Environment, TimeStep
+
+
+def counter(length: int = 1_000) -> Environment:
+    """Tells its last action in its observation; the reward is the step's number."""
+
+    def reset(key):
+        del key
+        return (jnp.int32(0), jnp.int32(-1)), jnp.float32([0, -1])
+
+    def step(state, action, noise):
+        time = state[0] + 1
+        obs = jnp.stack([time, action]).astype(jnp.float32)
+        end = time >= length
+        reward, discount = time.astype(jnp.float32), 1.0 - end
+        info = {"logged": reward}
+        return (time, action), TimeStep(obs, obs, reward, discount, end, info)
+
+    box = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    space = gymnasium.spaces.Discrete(1_000)
+    return Environment(reset, step, box, space, lambda s: s, draw=lambda key: ())
+
+
+def wrapped(core: Environment, name: str, **options) -> Environment:
+    return registry.find("wrapper", name).factory(core, **options)
+
+
+def played(env: Environment, actions, seed: int = 0) -> tuple[np.ndarray, TimeStep]:
+    """The first observation, and the answers to these actions."""
+    keys = jax.random.split(jax.random.key(seed), len(actions) + 1)
+    state, first = env.reset(keys[0])
+
+    def step(state, given):
+        action, key = given
+        return env.step(state, action, env.draw(key))
+
+    given = jnp.asarray(actions), keys[1:]
+    return np.asarray(first), jax.jit(lambda: jax.lax.scan(step, state, given))()[1]
+
+
+def test_sticky_actions_are_those_of_before_as_often_as_said():
+    actions = np.arange(4_000) % 1_000
+    _, answers = played(
+        wrapped(counter(5_000), "sticky_actions", probability=0.3), actions
+    )
+    done = np.asarray(answers.obs[:, 1])
+    stuck = done != actions
+    assert not stuck[0]
+    # An action that sticks is what was done before, not what was asked for before.
+    assert np.array_equal(done[1:][stuck[1:]], done[:-1][stuck[1:]])
+    assert abs(stuck.mean() - 0.3) < 4 * np.sqrt(0.3 * 0.7 / len(actions))
+
+
+def test_a_repeated_action_adds_up_its_rewards_until_the_end():
+    _, answers = played(wrapped(counter(10), "action_repeat", times=4), [7, 8, 9])
+    assert answers.obs.tolist() == [[4, 7], [8, 8], [10, 9]]
+    assert answers.reward.tolist() == [1 + 2 + 3 + 4, 5 + 6 + 7 + 8, 9 + 10]
+    assert answers.info["logged"].tolist() == answers.reward.tolist()
+    assert answers.last.tolist() == [False, False, True]
+    assert answers.discount.tolist() == [1, 1, 0]
+
+
+def test_a_grid_of_choices_covers_the_box_from_corner_to_corner():
+    core = counter()
+    seen = []
+
+    def step(state, action, noise):
+        seen.append(np.asarray(action))
+        return core.step(state, jnp.int32(0), noise)
+
+    box = gymnasium.spaces.Box(np.float32([-2, 0]), np.float32([2, 1]))
+    env = wrapped(core._replace(action=box, step=step), "discrete_actions", bins=3)
+    assert env.action == gymnasium.spaces.Discrete(9)
+    state, _ = env.reset(jax.random.key(0))
+    for choice in range(9):
+        env.step(state, jnp.int32(choice), ())
+    expected = [[x, y] for y in (0, 0.5, 1) for x in (-2, 0, 2)]
+    assert np.allclose(seen, expected)
+
+
+def test_real_actions_reach_every_point_of_the_box_and_no_other():
+    env = wrapped(rlcli.make("Pendulum-v1"), "real_actions")
+    assert env.action == gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    core = rlcli.make("Pendulum-v1")
+    state, _ = core.reset(jax.random.key(0))
+    for real, torque in ((0.0, 0.0), (100.0, 2.0), (-100.0, -2.0), (np.log(3), 1.0)):
+        ours = env.step(state, jnp.float32([real]), jax.random.key(1))[1]
+        theirs = core.step(state, jnp.float32([torque]), jax.random.key(1))[1]
+        assert np.allclose(ours.next_obs, theirs.next_obs, atol=1e-6)
+        assert np.allclose(ours.reward, theirs.reward, atol=1e-5)
+
+
+def test_rewards_are_scaled_cut_and_blurred():
+    scaled = played(wrapped(counter(), "scale_reward", factor=0.5), [0, 0, 0])[1]
+    assert scaled.reward.tolist() == [0.5, 1.0, 1.5]
+    cut = played(wrapped(counter(), "clip_reward", low=1.5, high=2.5), [0, 0, 0])[1]
+    assert cut.reward.tolist() == [1.5, 2.0, 2.5]
+    blurred = played(wrapped(counter(9_999), "reward_noise", scale=2.0), [0] * 4_000)[1]
+    noise = np.asarray(blurred.reward) - np.arange(1, 4_001)
+    assert abs(noise.mean()) < 4 * 2 / np.sqrt(4_000)
+    assert abs(noise.std() - 2) < 0.1
+
+
+def test_observations_are_blurred_from_the_first_on():
+    env = wrapped(counter(9_999), "observation_noise", scale=0.5)
+    first, answers = played(env, [3] * 3_000)
+    assert not np.array_equal(first, [0, -1])
+    noise = np.asarray(answers.obs)[:, 1] - 3
+    assert abs(noise.mean()) < 4 * 0.5 / np.sqrt(3_000)
+    assert abs(noise.std() - 0.5) < 0.03
+    assert np.array_equal(answers.obs, answers.next_obs)
+
+
+def test_every_member_is_blurred_but_the_mask():
+    noise = {"name": "observation_noise", "scale": 0.5}
+    core = rlcli.make("ConnectFour-v0", wrappers=["flatten"])
+    env = rlcli.make("ConnectFour-v0", wrappers=["flatten", noise])
+    key = jax.random.key(0)
+    (state, _), (bare, _) = env.reset(key), core.reset(key)
+    _, answer = env.step(state, jnp.int32(3), key)
+    _, plain = core.step(bare, jnp.int32(3), key)
+    assert env.observation["seen"] == gymnasium.spaces.Box(-np.inf, np.inf, (84,))
+    for each in (answer, plain):  # no column is full yet
+        np.testing.assert_array_equal(each.obs[action_masks.MASK], np.ones(7))
+    blurred = np.asarray(answer.obs["seen"])
+    assert abs(blurred.std() - np.hypot(0.5, plain.obs["seen"].std())) < 0.1
+    assert np.unique(blurred).size == 84
+
+
+def test_what_was_done_last_is_seen_beside_the_observation():
+    env = wrapped(rlcli.make("CartPole-v1"), "previous")
+    assert env.observation.shape == (4 + 2 + 2,)
+    core = rlcli.make("CartPole-v1")
+    keys = jax.random.split(jax.random.key(0), 2)
+    state, obs = env.reset(keys[0])
+    assert obs[4:].tolist() == [0, 0, 0, 1]
+    bare, plain = core.reset(keys[0])
+    assert np.array_equal(obs[:4], plain)
+    _, answer = env.step(state, jnp.int32(1), keys[1])
+    _, expected = core.step(bare, jnp.int32(1), keys[1])
+    assert np.allclose(answer.obs, [*expected.obs, 0, 1, 1, 0])
+
+
+def test_a_recipe_wraps_its_environment_from_the_inside_out():
+    data = {
+        "environment": {
+            "name": "Pendulum-v1",
+            "num_envs": 3,
+            "wrappers": ["previous", {"name": "discrete_actions", "bins": 5}],
+        },
+        "updater": "q_learning",
+    }
+    parsed = recipe.load(data)
+    env, _ = build(parsed).parts(midnight())
+    assert env.action == gymnasium.spaces.Discrete(5)
+    assert env.observation.shape == (3 + 1 + 2,)
+    state, obs = env.reset(jax.random.key(0))
+    assert obs.shape == (3, 6)
+    _, answer = env.step(state, jnp.int32([0, 2, 4]), env.draw(jax.random.key(1)))
+    assert np.allclose(answer.next_obs[:, 3], [-2, 0, 2])
+    assert recipe.load(recipe.resolved(parsed)) == parsed
+
+
+@pytest.mark.parametrize(
+    ("environment", "wrapper", "message"),
+    [
+        ("CartPole-v1", "sticky", "there is no wrapper `sticky`"),
+        ("CartPole-v1", {"name": "clip_reward", "lo": 1}, "has no option `lo`"),
+        ("CartPole-v1", "real_actions", "needs a bounded Box of actions"),
+        ("CartPole-v1", {"name": "discrete_actions"}, "has Discrete(2)"),
+        (
+            "Pendulum-v1",
+            {"name": "discrete_actions", "bins": 20_000},
+            "20000^1 actions",
+        ),
+        (
+            "FrozenLakeNonSlippery-v0",
+            {"name": "observation_noise", "scale": 1},
+            "needs real numbers",
+        ),
+        ("ConnectFour-v0", "sticky_actions", "`action_mask` forbids"),
+        ("ConnectFour-v0", "action_repeat", "`action_mask` forbids"),
+        ("gymnasium/CartPole-v1", "previous", "takes no `wrappers`"),
+    ],
+)
+def test_a_wrapper_that_does_not_fit_is_refused_with_its_line(
+    environment, wrapper, message, tmp_path
+):
+    data = {"environment": {"name": environment, "wrappers": [wrapper]}}
+    path = tmp_path / "mine.yaml"
+    path.write_text(recipe.dump({**data, "updater": "ppo"}))
+    with pytest.raises(RlcliError) as caught:
+        build(recipe.load(path))
+    assert message in caught.value.message
+    assert f"{path}:" in caught.value.message

@@ -1,0 +1,249 @@
+"""Evaluation: whole episodes of what was learnt, of a run, a policy or a checkpoint."""
+
+import json
+import shutil
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import rlcli
+from rlcli import recipe
+from rlcli.assembly import build
+from rlcli.errors import RlcliError
+from rlcli.evaluation.evaluate import elsewhere
+from rlcli.loop import episodes as playing
+from rlcli.runs import run_folder
+from rlcli.runs.statistics import iqm
+from rlcli.training.experiment import Best, Experiment
+
+DATA = {
+    "environment": {"name": "CartPole-v1", "num_envs": 2},
+    "network": {"name": "mlp", "layers": [8]},
+    "policy": {
+        "name": "epsilon_greedy",
+        "epsilon": {"from": 0.0, "to": 1.0, "over": 100},
+    },
+    # Smaller than what an evaluation plays at once.
+    "replay": {"name": "uniform", "capacity": 64, "batch_size": 4},
+    "updater": "q_learning",
+    "train": {"steps": 1_000, "seeds": 2},
+}
+
+
+def begun(folder: Path, data=DATA, advance: int = 0) -> Path:
+    """A run that has learnt nothing, or little."""
+    parsed = recipe.load(data)
+    experiment = Experiment(parsed, build(parsed)._replace(devices=1))
+    run = run_folder.create("mine", run=folder)
+    experiment.begin()
+    if advance:
+        experiment.advance(advance)
+    experiment.save(run)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    return begun(tmp_path_factory.mktemp("runs") / "run")
+
+
+def test_the_result_is_what_the_schema_says(run):
+    result = rlcli.eval(run, episodes=6)
+    assert json.loads(json.dumps(result)) == result
+    assert set(result) == {
+        *("run", "checkpoint", "environment", "episodes", "seeds", "return")
+    }
+    assert result["run"] == str(run)
+    assert result["checkpoint"] == str(run / "policy.pkl.lz4")
+    assert result["environment"] == "CartPole-v1"
+    assert result["episodes"] == 6
+    assert [row["seed"] for row in result["seeds"]] == [0, 1]
+    for row in result["seeds"]:
+        assert set(row) == {*("seed", "mean", "std", "min", "max", "length", "frozen")}
+        assert row["min"] <= row["mean"] == row["length"] <= row["max"]
+    means = [row["mean"] for row in result["seeds"]]
+    assert result["return"]["mean"] == pytest.approx(np.mean(means))
+    assert result["return"]["iqm"] == pytest.approx(iqm(means))
+    low, high = result["return"]["ci95"]
+    assert min(means) <= low <= high <= max(means)
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_numbers_and_another_one_others(run):
+    first, again, other = (rlcli.eval(run, episodes=5, seed=seed) for seed in (1, 1, 2))
+    assert first == again
+    assert first["seeds"] != other["seeds"]
+
+
+@pytest.mark.parametrize(
+    ("name", "episodes", "played"),
+    [
+        ("CartPole-v1", 100, 100),
+        ("CartPole-v1", 129, 2 * 128),
+        ("gymnasium/CartPole-v1", 25, 3 * 10),
+    ],
+)
+def test_every_environment_plays_the_same_number_of_episodes_rounded_up(
+    name, episodes, played, run
+):
+    assert rlcli.eval(run, episodes=episodes, environment=name)["episodes"] == played
+
+
+def test_a_policy_file_alone_is_enough(run, tmp_path):
+    lonely = Path(shutil.copy(run / "policy.pkl.lz4", tmp_path / "other.pkl.lz4"))
+    ours, theirs = rlcli.eval(lonely, episodes=4), rlcli.eval(run, episodes=4)
+    assert ours["run"] is None
+    assert ours["checkpoint"] == str(lonely)
+    assert ours["seeds"] == theirs["seeds"]
+
+
+def test_a_checkpoint_plays_as_the_policy_of_its_moment(run):
+    file = run / "checkpoints" / "000000000.pkl.lz4"
+    ours, theirs = rlcli.eval(file, episodes=4), rlcli.eval(run, episodes=4)
+    assert ours["run"] == str(run)
+    assert ours["seeds"] == theirs["seeds"]
+
+
+@pytest.mark.slow
+def test_exploring_is_as_it_was_when_the_policy_was_taken(run, tmp_path):
+    # ε goes from 0 to 1 in 100 steps: none at first, and nothing but chance later.
+    def spread(folder: Path) -> tuple:
+        results = [
+            rlcli.eval(folder, episodes=20, explore=explore)["seeds"]
+            for explore in (False, True)
+        ]
+        return results[0], results[1]
+
+    greedy, exploring = spread(run)
+    assert greedy == exploring
+    greedy, exploring = spread(begun(tmp_path / "later", advance=60))
+    assert greedy != exploring
+
+
+def test_the_best_is_asked_for_in_vain_where_nothing_was_evaluated(run):
+    with pytest.raises(RlcliError) as caught:
+        rlcli.eval(run, best=True)
+    assert "train.evaluate" in caught.value.hint
+
+
+@pytest.mark.slow
+def test_the_best_is_another_policy_than_the_latest(tmp_path):
+    folder = begun(tmp_path / "run")
+    parsed = recipe.load(DATA)
+    experiment = Experiment(parsed, build(parsed)._replace(devices=1))
+    experiment.restore(run_folder.Run(folder).latest(), run_folder.Run(folder).best)
+    acting = rlcli.runs.checkpoint.read(folder / "policy.pkl.lz4")["acting"]
+    # It always pushes to the left: ten steps or so.
+    stubborn = {name: np.zeros_like(leaf) for name, leaf in acting.items()}
+    stubborn["q/linear_1/b"][:] = [1.0, 0.0]
+    numbers = np.array([7, 7])
+    experiment.best = Best(np.array([9.0, 9.0]), numbers, numbers, stubborn)
+    experiment.save(run_folder.Run(folder))
+    result = rlcli.eval(folder, best=True, episodes=10)
+    assert result["checkpoint"] == str(folder / "best.pkl.lz4")
+    for row in result["seeds"]:
+        assert 8 <= row["min"] <= row["max"] <= 11
+    assert result["seeds"] != rlcli.eval(folder, episodes=10)["seeds"]
+
+
+def test_the_original_environment_agrees_with_ours_on_a_policy(run):
+    ours = rlcli.eval(run, episodes=100)
+    theirs = rlcli.eval(run, episodes=100, environment="gymnasium/CartPole-v1")
+    assert theirs["environment"] == "gymnasium/CartPole-v1"
+    for row, other in zip(ours["seeds"], theirs["seeds"], strict=True):
+        noise = 4 * np.hypot(row["std"], other["std"]) / np.sqrt(100)
+        assert abs(row["mean"] - other["mean"]) <= noise + 0.5
+
+
+def test_the_environment_may_be_another_one_in_more_than_its_name(run):
+    short = "{name: CartPole-v1, time_limit: 5}"
+    result = rlcli.eval(run, episodes=3, environment=short)
+    assert result["environment"] == "CartPole-v1"
+    assert {row["max"] for row in result["seeds"]} == {5.0}
+
+
+def test_another_environment_has_as_many_copies_unless_it_says_so():
+    six = recipe.load({**DATA, "environment": {"name": "CartPole-v1", "num_envs": 6}})
+    assert elsewhere(six, "CartPole-v1").num_envs == 6
+    assert elsewhere(six, "{name: CartPole-v1, num_envs: 2}").num_envs == 2
+
+
+@pytest.mark.parametrize("wrong", ["{name: CartPole-v1, lenght: 1}", "{name: [", "[]"])
+def test_an_environment_that_is_none_is_refused(wrong, run):
+    with pytest.raises(RlcliError):
+        rlcli.eval(run, environment=wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("FrozenLakeNonSlippery-v0", "observation"),
+        ("probe-continuous-action", "observation"),
+    ],
+)
+def test_an_environment_with_other_spaces_is_refused_with_both(name, what, run):
+    with pytest.raises(RlcliError) as caught:
+        rlcli.eval(run, environment=name)
+    assert f"cannot play `{name}`: its {what} space is" in caught.value.message
+    assert caught.value.hint == "it learnt in `CartPole-v1`"
+
+
+def test_episodes_that_never_end_are_cut_with_a_warning(tmp_path, monkeypatch, capsys):
+    endless = {
+        **DATA,
+        "environment": {"name": "probe-truncation", "time_limit": None},
+        "train": {"steps": 1_000},
+    }
+    folder = begun(tmp_path / "run", endless)
+    monkeypatch.setattr(playing, "LONGEST", 20)
+    result = rlcli.eval(folder, episodes=3)
+    assert result["seeds"][0]["length"] == result["seeds"][0]["mean"] == 20
+    said = capsys.readouterr().err
+    assert said.startswith("warning: 3 of 3 episodes were cut")
+    assert "no time limit" in said
+
+
+def test_a_limit_of_the_environments_own_is_no_reason_to_warn(run, monkeypatch, capsys):
+    monkeypatch.setattr(playing, "LONGEST", 8)
+    rlcli.eval(run, episodes=3)
+    assert capsys.readouterr().err == ""
+
+
+def test_nothing_is_known_of_a_folder_without_a_run(tmp_path):
+    with pytest.raises(RlcliError):
+        rlcli.eval(tmp_path)
+
+
+def test_evaluating_leaves_the_run_as_it_was(run):
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    rlcli.eval(run, episodes=2)
+    assert {p: p.read_bytes() for p in run.rglob("*") if p.is_file()} == before
+
+
+def test_a_deterministic_world_gives_what_was_worked_out_by_hand(tmp_path):
+    parsed = recipe.load(
+        {
+            "environment": "probe-reward-depends-on-action",
+            "network": {"name": "mlp", "layers": [4]},
+            "updater": "q_learning",
+            "train": {"steps": 100},
+        }
+    )
+    experiment = Experiment(parsed, build(parsed))
+    folder = run_folder.create("mine", run=tmp_path / "run")
+    experiment.begin()
+    better = jax.numpy.array([[0.0, 5.0]])
+    learner = experiment.progress.agent.learner
+    head = {**learner.params["q"]["linear_1"], "b": better}
+    params = {"q": {**learner.params["q"], "linear_1": head}}
+    agent = experiment.progress.agent._replace(learner=learner._replace(params=params))
+    experiment._progress = experiment.progress._replace(agent=agent)
+    experiment.save(folder)
+    result = rlcli.eval(folder.folder, episodes=7)
+    (row,) = result["seeds"]
+    numbers = {"seed": 0, "mean": 1, "std": 0, "min": 1, "max": 1, "length": 1}
+    assert row == numbers | {"frozen": None}
+    total = {"mean": 1, "iqm": 1, "ci95": [1, 1], "frozen": 0}
+    assert result["return"] == total

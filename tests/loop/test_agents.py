@@ -1,0 +1,266 @@
+"""Agents: when they learn, how often, and from which rows."""
+
+from fractions import Fraction
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlcli.loop.agents import online, remembering
+from rlcli.loop.progress import midnight
+from rlcli.replays.uniform import uniform
+from rlcli.tracers.lambda_return import lambda_return
+from rlcli.tracers.n_step import n_step
+from rlcli.types import Agent, Estimates, Policy, Replay, Report, Transition, Updater
+
+ENVIRONMENTS = 2
+NO_POLICY = Policy(lambda batch: ((), ()), lambda key, batch: (), None, None, None)
+
+
+class Seen(NamedTuple):
+    """What an updater that learns nothing was given, the last time."""
+
+    calls: jax.Array
+    updates: jax.Array  # sums of the clock's
+    reward: jax.Array
+    weight: jax.Array
+    bits: jax.Array  # of the key
+
+
+def watching(shape: tuple[int, int], needs: tuple[str, ...] = ()) -> Updater:
+    """An updater that only notes what it is given: rows of that shape."""
+    zero = jnp.int32(0)
+
+    def update(state, batch, weight, clock, key):
+        bits = jax.random.bits(key, ())
+        seen = Seen(
+            state.calls + 1, state.updates + clock.updates, batch.reward, weight, bits
+        )
+        priority = jnp.sum(batch.reward, axis=0)
+        return seen, Report(priority, {"calls": seen.calls})
+
+    def estimate(state, steps):
+        zeros = jnp.zeros_like(steps.reward)
+        return Estimates(zeros, zeros, zeros, zeros)
+
+    return Updater(
+        init=lambda key: Seen(
+            zero, zero, jnp.zeros(shape), jnp.zeros(shape), jnp.uint32(0)
+        ),
+        acting=lambda state: state.calls,
+        policy=NO_POLICY,
+        update=update,
+        estimate=estimate,
+        failed=lambda state: jnp.int32(-1),
+        needs=needs,
+    )
+
+
+def unroll(start: int, length: int) -> Transition:
+    """Steps whose reward is their number, in both environments alike."""
+    numbers = np.arange(start, start + length, dtype=np.float32)
+    reward = np.broadcast_to(numbers[:, None], (length, ENVIRONMENTS))
+    flag = np.zeros_like(reward, bool)
+    steps = Transition(
+        obs=reward,
+        action=reward.astype(np.int32),
+        reward=reward,
+        discount=np.ones_like(reward),
+        next_obs=reward + 1,
+        first=flag,
+        last=flag,
+        extras={},
+    )
+    return jax.tree.map(jnp.asarray, steps)
+
+
+def lives(agent: Agent, iterations: int, length: int):
+    """State and metrics after every iteration, from an agent's first unroll on."""
+    key = jax.random.key(0)
+    state = agent.init(key, unroll(0, length))
+    learn = jax.jit(agent.learn)
+    for iteration in range(iterations):
+        clock = midnight()._replace(iteration=jnp.int32(iteration))
+        noise = agent.draw(jax.random.fold_in(key, iteration))
+        state, metrics = learn(state, unroll(iteration * length, length), clock, noise)
+        yield state, metrics
+
+
+def remembered(updates: Fraction, start: int) -> Agent:
+    replay = uniform(1, 1, ENVIRONMENTS, capacity=64, batch_size=5)
+    return remembering(
+        watching((1, 5)), n_step(n=1), replay, updates=updates, start=start
+    )
+
+
+@pytest.mark.parametrize(
+    ("updates", "start"),
+    [
+        (Fraction(1), 0),
+        (Fraction(1), 3),
+        (Fraction(4), 2),
+        (Fraction(1, 3), 0),
+        (Fraction(5, 2), 1),
+    ],
+)
+def test_updates_come_after_the_start_as_often_as_the_recipe_says(updates, start):
+    agent = remembered(updates, start)
+    for number, (state, _) in enumerate(lives(agent, 12, 1), 1):
+        expected = int(updates * max(0, number - start))  # rounded down
+        assert int(state.learner.calls) == expected
+        assert agent.updates(number) == expected
+        # Each update was told its own number: 0, 1, 2 …
+        assert int(state.learner.updates) == expected * (expected - 1) // 2
+
+
+def test_updates_made_are_exact_ints_of_ints_and_arrays_of_arrays():
+    agent = remembered(Fraction(1, 3), 2)
+    assert agent.updates(3 * 10**12 + 2) == 10**12
+    found = jax.jit(agent.updates)(jnp.arange(9))
+    assert found.tolist() == [0, 0, 0, 0, 0, 1, 1, 1, 2]
+
+
+def test_metrics_are_those_of_the_last_update_of_the_visit():
+    metrics = [
+        int(said["calls"]) for _, said in lives(remembered(Fraction(3), 1), 4, 1)
+    ]
+    assert metrics == [0, 3, 6, 9]  # zeros where nothing was learnt
+
+
+def test_every_update_draws_with_a_key_and_a_sample_of_its_own():
+    states = [state.learner for state, _ in lives(remembered(Fraction(1), 0), 12, 1)]
+    assert len({int(state.bits) for state in states}) == 12
+    samples, keys = remembered(Fraction(2), 0).draw(jax.random.key(1))
+    assert not np.any(samples[0] == samples[1])
+    assert len({data.tobytes() for data in np.asarray(jax.random.key_data(keys))}) == 2
+
+
+def test_only_what_the_replay_holds_is_learnt_from():
+    agent = remembered(Fraction(1), 0)
+    for number, (state, _) in enumerate(lives(agent, 40, 1)):
+        oldest = max(0, number + 1 - 64 // ENVIRONMENTS)
+        rewards = np.asarray(state.learner.reward)
+        assert np.all((oldest <= rewards) & (rewards <= number))
+
+
+def test_a_replay_is_told_what_there_was_to_learn_from_each_row():
+    def reweigh(state, index, priority):
+        return {"index": index, "priority": priority, "at": state["at"]}
+
+    def sample(state, count, noise):
+        steps = jax.tree.map(lambda leaf: jnp.zeros((2, 3), leaf.dtype), unroll(0, 1))
+        steps = steps._replace(reward=jnp.full((2, 3), 7.0), discount=jnp.ones((2, 3)))
+        return steps, jnp.array([[0.5] * 3, [0.25] * 3]), jnp.arange(3) + noise
+
+    replay = Replay(
+        init=lambda steps: {
+            "index": jnp.zeros(3, jnp.int32),
+            "priority": jnp.zeros(3),
+            "at": jnp.int32(-1),
+        },
+        draw=lambda key: jnp.int32(10),
+        add=lambda state, steps, count: {**state, "at": count},
+        sample=sample,
+        reweigh=reweigh,
+    )
+    tracer = n_step(n=2, gamma=1.0)  # two steps make one row
+    agent = remembering(watching((1, 3)), tracer, replay, updates=Fraction(1), start=0)
+    *_, (state, _) = lives(agent, 4, 1)
+    assert state.replay["index"].tolist() == [10, 11, 12]
+    assert state.replay["priority"].tolist() == [14, 14, 14]
+    assert int(state.replay["at"]) == 3
+    np.testing.assert_array_equal(state.learner.weight, [[0.5] * 3])
+
+
+def test_an_online_agent_sees_every_row_once_with_the_steps_in_front_of_its_unroll():
+    n, length = 3, 4
+    agent = online(watching((length, ENVIRONMENTS)), n_step(n=n, gamma=1.0))
+    rows = []
+    for state, _ in lives(agent, 3, length):
+        counts = np.asarray(state.learner.weight[:, 0]) > 0
+        rows += np.asarray(state.learner.reward[:, 0])[counts].tolist()
+        assert state.tail.reward.shape == (n - 1, ENVIRONMENTS)
+    steps = 3 * length
+    expected = [sum(range(k, k + n)) for k in range(steps - n + 1)]
+    assert rows == expected
+
+
+def test_a_window_longer_than_the_unroll_waits_until_it_is_full():
+    n, length = 6, 2
+    agent = online(watching((length, ENVIRONMENTS)), n_step(n=n, gamma=1.0))
+    rows = []
+    for state, _ in lives(agent, 6, length):
+        counts = np.asarray(state.learner.weight[:, 0]) > 0
+        rows += np.asarray(state.learner.reward[:, 0])[counts].tolist()
+    assert rows == [sum(range(k, k + n)) for k in range(6 * length - n + 1)]
+
+
+def test_a_tracer_that_bootstraps_gives_a_row_for_every_step_of_the_unroll():
+    agent = online(watching((4, ENVIRONMENTS)), lambda_return(gamma=0.9, lambda_=0.5))
+    for state, _ in lives(agent, 2, 4):
+        assert np.all(state.learner.weight == 1)
+        assert state.tail.reward.shape == (0, ENVIRONMENTS)
+
+
+def test_an_online_agent_updates_once_an_iteration_and_counts_them():
+    agent = online(watching((1, ENVIRONMENTS)), n_step(n=1))
+    *_, (state, metrics) = lives(agent, 5, 1)
+    assert int(state.learner.calls) == int(metrics["calls"]) == agent.updates(5) == 5
+    assert int(state.learner.updates) == 0 + 1 + 2 + 3 + 4
+
+
+def test_an_agent_asks_for_what_its_updater_and_tracer_need():
+    updater = watching((1, ENVIRONMENTS), needs=("log_prob", "carry"))
+    tracer = n_step(n=1)._replace(needs=("log_prob", "value"))
+    replay = uniform(1, 1, ENVIRONMENTS, capacity=64, batch_size=5)
+    wanted = ("carry", "log_prob", "value")
+    assert online(updater, tracer).needs == wanted
+    agent = remembering(updater, tracer, replay, updates=Fraction(1), start=0)
+    assert agent.needs == wanted
+
+
+def test_acting_and_failing_are_the_updaters_word():
+    agent = online(watching((1, ENVIRONMENTS)), n_step(n=1))
+    *_, (state, _) = lives(agent, 3, 1)
+    assert int(agent.acting(state)) == 3
+    assert int(agent.failed(state)) == -1
+    assert agent.policy is NO_POLICY
+
+
+def seldom(window: int) -> Replay:
+    """A replay of whole episodes that has one in every third iteration only."""
+
+    def sample(state, count, noise):
+        steps = jax.tree.map(lambda leaf: jnp.zeros((window, 1), leaf.dtype), CUT)
+        reward = jnp.full((window, 1), count, jnp.float32)
+        weight = jnp.full((window, 1), (count % 3 == 0).astype(jnp.float32))
+        return steps._replace(reward=reward), weight, state + 1
+
+    return Replay(
+        init=lambda steps: jnp.int32(0),
+        draw=lambda key: jnp.int32(0),
+        add=lambda state, steps, count: state,
+        sample=sample,
+        reweigh=lambda state, index, priority: index,
+        episodes=True,
+    )
+
+
+CUT = jax.tree.map(lambda leaf: leaf[:, :1], unroll(0, 1))
+
+
+@pytest.mark.parametrize("updates", [Fraction(1), Fraction(2)])
+def test_where_a_whole_sample_weighs_nothing_there_is_no_update(updates):
+    tracer = n_step(n=1)._replace(window=None)
+    agent = remembering(watching((4, 1)), tracer, seldom(4), updates=updates, start=0)
+    for number, (state, metrics) in enumerate(lives(agent, 8, 1), 1):
+        made = number // 3 * int(updates)
+        assert int(state.learner.calls) == made
+        # What is said is that of the last update made, however long ago.
+        assert int(metrics["calls"]) == made
+        # The replay is told of every sample, and each counts as an update.
+        assert int(state.replay) == number * updates == agent.updates(number)
+        if made:
+            assert np.all(state.learner.reward == number // 3 * 3)

@@ -1,0 +1,116 @@
+"""Faults: the first invalid answer of every environment, as the loop records it."""
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rlcli.loop.faults import (
+    NONE,
+    Fault,
+    begin_faults,
+    first_not_finite,
+    first_outside,
+    update_faults,
+)
+from rlcli.spaces import zeros
+from rlcli.types import Environment, TimeStep
+
+HIGH = np.array([1.0, np.inf], np.float32)
+BOX = spaces.Box(-HIGH, HIGH, (2,), np.float32)
+SPACE = spaces.Dict({"at": BOX, "choice": spaces.Discrete(3)})
+
+
+def environment(
+    num_envs: int, space: gymnasium.Space = SPACE, *, pure: bool = False
+) -> Environment:
+    nothing = spaces.Discrete(2)
+    return Environment(None, None, space, nothing, None, num_envs, pure)
+
+
+def reference(events, steps: int, num_envs: int):
+    """By hand: the first event of each environment, (step, what)."""
+    found = [None] * num_envs
+    for step in range(steps + 1):
+        for (at, index), what in events.items():
+            if at == step and found[index] is None:
+                found[index] = (step, what)
+    return found
+
+
+@pytest.mark.parametrize("pure", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_faults_are_those_of_a_loop_over_the_answers(seed, pure):
+    draws = np.random.default_rng(seed)
+    steps, batch = 12, 3
+    env = environment(batch, pure=pure)
+    invalid, outside = {}, {}
+    update = jax.jit(lambda faults, *given: update_faults(faults, env, *given))
+    faults = None
+    for step in range(steps + 1):
+        at = draws.uniform(-1, 1, (2, batch, 2)).astype(np.float32)
+        choice = draws.integers(3, size=(2, batch))
+        reward = draws.uniform(-1, 1, batch).astype(np.float32)
+        action = np.zeros(batch, np.float32)
+        for index in np.flatnonzero(draws.random(batch) < 0.2):
+            kind = draws.integers(5)
+            which = draws.integers(2) if step else 0  # `obs` or `next_obs`
+            if kind == 0:
+                at[which, index, draws.integers(2)] = draws.choice([np.nan, np.inf])
+                invalid[step, index] = "an observation"
+                beyond = np.isposinf(at[which, index, 0])
+                outside |= {(step, index): ""} if beyond else {}
+            elif kind == 1 and step:
+                reward[index] = draws.choice([np.nan, -np.inf])
+                invalid[step, index] = "a reward"
+            elif kind == 2:
+                at[which, index, 0] = draws.choice([1.5, -1.01])
+                outside[step, index] = ""
+            elif kind == 3:
+                choice[which, index] = draws.choice([-1, 3])
+                outside[step, index] = ""
+            elif step:  # an answer to a NaN is no fault of the environment
+                action[index], reward[index] = np.nan, np.nan
+        obs, next_obs = ({"at": at[i], "choice": choice[i]} for i in range(2))
+        if step == 0:
+            faults = begin_faults(env, obs)
+            continue
+        ones = np.ones(batch, np.float32)
+        answer = TimeStep(obs, next_obs, reward, ones, ones > 0, {})
+        faults = update(faults, action, answer, jnp.int32(step))
+    expected = reference(invalid, steps, batch)
+    for index, code in enumerate(np.asarray(faults.not_finite)):
+        found = first_not_finite(np.array([code]))
+        assert (found and (found.step, found.what)) == expected[index]
+    if pure:
+        outside = {}
+    beyond = [found and found[0] for found in reference(outside, steps, batch)]
+    assert [None if c == NONE else int(c) for c in faults.outside] == beyond
+
+
+def test_the_earliest_fault_of_all_environments_is_the_one_to_name():
+    assert first_not_finite(np.array([NONE, 7, -2 - 5, NONE])) == Fault(
+        2, 5, "an observation"
+    )
+    assert first_not_finite(np.array([NONE, 4, -2 - 5])) == Fault(1, 4, "a reward")
+    assert first_not_finite(np.array([-2])) == Fault(0, 0, "an observation")
+    assert first_outside(np.array([9, 0, NONE])) == Fault(1, 0, "an observation")
+    assert first_not_finite(np.array([NONE])) is first_outside(np.array([NONE])) is None
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Box(-np.inf, np.inf, (2,), np.float32),
+        spaces.Box(0, 255, (4, 4), np.uint8),
+        spaces.Dict({"image": spaces.Box(0, 255, (4, 4, 1), np.uint8)}),
+        spaces.MultiBinary(3),
+    ],
+)
+def test_what_cannot_lie_beyond_its_bounds_is_not_compared(space):
+    obs = jax.tree.map(lambda leaf: leaf[None], zeros(space))
+    program = jax.make_jaxpr(lambda obs: begin_faults(environment(1, space), obs))(obs)
+    compares = any(name in str(program) for name in (" lt ", " gt ", " le ", " ge "))
+    assert compares == isinstance(space, spaces.MultiBinary)

@@ -1,0 +1,234 @@
+"""Progress: how it begins, its statistics and its streams of random numbers."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlcli import recipe
+from rlcli.assembly import build
+from rlcli.loop.progress import (
+    AXES,
+    INIT,
+    LEARN,
+    POLICY,
+    RESET,
+    STEP,
+    WATCH,
+    Progress,
+    Setup,
+    Statistics,
+    begin,
+    clock_at,
+    counted,
+    draw,
+    midnight,
+    now,
+    said,
+    stream,
+)
+from rlcli.runs import checkpoint
+from rlcli.types import TimeStep
+
+DATA = {
+    "environment": {"name": "CartPole-v1", "num_envs": 3},
+    "network": {"name": "mlp", "layers": [4]},
+    "updater": "ppo",
+    "train": {"steps": 1_000, "unroll": 4},
+}
+
+
+@pytest.fixture(scope="module")
+def setup() -> Setup:
+    return build(recipe.load(DATA))
+
+
+@pytest.fixture(scope="module")
+def progress(setup) -> Progress:
+    return begun(setup, 7)
+
+
+def begun(setup: Setup, seed: int) -> Progress:
+    environment, _ = setup.parts(midnight())
+
+    def start(number):
+        return begin(setup, number, *environment.reset(stream(number, RESET)))
+
+    return jax.jit(start)(np.uint32(seed))
+
+
+def nothing_yet(environments: int) -> Statistics:
+    zero = jnp.float32(0)
+    return Statistics(
+        running_return=jnp.zeros(environments),
+        running_length=jnp.zeros(environments, jnp.int32),
+        episodes=jnp.int32(0),
+        last_return=zero,
+        last_length=zero,
+        average_return=zero,
+    )
+
+
+def answer(reward: np.ndarray, last: np.ndarray) -> TimeStep:
+    obs = np.zeros((len(last), 1), np.float32)
+    return TimeStep(obs, obs, reward.astype(np.float32), 1.0 - last, last, {})
+
+
+def test_statistics_are_those_of_a_loop_over_the_episodes():
+    draws = np.random.default_rng(0)
+    shape = 200, 4
+    rewards = draws.integers(-3, 4, shape)
+    lasts = draws.random(shape) < 0.1
+    running, length = np.zeros(4), np.zeros(4, int)
+    episodes, average, last_return, last_length = 0, 0.0, 0.0, 0.0
+    ours, step = nothing_yet(4), jax.jit(counted)
+    for reward, last in zip(rewards, lasts, strict=True):
+        ours = step(ours, answer(reward, last))
+        running += reward
+        length += 1
+        if last.any():
+            episodes += last.sum()
+            last_return, last_length = running[last].mean(), length[last].mean()
+            rate = min(1, last.sum() / min(episodes, 10))
+            average += rate * (last_return - average)
+        running[last], length[last] = 0, 0
+        assert (int(ours.episodes), float(ours.last_return)) == pytest.approx(
+            (episodes, last_return), rel=1e-6
+        )
+        np.testing.assert_array_equal(ours.running_return, running)
+        np.testing.assert_array_equal(ours.running_length, length)
+        np.testing.assert_allclose(ours.last_length, last_length, rtol=1e-6)
+        np.testing.assert_allclose(ours.average_return, average, rtol=1e-4, atol=1e-5)
+    assert episodes > 50
+
+
+def test_what_an_environment_logs_is_summed_over_episodes():
+    draws = np.random.default_rng(1)
+    shape = 100, 3
+    regrets, lasts = draws.integers(3, size=shape), draws.random(shape) < 0.1
+    zero = {"regret": jnp.float32(0)}
+    ours = nothing_yet(3)._replace(
+        running_info={"regret": jnp.zeros(3)},
+        last_info=zero,
+        total_info=zero,
+        max_info={"regret": jnp.float32(-jnp.inf)},
+    )
+    running, mean, step, finished = np.zeros(3), 0.0, jax.jit(counted), []
+    for regret, last in zip(regrets, lasts, strict=True):
+        both = {"regret": regret, "other": last}  # only what is asked for is counted
+        ours = step(ours, answer(np.zeros(3), last)._replace(info=both))
+        running += regret
+        mean = running[last].mean() if last.any() else mean
+        finished += running[last].tolist()
+        running[last] = 0
+        assert float(ours.last_info["regret"]) == pytest.approx(mean)
+        np.testing.assert_array_equal(ours.running_info["regret"], running)
+        assert float(ours.total_info["regret"]) == sum(finished)
+        assert float(ours.max_info["regret"]) == max(finished, default=-np.inf)
+    assert ours.running_info.keys() == ours.last_info.keys() == {"regret"}
+
+
+def test_an_environment_says_what_it_logs():
+    def logged(name):
+        environment = build(recipe.load(DATA | {"environment": name})).parts(
+            midnight()
+        )[0]
+        return said(environment, environment.reset(jax.random.key(0))[0])
+
+    assert logged("CartPole-v1") == []
+    assert logged("bsuite/DeepSea") == ["bad_episodes", "denoised_return"]
+
+
+def test_the_average_return_is_the_mean_of_the_first_ten_and_forgets_from_then_on():
+    ours, last = nothing_yet(1), np.array([True])
+    for number in range(1, 11):
+        ours = counted(ours, answer(np.array([number]), last))
+    assert float(ours.average_return) == pytest.approx(5.5)
+    ours = counted(ours, answer(np.array([15.5]), last))
+    assert float(ours.average_return) == pytest.approx(6.5)  # a tenth of the way
+
+
+def test_a_truncated_episode_counts_as_one_that_terminated_does():
+    last = np.array([True, False])
+    step = answer(np.array([2, 3]), last)
+    terminated = counted(nothing_yet(2), step._replace(discount=1.0 - last))
+    truncated = counted(nothing_yet(2), step._replace(discount=np.ones(2)))
+    jax.tree.map(np.testing.assert_array_equal, truncated, terminated)
+    assert int(terminated.episodes) == 1
+
+
+def test_every_stream_of_every_seed_has_keys_of_its_own():
+    streams = (INIT, RESET, STEP, POLICY, LEARN, WATCH)
+    keys = [
+        jax.random.key_data(stream(seed, which)).tobytes()
+        for seed, which in itertools.product((0, 1, 2**31 - 1), streams)
+    ]
+    assert len(set(keys)) == len(keys) == 18
+
+
+def test_noise_depends_on_seed_and_time_only(setup):
+    def noise(seed: int, time: int) -> bytes:
+        keys = draw(setup, np.uint32(seed), np.int32(time))
+        data = jax.tree.map(
+            lambda leaf: (
+                jax.random.key_data(leaf)
+                if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+                else leaf
+            ),
+            keys,
+        )
+        return b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(data))
+
+    assert noise(1, 5) == noise(1, 5)
+    assert len({noise(1, 5), noise(1, 6), noise(2, 5), noise(2, 6)}) == 4
+
+
+def test_progress_begins_with_a_decision_that_waits_for_its_answer(setup, progress):
+    environment, agent = setup.parts(midnight())
+    _, obs = environment.reset(stream(7, RESET))
+    np.testing.assert_array_equal(progress.pending.obs, obs)
+    assert progress.pending.first.tolist() == [True] * 3
+    assert set(progress.pending.extras) == set(agent.needs) == {"log_prob"}
+    assert np.all(progress.pending.extras["log_prob"] < 0)
+    assert (int(progress.iteration), int(progress.position)) == (0, 0)
+    assert int(progress.statistics.episodes) == 0
+
+
+def test_the_unroll_begins_empty_with_the_shape_of_what_will_fill_it(progress):
+    assert progress.unroll.obs.shape == (4, 3, 4)
+    assert progress.unroll.action.dtype == progress.pending.action.dtype
+    assert progress.unroll.extras["log_prob"].shape == (4, 3)
+    assert not any(np.any(leaf) for leaf in jax.tree.leaves(progress.unroll))
+
+
+def test_progress_holds_no_key_for_noise_comes_from_seed_and_time(progress):
+    kinds = {leaf.dtype for leaf in jax.tree.leaves(progress)}
+    assert not any(jnp.issubdtype(kind, jax.dtypes.prng_key) for kind in kinds)
+
+
+def test_the_first_parameters_depend_on_the_seed(setup, progress):
+    same, other = begun(setup, 7), begun(setup, 8)
+    jax.tree.map(np.testing.assert_array_equal, same, progress)
+    ours, theirs = (checkpoint.leaves(each.agent.learner) for each in (same, other))
+    for function in ("policy", "value"):
+        drawn = f"params/{function}/linear/w"
+        assert not np.any(ours[drawn] == theirs[drawn])
+
+
+def test_a_clock_counts_the_steps_of_all_environments_of_a_seed(setup, progress):
+    later = progress._replace(iteration=jnp.int32(10), position=jnp.int32(2))
+    assert int(now(setup, later)) == 10 * 4 + 2
+    clock = clock_at(later, now(setup, later), jnp.bool_(True))
+    assert (int(clock.iteration), float(clock.steps)) == (10, 42 * 3)
+    assert setup.steps == 4 * 3
+
+
+def test_iteration_and_position_are_the_same_for_all_seeds():
+    unbatched = [name for name, axis in AXES._asdict().items() if axis is None]
+    assert unbatched == ["iteration", "position"]
+
+
+def test_at_midnight_nothing_has_happened():
+    assert [float(value) for value in midnight()] == [0, 0, 0, 0, False]

@@ -1,0 +1,219 @@
+"""Environments that show stacks, beside the frames they are made of."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rlcli import action_masks
+from rlcli.assembly import build
+from rlcli.environments.adapters.gymnasium import gymnasium_adapter
+from rlcli.environments.adapters.host import hosted
+from rlcli.environments.vector import vector
+from rlcli.errors import RlcliError
+from rlcli.loop.progress import midnight
+from rlcli.preprocessing.frame_stack import showing
+from rlcli.preprocessing.functions import diff_transform, frame_stack, one_hot
+from rlcli.recipe import load, resolved
+from rlcli.runs.checkpoint import leaves
+from rlcli.training.experiment import Experiment
+from rlcli.types import Environment, TimeStep, Transition
+
+ROW = spaces.Box(-1.0, 200.0, (2,), np.float32)
+CHOICE = spaces.Discrete(90, start=10)
+IMAGE = spaces.Box(0, 255, (2, 3), np.uint8)
+CUBE = spaces.Box(0, 255, (2, 3, 1), np.uint8)
+PAIR = spaces.Tuple((ROW, CHOICE))
+
+
+def show(count, space):
+    """A count from 10 to 99 as an element of one of these spaces."""
+    if isinstance(space, spaces.Tuple):
+        return tuple(show(count, each) for each in space)
+    if isinstance(space, spaces.Discrete):
+        return count
+    return jnp.full(space.shape, count, space.dtype)
+
+
+def counting(space, masked=False):
+    """Counts on from anywhere, in episodes of up to five steps."""
+
+    def seen(count):
+        shown = show(count, space)
+        mask = jnp.stack([count % 2, 1])
+        return {"view": shown, action_masks.MASK: mask} if masked else shown
+
+    def reset(key):
+        count = jax.random.randint(key, (), 10, 90)
+        return count, seen(count)
+
+    def step(count, action, noise):
+        count = count + 1
+        over = count % 5 == 0
+        answer = seen(count)
+        return count, TimeStep(answer, answer, 1.0, 1.0 - over, over, {})
+
+    whole = {"view": space, action_masks.MASK: spaces.MultiBinary(2)}
+    shown = spaces.Dict(whole) if masked else space
+    core = Environment(reset, step, shown, spaces.Discrete(2), lambda state: None)
+    return vector(lambda _: core._replace(draw=lambda key: ()), 3)
+
+
+def played(env, steps=12):
+    """Observations and answers, one after the other, all on the host."""
+    key = jax.random.key(0)
+    draw, step = jax.jit(env.draw), jax.jit(env.step)
+    state, obs = jax.jit(env.reset)(key)
+    answers = []
+    for time in range(steps):
+        noise = draw(jax.random.fold_in(key, time))
+        state, answer = step(state, jnp.zeros(3, int), noise)
+        answers.append(jax.device_get(answer))
+    return jax.device_get(obs), answers
+
+
+def rows(tree, index):
+    return jax.tree.map(lambda leaf: leaf[index], tree)
+
+
+def framed(leaf):
+    return leaf[..., None] if np.ndim(leaf) in (0, 2) else leaf
+
+
+@pytest.mark.parametrize(
+    ("space", "frames", "axis", "masked"),
+    [
+        (ROW, 3, -1, False),
+        (CHOICE, 2, -1, False),
+        (IMAGE, 4, -1, False),
+        (CUBE, 3, 0, False),
+        (PAIR, 2, -1, True),
+    ],
+    ids=str,
+)
+def test_a_stack_holds_the_last_frames_of_its_own_episode(space, frames, axis, masked):
+    raw = counting(space, masked)
+    env = showing(raw, [frame_stack(frames=frames, axis=axis)])
+    first, answers = played(raw)
+    shown, stacked = played(env)
+
+    def whole(history):
+        each = [jax.tree.map(framed, action_masks.without(obs)) for obs in history]
+        return jax.tree.map(lambda *leaf: np.concatenate(leaf, axis=axis), *each)
+
+    for index in range(3):
+        history = [rows(first, index)] * frames
+        seen = rows(shown, index)
+        for plain, answer in zip(answers, stacked, strict=True):
+            assert env.observation.contains(jax.tree.map(np.asarray, seen))
+            found = action_masks.without(seen)
+            jax.tree.map(np.testing.assert_array_equal, found, whole(history))
+            history = [*history[1:], rows(plain.next_obs, index)]
+            after = action_masks.without(rows(answer.next_obs, index))
+            jax.tree.map(np.testing.assert_array_equal, after, whole(history))
+            if plain.last[index]:
+                history = [rows(plain.obs, index)] * frames
+            seen = rows(answer.obs, index)
+            if masked:
+                expected = rows(plain.obs, index)[action_masks.MASK]
+                np.testing.assert_array_equal(seen[action_masks.MASK], expected)
+    assert any(answer.last.any() for answer in answers)
+
+
+def test_what_comes_before_a_stack_is_stacked_and_what_comes_after_is_the_networks():
+    steps = [one_hot(), frame_stack(frames=2), diff_transform(frames=2)]
+    env = showing(counting(CHOICE), steps)
+    assert env.observation.shape == (90 * 2 * 2,)
+    first, _ = played(counting(CHOICE))
+    shown, _ = played(env, 0)
+    expected = np.tile(np.eye(90, dtype="f4")[first - 10], (1, 4))
+    np.testing.assert_array_equal(shown, expected)
+
+
+def test_on_the_host_the_stacks_are_the_same():
+    steps = [one_hot(), frame_stack(frames=3)]
+    pure = hosted(showing(counting(CHOICE), steps), 2)
+    host = showing(hosted(counting(CHOICE), 2), steps)
+    states, seen = zip(*(env.reset(np.arange(2)) for env in (pure, host)), strict=True)
+    np.testing.assert_array_equal(*seen)
+    states = list(states)
+    keys = jax.random.split(jax.random.key(1), 8)
+    action = np.zeros((2, 3), int)
+    for key in keys:
+        noise = jax.vmap(pure.draw)(jax.random.split(key))
+        answers = []
+        for index, env in enumerate((pure, host)):
+            states[index], answer = env.step(states[index], action, noise)
+            answers.append(answer)
+        jax.tree.map(np.testing.assert_array_equal, *answers)
+
+
+def test_a_host_environment_comes_back_with_its_stacks():
+    inner = gymnasium_adapter("FrozenLake-v1", 2, 1, 100, None)
+    env = showing(inner, [one_hot(), frame_stack(frames=3)])
+    state, _ = env.reset(np.array([3]))
+    actions = np.random.default_rng(0).integers(0, 4, (12, 1, 2))
+    for action in actions[:5]:
+        state, _ = env.step(state, action)
+    again, sentence = env.restore(leaves(env.save(state)))
+    assert sentence == ""
+    for action in actions[5:]:
+        state, answer = env.step(state, action)
+        again, other = env.step(again, action)
+        jax.tree.map(np.testing.assert_array_equal, answer, other)
+    env.close(state)
+    env.close(again)
+
+
+def test_an_axis_that_is_not_there_is_refused():
+    with pytest.raises(RlcliError, match=r"along axis 1 of Box\(2,\)"):
+        showing(counting(ROW), [frame_stack(axis=1)])
+
+
+BASE = {"environment": "MountainCar-v0", "updater": "ppo", "train": {"unroll": 4}}
+
+
+def at_first(network, **more):
+    """The environment of a recipe, and shapes of what its agent learns."""
+    recipe = load({**BASE, **more, "network": network})
+    assert load(resolved(recipe)) == recipe
+    environment, agent = build(recipe).parts(midnight())
+    shape = environment.observation.shape
+    row = jnp.zeros((4, 1))
+    obs = jnp.zeros((4, 1, *shape))
+    unroll = Transition(obs, row, row, row, obs, row > 0, row > 0, {})
+    return shape, jax.eval_shape(agent.init, jax.random.key(0), unroll)
+
+
+def test_a_recipe_shows_the_stack_and_its_networks_read_what_is_made_of_it():
+    memory = {"name": "frame_stack", "frames": 3}
+    shape, state = at_first({"name": "linear", "preprocess": ["scale", memory]})
+    assert shape == (6,)
+    assert state.learner.params["value"]["linear"]["w"].shape == (6, 1)
+    shape, state = at_first({"name": "linear", "preprocess": ["one_hot", "flatten"]})
+    assert shape == (2,)
+    assert state.learner.params["value"]["linear"]["w"].shape == (2, 1)
+
+
+def test_functions_read_their_own_way_and_remember_the_same():
+    memory = {"name": "diff_transform", "frames": 2}
+    network = {
+        "policy": {"name": "linear", "preprocess": [memory, "flatten"]},
+        "value": {"name": "mlp", "preprocess": [memory]},
+    }
+    shape, _ = at_first(network)
+    assert shape == (4,)
+    network["value"]["preprocess"] = ["flatten"]
+    with pytest.raises(RlcliError, match="`policy` and `value` remember different"):
+        at_first(network)
+
+
+def test_stacks_go_with_the_replay_that_stores_each_frame_once():
+    memory = {"name": "frame_stack", "frames": 4}
+    more = {"replay": {"name": "frames", "capacity": 64}, "updater": "q_learning"}
+    recipe = load({**BASE, **more, "network": {"name": "mlp", "preprocess": [memory]}})
+    shapes = Experiment(recipe, build(recipe)).check()
+    stored = [x for x in jax.tree.leaves(shapes.agent.replay) if x.dtype == np.float32]
+    # Of each step a frame of two numbers, not a stack of four; reward and discount.
+    assert sum(leaf.size for leaf in stored) < 64 * (2 + 2 + 1)

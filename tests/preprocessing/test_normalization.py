@@ -1,0 +1,252 @@
+"""Normalization, beside NumPy's mean and variance of all that was seen."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import rlcli
+from rlcli import action_masks, loop
+from rlcli.assembly import build
+from rlcli.errors import RlcliError
+from rlcli.loop import agents
+from rlcli.loop.progress import midnight
+from rlcli.preprocessing.normalization import Moments, merged, normalizer, unknown
+from rlcli.recipe import load, resolved
+from rlcli.runs import checkpoint, metrics
+from rlcli.tracers.lambda_return import lambda_return
+from rlcli.types import (
+    Decision,
+    Estimates,
+    Policy,
+    Report,
+    Transition,
+    Updater,
+)
+
+PLACE = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+BYTES = spaces.Box(0, 255, (3,), np.uint8)
+SEEN = spaces.Dict(
+    {
+        action_masks.MASK: spaces.Box(0.0, 1.0, (2,), np.float32),
+        "bytes": BYTES,
+        "choice": spaces.Discrete(5),
+        "place": PLACE,
+    }
+)
+
+
+@pytest.mark.parametrize("sizes", [[1] * 40, [7, 1, 32, 3]])
+def test_moments_are_those_of_all_rows_at_once(sizes):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(50.0, [0.1, 30.0], (sum(sizes), 2)).astype("f4")
+    moments = unknown(jnp.zeros(2))
+    assert (moments.mean == 0).all()
+    assert (moments.variance == 1).all()
+    take = jax.jit(merged)
+    for part in np.split(rows, np.cumsum(sizes)[:-1]):
+        moments = take(moments, part)
+    assert moments.count == sum(sizes)
+    expected = rows.astype(np.float64)
+    np.testing.assert_allclose(moments.mean, expected.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(moments.variance, expected.var(0), rtol=1e-3)
+
+
+def test_the_count_stays_where_it_can_be_held():
+    moments = Moments(jnp.int32(2**30 - 1), jnp.zeros(2), jnp.ones(2))
+    assert merged(moments, jnp.ones((5, 2))).count == 2**30
+
+
+GAMMA, ENVS, STEPS = 0.9, 3, 4
+
+
+def echo():
+    """An updater whose state is what it was shown last, and which values all as 1."""
+
+    def shown(steps):
+        return {"obs": steps.obs, "next_obs": steps.next_obs, "reward": steps.reward}
+
+    def init(key):
+        blank = unroll(0)
+        return shown(jax.tree.map(jnp.zeros_like, blank))
+
+    def update(state, batch, weight, clock, key):
+        return shown(batch), Report(jnp.zeros(ENVS), {})
+
+    def estimate(state, steps):
+        ones = jnp.ones(steps.reward.shape)
+        return Estimates(ones, ones, ones, ones)
+
+    def act(acting, obs, state, first, noise):
+        return Decision(obs, {}), state
+
+    policy = Policy(lambda batch: (), lambda key, batch: (), act, act, lambda *_: 0.0)
+    return Updater(
+        init=init,
+        acting=lambda state: (),
+        policy=policy,
+        update=update,
+        estimate=estimate,
+        failed=lambda state: jnp.int32(-1),
+    )
+
+
+def unroll(index):
+    """What an environment says, drawn in NumPy."""
+    rng = np.random.default_rng(index)
+    shape = (STEPS, ENVS)
+
+    def obs():
+        return {
+            action_masks.MASK: rng.integers(0, 2, (*shape, 2)).astype("f4"),
+            "bytes": rng.integers(0, 255, (*shape, 3)).astype(np.uint8),
+            "choice": rng.integers(0, 5, shape).astype("i4"),
+            "place": rng.normal([3, -70], [0.1, 20], (*shape, 2)).astype("f4"),
+        }
+
+    last = rng.random(shape) < 0.3
+    return Transition(
+        obs=obs(),
+        action=np.zeros(shape, "i4"),
+        reward=rng.normal(2, 5, shape).astype("f4"),
+        discount=np.where(last & (rng.random(shape) < 0.5), 0, 1).astype("f4"),
+        next_obs=obs(),
+        first=rng.random(shape) < 0.3,
+        last=last,
+        extras={},
+    )
+
+
+@functools.cache
+def learnt():
+    """An agent that echoes, and its state after each of some unrolls."""
+    both = normalizer(SEEN, ENVS, observation=True, reward=True, gamma=GAMMA)
+    inner = agents.online(both.updater(echo()), lambda_return(gamma=GAMMA))
+    agent = both.agent(inner)
+    state = agent.init(jax.random.key(0), unroll(0))
+    learn, states = jax.jit(agent.learn), [state]
+    for index in range(3):
+        clock = midnight()._replace(iteration=np.int32(index))
+        state, _ = learn(state, unroll(index), clock, jax.random.key(0))
+        states.append(state)
+    return agent, jax.device_get(states)
+
+
+def place(count):
+    """All places of the first unrolls, and their mean and deviation."""
+    if not count:
+        return 0.0, 1.0
+    rows = [unroll(i).obs["place"].reshape(-1, 2) for i in range(count)]
+    rows = np.concatenate(rows).astype(np.float64)
+    return rows.mean(0), rows.std(0)
+
+
+def deviation(count):
+    """Of the discounted returns that ran up in the first unrolls, in a loop."""
+    running, every = np.zeros(ENVS), []
+    for index in range(count):
+        steps = unroll(index)
+        for reward, first in zip(steps.reward, steps.first, strict=True):
+            running = reward + GAMMA * np.where(first, 0, running)
+            every.append(running)
+    return np.std(every) if count else 1.0
+
+
+def test_an_unroll_is_learnt_from_in_units_of_all_that_came_before():
+    _, states = learnt()
+    for index, state in enumerate(states[1:]):
+        mean, spread = place(index)
+        for name in ("obs", "next_obs"):
+            raw, shown = getattr(unroll(index), name), state.learner.learner[name]
+            expected = np.clip((raw["place"] - mean) / spread, -10, 10)
+            np.testing.assert_allclose(shown["place"], expected, rtol=1e-3, atol=1e-3)
+            for kept in ("bytes", "choice", action_masks.MASK):
+                np.testing.assert_array_equal(shown[kept], raw[kept])
+
+
+def test_returns_are_in_units_of_the_deviation_of_running_returns():
+    """λ-returns of scaled rewards, where every value is 1 in that unit."""
+    _, states = learnt()
+    ones = np.ones((STEPS, ENVS), "f4")
+    for index, state in enumerate(states[1:]):
+        steps = unroll(index)
+        scaled = steps._replace(reward=steps.reward / np.float32(deviation(index)))
+        told = Estimates(ones, ones, ones, ones)
+        expected = lambda_return(gamma=GAMMA).trace(scaled, told).reward
+        found = state.learner.learner["reward"]
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_exploring_and_evaluating_see_what_learning_sees():
+    agent, states = learnt()
+    raw = jax.tree.map(lambda leaf: leaf[0], unroll(9).obs)
+    mean, spread = place(3)
+    acting = agent.acting(states[3])
+    for act in (agent.policy.explore, agent.policy.exploit):
+        decision, _ = act(acting, raw, (), np.zeros(ENVS, bool), ())
+        expected = np.clip((raw["place"] - mean) / spread, -10, 10)
+        np.testing.assert_allclose(decision.action["place"], expected, rtol=1e-3)
+
+
+def test_what_has_no_real_numbers_is_refused():
+    recipe = {"environment": "FrozenLake-v1", "updater": "a2c"}
+    recipe["normalize"] = {"observation": True}
+    with pytest.raises(RlcliError, match="`normalize` has nothing to do in Discrete"):
+        build(load(recipe))
+    recipe["normalize"] = {"observation": False, "reward": True}
+    assert load(resolved(load(recipe))) == load(recipe)
+    build(load(recipe))
+
+
+BASE = {
+    "environment": {"name": "MountainCar-v0", "num_envs": 2, "time_limit": 6},
+    "network": "linear",
+    "updater": "a2c",
+    "normalize": {"observation": True, "reward": True},
+    "train": {"steps": 64, "unroll": 4, "seeds": 2, "checkpoint": {"every": 32}},
+}
+
+
+def test_in_a_run_the_statistics_of_each_seed_are_of_all_that_it_saw():
+    setup = build(load(BASE))
+    engine = loop.make(setup)
+    progress, seen = engine.begin(), []
+    for _ in range(5):
+        progress, _ = engine.advance(progress, 1)
+        seen.append(np.asarray(progress.unroll.obs))
+    acting = setup.parts(midnight())[1].acting(progress.agent)
+    rows = np.concatenate(seen, axis=1).reshape(2, -1, 2).astype(np.float64)
+    assert not np.array_equal(rows[0], rows[1])
+    (mean,), (variance,) = acting.observation.mean, acting.observation.variance
+    np.testing.assert_allclose(mean, rows.mean(1), rtol=1e-4)
+    np.testing.assert_allclose(variance, rows.var(1), rtol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["MountainCar-v0", "gymnasium/MountainCar-v0"])
+def test_a_run_that_was_left_goes_on_with_its_statistics(name, tmp_path):
+    recipe = {**BASE, "environment": {**BASE["environment"], "name": name}}
+    rlcli.train(recipe, quiet=True, run=tmp_path / "whole")
+    steps = rlcli.chunks(recipe, quiet=True, run=tmp_path / "left")
+    next(steps)
+    steps.close()
+    rlcli.resume(tmp_path / "left", quiet=True)
+    whole, left = (tmp_path / run for run in ("whole", "left"))
+    last = "checkpoints/000000064.pkl.lz4"
+    for saved, what in ((last, "progress"), ("policy.pkl.lz4", "acting")):
+        expected, found = (checkpoint.read(run / saved)[what] for run in (whole, left))
+        assert set(found) == set(expected)
+        assert [
+            k for k in expected if found[k].tobytes() != expected[k].tobytes()
+        ] == []
+    assert {"observation/count", "observation/mean/0"} <= set(expected)
+    assert expected["observation/count"].tolist() == [64, 64]
+    rows = [
+        [metrics.without_clock(row) for row in metrics.read(run)]
+        for run in (whole, left)
+    ]
+    assert rows[0] == rows[1]
+    assert np.isfinite(rlcli.eval(tmp_path / "left", episodes=2)["return"]["mean"])

@@ -1,0 +1,80 @@
+"""Files that are written whole or not at all, and their JSON."""
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlcli.errors import RlcliError
+from rlcli.runs.files import merge_json, read_json, replace_file, to_json
+
+
+def test_a_replaced_file_is_the_new_one_and_leaves_nothing_beside_it(tmp_path):
+    path = tmp_path / "a.json"
+    replace_file(path, b"old")
+    replace_file(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "a.json"
+    replace_file(path, b"old")
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(RlcliError, match=r"json` cannot be written: No space"):
+        replace_file(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_json_knows_numbers_of_numpy_and_no_nan():
+    value = {"a": np.float32(0.5), 3: [np.int64(2), float("nan")], "p": Path("x/y")}
+    assert json.loads(to_json(value)) == {"a": 0.5, "3": [2, None], "p": "x/y"}
+
+
+def test_a_file_that_is_full_of_nothing_counts_as_lost(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_bytes(b"")
+    assert read_json(path) == {}
+
+
+def test_a_replaced_link_is_replaced_and_its_target_stays(tmp_path):
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_bytes(b"precious")
+    link.symlink_to(target)
+    replace_file(link, b"new")
+    assert target.read_bytes() == b"precious"
+    assert not link.is_symlink()
+    assert link.read_bytes() == b"new"
+
+
+def test_threads_may_replace_one_file_at_once(tmp_path):
+    path = tmp_path / "a"
+    contents = [bytes([65 + i]) * 10_000 for i in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda each: replace_file(path, each), contents * 20))
+    assert path.read_bytes() in contents
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_merging_sets_fields_and_leaves_the_others(tmp_path):
+    path = tmp_path / "a.json"
+    assert read_json(path) == {}
+    merge_json(path, {"a": 1, "b": 2})
+    merge_json(path, {"b": 3})
+    assert read_json(path) == {"a": 1, "b": 3}
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff\xfe", b"[" * 10**6])
+def test_a_damaged_file_is_named(tmp_path, content):
+    path = tmp_path / "run.json"
+    path.write_bytes(content)
+    with pytest.raises(RlcliError, match=r"run\.json` is damaged"):
+        read_json(path)

@@ -1,0 +1,139 @@
+"""The rows of a run: one history, whatever happens to the process that writes it."""
+
+import json
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from rlcli.errors import RlcliError
+from rlcli.runs import metrics
+from rlcli.runs.metrics import CLOCK_FIELDS, Metrics, read, without_clock
+
+
+def row(step, seed=0, **more):
+    return {"T": step, "seed": seed, "ep": 1, "G": 2.0, "t": 3} | more
+
+
+def write(folder, steps, **options):
+    with Metrics(folder, **options) as rows:
+        for T in steps:
+            rows.append([row(T, seed) for seed in (0, 1)])
+
+
+def steps_of(folder):
+    return [each["T"] for each in read(folder)]
+
+
+def test_a_row_is_a_line_with_the_common_fields_first_and_the_clock_last(tmp_path):
+    with Metrics(tmp_path) as rows:
+        given = {"time": 5.0, "loss": 0.5, "dt": 0.1, "avg_r": 1.0, "avg_G": 2.5}
+        rows.append([given | row(1000)])
+    names = ["T", "seed", "ep", "G", "t", "avg_G", "avg_r", "loss", "dt", "time"]
+    (text,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert list(json.loads(text)) == names
+    assert read(tmp_path) == [given | row(1000)]
+
+
+def test_what_is_not_finite_is_null_and_every_line_is_json(tmp_path):
+    with Metrics(tmp_path) as rows:
+        result = {"mean": np.float32("inf"), "episodes": np.int64(20)}
+        rows.append([row(10, loss=float("nan"), evaluation=result)])
+    (text,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
+
+    def refuse(name):
+        raise AssertionError(name)
+
+    read_back = json.loads(text, parse_constant=refuse)
+    assert read_back["loss"] is None
+    assert read_back["evaluation"] == {"mean": None, "episodes": 20}
+
+
+def test_float32_numbers_come_back_as_the_same_numbers(tmp_path):
+    with Metrics(tmp_path) as rows:
+        rows.append([row(10, loss=np.float32(0.1))])
+    assert np.float32(read(tmp_path)[0]["loss"]) == np.float32(0.1)
+
+
+def test_a_log_point_can_be_read_while_the_run_goes_on(tmp_path):
+    with Metrics(tmp_path) as rows:
+        rows.append([row(10)])
+        assert steps_of(tmp_path) == [10]
+
+
+def test_a_resumed_history_has_no_row_beyond_its_checkpoint(tmp_path):
+    write(tmp_path, [100, 200, 300])
+    before = (tmp_path / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    write(tmp_path, [300, 400], resume_at=200)
+    after = (tmp_path / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    assert steps_of(tmp_path) == [100, 100, 200, 200, 300, 300, 400, 400]
+    assert after[:4] == before[:4]
+    assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
+
+
+@pytest.mark.parametrize("torn", ['{"T": 200, "se', '{"T": 200}', "\0\0"])
+def test_a_line_that_a_killed_process_left_unfinished_is_cut_off(tmp_path, torn):
+    write(tmp_path, [100])
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write(torn)
+    assert steps_of(tmp_path) == [100, 100]
+    write(tmp_path, [200], resume_at=200)
+    assert steps_of(tmp_path) == [100, 100, 200, 200]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("resume_at", [0, 500_000, 999_999])
+def test_a_million_rows_are_cut_within_seconds_and_little_memory(tmp_path, resume_at):
+    path = tmp_path / "metrics.jsonl"
+    rest = ', "seed": 0, "ep": 1, "G": 2.0, "loss": null' + ', "x": 1.25' * 20 + "}\n"
+    with path.open("w") as file:
+        file.writelines(f'{{"T": {step}{rest}' for step in range(1_000_000))
+    tracemalloc.start()
+    start = time.monotonic()
+    Metrics(tmp_path, resume_at).close()
+    seconds, (_, peak) = time.monotonic() - start, tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    with path.open() as file:
+        assert sum(1 for _ in file) == resume_at + 1
+    assert seconds <= 5
+    assert peak <= 200e6
+
+
+@pytest.mark.parametrize("size", [1, 7, 64])
+def test_where_blocks_of_the_file_end_makes_no_difference(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(metrics, "_BLOCK", size)
+    for resume_at in (0, 99, 100, 250, 1_000):
+        write(tmp_path, [100, 200, 300])
+        Metrics(tmp_path, resume_at).close()
+        kept = [step for step in (100, 200, 300) if step <= resume_at]
+        assert steps_of(tmp_path) == [step for step in kept for _ in range(2)]
+
+
+def test_a_run_that_starts_again_begins_a_new_history(tmp_path):
+    write(tmp_path, [100, 200])
+    write(tmp_path, [50])
+    assert steps_of(tmp_path) == [50, 50]
+
+
+def test_a_run_that_has_not_logged_has_no_rows(tmp_path):
+    assert read(tmp_path) == []
+    write(tmp_path, [], resume_at=100)
+    assert read(tmp_path) == []
+
+
+@pytest.mark.parametrize("broken", ["nonsense", "[1]", '{"seed": 0}', '{"T": "a"}'])
+def test_a_broken_line_is_named_with_its_file(tmp_path, broken):
+    write(tmp_path, [100])
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write(broken + "\n")
+    with pytest.raises(RlcliError, match=r"metrics\.jsonl`, line 3"):
+        read(tmp_path)
+    with pytest.raises(RlcliError, match="line 3"):
+        Metrics(tmp_path, resume_at=100)
+
+
+def test_equal_runs_differ_in_the_clock_only():
+    assert CLOCK_FIELDS == ("dt", "steps_per_second", "updates_per_second", "time")
+    clock = dict.fromkeys(CLOCK_FIELDS, 1.0)
+    assert without_clock(row(10) | clock) == row(10)

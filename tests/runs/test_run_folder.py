@@ -1,0 +1,406 @@
+"""The folder of a run: made once, found again, and nobody else's."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from rlcli.errors import RlcliError
+from rlcli.monitor import Monitor
+from rlcli.runs import run_folder
+from rlcli.runs.metrics import Metrics
+from rlcli.runs.run_folder import Run, create, locate, locate_run
+
+TIME = r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def noon(monkeypatch):
+    """A clock that stands still at 2026-11-20T10:00:00Z."""
+    then = time.strptime("2026-11-20T10:00:00", "%Y-%m-%dT%H:%M:%S")
+    monkeypatch.setattr(time, "gmtime", lambda *seconds: then)
+
+
+def finished(run, *steps):
+    """The run as if it had been trained: checkpoints, index and policy."""
+    run.checkpoints.mkdir()
+    for step in steps:
+        run.checkpoint(step).write_bytes(b"")
+        run.write_index(latest=run.checkpoint(step).name)
+    run.policy.write_bytes(b"")
+    return run
+
+
+def test_a_run_lies_under_its_recipe_and_its_time(folder, noon):
+    paths = [create("dqn").folder for _ in range(3)]
+    names = ["2026-11-20T10-00-00", "2026-11-20T10-00-00-2", "2026-11-20T10-00-00-3"]
+    assert [str(path) for path in paths] == [f"runs/dqn/{name}" for name in names]
+    info = Run(paths[0]).read_info()
+    assert info == {
+        "recipe": "dqn",
+        "status": "created",
+        "created": "2026-11-20T10:00:00Z",
+    }
+
+
+def test_what_lies_in_a_run_has_the_names_of_the_design():
+    run = Run(run_folder.Path("r"))
+    files = [run.recipe, run.resolved, run.info, run.metrics, run.log, run.policy]
+    assert [str(path) for path in [*files, run.best, run.index]] == [
+        *("r/recipe.yaml", "r/resolved.yaml", "r/run.json", "r/metrics.jsonl"),
+        *("r/log.txt", "r/policy.pkl.lz4", "r/best.pkl.lz4", "r/checkpoints.json"),
+    ]
+    assert str(run.checkpoint(50_000)) == "r/checkpoints/000050000.pkl.lz4"
+
+
+def test_two_that_begin_at_once_never_share_a_folder(noon):
+    with ThreadPoolExecutor(16) as pool:
+        made = list(pool.map(lambda i: create("dqn").folder, range(64)))
+    assert len(set(made)) == 64
+
+
+def test_of_two_that_want_the_same_folder_one_is_refused():
+    def attempt(i):
+        try:
+            return create("dqn", run="mine/a")
+        except RlcliError as error:
+            assert "holds a run already" in error.message
+            return None
+
+    with ThreadPoolExecutor(16) as pool:
+        made = [run for run in pool.map(attempt, range(64)) if run]
+    assert [str(run.folder) for run in made] == ["mine/a"]
+
+
+def test_a_folder_that_holds_a_run_is_refused_with_the_way_to_go_on(folder):
+    (folder / "my run").mkdir()
+    create("dqn", run="my run")
+    with pytest.raises(RlcliError, match="`my run` holds a run already") as refused:
+        create("dqn", run="my run")
+    assert "rlcli resume 'my run'" in refused.value.hint
+
+
+def test_a_place_where_no_folder_can_be_made_is_named(folder):
+    (folder / "file").write_text("")
+    for place in ({"runs": "file"}, {"run": "file"}, {"run": "file/below"}):
+        with pytest.raises(RlcliError, match=r"`file.*` cannot be made"):
+            create("dqn", **place)
+
+
+def test_the_name_of_a_recipe_is_not_a_path():
+    for name in ("", "..", "a/b"):
+        with pytest.raises(ValueError, match="not a path"):
+            create(name)
+
+
+def test_information_is_merged_and_resumes_are_listed():
+    run = create("dqn")
+    run.write_info(status="running", seeds=[0, 1])
+    run.note_resume(step=100)
+    run.note_resume(step=200)
+    info = run.read_info()
+    assert (info["status"], info["seeds"]) == ("running", [0, 1])
+    assert [resume["step"] for resume in info["resumes"]] == [100, 200]
+    assert all(re.fullmatch(r"\S+Z", resume["time"]) for resume in info["resumes"])
+
+
+def test_the_latest_checkpoint_is_the_one_that_the_index_names():
+    run = create("dqn")
+    assert run.latest() is None
+    finished(run, 100, 2_000_000_000, 300)
+    assert run.latest() == run.checkpoint(300)
+
+
+def test_where_the_index_names_none_the_latest_is_the_highest_step():
+    run = finished(create("dqn"), 999_999_999, 1_000_000_000, 300)
+    run.index.unlink()
+    assert run.latest() == run.checkpoint(1_000_000_000)
+    run.write_index(latest="gone.pkl.lz4", best={0: {"step": 300, "return": 9.5}})
+    assert run.latest() == run.checkpoint(1_000_000_000)
+    assert run.read_index()["best"] == {"0": {"step": 300, "return": 9.5}}
+
+
+def test_pruning_keeps_the_newest_checkpoints():
+    run = finished(create("dqn"), 100, 999_999_999, 1_000_000_000)
+    (run.checkpoints / "notes.txt").write_text("the user's")
+    run.prune(2, 1_000_000_000)
+    names = sorted(path.name for path in run.checkpoints.iterdir())
+    assert names == ["1000000000.pkl.lz4", "999999999.pkl.lz4", "notes.txt"]
+    with pytest.raises(ValueError, match="at least 1"):
+        run.prune(0, 100)
+
+
+def test_pruning_spares_checkpoints_beyond_the_step_of_an_older_one():
+    run = finished(create("dqn"), 100, 200, 300)
+    run.prune(1, 200)
+    names = sorted(path.name for path in run.checkpoints.iterdir())
+    assert names == ["000000200.pkl.lz4", "000000300.pkl.lz4"]
+
+
+def test_only_temporary_files_of_rlcli_are_removed():
+    run = finished(create("dqn"), 100)
+    ours = [
+        *(".run.json.12.345.tmp", ".policy.pkl.lz4.12.345.tmp", ".run.json.12"),
+        *("checkpoints/.000000100.pkl.lz4.7.8.tmp", "checkpoints/.000000100.pkl.lz4.7"),
+    ]
+    users = [
+        *(".bashrc", ".run.json.swp", ".notes.txt.1.tmp", "checkpoints/.half"),
+        *("checkpoints/.nfs000.12", "checkpoints/.run.json.12.345.tmp"),
+    ]
+    for name in (*ours, *users):
+        (run.folder / name).write_bytes(b"")
+    (run.checkpoints / ".ipynb_checkpoints").mkdir()
+    (run.folder / ".best.pkl.lz4.1.tmp").mkdir()
+    run.remove_temporaries()
+    run.prune(1, 100)
+    assert not any((run.folder / name).exists() for name in ours)
+    assert all((run.folder / name).exists() for name in users)
+    assert (run.checkpoints / ".ipynb_checkpoints").is_dir()
+    assert (run.folder / ".best.pkl.lz4.1.tmp").is_dir()
+
+
+def test_folders_pipes_and_other_names_are_not_checkpoints():
+    run = finished(create("dqn"), 100)
+    (run.checkpoints / "000000200.pkl.lz4").mkdir()
+    os.mkfifo(run.checkpoints / "000000300.pkl.lz4")
+    (run.checkpoints / "4.pkl.lz4").write_bytes(b"")
+    (run.checkpoints / "latest000000500.pkl.lz4").write_bytes(b"")
+    assert run.newest_first() == [run.checkpoint(100)]
+    run.prune(1, 1_000)
+    assert len([*run.checkpoints.iterdir()]) == 5
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ('{"seeds": "all"}', '`seeds` is `"all"`'),
+        ('{"seeds": [0, 1.5]}', "`seeds`"),
+        ('{"resumes": 3}', "`resumes`"),
+        ('{"status": ["a"]}', "`status`"),
+        ('{"layout": []}', "`layout`"),
+        ("[" * 100_000, "is damaged"),
+        ('{"a":' * 100_000, "is damaged"),
+        ("nonsense", "is damaged"),
+    ],
+)
+def test_an_odd_run_json_is_refused_in_one_line(content, named):
+    run = create("dqn")
+    run.info.write_text(content)
+    with pytest.raises(RlcliError, match="damaged") as refused:
+        run.read_info()
+    assert named in refused.value.message
+    assert len(refused.value.message) < 400
+    assert "remove it" in refused.value.hint
+
+
+def test_an_index_that_points_out_of_the_run_is_not_followed(folder):
+    run = finished(create("dqn"), 100)
+    (folder / "000000900.pkl.lz4").write_bytes(b"")
+    for name in ("../../../000000900.pkl.lz4", "/etc/passwd", 7, None, ["a"]):
+        run.write_index(latest=name)
+        assert run.latest() == run.checkpoint(100)
+
+
+FOLLOWED = ["run.json", "recipe.yaml", "resolved.yaml", ".lock", "checkpoints.json"]
+
+
+@pytest.mark.parametrize("name", [*FOLLOWED, "log.txt", "metrics.jsonl"])
+def test_no_write_goes_through_a_symbolic_link(folder, name):
+    victim = folder / "victim"
+    victim.write_text("precious")
+    (folder / "mine").mkdir()
+    (folder / "mine" / name).symlink_to(victim)
+    with contextlib.suppress(RlcliError):
+        run = create("dqn", run="mine", written="a", resolved="b")
+        run.write_info(status="running")
+        run.write_index(latest="x")
+        with Metrics(run.folder) as rows:
+            rows.append([{"T": 1, "seed": 0}])
+        with Monitor(10, [0], title="t", quiet=True, log_path=run.log) as monitor:
+            monitor.message("hello")
+    assert victim.read_text() == "precious"
+
+
+def test_a_folder_of_checkpoints_may_be_linked_and_nothing_else_in_it_is_removed(
+    folder,
+):
+    target = folder / "big disk"
+    target.mkdir()
+    (target / ".bashrc").write_text("precious")
+    (target / ".run.json.1").write_text("precious")
+    run = create("dqn")
+    run.checkpoints.symlink_to(target)
+    run.make_checkpoints_folder()
+    for step in (100, 200):
+        run.checkpoint(step).write_bytes(b"")
+    run.remove_temporaries()
+    run.prune(1, 200)
+    names = sorted(path.name for path in target.iterdir())
+    assert names == [".bashrc", ".run.json.1", "000000200.pkl.lz4"]
+
+
+def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for():
+    run = create("dqn")
+    run.info.unlink()
+    os.mkfifo(run.info)
+    with pytest.raises(RlcliError, match="not a regular file"):
+        run.read_info()
+    (run.folder / ".lock").unlink()
+    os.mkfifo(run.folder / ".lock")
+    with pytest.raises(RlcliError, match="cannot be written"), run.lock():
+        pass
+
+
+def test_a_run_may_be_named_in_every_way(folder, monkeypatch):
+    old, new = finished(create("dqn"), 100), finished(create("dqn"), 100)
+    assert locate(new.folder) == (new, new.policy)
+    assert locate("runs/dqn") == (new, new.policy)
+    assert locate(old.policy) == (old, old.policy)
+    assert locate(old.checkpoint(100)) == (old, old.checkpoint(100))
+    assert locate_run(old.checkpoint(100)) == old
+    assert locate_run(old.checkpoints) == old
+    assert locate_run(f"{old.folder}/") == old
+    monkeypatch.chdir(old.checkpoints)
+    run, file = locate("000000100.pkl.lz4")
+    assert run is not None
+    assert run.folder.samefile(folder / old.folder)
+    assert file.exists()
+    assert locate_run(".").folder.samefile(folder / old.folder)
+
+
+def test_the_newest_run_is_the_one_that_began_last(noon):
+    names = [create("dqn").folder.name for _ in range(11)]
+    assert names[-1] == "2026-11-20T10-00-00-11"
+    assert locate_run("runs/dqn").folder.name == names[-1]
+    create("dqn", run="runs/dqn/2026-11-20T09-59-59")
+    assert locate_run("runs/dqn").folder.name == names[-1]
+    create("dqn", run="runs/dqn/2026-11-20T10-00-01")
+    assert locate_run("runs/dqn").folder.name == "2026-11-20T10-00-01"
+
+
+def test_a_file_alone_belongs_to_no_run(folder):
+    alone = folder / "policy.pkl.lz4"
+    alone.write_bytes(b"")
+    assert locate(alone) == (None, alone)
+    with pytest.raises(RlcliError, match="lies in no run"):
+        locate_run(alone)
+
+
+def test_a_run_without_a_policy_file_is_meant_by_its_latest_checkpoint():
+    run = create("dqn")
+    with pytest.raises(RlcliError, match="has no policy yet"):
+        locate(run.folder)
+    finished(run, 100).policy.unlink()
+    assert locate(run.folder) == (run, run.checkpoint(100))
+
+
+def test_the_best_policy_is_taken_where_evaluations_have_found_one():
+    run = finished(create("dqn"), 100)
+    with pytest.raises(RlcliError, match="no best policy") as refused:
+        locate(run.folder, best=True)
+    assert "train.evaluate" in refused.value.hint
+    run.best.write_bytes(b"")
+    assert locate("runs/dqn", best=True) == (run, run.best)
+    assert locate(run.best, best=True) == (run, run.best)
+    with pytest.raises(RlcliError, match="is one file"):
+        locate(run.policy, best=True)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("runs/dqn_cartpol", "runs/dqn_cartpole"),
+        ("runs/dqn_cartpol/2026-11-20T10-00-00", "runs/dqn_cartpole"),
+        ("dqn_cartpole", "runs/dqn_cartpole"),
+        ("run/dqn_cartpole", "runs"),
+    ],
+)
+def test_what_is_not_there_is_answered_with_the_nearest_name(wrong, right):
+    create("dqn_cartpole")
+    with pytest.raises(RlcliError, match="there is no") as refused:
+        locate(wrong)
+    assert f"`{wrong}`" in refused.value.message
+    assert refused.value.hint == f"did you mean `{right}`?"
+
+
+def test_a_folder_without_a_run_says_which_folders_have_some(folder):
+    create("dqn")
+    with pytest.raises(RlcliError, match="`runs` holds no run") as refused:
+        locate("runs")
+    assert "`runs/dqn`" in refused.value.hint
+    (folder / "empty").mkdir()
+    with pytest.raises(RlcliError, match="`empty` holds no run"):
+        locate("empty")
+    with pytest.raises(RlcliError, match="there is no `nowhere at all`") as refused:
+        locate("nowhere at all")
+    assert "rlcli train" in refused.value.hint
+
+
+def test_two_processes_do_not_train_into_one_folder_and_a_killed_one_lets_go():
+    run = create("dqn")
+    code = (
+        "import sys, time; from pathlib import Path; from rlcli.runs.run_folder import "
+        "Run\n"
+        "with Run(Path(sys.argv[1])).lock():\n"
+        "    print('held', flush=True); time.sleep(60)"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, run.folder.absolute()],
+        stdout=subprocess.PIPE,
+        cwd=run_folder.Path(run_folder.__file__).parents[2],
+    )
+    with other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        with (
+            pytest.raises(RlcliError, match=f"process {other.pid} trains into"),
+            run.lock(),
+        ):
+            pass
+        other.send_signal(signal.SIGKILL)
+    with run.lock():
+        pass
+    with run.lock():
+        pass
+
+
+def test_a_run_that_never_got_going_leaves_nothing(folder):
+    run = create("dqn")
+    with run.lock():
+        run.recipe.write_text("x")
+        run.discard()
+    assert not (folder / "runs" / "dqn").exists()
+
+
+def test_discarding_a_run_spares_other_runs_and_what_was_there_before(folder):
+    kept, run = create("dqn"), create("dqn")
+    run.discard()
+    assert [path.name for path in (folder / "runs/dqn").iterdir()] == [kept.folder.name]
+    (folder / "mine").mkdir()
+    (folder / "mine" / "notes.txt").write_text("")
+    create("dqn", run="mine").discard()
+    assert [path.name for path in (folder / "mine").iterdir()] == ["notes.txt"]
+    with pytest.raises(ValueError, match="no checkpoint"):
+        finished(create("dqn"), 100).discard()
+
+
+def test_runs_are_found_without_jax():
+    code = (
+        "import sys, rlcli.runs.run_folder, rlcli.runs.metrics, rlcli.runs.statistics, "
+        "rlcli.monitor\n"
+        "sys.exit('jax' in sys.modules)"
+    )
+    root = run_folder.Path(run_folder.__file__).parents[2]
+    assert subprocess.run([sys.executable, "-c", code], cwd=root).returncode == 0

@@ -1,0 +1,88 @@
+"""What several seeds say, against numbers worked out by hand and against SciPy."""
+
+import numpy as np
+import pytest
+from scipy.stats import trim_mean
+
+from rlcli.runs.statistics import bootstrap_ci95, iqm, spread, summary
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([7.0], 7.0),
+        ([1.0, 3.0], 2.0),
+        ([0.0, 3.0, 90.0], (0.25 * 0 + 3 + 0.25 * 90) / 1.5),
+        ([0.0, 1.0, 3.0, 100.0], 2.0),
+        ([0.0, 1.0, 2.0, 6.0, 100.0], (0.75 * 1 + 2 + 0.75 * 6) / 2.5),
+        ([0.0, 1.0, 2.0, 4.0, 6.0, 100.0], (0.5 * 1 + 2 + 4 + 0.5 * 6) / 3),
+    ],
+)
+def test_the_interquartile_mean_weighs_the_values_at_the_quarters(values, expected):
+    assert iqm(values) == pytest.approx(expected, abs=1e-12)
+    assert iqm(values[::-1]) == iqm(values)
+    assert isinstance(iqm(values), float)
+
+
+@pytest.mark.parametrize("n", [4, 8, 12, 100])
+def test_the_interquartile_mean_is_scipys_trimmed_mean_where_four_divides_n(n):
+    values = np.random.default_rng(n).normal(size=n)
+    assert iqm(values) == pytest.approx(trim_mean(values, 0.25), abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 7, 10])
+def test_the_interquartile_mean_of_n_is_that_of_every_value_taken_four_times(n):
+    values = np.random.default_rng(n).normal(size=n)
+    assert iqm(values) == pytest.approx(trim_mean(np.repeat(values, 4), 0.25))
+
+
+def test_rows_are_reduced_one_by_one():
+    rows = np.random.default_rng(0).normal(size=(5, 7))
+    np.testing.assert_allclose(iqm(rows), [iqm(row) for row in rows])
+    np.testing.assert_allclose(iqm(rows, axis=0), [iqm(row) for row in rows.T])
+
+
+def test_a_seed_without_a_number_is_not_hidden_by_trimming():
+    assert np.isnan(iqm([1.0, 2.0, 3.0, float("nan")]))
+    assert np.isnan(iqm([1.0, 2.0, 3.0, float("inf")]))
+
+
+def test_no_values_have_no_statistics():
+    for statistic in (iqm, bootstrap_ci95, spread):
+        with pytest.raises(ValueError, match="got"):
+            statistic([])
+
+
+def test_one_value_is_its_own_interval():
+    assert bootstrap_ci95([3.25]) == (3.25, 3.25)
+
+
+def test_the_interval_is_the_same_every_time_and_holds_the_statistic():
+    values = np.random.default_rng(1).normal(loc=100, size=8)
+    low, high = bootstrap_ci95(values)
+    assert (low, high) == bootstrap_ci95(list(values))
+    assert min(values) <= low < iqm(values) < high <= max(values)
+
+
+def test_the_interval_is_the_percentiles_of_a_loop_over_resamples():
+    values = np.array([300.0, 497, 500, 500, 450, 500])
+    random = np.random.default_rng(5)
+    drawn = random.integers(6, size=(400, 6))
+    loop = [np.mean([values[i] for i in row]) for row in drawn]
+    expected = np.percentile(loop, 2.5), np.percentile(loop, 97.5)
+    ours = bootstrap_ci95(values, np.mean, resamples=400, seed=5)
+    assert ours == pytest.approx(expected)
+
+
+def test_the_interval_of_a_mean_has_the_width_that_theory_gives():
+    values = np.random.default_rng(0).normal(size=400)
+    low, high = bootstrap_ci95(values, np.mean)
+    assert high - low == pytest.approx(2 * 1.96 * values.std() / 20, rel=0.1)
+
+
+def test_the_spread_of_episodes_is_theirs_alone():
+    assert spread([1.0, 3.0]) == {"mean": 2.0, "std": 1.0, "min": 1.0, "max": 3.0}
+
+
+def test_a_summary_holds_mean_iqm_and_interval():
+    assert summary([500.0] * 8) == {"mean": 500.0, "iqm": 500.0, "ci95": [500.0, 500.0]}

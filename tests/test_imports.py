@@ -1,0 +1,109 @@
+"""Imports: they run downward, over the floors of `docs/design.md`, without cycles."""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "rlcli"
+FLOORS = (  # from the bottom up; a package may import from the floors below its own
+    ("terminal",),
+    ("types", "errors"),
+    ("xla",),
+    ("libraries", "plugins"),
+    ("spaces", "schedules", "registry", "action_masks"),
+    ("distributions",),
+    ("networks",),
+    ("preprocessing",),
+    ("environments", "policies", "tracers", "replays"),
+    ("updaters",),
+    ("loop",),
+    ("recipe",),
+    ("assembly",),
+    ("runs",),
+    ("evaluation", "monitor"),
+    ("training",),
+    ("utils",),
+    ("_old_paths",),
+    ("",),
+    ("cli",),
+    ("__main__",),
+)
+FLOOR = {package: floor for floor, names in enumerate(FLOORS) for package in names}
+MOST_MODULES = 12  # public modules at the top of rlcli, beside the packages
+
+
+def _name(path):
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def _imports(node):
+    """The modules that a tree imports, within functions too; not for type checkers."""
+    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        return
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    if isinstance(node, ast.ImportFrom):
+        assert node.level == 0, "imports are absolute"
+        for alias in node.names:
+            full = f"{node.module}.{alias.name}"
+            yield full if full in MODULES else node.module
+    for child in ast.iter_child_nodes(node):
+        yield from _imports(child)
+
+
+def _graph():
+    graph = {}
+    for name, path in MODULES.items():
+        found = set(_imports(ast.parse(path.read_text(encoding="utf-8"))))
+        graph[name] = {each for each in found if each in MODULES}
+    return graph
+
+
+def _package(module):
+    """The first name below `rlcli`; "" for rlcli itself."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def test_every_module_and_package_has_a_floor():
+    assert {_package(name) for name in MODULES} <= set(FLOOR)
+
+
+def test_imports_run_downward():
+    upward = [
+        f"{module} imports {other}"
+        for module, others in _graph().items()
+        for other in others
+        if _package(module) != _package(other)
+        and FLOOR[_package(module)] <= FLOOR[_package(other)]
+    ]
+    assert upward == []
+
+
+def test_no_module_imports_itself_over_others():
+    graph, left = _graph(), defaultdict(set)
+    for module, others in graph.items():
+        left[module] = others - {module}
+    while free := [module for module in left if not left[module] & left.keys()]:
+        for module in free:
+            del left[module]
+    assert sorted(left) == []
+
+
+def test_the_top_of_the_package_is_short():
+    assert len(list(PACKAGE.glob("[a-z]*.py"))) <= MOST_MODULES
+
+
+@pytest.mark.parametrize(
+    "package", [n for n, path in MODULES.items() if path.name == "__init__.py"][1:]
+)
+def test_a_package_says_what_belongs_there_and_what_it_may_import(package):
+    text = ast.get_docstring(ast.parse(MODULES[package].read_text(encoding="utf-8")))
+    assert text is not None
+    assert "\nBelongs here: " in text
+    assert "\nMay import: " in text

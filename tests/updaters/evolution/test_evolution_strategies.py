@@ -1,0 +1,233 @@
+"""Evolution: what members are worth, who plays with what, and that returns rise."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.flatten_util import ravel_pytree
+
+from rlcli import loop, recipe
+from rlcli.assembly import build
+from rlcli.errors import RlcliError
+from rlcli.loop.progress import midnight
+from rlcli.types import Decision, Policy, Transition
+from rlcli.updaters.evolution.evolution_strategies import (
+    GOING,
+    _each_its_own,
+    _flat,
+    fitness,
+)
+
+MEMBERS = 16
+slow = pytest.mark.slow
+
+
+def unroll(reward, last, discount):
+    reward, last, discount = (np.asarray(each) for each in (reward, last, discount))
+    nothing = np.zeros_like(reward)
+    extras = {"reward": jnp.asarray(reward, jnp.float32)}
+    rest = (jnp.asarray(discount), nothing, np.zeros_like(last), jnp.asarray(last))
+    return Transition(nothing, nothing, nothing, *rest, extras)
+
+
+def by_hand(reward, last, discount):
+    """The same bookkeeping, an episode after the other."""
+    episodes, running, ended = [], 0.0, True
+    for step in range(len(reward)):
+        running += reward[step]
+        ended = last[step]
+        if ended:
+            episodes.append(running)
+            running = 0.0
+    if len(episodes) > 1 and discount[-1] > 0:
+        episodes.pop()  # the end of the unroll has cut it
+    return np.mean(episodes)
+
+
+def test_fitness_is_the_mean_return_of_the_episodes_that_the_unroll_has_not_cut():
+    rng = np.random.default_rng(0)
+    steps, batch = 20, 400
+    reward = rng.normal(size=(steps, batch))
+    last = rng.random((steps, batch)) < 0.15
+    last[-1] = True  # every unroll ends with a reset
+    discount = np.where(last & (rng.random((steps, batch)) < 0.7), 0.0, 0.99)
+    found = fitness(unroll(reward, last, discount))
+    columns = zip(reward.T, last.T, discount.T, strict=True)
+    expected = [by_hand(*column) for column in columns]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_an_episode_that_is_cut_counts_if_it_is_the_only_one():
+    reward, last = (
+        np.ones((3, 2)),
+        np.array([[False, True], [False, False], [True] * 2]),
+    )
+    found = fitness(unroll(reward, last, np.ones((3, 2))))
+    np.testing.assert_allclose(found, [3.0, 1.0])
+
+
+def told(updater, **more):
+    """A recipe on the probe whose reward says which action is right."""
+    return {
+        "environment": {"name": "probe-reward-depends-on-action", "num_envs": MEMBERS},
+        "network": "linear",
+        "updater": updater,
+        "optimizer": {"name": "sgd", "learning_rate": 0.2},
+        "train": {"steps": MEMBERS * 800, "unroll": 4},
+        **more,
+    }
+
+
+def test_without_its_library_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "evosax", None)
+    monkeypatch.setitem(sys.modules, "evosax.algorithms", None)
+    with pytest.raises(RlcliError, match=r"`evosax.algorithms` cannot be") as caught:
+        build(recipe.load(told("open_es")))
+    assert caught.value.hint == 'pip install "rlcli[evolution]"'
+
+
+def test_an_evolutions_unrolls_begin_with_a_reset_unless_the_recipe_says_otherwise():
+    assert recipe.load(told("open_es")).train.reset
+    train = {"steps": 1_000, "unroll": 4, "reset": False}
+    assert not recipe.load(told("open_es", train=train)).train.reset
+
+
+def test_an_optimizer_of_groups_moves_a_vector_as_it_moves_the_groups():
+    params = {"a": jnp.arange(3.0), "b": {"w": jnp.ones((2, 2))}}
+    flat, unravel = ravel_pytree(params)
+    optimizer = optax.adam(0.1)
+    gradient = jnp.linspace(-1.0, 1.0, flat.size)
+    ours = _flat(optimizer, unravel)
+    found, _ = ours.update(gradient, ours.init(flat), flat)
+    expected, _ = optimizer.update(unravel(gradient), optimizer.init(params), params)
+    np.testing.assert_allclose(found, ravel_pytree(expected)[0])
+
+
+@pytest.mark.parametrize(
+    ("updater", "num_envs", "message"),
+    [
+        ("open_es", 5, "makes its members in pairs, and there are 5"),
+        ("cma_es", 1, "needs several members"),
+        ("simple_ga", 1, "needs several members"),
+    ],
+)
+def test_a_generation_that_cannot_be_is_refused(updater, num_envs, message):
+    environment = {"name": "probe-reward-depends-on-action", "num_envs": num_envs}
+    with pytest.raises(RlcliError, match=message):
+        build(recipe.load(told(updater, environment=environment)))
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        {"name": "open_es", "deviation": 0.5},
+        pytest.param({"name": "cma_es", "deviation": 0.5}, marks=slow),
+        pytest.param(
+            {"name": "simple_ga", "deviation": 0.5, "crossover": 0.3}, marks=slow
+        ),
+    ],
+    ids=["open_es", "cma_es", "simple_ga"],
+)
+def evolved(request):
+    """A setup, its progress after one generation and after 30."""
+    pytest.importorskip("evosax")
+    setup = build(recipe.load(told(request.param)))
+    engine = loop.make(setup)
+    progress, _ = engine.advance(engine.begin(), 1)
+    early = jax.tree.map(np.asarray, progress.agent)
+    progress, metrics = engine.advance(progress, 29)
+    return setup, early, jax.tree.map(np.asarray, progress), metrics
+
+
+def test_every_strategy_climbs_to_the_action_that_is_rewarded(evolved):
+    setup, _, progress, metrics = evolved
+    agent = setup.parts(midnight())[1]
+    assert int(agent.failed(progress.agent)[0]) == -1
+    acting = jax.tree.map(lambda leaf: leaf[0], agent.acting(progress.agent))
+    state, noise = agent.policy.initial(3), agent.policy.draw(jax.random.key(0), 3)
+    seen = (jnp.zeros((3, 1)), state, jnp.ones(3, bool), noise)
+    decision, _ = agent.policy.exploit(acting, *seen)
+    np.testing.assert_array_equal(decision.action, 1)
+    assert float(metrics["fitness_best"][0]) == 1.0
+
+
+def test_members_differ_and_change_from_one_generation_to_the_next(evolved):
+    setup, early, progress, _ = evolved
+    agent = setup.parts(midnight())[1]
+    before = jax.tree.leaves(agent.acting(early)["members"])[0][0]
+    after = jax.tree.leaves(agent.acting(progress.agent)["members"])[0][0]
+    assert before.shape[0] == MEMBERS
+    assert len(np.unique(before.reshape(MEMBERS, -1), axis=0)) == MEMBERS
+    assert not np.allclose(before, after)
+
+
+def test_environment_i_explores_with_member_i_and_exploits_with_the_best():
+    def act(params, obs, state, first, noise):
+        return Decision(params["w"] + obs[:, 0], {"log_prob": noise}), state
+
+    inner = Policy(
+        initial=lambda batch: (jnp.zeros((batch, 2)), ()),
+        draw=lambda key, batch: jax.random.uniform(key, (batch,)),
+        explore=act,
+        exploit=act,
+        log_prob=lambda outputs, action: action,
+    )
+    policy = _each_its_own(inner)
+    params = {"members": {"w": jnp.arange(4.0) * 10}, "best": {"w": jnp.float32(7)}}
+    for batch, expected in ((4, [0, 11, 22, 33]), (6, [0, 11, 22, 33, 4, 15])):
+        noise = policy.draw(jax.random.key(0), batch)
+        obs, first = jnp.arange(float(batch))[:, None], jnp.zeros(batch, bool)
+        seen = (obs, policy.initial(batch), first, noise)
+        explored, _ = policy.explore(params, *seen)
+        np.testing.assert_allclose(explored.action, expected)
+        exploited, _ = policy.exploit(params, *seen)
+        np.testing.assert_allclose(exploited.action, 7 + np.arange(batch))
+
+
+def test_returns_that_are_no_numbers_stop_an_evolution(evolved):
+    setup, early, progress, _ = evolved
+    assert int(early.learner.failed[0]) == GOING
+    agent = setup.parts(midnight())[1]
+    state = jax.tree.map(lambda leaf: leaf[0], progress.agent)
+    steps = jax.tree.map(lambda leaf: leaf[0], progress.unroll)
+    broken = steps._replace(reward=np.full_like(steps.reward, np.nan))
+    clock = midnight()._replace(iteration=jnp.int32(30))
+    after, _ = jax.jit(agent.learn)(state, broken, clock, jax.random.key(0))
+    assert int(after.learner.failed) == 30
+    for old, new in zip(
+        jax.tree.leaves(state.learner.members),
+        jax.tree.leaves(after.learner.members),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(old, new)
+
+
+@slow
+def test_members_see_the_world_in_units_of_what_all_generations_saw():
+    """And act upon it: the first row of θᵢ's outputs that is the largest."""
+    pytest.importorskip("evosax")
+    data = told({"name": "open_es", "deviation": 0.5})
+    data["environment"] = {"name": "MountainCar-v0", "num_envs": MEMBERS}
+    data["normalize"] = {"observation": True, "reward": True}
+    setup = build(recipe.load(data))
+    engine, agent = loop.make(setup), setup.parts(midnight())[1]
+    progress, seen = engine.begin(), []
+    for _ in range(4):
+        acting = jax.tree.map(lambda leaf: leaf[0], agent.acting(progress.agent))
+        progress, metrics = engine.advance(progress, 1)
+        rows = jax.tree.map(lambda leaf: np.asarray(leaf[0]), progress.unroll)
+        before = np.concatenate(seen).astype(np.float64) if seen else np.zeros((1, 2))
+        spread = np.sqrt(before.var(0) + 1e-8) if seen else 1.0
+        scaled = np.clip((rows.obs - before.mean(0)) / spread, -10, 10)
+        layer = acting.policy["members"]["policy"]["linear"]
+        outputs = np.einsum("tpo,poa->tpa", scaled, layer["w"]) + layer["b"]
+        best, second = np.sort(outputs, axis=-1)[..., -1:-3:-1].transpose(2, 0, 1)
+        sure = best - second > 1e-3
+        assert sure.mean() > 0.9
+        np.testing.assert_array_equal(rows.action[sure], outputs.argmax(-1)[sure])
+        seen.append(rows.obs.reshape(-1, 2))
+    assert int(agent.failed(progress.agent)[0]) == GOING
+    assert np.isfinite(metrics["fitness"]).all()

@@ -1,0 +1,381 @@
+"""MuZero: its targets and losses beside loops in NumPy, and known values learnt."""
+
+import itertools
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from rlcli import loop, recipe
+from rlcli.assembly import build
+from rlcli.errors import RlcliError
+from rlcli.loop.progress import midnight
+from rlcli.networks.functions import Pair, own
+from rlcli.networks.torsos import linear
+from rlcli.tracers.lambda_return import lambda_return
+from rlcli.tracers.n_step import n_step
+from rlcli.types import Decision, Policy, Transition
+from rlcli.updaters import Spaces
+from rlcli.updaters.model_based.muzero import _halved, goals_of, muzero
+
+SHOWN = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
+ACTIONS, START, SIZE, K, N, GAMMA = 3, 2, 4, 3, 2, 0.9
+STEPS, BATCH = 9, 40
+STARTS = STEPS - N + 1 - K - 1
+CLOCK = midnight()._replace(watched=np.bool_(True))
+WEIGHTS = {"value_weight": 0.5, "reward_weight": 2.0}
+ROUNDED = 1e-3  # what the inverse of h loses in float32
+slow = pytest.mark.slow
+
+
+def made(**options):
+    """The updater of linear networks, with a policy that is never asked to act."""
+
+    def networks(name, head, observation=None, action=None):
+        space = SHOWN if observation is None else observation
+        space = space if action is None else Pair(space, action)
+        return own(name, linear(), head(), space)
+
+    def policies(model):
+        del model
+        said = Decision(jnp.zeros(BATCH, int), {"log_prob": jnp.zeros(BATCH)})
+        return Policy(
+            initial=lambda batch: ((), ()),
+            draw=lambda key, batch: key,
+            explore=lambda *_: (said, ()),
+            exploit=lambda *_: (said, ()),
+            log_prob=lambda logits, action: jnp.zeros(action.shape),
+        )
+
+    spaces = Spaces(SHOWN, gymnasium.spaces.Discrete(ACTIONS, start=START))
+    options = {"size": SIZE, "steps": K, **WEIGHTS, **options}
+    return muzero(spaces, networks, policies, optax.sgd(0.1), **options)
+
+
+def raw_steps(seed=0):
+    """Raw steps `[STEPS, BATCH]` of several episodes, terminated and cut ones."""
+    rng = np.random.default_rng(seed)
+    shape = STEPS, BATCH
+    last = rng.random(shape) < 0.25
+    weights = rng.random((*shape, ACTIONS)).astype("f4")
+    numbers = rng.normal(size=(4, *shape, 3)).astype("f4")
+    return Transition(
+        obs=numbers[0],
+        action=START + rng.integers(0, ACTIONS, shape),
+        reward=numbers[2, ..., 0],
+        discount=np.where(last & (rng.random(shape) < 0.5), 0, 1).astype("f4"),
+        next_obs=numbers[1],
+        first=np.concatenate([rng.random((1, BATCH)) < 0.5, last[:-1]]),
+        last=last,
+        extras={
+            "action_weights": weights / weights.sum(-1, keepdims=True),
+            "root_value": numbers[3, ..., 0],
+        },
+    )
+
+
+def traced(updater, state, steps, tracer):
+    """Rows as agents make them: what the updater knows, then the tracer."""
+    found = updater.estimate(state, steps)
+    kept = {"reward": steps.reward, "next_carry": found.carry}
+    rows = steps._replace(extras={**steps.extras, **kept})
+    return tracer.trace(rows, found)
+
+
+@pytest.fixture(scope="module")
+def begun():
+    """The updater, and a learner whose every number is random."""
+    updater = made()
+    state = updater.init(jax.random.key(0))
+    leaves, tree = jax.tree.flatten(state.params)
+    rng = np.random.default_rng(1)
+    random = [rng.normal(size=leaf.shape).astype("f4") for leaf in leaves]
+    return updater, state._replace(params=jax.tree.unflatten(tree, random))
+
+
+# The model once more, of single vectors.
+
+
+def layer(params, inputs, name="linear"):
+    return inputs @ params[name]["w"] + params[name]["b"]
+
+
+def scaled(hidden):
+    return (hidden - hidden.min()) / (hidden.max() - hidden.min())
+
+
+def represented(params, obs):
+    return scaled(layer(params["representation"], obs))
+
+
+def followed(params, hidden, action):
+    inputs = np.concatenate([hidden, np.eye(ACTIONS)[action - START]])
+    reward = layer(params["dynamics"], inputs, "linear_1")[0]
+    return scaled(layer(params["dynamics"], inputs)), reward
+
+
+def looked(params, hidden):
+    value = layer(params["prediction"], hidden, "linear_1")[0]
+    return layer(params["prediction"], hidden), value
+
+
+def h(x):
+    return np.sign(x) * (np.sqrt(np.abs(x) + 1) - 1) + 1e-3 * x
+
+
+def inverse(z):
+    """Of h, by bisection."""
+    low, high = -1e3, 1e3
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if h(middle) < z else (low, middle)
+    return low
+
+
+def value_goal(params, steps, t, b):
+    """Reward by reward, to n steps or the end of the episode."""
+    total = 0.0
+    for k in range(N):
+        total += GAMMA**k * steps.reward[t + k, b]
+        if steps.last[t + k, b]:
+            seen = steps.next_obs[t + k, b]
+            value = inverse(looked(params, represented(params, seen))[1])
+            return total + GAMMA ** (k + 1) * steps.discount[t + k, b] * value
+    return total + GAMMA**N * steps.extras["root_value"][t + N, b]
+
+
+def goals_by_hand(params, steps, t, b):
+    """Along K steps from one beginning: (value, reward, policy), None if unknown."""
+    found, state = [], "going"
+    for k in range(K + 1):
+        reward = 0.0 if state == "terminated" else None
+        if k and state == "going":
+            reward = steps.reward[t + k - 1, b]
+            if steps.last[t + k - 1, b]:
+                cut = steps.discount[t + k - 1, b] > 0
+                state = "cut" if cut else "terminated"
+        value, policy = (0.0 if state == "terminated" else None), None
+        if state == "going":
+            value = value_goal(params, steps, t + k, b)
+            policy = steps.extras["action_weights"][t + k, b]
+        found.append((value, reward, policy))
+    return found
+
+
+def every(function):
+    """For each beginning: `[STARTS, BATCH]` of what the function says of (t, b)."""
+    return [[function(t, b) for b in range(BATCH)] for t in range(STARTS)]
+
+
+def test_targets_are_those_of_a_loop_over_rewards_ends_and_time_limits(begun):
+    updater, state = begun
+    params = jax.tree.map(np.asarray, state.params)
+    steps = raw_steps()
+    rows = jax.jit(lambda: traced(updater, state, steps, n_step(n=N, gamma=GAMMA)))()
+    goals = jax.tree.map(np.asarray, goals_of(rows, K))
+    assert goals.value.shape == (K + 1, STARTS, BATCH)
+    kinds = set()
+    for t, row in enumerate(every(lambda t, b: goals_by_hand(params, steps, t, b))):
+        for b, along in enumerate(row):
+            for k, (value, reward, policy) in enumerate(along):
+                at = k, t, b
+                kinds.add((value is None, reward is None, policy is None))
+                assert goals.action[at] == steps.action[t + k, b]
+                assert goals.value_weight[at] == (value is not None)
+                assert goals.reward_weight[at] == (reward is not None)
+                assert goals.policy_weight[at] == (policy is not None)
+                if value is not None:
+                    assert goals.value[at] == pytest.approx(value, abs=ROUNDED)
+                if reward is not None:
+                    assert goals.reward[at] == pytest.approx(reward, abs=1e-6)
+                if policy is not None:
+                    np.testing.assert_allclose(goals.policy[at], policy, rtol=1e-6)
+    # Begun, going on, terminated, just cut, and behind a cut: all were there.
+    assert len(kinds) == 5
+
+
+def loss_by_hand(params, steps, t, b):
+    """(ℓ, |error| at the beginning), term by term."""
+    goals = goals_by_hand(params, steps, t, b)
+    hidden = represented(params, steps.obs[t, b])
+    total, error = 0.0, None
+    for k, (value, reward, policy) in enumerate(goals):
+        term = 0.0
+        if k:
+            hidden, foretold = followed(params, hidden, steps.action[t + k - 1, b])
+            if reward is not None:
+                term += WEIGHTS["reward_weight"] * (h(reward) - foretold) ** 2
+        logits, worth = looked(params, hidden)
+        if value is not None:
+            error = h(value) - worth if k == 0 else error
+            term += WEIGHTS["value_weight"] * (h(value) - worth) ** 2
+        if policy is not None:
+            log_prob = logits - np.log(np.sum(np.exp(logits)))
+            term -= np.sum(policy * log_prob)
+        total += term if k == 0 else term / K
+    return total, abs(error)
+
+
+def test_the_loss_is_that_of_the_model_followed_by_hand(begun):
+    updater, state = begun
+    params = jax.tree.map(np.asarray, state.params)
+    steps = raw_steps(seed=2)
+    rng = np.random.default_rng(3)
+    weight = rng.choice([0.0, 0.3, 1.0], (STEPS - N + 1, BATCH)).astype("f4")
+
+    @jax.jit
+    def updated():
+        rows = traced(updater, state, steps, n_step(n=N, gamma=GAMMA))
+        return updater.update(state, rows, weight, CLOCK, jax.random.key(0))
+
+    after, report = updated()
+    by_hand = np.array(every(lambda t, b: loss_by_hand(params, steps, t, b)))
+    counts = weight[:STARTS]
+    expected = np.sum(by_hand[..., 0] * counts) / np.sum(counts > 0)
+    assert float(report.metrics["loss"]) == pytest.approx(expected, rel=1e-4)
+    np.testing.assert_allclose(report.priority, by_hand[..., 1], atol=ROUNDED)
+    moved = jax.tree.map(lambda a, b: np.any(a != b), after.params, state.params)
+    assert all(jax.tree.leaves(moved))
+
+
+def test_half_of_the_gradient_goes_back_through_the_dynamics():
+    value, gradient = jax.value_and_grad(lambda x: jnp.sum(_halved(x) ** 2))(
+        jnp.array([3.0, -1.0])
+    )
+    assert float(value) == 10.0
+    np.testing.assert_allclose(gradient, [3.0, -1.0])  # and not 6, −2
+
+
+def test_values_of_the_search_may_be_mixed_along_an_episode_too(begun):
+    updater, state = begun
+    params = jax.tree.map(np.asarray, state.params)
+    steps = raw_steps(seed=4)
+    lam = 0.7
+
+    @jax.jit
+    def found():
+        tracer = lambda_return(gamma=GAMMA, lambda_=lam)
+        return goals_of(traced(updater, state, steps, tracer), K)
+
+    goals = found()
+    for b in range(BATCH):
+        own = [
+            inverse(looked(params, represented(params, o))[1])
+            for o in steps.next_obs[:, b]
+        ]
+        value, expected = own[-1], np.zeros(STEPS)
+        for t in reversed(range(STEPS)):
+            ahead = own[t]
+            if t + 1 < STEPS and not steps.last[t, b]:
+                ahead = steps.extras["root_value"][t + 1, b]
+                ahead = (1 - lam) * ahead + lam * value
+            value = steps.reward[t, b] + GAMMA * steps.discount[t, b] * ahead
+            expected[t] = value
+        there = len(goals.value[0])
+        np.testing.assert_allclose(goals.value[0, :, b], expected[:there], atol=ROUNDED)
+
+
+def test_fewer_rows_than_the_model_is_followed_for_are_refused():
+    rows = raw_steps()._replace(reward=np.zeros((K + 1, BATCH), "f4"))
+    with pytest.raises(RlcliError, match="follows its model for 3 steps, and there"):
+        goals_of(rows, K)
+
+
+def test_actions_that_cannot_be_counted_are_refused():
+    spaces = Spaces(SHOWN, gymnasium.spaces.Box(-1, 1, (2,), np.float32))
+    with pytest.raises(RlcliError, match="`muzero` needs a Discrete action space"):
+        muzero(spaces, None, None, None)
+
+
+def told(probe, steps=16 * 400, **more):
+    """A recipe on a probe."""
+    return {
+        "environment": {"name": f"probe-{probe}", "num_envs": 16},
+        "network": {"name": "mlp", "layers": [16]},
+        "policy": {"name": "gumbel_muzero", "simulations": 6},
+        "tracer": {"name": "n_step", "n": 1, "gamma": GAMMA},
+        "replay": {"name": "uniform", "capacity": 2_048, "batch_size": 64},
+        "updater": {"name": "muzero", "size": 8, "steps": 2},
+        "optimizer": {"name": "adam", "learning_rate": {"from": 0.01, "to": 0.0}},
+        "train": {"steps": steps, "start": 256, "warmup": "random", "updates": 3},
+        **more,
+    }
+
+
+MEMORY = {"name": "mlp", "layers": [4], "memory": {"name": "gru", "size": 4}}
+SHARED = {"shared": "mlp", "representation": {}, "dynamics": {}, "prediction": {}}
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"network": MEMORY}, "cannot plan with a network that has a memory"),
+        ({"network": SHARED}, "`dynamics` does not see what the environment shows"),
+        ({"network": {"name": "mlp", "head": "categorical"}}, "predicts no returns"),
+        ({"policy": "random"}, "policy `random` acts on space, and updater `muzero`"),
+    ],
+    ids=["memory", "shared", "head", "policy"],
+)
+def test_what_cannot_plan_is_refused(more, message):
+    with pytest.raises(RlcliError, match=message):
+        build(recipe.load(told("constant-reward", **more)))
+
+
+VALUES = {  # probe -> observation -> value of the best policy, and its action, if one
+    "constant-reward": {0: (1, None)},
+    "reward-depends-on-observation": {-1: (-1, None), 1: (1, None)},
+    "two-steps": {0: (GAMMA, None), 1: (1, None)},
+    "reward-depends-on-action": {0: (1, 1)},
+    "truncation": {0: (1 / (1 - GAMMA), None)},
+    "needs-memory": {-1: (1, 0), 1: (1, 1)},  # with a delay of 0: none
+}
+ATOMS = {"name": "categorical", "atoms": 21, "low": -2.0, "high": 3.0}
+HEADS = {
+    "scalar": {"name": "mlp", "layers": [16]},
+    "categorical": {
+        "representation": {"name": "mlp", "layers": [16]},
+        "dynamics": {"name": "mlp", "layers": [16], "head": ATOMS},
+        "prediction": {"name": "mlp", "layers": [16], "head": ATOMS},
+    },
+}
+
+
+def learnt(probe, **more):
+    """What a recipe decides greedily upon the observations of a probe."""
+    pytest.importorskip("mctx")
+    setup = build(recipe.load(told(probe, **more)))
+    progress, _ = (engine := loop.make(setup)).advance(engine.begin(), 400)
+    agent = setup.parts(midnight())[1]
+    assert int(agent.failed(progress.agent)[0]) == -1
+    acting = jax.tree.map(lambda leaf: leaf[0], agent.acting(progress.agent))
+    obs = jnp.array(list(VALUES[probe]), jnp.float32)[:, None]
+    first = jnp.ones(len(obs), bool)
+    noise = agent.policy.draw(jax.random.key(0), len(obs))
+    seen = (obs, agent.policy.initial(len(obs)), first, noise)
+    return jax.jit(agent.policy.exploit)(acting, *seen)[0]
+
+
+QUICK = [("truncation", "scalar")]
+
+
+@pytest.mark.parametrize(
+    ("probe", "head"),
+    [
+        pytest.param(*each, marks=() if each in QUICK else slow)
+        for each in itertools.product(VALUES, HEADS)
+    ],
+)
+def test_search_and_model_learn_values_and_actions_of(probe, head):
+    environment = {"name": f"probe-{probe}", "num_envs": 16}
+    if probe == "needs-memory":
+        environment["delay"] = 0
+    decision = learnt(probe, network=HEADS[head], environment=environment)
+    values, actions = zip(*VALUES[probe].values(), strict=True)
+    np.testing.assert_allclose(
+        decision.extras["root_value"], values, rtol=0.1, atol=0.1
+    )
+    for found, action in zip(decision.action, actions, strict=True):
+        assert action is None or found == action

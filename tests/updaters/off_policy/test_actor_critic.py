@@ -1,0 +1,389 @@
+"""Policies that climb action values, beside loops and derivatives by hand."""
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from rlcli import distributions, recipe
+from rlcli.assembly import build
+from rlcli.errors import RlcliError
+from rlcli.loop.progress import midnight
+from rlcli.networks.functions import Pair, own
+from rlcli.networks.torsos import linear, table
+from rlcli.policies.continuous import gaussian_noise
+from rlcli.policies.sampled import sampled
+from rlcli.types import Transition
+from rlcli.updaters import Spaces
+from rlcli.updaters.off_policy.deterministic_pg import ddpg, deterministic_pg, td3
+from rlcli.updaters.off_policy.soft_pg import sac, soft_pg
+
+STATES, ACTIONS, SHAPE, TAU = 5, 3, (4, 3), 0.3
+CLOCK = midnight()._replace(watched=np.bool_(True))
+KEY = jax.random.key(0)
+ONES = np.ones(SHAPE, "f4")
+FAR = {"every": 1_000}  # target parameters that stay where they are
+RNG = np.random.default_rng(0)
+CRITICS, TARGETS = RNG.normal(size=(2, 2, STATES, ACTIONS)).astype("f4")
+LOGITS, OLD = RNG.normal(size=(2, STATES, ACTIONS)).astype("f4")
+SHOWN = gymnasium.spaces.Discrete(STATES)
+CHOICES = gymnasium.spaces.Discrete(ACTIONS, start=1)
+REAL = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+BOX = gymnasium.spaces.Box(np.array([-1, 0], "f4"), np.array([3, 1], "f4"))
+HALF, MIDDLE = np.array([2, 0.5]), np.array([1, 0.5])
+
+
+def updater(factory, shown, space, torso, **options):
+    def networks(name, head, action=None, copies=None):
+        inputs = shown if action is None else Pair(shown, action)
+        return own(name, torso(), head(), inputs, copies)
+
+    def policies(space, action=None, distribution=None, values=None):
+        if distribution is None:
+            return gaussian_noise(action, space, scale=0.5)
+        return sampled(distribution)
+
+    spaces = Spaces(shown, space)
+    return factory(spaces, networks, policies, optax.sgd(1.0), **options)
+
+
+def counting(factory, **options):
+    """An updater of tables, whose actions can be counted."""
+    return updater(factory, SHOWN, CHOICES, table, **options)
+
+
+def tables(ours, critics=CRITICS, logits=LOGITS, targets=TARGETS, old=OLD, tau=TAU):
+    """A state with these numbers."""
+    state = ours.init(KEY)
+    numbers = {"critic": critics, "policy": logits, "temperature": np.log(tau)}
+    follow = {"critic": targets, "policy": old}
+
+    def filled(tree, numbers):
+        return {
+            name: jax.tree.map(
+                lambda leaf, name=name: jnp.asarray(numbers[name], "f4").reshape(
+                    leaf.shape
+                ),
+                each,
+            )
+            for name, each in tree.items()
+        }
+
+    return state._replace(
+        params=filled(state.params, numbers), target=filled(state.target, follow)
+    )
+
+
+def leaf(params, name):
+    """The numbers of a function that has one array of them."""
+    (found,) = jax.tree.leaves(params[name])
+    return np.asarray(found)
+
+
+def rows(seed=1, shape=SHAPE):
+    rng = np.random.default_rng(seed)
+    obs, next_obs = rng.integers(0, STATES, (2, *shape))
+    return Transition(
+        obs=obs,
+        action=1 + rng.integers(0, ACTIONS, shape),
+        reward=rng.normal(size=shape).astype("f4"),
+        discount=rng.choice([0.0, 0.9], shape).astype("f4"),
+        next_obs=next_obs,
+        first=np.zeros(shape, bool),
+        last=rng.random(shape) < 0.3,
+        extras={},
+    )
+
+
+def softmax(logits):
+    likely = np.exp(logits - logits.max())
+    return likely / likely.sum()
+
+
+def moved(ours, state, batch, updates=0, weight=ONES):
+    clock = CLOCK._replace(updates=np.int32(updates))
+    return jax.jit(ours.update)(state, batch, weight, clock, KEY)
+
+
+def critics_by_hand(batch, probabilities, tau, weight=ONES):
+    """Both critics after one step, row by row, and the errors."""
+    new, errors = CRITICS.astype("f8"), np.zeros((2, *SHAPE))
+    for at in np.ndindex(SHAPE):
+        state, after = batch.obs[at], batch.next_obs[at]
+        worth = 0.0
+        for action, p in enumerate(probabilities(after)):
+            least = min(TARGETS[0, after, action], TARGETS[1, after, action])
+            worth += p * (least - tau * np.log(p))
+        goal = batch.reward[at] + batch.discount[at] * worth
+        for critic in range(2):
+            action = batch.action[at] - 1
+            error = goal - CRITICS[critic, state, action]
+            errors[critic][at] = error
+            new[critic, state, action] += 2 * weight[at] * error / np.sum(weight > 0)
+    return new, errors
+
+
+def policy_by_hand(batch, q, tau):
+    """Logits after one step along Σ π (q − τ log π), by its derivative."""
+    new = LOGITS.astype("f8")
+    for at in np.ndindex(SHAPE):
+        state = batch.obs[at]
+        likely = softmax(LOGITS[state])
+        worth = q[state] - tau * np.log(likely)
+        new[state] += likely * (worth - likely @ worth) / batch.obs.size
+    return new
+
+
+@pytest.mark.parametrize("learnt", [False, True])
+def test_a_soft_update_over_actions_that_can_be_counted_is_that_of_loops(learnt):
+    options = {"temperature": "learnt" if learnt else TAU, "target_entropy": 0.5}
+    ours, batch = counting(sac, target=FAR, **options), rows()
+    weight = RNG.choice([0.5, 1.0, 2.0], SHAPE).astype("f4")
+    state, report = moved(ours, tables(ours), batch, weight=weight)
+    critics, errors = critics_by_hand(
+        batch, lambda after: softmax(LOGITS[after]), TAU, weight
+    )
+    found = leaf(state.params, "critic")
+    np.testing.assert_allclose(found, critics, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(report.priority, np.abs(errors).mean(axis=0), rtol=1e-5)
+    # The policy climbs what the critics have come to, of which the lesser counts.
+    policy = policy_by_hand(batch, critics.min(axis=0), TAU)
+    np.testing.assert_allclose(
+        leaf(state.params, "policy"), policy, rtol=1e-4, atol=1e-5
+    )
+    np.testing.assert_array_equal(leaf(state.target, "critic"), TARGETS)
+    if learnt:
+        entropies = [
+            -np.log(softmax(x)) @ softmax(x) for x in LOGITS[batch.obs.ravel()]
+        ]
+        expected = np.log(TAU) - TAU * (np.mean(entropies) - 0.5)
+        assert leaf(state.params, "temperature") == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_deterministic_update_over_actions_that_can_be_counted_is_that_of_loops():
+    ours, batch = counting(deterministic_pg, target=FAR, critics=2), rows()
+    state, _ = moved(ours, tables(ours), batch)
+    critics, _ = critics_by_hand(batch, lambda after: softmax(OLD[after]), 0.0)
+    np.testing.assert_allclose(
+        leaf(state.params, "critic"), critics, rtol=1e-5, atol=1e-5
+    )
+    policy = policy_by_hand(batch, critics[0], 0.0)  # the first, whatever the other
+    np.testing.assert_allclose(
+        leaf(state.params, "policy"), policy, rtol=1e-4, atol=1e-5
+    )
+
+
+def test_regularizers_are_added_to_what_the_policy_climbs():
+    """An entropy with weight w is what a fixed temperature w is to the policy."""
+    batch = rows()
+    regularizers = [{"name": "entropy", "weight": TAU}]
+    ours = counting(deterministic_pg, target=FAR, critics=2, regularizers=regularizers)
+    state, _ = moved(ours, tables(ours), batch)
+    critics = leaf(state.params, "critic")
+    expected = policy_by_hand(batch, critics[0], TAU)
+    np.testing.assert_allclose(
+        leaf(state.params, "policy"), expected, rtol=1e-4, atol=1e-5
+    )
+
+
+def test_policy_and_targets_move_in_one_of_so_many_updates():
+    ours = counting(td3, target={"polyak": 0.5}, delay=3)
+    state, step = tables(ours), jax.jit(ours.update)
+    for updates in range(6):
+        before = state
+        clock = CLOCK._replace(updates=np.int32(updates))
+        state, report = step(state, rows(updates), ONES, clock, KEY)
+        assert np.any(leaf(state.params, "critic") != leaf(before.params, "critic"))
+        due = updates % 3 == 2
+        for name in ("policy", "critic"):
+            halfway = (leaf(before.target, name) + leaf(state.params, name)) / 2
+            expected = halfway if due else leaf(before.target, name)
+            np.testing.assert_allclose(leaf(state.target, name), expected, rtol=1e-6)
+        same = leaf(state.params, "policy") == leaf(before.params, "policy")
+        assert same.all() != due
+        assert report.metrics["policy_loss"] != 0  # somebody reads it at any time
+
+
+def climbing(factory, **options):
+    """An updater of linear functions, whose actions are in a Box."""
+    return updater(factory, REAL, BOX, linear, **options)
+
+
+def straight(ours, **weights):
+    """A state whose functions are these `(w, b)`; the target's critics are online's."""
+    state = ours.init(KEY)
+    params = {
+        name: {
+            module: {
+                k: jnp.asarray(v, "f4")
+                for k, v in zip("wb", weights[name], strict=True)
+            }
+        }
+        if name in weights
+        else each
+        for name, each in state.params.items()
+        for module in each
+    }
+    return state._replace(
+        params=params, target={name: params[name] for name in state.target}
+    )
+
+
+def points(seed=2, shape=SHAPE):
+    rng = np.random.default_rng(seed)
+    batch = rows(seed, shape)
+    obs, next_obs = rng.normal(size=(2, *shape, 2)).astype("f4")
+    action = (MIDDLE + HALF * rng.uniform(-1, 1, (*shape, 2))).astype("f4")
+    return batch._replace(obs=obs, next_obs=next_obs, action=action)
+
+
+CRITIC = np.array([[0.3], [-0.2], [0.7], [-1.1]]), np.array([0.4])  # of s, then of a
+POLICY = np.array([[0.5, -0.4], [0.2, 0.1]]), np.array([0.1, -0.3])
+
+
+def test_an_update_in_a_box_is_that_of_the_chain_rule():
+    ours, batch = climbing(ddpg, target=FAR), points()
+    state, report = moved(ours, straight(ours, critic=CRITIC, policy=POLICY), batch)
+    assert state.failed == -1
+
+    def actor(obs):
+        return MIDDLE + HALF * np.tanh(obs @ POLICY[0] + POLICY[1])
+
+    def q(obs, action, critic=CRITIC):
+        both = np.concatenate([obs, action], axis=-1)
+        return (both @ critic[0])[..., 0] + critic[1]
+
+    goal = batch.reward + batch.discount * q(batch.next_obs, actor(batch.next_obs))
+    error = goal - q(batch.obs, batch.action)
+    both = np.concatenate([batch.obs, batch.action], axis=-1)
+    critic = (
+        CRITIC[0] + 2 * np.mean(error[..., None] * both, axis=(0, 1))[:, None],
+        CRITIC[1] + 2 * np.mean(error),
+    )
+    ((found,), (policy,)) = (
+        state.params[name].values() for name in ("critic", "policy")
+    )
+    np.testing.assert_allclose(found["w"], critic[0], rtol=1e-5)
+    np.testing.assert_allclose(found["b"], critic[1], rtol=1e-5)
+    u = batch.obs @ POLICY[0] + POLICY[1]
+    along = critic[0][2:, 0] * HALF * (1 - np.tanh(u) ** 2)  # ∂q/∂u
+    steps = batch.obs[..., :, None] * along[..., None, :]
+    np.testing.assert_allclose(
+        policy["w"], POLICY[0] + steps.mean(axis=(0, 1)), rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        policy["b"], POLICY[1] + along.mean(axis=(0, 1)), rtol=1e-5
+    )
+    climbed = -np.mean(q(batch.obs, actor(batch.obs), critic))
+    assert report.metrics["policy_loss"] != climbed  # it is that of the policy since
+    assert report.metrics["policy_loss"] < climbed
+
+
+MANY = (64, 64)
+
+
+def test_the_action_bootstrapped_from_is_smoothed_within_its_limits_and_the_box():
+    sigma, limit = 0.4, 0.5
+    ours = climbing(td3, target=FAR, critics=1, smoothing=sigma, smoothing_clip=limit)
+    only = np.array([[0.0], [0.0], [1.0], [0.0]]), np.zeros(1)  # q = the first entry
+    still = np.zeros((2, 2)), np.array([np.arctanh(0.5), 0.0])  # μ = 2 in [−1, 3]
+    zero = np.zeros((*MANY, 2), "f4")
+    batch = points(shape=MANY)._replace(
+        obs=zero, action=zero, reward=zero[..., 0], discount=zero[..., 0] + 1
+    )
+    state = straight(ours, critic=only, policy=still)
+    update = jax.jit(ours.update)
+    _, report = update(state, batch, np.ones(MANY, "f4"), CLOCK, KEY)
+    # What follows is 2 + 2 clip(0.4 ε, −0.5, 0.5), and that within the Box, up to 3.
+    drawn = np.random.default_rng(0).normal(size=1_000_000)
+    expected = np.clip(2 + 2 * np.clip(sigma * drawn, -limit, limit), -1, 3)
+    np.testing.assert_allclose(report.metrics["td_error"], expected.mean(), atol=0.04)
+    seen = np.asarray(report.priority)  # of each row
+    assert 1 <= seen.min() < 1.01
+    assert 2.99 < seen.max() <= 3
+    alone = update(state, batch, np.ones(MANY, "f4"), CLOCK, jax.random.key(1))[1]
+    assert alone.metrics["td_error"] != report.metrics["td_error"]
+
+
+@pytest.mark.parametrize("scale", [-2.0, 0.5])
+def test_soft_values_pay_for_the_entropy_of_what_follows(scale):
+    """Of s′, not of s, and of the density in the Box, not in [−1, 1]."""
+    ours = climbing(soft_pg, target=FAR, temperature=TAU)
+    nothing = np.zeros((4, 1)), np.zeros(1)
+    # The log-scales are 100 s₁, or what is added to it, after s.
+    after = np.array([[0, 0, 100, 100], [0, 0, 0, 0.0]]), np.array([0, 0, scale, scale])
+    zero = np.zeros((*MANY, 2), "f4")
+    batch = points(shape=MANY)._replace(
+        obs=zero - 1, next_obs=zero, action=zero, reward=zero[..., 0] - 9
+    )
+    discount = batch.discount
+    state = straight(ours, critic=nothing, policy=after)
+    _, report = jax.jit(ours.update)(state, batch, np.ones(MANY, "f4"), CLOCK, KEY)
+    family = distributions.squashed_normal(BOX)
+    entropy = family.entropy(np.array([0, 0, scale, scale], "f4"))
+    # Of the critic, which says 0 everywhere, the error is the target, below 0.
+    expected = 9 - discount.mean() * TAU * float(entropy)
+    np.testing.assert_allclose(report.metrics["td_error"], expected, atol=0.02)
+
+
+def test_estimates_are_what_the_tables_say():
+    ours, batch = counting(soft_pg, target=FAR, temperature=TAU, critics=2), rows()
+    found = jax.jit(ours.estimate)(tables(ours), batch)
+    least, likely = CRITICS.min(axis=0), np.array([softmax(row) for row in LOGITS])
+    values = np.sum(likely * (least - TAU * np.log(likely)), axis=-1)
+    taken = batch.obs, batch.action - 1
+    np.testing.assert_allclose(found.v_tm1, values[batch.obs], rtol=1e-5)
+    np.testing.assert_allclose(found.v_t, values[batch.next_obs], rtol=1e-5)
+    np.testing.assert_allclose(found.q_tm1, least[taken], rtol=1e-6)
+    np.testing.assert_allclose(found.log_prob, np.log(likely[taken]), rtol=1e-5)
+
+
+PENDULUM = {"environment": "Pendulum-v1", "train": {"steps": 2_000}}
+
+
+def refused(**sections):
+    with pytest.raises(RlcliError) as caught:
+        build(recipe.load({**PENDULUM, **sections}))
+    return caught.value
+
+
+def test_what_does_not_fit_is_refused_with_its_reason():
+    memory = {"name": "mlp", "memory": "gru"}
+    assert "take no memory" in refused(updater="sac", network=memory).message
+    entropy = [{"name": "entropy", "weight": 0.1}]
+    updater = {"name": "ddpg", "regularizers": entropy}
+    assert "leaves nothing to chance" in refused(updater=updater).message
+    updater = {
+        "name": "sac",
+        "regularizers": [{**entropy[0], "name": "n_step_entropy"}],
+    }
+    assert refused(updater=updater).hint == "it takes `entropy`, and `kl` to the prior"
+    wordy = {"name": "sac", "temperature": "learned"}
+    assert refused(updater=wordy).message.endswith("got `learned`")
+    groups = {"temperatur": "adam"}
+    assert refused(updater="sac", optimizer=groups).hint == (
+        "did you mean `temperature`?"
+    )
+    # What is not learnt has no optimizer.
+    fixed = {"name": "sac", "temperature": 0.1}
+    assert refused(updater=fixed, optimizer={"temperature": "adam"})
+
+
+@pytest.mark.parametrize(
+    ("updater", "more"),
+    [
+        ("sac", {"policy": "ornstein_uhlenbeck"}),
+        ({"name": "sac", "temperature": {"from": 1.0, "to": 0.1}}, {}),
+        ("sac", {"policy": "state_dependent", "optimizer": {"temperature": "sgd"}}),
+        ("td3", {"network": {"shared": "mlp", "policy": {}, "critic": {}}}),
+        ("sac", {"environment": "CartPole-v1"}),
+        ("ddpg", {"environment": "CartPole-v1", "policy": "epsilon_greedy"}),
+        ("sac", {"tracer": {"name": "retrace"}, "policy": "random"}),
+    ],
+)
+def test_what_fits_is_built_and_traced(updater, more):
+    setup = build(recipe.load({**PENDULUM, "updater": updater, **more}))
+    _, agent = setup.parts(midnight())
+    assert agent.updates(2_000) == 1_800

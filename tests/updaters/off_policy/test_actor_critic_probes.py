@@ -1,0 +1,117 @@
+"""Policies that climb action values, on environments whose values are known.
+
+The replay is filled at random: a policy that is sure takes one action alone, and of the
+others it has to know what they are worth, too.
+"""
+
+import functools
+import itertools
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlcli import distributions, loop, recipe
+from rlcli.assembly import build
+from rlcli.networks.functions import Pair, own
+from rlcli.networks.heads import action, parameters, prediction
+from rlcli.networks.torsos import mlp
+
+GAMMA = 0.9
+SHOWN = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+BOX = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+HEADS = {
+    "scalar": {},
+    "categorical": {"atoms": 29, "low": -2.0, "high": 12.0},
+    "quantile": {"quantiles": 11},
+    "implicit_quantile": {"samples": 8, "target_samples": 8, "policy_samples": 16},
+}
+# So little that to be undecided is worth next to nothing.
+UPDATERS = {"ddpg": {}, "td3": {}, "sac": {"temperature": 0.01}}
+pytestmark = pytest.mark.slow
+
+
+def learnt(probe, name, head):
+    """The parameters after a thousand updates, and the functions' head."""
+    head = {"name": head, **HEADS[head]}
+    data = {
+        "environment": {"name": f"probe-{probe}", "num_envs": 16},
+        "network": {
+            "policy": {"name": "mlp", "layers": [16]},
+            "critic": {"name": "mlp", "layers": [16], "head": head},
+        },
+        "tracer": {"name": "n_step", "gamma": GAMMA},
+        "policy": "random",
+        "replay": {"name": "uniform", "capacity": 512, "batch_size": 64},
+        "updater": {"name": name, **UPDATERS[name], "target": {"polyak": 0.2}},
+        "optimizer": {
+            "policy": {"name": "adam", "learning_rate": 0.01},
+            "critic": {"name": "adam", "learning_rate": {"from": 0.05, "to": 0.0}},
+        },
+        "train": {"steps": 16_000, "start": 256},
+    }
+    setup = build(recipe.load(data))
+    engine = loop.make(setup)
+    progress, _ = engine.advance(engine.begin(), 1_000)
+    learner = progress.agent.learner
+    assert int(learner.failed[0]) == -1
+    return jax.tree.map(lambda leaf: leaf[0], learner.params), head
+
+
+def said(params, name, head, space, *inputs, copies=None):
+    """What a function of one observation, or of pairs, says, as numbers."""
+    network = own(name, mlp(layers=[16]), head, space, copies)
+    shown = [jnp.asarray(each, jnp.float32)[:, None] for each in inputs]
+    given = shown[0] if len(shown) == 1 else tuple(shown)
+    found, _ = network.apply(params, None, given, (), None)
+    return jax.tree.map(np.asarray, found)
+
+
+def critics(name):
+    return 1 if name == "ddpg" else 2
+
+
+@pytest.mark.parametrize(("name", "head"), [*itertools.product(UPDATERS, HEADS)])
+def test_the_top_of_a_parabola_is_found_with_every_head(name, head):
+    params, head = learnt("continuous-action", name, head)
+    numbers = parameters(distributions.squashed_normal(BOX)) if name == "sac" else None
+    found = said(params, "policy", numbers or action(1), SHOWN, [0.0])
+    # So near the top is flat: what is off by 0.15 loses 0.02.
+    assert np.tanh(found[0, 0]) == pytest.approx(0.5, abs=0.15)
+    tried = np.array([0.2, 0.5, 0.8], "f4")
+    copies = critics(name) if critics(name) > 1 else None
+    made = prediction((), "act", **head)
+    pair = Pair(SHOWN, BOX)
+    q = said(params, "critic", made, pair, 0 * tried, tried, copies=copies)
+    q = np.asarray(q.particles().mean()).reshape(-1, 3)
+    expected = np.broadcast_to(-((tried - 0.5) ** 2), q.shape)
+    np.testing.assert_allclose(q, expected, atol=0.06)
+
+
+# probe -> what the actions are worth to the best policy, and the one that it takes.
+COUNTED = {
+    "reward-depends-on-action": ((-1, 1), 1),
+    "truncation": ((1 / (1 - GAMMA), 1 / (1 - GAMMA)), None),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "probe"),
+    [("sac", *each) for each in itertools.product(HEADS, COUNTED)]
+    + [(name, "scalar", probe) for name in ("ddpg", "td3") for probe in COUNTED],
+)
+def test_actions_that_can_be_counted_are_valued_and_chosen(name, head, probe):
+    params, head = learnt(probe, name, head)
+    family = distributions.categorical(2)
+    logits = said(params, "policy", parameters(family), SHOWN, [0.0])
+    values, best = COUNTED[probe]
+    if best is not None:
+        assert np.exp(family.log_prob(logits, np.array([best]))) > 0.95
+    copies = critics(name) if critics(name) > 1 else None
+    made = functools.partial(prediction, (2,), "act")(**head)
+    q = said(params, "critic", made, SHOWN, [0.0], copies=copies)
+    q = np.asarray(q.particles().mean()).reshape(-1, 2)
+    # A policy that is never quite sure is worth a little more.
+    np.testing.assert_allclose(q, np.broadcast_to(values, q.shape), rtol=0.03, atol=0.1)

@@ -1,0 +1,470 @@
+"""Policy gradients and their regularizers, beside plain formulas and loops."""
+
+import functools
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import rlax
+
+from rlcli import distributions, loop, recipe
+from rlcli.assembly import build
+from rlcli.errors import RlcliError
+from rlcli.loop.progress import midnight
+from rlcli.networks.functions import own
+from rlcli.networks.torsos import table
+from rlcli.policies.sampled import sampled
+from rlcli.tracers import off_policy as tracers
+from rlcli.tracers.lambda_return import lambda_return
+from rlcli.training.experiment import Experiment
+from rlcli.types import Transition
+from rlcli.updaters import Spaces
+from rlcli.updaters.policy_gradient.cross_entropy import cross_entropy
+from rlcli.updaters.policy_gradient.ppo import ppo
+from rlcli.updaters.policy_gradient.v_trace import v_trace
+from rlcli.updaters.policy_gradient.vanilla_pg import a2c, reinforce, vanilla_pg
+from rlcli.updaters.regularizers import bonus, filled, penalties
+
+CLOCK = midnight()._replace(watched=np.bool_(True))
+KEY = jax.random.key(0)
+STATES, ACTIONS, SHAPE = 5, 3, (6, 4)
+RNG = np.random.default_rng(0)
+LOGITS = RNG.normal(size=(STATES, ACTIONS)).astype("f4")
+VALUES = RNG.normal(size=STATES).astype("f4")
+COUNTS = RNG.choice([0.0, 0.5, 1.0, 2.0], SHAPE).astype("f4")
+ONES = np.ones(SHAPE, "f4")
+FAMILY = distributions.categorical(ACTIONS)
+
+
+def kept():
+    """An optimizer that keeps the gradient as its state, and never moves."""
+    zeros = optax.tree.zeros_like
+    return optax.GradientTransformation(zeros, lambda new, _, params: (zeros(new), new))
+
+
+def updater(factory, optimizer=None, **options):
+    shown = gymnasium.spaces.Discrete(STATES)
+
+    def networks(name, head):
+        return own(name, table(), head(), shown)
+
+    def policies(distribution, space):
+        return sampled(distribution)
+
+    spaces = Spaces(shown, gymnasium.spaces.Discrete(ACTIONS))
+    return factory(spaces, networks, policies, optimizer or kept(), **options)
+
+
+def _instead(numbers, leaf):
+    assert leaf.shape == numbers.shape
+    return jnp.asarray(numbers)
+
+
+def state_of(ours):
+    """A learner with our numbers in its tables."""
+    state = ours.init(KEY)
+    numbers = {"policy": LOGITS, "value": VALUES[:, None]}
+    params = {
+        name: jax.tree.map(functools.partial(_instead, numbers[name]), each)
+        for name, each in state.params.items()
+    }
+    return state._replace(params=params)
+
+
+def batch(seed=1, **fields):
+    rng = np.random.default_rng(seed)
+    action = rng.integers(0, ACTIONS, SHAPE)
+    obs, next_obs = rng.integers(0, STATES, (2, *SHAPE))
+    rows = Transition(
+        obs=obs,
+        action=action,
+        reward=rng.normal(size=SHAPE).astype("f4"),
+        discount=rng.choice([0.0, 0.9], SHAPE).astype("f4"),
+        next_obs=next_obs,
+        first=np.zeros(SHAPE, bool),
+        last=rng.random(SHAPE) < 0.3,
+        extras={"log_prob": np.asarray(log_probs(LOGITS, obs, action))},
+    )
+    return rows._replace(**fields)
+
+
+def log_probs(logits, obs, action):
+    return jnp.take_along_axis(
+        jax.nn.log_softmax(logits)[obs], jnp.asarray(action)[..., None], axis=-1
+    )[..., 0]
+
+
+def gradients(ours, rows, weight=ONES, update=None):
+    """The gradient of one update: of the logits, and of the values if there are any."""
+    update = update or jax.jit(ours.update)
+    state, report = update(state_of(ours), rows, weight, CLOCK, KEY)
+    assert state.failed == -1
+    found = [jax.tree.leaves(state.optimizer[name]) for name in state.params]
+    return [np.asarray(leaf).squeeze() for (leaf,) in found], report
+
+
+def error_of(rows, values=VALUES):
+    target = rows.reward + rows.discount * values[rows.next_obs]
+    return target, target - values[rows.obs]
+
+
+def weighted(term, weight):
+    return jnp.sum(term * weight) / jnp.sum(weight > 0)
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_the_policy_gradient_is_that_of_the_plain_formula(normalize):
+    rows = batch()
+    target, error = error_of(rows)
+
+    @jax.jit
+    @functools.partial(jax.grad, argnums=(0, 1))
+    def gradient(logits, values, advantage, weight):
+        there = jnp.sign(weight)  # importance weights are for the value alone
+        chosen = log_probs(logits, rows.obs, rows.action)
+        critic = 0.5 * (values[rows.obs] - target) ** 2
+        entropy = -jnp.sum(jax.nn.softmax(logits) * jax.nn.log_softmax(logits), axis=-1)
+        return (
+            weighted(-chosen * advantage, there)
+            + 0.7 * weighted(critic, weight)
+            - 0.2 * weighted(entropy[rows.obs], there)
+        )
+
+    options = {"value_weight": 0.7, "normalize_advantage": normalize}
+    options["regularizers"] = [{"name": "entropy", "weight": 0.2}]
+    ours = updater(vanilla_pg, **options)
+    update = jax.jit(ours.update)
+    for weight in (ONES, COUNTS):
+        some = error[weight > 0]
+        scaled = (error - some.mean()) / (some.std() + 1e-8) if normalize else error
+        expected = gradient(LOGITS, VALUES, scaled, weight)
+        found, _ = gradients(ours, rows, weight, update)
+        for mine, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Rlax softmax")
+def test_without_a_baseline_there_is_no_value_and_the_return_is_the_weight():
+    rows = batch()
+
+    def loss(logits):
+        chosen, target = logits[rows.obs.ravel()], rows.reward.ravel()
+        return rlax.policy_gradient_loss(
+            chosen, rows.action.ravel(), target, np.ones_like(target), False
+        )
+
+    expected = jax.jit(jax.grad(loss))(LOGITS)
+    for ours in (
+        updater(reinforce),
+        updater(vanilla_pg, baseline=False, regularizers=[]),
+    ):
+        (found,), report = gradients(ours, rows)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+        assert set(ours.init(KEY).params) == {"policy"}
+        assert "explained_variance" not in report.metrics
+        assert not np.any(ours.estimate(state_of(ours), rows).v_t)
+
+
+@pytest.mark.filterwarnings("ignore:Rlax softmax")
+def test_what_another_policy_did_is_learnt_from_as_rlax_learns_from_it():
+    raw = batch(discount=np.ones(SHAPE, "f4"), last=np.zeros(SHAPE, bool))
+    raw = raw._replace(next_obs=np.concatenate([raw.obs[1:], raw.next_obs[-1:]]))
+    noise = np.random.default_rng(2).normal(size=SHAPE).astype("f4")
+    log_prob = raw.extras["log_prob"] - noise  # so unlike is the policy that acted
+    raw = raw._replace(extras={"log_prob": log_prob})
+    traced = jax.jit(jax.vmap(rlax.vtrace_td_error_and_advantage, 1, 1))(
+        VALUES[raw.obs],
+        VALUES[raw.next_obs],
+        raw.reward,
+        np.full(SHAPE, 0.9, "f4"),
+        np.exp(noise),
+    )
+
+    def loss(logits, values):
+        chosen = log_probs(logits, raw.obs, raw.action)
+        td_error = values[raw.obs] - VALUES[raw.obs] - traced.errors
+        return jnp.mean(-chosen * traced.pg_advantage + 0.25 * td_error**2)
+
+    ours = updater(v_trace, regularizers=[])
+    rows = tracers.v_trace(gamma=0.9).trace(raw, ours.estimate(state_of(ours), raw))
+    found, report = gradients(ours, rows)
+    expected = jax.jit(jax.grad(loss, (0, 1)))(LOGITS, VALUES)
+    for mine, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-6)
+    assert report.metrics["ratio"] == pytest.approx(np.mean(np.exp(noise)), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "share"),
+    [
+        ({"filter": "positive"}, lambda a: np.where(a > 0, a, 0)),
+        ({"filter": "binary"}, lambda a: np.where(a > 0, 1, 0)),
+        (
+            {"filter": "exponential", "temperature": 0.2},
+            lambda a: np.minimum(np.exp(a / 0.2), 20),
+        ),
+        ({"filter": "none"}, np.ones_like),
+    ],
+)
+def test_cross_entropy_imitates_what_its_filter_lets_through(options, share):
+    rows = batch()
+    kept = share(error_of(rows)[1])
+
+    def loss(logits):
+        return jnp.mean(-kept * log_probs(logits, rows.obs, rows.action))
+
+    ours = updater(cross_entropy, regularizers=[], **options)
+    (found, _), report = gradients(ours, rows)
+    np.testing.assert_allclose(
+        found, jax.jit(jax.grad(loss))(LOGITS), rtol=1e-4, atol=1e-6
+    )
+    assert report.metrics["imitated"] == pytest.approx(np.mean(kept > 0))
+
+
+def test_what_explains_and_what_is_to_be_learnt_are_of_the_rows_that_count():
+    rows = batch()
+    target, error = error_of(rows)
+    ours = updater(a2c)
+    update, counts = jax.jit(ours.update), COUNTS > 0
+    _, report = gradients(ours, rows, COUNTS, update)
+    explained = 1 - np.var(error[counts]) / np.var(target[counts])
+    assert report.metrics["explained_variance"] == pytest.approx(explained, rel=1e-4)
+    expected = [
+        np.abs(error[:, i][counts[:, i]]).sum() / max(counts[:, i].sum(), 1)
+        for i in range(SHAPE[1])
+    ]
+    np.testing.assert_allclose(report.priority, expected, rtol=1e-5)
+    rows = rows._replace(reward=rows.reward + 9 * ~counts)
+    _, other = gradients(ours, rows, COUNTS, update)
+    for name, value in report.metrics.items():
+        np.testing.assert_allclose(other.metrics[name], value, rtol=1e-4, err_msg=name)
+
+
+def test_a_clipped_value_pays_the_greater_error():
+    rows = batch()
+    target, _ = error_of(rows)
+    old = VALUES[rows.obs]
+    steps = {"optimizer": optax.sgd(1.0), "epochs": 2, "minibatches": 1}
+    steps |= {"regularizers": [], "value_weight": 30.0}
+    ours = updater(ppo, value_clip_ratio=0.1, **steps)
+    state, _ = jax.jit(ours.update)(state_of(ours), rows, ONES, CLOCK, KEY)
+    (found,) = jax.tree.leaves(state.params["value"])
+
+    def loss(values):
+        value = values[rows.obs]
+        clipped = old + jnp.clip(value - old, -0.1, 0.1)
+        greater = jnp.maximum((value - target) ** 2, (clipped - target) ** 2)
+        return 30.0 * 0.5 * jnp.mean(greater)
+
+    gradient = jax.jit(jax.grad(loss))
+    values = VALUES - gradient(VALUES)
+    assert np.any(np.abs(values[rows.obs] - old) > 0.1)  # the second step is clipped
+    values = values - gradient(values)
+    np.testing.assert_allclose(found[:, 0], values, rtol=1e-4, atol=1e-5)
+
+
+def test_no_step_is_taken_once_the_policy_has_moved_too_far():
+    rows = batch()
+    options = {"optimizer": optax.sgd(0.5), "minibatches": 1}
+
+    def after(epochs, limit):
+        ours = updater(ppo, epochs=epochs, kl_limit=limit, **options)
+        return jax.jit(ours.update)(state_of(ours), rows, ONES, CLOCK, KEY)
+
+    (stopped, report), (once, _) = after(4, 1e-6), after(1, None)
+    going, unstopped = after(4, 1e6)
+    jax.tree.map(np.testing.assert_array_equal, stopped.params, once.params)
+    jax.tree.map(np.testing.assert_array_equal, stopped.optimizer, once.optimizer)
+    assert not np.allclose(*(jax.tree.leaves(each.params)[0] for each in (going, once)))
+    assert report.metrics["stopped"] == 0.75
+    assert unstopped.metrics["stopped"] == 0
+
+
+def test_a_loss_that_is_no_number_is_reported_whatever_the_limit():
+    rows = batch()
+    rows.extras["log_prob"] = np.full(SHAPE, np.nan, "f4")
+    ours = updater(ppo, kl_limit=0.1)
+    state, _ = jax.jit(ours.update)(state_of(ours), rows, ONES, CLOCK, KEY)
+    assert state.failed == 0
+
+
+def test_divergences_are_those_of_a_sum_over_actions():
+    rng = np.random.default_rng(5)
+    now, old = rng.normal(size=(2, *SHAPE, ACTIONS)).astype("f4")
+    p, q = (np.exp(x) / np.exp(x).sum(-1, keepdims=True) for x in (now, old))
+    regularizers = filled(
+        [
+            {"name": "entropy", "weight": 2.0},
+            {"name": "kl", "weight": 3.0},
+            {"name": "kl", "weight": 0.5, "to": "old"},
+            {"name": "n_step_entropy", "weight": 1.0},
+        ]
+    )
+    found = list(penalties(regularizers, FAMILY, now, old).values())
+    expected = [
+        2.0 * np.sum(p * np.log(p), -1),
+        3.0 * np.sum(p * np.log(p * ACTIONS), -1),
+        0.5 * np.sum(q * np.log(q / p), -1),
+    ]
+    for mine, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-5)
+
+
+def test_the_old_policy_is_that_of_before_the_update_in_every_step_of_it():
+    # Where its KL outweighs all else, several steps hardly move the policy.
+    rows, moved = batch(), {}
+    for weight in (0.0, 1000.0):
+        pull = [{"name": "kl", "weight": weight, "to": "old"}]
+        ours = updater(
+            ppo, optax.sgd(0.01), epochs=50, minibatches=1, regularizers=pull
+        )
+        state, _ = jax.jit(ours.update)(state_of(ours), rows, ONES, CLOCK, KEY)
+        (logits,) = jax.tree.leaves(state.params["policy"])
+        moved[weight] = np.abs(logits - LOGITS).max()
+    assert 0 < moved[1000.0] < 0.2 * moved[0.0]
+
+
+def test_later_entropies_count_until_the_episode_ends():
+    rng = np.random.default_rng(2)
+    last = np.zeros((5, 2), bool)
+    last[2, 0] = True  # terminated: what follows in row 0 is another episode
+    last[3, 1] = True  # cut short
+    discount = np.ones((5, 2), "f4")
+    discount[2, 0] = 0.0
+    entropy = rng.random((5, 2)).astype("f4")
+    options = {"name": "n_step_entropy", "weight": 0.3, "gamma": 0.9, "lambda": 0.8}
+    found = bonus(filled([options]), entropy * discount, last)
+    expected = np.zeros((5, 2))
+    for t in range(5):
+        for b in range(2):
+            for k in range(1, 6 - t):
+                there = entropy[t + k - 1, b] * discount[t + k - 1, b]
+                expected[t, b] += 0.3 * 0.9**k * 0.8 ** (k - 1) * there
+                if last[t + k - 1, b]:
+                    break
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_with_the_tracers_numbers_the_returns_are_those_of_soft_values():
+    # As if each reward came with the entropy of what is done next.
+    weight, gamma, mixing = 0.3, 0.9, 0.8
+    soft = {
+        "name": "n_step_entropy",
+        "weight": weight,
+        "gamma": gamma,
+        "lambda": mixing,
+    }
+    ours = updater(a2c, value_weight=1.0, regularizers=[soft])
+    tracer, raw = lambda_return(gamma=gamma, lambda_=mixing), batch()
+    raw = raw._replace(
+        discount=np.where(raw.last & (raw.action > 0), 0, 1).astype("f4")
+    )
+    said = ours.estimate(state_of(ours), raw)
+    rows = tracer.trace(raw, said)
+    rows.extras["next_carry"] = said.carry
+    (_, found), _ = gradients(ours, rows)
+    p = np.exp(LOGITS) / np.exp(LOGITS).sum(-1, keepdims=True)
+    entropy = -np.sum(p * np.log(p), -1)[raw.next_obs]
+    paid = raw._replace(reward=raw.reward + weight * gamma * raw.discount * entropy)
+    plain = updater(a2c, value_weight=1.0)
+    (_, expected), _ = gradients(plain, tracer.trace(paid, said))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("regularizer", "option"),
+    [
+        ({"name": "entropy", "weight": 1.0, "gamma": 0.9}, "gamma"),
+        ({"name": "kl", "weight": 1.0, "lambda": 0.9}, "lambda"),
+        ({"name": "n_step_entropy", "weight": 1.0, "to": "old"}, "to"),
+    ],
+)
+def test_an_option_of_another_regularizer_is_refused(regularizer, option):
+    with pytest.raises(RlcliError, match=f"has no option `{option}`"):
+        filled([regularizer])
+
+
+ALL = [
+    {"name": "entropy", "weight": 0.01},
+    {"name": "kl", "weight": {"from": 0.1, "to": 0.0}},
+    {"name": "kl", "weight": 0.1, "to": "old"},
+    {"name": "n_step_entropy", "weight": 0.01},
+]
+NETWORKS = {
+    "none": {"name": "mlp", "layers": [8]},
+    "gru": {"name": "mlp", "layers": [8], "memory": {"name": "gru", "size": 4}},
+    "shared": {
+        "shared": {"name": "linear", "memory": "lstm"},
+        "policy": {},
+        "value": {},
+    },
+    "one": {
+        "policy": "linear",
+        "value": {"name": "linear", "memory": {"name": "lstm", "size": 4}},
+    },
+}
+UPDATERS = {
+    "ppo": {"value_clip_ratio": 0.2, "kl_limit": 0.02, "regularizers": ALL},
+    "vanilla_pg": {"normalize_advantage": True, "regularizers": ALL},
+    "a2c": {},
+    "reinforce": {"regularizers": ALL},
+    "cross_entropy": {"filter": "exponential", "epochs": 2},
+    "pqn": {},
+}
+
+
+def data_of(name, network, probe="probe-needs-memory", **train):
+    return {
+        "environment": {"name": probe, "num_envs": 4},
+        "network": network,
+        "updater": {"name": name, **UPDATERS[name]},
+        "train": {"steps": 1_000, "unroll": 8, **train},
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "network"),
+    [
+        pytest.param(name, network, marks=() if fast else pytest.mark.slow)
+        for name in UPDATERS
+        for network in NETWORKS
+        for fast in [network == "gru" or (name == "ppo" and network != "none")]
+    ],
+)
+def test_every_updater_goes_with_every_memory(name, network):
+    chosen = dict(NETWORKS[network])
+    if name in ("reinforce", "pqn") and "value" in chosen:
+        del chosen["value"]
+    if name == "pqn":
+        chosen = {"q" if key == "policy" else key: each for key, each in chosen.items()}
+    parsed = recipe.load(data_of(name, chosen))
+    Experiment(parsed, build(parsed)).check()
+
+
+@pytest.mark.parametrize("name", ["ppo", "a2c", "cross_entropy"])
+def test_every_objective_takes_continuous_actions(name):
+    data = data_of(name, NETWORKS["gru"], "probe-continuous-action")
+    parsed = recipe.load(data)
+    Experiment(parsed, build(parsed)).check()
+
+
+@pytest.mark.slow
+def test_with_a_memory_too_the_first_ratio_is_one():
+    data = data_of("ppo", NETWORKS["gru"])
+    data["updater"] = {"name": "ppo", "epochs": 1, "minibatches": 1, "sequence": 4}
+    engine = loop.make(build(recipe.load(data)))
+    _, metrics = engine.advance(engine.begin(), 1)
+    assert metrics["clip_fraction"][0] == 0.0
+    assert metrics["kl"][0] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_memory_is_refused_by_whoever_would_not_carry_it():
+    data = data_of("a2c", NETWORKS["gru"])
+    with pytest.raises(RlcliError, match="take no memory"):
+        build(recipe.load({**data, "updater": "sac", "tracer": "n_step"}))
+    own = {"name": "rlcli.networks.torsos:Torso", "memory": "gru"}
+    with pytest.raises(RlcliError, match="it takes no memory"):
+        build(recipe.load({**data, "network": own}))

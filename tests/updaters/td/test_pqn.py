@@ -1,0 +1,96 @@
+"""Parallelised Q-networks, beside rlax and what the tracer makes of them."""
+
+import gymnasium
+import jax
+import numpy as np
+import optax
+import pytest
+import rlax
+
+from rlcli.loop.progress import midnight
+from rlcli.networks.functions import own
+from rlcli.networks.torsos import table
+from rlcli.policies.discrete import epsilon_greedy
+from rlcli.tracers.lambda_return import lambda_return
+from rlcli.types import Transition
+from rlcli.updaters import Spaces
+from rlcli.updaters.td.pqn import pqn
+
+STATES, ACTIONS, STEPS, BATCH = 5, 3, 8, 4
+CLOCK = midnight()._replace(watched=np.bool_(True))
+KEY = jax.random.key(0)
+Q = np.random.default_rng(0).normal(size=(STATES, ACTIONS)).astype("f4")
+
+
+def updater(optimizer, **options):
+    shown = gymnasium.spaces.Discrete(STATES)
+    space = gymnasium.spaces.Discrete(ACTIONS, start=1)
+
+    def networks(name, head):
+        return own(name, table(), head(), shown)
+
+    def policies(values, space):
+        return epsilon_greedy(values, space, epsilon=0.2)
+
+    return pqn(Spaces(shown, space), networks, policies, optimizer, **options)
+
+
+def state_of(ours):
+    state = ours.init(KEY)
+    return state._replace(params=jax.tree.map(lambda leaf: Q, state.params))
+
+
+def unrolled():
+    """Raw steps of environments that go on from state to state, and never end."""
+    rng = np.random.default_rng(1)
+    states = rng.integers(0, STATES, (STEPS + 1, BATCH))
+    shape = (STEPS, BATCH)
+    return Transition(
+        obs=states[:-1],
+        action=1 + rng.integers(0, ACTIONS, shape),
+        reward=rng.normal(size=shape).astype("f4"),
+        discount=rng.choice([0.0, 1.0], shape, p=[0.2, 0.8]).astype("f4"),
+        next_obs=states[1:],
+        first=np.zeros(shape, bool),
+        last=np.zeros(shape, bool),
+        extras={},
+    )
+
+
+def test_its_error_is_that_of_q_lambda():
+    rows = unrolled()
+    ours = updater(optax.sgd(1.0), epochs=1, minibatches=1)
+    state = state_of(ours)
+    traced = lambda_return(gamma=0.9, lambda_=0.7).trace(
+        rows, ours.estimate(state, rows)
+    )
+    weight = np.ones((STEPS, BATCH), "f4")
+    after, report = jax.jit(ours.update)(state, traced, weight, CLOCK, KEY)
+    q_lambda = jax.jit(jax.vmap(rlax.q_lambda, (1, 1, 1, 1, 1, None), 1))
+    error = np.asarray(
+        q_lambda(
+            Q[rows.obs], rows.action - 1, rows.reward, 0.9 * rows.discount,
+            Q[rows.next_obs], 0.7,
+        )
+    )  # fmt: skip
+    np.testing.assert_allclose(report.priority, np.abs(error).mean(0), rtol=1e-4)
+    assert report.metrics["td_error"] == pytest.approx(np.abs(error).mean(), rel=1e-4)
+    assert report.metrics["loss"] == pytest.approx(0.5 * np.mean(error**2), rel=1e-4)
+    expected = Q.copy()
+    np.add.at(expected, (rows.obs, rows.action - 1), error / error.size)
+    (found,) = jax.tree.leaves(after.params)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_targets_stay_those_of_before_the_update_in_every_pass():
+    rows = unrolled()._replace(discount=np.full((STEPS, BATCH), 0.9, "f4"))
+    ours = updater(optax.sgd(4.0), epochs=300, minibatches=1)
+    weight = np.ones((STEPS, BATCH), "f4")
+    weight[0] = 0.0
+    state, _ = jax.jit(ours.update)(state_of(ours), rows, weight, CLOCK, KEY)
+    target = rows.reward + 0.9 * Q[rows.next_obs].max(-1)
+    (found,) = jax.tree.leaves(state.params)
+    for where in np.ndindex(STATES, ACTIONS):
+        there = (rows.obs == where[0]) & (rows.action == 1 + where[1]) & (weight > 0)
+        expected = target[there].mean() if there.any() else Q[where]
+        assert found[where] == pytest.approx(expected, rel=1e-3, abs=1e-3)

@@ -1,0 +1,307 @@
+"""The gradient step that updaters share, beside optax and arithmetic by hand."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from rlcli.errors import RlcliError
+from rlcli.loop.progress import midnight
+from rlcli.updaters.learner import GOING, Losses, following, in_turns, learner
+from rlcli.xla import control_flow
+
+PARAMS = {"q": {"w": jnp.array([1.0, -2.0])}, "policy": {"w": jnp.array([3.0])}}
+CLOCK = midnight()._replace(watched=np.bool_(True))
+ONES = np.ones((1, 1), np.float32)
+
+
+def leaves(tree):
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
+
+
+def random_params(seed):
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype("f4"), PARAMS)
+
+
+@pytest.mark.parametrize("rate", [0.005, 0.5, 1.0])
+def test_a_polyak_target_follows_slowly(rate):
+    follow = jax.jit(following({"polyak": rate}))
+    target = ours = random_params(0)
+    for updates in range(1, 6):
+        params = random_params(updates)
+        ours = follow(params, ours, jnp.int32(updates))
+        target = jax.tree.map(
+            lambda new, old: rate * new + (1 - rate) * old, params, target
+        )
+        np.testing.assert_allclose(leaves(ours), leaves(target), rtol=1e-5, atol=1e-6)
+        incremental = optax.incremental_update(params, ours, rate)
+        np.testing.assert_array_equal(
+            leaves(follow(params, ours, jnp.int32(0))), leaves(incremental)
+        )
+
+
+def test_a_target_is_copied_after_every_so_many_updates_and_never_between():
+    follow = jax.jit(following({"every": 3}))
+    target = random_params(0)
+    for updates in range(1, 10):
+        params = random_params(updates)
+        new = follow(params, target, jnp.int32(updates))
+        copied = updates % 3 == 0
+        np.testing.assert_array_equal(leaves(new), leaves(params if copied else target))
+        periodic = optax.periodic_update(params, target, jnp.int32(updates), 3)
+        np.testing.assert_array_equal(leaves(new), leaves(periodic))
+        target = new
+
+
+def test_without_a_target_there_is_none():
+    assert following(None)(PARAMS, (), jnp.int32(1)) == ()
+    begin, _ = learner(lambda key: PARAMS, optax.sgd(1.0))
+    assert begin(jax.random.key(0)).target == ()
+
+
+@pytest.mark.parametrize("target", [{}, {"every": 3, "polyak": 0.1}])
+def test_a_target_that_follows_in_two_ways_or_none_is_refused(target):
+    with pytest.raises(RlcliError) as caught:
+        following(target)
+    assert caught.value.hint == "give either `every` or `polyak`"
+
+
+def test_target_and_parameters_share_no_buffer():
+    copy = jax.tree.map(jnp.copy, PARAMS)
+    begin, _ = learner(lambda key: copy, optax.sgd(1.0), {"every": 2})
+    state = begin(jax.random.key(0))
+    np.testing.assert_array_equal(leaves(state.target), leaves(state.params))
+    donated = jax.jit(lambda each: each, donate_argnums=0)(state)  # would be an error
+    assert donated.failed == GOING
+
+
+def sums(**terms):
+    """A loss with terms that are linear in one parameter: gradients are readable."""
+
+    def loss(params):
+        return Losses(
+            {
+                name: jnp.asarray(term) * params[name]["w"][0]
+                for name, term in terms.items()
+            },
+            priority=jnp.array([7.0]),
+            metrics={"x": jnp.array([1.0, 3.0])},
+        )
+
+    return loss
+
+
+def gradient_of(weight, loss, params):
+    """What sgd subtracts at a learning rate of one."""
+    begin, step = learner(lambda key: params, optax.sgd(1.0))
+    state, _, metrics = step(begin(jax.random.key(0)), loss, weight, CLOCK)
+    moved = jax.tree.map(lambda old, new: (old - new)[0], params, state.params)
+    return {name: float(each["w"]) for name, each in moved.items()}, metrics
+
+
+def test_weights_touch_the_critic_alone_and_padding_touches_all():
+    critic = np.array([[1.0, 10.0], [100.0, 1000.0]])
+    weight = np.array([[0.5, 2.0], [0.25, 0.0]])  # the last row is padding
+    params = {name: {"w": jnp.array([1.0])} for name in ("critic", "policy")}
+    loss = sums(critic=critic, policy=critic)
+    found, metrics = gradient_of(weight, loss, params)
+    assert found["critic"] == pytest.approx((0.5 + 20 + 25) / 3, rel=1e-6)
+    assert found["policy"] == pytest.approx((1 + 10 + 100) / 3, rel=1e-6)
+    assert metrics["loss"] == pytest.approx((45.5 + 111) / 3, rel=1e-6)
+
+
+def test_where_no_row_counts_nothing_is_learnt():
+    params = {"critic": {"w": jnp.array([1.0])}}
+    found, metrics = gradient_of(np.zeros((2, 2)), sums(critic=np.ones((2, 2))), params)
+    assert found["critic"] == metrics["loss"] == 0.0
+
+
+def test_a_step_is_that_of_optax_on_the_sum_of_the_terms():
+    optimizer = optax.adam(0.1)
+    begin, step = learner(lambda key: PARAMS, optimizer, {"every": 2})
+
+    def terms(params):
+        return {
+            "critic": jnp.sum(params["q"]["w"] ** 2) * ONES,
+            "policy": jnp.sum(jnp.exp(params["policy"]["w"])) * ONES,
+        }
+
+    state = begin(jax.random.key(0))
+    params, moments = PARAMS, optimizer.init(PARAMS)
+    for updates in range(4):
+        state, priority, metrics = step(
+            state,
+            lambda params: Losses(
+                terms(params), jnp.array([7.0]), {"x": jnp.arange(4)}
+            ),
+            ONES,
+            CLOCK._replace(updates=jnp.int32(updates)),
+        )
+        gradient = jax.grad(lambda each: sum(map(jnp.sum, terms(each).values())))(
+            params
+        )
+        assert metrics["gradient_norm"] == pytest.approx(
+            np.linalg.norm(leaves(gradient)), rel=1e-5
+        )
+        change, moments = optimizer.update(gradient, moments, params)
+        params = optax.apply_updates(params, change)
+        np.testing.assert_allclose(leaves(state.params), leaves(params), rtol=1e-5)
+        assert metrics["x"] == 1.5
+        assert priority == 7.0
+        copied = updates in (1, 3)  # after the second update and the fourth
+        same = np.array_equal(leaves(state.target), leaves(state.params))
+        assert same == copied
+
+
+def test_metrics_are_zero_where_nobody_watches_and_nothing_else_differs():
+    begin, step = learner(lambda key: PARAMS, optax.sgd(0.1))
+
+    def loss(params):
+        term = jnp.sum(params["q"]["w"] ** 2) * ONES
+        return Losses({"critic": term}, jnp.array([7.0]), {"x": jnp.array(5.0)})
+
+    def at(watched):
+        clock = CLOCK._replace(watched=jnp.asarray(watched))
+        return jax.jit(lambda: step(begin(jax.random.key(0)), loss, ONES, clock))()
+
+    (seen, priority, metrics), (unseen, same, silence) = at(True), at(False)
+    assert set(metrics) == set(silence) == {"loss", "x", "gradient_norm"}
+    assert all(float(each) != 0 for each in metrics.values())
+    assert all(float(each) == 0 for each in silence.values())
+    np.testing.assert_array_equal(leaves(seen.params), leaves(unseen.params))
+    assert priority == same == 7.0
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("target", [None, {"every": 1}, {"polyak": 0.5}])
+def test_a_loss_that_is_not_finite_ends_all_learning_at_its_update(bad, target):
+    begin, step = learner(lambda key: PARAMS, optax.adam(0.1), target)
+    step = jax.jit(step, static_argnums=1)
+
+    def loss_times(factor):
+        def loss(params):
+            term = factor * jnp.sum(params["q"]["w"] ** 2) * ONES
+            return Losses({"critic": term}, jnp.zeros(1), {})
+
+        return loss
+
+    fine, broken = loss_times(1.0), loss_times(bad)
+    state = begin(jax.random.key(0))
+
+    def made(state, loss, updates):
+        clock = CLOCK._replace(updates=jnp.int32(updates))
+        return step(state, loss, ONES, clock)[0]
+
+    for updates in range(3):
+        before, state = state, made(state, fine, updates)
+        assert not np.array_equal(leaves(before.params), leaves(state.params))
+        assert state.failed == GOING
+    good = leaves(state.params)
+    state = made(state, broken, 3)
+    np.testing.assert_array_equal(leaves(state.params), good)
+    assert state.failed == 3
+    for updates, loss in [(4, fine), (5, broken), (6, fine)]:
+        state = made(state, loss, updates)
+        np.testing.assert_array_equal(leaves(state.params), good)
+        assert state.failed == 3  # the first that failed
+    if target is not None:
+        assert np.all(np.isfinite(leaves(state.target)))
+
+
+def test_when_holds_a_state_or_hands_it_on():
+    def function(state, amount):
+        return state + amount, {"sum": state + amount, "flag": jnp.array(True)}
+
+    def maybe(predicate):
+        return control_flow.when(predicate, function, jnp.float32(1), jnp.float32(2))
+
+    for each in (maybe, jax.jit(maybe)):
+        state, report = each(jnp.array(True))
+        assert (state, report["sum"], report["flag"]) == (3, 3, True)
+        state, report = each(jnp.array(False))
+        assert (state, report["sum"], report["flag"]) == (1, 0, False)
+
+
+def test_kept_takes_one_tree_or_the_other():
+    new, old = {"a": jnp.ones(2)}, {"a": jnp.zeros(2)}
+    assert np.all(control_flow.kept(jnp.array(True), new, old)["a"] == 1)
+    assert np.all(control_flow.kept(jnp.array(False), new, old)["a"] == 0)
+
+
+TURNS = [("q", "shared"), ("policy",)]
+
+
+def chased(params):
+    """A loss of `policy` that pulls it to where `q` is."""
+    error = params["policy"]["w"][0] - params["q"]["w"][0]
+    return Losses({"policy": error**2 * ONES}, jnp.zeros(1), {"far": jnp.abs(error)})
+
+
+def pulled(params):
+    """A loss of `q`, which says something of `policy` as well."""
+    term = jnp.sum(params["q"]["w"] ** 2) + jnp.sum(params["policy"]["w"] ** 3)
+    return Losses({"critic": term * ONES}, jnp.array([7.0]), {"x": jnp.arange(4)})
+
+
+def test_turns_are_steps_of_optax_of_their_own_one_after_the_other():
+    optimizer = optax.adam(0.1)
+    begin, step = in_turns(
+        lambda key: PARAMS, optimizer, TURNS, target={"polyak": 0.5}, followed=("q",)
+    )
+    state, step = begin(jax.random.key(0)), jax.jit(step, static_argnums=1)
+    q, policy = PARAMS["q"]["w"], PARAMS["policy"]["w"]
+    theirs, own, target = optimizer.init(q), optimizer.init(policy), q
+    for updates in range(4):
+        clock = CLOCK._replace(updates=jnp.int32(updates))
+        state, priority, metrics = step(state, (pulled, chased), ONES, clock)
+        assert priority == 7.0
+        assert metrics["x"] == 1.5
+        assert metrics["gradient_norm"] == pytest.approx(2 * float(np.linalg.norm(q)))
+        change, theirs = optimizer.update(2 * q, theirs)
+        q = optax.apply_updates(q, change)
+        change, own = optimizer.update(2 * (policy - q[0]), own)
+        policy = optax.apply_updates(policy, change)
+        target = (target + q) / 2
+        far = float(abs(policy[0] - q[0]))
+        assert metrics["far"] == pytest.approx(far, rel=1e-5)
+        np.testing.assert_allclose(state.params["q"]["w"], q, rtol=1e-5)
+        np.testing.assert_allclose(state.params["policy"]["w"], policy, rtol=1e-5)
+        np.testing.assert_allclose(leaves(state.target), target, rtol=1e-5)
+
+
+def test_a_turn_that_is_not_due_leaves_its_optimizer_alone():
+    begin, step = in_turns(lambda key: PARAMS, optax.adam(0.1), TURNS, delay=2)
+    step = jax.jit(step, static_argnums=1)
+    state = begin(jax.random.key(0))
+    for updates in range(4):
+        clock = CLOCK._replace(updates=jnp.int32(updates))
+        before = state
+        state, _, _ = step(state, (pulled, chased), ONES, clock)
+        same = np.array_equal(
+            leaves((state.params["policy"], state.optimizer[1])),
+            leaves((before.params["policy"], before.optimizer[1])),
+        )
+        assert same == (updates % 2 == 0)
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_turn_that_fails_stops_every_turn(failing):
+    def broken(params):
+        return Losses({"critic": jnp.nan * ONES}, jnp.zeros(1), {})
+
+    losses = [pulled, chased]
+    begin, step = in_turns(lambda key: PARAMS, optax.sgd(0.1), TURNS)
+    state, _, _ = step(begin(jax.random.key(0)), losses, ONES, CLOCK)
+    bad = [*losses[:failing], broken, *losses[failing + 1 :]]
+    clock = CLOCK._replace(updates=jnp.int32(1))
+    after, _, _ = step(state, bad, ONES, clock)
+    assert after.failed == 1
+    for name, stays in (("q", failing == 0), ("policy", True)):
+        same = leaves(after.params[name]) == leaves(state.params[name])
+        assert same.all() == stays
+    clock = CLOCK._replace(updates=jnp.int32(2))
+    later, _, _ = step(after, losses, ONES, clock)
+    assert later.failed == 1
+    np.testing.assert_array_equal(leaves(later.params), leaves(after.params))

@@ -1,0 +1,209 @@
+"""Optimizers: optax's own, by name, and one for each function."""
+
+import functools
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from rlcli import recipe, registry, schedules
+from rlcli.loop.progress import midnight
+from rlcli.recipe import annotations
+from rlcli.updaters.optimizers import grouped
+
+NAMES = registry.names("optimizer")
+PARAMS = {"q": {"w": jnp.full((3, 2), 0.5), "b": jnp.ones(2)}}
+
+
+def factory(name):
+    return registry.find("optimizer", name).factory
+
+
+def stepped(optimizer, params, gradient):
+    updates, _ = optimizer.update(gradient, optimizer.init(params), params)
+    return optax.apply_updates(params, updates)
+
+
+def leaves(tree):
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
+
+
+@pytest.mark.filterwarnings("ignore:`optimistic_adam` is deprecated")  # optax's word
+@pytest.mark.parametrize("name", NAMES)
+def test_every_optimizer_goes_downhill_with_its_defaults(name):
+    def once(learning_rate):
+        optimizer = factory(name)(learning_rate=learning_rate)
+        state, params = optimizer.init(PARAMS), PARAMS
+        for _ in range(3):  # the first step of some is zero
+            updates, state = optimizer.update(params, state, params)  # of ½‖params‖²
+            params = optax.apply_updates(params, updates)
+        return params
+
+    # A learning rate that is known only when the program runs, as with a schedule.
+    after = jax.jit(once)(jnp.float32(0.01))
+    assert np.linalg.norm(leaves(after)) < np.linalg.norm(leaves(PARAMS))
+    assert np.all(np.isfinite(leaves(after)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_default_is_what_its_annotation_allows(name):
+    for parameter in registry.options(factory(name)).values():
+        allowed = annotations.convert(parameter.annotation, parameter.default)
+        assert allowed == parameter.default
+
+
+def test_the_optimizers_that_recipes_live_on_are_there_and_parts_of_some_are_not():
+    assert {"adam", "adamw", "rmsprop", "sgd", "lamb", "radam"} <= set(NAMES)
+    assert not [name for name in NAMES if name.startswith("scale_by_")]
+    assert "lbfgs" not in NAMES  # asks for losses along a line
+    assert "noisy_sgd" not in NAMES  # asks for a key at every step
+
+
+def test_an_optimizer_is_that_of_optax():
+    ours = factory("adam")(learning_rate=0.1, b1=0.5)
+    theirs = optax.adam(0.1, b1=0.5)
+    for old, new in zip(
+        jax.tree.leaves(stepped(theirs, PARAMS, PARAMS)),
+        jax.tree.leaves(stepped(ours, PARAMS, PARAMS)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_the_learning_rate_has_a_default_and_the_signature_is_the_schema():
+    for name in ("adam", "sgd", "adadelta"):
+        options = registry.options(factory(name))
+        assert options["learning_rate"].default == pytest.approx(1e-3, rel=10)
+        assert options["clip_norm"].default is None
+        assert all(
+            each.kind is inspect.Parameter.KEYWORD_ONLY for each in options.values()
+        )
+    momentum = registry.options(factory("sgd"))["momentum"]
+    assert momentum.default is None
+    whole = registry.options(factory("adafactor"))["min_dim_size_to_factor"]
+    assert not annotations.is_schedulable(whole.annotation)
+
+
+def test_clip_norm_clips_the_norm_of_the_whole_gradient():
+    gradient = {"q": {"w": jnp.full((3, 2), 3.0), "b": jnp.full(2, -1.0)}}
+    norm = np.linalg.norm(leaves(gradient))
+    sgd = functools.partial(factory("sgd"), learning_rate=1.0)
+
+    def step(**options):
+        after = stepped(sgd(**options), PARAMS, gradient)
+        return leaves(PARAMS) - leaves(after)
+
+    np.testing.assert_allclose(step(), leaves(gradient), rtol=1e-6)
+    np.testing.assert_allclose(
+        step(clip_norm=0.5), leaves(gradient) * 0.5 / norm, rtol=1e-5
+    )
+    np.testing.assert_allclose(step(clip_norm=100.0), leaves(gradient), rtol=1e-6)
+
+
+def test_each_function_follows_its_own_optimizer_and_the_rest_the_default():
+    params = {name: {"w": jnp.ones(3)} for name in ("policy", "critic", "value")}
+    sgd = factory("sgd")
+    optimizer = grouped(
+        {
+            "default": sgd(learning_rate=0.1),
+            "policy": sgd(learning_rate=0.0),
+            "critic": sgd(learning_rate=1.0, clip_norm=1.0),
+        }
+    )
+    after = stepped(optimizer, params, jax.tree.map(lambda leaf: 2 * leaf, params))
+    np.testing.assert_allclose(after["policy"]["w"], 1.0)
+    np.testing.assert_allclose(after["value"]["w"], 0.8, rtol=1e-6)
+    # Clipped by the norm of its own gradient alone: 2 / (2 √3) each.
+    np.testing.assert_allclose(after["critic"]["w"], 1 - 1 / np.sqrt(3), rtol=1e-5)
+
+
+def test_a_lone_default_serves_all():
+    adam = factory("adam")()
+    assert grouped({"default": adam}) is adam
+
+
+def test_a_schedule_in_a_recipe_becomes_a_learning_rate_of_the_step():
+    read = recipe.load(
+        {
+            "environment": "CartPole-v1",
+            "updater": "q_learning",
+            "optimizer": {
+                "name": "sgd",
+                "learning_rate": {"from": 1.0, "to": 0.0},
+                "momentum": {"from": 0.9, "to": 0.0},
+            },
+            "train": {"steps": 100},
+        }
+    )
+    options = read.optimizer["default"].options
+
+    @jax.jit
+    def after(steps):
+        clock = midnight()._replace(steps=steps)
+        found = factory("sgd")(**schedules.at(options, clock, read.train.steps))
+        return stepped(found, PARAMS, jax.tree.map(jnp.ones_like, PARAMS))
+
+    for steps, rate in [(0, 1.0), (25, 0.75), (100, 0.0)]:
+        moved = leaves(PARAMS) - leaves(after(jnp.float32(steps)))
+        np.testing.assert_allclose(moved, rate, atol=1e-6)
+
+
+def refused(name, option, value):
+    annotation = registry.options(factory(name))[option].annotation
+    try:
+        annotations.convert(annotation, value)
+    except annotations.MismatchError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        ("adam", "b1", 1),
+        ("adam", "b2", 1),
+        ("adan", "b3", 1),
+        ("adafactor", "decay_offset", 5),
+        ("radam", "threshold", 3),
+    ],
+)
+def test_an_option_with_which_optax_gives_nan_is_refused(name, option, value):
+    assert refused(name, option, value)
+    optimizer = factory(name)(**{option: value})
+    state, params = optimizer.init(PARAMS), PARAMS
+    for _ in range(10):
+        updates, state = optimizer.update(params, state, params)
+        params = optax.apply_updates(params, updates)
+    assert not np.all(np.isfinite(leaves(params)))
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        ("adamw", "b1", 1.5),
+        ("sgd", "momentum", 1.1),
+        ("rmsprop", "decay", 1),
+        ("adadelta", "rho", 1),
+        ("rprop", "eta_minus", 1.2),
+        ("rprop", "eta_plus", 0.5),
+    ],
+)
+def test_a_decay_or_factor_that_learns_nothing_or_diverges_is_refused(
+    name, option, value
+):
+    assert refused(name, option, value)
+
+
+@pytest.mark.filterwarnings("ignore:`optimistic_adam` is deprecated")  # optax's word
+@pytest.mark.parametrize("name", NAMES)
+def test_the_ends_of_every_range_leave_parameters_finite(name):
+    for option, parameter in registry.options(factory(name)).items():
+        for value in (0, 0.999, 1, 4):
+            if refused(name, option, value):
+                continue
+            found = annotations.convert(parameter.annotation, value)
+            after = stepped(factory(name)(**{option: found}), PARAMS, PARAMS)
+            assert np.all(np.isfinite(leaves(after))), (option, value)

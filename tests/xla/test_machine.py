@@ -1,0 +1,101 @@
+"""The machine's memory: the tightest of all limits on this process."""
+
+import resource
+
+import numpy as np
+import pytest
+
+from rlcli.xla.machine import available_memory, format_size, limit_allocations
+
+GIB = 2**30
+SOURCE = "the memory limit of its cgroup"
+
+
+def write(root, path, text):
+    path = root / path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(str(text) + "\n")
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A machine with 12 GiB available."""
+    write(tmp_path, "proc/meminfo", "MemTotal: 1 kB\nMemAvailable: 12582912 kB")
+    return tmp_path
+
+
+def test_without_other_limits_it_is_the_available_physical_memory(root):
+    assert available_memory(root) == (12 * GIB, "physical memory")
+
+
+def test_a_cgroup_of_version_2_leaves_its_limit_minus_what_is_used(root):
+    write(root, "proc/self/cgroup", "0::/a/b")
+    write(root, "sys/fs/cgroup/a/memory.max", 4 * GIB)
+    write(root, "sys/fs/cgroup/a/memory.current", 3 * GIB)
+    write(root, "sys/fs/cgroup/a/memory.stat", f"anon 5\ninactive_file {GIB}")
+    write(root, "sys/fs/cgroup/a/b/memory.max", "max")
+    write(root, "sys/fs/cgroup/a/b/memory.current", GIB)
+    # Of the 3 GiB in use one holds cached files, which give way.
+    assert available_memory(root) == (2 * GIB, SOURCE)
+
+
+def test_a_cgroup_of_version_1_has_files_of_other_names(root):
+    write(root, "proc/self/cgroup", "5:cpu:/x\n4:foo,memory:/x\n0::/")
+    write(root, "sys/fs/cgroup/memory/x/memory.limit_in_bytes", 4 * GIB)
+    write(root, "sys/fs/cgroup/memory/x/memory.usage_in_bytes", GIB)
+    write(root, "sys/fs/cgroup/memory/x/memory.stat", "total_inactive_file 0")
+    write(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", 2**63 - 4096)
+    write(root, "sys/fs/cgroup/memory/memory.usage_in_bytes", 9 * GIB)
+    assert available_memory(root) == (3 * GIB, SOURCE)
+
+
+def test_in_a_container_whose_path_is_the_hosts_the_top_folder_counts(root):
+    write(root, "proc/self/cgroup", "0::/../docker/0123")
+    write(root, "sys/fs/cgroup/memory.max", 2 * GIB)
+    write(root, "sys/fs/cgroup/memory.current", GIB)
+    assert available_memory(root) == (GIB, SOURCE)
+
+
+def test_ulimit_leaves_what_the_process_has_not_mapped(root):
+    page = resource.getpagesize()
+    write(root, "proc/self/statm", f"{GIB // page} 1 1 1 0 1 0")
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    try:
+        resource.setrlimit(resource.RLIMIT_AS, (100 * GIB, before[1]))
+        write(root, "proc/meminfo", f"MemAvailable: {2**30} kB")
+        assert available_memory(root) == (99 * GIB, "`ulimit -v`")
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def test_of_an_unknown_machine_nothing_is_known(tmp_path):
+    assert available_memory(tmp_path) is None
+
+
+def test_this_machine_has_some():
+    found = available_memory()
+    assert found is not None
+    assert 2**20 < found.size < 2**50
+
+
+def test_an_allocation_beyond_what_is_available_fails_at_once():
+    found, before = available_memory(), resource.getrlimit(resource.RLIMIT_DATA)
+    assert found is not None
+    with limit_allocations(), pytest.raises(MemoryError):
+        # Not touched: Linux would grant it, and kill the process that writes to it.
+        np.empty(found.size + GIB, np.uint8)
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (20_000_000_000, "18.6 GiB"),
+        (2**80, "1,048,576.0 EiB"),
+    ],
+)
+def test_sizes_read_well(size, text):
+    assert format_size(size) == text

@@ -1,0 +1,60 @@
+"""Packing: a tree as a few arrays, and back."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlcli.xla.packing import Packing
+
+TREE = {
+    "count": np.int32(7),
+    "flags": np.array([True, False, True]),
+    "keys": np.array([[3, 4]], np.uint32),
+    "nested": ({"mean": np.array([[0.5, -0.0], [np.nan, np.inf]], np.float32)}, ()),
+    "rate": np.float32(0.25),
+    "ring": np.arange(1_000, dtype=np.float32).reshape(250, 4),
+    "empty": np.zeros((0, 3), np.float32),
+}
+
+
+@pytest.mark.parametrize("where", ["device", "host"])
+def test_what_was_packed_comes_back_to_the_bit(where):
+    packing = Packing(TREE)
+    pack = packing.pack if where == "device" else packing.host()
+    back = jax.jit(packing.unpack)(pack(TREE))
+    assert jax.tree.structure(back) == jax.tree.structure(TREE)
+    for found, given in zip(jax.tree.leaves(back), jax.tree.leaves(TREE), strict=True):
+        assert found.dtype == given.dtype
+        assert found.shape == given.shape
+        assert np.asarray(found).tobytes() == given.tobytes()
+
+
+def test_small_leaves_share_one_array_of_each_dtype_and_large_ones_stay_alone():
+    packed = Packing(TREE).pack(TREE)
+    sizes = {dtype: each.shape for dtype, each in packed.small.items()}
+    assert sizes == {"bool": (3,), "float32": (5,), "int32": (1,), "uint32": (2,)}
+    assert [leaf.shape for leaf in packed.large] == [(250, 4)]
+
+
+def test_on_the_host_each_tree_takes_the_place_of_the_one_before():
+    packing = Packing(TREE)
+    pack, unpack = packing.host(), jax.jit(packing.unpack)
+    after = jax.tree.map(lambda leaf: (leaf + 1).astype(leaf.dtype), TREE)
+    for tree in (TREE, after):
+        back = unpack(pack(tree))
+        jax.tree.map(np.testing.assert_array_equal, back, tree)
+
+
+def test_keys_are_packed_too():
+    tree = {"key": jax.random.key(3), "number": jnp.float32(1)}
+    packing = Packing(tree)
+    back = packing.unpack(packing.pack(tree))
+    assert jnp.array_equal(
+        jax.random.key_data(back["key"]), jax.random.key_data(tree["key"])
+    )
+
+
+def test_another_tree_is_refused():
+    with pytest.raises(ValueError, match="count"):
+        Packing(TREE).pack({"count": 1})

@@ -1,0 +1,35 @@
+"""Pinning: all threads on one core, for a while."""
+
+import os
+import threading
+
+import pytest
+
+from rlcli.xla.pinning import pinned
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "sched_getaffinity"), reason="only Linux says where threads may run"
+)
+
+
+def cores() -> list[set[int]]:
+    return [os.sched_getaffinity(int(task)) for task in os.listdir("/proc/self/task")]
+
+
+def test_threads_are_together_inside_and_free_again_outside():
+    over = threading.Event()
+    other = threading.Thread(target=over.wait)
+    other.start()
+    before = os.sched_getaffinity(0)
+    try:
+        with pytest.raises(KeyError), pinned():
+            inside = cores()
+            raise KeyError
+        after = cores()
+    finally:
+        over.set()
+        other.join()
+    assert len(inside) >= 2
+    assert len(set.union(*inside)) == 1
+    assert set.union(*inside) <= before
+    assert after == [before] * len(after)

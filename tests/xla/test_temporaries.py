@@ -1,0 +1,71 @@
+"""Temporaries: counted from a jaxpr, and compared with what XLA takes."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from rlcli.xla.temporaries import temporary_bytes, tree_bytes
+
+N = 64
+SQUARE = jax.ShapeDtypeStruct((N, N), jnp.float32)
+SIZE = N * N * 4
+
+
+def counted(function, *arguments):
+    return temporary_bytes(jax.make_jaxpr(function)(*arguments))
+
+
+def test_elementwise_operations_are_computed_where_they_are_read():
+    assert counted(lambda x: jnp.sum(jnp.sin(x) * 2 + x), SQUARE) == 0
+
+
+@pytest.mark.parametrize(
+    ("function", "arrays"),
+    [
+        (lambda x: x @ x, 1),
+        (lambda x: x @ x @ x, 2),  # the first product until the second is there
+        (lambda x: x @ x @ x @ x, 2),  # and no longer
+        (lambda x: (x @ x) + (x @ x.T), 3),  # both products and the transpose
+        (jax.jit(lambda x: x @ x @ x), 2),
+    ],
+)
+def test_matrix_products_count_as_long_as_they_are_read(function, arrays):
+    assert counted(lambda x: jnp.sum(function(x)), SQUARE) == arrays * SIZE
+
+
+def test_what_an_elementwise_operation_keeps_alive_stays_counted():
+    def function(x):
+        kept = jax.nn.relu(x @ x)  # XLA keeps it, and not the product
+        return jnp.sum(x @ x) + jnp.sum(kept)
+
+    assert counted(function, SQUARE) == 2 * SIZE
+
+
+def test_what_is_updated_in_place_is_not_copied():
+    def written(ring, row):
+        def step(i, ring):
+            return jax.lax.dynamic_update_slice_in_dim(ring, row + i, i, 0)
+
+        return jax.lax.fori_loop(0, 10, step, ring)
+
+    row = jax.ShapeDtypeStruct((1, N), jnp.float32)
+    assert counted(written, SQUARE, row) == 0
+
+
+def test_it_is_not_more_than_xla_takes():
+    def loss(params, x):
+        for each in params:
+            x = jax.nn.relu(x @ each)
+        return jnp.mean(x**2)
+
+    params = [SQUARE] * 4
+    rows = jax.ShapeDtypeStruct((100 * N, N), jnp.float32)
+    traced = jax.jit(jax.grad(loss)).trace(params, rows)
+    taken = traced.lower().compile().memory_analysis()
+    bound = temporary_bytes(traced.jaxpr)
+    written = taken.temp_size_in_bytes + taken.output_size_in_bytes
+    assert written / 4 < bound <= written
+
+
+def test_a_tree_has_the_bytes_of_its_leaves():
+    assert tree_bytes({"a": SQUARE, "b": (jnp.zeros(3, bool),)}) == SIZE + 3

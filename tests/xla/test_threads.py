@@ -1,0 +1,198 @@
+"""Threads: the layout of a run, chosen before JAX is imported."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from rlcli.runs import thread_layout
+from rlcli.runs.thread_layout import choose
+from rlcli.xla import threads
+from rlcli.xla.threads import Layout
+
+DQN = """
+environment: CartPole-v1
+network: {name: mlp, layers: [64, 64]}
+replay: {name: uniform, capacity: 10_000, batch_size: 32}
+updater: q_learning
+"""
+SAC = """
+environment: Pendulum-v1
+network:
+  policy: {name: mlp, layers: [256, 256]}
+  critic: {name: mlp, layers: [256, 256]}
+replay: {name: uniform, batch_size: 256}
+updater: sac
+"""
+PPO = """
+environment: {name: CartPole-v1, num_envs: 64}
+network: {shared: {name: mlp, layers: [64, 64]}, policy: {}, value: {}}
+updater: {name: ppo, minibatches: 4}
+train: {unroll: 128}
+"""
+
+
+@pytest.fixture
+def bare(monkeypatch):
+    """A processor without AVX-512 in an environment that settles nothing."""
+    for name in ("NPROC", "XLA_FLAGS", "JAX_PLATFORMS", "JAX_PLATFORM_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(threads, "_has_wide_vectors", lambda: False)
+    monkeypatch.setattr(threads, "accelerated", lambda: False)
+    return monkeypatch
+
+
+def test_a_small_network_gets_one_thread():
+    assert choose(DQN) == Layout("one", 1)
+
+
+def test_a_wide_network_with_one_seed_gets_the_pool():
+    assert choose(SAC) == Layout("pool", 1)
+
+
+def test_an_online_agents_rows_are_those_of_a_minibatch():
+    # 64 environments of 128 steps in 4 minibatches: 2 048 rows of 64 × 64.
+    assert thread_layout.work({"network": {"layers": [64, 64]}}) == 32 * 64 * 64
+    assert choose(PPO) == Layout("pool", 1)
+    assert choose(PPO.replace("64}", "4}")) == Layout("one", 1)
+
+
+def test_several_seeds_never_share_a_pool_however_wide():
+    assert choose(SAC, 8) == Layout("one", 1)
+
+
+def test_the_recipe_says_how_many_seeds_unless_the_caller_does():
+    recipe = SAC + "train: {seeds: 4}"
+    assert choose(recipe).threads == "one"
+    assert choose(recipe, 1).threads == "pool"
+
+
+def test_train_threads_and_train_devices_override_the_choice():
+    assert choose(SAC + "train: {threads: 1}") == Layout("one", 1)
+    assert choose(DQN + "train: {threads: 3}") == Layout("pool", 1, 3)
+    assert choose(DQN + "train: {devices: 4}", 8) == Layout("one", 4)
+    assert choose(DQN + "train: {threads: auto, devices: auto}") == Layout("one", 1)
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        *("", "[]", "{", "\t", "*a", "[" * 5_000, "a: &a [*a]", "x: 2026-99-99"),
+        *("network: 1", "network: {layers: x}", "network: {layers: [x, null]}"),
+        *("train: [1]", "train: {seeds: many, threads: 1.5, devices: -1}"),
+        "updater: {minibatches: 0}",
+    ],
+)
+def test_a_wrong_recipe_gets_a_layout_all_the_same(recipe):
+    assert choose(recipe) == Layout("one", 1)
+
+
+def test_one_thread_and_many_devices_become_variables(bare):
+    assert threads.variables(Layout("one", 1)) == {"NPROC": "1"}
+    assert threads.variables(Layout("pool", 1)) == {}
+    assert threads.variables(Layout("pool", 1, 3)) == {"NPROC": "3"}
+    assert threads.variables(Layout("one", 2)) == {
+        "NPROC": "1",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+    }
+
+
+def test_wide_vectors_are_asked_for_where_there_are_any(bare):
+    bare.setattr(threads, "_has_wide_vectors", lambda: True)
+    flags = threads.variables(Layout("one", 1))["XLA_FLAGS"]
+    assert flags == "--xla_cpu_prefer_vector_width=512"
+
+
+def test_what_the_user_set_stays(bare):
+    bare.setenv("NPROC", "7")
+    bare.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=5 --other=1")
+    assert threads.variables(Layout("one", 2)) == {}
+    bare.setenv("XLA_FLAGS", "--other=1")
+    assert threads.variables(Layout("one", 2)) == {
+        "XLA_FLAGS": "--other=1 --xla_force_host_platform_device_count=2"
+    }
+
+
+def test_an_accelerator_keeps_the_variables_as_they_are(bare):
+    bare.setattr(threads, "accelerated", lambda: True)
+    assert threads.variables(Layout("one", 2)) == {}
+
+
+@pytest.mark.parametrize(
+    ("platforms", "expected"),
+    [("cpu", False), ("CPU,cuda", False), ("cuda", True), ("tpu,cpu", True)],
+)
+def test_the_platform_that_the_user_names_decides(monkeypatch, platforms, expected):
+    monkeypatch.setenv("JAX_PLATFORMS", platforms)
+    assert threads.accelerated() is expected
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [Layout("one", 1), Layout("one", 4), Layout("pool", 1), Layout("pool", 1, 3)],
+)
+def test_a_run_records_the_layout_so_that_it_can_be_made_again(bare, layout):
+    for name, value in threads.variables(layout).items():
+        bare.setenv(name, value)
+    noted = threads.current(layout.devices)
+    assert thread_layout.recorded(noted) == layout
+    assert noted["xla_flags"] == os.environ.get("XLA_FLAGS", "")
+
+
+def test_what_is_no_layout_is_not_taken_for_one():
+    assert thread_layout.recorded({}) is None
+    assert thread_layout.recorded({"threads": "many", "devices": 2}) is None
+
+
+def test_nothing_changes_once_jax_is_imported(bare):
+    bare.setitem(sys.modules, "jax", object())
+    assert threads.apply(Layout("one", 2)) is False
+    assert "NPROC" not in os.environ
+
+
+def fresh(program: str) -> list[str]:
+    """The words that a program prints in a Python of its own, without a layout."""
+    settled = ("NPROC", "XLA_FLAGS")
+    environment = {k: v for k, v in os.environ.items() if k not in settled}
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env=environment | {"JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return result.stdout.split()
+
+
+def test_jax_sees_the_devices_of_the_layout():
+    program = """
+        from rlcli.xla import threads
+        applied = threads.apply(threads.Layout("one", 3))
+        import jax
+        print(applied, jax.device_count(), threads.apply(threads.Layout("one", 2)))
+    """
+    assert fresh(program) == ["True", "3", "False"]
+
+
+@pytest.mark.parametrize(
+    ("layout", "there"),
+    [
+        ('threads.Layout("one", 1)', "True"),
+        ('threads.Layout("one", 2)', "False"),
+        ('threads.Layout("pool", 1)', "False"),
+    ],
+)
+def test_one_thread_answers_at_once_and_several_in_their_time(layout, there):
+    program = f"""
+        from rlcli.xla import threads
+        threads.apply({layout})
+        threads.settle()
+        import jax, jax.numpy as jnp
+        turn = jax.jit(lambda x: jax.lax.fori_loop(0, 300, lambda i, x: x @ x, x))
+        x = jnp.eye(200)
+        turn(x).block_until_ready()
+        print(turn(x).is_ready())
+    """
+    assert fresh(program) == [there]
