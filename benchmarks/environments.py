@@ -155,7 +155,7 @@ def main() -> None:
     parser.add_argument("--gymnax", metavar="PYTHON", help="a Python that has gymnax")
     parser.add_argument("--only", nargs="+", choices=PAIRS, metavar="NAME")
     chosen = parser.parse_args()
-    threads.apply(threads.Layout("one", 1))
+    threads.apply_layout(threads.Layout("one", 1))
     found = {}
     with interpreter(chosen.gymnax) as python:
         ours, theirs = Library("rlcli"), Library("gymnax", python)

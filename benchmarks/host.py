@@ -20,12 +20,12 @@ from typing import Any
 from benchmarks.loop import RECIPE
 from rlcli.runs import thread_layout
 from rlcli.xla import threads
-from rlcli.xla.pinning import pinned
+from rlcli.xla.pinning import pin_threads
 
 STEPS, ROUNDS = 3_000, 11
 
 
-def plain() -> Callable[[int], None]:
+def plain_loop() -> Callable[[int], None]:
     """A loop that plays so many steps and learns."""
     import gymnasium
     import jax
@@ -87,7 +87,7 @@ def stepping() -> Callable[[int], None]:
     return advance
 
 
-def ours() -> Callable[[int], None]:
+def rlcli_loop() -> Callable[[int], None]:
     """The loop of rlcli."""
     import jax
 
@@ -95,7 +95,7 @@ def ours() -> Callable[[int], None]:
     from rlcli.assembly import build
 
     data = {**RECIPE, "environment": {"name": "gymnasium/CartPole-v1"}}
-    found = loop.make(build(recipe.load(data)))
+    found = loop.make_loop(build(recipe.load_recipe(data)))
     progress = found.begin()
 
     def advance(steps: int) -> None:
@@ -108,9 +108,13 @@ def ours() -> Callable[[int], None]:
 
 def main() -> None:
     """Prints steps per second of each, in turn, and the ratio of the first two."""
-    threads.apply(thread_layout.choose(RECIPE))
-    threads.settle()
-    loops = {"rlcli": ours(), "plain": plain(), "Gymnasium alone": stepping()}
+    threads.apply_layout(thread_layout.choose_layout(RECIPE))
+    threads.disable_async_dispatch()
+    loops = {
+        "rlcli": rlcli_loop(),
+        "plain": plain_loop(),
+        "Gymnasium alone": stepping(),
+    }
     for name, advance in loops.items():
         start = time.perf_counter()
         advance(200)
@@ -119,7 +123,7 @@ def main() -> None:
     for _ in range(ROUNDS):
         for name, advance in loops.items():
             start = time.perf_counter()
-            with pinned():
+            with pin_threads():
                 advance(STEPS)
             speeds[name].append(STEPS / (time.perf_counter() - start))
         print(", ".join(f"{name} {each[-1]:,.0f}" for name, each in speeds.items()))

@@ -18,15 +18,15 @@ SEEDS, GOAL = 20, 200
 
 def main() -> None:
     """Prints by which episode each seed first lasted longer than 200 steps."""
-    threads.apply(threads.Layout("one", 1))
+    threads.apply_layout(threads.Layout("one", 1))
     import jax
     import numpy as np
 
     from rlcli import loop, recipe
     from rlcli.assembly import build
 
-    parsed = recipe.load("dqn_cartpole_jym")
-    lone = loop.make(build(parsed, (0,)))
+    parsed = recipe.load_recipe("dqn_cartpole_jym")
+    lone = loop.make_loop(build(parsed, (0,)))
     jax.block_until_ready(lone.advance(lone.begin(), 10)[0])
     times = []
     for _ in range(5):
@@ -36,7 +36,7 @@ def main() -> None:
         times.append(time.perf_counter() - start)
     print(f"20 000 steps of one seed: {statistics.median(times):.2f} s (median of 5)")
 
-    every = loop.make(build(parsed, tuple(range(SEEDS))))
+    every = loop.make_loop(build(parsed, tuple(range(SEEDS))))
     progress = every.begin()
     reached = np.full(SEEDS, -1)
     for _ in range(parsed.train.steps):

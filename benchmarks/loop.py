@@ -32,14 +32,14 @@ STEPS, ROUNDS = 12_800, 15
 
 def main() -> None:
     """Prints steps per second of all three, and our ratios to the others."""
-    threads.apply(thread_layout.choose(RECIPE))
+    threads.apply_layout(thread_layout.choose_layout(RECIPE))
     import jax
 
     from benchmarks import equal_dqn, plain_dqn
     from rlcli import loop, recipe
     from rlcli.assembly import build
 
-    found = loop.make(build(recipe.load(RECIPE)))
+    found = loop.make_loop(build(recipe.load_recipe(RECIPE)))
     equal, bare = equal_dqn.make(), plain_dqn.make()
     # Each with what it has come to, and what goes on from there.
     states = {"rlcli": found.begin(), "equal": equal[0](0), "bare": bare[0](0)}
@@ -59,14 +59,17 @@ def main() -> None:
     rounds = []
     for _ in range(ROUNDS):
         rounds.append({name: STEPS / seconds(name, STEPS) for name in moves})
-        print(said(rounds[-1]))
-    print("median:", said({n: statistics.median(r[n] for r in rounds) for n in moves}))
+        print(format_speeds(rounds[-1]))
+    print(
+        "median:",
+        format_speeds({n: statistics.median(r[n] for r in rounds) for n in moves}),
+    )
     for name in ("equal", "bare"):
         ratio = statistics.median(each["rlcli"] / each[name] for each in rounds)
         print(f"ratio to {name}: {ratio:.3f}")
 
 
-def said(speeds: dict[str, float]) -> str:
+def format_speeds(speeds: dict[str, float]) -> str:
     """Steps per second, by name."""
     return "  ".join(f"{name} {each:7,.0f}" for name, each in speeds.items())
 

@@ -46,13 +46,13 @@ def measure(recipe: str, sets: list[str]) -> dict[str, int]:
     from rlcli.assembly import memory_usage
     from rlcli.runs import run_folder, thread_layout
 
-    thread_layout.for_recipe(recipe, set=sets, seeds=None)
+    thread_layout.apply_for_recipe(recipe, set=sets, seeds=None)
     from rlcli.assembly import build
-    from rlcli.recipe import load
+    from rlcli.recipe import load_recipe
     from rlcli.training.experiment import Experiment
     from rlcli.xla.temporaries import tree_bytes
 
-    parsed = load(recipe, sets)
+    parsed = load_recipe(recipe, sets)
     experiment = Experiment(parsed, build(parsed))
     before = _resident()
     shapes = experiment.check()
@@ -60,7 +60,7 @@ def measure(recipe: str, sets: list[str]) -> dict[str, int]:
     for _ in range(CHUNKS):
         experiment.advance(max(1, 1_000 // experiment.steps))
     with tempfile.TemporaryDirectory() as folder:
-        experiment.save(run_folder.create("memory", run=Path(folder) / "run"))
+        experiment.save(run_folder.create_run("memory", run=Path(folder) / "run"))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {
         "estimate": memory_usage.total(experiment.memory),

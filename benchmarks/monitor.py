@@ -49,7 +49,7 @@ def terminal() -> Iterator[None]:
 
 def main() -> None:
     """Prints steps per second of both, and their ratio in each round."""
-    threads.apply(thread_layout.choose(RECIPE))
+    threads.apply_layout(thread_layout.choose_layout(RECIPE))
     import jax
 
     import rlcli
@@ -58,7 +58,7 @@ def main() -> None:
 
     train = {"steps": 100_000_000, "start": 0, "checkpoint": None}
     data = {**RECIPE, "train": train}
-    bare = loop.make(build(recipe.load(data)))
+    bare = loop.make_loop(build(recipe.load_recipe(data)))
     progress = jax.block_until_ready(bare.advance(bare.begin(), 1_000)[0])
     speeds: list[tuple[float, ...]] = []
 

@@ -181,7 +181,7 @@ def gymnasium(name: str, number: int) -> float:
     return STEPS * number / seconds
 
 
-def measured(library: str, numbers: list[int], asked: list) -> dict[str, Any]:
+def measure(library: str, numbers: list[int], asked: list) -> dict[str, Any]:
     """All that is said of one environment, `[name, options]`."""
     if library == "gymnasium":
         return {"speed": [[gymnasium(asked[0], number), None] for number in numbers]}
@@ -195,7 +195,7 @@ def main() -> None:
     """Answers until nobody asks."""
     library, *numbers = sys.argv[1:]
     for line in sys.stdin:
-        answer = measured(library, [int(each) for each in numbers], json.loads(line))
+        answer = measure(library, [int(each) for each in numbers], json.loads(line))
         print(json.dumps(answer), flush=True)
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 
 import rlcli
-from rlcli.loop.agents import online
+from rlcli.loop.agents import online_agent
 from rlcli.policies.discrete import epsilon_greedy
 from rlcli.tracers.n_step import n_step
 from rlcli.updaters.td.q_learning import q_learning
@@ -27,7 +27,7 @@ tracer = n_step(n=1, gamma=0.9)
 
 def agent(epsilon):  # parts are pure and cheap: they are made where they are used
     pi = partial(epsilon_greedy, epsilon=epsilon)
-    return online(q_learning(q.spaces, q.networks, pi, optax.adam(0.02)), tracer)
+    return online_agent(q_learning(q.spaces, q.networks, pi, optax.adam(0.02)), tracer)
 
 
 @jax.jit

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlcli import _old_paths as _old_paths
 from rlcli.errors import RlcliError
-from rlcli.runs.durations import STARTED as _STARTED  # noqa: F401 - the clock starts
+from rlcli.runs.durations import START_TIME as _STARTED  # noqa: F401 - the clock starts
 
 if TYPE_CHECKING:
     from rlcli.evaluation.evaluate import eval

@@ -1,9 +1,9 @@
 """Masks: which actions the rules allow, an entry `action_mask` of a Dict observation.
 
 It is `[n]` for a Discrete(n), and what is not 0 is allowed. No network sees it, and
-nothing preprocesses it. Instead, what networks say of a forbidden action is `FORBIDDEN`
-where they are made: so low that no rule, no objective and no policy chooses it, and
-finite, so that its probability of 0 makes 0 of it.
+nothing preprocesses it. Instead, what networks say of a forbidden action is
+`FORBIDDEN_VALUE` where they are made: so low that no rule, no objective and no policy
+chooses it, and finite, so that its probability of 0 makes 0 of it.
 """
 
 from __future__ import annotations
@@ -18,47 +18,51 @@ from rlcli.errors import RlcliError
 from rlcli.types import Array
 
 MASK = "action_mask"
-FORBIDDEN = -1e9  # the value, or the logit, of an action that is not allowed
+FORBIDDEN_VALUE = -1e9  # the value, or the logit, of an action that is not allowed
 
 
-def apart(space: gymnasium.Space) -> tuple[gymnasium.Space, gymnasium.Space | None]:
+def split_mask(
+    space: gymnasium.Space,
+) -> tuple[gymnasium.Space, gymnasium.Space | None]:
     """What is to be seen of a space, and that of the mask, if it has one."""
     if not isinstance(space, spaces.Dict) or MASK not in space.spaces:
         return space, None
-    rest = {name: each for name, each in space.spaces.items() if name != MASK}
+    rest = {name: member for name, member in space.spaces.items() if name != MASK}
     return spaces.Dict(rest), space.spaces[MASK]
 
 
-def without(obs: Any) -> Any:
+def remove_mask(obs: Any) -> Any:
     """What is to be seen of an observation: all but the mask."""
-    if carried(obs) is None:
+    if get_mask(obs) is None:
         return obs
-    return {name: each for name, each in obs.items() if name != MASK}
+    return {name: member for name, member in obs.items() if name != MASK}
 
 
-def carried(obs: Any) -> Any:
+def get_mask(obs: Any) -> Any:
     """The mask of an observation, as it is there; None if it has none."""
     return obs.get(MASK) if isinstance(obs, dict) else None
 
 
-def beside(shown: Any, mask: Any) -> Any:
+def add_mask(visible: Any, mask: Any) -> Any:
     """What is shown, or its space, with the mask that belongs to it, or its space.
 
     What has no name is `seen`; without a mask, None, it stays as it is.
     """
     if mask is None:
-        return shown
-    if isinstance(shown, spaces.Space):
-        entries = dict(shown) if isinstance(shown, spaces.Dict) else {"seen": shown}
+        return visible
+    if isinstance(visible, spaces.Space):
+        entries = (
+            dict(visible) if isinstance(visible, spaces.Dict) else {"seen": visible}
+        )
         return spaces.Dict({**entries, MASK: mask})
-    return {**(shown if isinstance(shown, dict) else {"seen": shown}), MASK: mask}
+    return {**(visible if isinstance(visible, dict) else {"seen": visible}), MASK: mask}
 
 
-def check(observation: gymnasium.Space, action: gymnasium.Space) -> None:
+def check_mask(observation: gymnasium.Space, action: gymnasium.Space) -> None:
     """Refuses a mask that is not one number for each action."""
-    _, mask = apart(observation)
-    counted = isinstance(action, spaces.Discrete)
-    if mask is None or (counted and mask.shape == (int(action.n),)):
+    _, mask = split_mask(observation)
+    is_discrete = isinstance(action, spaces.Discrete)
+    if mask is None or (is_discrete and mask.shape == (int(action.n),)):
         return
     raise RlcliError(
         f"the observations have an `{MASK}` of {mask}, and the actions are {action}",
@@ -66,17 +70,17 @@ def check(observation: gymnasium.Space, action: gymnasium.Space) -> None:
     )
 
 
-def of(obs: Any) -> Array:
+def allowed_actions(obs: Any) -> Array:
     """What is allowed, `[..., n]` bool; where nothing is, as after an end, all is."""
     mask = jnp.asarray(obs[MASK]) != 0
     return mask | ~jnp.any(mask, axis=-1, keepdims=True)
 
 
-def forbidding(outputs: Array, allowed: Array) -> Array:
+def mask_outputs(outputs: Array, mask: Array) -> Array:
     """The outputs of what is allowed; the two are broadcast."""
-    return jnp.where(allowed, outputs, FORBIDDEN)
+    return jnp.where(mask, outputs, FORBIDDEN_VALUE)
 
 
-def allowed(outputs: Array) -> Array:
+def is_allowed(outputs: Array) -> Array:
     """Which actions are, by what networks say of them."""
-    return outputs > FORBIDDEN / 2
+    return outputs > FORBIDDEN_VALUE / 2

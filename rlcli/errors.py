@@ -10,7 +10,7 @@ from types import MappingProxyType
 from rlcli.terminal import printable
 
 OK = 0
-MENDABLE = 1  # recipe, option, file or checkpoint; or no seed left
+USER_ERROR = 1  # recipe, option, file or checkpoint; or no seed left
 USAGE = 2  # no such verb, option or argument
 SOME_SEEDS_FROZEN = 3  # the run has ended, but not all of its seeds are sound
 OUT_OF_TIME = 75  # --max-time reached, after a checkpoint
@@ -22,14 +22,14 @@ EXIT_CODES: Mapping[str, int] = MappingProxyType(  # by the status in `run.json`
     {
         "finished": OK,
         "stopped": OK,  # at the return that `train.stop` asks for
-        "failed": MENDABLE,
+        "failed": USER_ERROR,
         "out_of_time": OUT_OF_TIME,
         "hung_up": HUNG_UP,
         "interrupted": INTERRUPTED,
         "terminated": TERMINATED,
     }
 )
-_LISTED = 100  # names of a hint
+_MAX_LISTED = 100  # names of a hint
 _LONGEST = 60  # characters of a value in a message
 
 
@@ -40,7 +40,7 @@ class RlcliError(Exception):
     with `code`.
     """
 
-    def __init__(self, message: str, hint: str = "", *, code: int = MENDABLE) -> None:
+    def __init__(self, message: str, hint: str = "", *, code: int = USER_ERROR) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
@@ -65,7 +65,7 @@ def quote(value: object, longest: int = _LONGEST) -> str:
     return f"`{shorten(text, longest)}`"
 
 
-def nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
+def suggest(name: str, names: Iterable[str], prefix: str = "") -> str:
     """A hint that names what `name` may have been meant to be, or lists what there is.
 
     Names are alike as they are spelled, or as their words are in any order and case,
@@ -76,24 +76,26 @@ def nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
     'did you mean `learning_rate`?'
     """
     name = name[:_LONGEST]  # the comparison is quadratic in the length
-    known = sorted(known)
-    if not known:
+    names = sorted(names)
+    if not names:
         return "there is none"
-    likeness, close = max((_likeness(name, each), each) for each in known)
+    likeness, close = max(
+        (_similarity(name, known_name), known_name) for known_name in names
+    )
     if likeness >= 0.6:
         return f"did you mean `{prefix}{close}`?"
-    more = f", and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-    named = ", ".join(f"`{prefix}{each}`" for each in known[:_LISTED])
-    return f"there is {named}{more}"
+    more = f", and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    listing = ", ".join(f"`{prefix}{known_name}`" for known_name in names[:_MAX_LISTED])
+    return f"there is {listing}{more}"
 
 
-def _likeness(name: str, known: str) -> float:
+def _similarity(name: str, known_name: str) -> float:
     """From 0 to 1."""
-    pairs = ((known, name), (_words(known), _words(name)))
+    pairs = ((known_name, name), (_sorted_words(known_name), _sorted_words(name)))
     return max(difflib.SequenceMatcher(None, *pair).ratio() for pair in pairs)
 
 
-def _words(name: str) -> str:
+def _sorted_words(name: str) -> str:
     """The words of a name in the order of the alphabet, but for a version."""
     words = re.findall(r"[^\W_]+", name.lower())
     return " ".join(sorted(word for word in words if not re.fullmatch(r"v\d+", word)))

@@ -8,7 +8,7 @@ from types import ModuleType
 from rlcli.errors import RlcliError
 
 
-def library(name: str, install: str) -> ModuleType:
+def import_library(name: str, install: str) -> ModuleType:
     """Imports another library, or says what to `install`, such as `rlcli[gymnax]`."""
     try:
         return importlib.import_module(name)

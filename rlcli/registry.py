@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rlcli import plugins
-from rlcli.errors import RlcliError, nearest, quote
+from rlcli.errors import RlcliError, quote, suggest
 
 CONTRACT = "v1"
 KINDS: Mapping[str, str] = MappingProxyType(  # kind -> the package, or plural
@@ -40,24 +40,26 @@ KINDS: Mapping[str, str] = MappingProxyType(  # kind -> the package, or plural
         "optimizer": "optimizers",
     }
 )
-_HOMES = {  # kinds whose package has another name
+_KIND_PACKAGES = {  # kinds whose package has another name
     "memory": "networks",
     "optimizer": "updaters.optimizers",
     "wrapper": "environments.wrappers",
 }
 
 
-class Registered(NamedTuple):
+class RegisteredPart(NamedTuple):
     """A part that a recipe may name."""
 
     kind: str
     name: str
     factory: Callable[..., Any]
     facts: Mapping[str, Any]  # what its kind wants to know: an environment's time limit
-    trusted: bool = True  # built in or installed, as opposed to named by an import path
+    is_trusted: bool = (
+        True  # built in or installed, as opposed to named by an import path
+    )
 
 
-_built_in: dict[tuple[str, str], Registered] = {}
+_BUILT_IN: dict[tuple[str, str], RegisteredPart] = {}
 
 
 def register(kind: str, name: str | None = None, **facts: Any) -> Callable:
@@ -71,36 +73,36 @@ def register(kind: str, name: str | None = None, **facts: Any) -> Callable:
 
     def decorate(factory: Callable) -> Callable:
         key = (kind, name or factory.__name__)
-        before = _built_in.get(key)
-        if before is not None and before.factory.__module__ != factory.__module__:
+        existing = _BUILT_IN.get(key)
+        if existing is not None and existing.factory.__module__ != factory.__module__:
             raise ValueError(
                 f"{kind} {key[1]!r} is registered already, by "
-                f"{before.factory.__module__}"
+                f"{existing.factory.__module__}"
             )
-        _built_in[key] = Registered(*key, factory, MappingProxyType(facts))
+        _BUILT_IN[key] = RegisteredPart(*key, factory, MappingProxyType(facts))
         return factory
 
     return decorate
 
 
-def kind_of(word: str) -> str:
+def parse_kind(word: str) -> str:
     """A kind, from its name in singular or plural; an error that names the nearest."""
     for kind, plural in KINDS.items():
         if word in (kind, plural):
             return kind
-    raise RlcliError(f"there is no kind of part {quote(word)}", nearest(word, KINDS))
+    raise RlcliError(f"there is no kind of part {quote(word)}", suggest(word, KINDS))
 
 
 def names(kind: str) -> list[str]:
     """All names of a kind that recipes may use: built-in ones, then plug-ins."""
-    _load(kind)
+    _load_kind(kind)
     built_in = sorted(
-        name for each, name in _built_in if each == kind
+        name for part_kind, name in _BUILT_IN if part_kind == kind
     )  # adapters: "x/"
     return built_in + sorted(set(_entry_points(kind)) - set(built_in))
 
 
-def find(kind: str, name: str) -> Registered:
+def find(kind: str, name: str) -> RegisteredPart:
     """The part that a recipe names.
 
     A built-in name, an entry point, `module:attribute`, or, for an environment,
@@ -109,24 +111,24 @@ def find(kind: str, name: str) -> Registered:
 
     A plug-in or an import path that cannot be loaded, or is no factory, is an error.
     """
-    _load(kind)
+    _load_kind(kind)
     backend, slash, rest = name.partition("/")
     adapter = backend + slash
-    if slash and (kind, adapter) not in _built_in and adapter in _entry_points(kind):
+    if slash and (kind, adapter) not in _BUILT_IN and adapter in _entry_points(kind):
         plugins.load(_entry_points(kind)[adapter], kind, name)
-    if slash and (kind, adapter) in _built_in:
-        adapter = _built_in[kind, adapter]
+    if slash and (kind, adapter) in _BUILT_IN:
+        adapter = _BUILT_IN[kind, adapter]
         bound = functools.partial(adapter.factory, rest)
         return adapter._replace(name=name, factory=bound)
-    if (kind, name) in _built_in:
-        return _built_in[kind, name]
+    if (kind, name) in _BUILT_IN:
+        return _BUILT_IN[kind, name]
     if name in _entry_points(kind):
         return _plug_in(kind, name)
     if ":" in name:
         factory = plugins.imported(kind, name)
         plugins.check_factory(kind, f"{kind} {quote(name)}", factory)
-        return Registered(kind, name, factory, {}, trusted=False)
-    raise RlcliError(f"there is no {kind} {quote(name)}", nearest(name, names(kind)))
+        return RegisteredPart(kind, name, factory, {}, is_trusted=False)
+    raise RlcliError(f"there is no {kind} {quote(name)}", suggest(name, names(kind)))
 
 
 def is_plug_in(kind: str, name: str) -> bool:
@@ -147,12 +149,12 @@ def options(factory: Callable) -> dict[str, inspect.Parameter]:
     }
 
 
-def _plug_in(kind: str, name: str) -> Registered:
+def _plug_in(kind: str, name: str) -> RegisteredPart:
     """The part that an entry point names."""
     entry = _entry_points(kind)[name]
     factory = plugins.load(entry, kind, name)
     # What is imported may register itself, with facts.
-    part = _built_in.get((kind, name), Registered(kind, name, factory, {}))
+    part = _BUILT_IN.get((kind, name), RegisteredPart(kind, name, factory, {}))
     label = f"{kind} {quote(name)} of {plugins.source(entry)}"
     adapter = name.endswith("/") or bool(part.facts.get("adapter"))
     plugins.check_factory(kind, label, part.factory, adapter=adapter)
@@ -160,9 +162,9 @@ def _plug_in(kind: str, name: str) -> Registered:
 
 
 @functools.cache
-def _load(kind: str) -> None:
+def _load_kind(kind: str) -> None:
     """Imports every module of the kind's package: each registers its own factories."""
-    package = importlib.import_module(f"rlcli.{_HOMES.get(kind, KINDS[kind])}")
+    package = importlib.import_module(f"rlcli.{_KIND_PACKAGES.get(kind, KINDS[kind])}")
     for module in pkgutil.walk_packages(
         getattr(package, "__path__", []), f"{package.__name__}."
     ):
@@ -172,4 +174,7 @@ def _load(kind: str) -> None:
 @functools.cache
 def _entry_points(kind: str) -> dict[str, importlib.metadata.EntryPoint]:
     group = f"rlcli.{CONTRACT}.{KINDS[kind]}"
-    return {each.name: each for each in importlib.metadata.entry_points(group=group)}
+    return {
+        entry_point.name: entry_point
+        for entry_point in importlib.metadata.entry_points(group=group)
+    }

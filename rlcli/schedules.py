@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
-from rlcli.errors import RlcliError, nearest, quote
+from rlcli.errors import RlcliError, quote, suggest
 from rlcli.xla.numeric_limits import is_float32
 
 if typing.TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Schedule:
         return self.start, math.nextafter(0.0, self.start) if self.rate else self.start
 
 
-def parse(value: Mapping[str, Any], where: str = "") -> Schedule:
+def parse_schedule(value: Mapping[str, Any], where: str = "") -> Schedule:
     """The schedule that a recipe's mapping means; `where` begins its error messages."""
 
     def fail(message: str, hint: str = "") -> typing.NoReturn:
@@ -72,20 +72,22 @@ def parse(value: Mapping[str, Any], where: str = "") -> Schedule:
 
     name = value.get("name", "steps" if "steps" in value else "linear")
     if not isinstance(name, str) or name not in KEYS:
-        fail(f"there is no schedule {quote(name)}", nearest(str(name), KEYS))
-    known = (*KEYS[name], "name", "per")
+        fail(f"there is no schedule {quote(name)}", suggest(str(name), KEYS))
+    keys = (*KEYS[name], "name", "per")
     for key in value:
-        if key not in known:
-            fail(f"schedule `{name}` has no option {quote(key)}", nearest(key, known))
+        if key not in keys:
+            fail(f"schedule `{name}` has no option {quote(key)}", suggest(key, keys))
     for key in KEYS[name]:
         if key not in value and key != "over":
-            hint = f"it takes {', '.join(f'`{each}`' for each in KEYS[name])}"
+            hint = f"it takes {', '.join(f'`{key_name}`' for key_name in KEYS[name])}"
             fail(f"schedule `{name}` has no `{key}`", hint)
     per = value.get("per", "step")
     if per not in ("step", "episode"):
         fail(f"`per` is `step` or `episode`, not {quote(per)}")
     if name == "steps":
-        return Schedule(name, milestones=_milestones(value["steps"], fail), per=per)
+        return Schedule(
+            name, milestones=_parse_milestones(value["steps"], fail), per=per
+        )
     for key in ("from", "to", "rate"):
         if key in value and not _is_number(value[key]):
             _fail_number(f"`{key}` of a schedule is a number", value[key], fail)
@@ -94,22 +96,22 @@ def parse(value: Mapping[str, Any], where: str = "") -> Schedule:
         if value["rate"] < 0:
             fail(f"`rate` of a schedule is at least 0, not {quote(value['rate'])}")
         return Schedule(name, start, rate=float(value["rate"]), per=per)
-    over, percent = _over(value.get("over", "100%"), fail)
+    span, percent = _parse_over(value.get("over", "100%"), fail)
     if percent and per == "episode":
         hint = "such as `over: 500`: how many episodes there will be is not known"
         fail("a schedule with `per: episode` needs `over` in episodes", hint)
-    return Schedule(name, start, float(value["to"]), over, percent, per=per)
+    return Schedule(name, start, float(value["to"]), span, percent, per=per)
 
 
-def evaluate(schedule: Schedule, clock: Clock, total_steps: int) -> Array:
+def schedule_value(schedule: Schedule, clock: Clock, total_steps: int) -> Array:
     """The schedule's value now, a float32 scalar; pure and cheap, so it may be traced.
 
     `total_steps` is `train.steps`, which `over` in percent refers to.
     """
     import jax.numpy as jnp
 
-    now = clock.steps if schedule.per == "step" else clock.episodes
-    t = jnp.asarray(now, jnp.float32)
+    time = clock.steps if schedule.per == "step" else clock.episodes
+    t = jnp.asarray(time, jnp.float32)
     start, end = jnp.float32(schedule.start), jnp.float32(schedule.end)
     if schedule.name == "exponential":
         return start * jnp.exp(-schedule.rate * t)
@@ -117,8 +119,8 @@ def evaluate(schedule: Schedule, clock: Clock, total_steps: int) -> Array:
         return start / (1.0 + schedule.rate * t)
     if schedule.name == "steps":
         value = jnp.float32(schedule.milestones[0][1])
-        for begin, each in schedule.milestones[1:]:
-            value = jnp.where(t >= begin, jnp.float32(each), value)
+        for begin, milestone in schedule.milestones[1:]:
+            value = jnp.where(t >= begin, jnp.float32(milestone), value)
         return value
     share = schedule.over / 100.0 * total_steps if schedule.percent else schedule.over
     x = jnp.minimum(t / share, 1.0)
@@ -128,31 +130,36 @@ def evaluate(schedule: Schedule, clock: Clock, total_steps: int) -> Array:
     return start * (1.0 - x) + end * x
 
 
-def at(options: Any, clock: Clock, total_steps: int) -> Any:
+def evaluate_options(options: Any, clock: Clock, total_steps: int) -> Any:
     """A copy of nested options with every schedule replaced by its value now."""
     if isinstance(options, Schedule):
-        return evaluate(options, clock, total_steps)
+        return schedule_value(options, clock, total_steps)
     if isinstance(options, Mapping):
-        return {key: at(each, clock, total_steps) for key, each in options.items()}
+        return {
+            key: evaluate_options(option, clock, total_steps)
+            for key, option in options.items()
+        }
     if isinstance(options, list | tuple):
-        return type(options)([at(each, clock, total_steps) for each in options])
+        return type(options)(
+            [evaluate_options(option, clock, total_steps) for option in options]
+        )
     return options
 
 
-def written(schedule: Schedule) -> dict[str, Any]:
+def schedule_to_plain(schedule: Schedule) -> dict[str, Any]:
     """The schedule as a recipe writes it, with every default filled in."""
     if schedule.name == "steps":
-        steps = [[_short(t), value] for t, value in schedule.milestones]
+        steps = [[_shorten(t), value] for t, value in schedule.milestones]
         return {"name": "steps", "steps": steps, "per": schedule.per}
-    over = _short(schedule.over)
+    span = _shorten(schedule.over)
     values = {
         "from": schedule.start,
         "to": schedule.end,
-        "over": f"{over}%" if schedule.percent else over,
+        "over": f"{span}%" if schedule.percent else span,
         "rate": schedule.rate,
     }
-    known = {key: values[key] for key in KEYS[schedule.name]}
-    return {"name": schedule.name, **known, "per": schedule.per}
+    values_used = {key: values[key] for key in KEYS[schedule.name]}
+    return {"name": schedule.name, **values_used, "per": schedule.per}
 
 
 def _is_number(value: Any) -> bool:
@@ -170,11 +177,11 @@ def _fail_number(
     fail(f"{message}, not {quote(value)}")
 
 
-def _short(value: float) -> int | float:
+def _shorten(value: float) -> int | float:
     return int(value) if value == int(value) else value
 
 
-def _over(value: Any, fail: Callable[..., typing.NoReturn]) -> tuple[float, bool]:
+def _parse_over(value: Any, fail: Callable[..., typing.NoReturn]) -> tuple[float, bool]:
     number: Any = value
     percent = isinstance(value, str) and value.endswith("%")
     if percent:
@@ -193,7 +200,7 @@ def _over(value: Any, fail: Callable[..., typing.NoReturn]) -> tuple[float, bool
     return float(number), percent
 
 
-def _milestones(
+def _parse_milestones(
     value: Any, fail: Callable[..., typing.NoReturn]
 ) -> tuple[tuple[float, float], ...]:
     hint = "such as `steps: [[0, 1.0], [1_000_000, 0.1]]`"
@@ -209,6 +216,6 @@ def _milestones(
     times = [float(t) for t, _ in value]
     if times[0] != 0:
         fail(f"`steps` of a schedule begins at step 0, not at {times[0]:g}", hint)
-    if any(now >= then for now, then in itertools.pairwise(times)):
+    if any(time >= next_time for time, next_time in itertools.pairwise(times)):
         fail("`steps` of a schedule go up: each begins after the one before", hint)
     return tuple((t, float(v)) for t, (_, v) in zip(times, value, strict=True))

@@ -17,7 +17,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlcli.types import Array, ArrayTree, Key
-from rlcli.xla.random_bits import unrolled
+from rlcli.xla.random_bits import unroll_key
 
 
 def dtype(space: gymnasium.Space) -> np.dtype:
@@ -30,9 +30,9 @@ def dtype(space: gymnasium.Space) -> np.dtype:
 def zeros(space: gymnasium.Space) -> ArrayTree:
     """Zeros in the shape and dtype of an element: an example, not always an element."""
     if isinstance(space, spaces.Tuple):
-        return tuple(zeros(each) for each in space.spaces)
+        return tuple(zeros(member) for member in space.spaces)
     if isinstance(space, spaces.Dict):
-        return {name: zeros(each) for name, each in space.spaces.items()}
+        return {name: zeros(member) for name, member in space.spaces.items()}
     if space.shape is None:
         raise TypeError(f"expected a space of fixed shape, got {space}")
     return jnp.zeros(space.shape, dtype(space))
@@ -73,8 +73,10 @@ def flatten(space: gymnasium.Space, element: ArrayTree) -> Array:
             one_hot = [jax.nn.one_hot(choices[i], int(n)) for i, n in enumerate(sizes)]
             return jnp.concatenate(one_hot)
         case spaces.Tuple() | spaces.Dict():
-            each = members(space).items()
-            return jnp.concatenate([flatten(one, element[at]) for at, one in each])
+            items = members(space).items()
+            return jnp.concatenate(
+                [flatten(member, element[key]) for key, member in items]
+            )
     raise TypeError(f"expected a space of fixed shape, got {space}")
 
 
@@ -84,29 +86,29 @@ def sample(space: gymnasium.Space, key: Key, shape: tuple[int, ...] = ()) -> Arr
     `sample(env.action, key, (env.num_envs,))` is one for each environment, and cheaper
     than as many keys.
     """
-    key = unrolled(key)
+    key = unroll_key(key)
     match space:
         case spaces.Discrete():
-            return _choice(key, shape, space.n, space.start, dtype(space))
+            return _sample_choice(key, shape, space.n, space.start, dtype(space))
         case spaces.MultiDiscrete():
             sizes = (*shape, *space.shape)
-            return _choice(key, sizes, space.nvec, space.start, dtype(space))
+            return _sample_choice(key, sizes, space.nvec, space.start, dtype(space))
         case spaces.MultiBinary():
-            return _choice(key, (*shape, *space.shape), 2, 0, dtype(space))
+            return _sample_choice(key, (*shape, *space.shape), 2, 0, dtype(space))
         case spaces.Box() if space.dtype.kind == "f":
-            return _point(space, key, shape)
+            return _sample_box(space, key, shape)
         case spaces.Box():
-            return _grid_point(space, key, shape)
+            return _sample_integer_box(space, key, shape)
         case spaces.Tuple():
             keys = jax.random.split(key, len(space.spaces))
             return tuple(
-                sample(each, keys[i], shape) for i, each in enumerate(space.spaces)
+                sample(member, keys[i], shape) for i, member in enumerate(space.spaces)
             )
         case spaces.Dict():
             keys = jax.random.split(key, len(space.spaces))
             return {
-                name: sample(each, keys[i], shape)
-                for i, (name, each) in enumerate(space.spaces.items())
+                name: sample(member, keys[i], shape)
+                for i, (name, member) in enumerate(space.spaces.items())
             }
     raise TypeError(f"expected a space of fixed shape, got {space}")
 
@@ -120,13 +122,15 @@ def contains(space: gymnasium.Space, x: ArrayTree) -> Array:
         case spaces.Tuple():
             if not isinstance(x, tuple) or len(x) != len(space.spaces):
                 return jnp.array(False)
-            return _every(
-                contains(each, x[index]) for index, each in enumerate(space.spaces)
+            return _all_true(
+                contains(member, x[index]) for index, member in enumerate(space.spaces)
             )
         case spaces.Dict():
             if not isinstance(x, dict) or x.keys() != space.spaces.keys():
                 return jnp.array(False)
-            return _every(contains(each, x[name]) for name, each in space.items())
+            return _all_true(
+                contains(member, x[name]) for name, member in space.items()
+            )
     x = jnp.asarray(x)
     if x.shape != space.shape:
         return jnp.array(False)
@@ -157,19 +161,19 @@ def bounds(space: gymnasium.Space) -> tuple[np.ndarray, np.ndarray]:
     to = dtype(space)
     if to.kind in "iu":
         limits = np.iinfo(to)
-        low, high = (np.clip(each, limits.min, limits.max) for each in (low, high))
+        low, high = (np.clip(bound, limits.min, limits.max) for bound in (low, high))
     with np.errstate(over="ignore"):  # beyond float32 is infinite
         return low.astype(to), high.astype(to)
 
 
 def half_width(space: spaces.Box) -> np.ndarray:
     """Half the width of each entry of a Box, float32; 1 where it has no two bounds."""
-    low, high = (each.astype(np.float32) for each in bounds(space))
-    bounded = np.isfinite(low) & np.isfinite(high)
-    return np.where(bounded, np.where(bounded, high / 2 - low / 2, 1), 1)
+    low, high = (bound.astype(np.float32) for bound in bounds(space))
+    is_bounded = np.isfinite(low) & np.isfinite(high)
+    return np.where(is_bounded, np.where(is_bounded, high / 2 - low / 2, 1), 1)
 
 
-def booleans(*shape: int) -> spaces.Box:
+def boolean_box(*shape: int) -> spaces.Box:
     """The space of arrays of bools in that shape."""
     return spaces.Box(0.0, 1.0, shape, bool)  # pyright: ignore[reportArgumentType, reportCallIssue] # Gymnasium takes it
 
@@ -187,16 +191,16 @@ def describe(space: gymnasium.Space) -> str:
             return f"Discrete({space.n}, start={space.start})"
         case spaces.Box():
             kind = "" if space.dtype == np.float32 else f" of {space.dtype}"
-            return f"Box{space.shape}{kind}{_interval(space)}"
+            return f"Box{space.shape}{kind}{_format_interval(space)}"
         case spaces.Tuple():
-            return f"Tuple({', '.join(describe(each) for each in space.spaces)})"
+            return f"Tuple({', '.join(describe(member) for member in space.spaces)})"
         case spaces.Dict():
-            entries = (f"{name}: {describe(each)}" for name, each in space.items())
+            entries = (f"{name}: {describe(member)}" for name, member in space.items())
             return f"Dict({', '.join(entries)})"
     return str(space)
 
 
-def _interval(space: spaces.Box) -> str:
+def _format_interval(space: spaces.Box) -> str:
     """The bounds where all entries share them, else nothing: they would be a page."""
     low, high = np.unique(space.low), np.unique(space.high)
     if len(low) != 1 or len(high) != 1:
@@ -204,61 +208,61 @@ def _interval(space: spaces.Box) -> str:
     return f" in [{float(low[0]):g}, {float(high[0]):g}]"
 
 
-def _choice(
+def _sample_choice(
     key: Key, shape: tuple[int, ...], n: Any, start: Any, to: np.dtype
 ) -> Array:
     """Uniform in {start, …, start + n - 1}, entry by entry."""
     n = np.asarray(n, np.int64)
     if np.any(n > np.iinfo(np.int32).max):
         raise ValueError(f"expected choices that 32 bits can count, got {n.max()}")
-    drawn = jax.random.randint(key, shape, 0, n.astype(np.int32))
-    return (drawn + np.asarray(start).astype(np.int32)).astype(to)
+    indices = jax.random.randint(key, shape, 0, n.astype(np.int32))
+    return (indices + np.asarray(start).astype(np.int32)).astype(to)
 
 
-def _point(space: spaces.Box, key: Key, shape: tuple[int, ...]) -> Array:
+def _sample_box(space: spaces.Box, key: Key, shape: tuple[int, ...]) -> Array:
     """Each entry by its interval: [a, b] uniform, [a, ∞) and (-∞, b] exponential from
     the bound, (-∞, ∞) normal. Drawn in float32 at least.
     """
     uniform_key, tail_key, normal_key = (jax.random.fold_in(key, i) for i in range(3))
     to, shape = dtype(space), (*shape, *space.shape)
-    low, high = (each.astype(np.float32) for each in bounds(space))
-    below, above = np.isfinite(low), np.isfinite(high)
+    low, high = (bound.astype(np.float32) for bound in bounds(space))
+    has_low, has_high = np.isfinite(low), np.isfinite(high)
     # Stand-ins for infinity, so that no branch that is not taken makes a NaN.
-    low, high = np.where(below, low, 0), np.where(above, high, 0)
+    low, high = np.where(has_low, low, 0), np.where(has_high, high, 0)
     share = jax.random.uniform(uniform_key, shape)
     # Not low + share (high - low): that overflows where the interval is all of float32.
-    drawn = low * (1 - share) + high * share
-    if not np.all(below & above):
+    samples = low * (1 - share) + high * share
+    if not np.all(has_low & has_high):
         tail = jax.random.exponential(tail_key, shape)
         normal = jax.random.normal(normal_key, shape)
-        outward = jnp.where(below, low + tail, high - tail)
-        drawn = jnp.where(below & above, drawn, outward)
-        drawn = jnp.where(below | above, drawn, normal)
-    return jnp.clip(drawn.astype(to), *bounds(space))  # rounding may step over
+        outward = jnp.where(has_low, low + tail, high - tail)
+        samples = jnp.where(has_low & has_high, samples, outward)
+        samples = jnp.where(has_low | has_high, samples, normal)
+    return jnp.clip(samples.astype(to), *bounds(space))  # rounding may step over
 
 
-def _grid_point(space: spaces.Box, key: Key, shape: tuple[int, ...]) -> Array:
-    """As `_point`, rounded down, for integers and booleans.
+def _sample_integer_box(space: spaces.Box, key: Key, shape: tuple[int, ...]) -> Array:
+    """As `_sample_box`, rounded down, for integers and booleans.
 
     The largest 32-bit integer itself is never drawn: nothing in 32 bits lies above it.
     """
     uniform_key, tail_key, normal_key = (jax.random.fold_in(key, i) for i in range(3))
     to, shape = dtype(space), (*shape, *space.shape)
     wide = np.dtype(np.uint32 if to == np.uint32 else np.int32)
-    low, high = (each.astype(wide) for each in bounds(space))
-    below, above = space.bounded_below, space.bounded_above
+    low, high = (bound.astype(wide) for bound in bounds(space))
+    has_low, has_high = space.bounded_below, space.bounded_above
     limit = np.minimum(high, np.iinfo(wide).max - 1)
-    between = jax.random.randint(uniform_key, shape, low, limit + 1, wide)
-    if np.all(below & above):
-        return between.astype(to)
+    inside = jax.random.randint(uniform_key, shape, low, limit + 1, wide)
+    if np.all(has_low & has_high):
+        return inside.astype(to)
     tail = jnp.floor(jax.random.exponential(tail_key, shape)).astype(wide)
     normal = jnp.floor(jax.random.normal(normal_key, shape)).astype(wide)
     # `high` is an exclusive bound plus one: rounding down b + 1 - e gives b - ⌊e⌋.
-    drawn = jnp.where(below, low + tail, high - tail)
-    drawn = jnp.where(below & above, between, drawn)
-    drawn = jnp.where(below | above, drawn, normal)
-    return jnp.clip(drawn, low, high).astype(to)
+    samples = jnp.where(has_low, low + tail, high - tail)
+    samples = jnp.where(has_low & has_high, inside, samples)
+    samples = jnp.where(has_low | has_high, samples, normal)
+    return jnp.clip(samples, low, high).astype(to)
 
 
-def _every(answers: Any) -> Array:
-    return jnp.all(jnp.array(list(answers), bool))
+def _all_true(flags: Any) -> Array:
+    return jnp.all(jnp.array(list(flags), bool))

@@ -5,8 +5,8 @@ of arrays. Arrays are time-major: `[T, B, ...]` is T steps of B environments.
 
 Where drawing random numbers is hot, a part splits in two: `draw(key) -> noise`, and a
 function that takes the noise. The loop draws whole blocks of noise at once, which gives
-the same bits as step by step, several times cheaper. Elsewhere `draw` is `keep`: the
-noise is the key.
+the same bits as step by step, several times cheaper. Elsewhere `draw` is
+`key_as_noise`: the noise is the key.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NamedTuple
 
 import gymnasium
+import numpy as np
 from annotated_types import Ge, Gt, Le
 
 Array = Any  # a JAX array or, on the host, NumPy's: checkers cannot follow the two
@@ -31,7 +32,7 @@ Count = Annotated[int, Ge(1)]
 Structural = Annotated[float, "structural"]
 
 
-def keep(key: Key) -> Key:
+def key_as_noise(key: Key) -> Key:
     """The `draw` of a part that has nothing to draw ahead: its noise is the key."""
     return key
 
@@ -65,7 +66,7 @@ class Environment(NamedTuple):
     render: Callable[..., Any]  # (state, index) -> [H, W, 3] uint8, on the host
     num_envs: int = 0
     pure: bool = True
-    draw: Callable[[Key], ArrayTree] = keep
+    draw: Callable[[Key], ArrayTree] = key_as_noise
     # Host environments only: state -> arrays for a checkpoint; and back, with a
     # sentence about what could not be restored ("" where it is exact); and the end.
     save: Callable[[ArrayTree], ArrayTree] = lambda state: state
@@ -163,7 +164,7 @@ class Tracer(NamedTuple):
     window: int | None  # steps one row may span; None: a whole episode, so that it
     # goes with a replay of episodes alone
     trace: Callable[[Transition, Estimates], Transition]  # only complete rows
-    needs: tuple[str, ...] = ()  # the extras it reads
+    requires: tuple[str, ...] = ()  # the extras it reads
 
 
 class Replay(NamedTuple):
@@ -195,7 +196,13 @@ class Clock(NamedTuple):
     steps: Array  # float32: environment steps of one seed, over all its environments
     episodes: Array  # float32: episodes finished
     updates: Array  # int32: updates made
-    watched: Array  # bool: whether anybody will read this iteration's metrics
+    compute_metrics: Array  # bool: whether anybody will read this iteration's metrics
+
+    @staticmethod
+    def zero() -> Clock:
+        """The time at which a run begins."""
+        zero = np.int32(0)
+        return Clock(zero, np.float32(0), np.float32(0), zero, np.bool_(False))
 
 
 class Report(NamedTuple):
@@ -217,8 +224,8 @@ class Updater(NamedTuple):
     policy: Policy
     update: Callable[..., tuple[ArrayTree, Report]]
     estimate: Callable[[ArrayTree, Transition], Estimates]
-    failed: Callable[[ArrayTree], Array]  # state -> the update that failed, or −1
-    needs: tuple[str, ...] = ()  # the extras it reads
+    failed_at: Callable[[ArrayTree], Array]  # state -> the update that failed, or −1
+    requires: tuple[str, ...] = ()  # the extras it reads
     rows: int = 1  # consecutive rows that it needs of a replay, at least
 
 
@@ -235,5 +242,5 @@ class Agent(NamedTuple):
     draw: Callable[[Key], ArrayTree]
     learn: Callable[..., tuple[ArrayTree, Mapping[str, Array]]]
     updates: Callable[[Any], Any]  # iterations -> updates made in them
-    failed: Callable[[ArrayTree], Array]  # state -> the update that failed, or −1
-    needs: tuple[str, ...] = ()  # the extras that unrolls keep
+    failed_at: Callable[[ArrayTree], Array]  # state -> the update that failed, or −1
+    requires: tuple[str, ...] = ()  # the extras that unrolls keep

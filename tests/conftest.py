@@ -5,7 +5,7 @@ import pytest
 from rlcli.xla import threads
 
 # One thread: vmapped seeds never wait for each other. Two devices share the seeds.
-threads.apply(threads.Layout("one", 2))
+threads.apply_layout(threads.Layout("one", 2))
 
 
 @pytest.fixture(scope="module")

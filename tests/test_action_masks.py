@@ -11,18 +11,17 @@ import rlcli
 from rlcli import action_masks, loop, registry
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
-from rlcli.loop.progress import midnight
 from rlcli.networks import heads
-from rlcli.networks.functions import own
+from rlcli.networks.functions import separate_network
 from rlcli.networks.inputs import Pair
-from rlcli.networks.masking import masking
+from rlcli.networks.masking import mask_network
 from rlcli.networks.torsos import linear
-from rlcli.policies import Values
+from rlcli.policies import ValuesOffer
 from rlcli.policies.discrete import epsilon_greedy
 from rlcli.policies.sampled import random
-from rlcli.preprocessing.network_inputs import prepared
-from rlcli.recipe import load
-from rlcli.types import Environment, Network, TimeStep
+from rlcli.preprocessing.network_inputs import prepare_torso
+from rlcli.recipe import load_recipe
+from rlcli.types import Clock, Environment, Network, TimeStep
 
 ACTIONS, WORST = 4, -100.0
 CHOICE = spaces.Discrete(ACTIONS, start=1)
@@ -31,7 +30,7 @@ SEEN = spaces.Dict({action_masks.MASK: spaces.MultiBinary(ACTIONS), "place": PLA
 STEPS = 3
 
 
-def guarded(*, forbidden: float = WORST) -> Environment:
+def guarded_env(*, forbidden: float = WORST) -> Environment:
     """Pays the number of the action, but for those that are forbidden just now.
 
     So the best return of an episode is the sum of the largest that were allowed.
@@ -59,11 +58,11 @@ def guarded(*, forbidden: float = WORST) -> Environment:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def registered():
+def registered_name():
     """Its name, for recipes, until the tests here are over."""
-    registry.register("environment", "guarded")(guarded)
+    registry.register("environment", "guarded")(guarded_env)
     yield
-    del registry._built_in["environment", "guarded"]
+    del registry._BUILT_IN["environment", "guarded"]
 
 
 class Guarded(gymnasium.Env):
@@ -102,27 +101,27 @@ def obs(shape=(3, 5), seed=0):
 
 def network(head, space=SEEN):
     """A network that obeys, the same without a mask, and parameters of both."""
-    torso = prepared(linear(), [])
-    plain = own("q", torso, head, space)
+    torso = prepare_torso(linear(), [])
+    plain = separate_network("q", torso, head, space)
     shapes = jax.eval_shape(plain.init, jax.random.key(0))
     rng = np.random.default_rng(1)
     params = jax.tree.map(lambda s: rng.normal(size=s.shape).astype("f4"), shapes)
-    return masking(plain, head, space), plain, params
+    return mask_network(plain, head, space), plain, params
 
 
 def test_what_is_not_allowed_is_worth_next_to_nothing_and_the_rest_what_it_was():
-    obeys, plain, params = network(heads.action_values(ACTIONS))
+    obeys, plain, params = network(heads.action_values_head(ACTIONS))
     seen = obs()
     found, _ = obeys.apply(params, None, seen, (), None)
     expected, _ = plain.apply(params, None, seen, (), None)
     mask = seen[action_masks.MASK] == 1
     np.testing.assert_array_equal(found[mask], np.asarray(expected)[mask])
-    assert (np.asarray(found)[~mask] == action_masks.FORBIDDEN).all()
-    assert (np.asarray(action_masks.allowed(found)) == mask).all()
+    assert (np.asarray(found)[~mask] == action_masks.FORBIDDEN_VALUE).all()
+    assert (np.asarray(action_masks.is_allowed(found)) == mask).all()
 
 
 def test_no_network_sees_the_mask():
-    _, plain, params = network(heads.action_values(ACTIONS))
+    _, plain, params = network(heads.action_values_head(ACTIONS))
     seen = obs()
     assert params["q"]["linear"]["w"].shape == (2, ACTIONS)
     other = {**seen, action_masks.MASK: 1 - seen[action_masks.MASK]}
@@ -141,22 +140,22 @@ def worth(networks, params, inputs):
     return jax.device_get(means(params, inputs))
 
 
-@pytest.mark.parametrize("name", heads.NAMED)
+@pytest.mark.parametrize("name", heads.RETURN_HEADS)
 def test_every_head_obeys_of_all_actions_and_of_one(name):
     """And the value of a state has no action that might be forbidden."""
     seen = obs()
     mask = seen[action_masks.MASK] == 1
-    obeys, plain, params = network(heads.prediction((ACTIONS,), "act", name=name))
+    obeys, plain, params = network(heads.return_head((ACTIONS,), "act", name=name))
     found, free = worth((obeys, plain), params, seen)
     np.testing.assert_array_equal(found[mask], free[mask])
-    np.testing.assert_allclose(found[~mask], action_masks.FORBIDDEN, rtol=1e-5)
-    one = heads.prediction((), "act", name=name)
+    np.testing.assert_allclose(found[~mask], action_masks.FORBIDDEN_VALUE, rtol=1e-5)
+    one = heads.return_head((), "act", name=name)
     obeys, plain, params = network(one, Pair(SEEN, CHOICE))
     action = np.random.default_rng(2).integers(1, 1 + ACTIONS, (3, 5))
     found, free = worth((obeys, plain), params, (seen, action))
     taken = np.take_along_axis(mask, action[..., None] - 1, axis=-1)[..., 0]
     np.testing.assert_array_equal(found[taken], free[taken])
-    np.testing.assert_allclose(found[~taken], action_masks.FORBIDDEN, rtol=1e-5)
+    np.testing.assert_allclose(found[~taken], action_masks.FORBIDDEN_VALUE, rtol=1e-5)
     obeys, plain, _ = network(one)
     assert obeys is plain
 
@@ -164,19 +163,19 @@ def test_every_head_obeys_of_all_actions_and_of_one(name):
 def test_where_nothing_is_allowed_the_mask_says_nothing():
     mask = np.zeros((2, ACTIONS), np.int8)
     mask[1, 2] = 1
-    found = action_masks.of({action_masks.MASK: mask})
+    found = action_masks.allowed_actions({action_masks.MASK: mask})
     np.testing.assert_array_equal(found, [[True] * 4, [False, False, True, False]])
 
 
 def test_exploring_at_random_is_even_among_what_is_allowed():
     mask = np.tile(np.int8([1, 0, 1, 1]), (20_000, 1))
     seen = {action_masks.MASK: mask, "place": np.zeros((20_000, 2), "f4")}
-    values = np.where(mask, np.float32([0, 9, 1, 0]), action_masks.FORBIDDEN)
+    values = np.where(mask, np.float32([0, 9, 1, 0]), action_masks.FORBIDDEN_VALUE)
 
     def apply(params, key, obs, carry, first):
         return jnp.asarray(values)[None], carry
 
-    told = Values(Network(lambda key: {}, apply, lambda batch: ()))
+    told = ValuesOffer(Network(lambda key: {}, apply, lambda batch: ()))
     likely = {
         "random": np.array([1, 0, 1, 1]) / 3,
         "greedy": 0.3 * np.array([1, 0, 1, 1]) / 3 + 0.7 * np.array([0, 0, 1, 0]),
@@ -200,11 +199,11 @@ def test_exploring_at_random_is_even_among_what_is_allowed():
 
 
 def test_a_mask_that_does_not_fit_is_refused():
-    action_masks.check(SEEN, CHOICE)
+    action_masks.check_mask(SEEN, CHOICE)
     with pytest.raises(RlcliError, match="have an `action_mask`"):
-        action_masks.check(SEEN, spaces.Discrete(5))
+        action_masks.check_mask(SEEN, spaces.Discrete(5))
     with pytest.raises(RlcliError, match="have an `action_mask`"):
-        action_masks.check(SEEN, PLACE)
+        action_masks.check_mask(SEEN, PLACE)
 
 
 REPLAY = {"name": "uniform", "capacity": 2_000, "batch_size": 32}
@@ -250,8 +249,8 @@ def recipe(kind, environment):
 
 def plays_by_the_rules(kind):
     """Trains, and looks at every step; then at what evaluation earns."""
-    setup = build(load(recipe(kind, "guarded")))
-    engine = loop.make(setup)
+    setup = build(load_recipe(recipe(kind, "guarded")))
+    engine = loop.make_loop(setup)
     progress = engine.begin()
     taken = []
     for _ in range(2_000 // setup.steps // 5):
@@ -263,7 +262,7 @@ def plays_by_the_rules(kind):
         taken.append(np.take_along_axis(mask, index, axis=-1))
     assert np.concatenate(taken, axis=1).all()
     assert all(np.isfinite(each).all() for each in metrics.values())
-    _, agent = setup.parts(midnight())
+    _, agent = setup.parts(Clock.zero())
     acting = jax.tree.map(lambda leaf: leaf[0], agent.acting(progress.agent))
     mask = obs((400,))[action_masks.MASK]
     seen = {"place": np.ones((400, 2), "f4")}
@@ -306,7 +305,7 @@ def test_no_member_of_an_evolution_does_what_is_not_allowed():
         "optimizer": {"name": "sgd", "learning_rate": 0.2},
         "train": {"steps": 32 * 9 * 100, "unroll": 9},
     }
-    engine = loop.make(build(load(data)))
+    engine = loop.make_loop(build(load_recipe(data)))
     progress, fitness = engine.begin(), []
     for _ in range(100):
         progress, metrics = engine.advance(progress, 1)
@@ -322,6 +321,6 @@ def test_gymnasiums_masks_are_obeyed_in_training_and_evaluation(tmp_path):
     asked = recipe(KINDS["a2c"], "gymnasium/Guarded-v0")
     asked["train"] = {**asked["train"], "steps": 320, "log": {"every": 32}}
     rlcli.train(asked, quiet=True, run=run)
-    rows = [row["G"] for row in rlcli.runs.metrics.read(run) if "G" in row]
+    rows = [row["G"] for row in rlcli.runs.metrics.read_metrics(run) if "G" in row]
     assert min(rows) > 0
     assert rlcli.eval(run, episodes=25)["seeds"][0]["min"] > 0

@@ -16,7 +16,7 @@ from rlcli import errors, registry
 from rlcli.assembly import build
 from rlcli.cli import main
 from rlcli.errors import EXIT_CODES, RlcliError
-from rlcli.recipe import documents, grammar, load, resolved
+from rlcli.recipe import documents, grammar, load_recipe, resolve
 from rlcli.runs import checkpoint
 
 ROOT = Path(__file__).parents[1]
@@ -30,14 +30,14 @@ def folder(tmp_path, monkeypatch):
     """An empty working folder, which Python imports from."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    before, parts = set(sys.modules), set(registry._built_in)
+    before, parts = set(sys.modules), set(registry._BUILT_IN)
     yield tmp_path
     registry._entry_points.cache_clear()
-    for key in registry._built_in.keys() - parts:
-        if not registry._built_in[key].factory.__module__.startswith(
+    for key in registry._BUILT_IN.keys() - parts:
+        if not registry._BUILT_IN[key].factory.__module__.startswith(
             ("rlcli.", "optax.")
         ):
-            del registry._built_in[key]
+            del registry._BUILT_IN[key]
     for name in set(sys.modules) - before:
         places = {getattr(sys.modules[name], "__file__", None)}
         places |= {*getattr(sys.modules[name], "__path__", ())}
@@ -96,7 +96,7 @@ def every_field_is_documented(run):
 def sound(text):
     """Builds a recipe; sections alone stand in a recipe that has what is needed."""
     data = {"environment": "CartPole-v1", "updater": "q_learning"}
-    parsed = load({**data, **documents.load(text).data})
+    parsed = load_recipe({**data, **documents.load_document(text).data})
     try:
         build(parsed)
     except RlcliError as error:
@@ -133,7 +133,7 @@ def shell_session(text, names):
             pytest.fail(f"$ {command}\n{said}", pytrace=False)
 
 
-def installed(text, names):
+def mark_installed(text, names):
     """Puts beside the packages of the folder what an installer notes of their names."""
     del names
     project = tomllib.loads(text)["project"]
@@ -148,7 +148,7 @@ def installed(text, names):
     registry._entry_points.cache_clear()
 
 
-RUN = {"pycon": python_session, "console": shell_session, "toml": installed}
+RUN = {"pycon": python_session, "console": shell_session, "toml": mark_installed}
 KNOWN = {"python", "yaml", *RUN}
 
 
@@ -177,10 +177,10 @@ def test_the_keys_of_train_are_those_of_the_grammar_with_their_defaults():
     later = {"episodes", "trackers", "precision", "on_error"}
     assert set(table) == set(registry.options(grammar.Train)) - later
     data = {"environment": "CartPole-v1", "updater": "q_learning"}
-    defaults = resolved(load(data))["train"]
+    defaults = resolve(load_recipe(data))["train"]
     for key, cell in table.items():
         if re.fullmatch(r"`[^`]*`", cell):  # others say it in words
-            said = documents.load(f"{key}: {cell.strip('`')}").data[key]
+            said = documents.load_document(f"{key}: {cell.strip('`')}").data[key]
             found = defaults[key]
             if isinstance(said, dict):
                 found = {name: found[name] for name in said}
@@ -210,8 +210,8 @@ def test_the_keys_of_every_environment_are_those_of_the_grammar():
 def test_all_that_is_not_in_this_version_is_named():
     text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(\w+)`", text.partition("## Not in this version")[2]))
-    later = {*grammar.LATER_SECTIONS}
-    for names in grammar.LATER_OPTIONS.values():
+    later = {*grammar.UNSUPPORTED_SECTIONS}
+    for names in grammar.UNSUPPORTED_OPTIONS.values():
         later |= {*names}
     assert later <= named
     words = {"train", "episodes", "trackers", "precision", "on_error"}
@@ -231,14 +231,14 @@ def test_all_that_is_not_in_this_version_is_named():
 def test_what_train_does_not_have_yet_is_refused(option):
     data = {"environment": "CartPole-v1", "updater": "q_learning"}
     with pytest.raises(RlcliError, match="is not in this version"):
-        load(data, [f"train.{option}"])
+        load_recipe(data, [f"train.{option}"])
 
 
 def test_the_exit_codes_are_those_of_the_program():
     text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
     section = text.partition("\n## A run\n")[0]
     table = dict(re.findall(r"^\| (\d+) \| (.*) \|$", section, re.MULTILINE))
-    known = {*EXIT_CODES.values(), errors.OK, errors.MENDABLE, errors.USAGE}
+    known = {*EXIT_CODES.values(), errors.OK, errors.USER_ERROR, errors.USAGE}
     known.add(errors.SOME_SEEDS_FROZEN)
     assert {int(code) for code in table} == known
     assert table[str(errors.OUT_OF_TIME)] == "`--max-time` reached"

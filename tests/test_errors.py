@@ -3,7 +3,7 @@
 import pytest
 
 from rlcli import errors
-from rlcli.errors import RlcliError, nearest
+from rlcli.errors import RlcliError, suggest
 
 
 def test_an_error_reads_as_its_message_then_its_hint():
@@ -14,12 +14,12 @@ def test_an_error_reads_as_its_message_then_its_hint():
 
 
 def test_an_error_exits_with_one_unless_it_says_otherwise():
-    assert RlcliError("no").code == errors.MENDABLE == 1
+    assert RlcliError("no").code == errors.USER_ERROR == 1
     assert RlcliError("no", code=errors.USAGE).code == 2
 
 
 def test_exit_codes_are_those_that_are_documented():
-    codes = (errors.OK, errors.MENDABLE, errors.USAGE, errors.OUT_OF_TIME)
+    codes = (errors.OK, errors.USER_ERROR, errors.USAGE, errors.OUT_OF_TIME)
     assert codes == (0, 1, 2, 75)
     assert (errors.INTERRUPTED, errors.TERMINATED) == (128 + 2, 128 + 15)  # signals
 
@@ -43,21 +43,21 @@ def test_exit_codes_are_those_that_are_documented():
     ],
 )
 def test_the_nearest_name_is_named_or_all_there_are(name, known, hint):
-    assert nearest(name, known) == hint
+    assert suggest(name, known) == hint
 
 
 def test_names_may_come_from_an_iterator():
-    assert nearest("zzz", iter(["a", "b"])) == "there is `a`, `b`"
+    assert suggest("zzz", iter(["a", "b"])) == "there is `a`, `b`"
 
 
 def test_what_stands_in_front_of_a_name_makes_none_alike():
     known = ["CartPole-v1", "Pong-misc"]
-    assert nearest("CartPole", known, "gymnax/") == "did you mean `gymnax/CartPole-v1`?"
+    assert suggest("CartPole", known, "gymnax/") == "did you mean `gymnax/CartPole-v1`?"
     hint = "there is `gymnax/CartPole-v1`, `gymnax/Pong-misc`"
-    assert nearest("Xy", known, "gymnax/") == hint
+    assert suggest("Xy", known, "gymnax/") == hint
 
 
 def test_of_very_many_names_a_hint_lists_the_first():
-    hint = nearest("zzz", [f"name{index:03}" for index in range(608)])
+    hint = suggest("zzz", [f"name{index:03}" for index in range(608)])
     assert hint.startswith("there is `name000`, `name001`")
     assert hint.endswith("`name099`, and 508 more")

@@ -139,17 +139,17 @@ def test_rlcli_list_and_show_survive_a_broken_plug_in(capsys):
 )
 def test_a_recipe_that_names_one_says_distribution_module_and_exception(data):
     with pytest.raises(RlcliError) as error:
-        recipe.load(data)
+        recipe.load_recipe(data)
     for part in ("`shaky 1.2`", "module `breaks`", "ValueError: no such device"):
         assert part in error.value.message
     assert len(error.value.message.splitlines()) == 1
 
 
 def test_a_recipe_that_does_not_is_read_and_built():
-    parsed = recipe.load("dqn_cartpole", ["network={name: fine}"])
+    parsed = recipe.load_recipe("dqn_cartpole", ["network={name: fine}"])
     assert build(parsed).steps == 8
     with pytest.raises(RlcliError, match="policy `sampled` acts on"):
-        build(recipe.load("dqn_cartpole", ["policy=sampled"]))
+        build(recipe.load_recipe("dqn_cartpole", ["policy=sampled"]))
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_recipe_that_does_not_is_read_and_built():
 )
 def test_what_cannot_be_a_factory_is_refused_and_not_called(each, words):
     with pytest.raises(RlcliError) as error:
-        recipe.load("dqn_cartpole", [each])
+        recipe.load_recipe("dqn_cartpole", [each])
     assert words in error.value.message
     calls = getattr(sys.modules.get("mine_parts"), "CALLS", [])
     assert calls == []
@@ -188,7 +188,7 @@ def test_what_makes_no_part_is_refused_by_name(each, words):
     from rlcli.training.experiment import Experiment
 
     with pytest.raises(RlcliError) as error:
-        parsed = recipe.load("dqn_cartpole", [each])
+        parsed = recipe.load_recipe("dqn_cartpole", [each])
         Experiment(parsed, build(parsed)).check()
     assert words in f"{error.value.message} {error.value.hint}"
     assert error.value.message.startswith(f"--set {each}: ")
@@ -198,11 +198,14 @@ def test_what_makes_no_part_is_refused_by_name(each, words):
     "each", ["network=mine_parts:fine", "optimizer=mine_parts:instance"]
 )
 def test_a_callable_of_the_users_own_module_works(each):
-    assert build(recipe.load("dqn_cartpole", [each])).steps == 8
+    assert build(recipe.load_recipe("dqn_cartpole", [each])).steps == 8
 
 
 def test_what_has_the_fields_of_the_record_is_as_good_as_the_record():
-    assert build(recipe.load("dqn_cartpole", ["optimizer=mine_parts:steps"])).steps == 8
+    assert (
+        build(recipe.load_recipe("dqn_cartpole", ["optimizer=mine_parts:steps"])).steps
+        == 8
+    )
 
 
 def test_a_module_of_ones_own_may_have_the_name_of_one_of_pythons(site, monkeypatch):

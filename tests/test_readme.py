@@ -65,8 +65,8 @@ def test_the_makefile_knows_the_words_that_the_readme_says():
 
 def test_the_recipe_of_the_readme_is_the_one_that_ships():
     (text,) = blocks("yaml")
-    shown = recipe.load(recipe.documents.load(text).data)
-    shipped = recipe.load("dqn_cartpole")
+    shown = recipe.load_recipe(recipe.documents.load_document(text).data)
+    shipped = recipe.load_recipe("dqn_cartpole")
     for part in ("environment", "network", "policy", "tracer", "updater", "optimizer"):
         assert getattr(shown, part) == getattr(shipped, part)
 

@@ -16,12 +16,12 @@ from rlcli.errors import RlcliError
 from rlcli.runs import metrics
 from rlcli.training.experiment import Experiment
 
-RECIPES = sorted(recipe.shipped().items())
+RECIPES = sorted(recipe.shipped_recipes().items())
 
 
 def rows(run):
     """The rows of a run, without what clocks say."""
-    return [metrics.without_clock(row) for row in metrics.read(run)]
+    return [metrics.drop_clock_fields(row) for row in metrics.read_metrics(run)]
 
 
 @contextlib.contextmanager
@@ -38,7 +38,7 @@ def extras():
 @pytest.fixture(params=[path for _, path in RECIPES], ids=[name for name, _ in RECIPES])
 def path(request):
     """A recipe, if what it needs is installed."""
-    parsed = recipe.load(request.param)
+    parsed = recipe.load_recipe(request.param)
     facts = registry.find("updater", parsed.updater.name).facts
     if "/" in parsed.environment.name or "extra" in facts:
         with extras():
@@ -47,7 +47,7 @@ def path(request):
 
 
 def test_a_recipe_traces_from_its_first_step_to_what_it_saves(path):
-    parsed = recipe.load(path)
+    parsed = recipe.load_recipe(path)
     progress = Experiment(parsed, build(parsed)).check()
     agent = jax.tree.leaves(progress.agent)
     assert {leaf.shape[0] for leaf in agent} == {parsed.train.seeds}

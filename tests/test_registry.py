@@ -53,7 +53,7 @@ def test_each_kind_has_the_parts_of_its_package():
 def test_every_part_has_a_docstring_and_options_that_are_annotated(kind):
     for name in registry.names(kind):
         part = registry.find(kind, name)
-        assert (part.kind, part.name, part.trusted) == (kind, name, True)
+        assert (part.kind, part.name, part.is_trusted) == (kind, name, True)
         assert part.factory.__doc__, name
         for option in registry.options(part.factory).values():
             assert option.annotation is not option.empty, f"{name}: {option}"
@@ -61,10 +61,10 @@ def test_every_part_has_a_docstring_and_options_that_are_annotated(kind):
 
 
 def test_a_kind_is_found_in_singular_and_plural():
-    assert registry.kind_of("policy") == registry.kind_of("policies") == "policy"
-    assert registry.kind_of("replays") == "replay"
+    assert registry.parse_kind("policy") == registry.parse_kind("policies") == "policy"
+    assert registry.parse_kind("replays") == "replay"
     with pytest.raises(RlcliError, match="no kind of part `polcy`") as caught:
-        registry.kind_of("polcy")
+        registry.parse_kind("polcy")
     assert caught.value.hint == "did you mean `policy`?"
 
 
@@ -98,7 +98,7 @@ def test_options_are_the_keyword_only_parameters_by_their_name_in_yaml():
 
 
 def test_a_factory_is_registered_by_its_own_name_or_another(monkeypatch):
-    monkeypatch.setattr(registry, "_built_in", dict(registry._built_in))
+    monkeypatch.setattr(registry, "_BUILT_IN", dict(registry._BUILT_IN))
 
     @registry.register("tracer", patience=3)
     def far_sighted():
@@ -125,7 +125,7 @@ def test_a_name_is_given_once():
 def test_an_installed_plug_in_is_found_by_name_and_trusted():
     part = registry.find("network", "tower")
     assert part.factory() == 3
-    assert part.trusted
+    assert part.is_trusted
     assert list(registry.options(part.factory)) == ["floors"]
     assert registry.names("network").count("tower") == 1
     assert registry.names("network")[-1] == "tower"  # after the built-in ones
@@ -145,7 +145,7 @@ def test_a_built_in_name_wins_over_a_plug_in_and_another_contract_is_not_read():
 def test_an_import_path_is_found_and_not_trusted():
     part = registry.find("network", "elsewhere:tower")
     assert part.factory(floors=5) == 5
-    assert (part.name, part.trusted) == ("elsewhere:tower", False)
+    assert (part.name, part.is_trusted) == ("elsewhere:tower", False)
     assert registry.find("network", "elsewhere:Box.lid").factory() == 1
 
 

@@ -45,41 +45,45 @@ def _clock(steps: float, episodes: float = 0.0) -> Clock:
     ],
 )
 def test_a_schedule_has_the_value_worked_out_by_hand(written, steps, expected):
-    schedule = schedules.parse(written, "here")
-    value = schedules.evaluate(schedule, _clock(steps), 1_000)
+    schedule = schedules.parse_schedule(written, "here")
+    value = schedules.schedule_value(schedule, _clock(steps), 1_000)
     assert value.dtype == jnp.float32 and value.shape == ()
     np.testing.assert_allclose(value, expected, rtol=1e-6, atol=1e-7)
 
 
 def test_a_schedule_ends_exactly_at_its_last_value():
-    schedule = schedules.parse({"from": 1.0, "to": 0.02, "over": 10_000}, "here")
-    value = schedules.evaluate(schedule, _clock(10_000), 50_000)
+    schedule = schedules.parse_schedule(
+        {"from": 1.0, "to": 0.02, "over": 10_000}, "here"
+    )
+    value = schedules.schedule_value(schedule, _clock(10_000), 50_000)
     assert value == np.float32(0.02)
 
 
 def test_a_schedule_per_episode_follows_the_episodes_finished():
     written = {"from": 1, "to": 0, "over": 10, "per": "episode"}
-    schedule = schedules.parse(written, "here")
-    value = schedules.evaluate(schedule, _clock(9_999, episodes=4), 100)
+    schedule = schedules.parse_schedule(written, "here")
+    value = schedules.schedule_value(schedule, _clock(9_999, episodes=4), 100)
     np.testing.assert_allclose(value, 0.6, rtol=1e-6)
 
 
 def test_a_schedule_can_be_traced_and_batched():
-    schedule = schedules.parse({"name": "inverse", "from": 0.3, "rate": 1e-3}, "here")
+    schedule = schedules.parse_schedule(
+        {"name": "inverse", "from": 0.3, "rate": 1e-3}, "here"
+    )
 
     @jax.jit
     @jax.vmap
     def values(steps):
-        return schedules.evaluate(schedule, _clock(0)._replace(steps=steps), 10)
+        return schedules.schedule_value(schedule, _clock(0)._replace(steps=steps), 10)
 
     steps = np.asarray([0.0, 500.0, 2_000.0], np.float32)
     np.testing.assert_allclose(values(steps), 0.3 / (1 + steps / 1000), rtol=1e-6)
 
 
 def test_nested_options_are_copied_with_their_values_now():
-    schedule = schedules.parse(LINEAR, "here")
+    schedule = schedules.parse_schedule(LINEAR, "here")
     options = {"a": schedule, "b": {"c": [schedule, 3]}, "d": "x", "e": (schedule,)}
-    now = schedules.at(options, _clock(200), 1_000)
+    now = schedules.evaluate_options(options, _clock(200), 1_000)
     np.testing.assert_allclose(now["a"], 0.6, rtol=1e-6)
     np.testing.assert_allclose(now["b"]["c"][0], 0.6, rtol=1e-6)
     assert now["b"]["c"][1] == 3 and now["d"] == "x" and isinstance(now["e"], tuple)
@@ -110,9 +114,9 @@ def test_nested_options_are_copied_with_their_values_now():
 def test_a_schedule_is_written_with_its_defaults_and_read_back_the_same(
     given, expected
 ):
-    schedule = schedules.parse(given, "here")
-    assert schedules.written(schedule) == expected
-    assert schedules.parse(expected, "here") == schedule
+    schedule = schedules.parse_schedule(given, "here")
+    assert schedules.schedule_to_plain(schedule) == expected
+    assert schedules.parse_schedule(expected, "here") == schedule
 
 
 @pytest.mark.parametrize(
@@ -140,15 +144,17 @@ def test_a_schedule_is_written_with_its_defaults_and_read_back_the_same(
 )
 def test_a_schedule_that_means_nothing_is_refused_with_its_place(given, message):
     with pytest.raises(RlcliError) as error:
-        schedules.parse(given, "x.yaml:3: policy.epsilon")
+        schedules.parse_schedule(given, "x.yaml:3: policy.epsilon")
     assert error.value.message.startswith("x.yaml:3: policy.epsilon: ")
     assert message in error.value.message
 
 
 def test_a_schedule_knows_the_limits_of_its_values():
-    linear = schedules.parse(LINEAR, "here")
+    linear = schedules.parse_schedule(LINEAR, "here")
     assert linear.limits() == (1.0, 0.2)
-    decaying = schedules.parse({"name": "exponential", "from": 1, "rate": 1}, "here")
+    decaying = schedules.parse_schedule(
+        {"name": "exponential", "from": 1, "rate": 1}, "here"
+    )
     assert decaying.limits()[0] == 1.0 and 0 < decaying.limits()[1] < 1e-300
-    steps = schedules.parse({"steps": [[0, 1.0], [5, -2.0]]}, "here")
+    steps = schedules.parse_schedule({"steps": [[0, 1.0], [5, -2.0]]}, "here")
     assert steps.limits() == (1.0, -2.0)

@@ -10,7 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from rlcli.spaces import (
-    booleans,
+    boolean_box,
     bounds,
     contains,
     describe,
@@ -231,7 +231,7 @@ def test_a_space_without_a_fixed_shape_is_refused() -> None:
 
 
 def test_arrays_of_bools_have_a_space():
-    space = booleans(2, 3)
+    space = boolean_box(2, 3)
     assert space.shape == (2, 3)
     assert space.contains(np.eye(2, 3, dtype=bool))
     assert sample(space, jax.random.key(0)).dtype == bool

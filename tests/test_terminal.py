@@ -33,8 +33,8 @@ def test_json_stays_json_with_the_same_meaning():
 
 
 def test_data_on_stdout_and_talk_on_stderr_are_escaped(capsys):
-    output.data(EVIL)
-    output.tell(EVIL)
+    output.print_data(EVIL)
+    output.print_message(EVIL)
     assert capsys.readouterr() == (f"{SAFE}\n", f"{SAFE}\n")
 
 

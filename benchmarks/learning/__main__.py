@@ -38,7 +38,7 @@ def rlcli(*arguments: str) -> str:
     return done.stdout
 
 
-def measured(row: Row) -> dict[str, Any]:
+def measure(row: Row) -> dict[str, Any]:
     """Trains the recipe and evaluates it."""
     with tempfile.TemporaryDirectory() as folder:
         run = str(Path(folder) / "run")
@@ -49,7 +49,7 @@ def measured(row: Row) -> dict[str, Any]:
         played = json.loads(rlcli("eval", run, "--episodes", str(EPISODES), "--json"))
     return {
         "environment": played["environment"],
-        "steps": recipe.load(row.recipe).train.steps,
+        "steps": recipe.load_recipe(row.recipe).train.steps,
         "seconds": round(seconds, 1),
         "means": [seed["mean"] for seed in played["seeds"]],
         "iqm": played["return"]["iqm"],
@@ -69,7 +69,7 @@ def main() -> None:
     for row in ROWS:
         if asked and row.recipe not in asked:
             continue
-        results[row.recipe] = measured(row)
+        results[row.recipe] = measure(row)
         print(table.line(row, results[row.recipe]), flush=True)
         ordered = {name: results[name] for name in known if name in results}
         RESULTS.write_text(json.dumps(ordered, indent=1) + "\n")

@@ -10,7 +10,7 @@ from rlcli.networks.torsos import Torso
 from rlcli.registry import register
 from rlcli.types import Count, Environment, Positive, TimeStep
 from rlcli.updaters.critics import Backup
-from rlcli.updaters.td import Ask, rule
+from rlcli.updaters.td import RuleContext, rule
 
 
 @register("environment", "Ring-v0", time_limit=30)
@@ -40,8 +40,8 @@ def gated(*, width: Count = 32) -> Torso:
 
 
 @rule(target={"polyak": 0.05})
-def mellowmax(ask: Ask, *, omega: Positive = 20.0) -> Backup:
+def mellowmax(ask: RuleContext, *, omega: Positive = 20.0) -> Backup:
     """Mellowmax (Asadi and Littman, 2017): y = R + I log(mean exp(ω q⁻)) / ω."""
-    log_prob = jax.nn.log_softmax(omega * ask.every().mean())
+    log_prob = jax.nn.log_softmax(omega * ask.next_q().mean())
     bonus = -(log_prob + jnp.log(log_prob.shape[-1])) / omega
-    return Backup(ask.every(), jnp.exp(log_prob), bonus)
+    return Backup(ask.next_q(), jnp.exp(log_prob), bonus)

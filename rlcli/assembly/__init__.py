@@ -9,5 +9,5 @@ The factories are pure and cheap; only a host environment is made once.
 """
 
 from rlcli.assembly.setup import build as build
+from rlcli.assembly.setup import build_environment as build_environment
 from rlcli.assembly.setup import check_environment as check_environment
-from rlcli.assembly.setup import environment_of as environment_of

@@ -8,27 +8,30 @@ import jax
 import numpy as np
 
 from rlcli import registry, spaces
-from rlcli.errors import nearest, quote
-from rlcli.loop.progress import Setup, midnight
+from rlcli.errors import quote, suggest
+from rlcli.loop.progress import Setup
 from rlcli.recipe import DEFAULT, SHARED, Recipe
-from rlcli.types import Environment, Replay, TimeStep, Tracer
+from rlcli.types import Clock, Environment, Replay, TimeStep, Tracer
 from rlcli.xla.numeric_limits import INT32_MAX
-from rlcli.xla.tree_paths import paths
+from rlcli.xla.tree_paths import leaves_by_path
 
 
-def check_names(recipe: Recipe, used: set[str], groups: set[str]) -> None:
+def check_names(recipe: Recipe, used_names: set[str], groups: set[str]) -> None:
     """Refuses networks and optimizers for functions that the updater does not have.
 
     `groups` are those of its parameters: some are no functions, but have an optimizer.
     """
-    for section, known in (("network", used), ("optimizer", used | groups)):
+    for section, known_names in (
+        ("network", used_names),
+        ("optimizer", used_names | groups),
+    ):
         for name in getattr(recipe, section):
-            if name not in (DEFAULT, SHARED, *known):
+            if name not in (DEFAULT, SHARED, *known_names):
                 raise recipe.error(
                     (section, name),
                     f"updater {quote(recipe.updater.name)} has no function "
                     f"{quote(name)}",
-                    nearest(name, known),
+                    suggest(name, known_names),
                 )
 
 
@@ -48,16 +51,16 @@ def check_episodes(recipe: Recipe, tracer: Tracer, replay: Replay | None) -> Non
 
 def check_priority(recipe: Recipe, replay: Replay) -> None:
     """Refuses priorities that mean something else than the updater reports."""
-    wanted = replay.priority
+    required_priority = replay.priority
     assert recipe.replay is not None  # there is the one that was made of it
-    if wanted in ("", recipe.updater.options.get("priority", "td_error")):
+    if required_priority in ("", recipe.updater.options.get("priority", "td_error")):
         return
-    known = registry.options(registry.find("updater", recipe.updater.name).factory)
+    options = registry.options(registry.find("updater", recipe.updater.name).factory)
     raise recipe.error(
         ("replay",),
-        f"replay `{recipe.replay.name}` goes by `{wanted}`, and updater "
+        f"replay `{recipe.replay.name}` goes by `{required_priority}`, and updater "
         f"`{recipe.updater.name}` reports something else",
-        f"set `updater.priority: {wanted}`" if "priority" in known else "",
+        f"set `updater.priority: {required_priority}`" if "priority" in options else "",
     )
 
 
@@ -99,8 +102,10 @@ def check_rows(recipe: Recipe, tracer: Tracer) -> None:
     They are added up from row to row (`updaters.regularizers.bonus`); a row that sums
     up several steps has counted them already, and ends where the next one has not.
     """
-    asked = recipe.updater.options.get("regularizers", ())
-    if tracer.window == 1 or all(each["name"] != "n_step_entropy" for each in asked):
+    regularizers = recipe.updater.options.get("regularizers", ())
+    if tracer.window == 1 or all(
+        regularizer["name"] != "n_step_entropy" for regularizer in regularizers
+    ):
         return
     spans = "whole episodes" if tracer.window is None else f"{tracer.window:,} steps"
     raise recipe.error(
@@ -117,8 +122,8 @@ def check_advantage(recipe: Recipe, tracer: Tracer, replay: Replay | None) -> No
     In a replay there are actions that the policy has given up. Such a tracer gives them
     an advantage of about 0; less the mean they would be learnt, or unlearnt for ever.
     """
-    asked = recipe.updater.options.get("normalize_advantage")
-    if replay is None or not asked or "log_prob" not in tracer.needs:
+    is_normalizing = recipe.updater.options.get("normalize_advantage")
+    if replay is None or not is_normalizing or "log_prob" not in tracer.requires:
         return
     raise recipe.error(
         ("updater", "normalize_advantage"),
@@ -134,18 +139,18 @@ def check_window(recipe: Recipe, window: int, num_envs: int) -> None:
     unroll = recipe.train.unroll
     steps = recipe.train.steps // (unroll * num_envs) * unroll
     if steps < window:
-        least = -(-window // unroll) * unroll * num_envs
+        min_steps = -(-window // unroll) * unroll * num_envs
         raise recipe.error(
             ("tracer",),
             f"nothing would be learnt: tracer `{recipe.tracer.name}` needs {window:,} "
             f"steps in a row, and the run has {steps:,} of each environment",
-            f"raise `train.steps` to at least {least:,}",
+            f"raise `train.steps` to at least {min_steps:,}",
         )
 
 
 def check_updates(recipe: Recipe, setup: Setup) -> None:
     """Refuses a run that ends before its first update."""
-    _, agent = setup.parts(midnight())
+    _, agent = setup.parts(Clock.zero())
     iterations = recipe.train.steps // setup.steps
     if agent.updates(iterations) == 0:
         raise recipe.error(
@@ -217,7 +222,7 @@ def check_answers(recipe: Recipe, core: Environment) -> None:
 
 def _texts(tree: Any) -> dict[str, str]:
     """Dtype and shape of every leaf, by tree path."""
-    return {path: _text(leaf) for path, leaf in paths(tree).items()}
+    return {path: _text(leaf) for path, leaf in leaves_by_path(tree).items()}
 
 
 def _text(leaf: Any) -> str:

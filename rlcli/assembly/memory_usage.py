@@ -15,11 +15,11 @@ import jax.numpy as jnp
 
 from rlcli import registry
 from rlcli.loop import Loop
-from rlcli.loop.advance import noise_of
-from rlcli.loop.episodes import Player, parallel_environments
-from rlcli.loop.progress import Progress, Setup, midnight
+from rlcli.loop.advance import draw_noise_block
+from rlcli.loop.episodes import Evaluator, parallel_environments
+from rlcli.loop.progress import Progress, Setup
 from rlcli.recipe import DEFAULT, Recipe
-from rlcli.types import ArrayTree
+from rlcli.types import ArrayTree, Clock
 from rlcli.xla.machine import format_size
 from rlcli.xla.temporaries import tree_bytes
 
@@ -118,7 +118,7 @@ def _evaluation(recipe: Recipe, setup: Setup, progress: Progress) -> Item:
     return Item("evaluation", size, "", options, on_host=True)
 
 
-def player_memory(recipe: Recipe, player: Player, acting: ArrayTree) -> list[Item]:
+def player_memory(recipe: Recipe, player: Evaluator, acting: ArrayTree) -> list[Item]:
     """What playing takes, beside what was read: `player` with the policy `acting`."""
     shapes, temporaries = player.shapes(acting)
     size = tree_bytes(shapes)
@@ -155,7 +155,7 @@ def breakdown(items: Sequence[Item]) -> str:
 def _noise_bytes(setup: Setup) -> list[int]:
     """The random numbers of a block of steps: of environments, policy and updates."""
     noise = jax.eval_shape(
-        lambda seed: noise_of(setup, seed, jnp.int32(0)),
+        lambda seed: draw_noise_block(setup, seed, jnp.int32(0)),
         jax.ShapeDtypeStruct((), jnp.uint32),
     )
     return [len(setup.seeds) * tree_bytes(each) for each in noise]
@@ -163,7 +163,7 @@ def _noise_bytes(setup: Setup) -> list[int]:
 
 def _acting(setup: Setup, progress: Progress) -> ArrayTree:
     """The shapes of what policies need to act."""
-    return jax.eval_shape(setup.parts(midnight())[1].acting, progress.agent)
+    return jax.eval_shape(setup.parts(Clock.zero())[1].acting, progress.agent)
 
 
 def host_environments(recipe: Recipe, seeds: int, num_envs: int) -> list[Item]:

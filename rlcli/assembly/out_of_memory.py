@@ -23,7 +23,7 @@ from rlcli.assembly.memory_usage import (
     total,
 )
 from rlcli.errors import RlcliError
-from rlcli.loop.episodes import Player
+from rlcli.loop.episodes import Evaluator
 from rlcli.recipe import Recipe
 from rlcli.types import ArrayTree
 from rlcli.xla import machine
@@ -57,7 +57,7 @@ def check_recipe(recipe: Recipe, seeds: int) -> None:
 
 
 @contextlib.contextmanager
-def play_within(recipe: Recipe, player: Player, acting: ArrayTree) -> Iterator[None]:
+def play_within(recipe: Recipe, player: Evaluator, acting: ArrayTree) -> Iterator[None]:
     """Plays in the memory that there is: refuses what needs more, before it begins."""
     with limit_building(recipe):
         items = player_memory(recipe, player, acting)

@@ -11,7 +11,7 @@ import optax
 
 from rlcli import plugins, registry, schedules
 from rlcli.errors import RlcliError, quote
-from rlcli.networks.memory import Memory
+from rlcli.networks.memory import RecurrentCore
 from rlcli.networks.torsos import Torso
 from rlcli.preprocessing import Preprocess
 from rlcli.recipe import Part, Recipe
@@ -23,7 +23,7 @@ _RECORDS: Mapping[str, Any] = MappingProxyType(  # what a factory of a kind retu
         "environment": Environment,
         "wrapper": Environment,
         "network": Torso,
-        "memory": Memory,
+        "memory": RecurrentCore,
         "preprocess": Preprocess,
         "policy": Policy,
         "tracer": Tracer,
@@ -34,7 +34,7 @@ _RECORDS: Mapping[str, Any] = MappingProxyType(  # what a factory of a kind retu
 )
 
 
-def made(
+def build_part(
     part: Part,
     clock: Clock,
     recipe: Recipe,
@@ -44,13 +44,13 @@ def made(
 ) -> Any:
     """What a part's factory makes, with its options as they are at that time."""
     factory = registry.find(part.kind, part.name).factory
-    options = schedules.at(part.options, clock, recipe.train.steps)
+    options = schedules.evaluate_options(part.options, clock, recipe.train.steps)
     place = place or (part.kind,)
     label = f"{part.kind} {quote(part.name)}"
     try:
         found = factory(*parts, **{**options, **more})
     except RlcliError as error:
-        raise recipe.placed(place, error) from error
+        raise recipe.locate_error(place, error) from error
     except MemoryError:  # `limit_building` explains it
         raise
     except (ArithmeticError, ValueError) as error:
@@ -76,7 +76,7 @@ def is_own(factory: Callable) -> bool:
     return str(module).startswith("rlcli.")
 
 
-def positional(factory: Callable) -> list[str]:
+def positional_parameters(factory: Callable) -> list[str]:
     """The names of the parts that a factory is given."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [
@@ -86,7 +86,7 @@ def positional(factory: Callable) -> list[str]:
     ]
 
 
-def listed(names: Sequence[str] | Mapping[str, Any]) -> str:
+def format_names(names: Sequence[str] | Mapping[str, Any]) -> str:
     """Names for a message."""
     return ", ".join(f"`{name}`" for name in names) or "nothing"
 

@@ -24,21 +24,21 @@ from rlcli.assembly.checks import (
     check_updates,
     check_window,
 )
-from rlcli.assembly.networks import network
-from rlcli.assembly.parts import listed, made, positional
-from rlcli.assembly.preprocessing import of_environment
+from rlcli.assembly.networks import build_network
+from rlcli.assembly.parts import build_part, format_names, positional_parameters
+from rlcli.assembly.preprocessing import environment_preprocessing
 from rlcli.environments.vector import rendering_option, vector
 from rlcli.errors import RlcliError
 from rlcli.loop import agents
-from rlcli.loop.progress import Setup, midnight
+from rlcli.loop.progress import Setup
 from rlcli.policies.sampled import random
-from rlcli.policies.warmup import warmed_up
-from rlcli.preprocessing.frame_stack import showing
+from rlcli.policies.warmup import warmup_policy
+from rlcli.preprocessing.frame_stack import stack_frames
 from rlcli.preprocessing.normalization import Normalizer, normalizer
 from rlcli.recipe import DEFAULT, SHARED, Part, Recipe
 from rlcli.types import Agent, Clock, Environment, Policy, Updater
 from rlcli.updaters import Spaces
-from rlcli.updaters.optimizers import grouped
+from rlcli.updaters.optimizers import partition_by_group
 from rlcli.xla import threads
 
 
@@ -61,29 +61,29 @@ def build(
 
 def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setup:
     """The setup, as `build` describes it."""
-    threads.settle()
+    threads.disable_async_dispatch()
     train = recipe.train
     if seeds is None:
         seeds = range(train.seed, train.seed + train.seeds)
     with out_of_memory.limit_building(recipe):
-        environment_at = _environments(recipe, len(seeds), rendering)
-        agent_at = _agents(recipe, environment_at(midnight()))
+        environment_at = _environment_factory(recipe, len(seeds), rendering)
+        agent_at = _agent_factory(recipe, environment_at(Clock.zero()))
 
     def parts(clock: Clock) -> tuple[Environment, Agent]:
         return environment_at(clock), agent_at(clock)
 
-    devices = _devices(recipe, len(seeds))
+    devices = _device_count(recipe, len(seeds))
     setup = Setup(parts, train.unroll, tuple(seeds), devices, train.reset)
     check_updates(recipe, setup)
     return setup
 
 
-def environment_of(
+def build_environment(
     recipe: Recipe, seeds: int, clock: Clock, *, rendering: bool = False
 ) -> Environment:
     """The environment alone, as it is at a given time."""
     with out_of_memory.limit_building(recipe):
-        return _environments(recipe, seeds, rendering)(clock)
+        return _environment_factory(recipe, seeds, rendering)(clock)
 
 
 def check_environment(recipe: Recipe) -> None:
@@ -91,51 +91,52 @@ def check_environment(recipe: Recipe) -> None:
     if registry.find("environment", recipe.environment.name).facts.get("adapter"):
         return  # on the host: its answers are checked when they come
     values = {name: jnp.asarray(each)[0] for name, each in recipe.each.items()}
-    check_answers(recipe, _wrapped(recipe, midnight(), values))
+    check_answers(recipe, _build_core(recipe, Clock.zero(), values))
 
 
-def _devices(recipe: Recipe, seeds: int) -> int:
+def _device_count(recipe: Recipe, seeds: int) -> int:
     """How many devices the seeds are spread over: each has an equal share."""
-    wanted, pool = recipe.train.devices, recipe.train.threads
+    requested, pool = recipe.train.devices, recipe.train.threads
     if seeds > 1 and isinstance(pool, int) and pool > 1:
         raise recipe.error(
             ("train", "threads"),
             f"`threads: {pool}` with {seeds} seeds could wait for ever",
             "leave it out: several seeds run with one thread",
         )
-    there = jax.local_device_count()
-    if wanted == "auto" and jax.default_backend() == "cpu":
+    available = jax.local_device_count()
+    if requested == "auto" and jax.default_backend() == "cpu":
         # Several seeds vmapped on each of several devices of a processor can wait for
         # each other for ever (PPO with 4 seeds on each of 2 did); on one they cannot.
         return 1
-    if wanted == "auto":
-        return max(n for n in range(1, min(there, seeds) + 1) if seeds % n == 0)
-    if wanted > there:
+    if requested == "auto":
+        return max(n for n in range(1, min(available, seeds) + 1) if seeds % n == 0)
+    if requested > available:
         raise recipe.error(
-            ("train", "devices"), f"`devices: {wanted}`, and there are {there}"
+            ("train", "devices"), f"`devices: {requested}`, and there are {available}"
         )
-    if seeds % wanted:
+    if seeds % requested:
         raise recipe.error(
-            ("train", "devices"), f"{seeds} seeds cannot be dealt to {wanted} devices"
+            ("train", "devices"),
+            f"{seeds} seeds cannot be dealt to {requested} devices",
         )
-    return wanted
+    return requested
 
 
-def _environments(
+def _environment_factory(
     recipe: Recipe, seeds: int, rendering: bool
 ) -> Callable[[Clock], Environment]:
     """The environment, as it is at a given time."""
-    part, remembered = recipe.environment, of_environment(recipe)
+    part, frame_steps = recipe.environment, environment_preprocessing(recipe)
     if registry.find(part.kind, part.name).facts.get("adapter"):
-        if scheduled := _scheduled(part):
+        if names := _scheduled_options(part):
             raise recipe.error(
-                ("environment", scheduled[0]),
-                f"environment `{part.name}` runs on the host: `{scheduled[0]}` cannot "
+                ("environment", names[0]),
+                f"environment `{part.name}` runs on the host: `{names[0]}` cannot "
                 "follow a schedule",
             )
-        there = made(
+        host_env = build_part(
             part,
-            midnight(),
+            Clock.zero(),
             recipe,
             recipe.num_envs,
             seeds,
@@ -143,50 +144,55 @@ def _environments(
             recipe.timeout,
             rendering,
         )
-        there = showing(there, remembered)
-        return lambda clock: there
+        host_env = stack_frames(host_env, frame_steps)
+        return lambda clock: host_env
 
     limit = recipe.time_limit
     assert limit != "default"  # adapters alone have a limit of their own
 
     def environment(clock: Clock) -> Environment:
-        each = {name: jnp.asarray(values) for name, values in recipe.each.items()}
-        many = vector(
-            lambda values: _wrapped(recipe, clock, values, rendering),
+        varied = {name: jnp.asarray(values) for name, values in recipe.each.items()}
+        envs = vector(
+            lambda values: _build_core(recipe, clock, values, rendering),
             recipe.num_envs,
             time_limit=limit,
-            each=each,
+            each=varied,
             rendering=rendering,
         )
-        return showing(many, remembered)
+        return stack_frames(envs, frame_steps)
 
     return environment
 
 
-def _wrapped(
+def _build_core(
     recipe: Recipe, clock: Clock, values: Mapping[str, Any], rendering: bool = False
 ) -> Environment:
     """The core, in what the recipe wraps it in."""
     part = recipe.environment
     more = rendering_option(registry.find(part.kind, part.name).factory, rendering)
-    core = made(part, clock, recipe, **more, **values)
-    for index, each in enumerate(recipe.wrappers):
+    core = build_part(part, clock, recipe, **more, **values)
+    for index, wrapper in enumerate(recipe.wrappers):
         place = ("environment", "wrappers", index)
-        core = made(each, clock, recipe, core, place=place)
+        core = build_part(wrapper, clock, recipe, core, place=place)
     return core
 
 
-def _rules(recipe: Recipe, clock: Clock) -> Environment | None:
+def _simulator(recipe: Recipe, clock: Clock) -> Environment | None:
     """One environment alone, if it is pure and what it shows is what the agent sees."""
-    part, scaled = recipe.environment, recipe.normalize
+    part, normalization = recipe.environment, recipe.normalize
     if registry.find(part.kind, part.name).facts.get("adapter"):
         return None
-    if recipe.each or scaled.observation or scaled.reward or of_environment(recipe):
+    if (
+        recipe.each
+        or normalization.observation
+        or normalization.reward
+        or environment_preprocessing(recipe)
+    ):
         return None
-    return _wrapped(recipe, clock, {})
+    return _build_core(recipe, clock, {})
 
 
-def _scheduled(part: Part) -> list[str]:
+def _scheduled_options(part: Part) -> list[str]:
     return [
         name
         for name, value in part.options.items()
@@ -194,37 +200,39 @@ def _scheduled(part: Part) -> list[str]:
     ]
 
 
-def _agents(recipe: Recipe, environment: Environment) -> Callable[[Clock], Agent]:
+def _agent_factory(
+    recipe: Recipe, environment: Environment
+) -> Callable[[Clock], Agent]:
     """The agent, as it is at a given time, in that environment."""
     train = recipe.train
-    whose = f"environment `{recipe.environment.name}`"
-    shown = Spaces(
-        environment.observation, environment.action, environment.num_envs, whose
+    owner = f"environment `{recipe.environment.name}`"
+    env_spaces = Spaces(
+        environment.observation, environment.action, environment.num_envs, owner
     )
     try:
-        action_masks.check(shown.observation, shown.action)
+        action_masks.check_mask(env_spaces.observation, env_spaces.action)
     except RlcliError as error:
-        raise recipe.placed(("environment",), error) from error
+        raise recipe.locate_error(("environment",), error) from error
     check_gradient_steps(recipe, environment.num_envs)
     visit = train.unroll * environment.num_envs
-    used: set[str] = set()  # the functions that the updater asks for
-    span = made(recipe.tracer, midnight(), recipe).window
+    used_names: set[str] = set()  # the functions that the updater asks for
+    span = build_part(recipe.tracer, Clock.zero(), recipe).window
 
     def updater_at(clock: Clock) -> Updater:
-        return made(
+        return build_part(
             recipe.updater,
             clock,
             recipe,
-            shown._replace(
-                rules=functools.partial(_rules, recipe, clock),
-                gamma=_gamma(recipe, clock),
+            env_spaces._replace(
+                simulator=functools.partial(_simulator, recipe, clock),
+                gamma=_tracer_gamma(recipe, clock),
                 span=span,
             ),
-            functools.partial(network, recipe, clock, shown, used),
-            functools.partial(_policy, recipe, clock, shown),
-            grouped(
+            functools.partial(build_network, recipe, clock, env_spaces, used_names),
+            functools.partial(_build_policy, recipe, clock, env_spaces),
+            partition_by_group(
                 {
-                    group: made(part, clock, recipe)
+                    group: build_part(part, clock, recipe)
                     for group, part in recipe.optimizer.items()
                 }
             ),
@@ -232,91 +240,104 @@ def _agents(recipe: Recipe, environment: Environment) -> Callable[[Clock], Agent
 
     def agent(clock: Clock) -> Agent:
         updater = updater_at(clock)
-        normalize = _normalizer(recipe, clock, shown)
+        normalize = _build_normalizer(recipe, clock, env_spaces)
         updater = normalize.updater(updater)
-        tracer = made(recipe.tracer, clock, recipe)
+        tracer = build_part(recipe.tracer, clock, recipe)
         check_rows(recipe, tracer)
         check_window(recipe, tracer.window or 1, environment.num_envs)
         if recipe.replay is None:
             check_episodes(recipe, tracer, None)
-            return normalize.agent(agents.online(updater, tracer))
+            return normalize.agent(agents.online_agent(updater, tracer))
         window = updater.rows - 1 + (tracer.window or 1)
         sizes = (window, train.unroll, environment.num_envs)
-        replay = made(recipe.replay, clock, recipe, *sizes)
+        replay = build_part(recipe.replay, clock, recipe, *sizes)
         check_capacity(recipe, replay, visit)
         check_episodes(recipe, tracer, replay)
         check_priority(recipe, replay)
         check_advantage(recipe, tracer, replay)
         # Not before there is a window to be drawn, whatever the recipe says.
-        least = -(-max(window, replay.window) // train.unroll) - 1
-        start = max(-(-train.start // visit), least)
+        min_iterations = -(-max(window, replay.window) // train.unroll) - 1
+        start = max(-(-train.start // visit), min_iterations)
         updates = Fraction(train.updates)
         return normalize.agent(
-            agents.remembering(updater, tracer, replay, updates=updates, start=start)
+            agents.replay_agent(updater, tracer, replay, updates=updates, start=start)
         )
 
-    agent(midnight())
-    strange = set(recipe.optimizer) - used - {DEFAULT, SHARED}
-    check_names(recipe, used, _groups(updater_at(midnight())) if strange else set())
+    agent(Clock.zero())
+    unused = set(recipe.optimizer) - used_names - {DEFAULT, SHARED}
+    check_names(
+        recipe,
+        used_names,
+        _parameter_groups(updater_at(Clock.zero())) if unused else set(),
+    )
     return agent
 
 
-def _groups(updater: Updater) -> set[str]:
+def _parameter_groups(updater: Updater) -> set[str]:
     """The groups of an updater's parameters, if it keeps them as a `Learner` does."""
     state = jax.eval_shape(updater.init, jax.eval_shape(lambda: jax.random.key(0)))
     return set(getattr(state, "params", {}))
 
 
-def _normalizer(recipe: Recipe, clock: Clock, shown: Spaces) -> Normalizer:
+def _build_normalizer(recipe: Recipe, clock: Clock, env_spaces: Spaces) -> Normalizer:
     """What brings observations and rewards to scale, if the recipe wants it."""
-    asked = recipe.normalize
-    if not (asked.observation or asked.reward):
+    normalization = recipe.normalize
+    if not (normalization.observation or normalization.reward):
         return Normalizer(lambda updater: updater, lambda agent: agent)
     try:
         return normalizer(
-            shown.observation,
-            shown.num_envs,
-            observation=asked.observation,
-            reward=asked.reward,
-            gamma=_gamma(recipe, clock),
+            env_spaces.observation,
+            env_spaces.num_envs,
+            observation=normalization.observation,
+            reward=normalization.reward,
+            gamma=_tracer_gamma(recipe, clock),
         )
     except RlcliError as error:
-        raise recipe.placed(("normalize",), error) from error
+        raise recipe.locate_error(("normalize",), error) from error
 
 
-def _gamma(recipe: Recipe, clock: Clock) -> Any:
+def _tracer_gamma(recipe: Recipe, clock: Clock) -> Any:
     """What the tracer discounts with."""
-    options = schedules.at(recipe.tracer.options, clock, recipe.train.steps)
+    options = schedules.evaluate_options(
+        recipe.tracer.options, clock, recipe.train.steps
+    )
     return options.get("gamma", 1.0)
 
 
-def _policy(recipe: Recipe, clock: Clock, shown: Spaces, **offers: Any) -> Policy:
+def _build_policy(
+    recipe: Recipe, clock: Clock, env_spaces: Spaces, **offers: Any
+) -> Policy:
     """The recipe's policy, acting on what the updater offers."""
     part = recipe.policy
-    gamma = _gamma(recipe, clock)
-    offers = {**offers, "observation": shown.observation, "gamma": gamma}
-    wanted = positional(registry.find("policy", part.name).factory)
-    missing = [name for name in wanted if name not in offers]
+    gamma = _tracer_gamma(recipe, clock)
+    offers = {**offers, "observation": env_spaces.observation, "gamma": gamma}
+    required_names = positional_parameters(registry.find("policy", part.name).factory)
+    missing = [name for name in required_names if name not in offers]
     if missing:
-        fitting = [name for name in registry.names("policy") if _fits(name, offers)]
+        fitting = [
+            name for name in registry.names("policy") if _policy_fits(name, offers)
+        ]
         raise recipe.error(
             ("policy",),
             f"policy `{part.name}` acts on {missing[0]}, and updater "
-            f"`{recipe.updater.name}` offers none in {spaces.describe(shown.action)}",
-            f"what fits is {listed(fitting)}",
+            f"`{recipe.updater.name}` offers none in "
+            f"{spaces.describe(env_spaces.action)}",
+            f"what fits is {format_names(fitting)}",
         )
-    policy = made(part, clock, recipe, *(offers[name] for name in wanted))
+    policy = build_part(part, clock, recipe, *(offers[name] for name in required_names))
     if recipe.train.warmup == "random" and recipe.train.start:
         warming = clock.steps < recipe.train.start
-        return warmed_up(
-            policy, random(shown.action, shown.observation), jnp.asarray(warming)
+        return warmup_policy(
+            policy,
+            random(env_spaces.action, env_spaces.observation),
+            jnp.asarray(warming),
         )
     return policy
 
 
-def _fits(policy: str, offers: Mapping[str, Any]) -> bool:
+def _policy_fits(policy: str, offers: Mapping[str, Any]) -> bool:
     try:
-        wanted = positional(registry.find("policy", policy).factory)
+        wanted = positional_parameters(registry.find("policy", policy).factory)
     except RlcliError:  # a plug-in that is broken
         return False
     return all(name in offers for name in wanted)

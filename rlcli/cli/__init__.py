@@ -49,10 +49,10 @@ def _rlcli(
     ] = False,
 ) -> None:
     if version:
-        output.data(f"rlcli {rlcli.__version__}")
+        output.print_data(f"rlcli {rlcli.__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
-        output.tell(context.get_help())
+        output.print_message(context.get_help())
         raise typer.Exit(errors.USAGE)
 
 
@@ -75,13 +75,13 @@ def _answer(arguments: Sequence[str]) -> int:
     try:
         return _run(arguments)
     except RlcliError as error:
-        output.tell(f"error: {error}")
+        output.print_message(f"error: {error}")
         return error.code
     except typer.TyperException as error:
-        output.tell(_usage(error))
+        output.print_message(_format_usage_error(error))
         return error.exit_code
     except KeyboardInterrupt:
-        output.tell("interrupted")
+        output.print_message("interrupted")
         return errors.INTERRUPTED
     except BrokenPipeError:
         output.silence(sys.stdout)
@@ -90,8 +90,8 @@ def _answer(arguments: Sequence[str]) -> int:
         # No space, no permission, no such folder: the machine's state, not a mistake
         # of ours. What is known of it better is an RlcliError before it comes here.
         where = f"`{error.filename}`: " if error.filename else ""
-        output.tell(f"error: {where}{error.strerror or error}")
-        return errors.MENDABLE
+        output.print_message(f"error: {where}{error.strerror or error}")
+        return errors.USER_ERROR
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -105,7 +105,7 @@ def _run(arguments: Sequence[str]) -> int:
     return errors.OK
 
 
-def _usage(error: typer.TyperException) -> str:
+def _format_usage_error(error: typer.TyperException) -> str:
     """An error of usage as our own look: Typer's sentence, and where to read on."""
     sentence = " ".join(error.format_message().split()).removesuffix(".")
     context = getattr(error, "ctx", None)

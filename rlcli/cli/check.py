@@ -29,9 +29,9 @@ def command(
         try:
             reports = rlcli.check([recipe])
         except RlcliError as error:  # the others are to be checked all the same
-            output.tell(f"error: {error}")
+            output.print_message(f"error: {error}")
             code = error.code
             continue
         for report in reports:
-            output.data(documents.dump(report).rstrip("\n"))
+            output.print_data(documents.dump_yaml(report).rstrip("\n"))
     raise typer.Exit(code)

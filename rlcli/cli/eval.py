@@ -51,7 +51,7 @@ def command(
     Prints each seed's returns, and over the seeds their mean, interquartile mean, and
     its 95 % interval.
     """
-    thread_layout.for_policy(path)
+    thread_layout.apply_for_policy(path)
     result = rlcli.eval(
         path,
         best=best,
@@ -62,12 +62,12 @@ def command(
         trust=trust,
     )
     if json:
-        output.data(output.as_json(result))
+        output.print_data(output.as_json(result))
     else:
-        _print(result)
+        _print_results(result)
 
 
-def _print(result: Mapping[str, Any]) -> None:
+def _print_results(result: Mapping[str, Any]) -> None:
     """A table of the seeds, and a line for all of them."""
     from rich import box
     from rich.markup import escape
@@ -79,7 +79,7 @@ def _print(result: Mapping[str, Any]) -> None:
     for column in (*COLUMNS, "frozen") if frozen else COLUMNS:
         table.add_column(column, justify="right")
     for row in result["seeds"]:
-        cells = [_number(row[each]) for each in COLUMNS[1:]]
+        cells = [_format_number(row[each]) for each in COLUMNS[1:]]
         if frozen:
             step = row["frozen"] and row["frozen"]["step"]
             cells.append("no" if step is None else f"at step {step:,}")
@@ -94,13 +94,14 @@ def _print(result: Mapping[str, Any]) -> None:
     if frozen:
         seeds += f" ({len(frozen)} frozen, included)"
     console.print(
-        f"return: mean {_number(total['mean'])}, IQM {_number(total['iqm'])}, "
-        f"95 % interval {_number(low)} … {_number(high)} over {seeds} "
+        f"return: mean {_format_number(total['mean'])}, IQM "
+        f"{_format_number(total['iqm'])}, "
+        f"95 % interval {_format_number(low)} … {_format_number(high)} over {seeds} "
         f"of {result['episodes']} episodes on "
         + escape(printable(str(result["environment"]))),
         soft_wrap=True,
     )
 
 
-def _number(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"

@@ -26,21 +26,21 @@ def command(
     """List the parts and the recipes that there are."""
     kinds = rlcli.list(kind)
     if json:
-        output.data(output.as_json(kinds))
+        output.print_data(output.as_json(kinds))
         return
-    for each, entries in kinds.items():
+    for kind_name, entries in kinds.items():
         traits = [key for key in dict(*entries[:1]) if key not in ("name", "summary")]
         if len(kinds) == 1 and traits:
-            rows = [{"name": each, **{key: key for key in traits}}, *entries]
-            _table(rows, ["name", *traits])
+            rows = [{"name": kind_name, **{key: key for key in traits}}, *entries]
+            _print_table(rows, ["name", *traits])
         else:
-            output.data(each)
-            _table(entries, ["name", "summary"])
+            output.print_data(kind_name)
+            _print_table(entries, ["name", "summary"])
 
 
-def _table(rows: Sequence[Mapping[str, str]], columns: Sequence[str]) -> None:
+def _print_table(rows: Sequence[Mapping[str, str]], columns: Sequence[str]) -> None:
     """Prints rows, their columns below each other; what begins a list stands out."""
     widths = {key: max((len(row[key]) for row in rows), default=0) for key in columns}
     for row in rows:
         cells = "  ".join(f"{row[key]:{widths[key]}}" for key in columns)
-        output.data(f"  {cells}".rstrip())
+        output.print_data(f"  {cells}".rstrip())

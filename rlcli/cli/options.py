@@ -8,20 +8,20 @@ import typer
 
 from rlcli.runs import durations
 
-MOST = 2**31 - 1  # the greatest seed that a recipe may have, too
+MAX_SEED = 2**31 - 1  # the greatest seed that a recipe may have, too
 
 
-def seconds(text: str | None) -> float | None:
+def parse_max_time(text: str | None) -> float | None:
     """What `--max-time` says, in seconds; None where it is not given."""
     if text is None:
         return None
     try:
-        return durations.seconds(text)
+        return durations.parse_duration(text)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--max-time") from error
 
 
-def size(text: str | None) -> tuple[int, int] | None:
+def parse_size(text: str | None) -> tuple[int, int] | None:
     """What `--size` says, as (width, height); None where it is not given."""
     if text is None:
         return None
@@ -67,7 +67,7 @@ Best = Annotated[
 Seed = Annotated[
     int,
     typer.Option(
-        "--seed", metavar="N", min=0, max=MOST, help="The seed of what is played."
+        "--seed", metavar="N", min=0, max=MAX_SEED, help="The seed of what is played."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

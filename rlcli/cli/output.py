@@ -31,7 +31,7 @@ def open_standard_streams() -> None:
             setattr(sys, name, os.fdopen(os.dup(number), mode))
 
 
-def data(text: object) -> None:
+def print_data(text: object) -> None:
     """Prints the result of a command on stdout, without control characters.
 
     A reader that has closed the pipe, as `head` does, gets no more.
@@ -42,7 +42,7 @@ def data(text: object) -> None:
         silence(sys.stdout)
 
 
-def tell(text: str) -> None:
+def print_message(text: str) -> None:
     """Prints what is good to know, on stderr, without control characters."""
     if sys.stderr is None:  # `print` would choose stdout
         return
@@ -75,15 +75,17 @@ def silence(stream: TextIO) -> None:
 
 def as_json(value: Any) -> str:
     """The value as JSON, for which NaN and infinity are no numbers: null."""
-    text = json.dumps(_finite(value), indent=2, ensure_ascii=False, default=str)
+    text = json.dumps(
+        _replace_non_finite(value), indent=2, ensure_ascii=False, default=str
+    )
     return printable_json(text)
 
 
-def _finite(value: Any) -> Any:
+def _replace_non_finite(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: _finite(each) for key, each in value.items()}
+        return {key: _replace_non_finite(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_finite(each) for each in value]
+        return [_replace_non_finite(item) for item in value]
     return value

@@ -59,8 +59,8 @@ def command(
     trust: Trust = False,
 ) -> None:
     """Make a film of episodes, without a display."""
-    pixels = options.size(size)
-    thread_layout.for_policy(path)
+    pixels = options.parse_size(size)
+    thread_layout.apply_for_policy(path)
     file = rlcli.render(
         path,
         best=best,
@@ -72,4 +72,4 @@ def command(
         overlay=overlay,
         trust=trust,
     )
-    output.data(file)
+    output.print_data(file)

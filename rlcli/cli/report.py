@@ -9,7 +9,7 @@ from rlcli import errors
 from rlcli.cli import output
 
 
-def trained(folder: Path, *, quiet: bool) -> int:
+def report_training(folder: Path, *, quiet: bool) -> int:
     """Prints the run's folder and what to try next; the exit code of its status.
 
     Frozen seeds are named even if `quiet`: their results are no results.
@@ -21,12 +21,12 @@ def trained(folder: Path, *, quiet: bool) -> int:
     frozen, reason = info.get("frozen"), info.get("reason", "")
     hint = f"\n\nhint: {info['hint']}" if info.get("hint") else ""
     if status == "failed":
-        output.tell(f"error: {reason}{hint}")
+        output.print_message(f"error: {reason}{hint}")
     elif frozen:
-        output.tell(f"warning: {reason}{hint}")
+        output.print_message(f"warning: {reason}{hint}")
     code = errors.EXIT_CODES[status]
     if status != "failed" and not quiet:
         verb = "eval" if code == errors.OK else "resume"
-        output.tell(f"next: rlcli {verb} {shlex.quote(str(folder))}")
-    output.data(folder)
+        output.print_message(f"next: rlcli {verb} {shlex.quote(str(folder))}")
+    output.print_data(folder)
     return errors.SOME_SEEDS_FROZEN if frozen and code == errors.OK else code

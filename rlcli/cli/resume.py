@@ -28,7 +28,7 @@ def command(
     """
     from rlcli.training import signals  # here, for `--help` is to answer at once
 
-    limit = options.seconds(max_time)
+    limit = options.parse_max_time(max_time)
     signals.own_process()
     folder = rlcli.resume(run, set=tuple(set), max_time=limit, quiet=quiet, trust=trust)
-    raise typer.Exit(report.trained(folder, quiet=quiet))
+    raise typer.Exit(report.report_training(folder, quiet=quiet))

@@ -26,4 +26,4 @@ def command(
 ) -> None:
     """Show a recipe with every default filled in, or what a part takes."""
     words = (what,) if name is None else (what, name)
-    output.data(rlcli.show(*words).rstrip("\n"))
+    output.print_data(rlcli.show(*words).rstrip("\n"))

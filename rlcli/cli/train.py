@@ -25,7 +25,7 @@ def command(
     seed: Annotated[
         int | None,
         typer.Option(
-            "--seed", min=0, max=options.MOST, metavar="N", help="The first seed."
+            "--seed", min=0, max=options.MAX_SEED, metavar="N", help="The first seed."
         ),
     ] = None,
     seeds: Annotated[
@@ -56,7 +56,7 @@ def command(
     """
     from rlcli.training import signals  # here, for `--help` is to answer at once
 
-    limit = options.seconds(max_time)
+    limit = options.parse_max_time(max_time)
     signals.own_process()
     folder = rlcli.train(
         recipe,
@@ -69,4 +69,4 @@ def command(
         smoke=smoke,
         quiet=quiet,
     )
-    raise typer.Exit(report.trained(folder, quiet=quiet))
+    raise typer.Exit(report.report_training(folder, quiet=quiet))

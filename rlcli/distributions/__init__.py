@@ -24,33 +24,33 @@ from rlcli.distributions.choices import (
     multi_discrete,
 )
 from rlcli.distributions.composites import composite
-from rlcli.distributions.empirical import quantiles
+from rlcli.distributions.empirical import quantile_distribution
 from rlcli.distributions.family import Distribution
-from rlcli.distributions.intervals import discretized
+from rlcli.distributions.intervals import discretized_box
 from rlcli.distributions.normals import normal
 from rlcli.distributions.squashed import squashed_normal
 
 __all__ = [
-    "Boxed",
+    "BoxFamily",
     "Distribution",
     "atoms",
     "categorical",
     "composite",
-    "discretized",
+    "discretized_box",
+    "distribution_for",
     "multi_binary",
     "multi_discrete",
     "normal",
-    "over",
-    "quantiles",
+    "quantile_distribution",
     "squashed_normal",
 ]
 
-Boxed = Literal["normal", "squashed_normal", "discretized"]
-_MOST = 1024  # numbers that an entry of a Box of integers may be one of
+BoxFamily = Literal["normal", "squashed_normal", "discretized"]
+_MAX_CHOICES = 1024  # numbers that an entry of a Box of integers may be one of
 
 
-def over(
-    space: gymnasium.Space, *, box: Boxed = "normal", bins: int = 11
+def distribution_for(
+    space: gymnasium.Space, *, box: BoxFamily = "normal", bins: int = 11
 ) -> Distribution:
     """The default family of distributions over a space.
 
@@ -67,33 +67,43 @@ def over(
         case kinds.MultiBinary():
             return multi_binary(space.shape, spaces.dtype(space))
         case kinds.Box() if np.issubdtype(space.dtype, np.floating):
-            return _over_box(space, box, bins)
-        case kinds.Box() if np.max(_counts(space), initial=0) <= _MOST:
-            return multi_discrete(_counts(space), space.low, spaces.dtype(space))
+            return _box_distribution(space, box, bins)
+        case kinds.Box() if np.max(_integer_counts(space), initial=0) <= _MAX_CHOICES:
+            return multi_discrete(
+                _integer_counts(space), space.low, spaces.dtype(space)
+            )
         case kinds.Tuple() if len(space.spaces):
-            return composite([over(each, box=box, bins=bins) for each in space.spaces])
+            return composite(
+                [
+                    distribution_for(member, box=box, bins=bins)
+                    for member in space.spaces
+                ]
+            )
         case kinds.Dict() if len(space.spaces):
             members = space.spaces.items()
             return composite(
-                {name: over(each, box=box, bins=bins) for name, each in members}
+                {
+                    name: distribution_for(member, box=box, bins=bins)
+                    for name, member in members
+                }
             )
     raise TypeError(
         "expected Discrete, MultiDiscrete, MultiBinary, a Box of floats or of at most "
-        f"{_MOST} integers, or a Tuple or Dict of such, got {space}"
+        f"{_MAX_CHOICES} integers, or a Tuple or Dict of such, got {space}"
     )
 
 
-def _over_box(space: kinds.Box, box: Boxed, bins: int) -> Distribution:
+def _box_distribution(space: kinds.Box, box: BoxFamily, bins: int) -> Distribution:
     if box == "normal":
         return normal(space.shape, spaces.dtype(space))
     if box == "squashed_normal":
         return squashed_normal(space)
     if box == "discretized":
-        return discretized(space, bins)
-    raise ValueError(f"expected `box` among {get_args(Boxed)}, got {box!r}")
+        return discretized_box(space, bins)
+    raise ValueError(f"expected `box` among {get_args(BoxFamily)}, got {box!r}")
 
 
-def _counts(space: kinds.Box) -> np.ndarray:
+def _integer_counts(space: kinds.Box) -> np.ndarray:
     """How many integers each entry may be."""
     # As float64, which 64-bit bounds do not overflow.
     return space.high.astype(np.float64) - space.low.astype(np.float64) + 1

@@ -13,14 +13,14 @@ from rlcli.distributions import logits as tables
 from rlcli.distributions.family import (
     Distribution,
     Shape,
-    entries,
-    flattened,
-    shaped,
-    size_of,
+    broadcast_event,
+    event_size,
+    flatten_event,
+    unflatten_event,
 )
 from rlcli.types import Array, Key
 
-Noise = Callable[[Key, tuple[int, int]], Array]
+NoiseSampler = Callable[[Key, tuple[int, int]], Array]
 
 
 class _Outcomes(NamedTuple):
@@ -28,12 +28,12 @@ class _Outcomes(NamedTuple):
 
     points: np.ndarray  # [choices, n]: the outcomes as numbers, going up
     counts: np.ndarray  # [choices]: how many of a row there are
-    pick: Callable[[Array], Array]  # indices [..., choices] -> numbers
-    place: Callable[[Array], Array]  # and back
-    table: Callable[
+    from_index: Callable[[Array], Array]  # indices [..., choices] -> numbers
+    to_index: Callable[[Array], Array]  # and back
+    to_logits: Callable[
         [Array], Array
     ]  # parameters [..., size] -> logits [..., choices, n]
-    untable: Callable[[Array], Array]  # and back
+    to_parameters: Callable[[Array], Array]  # and back
 
 
 def categorical(actions: int, start: int = 0, dtype: Any = np.int32) -> Distribution:
@@ -43,8 +43,8 @@ def categorical(actions: int, start: int = 0, dtype: Any = np.int32) -> Distribu
     `affine` take the choices for the numbers that they are; what `affine` moves
     between two of them is dealt to both, what it moves beyond goes to the ends.
     """
-    one = multi_discrete(np.array(actions), start, dtype)
-    return one._replace(name="categorical")
+    distribution = multi_discrete(np.array(actions), start, dtype)
+    return distribution._replace(name="categorical")
 
 
 def multi_discrete(nvec: Any, start: Any = 0, dtype: Any = np.int32) -> Distribution:
@@ -62,24 +62,26 @@ def multi_discrete(nvec: Any, start: Any = 0, dtype: Any = np.int32) -> Distribu
     size, longest = int(counts.sum()), int(counts.max(initial=1))
     # One row per entry, as long as the longest: what is beyond its own is forbidden.
     column = np.arange(longest)
-    there = column < counts[:, None]
+    exists = column < counts[:, None]
     begin = np.cumsum(counts) - counts
-    position = np.where(there, begin[:, None] + column, 0)
+    position = np.where(exists, begin[:, None] + column, 0)
 
     def table(parameters: Array) -> Array:
-        if there.all():
+        if exists.all():
             return parameters.reshape(*parameters.shape[:-1], len(counts), longest)
-        return jnp.where(there, parameters[..., position], -jnp.inf)
+        return jnp.where(exists, parameters[..., position], -jnp.inf)
 
     outcomes = _Outcomes(
         points=(starts[:, None] + column).astype(np.float32),
         counts=counts,
-        pick=lambda index: (first + index).astype(dtype),
-        place=lambda x: x.astype(jnp.int32) - first,
-        table=table,
-        untable=lambda rows: rows[..., there],
+        from_index=lambda index: (first + index).astype(dtype),
+        to_index=lambda x: x.astype(jnp.int32) - first,
+        to_logits=table,
+        to_parameters=lambda rows: rows[..., exists],
     )
-    return _independent("multi_discrete", shape, size, jax.random.gumbel, outcomes)
+    return _independent_categoricals(
+        "multi_discrete", shape, size, jax.random.gumbel, outcomes
+    )
 
 
 def multi_binary(shape: Shape, dtype: Any = np.int8) -> Distribution:
@@ -90,7 +92,7 @@ def multi_binary(shape: Shape, dtype: Any = np.int8) -> Distribution:
     Sampled by logistic noise: 1 where l + g > 0. What `affine` moves between 0 and 1
     is dealt to both, what it moves beyond goes to them.
     """
-    size = size_of(shape)
+    size = event_size(shape)
 
     def table(parameters: Array) -> Array:
         return jnp.stack([jnp.zeros_like(parameters), parameters], axis=-1)
@@ -98,12 +100,14 @@ def multi_binary(shape: Shape, dtype: Any = np.int8) -> Distribution:
     outcomes = _Outcomes(
         points=np.tile(np.array([0.0, 1.0], np.float32), (size, 1)),
         counts=np.full(size, 2),
-        pick=lambda index: index.astype(dtype),
-        place=lambda x: x.astype(jnp.int32),
-        table=table,
-        untable=lambda rows: rows[..., 1] - rows[..., 0],
+        from_index=lambda index: index.astype(dtype),
+        to_index=lambda x: x.astype(jnp.int32),
+        to_logits=table,
+        to_parameters=lambda rows: rows[..., 1] - rows[..., 0],
     )
-    return _independent("multi_binary", shape, size, jax.random.logistic, outcomes)
+    return _independent_categoricals(
+        "multi_binary", shape, size, jax.random.logistic, outcomes
+    )
 
 
 def atoms(low: float, high: float, number: int) -> Distribution:
@@ -129,38 +133,44 @@ def atoms(low: float, high: float, number: int) -> Distribution:
     outcomes = _Outcomes(
         points=points[None],
         counts=np.array([number]),
-        pick=lambda index: jnp.asarray(points)[index],
-        place=place,
-        table=lambda parameters: parameters[..., None, :],
-        untable=lambda rows: rows[..., 0, :],
+        from_index=lambda index: jnp.asarray(points)[index],
+        to_index=place,
+        to_logits=lambda parameters: parameters[..., None, :],
+        to_parameters=lambda rows: rows[..., 0, :],
     )
-    return _independent("atoms", (), number, jax.random.gumbel, outcomes)
+    return _independent_categoricals("atoms", (), number, jax.random.gumbel, outcomes)
 
 
-def _independent(
-    name: str, shape: Shape, size: int, noise: Noise, outcomes: _Outcomes
+def _independent_categoricals(
+    name: str, shape: Shape, size: int, noise: NoiseSampler, outcomes: _Outcomes
 ) -> Distribution:
     """The family of such choices; `noise` on the parameters makes a mode a sample."""
-    points, table = outcomes.points, outcomes.table
+    points, table = outcomes.points, outcomes.to_logits
     last = points[np.arange(len(points)), outcomes.counts - 1]
 
     def best(parameters: Array) -> Array:
-        return shaped(outcomes.pick(jnp.argmax(table(parameters), axis=-1)), shape)
+        return unflatten_event(
+            outcomes.from_index(jnp.argmax(table(parameters), axis=-1)), shape
+        )
 
     def log_prob(parameters: Array, x: Array) -> Array:
-        index = outcomes.place(flattened(jnp.asarray(x), shape))
+        index = outcomes.to_index(flatten_event(jnp.asarray(x), shape))
         return jnp.sum(tables.log_prob(table(parameters), index), axis=-1)
 
-    def summed(function: Callable[..., Array]) -> Callable[..., Array]:
-        return lambda *each: jnp.sum(function(*map(table, each)), axis=-1)
+    def sum_over(function: Callable[..., Array]) -> Callable[..., Array]:
+        return lambda *parameters: jnp.sum(function(*map(table, parameters)), axis=-1)
 
     def mean(parameters: Array) -> Array:
-        return shaped(tables.expectation(table(parameters), points), shape)
+        return unflatten_event(tables.expectation(table(parameters), points), shape)
 
     def affine(parameters: Array, scale: Array, shift: Array) -> Array:
-        scale, shift = (entries(each, shape)[..., None] for each in (scale, shift))
-        moved = jnp.clip(shift + scale * points, points[:, :1], last[:, None])
-        return outcomes.untable(tables.projected(table(parameters), moved, points))
+        scale, shift = (
+            broadcast_event(value, shape)[..., None] for value in (scale, shift)
+        )
+        new_points = jnp.clip(shift + scale * points, points[:, :1], last[:, None])
+        return outcomes.to_parameters(
+            tables.project(table(parameters), new_points, points)
+        )
 
     return Distribution(
         name=name,
@@ -169,9 +179,9 @@ def _independent(
         sample=lambda parameters, noise: best(parameters + noise),
         mode=best,
         log_prob=log_prob,
-        entropy=summed(tables.entropy),
-        kl=summed(tables.kl),
+        entropy=sum_over(tables.entropy),
+        kl=sum_over(tables.kl),
         mean=mean,
-        cross_entropy=summed(tables.cross_entropy),
+        cross_entropy=sum_over(tables.cross_entropy),
         affine=affine,
     )

@@ -26,54 +26,62 @@ def composite(
         raise ValueError("expected at least one distribution, got none")
     names = tuple(members) if isinstance(members, Mapping) else None
     families = tuple(members.values() if isinstance(members, Mapping) else members)
-    ends = np.cumsum([each.size for each in families])
+    ends = np.cumsum([family.size for family in families])
 
-    def together(values: Sequence[Any]) -> ArrayTree:
+    def pack(values: Sequence[Any]) -> ArrayTree:
         return tuple(values) if names is None else dict(zip(names, values, strict=True))
 
-    def apart(x: ArrayTree) -> list[Any]:
-        return [x[each] for each in (range(len(families)) if names is None else names)]
+    def unpack(x: ArrayTree) -> list[Any]:
+        return [x[key] for key in (range(len(families)) if names is None else names)]
 
     def cut(parameters: Array) -> list[Array]:
         return jnp.split(parameters, ends[:-1], axis=-1)
 
     def draw(key: Key, batch: int) -> tuple:
         keys = jax.random.split(key, len(families))
-        return tuple(each.draw(keys[i], batch) for i, each in enumerate(families))
+        return tuple(family.draw(keys[i], batch) for i, family in enumerate(families))
 
     def each_of(function: str, *arguments: Sequence[Any]) -> list[Any]:
         return [
-            getattr(family, function)(*given)
-            for family, *given in zip(families, *arguments, strict=True)
+            getattr(family, function)(*values)
+            for family, *values in zip(families, *arguments, strict=True)
         ]
 
     def differentiable(parameters: Array, noise: tuple) -> tuple[ArrayTree, Array]:
-        each = each_of("differentiable", cut(parameters), noise)
-        return together([x for x, _ in each]), sum(log_prob for _, log_prob in each)
+        pairs = each_of("differentiable", cut(parameters), noise)
+        return pack([x for x, _ in pairs]), sum(log_prob for _, log_prob in pairs)
 
     def affine(parameters: Array, scale: ArrayTree, shift: ArrayTree) -> Array:
         scales, shifts = (
-            apart(each) if isinstance(each, tuple | dict) else [each] * len(families)
-            for each in (scale, shift)
+            unpack(value)
+            if isinstance(value, tuple | dict)
+            else [value] * len(families)
+            for value in (scale, shift)
         )
-        moved = each_of("affine", cut(parameters), scales, shifts)
-        return jnp.concatenate(moved, axis=-1)
+        new_members = each_of("affine", cut(parameters), scales, shifts)
+        return jnp.concatenate(new_members, axis=-1)
 
     return Distribution(
         name="composite",
         size=int(ends[-1]),
         draw=draw,
-        sample=lambda each, noise: together(each_of("sample", cut(each), noise)),
-        mode=lambda each: together(each_of("mode", cut(each))),
-        log_prob=lambda each, x: sum(each_of("log_prob", cut(each), apart(x))),
-        entropy=lambda each: sum(each_of("entropy", cut(each))),
-        kl=lambda each, other: sum(each_of("kl", cut(each), cut(other))),
-        mean=lambda each: together(each_of("mean", cut(each))),
-        cross_entropy=lambda each, other: sum(
-            each_of("cross_entropy", cut(each), cut(other))
+        sample=lambda parameters, noise: pack(
+            each_of("sample", cut(parameters), noise)
+        ),
+        mode=lambda parameters: pack(each_of("mode", cut(parameters))),
+        log_prob=lambda parameters, x: sum(
+            each_of("log_prob", cut(parameters), unpack(x))
+        ),
+        entropy=lambda parameters: sum(each_of("entropy", cut(parameters))),
+        kl=lambda parameters, other: sum(each_of("kl", cut(parameters), cut(other))),
+        mean=lambda parameters: pack(each_of("mean", cut(parameters))),
+        cross_entropy=lambda parameters, other: sum(
+            each_of("cross_entropy", cut(parameters), cut(other))
         ),
         affine=affine,
         differentiable=(
-            differentiable if all(each.differentiable for each in families) else None
+            differentiable
+            if all(family.differentiable for family in families)
+            else None
         ),
     )

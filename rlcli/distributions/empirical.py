@@ -11,19 +11,19 @@ import numpy as np
 from rlcli.distributions.family import (
     Distribution,
     Shape,
-    entries,
-    flattened,
-    shaped,
-    size_of,
+    broadcast_event,
+    event_size,
+    flatten_event,
+    unflatten_event,
 )
 from rlcli.types import Array
-from rlcli.xla.indexing import selected
+from rlcli.xla.indexing import select_index
 
-_APART = 1e-6  # how near two quantiles may be, in the size of the largest (plus one)
+_MIN_GAP = 1e-6  # how near two quantiles may be, in the size of the largest (plus one)
 _TINY = float(np.finfo(np.float32).tiny)
 
 
-class _Steps(NamedTuple):
+class _PiecewiseDensity(NamedTuple):
     """A density in pieces, one for each entry: `[..., entries]`."""
 
     knots: Array  # [..., entries, n], going up
@@ -34,7 +34,7 @@ class _Steps(NamedTuple):
     half: float  # 1/2n: the mass beyond either
 
 
-def quantiles(number: int, shape: Shape = ()) -> Distribution:
+def quantile_distribution(number: int, shape: Shape = ()) -> Distribution:
     """The distribution with these quantiles, at the middles of n equal shares.
 
         F(θᵢ) = (i + ½) / n,  i = 0 … n − 1
@@ -49,16 +49,16 @@ def quantiles(number: int, shape: Shape = ()) -> Distribution:
     """
     if number < 2:
         raise ValueError(f"expected at least 2 quantiles, got {number}")
-    count = size_of(shape)
+    count = event_size(shape)
 
     def table(parameters: Array) -> Array:
         return jnp.asarray(parameters).reshape(*parameters.shape[:-1], count, number)
 
-    def steps(parameters: Array) -> _Steps:
-        return _steps(table(parameters))
+    def steps(parameters: Array) -> _PiecewiseDensity:
+        return _density(table(parameters))
 
     def log_prob(parameters: Array, x: Array) -> Array:
-        return _log_density(steps(parameters), flattened(jnp.asarray(x), shape))
+        return _log_density(steps(parameters), flatten_event(jnp.asarray(x), shape))
 
     def cross_entropy(parameters: Array, other: Array) -> Array:
         return _cross_entropy(steps(parameters), steps(other))
@@ -67,104 +67,114 @@ def quantiles(number: int, shape: Shape = ()) -> Distribution:
         return _entropy(steps(parameters))
 
     def affine(parameters: Array, scale: Array, shift: Array) -> Array:
-        scale, shift = (entries(each, shape)[..., None] for each in (scale, shift))
-        moved = shift + scale * table(parameters)
-        return moved.reshape(*moved.shape[:-2], count * number)
+        scale, shift = (
+            broadcast_event(value, shape)[..., None] for value in (scale, shift)
+        )
+        new_table = shift + scale * table(parameters)
+        return new_table.reshape(*new_table.shape[:-2], count * number)
 
     return Distribution(
         name="quantiles",
         size=count * number,
         draw=lambda key, batch: jax.random.uniform(key, (batch, count), minval=_TINY),
-        sample=lambda each, noise: shaped(_inverse(steps(each), noise), shape),
-        mode=lambda parameters: shaped(_mode(steps(parameters)), shape),
+        sample=lambda parameters, noise: unflatten_event(
+            _inverse_cdf(steps(parameters), noise), shape
+        ),
+        mode=lambda parameters: unflatten_event(_mode(steps(parameters)), shape),
         log_prob=log_prob,
         entropy=entropy,
-        kl=lambda each, other: cross_entropy(each, other) - entropy(each),
-        mean=lambda parameters: shaped(jnp.mean(table(parameters), axis=-1), shape),
+        kl=lambda parameters, other: (
+            cross_entropy(parameters, other) - entropy(parameters)
+        ),
+        mean=lambda parameters: unflatten_event(
+            jnp.mean(table(parameters), axis=-1), shape
+        ),
         cross_entropy=cross_entropy,
         affine=affine,
     )
 
 
-def _steps(table: Array) -> _Steps:
+def _density(table: Array) -> _PiecewiseDensity:
     """The density of the quantiles `[..., entries, n]`."""
-    ordered = jnp.sort(table, axis=-1)
-    largest = jnp.max(jnp.abs(ordered), axis=-1, keepdims=True)
-    apart = _APART * (1 + jax.lax.stop_gradient(largest))
-    gaps = jnp.maximum(jnp.diff(ordered, axis=-1), apart)
-    first = ordered[..., :1]
+    sorted_table = jnp.sort(table, axis=-1)
+    largest = jnp.max(jnp.abs(sorted_table), axis=-1, keepdims=True)
+    min_gap = _MIN_GAP * (1 + jax.lax.stop_gradient(largest))
+    gaps = jnp.maximum(jnp.diff(sorted_table, axis=-1), min_gap)
+    first = sorted_table[..., :1]
     knots = jnp.concatenate([first, first + jnp.cumsum(gaps, axis=-1)], axis=-1)
     tail, half = 0.5 * jnp.mean(gaps, axis=-1), 0.5 / table.shape[-1]
-    return _Steps(knots, gaps, knots[..., 0], knots[..., -1], tail, half)
+    return _PiecewiseDensity(knots, gaps, knots[..., 0], knots[..., -1], tail, half)
 
 
-def _inverse(p: _Steps, noise: Array) -> Array:
+def _inverse_cdf(p: _PiecewiseDensity, noise: Array) -> Array:
     """F⁻¹ of a number in (0, 1) for each entry."""
     number = p.knots.shape[-1]
     place = jnp.clip(noise * number - 0.5, 0, number - 1)
     index = jnp.minimum(place.astype(jnp.int32), number - 2)
-    x = _at(p.knots, index) + _at(p.gaps, index) * (place - index)
-    below = p.tail * jnp.log(jnp.minimum(noise, p.half) / p.half)
-    above = p.tail * jnp.log(jnp.minimum(1 - noise, p.half) / p.half)
-    return x + below - above
+    x = _select(p.knots, index) + _select(p.gaps, index) * (place - index)
+    lower = p.tail * jnp.log(jnp.minimum(noise, p.half) / p.half)
+    upper = p.tail * jnp.log(jnp.minimum(1 - noise, p.half) / p.half)
+    return x + lower - upper
 
 
-def _log_density(p: _Steps, x: Array) -> Array:
+def _log_density(p: _PiecewiseDensity, x: Array) -> Array:
     number = p.knots.shape[-1]
     index = jnp.sum(x[..., None] >= p.knots, axis=-1) - 1
-    inside = -jnp.log(number * _at(p.gaps, jnp.clip(index, 0, number - 2)))
-    beyond = jnp.maximum(p.first - x, 0) + jnp.maximum(x - p.last, 0)
-    outside = jnp.log(p.half / p.tail) - beyond / p.tail
-    return jnp.sum(jnp.where(beyond > 0, outside, inside), axis=-1)
+    inside = -jnp.log(number * _select(p.gaps, jnp.clip(index, 0, number - 2)))
+    excess = jnp.maximum(p.first - x, 0) + jnp.maximum(x - p.last, 0)
+    outside = jnp.log(p.half / p.tail) - excess / p.tail
+    return jnp.sum(jnp.where(excess > 0, outside, inside), axis=-1)
 
 
-def _mode(p: _Steps) -> Array:
+def _mode(p: _PiecewiseDensity) -> Array:
     index = jnp.argmin(p.gaps, axis=-1)
-    return _at(p.knots, index) + 0.5 * _at(p.gaps, index)
+    return _select(p.knots, index) + 0.5 * _select(p.gaps, index)
 
 
-def _entropy(p: _Steps) -> Array:
+def _entropy(p: _PiecewiseDensity) -> Array:
     number = p.knots.shape[-1]
     inside = jnp.sum(jnp.log(number * p.gaps), axis=-1) / number
     return jnp.sum(inside + 2 * p.half * (1 + jnp.log(p.tail / p.half)), axis=-1)
 
 
-def _cross_entropy(p: _Steps, q: _Steps) -> Array:
+def _cross_entropy(p: _PiecewiseDensity, q: _PiecewiseDensity) -> Array:
     """−log q is constant between its knots, and goes up evenly beyond them."""
     number = q.knots.shape[-1]
-    reached, excess = _reached(p, q.knots), _short(p, q.knots)
-    inside = jnp.sum(jnp.diff(reached, axis=-1) * jnp.log(number * q.gaps), axis=-1)
-    beyond = 1 - reached[..., -1] + reached[..., 0]
+    cdf, excess = _cdf(p, q.knots), _shortfall(p, q.knots)
+    inside = jnp.sum(jnp.diff(cdf, axis=-1) * jnp.log(number * q.gaps), axis=-1)
+    tail_mass = 1 - cdf[..., -1] + cdf[..., 0]
     # E[(x − b)₊] is E[x] − b + E[(b − x)₊]
-    over = jnp.mean(p.knots, axis=-1) - q.last + excess[..., -1]
-    outside = beyond * jnp.log(q.tail / q.half) + (excess[..., 0] + over) / q.tail
+    upper_excess = jnp.mean(p.knots, axis=-1) - q.last + excess[..., -1]
+    outside = (
+        tail_mass * jnp.log(q.tail / q.half) + (excess[..., 0] + upper_excess) / q.tail
+    )
     return jnp.sum(inside + outside, axis=-1)
 
 
-def _at(rows: Array, index: Array) -> Array:
-    return selected(rows, index)
+def _select(rows: Array, index: Array) -> Array:
+    return select_index(rows, index)
 
 
-def _reached(p: _Steps, x: Array) -> Array:
+def _cdf(p: _PiecewiseDensity, x: Array) -> Array:
     """F(x) for each of `x` `[..., entries, m]`."""
-    low, high, tail = (each[..., None] for each in (p.first, p.last, p.tail))
-    below = jnp.exp(jnp.minimum(x - low, 0) / tail)
-    above = 1 - jnp.exp(-jnp.maximum(x - high, 0) / tail)
-    return p.half * (below + above + 2 * jnp.sum(_share(p, x), axis=-1))
+    low, high, tail = (value[..., None] for value in (p.first, p.last, p.tail))
+    lower = jnp.exp(jnp.minimum(x - low, 0) / tail)
+    upper = 1 - jnp.exp(-jnp.maximum(x - high, 0) / tail)
+    return p.half * (lower + upper + 2 * jnp.sum(_gap_fraction(p, x), axis=-1))
 
 
-def _short(p: _Steps, x: Array) -> Array:
+def _shortfall(p: _PiecewiseDensity, x: Array) -> Array:
     """E[(x − X)₊], by how much X falls short of each `x` on average."""
-    low, high, tail = (each[..., None] for each in (p.first, p.last, p.tail))
-    below = jnp.maximum(x - low, 0) + tail * jnp.exp(jnp.minimum(x - low, 0) / tail)
-    beyond = jnp.maximum(x - high, 0)
-    above = beyond - tail * (1 - jnp.exp(-beyond / tail))
-    share, ends = _share(p, x), p.knots[..., None, 1:]
-    within = 0.5 * p.gaps[..., None, :] * share**2 + jnp.maximum(x[..., None] - ends, 0)
-    return p.half * (below + above + 2 * jnp.sum(within, axis=-1))
+    low, high, tail = (value[..., None] for value in (p.first, p.last, p.tail))
+    lower = jnp.maximum(x - low, 0) + tail * jnp.exp(jnp.minimum(x - low, 0) / tail)
+    excess = jnp.maximum(x - high, 0)
+    upper = excess - tail * (1 - jnp.exp(-excess / tail))
+    share, ends = _gap_fraction(p, x), p.knots[..., None, 1:]
+    inside = 0.5 * p.gaps[..., None, :] * share**2 + jnp.maximum(x[..., None] - ends, 0)
+    return p.half * (lower + upper + 2 * jnp.sum(inside, axis=-1))
 
 
-def _share(p: _Steps, x: Array) -> Array:
+def _gap_fraction(p: _PiecewiseDensity, x: Array) -> Array:
     """How much of each gap lies below each `x`: `[..., entries, m, n − 1]`."""
-    begun = (x[..., None] - p.knots[..., None, :-1]) / p.gaps[..., None, :]
-    return jnp.clip(begun, 0, 1)
+    fraction = (x[..., None] - p.knots[..., None, :-1]) / p.gaps[..., None, :]
+    return jnp.clip(fraction, 0, 1)

@@ -40,23 +40,23 @@ class Distribution(NamedTuple):
     differentiable: Callable[[Array, ArrayTree], tuple[ArrayTree, Array]] | None = None
 
 
-def size_of(shape: Shape) -> int:
+def event_size(shape: Shape) -> int:
     """How many numbers an array of that shape has."""
     return int(np.prod(shape, dtype=int))
 
 
-def shaped(flat: Array, shape: Shape) -> Array:
+def unflatten_event(flat: Array, shape: Shape) -> Array:
     """`[..., size]` as `[..., *shape]`."""
     return flat.reshape(flat.shape[:-1] + shape)
 
 
-def flattened(x: Array, shape: Shape) -> Array:
+def flatten_event(x: Array, shape: Shape) -> Array:
     """`[..., *shape]` as `[..., size]`."""
-    return x.reshape((*x.shape[: x.ndim - len(shape)], size_of(shape)))
+    return x.reshape((*x.shape[: x.ndim - len(shape)], event_size(shape)))
 
 
-def entries(value: Array, shape: Shape) -> Array:
+def broadcast_event(value: Array, shape: Shape) -> Array:
     """A scale or shift that broadcasts against `[..., *shape]`, as `[..., size]`."""
     value = jnp.asarray(value)
     leading = value.shape[: max(value.ndim - len(shape), 0)]
-    return flattened(jnp.broadcast_to(value, leading + shape), shape)
+    return flatten_event(jnp.broadcast_to(value, leading + shape), shape)

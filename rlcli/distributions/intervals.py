@@ -9,14 +9,14 @@ import numpy as np
 
 from rlcli import spaces
 from rlcli.distributions.choices import multi_discrete
-from rlcli.distributions.family import Distribution, shaped, size_of
+from rlcli.distributions.family import Distribution, event_size, unflatten_event
 from rlcli.types import Array
-from rlcli.xla.indexing import selected
+from rlcli.xla.indexing import select_index
 
 _TINY = float(np.finfo(np.float32).tiny)
 
 
-def discretized(space: gymnasium.spaces.Box, bins: int = 11) -> Distribution:
+def discretized_box(space: gymnasium.spaces.Box, bins: int = 11) -> Distribution:
     """A histogram over each entry of a bounded Box: one logit per bin.
 
         p(x) = Π p[bin of xᵢ] / (width of a bin)
@@ -31,12 +31,12 @@ def discretized(space: gymnasium.spaces.Box, bins: int = 11) -> Distribution:
         raise TypeError(f"expected a Box of floats with bounds, got {space}")
     if bins < 2:
         raise ValueError(f"expected at least 2 bins, got {bins}")
-    shape, dtype, count = space.shape, spaces.dtype(space), size_of(space.shape)
-    bounds = [each.astype(np.float64) for each in spaces.bounds(space)]
+    shape, dtype, count = space.shape, spaces.dtype(space), event_size(space.shape)
+    bounds = [bound.astype(np.float64) for bound in spaces.bounds(space)]
     step = (bounds[1] - bounds[0]) / bins
     log_step = float(np.sum(np.log(step)))
-    low, high, step = (each.astype(np.float32) for each in (*bounds, step))
-    chosen = multi_discrete(np.full(shape, bins))  # bins, by number
+    low, high, step = (bound.astype(np.float32) for bound in (*bounds, step))
+    histogram = multi_discrete(np.full(shape, bins))  # bins, by number
 
     def point(index: Array) -> Array:
         """Where that is in the Box; the middle of bin k is at k + ½."""
@@ -44,32 +44,34 @@ def discretized(space: gymnasium.spaces.Box, bins: int = 11) -> Distribution:
 
     def sample(parameters: Array, noise: Array) -> Array:
         p = jax.nn.softmax(parameters.reshape(*parameters.shape[:-1], count, bins))
-        reached = jnp.cumsum(p, axis=-1)
-        goal = noise * reached[..., -1]
-        index = jnp.sum(reached <= goal[..., None], axis=-1)
+        cdf = jnp.cumsum(p, axis=-1)
+        goal = noise * cdf[..., -1]
+        index = jnp.sum(cdf <= goal[..., None], axis=-1)
         index = jnp.minimum(index, bins - 1)  # rounding may step over
-        end, mass = (selected(each, index) for each in (reached, p))
+        end, mass = (select_index(row, index) for row in (cdf, p))
         missing = jnp.clip((end - goal) / jnp.maximum(mass, _TINY), 0, 1)
-        return point(shaped(index + 1 - missing, shape)).astype(dtype)
+        return point(unflatten_event(index + 1 - missing, shape)).astype(dtype)
 
     def log_prob(parameters: Array, x: Array) -> Array:
         place = (jnp.asarray(x).astype(jnp.float32) - low) / step
         index = jnp.clip(place, 0, bins - 1).astype(jnp.int32)
-        return chosen.log_prob(parameters, index) - log_step
+        return histogram.log_prob(parameters, index) - log_step
 
     def affine(parameters: Array, scale: Array, shift: Array) -> Array:
         middle = low + step / 2  # of the first bin
         shift = (shift + scale * middle - middle) / step
-        return chosen.affine(parameters, scale, shift)
+        return histogram.affine(parameters, scale, shift)
 
-    return chosen._replace(
+    return histogram._replace(
         name="discretized",
         draw=lambda key, batch: jax.random.uniform(key, (batch, count)),
         sample=sample,
-        mode=lambda each: point(chosen.mode(each) + 0.5).astype(dtype),
+        mode=lambda parameters: point(histogram.mode(parameters) + 0.5).astype(dtype),
         log_prob=log_prob,
-        entropy=lambda each: chosen.entropy(each) + log_step,
-        mean=lambda each: point(chosen.mean(each) + 0.5),
-        cross_entropy=lambda each, other: chosen.cross_entropy(each, other) + log_step,
+        entropy=lambda parameters: histogram.entropy(parameters) + log_step,
+        mean=lambda parameters: point(histogram.mean(parameters) + 0.5),
+        cross_entropy=lambda parameters, other: (
+            histogram.cross_entropy(parameters, other) + log_step
+        ),
         affine=affine,
     )

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.types import Array
-from rlcli.xla.indexing import selected
+from rlcli.xla.indexing import select_index
 
 _TINY = float(np.finfo(np.float32).tiny)
 
@@ -19,7 +19,7 @@ _TINY = float(np.finfo(np.float32).tiny)
 def log_prob(logits: Array, index: Array) -> Array:
     """The log-probability of one outcome in each row: `[...]`."""
     logs = jax.nn.log_softmax(logits)
-    return selected(logs, index)
+    return select_index(logs, index)
 
 
 def expectation(logits: Array, values: Array) -> Array:
@@ -40,13 +40,13 @@ def cross_entropy(logits: Array, other: Array) -> Array:
 
 def kl(logits: Array, other: Array) -> Array:
     """Σ p (log p − log q), `[...]`."""
-    logs, others = jax.nn.log_softmax(logits), jax.nn.log_softmax(other)
+    logs, other_logs = jax.nn.log_softmax(logits), jax.nn.log_softmax(other)
     possible = logs > -jnp.inf
     # Else −∞ − −∞, where both forbid it, would make a NaN of the gradient.
-    return expectation(logits, jnp.where(possible, logs - others, 0))
+    return expectation(logits, jnp.where(possible, logs - other_logs, 0))
 
 
-def projected(logits: Array, points: Array, atoms: Array) -> Array:
+def project(logits: Array, points: Array, atoms: Array) -> Array:
     """Logits on `atoms` `[m]` of what has the outcomes `points` `[..., n]`.
 
     Mass between two atoms goes to both, the nearer the more, so that the mean is kept;

@@ -11,10 +11,10 @@ import numpy as np
 from rlcli.distributions.family import (
     Distribution,
     Shape,
-    entries,
-    flattened,
-    shaped,
-    size_of,
+    broadcast_event,
+    event_size,
+    flatten_event,
+    unflatten_event,
 )
 from rlcli.types import Array
 
@@ -29,81 +29,87 @@ def normal(shape: Shape, dtype: Any = np.float32) -> Distribution:
 
     Whether the scales depend on the observation is the network's affair.
     """
-    size = size_of(shape)
+    size = event_size(shape)
 
     def sample(parameters: Array, noise: Array) -> Array:
-        mean, log_scale = split(parameters)
-        return shaped(mean + jnp.exp(log_scale) * noise, shape).astype(dtype)
+        mean, log_scale = split_parameters(parameters)
+        return unflatten_event(mean + jnp.exp(log_scale) * noise, shape).astype(dtype)
 
     def differentiable(parameters: Array, noise: Array) -> tuple[Array, Array]:
         x = sample(parameters, noise)
         return x, log_prob(parameters, x)
 
     def log_prob(parameters: Array, x: Array) -> Array:
-        return jnp.sum(log_density(parameters, flattened(jnp.asarray(x), shape)), -1)
+        return jnp.sum(
+            log_density(parameters, flatten_event(jnp.asarray(x), shape)), -1
+        )
 
     def affine(parameters: Array, scale: Array, shift: Array) -> Array:
-        mean, log_scale = split(parameters)
-        scale, shift = (entries(each, shape) for each in (scale, shift))
+        mean, log_scale = split_parameters(parameters)
+        scale, shift = (broadcast_event(value, shape) for value in (scale, shift))
         # A scale of 0 (a value that is not bootstrapped) leaves the least of widths.
-        widened = log_scale + jnp.log(jnp.maximum(jnp.abs(scale), _TINY))
-        return joined(shift + scale * mean, widened)
+        new_log_scale = log_scale + jnp.log(jnp.maximum(jnp.abs(scale), _TINY))
+        return join_parameters(shift + scale * mean, new_log_scale)
 
     return Distribution(
         name="normal",
         size=2 * size,
         draw=lambda key, batch: jax.random.normal(key, (batch, size)),
         sample=sample,
-        mode=lambda parameters: shaped(split(parameters)[0], shape).astype(dtype),
+        mode=lambda parameters: unflatten_event(
+            split_parameters(parameters)[0], shape
+        ).astype(dtype),
         log_prob=log_prob,
         entropy=entropy,
         kl=kl,
-        mean=lambda parameters: shaped(split(parameters)[0], shape),
+        mean=lambda parameters: unflatten_event(split_parameters(parameters)[0], shape),
         cross_entropy=cross_entropy,
         affine=affine,
         differentiable=differentiable,
     )
 
 
-def split(parameters: Array) -> tuple[Array, Array]:
+def split_parameters(parameters: Array) -> tuple[Array, Array]:
     """Means and log-scales."""
     mean, log_scale = jnp.split(parameters, 2, axis=-1)
     return mean, log_scale
 
 
-def joined(mean: Array, log_scale: Array) -> Array:
+def join_parameters(mean: Array, log_scale: Array) -> Array:
     """Parameters, of what broadcasts against each other."""
     return jnp.concatenate(jnp.broadcast_arrays(mean, log_scale), axis=-1)
 
 
 def log_density(parameters: Array, x: Array) -> Array:
     """The log-density of each entry of x, `[..., entries]`."""
-    mean, log_scale = split(parameters)
+    mean, log_scale = split_parameters(parameters)
     error = (x - mean) * jnp.exp(-log_scale)
     return -0.5 * error**2 - log_scale - _HALF_LOG_TAU
 
 
 def entropy(parameters: Array) -> Array:
     """Σ log σ + ½ log 2πe, `[...]`."""
-    _, log_scale = split(parameters)
+    _, log_scale = split_parameters(parameters)
     return jnp.sum(log_scale + 0.5 + _HALF_LOG_TAU, axis=-1)
 
 
 def cross_entropy(parameters: Array, other: Array) -> Array:
     """Σ ½ (σ² + (μ − μ′)²) / σ′² + log σ′ + ½ log 2π, `[...]`."""
-    squares = _squares(parameters, other)
-    return jnp.sum(0.5 * squares + split(other)[1] + _HALF_LOG_TAU, axis=-1)
+    squares = _expected_squares(parameters, other)
+    return jnp.sum(0.5 * squares + split_parameters(other)[1] + _HALF_LOG_TAU, axis=-1)
 
 
 def kl(parameters: Array, other: Array) -> Array:
     """Σ ½ ((σ² + (μ − μ′)²) / σ′² − 1) + log σ′/σ, `[...]`."""
-    log_ratio = split(other)[1] - split(parameters)[1]
-    return jnp.sum(0.5 * (_squares(parameters, other) - 1) + log_ratio, axis=-1)
+    log_ratio = split_parameters(other)[1] - split_parameters(parameters)[1]
+    return jnp.sum(
+        0.5 * (_expected_squares(parameters, other) - 1) + log_ratio, axis=-1
+    )
 
 
-def _squares(parameters: Array, other: Array) -> Array:
+def _expected_squares(parameters: Array, other: Array) -> Array:
     """E_p[((x − μ′)/σ′)²] of each entry."""
-    mean, log_scale = split(parameters)
-    other_mean, other_log_scale = split(other)
+    mean, log_scale = split_parameters(parameters)
+    other_mean, other_log_scale = split_parameters(other)
     error = (mean - other_mean) * jnp.exp(-other_log_scale)
     return jnp.exp(2 * (log_scale - other_log_scale)) + error**2

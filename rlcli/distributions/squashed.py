@@ -12,10 +12,16 @@ import numpy as np
 
 from rlcli import spaces
 from rlcli.distributions import normals
-from rlcli.distributions.family import Distribution, entries, flattened, shaped, size_of
+from rlcli.distributions.family import (
+    Distribution,
+    broadcast_event,
+    event_size,
+    flatten_event,
+    unflatten_event,
+)
 from rlcli.types import Array
 
-LOG_SCALES = (-5.0, 2.0)  # narrower, and float32 could not tell the samples apart
+LOG_SCALE_BOUNDS = (-5.0, 2.0)  # narrower, and float32 could not tell the samples apart
 _MARGIN = 1e-6  # of the width: how near to a bound samples come
 _NODES = np.linspace(-5.5, 5.5, 32, dtype=np.float32)[:, None]
 _WEIGHTS = np.exp(-0.5 * _NODES**2) / np.sum(np.exp(-0.5 * _NODES**2))
@@ -32,7 +38,7 @@ def squashed_normal(space: gymnasium.spaces.Box) -> Distribution:
         (−∞, ∞)   g(u) = u: not squashed, a Normal
 
     (Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905), each entry on its own.
-    Log-scales are held within `LOG_SCALES`. Samples stay a millionth of the width
+    Log-scales are held within `LOG_SCALE_BOUNDS`. Samples stay a millionth of the width
     (where there is one bound, of 1) away from the bounds, or what float32 can tell
     apart; x that lies nearer counts as lying there. So densities are finite.
 
@@ -45,41 +51,51 @@ def squashed_normal(space: gymnasium.spaces.Box) -> Distribution:
     """
     if not np.issubdtype(space.dtype, np.floating):
         raise TypeError(f"expected a Box of floats, got {space}")
-    shape, dtype, size = space.shape, spaces.dtype(space), size_of(space.shape)
-    squash = squashing(*(bound.ravel() for bound in spaces.bounds(space)))
+    shape, dtype, size = space.shape, spaces.dtype(space), event_size(space.shape)
+    squash = box_bijector(*(bound.ravel() for bound in spaces.bounds(space)))
 
     def sample(parameters: Array, noise: Array) -> Array:
-        mean, log_scale = normals.split(_held(parameters))
+        mean, log_scale = normals.split_parameters(_clip_log_scale(parameters))
         u = mean + jnp.exp(log_scale) * noise
-        return shaped(squash.forward(u), shape).astype(dtype)
+        return unflatten_event(squash.forward(u), shape).astype(dtype)
 
     def differentiable(parameters: Array, noise: Array) -> tuple[Array, Array]:
-        held = _held(parameters)
-        mean, log_scale = normals.split(held)
+        limited = _clip_log_scale(parameters)
+        mean, log_scale = normals.split_parameters(limited)
         u = mean + jnp.exp(log_scale) * noise
         # By u as it was, and not as what is left of it in x says: so the gradient is
         # that of the density even where x has come to a bound.
-        density = normals.log_density(held, u) - squash.log_slope(u)
-        x = shaped(squash.forward(u), shape).astype(dtype)
+        density = normals.log_density(limited, u) - squash.log_slope(u)
+        x = unflatten_event(squash.forward(u), shape).astype(dtype)
         return x, jnp.sum(density, axis=-1)
 
     def log_prob(parameters: Array, x: Array) -> Array:
-        x = flattened(jnp.asarray(x).astype(jnp.float32), shape)
+        x = flatten_event(jnp.asarray(x).astype(jnp.float32), shape)
         u, log_slope = squash.inverse(x)
-        return jnp.sum(normals.log_density(_held(parameters), u) - log_slope, axis=-1)
+        return jnp.sum(
+            normals.log_density(_clip_log_scale(parameters), u) - log_slope, axis=-1
+        )
 
     def cross_entropy(parameters: Array, other: Array) -> Array:
-        log_slope = _expected(squash.log_slope(_spread(parameters)))
-        ours = normals.cross_entropy(_held(parameters), _held(other))
+        log_slope = _quadrature_mean(squash.log_slope(_quadrature_points(parameters)))
+        ours = normals.cross_entropy(
+            _clip_log_scale(parameters), _clip_log_scale(other)
+        )
         return ours + jnp.sum(log_slope, axis=-1)
 
     def affine(parameters: Array, scale: Array, shift: Array) -> Array:
-        scale, shift = (entries(each, shape)[..., None, :] for each in (scale, shift))
-        u, _ = squash.inverse(shift + scale * squash.forward(_spread(parameters)))
-        mean = _expected(u)
-        variance = _expected((u - mean[..., None, :]) ** 2)
-        least = np.exp(2 * LOG_SCALES[0])
-        return normals.joined(mean, 0.5 * jnp.log(jnp.maximum(variance, least)))
+        scale, shift = (
+            broadcast_event(value, shape)[..., None, :] for value in (scale, shift)
+        )
+        u, _ = squash.inverse(
+            shift + scale * squash.forward(_quadrature_points(parameters))
+        )
+        mean = _quadrature_mean(u)
+        variance = _quadrature_mean((u - mean[..., None, :]) ** 2)
+        min_variance = np.exp(2 * LOG_SCALE_BOUNDS[0])
+        return normals.join_parameters(
+            mean, 0.5 * jnp.log(jnp.maximum(variance, min_variance))
+        )
 
     return Distribution(
         name="squashed_normal",
@@ -89,34 +105,41 @@ def squashed_normal(space: gymnasium.spaces.Box) -> Distribution:
         mode=lambda parameters: sample(parameters, 0.0),
         log_prob=log_prob,
         entropy=lambda parameters: cross_entropy(parameters, parameters),
-        kl=lambda each, other: normals.kl(_held(each), _held(other)),
-        mean=lambda each: shaped(_expected(squash.forward(_spread(each))), shape),
+        kl=lambda parameters, other: normals.kl(
+            _clip_log_scale(parameters), _clip_log_scale(other)
+        ),
+        mean=lambda parameters: unflatten_event(
+            _quadrature_mean(squash.forward(_quadrature_points(parameters))), shape
+        ),
         cross_entropy=cross_entropy,
         affine=affine,
         differentiable=differentiable,
     )
 
 
-def _held(parameters: Array) -> Array:
+def _clip_log_scale(parameters: Array) -> Array:
     """The parameters with log-scales within their limits."""
-    mean, log_scale = normals.split(parameters)
-    return normals.joined(mean, jnp.clip(log_scale, *LOG_SCALES))
+    mean, log_scale = normals.split_parameters(parameters)
+    return normals.join_parameters(mean, jnp.clip(log_scale, *LOG_SCALE_BOUNDS))
 
 
-def _spread(parameters: Array) -> Array:
+def _quadrature_points(parameters: Array) -> Array:
     """Points of u that stand for the whole distribution: `[..., points, entries]`."""
-    mean, log_scale = (each[..., None, :] for each in normals.split(_held(parameters)))
+    mean, log_scale = (
+        parameter[..., None, :]
+        for parameter in normals.split_parameters(_clip_log_scale(parameters))
+    )
     return mean + jnp.exp(log_scale) * _NODES
 
 
-def _expected(values: Array) -> Array:
+def _quadrature_mean(values: Array) -> Array:
     """The mean over such points: the trapezoidal rule, which for what is smooth and
     ends in nothing is better than Gauss's with as many.
     """
     return jnp.sum(values * _WEIGHTS, axis=-2)
 
 
-class Squashing(NamedTuple):
+class Bijector(NamedTuple):
     """An increasing function of a real number into an interval, entry by entry."""
 
     forward: Callable[[Array], Array]  # u -> x
@@ -124,47 +147,50 @@ class Squashing(NamedTuple):
     inverse: Callable[[Array], tuple[Array, Array]]  # x -> u, log g′(u)
 
 
-def squashing(low: np.ndarray, high: np.ndarray) -> Squashing:
+def box_bijector(low: np.ndarray, high: np.ndarray) -> Bijector:
     """The functions for these bounds `[entries]`, each finite or not."""
-    below, above = np.isfinite(low), np.isfinite(high)
-    both, none = below & above, ~below & ~above
+    has_low, has_high = np.isfinite(low), np.isfinite(high)
+    has_both, has_none = has_low & has_high, ~has_low & ~has_high
     # Stand-ins for infinity, so that no branch that is not taken makes a NaN.
-    low, high = np.where(below, low, 0), np.where(above, high, 0)
-    middle, half = low / 2 + high / 2, np.where(both, high / 2 - low / 2, 1)
+    low, high = np.where(has_low, low, 0), np.where(has_high, high, 0)
+    middle, half = low / 2 + high / 2, np.where(has_both, high / 2 - low / 2, 1)
     resolution = 4 * np.spacing(np.maximum(np.abs(low), np.abs(high)))
-    margin = np.maximum(_MARGIN * np.where(both, 2 * half, 1), resolution)
-    least, most = (  # of x
-        np.where(below, low + margin, -np.inf).astype(np.float32),
-        np.where(above, high - margin, np.inf).astype(np.float32),
+    margin = np.maximum(_MARGIN * np.where(has_both, 2 * half, 1), resolution)
+    x_min, x_max = (  # of x
+        np.where(has_low, low + margin, -np.inf).astype(np.float32),
+        np.where(has_high, high - margin, np.inf).astype(np.float32),
     )
 
-    def chosen(tanh: Array, lower: Array, upper: Array, free: Array) -> Array:
-        one_sided = jnp.where(below, lower, upper)
-        return jnp.where(both, tanh, jnp.where(none, free, one_sided))
+    def choose(tanh: Array, lower: Array, upper: Array, free: Array) -> Array:
+        one_sided = jnp.where(has_low, lower, upper)
+        return jnp.where(has_both, tanh, jnp.where(has_none, free, one_sided))
 
     def forward(u: Array) -> Array:
         lower, upper = low + jax.nn.softplus(u), high - jax.nn.softplus(-u)
         return jnp.clip(
-            chosen(middle + half * jnp.tanh(u), lower, upper, u), least, most
+            choose(middle + half * jnp.tanh(u), lower, upper, u), x_min, x_max
         )
 
     def log_slope(u: Array) -> Array:
         tanh = np.log(4 * half) - 2 * (u + jax.nn.softplus(-2 * u))
         free = jnp.zeros_like(u)
-        return chosen(tanh, jax.nn.log_sigmoid(u), jax.nn.log_sigmoid(-u), free)
+        return choose(tanh, jax.nn.log_sigmoid(u), jax.nn.log_sigmoid(-u), free)
 
     def inverse(x: Array) -> tuple[Array, Array]:
         # By the distances from the bounds, which are exact where it matters.
-        over, under = jnp.maximum(x - low, margin), jnp.maximum(high - x, margin)
-        log_over, log_under = jnp.log(over), jnp.log(under)
-        rise, fall = _log_rise(over), _log_rise(under)
-        u = chosen((log_over - log_under) / 2, over + rise, -under - fall, x)
+        from_low, from_high = (
+            jnp.maximum(x - low, margin),
+            jnp.maximum(high - x, margin),
+        )
+        log_over, log_under = jnp.log(from_low), jnp.log(from_high)
+        rise, fall = _softplus_log_slope(from_low), _softplus_log_slope(from_high)
+        u = choose((log_over - log_under) / 2, from_low + rise, -from_high - fall, x)
         slope = log_over + log_under - np.log(half)
-        return u, chosen(slope, rise, fall, jnp.zeros_like(x))
+        return u, choose(slope, rise, fall, jnp.zeros_like(x))
 
-    return Squashing(forward, log_slope, inverse)
+    return Bijector(forward, log_slope, inverse)
 
 
-def _log_rise(distance: Array) -> Array:
+def _softplus_log_slope(distance: Array) -> Array:
     """log(1 − e⁻ᵈ): the slope of log(1 + eᵘ) where that is d."""
     return jnp.log(-jnp.expm1(-distance))

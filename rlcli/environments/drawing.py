@@ -31,36 +31,43 @@ class Canvas:
 
     def polygon(self, points: Sequence[Point], fill: str) -> None:
         """Fills the polygon between `points`."""
-        self._draw.polygon([_larger(point) for point in points], fill)
+        self._draw.polygon([_scale_point(point) for point in points], fill)
 
     def box(
         self, corner: Point, width: float, height: float, fill: str, radius: float = 0
     ) -> None:
         """Fills a rectangle with rounded corners; `corner` is the upper left one."""
-        x, y = _larger(corner)
+        x, y = _scale_point(corner)
         # Pillow's boxes include their last pixel.
         end = (x + width * SCALE - 1, y + height * SCALE - 1)
         self._draw.rounded_rectangle((x, y, *end), radius * SCALE, fill)
 
     def circle(self, centre: Point, radius: float, fill: str) -> None:
         """Fills a circle."""
-        self._draw.circle(_larger(centre), radius * SCALE, fill)
+        self._draw.circle(_scale_point(centre), radius * SCALE, fill)
 
     def line(self, start: Point, end: Point, width: float, fill: str) -> None:
         """Draws a straight line with round ends."""
-        self._draw.line([_larger(start), _larger(end)], fill, round(width * SCALE))
+        self._draw.line(
+            [_scale_point(start), _scale_point(end)], fill, round(width * SCALE)
+        )
         for point in (start, end):
             self.circle(point, width / 2, fill)
 
     def text(
-        self, at: Point, text: str, size: float, fill: str = INK, anchor: str = "mm"
+        self,
+        position: Point,
+        text: str,
+        size: float,
+        fill: str = INK,
+        anchor: str = "mm",
     ) -> None:
         """Writes `text` at a point: its middle, or what Pillow's `anchor` says.
 
         Pillow's own font has ASCII, and little beyond: what it lacks becomes `?`.
         """
-        text = "".join(map(_letter, text))
-        self._draw.text(_larger(at), text, fill, _font(size), anchor)
+        text = "".join(map(_printable_letter, text))
+        self._draw.text(_scale_point(position), text, fill, _font(size), anchor)
 
     def legend(
         self, corner: Point, colours: Mapping[str, str], size: float = 14
@@ -110,14 +117,14 @@ def _font(size: float) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 
 
 @functools.cache
-def _letter(letter: str) -> str:
+def _printable_letter(letter: str) -> str:
     """A letter that the font has: of others it would draw an empty box."""
     if letter == "−":
         return "-"
-    masks = (_font(12).getmask(each) for each in ("\uffff", letter))
-    box, drawn = map(bytes, masks)  # pyright: ignore[reportArgumentType] # it is one
-    return "?" if drawn == box else letter
+    masks = (_font(12).getmask(character) for character in ("\uffff", letter))
+    box, letter_mask = map(bytes, masks)  # pyright: ignore[reportArgumentType] # it is one
+    return "?" if letter_mask == box else letter
 
 
-def _larger(point: Point) -> Point:
+def _scale_point(point: Point) -> Point:
     return point[0] * SCALE, point[1] * SCALE

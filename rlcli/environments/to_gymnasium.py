@@ -44,7 +44,7 @@ def to_gymnasium(
         raise ValueError("expected a pure core, as `rlcli.make(name)` gives it")
     if render_mode not in (None, "rgb_array"):
         raise ValueError(f"expected `rgb_array` or None, got {render_mode!r}")
-    return _Single(env, time_limit, render_mode)
+    return _GymnasiumEnv(env, time_limit, render_mode)
 
 
 def to_gymnasium_vector(env: Environment) -> VectorEnv:
@@ -58,10 +58,10 @@ def to_gymnasium_vector(env: Environment) -> VectorEnv:
         raise ValueError(
             "expected a vector, as `rlcli.make(name, num_envs=8)` gives it"
         )
-    return _Vector(env)
+    return _GymnasiumVectorEnv(env)
 
 
-class _Single(gymnasium.Env):
+class _GymnasiumEnv(gymnasium.Env):
     """One core."""
 
     def __init__(
@@ -69,7 +69,7 @@ class _Single(gymnasium.Env):
     ) -> None:
         self.metadata = {"render_modes": ["rgb_array"], "render_fps": _FPS}
         self.render_mode = render_mode
-        self.observation_space = _finite(env.observation)
+        self.observation_space = _finite_space(env.observation)
         # Actions may be without bounds: random ones are normal then, and not enormous.
         self.action_space = env.action
         # So that whoever wants another render mode can make it anew.
@@ -81,7 +81,7 @@ class _Single(gymnasium.Env):
         )
         self._env = env
         self._limit = time_limit
-        self._begin, self._go = jax.jit(env.reset), jax.jit(env.step)
+        self._reset, self._step = jax.jit(env.reset), jax.jit(env.step)
         self._state: ArrayTree = None
         self._elapsed = 0
         self._terminated = self._warned = False
@@ -92,50 +92,50 @@ class _Single(gymnasium.Env):
         """Begins an episode; the same seed, the same episodes."""
         super().reset(seed=seed, options=options)
         self._terminated = self._warned = False
-        self._state, obs = self._begin(_key(self.np_random))
+        self._state, obs = self._reset(_next_key(self.np_random))
         self._elapsed = 0
-        return _one(_on_host(obs), self.observation_space), {}
+        return _to_element(_to_host(obs), self.observation_space), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """One step; after an episode's end `reset` comes first."""
-        _ready(self._state, "step")
+        _require_reset(self._state, "step")
         action = _checked(self.action_space, action)
         if self._terminated and not self._warned:
             self._warned = True
             gymnasium.logger.warn(_BEYOND)
-        key = _key(self.np_random)
-        self._state, answer = self._go(self._state, action, key)
+        key = _next_key(self.np_random)
+        self._state, timestep = self._step(self._state, action, key)
         self._elapsed += 1
-        answer = _on_host(answer)
-        last = bool(answer.last)
-        terminated = last and float(answer.discount) == 0
+        timestep = _to_host(timestep)
+        last = bool(timestep.last)
+        terminated = last and float(timestep.discount) == 0
         self._terminated |= terminated
         overdue = self._limit is not None and self._elapsed >= self._limit
         truncated = not terminated and (last or overdue)
-        obs = _one(answer.next_obs, self.observation_space)
-        return obs, float(answer.reward), terminated, truncated, dict(answer.info)
+        obs = _to_element(timestep.next_obs, self.observation_space)
+        return obs, float(timestep.reward), terminated, truncated, dict(timestep.info)
 
     def render(self) -> Any:
         """A picture `[H, W, 3]` uint8."""
         if self.render_mode is None:
             return None
-        _ready(self._state, "render")
+        _require_reset(self._state, "render")
         return np.asarray(self._env.render(jax.device_get(self._state)), np.uint8)
 
 
-class _Vector(VectorEnv):
+class _GymnasiumVectorEnv(VectorEnv):
     """B environments that begin again by themselves."""
 
     def __init__(self, env: Environment) -> None:
         self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
         self.num_envs = env.num_envs
-        self.single_observation_space = _finite(env.observation)
+        self.single_observation_space = _finite_space(env.observation)
         self.single_action_space = env.action
         self.observation_space = batch_space(
             self.single_observation_space, env.num_envs
         )
         self.action_space = batch_space(env.action, env.num_envs)
-        self._begin, self._go = jax.jit(env.reset), jax.jit(env.step)
+        self._reset, self._step = jax.jit(env.reset), jax.jit(env.step)
         self._state: ArrayTree = None
 
     def reset(
@@ -143,38 +143,40 @@ class _Vector(VectorEnv):
     ) -> tuple[Any, dict[str, Any]]:
         """Begins an episode everywhere; one seed serves all."""
         super().reset(seed=seed, options=options)
-        self._state, obs = self._begin(_key(self.np_random))
-        return _on_host(obs), {}
+        self._state, obs = self._reset(_next_key(self.np_random))
+        return _to_host(obs), {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """One step of every environment."""
-        _ready(self._state, "step")
+        _require_reset(self._state, "step")
         actions = _checked(self.action_space, actions)
-        key = _key(self.np_random)
-        self._state, answer = self._go(self._state, actions, key)
-        answer = _on_host(answer)
-        terminated = answer.last & (answer.discount == 0)
-        infos = dict(answer.info)
-        if np.any(answer.last):
+        key = _next_key(self.np_random)
+        self._state, timestep = self._step(self._state, actions, key)
+        timestep = _to_host(timestep)
+        terminated = timestep.last & (timestep.discount == 0)
+        infos = dict(timestep.info)
+        if np.any(timestep.last):
             final = np.full(self.num_envs, None, object)
-            for index in np.flatnonzero(answer.last):
-                final[index] = jax.tree.map(operator.itemgetter(index), answer.next_obs)
-            infos |= {"final_obs": final, "_final_obs": answer.last}
+            for index in np.flatnonzero(timestep.last):
+                final[index] = jax.tree.map(
+                    operator.itemgetter(index), timestep.next_obs
+                )
+            infos |= {"final_obs": final, "_final_obs": timestep.last}
         return (
-            answer.obs,
-            answer.reward,
+            timestep.obs,
+            timestep.reward,
             terminated,
-            answer.last & ~terminated,
+            timestep.last & ~terminated,
             infos,
         )
 
 
-def _key(random: np.random.Generator) -> Any:
+def _next_key(random: np.random.Generator) -> Any:
     """A key from Gymnasium's own generator, which `seed` has set."""
     return jax.random.key(int(random.integers(2**32)))
 
 
-def _ready(state: ArrayTree, method: str) -> None:
+def _require_reset(state: ArrayTree, method: str) -> None:
     """Raises where nothing has begun yet."""
     if state is None:
         raise gymnasium.error.ResetNeeded(f"call `reset` before `{method}`")
@@ -205,35 +207,37 @@ def _is_valid(space: gymnasium.Space, action: np.ndarray) -> bool:
     return action.dtype.kind in "biu" and space.contains(action.astype(space.dtype))
 
 
-def _finite(space: gymnasium.Space) -> gymnasium.Space:
+def _finite_space(space: gymnasium.Space) -> gymnasium.Space:
     """The space with the largest number where it has no bound: Gymnasium warns else.
 
     And where a number is always the same the space lets it be greater, too.
     """
     if isinstance(space, spaces.Tuple):
-        return spaces.Tuple([_finite(each) for each in space.spaces])
+        return spaces.Tuple([_finite_space(member) for member in space.spaces])
     if isinstance(space, spaces.Dict):
-        return spaces.Dict({name: _finite(each) for name, each in space.items()})
+        return spaces.Dict(
+            {name: _finite_space(member) for name, member in space.items()}
+        )
     if not isinstance(space, spaces.Box) or space.dtype.kind != "f":
         return space
-    most = np.finfo(space.dtype).max
-    low, high = np.maximum(space.low, -most), np.minimum(space.high, most)
+    max_value = np.finfo(space.dtype).max
+    low, high = np.maximum(space.low, -max_value), np.minimum(space.high, max_value)
     high = np.where(low == high, low + 1, high).astype(space.dtype)
     return spaces.Box(low, high, space.shape, space.dtype.type)
 
 
-def _on_host(tree: ArrayTree) -> Any:
+def _to_host(tree: ArrayTree) -> Any:
     """Arrays of NumPy's that their receiver may write to; a buffer of JAX's is not."""
     return jax.tree.map(np.array, jax.device_get(tree))
 
 
-def _one(obs: ArrayTree, space: gymnasium.Space) -> Any:
+def _to_element(obs: ArrayTree, space: gymnasium.Space) -> Any:
     """One observation as Gymnasium wants it: choices are plain numbers."""
     if isinstance(space, spaces.Tuple):
         parts = zip(obs, space.spaces, strict=True)
-        return tuple(_one(part, each) for part, each in parts)
+        return tuple(_to_element(part, member) for part, member in parts)
     if isinstance(space, spaces.Dict):
-        return {name: _one(obs[name], each) for name, each in space.items()}
+        return {name: _to_element(obs[name], member) for name, member in space.items()}
     if isinstance(space, spaces.Discrete):
         return int(obs)
     return obs

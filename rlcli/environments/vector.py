@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep, keep
-from rlcli.xla.random_bits import unrolled
+from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep, key_as_noise
+from rlcli.xla.random_bits import unroll_key
 
 
 class VectorState(NamedTuple):
@@ -29,7 +29,7 @@ class VectorState(NamedTuple):
 class VectorNoise(NamedTuple):
     """Everything random of one step of B environments, `[B, ...]`."""
 
-    fresh: ArrayTree  # state and observation to restart from, where the episode ends
+    restart: ArrayTree  # state and observation to restart from, where the episode ends
     core: ArrayTree  # what the core itself draws for a step
 
 
@@ -78,13 +78,13 @@ def vector(
         return core if rendering else ()
 
     def reset(key: Key) -> tuple[VectorState, ArrayTree]:
-        key = unrolled(key)
+        key = unroll_key(key)
         indices = environments()
         core, obs = core_reset(values_of(indices), reset_keys(key, indices))
         return VectorState(core, jnp.zeros(num_envs, jnp.int32), final_of(core)), obs
 
     def draw(key: Key) -> VectorNoise:
-        key = unrolled(key)
+        key = unroll_key(key)
         indices = environments()
         values = values_of(indices)
         fresh = core_reset(values, reset_keys(key, indices))
@@ -100,7 +100,9 @@ def vector(
         if time_limit is not None:
             last = last | (elapsed >= time_limit)
         final = final_of(core)
-        core, obs = _where(last, noise.fresh, (core, timestep.next_obs))
+        core, obs = _select_per_environment(
+            last, noise.restart, (core, timestep.next_obs)
+        )
         elapsed = jnp.where(last, 0, elapsed)
         state = VectorState(core, elapsed, final)
         return state, timestep._replace(obs=obs, last=last)
@@ -136,7 +138,7 @@ def rendering_option(factory: Callable, rendering: bool) -> dict[str, bool]:
     return {"rendering": True} if rendering and takes else {}
 
 
-def keyed(env: Environment) -> Environment:
+def keyed_environment(env: Environment) -> Environment:
     """The same environment, stepped with a key: `step(state, action, key)`."""
 
     def step(
@@ -144,14 +146,16 @@ def keyed(env: Environment) -> Environment:
     ) -> tuple[ArrayTree, TimeStep]:
         return env.step(state, action, env.draw(key), cut)
 
-    return env._replace(step=step, draw=keep)
+    return env._replace(step=step, draw=key_as_noise)
 
 
-def _where(condition: Array, new: ArrayTree, old: ArrayTree) -> ArrayTree:
+def _select_per_environment(
+    condition: Array, new: ArrayTree, old: ArrayTree
+) -> ArrayTree:
     """Takes `new` where `condition` `[B]` holds, leaf by leaf, `[B, ...]` each."""
 
     def choose(new: Array, old: Array) -> Array:
-        over = condition.reshape(condition.shape + (1,) * (jnp.ndim(old) - 1))
-        return jnp.where(over, new, old)
+        mask = condition.reshape(condition.shape + (1,) * (jnp.ndim(old) - 1))
+        return jnp.where(mask, new, old)
 
     return jax.tree.map(choose, new, old)

@@ -10,16 +10,15 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli.assembly import build, environment_of, out_of_memory
+from rlcli.assembly import build, build_environment, out_of_memory
 from rlcli.errors import RlcliError, quote
-from rlcli.evaluation.evaluator import evaluator
-from rlcli.loop.episodes import LONGEST
-from rlcli.loop.progress import midnight
-from rlcli.recipe import Recipe, documents, load, resolved
+from rlcli.evaluation.evaluator import make_evaluator
+from rlcli.loop.episodes import MAX_EPISODE_STEPS
+from rlcli.recipe import Recipe, documents, load_recipe, resolve
 from rlcli.runs import run_folder, snapshots
 from rlcli.runs.frozen import count_frozen
 from rlcli.runs.snapshots import Snapshot
-from rlcli.runs.statistics import described, summary
+from rlcli.runs.statistics import episode_summary, summary
 from rlcli.spaces import describe
 from rlcli.types import Clock
 
@@ -56,34 +55,38 @@ def eval(
         "reason"}`), or is None; that of `return` is how many of the seeds are, all of
         which count in it.
     """
-    run, file = run_folder.locate(path, best=best)
+    run, file = run_folder.locate_policy(path, best=best)
     snapshot = snapshots.load_snapshot(file, trust=trust)
-    recipe = elsewhere(snapshot.recipe, environment)
-    trained = build(recipe, snapshot.seeds)
-    acting = snapshots.acting_of(snapshot, trained, file)
-    player = evaluator(
-        recipe, snapshot.seeds, episodes, explore=explore, clock=clock_of(snapshot)
+    recipe = replace_environment(snapshot.recipe, environment)
+    setup = build(recipe, snapshot.seeds)
+    acting = snapshots.restore_acting(snapshot, setup, file)
+    player = make_evaluator(
+        recipe,
+        snapshot.seeds,
+        episodes,
+        explore=explore,
+        clock=snapshot_clock(snapshot),
     )
     with out_of_memory.play_within(recipe, player, acting):
-        played = player.play(acting, occasion=seed)
-    if played.cut and not isinstance(recipe.time_limit, int):
+        result = player.evaluate(acting, evaluation_index=seed)
+    if result.num_cut and not isinstance(recipe.time_limit, int):
         print(
-            f"warning: {played.cut} of {played.returns.size} episodes were cut at "
-            f"{LONGEST:,} steps: the environment has no time limit",
+            f"warning: {result.num_cut} of {result.returns.size} episodes were cut at "
+            f"{MAX_EPISODE_STEPS:,} steps: the environment has no time limit",
             file=sys.stderr,
         )
-    _warn(snapshot, recipe, played.returns)
+    _warn(snapshot, recipe, result.returns)
     seeds = [
         {
             "seed": number,
-            **described(returns, lengths),
+            **episode_summary(returns, lengths),
             "frozen": _frozen(snapshot, number),
         }
         for number, returns, lengths in zip(
-            snapshot.seeds, played.returns, played.lengths, strict=True
+            snapshot.seeds, result.returns, result.lengths, strict=True
         )
     ]
-    per_seed = played.returns.shape[1]
+    per_seed = result.returns.shape[1]
     for row in seeds:
         del row["episodes"]
     total = summary(np.array([row["mean"] for row in seeds]))
@@ -121,20 +124,22 @@ def _warn(snapshot: Snapshot, recipe: Recipe, returns: np.ndarray) -> None:
         )
 
 
-def elsewhere(recipe: Recipe, environment: str | None) -> Recipe:
+def replace_environment(recipe: Recipe, environment: str | None) -> Recipe:
     """The recipe with another environment, if one is named, whose spaces are alike."""
     if environment is None:
         return recipe
     text = f"environment: {environment}"
-    asked = documents.load(text, "--environment").data["environment"]
-    if isinstance(asked, str):
-        asked = {"name": asked}
-    if isinstance(asked, dict):  # as many as before: evolution has a member for each
-        asked = {"num_envs": recipe.num_envs, **asked}
-    other = load({**resolved(recipe), "environment": asked})
-    own, its = (environment_of(each, 1, midnight()) for each in (recipe, other))
+    section = documents.load_document(text, "--environment").data["environment"]
+    if isinstance(section, str):
+        section = {"name": section}
+    if isinstance(section, dict):  # as many as before: evolution has a member for each
+        section = {"num_envs": recipe.num_envs, **section}
+    other_recipe = load_recipe({**resolve(recipe), "environment": section})
+    own_environment, other_environment = (
+        build_environment(either, 1, Clock.zero()) for either in (recipe, other_recipe)
+    )
     for what in ("observation", "action"):
-        ours, theirs = getattr(own, what), getattr(its, what)
+        ours, theirs = getattr(own_environment, what), getattr(other_environment, what)
         if (ours.shape, getattr(ours, "n", None)) != (
             theirs.shape,
             getattr(theirs, "n", None),
@@ -144,12 +149,12 @@ def elsewhere(recipe: Recipe, environment: str | None) -> Recipe:
                 f"{describe(theirs)}, and it learnt with {describe(ours)}",
                 f"it learnt in `{recipe.environment.name}`",
             )
-    return dataclasses.replace(other, train=recipe.train)
+    return dataclasses.replace(other_recipe, train=recipe.train)
 
 
-def clock_of(snapshot: Snapshot) -> Clock:
+def snapshot_clock(snapshot: Snapshot) -> Clock:
     """The time at which a policy was taken: how much it explores depends on it."""
-    return midnight()._replace(
+    return Clock.zero()._replace(
         steps=jnp.float32(max(snapshot.steps)),
         episodes=jnp.float32(max(snapshot.episodes)),
     )

@@ -6,27 +6,26 @@ import dataclasses
 from collections.abc import Sequence
 
 from rlcli import registry
-from rlcli.assembly import build, environment_of
-from rlcli.loop.episodes import Player, parallel_environments
-from rlcli.loop.progress import midnight
+from rlcli.assembly import build, build_environment
+from rlcli.loop.episodes import Evaluator, parallel_environments
 from rlcli.recipe import Recipe
 from rlcli.types import Clock
 
 
-def evaluator(
+def make_evaluator(
     recipe: Recipe,
     seeds: Sequence[int],
     episodes: int,
     *,
     explore: bool = False,
     clock: Clock | None = None,
-) -> Player:
+) -> Evaluator:
     """A player of `episodes` or, so that each environment has as many, a few more."""
     facts = registry.find("environment", recipe.environment.name).facts
     num_envs = parallel_environments(episodes, bool(facts.get("adapter")))
     small = dataclasses.replace(recipe, num_envs=num_envs)
-    clock = clock or midnight()
-    environment = environment_of(small, len(seeds), clock)
+    clock = clock or Clock.zero()
+    environment = build_environment(small, len(seeds), clock)
     _, agent = build(recipe, seeds).parts(clock)
     share = -(-episodes // num_envs)
-    return Player(environment, agent.policy, seeds, share, explore=explore)
+    return Evaluator(environment, agent.policy, seeds, share, explore=explore)

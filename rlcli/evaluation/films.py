@@ -21,7 +21,7 @@ from PIL import Image
 from rlcli.errors import RlcliError
 from rlcli.runs.files import replace_file
 
-MOST = 3_000  # pictures: of some environments an episode never ends
+MAX_FRAMES = 3_000  # pictures: of some environments an episode never ends
 INSTALL = "rlcli[mp4]"
 _COLOURS = 256  # of a GIF's palette
 _BITS = 5  # of each channel, by which colours are told apart for the palette
@@ -34,29 +34,31 @@ class Reel:
     """Pictures, compressed, and how often each colour occurs."""
 
     def __init__(self, pictures: Iterable[np.ndarray]) -> None:
-        """Takes at most `MOST`; says so where there would be more."""
+        """Takes at most `MAX_FRAMES`; says so where there would be more."""
         self._frames: list[bytes] = []
         self.shape: tuple[int, ...] = ()
         # By colours of few bits: how often, and one that is exactly so.
         self._counts = np.zeros(1 << 3 * _BITS, np.int64)
         self._colours = np.zeros((1 << 3 * _BITS, 3), np.uint8)
-        several = iter(pictures)
-        for picture in itertools.islice(several, MOST):
-            self._add(np.ascontiguousarray(picture, np.uint8))
-        if next(several, None) is not None:
-            print(f"warning: the film ends after {MOST:,} pictures", file=sys.stderr)
+        iterator = iter(pictures)
+        for frame in itertools.islice(iterator, MAX_FRAMES):
+            self._add(np.ascontiguousarray(frame, np.uint8))
+        if next(iterator, None) is not None:
+            print(
+                f"warning: the film ends after {MAX_FRAMES:,} pictures", file=sys.stderr
+            )
 
-    def _add(self, picture: np.ndarray) -> None:
-        if self._frames and picture.shape != self.shape:
-            raise ValueError(f"expected pictures {self.shape}, got {picture.shape}")
-        self.shape = picture.shape
-        flat = picture.reshape((-1, 3))
-        few = (flat >> (8 - _BITS)).astype(np.int32)
-        index = (few[:, 0] << 2 * _BITS) | (few[:, 1] << _BITS) | few[:, 2]
+    def _add(self, frame: np.ndarray) -> None:
+        if self._frames and frame.shape != self.shape:
+            raise ValueError(f"expected pictures {self.shape}, got {frame.shape}")
+        self.shape = frame.shape
+        flat = frame.reshape((-1, 3))
+        coarse = (flat >> (8 - _BITS)).astype(np.int32)
+        index = (coarse[:, 0] << 2 * _BITS) | (coarse[:, 1] << _BITS) | coarse[:, 2]
         self._counts += np.bincount(index, minlength=self._counts.size)
         self._colours[index] = flat
         # Drawings are mostly plain: this takes a millisecond, and a fiftieth of room.
-        self._frames.append(lz4.frame.compress(picture.tobytes()))
+        self._frames.append(lz4.frame.compress(frame.tobytes()))
 
     def __len__(self) -> int:
         return len(self._frames)
@@ -70,20 +72,22 @@ class Reel:
 
     def palette(self) -> Image.Image:
         """An image with the palette of all pictures: exact, where colours are few."""
-        there = np.flatnonzero(self._counts)
-        if len(there) > _COLOURS:
+        present = np.flatnonzero(self._counts)
+        if len(present) > _COLOURS:
             # As often as in the films, and at least once, so that none is forgotten.
-            share = self._counts[there] / self._counts.sum()
-            there = there.repeat(np.maximum(1, share * _SAMPLES).astype(int))
-        pixels = self._colours[there][None]
+            share = self._counts[present] / self._counts.sum()
+            present = present.repeat(np.maximum(1, share * _SAMPLES).astype(int))
+        pixels = self._colours[present][None]
         return Image.fromarray(pixels).quantize(_COLOURS, Image.Quantize.MEDIANCUT)
 
 
-def gif(reel: Reel, fps: float) -> bytes:
+def encode_gif(reel: Reel, fps: float) -> bytes:
     """An endlessly repeated GIF; a GIF counts time in hundredths of a second."""
     # One palette for all: flickers less, and takes a fraction of the space.
     palette = reel.palette()
-    frames = (each.quantize(palette=palette, dither=Image.Dither.NONE) for each in reel)
+    frames = (
+        image.quantize(palette=palette, dither=Image.Dither.NONE) for image in reel
+    )
     data = io.BytesIO()
     next(frames).save(
         data,
@@ -97,7 +101,7 @@ def gif(reel: Reel, fps: float) -> bytes:
     return data.getvalue()
 
 
-def mp4(reel: Reel, fps: float) -> bytes:
+def encode_mp4(reel: Reel, fps: float) -> bytes:
     """H.264 in an mp4, as browsers play it; of PyAV (https://pyav.org)."""
     try:
         av: Any = importlib.import_module("av")
@@ -120,17 +124,17 @@ def mp4(reel: Reel, fps: float) -> bytes:
     return data.getvalue()
 
 
-def strip(reel: Reel, fps: float) -> bytes:
+def encode_strip(reel: Reel, fps: float) -> bytes:
     """A png of at most eight pictures, evenly from the first to the last, in rows."""
     del fps  # nothing moves
     count = min(_FRAMES, len(reel))
-    chosen = np.linspace(0, len(reel) - 1, count).round().astype(int)
+    indices = np.linspace(0, len(reel) - 1, count).round().astype(int)
     columns = min(_COLUMNS, count)
     rows = -(-count // columns)
     width, height = reel[0].size
     size = (columns * (width + _GAP) + _GAP, rows * (height + _GAP) + _GAP)
     sheet = Image.new("RGB", size, _DARK)
-    for place, index in enumerate(chosen):
+    for place, index in enumerate(indices):
         row, column = divmod(place, columns)
         corner = (_GAP + column * (width + _GAP), _GAP + row * (height + _GAP))
         sheet.paste(reel[int(index)], corner)
@@ -139,25 +143,25 @@ def strip(reel: Reel, fps: float) -> bytes:
     return data.getvalue()
 
 
-WRITERS: dict[str, Callable[[Reel, float], bytes]] = {
-    ".gif": gif,
-    ".mp4": mp4,
-    ".png": strip,
+ENCODERS: dict[str, Callable[[Reel, float], bytes]] = {
+    ".gif": encode_gif,
+    ".mp4": encode_mp4,
+    ".png": encode_strip,
 }
 
 
-def check(target: Path) -> None:
-    """Refuses a file whose suffix names none of `WRITERS`, before anybody plays."""
-    if target.suffix.lower() not in WRITERS:
+def check_target(target: Path) -> None:
+    """Refuses a file whose suffix names none of `ENCODERS`, before anybody plays."""
+    if target.suffix.lower() not in ENCODERS:
         raise RlcliError(
             f"`{target}` is no film that can be written",
-            f"its suffix says which: {', '.join(f'`{each}`' for each in WRITERS)}",
+            f"its suffix says which: {', '.join(f'`{suffix}`' for suffix in ENCODERS)}",
         )
 
 
-def write(target: Path, pictures: Iterable[np.ndarray], fps: float) -> None:
+def write_film(target: Path, pictures: Iterable[np.ndarray], fps: float) -> None:
     """Writes the pictures as the suffix says, `fps` of them in a second."""
-    check(target)
-    data = WRITERS[target.suffix.lower()](Reel(pictures), fps)
+    check_target(target)
+    data = ENCODERS[target.suffix.lower()](Reel(pictures), fps)
     target.parent.mkdir(parents=True, exist_ok=True)
     replace_file(target, data)

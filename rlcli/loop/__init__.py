@@ -11,16 +11,17 @@ the host `advance` is one dispatch per environment step. Both give the same bits
 
 from __future__ import annotations
 
-from rlcli.loop.compiled import compiled
+from rlcli.loop.compiled import compiled_loop
 from rlcli.loop.engine import Loop
-from rlcli.loop.host import hosted, timestep_shapes
-from rlcli.loop.progress import Setup, midnight
-from rlcli.loop.seeds import over_seeds
+from rlcli.loop.host import host_loop, timestep_shapes
+from rlcli.loop.progress import Setup
+from rlcli.loop.seeds import vmap_seeds
+from rlcli.types import Clock
 
-__all__ = ["Loop", "make", "over_seeds", "timestep_shapes"]
+__all__ = ["Loop", "make_loop", "timestep_shapes", "vmap_seeds"]
 
 
-def make(setup: Setup) -> Loop:
+def make_loop(setup: Setup) -> Loop:
     """The loop of a setup: compiled where the environment allows it."""
-    environment, _ = setup.parts(midnight())
-    return compiled(setup) if environment.pure else hosted(setup, environment)
+    environment, _ = setup.parts(Clock.zero())
+    return compiled_loop(setup) if environment.pure else host_loop(setup, environment)

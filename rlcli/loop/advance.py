@@ -14,14 +14,13 @@ from rlcli.loop.progress import (
     Progress,
     Setup,
     clock_at,
-    counted,
-    decided,
-    draw,
-    midnight,
-    now,
+    current_step,
+    draw_step_noise,
+    select_action,
+    update_statistics,
 )
-from rlcli.types import Agent, Array, ArrayTree, TimeStep, Transition
-from rlcli.xla.control_flow import kept, when
+from rlcli.types import Agent, Array, ArrayTree, Clock, TimeStep, Transition
+from rlcli.xla.control_flow import run_if, tree_select
 
 _BLOCK = 128  # steps whose noise is drawn at once …
 _BLOCK_ROWS = 16_384  # … as long as they are no more transitions than this
@@ -32,15 +31,15 @@ def advance(
     progress: Progress,
     timestep: TimeStep,
     noise: tuple[ArrayTree, ArrayTree],
-    watched: Array,
+    compute_metrics: Array,
 ) -> tuple[Progress, Mapping[str, Array]]:
     """Takes an answer, learns if the unroll is full, decides: one step of one seed."""
     decide_noise, learn_noise = noise
-    statistics = counted(progress.statistics, timestep)
-    row = _completed(progress.pending, timestep)
+    statistics = update_statistics(progress.statistics, timestep)
+    row = _complete_transition(progress.pending, timestep)
     progress = progress._replace(statistics=statistics)
-    step = now(setup, progress) + 1
-    clock = clock_at(progress, step, watched)
+    step = current_step(setup, progress) + 1
+    clock = clock_at(progress, step, compute_metrics)
     environment, agent = setup.parts(clock)
     action = progress.pending.action
     faults = update_faults(progress.faults, environment, action, timestep, step)
@@ -64,8 +63,8 @@ def advance(
         def learn(state: ArrayTree) -> tuple[ArrayTree, Any]:
             return agent.learn(state, unroll, clock, agent.draw(learn_noise))
 
-        learner, metrics = when(full, learn, progress.agent)
-    pending, policy = decided(
+        learner, metrics = run_if(full, learn, progress.agent)
+    pending, policy = select_action(
         agent, learner, timestep.obs, progress.policy, timestep.last, decide_noise
     )
     return progress._replace(
@@ -77,7 +76,7 @@ def advance(
     ), metrics
 
 
-def _completed(pending: Pending, timestep: TimeStep) -> Transition:
+def _complete_transition(pending: Pending, timestep: TimeStep) -> Transition:
     return Transition(
         obs=pending.obs,
         action=pending.action,
@@ -90,34 +89,34 @@ def _completed(pending: Pending, timestep: TimeStep) -> Transition:
     )
 
 
-def noted(
+def advance_with_metrics(
     agent: Agent,
-    advanced: Callable[[Progress, Array], tuple[Progress, Mapping[str, Array]]],
+    advance_fn: Callable[[Progress, Array], tuple[Progress, Mapping[str, Array]]],
     carry: tuple[Progress, Mapping[str, Array]],
-    made: Array,
+    final_updates: Array,
 ) -> tuple[Progress, Mapping[str, Array]]:
     """One step of a chunk, with the metrics that stand for it: of its last update.
 
-    `advanced` takes progress, and whether somebody will read the metrics; `made` is how
-    many updates there will have been when the chunk ends.
+    `advance_fn` takes progress, and whether somebody will read the metrics;
+    `final_updates` is how many updates there will have been when the chunk ends.
     """
-    before, metrics = carry
-    watched = agent.updates(before.iteration + 1) == made
-    after, new = advanced(before, watched)
-    updated = agent.updates(after.iteration) > agent.updates(before.iteration)
-    return after, kept(updated, new, metrics)
+    progress, metrics = carry
+    compute_metrics = agent.updates(progress.iteration + 1) == final_updates
+    after, new = advance_fn(progress, compute_metrics)
+    has_updated = agent.updates(after.iteration) > agent.updates(progress.iteration)
+    return after, tree_select(has_updated, new, metrics)
 
 
-def block_of(setup: Setup) -> int:
+def noise_block_size(setup: Setup) -> int:
     """How many steps' noise is drawn at once."""
-    environment, _ = setup.parts(midnight())
+    environment, _ = setup.parts(Clock.zero())
     return max(1, min(_BLOCK, _BLOCK_ROWS // environment.num_envs))
 
 
-def noise_of(setup: Setup, seed: Array, start: Array) -> tuple[ArrayTree, ...]:
+def draw_noise_block(setup: Setup, seed: Array, start: Array) -> tuple[ArrayTree, ...]:
     """The noise of a block of steps, `[block, ...]`.
 
     On the host too: drawn where it is used, it would be rounded together with its use.
     """
-    times = start + jnp.arange(block_of(setup))
-    return jax.vmap(lambda time: draw(setup, seed, time))(times)
+    times = start + jnp.arange(noise_block_size(setup))
+    return jax.vmap(lambda time: draw_step_noise(setup, seed, time))(times)

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rlcli.loop.progress import midnight
 from rlcli.types import (
     Agent,
     Array,
@@ -21,10 +20,10 @@ from rlcli.types import (
     Transition,
     Updater,
 )
-from rlcli.xla.control_flow import zeros
+from rlcli.xla.control_flow import zeros_of_shapes
 
 
-class Remembering(NamedTuple):
+class ReplayAgentState(NamedTuple):
     """The state of an agent with a replay."""
 
     learner: ArrayTree
@@ -33,14 +32,14 @@ class Remembering(NamedTuple):
     metrics: ArrayTree = ()
 
 
-class Online(NamedTuple):
+class OnlineAgentState(NamedTuple):
     """The state of an agent without one."""
 
     learner: ArrayTree
     tail: Transition  # the steps in front of the unroll, `[window − 1, B, ...]`
 
 
-def remembering(
+def replay_agent(
     updater: Updater,
     tracer: Tracer,
     replay: Replay,
@@ -53,63 +52,69 @@ def remembering(
     `updates` is how many updates there are in an iteration, on average; `start` the
     iterations before the first.
     """
-    most = -(-updates.numerator // updates.denominator)
+    max_updates = -(-updates.numerator // updates.denominator)
     # One update a visit needs no loop, whose cost is a twentieth of a small one.
-    lone = updates == 1 and start == 0
+    is_single_update = updates == 1 and start == 0
 
-    def init(key: Key, unroll: Transition) -> Remembering:
-        state = Remembering(updater.init(key), replay.init(unroll))
+    def init(key: Key, unroll: Transition) -> ReplayAgentState:
+        state = ReplayAgentState(updater.init(key), replay.init(unroll))
         if not replay.episodes:
             return state
-        _, metrics = jax.eval_shape(learn, state, unroll, midnight(), draw(key))
-        return state._replace(metrics=zeros(metrics))
+        _, metrics = jax.eval_shape(learn, state, unroll, Clock.zero(), draw(key))
+        return state._replace(metrics=zeros_of_shapes(metrics))
 
     def draw(key: Key) -> tuple[ArrayTree, Key]:
         sample_key, update_key = jax.random.split(key)
-        samples = jax.vmap(replay.draw)(jax.random.split(sample_key, most))
-        return samples, jax.random.split(update_key, most)
+        samples = jax.vmap(replay.draw)(jax.random.split(sample_key, max_updates))
+        return samples, jax.random.split(update_key, max_updates)
 
-    def made(iterations: Any) -> Any:
+    def count_updates(iterations: Any) -> Any:
         """Updates in so many iterations: a Python int of one, an array of an array."""
-        learnt = iterations - start
-        learnt = learnt * (learnt > 0)
-        return learnt * updates.numerator // updates.denominator
+        learning_iterations = iterations - start
+        learning_iterations = learning_iterations * (learning_iterations > 0)
+        return learning_iterations * updates.numerator // updates.denominator
 
     def learn(
-        state: Remembering, steps: Transition, clock: Clock, noise: ArrayTree
-    ) -> tuple[Remembering, dict[str, Array]]:
-        memory = replay.add(state.replay, steps, clock.iteration)
-        before = made(clock.iteration)
-        due = made(clock.iteration + 1) - before
+        state: ReplayAgentState, steps: Transition, clock: Clock, noise: ArrayTree
+    ) -> tuple[ReplayAgentState, dict[str, Array]]:
+        replay_state = replay.add(state.replay, steps, clock.iteration)
+        updates_before = count_updates(clock.iteration)
+        due = count_updates(clock.iteration + 1) - updates_before
 
         def update(k: Array, carry: tuple) -> tuple:
-            learner, memory, metrics = carry
-            sampled, key = jax.tree.map(lambda each: each[k], noise)
-            raw, weight, index = replay.sample(memory, clock.iteration + 1, sampled)
-            time = clock._replace(updates=before + k)
+            learner, replay_state, metrics = carry
+            sample_noise, key = jax.tree.map(lambda x: x[k], noise)
+            raw, weight, index = replay.sample(
+                replay_state, clock.iteration + 1, sample_noise
+            )
+            time = clock._replace(updates=updates_before + k)
 
             def step(learner: ArrayTree) -> tuple:
-                rows = _traced(tracer, updater, learner, raw)
+                rows = _trace(tracer, updater, learner, raw)
                 counts = weight[: rows.reward.shape[0]]
                 learner, report = updater.update(learner, rows, counts, time, key)
                 return learner, report.priority, dict(report.metrics)
 
             if replay.episodes:
                 # Who can tell whether this is the last update that somebody watches?
-                time = time._replace(watched=jnp.bool_(True))
-                stepped = _unless_empty(weight, step, learner, metrics)
+                time = time._replace(compute_metrics=jnp.bool_(True))
+                result = _step_unless_empty(weight, step, learner, metrics)
             else:
-                stepped = step(learner)
-            learner, priority, metrics = stepped
-            return learner, replay.reweigh(memory, index, priority), metrics
+                result = step(learner)
+            learner, priority, metrics = result
+            return learner, replay.reweigh(replay_state, index, priority), metrics
 
-        *_, shapes = jax.eval_shape(update, 0, (state.learner, memory, state.metrics))
-        begin = (state.learner, memory, state.metrics or zeros(shapes))
-        if lone:
-            learner, memory, metrics = update(0, begin)
+        *_, shapes = jax.eval_shape(
+            update, 0, (state.learner, replay_state, state.metrics)
+        )
+        begin = (state.learner, replay_state, state.metrics or zeros_of_shapes(shapes))
+        if is_single_update:
+            learner, replay_state, metrics = update(0, begin)
         else:
-            learner, memory, metrics = jax.lax.fori_loop(0, due, update, begin)
-        return Remembering(learner, memory, metrics if state.metrics else ()), metrics
+            learner, replay_state, metrics = jax.lax.fori_loop(0, due, update, begin)
+        return ReplayAgentState(
+            learner, replay_state, metrics if state.metrics else ()
+        ), metrics
 
     return Agent(
         init=init,
@@ -117,35 +122,41 @@ def remembering(
         policy=updater.policy,
         draw=draw,
         learn=learn,
-        updates=made,
-        failed=lambda state: updater.failed(state.learner),
-        needs=_needs(tracer, updater),
+        updates=count_updates,
+        failed_at=lambda state: updater.failed_at(state.learner),
+        requires=_requires(tracer, updater),
     )
 
 
-def online(updater: Updater, tracer: Tracer) -> Agent:
+def online_agent(updater: Updater, tracer: Tracer) -> Agent:
     """An agent that learns from each unroll once, and forgets it."""
     lead = (tracer.window or 1) - 1
 
-    def init(key: Key, unroll: Transition) -> Online:
+    def init(key: Key, unroll: Transition) -> OnlineAgentState:
         tail = jax.tree.map(
             lambda leaf: jnp.zeros((lead, *leaf.shape[1:]), leaf.dtype), unroll
         )
-        return Online(updater.init(key), tail)
+        return OnlineAgentState(updater.init(key), tail)
 
     def learn(
-        state: Online, steps: Transition, clock: Clock, noise: Key
-    ) -> tuple[Online, dict[str, Array]]:
-        joined = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), state.tail, steps)
-        rows = _traced(tracer, updater, state.learner, joined)
+        state: OnlineAgentState, steps: Transition, clock: Clock, noise: Key
+    ) -> tuple[OnlineAgentState, dict[str, Array]]:
+        rows_in_window = jax.tree.map(
+            lambda a, b: jnp.concatenate([a, b]), state.tail, steps
+        )
+        rows = _trace(tracer, updater, state.learner, rows_in_window)
         # Rows that begin before the first step do not count: nothing was there.
-        before = jnp.minimum(clock.iteration, lead) * len(steps.reward)  # or enough
-        there = jnp.arange(rows.reward.shape[0]) + before >= lead
-        weight = jnp.broadcast_to(there[:, None], rows.reward.shape).astype(jnp.float32)
+        steps_before = jnp.minimum(clock.iteration, lead) * len(
+            steps.reward
+        )  # or enough
+        is_valid = jnp.arange(rows.reward.shape[0]) + steps_before >= lead
+        weight = jnp.broadcast_to(is_valid[:, None], rows.reward.shape).astype(
+            jnp.float32
+        )
         clock = clock._replace(updates=clock.iteration)
         learner, report = updater.update(state.learner, rows, weight, clock, noise)
-        tail = jax.tree.map(lambda leaf: leaf[leaf.shape[0] - lead :], joined)
-        return Online(learner, tail), dict(report.metrics)
+        tail = jax.tree.map(lambda leaf: leaf[leaf.shape[0] - lead :], rows_in_window)
+        return OnlineAgentState(learner, tail), dict(report.metrics)
 
     return Agent(
         init=init,
@@ -154,32 +165,32 @@ def online(updater: Updater, tracer: Tracer) -> Agent:
         draw=lambda key: key,
         learn=learn,
         updates=lambda iterations: iterations,
-        failed=lambda state: updater.failed(state.learner),
-        needs=_needs(tracer, updater),
+        failed_at=lambda state: updater.failed_at(state.learner),
+        requires=_requires(tracer, updater),
     )
 
 
-def _unless_empty(
+def _step_unless_empty(
     weight: Array, step: Callable, learner: ArrayTree, metrics: ArrayTree
 ) -> tuple:
     """`step(learner)`; the learner and metrics as they were if nothing weighs."""
     _, *report = jax.eval_shape(step, learner)
-    priority, new = zeros(report)
-    turns = jnp.any(weight > 0).astype(jnp.int32)
+    priority, new = zeros_of_shapes(report)
+    num_steps = jnp.any(weight > 0).astype(jnp.int32)
     begin = (learner, priority, metrics or new)
     # A loop of 0 or 1 turns: what goes through a `cond` is copied.
-    return jax.lax.fori_loop(0, turns, lambda _, carry: step(carry[0]), begin)
+    return jax.lax.fori_loop(0, num_steps, lambda _, carry: step(carry[0]), begin)
 
 
-def _traced(
+def _trace(
     tracer: Tracer, updater: Updater, learner: ArrayTree, steps: Transition
 ) -> Transition:
     """Rows of raw steps, which keep what the tracer sums up."""
     estimates = updater.estimate(learner, steps)
-    kept = {"reward": steps.reward, "next_carry": estimates.carry}
-    steps = steps._replace(extras={**steps.extras, **kept})
+    extras = {"reward": steps.reward, "next_carry": estimates.carry}
+    steps = steps._replace(extras={**steps.extras, **extras})
     return tracer.trace(steps, estimates)
 
 
-def _needs(tracer: Tracer, updater: Updater) -> tuple[str, ...]:
-    return tuple(sorted({*tracer.needs, *updater.needs}))
+def _requires(tracer: Tracer, updater: Updater) -> tuple[str, ...]:
+    return tuple(sorted({*tracer.requires, *updater.requires}))

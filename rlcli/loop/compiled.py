@@ -11,50 +11,56 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from rlcli.loop.advance import advance, block_of, noise_of, noted
+from rlcli.loop.advance import (
+    advance,
+    advance_with_metrics,
+    draw_noise_block,
+    noise_block_size,
+)
 from rlcli.loop.engine import Loop
 from rlcli.loop.progress import (
     AXES,
     RESET,
     Progress,
     Setup,
-    begin,
     clock_at,
-    draw,
-    midnight,
-    now,
-    said,
-    stream,
+    current_step,
+    draw_step_noise,
+    info_names,
+    initial_progress,
+    stream_key,
 )
-from rlcli.loop.seeds import numbers, over_seeds
-from rlcli.types import Array, ArrayTree
-from rlcli.xla.control_flow import zeros
-from rlcli.xla.fusion_barrier import rounded
-from rlcli.xla.packing import Packed, Packing
+from rlcli.loop.seeds import seed_array, vmap_seeds
+from rlcli.types import Array, ArrayTree, Clock
+from rlcli.xla.control_flow import zeros_of_shapes
+from rlcli.xla.fusion_barrier import round_to_dtype
+from rlcli.xla.packing import PackedTree, Packing
 from rlcli.xla.temporaries import temporary_bytes
 
 
-def compiled(setup: Setup) -> Loop:
+def compiled_loop(setup: Setup) -> Loop:
     """Chunks of iterations as one program, spread over devices, then vmapped."""
     share = len(setup.seeds) // setup.devices  # seeds of one device
     mesh = Mesh(np.array(jax.devices()[: setup.devices]), ("seeds",))
-    each, same = PartitionSpec("seeds"), PartitionSpec()
-    specs = Progress._make(same if axis is None else each for axis in AXES)
+    per_seed, replicated = PartitionSpec("seeds"), PartitionSpec()
+    specs = Progress._make(replicated if axis is None else per_seed for axis in AXES)
     spread = functools.partial(jax.shard_map, mesh=mesh, check_vma=False)
 
     def begin_one(seed: Array) -> Progress:
-        environment, _ = setup.parts(midnight())
-        state, obs = environment.reset(stream(seed, RESET))
-        return begin(setup, seed, state, obs, said(environment, state))
+        environment, _ = setup.parts(Clock.zero())
+        state, obs = environment.reset(stream_key(seed, RESET))
+        return initial_progress(setup, seed, state, obs, info_names(environment, state))
 
     begin_all = jax.jit(
-        spread(over_seeds(begin_one, share, (0,), AXES), in_specs=each, out_specs=specs)
+        spread(
+            vmap_seeds(begin_one, share, (0,), AXES), in_specs=per_seed, out_specs=specs
+        )
     )
     advance_all = jax.jit(
         spread(
-            over_seeds(_chunk(setup), share, (AXES, None), (AXES, 0)),
-            in_specs=(specs, same),
-            out_specs=(specs, each),
+            vmap_seeds(_chunk_function(setup), share, (AXES, None), (AXES, 0)),
+            in_specs=(specs, replicated),
+            out_specs=(specs, per_seed),
         ),
         donate_argnums=0,
     )
@@ -66,15 +72,15 @@ def compiled(setup: Setup) -> Loop:
         program = advance_all.trace(progress, jnp.int32(1))
         return progress, setup.devices * temporary_bytes(program.jaxpr)
 
-    def restore(saved: ArrayTree) -> tuple[Progress, str]:
+    def restore(arrays: ArrayTree) -> tuple[Progress, str]:
         # As JAX lays out its own results, which on one device are spread over nothing:
         # else a run that goes on would be another program, and compiled anew.
-        laid = specs if setup.devices > 1 else Progress._make(same for _ in specs)
-        layout = jax.tree.map(lambda spec: NamedSharding(mesh, spec), laid)
-        return jax.device_put(saved, layout), ""
+        axes = specs if setup.devices > 1 else Progress._make(replicated for _ in specs)
+        layout = jax.tree.map(lambda spec: NamedSharding(mesh, spec), axes)
+        return jax.device_put(arrays, layout), ""
 
     return Loop(
-        begin=lambda: begin_all(numbers(setup)),
+        begin=lambda: begin_all(seed_array(setup)),
         advance=lambda progress, count: advance_all(progress, np.int32(count)),
         save=lambda progress: progress,
         restore=restore,
@@ -84,69 +90,79 @@ def compiled(setup: Setup) -> Loop:
     )
 
 
-def _chunk(setup: Setup) -> Callable:
+def _chunk_function(setup: Setup) -> Callable:
     """`(progress, iterations) -> progress, metrics` of one seed.
 
     One program for any number of iterations: blocks of steps whose noise is drawn at
     once, and in each a loop with a traced count.
     """
-    block = block_of(setup)
+    block = noise_block_size(setup)
 
     def step(
-        progress: Progress, noise: tuple[ArrayTree, ...], watched: Array
+        progress: Progress, noise: tuple[ArrayTree, ...], compute_metrics: Array
     ) -> tuple[Progress, Mapping[str, Array]]:
         step_noise, *rest = noise
-        clock = clock_at(progress, now(setup, progress), watched)
+        clock = clock_at(progress, current_step(setup, progress), compute_metrics)
         environment, _ = setup.parts(clock)
         cut = setup.reset & (progress.position + 1 == setup.unroll)
-        answer = environment.step(
+        outcome = environment.step(
             progress.environment, progress.pending.action, step_noise, cut
         )
         # As the host gets it; else the bits would be others than the host's.
-        state, timestep = rounded(answer, progress.iteration)
+        state, timestep = round_to_dtype(outcome, progress.iteration)
         progress = progress._replace(environment=state)
-        return advance(setup, progress, timestep, tuple(rest), watched)
+        return advance(setup, progress, timestep, tuple(rest), compute_metrics)
 
     def chunk(
         progress: Progress, iterations: Array
     ) -> tuple[Progress, Mapping[str, Array]]:
         total = iterations * setup.unroll
-        _, agent = setup.parts(midnight())
-        made = agent.updates(progress.iteration + iterations)
+        _, agent = setup.parts(Clock.zero())
+        final_updates = agent.updates(progress.iteration + iterations)
 
-        def many(i: Array, carry: tuple) -> tuple:
-            noise = noise_of(setup, progress.seed, now(setup, carry[0]))
+        def run_block(i: Array, carry: tuple) -> tuple:
+            noise = draw_noise_block(
+                setup, progress.seed, current_step(setup, carry[0])
+            )
 
-            def one(j: Array, carry: tuple) -> tuple:
-                drawn = jax.tree.map(lambda leaf: leaf[j], noise)
+            def run_step(j: Array, carry: tuple) -> tuple:
+                step_noise = jax.tree.map(lambda leaf: leaf[j], noise)
 
-                def advanced(before: Progress, watched: Array) -> tuple:
-                    return step(before, drawn, watched)
+                def advance_fn(
+                    progress_before: Progress, compute_metrics: Array
+                ) -> tuple:
+                    return step(progress_before, step_noise, compute_metrics)
 
-                return packed(*noted(agent, advanced, unpacked(*carry), made))
+                return pack(
+                    *advance_with_metrics(
+                        agent, advance_fn, unpack(*carry), final_updates
+                    )
+                )
 
             count = jnp.minimum(block, total - i * block)
-            return jax.lax.fori_loop(0, count, one, carry)
+            return jax.lax.fori_loop(0, count, run_step, carry)
 
-        noise = jax.eval_shape(lambda: draw(setup, progress.seed, jnp.int32(0)))
+        noise = jax.eval_shape(
+            lambda: draw_step_noise(setup, progress.seed, jnp.int32(0))
+        )
         _, metrics = jax.eval_shape(step, progress, noise, jnp.bool_(True))
         # What is shown of a run is some ten numbers, each of which would be a kernel of
         # its own at every step: they go around as one array of each dtype.
         packing = Packing((progress.statistics, progress.faults.not_finite, metrics))
 
-        def packed(progress: Progress, metrics: Mapping[str, Array]) -> tuple:
+        def pack(progress: Progress, metrics: Mapping[str, Array]) -> tuple:
             faults = progress.faults
             shown = (progress.statistics, faults.not_finite, metrics)
             rest = faults._replace(not_finite=())  # which never changes here
             return progress._replace(statistics=(), faults=rest), packing.pack(shown)
 
-        def unpacked(progress: Progress, numbers: Packed) -> tuple[Progress, Any]:
+        def unpack(progress: Progress, numbers: PackedTree) -> tuple[Progress, Any]:
             statistics, not_finite, metrics = packing.unpack(numbers)
             faults = progress.faults._replace(not_finite=not_finite)
             return progress._replace(statistics=statistics, faults=faults), metrics
 
         blocks = (total + block - 1) // block
-        carry = packed(progress, zeros(metrics))
-        return unpacked(*jax.lax.fori_loop(0, blocks, many, carry))
+        carry = pack(progress, zeros_of_shapes(metrics))
+        return unpack(*jax.lax.fori_loop(0, blocks, run_block, carry))
 
     return chunk

@@ -15,18 +15,30 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli import spaces
-from rlcli.loop.advance import advance, block_of, noise_of, noted
+from rlcli.loop.advance import (
+    advance,
+    advance_with_metrics,
+    draw_noise_block,
+    noise_block_size,
+)
 from rlcli.loop.engine import Loop
-from rlcli.loop.progress import AXES, Progress, Setup, begin, draw, midnight, now
-from rlcli.loop.seeds import expanded, numbers, over_seeds, squeezed
-from rlcli.types import Array, ArrayTree, Environment, TimeStep
+from rlcli.loop.progress import (
+    AXES,
+    Progress,
+    Setup,
+    current_step,
+    draw_step_noise,
+    initial_progress,
+)
+from rlcli.loop.seeds import expand_seed, seed_array, squeeze_seed, vmap_seeds
+from rlcli.types import Array, ArrayTree, Clock, Environment, TimeStep
 from rlcli.xla import threads
-from rlcli.xla.control_flow import zeros
-from rlcli.xla.packing import SMALL, Packed, Packing
-from rlcli.xla.pinning import pinned
+from rlcli.xla.control_flow import zeros_of_shapes
+from rlcli.xla.packing import SMALL_SIZE, PackedTree, Packing
+from rlcli.xla.pinning import pin_threads
 from rlcli.xla.temporaries import temporary_bytes, tree_bytes
 
-_CARRIED = (AXES, 0)  # the axes of the seeds in progress and metrics
+_CARRY_AXES = (AXES, 0)  # the axes of the seeds in progress and metrics
 
 
 class _Program(NamedTuple):
@@ -38,58 +50,60 @@ class _Program(NamedTuple):
     pack: Callable  # progress -> packed, with the metrics
     step: Callable  # (packed, packed timestep, noise, made) -> packed, action
     unpack: Callable  # packed -> progress, metrics
-    answer: Callable  # timestep, NumPy's -> packed
+    pack_timestep: Callable  # timestep, NumPy's -> packed
     shapes: Progress
     temporaries: int  # bytes, of `step` and of the noise that it is given
 
 
-def hosted(setup: Setup, environment: Environment) -> Loop:
+def host_loop(setup: Setup, environment: Environment) -> Loop:
     """One dispatch per environment step; only `environment.step` stands outside."""
-    block = block_of(setup)
-    _, agent = setup.parts(midnight())
-    alone = threads.one() and jax.default_backend() == "cpu"
+    block = noise_block_size(setup)
+    _, agent = setup.parts(Clock.zero())
+    is_pinned = threads.is_single_threaded() and jax.default_backend() == "cpu"
 
     @functools.cache
     def program() -> _Program:
-        return _program(setup, environment)
+        return _build_program(setup, environment)
 
     def first() -> Progress:
         state, obs = environment.reset(np.array(setup.seeds, np.uint32))
-        return program().begin(numbers(setup), obs)._replace(environment=state)
+        return program().begin(seed_array(setup), obs)._replace(environment=state)
 
     def advance_by(
         progress: Progress, count: int
     ) -> tuple[Progress, Mapping[str, Array]]:
-        run, seeds = program(), numbers(setup)
+        run, seeds = program(), seed_array(setup)
         state = progress.environment
         action = progress.pending.action
-        before = int(progress.iteration)
-        packed = run.pack(progress._replace(environment=()))
-        made = jnp.asarray(agent.updates(before + count))
-        noise, start = None, before * setup.unroll
-        with pinned() if alone else contextlib.nullcontext():
-            for time in range(start, (before + count) * setup.unroll):
+        iteration_before = int(progress.iteration)
+        packed_carry = run.pack(progress._replace(environment=()))
+        final_updates = jnp.asarray(agent.updates(iteration_before + count))
+        noise, start = None, iteration_before * setup.unroll
+        with pin_threads() if is_pinned else contextlib.nullcontext():
+            for time in range(start, (iteration_before + count) * setup.unroll):
                 row = time % block
                 if row == 0 or noise is None:
-                    drawn, noise = run.draw(seeds, np.int32(time - row))
-                    own, structure = jax.tree.flatten(drawn)
-                mine = structure.unflatten([leaf[:, row] for leaf in own])
+                    block_noise, noise = run.draw(seeds, np.int32(time - row))
+                    leaves, structure = jax.tree.flatten(block_noise)
+                mine = structure.unflatten([leaf[:, row] for leaf in leaves])
                 cut = setup.reset and (time + 1) % setup.unroll == 0
                 state, timestep = environment.step(state, action, mine, cut)
                 if timestep.info:  # what is logged on the host is not counted
                     timestep = timestep._replace(info={})
-                answer = run.answer(timestep)
-                packed, action = run.step(packed, answer, noise, made)
-        progress, metrics = run.unpack(packed)
+                packed_timestep = run.pack_timestep(timestep)
+                packed_carry, action = run.step(
+                    packed_carry, packed_timestep, noise, final_updates
+                )
+        progress, metrics = run.unpack(packed_carry)
         return progress._replace(environment=state), metrics
 
     def save(progress: Progress) -> ArrayTree:
         arrays = environment.save(progress.environment)
         return progress._replace(environment=arrays)
 
-    def restore(saved: ArrayTree) -> tuple[Progress, str]:
-        state, sentence = environment.restore(saved.environment)
-        device = jax.device_put(saved._replace(environment=()))
+    def restore(arrays: ArrayTree) -> tuple[Progress, str]:
+        state, sentence = environment.restore(arrays.environment)
+        device = jax.device_put(arrays._replace(environment=()))
         return device._replace(environment=state), sentence
 
     def close(progress: Progress) -> None:
@@ -106,78 +120,87 @@ def hosted(setup: Setup, environment: Environment) -> Loop:
     )
 
 
-def _program(setup: Setup, environment: Environment) -> _Program:
+def _build_program(setup: Setup, environment: Environment) -> _Program:
     """Traces everything, so that what does not fit shows."""
-    seeds, block = len(setup.seeds), block_of(setup)
-    _, agent = setup.parts(midnight())
+    seeds, block = len(setup.seeds), noise_block_size(setup)
+    _, agent = setup.parts(Clock.zero())
     # A lone seed has no axis from step to step: with one, XLA would not write into the
     # buffers that it is given, and would copy the replay each time.
-    lone = seeds == 1
+    is_single = seeds == 1
 
-    _, *drawn = jax.eval_shape(functools.partial(draw, setup), numbers(setup)[0], 0)
-    noises = Packing(tuple(drawn))
+    _, *noise_shapes = jax.eval_shape(
+        functools.partial(draw_step_noise, setup), seed_array(setup)[0], 0
+    )
+    noises = Packing(tuple(noise_shapes))
 
-    def draw_one(seed: Array, start: Array) -> tuple[ArrayTree, Packed]:
-        environments, *agents = noise_of(setup, seed, start)
+    def draw_one(seed: Array, start: Array) -> tuple[ArrayTree, PackedTree]:
+        environments, *agents = draw_noise_block(setup, seed, start)
         return environments, jax.vmap(noises.pack)(tuple(agents))
 
     def begin_one(seed: Array, obs: Array) -> Progress:
-        return begin(setup, seed, (), obs)
+        return initial_progress(setup, seed, (), obs)
 
     def step(
-        carry: tuple, timestep: TimeStep, noise: Packed, made: Array
+        carry: tuple, timestep: TimeStep, noise: PackedTree, final_updates: Array
     ) -> tuple[Progress, Mapping[str, Array]]:
-        row = now(setup, carry[0]) % block
-        drawn = noises.unpack(jax.tree.map(lambda leaf: leaf[row], noise))
+        row = current_step(setup, carry[0]) % block
+        step_noise = noises.unpack(jax.tree.map(lambda leaf: leaf[row], noise))
 
-        def advanced(before: Progress, watched: Array) -> tuple:
-            return advance(setup, before, timestep, drawn, watched)
+        def advance_fn(progress_before: Progress, compute_metrics: Array) -> tuple:
+            return advance(
+                setup, progress_before, timestep, step_noise, compute_metrics
+            )
 
-        return noted(agent, advanced, carry, made)
+        return advance_with_metrics(agent, advance_fn, carry, final_updates)
 
-    begin_all = jax.jit(over_seeds(begin_one, seeds, (0, 0), AXES))
-    draw_all = jax.jit(over_seeds(draw_one, seeds, (0, None), 0))
+    begin_all = jax.jit(vmap_seeds(begin_one, seeds, (0, 0), AXES))
+    draw_all = jax.jit(vmap_seeds(draw_one, seeds, (0, None), 0))
     obs, timestep = timestep_shapes(seeds, environment)
-    progress = jax.eval_shape(begin_all, numbers(setup), obs)
-    _, noise = jax.eval_shape(draw_all, numbers(setup), np.int32(0))
+    progress = jax.eval_shape(begin_all, seed_array(setup), obs)
+    _, noise = jax.eval_shape(draw_all, seed_array(setup), np.int32(0))
 
-    def metrics_of(progress: Progress, timestep: TimeStep, noise: Packed) -> Any:
-        drawn = noises.unpack(jax.tree.map(lambda leaf: leaf[0], noise))
-        return advance(setup, progress, timestep, drawn, jnp.bool_(True))[1]
+    def metrics_of(progress: Progress, timestep: TimeStep, noise: PackedTree) -> Any:
+        step_noise = noises.unpack(jax.tree.map(lambda leaf: leaf[0], noise))
+        return advance(setup, progress, timestep, step_noise, jnp.bool_(True))[1]
 
-    shaped = over_seeds(metrics_of, seeds, (AXES, 0, 0), 0)
-    metrics = jax.eval_shape(shaped, progress, timestep, noise)
+    metrics_all = vmap_seeds(metrics_of, seeds, (AXES, 0, 0), 0)
+    metrics = jax.eval_shape(metrics_all, progress, timestep, noise)
 
     def bare(carry: tuple) -> tuple:
-        return squeezed(carry, _CARRIED) if lone else carry
+        return squeeze_seed(carry, _CARRY_AXES) if is_single else carry
 
     # Several seeds are left as they are: vmapped and packed, XLA sums in another order
     # than the compiled loop, and their arithmetic outweighs what arguments cost.
-    small = SMALL if lone else 0
+    small = SMALL_SIZE if is_single else 0
     packing = Packing(jax.eval_shape(bare, (progress, metrics)), small)
-    answers = Packing(timestep)
+    timestep_packing = Packing(timestep)
 
     def pack(progress: Progress) -> Any:
-        return packing.pack(bare((progress, zeros(metrics))))
+        return packing.pack(bare((progress, zeros_of_shapes(metrics))))
 
-    def dispatch(packed: Any, answer: Any, noise: ArrayTree, made: Array) -> tuple:
-        rest = answers.unpack(answer), noise, made
+    def dispatch(
+        packed_carry: Any, packed_timestep: Any, noise: ArrayTree, final_updates: Array
+    ) -> tuple:
+        rest = timestep_packing.unpack(packed_timestep), noise, final_updates
         axes = (0, 0, None)
-        if lone:
-            carry = step(packing.unpack(packed), *squeezed(rest, axes))
-            chosen = expanded(carry[0].pending.action, 0)
+        if is_single:
+            carry = step(packing.unpack(packed_carry), *squeeze_seed(rest, axes))
+            action = expand_seed(carry[0].pending.action, 0)
         else:
-            every = jax.vmap(step, (_CARRIED, *axes), _CARRIED)
-            carry = every(packing.unpack(packed), *rest)
-            chosen = carry[0].pending.action
-        return packing.pack(carry), chosen
+            step_all = jax.vmap(step, (_CARRY_AXES, *axes), _CARRY_AXES)
+            carry = step_all(packing.unpack(packed_carry), *rest)
+            action = carry[0].pending.action
+        return packing.pack(carry), action
 
-    def unpack(packed: Any) -> tuple:
-        carry = packing.unpack(packed)
-        return expanded(carry, _CARRIED) if lone else carry
+    def unpack(packed_carry: Any) -> tuple:
+        carry = packing.unpack(packed_carry)
+        return expand_seed(carry, _CARRY_AXES) if is_single else carry
 
     step_all = jax.jit(dispatch, donate_argnums=0)
-    arguments = jax.eval_shape(pack, progress), jax.eval_shape(answers.pack, timestep)
+    arguments = (
+        jax.eval_shape(pack, progress),
+        jax.eval_shape(timestep_packing.pack, timestep),
+    )
     program = step_all.trace(*arguments, noise, jnp.int32(0))
     return _Program(
         begin=begin_all,
@@ -185,7 +208,7 @@ def _program(setup: Setup, environment: Environment) -> _Program:
         pack=jax.jit(pack),
         step=step_all,
         unpack=jax.jit(unpack),
-        answer=answers.host(),
+        pack_timestep=timestep_packing.host_packer(),
         shapes=progress,
         temporaries=temporary_bytes(program.jaxpr) + tree_bytes(noise),
     )

@@ -27,9 +27,9 @@ from rlcli.types import (
 )
 
 # The streams of random numbers of a seed. WATCH is for those who look on: evaluation.
-INIT, RESET, STEP, POLICY, LEARN, WATCH = range(6)
+INIT, RESET, STEP, POLICY, LEARN, EVALUATION = range(6)
 
-_SMOOTHING = 10  # episodes that `average_return` looks back upon
+_AVERAGE_EPISODES = 10  # episodes that `average_return` looks back upon
 
 
 class Setup(NamedTuple):
@@ -44,7 +44,7 @@ class Setup(NamedTuple):
     @property
     def steps(self) -> int:
         """Environment steps of one seed in an iteration."""
-        return self.unroll * self.parts(midnight())[0].num_envs
+        return self.unroll * self.parts(Clock.zero())[0].num_envs
 
 
 class Pending(NamedTuple):
@@ -56,7 +56,7 @@ class Pending(NamedTuple):
     extras: ArrayTree
 
 
-class Statistics(NamedTuple):
+class EpisodeStatistics(NamedTuple):
     """Of episodes."""
 
     running_return: Array  # float32 [B]
@@ -82,25 +82,19 @@ class Progress(NamedTuple):
     policy: ArrayTree
     unroll: Transition  # [T, B, ...]; one of a single step is kept nowhere, and stays 0
     agent: ArrayTree
-    statistics: Statistics
+    statistics: EpisodeStatistics
     faults: Faults
 
 
 AXES = Progress._make([None, None, 0, 0, 0, 0, 0, 0, 0, 0])
 
 
-def midnight() -> Clock:
-    """The time at which a run begins."""
-    zero = np.int32(0)
-    return Clock(zero, np.float32(0), np.float32(0), zero, np.bool_(False))
-
-
-def stream(seed: Array | int, which: int) -> Key:
+def stream_key(seed: Array | int, index: int) -> Key:
     """The key of one stream of a seed."""
-    return jax.random.fold_in(jax.random.key(seed), which)
+    return jax.random.fold_in(jax.random.key(seed), index)
 
 
-def clock_at(progress: Progress, steps: Array, watched: Any) -> Clock:
+def clock_at(progress: Progress, steps: Array, compute_metrics: Any) -> Clock:
     """The time `steps` steps of each environment into the run."""
     environments = progress.pending.first.shape[0]
     return Clock(
@@ -108,28 +102,29 @@ def clock_at(progress: Progress, steps: Array, watched: Any) -> Clock:
         steps=steps.astype(jnp.float32) * environments,
         episodes=progress.statistics.episodes.astype(jnp.float32),
         updates=jnp.int32(0),  # an agent counts its own
-        watched=watched,
+        compute_metrics=compute_metrics,
     )
 
 
-def now(setup: Setup, progress: Progress) -> Array:
+def current_step(setup: Setup, progress: Progress) -> Array:
     """Steps of each environment so far."""
     return progress.iteration * setup.unroll + progress.position
 
 
-def draw(setup: Setup, seed: Array, time: Array) -> tuple[ArrayTree, ...]:
+def draw_step_noise(setup: Setup, seed: Array, time: Array) -> tuple[ArrayTree, ...]:
     """The noise of one step, which depends on nothing but seed and time."""
-    environment, agent = setup.parts(midnight())
+    environment, agent = setup.parts(Clock.zero())
     step, decide, learn = (
-        jax.random.fold_in(stream(seed, which), time) for which in (STEP, POLICY, LEARN)
+        jax.random.fold_in(stream_key(seed, index), time)
+        for index in (STEP, POLICY, LEARN)
     )
     # Of a longer unroll only the last step learns: there it is drawn when needed.
-    learning = agent.draw(learn) if setup.unroll == 1 else learn
+    learn_noise = agent.draw(learn) if setup.unroll == 1 else learn
     deciding = agent.policy.draw(decide, environment.num_envs)
-    return environment.draw(step), deciding, learning
+    return environment.draw(step), deciding, learn_noise
 
 
-def decided(
+def select_action(
     agent: Agent,
     state: ArrayTree,
     obs: Array,
@@ -141,49 +136,49 @@ def decided(
     decision, after = agent.policy.explore(
         agent.acting(state), obs, policy, first, noise
     )
-    offered = {"carry": policy[0], **decision.extras}
-    extras = {name: offered[name] for name in agent.needs}
+    extras_offered = {"carry": policy[0], **decision.extras}
+    extras = {name: extras_offered[name] for name in agent.requires}
     return Pending(obs, decision.action, first, extras), after
 
 
-def said(environment: Environment, state: ArrayTree) -> list[str]:
+def info_names(environment: Environment, state: ArrayTree) -> list[str]:
     """The names of what a pure environment logs: its `info`."""
 
-    def answered(key: Key) -> Mapping[str, Array]:
+    def step_info(key: Key) -> Mapping[str, Array]:
         noise = environment.draw(key)
-        return environment.step(state, _any_action(environment), noise)[1].info
+        return environment.step(state, _zero_actions(environment), noise)[1].info
 
-    return sorted(jax.eval_shape(answered, stream(0, STEP)))
+    return sorted(jax.eval_shape(step_info, stream_key(0, STEP)))
 
 
-def begin(
+def initial_progress(
     setup: Setup,
     seed: Array,
     state: ArrayTree,
     obs: Array,
-    logged: Sequence[str] = (),
+    info_keys: Sequence[str] = (),
 ) -> Progress:
     """Progress at the very start of one seed, with the first decision taken.
 
-    `logged` names what of an environment's `info` is summed over episodes.
+    `info_keys` names what of an environment's `info` is summed over episodes.
     """
-    environment, agent = setup.parts(midnight())
+    environment, agent = setup.parts(Clock.zero())
     batch = environment.num_envs
     first = jnp.ones(batch, bool)
     # The decision at step t + 1 is drawn with t's key: the first comes before them all.
-    decide_key = jax.random.fold_in(stream(seed, POLICY), np.uint32(2**32 - 1))
+    decide_key = jax.random.fold_in(stream_key(seed, POLICY), np.uint32(2**32 - 1))
     noise = agent.policy.draw(decide_key, batch)
-    learner_of = functools.partial(agent.init, stream(seed, INIT))
+    learner_of = functools.partial(agent.init, stream_key(seed, INIT))
 
     def decide(agent_state: ArrayTree) -> tuple[Pending, ArrayTree]:
         state = agent.policy.initial(batch)
-        return decided(agent, agent_state, obs, state, first, noise)
+        return select_action(agent, agent_state, obs, state, first, noise)
 
     # An agent begins from the shape of an unroll, and that depends on its decisions:
     # so ask first, with an unroll that has no extras, what a decision looks like.
-    like = Pending(obs, _any_action(environment), first, {})
-    shapes, _ = jax.eval_shape(lambda: decide(learner_of(_blank(setup, like))))
-    unroll = _blank(setup, shapes)
+    like = Pending(obs, _zero_actions(environment), first, {})
+    shapes, _ = jax.eval_shape(lambda: decide(learner_of(_empty_unroll(setup, like))))
+    unroll = _empty_unroll(setup, shapes)
     learner = learner_of(unroll)
     pending, policy = decide(learner)
     nothing = jnp.float32(0)
@@ -196,67 +191,76 @@ def begin(
         policy=policy,
         unroll=unroll,
         agent=learner,
-        statistics=Statistics(
+        statistics=EpisodeStatistics(
             running_return=jnp.zeros(batch, jnp.float32),
             running_length=jnp.zeros(batch, jnp.int32),
             episodes=jnp.int32(0),
             last_return=nothing,
             last_length=nothing,
             average_return=nothing,
-            running_info={name: jnp.zeros(batch, jnp.float32) for name in logged},
-            last_info=dict.fromkeys(logged, nothing),
-            total_info=dict.fromkeys(logged, nothing),
-            max_info=dict.fromkeys(logged, jnp.float32(-jnp.inf)),
+            running_info={name: jnp.zeros(batch, jnp.float32) for name in info_keys},
+            last_info=dict.fromkeys(info_keys, nothing),
+            total_info=dict.fromkeys(info_keys, nothing),
+            max_info=dict.fromkeys(info_keys, jnp.float32(-jnp.inf)),
         ),
         faults=begin_faults(environment, obs),
     )
 
 
-def counted(statistics: Statistics, timestep: TimeStep) -> Statistics:
+def update_statistics(
+    statistics: EpisodeStatistics, timestep: TimeStep
+) -> EpisodeStatistics:
     """The statistics after one more step of every environment."""
     running_return = statistics.running_return + timestep.reward
     running_length = statistics.running_length + 1
     running_info = {
-        name: each + timestep.info[name].astype(jnp.float32)
-        for name, each in statistics.running_info.items()
+        name: value + timestep.info[name].astype(jnp.float32)
+        for name, value in statistics.running_info.items()
     }
     last = timestep.last
-    finished = jnp.sum(last, dtype=jnp.int32)
-    some, share = finished > 0, jnp.maximum(finished, 1).astype(jnp.float32)
+    num_finished = jnp.sum(last, dtype=jnp.int32)
+    has_finished, share = (
+        num_finished > 0,
+        jnp.maximum(num_finished, 1).astype(jnp.float32),
+    )
 
     def mean(totals: Array) -> Array:
         return jnp.sum(jnp.where(last, totals, 0)) / share
 
     mean_return = mean(running_return)
-    episodes = statistics.episodes + finished
+    episodes = statistics.episodes + num_finished
     # As coax's TrainMonitor: the mean of the first ten, then exponentially forgetting.
-    horizon = jnp.clip(episodes, 1, _SMOOTHING).astype(jnp.float32)
-    rate = jnp.minimum(finished / horizon, 1)
+    horizon = jnp.clip(episodes, 1, _AVERAGE_EPISODES).astype(jnp.float32)
+    rate = jnp.minimum(num_finished / horizon, 1)
     average = statistics.average_return
-    return Statistics(
+    return EpisodeStatistics(
         running_return=jnp.where(last, 0, running_return),
         running_length=jnp.where(last, 0, running_length),
         episodes=episodes,
-        last_return=jnp.where(some, mean_return, statistics.last_return),
-        last_length=jnp.where(some, mean(running_length), statistics.last_length),
+        last_return=jnp.where(has_finished, mean_return, statistics.last_return),
+        last_length=jnp.where(
+            has_finished, mean(running_length), statistics.last_length
+        ),
         average_return=average + rate * (mean_return - average),
-        running_info={k: jnp.where(last, 0, each) for k, each in running_info.items()},
+        running_info={
+            k: jnp.where(last, 0, value) for k, value in running_info.items()
+        },
         last_info={
-            name: jnp.where(some, mean(each), statistics.last_info[name])
-            for name, each in running_info.items()
+            name: jnp.where(has_finished, mean(value), statistics.last_info[name])
+            for name, value in running_info.items()
         },
         total_info={
-            name: statistics.total_info[name] + jnp.sum(jnp.where(last, each, 0))
-            for name, each in running_info.items()
+            name: statistics.total_info[name] + jnp.sum(jnp.where(last, value, 0))
+            for name, value in running_info.items()
         },
         max_info={
-            name: jnp.max(each, initial=statistics.max_info[name], where=last)
-            for name, each in running_info.items()
+            name: jnp.max(value, initial=statistics.max_info[name], where=last)
+            for name, value in running_info.items()
         },
     )
 
 
-def _any_action(environment: Environment) -> ArrayTree:
+def _zero_actions(environment: Environment) -> ArrayTree:
     """An action for each environment, of the right shape."""
     return jax.tree.map(
         lambda leaf: jnp.zeros((environment.num_envs, *leaf.shape), leaf.dtype),
@@ -264,7 +268,7 @@ def _any_action(environment: Environment) -> ArrayTree:
     )
 
 
-def _blank(setup: Setup, pending: Pending) -> Transition:
+def _empty_unroll(setup: Setup, pending: Pending) -> Transition:
     """An unroll of zeros, of the shape that decisions fill."""
 
     def zeros(leaf: Array) -> Array:

@@ -13,28 +13,28 @@ from rlcli.loop.progress import Setup
 from rlcli.types import Array, ArrayTree
 
 
-def over_seeds(function: Callable, seeds: int, inputs: Any, outputs: Any) -> Callable:
+def vmap_seeds(function: Callable, seeds: int, inputs: Any, outputs: Any) -> Callable:
     """`vmap` over the axis of seeds; one seed is squeezed, which costs nothing."""
     if seeds > 1:
         return jax.vmap(function, in_axes=inputs, out_axes=outputs)
 
-    def alone(*arguments: Any) -> Any:
-        return expanded(function(*squeezed(arguments, inputs)), outputs)
+    def single(*arguments: Any) -> Any:
+        return expand_seed(function(*squeeze_seed(arguments, inputs)), outputs)
 
-    return alone
+    return single
 
 
-def squeezed(tree: ArrayTree, axes: Any) -> ArrayTree:
+def squeeze_seed(tree: ArrayTree, axes: Any) -> ArrayTree:
     """Without the axis of a lone seed, where `axes` says that there is one."""
-    return _changed(lambda leaf: leaf[0], tree, axes)
+    return _map_seed_axis(lambda leaf: leaf[0], tree, axes)
 
 
-def expanded(tree: ArrayTree, axes: Any) -> ArrayTree:
+def expand_seed(tree: ArrayTree, axes: Any) -> ArrayTree:
     """With an axis for the lone seed, where `axes` asks for one."""
-    return _changed(lambda leaf: jnp.expand_dims(leaf, 0), tree, axes)
+    return _map_seed_axis(lambda leaf: jnp.expand_dims(leaf, 0), tree, axes)
 
 
-def _changed(change: Callable, tree: ArrayTree, axes: Any) -> ArrayTree:
+def _map_seed_axis(change: Callable, tree: ArrayTree, axes: Any) -> ArrayTree:
     return jax.tree.map(
         lambda axis, part: part if axis is None else jax.tree.map(change, part),
         axes,
@@ -43,6 +43,6 @@ def _changed(change: Callable, tree: ArrayTree, axes: Any) -> ArrayTree:
     )
 
 
-def numbers(setup: Setup) -> Array:
+def seed_array(setup: Setup) -> Array:
     """The seeds themselves, uint32 `[S]`."""
     return jnp.asarray(np.array(setup.seeds, np.uint32))

@@ -13,28 +13,32 @@ from rlcli.runs.statistics import summary
 Row = Mapping[str, Any]
 
 HEAD = "[TrainMonitor|INFO]"
-FIRST = ("ep", "T", "G", "avg_r", "avg_G", "t", "dt")  # coax's, in its order
+LEADING_FIELDS = ("ep", "T", "G", "avg_r", "avg_G", "t", "dt")  # coax's, in its order
 COUNTS = frozenset(("ep", "T", "t", "updates"))
-NO_METRIC = frozenset((*FIRST, *CLOCK_FIELDS, "seed", "evaluation", "frozen"))
+NOT_METRICS = frozenset(
+    (*LEADING_FIELDS, *CLOCK_FIELDS, "seed", "evaluation", "frozen")
+)
 
 
-def line(row: Row) -> str:
+def format_row(row: Row) -> str:
     """A row of metrics in coax's form, `[TrainMonitor|INFO] ep: 102, T: 9,953, …`."""
-    first = [(name, row[name]) for name in FIRST if row.get(name) is not None]
+    first = [(name, row[name]) for name in LEADING_FIELDS if row.get(name) is not None]
     rest = [
         (name, value)
         for name, value in row.items()
-        if name not in NO_METRIC and isinstance(value, (Real, str))
+        if name not in NOT_METRICS and isinstance(value, (Real, str))
     ]
     rates = [
         (n, row[n]) for n in CLOCK_FIELDS if n in row and n.endswith("_per_second")
     ]
-    frozen = [("frozen", row["frozen"])] if row.get("frozen") else []
-    parts = [*first, *rest, *rates, *frozen]
-    return f"{HEAD} " + ", ".join(f"{name}: {_said(name, x)}" for name, x in parts)
+    frozen_pair = [("frozen", row["frozen"])] if row.get("frozen") else []
+    parts = [*first, *rest, *rates, *frozen_pair]
+    return f"{HEAD} " + ", ".join(
+        f"{name}: {_format_value(name, x)}" for name, x in parts
+    )
 
 
-def together(rows: Sequence[Row]) -> Row:
+def merge_rows(rows: Sequence[Row]) -> Row:
     """The rows of several seeds as one: `T` of a seed, means over those not frozen.
 
     Adds how many seeds there are, how far their `avg_G` lie apart, and how many of them
@@ -46,18 +50,18 @@ def together(rows: Sequence[Row]) -> Row:
     names = dict.fromkeys(name for row in alive for name in row)
     mean: dict[str, Any] = {}
     for name in names:
-        values = known(row.get(name) for row in alive)
+        values = finite_values(row.get(name) for row in alive)
         if values and name not in ("seed", "frozen"):
             middle = sum(values) / len(values)
             mean[name] = round(middle) if name in COUNTS else middle
     mean["seeds"] = len(rows)
-    averages = known(row.get("avg_G") for row in alive)
+    averages = finite_values(row.get("avg_G") for row in alive)
     if averages:
         mean |= {"min_avg_G": min(averages), "max_avg_G": max(averages)}
     return mean | {"frozen": len([row for row in rows if row.get("frozen")])}
 
 
-def described(evaluation: Sequence[Row]) -> str:
+def format_evaluation(evaluation: Sequence[Row]) -> str:
     """An evaluation in words: one seed's mean and spread, or what several seeds say.
 
     The interval of one seed is that of its mean over episodes, 1.96 std / √episodes.
@@ -72,21 +76,24 @@ def described(evaluation: Sequence[Row]) -> str:
         plays += ", frozen" if len(results) == 1 else f", {frozen} frozen included"
     if len(results) == 1:
         error = 1.96 * first["std"] / math.sqrt(first["episodes"])
-        low, high = number(first["min"]), number(first["max"])
-        mean = f"{number(first['mean'])} ± {number(error)}"
+        low, high = format_number(first["min"]), format_number(first["max"])
+        mean = f"{format_number(first['mean'])} ± {format_number(error)}"
         return f"G {mean} ({low} to {high}), {plays}"
     says = summary([result["mean"] for result in results])
-    low, high = (number(each) for each in says["ci95"])
-    middle = f"G {number(says['mean'])}, IQM {number(says['iqm'])} ({low} to {high})"
+    low, high = (format_number(bound) for bound in says["ci95"])
+    middle = (
+        f"G {format_number(says['mean'])}, IQM {format_number(says['iqm'])} ({low} "
+        f"to {high})"
+    )
     return f"{middle}, {len(results)} seeds of {plays}"
 
 
-def known(values: Iterable[Any]) -> list[float]:
+def finite_values(values: Iterable[Any]) -> list[float]:
     """The finite numbers among the values."""
     return [float(x) for x in values if isinstance(x, Real) and math.isfinite(x)]
 
 
-def number(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     """A number for people: counts whole, else 3 digits, in thousands where it is large.
 
     >>> number(9953), number(0.12345), number(31234.5), number(None)
@@ -99,7 +106,7 @@ def number(value: float | None) -> str:
     return f"{value:.3g}"
 
 
-def _said(name: str, value: Any) -> str:
+def _format_value(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Integral):

@@ -22,12 +22,19 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from rlcli.monitor.lines import FIRST, HEAD, Row, described, line, together
-from rlcli.monitor.panel import Picture
+from rlcli.monitor.lines import (
+    HEAD,
+    LEADING_FIELDS,
+    Row,
+    format_evaluation,
+    format_row,
+    merge_rows,
+)
+from rlcli.monitor.panel import RunPanel
 from rlcli.runs.files import open_regular
 from rlcli.terminal import printable
 
-__all__ = ["Monitor", "TrainMonitor", "line"]
+__all__ = ["Monitor", "TrainMonitor", "format_row"]
 
 PERIOD = 0.5  # seconds between two looks of the panel, at least
 SHARE = 100  # a look that took a second is the last one for so many
@@ -81,40 +88,44 @@ class TrainMonitor(gymnasium.Wrapper, RecordConstructorArgs):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Begins an episode; one without a step does not count."""
-        if self.t and not self._over:
+        if self.t and not self._is_over:
             self._print()  # left before its end: said, but no return to average
         if self.t or not self.ep:
             self.ep += 1
-        answer = self.env.reset(seed=seed, options=options)
+        result = self.env.reset(seed=seed, options=options)
         self._begin()
-        return answer
+        return result
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Passes the action on, and counts."""
-        answer = self.env.step(action)
+        result = self.env.step(action)
         self.T += 1
         self.t += 1
-        self.G += float(answer[1])
+        self.G += float(result[1])
         self._elapsed = time.perf_counter() - self._start
-        self._over = bool(answer[2] or answer[3])
-        if self._over:
+        self._is_over = bool(result[2] or result[3])
+        if self._is_over:
             self._finished += 1
             self.avg_G += (self.G - self.avg_G) / min(self._finished, 10)
             self._print()
-        return answer
+        return result
 
     def _begin(self) -> None:
         self.t = 0
         self.G = 0.0
-        self._over = False
+        self._is_over = False
         self._elapsed = 0.0
         self._start = time.perf_counter()
 
     def _print(self) -> None:
         if not self.quiet:
             means = {name: float(np.mean(x)) for name, x in self._metrics.items()}
-            row = {name: getattr(self, name) for name in FIRST if name != "dt"}
-            print(line(row | {"dt": self.dt_ms} | means), file=sys.stderr, flush=True)
+            row = {name: getattr(self, name) for name in LEADING_FIELDS if name != "dt"}
+            print(
+                format_row(row | {"dt": self.dt_ms} | means),
+                file=sys.stderr,
+                flush=True,
+            )
         self._metrics = {}
 
 
@@ -138,13 +149,13 @@ class Monitor:
         log_path: str | Path | None = None,
         start: int = 0,
     ) -> None:
-        self._console = console or _stderr()
+        self._console = console or _stderr_console()
         self._quiet = quiet
         self._log_path = log_path
         self._log = None
         self._live = None
-        self._due = 0.0
-        self._picture = Picture(total_steps, seeds, title, start)
+        self._next_redraw = 0.0
+        self._panel = RunPanel(total_steps, seeds, title, start)
 
     def __enter__(self) -> Monitor:
         if self._log_path is not None:
@@ -154,7 +165,7 @@ class Monitor:
             )
         if not self._quiet and _can_draw(self._console):
             live = Live(
-                self._picture.draw(self._console),
+                self._panel.draw(self._console),
                 console=self._console,
                 auto_refresh=False,  # no thread: the interpreter is the run's alone
                 redirect_stdout=sys.stdout.isatty(),  # else stdout is someone's data
@@ -170,7 +181,7 @@ class Monitor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._picture.ended = True
+        self._panel.is_finished = True
         self._draw()
         if self._live is not None:
             with self._silence_on_failure():
@@ -197,22 +208,22 @@ class Monitor:
 
         `rows` is empty between two log points; `step` is where the run stands.
         """
-        self._picture.add(rows, step, evaluation or ())
+        self._panel.add(rows, step, evaluation or ())
         if rows:
-            self._say(line(together(rows)))
+            self._write(format_row(merge_rows(rows)))
         if evaluation:
-            self._say(f"{HEAD} evaluation: {described(evaluation)}")
-        if time.perf_counter() >= self._due:
+            self._write(f"{HEAD} evaluation: {format_evaluation(evaluation)}")
+        if time.perf_counter() >= self._next_redraw:
             self._draw()
 
     def message(self, text: str) -> None:
         """Says a sentence: above the panel, or on a line of its own."""
-        self._say(f"{HEAD} {text}")
+        self._write(f"{HEAD} {text}")
         if self._live is not None:
             with self._silence_on_failure():
                 self._live.console.print(Text(printable(text)))
 
-    def _say(self, text: str) -> None:
+    def _write(self, text: str) -> None:
         text = printable(text)
         if self._log is not None:
             try:
@@ -227,9 +238,9 @@ class Monitor:
         if self._live is not None:
             start = time.perf_counter()
             with self._silence_on_failure():
-                self._live.update(self._picture.draw(self._console), refresh=True)
+                self._live.update(self._panel.draw(self._console), refresh=True)
             end = time.perf_counter()
-            self._due = end + max(PERIOD, SHARE * (end - start))
+            self._next_redraw = end + max(PERIOD, SHARE * (end - start))
 
 
 class _Stderr(Console):
@@ -239,7 +250,7 @@ class _Stderr(Console):
         raise BrokenPipeError
 
 
-def _stderr() -> Console:
+def _stderr_console() -> Console:
     # Rich would also take FORCE_COLOR, which CI services set, for a terminal.
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
     return _Stderr(stderr=True, force_terminal=None if is_terminal else False)

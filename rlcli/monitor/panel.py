@@ -14,10 +14,17 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rlcli.monitor.lines import NO_METRIC, Row, described, known, number, together
+from rlcli.monitor.lines import (
+    NOT_METRICS,
+    Row,
+    finite_values,
+    format_evaluation,
+    format_number,
+    merge_rows,
+)
 from rlcli.terminal import printable
 
-MANY = 8  # more seeds than these share three lines: mean, min, max
+MAX_SEED_ROWS = 8  # more seeds than these share three lines: mean, min, max
 POINTS = 512  # of a curve, before every second one is dropped
 CELL = 24  # characters that a name and its number need
 GAP = 1  # between two of them
@@ -25,7 +32,7 @@ MARGIN = 2  # right of the panel: room for the `^C` that the terminal prints the
 SPARKS = "▁▂▃▄▅▆▇█"
 _COLUMNS = ("ep", "t", "G", "avg_G")
 _RATES = ("steps", "updates")
-_SHOWN_ELSEWHERE = NO_METRIC | {"seeds", "min_avg_G", "max_avg_G"}
+_SHOWN_ELSEWHERE = NOT_METRICS | {"seeds", "min_avg_G", "max_avg_G"}
 
 
 class Curve:
@@ -34,20 +41,20 @@ class Curve:
     def __init__(self) -> None:
         self.points: list[float] = []
         self._stride = 1
-        self._seen = 0
+        self._count = 0
 
     def add(self, value: float | None) -> None:
         """Takes the next value; one that is none or not finite leaves no point."""
-        for point in known([value]):
-            if self._seen % self._stride == 0:
+        for point in finite_values([value]):
+            if self._count % self._stride == 0:
                 self.points.append(point)
-            self._seen += 1
+            self._count += 1
         if len(self.points) > POINTS:
             del self.points[1::2]
             self._stride *= 2
 
 
-class Picture:
+class RunPanel:
     """What is known of a run, and how it is drawn."""
 
     def __init__(
@@ -57,7 +64,7 @@ class Picture:
         self.seeds = list(seeds)
         self.title = printable(title)
         self.step = start
-        self.ended = False
+        self.is_finished = False
         self._start = time.perf_counter()
         self._first: tuple[float, int] | None = None  # when and where steps were seen
         self._rows: dict[int, Row] = {}
@@ -76,11 +83,11 @@ class Picture:
             self._rows[row["seed"]] = row
             self._curves.setdefault(row["seed"], Curve()).add(row.get("avg_G"))
         if rows:
-            self._mean_curve.add(together(rows).get("avg_G"))
+            self._mean_curve.add(merge_rows(rows).get("avg_G"))
         if evaluation:
             means = {row["seed"]: row["evaluation"]["mean"] for row in evaluation}
             self._evaluations |= means
-            self._evaluation = described(evaluation)
+            self._evaluation = format_evaluation(evaluation)
             self._evaluation_curve.add(_mean(list(means.values())))
 
     def draw(self, console: Console) -> RenderableType:
@@ -91,13 +98,15 @@ class Picture:
             parts.append(Text("compiling; the first numbers come with the first steps"))
         else:
             parts += self._numbers(width, console.height)
-        many = f" · {len(self.seeds)} seeds" if len(self.seeds) > 1 else ""
+        seeds_note = f" · {len(self.seeds)} seeds" if len(self.seeds) > 1 else ""
         return Panel(
             Group(*parts),
             box=ROUNDED,
-            title=Text.assemble((self.title, "bold"), many),
+            title=Text.assemble((self.title, "bold"), seeds_note),
             title_align="left",
-            subtitle=None if self.ended else Text("Ctrl-C saves and stops", "dim"),
+            subtitle=None
+            if self.is_finished
+            else Text("Ctrl-C saves and stops", "dim"),
             subtitle_align="right",
             border_style="dim",
             width=console.width - MARGIN,
@@ -119,58 +128,64 @@ class Picture:
 
     def _clock(self) -> str:
         now = time.perf_counter()
-        spent = _minutes(now - self._start)
-        if self.ended or self._first is None or self.step <= self._first[1]:
+        spent = _format_minutes(now - self._start)
+        if self.is_finished or self._first is None or self.step <= self._first[1]:
             return f"{spent} spent"
         pace = (now - self._first[0]) / (self.step - self._first[1])
-        left = _minutes(pace * max(self.total_steps - self.step, 0))
+        left = _format_minutes(pace * max(self.total_steps - self.step, 0))
         return f"{spent} spent, {left} left"
 
     def _numbers(self, width: int, height: int) -> list[RenderableType]:
-        row = together([self._rows[seed] for seed in sorted(self._rows)])
-        alone = len(self._rows) == 1
+        row = merge_rows([self._rows[seed] for seed in sorted(self._rows)])
+        is_single = len(self._rows) == 1
         names = (
-            ("ep", "T", "t", "G", "avg_G", "avg_r") if alone else ("ep", "T", "avg_r")
+            ("ep", "T", "t", "G", "avg_G", "avg_r")
+            if is_single
+            else ("ep", "T", "avg_r")
         )
         counts = {name: row.get(name) for name in names}
-        rates = {f"{each}/s": row.get(f"{each}_per_second") for each in _RATES}
-        top = [(name, number(value)) for name, value in counts.items()]
-        top += [("dt", f"{number(row.get('dt'))} ms")]
-        top += [(name, number(rate)) for name, rate in rates.items()]
+        rates = {f"{rate}/s": row.get(f"{rate}_per_second") for rate in _RATES}
+        top = [(name, format_number(value)) for name, value in counts.items()]
+        top += [("dt", f"{format_number(row.get('dt'))} ms")]
+        top += [(name, format_number(rate)) for name, rate in rates.items()]
         rest = [
-            (printable(name), number(value))
+            (printable(name), format_number(value))
             for name, value in row.items()
             if name not in _SHOWN_ELSEWHERE and not isinstance(value, str)
         ]
-        parts: list[RenderableType] = [_cells(top, width), Text()]
+        parts: list[RenderableType] = [_format_cells(top, width), Text()]
         if rest:
-            parts += [_cells(rest, width), Text()]
-        parts += [self._curve(width)] if alone else [self._table(width, height)]
+            parts += [_format_cells(rest, width), Text()]
+        parts += [self._curve(width)] if is_single else [self._table(width, height)]
         if self._evaluation:
-            parts += [Text(), self._evaluated(width)]
+            parts += [Text(), self._evaluation_line(width)]
         return parts
 
     def _curve(self, width: int) -> Text:
         """The `avg_G` of a lone seed over the run."""
         curve = self._mean_curve.points
-        span = f"{number(min(curve))} to {number(max(curve))}" if curve else ""
-        frozen = next((row.get("frozen") for row in self._rows.values()), None)
-        picture = sparkline(curve, width - len(span) - 14)
+        span = (
+            f"{format_number(min(curve))} to {format_number(max(curve))}"
+            if curve
+            else ""
+        )
+        reason = next((row.get("frozen") for row in self._rows.values()), None)
+        curve_text = sparkline(curve, width - len(span) - 14)
         return Text.assemble(
             ("avg_G".ljust(12), "dim"),
-            (picture, "cyan"),
+            (curve_text, "cyan"),
             f"  {span}",
-            (f"\n{_frozen(frozen)}" if frozen else "", "bold red"),
+            (f"\n{_format_frozen(reason)}" if reason else "", "bold red"),
         )
 
-    def _evaluated(self, width: int) -> Text:
+    def _evaluation_line(self, width: int) -> Text:
         room = width - len(self._evaluation) - 14
         room = min(room, width // 4) if room > 4 else 0  # a stump says nothing
-        picture = sparkline(self._evaluation_curve.points, room)
+        curve_text = sparkline(self._evaluation_curve.points, room)
         return Text.assemble(
             ("evaluation".ljust(12), "dim"),
-            (picture, "cyan"),
-            ("  " if picture else "") + self._evaluation,
+            (curve_text, "cyan"),
+            ("  " if curve_text else "") + self._evaluation,
         )
 
     def _table(self, width: int, height: int) -> Table:
@@ -182,21 +197,25 @@ class Picture:
         table.add_column("avg_G over time", ratio=1, no_wrap=True, overflow="ellipsis")
         room = width - 50
         rows = self._rows
-        if len(rows) <= MANY and len(rows) + 16 <= height:
+        if len(rows) <= MAX_SEED_ROWS and len(rows) + 16 <= height:
             for seed in sorted(rows):
                 curve = Text(sparkline(self._curves[seed].points, room), "cyan")
                 if rows[seed].get("frozen"):
-                    curve = Text(_frozen(rows[seed]["frozen"]), "bold red")
+                    curve = Text(_format_frozen(rows[seed]["frozen"]), "bold red")
                 result = self._evaluations.get(seed)
-                _add(table, str(seed), [rows[seed]], [result], curve, _mean)
+                _add_row(table, str(seed), [rows[seed]], [result], curve, _mean)
         else:
-            frozen = [str(seed) for seed in sorted(rows) if rows[seed].get("frozen")]
-            notes = ["", f"frozen: {', '.join(frozen)}" if frozen else ""]
-            for (name, reduce), note in zip(_ENDS.items(), notes, strict=True):
+            frozen_seeds = [
+                str(seed) for seed in sorted(rows) if rows[seed].get("frozen")
+            ]
+            notes = ["", f"frozen: {', '.join(frozen_seeds)}" if frozen_seeds else ""]
+            for (name, reduce), note in zip(_EXTREMES.items(), notes, strict=True):
                 text = Text(note, "bold red")
-                _add(table, name, list(rows.values()), self._results(), text, reduce)
+                _add_row(
+                    table, name, list(rows.values()), self._results(), text, reduce
+                )
         mean = Text(sparkline(self._mean_curve.points, room), "cyan")
-        _add(table, "mean", list(rows.values()), self._results(), mean, _mean)
+        _add_row(table, "mean", list(rows.values()), self._results(), mean, _mean)
         return table
 
     def _results(self) -> list[float]:
@@ -209,10 +228,10 @@ def sparkline(values: Sequence[float], width: int) -> str:
     >>> sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8)
     '▁▂▃▄▅▆▇█'
     """
-    known = np.asarray([x for x in values if math.isfinite(x)])
-    if known.size == 0 or width < 1:
+    points = np.asarray([x for x in values if math.isfinite(x)])
+    if points.size == 0 or width < 1:
         return ""
-    parts = np.array_split(known, min(width, known.size))
+    parts = np.array_split(points, min(width, points.size))
     means = np.array([part.mean() for part in parts])
     height = np.ptp(means)
     levels = (means - means.min()) / height if height > 0 else np.zeros(means.size)
@@ -223,10 +242,10 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-_ENDS = {"min": min, "max": max}
+_EXTREMES = {"min": min, "max": max}
 
 
-def _add(
+def _add_row(
     table: Table,
     name: str,
     rows: Sequence[Row],
@@ -236,16 +255,16 @@ def _add(
 ) -> None:
     """A line of the table: what `reduce` makes of the seeds' numbers."""
     alive = [row for row in rows if not row.get("frozen")] or rows
-    columns = {key: known(row.get(key) for row in alive) for key in _COLUMNS}
+    columns = {key: finite_values(row.get(key) for row in alive) for key in _COLUMNS}
     cells = {key: reduce(values) if values else None for key, values in columns.items()}
     counts = {key: round(x) for key, x in cells.items() if key in ("ep", "t") and x}
-    evaluated = known(results)
-    result = reduce(evaluated) if evaluated else None
-    shown = [number(x) for x in (*(cells | counts).values(), result)]
-    table.add_row(name, *shown, curve)
+    finite_results = finite_values(results)
+    result = reduce(finite_results) if finite_results else None
+    cell_texts = [format_number(x) for x in (*(cells | counts).values(), result)]
+    table.add_row(name, *cell_texts, curve)
 
 
-def _cells(pairs: Sequence[tuple[str, str]], width: int) -> Text:
+def _format_cells(pairs: Sequence[tuple[str, str]], width: int) -> Text:
     """Names and numbers in as many columns as fit, read along the lines."""
     columns = max(1, (width + GAP) // (CELL + GAP))
     cell = (width + GAP) // columns - GAP
@@ -263,11 +282,11 @@ def _cells(pairs: Sequence[tuple[str, str]], width: int) -> Text:
     return text
 
 
-def _frozen(reason: object) -> str:
+def _format_frozen(reason: object) -> str:
     return f"frozen: {reason}" if isinstance(reason, str) else "frozen"
 
 
-def _minutes(seconds: float) -> str:
+def _format_minutes(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -27,8 +27,8 @@ def quantiles_uniform(rng: Key, batch_size: int, num_quantiles: int = 32) -> Arr
     For implicit quantile networks (Dabney et al., 2018b,
     https://arxiv.org/abs/1806.06923).
     """
-    drawn = jax.random.uniform(rng, (batch_size, num_quantiles))
-    return jnp.sort(drawn, axis=-1)
+    fractions = jax.random.uniform(rng, (batch_size, num_quantiles))
+    return jnp.sort(fractions, axis=-1)
 
 
 def quantile_cos_embedding(quantile_fractions: Any, n: int = 64) -> Array:

@@ -18,16 +18,16 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from rlcli.errors import RlcliError
-from rlcli.networks.inputs import image_shapes, pictures
+from rlcli.networks.inputs import image_reader, image_shapes
 from rlcli.networks.torsos import (
     GAIN,
     Activation,
     Init,
     Torso,
-    activation_of,
-    dense,
-    read_with,
-    weights_of,
+    activation_function,
+    dense_layers,
+    output_layer,
+    weight_initializer,
 )
 from rlcli.registry import register
 from rlcli.spaces import describe
@@ -70,12 +70,12 @@ def cnn(
     64 of 4 × 4 by 2, 64 of 3 × 3, a layer of 512. What is given beside the preset takes
     its place. Bytes are seen as numbers from 0 to 1.
     """
-    known = _PRESETS[preset]
+    published = _PRESETS[preset]
     shape = _Preset(
-        channels=known.channels if channels is None else channels,
-        kernels=known.kernels if kernels is None else kernels,
-        strides=known.strides if strides is None else strides,
-        layers=known.layers if layers is None else layers,
+        channels=published.channels if channels is None else channels,
+        kernels=published.kernels if kernels is None else kernels,
+        strides=published.strides if strides is None else strides,
+        layers=published.layers if layers is None else layers,
     )
     if not len(shape.channels) == len(shape.kernels) == len(shape.strides):
         raise RlcliError(
@@ -83,12 +83,12 @@ def cnn(
             f"kernels and {len(shape.strides)} strides",
             "give one of each for every convolution",
         )
-    activate = activation_of(activation)
-    hidden = dense(shape.layers, activation, layer_norm, init)
-    each = list(zip(shape.channels, shape.kernels, shape.strides, strict=True))
+    activate = activation_function(activation)
+    hidden = dense_layers(shape.layers, activation, layer_norm, init)
+    convolutions = list(zip(shape.channels, shape.kernels, shape.strides, strict=True))
 
-    def convolved(image: Array) -> Array:
-        for size, kernel, stride in each:
+    def convolve(image: Array) -> Array:
+        for size, kernel, stride in convolutions:
             image = Convolution(size, kernel, stride, init=init)(image)
             if layer_norm:
                 image = hk.LayerNorm(-1, True, True)(image)
@@ -96,13 +96,13 @@ def cnn(
         return image
 
     def reads(space: gymnasium.Space) -> Callable[[ArrayTree], list[Array]]:
-        _check(space, each)
-        return pictures(space)
+        _check_images(space, convolutions)
+        return image_reader(space)
 
     def features(inputs: ArrayTree) -> Array:
-        return hidden(_joined(convolved, inputs))
+        return hidden(_concatenate_features(convolve, inputs))
 
-    return Torso(features, read_with(init), reads)
+    return Torso(features, output_layer(init), reads)
 
 
 @register("network")
@@ -126,33 +126,33 @@ def residual(
     and twice x + conv(σ(conv(σ(x)))), as in IMPALA (Espeholt et al., 2018,
     https://arxiv.org/abs/1802.01561).
     """
-    activate = activation_of(activation)
+    activate = activation_function(activation)
 
     def norm(inputs: Array) -> Array:
         return hk.LayerNorm(-1, True, True)(inputs)
 
     def layer(size: int, inputs: Array) -> Array:
-        return hk.Linear(size, w_init=weights_of(init))(inputs)
+        return hk.Linear(size, w_init=weight_initializer(init))(inputs)
 
-    def convolved(image: Array) -> Array:
+    def convolve(image: Array) -> Array:
         for size in channels:
             image = Convolution(size, 3, padding="SAME", init=init)(image)
             image = hk.max_pool(image, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
             for _ in range(2):
-                added = image
+                block = image
                 for _ in range(2):
-                    added = activate(added)
-                    added = Convolution(size, 3, padding="SAME", init=init)(added)
-                image = image + added
+                    block = activate(block)
+                    block = Convolution(size, 3, padding="SAME", init=init)(block)
+                image = image + block
         return activate(image)
 
     def features(inputs: ArrayTree) -> Array:
-        x = layer(width, _joined(convolved, inputs))
+        x = layer(width, _concatenate_features(convolve, inputs))
         for _ in range(blocks):
             x = x + layer(width, activate(layer(4 * width, norm(x))))
         return norm(x)
 
-    return Torso(features, read_with(init), pictures)
+    return Torso(features, output_layer(init), image_reader)
 
 
 class Convolution(hk.Module):
@@ -188,21 +188,23 @@ class Convolution(hk.Module):
         entries = self.kernel**2 * image.shape[-1]
         fan_in = hk.initializers.TruncatedNormal(1 / np.sqrt(entries))
         shape = (self.kernel, self.kernel, image.shape[-1], self.size)
-        begin = weights_of(self.init, GAIN) or fan_in
+        begin = weight_initializer(self.init, GAIN) or fan_in
         weights = hk.get_parameter("w", shape, init=begin)
         shift = hk.get_parameter("b", (self.size,), init=jnp.zeros)
         if self.stride > 1:
-            image, weights = _folded(image, weights, self.stride)
+            image, weights = _space_to_depth(image, weights, self.stride)
         if jax.default_backend() == "cpu":
-            return multiplied(image, weights, self.padding) + shift
+            return conv_as_matmul(image, weights, self.padding) + shift
         layout = ("NHWC", "HWIO", "NHWC")
-        found = jax.lax.conv_general_dilated(
+        outputs = jax.lax.conv_general_dilated(
             image, weights, (1, 1), self.padding, dimension_numbers=layout
         )
-        return found + shift
+        return outputs + shift
 
 
-def _check(space: gymnasium.Space, each: list[tuple[int, int, int]]) -> None:
+def _check_images(
+    space: gymnasium.Space, convolutions: list[tuple[int, int, int]]
+) -> None:
     """Refuses a space without an image, or with one that is too small."""
     shapes = image_shapes(space)
     if not shapes:
@@ -211,51 +213,54 @@ def _check(space: gymnasium.Space, each: list[tuple[int, int, int]]) -> None:
             "an image is a Box of height, width and channels; `mlp` takes anything",
         )
     for height, width, _ in shapes:
-        least = min(height, width)
-        for _, kernel, stride in each:
-            if least < kernel:
+        min_side = min(height, width)
+        for _, kernel, stride in convolutions:
+            if min_side < kernel:
                 raise RlcliError(
-                    f"network `cnn` has a kernel of {kernel} × {kernel} where {least} "
+                    f"network `cnn` has a kernel of {kernel} × {kernel} where "
+                    f"{min_side} "
                     f"pixels are left of an image of {height} × {width}",
                     "choose smaller `kernels` or `strides`, or another `preset`",
                 )
-            least = (least - kernel) // stride + 1
+            min_side = (min_side - kernel) // stride + 1
 
 
-def multiplied(image: Array, weights: Array, padding: str) -> Array:
+def conv_as_matmul(image: Array, weights: Array, padding: str) -> Array:
     """A convolution by 1 as one product: what each pixel sees, times the weights."""
     kernel, *_, size = weights.shape
     if padding == "SAME":
-        around = ((kernel - 1) // 2, kernel // 2)
-        image = jnp.pad(image, ((0, 0), around, around, (0, 0)))
+        margins = ((kernel - 1) // 2, kernel // 2)
+        image = jnp.pad(image, ((0, 0), margins, margins, (0, 0)))
     high, wide = (n - kernel + 1 for n in image.shape[1:3])
     offsets = itertools.product(range(kernel), repeat=2)
-    seen = [image[:, i : i + high, j : j + wide] for i, j in offsets]
-    return jnp.concatenate(seen, axis=-1) @ weights.reshape((-1, size))
+    patches = [image[:, i : i + high, j : j + wide] for i, j in offsets]
+    return jnp.concatenate(patches, axis=-1) @ weights.reshape((-1, size))
 
 
-def _folded(image: Array, weights: Array, stride: int) -> tuple[Array, Array]:
+def _space_to_depth(image: Array, weights: Array, stride: int) -> tuple[Array, Array]:
     """Image and weights whose convolution by 1 is that by `stride` of these."""
     rows, height, width, depth = image.shape
     kernel, _, _, size = weights.shape
     cells = -(-kernel // stride)  # that the kernel spans
     high, wide = ((n - kernel) // stride + cells for n in (height, width))
-    below, right = (max(0, high * stride - height), max(0, wide * stride - width))
-    image = jnp.pad(image, ((0, 0), (0, below), (0, right), (0, 0)))
+    bottom, right = (max(0, high * stride - height), max(0, wide * stride - width))
+    image = jnp.pad(image, ((0, 0), (0, bottom), (0, right), (0, 0)))
     image = image[:, : high * stride, : wide * stride]
     image = image.reshape((rows, high, stride, wide, stride, depth))
     image = image.transpose((0, 1, 3, 2, 4, 5)).reshape((rows, high, wide, -1))
-    beyond = (0, cells * stride - kernel)
-    weights = jnp.pad(weights, (beyond, beyond, (0, 0), (0, 0)))
+    extra = (0, cells * stride - kernel)
+    weights = jnp.pad(weights, (extra, extra, (0, 0), (0, 0)))
     weights = weights.reshape((cells, stride, cells, stride, depth, size))
     weights = weights.transpose((0, 2, 1, 3, 4, 5)).reshape((cells, cells, -1, size))
     return image, weights
 
 
-def _joined(convolved: Callable[[Array], Array], inputs: ArrayTree) -> Array:
+def _concatenate_features(
+    convolve: Callable[[Array], Array], inputs: ArrayTree
+) -> Array:
     """Images, convolved and flat, and what is flat already, in a row."""
-    each = [
-        leaf if leaf.ndim == 2 else convolved(leaf) for leaf in jax.tree.leaves(inputs)
+    parts = [
+        leaf if leaf.ndim == 2 else convolve(leaf) for leaf in jax.tree.leaves(inputs)
     ]
-    rows = [leaf.reshape((leaf.shape[0], -1)) for leaf in each]
+    rows = [leaf.reshape((leaf.shape[0], -1)) for leaf in parts]
     return jnp.concatenate(rows, axis=-1)

@@ -23,7 +23,7 @@ class Pair(kinds.Tuple):
         super().__init__((observation, action))
 
 
-def flat(space: gymnasium.Space) -> Callable[[ArrayTree], Array]:
+def flat_reader(space: gymnasium.Space) -> Callable[[ArrayTree], Array]:
     """Observations `[N, ...]` as vectors `[N, size]` of float32.
 
     Choices are one-hot, and of a pair of them it is the pair: `[N, states · actions]`.
@@ -31,7 +31,7 @@ def flat(space: gymnasium.Space) -> Callable[[ArrayTree], Array]:
     """
     match space:
         case Pair(spaces=(kinds.Discrete() as state, kinds.Discrete() as action)):
-            states, actions = flat(state), flat(action)
+            states, actions = flat_reader(state), flat_reader(action)
             return lambda pair: (
                 states(pair[0])[:, :, None] * actions(pair[1])[:, None, :]
             ).reshape((-1, int(state.n * action.n)))
@@ -46,19 +46,21 @@ def flat(space: gymnasium.Space) -> Callable[[ArrayTree], Array]:
     return jax.vmap(lambda element: flatten(space, element))
 
 
-def pictures(space: gymnasium.Space) -> Callable[[ArrayTree], list[Array]]:
-    """Observations as images `[N, H, W, C]`, and what is none of them `flat`.
+def image_reader(space: gymnasium.Space) -> Callable[[ArrayTree], list[Array]]:
+    """Observations as images `[N, H, W, C]`, and what is none of them `flat_reader`.
 
     An image is a Box of that many axes. Bytes become numbers from 0 to 1; other numbers
     stay as they are, float32.
     """
     if members(space):
-        each = {name: pictures(member) for name, member in members(space).items()}
+        readers = {
+            name: image_reader(member) for name, member in members(space).items()
+        }
         return lambda obs: [
-            part for name, read in each.items() for part in read(obs[name])
+            part for name, read in readers.items() for part in read(obs[name])
         ]
     if not image_shapes(space):
-        read = flat(space)
+        read = flat_reader(space)
         return lambda obs: [read(obs)]
     scale = 255 if space.dtype == np.uint8 else 1
     return lambda obs: [obs.astype(jnp.float32) / scale]
@@ -68,5 +70,5 @@ def image_shapes(space: gymnasium.Space) -> list[tuple[int, ...]]:
     """Of the images in a space, `[H, W, C]` each."""
     if isinstance(space, kinds.Box) and len(space.shape) == 3:
         return [space.shape]
-    each = members(space).values()
-    return [shape for member in each for shape in image_shapes(member)]
+    member_spaces = members(space).values()
+    return [shape for member in member_spaces for shape in image_shapes(member)]

@@ -15,12 +15,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rlcli.action_masks import forbidding
+from rlcli.action_masks import mask_outputs
 from rlcli.types import Array, ArrayTree
-from rlcli.xla.indexing import selected
+from rlcli.xla.indexing import select_index
 
 Loss = Literal["mse", "huber", "logcosh"]
-Transforms = Literal["log", "signed_hyperbolic"]
+TransformName = Literal["log", "signed_hyperbolic"]
 
 LOSSES: dict[str, Callable[[Array], Array]] = {  # of an error, each on its own
     "mse": optax.squared_error,
@@ -39,7 +39,7 @@ class Transform(NamedTuple):
 IDENTITY = Transform(lambda value: value, lambda value: value)
 
 
-def transform(name: Transforms | None) -> Transform:
+def value_transform(name: TransformName | None) -> Transform:
     """The transform of that name.
 
         log                  h(x) = sign(x) log(1 + |x|)
@@ -132,7 +132,7 @@ class Categorical(NamedTuple):
 
     def error(self, target: Particles, scale: Transform = IDENTITY) -> Array:
         """E[h(Y)] − E[Z]."""
-        return _on(scale, target).mean() - self.particles().mean()
+        return _transform_particles(scale, target).mean() - self.particles().mean()
 
     def loss(
         self,
@@ -151,8 +151,8 @@ class Categorical(NamedTuple):
         project = jnp.vectorize(
             rlax.categorical_l2_project, signature="(k),(k),(n)->(n)"
         )
-        moved = _on(scale, target)
-        labels = project(moved.value, moved.probability, self.atoms)
+        transformed = _transform_particles(scale, target)
+        labels = project(transformed.value, transformed.probability, self.atoms)
         return optax.softmax_cross_entropy(self.logits, jax.lax.stop_gradient(labels))
 
 
@@ -173,7 +173,9 @@ class Quantiles(NamedTuple):
 
     def error(self, target: Particles, scale: Transform = IDENTITY) -> Array:
         """E[h(Y)] − E[Z]."""
-        return _on(scale, target).mean() - jnp.mean(self.values, axis=-1)
+        return _transform_particles(scale, target).mean() - jnp.mean(
+            self.values, axis=-1
+        )
 
     def loss(
         self,
@@ -185,14 +187,14 @@ class Quantiles(NamedTuple):
 
         With the Huber loss for L this is the quantile Huber loss.
         """
-        moved = jax.lax.stop_gradient(_on(scale, target))
-        error = moved.value[..., None, :] - self.values[..., :, None]
+        transformed = jax.lax.stop_gradient(_transform_particles(scale, target))
+        error = transformed.value[..., None, :] - self.values[..., :, None]
         tilt = jnp.abs(self.fractions[..., :, None] - (error < 0))
-        each = tilt * loss(error) * moved.probability[..., None, :]
-        return jnp.sum(each, axis=(-2, -1))
+        losses = tilt * loss(error) * transformed.probability[..., None, :]
+        return jnp.sum(losses, axis=(-2, -1))
 
 
-class Masked(NamedTuple):
+class MaskedPrediction(NamedTuple):
     """A prediction of actions, some of which are not allowed.
 
     These are worth next to nothing to whoever chooses or bootstraps. What is learnt of
@@ -200,12 +202,12 @@ class Masked(NamedTuple):
     """
 
     prediction: Any
-    allowed: Array  # bool `[..., 1]`
+    is_allowed: Array  # bool `[..., 1]`
 
     def particles(self, scale: Transform = IDENTITY) -> Particles:
         """Those of what is allowed."""
-        found = self.prediction.particles(scale)
-        return found._replace(value=forbidding(found.value, self.allowed))
+        particles = self.prediction.particles(scale)
+        return particles._replace(value=mask_outputs(particles.value, self.is_allowed))
 
     def error(self, target: Particles, scale: Transform = IDENTITY) -> Array:
         """The prediction's."""
@@ -221,35 +223,35 @@ class Masked(NamedTuple):
         return self.prediction.loss(target, loss, scale)
 
 
-def masked(prediction: Any, allowed: Array) -> Masked:
-    """A prediction `[..., K]` where `allowed`, which lacks K and maybe leading axes."""
+def mask_prediction(prediction: Any, mask: Array) -> MaskedPrediction:
+    """A prediction `[..., K]` where `mask`, which lacks K and maybe leading axes."""
     shape = jax.tree.leaves(prediction)[0].shape[:-1]
-    return Masked(prediction, jnp.broadcast_to(allowed, shape)[..., None])
+    return MaskedPrediction(prediction, jnp.broadcast_to(mask, shape)[..., None])
 
 
-def _on(scale: Transform, target: Particles) -> Particles:
+def _transform_particles(scale: Transform, target: Particles) -> Particles:
     return target._replace(value=scale.apply(target.value))
 
 
-def picked(tree: ArrayTree, index: Array) -> ArrayTree:
+def index_actions(tree: ArrayTree, index: Array) -> ArrayTree:
     """Of leaves `[..., A, K]` those of the action with that index `[...]`: `[..., K]`.
 
     The index may lack the leading axes of a leaf.
     """
-    return jax.tree.map(lambda leaf: selected(leaf, index[..., None], -2), tree)
+    return jax.tree.map(lambda leaf: select_index(leaf, index[..., None], -2), tree)
 
 
-def least(copies: Particles) -> Particles:
+def min_over_critics(particles: Particles) -> Particles:
     """Of copies `[C, ..., K]` the one with the least mean: `[..., K]`."""
-    which = jnp.argmin(copies.mean(), axis=0)[..., None]
-    return jax.tree.map(lambda leaf: selected(leaf, which, 0), copies)
+    index = jnp.argmin(particles.mean(), axis=0)[..., None]
+    return jax.tree.map(lambda leaf: select_index(leaf, index, 0), particles)
 
 
-def mixed(particles: Particles, probability: Array) -> Particles:
+def mix_particles(particles: Particles, probability: Array) -> Particles:
     """The mixture of M distributions `[..., M, K]`, with these probabilities."""
-    likely = particles.probability * probability[..., None]
-    return Particles(*(_joined(leaf) for leaf in (particles.value, likely)))
+    weight = particles.probability * probability[..., None]
+    return Particles(*(_merge_last_axes(leaf) for leaf in (particles.value, weight)))
 
 
-def _joined(leaf: Array) -> Array:
+def _merge_last_axes(leaf: Array) -> Array:
     return leaf.reshape((*leaf.shape[:-2], -1))

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli.networks.inputs import flat
+from rlcli.networks.inputs import flat_reader
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Count, Structural
 
@@ -25,17 +25,19 @@ class Torso(NamedTuple):
 
     `outputs(size, scale)` makes the Haiku layer that a head reads the features with;
     `scale` says how large outputs should be at first (1 where it does not matter).
-    `reads(space)` makes inputs of observations `[N, ...]`: flat vectors, unless it says
-    otherwise. What others have made, such as features of a shared torso joined with an
-    action, comes as a flat vector all the same.
+    `input_reader(space)` makes inputs of observations `[N, ...]`: flat vectors, unless
+    it says otherwise. What others have made, such as features of a shared torso joined
+    with an action, comes as a flat vector all the same.
     """
 
     features: Callable[[Any], Array]
     outputs: Callable[[int, float], Callable[[Array], Array]]
-    reads: Callable[[gymnasium.Space], Callable[[ArrayTree], ArrayTree]] = flat
+    input_reader: Callable[[gymnasium.Space], Callable[[ArrayTree], ArrayTree]] = (
+        flat_reader
+    )
 
 
-def _zeros(size: int, scale: float) -> hk.Linear:
+def _zero_linear(size: int, scale: float) -> hk.Linear:
     del scale  # nothing is known yet, whatever the scale
     return hk.Linear(size, w_init=jnp.zeros)
 
@@ -60,7 +62,7 @@ def table(*, initial: Structural = 0.0) -> Torso:
 @register("network")
 def linear() -> Torso:
     """A linear function of the observation, zero at first."""
-    return Torso(lambda inputs: inputs, _zeros)
+    return Torso(lambda inputs: inputs, _zero_linear)
 
 
 @register("network")
@@ -77,19 +79,19 @@ def mlp(
     as is usual for policy gradients, with gain √2 for relu (Saxe et al., 2013,
     https://arxiv.org/abs/1312.6120), and scales the head's layer.
     """
-    hidden = dense(layers, activation, layer_norm, init)
-    return Torso(hidden, read_with(init))
+    hidden = dense_layers(layers, activation, layer_norm, init)
+    return Torso(hidden, output_layer(init))
 
 
-def dense(
+def dense_layers(
     layers: Sequence[int], activation: Activation, layer_norm: bool, init: Init
 ) -> Callable[[Array], Array]:
     """Layers of so many units, each after the other: a Haiku function."""
-    activate = activation_of(activation)
+    activate = activation_function(activation)
 
     def features(inputs: Array) -> Array:
         for size in layers:
-            inputs = hk.Linear(size, w_init=weights_of(init))(inputs)
+            inputs = hk.Linear(size, w_init=weight_initializer(init))(inputs)
             if layer_norm:
                 inputs = hk.LayerNorm(-1, True, True)(inputs)
             inputs = activate(inputs)
@@ -98,16 +100,18 @@ def dense(
     return features
 
 
-def read_with(init: Init) -> Callable[[int, float], hk.Linear]:
+def output_layer(init: Init) -> Callable[[int, float], hk.Linear]:
     """The `outputs` of a torso whose layers begin like that."""
-    return lambda size, scale: hk.Linear(size, w_init=weights_of(init, scale))
+    return lambda size, scale: hk.Linear(size, w_init=weight_initializer(init, scale))
 
 
-def weights_of(init: Init, scale: float = GAIN) -> hk.initializers.Initializer | None:
+def weight_initializer(
+    init: Init, scale: float = GAIN
+) -> hk.initializers.Initializer | None:
     """How weights begin; None as Haiku has them, whatever the scale."""
     return hk.initializers.Orthogonal(scale) if init == "orthogonal" else None
 
 
-def activation_of(name: Activation) -> Callable[[Array], Array]:
+def activation_function(name: Activation) -> Callable[[Array], Array]:
     """The function of that name."""
     return getattr(jnp if name == "tanh" else jax.nn, name)

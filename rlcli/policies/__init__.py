@@ -21,20 +21,20 @@ from rlcli.distributions import Distribution
 from rlcli.types import Array, ArrayTree, Network, Policy
 
 
-class Values(NamedTuple):
+class ValuesOffer(NamedTuple):
     """Action values to act upon: `network` gives `[..., actions]`."""
 
     network: Network
 
 
-class Parameters(NamedTuple):
+class DistributionOffer(NamedTuple):
     """A distribution to act upon: `network` gives its parameters."""
 
     network: Network
     distribution: Distribution
 
 
-class Action(NamedTuple):
+class ActionOffer(NamedTuple):
     """An action to act upon: `network` gives it, `[..., *shape]` or flat, in a Box.
 
     `features`, a feed-forward network on the same parameters, gives what noise that
@@ -46,10 +46,10 @@ class Action(NamedTuple):
     features: Network | None = None
 
 
-Offer = Values | Parameters | Action
+Offer = ValuesOffer | DistributionOffer | ActionOffer
 
 
-class Ahead(NamedTuple):
+class SearchState(NamedTuple):
     """A state as a model has it, and what there is to be said of it."""
 
     hidden: ArrayTree  # `[B, ...]`: what the model goes on from
@@ -57,32 +57,32 @@ class Ahead(NamedTuple):
     value: Array  # `[B]`
 
 
-class Model(NamedTuple):
+class PlanningModel(NamedTuple):
     """What actions lead to, to plan with."""
 
-    root: Callable[[ArrayTree, ArrayTree], Ahead]  # params, obs[B]
+    root: Callable[[ArrayTree, ArrayTree], SearchState]  # params, obs[B]
     # (params, hidden[B], action[B]) -> the reward `[B]`, and what follows
-    ahead: Callable[[ArrayTree, ArrayTree, Array], tuple[Array, Ahead]]
+    predict: Callable[[ArrayTree, ArrayTree, Array], tuple[Array, SearchState]]
     actions: gymnasium.spaces.Discrete
 
 
-def outputs_of(offer: Offer) -> Callable[..., tuple[ArrayTree, ArrayTree]]:
+def single_step_outputs(offer: Offer) -> Callable[..., tuple[ArrayTree, ArrayTree]]:
     """`(params, obs[B], memory, first[B]) -> outputs[B], memory`: one step in time."""
-    return stepped(offer.network)
+    return single_step(offer.network)
 
 
-def stepped(network: Network) -> Callable[..., tuple[ArrayTree, ArrayTree]]:
+def single_step(network: Network) -> Callable[..., tuple[ArrayTree, ArrayTree]]:
     """A network for one step in time, `[B, ...]` instead of `[T, B, ...]`."""
 
-    def outputs(params, obs, memory, first):
+    def outputs(params, obs, carry, first):
         inputs = jax.tree.map(lambda leaf: leaf[None], (obs, first))
-        found = network.apply(params, None, inputs[0], memory, inputs[1])
-        return jax.tree.map(lambda leaf: leaf[0], found)
+        outputs_batch = network.apply(params, None, inputs[0], carry, inputs[1])
+        return jax.tree.map(lambda leaf: leaf[0], outputs_batch)
 
     return outputs
 
 
-def acting_on(
+def policy_from_outputs(
     offer: Offer,
     draw: Callable,
     explore: Callable,
@@ -93,13 +93,13 @@ def acting_on(
 
     `explore` and `exploit` are `(outputs[B, ...], noise) -> Decision`.
     """
-    outputs = outputs_of(offer)
+    outputs = single_step_outputs(offer)
 
     def deciding(decide: Callable) -> Callable:
         def act(acting, obs, state, first, noise):
-            memory, process = state
-            found, memory = outputs(acting, obs, memory, first)
-            return decide(found, noise), (memory, process)
+            carry, process = state
+            values, carry = outputs(acting, obs, carry, first)
+            return decide(values, noise), (carry, process)
 
         return act
 

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli import spaces
-from rlcli.distributions.family import flattened, shaped, size_of
+from rlcli.distributions.family import event_size, flatten_event, unflatten_event
 from rlcli.errors import RlcliError
-from rlcli.policies import Action, outputs_of, stepped
+from rlcli.policies import ActionOffer, single_step, single_step_outputs
 from rlcli.registry import register
 from rlcli.types import (
     Array,
@@ -26,10 +26,10 @@ from rlcli.types import (
     Positive,
 )
 
-_LEAST = 1e-6  # a deviation of 0 has no density: this one stands for it
+_MIN_DEVIATION = 1e-6  # a deviation of 0 has no density: this one stands for it
 
 
-class _Noise(NamedTuple):
+class _NoiseProcess(NamedTuple):
     """What is added to an action, in half-widths of its Box."""
 
     draw: Callable[[Key, int], Array]
@@ -41,7 +41,7 @@ class _Noise(NamedTuple):
 
 @register("policy")
 def deterministic(
-    action: Action,
+    action: ActionOffer,
     space: gymnasium.spaces.Box,
     *,
     noise: Literal["gaussian", "ornstein_uhlenbeck", "state_dependent"] = "gaussian",
@@ -62,7 +62,7 @@ def deterministic(
 
 @register("policy")
 def gaussian_noise(
-    action: Action, space: gymnasium.spaces.Box, *, scale: NonNegative = 0.1
+    action: ActionOffer, space: gymnasium.spaces.Box, *, scale: NonNegative = 0.1
 ) -> Policy:
     """The action of the network and, while exploring, noise that has no memory.
 
@@ -77,13 +77,13 @@ def gaussian_noise(
         del first, features
         return process, scale * noise
 
-    noise = _Noise(_normals(space), lambda batch: (), step, scale)
-    return _noisy(action, space, noise)
+    noise = _NoiseProcess(_normal_noise(space), lambda batch: (), step, scale)
+    return _noisy_policy(action, space, noise)
 
 
 @register("policy")
 def ornstein_uhlenbeck(
-    action: Action,
+    action: ActionOffer,
     space: gymnasium.spaces.Box,
     *,
     theta: Positive = 0.15,
@@ -102,7 +102,7 @@ def ornstein_uhlenbeck(
     step of an episode. `log_prob` does not know x: it is that of a process that has
     gone on for long.
     """
-    entries = size_of(space.shape)
+    entries = event_size(space.shape)
     decay = jnp.exp(-theta * dt)
     deviation = scale / jnp.sqrt(2 * theta)
     spread = deviation * jnp.sqrt(1 - decay**2)
@@ -115,17 +115,17 @@ def ornstein_uhlenbeck(
     def initial(batch: int) -> Array:
         return jnp.zeros((batch, entries))
 
-    noise = _Noise(_normals(space), initial, step, deviation)
-    return _noisy(action, space, noise)
+    noise = _NoiseProcess(_normal_noise(space), initial, step, deviation)
+    return _noisy_policy(action, space, noise)
 
 
-def _normals(space: gymnasium.spaces.Box) -> Callable[[Key, int], Array]:
+def _normal_noise(space: gymnasium.spaces.Box) -> Callable[[Key, int], Array]:
     """Draws a standard normal number for each entry of an action."""
-    entries = size_of(space.shape)
+    entries = event_size(space.shape)
     return lambda key, batch: jax.random.normal(key, (batch, entries))
 
 
-class _Matrix(NamedTuple):
+class _MatrixState(NamedTuple):
     """The noise matrix of each environment."""
 
     seed: Array  # uint32 [B, 2]: what it is drawn from
@@ -134,7 +134,7 @@ class _Matrix(NamedTuple):
 
 @register("policy")
 def state_dependent(
-    action: Action,
+    action: ActionOffer,
     space: gymnasium.spaces.Box,
     *,
     scale: NonNegative = 0.1,
@@ -152,7 +152,7 @@ def state_dependent(
     is the deviation of the noise whatever they are, in units of h, half the width of
     the Box (1 where it has none). `log_prob` does not know W: it is that of a new one.
     """
-    entries = size_of(space.shape)
+    entries = event_size(space.shape)
 
     def draw(key: Key, batch: int) -> Array:
         return jax.random.bits(key, (batch, 2), jnp.uint32)
@@ -165,20 +165,22 @@ def state_dependent(
         z = jnp.concatenate([ones, features], axis=-1)
         z = z / jnp.linalg.norm(z, axis=-1, keepdims=True)
 
-        def added(seed: Array, z: Array) -> Array:
+        def add_noise(seed: Array, z: Array) -> Array:
             key = jax.random.wrap_key_data(seed, impl="threefry2x32")
             return jax.random.normal(key, (entries, z.shape[-1])) @ z
 
-        return _Matrix(seed, age), scale * jax.vmap(added)(seed, z)
+        return _MatrixState(seed, age), scale * jax.vmap(add_noise)(seed, z)
 
-    def initial(batch: int) -> _Matrix:
+    def initial(batch: int) -> _MatrixState:
         age = jnp.full(batch, every, jnp.int32)
-        return _Matrix(jnp.zeros((batch, 2), jnp.uint32), age)
+        return _MatrixState(jnp.zeros((batch, 2), jnp.uint32), age)
 
-    return _noisy(action, space, _Noise(draw, initial, step, scale))
+    return _noisy_policy(action, space, _NoiseProcess(draw, initial, step, scale))
 
 
-def _noisy(action: Action, space: gymnasium.spaces.Box, noise: _Noise) -> Policy:
+def _noisy_policy(
+    action: ActionOffer, space: gymnasium.spaces.Box, noise: _NoiseProcess
+) -> Policy:
     """The policy that adds this noise, in half-widths of the Box."""
     if not isinstance(space, gymnasium.spaces.Box) or space.dtype.kind != "f":
         raise RlcliError(
@@ -186,41 +188,43 @@ def _noisy(action: Action, space: gymnasium.spaces.Box, noise: _Noise) -> Policy
             "it takes a Box of floats",
         )
     shape, dtype = space.shape, spaces.dtype(space)
-    low, high = (each.astype(np.float32).ravel() for each in spaces.bounds(space))
+    low, high = (bound.astype(np.float32).ravel() for bound in spaces.bounds(space))
     half = spaces.half_width(space).ravel()
-    outputs, features = outputs_of(action), _features(action)
+    outputs, features = single_step_outputs(action), _feature_function(action)
 
     def flat(outputs: Array, like: Array) -> Array:
         return outputs.reshape((*like.shape[: like.ndim - len(shape)], len(low)))
 
-    def boxed(entries: Array) -> Array:
-        return shaped(jnp.clip(entries, low, high), shape).astype(dtype)
+    def to_action(entries: Array) -> Array:
+        return unflatten_event(jnp.clip(entries, low, high), shape).astype(dtype)
 
-    def log_prob(outputs: Array, taken: Array) -> Array:
-        mean = flat(outputs, taken)
-        found = flattened(jnp.asarray(taken).astype(jnp.float32), shape)
-        deviation = half * jnp.maximum(noise.deviation, _LEAST)
-        z = (found - mean) / deviation
+    def log_prob(outputs: Array, action: Array) -> Array:
+        mean = flat(outputs, action)
+        flat_action = flatten_event(jnp.asarray(action).astype(jnp.float32), shape)
+        deviation = half * jnp.maximum(noise.deviation, _MIN_DEVIATION)
+        z = (flat_action - mean) / deviation
         density = jax.scipy.stats.norm.logpdf(z) - jnp.log(deviation)
-        below, above = (jax.scipy.stats.norm.logcdf(each) for each in (z, -z))
-        clipped = jnp.where(found >= high, above, density)
-        return jnp.sum(jnp.where(found <= low, below, clipped), axis=-1)
+        log_lower, log_upper = (jax.scipy.stats.norm.logcdf(value) for value in (z, -z))
+        upper_or_inside = jnp.where(flat_action >= high, log_upper, density)
+        return jnp.sum(
+            jnp.where(flat_action <= low, log_lower, upper_or_inside), axis=-1
+        )
 
-    def explore(acting, obs, state, first, drawn):
-        memory, process = state
-        mean, memory = outputs(acting, obs, memory, first)
-        seen = features(acting, obs, first)
-        process, added = noise.step(process, drawn, first, seen)
-        taken = boxed(mean.reshape(added.shape) + half * added)
-        return Decision(taken, {"log_prob": log_prob(mean, taken)}), (memory, process)
+    def explore(acting, obs, state, first, sample_noise):
+        carry, process = state
+        mean, carry = outputs(acting, obs, carry, first)
+        feature_values = features(acting, obs, first)
+        process, noise_added = noise.step(process, sample_noise, first, feature_values)
+        action = to_action(mean.reshape(noise_added.shape) + half * noise_added)
+        return Decision(action, {"log_prob": log_prob(mean, action)}), (carry, process)
 
-    def exploit(acting, obs, state, first, drawn):
-        del drawn
-        memory, process = state
-        mean, memory = outputs(acting, obs, memory, first)
-        taken = boxed(mean.reshape((first.shape[0], len(low))))
+    def exploit(acting, obs, state, first, sample_noise):
+        del sample_noise
+        carry, process = state
+        mean, carry = outputs(acting, obs, carry, first)
+        action = to_action(mean.reshape((first.shape[0], len(low))))
         sure = {"log_prob": jnp.zeros(first.shape)}
-        return Decision(taken, sure), (memory, process)
+        return Decision(action, sure), (carry, process)
 
     def initial(batch: int) -> ArrayTree:
         return action.network.initial(batch), noise.initial(batch)
@@ -228,15 +232,17 @@ def _noisy(action: Action, space: gymnasium.spaces.Box, noise: _Noise) -> Policy
     return Policy(initial, noise.draw, explore, exploit, log_prob)
 
 
-def _features(action: Action) -> Callable[[ArrayTree, ArrayTree, Array], Array]:
+def _feature_function(
+    action: ActionOffer,
+) -> Callable[[ArrayTree, ArrayTree, Array], Array]:
     """`(acting, obs[B], first[B]) -> [B, features]`, float32."""
 
-    def observed(acting, obs, first):
+    def observe_features(acting, obs, first):
         del acting
         leaves = [leaf.reshape((len(first), -1)) for leaf in jax.tree.leaves(obs)]
         return jnp.concatenate([leaf.astype(jnp.float32) for leaf in leaves], axis=-1)
 
     if action.features is None:
-        return observed
-    outputs = stepped(action.features)
+        return observe_features
+    outputs = single_step(action.features)
     return lambda acting, obs, first: outputs(acting, obs, (), first)[0]

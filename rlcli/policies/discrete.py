@@ -6,17 +6,20 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 
-from rlcli.action_masks import allowed
+from rlcli.action_masks import is_allowed
 from rlcli.distributions import categorical
-from rlcli.policies import Values, acting_on
+from rlcli.policies import ValuesOffer, policy_from_outputs
 from rlcli.registry import register
 from rlcli.types import Array, Decision, Key, Policy, Positive, Probability
-from rlcli.xla.indexing import selected
+from rlcli.xla.indexing import select_index
 
 
 @register("policy")
 def epsilon_greedy(
-    values: Values, space: gymnasium.spaces.Discrete, *, epsilon: Probability = 0.05
+    values: ValuesOffer,
+    space: gymnasium.spaces.Discrete,
+    *,
+    epsilon: Probability = 0.05,
 ) -> Policy:
     """The best action, or with probability ε one at random; ties broken at random.
 
@@ -31,29 +34,32 @@ def epsilon_greedy(
         return uniform[:, 0], uniform[:, 1:]
 
     def log_prob(q: Array, action: Array) -> Array:
-        best = _best(q)
+        best = _is_best(q)
         greedy = best / jnp.sum(best, axis=-1, keepdims=True)
-        there = allowed(q)
-        among = there / jnp.sum(there, axis=-1, keepdims=True)
+        is_legal = is_allowed(q)
+        among = is_legal / jnp.sum(is_legal, axis=-1, keepdims=True)
         probabilities = epsilon * among + (1 - epsilon) * greedy
-        return jnp.log(selected(probabilities, action - start))
+        return jnp.log(select_index(probabilities, action - start))
 
     def explore(q: Array, noise: tuple[Array, Array]) -> Decision:
         # One random order serves both: it picks among the best, and among all.
         wander, order = noise
-        candidates = _best(q) | (allowed(q) & (wander < epsilon)[:, None])
-        action = start + _first(candidates, order)
+        candidates = _is_best(q) | (is_allowed(q) & (wander < epsilon)[:, None])
+        action = start + _first_in_order(candidates, order)
         return Decision(action, {"log_prob": log_prob(q, action)})
 
     def exploit(q: Array, noise: tuple[Array, Array]) -> Decision:
-        return _surely(start + _first(_best(q), noise[1]))
+        return _deterministic_decision(start + _first_in_order(_is_best(q), noise[1]))
 
-    return acting_on(values, draw, explore, exploit, log_prob)
+    return policy_from_outputs(values, draw, explore, exploit, log_prob)
 
 
 @register("policy")
 def boltzmann(
-    values: Values, space: gymnasium.spaces.Discrete, *, temperature: Positive = 1.0
+    values: ValuesOffer,
+    space: gymnasium.spaces.Discrete,
+    *,
+    temperature: Positive = 1.0,
 ) -> Policy:
     """Better actions more often; for evaluation the best, with ties broken at random.
 
@@ -73,21 +79,23 @@ def boltzmann(
         return Decision(action, {"log_prob": log_prob(q, action)})
 
     def exploit(q: Array, noise: Array) -> Decision:
-        return _surely(int(space.start) + _first(_best(q), noise))
+        return _deterministic_decision(
+            int(space.start) + _first_in_order(_is_best(q), noise)
+        )
 
-    return acting_on(values, family.draw, explore, exploit, log_prob)
+    return policy_from_outputs(values, family.draw, explore, exploit, log_prob)
 
 
-def _best(q: Array) -> Array:
+def _is_best(q: Array) -> Array:
     """Which actions are as good as the best."""
     return q == jnp.max(q, axis=-1, keepdims=True)
 
 
-def _first(candidates: Array, order: Array) -> Array:
+def _first_in_order(candidates: Array, order: Array) -> Array:
     """Of the candidates, the index of the first in a random order."""
     return jnp.argmax(jnp.where(candidates, order, -jnp.inf), axis=-1)
 
 
-def _surely(action: Array) -> Decision:
+def _deterministic_decision(action: Array) -> Decision:
     """A decision that leaves nothing to chance, but for ties."""
     return Decision(action, {"log_prob": jnp.zeros(action.shape)})

@@ -10,18 +10,18 @@ import jax
 import jax.numpy as jnp
 
 from rlcli import action_masks
-from rlcli.libraries import library
-from rlcli.policies import Model
+from rlcli.libraries import import_library
+from rlcli.policies import PlanningModel
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Count, Decision, Key, NonNegative, Policy
-from rlcli.xla.indexing import selected
+from rlcli.xla.indexing import select_index
 
-_LEAST = 1e-30  # of a probability whose logarithm is stored
+_MIN_PROBABILITY = 1e-30  # of a probability whose logarithm is stored
 
 
 @register("policy")
 def gumbel_muzero(
-    model: Model,
+    model: PlanningModel,
     observation: gymnasium.Space,
     gamma: Array | float,
     *,
@@ -52,57 +52,63 @@ def gumbel_muzero(
     of π′, and γ the tracer's. (Danihelka et al., 2022,
     https://openreview.net/forum?id=bERaNdoegnO, as in mctx; needs the extra `muzero`.)
     """
-    mctx = library("mctx", "rlcli[muzero]")
+    mctx = import_library("mctx", "rlcli[muzero]")
     start = int(model.actions.start)
-    masked = action_masks.apart(observation)[1] is not None
-    completed = functools.partial(
+    has_mask = action_masks.split_mask(observation)[1] is not None
+    q_transform = functools.partial(
         mctx.qtransform_completed_by_mix_value,
         value_scale=value_scale,
         rescale_values=rescale,
     )
 
-    def ahead(
+    def predict(
         params: ArrayTree, key: Key, action: Array, hidden: ArrayTree
     ) -> tuple[ArrayTree, ArrayTree]:
         del key  # the model draws nothing
-        reward, (hidden, logits, value) = model.ahead(params, hidden, start + action)
+        reward, (hidden, logits, value) = model.predict(params, hidden, start + action)
         discount = jnp.broadcast_to(jnp.float32(gamma), reward.shape)
-        found = mctx.RecurrentFnOutput(
+        output = mctx.RecurrentFnOutput(
             reward=reward, discount=discount, prior_logits=logits, value=value
         )
-        return found, hidden
+        return output, hidden
 
     def deciding(scale: Array | float) -> Callable:
         def act(acting, obs, state, first, noise):
             del first  # nothing to forget
             hidden, logits, value = model.root(acting, obs)
-            found = mctx.gumbel_muzero_policy(
+            output = mctx.gumbel_muzero_policy(
                 acting,
                 noise,
                 mctx.RootFnOutput(prior_logits=logits, value=value, embedding=hidden),
-                ahead,
+                predict,
                 num_simulations=simulations,
-                invalid_actions=~action_masks.of(obs) if masked else None,
+                invalid_actions=~action_masks.allowed_actions(obs)
+                if has_mask
+                else None,
                 max_depth=depth,
                 max_num_considered_actions=considered,
                 gumbel_scale=scale,
-                qtransform=completed,
+                qtransform=q_transform,
             )
-            weights, tree = found.action_weights, found.search_tree.summary()
-            tried = jnp.where(tree.visit_counts > 0, weights, 0.0)
-            worth = jnp.sum(tried * tree.qvalues, axis=-1) / jnp.sum(tried, axis=-1)
-            likely = jnp.maximum(selected(weights, found.action), _LEAST)
+            weights, tree = output.action_weights, output.search_tree.summary()
+            visited_weights = jnp.where(tree.visit_counts > 0, weights, 0.0)
+            worth = jnp.sum(visited_weights * tree.qvalues, axis=-1) / jnp.sum(
+                visited_weights, axis=-1
+            )
+            probability = jnp.maximum(
+                select_index(weights, output.action), _MIN_PROBABILITY
+            )
             extras = {
-                "log_prob": jnp.log(likely),
+                "log_prob": jnp.log(probability),
                 "action_weights": weights,
                 "root_value": worth,
             }
-            return Decision(start + found.action, extras), state
+            return Decision(start + output.action, extras), state
 
         return act
 
     def log_prob(logits: Array, action: Array) -> Array:
-        return selected(jax.nn.log_softmax(logits), action - start)
+        return select_index(jax.nn.log_softmax(logits), action - start)
 
     return Policy(
         initial=lambda batch: ((), ()),

@@ -8,33 +8,35 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli import action_masks, spaces
-from rlcli.policies import Parameters, acting_on
+from rlcli.policies import DistributionOffer, policy_from_outputs
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Decision, Key, Policy
 
 
 @register("policy")
-def sampled(distribution: Parameters) -> Policy:
+def sampled(distribution: DistributionOffer) -> Policy:
     """An action drawn from the distribution; its mode for evaluation."""
     family = distribution.distribution
 
-    def decided(parameters: Array, action: ArrayTree) -> Decision:
+    def decide(parameters: Array, action: ArrayTree) -> Decision:
         # Of the action as it is stored, not of the noise: then the ratio to it is one
         # as long as the parameters stay.
         return Decision(action, {"log_prob": family.log_prob(parameters, action)})
 
     def explore(parameters: Array, noise: ArrayTree) -> Decision:
-        return decided(parameters, family.sample(parameters, noise))
+        return decide(parameters, family.sample(parameters, noise))
 
     def exploit(parameters: Array, noise: ArrayTree) -> Decision:
         del noise
-        return decided(parameters, family.mode(parameters))
+        return decide(parameters, family.mode(parameters))
 
-    return acting_on(distribution, family.draw, explore, exploit, family.log_prob)
+    return policy_from_outputs(
+        distribution, family.draw, explore, exploit, family.log_prob
+    )
 
 
 @register("policy")
-def mode(distribution: Parameters) -> Policy:
+def mode(distribution: DistributionOffer) -> Policy:
     """The most likely action, always: for parameters that are themselves noisy."""
     inner = sampled(distribution)
     return inner._replace(explore=inner.exploit)
@@ -45,16 +47,16 @@ def random(
     space: gymnasium.Space, observation: gymnasium.Space | None = None
 ) -> Policy:
     """Any action of the space, whatever the observation; of what a mask allows."""
-    if observation is not None and action_masks.apart(observation)[1] is not None:
-        return _random_allowed(space)
+    if observation is not None and action_masks.split_mask(observation)[1] is not None:
+        return _random_allowed_policy(space)
 
     def draw(key: Key, batch: int) -> ArrayTree:
-        sample = jax.vmap(lambda each: spaces.sample(space, each))
+        sample = jax.vmap(lambda sample_key: spaces.sample(space, sample_key))
         return sample(jax.random.split(key, batch))
 
     def log_prob(outputs: ArrayTree, action: ArrayTree) -> Array:
         del outputs
-        return jnp.full(_leading(space, action), density)
+        return jnp.full(_leading_shape(space, action), density)
 
     density = _log_density(space)
 
@@ -65,7 +67,7 @@ def random(
     return Policy(lambda batch: ((), ()), draw, act, act, log_prob)
 
 
-def _random_allowed(space: gymnasium.Space) -> Policy:
+def _random_allowed_policy(space: gymnasium.Space) -> Policy:
     """Any of the actions that the mask in the observation allows."""
     if not isinstance(space, gymnasium.spaces.Discrete):
         raise ValueError(f"expected actions that can be counted, got {space}")
@@ -80,21 +82,21 @@ def _random_allowed(space: gymnasium.Space) -> Policy:
 
     def act(acting, obs, state, first, noise):
         del acting, first
-        there = action_masks.of(obs)
-        action = start + jnp.argmax(jnp.where(there, noise, -1.0), axis=-1)
-        count = jnp.sum(there, axis=-1).astype(jnp.float32)
+        is_legal = action_masks.allowed_actions(obs)
+        action = start + jnp.argmax(jnp.where(is_legal, noise, -1.0), axis=-1)
+        count = jnp.sum(is_legal, axis=-1).astype(jnp.float32)
         return Decision(action, {"log_prob": -jnp.log(count)}), state
 
     return Policy(lambda batch: ((), ()), draw, act, act, log_prob)
 
 
-def _leading(space: gymnasium.Space, action: ArrayTree) -> tuple[int, ...]:
+def _leading_shape(space: gymnasium.Space, action: ArrayTree) -> tuple[int, ...]:
     """The axes in front of one action."""
     if isinstance(space, gymnasium.spaces.Tuple):
-        return _leading(space.spaces[0], action[0])
+        return _leading_shape(space.spaces[0], action[0])
     if isinstance(space, gymnasium.spaces.Dict):
         name, member = next(iter(space.spaces.items()))
-        return _leading(member, action[name])
+        return _leading_shape(member, action[name])
     return action.shape[: action.ndim - len(space.shape or ())]
 
 
@@ -107,6 +109,8 @@ def _log_density(space: gymnasium.Space) -> float:
     box = isinstance(space, gymnasium.spaces.Box)
     if box and not space.is_bounded():
         return 0.0
-    low, high = (each.astype(np.float64) for each in spaces.bounds(space))
-    counted = not np.issubdtype(spaces.dtype(space), np.floating)
-    return -float(np.sum(np.log(high - low + counted)))  # width, or how many there are
+    low, high = (bound.astype(np.float64) for bound in spaces.bounds(space))
+    is_discrete = not np.issubdtype(spaces.dtype(space), np.floating)
+    return -float(
+        np.sum(np.log(high - low + is_discrete))
+    )  # width, or how many there are

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 
 from rlcli.types import Array, Decision, Key, Policy
-from rlcli.xla.control_flow import kept
+from rlcli.xla.control_flow import tree_select
 
 
-def warmed_up(policy: Policy, first: Policy, warming: Array) -> Policy:
+def warmup_policy(policy: Policy, first: Policy, warming: Array) -> Policy:
     """Explores as `first` while `warming` holds (a scalar), then as `policy`."""
 
     def draw(key: Key, batch: int) -> tuple:
@@ -17,13 +17,17 @@ def warmed_up(policy: Policy, first: Policy, warming: Array) -> Policy:
         return policy.draw(ours, batch), first.draw(theirs, batch)
 
     def explore(acting, obs, state, begins, noise):
-        later, state = policy.explore(acting, obs, state, begins, noise[0])
-        now, _ = first.explore(
+        policy_decision, state = policy.explore(acting, obs, state, begins, noise[0])
+        warmup_decision, _ = first.explore(
             acting, obs, first.initial(len(begins)), begins, noise[1]
         )
-        action = kept(warming, now.action, later.action)
-        log_prob = jnp.where(warming, now.extras["log_prob"], later.extras["log_prob"])
-        return Decision(action, {**later.extras, "log_prob": log_prob}), state
+        action = tree_select(warming, warmup_decision.action, policy_decision.action)
+        log_prob = jnp.where(
+            warming,
+            warmup_decision.extras["log_prob"],
+            policy_decision.extras["log_prob"],
+        )
+        return Decision(action, {**policy_decision.extras, "log_prob": log_prob}), state
 
     def exploit(acting, obs, state, begins, noise):
         return policy.exploit(acting, obs, state, begins, noise[0])

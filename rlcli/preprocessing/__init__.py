@@ -22,55 +22,59 @@ from rlcli import action_masks
 from rlcli.spaces import members
 from rlcli.types import ArrayTree
 
-Function = Callable[[ArrayTree], ArrayTree]  # of one observation
+ObservationFunction = Callable[[ArrayTree], ArrayTree]  # of one observation
 
 
 class Preprocess(NamedTuple):
-    """`of(space) -> space, function`: what is seen then, and how it is made.
+    """`build(space) -> space, function`: what is seen then, and how it is made.
 
     With `frames` it is given as many of the last observations, stacked along `axis`.
     """
 
-    of: Callable[[gymnasium.Space], tuple[gymnasium.Space, Function]]
+    build: Callable[[gymnasium.Space], tuple[gymnasium.Space, ObservationFunction]]
     frames: int = 1
     axis: int = -1
 
 
-def each_member(
-    of: Callable[[gymnasium.Space], tuple[gymnasium.Space, Function]],
-) -> Callable[[gymnasium.Space], tuple[gymnasium.Space, Function]]:
-    """`of` for every member of a Tuple or a Dict, however deep."""
+def map_members(
+    build: Callable[[gymnasium.Space], tuple[gymnasium.Space, ObservationFunction]],
+) -> Callable[[gymnasium.Space], tuple[gymnasium.Space, ObservationFunction]]:
+    """`build` for every member of a Tuple or a Dict, however deep."""
 
-    def whole(space: gymnasium.Space) -> tuple[gymnasium.Space, Function]:
-        made = {name: whole(member) for name, member in members(space).items()}
-        if not made:
-            return of(space)
-        seen = {name: each for name, (each, _) in made.items()}
+    def build_members(
+        space: gymnasium.Space,
+    ) -> tuple[gymnasium.Space, ObservationFunction]:
+        builds = {
+            name: build_members(member) for name, member in members(space).items()
+        }
+        if not builds:
+            return build(space)
+        member_spaces = {name: member for name, (member, _) in builds.items()}
         if isinstance(space, kinds.Dict):
-            return kinds.Dict(seen), lambda obs: {
-                name: function(obs[name]) for name, (_, function) in made.items()
+            return kinds.Dict(member_spaces), lambda obs: {
+                name: function(obs[name]) for name, (_, function) in builds.items()
             }
-        return kinds.Tuple(tuple(seen.values())), lambda obs: tuple(
-            function(obs[name]) for name, (_, function) in made.items()
+        return kinds.Tuple(tuple(member_spaces.values())), lambda obs: tuple(
+            function(obs[name]) for name, (_, function) in builds.items()
         )
 
-    return whole
+    return build_members
 
 
-def composed(
+def compose(
     steps: Sequence[Preprocess], space: gymnasium.Space
-) -> tuple[gymnasium.Space, Function]:
+) -> tuple[gymnasium.Space, ObservationFunction]:
     """One function after the other, of what is to be seen of an observation."""
-    space, _ = action_masks.apart(space)
+    space, _ = action_masks.split_mask(space)
     functions = []
     for step in steps:
-        space, function = step.of(space)
+        space, function = step.build(space)
         functions.append(function)
 
-    def whole(obs: ArrayTree) -> ArrayTree:
-        obs = action_masks.without(obs)
+    def apply_all(obs: ArrayTree) -> ArrayTree:
+        obs = action_masks.remove_mask(obs)
         for function in functions:
             obs = function(obs)
         return obs
 
-    return space, whole
+    return space, apply_all

@@ -14,13 +14,15 @@ from gymnasium import spaces as kinds
 
 from rlcli import action_masks, spaces
 from rlcli.errors import RlcliError
-from rlcli.preprocessing import Function, Preprocess, each_member
+from rlcli.preprocessing import ObservationFunction, Preprocess, map_members
 from rlcli.types import ArrayTree, Environment, TimeStep
 
-_SAVED = "stack"  # begins the names of what a host environment saves beside its own
+_SAVED_PREFIX = (
+    "stack"  # begins the names of what a host environment saves beside its own
+)
 
 
-class Showing(NamedTuple):
+class FrameStackState(NamedTuple):
     """What an environment remembers, and what it has shown last at each step."""
 
     environment: ArrayTree
@@ -30,13 +32,13 @@ class Showing(NamedTuple):
 class _Stage(NamedTuple):
     """Some functions of an observation, and the stack of what they make."""
 
-    functions: tuple[Function, ...]
+    functions: tuple[ObservationFunction, ...]
     frames: int
     axis: int
     space: gymnasium.Space  # of the stack
 
 
-def showing(environment: Environment, steps: Sequence[Preprocess]) -> Environment:
+def stack_frames(environment: Environment, steps: Sequence[Preprocess]) -> Environment:
     """A core, or a vector, pure or on the host, that shows what `steps` make.
 
     What the last of them makes of its stack is left to who reads it: shown is the stack
@@ -47,76 +49,83 @@ def showing(environment: Environment, steps: Sequence[Preprocess]) -> Environmen
     numpy = jnp if environment.pure else np
     # Axes of what it shows: those of a core alone, of environments, of seeds as well.
     leading = (1 if environment.num_envs else 0) if environment.pure else 2
-    seen, mask = action_masks.apart(environment.observation)
-    stages = _stages(steps, seen)
-    begun, gone = _stacks(stages, numpy, leading)
+    visible, mask = action_masks.split_mask(environment.observation)
+    stages = _build_stages(steps, visible)
+    begin_stacks, push_stacks = _stack_functions(stages, numpy, leading)
 
     def show(stacks: tuple[ArrayTree, ...], obs: ArrayTree) -> ArrayTree:
-        return action_masks.beside(stacks[-1], action_masks.carried(obs))
+        return action_masks.add_mask(stacks[-1], action_masks.get_mask(obs))
 
-    def reset(key: Any) -> tuple[Showing, ArrayTree]:
+    def reset(key: Any) -> tuple[FrameStackState, ArrayTree]:
         state, obs = environment.reset(key)
-        stacks = begun(obs)
-        return Showing(state, stacks), show(stacks, obs)
+        stacks = begin_stacks(obs)
+        return FrameStackState(state, stacks), show(stacks, obs)
 
     def step(
-        state: Showing, action: ArrayTree, noise: ArrayTree = (), *cut: Any
-    ) -> tuple[Showing, TimeStep]:
-        inner, answer = environment.step(state.environment, action, noise, *cut)
-        stacks = going = gone(state.stacks, answer.next_obs)
+        state: FrameStackState, action: ArrayTree, noise: ArrayTree = (), *cut: Any
+    ) -> tuple[FrameStackState, TimeStep]:
+        inner, timestep = environment.step(state.environment, action, noise, *cut)
+        stacks = next_stacks = push_stacks(state.stacks, timestep.next_obs)
 
-        def chosen(new: Any, old: Any) -> Any:
-            last = answer.last.reshape(answer.last.shape + (1,) * (old.ndim - leading))
+        def choose(new: Any, old: Any) -> Any:
+            last = timestep.last.reshape(
+                timestep.last.shape + (1,) * (old.ndim - leading)
+            )
             return numpy.where(last, new, old)
 
         if leading:  # a core begins no episode
-            stacks = jax.tree.map(chosen, begun(answer.obs), going)
-        return Showing(inner, stacks), answer._replace(
-            obs=show(stacks, answer.obs), next_obs=show(going, answer.next_obs)
+            stacks = jax.tree.map(choose, begin_stacks(timestep.obs), next_stacks)
+        return FrameStackState(inner, stacks), timestep._replace(
+            obs=show(stacks, timestep.obs),
+            next_obs=show(next_stacks, timestep.next_obs),
         )
 
     return environment._replace(
         reset=reset,
         step=step,
-        observation=action_masks.beside(stages[-1].space, mask),
+        observation=action_masks.add_mask(stages[-1].space, mask),
         render=lambda state, *index: environment.render(state.environment, *index),
         render_final=lambda state, *index: environment.render_final(
             state.environment, *index
         ),
         close=lambda state: environment.close(state.environment),
-        **({} if environment.pure else _files(environment, stages)),
+        **({} if environment.pure else _save_and_restore(environment, stages)),
     )
 
 
-def _files(environment: Environment, stages: tuple[_Stage, ...]) -> dict[str, Any]:
+def _save_and_restore(
+    environment: Environment, stages: tuple[_Stage, ...]
+) -> dict[str, Any]:
     """`save` and `restore` of a host environment whose stacks are saved beside it."""
     spaces_ = tuple(stage.space for stage in stages)
     tree = jax.tree.structure(jax.eval_shape(lambda: [*map(spaces.zeros, spaces_)]))
 
-    def save(state: Showing) -> dict[str, Any]:
+    def save(state: FrameStackState) -> dict[str, Any]:
         leaves = jax.tree.leaves(state.stacks)
-        mine = {f"{_SAVED}{index}": leaf for index, leaf in enumerate(leaves)}
+        mine = {f"{_SAVED_PREFIX}{index}": leaf for index, leaf in enumerate(leaves)}
         return {**environment.save(state.environment), **mine}
 
-    def restore(saved: Mapping[str, Any]) -> tuple[Showing, str]:
-        names = [f"{_SAVED}{index}" for index in range(tree.num_leaves)]
-        rest = {name: each for name, each in saved.items() if name not in names}
+    def restore(arrays: Mapping[str, Any]) -> tuple[FrameStackState, str]:
+        names = [f"{_SAVED_PREFIX}{index}" for index in range(tree.num_leaves)]
+        rest = {name: array for name, array in arrays.items() if name not in names}
         state, sentence = environment.restore(rest)
-        leaves = [np.array(saved[name]) for name in names]
-        return Showing(state, tuple(jax.tree.unflatten(tree, leaves))), sentence
+        leaves = [np.array(arrays[name]) for name in names]
+        return FrameStackState(state, tuple(jax.tree.unflatten(tree, leaves))), sentence
 
     return {"save": save, "restore": restore}
 
 
-def _stacks(
+def _stack_functions(
     stages: tuple[_Stage, ...], numpy: Any, leading: int
 ) -> tuple[Callable[..., tuple[ArrayTree, ...]], ...]:
-    """`begun(obs)`: all stacks as an episode begins; `gone(stacks, obs)`: one later."""
+    """`begin_stacks(obs)`: all stacks as an episode begins; `push_stacks(stacks, obs)`:
+    one later.
+    """
 
     def place(stage: _Stage) -> int:
         return stage.axis if stage.axis < 0 else stage.axis + leading
 
-    def framed(stage: _Stage, obs: ArrayTree) -> ArrayTree:
+    def make_frame(stage: _Stage, obs: ArrayTree) -> ArrayTree:
         for function in stage.functions:
             for _ in range(leading):
                 function = jax.vmap(function)
@@ -126,64 +135,70 @@ def _stacks(
             lambda leaf: leaf[..., None] if leaf.ndim - leading in (0, 2) else leaf, obs
         )
 
-    def begun(obs: ArrayTree) -> tuple[ArrayTree, ...]:
-        stacks, seen = [], action_masks.without(obs)
+    def begin_stacks(obs: ArrayTree) -> tuple[ArrayTree, ...]:
+        stacks, value = [], action_masks.remove_mask(obs)
         for stage in stages:
-            frame = framed(stage, seen)
-            seen = jax.tree.map(
+            frame = make_frame(stage, value)
+            value = jax.tree.map(
                 lambda leaf, stage=stage: numpy.concatenate(
                     [leaf] * stage.frames, axis=place(stage)
                 ),
                 frame,
             )
-            stacks.append(seen)
+            stacks.append(value)
         return tuple(stacks)
 
-    def pushed(stack: Any, frame: Any, axis: int) -> Any:
+    def push_frame(stack: Any, frame: Any, axis: int) -> Any:
         rest = numpy.split(stack, [frame.shape[axis]], axis=axis)[1]
         return numpy.concatenate([rest, frame], axis=axis)
 
-    def gone(stacks: tuple[ArrayTree, ...], obs: ArrayTree) -> tuple[ArrayTree, ...]:
-        after, seen = [], action_masks.without(obs)
+    def push_stacks(
+        stacks: tuple[ArrayTree, ...], obs: ArrayTree
+    ) -> tuple[ArrayTree, ...]:
+        after, value = [], action_masks.remove_mask(obs)
         for stage, stack in zip(stages, stacks, strict=True):
-            push = functools.partial(pushed, axis=place(stage))
-            seen = jax.tree.map(push, stack, framed(stage, seen))
-            after.append(seen)
+            push = functools.partial(push_frame, axis=place(stage))
+            value = jax.tree.map(push, stack, make_frame(stage, value))
+            after.append(value)
         return tuple(after)
 
-    return begun, gone
+    return begin_stacks, push_stacks
 
 
-def _stages(steps: Sequence[Preprocess], space: gymnasium.Space) -> tuple[_Stage, ...]:
+def _build_stages(
+    steps: Sequence[Preprocess], space: gymnasium.Space
+) -> tuple[_Stage, ...]:
     """The steps, with a stage for each that has a memory."""
     stages, functions = [], []
     for step in steps:
         if step.frames > 1:
-            space, _ = each_member(_framed)(space)
-            repeated = functools.partial(_repeated, frames=step.frames, axis=step.axis)
-            space, _ = each_member(repeated)(space)
+            space, _ = map_members(_frame_space)(space)
+            repeat_member = functools.partial(
+                _repeat_space, frames=step.frames, axis=step.axis
+            )
+            space, _ = map_members(repeat_member)(space)
             stages.append(_Stage(tuple(functions), step.frames, step.axis, space))
             functions = []
-        space, function = step.of(space)
+        space, function = step.build(space)
         functions.append(function)
     return tuple(stages)
 
 
-def _framed(space: gymnasium.Space) -> tuple[gymnasium.Space, Function]:
+def _frame_space(space: gymnasium.Space) -> tuple[gymnasium.Space, ObservationFunction]:
     """What a stack is made of: at least one axis, and of an image three."""
     if isinstance(space, kinds.Discrete):
         to = spaces.dtype(space).type
         choices = kinds.MultiDiscrete([space.n], to, start=[space.start])
-        return choices, _same
+        return choices, _identity
     if isinstance(space, kinds.Box) and len(space.shape) in (0, 2):
         low, high = space.low[..., None], space.high[..., None]
-        return kinds.Box(low, high, low.shape, space.dtype.type), _same
-    return space, _same
+        return kinds.Box(low, high, low.shape, space.dtype.type), _identity
+    return space, _identity
 
 
-def _repeated(
+def _repeat_space(
     space: gymnasium.Space, frames: int, axis: int
-) -> tuple[gymnasium.Space, Function]:
+) -> tuple[gymnasium.Space, ObservationFunction]:
     """The space of so many of a space's elements, joined along an axis."""
     rank = len(space.shape or ())
     if not -rank <= axis < rank:
@@ -192,20 +207,20 @@ def _repeated(
             f"its axes are {', '.join(map(str, range(rank)))}, and the last is −1 too",
         )
 
-    def several(array: Any) -> np.ndarray:
+    def repeat(array: Any) -> np.ndarray:
         return np.concatenate([array] * frames, axis=axis)
 
     match space:
         case kinds.Box():
-            low, high = several(space.low), several(space.high)
-            return kinds.Box(low, high, low.shape, space.dtype.type), _same
+            low, high = repeat(space.low), repeat(space.high)
+            return kinds.Box(low, high, low.shape, space.dtype.type), _identity
         case kinds.MultiDiscrete():
-            counts, start = several(space.nvec), several(space.start)
-            return kinds.MultiDiscrete(counts, space.dtype.type, start=start), _same
+            counts, start = repeat(space.nvec), repeat(space.start)
+            return kinds.MultiDiscrete(counts, space.dtype.type, start=start), _identity
         case kinds.MultiBinary():
-            return kinds.MultiBinary(several(np.zeros(space.shape)).shape), _same
+            return kinds.MultiBinary(repeat(np.zeros(space.shape)).shape), _identity
     raise RlcliError(f"frames cannot be joined that are {spaces.describe(space)}")
 
 
-def _same(obs: ArrayTree) -> ArrayTree:
+def _identity(obs: ArrayTree) -> ArrayTree:
     return obs

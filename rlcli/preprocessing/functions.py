@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces as kinds
 
 from rlcli.errors import RlcliError
-from rlcli.preprocessing import Function, Preprocess, each_member
+from rlcli.preprocessing import ObservationFunction, Preprocess, map_members
 from rlcli.registry import register
 from rlcli.spaces import bounds, describe
 from rlcli.spaces import flatten as flattened
@@ -22,60 +22,60 @@ def one_hot() -> Preprocess:
     What is no choice stays as it is.
     """
 
-    def of(space: gymnasium.Space) -> tuple[gymnasium.Space, Function]:
+    def build(space: gymnasium.Space) -> tuple[gymnasium.Space, ObservationFunction]:
         if isinstance(space, kinds.Discrete | kinds.MultiDiscrete):
-            return _vector(space)
+            return _flat_vector(space)
         return space, lambda obs: obs
 
-    return Preprocess(each_member(of))
+    return Preprocess(map_members(build))
 
 
 @register("preprocess")
 def flatten() -> Preprocess:
     """Everything as one vector of float32, choices one-hot, members side by side."""
-    return Preprocess(_vector)
+    return Preprocess(_flat_vector)
 
 
 @register("preprocess")
 def scale() -> Preprocess:
     """Numbers between two bounds as shares of the way: (x − low) / (high − low)."""
 
-    def of(space: gymnasium.Space) -> tuple[gymnasium.Space, Function]:
+    def build(space: gymnasium.Space) -> tuple[gymnasium.Space, ObservationFunction]:
         if not isinstance(space, kinds.Box):
             return space, lambda obs: obs
-        low, high = (each.astype(np.float32) for each in bounds(space))
+        low, high = (bound.astype(np.float32) for bound in bounds(space))
         if not np.all(np.isfinite(high - low) & (high > low)):
-            raise _refused("scale", space, "a Box with bounds, one above the other")
+            raise _refusal("scale", space, "a Box with bounds, one above the other")
         shares = kinds.Box(0.0, 1.0, space.shape, np.float32)
         return shares, lambda obs: (obs.astype(jnp.float32) - low) / (high - low)
 
-    return Preprocess(each_member(of))
+    return Preprocess(map_members(build))
 
 
 @register("preprocess")
 def member(*, of: str) -> Preprocess:
     """One member of a Dict, by its name; the others are not seen."""
 
-    def picked(space: gymnasium.Space) -> tuple[gymnasium.Space, Function]:
+    def build(space: gymnasium.Space) -> tuple[gymnasium.Space, ObservationFunction]:
         if not isinstance(space, kinds.Dict) or of not in space.spaces:
-            raise _refused("member", space, f"a Dict with a member `{of}`")
+            raise _refusal("member", space, f"a Dict with a member `{of}`")
         return space.spaces[of], lambda obs: obs[of]
 
-    return Preprocess(picked)
+    return Preprocess(build)
 
 
 @register("preprocess")
 def channels_last() -> Preprocess:
     """Images `[C, H, W]` as `[H, W, C]`, which is how `cnn` takes them."""
 
-    def of(space: gymnasium.Space) -> tuple[gymnasium.Space, Function]:
+    def build(space: gymnasium.Space) -> tuple[gymnasium.Space, ObservationFunction]:
         if not isinstance(space, kinds.Box) or len(space.shape) != 3:
             return space, lambda obs: obs
-        low, high = (np.moveaxis(each, 0, -1) for each in (space.low, space.high))
-        seen = kinds.Box(low, high, low.shape, space.dtype.type)
-        return seen, lambda obs: jnp.moveaxis(obs, 0, -1)
+        low, high = (np.moveaxis(bound, 0, -1) for bound in (space.low, space.high))
+        moved_space = kinds.Box(low, high, low.shape, space.dtype.type)
+        return moved_space, lambda obs: jnp.moveaxis(obs, 0, -1)
 
-    return Preprocess(each_member(of))
+    return Preprocess(map_members(build))
 
 
 @register("preprocess")
@@ -99,26 +99,26 @@ def diff_transform(*, frames: Count = 3) -> Preprocess:
     where positions are seen alone (`rlcli.utils.diff_transform`).
     """
 
-    def of(space: gymnasium.Space) -> tuple[gymnasium.Space, Function]:
+    def build(space: gymnasium.Space) -> tuple[gymnasium.Space, ObservationFunction]:
         if not isinstance(space, kinds.Box):
-            raise _refused("diff_transform", space, "numbers; `one_hot` makes some")
+            raise _refusal("diff_transform", space, "numbers; `one_hot` makes some")
         depth = space.shape[-1] // frames
         free = kinds.Box(-np.inf, np.inf, space.shape, np.float32)
 
         def function(obs: Array) -> Array:
             rows = obs.astype(jnp.float32).reshape((*obs.shape[:-1], frames, depth))
-            found = []
+            differences = []
             for _ in range(frames):
-                found.insert(0, rows[..., -1, :])
+                differences.insert(0, rows[..., -1, :])
                 rows = jnp.diff(rows, axis=-2)
-            return jnp.concatenate(found, axis=-1)
+            return jnp.concatenate(differences, axis=-1)
 
         return free, function
 
-    return Preprocess(each_member(of), frames)
+    return Preprocess(map_members(build), frames)
 
 
-def _vector(space: gymnasium.Space) -> tuple[gymnasium.Space, Function]:
+def _flat_vector(space: gymnasium.Space) -> tuple[gymnasium.Space, ObservationFunction]:
     """As networks read what they are given nothing else for."""
     low, high = _flat_bounds(space)
     vector = kinds.Box(low, high, low.shape, np.float32)
@@ -126,14 +126,15 @@ def _vector(space: gymnasium.Space) -> tuple[gymnasium.Space, Function]:
 
 
 def _flat_bounds(space: gymnasium.Space) -> tuple[np.ndarray, np.ndarray]:
-    flattened = gymnasium.spaces.flatten_space(space)
-    if not isinstance(flattened, kinds.Box):
-        raise _refused("flatten", space, "a space of fixed size")
+    flat_space = gymnasium.spaces.flatten_space(space)
+    if not isinstance(flat_space, kinds.Box):
+        raise _refusal("flatten", space, "a space of fixed size")
     with np.errstate(over="ignore"):  # beyond float32 is infinite
-        return flattened.low.astype(np.float32), flattened.high.astype(np.float32)
+        return flat_space.low.astype(np.float32), flat_space.high.astype(np.float32)
 
 
-def _refused(name: str, space: gymnasium.Space, wanted: str) -> RlcliError:
+def _refusal(name: str, space: gymnasium.Space, requirement: str) -> RlcliError:
     return RlcliError(
-        f"`preprocess` cannot `{name}` what is {describe(space)}", f"it takes {wanted}"
+        f"`preprocess` cannot `{name}` what is {describe(space)}",
+        f"it takes {requirement}",
     )

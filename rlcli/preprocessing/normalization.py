@@ -29,11 +29,13 @@ from rlcli.types import (
     Transition,
     Updater,
 )
-from rlcli.xla.fusion_barrier import rounded
+from rlcli.xla.fusion_barrier import round_to_dtype
 
 _CLIP = 10.0  # deviations beyond which an observation is cut
-_LEAST = 1e-8  # is added to variances
-_MOST = 2**30  # rows that are counted; later ones move the mean as much as that one
+_EPSILON = 1e-8  # is added to variances
+_MAX_COUNT = (
+    2**30
+)  # rows that are counted; later ones move the mean as much as that one
 _REWARDS = ("reward", "advantage")  # extras that are sums of rewards
 
 
@@ -45,7 +47,7 @@ class Moments(NamedTuple):
     variance: ArrayTree
 
 
-class Statistics(NamedTuple):
+class NormalizationStatistics(NamedTuple):
     """What was seen; () where nobody asks."""
 
     observation: Moments | tuple[()]
@@ -53,14 +55,14 @@ class Statistics(NamedTuple):
     running: Array | tuple[()]  # `[B]`: the return of each environment so far
 
 
-class Normalized(NamedTuple):
+class NormalizedState(NamedTuple):
     """The state of an updater, and the statistics it sees the world by."""
 
     learner: ArrayTree
-    statistics: Statistics
+    statistics: NormalizationStatistics
 
 
-class Acting(NamedTuple):
+class NormalizedActing(NamedTuple):
     """What a policy acts with, and the scale of what it sees."""
 
     policy: ArrayTree
@@ -74,13 +76,13 @@ class Normalizer(NamedTuple):
     agent: Callable[[Agent], Agent]
 
 
-def unknown(like: ArrayTree) -> Moments:
+def initial_moments(like: ArrayTree) -> Moments:
     """The moments of no rows, each shaped as `like`."""
     zeros = jax.tree.map(jnp.zeros_like, like)
     return Moments(jnp.int32(0), zeros, jax.tree.map(jnp.ones_like, like))
 
 
-def merged(moments: Moments, rows: ArrayTree) -> Moments:
+def update_moments(moments: Moments, rows: ArrayTree) -> Moments:
     """The moments with more rows, `[N, ...]`.
 
         δ = mean(rows) − m,  s = N / (n + N)
@@ -95,12 +97,14 @@ def merged(moments: Moments, rows: ArrayTree) -> Moments:
         return mean + share * (jnp.mean(new, axis=0) - mean)
 
     def spread(variance: Array, mean: Array, new: Array) -> Array:
-        beside = (1 - share) * jnp.square(jnp.mean(new, axis=0) - mean)
+        between_variance = (1 - share) * jnp.square(jnp.mean(new, axis=0) - mean)
         # Not v + s (… − v): of the 1 at first that would keep a rounding error.
-        return (1 - share) * variance + share * (jnp.var(new, axis=0) + beside)
+        return (1 - share) * variance + share * (
+            jnp.var(new, axis=0) + between_variance
+        )
 
     return Moments(
-        jnp.minimum(moments.count, _MOST - number) + number,
+        jnp.minimum(moments.count, _MAX_COUNT - number) + number,
         jax.tree.map(centre, moments.mean, rows),
         jax.tree.map(spread, moments.variance, moments.mean, rows),
     )
@@ -122,61 +126,69 @@ def normalizer(
     Every real number of the space is, and nothing else: no choice, no byte, no action
     mask. G begins anew with each episode, as in OpenAI's baselines.
     """
-    real = _real(space)
+    real = _real_leaves(space)
     if observation and not any(real):
         raise RlcliError(
             f"`normalize` has nothing to do in {spaces.describe(space)}",
             "it is for real numbers: leave `observation` out",
         )
-    pick, put = _leaves(real)
+    pick, put = _leaf_selector(real)
 
-    def seen(moments: Moments | tuple[()], obs: ArrayTree) -> ArrayTree:
+    def normalize(moments: Moments | tuple[()], obs: ArrayTree) -> ArrayTree:
         if not isinstance(moments, Moments):
             return obs
 
-        def scaled(leaf: Array, mean: Array, variance: Array) -> Array:
+        def scale_leaf(leaf: Array, mean: Array, variance: Array) -> Array:
             return jnp.clip(
-                (leaf - mean) * jax.lax.rsqrt(variance + _LEAST), -_CLIP, _CLIP
+                (leaf - mean) * jax.lax.rsqrt(variance + _EPSILON), -_CLIP, _CLIP
             )
 
-        return put(obs, list(map(scaled, pick(obs), moments.mean, moments.variance)))
+        return put(
+            obs, list(map(scale_leaf, pick(obs), moments.mean, moments.variance))
+        )
 
-    def begin() -> Statistics:
+    def begin() -> NormalizationStatistics:
         like = pick(jax.tree.map(jnp.asarray, spaces.zeros(space)))
         zero = jnp.float32(0)
-        return Statistics(
-            unknown(like) if observation else (),
-            unknown(zero) if reward else (),
+        return NormalizationStatistics(
+            initial_moments(like) if observation else (),
+            initial_moments(zero) if reward else (),
             jnp.zeros(num_envs) if reward else (),
         )
 
-    def updated(before: Statistics, steps: Transition) -> Statistics:
-        moments, returns, running = before
+    def update(
+        statistics: NormalizationStatistics, steps: Transition
+    ) -> NormalizationStatistics:
+        moments, returns, running = statistics
         if isinstance(moments, Moments):
             rows = [leaf.reshape((-1, *leaf.shape[2:])) for leaf in pick(steps.obs)]
-            moments = merged(moments, rows)
+            moments = update_moments(moments, rows)
         if isinstance(returns, Moments):
-            running, each = _discounted(running, steps, gamma)
-            returns = merged(returns, each.reshape(-1))
-        return Statistics(moments, returns, running)
+            running, returns_seen = _running_returns(running, steps, gamma)
+            returns = update_moments(returns, returns_seen.reshape(-1))
+        return NormalizationStatistics(moments, returns, running)
 
     return Normalizer(
-        updater=lambda updater: _updater(updater, begin, seen),
-        agent=lambda agent: _agent(agent, updated),
+        updater=lambda updater: _normalize_updater(updater, begin, normalize),
+        agent=lambda agent: _normalize_agent(agent, update),
     )
 
 
-def _updater(
-    updater: Updater, begin: Callable[[], Statistics], seen: Callable[..., ArrayTree]
+def _normalize_updater(
+    updater: Updater,
+    begin: Callable[[], NormalizationStatistics],
+    normalize: Callable[..., ArrayTree],
 ) -> Updater:
     """The updater, which is shown everything to scale."""
 
-    def scaled(statistics: Statistics, steps: Transition) -> Transition:
+    def normalize_steps(
+        statistics: NormalizationStatistics, steps: Transition
+    ) -> Transition:
         sums = {name: steps.extras[name] for name in _REWARDS if name in steps.extras}
         reward, sums = in_unit(statistics.returns, (steps.reward, sums))
         return steps._replace(
-            obs=seen(statistics.observation, steps.obs),
-            next_obs=seen(statistics.observation, steps.next_obs),
+            obs=normalize(statistics.observation, steps.obs),
+            next_obs=normalize(statistics.observation, steps.next_obs),
             reward=reward,
             extras={**steps.extras, **sums},
         )
@@ -186,45 +198,51 @@ def _updater(
             return rewards
         # Rounded, or a division, which XLA takes for a product, and the sum of a target
         # would be one in the one loop and two in the other.
-        unit = _unit(returns)
-        return rounded(jax.tree.map(lambda x: x / unit, rewards), returns.count)
+        unit = _reward_scale(returns)
+        return round_to_dtype(jax.tree.map(lambda x: x / unit, rewards), returns.count)
 
     def update(
-        state: Normalized, batch: Transition, weight: Array, clock: Clock, key: Key
-    ) -> tuple[Normalized, Report]:
-        rows = scaled(state.statistics, batch)
+        state: NormalizedState, batch: Transition, weight: Array, clock: Clock, key: Key
+    ) -> tuple[NormalizedState, Report]:
+        rows = normalize_steps(state.statistics, batch)
         learner, report = updater.update(state.learner, rows, weight, clock, key)
         return state._replace(learner=learner), report
 
-    def estimate(state: Normalized, steps: Transition) -> Estimates:
-        found = updater.estimate(state.learner, scaled(state.statistics, steps))
+    def estimate(state: NormalizedState, steps: Transition) -> Estimates:
+        estimates = updater.estimate(
+            state.learner, normalize_steps(state.statistics, steps)
+        )
         if not isinstance(state.statistics.returns, Moments):
-            return found
+            return estimates
         # Tracers add rewards as they are, so they are told values in the same unit.
-        unit = _unit(state.statistics.returns)
-        return found._replace(
-            v_tm1=found.v_tm1 * unit, v_t=found.v_t * unit, q_tm1=found.q_tm1 * unit
+        unit = _reward_scale(state.statistics.returns)
+        return estimates._replace(
+            v_tm1=estimates.v_tm1 * unit,
+            v_t=estimates.v_t * unit,
+            q_tm1=estimates.q_tm1 * unit,
         )
 
-    def acting(state: Normalized) -> Acting:
-        return Acting(updater.acting(state.learner), state.statistics.observation)
+    def acting(state: NormalizedState) -> NormalizedActing:
+        return NormalizedActing(
+            updater.acting(state.learner), state.statistics.observation
+        )
 
     return updater._replace(
-        init=lambda key: Normalized(updater.init(key), begin()),
+        init=lambda key: NormalizedState(updater.init(key), begin()),
         acting=acting,
-        policy=_policy(updater.policy, seen),
+        policy=_normalize_policy(updater.policy, normalize),
         update=update,
         estimate=estimate,
-        failed=lambda state: updater.failed(state.learner),
+        failed_at=lambda state: updater.failed_at(state.learner),
     )
 
 
-def _policy(policy: Policy, seen: Callable[..., ArrayTree]) -> Policy:
+def _normalize_policy(policy: Policy, normalize: Callable[..., ArrayTree]) -> Policy:
     """The policy, which sees everything to scale."""
 
     def to_scale(act: Callable) -> Callable:
-        def acting_so(acting: Acting, obs: ArrayTree, *rest: Any) -> tuple:
-            return act(acting.policy, seen(acting.observation, obs), *rest)
+        def acting_so(acting: NormalizedActing, obs: ArrayTree, *rest: Any) -> tuple:
+            return act(acting.policy, normalize(acting.observation, obs), *rest)
 
         return acting_so
 
@@ -233,60 +251,67 @@ def _policy(policy: Policy, seen: Callable[..., ArrayTree]) -> Policy:
     )
 
 
-def _agent(
-    agent: Agent, updated: Callable[[Statistics, Transition], Statistics]
+def _normalize_agent(
+    agent: Agent,
+    update_statistics: Callable[
+        [NormalizationStatistics, Transition], NormalizationStatistics
+    ],
 ) -> Agent:
     """The agent, which takes the statistics of each unroll."""
 
     def learn(
         state: Any, steps: Transition, clock: Clock, noise: ArrayTree
     ) -> tuple[Any, Mapping[str, Array]]:
-        before = state.learner.statistics
+        statistics_before = state.learner.statistics
         state, metrics = agent.learn(state, steps, clock, noise)
-        learner = state.learner._replace(statistics=updated(before, steps))
+        learner = state.learner._replace(
+            statistics=update_statistics(statistics_before, steps)
+        )
         return state._replace(learner=learner), metrics
 
     return agent._replace(learn=learn)
 
 
-def _unit(returns: Moments) -> Array:
+def _reward_scale(returns: Moments) -> Array:
     """What a reward is divided by."""
-    return jnp.sqrt(returns.variance + _LEAST)
+    return jnp.sqrt(returns.variance + _EPSILON)
 
 
-def _discounted(
+def _running_returns(
     running: Any, steps: Transition, gamma: Array | float
 ) -> tuple[Array, Array]:
     """The returns of `[T, B]` steps as they run up, after the last and at each."""
 
-    def one(before: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
+    def scan_step(
+        return_before: Array, step: tuple[Array, Array]
+    ) -> tuple[Array, Array]:
         reward, first = step
-        after = reward + gamma * jnp.where(first, 0.0, before)
+        after = reward + gamma * jnp.where(first, 0.0, return_before)
         return after, after
 
-    return jax.lax.scan(one, running, (steps.reward, steps.first))
+    return jax.lax.scan(scan_step, running, (steps.reward, steps.first))
 
 
-def _real(space: gymnasium.Space) -> list[bool]:
+def _real_leaves(space: gymnasium.Space) -> list[bool]:
     """Which leaves of an element are real numbers."""
-    shown, mask = action_masks.apart(space)
-    shapes = jax.eval_shape(lambda: spaces.zeros(shown))
+    visible, mask = action_masks.split_mask(space)
+    shapes = jax.eval_shape(lambda: spaces.zeros(visible))
     real = jax.tree.map(lambda leaf: leaf.dtype.kind == "f", shapes)
     return jax.tree.leaves(real if mask is None else {**real, action_masks.MASK: False})
 
 
-def _leaves(which: list[bool]) -> tuple[Callable, Callable]:
+def _leaf_selector(is_selected: list[bool]) -> tuple[Callable, Callable]:
     """`pick(tree) -> leaves`, those of them; `put(tree, leaves) -> tree`."""
 
     def pick(tree: ArrayTree) -> list[Array]:
-        return [leaf for leaf, ours in _each(tree) if ours]
+        return [leaf for leaf, ours in pairs(tree) if ours]
 
     def put(tree: ArrayTree, leaves: list[Array]) -> ArrayTree:
         new = iter(leaves)
-        each = [next(new) if ours else leaf for leaf, ours in _each(tree)]
-        return jax.tree.unflatten(jax.tree.structure(tree), each)
+        new_leaves = [next(new) if ours else leaf for leaf, ours in pairs(tree)]
+        return jax.tree.unflatten(jax.tree.structure(tree), new_leaves)
 
-    def _each(tree: ArrayTree) -> Iterable[tuple[Array, bool]]:
-        return zip(jax.tree.leaves(tree), which, strict=True)
+    def pairs(tree: ArrayTree) -> Iterable[tuple[Array, bool]]:
+        return zip(jax.tree.leaves(tree), is_selected, strict=True)
 
     return pick, put

@@ -8,11 +8,11 @@ and `sections` what a recipe may hold, and `loading` makes a `Recipe` of it.
 """
 
 from rlcli.recipe.loading import Recipe as Recipe
-from rlcli.recipe.loading import dump as dump
-from rlcli.recipe.loading import find as find
-from rlcli.recipe.loading import load as load
-from rlcli.recipe.loading import resolved as resolved
-from rlcli.recipe.loading import shipped as shipped
+from rlcli.recipe.loading import dump_recipe as dump_recipe
+from rlcli.recipe.loading import find_recipe as find_recipe
+from rlcli.recipe.loading import load_recipe as load_recipe
+from rlcli.recipe.loading import resolve as resolve
+from rlcli.recipe.loading import shipped_recipes as shipped_recipes
 from rlcli.recipe.sections import DEFAULT as DEFAULT
 from rlcli.recipe.sections import SHARED as SHARED
 from rlcli.recipe.sections import NetworkSpec as NetworkSpec

@@ -22,9 +22,9 @@ import yaml
 
 from rlcli.errors import RlcliError, quote, shorten
 
-LARGEST = 1_000_000  # bytes of a file
-MOST_VALUES = 20_000  # after aliases are expanded
-DEEPEST = 50  # nested mappings and lists
+MAX_BYTES = 1_000_000  # bytes of a file
+MAX_VALUES = 20_000  # after aliases are expanded
+MAX_NESTING = 50  # nested mappings and lists
 LONGEST_SET, LONGEST_PATH = 80, 200  # characters in messages
 LARGEST_NUMBER = sys.float_info.max  # of integers, too: every option may be a float
 
@@ -45,7 +45,7 @@ _RESOLVERS = (
 )
 
 
-class _Resolving:
+class _ResolverMixin:
     """Which plain scalars are more than text, for reading and writing alike."""
 
     yaml_implicit_resolvers: typing.ClassVar[dict] = {}
@@ -53,16 +53,16 @@ class _Resolving:
 
 for _tag, _pattern, _first in _RESOLVERS:
     for _character in _first:
-        _Resolving.yaml_implicit_resolvers.setdefault(_character, []).append(
+        _ResolverMixin.yaml_implicit_resolvers.setdefault(_character, []).append(
             (f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern})\Z"))
         )
 
 
-class _Reader(_Resolving, _Loader):  # pyright: ignore[reportGeneralTypeIssues] chosen
+class _Reader(_ResolverMixin, _Loader):  # pyright: ignore[reportGeneralTypeIssues] chosen
     """PyYAML's parser; values are constructed here, not by it."""
 
 
-class _Writer(_Resolving, yaml.SafeDumper):
+class _Writer(_ResolverMixin, yaml.SafeDumper):
     """PyYAML's emitter; quotes what would be read back as something else."""
 
     def ignore_aliases(self, data: Any) -> bool:
@@ -99,17 +99,19 @@ class Document:
         return f"{self.source}:{line}: " if self.source else f"line {line}: "
 
 
-def load(text_or_path: str | Path, source: str = "") -> Document:
+def load_document(text_or_path: str | Path, source: str = "") -> Document:
     """Reads a YAML text, or the file of a `Path`: a mapping, with its lines."""
     if isinstance(text_or_path, Path):
         source = source or str(text_or_path)
-        text = _text_of(text_or_path)
+        text = _read_text(text_or_path)
     else:
         text = text_or_path
         _refuse_long(len(text), source)
     document = _parse(text, source)
     if document.data is None:
-        raise RlcliError(f"{_at(source, 1)}the file is empty", "a recipe has sections")
+        raise RlcliError(
+            f"{_location(source, 1)}the file is empty", "a recipe has sections"
+        )
     if not isinstance(document.data, dict):
         kind = "a list" if isinstance(document.data, list) else "a single value"
         hint = "it is a mapping, such as `environment: {name: CartPole-v1}`"
@@ -129,34 +131,34 @@ def merge(document: Document, sets: Sequence[str]) -> Document:
     """
     data = _plain(document.data)
     lines, origins = dict(document.lines), dict(document.origins)
-    for each in sets:
-        dotted, equals, text = each.partition("=")
-        origin = f"--set {quote(each, LONGEST_SET)[1:-1]}"
-        _refuse_long(len(each), origin)
-        keys = dotted.strip().split(".")
+    for setting in sets:
+        dotted_key, equals, text = setting.partition("=")
+        origin = f"--set {quote(setting, LONGEST_SET)[1:-1]}"
+        _refuse_long(len(setting), origin)
+        keys = dotted_key.strip().split(".")
         if not equals or not all(keys):
             hint = "such as `--set train.steps=10_000`"
             raise RlcliError(f"{origin}: expected `key=value`", hint)
-        if len(keys) > DEEPEST:
-            raise RlcliError(f"{origin}: nested more than {DEEPEST} deep")
+        if len(keys) > MAX_NESTING:
+            raise RlcliError(f"{origin}: nested more than {MAX_NESTING} deep")
         value = _parse(text, origin).data
-        place = _put(data, keys, value, origin)
-        for known in (lines, origins):
-            for inner in [key for key in known if key[: len(place)] == place]:
-                del known[inner]
+        place = _set_value(data, keys, value, origin)
+        for records in (lines, origins):
+            for inner in [key for key in records if key[: len(place)] == place]:
+                del records[inner]
         origins[place] = origin
         data = _plain(data)  # which refuses what several of them have made too large
     return dataclasses.replace(document, data=data, lines=lines, origins=origins)
 
 
-def dump(data: Any) -> str:
+def dump_yaml(data: Any) -> str:
     """YAML for people: small values on one line, in braces; larger ones indented."""
     if not isinstance(data, Mapping) or not data:
-        return f"{flow(data)}\n"
-    return "".join(f"{line}\n" for line in _block(data, 0))
+        return f"{format_inline(data)}\n"
+    return "".join(f"{line}\n" for line in _format_block(data, 0))
 
 
-def _text_of(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         if path.is_dir():
             raise RlcliError(
@@ -178,14 +180,14 @@ def _text_of(path: Path) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        message = f"{_at(str(path), line)}the file is not UTF-8 text"
+        message = f"{_location(str(path), line)}the file is not UTF-8 text"
         raise RlcliError(message, "save it as UTF-8") from error
 
 
 def _refuse_long(size: int, source: str) -> None:
-    if size > LARGEST:
+    if size > MAX_BYTES:
         prefix = f"{source}: " if source else ""
-        message = f"{prefix}{size:,} bytes are more than a recipe's {LARGEST:,}"
+        message = f"{prefix}{size:,} bytes are more than a recipe's {MAX_BYTES:,}"
         raise RlcliError(message, "is it a recipe?")
 
 
@@ -196,10 +198,10 @@ def _parse(text: str, source: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
-        raise _unreadable(text, source, line, error.problem or str(error)) from error
+        raise _syntax_error(text, source, line, error.problem or str(error)) from error
     except yaml.reader.ReaderError as error:
         line = text[: error.position].count("\n") + 1
-        raise _unreadable(text, source, line, error.reason) from error
+        raise _syntax_error(text, source, line, error.reason) from error
     if root is None:
         return Document(None, source, {(): 1})
     builder = _Builder(source)
@@ -212,23 +214,27 @@ def _refuse_deep(text: str, source: str) -> None:
     for event in yaml.parse(text, Loader=_Reader):
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
-            place = _at(source, event.start_mark.line + 1)
-            raise RlcliError(f"{place}nested more than {DEEPEST} deep")
+        if depth > MAX_NESTING:
+            place = _location(source, event.start_mark.line + 1)
+            raise RlcliError(f"{place}nested more than {MAX_NESTING} deep")
 
 
-def _unreadable(text: str, source: str, line: int, problem: str) -> RlcliError:
+def _syntax_error(text: str, source: str, line: int, problem: str) -> RlcliError:
     lines = text.splitlines()
     for number in (line, line - 1):  # the parser may notice one line late
         if 0 < number <= len(lines) and re.match(r"\s*\t", lines[number - 1]):
-            message = f"{_at(source, number)}a tab, which YAML does not indent with"
+            message = (
+                f"{_location(source, number)}a tab, which YAML does not indent with"
+            )
             return RlcliError(message, "replace it by spaces")
     if line <= len(lines) and "\t" in lines[line - 1]:
-        return RlcliError(f"{_at(source, line)}{problem}", "there is a tab: use spaces")
-    return RlcliError(f"{_at(source, line)}{problem}", "it is not YAML")
+        return RlcliError(
+            f"{_location(source, line)}{problem}", "there is a tab: use spaces"
+        )
+    return RlcliError(f"{_location(source, line)}{problem}", "it is not YAML")
 
 
-def _at(source: str, line: int) -> str:
+def _location(source: str, line: int) -> str:
     if source.startswith("--set"):
         return f"{source}: "
     return f"{source}:{line}: " if source else f"line {line}: "
@@ -246,15 +252,15 @@ class _Builder:
         self.lines.setdefault(place, node.start_mark.line + 1)
         self.count += 1
         # An alias is expanded where it stands: few bytes may mean billions of values.
-        if self.count > MOST_VALUES or len(place) > DEEPEST:
-            message = f"more than {MOST_VALUES:,} values, or an alias within itself"
+        if self.count > MAX_VALUES or len(place) > MAX_NESTING:
+            message = f"more than {MAX_VALUES:,} values, or an alias within itself"
             raise self.error(node, message, "use fewer aliases")
         tag = node.tag.removeprefix("tag:yaml.org,2002:")
         if isinstance(node, yaml.MappingNode) and tag == "map":
             return self.mapping(node, place)
         if isinstance(node, yaml.SequenceNode) and tag == "seq":
             items = enumerate(node.value)
-            return [self.value(each, (*place, index)) for index, each in items]
+            return [self.value(item, (*place, index)) for index, item in items]
         if isinstance(node, yaml.ScalarNode):
             return self.scalar(node, tag)
         raise self.error(
@@ -263,7 +269,7 @@ class _Builder:
 
     def mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
         result: dict[str, Any] = {}
-        begun: dict[str, int] = {}
+        first_lines: dict[str, int] = {}
         for key_node, value_node in node.value:
             key = key_node.value
             if not isinstance(key_node, yaml.ScalarNode) or key in ("", "~", "<<"):
@@ -271,9 +277,9 @@ class _Builder:
                 raise self.error(key_node, "this cannot be a key", hint)
             line = key_node.start_mark.line + 1
             if key in result:
-                message = f"the key {quote(key)} is on line {begun[key]} already"
+                message = f"the key {quote(key)} is on line {first_lines[key]} already"
                 raise self.error(key_node, message, "keep one of the two")
-            begun[key] = line
+            first_lines[key] = line
             self.lines[(*place, key)] = line
             result[key] = self.value(value_node, (*place, key))
         return result
@@ -299,7 +305,7 @@ class _Builder:
         )
 
     def error(self, node: yaml.Node, message: str, hint: str = "") -> RlcliError:
-        place = _at(self.source, node.start_mark.line + 1)
+        place = _location(self.source, node.start_mark.line + 1)
         return RlcliError(f"{place}{message}", hint)
 
 
@@ -323,15 +329,17 @@ def _float(text: str) -> float:
 
 def _plain(value: Any) -> Any:
     """A deep copy in dicts, lists and plain values; keys become text."""
-    counted = itertools.count()
+    counter = itertools.count()
 
     def copy(value: Any, place: Place) -> Any:
         # What comes out of a checkpoint may hold one list many times, or itself.
-        if next(counted) > MOST_VALUES or len(place) > DEEPEST:
-            raise RlcliError(f"more than {MOST_VALUES:,} values, or {DEEPEST} levels")
+        if next(counter) > MAX_VALUES or len(place) > MAX_NESTING:
+            raise RlcliError(
+                f"more than {MAX_VALUES:,} values, or {MAX_NESTING} levels"
+            )
         if isinstance(value, Mapping):
-            items = ((str(key), each) for key, each in value.items())
-            return {key: copy(each, (*place, key)) for key, each in items}
+            items = ((str(key), item) for key, item in value.items())
+            return {key: copy(item, (*place, key)) for key, item in items}
         if isinstance(value, list | tuple):
             return [copy(each, (*place, i)) for i, each in enumerate(value)]
         value = value.item() if isinstance(value, np.generic) else value
@@ -343,37 +351,39 @@ def _plain(value: Any) -> Any:
     return copy(value, ())
 
 
-def _put(data: Any, keys: list[str], value: Any, origin: str) -> Place:
+def _set_value(data: Any, keys: list[str], value: Any, origin: str) -> Place:
     """Puts a value into nested data, and says where that was."""
-    place = (_step(data, keys[0], "", origin),)
+    place = (_resolve_step(data, keys[0], "", origin),)
     for depth, key in enumerate(keys[1:], 1):
-        before = data
-        within = ".".join(keys[:depth])
-        data = before[place[-1]] if isinstance(before, list) else before.get(place[-1])
+        parent = data
+        parent_path = ".".join(keys[:depth])
+        data = parent[place[-1]] if isinstance(parent, list) else parent.get(place[-1])
         if data is None or isinstance(data, str):
             data = {} if data is None else {"name": data}
         elif not isinstance(data, dict | list):
-            message = f"{quote(within)} is {shorten(repr(data))}, which has no options"
+            message = (
+                f"{quote(parent_path)} is {shorten(repr(data))}, which has no options"
+            )
             raise RlcliError(f"{origin}: {message}")
-        before[place[-1]] = data
-        place = (*place, _step(data, key, within, origin))
+        parent[place[-1]] = data
+        place = (*place, _resolve_step(data, key, parent_path, origin))
     data[place[-1]] = value
     return place
 
 
-def _step(data: Any, key: str, within: str, origin: str) -> Any:
+def _resolve_step(data: Any, key: str, parent_path: str, origin: str) -> Any:
     """The key of a mapping, or the index of a list, that a word of `--set` means."""
     if not isinstance(data, list):
         return key
     index = int(key) if key.isdecimal() and len(key) < 10 else len(data)
     if index >= len(data):
         hint = f"it has {len(data)} entries, counted from 0"
-        message = f"{quote(within)} has no entry {quote(key)}"
+        message = f"{quote(parent_path)} has no entry {quote(key)}"
         raise RlcliError(f"{origin}: {message}", hint)
     return index
 
 
-def flow(value: Any) -> str:
+def format_inline(value: Any) -> str:
     """YAML on one line."""
     try:
         text = yaml.dump(
@@ -393,13 +403,13 @@ def flow(value: Any) -> str:
     return text.removesuffix("\n").removesuffix("\n...")
 
 
-def _block(data: Mapping[str, Any], indent: int) -> list[str]:
+def _format_block(data: Mapping[str, Any], indent: int) -> list[str]:
     lines = []
     for key, value in data.items():
-        begin = f"{' ' * indent}{flow(str(key))}:"
-        line = f"{begin} {flow(value)}"
+        begin = f"{' ' * indent}{format_inline(str(key))}:"
+        line = f"{begin} {format_inline(value)}"
         if isinstance(value, Mapping) and value and len(line) > 88:
-            lines += [begin, *_block(value, indent + 2)]
+            lines += [begin, *_format_block(value, indent + 2)]
         else:
             lines.append(line)
     return lines

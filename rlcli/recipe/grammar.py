@@ -18,8 +18,13 @@ from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypedDict
 from annotated_types import Ge, Gt, Le, Lt
 
 from rlcli import registry, schedules
-from rlcli.errors import nearest, quote, shorten
-from rlcli.recipe.annotations import MismatchError, convert, is_schedulable, shown
+from rlcli.errors import quote, shorten, suggest
+from rlcli.recipe.annotations import (
+    MismatchError,
+    convert,
+    format_value,
+    is_schedulable,
+)
 from rlcli.recipe.documents import Place
 from rlcli.xla.numeric_limits import EXACT_MAX, INT32_MAX
 
@@ -28,19 +33,19 @@ SECTIONS = (
     *("normalize", "optimizer", "train", "extra"),
 )
 # What the grammar foresees and this version does not have is refused by its name.
-LATER_SECTIONS = ("vary", "plugins")
-LATER_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+UNSUPPORTED_SECTIONS = ("vary", "plugins")
+UNSUPPORTED_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "updater": ("rule", "objective"),
     }
 )
 
-Counted = Annotated[int, Ge(1)]
+PositiveInt = Annotated[int, Ge(1)]
 # Steps of all environments together: metrics and checkpoints hold them as floats.
 Steps = Annotated[int, Ge(1), Le(EXACT_MAX)]
 # Each seed has a row of metrics at every log point, and entries in the run's files.
 Seeds = Annotated[int, Ge(1), Le(1_000_000)]
-Fail = Callable[[Place, str, str], NoReturn]  # (place, message, hint)
+FailFunction = Callable[[Place, str, str], NoReturn]  # (place, message, hint)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,7 +60,7 @@ class Evaluate:
     """When to play for evaluation, and how many episodes."""
 
     every: Steps | None = None
-    episodes: Counted = 20
+    episodes: PositiveInt = 20
     render: bool = False
 
 
@@ -64,7 +69,7 @@ class Checkpoint:
     """When to save everything, and how many of these files to keep."""
 
     every: Steps | None = 10_000
-    keep: Counted = 1
+    keep: PositiveInt = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,15 +87,15 @@ class Train:
     """
 
     steps: Steps = 50_000
-    episodes: Counted | None = None
-    unroll: Counted
+    episodes: PositiveInt | None = None
+    unroll: PositiveInt
     updates: Fraction  # per visit to the learner, on average
     start: Annotated[int, Ge(0), Le(EXACT_MAX)]
     warmup: Literal["random", "policy"] = "policy"
     seed: Annotated[int, Ge(0), Lt(2**31)] = 0
     seeds: Seeds = 1
-    devices: Counted | Literal["auto"] = "auto"
-    threads: Counted | Literal["auto"] = "auto"
+    devices: PositiveInt | Literal["auto"] = "auto"
+    threads: PositiveInt | Literal["auto"] = "auto"
     precision: Literal["float32", "bfloat16", "float64"] = "float32"
     reset: bool = False
     log: Log = Log()
@@ -114,8 +119,8 @@ class Normalize:
 class Vector:
     """What every environment takes beside the keywords of its factory."""
 
-    num_envs: Counted = 1
-    time_limit: Counted | Literal["default"] | None
+    num_envs: PositiveInt = 1
+    time_limit: PositiveInt | Literal["default"] | None
     timeout: Annotated[float, Gt(0.0), "structural"] | None = None
     each: dict[str, list[Any]]
     wrappers: list[Any]
@@ -132,59 +137,59 @@ class Reader(NamedTuple):
 
     label: str
     place: Place
-    fail: Fail
+    fail: FailFunction
 
     def options(
         self,
-        known: Mapping[str, inspect.Parameter],
-        given: Mapping[str, Any],
+        parameters: Mapping[str, inspect.Parameter],
+        options: Mapping[str, Any],
         common: Sequence[str] = (),
     ) -> dict[str, Any]:
         """Every option, converted, by the name it has in Python; defaults filled in.
 
         `common` are keys that were read elsewhere, for the hints to mention.
         """
-        for key in given:
-            if key not in known:
+        for key in options:
+            if key not in parameters:
                 message = f"{self.label} has no option {quote(key)}"
-                hint = nearest(key, (*known, *common))
+                hint = suggest(key, (*parameters, *common))
                 self.fail((*self.place, key), message, hint)
         return {
-            parameter.name: self.option(key, parameter, given)
-            for key, parameter in known.items()
+            parameter.name: self.option(key, parameter, options)
+            for key, parameter in parameters.items()
         }
 
     def option(
-        self, key: str, parameter: inspect.Parameter, given: Mapping[str, Any]
+        self, key: str, parameter: inspect.Parameter, options: Mapping[str, Any]
     ) -> Any:
         """One option, converted, or its default."""
-        if key not in given:
+        if key not in options:
             if parameter.default is parameter.empty:
                 self.fail(self.place, f"{self.label} needs `{key}`", "")
             # Converted too, so that a recipe with all defaults written is the same.
-            return self._converted(key, parameter, parameter.default)
-        return self._converted(key, parameter, given[key])
+            return self._convert(key, parameter, parameter.default)
+        return self._convert(key, parameter, options[key])
 
-    def each(
+    def read_each(
         self,
-        known: Mapping[str, inspect.Parameter],
-        given: Mapping[str, Sequence[Any]],
-        alone: Collection[str],
+        parameters: Mapping[str, inspect.Parameter],
+        options: Mapping[str, Sequence[Any]],
+        single_keys: Collection[str],
         num_envs: int,
     ) -> dict[str, list[float]]:
         """Several numbers for some options, by the names that these have in Python.
 
-        What is in `alone` has a value by itself. There are at most `num_envs` numbers,
-        for environment i takes the one at i mod their number.
+        What is in `single_keys` has a value by itself. There are at most `num_envs`
+        numbers, for environment i takes the one at i mod their number.
         """
-        numbers = {k: v for k, v in known.items() if is_schedulable(v.annotation)}
-        found: dict[str, list[float]] = {}
-        for key, values in given.items():
+        numbers = {k: v for k, v in parameters.items() if is_schedulable(v.annotation)}
+        varied: dict[str, list[float]] = {}
+        for key, values in options.items():
             place = (*self.place, "each", key)
             if key not in numbers:
                 message = f"`each` cannot change {quote(key)} of {self.label}"
-                self.fail(place, message, nearest(key, numbers))
-            if key in alone:
+                self.fail(place, message, suggest(key, numbers))
+            if key in single_keys:
                 message = f"`{key}` is given twice, by itself and in `each`"
                 self.fail(place, message, "")
             if not len(values):
@@ -197,24 +202,24 @@ class Reader(NamedTuple):
                     f"set `num_envs` to at least {len(values)}, or remove values",
                 )
             for index, value in enumerate(values):
-                at = (*place, index)
+                item_place = (*place, index)
                 if isinstance(value, Mapping):
-                    self.fail(at, "`each` takes numbers, not schedules", "")
-                number = self.value(numbers[key].annotation, value, at)
-                found.setdefault(numbers[key].name, []).append(number)
-        return found
+                    self.fail(item_place, "`each` takes numbers, not schedules", "")
+                number = self.value(numbers[key].annotation, value, item_place)
+                varied.setdefault(numbers[key].name, []).append(number)
+        return varied
 
     def value(self, annotation: Any, value: Any, place: Place) -> Any:
         """A value as its annotation wants it."""
         try:
             return convert(annotation, value)
         except MismatchError as error:
-            at = (*place, *error.place)
-            dotted = ".".join(map(str, at[len(self.place) :]))
-            message = f"{quote(dotted)} of {self.label}: {error.message}"
-            self.fail(at, message, error.hint)
+            value_place = (*place, *error.place)
+            dotted_key = ".".join(map(str, value_place[len(self.place) :]))
+            message = f"{quote(dotted_key)} of {self.label}: {error.message}"
+            self.fail(value_place, message, error.hint)
 
-    def _converted(self, key: str, parameter: inspect.Parameter, value: Any) -> Any:
+    def _convert(self, key: str, parameter: inspect.Parameter, value: Any) -> Any:
         annotation = parameter.annotation
         section = _dataclass_in(annotation)
         place = (*self.place, key)
@@ -230,56 +235,56 @@ class Reader(NamedTuple):
             return None
         label = f"`{key}` of {self.label}"
         if not isinstance(value, Mapping):
-            message = f"{label}: expected a mapping, got {shown(value)}"
-            self.fail(place, message, _takes(registry.options(section)))
+            message = f"{label}: expected a mapping, got {format_value(value)}"
+            self.fail(place, message, _describe_options(registry.options(section)))
         inner = Reader(label, place, self.fail)
         return section(**inner.options(registry.options(section), value))
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Options and sections as a recipe writes them."""
     if isinstance(value, schedules.Schedule):
-        return schedules.written(value)
+        return schedules.schedule_to_plain(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = dataclasses.fields(value)
         return {
-            each.name.removesuffix("_"): plain(getattr(value, each.name))
-            for each in fields
+            field.name.removesuffix("_"): to_plain(getattr(value, field.name))
+            for field in fields
         }
     if isinstance(value, Mapping):
-        return {key: plain(each) for key, each in value.items()}
+        return {key: to_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [to_plain(item) for item in value]
     return value
 
 
 def _dataclass_in(annotation: Any) -> Any:
     members = (annotation, *typing.get_args(annotation))
     sections = (
-        each
-        for each in members
-        if isinstance(each, type) and dataclasses.is_dataclass(each)
+        member
+        for member in members
+        if isinstance(member, type) and dataclasses.is_dataclass(member)
     )
     return next(sections, None)
 
 
-def _takes(known: Mapping[str, Any]) -> str:
-    return "it takes " + ", ".join(f"`{each}`" for each in known)
+def _describe_options(parameters: Mapping[str, Any]) -> str:
+    return "it takes " + ", ".join(f"`{option}`" for option in parameters)
 
 
 def contradictions(
-    train: Train, num_envs: int, replayed: bool
+    train: Train, num_envs: int, has_replay: bool
 ) -> Iterator[tuple[Place, str, str]]:
     """What section `train` says that cannot be, or not yet: (place, message, hint)."""
-    later = (
+    unsupported = (
         ("episodes", train.episodes is not None, "say how many `steps`"),
         ("precision", train.precision != "float32", "there is `float32`"),
         ("on_error", train.on_error != "stop", "there is `stop`"),
         ("trackers", bool(train.trackers), ""),
     )
-    for key, asked, hint in later:
-        if asked:
-            value = shown(plain(getattr(train, key))).strip("`")
+    for key, is_set, hint in unsupported:
+        if is_set:
+            value = format_value(to_plain(getattr(train, key))).strip("`")
             message = f"`{key}: {value}` is not in this version of rlcli"
             yield ("train", key), message, hint
     if train.evaluate.render:
@@ -299,8 +304,8 @@ def contradictions(
         "updates": train.updates != 1,
         "start": 0 < train.start < train.steps,
     }
-    for key, asked in replaying.items():
-        if asked and not replayed:
+    for key, is_set in replaying.items():
+        if is_set and not has_replay:
             message = f"`{key}` is for agents with a replay"
             yield ("train", key), message, "this one learns from every unroll once"
     if train.stop is not None and train.evaluate.every is None:

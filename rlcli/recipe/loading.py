@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rlcli import registry
-from rlcli.errors import RlcliError, nearest, quote
+from rlcli.errors import RlcliError, quote, suggest
 from rlcli.recipe import documents, grammar
 from rlcli.recipe.documents import Document, Place
 from rlcli.recipe.sections import DEFAULT, NetworkSpec, Part, Sections
@@ -52,7 +52,7 @@ class Recipe:
         """An error about a value, which begins with its file and line."""
         return RlcliError(f"{self.document.where(place)}{message}", hint)
 
-    def placed(self, place: Place, error: RlcliError) -> RlcliError:
+    def locate_error(self, place: Place, error: RlcliError) -> RlcliError:
         """What a part said, with file and line of its section, unless it has them."""
         begins = self.document.where(place)
         placed = ("--set ", f"{self.source}:", begins)
@@ -61,16 +61,20 @@ class Recipe:
         return self.error(place, error.message, error.hint)
 
 
-def shipped() -> dict[str, Path]:
+def shipped_recipes() -> dict[str, Path]:
     """The recipes that come with rlcli, by name."""
-    here = Path(__file__).parents[1]
+    package = Path(__file__).parents[1]
     # In the package where it is installed, beside it in a checkout.
-    folders = (here / "recipes", here.parent / "recipes")
-    found = next((each for each in folders if each.is_dir()), None)
-    return {path.stem: path for path in sorted(found.glob("*.yaml"))} if found else {}
+    folders = (package / "recipes", package.parent / "recipes")
+    folder_found = next((folder for folder in folders if folder.is_dir()), None)
+    return (
+        {path.stem: path for path in sorted(folder_found.glob("*.yaml"))}
+        if folder_found
+        else {}
+    )
 
 
-def load(
+def load_recipe(
     recipe: str | Path | Mapping[str, Any],
     sets: Sequence[str] = (),
     *,
@@ -84,64 +88,68 @@ def load(
     if isinstance(recipe, Mapping):
         name, document = "recipe", documents.from_mapping(recipe)
     else:
-        path = find(recipe)
-        name, document = path.stem, documents.load(path)
+        path = find_recipe(recipe)
+        name, document = path.stem, documents.load_document(path)
     document = documents.merge(document, sets)
-    return _read(Sections(document, trusted), name)
+    return _read_recipe(Sections(document, trusted), name)
 
 
-def find(recipe: str | Path) -> Path:
+def find_recipe(recipe: str | Path) -> Path:
     """The file of a recipe; a path wins over the name of a shipped one."""
-    path, known = Path(recipe), shipped()
+    path, recipes = Path(recipe), shipped_recipes()
     try:
         is_file, is_there = path.is_file(), path.exists()
     except OSError:  # such as a name too long for a file
         is_file = is_there = False
     if isinstance(recipe, Path) or is_file or path.name != recipe:
         return path
-    if recipe in known:
-        return known[recipe]
+    if recipe in recipes:
+        return recipes[recipe]
     if is_there or path.suffix:
         return path  # reading it says what is wrong
-    raise RlcliError(f"there is no recipe {quote(recipe)}", nearest(recipe, known))
+    raise RlcliError(f"there is no recipe {quote(recipe)}", suggest(recipe, recipes))
 
 
-def resolved(recipe: Recipe) -> dict[str, Any]:
+def resolve(recipe: Recipe) -> dict[str, Any]:
     """The recipe as plain data with every default filled in; loads as the same."""
-    each = {key.removesuffix("_"): list(v) for key, v in recipe.each.items()}
-    environment = _written(recipe.environment)
+    varied = {key.removesuffix("_"): list(v) for key, v in recipe.each.items()}
+    environment = _part_to_plain(recipe.environment)
     environment |= {"num_envs": recipe.num_envs, "time_limit": recipe.time_limit}
     environment = {
         key: value
         for key, value in environment.items()
-        if key not in each  # what differs between environments is written there
+        if key not in varied  # what differs between environments is written there
     }
     if recipe.timeout is not None:
         environment["timeout"] = recipe.timeout
     if recipe.wrappers:
-        environment["wrappers"] = [_written(each) for each in recipe.wrappers]
-    networks = {name: _network_written(e) for name, e in recipe.network.items()}
-    optimizers = {name: _written(each) for name, each in recipe.optimizer.items()}
+        environment["wrappers"] = [
+            _part_to_plain(wrapper) for wrapper in recipe.wrappers
+        ]
+    networks = {name: _network_to_plain(e) for name, e in recipe.network.items()}
+    optimizers = {
+        name: _part_to_plain(optimizer) for name, optimizer in recipe.optimizer.items()
+    }
     return {
-        "environment": environment | ({"each": each} if each else {}),
+        "environment": environment | ({"each": varied} if varied else {}),
         "network": networks[DEFAULT] if set(networks) == {DEFAULT} else networks,
-        "policy": _written(recipe.policy),
-        "tracer": _written(recipe.tracer),
-        "replay": _written(recipe.replay) if recipe.replay else None,
-        "updater": _written(recipe.updater),
+        "policy": _part_to_plain(recipe.policy),
+        "tracer": _part_to_plain(recipe.tracer),
+        "replay": _part_to_plain(recipe.replay) if recipe.replay else None,
+        "updater": _part_to_plain(recipe.updater),
         "optimizer": optimizers[DEFAULT] if len(optimizers) == 1 else optimizers,
-        "normalize": grammar.plain(recipe.normalize),
-        "train": _train_written(recipe),
+        "normalize": grammar.to_plain(recipe.normalize),
+        "train": _train_to_plain(recipe),
         "extra": dict(recipe.extra),
     }
 
 
-def dump(data: Mapping[str, Any]) -> str:
-    """The text of a recipe's data, such as `resolved` gives."""
-    return documents.dump(data)
+def dump_recipe(data: Mapping[str, Any]) -> str:
+    """The text of a recipe's data, such as `resolve` gives."""
+    return documents.dump_yaml(data)
 
 
-def _read(sections: Sections, name: str) -> Recipe:
+def _read_recipe(sections: Sections, name: str) -> Recipe:
     """All sections, in an order in which each knows what its defaults depend on."""
     sections.check()
     environment, vector = sections.environment()
@@ -173,26 +181,30 @@ def _read(sections: Sections, name: str) -> Recipe:
     )
 
 
-def _train_written(recipe: Recipe) -> dict[str, Any]:
+def _train_to_plain(recipe: Recipe) -> dict[str, Any]:
     train = recipe.train
-    whole = train.updates.denominator == 1
+    is_whole_number = train.updates.denominator == 1
     per_step = train.updates / (train.unroll * recipe.num_envs)
-    updates = int(train.updates) if whole else {"per_step": float(per_step)}
-    return grammar.plain(train) | {"updates": updates}
+    updates = int(train.updates) if is_whole_number else {"per_step": float(per_step)}
+    return grammar.to_plain(train) | {"updates": updates}
 
 
-def _written(part: Part) -> dict[str, Any]:
+def _part_to_plain(part: Part) -> dict[str, Any]:
     options = {key.removesuffix("_"): value for key, value in part.options.items()}
-    return {"name": part.name, **grammar.plain(options)}
+    return {"name": part.name, **grammar.to_plain(options)}
 
 
-def _network_written(network: NetworkSpec) -> dict[str, Any]:
+def _network_to_plain(network: NetworkSpec) -> dict[str, Any]:
     head = {"name": "scalar", **network.head}
     if network.part is None:
         return head
     more: dict[str, Any] = {}
     if network.memory:
-        more["memory"] = _written(network.memory)
+        more["memory"] = _part_to_plain(network.memory)
     if network.preprocess:
-        more["preprocess"] = [_written(each) for each in network.preprocess]
-    return _written(network.part) | more | ({"head": head} if network.head else {})
+        more["preprocess"] = [
+            _part_to_plain(function) for function in network.preprocess
+        ]
+    return (
+        _part_to_plain(network.part) | more | ({"head": head} if network.head else {})
+    )

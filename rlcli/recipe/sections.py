@@ -7,9 +7,9 @@ from fractions import Fraction
 from typing import Any, NamedTuple, NoReturn
 
 from rlcli import registry
-from rlcli.errors import RlcliError, nearest, quote
+from rlcli.errors import RlcliError, quote, suggest
 from rlcli.recipe import grammar
-from rlcli.recipe.annotations import shown
+from rlcli.recipe.annotations import format_value
 from rlcli.recipe.documents import Document, Place
 
 DEFAULT = "default"  # the network, or optimizer, of functions that are not named
@@ -39,9 +39,9 @@ class Sections:
     An updater's facts are the defaults it brings for other sections.
     """
 
-    def __init__(self, document: Document, trusted: bool) -> None:
+    def __init__(self, document: Document, is_trusted: bool) -> None:
         self.document = document
-        self.trusted = trusted
+        self.trusted = is_trusted
         self.data: dict[str, Any] = document.data
 
     def fail(self, place: Place, message: str, hint: str = "") -> NoReturn:
@@ -51,10 +51,12 @@ class Sections:
     def check(self) -> None:
         """Refuses unknown sections, and a recipe without one of the two it needs."""
         for key, value in self.data.items():
-            self._later("section", (key,), grammar.LATER_SECTIONS, value)
-            known = (*grammar.SECTIONS, *grammar.LATER_SECTIONS)
-            if key not in known:
-                hint = nearest(key, known)
+            self._refuse_unsupported(
+                "section", (key,), grammar.UNSUPPORTED_SECTIONS, value
+            )
+            sections = (*grammar.SECTIONS, *grammar.UNSUPPORTED_SECTIONS)
+            if key not in sections:
+                hint = suggest(key, sections)
                 self.fail((key,), f"a recipe has no section {quote(key)}", hint)
         for kind in ("environment", "updater"):
             if self.data.get(kind) is None:
@@ -63,8 +65,10 @@ class Sections:
 
     def default(self, kind: str, facts: Mapping[str, Any], otherwise: str) -> Part:
         """A section, or what the updater has for it, or what anybody would take."""
-        given = self.data.get(kind)
-        return self.part(kind, facts.get(kind, otherwise) if given is None else given)
+        section = self.data.get(kind)
+        return self.part(
+            kind, facts.get(kind, otherwise) if section is None else section
+        )
 
     def part(
         self, kind: str, value: Any, place: Place = (), common: Sequence[str] = ()
@@ -73,22 +77,26 @@ class Sections:
         place = place or (kind,)
         value = {"name": value} if isinstance(value, str) else value
         if not isinstance(value, Mapping):
-            message = f"expected the {kind}'s name or a mapping, got {shown(value)}"
+            message = (
+                f"expected the {kind}'s name or a mapping, got {format_value(value)}"
+            )
             self.fail(place, message, f"such as `{kind}: {{name: …}}`")
         name = self.name(kind, value.get("name"), place)
-        known = registry.options(self.registered(kind, name, place).factory)
-        given = {
-            key: each
-            for key, each in value.items()
-            if key != "name" and (key not in common or key in known)
+        hint = registry.options(self.find_part(kind, name, place).factory)
+        given_options = {
+            key: option
+            for key, option in value.items()
+            if key != "name" and (key not in common or key in hint)
         }
-        later = grammar.LATER_OPTIONS.get(kind, ())
-        for key in [each for each in given if each not in known]:
-            self._later("option", (*place, key), later, given[key])
-            if key in later:
-                del given[key]
+        unsupported = grammar.UNSUPPORTED_OPTIONS.get(kind, ())
+        for key in [key_name for key_name in given_options if key_name not in hint]:
+            self._refuse_unsupported(
+                "option", (*place, key), unsupported, given_options[key]
+            )
+            if key in unsupported:
+                del given_options[key]
         reader = grammar.Reader(f"{kind} {quote(name)}", place, self.fail)
-        return Part(kind, name, reader.options(known, given, common))
+        return Part(kind, name, reader.options(hint, given_options, common))
 
     def name(self, kind: str, value: Any, place: Place) -> str:
         """The name of a part, which has to be text."""
@@ -96,34 +104,38 @@ class Sections:
         if value is None:
             self.fail(place, f"the {kind} has no `name`", hint)
         if not isinstance(value, str):
-            message = f"the {kind} has no `name`: expected text, got {shown(value)}"
+            message = (
+                f"the {kind} has no `name`: expected text, got {format_value(value)}"
+            )
             self.fail((*place, "name"), message, hint)
         return value
 
-    def registered(self, kind: str, name: str, place: Place) -> registry.Registered:
+    def find_part(self, kind: str, name: str, place: Place) -> registry.RegisteredPart:
         """The part of that name, unless it would run code that nobody vouches for."""
-        at = (*place, "name")
+        name_place = (*place, "name")
         if ":" in name and not self.trusted:
             message = f"the {kind} {quote(name)} would import code that is not rlcli's"
-            self.fail(at, message, "if you trust where it comes from, pass `--trust`")
+            self.fail(
+                name_place, message, "if you trust where it comes from, pass `--trust`"
+            )
         try:
             return registry.find(kind, name)
         except RlcliError as error:
-            self.fail(at, error.message, error.hint)
+            self.fail(name_place, error.message, error.hint)
 
     def environment(self) -> tuple[Part, grammar.Vector]:
         """The environment's factory with its options, and how many of it there are."""
         value = self.data["environment"]
-        known = registry.options(grammar.Vector)
-        part = self.part("environment", value, common=tuple(known))
-        given = value if isinstance(value, Mapping) else {}
-        given = {key: each for key, each in given.items() if key in known}
+        parameters = registry.options(grammar.Vector)
+        part = self.part("environment", value, common=tuple(parameters))
+        options = value if isinstance(value, Mapping) else {}
+        options = {key: option for key, option in options.items() if key in parameters}
         facts = registry.find("environment", part.name).facts
         limit = facts.get("time_limit")
-        given = {"time_limit": limit, "each": {}, "wrappers": []} | given
+        options = {"time_limit": limit, "each": {}, "wrappers": []} | options
         label = f"environment {quote(part.name)}"
         reader = grammar.Reader(label, ("environment",), self.fail)
-        vector = grammar.Vector(**reader.options(known, given))
+        vector = grammar.Vector(**reader.options(parameters, options))
         if vector.timeout is not None and not facts.get("adapter"):
             message = f"{label} runs in the compiled program: it has no `timeout`"
             self.fail(("environment", "timeout"), message, "leave it out")
@@ -132,26 +144,28 @@ class Sections:
             self.fail(("environment", "time_limit"), message, "give steps, or null")
         return part, vector
 
-    def wrappers(self, environment: Part, given: Sequence[Any]) -> tuple[Part, ...]:
+    def wrappers(self, environment: Part, wrappers: Sequence[Any]) -> tuple[Part, ...]:
         """What the environment is wrapped in, from the inside out."""
         place = ("environment", "wrappers")
         facts = registry.find("environment", environment.name).facts
-        if given and facts.get("adapter"):
+        if wrappers and facts.get("adapter"):
             message = f"environment {quote(environment.name)} runs on the host"
             self.fail(place, f"{message}: it takes no `wrappers`", "leave them out")
         return tuple(
             self.part("wrapper", value, (*place, index))
-            for index, value in enumerate(given)
+            for index, value in enumerate(wrappers)
         )
 
     def each(
-        self, environment: Part, given: Mapping[str, list[Any]], num_envs: int
+        self, environment: Part, varied: Mapping[str, list[Any]], num_envs: int
     ) -> dict[str, list[float]]:
         """For some keywords of the environment one number for each of it, by turns."""
-        known = registry.options(registry.find("environment", environment.name).factory)
+        parameters = registry.options(
+            registry.find("environment", environment.name).factory
+        )
         label = f"environment {quote(environment.name)}"
         reader = grammar.Reader(label, ("environment",), self.fail)
-        return reader.each(known, given, self.data["environment"], num_envs)
+        return reader.read_each(parameters, varied, self.data["environment"], num_envs)
 
     def networks(self, facts: Mapping[str, Any]) -> dict[str, NetworkSpec]:
         """One for all functions, or one by one, or heads on a shared one."""
@@ -166,19 +180,19 @@ class Sections:
             self.fail(place, "the network has no `name`", hint)
         if SHARED not in value:
             return {
-                key: self.network(each, (*place, key), head)
-                for key, each in value.items()
+                key: self.network(spec, (*place, key), head)
+                for key, spec in value.items()
             }
-        at = (*place, SHARED)
-        shared = value[SHARED]
-        if isinstance(shared, Mapping) and "head" in shared:
+        shared_place = (*place, SHARED)
+        shared_spec = value[SHARED]
+        if isinstance(shared_spec, Mapping) and "head" in shared_spec:
             message = "the shared network has no `head` of its own"
             hint = "give one to each function, as in `policy: {dueling: true}`"
-            self.fail((*at, "head"), message, hint)
-        result = {SHARED: self.network(shared, at, {})}
-        for key, each in value.items():
+            self.fail((*shared_place, "head"), message, hint)
+        result = {SHARED: self.network(shared_spec, shared_place, {})}
+        for key, spec in value.items():
             if key != SHARED:
-                options = self.head(each, (*place, key))
+                options = self.head(spec, (*place, key))
                 result[key] = NetworkSpec(None, {**head, **options})
         return result
 
@@ -188,39 +202,41 @@ class Sections:
         """A network and the head of its function."""
         common = ("head", "memory", "preprocess")
         part = self.part("network", value, place, common)
-        given = value if isinstance(value, Mapping) else {}
-        head, memory = given.get("head"), given.get("memory")
+        given_options = value if isinstance(value, Mapping) else {}
+        head, memory = given_options.get("head"), given_options.get("memory")
         options = default if head is None else self.head(head, (*place, "head"))
         if memory is not None:
             memory = self.part("memory", memory, (*place, "memory"))
-        return NetworkSpec(part, dict(options), memory, self.preprocess(given, place))
+        return NetworkSpec(
+            part, dict(options), memory, self.preprocess(given_options, place)
+        )
 
-    def preprocess(self, given: Mapping[str, Any], place: Place) -> tuple[Part, ...]:
+    def preprocess(self, options: Mapping[str, Any], place: Place) -> tuple[Part, ...]:
         """What becomes of observations, one after the other."""
-        place, value = (*place, "preprocess"), given.get("preprocess") or []
+        place, value = (*place, "preprocess"), options.get("preprocess") or []
         if not isinstance(value, list):
-            message = f"`preprocess`: expected a list, got {shown(value)}"
+            message = f"`preprocess`: expected a list, got {format_value(value)}"
             self.fail(place, message, "such as `preprocess: [one_hot]`")
         return tuple(
-            self.part("preprocess", each, (*place, index))
-            for index, each in enumerate(value)
+            self.part("preprocess", spec, (*place, index))
+            for index, spec in enumerate(value)
         )
 
     def head(self, value: Any, place: Place) -> dict[str, Any]:
         """What is said about a head, beside its name."""
         value = {"name": value} if isinstance(value, str) else value
-        given = dict(self.mapping(place, value))
-        name = given.pop("name", "scalar")
+        given_options = dict(self.mapping(place, value))
+        name = given_options.pop("name", "scalar")
         from rlcli.networks import heads  # here, since it imports JAX
 
-        if not isinstance(name, str) or name not in heads.NAMED:
-            hint = nearest(str(name), heads.NAMED)
+        if not isinstance(name, str) or name not in heads.RETURN_HEADS:
+            hint = suggest(str(name), heads.RETURN_HEADS)
             self.fail((*place, "name"), f"there is no head {quote(name)}", hint)
-        known = registry.options(heads.NAMED[name])
+        parameters = registry.options(heads.RETURN_HEADS[name])
         reader = grammar.Reader(f"head `{name}`", place, self.fail)
-        options = reader.options(known, given)
+        options = reader.options(parameters, given_options)
         if name == "scalar":  # which not every function knows by name
-            return {key: options[key] for key in options if key in given}
+            return {key: options[key] for key in options if key in given_options}
         return {"name": name, **options}
 
     def optimizers(self) -> dict[str, Part]:
@@ -229,48 +245,48 @@ class Sections:
         value = "adam" if value is None else value
         if not isinstance(value, Mapping) or "name" in value:
             return {DEFAULT: self.part("optimizer", value)}
-        loose = [key for key, each in value.items() if not _names_a_part(each)]
+        loose = [key for key, spec in value.items() if not _has_name(spec)]
         if loose or not value:
             hint = "`optimizer: {name: adam, …}`, or one for each function"
             self.fail(("optimizer", *loose[:1]), "the optimizer has no `name`", hint)
         groups = {DEFAULT: "adam", **value}
         return {
-            name: self.part("optimizer", each, ("optimizer", name))
-            for name, each in groups.items()
+            name: self.part("optimizer", spec, ("optimizer", name))
+            for name, spec in groups.items()
         }
 
     def train(
-        self, unroll: int, num_envs: int, replayed: bool, reset: bool = False
+        self, unroll: int, num_envs: int, has_replay: bool, reset: bool = False
     ) -> grammar.Train:
         """The section `train`, with the defaults that depend on other sections."""
-        given = dict(self.mapping(("train",), self.data.get("train")))
+        options = dict(self.mapping(("train",), self.data.get("train")))
         reader = grammar.Reader("section `train`", ("train",), self.fail)
-        known = registry.options(grammar.Train)
-        steps = reader.option("steps", known["steps"], given)
-        given = {"unroll": unroll, "updates": 1, "reset": reset} | given
+        parameters = registry.options(grammar.Train)
+        steps = reader.option("steps", parameters["steps"], options)
+        options = {"unroll": unroll, "updates": 1, "reset": reset} | options
         # Some steps to choose among, before they are learnt from.
-        given = {"start": min(1_000, steps // 10) if replayed else 0} | given
-        unroll = reader.option("unroll", known["unroll"], given)
-        updates = self.updates(reader, given["updates"], unroll * num_envs)
-        given["updates"] = updates
-        train = grammar.Train(**reader.options(known, given))
-        for place, message, hint in grammar.contradictions(train, num_envs, replayed):
+        options = {"start": min(1_000, steps // 10) if has_replay else 0} | options
+        unroll = reader.option("unroll", parameters["unroll"], options)
+        updates = self.updates(reader, options["updates"], unroll * num_envs)
+        options["updates"] = updates
+        train = grammar.Train(**reader.options(parameters, options))
+        for place, message, hint in grammar.contradictions(train, num_envs, has_replay):
             self.fail(place, message, hint)
         return train
 
     def normalize(self) -> grammar.Normalize:
         """The section `normalize`."""
         place = ("normalize",)
-        given = self.mapping(place, self.data.get("normalize"))
+        options = self.mapping(place, self.data.get("normalize"))
         reader = grammar.Reader("section `normalize`", place, self.fail)
-        known = registry.options(grammar.Normalize)
-        return grammar.Normalize(**reader.options(known, given))
+        parameters = registry.options(grammar.Normalize)
+        return grammar.Normalize(**reader.options(parameters, options))
 
     def updates(self, reader: grammar.Reader, value: Any, visit: int) -> Fraction:
         """How many updates a visit makes, from its steps where it is said per step."""
         place = ("train", "updates")
         if not isinstance(value, Mapping):
-            return Fraction(reader.value(grammar.Counted, value, place))
+            return Fraction(reader.value(grammar.PositiveInt, value, place))
         per_step = reader.value(grammar.PerStep, value, place)["per_step"]
         # As text, for 0.1 is a tenth to people, and an awkward number in binary.
         return Fraction(str(per_step)).limit_denominator(1_000) * visit
@@ -278,16 +294,20 @@ class Sections:
     def mapping(self, place: Place, value: Any) -> Mapping[str, Any]:
         """A section that is a mapping, or nothing."""
         if value is not None and not isinstance(value, Mapping):
-            message = f"{quote(place[-1])}: expected a mapping, got {shown(value)}"
+            message = (
+                f"{quote(place[-1])}: expected a mapping, got {format_value(value)}"
+            )
             self.fail(place, message)
         return {} if value is None else value
 
-    def _later(self, what: str, place: Place, later: Sequence[str], value: Any) -> None:
-        if value and place[-1] in later:
+    def _refuse_unsupported(
+        self, what: str, place: Place, unsupported: Sequence[str], value: Any
+    ) -> None:
+        if value and place[-1] in unsupported:
             self.fail(
                 place, f"{what} {quote(place[-1])} is not in this version of rlcli"
             )
 
 
-def _names_a_part(value: Any) -> bool:
+def _has_name(value: Any) -> bool:
     return isinstance(value, str) or (isinstance(value, Mapping) and "name" in value)

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 
 from rlcli.registry import register
-from rlcli.replays.rings import rows_in, spacious, steps_ring
-from rlcli.types import Array, ArrayTree, Count, Key, Replay, Transition, keep
+from rlcli.replays.rings import check_capacity, ring_rows, step_ring
+from rlcli.types import Array, ArrayTree, Count, Key, Replay, Transition, key_as_noise
 
 
-class Queue(NamedTuple):
+class EpisodeQueue(NamedTuple):
     """Episodes that have ended, oldest first."""
 
     start: Array  # int32 `[places]`: the time at which one begins
@@ -20,12 +20,12 @@ class Queue(NamedTuple):
     environment: Array  # int32 `[places]`
 
 
-class Episodes(NamedTuple):
+class EpisodeReplayState(NamedTuple):
     """The state of the replay. The n-th episode has place n mod places."""
 
     steps: ArrayTree  # of the ring
     began: Array  # int32 `[num_envs]`: when the episode under way did
-    queue: Queue
+    queue: EpisodeQueue
     ended: Array  # int32: episodes that ended so far
     served: Array  # int32: of them, those that were handed out
 
@@ -51,24 +51,28 @@ def episodes(
     are exact as well; of one that waited until the ring overwrote its beginning, what
     is left.
     """
-    rows = rows_in(capacity, unroll, num_envs)
-    spacious("episodes", capacity, length + unroll - 1, unroll, num_envs, "it needs")
-    ring = steps_ring(capacity, unroll, num_envs)
+    rows = ring_rows(capacity, unroll, num_envs)
+    check_capacity(
+        "episodes", capacity, length + unroll - 1, unroll, num_envs, "it needs"
+    )
+    ring = step_ring(capacity, unroll, num_envs)
     size = batch_size or num_envs
     span = length + window - 1
     places = rows * num_envs  # no more episodes than that fit into the ring
 
-    def init(steps: Transition) -> Episodes:
+    def init(steps: Transition) -> EpisodeReplayState:
         nothing = jnp.zeros(places, jnp.int32)
-        return Episodes(
+        return EpisodeReplayState(
             ring.init(steps),
             jnp.zeros(num_envs, jnp.int32),
-            Queue(nothing, nothing, nothing),
+            EpisodeQueue(nothing, nothing, nothing),
             jnp.int32(0),
             jnp.int32(0),
         )
 
-    def add(state: Episodes, steps: Transition, count: Array) -> Episodes:
+    def add(
+        state: EpisodeReplayState, steps: Transition, count: Array
+    ) -> EpisodeReplayState:
         time = count * unroll + jnp.arange(unroll, dtype=jnp.int32)[:, None]
         began = jnp.where(steps.first, time, state.began)
         began = jax.lax.cummax(began)  # of the episode that each step is of
@@ -76,8 +80,8 @@ def episodes(
         number = state.ended + jnp.cumsum(last, dtype=jnp.int32) - 1
         place = jnp.where(last, number % places, places)  # outside: not written
         environment = jnp.broadcast_to(jnp.arange(num_envs), steps.last.shape)
-        new = Queue(began, time + 1 - began, environment)
-        return Episodes(
+        new = EpisodeQueue(began, time + 1 - began, environment)
+        return EpisodeReplayState(
             ring.add(state.steps, steps, count),
             began[-1],
             jax.tree.map(
@@ -90,23 +94,25 @@ def episodes(
         )
 
     def sample(
-        state: Episodes, count: Array, noise: Key
+        state: EpisodeReplayState, count: Array, noise: Key
     ) -> tuple[Transition, Array, ArrayTree]:
         del noise  # they come in their order
         # What more than `places` episodes have followed was overwritten long ago.
         next_one = jnp.maximum(state.served, state.ended - places)
         number = next_one + jnp.arange(size, dtype=jnp.int32)
-        each = jax.tree.map(lambda leaf: leaf[number % places], state.queue)
-        end = each.start + each.length
+        queue_rows = jax.tree.map(lambda leaf: leaf[number % places], state.queue)
+        end = queue_rows.start + queue_rows.length
         oldest = jnp.maximum(count * unroll - rows, 0)
-        start = jnp.maximum(jnp.maximum(each.start, end - length), oldest)
-        steps, _ = ring.take(state.steps, start, each.environment, span)
-        there = jnp.arange(span)[:, None] < end - start
-        weight = (there & (number < state.ended)).astype(jnp.float32)
+        start = jnp.maximum(jnp.maximum(queue_rows.start, end - length), oldest)
+        steps, _ = ring.take(state.steps, start, queue_rows.environment, span)
+        is_step = jnp.arange(span)[:, None] < end - start
+        weight = (is_step & (number < state.ended)).astype(jnp.float32)
         return steps, weight, jnp.minimum(next_one + size, state.ended)
 
-    def reweigh(state: Episodes, index: Array, priority: Array) -> Episodes:
+    def reweigh(
+        state: EpisodeReplayState, index: Array, priority: Array
+    ) -> EpisodeReplayState:
         del priority
         return state._replace(served=index)
 
-    return Replay(init, keep, add, sample, reweigh, capacity, 1, episodes=True)
+    return Replay(init, key_as_noise, add, sample, reweigh, capacity, 1, episodes=True)

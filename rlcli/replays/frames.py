@@ -10,15 +10,15 @@ import jax.numpy as jnp
 
 from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.replays.rings import Ring, rows_in, spacious, steps_ring
-from rlcli.replays.uniform import evenly
+from rlcli.replays.rings import Ring, check_capacity, ring_rows, step_ring
+from rlcli.replays.uniform import uniform_replay
 from rlcli.replays.windows import Windows
 from rlcli.types import Array, ArrayTree, Count, Replay, Transition
 
 Padding = Literal["repeat", "zero"]
 
 
-class Frames(TypedDict, total=False):
+class FrameOptions(TypedDict, total=False):
     """How observations are made of frames."""
 
     stack: Count
@@ -52,13 +52,13 @@ def frames(
     sixteenth of the capacity). A window with an end that is no longer there weighs 0.
     Equal to `uniform`, with 1 / (2 · `stack`) of the memory.
     """
-    ring = frames_ring(capacity, unroll, num_envs, stack, axis, padding, ends)
+    ring = frame_ring(capacity, unroll, num_envs, stack, axis, padding, ends)
     windows = Windows(ring, unroll, window)
-    spacious("frames", capacity, windows.least, unroll, num_envs, "it needs")
-    return evenly(windows, num_envs, capacity, batch_size, replacement)
+    check_capacity("frames", capacity, windows.min_steps, unroll, num_envs, "it needs")
+    return uniform_replay(windows, num_envs, capacity, batch_size, replacement)
 
 
-class _Frames(NamedTuple):
+class _FrameRingState(NamedTuple):
     """The newest frames of steps, and the last ones of episodes."""
 
     steps: ArrayTree  # of the ring: steps without `next_obs`, and numbers of ends
@@ -66,7 +66,7 @@ class _Frames(NamedTuple):
     ended: Array  # int32: episodes that ended so far
 
 
-def frames_ring(
+def frame_ring(
     capacity: int,
     unroll: int,
     num_envs: int,
@@ -78,65 +78,69 @@ def frames_ring(
     """A ring of steps whose observations are made of frames, each stored once."""
     size = unroll * num_envs
     # No two ends of an unroll share a place.
-    places = max(ends or rows_in(capacity, unroll, num_envs) * num_envs // 16, size)
-    inner = steps_ring(capacity, unroll, num_envs)
-    newest = functools.partial(_newest, stack=stack, axis=axis)
+    places = max(ends or ring_rows(capacity, unroll, num_envs) * num_envs // 16, size)
+    inner = step_ring(capacity, unroll, num_envs)
+    newest = functools.partial(_newest_frame, stack=stack, axis=axis)
 
-    def kept(steps: Transition, number: Array) -> tuple[Transition, Array]:
+    def to_frames(steps: Transition, number: Array) -> tuple[Transition, Array]:
         obs = jax.tree.map(newest, steps.obs)
         number = number.reshape(steps.last.shape)
         return steps._replace(obs=obs, next_obs=()), number
 
-    def init(steps: Transition) -> _Frames:
+    def init(steps: Transition) -> _FrameRingState:
         def blank(leaf: Array) -> Array:
             return jnp.zeros((places, *newest(leaf).shape[2:]), leaf.dtype)
 
         number = jnp.zeros(steps.last.shape, jnp.int32)
         finals = jax.tree.map(blank, steps.next_obs)
-        return _Frames(inner.init(kept(steps, number)), finals, jnp.int32(0))
+        return _FrameRingState(
+            inner.init(to_frames(steps, number)), finals, jnp.int32(0)
+        )
 
-    def add(state: _Frames, steps: Transition, count: Array) -> _Frames:
+    def add(state: _FrameRingState, steps: Transition, count: Array) -> _FrameRingState:
         last = steps.last.reshape(-1)
         number = state.ended + jnp.cumsum(last, dtype=jnp.int32) - 1
         place = jnp.where(last, number % places, places)  # outside: not written
 
-        def written(old: Array, new: Array) -> Array:
+        def write(old: Array, new: Array) -> Array:
             rows = newest(new).reshape((size, *old.shape[1:]))
             return old.at[place].set(rows, mode="drop")
 
-        return _Frames(
-            inner.add(state.steps, kept(steps, number), count),
-            jax.tree.map(written, state.finals, steps.next_obs),
+        return _FrameRingState(
+            inner.add(state.steps, to_frames(steps, number), count),
+            jax.tree.map(write, state.finals, steps.next_obs),
             state.ended + jnp.sum(last, dtype=jnp.int32),
         )
 
     def take(
-        state: _Frames, start: Array, environment: Array, span: int
+        state: _FrameRingState, start: Array, environment: Array, span: int
     ) -> tuple[Transition, Array]:
         # From the oldest frame of the first observation to that behind the last step.
         # What lies before the run is hidden by the episode that begins with it.
-        early = start - (stack - 1)
-        (rows, number), _ = inner.take(state.steps, early, environment, span + stack)
-        stacked = functools.partial(
-            _stacked, first=rows.first, stack=stack, axis=axis, padding=padding
+        early_start = start - (stack - 1)
+        (rows, number), _ = inner.take(
+            state.steps, early_start, environment, span + stack
         )
-        every = jax.tree.map(stacked, rows.obs)  # `[span + 1, N, ...]`
+        stack_rows = functools.partial(
+            _stack_frames, first=rows.first, stack=stack, axis=axis, padding=padding
+        )
+        observations = jax.tree.map(stack_rows, rows.obs)  # `[span + 1, N, ...]`
         steps, number = jax.tree.map(
             lambda leaf: leaf[stack - 1 : stack - 1 + span],
             (rows._replace(obs=()), number),
         )
         finals = jax.tree.map(lambda leaf: leaf[number % places], state.finals)
-        following = functools.partial(_following, last=steps.last, axis=axis)
+        next_of = functools.partial(_next_observations, last=steps.last, axis=axis)
         lost = steps.last & (number < state.ended - places)
         return steps._replace(
-            obs=jax.tree.map(lambda leaf: leaf[:-1], every),
-            next_obs=jax.tree.map(following, every, finals),
+            obs=jax.tree.map(lambda leaf: leaf[:-1], observations),
+            next_obs=jax.tree.map(next_of, observations, finals),
         ), ~jnp.any(lost, axis=0)
 
-    return Ring(init, add, take, inner.rows, before=stack - 1, behind=1)
+    return Ring(init, add, take, inner.rows, start_margin=stack - 1, end_margin=1)
 
 
-def _newest(obs: Array, stack: int, axis: int) -> Array:
+def _newest_frame(obs: Array, stack: int, axis: int) -> Array:
     """The newest frame of observations `[T, B, ...]`."""
     shape = obs.shape[2:]
     if not -len(shape) <= axis < len(shape) or shape[axis] % stack:
@@ -150,34 +154,36 @@ def _newest(obs: Array, stack: int, axis: int) -> Array:
     return jax.lax.slice_in_dim(obs, (stack - 1) * depth, None, axis=place)
 
 
-def _stacked(
+def _stack_frames(
     frames: Array, first: Array, stack: int, axis: int, padding: Padding
 ) -> Array:
     """Observations of frames `[T, N, ...]`: of all but the first `stack` − 1."""
     times = jnp.arange(frames.shape[0])[:, None]
     begin = jax.lax.cummax(jnp.where(first, times, 0))[stack - 1 :]
-    each = []
+    stacked_frames = []
     for age in reversed(range(stack)):
-        wanted = times[stack - 1 :] - age
-        index = jnp.maximum(wanted, begin)  # an older frame is another episode's
+        frame_times = times[stack - 1 :] - age
+        index = jnp.maximum(frame_times, begin)  # an older frame is another episode's
         index = index.reshape(index.shape + (1,) * (frames.ndim - 2))
         frame = jnp.take_along_axis(frames, index, axis=0)
         if padding == "zero":
-            ours = (wanted >= begin).reshape(index.shape)
+            ours = (frame_times >= begin).reshape(index.shape)
             frame = jnp.where(ours, frame, jnp.zeros_like(frame))
-        each.append(frame)
-    return jnp.concatenate(each, axis=axis % (frames.ndim - 2) + 2)
+        stacked_frames.append(frame)
+    return jnp.concatenate(stacked_frames, axis=axis % (frames.ndim - 2) + 2)
 
 
-def _following(every: Array, final: Array, last: Array, axis: int) -> Array:
+def _next_observations(
+    observations: Array, final: Array, last: Array, axis: int
+) -> Array:
     """What follows each of all observations but the last of them.
 
     The next one; and at the end of an episode its own without the oldest frame, and
     the `final` one behind.
     """
-    place = axis % (every.ndim - 2) + 2
+    place = axis % (observations.ndim - 2) + 2
     depth = final.shape[place]
-    rest = jax.lax.slice_in_dim(every[:-1], depth, None, axis=place)
+    rest = jax.lax.slice_in_dim(observations[:-1], depth, None, axis=place)
     ending = jnp.concatenate([rest, final], axis=place)
-    last = last.reshape(last.shape + (1,) * (every.ndim - 2))
-    return jnp.where(last, ending, every[1:])
+    last = last.reshape(last.shape + (1,) * (observations.ndim - 2))
+    return jnp.where(last, ending, observations[1:])

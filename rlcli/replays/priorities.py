@@ -14,7 +14,7 @@ from rlcli.replays.windows import Windows
 from rlcli.types import Array, ArrayTree, Key, Replay, Transition
 
 
-class Masses(NamedTuple):
+class PriorityMasses(NamedTuple):
     """How priorities become masses; a leaf is drawn in proportion to its own.
 
     The state's first field is the sum tree. What comes new has the largest priority so
@@ -26,15 +26,15 @@ class Masses(NamedTuple):
     reweigh: Callable[..., ArrayTree]  # (state, index[N], priority[N]) -> state
 
 
-class Proportional(NamedTuple):
-    """State of `proportional`."""
+class ProportionalState(NamedTuple):
+    """State of `proportional_masses`."""
 
     tree: Tree
     largest: Array  # the largest priority so far
 
 
-class Ranked(NamedTuple):
-    """State of `ranked`."""
+class RankedState(NamedTuple):
+    """State of `rank_masses`."""
 
     tree: Tree
     largest: Array
@@ -42,95 +42,103 @@ class Ranked(NamedTuple):
     ascending: Array  # the same, as sorted last
 
 
-def proportional(leaves: int, alpha: float, epsilon: float) -> Masses:
+def proportional_masses(leaves: int, alpha: float, epsilon: float) -> PriorityMasses:
     """Mass (p + ε)^α, with α as it was when p was set."""
 
-    def init() -> Proportional:
-        return Proportional(sum_tree.empty(leaves), jnp.float32(1.0))
+    def init() -> ProportionalState:
+        return ProportionalState(sum_tree.empty_tree(leaves), jnp.float32(1.0))
 
     def renew(
-        state: Proportional, gone: Array, come: Array, count: Array
-    ) -> Proportional:
+        state: ProportionalState, removed: Array, added: Array, count: Array
+    ) -> ProportionalState:
         del count
-        tree = _renewed(state.tree, gone, come, state.largest**alpha, leaves - 1)
+        tree = _renew_leaves(
+            state.tree, removed, added, state.largest**alpha, leaves - 1
+        )
         return state._replace(tree=tree)
 
-    def reweigh(state: Proportional, index: Array, priority: Array) -> Proportional:
-        there = index < leaves - 1
-        priority = _finite(priority, state.largest) + epsilon
-        mass = jnp.where(there, priority**alpha, 0.0)
-        return Proportional(
-            sum_tree.assigned(state.tree, index, mass),
-            jnp.max(priority, initial=state.largest, where=there),
+    def reweigh(
+        state: ProportionalState, index: Array, priority: Array
+    ) -> ProportionalState:
+        is_window = index < leaves - 1
+        priority = _replace_non_finite(priority, state.largest) + epsilon
+        mass = jnp.where(is_window, priority**alpha, 0.0)
+        return ProportionalState(
+            sum_tree.set_weights(state.tree, index, mass),
+            jnp.max(priority, initial=state.largest, where=is_window),
         )
 
-    return Masses(init, renew, reweigh)
+    return PriorityMasses(init, renew, reweigh)
 
 
-def ranked(leaves: int, alpha: float, every: int) -> Masses:
+def rank_masses(leaves: int, alpha: float, sort_period: int) -> PriorityMasses:
     """Mass (1 / rank)^α, where rank 1 has the largest priority.
 
-    All are sorted once in `every` unrolls, so that a step costs O(log N) as well:
+    All are sorted once in `sort_period` unrolls, so that a step costs O(log N) as well:
     between two sorts a new priority has the rank it would have had at the last one.
     """
 
-    def init() -> Ranked:
-        none = jnp.full(leaves, -1.0)
-        return Ranked(sum_tree.empty(leaves), jnp.float32(1.0), none, none)
+    def init() -> RankedState:
+        no_priority = jnp.full(leaves, -1.0)
+        return RankedState(
+            sum_tree.empty_tree(leaves), jnp.float32(1.0), no_priority, no_priority
+        )
 
-    def renew(state: Ranked, gone: Array, come: Array, count: Array) -> Ranked:
-        tree = _renewed(state.tree, gone, come, 1.0, leaves - 1)
-        priority = state.priority.at[gone].set(-1.0).at[come].set(state.largest)
+    def renew(
+        state: RankedState, removed: Array, added: Array, count: Array
+    ) -> RankedState:
+        tree = _renew_leaves(state.tree, removed, added, 1.0, leaves - 1)
+        priority = state.priority.at[removed].set(-1.0).at[added].set(state.largest)
         priority = priority.at[-1].set(-1.0)  # the leaf that stands for none
         state = state._replace(tree=tree, priority=priority)
-        due = (count % every == 0).astype(jnp.int32)
+        due = (count % sort_period == 0).astype(jnp.int32)
         # A loop of 0 or 1 turns: a `cond` would copy all of it at every step.
         return jax.lax.fori_loop(0, due, sort, state)
 
-    def sort(turn: Array, state: Ranked) -> Ranked:
+    def sort(turn: Array, state: RankedState) -> RankedState:
         # As if it depended on the turn: else XLA sorts in front of the loop, always.
         priority = jnp.where(turn == 0, state.priority, 0.0)
         order = jnp.argsort(priority, descending=True)
         rank = jnp.zeros(leaves).at[order].set(jnp.arange(1.0, leaves + 1))
         mass = jnp.where(priority >= 0, rank**-alpha, 0.0)
         return state._replace(
-            tree=sum_tree.built(state.tree, mass), ascending=priority[order[::-1]]
+            tree=sum_tree.build_tree(state.tree, mass), ascending=priority[order[::-1]]
         )
 
-    def reweigh(state: Ranked, index: Array, priority: Array) -> Ranked:
-        there = index < leaves - 1
-        priority = _finite(priority, state.largest)
-        above = leaves - jnp.searchsorted(state.ascending, priority, side="right")
-        mass = jnp.where(there, (1.0 + above) ** -alpha, 0.0)
-        kept = jnp.where(there, priority, -1.0)
-        return Ranked(
-            sum_tree.assigned(state.tree, index, mass),
-            jnp.max(priority, initial=state.largest, where=there),
-            state.priority.at[index].set(-1.0).at[index].max(kept),
+    def reweigh(state: RankedState, index: Array, priority: Array) -> RankedState:
+        is_window = index < leaves - 1
+        priority = _replace_non_finite(priority, state.largest)
+        rank_above = leaves - jnp.searchsorted(state.ascending, priority, side="right")
+        mass = jnp.where(is_window, (1.0 + rank_above) ** -alpha, 0.0)
+        new_priority = jnp.where(is_window, priority, -1.0)
+        return RankedState(
+            sum_tree.set_weights(state.tree, index, mass),
+            jnp.max(priority, initial=state.largest, where=is_window),
+            state.priority.at[index].set(-1.0).at[index].max(new_priority),
             state.ascending,
         )
 
-    return Masses(init, renew, reweigh)
+    return PriorityMasses(init, renew, reweigh)
 
 
-class Weighed(NamedTuple):
+class PrioritizedState(NamedTuple):
     """The state of a replay with priorities."""
 
     steps: ArrayTree  # of the ring
     masses: ArrayTree
 
 
-def leaves_of(windows: Windows, num_envs: int) -> int:
+def leaf_count(windows: Windows, num_envs: int) -> int:
     """One for each window that there may be, and one that stands for none."""
     return windows.slots * num_envs + 1
 
 
-def weighed(
+def prioritized_replay(
     windows: Windows,
     num_envs: int,
     capacity: int,
     batch_size: int,
-    masses: Masses,
+    masses: PriorityMasses,
     beta: float,
 ) -> Replay:
     """A replay that draws windows in proportion to their masses.
@@ -139,57 +147,68 @@ def weighed(
     the minimum over the batch.
     """
     ring = windows.ring
-    none = windows.slots * num_envs
+    no_window = windows.slots * num_envs
 
     def leaf(slots: Array) -> Array:
         """The leaves of these slots in all environments."""
-        each = slots[:, None] * num_envs + jnp.arange(num_envs)
-        return jnp.minimum(each, none).reshape(-1)
+        leaf_indices = slots[:, None] * num_envs + jnp.arange(num_envs)
+        return jnp.minimum(leaf_indices, no_window).reshape(-1)
 
-    def init(steps: Transition) -> Weighed:
-        return Weighed(ring.init(steps), masses.init())
+    def init(steps: Transition) -> PrioritizedState:
+        return PrioritizedState(ring.init(steps), masses.init())
 
-    def add(state: Weighed, steps: Transition, count: Array) -> Weighed:
-        gone, come = leaf(windows.gone(count)), leaf(windows.come(count))
-        return Weighed(
+    def add(
+        state: PrioritizedState, steps: Transition, count: Array
+    ) -> PrioritizedState:
+        removed, added = (
+            leaf(windows.overwritten_slots(count)),
+            leaf(windows.completed_slots(count)),
+        )
+        return PrioritizedState(
             ring.add(state.steps, steps, count),
-            masses.renew(state.masses, gone, come, count),
+            masses.renew(state.masses, removed, added, count),
         )
 
     def draw(key: Key) -> Array:
         return jax.random.uniform(key, (batch_size,))
 
     def sample(
-        state: Weighed, count: Array, noise: Array
+        state: PrioritizedState, count: Array, noise: Array
     ) -> tuple[Transition, Array, ArrayTree]:
         tree = state.masses.tree
         share = (jnp.arange(batch_size) + noise) / batch_size
-        index = sum_tree.found(tree, share * sum_tree.total(tree))
-        mass = sum_tree.leaves(tree)[index]
-        index = jnp.where(mass > 0, index, none)  # where there is nothing to be drawn
-        start = windows.start(index // num_envs, count)
-        steps, whole = ring.take(state.steps, start, index % num_envs, windows.span)
-        there = whole & (mass > 0)
-        ratio = jnp.min(mass, initial=jnp.inf, where=there) / mass
-        weight = jnp.where(there, ratio**beta, 0.0)
+        index = sum_tree.find_leaves(tree, share * sum_tree.total_weight(tree))
+        mass = sum_tree.leaf_weights(tree)[index]
+        index = jnp.where(
+            mass > 0, index, no_window
+        )  # where there is nothing to be drawn
+        start = windows.start_time(index // num_envs, count)
+        steps, is_complete = ring.take(
+            state.steps, start, index % num_envs, windows.span
+        )
+        is_valid = is_complete & (mass > 0)
+        ratio = jnp.min(mass, initial=jnp.inf, where=is_valid) / mass
+        weight = jnp.where(is_valid, ratio**beta, 0.0)
         return steps, jnp.broadcast_to(weight, (windows.span, batch_size)), index
 
-    def reweigh(state: Weighed, index: Array, priority: Array) -> Weighed:
+    def reweigh(
+        state: PrioritizedState, index: Array, priority: Array
+    ) -> PrioritizedState:
         return state._replace(masses=masses.reweigh(state.masses, index, priority))
 
-    return Replay(init, draw, add, sample, reweigh, capacity, windows.least)
+    return Replay(init, draw, add, sample, reweigh, capacity, windows.min_steps)
 
 
-def _renewed(
-    tree: Tree, gone: Array, come: Array, mass: Array | float, none: int
+def _renew_leaves(
+    tree: Tree, removed: Array, added: Array, mass: Array | float, no_window: int
 ) -> Tree:
     """The tree with this mass where windows came, and none where they are gone."""
-    mass = jnp.where(come < none, mass, 0.0)
-    index = jnp.concatenate([gone, come])
-    weight = jnp.concatenate([jnp.zeros(gone.shape), mass])
-    return sum_tree.assigned(tree, index, weight)
+    mass = jnp.where(added < no_window, mass, 0.0)
+    index = jnp.concatenate([removed, added])
+    weight = jnp.concatenate([jnp.zeros(removed.shape), mass])
+    return sum_tree.set_weights(tree, index, weight)
 
 
-def _finite(priority: Array, largest: Array) -> Array:
+def _replace_non_finite(priority: Array, largest: Array) -> Array:
     """Priorities, with the largest so far for one that is no number."""
     return jnp.where(jnp.isfinite(priority), priority, largest)

@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import Literal
 
 from rlcli.registry import register
-from rlcli.replays.frames import Frames, frames_ring
-from rlcli.replays.priorities import leaves_of, proportional, ranked, weighed
-from rlcli.replays.rings import spacious, steps_ring
+from rlcli.replays.frames import FrameOptions, frame_ring
+from rlcli.replays.priorities import (
+    leaf_count,
+    prioritized_replay,
+    proportional_masses,
+    rank_masses,
+)
+from rlcli.replays.rings import check_capacity, step_ring
 from rlcli.replays.windows import Windows
 from rlcli.types import Count, NonNegative, Probability, Replay
 
@@ -25,7 +30,7 @@ def prioritized(
     beta: Probability = 0.4,
     epsilon: NonNegative = 1e-6,
     sort_every: Count = 1_000,
-    frames: Frames | None = None,
+    frames: FrameOptions | None = None,
 ) -> Replay:
     """Draws windows the more often, the more there is to learn from them.
 
@@ -42,16 +47,16 @@ def prioritized(
     stores each frame once.
     """
     if frames is None:
-        ring = steps_ring(capacity, unroll, num_envs)
+        ring = step_ring(capacity, unroll, num_envs)
     else:
-        ring = frames_ring(capacity, unroll, num_envs, **frames)
+        ring = frame_ring(capacity, unroll, num_envs, **frames)
     windows = Windows(ring, unroll, window)
-    needs = "the tracer needs" if frames is None else "it needs"
-    spacious("prioritized", capacity, windows.least, unroll, num_envs, needs)
-    leaves = leaves_of(windows, num_envs)
+    reason = "the tracer needs" if frames is None else "it needs"
+    check_capacity("prioritized", capacity, windows.min_steps, unroll, num_envs, reason)
+    leaves = leaf_count(windows, num_envs)
     if by == "rank":
-        masses = ranked(leaves, alpha, sort_every)
+        masses = rank_masses(leaves, alpha, sort_every)
     else:
-        masses = proportional(leaves, alpha, epsilon)
-    replay = weighed(windows, num_envs, capacity, batch_size, masses, beta)
+        masses = proportional_masses(leaves, alpha, epsilon)
+    replay = prioritized_replay(windows, num_envs, capacity, batch_size, masses, beta)
     return replay._replace(priority="gradient_norm" if by == "gradient_norm" else "")

@@ -10,15 +10,15 @@ import jax.numpy as jnp
 
 from rlcli.errors import RlcliError
 from rlcli.types import Array, ArrayTree
-from rlcli.xla.packing import Packed, Packing
+from rlcli.xla.packing import PackedTree, Packing
 
-NARROW = 32  # numbers: longer ones are worth a kernel of their own
+NARROW_SIZE = 32  # numbers: longer ones are worth a kernel of their own
 
 
-class Rows(NamedTuple):
+class RingState(NamedTuple):
     """Steps as a ring keeps them, each packed: what is narrow is written together."""
 
-    packed: Packed  # `[slots, ...]`
+    packed: PackedTree  # `[slots, ...]`
     packing: Packing  # of one step
 
 
@@ -26,7 +26,8 @@ class Ring(NamedTuple):
     """Keeps `rows` steps of each environment.
 
     Times count the steps of an environment from the beginning of the run. Windows may
-    begin `before` steps after the oldest, and end `behind` steps before the newest.
+    begin `start_margin` steps after the oldest, and end `end_margin` steps before the
+    newest.
     """
 
     init: Callable[[Any], ArrayTree]  # one unroll [unroll, num_envs, ...], an example
@@ -34,71 +35,72 @@ class Ring(NamedTuple):
     take: Callable[..., tuple[Any, Array]]
     # (state, start[N], environment[N], span) -> steps[span, N], whole[N]: bool
     rows: int
-    before: int = 0
-    behind: int = 0
+    start_margin: int = 0
+    end_margin: int = 0
 
 
-def rows_in(capacity: int, unroll: int, num_envs: int) -> int:
+def ring_rows(capacity: int, unroll: int, num_envs: int) -> int:
     """Steps of each environment that a capacity holds: whole unrolls alone."""
     return capacity // (num_envs * unroll) * unroll
 
 
-def spacious(
+def check_capacity(
     replay: str, capacity: int, rows: int, unroll: int, num_envs: int, why: str
 ) -> None:
     """Refuses a capacity of less than `rows` steps of each environment."""
-    held = rows_in(capacity, unroll, num_envs)
-    if held >= rows:
+    capacity_rows = ring_rows(capacity, unroll, num_envs)
+    if capacity_rows >= rows:
         return
-    least = -(-rows // unroll) * unroll * num_envs
+    min_capacity = -(-rows // unroll) * unroll * num_envs
     raise RlcliError(
-        f"replay `{replay}` with a capacity of {capacity:,} holds {held:,} steps of "
+        f"replay `{replay}` with a capacity of {capacity:,} holds {capacity_rows:,} "
+        f"steps of "
         f"each environment, and {why} {rows:,} in a row",
-        f"raise `replay.capacity` to at least {least:,}",
+        f"raise `replay.capacity` to at least {min_capacity:,}",
     )
 
 
-def steps_ring(capacity: int, unroll: int, num_envs: int) -> Ring:
+def step_ring(capacity: int, unroll: int, num_envs: int) -> Ring:
     """A ring of steps as they are: any tree of arrays `[unroll, num_envs, ...]`."""
-    rows = rows_in(capacity, unroll, num_envs)
+    rows = ring_rows(capacity, unroll, num_envs)
     size = unroll * num_envs  # steps of an unroll
     # A lone row is written twice, the second time over the slot that comes next, which
     # is spare: else XLA takes the write for so cheap that it repeats it inside the
     # read, and for that copies the whole ring at every step.
-    copies, spare = (2, 1) if size == 1 else (1, 0)
+    num_writes, spare = (2, 1) if size == 1 else (1, 0)
     slots = rows // unroll + spare
 
-    def init(steps: ArrayTree) -> Rows:
+    def init(steps: ArrayTree) -> RingState:
         step = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), steps)
-        packing = Packing(step, NARROW)
-        length = slots * size + copies - 1
-        packed = jax.tree.map(
+        packing = Packing(step, NARROW_SIZE)
+        length = slots * size + num_writes - 1
+        packed_steps = jax.tree.map(
             lambda x: jnp.zeros((length, *x.shape), x.dtype),
             jax.eval_shape(packing.pack, step),
         )
-        return Rows(packed, packing)
+        return RingState(packed_steps, packing)
 
-    def add(ring: Rows, steps: ArrayTree, count: Array) -> Rows:
+    def add(ring: RingState, steps: ArrayTree, count: Array) -> RingState:
         head = count % slots * size
 
         def flat(leaf: Array) -> Array:
             leaf = leaf.reshape((size, *leaf.shape[2:]))
-            return jnp.concatenate([leaf] * copies)
+            return jnp.concatenate([leaf] * num_writes)
 
         new = jax.vmap(ring.packing.pack)(jax.tree.map(flat, steps))
 
-        def written(old: Array, new: Array) -> Array:
+        def write(old: Array, new: Array) -> Array:
             return jax.lax.dynamic_update_slice_in_dim(old, new, head, 0)
 
-        return ring._replace(packed=jax.tree.map(written, ring.packed, new))
+        return ring._replace(packed=jax.tree.map(write, ring.packed, new))
 
     def take(
-        ring: Rows, start: Array, environment: Array, span: int
+        ring: RingState, start: Array, environment: Array, span: int
     ) -> tuple[ArrayTree, Array]:
         times = start + jnp.arange(span, dtype=jnp.int32)[:, None]
         where = times % (slots * unroll) * num_envs + environment
-        taken = jax.tree.map(lambda leaf: leaf[where], ring.packed)
-        steps = jax.vmap(jax.vmap(ring.packing.unpack))(taken)
+        gathered = jax.tree.map(lambda leaf: leaf[where], ring.packed)
+        steps = jax.vmap(jax.vmap(ring.packing.unpack))(gathered)
         return steps, jnp.ones(start.shape, bool)
 
     return Ring(init, add, take, rows)

@@ -10,9 +10,9 @@ from annotated_types import Ge
 
 from rlcli.errors import RlcliError
 from rlcli.registry import register
-from rlcli.replays.priorities import leaves_of, proportional, weighed
-from rlcli.replays.rings import Ring, spacious, steps_ring
-from rlcli.replays.uniform import evenly
+from rlcli.replays.priorities import leaf_count, prioritized_replay, proportional_masses
+from rlcli.replays.rings import Ring, check_capacity, step_ring
+from rlcli.replays.uniform import uniform_replay
 from rlcli.replays.windows import Windows
 from rlcli.types import (
     Array,
@@ -27,7 +27,7 @@ from rlcli.types import (
 Natural = Annotated[int, Ge(0)]
 
 
-class Priorities(TypedDict, total=False):
+class PriorityOptions(TypedDict, total=False):
     """How sequences are preferred; what is left out is as in the paper."""
 
     eta: Probability
@@ -47,7 +47,7 @@ def sequences(
     overlap: Natural | None = None,
     capacity: Count = 50_000,
     batch_size: Count = 32,
-    priorities: Priorities | None = None,
+    priorities: PriorityOptions | None = None,
 ) -> Replay:
     """Draws sequences, with the memory they began with (Kapturowski et al., 2019).
 
@@ -70,91 +70,102 @@ def sequences(
             "choose `replay.overlap` less than `replay.length`",
         )
     span = burn_in + length + window - 1
-    inner = steps_ring(capacity, unroll, num_envs)
+    inner = step_ring(capacity, unroll, num_envs)
     windows = Windows(inner, unroll, span, length - overlap)
-    spacious("sequences", capacity, windows.least, unroll, num_envs, "it needs")
-    windows = windows._replace(ring=_carrying(windows))
+    check_capacity(
+        "sequences", capacity, windows.min_steps, unroll, num_envs, "it needs"
+    )
+    windows = windows._replace(ring=_carry_ring(windows))
     if priorities is None:
-        replay = evenly(windows, num_envs, capacity, batch_size, replacement=True)
+        replay = uniform_replay(
+            windows, num_envs, capacity, batch_size, replacement=True
+        )
     else:
-        chosen = {**_AS_PUBLISHED, **priorities}
-        leaves = leaves_of(windows, num_envs)
-        masses = proportional(leaves, chosen["alpha"], chosen["epsilon"])
-        beta = chosen["beta"]
-        replay = weighed(windows, num_envs, capacity, batch_size, masses, beta)
-        replay = _mixing(replay, chosen["eta"], burn_in, length)
-    return _refreshing(replay, burn_in)
+        options = {**_PUBLISHED_PRIORITIES, **priorities}
+        leaves = leaf_count(windows, num_envs)
+        masses = proportional_masses(leaves, options["alpha"], options["epsilon"])
+        beta = options["beta"]
+        replay = prioritized_replay(
+            windows, num_envs, capacity, batch_size, masses, beta
+        )
+        replay = _with_mixed_priority(replay, options["eta"], burn_in, length)
+    return _with_burn_in(replay, burn_in)
 
 
-_AS_PUBLISHED = {"eta": 0.9, "alpha": 0.9, "beta": 0.6, "epsilon": 1e-6}
+_PUBLISHED_PRIORITIES = {"eta": 0.9, "alpha": 0.9, "beta": 0.6, "epsilon": 1e-6}
 
 
-class _Carrying(NamedTuple):
+class _CarryRingState(NamedTuple):
     """Steps without memory, and the memory at the beginnings of sequences."""
 
     steps: ArrayTree
     carries: ArrayTree  # `[slots + 1, num_envs, ...]`: the last one is for the others
 
 
-def _carrying(windows: Windows) -> Ring:
+def _carry_ring(windows: Windows) -> Ring:
     """The windows' ring, with memory stored where one begins, and nowhere else."""
     inner = windows.ring
 
-    def parted(steps: Transition) -> tuple[Transition, ArrayTree]:
+    def split_carry(steps: Transition) -> tuple[Transition, ArrayTree]:
         extras = dict(steps.extras)
         return steps._replace(extras=extras), extras.pop("carry", ())
 
-    def init(steps: Transition) -> _Carrying:
-        steps, carry = parted(steps)
+    def init(steps: Transition) -> _CarryRingState:
+        steps, carry = split_carry(steps)
         shape = (windows.slots + 1,)
         carries = jax.tree.map(
             lambda leaf: jnp.zeros((*shape, *leaf.shape[1:]), leaf.dtype), carry
         )
-        return _Carrying(inner.init(steps), carries)
+        return _CarryRingState(inner.init(steps), carries)
 
-    def add(state: _Carrying, steps: Transition, count: Array) -> _Carrying:
-        steps, carry = parted(steps)
-        row, slot = windows.begun(count)
+    def add(state: _CarryRingState, steps: Transition, count: Array) -> _CarryRingState:
+        steps, carry = split_carry(steps)
+        row, slot = windows.starting_rows(count)
         carries = jax.tree.map(
             lambda old, new: old.at[slot].set(new[row]), state.carries, carry
         )
-        return _Carrying(inner.add(state.steps, steps, count), carries)
+        return _CarryRingState(inner.add(state.steps, steps, count), carries)
 
     def take(
-        state: _Carrying, start: Array, environment: Array, span: int
+        state: _CarryRingState, start: Array, environment: Array, span: int
     ) -> tuple[Transition, Array]:
-        steps, whole = inner.take(state.steps, start, environment, span)
+        steps, is_complete = inner.take(state.steps, start, environment, span)
         if jax.tree.leaves(state.carries):
             slot = start // windows.stride % windows.slots
             carry = jax.tree.map(lambda leaf: leaf[slot, environment], state.carries)
             carry = jax.tree.map(lambda leaf: leaf[None], carry)
             steps = steps._replace(extras={**steps.extras, "carry": carry})
-        return steps, whole
+        return steps, is_complete
 
     return inner._replace(init=init, add=add, take=take)
 
 
-def _refreshing(replay: Replay, burn_in: int) -> Replay:
+def _with_burn_in(replay: Replay, burn_in: int) -> Replay:
     """The same, whose first `burn_in` steps weigh 0."""
 
     def sample(
         state: ArrayTree, count: Array, noise: ArrayTree
     ) -> tuple[Transition, Array, ArrayTree]:
         steps, weight, index = replay.sample(state, count, noise)
-        learnt = jnp.arange(weight.shape[0]) >= burn_in
-        return steps, jnp.where(learnt[:, None], weight, 0.0), index
+        is_learning = jnp.arange(weight.shape[0]) >= burn_in
+        return steps, jnp.where(is_learning[:, None], weight, 0.0), index
 
     return replay._replace(sample=sample)
 
 
-def _mixing(replay: Replay, eta: float, burn_in: int, length: int) -> Replay:
+def _with_mixed_priority(
+    replay: Replay, eta: float, burn_in: int, length: int
+) -> Replay:
     """The same, with a priority mixed of those of the rows that are learnt from."""
 
     def reweigh(state: ArrayTree, index: ArrayTree, priority: Array) -> ArrayTree:
         if priority.ndim == 2:
-            learnt = priority[burn_in : burn_in + length]
-            most, mean = jnp.max(learnt, axis=0), jnp.mean(learnt, axis=0)
-            priority = eta * most + (1 - eta) * mean
+            learning_rows = priority[burn_in : burn_in + length]
+            maximum, mean = (
+                jnp.max(learning_rows, axis=0),
+                jnp.mean(learning_rows, axis=0),
+            )
+            priority = eta * maximum + (1 - eta) * mean
         return replay.reweigh(state, index, priority)
 
     return replay._replace(reweigh=reweigh)

@@ -16,7 +16,7 @@ FANOUT = 16
 Tree = tuple[Array, ...]  # levels from the root's children down to the leaves
 
 
-def empty(capacity: int) -> Tree:
+def empty_tree(capacity: int) -> Tree:
     """`capacity` leaves without weight: ⌈log₁₆ capacity⌉ levels, float32."""
     if capacity < 1:
         raise ValueError(f"expected a capacity of at least 1, got {capacity}")
@@ -29,17 +29,17 @@ def empty(capacity: int) -> Tree:
     return tuple(reversed(levels))
 
 
-def leaves(tree: Tree) -> Array:
+def leaf_weights(tree: Tree) -> Array:
     """The weights, `[capacity]`, padded with zeros."""
     return tree[-1]
 
 
-def total(tree: Tree) -> Array:
+def total_weight(tree: Tree) -> Array:
     """The sum of all weights."""
     return jnp.sum(tree[0])
 
 
-def built(tree: Tree, weight: Array) -> Tree:
+def build_tree(tree: Tree, weight: Array) -> Tree:
     """The tree with these leaves, `[capacity]` or padded: O(capacity)."""
     padding = tree[-1].shape[0] - weight.shape[0]
     levels = [jnp.pad(weight, (0, padding))]
@@ -49,23 +49,23 @@ def built(tree: Tree, weight: Array) -> Tree:
     return tuple(reversed(levels))
 
 
-def assigned(tree: Tree, index: Array, weight: Array) -> Tree:
+def set_weights(tree: Tree, index: Array, weight: Array) -> Tree:
     """The tree with `weight` `[N]` at the leaves `index` `[N]`: O(N log capacity).
 
     Where a leaf comes twice the larger weight stays, whatever the order in which a
     device writes. Sums are added up anew, never corrected: no error accumulates.
     """
-    cleared = tree[-1].at[index].set(0.0)
-    levels = [cleared.at[index].max(weight)]
+    zeroed = tree[-1].at[index].set(0.0)
+    levels = [zeroed.at[index].max(weight)]
     children = jnp.arange(FANOUT)
     for level in reversed(tree[:-1]):
         index = index // FANOUT
-        below = levels[-1][index[:, None] * FANOUT + children]
-        levels.append(level.at[index].set(jnp.sum(below, axis=-1)))
+        child_weights = levels[-1][index[:, None] * FANOUT + children]
+        levels.append(level.at[index].set(jnp.sum(child_weights, axis=-1)))
     return tuple(reversed(levels))
 
 
-def found(tree: Tree, mass: Array) -> Array:
+def find_leaves(tree: Tree, mass: Array) -> Array:
     """The least leaf i with mass < w₀ + … + wᵢ, int32 `[N]`, for masses `[N]`.
 
     Masses lie in [0, total). A leaf without weight is never given, unless none has
@@ -79,7 +79,9 @@ def found(tree: Tree, mass: Array) -> Array:
         last = jnp.max(jnp.where(weight > 0, children, 0), axis=-1)
         child = jnp.sum(until <= mass[:, None], axis=-1, dtype=jnp.int32)
         child = jnp.minimum(child, last)
-        before = jnp.sum(jnp.where(children < child[:, None], weight, 0), axis=-1)
-        mass = mass - before
+        weight_before = jnp.sum(
+            jnp.where(children < child[:, None], weight, 0), axis=-1
+        )
+        mass = mass - weight_before
         node = node * FANOUT + child
     return node

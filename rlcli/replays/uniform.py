@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from rlcli.registry import register
-from rlcli.replays.rings import spacious, steps_ring
+from rlcli.replays.rings import check_capacity, step_ring
 from rlcli.replays.windows import Windows
 from rlcli.types import Array, ArrayTree, Count, Key, Replay, Transition
 
@@ -28,13 +28,13 @@ def uniform(
     `replacement` no window comes twice in a batch; while there are fewer than
     `batch_size`, the others weigh 0.
     """
-    spacious("uniform", capacity, window, unroll, num_envs, "the tracer needs")
-    ring = steps_ring(capacity, unroll, num_envs)
+    check_capacity("uniform", capacity, window, unroll, num_envs, "the tracer needs")
+    ring = step_ring(capacity, unroll, num_envs)
     windows = Windows(ring, unroll, window)
-    return evenly(windows, num_envs, capacity, batch_size, replacement)
+    return uniform_replay(windows, num_envs, capacity, batch_size, replacement)
 
 
-def evenly(
+def uniform_replay(
     windows: Windows,
     num_envs: int,
     capacity: int,
@@ -50,22 +50,24 @@ def evenly(
     def sample(
         state: ArrayTree, count: Array, noise: Array
     ) -> tuple[Transition, Array, ArrayTree]:
-        first, number = windows.standing(count)
-        choose = chosen if replacement else distinct
-        index, there = choose(noise, number * num_envs)
+        first, number = windows.available(count)
+        choose = sample_indices if replacement else sample_distinct_indices
+        index, is_valid = choose(noise, number * num_envs)
         start = first + index // num_envs * windows.stride
-        steps, whole = ring.take(state, start, index % num_envs, windows.span)
-        weight = (there & whole).astype(jnp.float32)
+        steps, is_complete = ring.take(state, start, index % num_envs, windows.span)
+        weight = (is_valid & is_complete).astype(jnp.float32)
         return steps, jnp.broadcast_to(weight, (windows.span, batch_size)), index
 
     def reweigh(state: ArrayTree, index: ArrayTree, priority: Array) -> ArrayTree:
         del index, priority  # every step keeps its chance
         return state
 
-    return Replay(ring.init, draw, ring.add, sample, reweigh, capacity, windows.least)
+    return Replay(
+        ring.init, draw, ring.add, sample, reweigh, capacity, windows.min_steps
+    )
 
 
-def chosen(bits: Array, number: Array) -> tuple[Array, Array]:
+def sample_indices(bits: Array, number: Array) -> tuple[Array, Array]:
     """Indices below `number`, of `[N]` random uint32, and that they are all there.
 
     Remainders of 32 random bits: off by at most `number` / 2³².
@@ -74,7 +76,7 @@ def chosen(bits: Array, number: Array) -> tuple[Array, Array]:
     return index, jnp.ones(bits.shape, bool)
 
 
-def distinct(bits: Array, number: Array) -> tuple[Array, Array]:
+def sample_distinct_indices(bits: Array, number: Array) -> tuple[Array, Array]:
     """The same, none twice: every set of N is as likely (Floyd, in Bentley, 1987).
 
     Of N draws the i-th is a tᵢ ≤ jᵢ = `number` − N + i, unless tᵢ was taken before:
@@ -83,16 +85,16 @@ def distinct(bits: Array, number: Array) -> tuple[Array, Array]:
     """
     order = jnp.arange(bits.shape[0], dtype=jnp.int32)
     largest = number - bits.shape[0] + order
-    there = largest >= 0
+    is_valid = largest >= 0
     draw = bits % jnp.maximum(largest + 1, 1).astype(jnp.uint32)
     draw = draw.astype(jnp.int32)
     # Taken before: by a draw that was alike …
-    alike = (draw[:, None] == draw) & there & (order < order[:, None])
-    taken = jnp.any(alike, axis=1)
+    is_same = (draw[:, None] == draw) & is_valid & (order < order[:, None])
+    is_duplicate = jnp.any(is_same, axis=1)
     # … or by an earlier one that had to give way to its own j, and so on back.
     earlier = draw - largest[0]
     follows = (earlier >= 0) & (earlier < order)
     link = jnp.where(follows, earlier, order)
     for _ in range(max(bits.shape[0] - 1, 1).bit_length()):
-        taken, link = taken | taken[link], link[link]
-    return jnp.where(there, jnp.where(taken, largest, draw), 0), there
+        is_duplicate, link = is_duplicate | is_duplicate[link], link[link]
+    return jnp.where(is_valid, jnp.where(is_duplicate, largest, draw), 0), is_valid

@@ -15,7 +15,7 @@ claims, the checksum, the frame piece by piece and no byte beyond the claim, the
 pickle's opcodes, and only then the pickle, by an unpickler that admits no global.
 
 Nothing in a file depends on clock, path or machine: equal data are equal bytes. A tree
-of arrays is stored flat, by tree path; its structure comes from code (`restored`).
+of arrays is stored flat, by tree path; its structure comes from code (`restore_tree`).
 """
 
 from __future__ import annotations
@@ -37,27 +37,29 @@ from rlcli.errors import RlcliError
 from rlcli.runs import pickles
 from rlcli.runs.files import replacing
 from rlcli.xla.machine import available_memory, format_size
-from rlcli.xla.tree_paths import paths
+from rlcli.xla.tree_paths import leaves_by_path
 
 MAGIC = b"\x89rlcli\r\n"
 FORMAT_VERSION = 1
 HEADER_SIZE = 52
 
-_HEAD = struct.Struct("<8sIQ")  # the header up to its checksum
-_FRAME = b"\x04\x22\x4d\x18"  # how an lz4 frame begins
+_HEADER = struct.Struct("<8sIQ")  # the header up to its checksum
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"  # how an lz4 frame begins
 _MAX_RATIO = 255  # lz4 packs no tighter: a byte says at most "255 more of the same"
-_STRANGERS = {  # how other files begin
+_OTHER_FORMATS = {  # how other files begin
     b"PK\x03\x04": "a zip archive, as PyTorch's checkpoints are",
-    _FRAME: "an lz4 file, as coax's pickles are",
+    _LZ4_MAGIC: "an lz4 file, as coax's pickles are",
     b"\x80": "a plain pickle, which could run code",
     b"\x89HDF": "an HDF5 file",
     b"\x1f\x8b": "a gzip file",
     b"version https://git-lfs": "a pointer of Git LFS: see `git lfs pull`",
 }
-_AGAIN = "copy it again from where it came from, or take another checkpoint of the run"
+_COPY_AGAIN = (
+    "copy it again from where it came from, or take another checkpoint of the run"
+)
 
 
-def dumps(data: Any) -> bytes:
+def to_bytes(data: Any) -> bytes:
     """The bytes of a file that holds `data`.
 
     `data` is plain: None, bool, int (64 bits), float, str, list, dict by str, and NumPy
@@ -68,17 +70,19 @@ def dumps(data: Any) -> bytes:
     return file.getvalue()
 
 
-def loads(data: bytes, *, source: str | os.PathLike[str] = "data") -> Any:
+def from_bytes(data: bytes, *, source: str | os.PathLike[str] = "data") -> Any:
     """The data in the bytes of a file; its arrays are read-only.
 
     `source` is what an `RlcliError` calls the file.
     """
     header, frame = data[:HEADER_SIZE], memoryview(data)[HEADER_SIZE:]
     size = _claimed_size(header, len(data), source)
-    if _checksum(header[: _HEAD.size], frame) != header[_HEAD.size :]:
-        raise RlcliError(f"`{source}` is damaged: its checksum does not fit", _AGAIN)
+    if _checksum(header[: _HEADER.size], frame) != header[_HEADER.size :]:
+        raise RlcliError(
+            f"`{source}` is damaged: its checksum does not fit", _COPY_AGAIN
+        )
     try:
-        return pickles.decoded(_decompressed(frame, size))
+        return pickles.decode(_decompress_frame(frame, size))
     except pickles.MalformedError as error:
         raise RlcliError(
             f"`{source}` was not written by rlcli and is not opened: it holds {error}",
@@ -104,10 +108,10 @@ def write(path: str | os.PathLike[str], data: Any) -> None:
 
 def _write_to(file: BinaryIO, data: Any) -> None:
     """Writes the bytes of a file, piece by piece: none of `data` is held twice."""
-    head = _HEAD.pack(MAGIC, FORMAT_VERSION, pickles.encoded_size(data))
+    head = _HEADER.pack(MAGIC, FORMAT_VERSION, pickles.encoded_size(data))
     digest = hashlib.sha256(head)
     file.write(bytes(HEADER_SIZE))
-    for piece in _compressed(pickles.encoded(data)):
+    for piece in _compressed(pickles.encode(data)):
         digest.update(piece)
         file.write(piece)
     file.seek(0)
@@ -145,10 +149,10 @@ def read(path: str | os.PathLike[str]) -> Any:
             f"`{path}` cannot be read: {error.strerror}",
             "name a `.pkl.lz4` file that you may read",
         ) from error
-    return loads(data, source=path)
+    return from_bytes(data, source=path)
 
 
-def leaves(tree: Any) -> dict[str, np.ndarray]:
+def flatten_tree(tree: Any) -> dict[str, np.ndarray]:
     r"""The arrays of a tree by tree path, on the host: `agent/params/linear_0/w`.
 
     A path is made of NamedTuple fields, dict keys and indices. In a dict key a slash is
@@ -158,20 +162,20 @@ def leaves(tree: Any) -> dict[str, np.ndarray]:
     import jax
 
     arrays = {}
-    for path, leaf in paths(tree).items():
+    for path, leaf in leaves_by_path(tree).items():
         if not isinstance(leaf, jax.Array | np.ndarray | np.generic):
             raise TypeError(f"`{path}`: expected an array, got {type(leaf)}")
-        arrays[path] = _stored(leaf)
+        arrays[path] = _to_stored(leaf)
     return {path: np.asarray(leaf) for path, leaf in jax.device_get(arrays).items()}
 
 
-def restored(
+def restore_tree(
     shapes: Any,
-    saved: Mapping[str, np.ndarray],
+    arrays: Mapping[str, np.ndarray],
     *,
     source: str | os.PathLike[str] = "data",
 ) -> Any:
-    """The tree of which `saved` are the leaves.
+    """The tree of which `arrays` are the leaves.
 
     `shapes` is the tree that the program expects, of `jax.ShapeDtypeStruct` (from
     `jax.eval_shape`). A leaf too few, too many or of another shape or dtype is an
@@ -179,39 +183,41 @@ def restored(
     """
     import jax
 
-    expected = paths(shapes)
-    for path in sorted(expected.keys() | saved.keys()):
-        is_saved, wanted = "nothing", "nothing"
-        if path in saved:
-            is_saved = _text_of(saved[path])
-        if path in expected:
-            wanted = _text_of(_stored_shape(expected[path]))
-        if is_saved != wanted:
+    expected_leaves = leaves_by_path(shapes)
+    for path in sorted(expected_leaves.keys() | arrays.keys()):
+        is_saved, expected_type = "nothing", "nothing"
+        if path in arrays:
+            is_saved = _describe_leaf(arrays[path])
+        if path in expected_leaves:
+            expected_type = _describe_leaf(_stored_shape(expected_leaves[path]))
+        if is_saved != expected_type:
             raise RlcliError(
                 f"`{source}` does not fit its recipe: at `{path}` it holds {is_saved}, "
-                f"where {wanted} is expected",
+                f"where {expected_type} is expected",
                 "use the recipe and the version of rlcli that it was written with",
             )
     return jax.tree.unflatten(
         jax.tree.structure(shapes),
-        [_restored_leaf(shape, saved[path]) for path, shape in expected.items()],
+        [_restore_leaf(shape, arrays[path]) for path, shape in expected_leaves.items()],
     )
 
 
 def _claimed_size(header: bytes, file_size: int, source: str | os.PathLike[str]) -> int:
     """How much the header claims that the frame holds; refused if it cannot be."""
     if not header:
-        raise RlcliError(f"`{source}` is empty", _AGAIN)
+        raise RlcliError(f"`{source}` is empty", _COPY_AGAIN)
     if not header.startswith(MAGIC[: len(header)]):
-        found = [what for start, what in _STRANGERS.items() if header.startswith(start)]
+        formats = [
+            what for start, what in _OTHER_FORMATS.items() if header.startswith(start)
+        ]
         raise RlcliError(
             f"`{source}` is no checkpoint of rlcli"
-            + "".join(f": it is {w}" for w in found),
+            + "".join(f": it is {w}" for w in formats),
             "name a `.pkl.lz4` file out of a run's folder",
         )
     if len(header) < HEADER_SIZE:
-        raise RlcliError(f"`{source}` is cut short", _AGAIN)
-    _, version, size = _HEAD.unpack_from(header)
+        raise RlcliError(f"`{source}` is cut short", _COPY_AGAIN)
+    _, version, size = _HEADER.unpack_from(header)
     if version > FORMAT_VERSION:
         raise RlcliError(
             f"`{source}` has the format {version}, newer than this rlcli's "
@@ -219,7 +225,9 @@ def _claimed_size(header: bytes, file_size: int, source: str | os.PathLike[str])
             "upgrade: `pip install --upgrade rlcli`",
         )
     if version < FORMAT_VERSION or size > _MAX_RATIO * (file_size - HEADER_SIZE):
-        raise RlcliError(f"`{source}` is damaged: its header makes no sense", _AGAIN)
+        raise RlcliError(
+            f"`{source}` is damaged: its header makes no sense", _COPY_AGAIN
+        )
     return size
 
 
@@ -234,16 +242,18 @@ def _check_memory(file_size: int, size: int, source: Path) -> None:
         )
 
 
-def _decompressed(frame: memoryview, size: int) -> io.BytesIO:
+def _decompress_frame(frame: memoryview, size: int) -> io.BytesIO:
     """What the frame holds. It grows as data come, never beyond `size`."""
-    if frame[: len(_FRAME)] != _FRAME:  # lz4 would skip over "skippable" ones
+    if frame[: len(_LZ4_MAGIC)] != _LZ4_MAGIC:  # lz4 would skip over "skippable" ones
         raise pickles.MalformedError("no lz4 frame")
     content = io.BytesIO()
     decompressor = lz4.frame.LZ4FrameDecompressor()
-    for start in range(0, len(frame), pickles.PIECE):
+    for start in range(0, len(frame), pickles.PIECE_SIZE):
         if decompressor.eof:
             break
-        _decompress(decompressor, frame[start : start + pickles.PIECE], content, size)
+        _decompress_piece(
+            decompressor, frame[start : start + pickles.PIECE_SIZE], content, size
+        )
     else:
         if decompressor.eof and not decompressor.unused_data and content.tell() == size:
             return content
@@ -252,9 +262,9 @@ def _decompressed(frame: memoryview, size: int) -> io.BytesIO:
     )
 
 
-def _decompress(
+def _decompress_piece(
     decompressor: lz4.frame.LZ4FrameDecompressor,
-    given: memoryview | bytes,
+    data: memoryview | bytes,
     content: io.BytesIO,
     size: int,
 ) -> None:
@@ -262,7 +272,9 @@ def _decompress(
     while not decompressor.eof:
         room = size - content.tell() + 1  # one more, which would show a false claim
         try:
-            piece = decompressor.decompress(given, max_length=min(room, pickles.PIECE))
+            piece = decompressor.decompress(
+                data, max_length=min(room, pickles.PIECE_SIZE)
+            )
         except RuntimeError as error:  # lz4 has no type for it
             raise pickles.MalformedError(f"an unsound lz4 frame: {error}") from error
         content.write(piece)
@@ -270,7 +282,7 @@ def _decompress(
             raise pickles.MalformedError("more than its header claims")
         if not piece:
             break
-        given = b""  # lz4 keeps what it has not looked at yet
+        data = b""  # lz4 keeps what it has not looked at yet
 
 
 def _checksum(*parts: bytes | memoryview) -> bytes:
@@ -287,7 +299,7 @@ def _is_key(leaf: Any) -> bool:
     return jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _stored(leaf: Any) -> Any:
+def _to_stored(leaf: Any) -> Any:
     """A leaf as it is stored: a typed key by its data."""
     import jax
 
@@ -299,21 +311,21 @@ def _stored_shape(shape: Any) -> Any:
     import jax
 
     # NumPy's own, such as int64, do not go through JAX, which might narrow them.
-    return jax.eval_shape(_stored, shape) if _is_key(shape) else shape
+    return jax.eval_shape(_to_stored, shape) if _is_key(shape) else shape
 
 
-def _restored_leaf(shape: Any, saved: np.ndarray) -> Any:
+def _restore_leaf(shape: Any, array: np.ndarray) -> Any:
     """A leaf as the program has it: a typed key again, where it was one."""
     import jax
 
     if not _is_key(shape):
-        return saved
+        return array
     kinds = []
     jax.eval_shape(lambda key: kinds.append(jax.random.key_impl(key)), shape)
-    return jax.random.wrap_key_data(jax.numpy.asarray(saved), impl=kinds[0])
+    return jax.random.wrap_key_data(jax.numpy.asarray(array), impl=kinds[0])
 
 
-def _text_of(leaf: Any) -> str:
+def _describe_leaf(leaf: Any) -> str:
     """Its dtype and shape, for a message: `float32[4, 64]`."""
     if not hasattr(leaf, "dtype"):  # a forged file may hold anything
         return f"a {type(leaf).__name__}"

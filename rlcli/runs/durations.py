@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import time
 
-STARTED = time.monotonic()  # of the process, as nearly as we know: `rlcli` imports this
+START_TIME = (
+    time.monotonic()
+)  # of the process, as nearly as we know: `rlcli` imports this
 _NUMBER = r"([0-9]{1,9}(?:\.[0-9]{1,9})?)"
 _DURATION = re.compile(rf"(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s)?")
 
 
-def seconds(duration: str | float) -> float:
+def parse_duration(duration: str | float) -> float:
     """How many seconds a duration is; a number is that many.
 
     ValueError where it is no duration, or no time at all.

@@ -128,14 +128,16 @@ def to_json(value: Any, *, indent: int | None = None) -> str:
     Scalars of NumPy and JAX are numbers, paths are strings; what is not finite is
     null, as JSON knows no NaN.
     """
-    return json.dumps(_plain(value), indent=indent, allow_nan=False, ensure_ascii=False)
+    return json.dumps(
+        _to_plain(value), indent=indent, allow_nan=False, ensure_ascii=False
+    )
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
+        return {str(name): _to_plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [_to_plain(item) for item in value]
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if hasattr(value, "item"):

@@ -13,7 +13,7 @@ from typing import IO, Any
 from rlcli.errors import RlcliError
 from rlcli.runs.files import name_file_in_errors, open_regular, to_json
 
-FILE = "metrics.jsonl"
+FILE_NAME = "metrics.jsonl"
 _STEP = re.compile(rb'\{"T": (\d{1,18})[,}]')  # how `append` begins every row
 _BLOCK = 2**16  # bytes that are searched row by row
 _LONGEST = 2**24  # bytes of a line
@@ -35,14 +35,14 @@ class Metrics:
     """
 
     def __init__(self, folder: str | Path, resume_at: int | None = None) -> None:
-        self._path = Path(folder) / FILE
+        self._path = Path(folder) / FILE_NAME
         _truncate(self._path, resume_at)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         self._file = open_regular(self._path, flags, "a", encoding="utf-8")
 
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Writes the rows of a log point, and hands them to the operating system."""
-        lines = [to_json(_ordered(row)) for row in rows]
+        lines = [to_json(_order_fields(row)) for row in rows]
         with name_file_in_errors(self._path, "written"):
             self._file.write("".join(line + "\n" for line in lines))
             self._file.flush()
@@ -64,23 +64,23 @@ class Metrics:
         self.close()
 
 
-def read(folder: str | Path) -> list[dict[str, Any]]:
+def read_metrics(folder: str | Path) -> list[dict[str, Any]]:
     """All rows of a run, in order; none where it has not logged yet.
 
     A last line without its end is still being written, and is left out.
     """
-    path = Path(folder) / FILE
+    path = Path(folder) / FILE_NAME
     if not os.path.lexists(path):
         return []
     with open_regular(path, os.O_RDONLY, encoding="utf-8", errors="replace") as file:
         return [
-            _parsed(path, number, line)
+            _parse_row(path, number, line)
             for number, line in enumerate(file, 1)
             if line.endswith("\n")
         ]
 
 
-def without_clock(row: Mapping[str, Any]) -> dict[str, Any]:
+def drop_clock_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     """The row without what may differ between two equal runs."""
     return {name: value for name, value in row.items() if name not in CLOCK_FIELDS}
 
@@ -150,10 +150,10 @@ def _next_step(path: Path, file: IO[bytes]) -> int:
     number = sum(
         1 for _ in iter(lambda: file.tell() < begin and file.readline(), False)
     )
-    return _parsed(path, number + 1, line.decode(errors="replace"))["T"]
+    return _parse_row(path, number + 1, line.decode(errors="replace"))["T"]
 
 
-def _parsed(path: Path, number: int, line: str) -> dict[str, Any]:
+def _parse_row(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):  # no JSON, or nested deeply
@@ -166,9 +166,9 @@ def _parsed(path: Path, number: int, line: str) -> dict[str, Any]:
     return row
 
 
-def _ordered(row: Mapping[str, Any]) -> dict[str, Any]:
+def _order_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     """The fields every row has, then those of the algorithm, then the clock's."""
     first = [name for name in FIRST_FIELDS if name in row]
     clock = [name for name in CLOCK_FIELDS if name in row]
-    between = [name for name in row if name not in (*first, *clock)]
-    return {name: row[name] for name in (*first, *between, *clock)}
+    middle = [name for name in row if name not in (*first, *clock)]
+    return {name: row[name] for name in (*first, *middle, *clock)}

@@ -27,7 +27,7 @@ import numpy as np
 
 MAX_DEPTH = 64  # containers inside one another; an array counts as two
 MAX_OPCODES = 2**18  # one byte of pickle may make an object of 100: so they are counted
-PIECE = 2**18  # bytes: what is held twice at any time
+PIECE_SIZE = 2**18  # bytes: what is held twice at any time
 _MAX_AXES = 64  # NumPy's own
 
 _EIGHT_BITS = [
@@ -56,7 +56,7 @@ _OPCODES = frozenset(
 
 
 class MalformedError(ValueError):
-    """Bytes that `encoded` never makes: why they are refused, without a full stop."""
+    """Bytes that `encode` never makes: why they are refused, without a full stop."""
 
 
 class _Bytes(NamedTuple):
@@ -65,12 +65,12 @@ class _Bytes(NamedTuple):
     view: memoryview
 
 
-def encoded(data: Any) -> Iterator[bytes]:
-    """The pickle of plain data, in pieces of less than twice `PIECE`.
+def encode(data: Any) -> Iterator[bytes]:
+    """The pickle of plain data, in pieces of less than twice `PIECE_SIZE`.
 
     A `TypeError` or `ValueError` names the tree path of what is not plain.
     """
-    return pieces(_parts(data))
+    return join_pieces(_parts(data))
 
 
 def encoded_size(data: Any) -> int:
@@ -79,24 +79,24 @@ def encoded_size(data: Any) -> int:
 
 
 def _parts(data: Any) -> Iterator[bytes | memoryview]:
-    parts = counted(_written(data, "", 0), MAX_OPCODES)
+    parts = limit_count(_encode_value(data, "", 0), MAX_OPCODES)
     start = pickle.PROTO + bytes([4])
     return itertools.chain([start], parts, [pickle.STOP])
 
 
-def pieces(parts: Iterable[bytes | memoryview]) -> Iterator[bytes]:
-    """The same bytes, in pieces of less than twice `PIECE`."""
+def join_pieces(parts: Iterable[bytes | memoryview]) -> Iterator[bytes]:
+    """The same bytes, in pieces of less than twice `PIECE_SIZE`."""
     pending = bytearray()
     for part in parts:
-        for offset in range(0, len(part), PIECE):
-            pending += part[offset : offset + PIECE]
-            if len(pending) >= PIECE:
+        for offset in range(0, len(part), PIECE_SIZE):
+            pending += part[offset : offset + PIECE_SIZE]
+            if len(pending) >= PIECE_SIZE:
                 yield bytes(pending)
                 pending.clear()
     yield bytes(pending)
 
 
-def decoded(content: io.BytesIO) -> Any:
+def decode(content: io.BytesIO) -> Any:
     """The data of which `content` is the pickle; `MalformedError` for everything else.
 
     Arrays are read-only views of the bytes read. First the opcodes are checked, and
@@ -106,20 +106,20 @@ def decoded(content: io.BytesIO) -> Any:
     _check_opcodes(content)
     content.seek(0)
     try:
-        data = _plain(_Unpickler(content).load())
+        data = _restore_arrays(_Unpickler(content).load())
         content.seek(0)
-        for piece in encoded(data):
+        for piece in encode(data):
             if content.read(len(piece)) != piece:
                 raise MalformedError("a pickle that is not in rlcli's form")
     except MalformedError:
         raise
-    except _REFUSALS as error:
+    except _REFUSED_ERRORS as error:
         raise MalformedError("a pickle that is not in rlcli's form") from error
     return data
 
 
 # What an unpickler raises for opcodes that are allowed but make no sense together.
-_REFUSALS = (
+_REFUSED_ERRORS = (
     pickle.UnpicklingError,
     AttributeError,
     EOFError,
@@ -166,28 +166,28 @@ def _check_opcodes(content: io.BytesIO) -> None:
         raise MalformedError("a pickle with something behind its end")
 
 
-def _plain(value: Any) -> Any:
+def _restore_arrays(value: Any) -> Any:
     """What was unpickled, with arrays in place of the dicts that hold bytes."""
     if type(value) is list:
-        return [_plain(each) for each in value]
+        return [_restore_arrays(item) for item in value]
     if type(value) is dict:
-        if any(type(each) is bytes for each in value.values()):
-            return _array(value)
-        return {key: _plain(each) for key, each in value.items()}
+        if any(type(item) is bytes for item in value.values()):
+            return _decode_record(value)
+        return {key: _restore_arrays(item) for key, item in value.items()}
     return value
 
 
-def _array(record: Mapping[str, Any]) -> np.ndarray:
+def _decode_record(record: Mapping[str, Any]) -> np.ndarray:
     """The array that a dict `{data, dtype, shape}` stands for, as a read-only view."""
     if record.keys() != _ARRAY:
         raise MalformedError("bytes that belong to no array")
-    return array(record["dtype"], record["shape"], record["data"])
+    return decode_array(record["dtype"], record["shape"], record["data"])
 
 
-def array(name: Any, shape: Any, data: Any) -> np.ndarray:
+def decode_array(name: Any, shape: Any, data: Any) -> np.ndarray:
     """The array of that dtype and shape, as a read-only view of `data`.
 
-    `MalformedError` for whatever `numbers` and a list of sizes never are.
+    `MalformedError` for whatever `array_bytes` and a list of sizes never are.
     """
     if type(name) is not str or name not in DTYPES:
         raise MalformedError("an array of a dtype that rlcli never writes")
@@ -198,26 +198,26 @@ def array(name: Any, shape: Any, data: Any) -> np.ndarray:
     dtype = DTYPES[name]
     if type(data) is not bytes or math.prod(shape) * dtype.itemsize != len(data):
         raise MalformedError("an array whose bytes do not fit its shape")
-    found = np.ndarray(shape, dtype, buffer=data)
-    if name == "bool" and found.view(np.uint8).max(initial=0) > 1:
+    view = np.ndarray(shape, dtype, buffer=data)
+    if name == "bool" and view.view(np.uint8).max(initial=0) > 1:
         raise MalformedError("an array of truth values with others than 0 and 1")
-    return found
+    return view
 
 
-def counted(
-    parts: Iterable[bytes | memoryview], most: int
+def limit_count(
+    parts: Iterable[bytes | memoryview], max_count: int
 ) -> Iterator[bytes | memoryview]:
     """The same parts, none of which holds two opcodes: not more than may be read."""
     for count, part in enumerate(parts):
-        if count >= most:
+        if count >= max_count:
             raise ValueError("expected fewer values: numbers belong into arrays")
         yield part
 
 
-def _written(value: Any, path: str, depth: int) -> Iterator[bytes | memoryview]:
+def _encode_value(value: Any, path: str, depth: int) -> Iterator[bytes | memoryview]:
     """The opcodes of a value at a tree path, at most one in each part."""
     if isinstance(value, np.generic) or type(value) is np.ndarray:
-        value = _record(np.asarray(value), path)
+        value = _array_record(np.asarray(value), path)
     write = _WRITERS.get(type(value))
     if write is None:
         raise TypeError(
@@ -226,12 +226,12 @@ def _written(value: Any, path: str, depth: int) -> Iterator[bytes | memoryview]:
     return write(value, path, depth)
 
 
-def _record(array: np.ndarray, path: str) -> dict[str, Any]:
-    name, view = numbers(array, path)
+def _array_record(array: np.ndarray, path: str) -> dict[str, Any]:
+    name, view = array_bytes(array, path)
     return {"data": _Bytes(view), "dtype": name, "shape": list(array.shape)}
 
 
-def numbers(array: np.ndarray, path: str) -> tuple[str, memoryview]:
+def array_bytes(array: np.ndarray, path: str) -> tuple[str, memoryview]:
     """The name of an array's dtype, and its bytes: little-endian, in C order.
 
     A `TypeError` names the tree path of what is no array of numbers.
@@ -242,8 +242,8 @@ def numbers(array: np.ndarray, path: str) -> tuple[str, memoryview]:
     # NumPy takes any byte but 0 for true: here it is 1. Only what differs is copied.
     if name == "bool" and array.view(np.uint8).max(initial=0) > 1:
         array = array.view(np.uint8) != 0
-    ordered = np.asarray(array, DTYPES[name], order="C").reshape(-1)
-    return name, ordered.view(np.uint8).data
+    contiguous = np.asarray(array, DTYPES[name], order="C").reshape(-1)
+    return name, contiguous.view(np.uint8).data
 
 
 def _write_integer(value: int, path: str, depth: int) -> Iterator[bytes]:
@@ -271,8 +271,8 @@ def _write_list(value: list, path: str, depth: int) -> Iterator[bytes | memoryvi
     check_depth(path, depth)
     yield pickle.EMPTY_LIST
     yield pickle.MARK
-    for index, each in enumerate(value):
-        yield from _written(each, f"{path}/{index}", depth + 1)
+    for index, item in enumerate(value):
+        yield from _encode_value(item, f"{path}/{index}", depth + 1)
     yield pickle.APPENDS
 
 
@@ -285,7 +285,7 @@ def _write_dict(value: dict, path: str, depth: int) -> Iterator[bytes | memoryvi
     yield pickle.MARK
     for key in sorted(value):
         yield from _write_text(key, path, depth)
-        yield from _written(value[key], f"{path}/{key}", depth + 1)
+        yield from _encode_value(value[key], f"{path}/{key}", depth + 1)
     yield pickle.SETITEMS
 
 

@@ -22,20 +22,20 @@ DIFF_LIMIT = 100_000  # characters of `git diff` that a run keeps
 _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
-def circumstances() -> dict[str, Any]:
+def collect_provenance() -> dict[str, Any]:
     """What this process runs on, for `run.json`: nothing of it is imported for that."""
     return {
-        "command": command(),
+        "command": command_line(),
         "python": platform.python_version(),
         "versions": versions(),
         "platform": platform.platform(),
         "processor": _processor(),
         "cores": {"machine": os.cpu_count(), "usable": _usable_cores()},
-        "git": _git(),
+        "git": _git_state(),
     }
 
 
-def command() -> str:
+def command_line() -> str:
     """The command line of this process, as a shell takes it."""
     return shlex.join(sys.argv)
 
@@ -72,18 +72,18 @@ def _usable_cores() -> int | None:
     return os.cpu_count()
 
 
-def _git() -> dict[str, Any] | None:
+def _git_state() -> dict[str, Any] | None:
     """The commit of the checkout that the process stands in, and what differs from it.
 
     None outside of a checkout, before its first commit, or without git.
     """
-    commit = _git_says("rev-parse", "HEAD")
+    commit = _run_git("rev-parse", "HEAD")
     if not commit:
         return None
     # No program that the checkout's configuration names: a checkout may be anybody's.
     settings = {"core.fsmonitor": "false"} | dict.fromkeys(_own_filters(), "")
     flags = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules")
-    diff = _git_says("diff", *flags, "HEAD", settings=settings)
+    diff = _run_git("diff", *flags, "HEAD", settings=settings)
     cut = len(diff) > DIFF_LIMIT
     return {"commit": commit.strip(), "diff": diff[:DIFF_LIMIT], "diff_is_cut": cut}
 
@@ -92,12 +92,12 @@ def _own_filters() -> list[str]:
     """The settings with which the checkout itself, not the user, filters files."""
     pattern = r"^filter\..*\.(clean|process|required)$"
     arguments = ("--show-scope", "--name-only", "-z", "--get-regexp", pattern)
-    fields = _git_says("config", *arguments).split("\0")
+    fields = _run_git("config", *arguments).split("\0")
     scopes = zip(fields[::2], fields[1::2], strict=False)
     return [name for scope, name in scopes if scope in ("local", "worktree")]
 
 
-def _git_says(*arguments: str, settings: Mapping[str, str] = _NO_SETTINGS) -> str:
+def _run_git(*arguments: str, settings: Mapping[str, str] = _NO_SETTINGS) -> str:
     """The beginning of what git writes: one character more than a run keeps."""
     environment = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}  # looks, and changes nothing
     environment |= _configuration(settings)
@@ -115,10 +115,10 @@ def _git_says(*arguments: str, settings: Mapping[str, str] = _NO_SETTINGS) -> st
         return ""
     with process:
         text = process.stdout.read(DIFF_LIMIT + 1) if process.stdout else ""
-        whole = len(text) <= DIFF_LIMIT
-        if not whole:
+        is_whole = len(text) <= DIFF_LIMIT
+        if not is_whole:
             process.kill()
-    return text if process.returncode == 0 or not whole else ""
+    return text if process.returncode == 0 or not is_whole else ""
 
 
 def _configuration(settings: Mapping[str, str]) -> dict[str, str]:

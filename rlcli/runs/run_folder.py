@@ -25,7 +25,7 @@ from rlcli.runs.files import (
     replace_file,
     write_json,
 )
-from rlcli.runs.provenance import command
+from rlcli.runs.provenance import command_line
 
 SUFFIX = ".pkl.lz4"
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)(?:-(\d+))?")
@@ -40,7 +40,9 @@ class Run:
     """The folder of a run, and the names of what lies in it."""
 
     folder: Path
-    made: bool = field(default=False, compare=False)  # by us, just now: ours to remove
+    is_new: bool = field(
+        default=False, compare=False
+    )  # by us, just now: ours to remove
 
     @property
     def recipe(self) -> Path:
@@ -48,7 +50,7 @@ class Run:
         return self.folder / "recipe.yaml"
 
     @property
-    def resolved(self) -> Path:
+    def resolved_recipe(self) -> Path:
         """The recipe with every default filled in."""
         return self.folder / "resolved.yaml"
 
@@ -91,21 +93,21 @@ class Run:
         """The checkpoint of a step: `checkpoints/000050000.pkl.lz4`."""
         return self.checkpoints / f"{step:09d}{SUFFIX}"
 
-    def latest(self) -> Path | None:
+    def latest_checkpoint(self) -> Path | None:
         """The checkpoint from which the run continues; None before the first one."""
         return next(iter(self.newest_first()), None)
 
     def newest_first(self) -> list[Path]:
         """All checkpoints: the one that the index names, then by falling step."""
         named = self.checkpoints / str(self.read_index().get("latest"))
-        by_step = sorted(self._saved(), key=_step, reverse=True)
+        by_step = sorted(self._saved(), key=_checkpoint_step, reverse=True)
         return sorted(by_step, key=lambda path: path != named)
 
     def is_missing_checkpoints(self) -> bool:
         """Whether checkpoints were written, and none of them is there any more."""
         return not self._saved() and "latest" in self.read_index()
 
-    def prune(self, keep: int, step: int) -> None:
+    def prune_checkpoints(self, keep: int, step: int) -> None:
         """Removes all but the newest `keep` of the checkpoints up to a step.
 
         Those beyond it are from before a resume at an older checkpoint. The run comes
@@ -113,15 +115,15 @@ class Run:
         """
         if keep < 1:
             raise ValueError(f"expected to keep at least 1 checkpoint, got {keep}")
-        older = [path for path in self._saved() if _step(path) <= step]
-        for path in sorted(older, key=_step)[:-keep]:
+        older = [path for path in self._saved() if _checkpoint_step(path) <= step]
+        for path in sorted(older, key=_checkpoint_step)[:-keep]:
             with files.name_file_in_errors(path, "removed"):
                 path.unlink(missing_ok=True)
 
     def remove_temporaries(self) -> None:
         """Removes the temporary files of killed processes; the lock has to be held."""
         policies = (self.policy.name, self.best.name)
-        texts = (self.recipe, self.resolved, self.info, self.index)
+        texts = (self.recipe, self.resolved_recipe, self.info, self.index)
         names = [re.escape(name) for name in policies]
         names += [re.escape(path.name) for path in texts]
         files.remove_temporaries(self.folder, names)
@@ -147,9 +149,9 @@ class Run:
         """Sets these fields of `run.json`, and leaves the others as they are."""
         merge_json(self.info, fields)
 
-    def note_resume(self, **fields: Any) -> None:
+    def record_resume(self, **fields: Any) -> None:
         """Adds to the list of resumes: when, by which command, and `fields`."""
-        resume = {"time": now(), "command": command(), **fields}
+        resume = {"time": timestamp(), "command": command_line(), **fields}
         self.write_info(resumes=[*self.read_info().get("resumes", []), resume])
 
     def read_index(self) -> dict[str, Any]:
@@ -193,17 +195,18 @@ class Run:
     def discard(self) -> None:
         """Removes the folder of a run that never started, and nothing of the user's.
 
-        A folder that was there before (`--run`) stays, without what `create` put in it.
+        A folder that was there before (`--run`) stays, without what `create_run` put in
+        it.
         """
         if self._saved():
             raise ValueError(f"expected no checkpoint in {self.folder}")
-        if self.made:
+        if self.is_new:
             shutil.rmtree(self.folder)
             if _TIME.fullmatch(self.folder.name):
                 with contextlib.suppress(OSError):  # not empty: runs of the recipe
                     self.folder.parent.rmdir()
             return
-        for path in (self.recipe, self.resolved, self.info, self.folder / _LOCK):
+        for path in (self.recipe, self.resolved_recipe, self.info, self.folder / _LOCK):
             path.unlink(missing_ok=True)
 
     def _saved(self) -> list[Path]:
@@ -227,7 +230,7 @@ class LockedError(RlcliError):
         )
 
 
-def create(
+def create_run(
     recipe: str,
     *,
     runs: str | Path = "runs",
@@ -255,7 +258,7 @@ def create(
         else:
             parent = Path(runs) / recipe
             parent.mkdir(parents=True, exist_ok=True)
-            created = _numbered(parent)
+            created = _create_numbered(parent)
     except OSError as error:
         raise RlcliError(
             f"`{error.filename}` cannot be made: {error.strerror}",
@@ -263,14 +266,14 @@ def create(
         ) from error
     with _claim(created):
         replace_file(created.recipe, written.encode())
-        replace_file(created.resolved, resolved.encode())
+        replace_file(created.resolved_recipe, resolved.encode())
         # The last one: with a `run.json` a folder is a run, and complete.
-        fields = {"recipe": recipe, "status": "created", "created": now()}
+        fields = {"recipe": recipe, "status": "created", "created": timestamp()}
         write_json(created.info, fields)
     return created
 
 
-def _numbered(parent: Path) -> Run:
+def _create_numbered(parent: Path) -> Run:
     name = time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime())
     n = 1
     while True:
@@ -280,7 +283,7 @@ def _numbered(parent: Path) -> Run:
         except FileExistsError:
             n += 1
             continue
-        return Run(folder, made=True)
+        return Run(folder, is_new=True)
 
 
 def _existing_or_new(folder: Path) -> Run:
@@ -291,7 +294,7 @@ def _existing_or_new(folder: Path) -> Run:
         if not folder.is_dir():
             raise
         return Run(folder)
-    return Run(folder, made=True)
+    return Run(folder, is_new=True)
 
 
 @contextlib.contextmanager
@@ -319,7 +322,7 @@ def _refuse_existing(run: Run) -> None:
         )
 
 
-def locate(path: str | Path, *, best: bool = False) -> tuple[Run | None, Path]:
+def locate_policy(path: str | Path, *, best: bool = False) -> tuple[Run | None, Path]:
     """The run and the policy file that a user means, for eval and render.
 
     `path` is a run's folder, the folder of a recipe's runs (the newest is meant), or a
@@ -328,7 +331,7 @@ def locate(path: str | Path, *, best: bool = False) -> tuple[Run | None, Path]:
     """
     path = Path(path)
     if path.is_file():
-        run = _owner(path)
+        run = _owning_run(path)
         if best and (run is None or path != run.best):
             raise RlcliError(
                 f"`--best` chooses from a run, and `{path}` is one file",
@@ -337,8 +340,8 @@ def locate(path: str | Path, *, best: bool = False) -> tuple[Run | None, Path]:
         return run, path
     run = locate_run(path)
     if best:
-        return run, _best(run)
-    policy = run.policy if run.policy.is_file() else run.latest()
+        return run, _best_policy(run)
+    policy = run.policy if run.policy.is_file() else run.latest_checkpoint()
     if policy is None:
         raise RlcliError(
             f"run `{run.folder}` has no policy yet",
@@ -352,7 +355,7 @@ def locate_run(path: str | Path) -> Run:
     """The run that a user means: its folder, any file of it, or its recipe's folder."""
     path = Path(path)
     if path.is_file():
-        run = _owner(path)
+        run = _owning_run(path)
         if run is None:
             raise RlcliError(
                 f"`{path}` lies in no run",
@@ -360,25 +363,25 @@ def locate_run(path: str | Path) -> Run:
             )
         return run
     if not path.is_dir():
-        raise RlcliError(f"there is no `{path}`", _nearest_path(path))
+        raise RlcliError(f"there is no `{path}`", _suggest_path(path))
     if _is_run(path):
         return Run(path)
-    whole = path.absolute()  # "." has no name
-    if whole.name == "checkpoints" and _is_run(whole.parent):
-        return Run(path.parent if path.name else whole.parent)
+    full_path = path.absolute()  # "." has no name
+    if full_path.name == "checkpoints" and _is_run(full_path.parent):
+        return Run(path.parent if path.name else full_path.parent)
     inside = [info.parent for info in path.glob("*/run.json")]
     if inside:
-        return Run(max(inside, key=_age))
+        return Run(max(inside, key=_start_order))
     recipes = sorted({info.parents[1] for info in path.glob("*/*/run.json")})
     raise RlcliError(
         f"`{path}` holds no run",
-        "name one of its folders: " + ", ".join(f"`{each}`" for each in recipes)
+        "name one of its folders: " + ", ".join(f"`{recipe}`" for recipe in recipes)
         if recipes
         else "a run is a folder with a `run.json`, made by `rlcli train`",
     )
 
 
-def _best(run: Run) -> Path:
+def _best_policy(run: Run) -> Path:
     if not run.best.is_file():
         raise RlcliError(
             f"run `{run.folder}` has no best policy",
@@ -388,7 +391,7 @@ def _best(run: Run) -> Path:
     return run.best
 
 
-def _owner(path: Path) -> Run | None:
+def _owning_run(path: Path) -> Run | None:
     """The run that a file lies in, itself or among the checkpoints."""
     parents = path.parents if len(path.parents) > 1 else path.absolute().parents
     if parents[0].name == "checkpoints" and _is_run(parents[1]):
@@ -401,35 +404,35 @@ def _is_run(folder: Path) -> bool:
     return (folder / "run.json").is_file() or bool(Run(folder)._saved())
 
 
-def _age(folder: Path) -> tuple[str, int]:
+def _start_order(folder: Path) -> tuple[str, int]:
     """Sorts runs by when they began: by name, or, for a name of the user's, by file."""
     match = _TIME.fullmatch(folder.name)
     if match:
         return match[1], int(match[2] or 1)
-    made = time.gmtime((folder / "run.json").stat().st_mtime)
-    return time.strftime("%Y-%m-%dT%H-%M-%S", made), 1
+    created = time.gmtime((folder / "run.json").stat().st_mtime)
+    return time.strftime("%Y-%m-%dT%H-%M-%S", created), 1
 
 
-def _nearest_path(path: Path) -> str:
+def _suggest_path(path: Path) -> str:
     """What beside a path that is not there has nearly its name, or such a recipe."""
-    known = Path("runs") / path
-    if known.exists():
-        return f"did you mean `{known}`?"
+    recipe_runs = Path("runs") / path
+    if recipe_runs.exists():
+        return f"did you mean `{recipe_runs}`?"
     while not path.parent.is_dir():
         path = path.parent
-    beside = [each.name for each in path.parent.iterdir()]
-    close = difflib.get_close_matches(path.name, beside, n=1)
+    siblings = [sibling.name for sibling in path.parent.iterdir()]
+    close = difflib.get_close_matches(path.name, siblings, n=1)
     if close:
         return f"did you mean `{path.parent / close[0]}`?"
     return "`rlcli train` makes runs, `runs/<recipe>/<time>`"
 
 
-def now() -> str:
+def timestamp() -> str:
     """The time, as runs note it: `2026-11-20T10:00:00Z`."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def _step(checkpoint: Path) -> int:
+def _checkpoint_step(checkpoint: Path) -> int:
     return int(checkpoint.name.removesuffix(SUFFIX))
 
 

@@ -19,19 +19,24 @@ import numpy as np
 
 from rlcli.assembly import build, out_of_memory
 from rlcli.errors import RlcliError
-from rlcli.loop import Loop, make
+from rlcli.loop import Loop, make_loop
 from rlcli.loop.faults import NONE
-from rlcli.loop.progress import Progress, Setup, midnight
-from rlcli.recipe import Recipe, documents, dump, load, resolved
+from rlcli.loop.progress import Progress, Setup
+from rlcli.recipe import Recipe, documents, dump_recipe, load_recipe, resolve
 from rlcli.runs import checkpoint, provenance
 from rlcli.runs.frozen import FrozenSeeds, dump_frozen, load_frozen
-from rlcli.types import ArrayTree
+from rlcli.types import ArrayTree, Clock
 from rlcli.xla import threads, tree_paths
 
 _CHECKPOINT, _POLICY = "checkpoint", "policy"
-_MOST, _SEEDS = 2**53, 2**32  # steps that a float counts exactly; seeds there are
+_MAX_STEP, _MAX_SEED = (
+    2**53,
+    2**32,
+)  # steps that a float counts exactly; seeds there are
 _CIRCUMSTANCES = "circumstances"  # which early files do not have
-_HOST = "environment"  # of a host environment's progress: its own shapes, not code's
+_HOST_PREFIX = (
+    "environment"  # of a host environment's progress: its own shapes, not code's
+)
 _FROZEN = (
     "frozen"  # only in files of runs with frozen seeds, as `_FAULTS` in newer ones
 )
@@ -51,7 +56,7 @@ class Snapshot(NamedTuple):
     frozen: FrozenSeeds = _NO_SEED  # of its run, by the time the file was written
 
 
-class Best(NamedTuple):
+class BestPolicies(NamedTuple):
     """The best policies so far, by evaluation; one entry for each seed."""
 
     returns: np.ndarray  # −inf before the first
@@ -74,14 +79,14 @@ def save_progress(
         path,
         {
             "kind": _CHECKPOINT,
-            "recipe": dump(resolved(recipe)),
+            "recipe": dump_recipe(resolve(recipe)),
             "seeds": list(setup.seeds),
             "circumstances": {
                 "layout": threads.layout(setup.devices)._asdict(),
                 "versions": provenance.versions(),
             },
-            "progress": checkpoint.leaves(loop.save(progress)),
-            "metrics": {name: np.asarray(each) for name, each in metrics.items()},
+            "progress": checkpoint.flatten_tree(loop.save(progress)),
+            "metrics": {name: np.asarray(metric) for name, metric in metrics.items()},
             **_dump_frozen(frozen),
         },
     )
@@ -101,7 +106,7 @@ class Saved(NamedTuple):
 
 def read_checkpoint(path: Path) -> Saved:
     """The content of a checkpoint."""
-    content = _content(path, _CHECKPOINT)
+    content = _read_content(path, _CHECKPOINT)
     return Saved(
         path=path,
         recipe=content["recipe"],
@@ -113,18 +118,18 @@ def read_checkpoint(path: Path) -> Saved:
     )
 
 
-def restore_progress(saved: Saved, loop: Loop) -> tuple[Progress, str]:
+def restore_progress(tree: Saved, loop: Loop) -> tuple[Progress, str]:
     """A run's progress, and a sentence about what could not be restored."""
     shapes = loop.shapes()
-    leaves = _with_faults(saved.progress, shapes)
+    leaves = _with_faults(tree.progress, shapes)
     # A host environment's part has the shape that its episodes have; it checks it.
     host = {}
     if not jax.tree.leaves(shapes.environment):
-        prefix = f"{_HOST}/"
+        prefix = f"{_HOST_PREFIX}/"
         for name in [name for name in leaves if name.startswith(prefix)]:
             host[name.removeprefix(prefix)] = leaves.pop(name)
-    restored = checkpoint.restored(shapes, leaves, source=saved.path)
-    return loop.restore(restored._replace(environment=host) if host else restored)
+    result = checkpoint.restore_tree(shapes, leaves, source=tree.path)
+    return loop.restore(result._replace(environment=host) if host else result)
 
 
 def save_policy(path: Path, snapshot: Snapshot) -> None:
@@ -133,7 +138,7 @@ def save_policy(path: Path, snapshot: Snapshot) -> None:
         path,
         {
             "kind": _POLICY,
-            "recipe": dump(resolved(snapshot.recipe)),
+            "recipe": dump_recipe(resolve(snapshot.recipe)),
             "seeds": list(snapshot.seeds),
             "steps": list(snapshot.steps),
             "episodes": list(snapshot.episodes),
@@ -146,8 +151,8 @@ def save_policy(path: Path, snapshot: Snapshot) -> None:
 
 def load_snapshot(path: Path, *, trust: bool = False) -> Snapshot:
     """The policy in a policy file or a checkpoint."""
-    content = _content(path, _POLICY, _CHECKPOINT)
-    recipe = recipe_of(path, content, trust=trust)
+    content = _read_content(path, _POLICY, _CHECKPOINT)
+    recipe = snapshot_recipe(path, content, trust=trust)
     seeds = tuple(content["seeds"])
     frozen = load_frozen(content.get(_FROZEN, {}), seeds)
     if content["kind"] == _POLICY:
@@ -161,15 +166,15 @@ def load_snapshot(path: Path, *, trust: bool = False) -> Snapshot:
             frozen=frozen,
         )
     setup = build(recipe, seeds)
-    loop = make(setup)
+    loop = make_loop(setup)
     shapes = loop.shapes()._replace(environment=())
     leaves = {
         name: leaf
         for name, leaf in _with_faults(content["progress"], shapes).items()
-        if not name.startswith(f"{_HOST}/")
+        if not name.startswith(f"{_HOST_PREFIX}/")
     }
-    progress = checkpoint.restored(shapes, leaves, source=path)
-    _, agent = setup.parts(midnight())
+    progress = checkpoint.restore_tree(shapes, leaves, source=path)
+    _, agent = setup.parts(Clock.zero())
     steps = int(progress.iteration) * setup.steps
     return Snapshot(
         recipe=recipe,
@@ -177,26 +182,26 @@ def load_snapshot(path: Path, *, trust: bool = False) -> Snapshot:
         steps=(steps,) * len(seeds),
         episodes=tuple(progress.statistics.episodes.tolist()),
         returns=(),
-        acting=checkpoint.leaves(agent.acting(progress.agent)),
+        acting=checkpoint.flatten_tree(agent.acting(progress.agent)),
         frozen=frozen,
     )
 
 
-def load_best(path: Path, shapes: ArrayTree, seeds: Sequence[int]) -> Best:
+def load_best(path: Path, shapes: ArrayTree, seeds: Sequence[int]) -> BestPolicies:
     """The best policies of the run that is being resumed.
 
     The recipe in the file is not read: the run has one. `shapes` is what the run's
     policies take, `[S, ...]`.
     """
-    content = _content(path, _POLICY)
+    content = _read_content(path, _POLICY)
     hint = "remove the file: the next evaluation writes it again"
     if content["seeds"] != list(seeds) or not content["returns"]:
         raise RlcliError(f"`{path}` is not the best policy of this run", hint)
     try:
-        checkpoint.restored(shapes, content["acting"], source=path)
+        checkpoint.restore_tree(shapes, content["acting"], source=path)
     except RlcliError as error:
         raise RlcliError(error.message, hint) from error
-    return Best(
+    return BestPolicies(
         returns=np.array(content["returns"], np.float64),
         steps=np.array(content["steps"]),
         episodes=np.array(content["episodes"]),
@@ -204,39 +209,39 @@ def load_best(path: Path, shapes: ArrayTree, seeds: Sequence[int]) -> Best:
     )
 
 
-def recipe_of(
+def snapshot_recipe(
     path: Path, content: Mapping[str, Any] | None = None, *, trust: bool = False
 ) -> Recipe:
     """The resolved recipe that a file carries; imports nothing unless trusted."""
-    content = content or _content(path, _POLICY, _CHECKPOINT)
-    data = documents.load(content["recipe"], source=str(path)).data
+    content = content or _read_content(path, _POLICY, _CHECKPOINT)
+    data = documents.load_document(content["recipe"], source=str(path)).data
     try:
-        recipe = load(data, trusted=trust)
+        recipe = load_recipe(data, trusted=trust)
     except RlcliError as error:
         message = f"`{path}`: in its recipe, {error.message}"
         raise RlcliError(message, error.hint) from error
     return dataclasses.replace(recipe, name=path.stem)
 
 
-def acting_of(snapshot: Snapshot, policy_of: Setup, source: Path) -> ArrayTree:
+def restore_acting(snapshot: Snapshot, policy_of: Setup, source: Path) -> ArrayTree:
     """The tree that the policy of a setup takes, `[S, ...]`, from a snapshot."""
     with out_of_memory.limit_building(snapshot.recipe):
-        shapes = jax.eval_shape(lambda: _acting(policy_of))
+        shapes = jax.eval_shape(lambda: _acting_state(policy_of))
     seeds = len(snapshot.seeds)
     batched = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct((seeds, *leaf.shape), leaf.dtype), shapes
     )
-    return checkpoint.restored(batched, snapshot.acting, source=source)
+    return checkpoint.restore_tree(batched, snapshot.acting, source=source)
 
 
-def _acting(setup: Setup) -> ArrayTree:
-    progress = make(setup).shapes()
-    _, agent = setup.parts(midnight())
+def _acting_state(setup: Setup) -> ArrayTree:
+    progress = make_loop(setup).shapes()
+    _, agent = setup.parts(Clock.zero())
     state = jax.tree.map(lambda s: jnp.zeros(s.shape[1:], s.dtype), progress.agent)
     return agent.acting(state)
 
 
-def _content(path: Path, *kinds: str) -> dict[str, Any]:
+def _read_content(path: Path, *kinds: str) -> dict[str, Any]:
     """The outer dict of a file, of one of these kinds, with all that it has to hold."""
     keys = {
         _CHECKPOINT: {"kind", "recipe", "seeds", "progress", "metrics"},
@@ -250,7 +255,7 @@ def _content(path: Path, *kinds: str) -> dict[str, Any]:
         not isinstance(kind, str)
         or kind not in keys
         or set(data) - {_FROZEN, _CIRCUMSTANCES} != keys[kind]
-        or not _well_formed(data)
+        or not _is_well_formed(data)
     ):
         raise RlcliError(f"`{path}` holds no checkpoint and no policy of rlcli")
     if kind not in kinds:
@@ -264,7 +269,7 @@ def _with_faults(leaves: Mapping[str, Any], shapes: Progress) -> dict[str, Any]:
         return dict(leaves)
     blank = {
         f"{_FAULTS}{name}": np.full(each.shape, NONE, each.dtype)
-        for name, each in tree_paths.paths(shapes.faults).items()
+        for name, each in tree_paths.leaves_by_path(shapes.faults).items()
     }
     return {**leaves, **blank}
 
@@ -273,7 +278,7 @@ def _dump_frozen(frozen: FrozenSeeds) -> dict[str, Any]:
     return {_FROZEN: dump_frozen(frozen)} if frozen else {}
 
 
-def _well_formed(data: Mapping[str, Any]) -> bool:
+def _is_well_formed(data: Mapping[str, Any]) -> bool:
     """Whether the parts are of the types that are relied upon."""
     lists = [data[key] for key in ("seeds", "steps", "episodes") if key in data]
     trees = [data[key] for key in ("progress", "metrics", "acting") if key in data]
@@ -283,10 +288,12 @@ def _well_formed(data: Mapping[str, Any]) -> bool:
         and isinstance(data.get("circumstances", {}), dict)
         and all(isinstance(tree, dict) for tree in trees)
         and all(isinstance(x, np.ndarray) for tree in trees for x in tree.values())
-        and all(isinstance(each, list) for each in (*lists, returns))
-        and all(len(each) == len(data["seeds"]) > 0 for each in lists)
-        and all(type(n) is int and 0 <= n <= _MOST for each in lists for n in each)
-        and max(data["seeds"]) < _SEEDS
+        and all(isinstance(entry, list) for entry in (*lists, returns))
+        and all(len(entry) == len(data["seeds"]) > 0 for entry in lists)
+        and all(
+            type(n) is int and 0 <= n <= _MAX_STEP for entry in lists for n in entry
+        )
+        and max(data["seeds"]) < _MAX_SEED
         and len(returns) in (0, len(data["seeds"]))
         and all(type(number) is float for number in returns)
         and _has_frozen(data)

@@ -32,8 +32,8 @@ def iqm(values: Values, axis: int = -1) -> Any:
     if n == 0:
         raise ValueError("expected at least one value, got none")
     edges = np.arange(n)
-    covered = np.minimum(edges + 1, 0.75 * n) - np.maximum(edges, 0.25 * n)
-    weights = np.clip(covered, 0.0, None) / (n / 2)
+    coverage = np.minimum(edges + 1, 0.75 * n) - np.maximum(edges, 0.25 * n)
+    weights = np.clip(coverage, 0.0, None) / (n / 2)
     finite = np.isfinite(ranked).all(axis=-1)
     mean = np.where(finite, np.nan_to_num(ranked) @ weights, np.nan)
     return float(mean) if mean.ndim == 0 else mean
@@ -53,28 +53,28 @@ def bootstrap_ci95(
     give the same interval. `statistic(samples, axis=-1)` reduces `[resamples, n]`, as
     `iqm`, `numpy.mean` and `numpy.median` do. One value is its own interval.
     """
-    known = np.asarray(values, np.float64)
-    if known.ndim != 1 or known.size == 0:
-        raise ValueError(f"expected values of shape [n], n > 0, got {known.shape}")
+    array = np.asarray(values, np.float64)
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(f"expected values of shape [n], n > 0, got {array.shape}")
     random = np.random.default_rng(seed)
-    samples = known[random.integers(known.size, size=(resamples, known.size))]
+    samples = array[random.integers(array.size, size=(resamples, array.size))]
     low, high = np.quantile(statistic(samples, axis=-1), [0.025, 0.975])
     return float(low), float(high)
 
 
-def spread(values: Values) -> dict[str, float]:
+def return_spread(values: Values) -> dict[str, float]:
     """How the episodes of one seed went: their mean, std, min and max.
 
     The std is that of these episodes, a sum divided by n and not by n − 1.
     """
-    known = np.asarray(values, np.float64)
-    if known.size == 0:
+    array = np.asarray(values, np.float64)
+    if array.size == 0:
         raise ValueError("expected at least one value, got none")
     return {
-        "mean": float(known.mean()),
-        "std": float(known.std()),
-        "min": float(known.min()),
-        "max": float(known.max()),
+        "mean": float(array.mean()),
+        "std": float(array.std()),
+        "min": float(array.min()),
+        "max": float(array.max()),
     }
 
 
@@ -87,7 +87,7 @@ def summary(values: Values) -> dict[str, Any]:
     }
 
 
-def of_episodes(statistics: Mapping[str, Any], index: int) -> dict[str, Any]:
+def statistics_row(statistics: Mapping[str, Any], index: int) -> dict[str, Any]:
     """What the statistics say of a seed, in the words of the TrainMonitor."""
     episodes = int(statistics["episodes"][index])
     if not episodes:
@@ -101,14 +101,14 @@ def of_episodes(statistics: Mapping[str, Any], index: int) -> dict[str, Any]:
         "avg_G": float(statistics["average_return"][index]),
         "avg_r": total / length,
         **{
-            f"{of}{name}": float(each[index])
-            for of in ("", "total_", "max_")
-            for name, each in statistics[f"{of or 'last_'}info"].items()
+            f"{prefix}{name}": float(value[index])
+            for prefix in ("", "total_", "max_")
+            for name, value in statistics[f"{prefix or 'last_'}info"].items()
         },
     }
 
 
-def described(returns: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:
+def episode_summary(returns: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:
     """The returns and lengths of one seed's episodes in a few numbers."""
     return {
         "mean": float(returns.mean()),

@@ -25,11 +25,11 @@ def lambda_return(*, gamma: Probability = 0.99, lambda_: Probability = 0.95) -> 
         discount = gamma * steps.discount
         mixing = jnp.where(steps.last, 0.0, lambda_)
 
-        def back(following: Array, now: tuple) -> tuple[Array, Array]:
-            reward, discount, mixing, value = now
-            mixed = (1 - mixing) * value + mixing * following
-            following = reward + discount * mixed
-            return following, following
+        def back(later_return: Array, step_inputs: tuple) -> tuple[Array, Array]:
+            reward, discount, mixing, value = step_inputs
+            next_value = (1 - mixing) * value + mixing * later_return
+            later_return = reward + discount * next_value
+            return later_return, later_return
 
         inputs = (steps.reward, discount, mixing, estimates.v_t)
         _, returns = jax.lax.scan(back, estimates.v_t[-1], inputs, reverse=True)

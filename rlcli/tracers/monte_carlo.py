@@ -27,15 +27,15 @@ def monte_carlo(*, gamma: Probability = 0.99) -> Tracer:
         ends = jnp.asarray(steps.last).at[-1].set(True)
         time = jnp.broadcast_to(jnp.arange(rows)[:, None], ends.shape)
 
-        def back(following: tuple, now: tuple) -> tuple[tuple, tuple]:
-            reward, discount, end, time = now
-            further, left, where = following
-            found = (
-                reward + jnp.where(end, 0.0, discount * further),
+        def back(later: tuple, step_inputs: tuple) -> tuple[tuple, tuple]:
+            reward, discount, end, time = step_inputs
+            later_return, left, where = later
+            result = (
+                reward + jnp.where(end, 0.0, discount * later_return),
                 discount * jnp.where(end, 1.0, left),
                 jnp.where(end, time, where),
             )
-            return found, found
+            return result, result
 
         begin = (steps.reward[-1], steps.discount[-1], time[-1])
         inputs = (steps.reward, gamma * steps.discount, ends, time)
@@ -45,13 +45,13 @@ def monte_carlo(*, gamma: Probability = 0.99) -> Tracer:
             index = end.reshape(end.shape + (1,) * (leaf.ndim - 2))
             return jnp.take_along_axis(leaf, index, axis=0)
 
-        ahead = {k: v for k, v in steps.extras.items() if k.startswith("next_")}
+        next_extras = {k: v for k, v in steps.extras.items() if k.startswith("next_")}
         return steps._replace(
             reward=reward,
             discount=discount,
             next_obs=jax.tree.map(at_end, steps.next_obs),
             last=at_end(steps.last),
-            extras={**steps.extras, **jax.tree.map(at_end, ahead)},
+            extras={**steps.extras, **jax.tree.map(at_end, next_extras)},
         )
 
     return Tracer(None, trace)

@@ -26,41 +26,43 @@ def n_step(*, n: Count = 1, gamma: Probability = 0.99) -> Tracer:
         del estimates  # only for tracers that bootstrap
         rows = steps.reward.shape[0] - n + 1
 
-        def shifted(field: Array, k: int) -> Array:
+        def shift(field: Array, k: int) -> Array:
             return field[k : k + rows]
 
-        reward = shifted(steps.reward, 0)
-        discount = gamma * shifted(steps.discount, 0)
-        ahead = {k: v for k, v in steps.extras.items() if k.startswith("next_")}
-        ahead = {**ahead, "next_obs": steps.next_obs}
-        following = jax.tree.map(lambda leaf: shifted(leaf, 0), ahead)
-        last = shifted(steps.last, 0)
+        reward = shift(steps.reward, 0)
+        discount = gamma * shift(steps.discount, 0)
+        next_extras = {k: v for k, v in steps.extras.items() if k.startswith("next_")}
+        next_extras = {**next_extras, "next_obs": steps.next_obs}
+        final = jax.tree.map(lambda leaf: shift(leaf, 0), next_extras)
+        last = shift(steps.last, 0)
         for k in range(1, n):
-            going = ~last  # the k-th step still belongs to the row's episode
-            reward = reward + jnp.where(going, discount * shifted(steps.reward, k), 0)
-            later = jax.tree.map(functools.partial(shifted, k=k), ahead)
-            following = jax.tree.map(functools.partial(_where, going), later, following)
-            factor = jnp.where(going, gamma * shifted(steps.discount, k), 1)
+            continues = ~last  # the k-th step still belongs to the row's episode
+            reward = reward + jnp.where(continues, discount * shift(steps.reward, k), 0)
+            shifted_extras = jax.tree.map(functools.partial(shift, k=k), next_extras)
+            final = jax.tree.map(
+                functools.partial(_select_rows, continues), shifted_extras, final
+            )
+            factor = jnp.where(continues, gamma * shift(steps.discount, k), 1)
             discount = discount * factor
-            last = last | shifted(steps.last, k)
+            last = last | shift(steps.last, k)
         return Transition(
-            obs=jax.tree.map(lambda leaf: shifted(leaf, 0), steps.obs),
-            action=jax.tree.map(lambda leaf: shifted(leaf, 0), steps.action),
+            obs=jax.tree.map(lambda leaf: shift(leaf, 0), steps.obs),
+            action=jax.tree.map(lambda leaf: shift(leaf, 0), steps.action),
             reward=reward,
             discount=discount,
-            next_obs=following.pop("next_obs"),
-            first=shifted(steps.first, 0),
+            next_obs=final.pop("next_obs"),
+            first=shift(steps.first, 0),
             last=last,
             extras={
                 **jax.tree.map(lambda leaf: leaf[:rows], steps.extras),
-                **following,
+                **final,
             },
         )
 
     return Tracer(n, trace)
 
 
-def _where(condition: Array, new: Array, old: Array) -> Array:
+def _select_rows(condition: Array, new: Array, old: Array) -> Array:
     """Takes `new` where `condition` `[T, B]` holds; `[T, B, ...]` both."""
     shape = condition.shape + (1,) * (old.ndim - condition.ndim)
     return jnp.where(condition.reshape(shape), new, old)

@@ -43,21 +43,21 @@ def v_trace(
         discount = gamma * steps.discount
         ratio = jnp.exp(estimates.log_prob - steps.extras["log_prob"])
         rho, c = jnp.minimum(clip_rho, ratio), lambda_ * jnp.minimum(clip_c, ratio)
-        going = _going(steps.last)
+        continues = _continues(steps.last)
         error = rho * (steps.reward + discount * v_t - v_tm1)
         # What the target is above the value; nothing behind the end of an episode.
-        above = _accumulated(error, discount * c * going)
-        value = v_tm1 + above
-        later = jnp.concatenate([value[1:], v_t[-1:]])
-        later = v_t + lambda_ * going * (later - v_t)
-        advantage = rho * (steps.reward + discount * later - v_tm1)
+        correction = _accumulate(error, discount * c * continues)
+        value = v_tm1 + correction
+        next_target = jnp.concatenate([value[1:], v_t[-1:]])
+        next_target = v_t + lambda_ * continues * (next_target - v_t)
+        advantage = rho * (steps.reward + discount * next_target - v_tm1)
         return steps._replace(
             reward=value,
             discount=jnp.zeros_like(value),
             extras={**steps.extras, "advantage": advantage},
         )
 
-    return Tracer(1, trace, needs=("log_prob",))
+    return Tracer(1, trace, requires=("log_prob",))
 
 
 @register("tracer")
@@ -79,27 +79,27 @@ def retrace(*, gamma: Probability = 0.99, lambda_: Probability = 1.0) -> Tracer:
         discount = gamma * steps.discount
         ratio = jnp.exp(estimates.log_prob - steps.extras["log_prob"])
         c = lambda_ * jnp.minimum(1.0, ratio)
-        later = jnp.concatenate([c[1:], c[-1:]])  # the last is cut off anyway
+        next_c = jnp.concatenate([c[1:], c[-1:]])  # the last is cut off anyway
         error = steps.reward + discount * v_t - q_tm1
-        weight = discount * later * _going(steps.last)
-        value = q_tm1 + _accumulated(error, weight)
+        weight = discount * next_c * _continues(steps.last)
+        value = q_tm1 + _accumulate(error, weight)
         return steps._replace(reward=value, discount=jnp.zeros_like(value))
 
-    return Tracer(1, trace, needs=("log_prob",))
+    return Tracer(1, trace, requires=("log_prob",))
 
 
-def _going(last: Array) -> Array:
+def _continues(last: Array) -> Array:
     """1 where the step that follows is of the same episode, and known; else 0."""
     return 1.0 - jnp.asarray(last).at[-1].set(True)
 
 
-def _accumulated(error: Array, weight: Array) -> Array:
+def _accumulate(error: Array, weight: Array) -> Array:
     """xₜ = eₜ + wₜ xₜ₊₁, backwards over `[T, B]`."""
 
-    def back(following: Array, now: tuple) -> tuple[Array, Array]:
-        error, weight = now
-        following = error + weight * following
-        return following, following
+    def back(later: Array, step_inputs: tuple) -> tuple[Array, Array]:
+        error, weight = step_inputs
+        later = error + weight * later
+        return later, later
 
     begin = jnp.zeros_like(error[0])
     return jax.lax.scan(back, begin, (error, weight), reverse=True)[1]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlcli.recipe import load
+from rlcli.recipe import load_recipe
 
 
 def check(
@@ -22,26 +22,27 @@ def check(
 
     Refuses what needs more memory than this machine has.
     """
-    return [_checked(each) for each in recipes]
+    return [_check_recipe(recipe) for recipe in recipes]
 
 
-def _checked(recipe: str | Path | Mapping[str, Any]) -> dict[str, Any]:
+def _check_recipe(recipe: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     import math
 
     import jax
 
     from rlcli.assembly import build, memory_usage, out_of_memory
-    from rlcli.loop.progress import AXES, midnight
+    from rlcli.loop.progress import AXES
     from rlcli.training.experiment import Experiment
+    from rlcli.types import Clock
     from rlcli.xla.temporaries import tree_bytes
-    from rlcli.xla.tree_paths import paths
+    from rlcli.xla.tree_paths import leaves_by_path
 
-    parsed = load(recipe)
-    out_of_memory.check_recipe(parsed, parsed.train.seeds)
-    setup = build(parsed)
-    experiment = Experiment(parsed, setup)
+    parsed_recipe = load_recipe(recipe)
+    out_of_memory.check_recipe(parsed_recipe, parsed_recipe.train.seeds)
+    setup = build(parsed_recipe)
+    experiment = Experiment(parsed_recipe, setup)
     shapes = experiment.check()
-    _, agent = setup.parts(midnight())
+    _, agent = setup.parts(Clock.zero())
     acting = jax.eval_shape(agent.acting, shapes.agent)
     seeds = len(setup.seeds)
     kept = sum(
@@ -54,14 +55,14 @@ def _checked(recipe: str | Path | Mapping[str, Any]) -> dict[str, Any]:
         if item.size
     }
     return {
-        "recipe": parsed.name,
+        "recipe": parsed_recipe.name,
         "parameters": sum(math.prod(x.shape) for x in jax.tree.leaves(acting)) // seeds,
         "memory": kept,
         "peak_memory": {"total": memory_usage.total(experiment.memory), **needed},
-        "iterations": parsed.train.steps // setup.steps,
-        "updates": agent.updates(parsed.train.steps // setup.steps),
+        "iterations": parsed_recipe.train.steps // setup.steps,
+        "updates": agent.updates(parsed_recipe.train.steps // setup.steps),
         "shapes": {
             path: f"{leaf.dtype}{[*leaf.shape[1:]]}"
-            for path, leaf in paths(acting).items()
+            for path, leaf in leaves_by_path(acting).items()
         },
     }

@@ -16,21 +16,21 @@ from rlcli import schedules
 from rlcli.assembly import check_environment, memory_usage
 from rlcli.assembly.out_of_memory import OutOfMemoryError, limit_building, require
 from rlcli.errors import RlcliError
-from rlcli.evaluation.evaluator import evaluator
-from rlcli.loop import make, over_seeds
-from rlcli.loop.episodes import Player
-from rlcli.loop.progress import Progress, Setup, midnight
+from rlcli.evaluation.evaluator import make_evaluator
+from rlcli.loop import make_loop, vmap_seeds
+from rlcli.loop.episodes import Evaluator
+from rlcli.loop.progress import Progress, Setup
 from rlcli.recipe import Recipe
 from rlcli.runs import checkpoint, snapshots
 from rlcli.runs.run_folder import Run
-from rlcli.runs.snapshots import Best, Saved
-from rlcli.runs.statistics import described, of_episodes
+from rlcli.runs.snapshots import BestPolicies, Saved
+from rlcli.runs.statistics import episode_summary, statistics_row
 from rlcli.training.failures import Failures
 from rlcli.types import Array, ArrayTree, Clock
-from rlcli.xla.packing import Packed, Packing
+from rlcli.xla.packing import PackedTree, Packing
 
 
-class Report(NamedTuple):
+class ChunkReport(NamedTuple):
     """What happened in a chunk."""
 
     iterations: int
@@ -38,7 +38,7 @@ class Report(NamedTuple):
     rows: Sequence[Mapping[str, Any]]
     evaluation: Sequence[Mapping[str, Any]]
     messages: Sequence[str]
-    due: bool  # whether a checkpoint is
+    is_checkpoint_due: bool  # whether a checkpoint is
 
 
 class Experiment:
@@ -47,22 +47,22 @@ class Experiment:
     def __init__(self, recipe: Recipe, setup: Setup) -> None:
         self.recipe = recipe
         self.setup = setup
-        self.loop = make(setup)
+        self.loop = make_loop(setup)
         # Made once: to make the parts takes milliseconds, and a chunk asks ten times.
-        _, self._agent = setup.parts(midnight())
+        _, self._agent = setup.parts(Clock.zero())
         self.steps = setup.steps  # of one seed in an iteration
         self.iterations = recipe.train.steps // self.steps  # in the whole run
         self.iteration = 0
         self.failures = Failures(recipe, setup, self._agent)
-        self.reached = False  # whether every seed has reached `train.stop`
-        self.best: Best | None = None
+        self.has_reached_stop = False  # whether every seed has reached `train.stop`
+        self.best: BestPolicies | None = None
         self._progress: Progress | None = None
-        self._logged = 0  # the step of the last log point
-        self._since = (0, time.perf_counter())  # … and where its clock was read
+        self._last_logged_step = 0  # the step of the last log point
+        self._last_log = (0, time.perf_counter())  # … and where its clock was read
         self._metrics: dict[str, np.ndarray] = {}  # of the last update
-        self._looked = jax.jit(self._looked_at)
+        self._packed_summary = jax.jit(self._pack_summary)
         self._packing: Packing | None = None  # of what it gives
-        self._player: Player | None = None
+        self._evaluator: Evaluator | None = None
         self.memory: Sequence[
             memory_usage.Item
         ] = ()  # what it needs, once it is checked
@@ -83,7 +83,7 @@ class Experiment:
         return self._agent.updates
 
     @property
-    def over(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether the run has come to its end."""
         return self.iteration >= self.iterations
 
@@ -111,7 +111,7 @@ class Experiment:
         except OutOfMemoryError:
             raise
         except RlcliError as error:
-            raise self.recipe.placed(("updater",), error) from error
+            raise self.recipe.locate_error(("updater",), error) from error
         self.memory = memory_usage.run_memory(self.recipe, self.setup, self.loop)
         require("this run", self.memory, self.setup.devices)
         return shapes
@@ -120,15 +120,17 @@ class Experiment:
         """Starts at step 0."""
         self._progress = jax.block_until_ready(self.loop.begin())  # fails here or not
 
-    def restore(self, saved: Saved, best: Path) -> str:
+    def restore(self, snapshot: Saved, best: Path) -> str:
         """Starts where a checkpoint stands; says what it could not restore."""
-        self._progress, sentence = snapshots.restore_progress(saved, self.loop)
-        self._metrics = dict(saved.metrics)
-        self.failures.restore(saved.frozen, self.progress.faults._asdict())
+        self._progress, sentence = snapshots.restore_progress(snapshot, self.loop)
+        self._metrics = dict(snapshot.metrics)
+        self.failures.restore(snapshot.frozen, self.progress.faults._asdict())
         self.iteration = int(self.progress.iteration)
-        if every := self.recipe.train.log.every:
-            self._logged = self._past(self.step // every * every) * self.steps
-        self._since = (self.step, time.perf_counter())
+        if period := self.recipe.train.log.every:
+            self._last_logged_step = (
+                self._iteration_at(self.step // period * period) * self.steps
+            )
+        self._last_log = (self.step, time.perf_counter())
         if best.is_file():
             shapes = jax.eval_shape(self._agent.acting, self.loop.shapes().agent)
             self.best = snapshots.load_best(best, shapes, self.setup.seeds)
@@ -138,64 +140,68 @@ class Experiment:
         """What the policies need to act, `[seeds, ...]`, on the host."""
         return jax.device_get(self._agent.acting(self.progress.agent))
 
-    def advance(self, most: int) -> Report:
+    def advance(self, max_iterations: int) -> ChunkReport:
         """Runs up to the next point at which there is something to do."""
-        train, before = self.recipe.train, self.iteration
+        train, iteration_before = self.recipe.train, self.iteration
         periods = (train.log.every, train.evaluate.every, train.checkpoint.every)
-        ends = [before + most, self.iterations]
-        ends += [self._next(period) for period in periods if period]
-        count = min(ends) - before
+        ends = [iteration_before + max_iterations, self.iterations]
+        ends += [self._next_iteration(period) for period in periods if period]
+        count = min(ends) - iteration_before
         start = time.perf_counter()
         self._progress, metrics = self.loop.advance(self.progress, count)
-        self.iteration = before + count
-        look = self._look(metrics)
+        self.iteration = iteration_before + count
+        look = self._fetch(metrics)
         agent = self._agent
-        if agent.updates(self.iteration) > agent.updates(before):
+        if agent.updates(self.iteration) > agent.updates(iteration_before):
             self._metrics = look["metrics"]
         seconds = time.perf_counter() - start
         messages = self.failures.update(look, self.iteration, self.acting)
-        log, evaluate, save = (self._due(before, period) for period in periods)
+        log, evaluate, save = (
+            self._is_due(iteration_before, period) for period in periods
+        )
         rows = self._rows(look) if log else []
         evaluation = self._evaluate() if evaluate and not self.failure else []
-        return Report(count, seconds, rows, evaluation, messages, save)
+        return ChunkReport(count, seconds, rows, evaluation, messages, save)
 
-    def _next(self, period: int) -> int:
+    def _next_iteration(self, period: int) -> int:
         """The first iteration at whose end a period acts again."""
-        return self._past((self.step // period + 1) * period)
+        return self._iteration_at((self.step // period + 1) * period)
 
-    def _past(self, step: int) -> int:
+    def _iteration_at(self, step: int) -> int:
         """The first iteration that ends at or past a step."""
         return -(-step // self.steps)
 
-    def _due(self, before: int, period: int | None) -> bool:
+    def _is_due(self, iteration_before: int, period: int | None) -> bool:
         """Whether a period acts: in the first iteration at or past each multiple."""
         if not period:
             return False
-        return before * self.steps // period < self.step // period
+        return iteration_before * self.steps // period < self.step // period
 
-    def _look(self, metrics: ArrayTree) -> dict[str, Any]:
-        """What the host wants to know after a chunk: `_seen`, as NumPy arrays."""
+    def _fetch(self, metrics: ArrayTree) -> dict[str, Any]:
+        """What the host wants to know after a chunk: `_summarize`, as NumPy arrays."""
         # Without the environment, which may be no tree of arrays.
-        shown = self.progress._replace(environment=()), metrics
+        summary_inputs = self.progress._replace(environment=()), metrics
         if self._packing is None:
-            self._packing = Packing(jax.eval_shape(self._seen, *shown))
-        return self._packing.unpack(jax.device_get(self._looked(*shown)))
+            self._packing = Packing(jax.eval_shape(self._summarize, *summary_inputs))
+        return self._packing.unpack(
+            jax.device_get(self._packed_summary(*summary_inputs))
+        )
 
-    def _looked_at(self, progress: Progress, metrics: ArrayTree) -> Packed:
+    def _pack_summary(self, progress: Progress, metrics: ArrayTree) -> PackedTree:
         """The same as few arrays: to fetch one takes as long as to compute them all."""
-        assert self._packing is not None  # `_look` sees to it
-        return self._packing.pack(self._seen(progress, metrics))
+        assert self._packing is not None  # `_fetch` sees to it
+        return self._packing.pack(self._summarize(progress, metrics))
 
-    def _seen(self, progress: Progress, metrics: ArrayTree) -> dict[str, Any]:
+    def _summarize(self, progress: Progress, metrics: ArrayTree) -> dict[str, Any]:
         """What there is to see after a chunk, `[S]` each."""
         agent = self._agent
         seeds = len(self.setup.seeds)
-        finite = map(_finite, jax.tree.leaves(agent.acting(progress.agent)))
+        finite = map(_is_finite, jax.tree.leaves(agent.acting(progress.agent)))
         statistics = progress.statistics._replace(
             running_return=(), running_length=(), running_info={}
         )
         return {
-            "failed": over_seeds(agent.failed, seeds, (0,), 0)(progress.agent),
+            "failed": vmap_seeds(agent.failed_at, seeds, (0,), 0)(progress.agent),
             "finite": functools.reduce(jnp.logical_and, finite, jnp.ones(seeds, bool)),
             "metrics": metrics,
             "statistics": statistics._asdict(),
@@ -205,48 +211,48 @@ class Experiment:
 
     def _settings(self, progress: Progress) -> dict[str, Array]:
         """What the recipe schedules, as it is now, and ε; `[S]` each."""
-        found: dict[str, Any] = {}
+        settings: dict[str, Any] = {}
         parts = (*self.recipe.optimizer.values(), self.recipe.updater)
-        others = (self.recipe.policy, self.recipe.tracer, self.recipe.replay)
-        for part in (*parts, *others):
+        other_parts = (self.recipe.policy, self.recipe.tracer, self.recipe.replay)
+        for part in (*parts, *other_parts):
             for name, value in part.options.items() if part else ():
                 if isinstance(value, schedules.Schedule) or name == "epsilon":
-                    found[name] = value
+                    settings[name] = value
         clock = Clock(
             iteration=progress.iteration,
             steps=progress.iteration.astype(jnp.float32) * self.steps,
             episodes=progress.statistics.episodes.astype(jnp.float32),
             updates=jnp.int32(0),
-            watched=jnp.bool_(True),
+            compute_metrics=jnp.bool_(True),
         )
-        values = schedules.at(found, clock, self.recipe.train.steps)
+        values = schedules.evaluate_options(settings, clock, self.recipe.train.steps)
         shape = (len(self.setup.seeds),)
-        return {name: jnp.broadcast_to(each, shape) for name, each in values.items()}
+        return {name: jnp.broadcast_to(value, shape) for name, value in values.items()}
 
     def _rows(self, look: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The rows of a log point, one for each seed."""
-        step, clock = self._since
+        step, clock = self._last_log
         now = time.perf_counter()
-        self._since = (self.step, now)
+        self._last_log = (self.step, now)
         took, steps = max(now - clock, 1e-9), self.step - step
         agent = self._agent
         updates = agent.updates(self.iteration)
-        made = updates - agent.updates(step // self.steps)
-        learnt = updates > agent.updates(self._logged // self.steps)
-        self._logged = self.step
+        num_updates = updates - agent.updates(step // self.steps)
+        has_learned = updates > agent.updates(self._last_logged_step // self.steps)
+        self._last_logged_step = self.step
         clocks = {
             "dt": 1e3 * took / max(steps, 1),
             "steps_per_second": steps * len(self.setup.seeds) / took,
-            "updates_per_second": made * len(self.setup.seeds) / took,
+            "updates_per_second": num_updates * len(self.setup.seeds) / took,
             "time": time.time(),
         }
         rows = []
         for index, seed in enumerate(self.setup.seeds):
             row: dict[str, Any] = {"T": self.step, "seed": seed}
-            row |= of_episodes(look["statistics"], index)
+            row |= statistics_row(look["statistics"], index)
             row["updates"] = updates
             row |= {k: float(v[index]) for k, v in look["settings"].items()}
-            if learnt:
+            if has_learned:
                 row |= {k: float(v[index]) for k, v in self._metrics.items()}
             rows.append(row | self._mark(seed) | clocks)
         return rows
@@ -259,20 +265,20 @@ class Experiment:
     def _evaluate(self) -> list[dict[str, Any]]:
         """Plays greedily, and keeps the best of each seed."""
         episodes = self.recipe.train.evaluate.episodes
-        if self._player is None:
-            self._player = evaluator(self.recipe, self.setup.seeds, episodes)
+        if self._evaluator is None:
+            self._evaluator = make_evaluator(self.recipe, self.setup.seeds, episodes)
         acting = self.acting()
-        played = self._player.play(acting, occasion=self.step)
-        means = played.returns.mean(axis=1)
-        self._keep_best(means, checkpoint.leaves(acting))
+        result = self._evaluator.evaluate(acting, evaluation_index=self.step)
+        means = result.returns.mean(axis=1)
+        self._keep_best(means, checkpoint.flatten_tree(acting))
         stop = self.recipe.train.stop
         if stop is not None and np.all(means[self._sound] >= stop.return_):
-            self.reached = True
+            self.has_reached_stop = True
         return [
             {
                 "T": self.step,
                 "seed": seed,
-                "evaluation": described(played.returns[i], played.lengths[i]),
+                "evaluation": episode_summary(result.returns[i], result.lengths[i]),
                 **self._mark(seed),
             }
             for i, seed in enumerate(self.setup.seeds)
@@ -289,20 +295,20 @@ class Experiment:
         episodes = np.asarray(self.progress.statistics.episodes)
         steps = np.full(len(means), self.step)
         if self.best is None:
-            self.best = Best(means, steps, episodes, acting)
+            self.best = BestPolicies(means, steps, episodes, acting)
             return
         better = means > self.best.returns
 
-        def chosen(new: np.ndarray, old: np.ndarray) -> np.ndarray:
+        def choose(new: np.ndarray, old: np.ndarray) -> np.ndarray:
             shape = better.shape + (1,) * (new.ndim - 1)
             return np.where(better.reshape(shape), new, old)
 
-        self.best = Best(
-            chosen(means, self.best.returns),
-            chosen(steps, self.best.steps),
-            chosen(episodes, self.best.episodes),
+        self.best = BestPolicies(
+            choose(means, self.best.returns),
+            choose(steps, self.best.steps),
+            choose(episodes, self.best.episodes),
             {
-                path: chosen(leaf, self.best.acting[path])
+                path: choose(leaf, self.best.acting[path])
                 for path, leaf in acting.items()
             },
         )
@@ -339,7 +345,7 @@ class Experiment:
                 steps=(self.step,) * len(self.setup.seeds),
                 episodes=tuple(np.asarray(self.progress.statistics.episodes).tolist()),
                 returns=(),
-                acting=checkpoint.leaves(self.acting()),
+                acting=checkpoint.flatten_tree(self.acting()),
                 frozen=frozen,
             ),
         )
@@ -353,9 +359,9 @@ class Experiment:
             frozen,
         )
         run.write_index(**index)
-        run.prune(self.recipe.train.checkpoint.keep, self.step)
+        run.prune_checkpoints(self.recipe.train.checkpoint.keep, self.step)
 
-    def _save_best(self, path: Path, best: Best) -> None:
+    def _save_best(self, path: Path, best: BestPolicies) -> None:
         snapshots.save_policy(
             path,
             snapshots.Snapshot(
@@ -374,6 +380,6 @@ class Experiment:
         self.loop.close(self.progress)
 
 
-def _finite(leaf: Array) -> Array:
+def _is_finite(leaf: Array) -> Array:
     """Of `[S, ...]`, whether all of a seed's numbers are: `[S]`."""
     return jnp.all(jnp.isfinite(leaf), axis=tuple(range(1, leaf.ndim)))

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from rlcli.loop.faults import NONE, Fault, first_not_finite, first_outside
-from rlcli.loop.progress import Setup, midnight
+from rlcli.loop.progress import Setup
 from rlcli.recipe import Recipe
 from rlcli.runs import checkpoint
 from rlcli.runs.frozen import Frozen, FrozenSeeds, describe_frozen, suggest_remedy
 from rlcli.spaces import describe
-from rlcli.types import Agent, ArrayTree
-from rlcli.updaters.learner import GOING
+from rlcli.types import Agent, ArrayTree, Clock
+from rlcli.updaters.learner import NOT_FAILED
 
 
 class Failures:
@@ -74,11 +74,11 @@ class Failures:
         messages = []
         for index, seed in enumerate(self._setup.seeds):
             failed, finite = int(look["failed"][index]), bool(look["finite"][index])
-            if seed in self.frozen or (failed == GOING and finite):
+            if seed in self.frozen or (failed == NOT_FAILED and finite):
                 continue
             # The update that failed, whenever it is seen. What became invalid after the
             # last update is what the next one will fail at.
-            update = self._agent.updates(iteration) if failed == GOING else failed
+            update = self._agent.updates(iteration) if failed == NOT_FAILED else failed
             what = _not_finite(acting(), index)
             codes = look["faults"]["not_finite"][index]
             self.frozen[seed] = self._frozen(what, update, codes)
@@ -114,7 +114,7 @@ class Failures:
         seed = f"seed {self._setup.seeds[index]}, "
         if name == "not_finite":
             return f"{self._environment} returned {self._described(fault, seed)}"
-        environment, _ = self._setup.parts(midnight())
+        environment, _ = self._setup.parts(Clock.zero())
         return (
             f"{self._environment} returned an observation outside of its declared "
             f"space, {describe(environment.observation)} ({seed}{self._place(fault)}); "
@@ -145,7 +145,7 @@ def _earliest(faults: Sequence[Fault | None]) -> tuple[int, Fault] | None:
 
 def _not_finite(acting: ArrayTree, index: int) -> str:
     """The first tensor of a seed that is not finite, else its loss."""
-    for path, leaf in checkpoint.leaves(acting).items():
+    for path, leaf in checkpoint.flatten_tree(acting).items():
         if not np.all(np.isfinite(leaf[index])):
             return f"`{path}`"
     return "the loss"

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlcli.errors import RlcliError
-from rlcli.recipe import Recipe, documents, dump, load, resolved
+from rlcli.recipe import Recipe, documents, dump_recipe, load_recipe, resolve
 from rlcli.runs import run_folder
 from rlcli.runs.files import replace_file, to_json, write_json
 from rlcli.runs.run_folder import Run
@@ -67,13 +67,15 @@ def recorded_recipe(
     data = _resolved_data(run)
     if saved is not None:
         source = str(saved.path)
-        saved_data = documents.load(saved.recipe, source=source).data
+        saved_data = documents.load_document(saved.recipe, source=source).data
         if data is not None and data != saved_data:
             _refuse_differences(
-                load(data, trusted=trust),
-                load(saved_data, trusted=trust),
-                f"`{run.resolved}` and `{saved.path.name}` are of different runs",
-                f"remove `{run.resolved}`: it is written again from the checkpoint",
+                load_recipe(data, trusted=trust),
+                load_recipe(saved_data, trusted=trust),
+                f"`{run.resolved_recipe}` and `{saved.path.name}` are of different "
+                f"runs",
+                f"remove `{run.resolved_recipe}`: it is written again from the "
+                f"checkpoint",
             )
         data = data or saved_data
     if data is None:
@@ -81,8 +83,8 @@ def recorded_recipe(
             f"run `{run.folder}` was ended before it began, and has no recipe",
             "there is nothing to continue: train a new run",
         )
-    before = load(data, trusted=trust)
-    after = load(data, list(sets), trusted=trust)
+    before = load_recipe(data, trusted=trust)
+    after = load_recipe(data, list(sets), trusted=trust)
     names = ", ".join(f"`train.{name}`" for name in CHANGEABLE)
     _refuse_differences(
         after,
@@ -122,8 +124,8 @@ def refuse_too_short(experiment: Experiment) -> None:
 
 def rewrite(run: Run, recipe: Recipe, saved: Saved | None) -> None:
     """Writes the recipe as it is resumed, and files that are lost."""
-    text = dump(resolved(recipe)).encode()
-    replace_file(run.resolved, text)
+    text = dump_recipe(resolve(recipe)).encode()
+    replace_file(run.resolved_recipe, text)
     if not run.recipe.exists():
         replace_file(run.recipe, text)
     if saved is not None and not run.read_info():
@@ -132,16 +134,16 @@ def rewrite(run: Run, recipe: Recipe, saved: Saved | None) -> None:
             "status": "running",
             "seeds": saved.seeds,
             **saved.circumstances,
-            "rewritten": run_folder.now(),
+            "rewritten": run_folder.timestamp(),
         }
         write_json(run.info, fields)
 
 
 def _resolved_data(run: Run) -> dict[str, Any] | None:
     """What `resolved.yaml` holds; None where it is lost or empty."""
-    if not run.resolved.exists() or run.resolved.stat().st_size == 0:
+    if not run.resolved_recipe.exists() or run.resolved_recipe.stat().st_size == 0:
         return None
-    return documents.load(run.resolved).data
+    return documents.load_document(run.resolved_recipe).data
 
 
 def _recipe_name(run: Run) -> str:
@@ -154,7 +156,7 @@ def _refuse_differences(own: Recipe, other: Recipe, message: str, hint: str) -> 
     own = dataclasses.replace(own, train=dataclasses.replace(own.train, **held))
     if own == other:
         return
-    found = [*_differences(resolved(own), resolved(other))]
+    found = [*_differences(resolve(own), resolve(other))]
     more = f", and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     raise RlcliError(f"{message}: {', '.join(found[:_NAMED])}{more}", hint)
 

@@ -63,7 +63,7 @@ class Signals:
         self._abandon = abandon if _owned else None
         self._patience = patience
         self._answered = threading.Event()
-        self._before: dict[int, object] = {}
+        self._previous_handlers: dict[int, object] = {}
         self._sockets: tuple[socket.socket, socket.socket] | None = None
         self._wakeup_before = -1
 
@@ -75,7 +75,7 @@ class Signals:
         for number in (*_STATUS, signal.SIGUSR1):
             if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
                 continue
-            self._before[number] = signal.signal(number, self._handle)
+            self._previous_handlers[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(
@@ -113,7 +113,7 @@ class Signals:
             self.status = self.status or _STATUS[number]
 
     def _restore_handlers(self) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)  # type: ignore[arg-type] # as it was given
 
     def _start_thread(self, abandon: Callable[[str], None]) -> None:

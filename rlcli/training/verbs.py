@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 from rlcli import errors
 from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor
-from rlcli.recipe import Recipe, dump, load, resolved
+from rlcli.recipe import Recipe, dump_recipe, load_recipe, resolve
 from rlcli.runs import provenance, run_folder, thread_layout
-from rlcli.runs.durations import STARTED, seconds
+from rlcli.runs.durations import START_TIME, parse_duration
 from rlcli.runs.metrics import Metrics
 from rlcli.runs.run_folder import Run
 from rlcli.training.pace import Pace
@@ -34,7 +34,7 @@ from rlcli.xla import threads
 if TYPE_CHECKING:
     from rlcli.training.experiment import Experiment
 
-_REACHED = "every seed has reached the return of `train.stop`"
+_STOP_REACHED = "every seed has reached the return of `train.stop`"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,8 +104,10 @@ def chunks(
     sets = [*set]
     sets += [] if seed is None else [f"train.seed={seed}"]
     sets += [] if seeds is None else [f"train.seeds={seeds}"]
-    settle = functools.partial(thread_layout.for_recipe, recipe, set=sets, seeds=seeds)
-    read = functools.partial(load, recipe, sets)
+    settle = functools.partial(
+        thread_layout.apply_for_recipe, recipe, set=sets, seeds=seeds
+    )
+    read = functools.partial(load_recipe, recipe, sets)
     place = {"runs": runs, "run": run}
     generator = _trained(settle, read, place, max_time, smoke=smoke, quiet=quiet)
     _unfinished.add(generator)
@@ -126,18 +128,18 @@ def _trained(
     from rlcli.assembly import build, out_of_memory
     from rlcli.training.experiment import Experiment
 
-    recipe = _smoke(read()) if smoke else read()
+    recipe = _smoke_recipe(read()) if smoke else read()
     out_of_memory.check_recipe(recipe, recipe.train.seeds)
     experiment = Experiment(recipe, build(recipe))
     experiment.check()
-    text = dump(resolved(recipe))
-    folder = run_folder.create(
+    text = dump_recipe(resolve(recipe))
+    folder = run_folder.create_run(
         recipe.name, **place, written=recipe.document.text or text, resolved=text
     )
     with folder.lock(), _signals(folder) as signals:
         folder.write_info(
-            **provenance.circumstances(),
-            layout=threads.current(experiment.setup.devices),
+            **provenance.collect_provenance(),
+            layout=threads.current_layout(experiment.setup.devices),
             seeds=list(experiment.setup.seeds),
             smoke=smoke,
         )
@@ -147,7 +149,7 @@ def _trained(
         except RlcliError:
             folder.discard()
             raise
-        chunks = _run(folder, experiment, signals, max_time, quiet, warning)
+        chunks = _run_chunks(folder, experiment, signals, max_time, quiet, warning)
         yield from _run_in_memory(folder, experiment, chunks)
     return folder.folder
 
@@ -175,12 +177,12 @@ def resume(
     """
     folder = run_folder.locate_run(run)
     with folder.lock(), _signals(folder) as signals:
-        for _ in _resumed(folder, signals, set, max_time, quiet, trust):
+        for _ in _resume_chunks(folder, signals, set, max_time, quiet, trust):
             pass
     return folder.folder
 
 
-def _resumed(
+def _resume_chunks(
     folder: Run,
     signals: Signals,
     sets: Sequence[str],
@@ -189,14 +191,14 @@ def _resumed(
     trust: bool,
 ) -> Iterator[Chunk]:
     folder.remove_temporaries()
-    warning = thread_layout.for_run(folder.folder)
+    warning = thread_layout.apply_for_run(folder.folder)
     from rlcli.assembly import build, out_of_memory
     from rlcli.training import recovery
     from rlcli.training.experiment import Experiment
 
     saved, messages = recovery.newest_sound(folder)
-    before, recipe = recovery.recorded_recipe(folder, saved, sets, trust)
-    seeds = recovery.recorded_seeds(folder, saved, before)
+    recipe_before, recipe = recovery.recorded_recipe(folder, saved, sets, trust)
+    seeds = recovery.recorded_seeds(folder, saved, recipe_before)
     out_of_memory.check_recipe(recipe, len(seeds))
     experiment = Experiment(recipe, build(recipe, seeds))
     experiment.check()
@@ -207,27 +209,27 @@ def _resumed(
         else:
             sentence = experiment.restore(saved, folder.best)
     recovery.refuse_too_short(experiment)
-    if _at_its_end(folder, experiment, before):
+    if _is_finished(folder, experiment, recipe_before):
         if not quiet and sys.stderr is not None:
             steps = f"{experiment.step:,} steps"
             print(f"`{folder.folder}` is finished: {steps}", file=sys.stderr)
         return
     recovery.rewrite(folder, recipe, saved)
-    folder.note_resume(step=experiment.step, inexact=sentence)
+    folder.record_resume(step=experiment.step, inexact=sentence)
     messages = [warning, *messages, sentence]
-    chunks = _run(folder, experiment, signals, max_time, quiet, *messages)
+    chunks = _run_chunks(folder, experiment, signals, max_time, quiet, *messages)
     yield from _run_in_memory(folder, experiment, chunks)
 
 
-def _at_its_end(folder: Run, experiment: Experiment, before: Recipe) -> bool:
+def _is_finished(folder: Run, experiment: Experiment, recipe_before: Recipe) -> bool:
     """Whether nothing is left to do: the last step was made, or the goal was met."""
     info = folder.read_info()
     if info.get("status") == "finished":
-        return experiment.over
+        return experiment.is_finished
     stop = experiment.recipe.train.stop
     # Frozen seeds, if any, are named behind it.
-    reached = str(info.get("reason")).startswith(_REACHED)
-    return reached and stop == before.train.stop
+    reached = str(info.get("reason")).startswith(_STOP_REACHED)
+    return reached and stop == recipe_before.train.stop
 
 
 def _run_in_memory(
@@ -243,17 +245,19 @@ def _run_in_memory(
         with out_of_memory.explain_out_of_memory("this run", experiment.memory):
             yield from chunks
     except out_of_memory.OutOfMemoryError as error:
-        if experiment.step == 0 and folder.latest() is None:
+        if experiment.step == 0 and folder.latest_checkpoint() is None:
             for path in (folder.metrics, folder.log):
                 path.unlink(missing_ok=True)
             folder.discard()
         else:
             reason = error.message
-            folder.write_info(status="failed", reason=reason, ended=run_folder.now())
+            folder.write_info(
+                status="failed", reason=reason, ended=run_folder.timestamp()
+            )
         raise
 
 
-def _run(
+def _run_chunks(
     folder: Run,
     experiment: Experiment,
     signals: Signals,
@@ -265,18 +269,18 @@ def _run(
     # Functions are called in reverse order: this one before those of JAX.
     atexit.unregister(_close_unfinished)
     atexit.register(_close_unfinished)
-    started = experiment.step
-    deadline = None if max_time is None else STARTED + seconds(max_time)
+    start_step = experiment.step
+    deadline = None if max_time is None else START_TIME + parse_duration(max_time)
     failures = experiment.failures
     folder.write_info(status="running", reason="", hint="", frozen=failures.reasons)
-    resume_at = started if folder.latest() is not None else None
+    resume_at = start_step if folder.latest_checkpoint() is not None else None
     monitor = Monitor(
         experiment.total_steps,
         experiment.setup.seeds,
         title=experiment.recipe.name,
         quiet=quiet,
         log_path=folder.log,
-        start=started,
+        start=start_step,
     )
     pace = Pace(experiment.updates, experiment.iterations)
     with (
@@ -288,7 +292,7 @@ def _run(
         for message in filter(None, messages):
             monitor.message(message)
         while True:
-            status, reason = _ending(experiment, signals, deadline)
+            status, reason = _final_status(experiment, signals, deadline)
             if status:
                 break
             before = experiment.iteration
@@ -296,12 +300,12 @@ def _run(
             pace.measure(before, report.iterations, report.seconds)
             rows.append([*report.rows, *report.evaluation])
             monitor.update(report.rows, experiment.step, report.evaluation)
-            for each in report.messages:
-                monitor.message(each)
+            for report_message in report.messages:
+                monitor.message(report_message)
             if report.messages:
                 folder.write_info(frozen=failures.reasons)
             requested = signals.take_save_request()
-            if report.due or requested or pace.is_slow:
+            if report.is_checkpoint_due or requested or pace.is_slow:
                 experiment.save(folder)
             if requested:
                 monitor.message(f"checkpoint saved at step {experiment.step:,}")
@@ -327,7 +331,7 @@ def _run(
         reason=reason,
         hint=failures.remedy,
         frozen=failures.reasons,
-        ended=run_folder.now(),
+        ended=run_folder.timestamp(),
     )
 
 
@@ -340,7 +344,7 @@ def _errors_recorded(folder: Run) -> Iterator[None]:
         fields = {
             "reason": error.message,
             "hint": error.hint,
-            "ended": run_folder.now(),
+            "ended": run_folder.timestamp(),
         }
         with contextlib.suppress(RlcliError):  # the same disk may be full
             folder.write_info(status="failed", **fields)
@@ -353,25 +357,25 @@ def _signals(folder: Run) -> Signals:
 
 def _abandon(folder: Run, status: str) -> None:
     """Ends the process while it computes: resume takes the newest checkpoint."""
-    latest = folder.latest()
+    latest = folder.latest_checkpoint()
     where = f"in {latest.name}" if latest else "not saved yet: it begins anew"
     reason = "ended at once, between two checkpoints"
     with contextlib.suppress(RlcliError):
-        folder.write_info(status=status, reason=reason, ended=run_folder.now())
+        folder.write_info(status=status, reason=reason, ended=run_folder.timestamp())
     name = shlex.quote(str(folder.folder))
     told = f"stopped at once; the run is {where}\nnext: rlcli resume {name}"
     exit_now(errors.EXIT_CODES[status], told=told, data=str(folder.folder))
 
 
-def _ending(
+def _final_status(
     experiment: Experiment, signals: Signals, deadline: float | None
 ) -> tuple[str, str]:
     """The status with which a run ends now, and why; nothing if it goes on."""
     if experiment.failure:
         return "failed", experiment.failure
-    if experiment.reached:
-        return "stopped", _REACHED
-    if experiment.over:
+    if experiment.has_reached_stop:
+        return "stopped", _STOP_REACHED
+    if experiment.is_finished:
         return "finished", ""
     if signals.status:
         return signals.status, f"at step {experiment.step:,}"
@@ -380,7 +384,7 @@ def _ending(
     return "", ""
 
 
-def _smoke(recipe: Recipe) -> Recipe:
+def _smoke_recipe(recipe: Recipe) -> Recipe:
     """The same recipe with a budget of seconds: every part runs, nothing is learnt."""
     train = recipe.train
     visit = train.unroll * recipe.num_envs

@@ -21,7 +21,7 @@ class Watchdog:
     def __init__(self, say: Callable[[str], None], patience: float = _PATIENCE) -> None:
         self._say = say
         self._patience = patience
-        self._over = threading.Event()
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> Watchdog:
@@ -34,16 +34,16 @@ class Watchdog:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._over.set()
+        self._stop.set()
 
     def _watch(self) -> None:
-        before = time.process_time()
-        while not self._over.wait(self._patience):
+        time_before = time.process_time()
+        while not self._stop.wait(self._patience):
             now = time.process_time()
-            if now - before < _IDLE * self._patience:
+            if now - time_before < _IDLE * self._patience:
                 self._say(
                     f"nothing has moved for {self._patience:.0f} s: XLA's threads may "
                     "be waiting for each other. Stop with Ctrl-C twice, and go on with "
                     "`NPROC=1 rlcli resume`"
                 )
-            before = now
+            time_before = now

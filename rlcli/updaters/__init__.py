@@ -40,29 +40,29 @@ class Spaces(NamedTuple):
     observation: gymnasium.Space
     action: gymnasium.Space
     num_envs: int = 1  # how many of them there are
-    whose: str = "the environment"  # whose they are, for messages
+    owner: str = "the environment"  # whose they are, for messages
     # One environment alone, without batch and time limit, for what plans with it; None
     # where it cannot be asked, or shows something else than what the agent is shown.
-    rules: Callable[[], Environment | None] = lambda: None
+    simulator: Callable[[], Environment | None] = lambda: None
     gamma: Any = 1.0  # what the tracer discounts a step with
     span: int | None = 1  # steps that its rows are of; None: whole episodes
 
 
-def discrete(spaces: Spaces, updater: str) -> gymnasium.spaces.Discrete:
+def require_discrete(spaces: Spaces, updater: str) -> gymnasium.spaces.Discrete:
     """The space of actions, if it has a finite number of them."""
     if isinstance(spaces.action, gymnasium.spaces.Discrete):
         return spaces.action
     raise RlcliError(
-        f"updater `{updater}` needs a Discrete action space, and {spaces.whose} has "
+        f"updater `{updater}` needs a Discrete action space, and {spaces.owner} has "
         f"{describe(spaces.action)}",
         "`ppo` acts in a Box; or choose an environment with Discrete actions",
     )
 
 
-def stochastic(space: gymnasium.Space, updater: str) -> Distribution:
+def default_distribution(space: gymnasium.Space, updater: str) -> Distribution:
     """The default family of distributions over the space, if it has one."""
     try:
-        return distributions.over(space)
+        return distributions.distribution_for(space)
     except TypeError as error:
         raise RlcliError(
             f"updater `{updater}` needs actions that a distribution is over, and the "

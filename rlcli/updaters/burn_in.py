@@ -11,16 +11,16 @@ import jax.numpy as jnp
 from rlcli.types import Array, ArrayTree, Transition
 
 
-class Order(NamedTuple):
+class RowOrder(NamedTuple):
     """Rows of `[T, B, ...]` in another order, in each column; and back again."""
 
-    there: Callable[[ArrayTree], ArrayTree]
-    back: Callable[[ArrayTree], ArrayTree]
+    forward: Callable[[ArrayTree], ArrayTree]
+    backward: Callable[[ArrayTree], ArrayTree]
 
 
-def refreshed(
+def refresh_carry(
     steps: Transition, weight: Array, carries: Callable[[ArrayTree], ArrayTree]
-) -> tuple[Transition, Order]:
+) -> tuple[Transition, RowOrder]:
     """The steps in the order in which to learn from them, with the memory at each.
 
     What replayed sequences begin with is the memory of long ago, which the rows in
@@ -36,28 +36,30 @@ def refreshed(
     carry = steps.extras.get("carry", ())
     rows = weight.shape[0]
     if all(leaf.shape[0] == rows for leaf in jax.tree.leaves(carry)):
-        return steps, Order(lambda tree: tree, lambda tree: tree)
+        return steps, RowOrder(lambda tree: tree, lambda tree: tree)
     begin = jax.tree.map(lambda leaf: leaf[0], carry)
-    known = jax.tree.map(
+    carries_before = jax.tree.map(
         lambda first, after: jnp.concatenate([first[None], after[:-1]]),
         begin,
         jax.lax.stop_gradient(carries(begin)),
     )
-    order = _turned(jnp.argmax(weight > 0, axis=0), rows)
-    steps = steps._replace(extras={**steps.extras, "carry": known})
-    return order.there(steps), order
+    order = _rotate_rows(jnp.argmax(weight > 0, axis=0), rows)
+    steps = steps._replace(extras={**steps.extras, "carry": carries_before})
+    return order.forward(steps), order
 
 
-def _turned(front: Array, rows: int) -> Order:
+def _rotate_rows(front: Array, rows: int) -> RowOrder:
     """The first `front[B]` of the rows go behind the others."""
-    there = (jnp.arange(rows)[:, None] + front) % rows
+    forward = (jnp.arange(rows)[:, None] + front) % rows
     back = (jnp.arange(rows)[:, None] - front) % rows
 
-    def taken(index: Array, tree: ArrayTree) -> ArrayTree:
-        def one(leaf: Array) -> Array:
+    def reorder(index: Array, tree: ArrayTree) -> ArrayTree:
+        def reorder_leaf(leaf: Array) -> Array:
             wide = index.reshape(index.shape + (1,) * (leaf.ndim - 2))
             return jnp.take_along_axis(leaf, wide, axis=0)
 
-        return jax.tree.map(one, tree)
+        return jax.tree.map(reorder_leaf, tree)
 
-    return Order(lambda tree: taken(there, tree), lambda tree: taken(back, tree))
+    return RowOrder(
+        lambda tree: reorder(forward, tree), lambda tree: reorder(back, tree)
+    )

@@ -15,9 +15,15 @@ import jax
 import jax.numpy as jnp
 
 from rlcli.errors import RlcliError
-from rlcli.networks.heads import Actions, Role, prediction
-from rlcli.networks.memory import recurrent
-from rlcli.networks.predictions import Particles, Prediction, Transform, mixed, picked
+from rlcli.networks.heads import Actions, Role, return_head
+from rlcli.networks.memory import is_recurrent
+from rlcli.networks.predictions import (
+    Particles,
+    Prediction,
+    Transform,
+    index_actions,
+    mix_particles,
+)
 from rlcli.types import Array, ArrayTree, Key, Network, Params, Transition
 from rlcli.updaters.learner import Losses
 
@@ -33,9 +39,9 @@ class Critic(NamedTuple):
 
     init: Callable[[Key], Params]
     # (role, params, key, obs, action, first, carry) -> of that action, `[C, T, B, K]`
-    taken: Callable[..., Prediction]
+    predict_action: Callable[..., Prediction]
     # (role, params, key, obs, first, carry) -> of every action, `[C, T, B, A, K]`
-    every: Callable[..., Prediction]
+    predict_all_actions: Callable[..., Prediction]
     initial: Callable[[int], ArrayTree] = lambda batch: ()  # batch -> carry
     # (params, obs, first, carry) -> the carry after each step, `[T, B, ...]`
     carries: Callable[..., ArrayTree] = lambda *_: ()
@@ -47,29 +53,31 @@ class Backup(NamedTuple):
     What is added to them costs nothing to leave out: zeros, and a probability of one.
     """
 
-    following: Particles  # `[T, B, M, K]`
+    bootstrap_value: Particles  # `[T, B, M, K]`
     probability: Array | float = 1.0  # `[T, B, M]`
     bonus: Array | float = 0.0  # `[T, B, M]`: beside what follows
     reward: Array | float = 0.0  # `[T, B]`: at once
 
 
-def states(networks: Callable[..., Network], name: str, critics: int = 1) -> Critic:
+def state_critic(
+    networks: Callable[..., Network], name: str, critics: int = 1
+) -> Critic:
     """v(s): the same whatever the action, and the only one of "every action"."""
-    apply, network = _applied(networks, name, (), critics)
-    _forgetful(network, "the value of states")
+    apply, network = _apply_by_role(networks, name, (), critics)
+    _refuse_memory(network, "the value of states")
 
-    def every(role, params, key, obs, first, carry=()):
-        found = apply(role, params, key, obs, first, carry)
-        return jax.tree.map(lambda leaf: leaf[..., None, :], found)
+    def predict_all_actions(role, params, key, obs, first, carry=()):
+        prediction = apply(role, params, key, obs, first, carry)
+        return jax.tree.map(lambda leaf: leaf[..., None, :], prediction)
 
-    def taken(role, params, key, obs, action, first, carry=()):
+    def predict_action(role, params, key, obs, action, first, carry=()):
         del action
         return apply(role, params, key, obs, first, carry)
 
-    return Critic(network.init, taken, every)
+    return Critic(network.init, predict_action, predict_all_actions)
 
 
-def all_actions(
+def all_actions_critic(
     networks: Callable[..., Network],
     name: str,
     space: gymnasium.spaces.Discrete,
@@ -79,21 +87,25 @@ def all_actions(
 
     The only critic that may have a memory.
     """
-    every, network = _applied(networks, name, (int(space.n),), critics)
+    predict_all_actions, network = _apply_by_role(
+        networks, name, (int(space.n),), critics
+    )
 
-    def taken(role, params, key, obs, action, first, carry=()):
-        found = every(role, params, key, obs, first, carry)
-        return picked(found, action - int(space.start))
+    def predict_action(role, params, key, obs, action, first, carry=()):
+        prediction = predict_all_actions(role, params, key, obs, first, carry)
+        return index_actions(prediction, action - int(space.start))
 
     def carries(params, obs, first, carry):
         return network.apply(params, None, obs, carry, first)[1]
 
-    if not recurrent(network):
-        return Critic(network.init, taken, every)
-    return Critic(network.init, taken, every, network.initial, carries)
+    if not is_recurrent(network):
+        return Critic(network.init, predict_action, predict_all_actions)
+    return Critic(
+        network.init, predict_action, predict_all_actions, network.initial, carries
+    )
 
 
-def one_action(
+def one_action_critic(
     networks: Callable[..., Network],
     name: str,
     space: gymnasium.Space,
@@ -103,13 +115,13 @@ def one_action(
 
     It is asked for every action where they can be counted.
     """
-    apply, network = _applied(networks, name, (), critics, action=space)
-    _forgetful(network, "a function of observation and action")
+    apply, network = _apply_by_role(networks, name, (), critics, action=space)
+    _refuse_memory(network, "a function of observation and action")
 
-    def taken(role, params, key, obs, action, first, carry=()):
+    def predict_action(role, params, key, obs, action, first, carry=()):
         return apply(role, params, key, (obs, action), first, carry)
 
-    def every(role, params, key, obs, first, carry=()):
+    def predict_all_actions(role, params, key, obs, first, carry=()):
         if not isinstance(space, gymnasium.spaces.Discrete):
             raise ValueError(f"expected actions that can be counted, got {space}")
         count, dtype = int(space.n), jax.dtypes.canonicalize_dtype(space.dtype)
@@ -117,16 +129,16 @@ def one_action(
         action = jnp.broadcast_to(
             numbers.reshape((count,) + (1,) * first.ndim), (count, *first.shape)
         )
-        repeated = jax.tree.map(
+        repeated_obs = jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), obs
         )
-        found = apply(role, params, key, (repeated, action), first, carry)
-        return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, -2), found)
+        prediction = apply(role, params, key, (repeated_obs, action), first, carry)
+        return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, -2), prediction)
 
-    return Critic(network.init, taken, every)
+    return Critic(network.init, predict_action, predict_all_actions)
 
 
-def _applied(
+def _apply_by_role(
     networks: Callable[..., Network],
     name: str,
     actions: Actions,
@@ -137,41 +149,41 @@ def _applied(
     if critics > 1:
         more["copies"] = critics
     by_role = {
-        role: networks(name, functools.partial(prediction, actions, role), **more)
+        role: networks(name, functools.partial(return_head, actions, role), **more)
         for role in ROLES
     }
 
     def apply(role, params, key, inputs, first, carry=()):
-        found, _ = by_role[role].apply(params, key, inputs, carry, first)
+        prediction, _ = by_role[role].apply(params, key, inputs, carry, first)
         if critics > 1:
-            return found
-        return jax.tree.map(lambda leaf: leaf[None], found)
+            return prediction
+        return jax.tree.map(lambda leaf: leaf[None], prediction)
 
     return apply, by_role["learn"]
 
 
-def _forgetful(network: Network, what: str) -> None:
+def _refuse_memory(network: Network, what: str) -> None:
     """Refuses a memory where no updater would carry it."""
-    if recurrent(network):
+    if is_recurrent(network):
         raise RlcliError(
             f"temporal differences cannot learn {what} with a memory",
             "leave out `memory`, or choose a rule of actions with `q: all`",
         )
 
 
-def remembers(critic: Critic) -> bool:
+def is_recurrent_critic(critic: Critic) -> bool:
     """Whether a critic carries anything."""
     return bool(jax.tree.leaves(jax.eval_shape(lambda: critic.initial(1))))
 
 
-def carried(critic: Critic, steps: Transition) -> ArrayTree:
+def initial_carry(critic: Critic, steps: Transition) -> ArrayTree:
     """What a critic carries into the first of the steps."""
-    if not remembers(critic):
+    if not is_recurrent_critic(critic):
         return ()
     return jax.tree.map(lambda leaf: leaf[0], steps.extras["carry"])
 
 
-def alone(
+def apply_single_steps(
     function: Callable[..., Prediction],
     rows: tuple[ArrayTree, ...],
     shape: tuple[int, int],
@@ -183,38 +195,38 @@ def alone(
     (T, B), as one step of T · B environments that forget nothing.
     """
 
-    def joined(leaf: Array) -> Array:
+    def merge_time(leaf: Array) -> Array:
         return leaf.reshape((-1, *leaf.shape[2:]))
 
-    going = jnp.zeros((1, shape[0] * shape[1]), bool)
-    step = jax.tree.map(lambda leaf: joined(leaf)[None], rows)
-    found = function(*step, going, jax.tree.map(joined, carries))
+    first = jnp.zeros((1, shape[0] * shape[1]), bool)
+    step = jax.tree.map(lambda leaf: merge_time(leaf)[None], rows)
+    prediction = function(*step, first, jax.tree.map(merge_time, carries))
     return jax.tree.map(
-        lambda leaf: leaf.reshape((leaf.shape[0], *shape, *leaf.shape[3:])), found
+        lambda leaf: leaf.reshape((leaf.shape[0], *shape, *leaf.shape[3:])), prediction
     )
 
 
-def bootstrapped(rows: Transition, backup: Backup) -> Particles:
+def bootstrap_target(rows: Transition, backup: Backup) -> Particles:
     """The target of rows `[T, B]`: the distribution of y, `[T, B, M · K]`.
 
         y = R + r + I (z + b)
 
     z is what follows, b its bonus, r the backup's own reward.
     """
-    following = backup.following
-    every = following.value.shape[:-1]
+    bootstrap_value = backup.bootstrap_value
+    shape = bootstrap_value.value.shape[:-1]
     bonus, probability = (
-        jnp.broadcast_to(each, every) for each in (backup.bonus, backup.probability)
+        jnp.broadcast_to(value, shape) for value in (backup.bonus, backup.probability)
     )
     reward = (rows.reward + backup.reward)[..., None, None]
     value = reward + rows.discount[..., None, None] * (
-        following.value + bonus[..., None]
+        bootstrap_value.value + bonus[..., None]
     )
-    return mixed(following._replace(value=value), probability)
+    return mix_particles(bootstrap_value._replace(value=value), probability)
 
 
-def regression(
-    found: Prediction,
+def regression_losses(
+    prediction: Prediction,
     target: Particles,
     loss: Callable[[Array], Array],
     scale: Transform,
@@ -224,15 +236,15 @@ def regression(
     Every one of the C learns it; their losses are summed. The priority is the mean
     error |E[y] − E[z]|: of each row, where there are several.
     """
-    error = jnp.abs(found.error(target, scale))
-    term = jnp.sum(found.loss(target, loss, scale), axis=0)
-    metrics = {"td_error": error, "q": found.particles(scale).mean()}
+    error = jnp.abs(prediction.error(target, scale))
+    term = jnp.sum(prediction.loss(target, loss, scale), axis=0)
+    metrics = {"td_error": error, "q": prediction.particles(scale).mean()}
     priority = jnp.mean(error, axis=0)
-    several = priority.shape[0] > 1
-    return Losses({"critic": term}, priority if several else priority[0], metrics)
+    has_rows = priority.shape[0] > 1
+    return Losses({"critic": term}, priority if has_rows else priority[0], metrics)
 
 
-def value(backup: Backup) -> Array:
+def backup_value(backup: Backup) -> Array:
     """What a backup is worth on average, `[T, B]`."""
-    mean = backup.following.mean() + backup.bonus
+    mean = backup.bootstrap_value.mean() + backup.bonus
     return jnp.sum(mean * backup.probability, axis=-1)

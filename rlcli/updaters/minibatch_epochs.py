@@ -9,15 +9,15 @@ import jax.numpy as jnp
 
 from rlcli.errors import RlcliError
 from rlcli.types import Array, ArrayTree, Count, Key
-from rlcli.updaters.learner import mean
+from rlcli.updaters.learner import masked_mean
 
 
-def length_of(sequence: Count | None, whole: bool, steps: int) -> int:
+def sequence_length(sequence: Count | None, is_whole_unroll: bool, steps: int) -> int:
     """Steps that stay together: where it is not said, all or one."""
-    return sequence or (steps if whole else 1)
+    return sequence or (steps if is_whole_unroll else 1)
 
 
-def sequences(batch: ArrayTree, length: int, updater: str) -> ArrayTree:
+def split_sequences(batch: ArrayTree, length: int, updater: str) -> ArrayTree:
     """`[T, B, ...]` as `[length, T / length · B, ...]`; the order within is kept."""
     steps, environments = jax.tree.leaves(batch)[0].shape[:2]
     if steps % length:
@@ -36,7 +36,7 @@ def sequences(batch: ArrayTree, length: int, updater: str) -> ArrayTree:
     return jax.tree.map(cut, batch)
 
 
-def passes(
+def minibatch_epochs(
     learn: Callable[[ArrayTree, ArrayTree], tuple[ArrayTree, ArrayTree]],
     state: ArrayTree,
     batch: ArrayTree,
@@ -62,7 +62,7 @@ def passes(
     if epochs == minibatches == 1:
         return learn(state, batch)  # all of it, in whatever order
     keys = jax.random.split(key, epochs)
-    orders = jax.vmap(lambda each: jax.random.permutation(each, rows))(keys)
+    orders = jax.vmap(lambda epoch_key: jax.random.permutation(epoch_key, rows))(keys)
     orders = orders.reshape((epochs * minibatches, rows // minibatches))
 
     def turn(state: ArrayTree, index: Array) -> tuple[ArrayTree, ArrayTree]:
@@ -70,9 +70,9 @@ def passes(
         return learn(state, part)
 
     state, metrics = jax.lax.scan(turn, state, orders)
-    return state, jax.tree.map(lambda each: jnp.mean(each, axis=0), metrics)
+    return state, jax.tree.map(lambda metric: jnp.mean(metric, axis=0), metrics)
 
 
-def variance(values: Array, weight: Array) -> Array:
+def masked_variance(values: Array, weight: Array) -> Array:
     """The variance over the rows that count."""
-    return mean((values - mean(values, weight)) ** 2, weight)
+    return masked_mean((values - masked_mean(values, weight)) ** 2, weight)

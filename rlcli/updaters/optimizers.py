@@ -29,7 +29,7 @@ _RANGES: dict[str, Any] = {
 }
 
 
-def grouped(
+def partition_by_group(
     groups: Mapping[str, optax.GradientTransformation],
 ) -> optax.GradientTransformation:
     """One optimizer per function; `default` serves those that are not named.
@@ -44,7 +44,7 @@ def grouped(
     )
 
 
-def _annotation(parameter: inspect.Parameter) -> Any | None:
+def _option_annotation(parameter: inspect.Parameter) -> Any | None:
     """The type of an option of optax's, by its default; None if a recipe has no say."""
     if parameter.name == "learning_rate":
         return NonNegative
@@ -62,25 +62,25 @@ def _annotation(parameter: inspect.Parameter) -> Any | None:
 
 def _from_optax(factory: Callable) -> Callable:
     """The same optimizer with options that a recipe may set, and `clip_norm`."""
-    known = [
+    parameters = [
         inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=_default(name, parameter.default),
+            default=_default_value(name, parameter.default),
             annotation=annotation,
         )
         for name, parameter in inspect.signature(factory).parameters.items()
-        if (annotation := _annotation(parameter)) is not None
+        if (annotation := _option_annotation(parameter)) is not None
     ]
-    defaults = {each.name: each.default for each in known}
+    defaults = {parameter.name: parameter.default for parameter in parameters}
 
     def optimizer(
         *, clip_norm: float | None = None, **options: Any
     ) -> optax.GradientTransformation:
-        found = factory(**{**defaults, **options})
+        transformation = factory(**{**defaults, **options})
         if clip_norm is None:
-            return found
-        return optax.chain(optax.clip_by_global_norm(clip_norm), found)
+            return transformation
+        return optax.chain(optax.clip_by_global_norm(clip_norm), transformation)
 
     clip = inspect.Parameter(
         CLIP,
@@ -88,7 +88,7 @@ def _from_optax(factory: Callable) -> Callable:
         default=None,
         annotation=_POSITIVE | None,
     )
-    signature = inspect.Signature([*known, clip])
+    signature = inspect.Signature([*parameters, clip])
     optimizer.__signature__ = signature  # type: ignore[attr-defined] # PEP 362
     optimizer.__name__ = factory.__name__
     optimizer.__module__ = factory.__module__
@@ -96,7 +96,7 @@ def _from_optax(factory: Callable) -> Callable:
     return optimizer
 
 
-def _default(name: str, default: Any) -> Any:
+def _default_value(name: str, default: Any) -> Any:
     if name == "learning_rate" and default in (None, inspect.Parameter.empty):
         return 1e-3
     return default
@@ -111,11 +111,15 @@ def _is_optimizer(member: Any) -> bool:
     if not inspect.isfunction(member) or member.__name__.startswith(("_", "scale_by_")):
         return False
     parameters = inspect.signature(member).parameters
-    required = {name for name, each in parameters.items() if each.default is each.empty}
+    required_names = {
+        name
+        for name, parameter in parameters.items()
+        if parameter.default is parameter.empty
+    }
     takes_more = {"linesearch", "key"} & set(parameters)
     return (
         "learning_rate" in parameters
-        and required <= {"learning_rate"}
+        and required_names <= {"learning_rate"}
         and not takes_more
     )
 

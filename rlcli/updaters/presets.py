@@ -18,7 +18,7 @@ def preset(
     The function says nothing but its name and its docstring.
     """
     signature = inspect.signature(factory, eval_str=True)
-    known = signature.parameters
+    parameters = signature.parameters
 
     def decorate(function: Callable) -> Callable[..., Updater]:
         def updater(*parts: Any, **options: Any) -> Updater:
@@ -28,8 +28,8 @@ def preset(
         updater.__module__ = function.__module__
         updater.__signature__ = signature.replace(  # type: ignore[attr-defined] # PEP 362
             parameters=[
-                each.replace(default=defaults.get(name, each.default))
-                for name, each in known.items()
+                parameter.replace(default=defaults.get(name, parameter.default))
+                for name, parameter in parameters.items()
             ]
         )
         return register("updater", **facts)(updater)

@@ -31,7 +31,7 @@ import jax
 import jax.numpy as jnp
 
 from rlcli.distributions import Distribution
-from rlcli.errors import RlcliError, nearest
+from rlcli.errors import RlcliError, suggest
 from rlcli.types import Array, NonNegative, Probability
 
 Regularizer = TypedDict(  # called, for `lambda` is a word of Python
@@ -53,27 +53,30 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 
 
-def filled(regularizers: Sequence[Regularizer]) -> list[Mapping[str, Any]]:
+def fill_defaults(regularizers: Sequence[Regularizer]) -> list[Mapping[str, Any]]:
     """The regularizers with their defaults; an error where one has a foreign option."""
-    for each in regularizers:
-        known = ("name", "weight", *_DEFAULTS[each["name"]])
-        for option in each:
-            if option not in known:
+    for regularizer in regularizers:
+        known_options = ("name", "weight", *_DEFAULTS[regularizer["name"]])
+        for option in regularizer:
+            if option not in known_options:
                 raise RlcliError(
-                    f"regularizer `{each['name']}` has no option `{option}`",
-                    nearest(option, known),
+                    f"regularizer `{regularizer['name']}` has no option `{option}`",
+                    suggest(option, known_options),
                 )
-    return [{**_DEFAULTS[each["name"]], **each} for each in regularizers]
+    return [
+        {**_DEFAULTS[regularizer["name"]], **regularizer}
+        for regularizer in regularizers
+    ]
 
 
-def wants_old(regularizers: Sequence[Mapping[str, Any]]) -> bool:
+def requires_old_policy(regularizers: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the policy before the update is asked for."""
-    return any(each.get("to") == "old" for each in regularizers)
+    return any(regularizer.get("to") == "old" for regularizer in regularizers)
 
 
-def wants_bonus(regularizers: Sequence[Mapping[str, Any]]) -> bool:
+def requires_entropy_bonus(regularizers: Sequence[Mapping[str, Any]]) -> bool:
     """Whether returns are added to."""
-    return any(each["name"] == "n_step_entropy" for each in regularizers)
+    return any(regularizer["name"] == "n_step_entropy" for regularizer in regularizers)
 
 
 def penalties(
@@ -84,21 +87,21 @@ def penalties(
 ) -> dict[str, Array]:
     """Terms of a loss `[T, B]`, of the policy's parameters `[T, B, size]`."""
     terms: dict[str, Array] = {}
-    for index, each in enumerate(regularizers):
-        if each["name"] == "entropy":
+    for index, regularizer in enumerate(regularizers):
+        if regularizer["name"] == "entropy":
             term = -family.entropy(parameters)
-        elif each.get("to") == "old":
-            assert old is not None  # `wants_old` said so
+        elif regularizer.get("to") == "old":
+            assert old is not None  # `requires_old_policy` said so
             term = family.kl(old, parameters)
-        elif each["name"] == "kl":
+        elif regularizer["name"] == "kl":
             term = family.kl(parameters, jnp.zeros_like(parameters))
         else:
             continue  # it is in the return
-        terms[f"{each['name']} {index}"] = each["weight"] * term
+        terms[f"{regularizer['name']} {index}"] = regularizer["weight"] * term
     return terms
 
 
-def bonus(
+def entropy_bonus(
     regularizers: Sequence[Mapping[str, Any]], entropy: Array, last: Array
 ) -> Array:
     """What later entropies add to the returns, `[T, B]`.
@@ -106,20 +109,21 @@ def bonus(
     `entropy` is that of the policy at `next_obs`, zero where the episode terminated.
     """
 
-    def summed(gamma: Array, lambda_: Array) -> Array:
-        def back(following: Array, now: tuple) -> tuple[Array, Array]:
-            entropy, last = now
-            following = gamma * (entropy + lambda_ * jnp.where(last, 0, following))
-            return following, following
+    def discounted_sum(gamma: Array, lambda_: Array) -> Array:
+        def back(later: Array, step_inputs: tuple) -> tuple[Array, Array]:
+            entropy, last = step_inputs
+            later = gamma * (entropy + lambda_ * jnp.where(last, 0, later))
+            return later, later
 
         nothing = jnp.zeros_like(entropy[0])
         return jax.lax.scan(back, nothing, (entropy, last), reverse=True)[1]
 
     return sum(
         (
-            each["weight"] * summed(each["gamma"], each["lambda"])
-            for each in regularizers
-            if each["name"] == "n_step_entropy"
+            regularizer["weight"]
+            * discounted_sum(regularizer["gamma"], regularizer["lambda"])
+            for regularizer in regularizers
+            if regularizer["name"] == "n_step_entropy"
         ),
         jnp.zeros_like(entropy),
     )

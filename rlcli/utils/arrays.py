@@ -21,7 +21,7 @@ def argmax(rng: Key, arr: Any, axis: int | None = -1) -> Array:
     `arr` `[..., n, ...]` gives int32 `[...]`, without the axis; None: the index into
     the flattened array. As in NumPy, NaN counts as the largest.
     """
-    return _best(jnp.max, rng, arr, axis)
+    return _argbest(jnp.max, rng, arr, axis)
 
 
 def argmin(rng: Key, arr: Any, axis: int | None = -1) -> Array:
@@ -29,17 +29,17 @@ def argmin(rng: Key, arr: Any, axis: int | None = -1) -> Array:
 
     As `argmax`, along any axis of any array.
     """
-    return _best(jnp.min, rng, arr, axis)
+    return _argbest(jnp.min, rng, arr, axis)
 
 
-def _best(best: Callable[..., Array], rng: Key, arr: Any, axis: int | None) -> Array:
+def _argbest(best: Callable[..., Array], rng: Key, arr: Any, axis: int | None) -> Array:
     arr = jnp.asarray(arr)
     if axis is None:
         arr, axis = arr.ravel(), -1
     # A NaN is the only number that differs from itself, and what `best` then gives.
-    chosen = (arr == best(arr, axis=axis, keepdims=True)) | (arr != arr)
+    is_best = (arr == best(arr, axis=axis, keepdims=True)) | (arr != arr)
     order = jax.random.uniform(rng, arr.shape)
-    return jnp.argmax(jnp.where(chosen, order, -1.0), axis=axis)
+    return jnp.argmax(jnp.where(is_best, order, -1.0), axis=axis)
 
 
 def check_array(
@@ -64,24 +64,26 @@ def check_array(
     del except_np  # an array is an array here, wherever it lies
     if not isinstance(arr, np.ndarray | jax.Array):
         raise TypeError(f"expected an array, got {type(arr)}")
-    found = f"an array of shape {arr.shape} and dtype {arr.dtype}"
-    if ndim is not None and arr.ndim not in _allowed(ndim):
-        raise TypeError(f"expected ndim {ndim}, got {found}")
+    description = f"an array of shape {arr.shape} and dtype {arr.dtype}"
+    if ndim is not None and arr.ndim not in _as_collection(ndim):
+        raise TypeError(f"expected ndim {ndim}, got {description}")
     if ndim_min is not None and arr.ndim < ndim_min:
-        raise TypeError(f"expected ndim of at least {ndim_min}, got {found}")
+        raise TypeError(f"expected ndim of at least {ndim_min}, got {description}")
     if ndim_max is not None and arr.ndim > ndim_max:
-        raise TypeError(f"expected ndim of at most {ndim_max}, got {found}")
-    if dtype is not None and arr.dtype not in map(jnp.dtype, _allowed(dtype)):
-        raise TypeError(f"expected dtype {dtype}, got {found}")
+        raise TypeError(f"expected ndim of at most {ndim_max}, got {description}")
+    if dtype is not None and arr.dtype not in map(jnp.dtype, _as_collection(dtype)):
+        raise TypeError(f"expected dtype {dtype}, got {description}")
     if shape is not None and arr.shape != tuple(shape):
-        raise TypeError(f"expected shape {tuple(shape)}, got {found}")
+        raise TypeError(f"expected shape {tuple(shape)}, got {description}")
     if axis_size is not None and axis is not None:
         has_axis = -arr.ndim <= axis < arr.ndim
-        if not has_axis or arr.shape[axis] not in _allowed(axis_size):
-            raise TypeError(f"expected size {axis_size} on axis {axis}, got {found}")
+        if not has_axis or arr.shape[axis] not in _as_collection(axis_size):
+            raise TypeError(
+                f"expected size {axis_size} on axis {axis}, got {description}"
+            )
 
 
-def _allowed(what: Any) -> Collection[Any]:
+def _as_collection(what: Any) -> Collection[Any]:
     return what if isinstance(what, list | tuple | set | frozenset) else (what,)
 
 
@@ -125,7 +127,7 @@ def diff_transform(X: Any, dtype: Any = "float32") -> Array:  # noqa: N803 - coa
 
     The shape stays; position comes last. NumPy's for NumPy's arrays, else JAX's.
     """
-    numpy = _numpy_of(X)
+    numpy = _array_module(X)
     X = numpy.asarray(X)
     matrix = diff_transform_matrix(X.shape[-1], dtype)
     if numpy is np:
@@ -152,7 +154,7 @@ def idx(arr: Any, axis: int = 0) -> Array:
 
     NumPy's for NumPy's arrays, else JAX's.
     """
-    numpy = _numpy_of(arr)
+    numpy = _array_module(arr)
     return numpy.arange(numpy.shape(arr)[axis])
 
 
@@ -166,5 +168,5 @@ def isscalar(num: Any) -> bool:
     return isinstance(num, numbers.Number)
 
 
-def _numpy_of(arr: Any) -> ModuleType:
+def _array_module(arr: Any) -> ModuleType:
     return jnp if isinstance(arr, jax.Array) else np

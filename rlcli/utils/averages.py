@@ -15,16 +15,16 @@ class RollingAverage:
     """
 
     def __init__(self, n: int = 100) -> None:
-        self._last: deque[float] = deque(maxlen=_positive(n))
+        self._window: deque[float] = deque(maxlen=_check_positive(n))
 
     @property
     def value(self) -> float:
         """The average now."""
-        return math.fsum(self._last) / max(len(self._last), 1)
+        return math.fsum(self._window) / max(len(self._window), 1)
 
     def update(self, x: float) -> float:
         """Takes in one more number and gives the average."""
-        self._last.append(float(x))
+        self._window.append(float(x))
         return self.value
 
 
@@ -38,8 +38,8 @@ class ExponentialAverage:
     """
 
     def __init__(self, n: int = 100) -> None:
-        self._longest = _positive(n)
-        self._seen = 0
+        self._max_count = _check_positive(n)
+        self._count = 0
         self._value = 0.0
 
     @property
@@ -49,12 +49,12 @@ class ExponentialAverage:
 
     def update(self, x: float) -> float:
         """Takes in one more number and gives the average."""
-        self._seen = min(self._seen + 1, self._longest)
-        self._value += (float(x) - self._value) / self._seen
+        self._count = min(self._count + 1, self._max_count)
+        self._value += (float(x) - self._value) / self._count
         return self._value
 
 
-def _positive(n: int) -> int:
+def _check_positive(n: int) -> int:
     if n < 1:
         raise ValueError(f"expected a window of at least 1, got {n}")
     return n

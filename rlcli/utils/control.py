@@ -36,11 +36,11 @@ def make_dmc(
         width: of these pictures.
         camera_id: the camera they are taken with.
     """
-    env = _Control(domain, task, seed, (height, width), camera_id)
+    env = _ControlEnv(domain, task, seed, (height, width), camera_id)
     return TimeLimit(env, max_episode_steps)
 
 
-class _Control(gymnasium.Env):
+class _ControlEnv(gymnasium.Env):
     """One task of the suite."""
 
     metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012 - Gymnasium's own
@@ -51,12 +51,14 @@ class _Control(gymnasium.Env):
         self.render_mode = "rgb_array"
         self._name = domain, task
         self._size, self._camera = size, camera
-        self._control = _loaded(domain, task, seed)
+        self._control = _load_task(domain, task, seed)
         self.metadata = self.metadata | {
             "render_fps": round(1 / self._control.control_timestep())
         }
-        self.observation_space = _box(self._control.observation_spec().values())
-        self.action_space = _box([self._control.action_spec()])
+        self.observation_space = _concatenate_specs(
+            self._control.observation_spec().values()
+        )
+        self.action_space = _concatenate_specs([self._control.action_spec()])
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -64,19 +66,19 @@ class _Control(gymnasium.Env):
         """Begins an episode; a seed makes the task anew."""
         super().reset(seed=seed)
         if seed is not None:
-            self._control = _loaded(*self._name, seed)
-        return _flat(self._control.reset().observation), {}
+            self._control = _load_task(*self._name, seed)
+        return _flatten_observation(self._control.reset().observation), {}
 
     def step(
         self, action: np.ndarray
     ) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """One step; at a discount above 0 an episode would have gone on."""
-        answer = self._control.step(np.asarray(action, np.float64))
-        ended = answer.last()
-        terminated = ended and answer.discount == 0
-        reward = float(answer.reward)
-        obs = _flat(answer.observation)
-        return obs, reward, terminated, ended and not terminated, {}
+        timestep = self._control.step(np.asarray(action, np.float64))
+        is_last = timestep.last()
+        terminated = is_last and timestep.discount == 0
+        reward = float(timestep.reward)
+        obs = _flatten_observation(timestep.observation)
+        return obs, reward, terminated, is_last and not terminated, {}
 
     def render(self) -> np.ndarray:
         """A picture, `[height, width, 3]` of bytes."""
@@ -88,7 +90,7 @@ class _Control(gymnasium.Env):
         self._control.close()
 
 
-def _loaded(domain: str, task: str, seed: int) -> Any:
+def _load_task(domain: str, task: str, seed: int) -> Any:
     try:
         from dm_control import suite  # pyright: ignore[reportMissingImports] - not ours
     except ImportError as error:
@@ -104,7 +106,7 @@ def _loaded(domain: str, task: str, seed: int) -> Any:
         ) from error
 
 
-def _box(specs: Iterable[Any]) -> gymnasium.spaces.Box:
+def _concatenate_specs(specs: Iterable[Any]) -> gymnasium.spaces.Box:
     """Arrays one after the other; without bounds where a specification has none."""
     low, high = [], []
     for spec in specs:
@@ -117,6 +119,6 @@ def _box(specs: Iterable[Any]) -> gymnasium.spaces.Box:
     return gymnasium.spaces.Box(np.concatenate(low), np.concatenate(high))
 
 
-def _flat(observation: dict[str, Any]) -> np.ndarray:
+def _flatten_observation(observation: dict[str, Any]) -> np.ndarray:
     parts = [np.ravel(part) for part in observation.values()]
     return np.concatenate(parts).astype(np.float32)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.networks.functions import forward_pass
-from rlcli.networks.heads import action_values
+from rlcli.networks.heads import action_values_head
 from rlcli.types import (
     Agent,
     Array,
@@ -23,7 +23,7 @@ from rlcli.types import (
     Transition,
 )
 from rlcli.updaters import Spaces
-from rlcli.xla.indexing import selected
+from rlcli.xla.indexing import select_index
 
 
 class QFunction(NamedTuple):
@@ -47,17 +47,17 @@ class QFunction(NamedTuple):
         if action is None:
             return values
         start = getattr(self.spaces.action, "start", 0)
-        return selected(values, jnp.asarray(action) - int(start))
+        return select_index(values, jnp.asarray(action) - int(start))
 
     def networks(self, name: str, head: Callable[..., Any]) -> Network:
         """The function that an updater asks for by name; the head is one's own, too."""
         if name != "q":
             raise ValueError(f"expected an updater that learns `q`, not `{name}`")
-        made = head().made
+        from_array = head().from_array
 
         def apply(*inputs: Any) -> tuple[ArrayTree, ArrayTree]:
             values, carry = self.network.apply(*inputs)
-            return made(values), carry
+            return from_array(values), carry
 
         return self.network._replace(apply=apply)
 
@@ -71,7 +71,7 @@ def q_function(forward: Callable[[Array], Array], env: gymnasium.Env) -> QFuncti
     space = env.action_space
     if not isinstance(space, gymnasium.spaces.Discrete):
         raise TypeError(f"expected an environment with Discrete actions, got {space}")
-    head = action_values(int(space.n))
+    head = action_values_head(int(space.n))
     network = forward_pass("q", forward, head, env.observation_space)
     return QFunction(network, Spaces(env.observation_space, space))
 
@@ -92,30 +92,30 @@ def act(
 
 
 def transition(
-    obs: Any, action: Any, answer: tuple, *, first: bool = False, **extras: Any
+    obs: Any, action: Any, step_result: tuple, *, first: bool = False, **extras: Any
 ) -> Transition:
     """One step of one environment, as an unroll `[1, 1, ...]`: what agents learn from.
 
-    `answer` is what `env.step(action)` returned. Nothing is to be had after an episode
-    that terminated (`discount` 0); one that was truncated would have gone on. `first`
-    says whether `obs` began the episode; `extras` are what `agent.needs` names.
+    `step_result` is what `env.step(action)` returned. Nothing is to be had after an
+    episode that terminated (`discount` 0); one that was truncated would have gone on.
+    `first` says whether `obs` began the episode; `extras` are what `agent.needs` names.
     """
-    next_obs, reward, terminated, truncated = answer[:4]
+    next_obs, reward, terminated, truncated = step_result[:4]
 
-    def unrolled(leaf: Any) -> Any:
+    def to_unroll(leaf: Any) -> Any:
         # In 32 bits, as everything in JAX.
         dtype = jax.dtypes.canonicalize_dtype(np.asarray(leaf).dtype)
         return np.asarray(leaf, dtype)[None, None]
 
     return Transition(
-        obs=jax.tree.map(unrolled, obs),
-        action=jax.tree.map(unrolled, action),
-        reward=unrolled(np.float32(reward)),
-        discount=unrolled(np.float32(not terminated)),
-        next_obs=jax.tree.map(unrolled, next_obs),
-        first=unrolled(bool(first)),
-        last=unrolled(bool(terminated or truncated)),
-        extras=jax.tree.map(unrolled, extras),
+        obs=jax.tree.map(to_unroll, obs),
+        action=jax.tree.map(to_unroll, action),
+        reward=to_unroll(np.float32(reward)),
+        discount=to_unroll(np.float32(not terminated)),
+        next_obs=jax.tree.map(to_unroll, next_obs),
+        first=to_unroll(bool(first)),
+        last=to_unroll(bool(terminated or truncated)),
+        extras=jax.tree.map(to_unroll, extras),
     )
 
 
@@ -131,5 +131,5 @@ def clock(steps: Any) -> Clock:
         steps=iteration.astype(jnp.float32),
         episodes=jnp.float32(0),
         updates=iteration,
-        watched=jnp.bool_(True),
+        compute_metrics=jnp.bool_(True),
     )

@@ -21,9 +21,9 @@ from rlcli.utils.encoding import ARRAY, COMPLEX, MAX_OPCODES, SCALAR
 
 # A tuple's hash is that of all it holds, over and over where that is shared, and as
 # deep as it goes, for keeping it out of C's stack; equal hashes make a dict slow.
-_MOST_HASHED = 2**24
-_DEEPEST_KEY = 1_000
-_MOST_EQUAL_HASHES = 256
+_MAX_HASHED = 2**24
+_MAX_KEY_DEPTH = 1_000
+_MAX_EQUAL_HASHES = 256
 _MAX_MARKS = pickles.MAX_DEPTH + 2  # an array is a tuple in a tuple
 
 
@@ -40,7 +40,7 @@ class _Extent(NamedTuple):
     depth: int
 
 
-def decoded(content: memoryview) -> Any:
+def decode_object(content: memoryview) -> Any:
     """The object of which `content` is the pickle; `MalformedError` if it is none."""
     machine = _Machine(content)
     try:
@@ -63,18 +63,18 @@ class _Machine:
         self._memo: list[Any] = []
         self._extents: dict[int, _Extent] = {}  # of tuples, by id
         self._tuples: list[tuple[Any, ...]] = []  # kept, so that no id comes again
-        self._hashed = 0
+        self._hash_work = 0
 
     def run(self) -> Any:
         """Reads everything and gives the one object that is left."""
-        if self._taken(2) != pickle.PROTO + bytes([4]):
+        if self._take(2) != pickle.PROTO + bytes([4]):
             raise MalformedError("no pickle of protocol 4")
         while (opcode := self._opcode()) != pickle.STOP:
             action = _ACTIONS.get(opcode)
             if action is None:
                 raise MalformedError(f"a pickle with the opcode {opcode!r}")
             action(self)
-        (result,) = self._untagged(self._stack)
+        (result,) = self._check_untagged(self._stack)
         if self._marks or self._at != len(self._content):
             raise MalformedError("a pickle that does not end at its end")
         return result
@@ -83,9 +83,9 @@ class _Machine:
         self._opcodes += 1
         if self._opcodes > MAX_OPCODES:
             raise MalformedError(f"a pickle of more than {MAX_OPCODES} opcodes")
-        return self._taken(1)
+        return self._take(1)
 
-    def _taken(self, size: int) -> bytes:
+    def _take(self, size: int) -> bytes:
         """The next bytes."""
         if not 0 <= size <= len(self._content) - self._at:
             raise MalformedError("a pickle that claims more than is there")
@@ -93,7 +93,7 @@ class _Machine:
         return bytes(self._content[self._at - size : self._at])
 
     def _number(self, layout: str) -> int:
-        return struct.unpack(layout, self._taken(struct.calcsize(layout)))[0]
+        return struct.unpack(layout, self._take(struct.calcsize(layout)))[0]
 
     def push(self, value: Any) -> None:
         """Puts a value on the stack."""
@@ -102,7 +102,7 @@ class _Machine:
     def integer(self, layout: str) -> None:
         """An int of as many bytes as a number of this layout says."""
         self.push(
-            int.from_bytes(self._taken(self._number(layout)), "little", signed=True)
+            int.from_bytes(self._take(self._number(layout)), "little", signed=True)
         )
 
     def real(self) -> None:
@@ -111,11 +111,11 @@ class _Machine:
 
     def text(self) -> None:
         """A str."""
-        self.push(str(self._taken(self._number("<Q")), "utf-8", "surrogatepass"))
+        self.push(str(self._take(self._number("<Q")), "utf-8", "surrogatepass"))
 
     def data(self) -> None:
         """Some bytes."""
-        self.push(self._taken(self._number("<Q")))
+        self.push(self._take(self._number("<Q")))
 
     def mark(self) -> None:
         """Begins a group of values."""
@@ -139,7 +139,7 @@ class _Machine:
 
     def memoize(self) -> None:
         """Notes what is on top, as what comes next in the memo."""
-        self._memo.extend(self._untagged(self._stack[-1:]))
+        self._memo.extend(self._check_untagged(self._stack[-1:]))
 
     def refer(self) -> None:
         """What was noted before."""
@@ -156,41 +156,41 @@ class _Machine:
         """A tuple, or what it stands for."""
         values = self.group()
         if values and type(values[0]) is _Tag:
-            self.push(_SPECIAL[values[0].word](*self._untagged(values[1:])))
+            self.push(_SPECIAL[values[0].word](*self._check_untagged(values[1:])))
             return
-        made = tuple(self._untagged(values))
-        inner = [self._extent(each) for each in made]
-        size = 1 + sum(each.size for each in inner)
-        depth = 1 + max((each.depth for each in inner), default=0)
-        self._extents[id(made)] = _Extent(size, depth)
-        self._tuples.append(made)
-        self.push(made)
+        new_tuple = tuple(self._check_untagged(values))
+        inner = [self._extent(value) for value in new_tuple]
+        size = 1 + sum(extent.size for extent in inner)
+        depth = 1 + max((extent.depth for extent in inner), default=0)
+        self._extents[id(new_tuple)] = _Extent(size, depth)
+        self._tuples.append(new_tuple)
+        self.push(new_tuple)
 
     def fill_list(self) -> None:
         """Puts a group into the list below it."""
-        values = self._untagged(self.group())
-        self._below(list).extend(values)
+        values = self._check_untagged(self.group())
+        self._container_below(list).extend(values)
 
     def fill_set(self) -> None:
         """Puts a group into the set below it."""
-        values = self._untagged(self.group())
+        values = self._check_untagged(self.group())
         self._check_hashing(values)
-        self._below(set).update(values)
+        self._container_below(set).update(values)
 
     def fill_dict(self) -> None:
         """Puts a group of keys and values into the dict below it."""
-        values = self._untagged(self.group())
+        values = self._check_untagged(self.group())
         self._check_hashing(values[::2])
-        self._below(dict).update(zip(values[::2], values[1::2], strict=True))
+        self._container_below(dict).update(zip(values[::2], values[1::2], strict=True))
 
-    def _below(self, kind: type) -> Any:
+    def _container_below(self, kind: type) -> Any:
         """What a group goes into. Once only: keys are counted group by group."""
         container = self._stack[-1]
         if type(container) is not kind or container:
             raise MalformedError(f"a group that belongs into no empty {kind.__name__}")
         return container
 
-    def _untagged(self, values: list[Any]) -> list[Any]:
+    def _check_untagged(self, values: list[Any]) -> list[Any]:
         if any(type(value) is _Tag for value in values):
             raise MalformedError("a frozenset")
         return values
@@ -204,11 +204,11 @@ class _Machine:
         """Refuses keys that would take long, or the whole C stack, to hash."""
         keys = list(keys)
         extents = [self._extent(key) for key in keys]
-        self._hashed += sum(each.size for each in extents)
-        deepest = max((each.depth for each in extents), default=0)
-        if self._hashed > _MOST_HASHED or deepest > _DEEPEST_KEY:
+        self._hash_work += sum(extent.size for extent in extents)
+        deepest = max((extent.depth for extent in extents), default=0)
+        if self._hash_work > _MAX_HASHED or deepest > _MAX_KEY_DEPTH:
             raise MalformedError("keys that are too large")
-        if max(Counter(map(hash, keys)).values(), default=0) > _MOST_EQUAL_HASHES:
+        if max(Counter(map(hash, keys)).values(), default=0) > _MAX_EQUAL_HASHES:
             raise MalformedError("keys that were made to collide")
 
 
@@ -222,7 +222,7 @@ def _array(name: Any, shape: Any, data: Any) -> np.ndarray:
     """An array that may be written to, like the one that was stored."""
     if type(shape) is not tuple:
         raise MalformedError("an array whose shape is no tuple")
-    return pickles.array(name, list(shape), data).copy()
+    return pickles.decode_array(name, list(shape), data).copy()
 
 
 def _scalar(name: Any, shape: Any, data: Any) -> Any:

@@ -54,14 +54,18 @@ def default_preprocessor(space: gymnasium.Space) -> Preprocessor:
             shape = (-1, *space.shape)
             return lambda rng, x: jnp.asarray(x, jnp.float32).reshape(shape)
         case spaces.Tuple():
-            several = [default_preprocessor(each) for each in space.spaces]
+            members = [default_preprocessor(member) for member in space.spaces]
             return lambda rng, x: tuple(
-                each(rng, part) for each, part in zip(several, x, strict=True)
+                preprocess(rng, part)
+                for preprocess, part in zip(members, x, strict=True)
             )
         case spaces.Dict():
-            named = {key: default_preprocessor(each) for key, each in space.items()}
+            named_members = {
+                key: default_preprocessor(member) for key, member in space.items()
+            }
             return lambda rng, x: {
-                key: each(rng, x[key]) for key, each in named.items()
+                key: preprocess(rng, x[key])
+                for key, preprocess in named_members.items()
             }
     raise TypeError(
         "expected Box, Discrete, MultiDiscrete, MultiBinary, Tuple or Dict, "
@@ -95,22 +99,24 @@ def check_preprocessors(
         raise ValueError(f"expected at least one sample, got {num_samples}")
     for seed in np.random.SeedSequence(random_seed).generate_state(num_samples):
         element, key = safe_sample(space, int(seed)), jax.random.key(int(seed))
-        first, *others = (each(key, element) for each in preprocessors)
-        if not all(_agree(first, other) for other in others):
+        first, *other_results = (
+            preprocessor(key, element) for preprocessor in preprocessors
+        )
+        if not all(_agree(first, other) for other in other_results):
             return False
     return True
 
 
-def _agree(one: Any, other: Any) -> bool:
-    leaves, structure = jax.tree.flatten(one)
-    others, its = jax.tree.flatten(other)
-    if structure != its:
+def _agree(first: Any, other: Any) -> bool:
+    leaves, structure = jax.tree.flatten(first)
+    other_leaves, other_structure = jax.tree.flatten(other)
+    if structure != other_structure:
         return False
-    pairs = zip(map(np.asarray, leaves), map(np.asarray, others), strict=True)
-    return all(_close(a, b) for a, b in pairs)
+    pairs = zip(map(np.asarray, leaves), map(np.asarray, other_leaves), strict=True)
+    return all(_is_close(a, b) for a, b in pairs)
 
 
-def _close(a: np.ndarray, b: np.ndarray) -> bool:
+def _is_close(a: np.ndarray, b: np.ndarray) -> bool:
     if a.shape != b.shape:
         return False
     numeric = jnp.issubdtype(a.dtype, jnp.inexact) and b.dtype.kind not in "USO"
@@ -127,35 +133,45 @@ def safe_sample(space: gymnasium.Space, seed: int | None = None) -> Any:
     """
     if not isinstance(space, gymnasium.Space):
         raise TypeError(f"expected a space of Gymnasium's, got {type(space)}")
-    return _drawn(space, None if seed is None else np.random.default_rng(seed))
+    return _sample_element(space, None if seed is None else np.random.default_rng(seed))
 
 
-def _drawn(space: gymnasium.Space, random: np.random.Generator | None) -> Any:
+def _sample_element(space: gymnasium.Space, random: np.random.Generator | None) -> Any:
     match space:
         case spaces.Tuple():
-            return tuple(_drawn(each, random) for each in space.spaces)
+            return tuple(_sample_element(member, random) for member in space.spaces)
         case spaces.Dict():
-            return {name: _drawn(each, random) for name, each in space.spaces.items()}
+            return {
+                name: _sample_element(member, random)
+                for name, member in space.spaces.items()
+            }
         case spaces.Box():
-            return _point(space, space.np_random if random is None else random)
+            return _sample_box(space, space.np_random if random is None else random)
     if random is not None:
         space = copy.deepcopy(space)
         space.seed(int(random.integers(2**31)))
     return space.sample()
 
 
-def _point(space: spaces.Box, random: np.random.Generator) -> np.ndarray:
+def _sample_box(space: spaces.Box, random: np.random.Generator) -> np.ndarray:
     to, shape = space.dtype, space.shape
     if to.kind != "f":
-        whole: Any = random.integers  # whose stubs take no dtype that is a variable
-        return np.asarray(whole(space.low, space.high, shape, to, endpoint=True))
-    low, high = (each.astype(np.float64) for each in (space.low, space.high))
-    below, above = np.isfinite(low), np.isfinite(high)
+        integers: Any = random.integers  # whose stubs take no dtype that is a variable
+        return np.asarray(integers(space.low, space.high, shape, to, endpoint=True))
+    low, high = (bound.astype(np.float64) for bound in (space.low, space.high))
+    has_low, has_high = np.isfinite(low), np.isfinite(high)
     # Stand-ins for infinity, so that no branch that is not taken makes a NaN.
-    least, most = np.where(below, low, 0.0), np.where(above, high, 0.0)
+    low_or_zero, high_or_zero = (
+        np.where(has_low, low, 0.0),
+        np.where(has_high, high, 0.0),
+    )
     share, normal = random.random(shape), random.standard_normal(shape)
     # Not least + share (most − least): that may be more than a float can hold.
-    between = least * (1 - share) + most * share
-    beyond = np.where(below, least + np.abs(normal), most - np.abs(normal))
-    drawn = np.where(below & above, between, np.where(below | above, beyond, normal))
-    return np.asarray(np.clip(np.asarray(drawn, to), space.low, space.high))
+    inside = low_or_zero * (1 - share) + high_or_zero * share
+    outside = np.where(
+        has_low, low_or_zero + np.abs(normal), high_or_zero - np.abs(normal)
+    )
+    samples = np.where(
+        has_low & has_high, inside, np.where(has_low | has_high, outside, normal)
+    )
+    return np.asarray(np.clip(np.asarray(samples, to), space.low, space.high))

@@ -30,15 +30,15 @@ ARRAY, SCALAR, COMPLEX = "array", "scalar", "complex"
 Parts = Iterator[bytes | memoryview]
 
 
-def encoded(obj: Any) -> Iterator[bytes]:
+def encode_object(obj: Any) -> Iterator[bytes]:
     """The pickle of an object, in pieces of less than twice `runs.pickles.PIECE`.
 
     A `TypeError` or `ValueError` names the path of what cannot be stored.
     """
-    return pickles.pieces(pickles.counted(_whole(obj), MAX_OPCODES))
+    return pickles.join_pieces(pickles.limit_count(_pickle_parts(obj), MAX_OPCODES))
 
 
-def _whole(obj: Any) -> Parts:
+def _pickle_parts(obj: Any) -> Parts:
     yield pickle.PROTO + bytes([4])
     yield from _Encoder().value(obj, "", 0)
     yield pickle.STOP
@@ -57,9 +57,9 @@ class _Encoder:
         if kind in _PLAIN:
             yield _PLAIN[kind](value)
             return
-        known = self._memo.get(_identity(value))
-        if known is not None:
-            yield _reference(known)
+        number = self._memo.get(_identity(value))
+        if number is not None:
+            yield _reference(number)
             return
         array = isinstance(value, jax.Array | np.generic)
         writer = _WRITERS.get(np.ndarray if array else kind)
@@ -70,86 +70,88 @@ class _Encoder:
             )
         yield from writer(self, value, path, depth)
 
-    def _memoized(self, value: Any) -> bytes:
+    def _memoize(self, value: Any) -> bytes:
         self._memo[_identity(value)] = len(self._memo)
         return pickle.MEMOIZE
 
     def _text(self, value: str | bytes, path: str, depth: int) -> Parts:
         del path, depth
-        yield from _written(value)
-        yield self._memoized(value)
+        yield from _encode_bytes(value)
+        yield self._memoize(value)
 
     def _complex(self, value: complex, path: str, depth: int) -> Parts:
         del path, depth
-        yield from _tag(COMPLEX)
-        yield _real(value.real)
-        yield _real(value.imag)
+        yield from _begin_tagged(COMPLEX)
+        yield _encode_float(value.real)
+        yield _encode_float(value.imag)
         yield pickle.TUPLE
-        yield self._memoized(value)
+        yield self._memoize(value)
 
     def _array(self, value: Any, path: str, depth: int) -> Parts:
         del depth
-        name, view = pickles.numbers(_on_host(value, path), path)
-        yield from _tag(SCALAR if isinstance(value, np.generic) else ARRAY)
-        yield from _written(name)
+        name, view = pickles.array_bytes(_to_host(value, path), path)
+        yield from _begin_tagged(SCALAR if isinstance(value, np.generic) else ARRAY)
+        yield from _encode_bytes(name)
         yield pickle.MARK
         for size in value.shape:
-            yield _integer(size)
+            yield _encode_integer(size)
         yield pickle.TUPLE
-        yield from _written(view)
+        yield from _encode_bytes(view)
         yield pickle.TUPLE
-        yield self._memoized(value)
+        yield self._memoize(value)
 
     def _list(self, value: list[Any], path: str, depth: int) -> Parts:
         yield pickle.EMPTY_LIST
-        yield self._memoized(value)
+        yield self._memoize(value)
         yield pickle.MARK
-        yield from self._each(enumerate(value), path, depth)
+        yield from self._encode_items(enumerate(value), path, depth)
         yield pickle.APPENDS
 
     def _tuple(self, value: tuple[Any, ...], path: str, depth: int) -> Parts:
         yield pickle.MARK
-        yield from self._each(enumerate(value), path, depth)
-        known = self._memo.get(_identity(value))
-        if known is not None:  # something inside of it refers to it: it is written now
+        yield from self._encode_items(enumerate(value), path, depth)
+        number = self._memo.get(_identity(value))
+        if number is not None:  # something inside of it refers to it: it is written now
             yield pickle.POP_MARK
-            yield _reference(known)
+            yield _reference(number)
             return
         yield pickle.TUPLE
-        yield self._memoized(value)
+        yield self._memoize(value)
 
     def _set(self, value: set[Any], path: str, depth: int) -> Parts:
         # Its own order differs from one start of Python to the next.
-        def alone(element: Any) -> bytes:
+        def encode_alone(element: Any) -> bytes:
             return b"".join(_Encoder().value(element, f"{path}/{{}}", depth + 1))
 
         yield pickle.EMPTY_SET
-        yield self._memoized(value)
+        yield self._memoize(value)
         yield pickle.MARK
-        yield from self._each(
-            [("{}", x) for x in sorted(value, key=alone)], path, depth
+        yield from self._encode_items(
+            [("{}", x) for x in sorted(value, key=encode_alone)], path, depth
         )
         yield pickle.ADDITEMS
 
     def _dict(self, value: dict[Any, Any], path: str, depth: int) -> Parts:
         yield pickle.EMPTY_DICT
-        yield self._memoized(value)
+        yield self._memoize(value)
         yield pickle.MARK
-        yield from self._each(_alternately(value), path, depth)
+        yield from self._encode_items(_alternate(value), path, depth)
         yield pickle.SETITEMS
 
-    def _each(self, parts: Iterable[tuple[Any, Any]], path: str, depth: int) -> Parts:
+    def _encode_items(
+        self, parts: Iterable[tuple[Any, Any]], path: str, depth: int
+    ) -> Parts:
         pickles.check_depth(path, depth)
-        for step, each in parts:
-            yield from self.value(each, f"{path}/{step}", depth + 1)
+        for step, item in parts:
+            yield from self.value(item, f"{path}/{step}", depth + 1)
 
 
-def _alternately(value: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
+def _alternate(value: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
     """Keys and values in turn, each with the step of a path that leads there."""
-    for key, each in value.items():
+    for key, item in value.items():
         step = key if type(key) is str else repr(key)
         yield step, key
-        yield step, each
+        yield step, item
 
 
 def _identity(value: Any) -> tuple[type, Any]:
@@ -161,15 +163,15 @@ def _reference(number: int) -> bytes:
     return pickle.LONG_BINGET + struct.pack("<I", number)
 
 
-def _tag(word: str) -> Parts:
+def _begin_tagged(word: str) -> Parts:
     """Begins a tuple that stands for something else."""
     yield pickle.MARK
     yield pickle.MARK
-    yield from _written(word)
+    yield from _encode_bytes(word)
     yield pickle.FROZENSET
 
 
-def _written(value: str | bytes | memoryview) -> Parts:
+def _encode_bytes(value: str | bytes | memoryview) -> Parts:
     if isinstance(value, str):
         text = value.encode("utf-8", "surrogatepass")
         yield pickle.BINUNICODE8 + struct.pack("<Q", len(text)) + text
@@ -178,7 +180,7 @@ def _written(value: str | bytes | memoryview) -> Parts:
         yield value
 
 
-def _integer(value: int) -> bytes:
+def _encode_integer(value: int) -> bytes:
     size = 0 if value == 0 else value.bit_length() // 8 + 1
     short = size < 256
     head = pickle.LONG1 if short else pickle.LONG4
@@ -186,11 +188,11 @@ def _integer(value: int) -> bytes:
     return head + length + value.to_bytes(size, "little", signed=True)
 
 
-def _real(value: float) -> bytes:
+def _encode_float(value: float) -> bytes:
     return pickle.BINFLOAT + struct.pack(">d", value)
 
 
-def _on_host(value: Any, path: str) -> np.ndarray:
+def _to_host(value: Any, path: str) -> np.ndarray:
     if jnp.issubdtype(value.dtype, jax.dtypes.extended):
         raise TypeError(
             f"`{path or '/'}`: expected an array of numbers, got {value.dtype}; of a "
@@ -203,8 +205,8 @@ def _on_host(value: Any, path: str) -> np.ndarray:
 _PLAIN: Mapping[type, Callable[[Any], bytes]] = {
     type(None): lambda value: pickle.NONE,
     bool: lambda value: pickle.NEWTRUE if value else pickle.NEWFALSE,
-    int: _integer,
-    float: _real,
+    int: _encode_integer,
+    float: _encode_float,
 }
 _WRITERS: Mapping[type, Callable[[_Encoder, Any, str, int], Parts]] = {
     str: _Encoder._text,

@@ -21,7 +21,7 @@ from rlcli.utils.elements import safe_sample
 
 Acting = Callable[[Any], Any]  # a = policy(s)
 _MISSING = "__ERROR__"  # coax's own sign for "no default"
-_LONGEST = 10_000
+_MAX_STEPS = 10_000
 
 
 def get_env_attr(
@@ -32,9 +32,9 @@ def get_env_attr(
     At most `max_depth` wrappers are taken off. Without a default, an `AttributeError`
     where none has it.
     """
-    for each in _layers(env, max_depth):
-        if hasattr(each, attr):
-            return getattr(each, attr)
+    for layer in _layers(env, max_depth):
+        if hasattr(layer, attr):
+            return getattr(layer, attr)
     if isinstance(default, str) and default == _MISSING:
         raise AttributeError(f"{env} has no attribute `{attr}`, nor what it wraps")
     return default
@@ -42,7 +42,7 @@ def get_env_attr(
 
 def has_env_attr(env: Any, attr: str, max_depth: int = 100) -> bool:
     """Whether an environment, or one that it wraps, has an attribute."""
-    return any(hasattr(each, attr) for each in _layers(env, max_depth))
+    return any(hasattr(layer, attr) for layer in _layers(env, max_depth))
 
 
 def _layers(env: Any, max_depth: int) -> Iterator[Any]:
@@ -63,7 +63,7 @@ def render_episode(
     `policy` maps an observation to an action; left out, actions are random.
     `step_delay_ms` is how long to wait after each picture.
     """
-    for _ in _moments(env, policy, itertools.count()):
+    for _ in _episode_steps(env, policy, itertools.count()):
         env.render()
         time.sleep(step_delay_ms / 1_000)
 
@@ -88,8 +88,10 @@ def generate_gif(
             limit, or 10,000 if it has none.
     """
     limit = getattr(getattr(env, "spec", None), "max_episode_steps", None)
-    steps = range(max_episode_steps or limit or _LONGEST)
-    pictures = (_picture(env, resize_to) for _ in _moments(env, policy, steps))
+    steps = range(max_episode_steps or limit or _MAX_STEPS)
+    pictures = (
+        _render_image(env, resize_to) for _ in _episode_steps(env, policy, steps)
+    )
     data = io.BytesIO()
     next(pictures).save(
         data,
@@ -104,7 +106,9 @@ def generate_gif(
     replace_file(target, data.getvalue())
 
 
-def _moments(env: gymnasium.Env, policy: Acting | None, steps: Any) -> Iterator[None]:
+def _episode_steps(
+    env: gymnasium.Env, policy: Acting | None, steps: Any
+) -> Iterator[None]:
     """Plays an episode, and stops at its beginning and after each step."""
     obs, _ = env.reset()
     yield
@@ -116,14 +120,14 @@ def _moments(env: gymnasium.Env, policy: Acting | None, steps: Any) -> Iterator[
             return
 
 
-def _picture(env: gymnasium.Env, size: tuple[int, int] | None) -> Image.Image:
-    drawn = env.render()
-    if not isinstance(drawn, np.ndarray):
+def _render_image(env: gymnasium.Env, size: tuple[int, int] | None) -> Image.Image:
+    image_array = env.render()
+    if not isinstance(image_array, np.ndarray):
         raise RlcliError(
-            f"{env} draws no pictures: `render` gives {type(drawn).__name__}",
+            f"{env} draws no pictures: `render` gives {type(image_array).__name__}",
             "make it with `render_mode='rgb_array'`",
         )
-    image = Image.fromarray(drawn)
+    image = Image.fromarray(image_array)
     return image if size is None else image.resize(size, Image.Resampling.LANCZOS)
 
 

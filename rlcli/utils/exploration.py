@@ -93,7 +93,9 @@ class StepwiseLinearFunction:
     def __init__(self, *steps: tuple[int, float]) -> None:
         if not steps or any(len(step) != 2 for step in steps):
             raise ValueError(f"expected pairs (timestep, value), got {steps}")
-        if any(now >= then for (now, _), (then, _) in itertools.pairwise(steps)):
+        if any(
+            time >= next_time for (time, _), (next_time, _) in itertools.pairwise(steps)
+        ):
             raise ValueError(f"expected timesteps that go up, got {steps}")
         self.steps = steps
         self._times = np.array([time for time, _ in steps], np.float64)

@@ -19,7 +19,7 @@ from typing import Any
 
 import jax
 
-from rlcli.policies import Values
+from rlcli.policies import ValuesOffer
 from rlcli.types import Network, Policy
 
 _SHARED = "shared"
@@ -31,8 +31,10 @@ def is_policy(obj: Any) -> bool:
 
 
 def is_qfunction(obj: Any) -> bool:
-    """Whether it gives action values: named `q` or `critic`, or offered as `Values`."""
-    return isinstance(obj, Values) or _is_named(obj, "q", "critic")
+    """Whether it gives action values: named `q` or `critic`, or offered as
+    `ValuesOffer`.
+    """
+    return isinstance(obj, ValuesOffer) or _is_named(obj, "q", "critic")
 
 
 def is_vfunction(obj: Any) -> bool:
@@ -61,11 +63,11 @@ def is_stochastic(obj: Any) -> bool:
 
 
 def _is_named(obj: Any, *names: str) -> bool:
-    found = {_plain(name) for name in _functions(obj)}
-    return bool(found) and found <= {*names}
+    names_found = {_strip_number(name) for name in _function_names(obj)}
+    return bool(names_found) and names_found <= {*names}
 
 
-def _functions(obj: Any) -> set[str]:
+def _function_names(obj: Any) -> set[str]:
     """The names that its parameters stand under; none if it is no network."""
     network = _network(obj)
     if network is None:
@@ -75,10 +77,10 @@ def _functions(obj: Any) -> set[str]:
 
 
 def _network(obj: Any) -> Network | None:
-    found = obj if isinstance(obj, Network) else getattr(obj, "network", None)
-    return found if isinstance(found, Network) else None
+    network = obj if isinstance(obj, Network) else getattr(obj, "network", None)
+    return network if isinstance(network, Network) else None
 
 
-def _plain(name: str) -> str:
+def _strip_number(name: str) -> str:
     """A name without its number: `critic_2` is a `critic`."""
     return name.rstrip("0123456789").rstrip("_")

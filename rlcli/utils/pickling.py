@@ -17,8 +17,8 @@ import lz4.frame
 from rlcli.errors import RlcliError
 from rlcli.runs import pickles
 from rlcli.runs.files import replace_file
-from rlcli.utils.decoding import decoded
-from rlcli.utils.encoding import encoded
+from rlcli.utils.decoding import decode_object
+from rlcli.utils.encoding import encode_object
 
 _MAGIC = b"\x04\x22\x4d\x18"  # how an lz4 frame begins
 
@@ -39,13 +39,13 @@ def dumps(obj: Any) -> bytes:
             values: numbers belong into arrays.
     """
     compressor = lz4.frame.LZ4FrameCompressor()
-    frame = [compressor.begin(), *map(compressor.compress, encoded(obj))]
+    frame = [compressor.begin(), *map(compressor.compress, encode_object(obj))]
     return b"".join([*frame, compressor.flush()])
 
 
 def loads(s: bytes | bytearray | memoryview) -> Any:
     """The object that `dumps` made these bytes of; an `RlcliError` if it did not."""
-    return _loaded(memoryview(s), "data")
+    return _load_frame(memoryview(s), "data")
 
 
 def dump(obj: Any, filepath: str | os.PathLike[str]) -> None:
@@ -65,12 +65,12 @@ def load(filepath: str | os.PathLike[str]) -> Any:
         raise RlcliError(
             f"there is no file `{path}`", "name one that `dump` has written"
         )
-    return _loaded(memoryview(path.read_bytes()), path)
+    return _load_frame(memoryview(path.read_bytes()), path)
 
 
-def _loaded(frame: memoryview, source: str | os.PathLike[str]) -> Any:
+def _load_frame(frame: memoryview, source: str | os.PathLike[str]) -> Any:
     try:
-        return decoded(_decompressed(frame))
+        return decode_object(_decompress(frame))
     except pickles.MalformedError as error:
         raise RlcliError(
             f"`{source}` was not written by `dump` and is not opened: it holds {error}",
@@ -80,17 +80,17 @@ def _loaded(frame: memoryview, source: str | os.PathLike[str]) -> Any:
         ) from error
 
 
-def _decompressed(frame: memoryview) -> memoryview:
+def _decompress(frame: memoryview) -> memoryview:
     """What the one frame holds: it grows as data come, whatever its header claims."""
     if frame[: len(_MAGIC)] != _MAGIC:  # lz4 would skip over "skippable" ones
         raise pickles.MalformedError("no lz4 frame")
     content = io.BytesIO()
     decompressor = lz4.frame.LZ4FrameDecompressor()
-    for start in range(0, len(frame), pickles.PIECE):
+    for start in range(0, len(frame), pickles.PIECE_SIZE):
         if decompressor.eof:
             raise pickles.MalformedError("something behind its lz4 frame")
         try:
-            piece = decompressor.decompress(frame[start : start + pickles.PIECE])
+            piece = decompressor.decompress(frame[start : start + pickles.PIECE_SIZE])
         except RuntimeError as error:  # lz4 has no type for it
             raise pickles.MalformedError(f"an unsound lz4 frame: {error}") from error
         content.write(piece)

@@ -26,40 +26,40 @@ def pretty_repr(o: Any, d: int = 0) -> str:
     Of an array there are shape, dtype, least, median and largest entry; of what is no
     container its own `repr`. `d` is how deep `o` itself lies.
     """
-    return _text(o, d, ())
+    return _format(o, d, ())
 
 
-def _text(o: Any, d: int, around: tuple[int, ...]) -> str:
-    """As `pretty_repr`; `around` are the ids of what it lies in."""
+def _format(o: Any, d: int, parents: tuple[int, ...]) -> str:
+    """As `pretty_repr`; `parents` are the ids of what it lies in."""
     if isinstance(o, np.ndarray | jax.Array):
-        return _summary(o)
-    inner = (*around, id(o))
+        return _summarize_array(o)
+    inner = (*parents, id(o))
 
-    def text(each: Any) -> str:
-        return "…" if id(each) in inner else _text(each, d + 1, inner)
+    def text(item: Any) -> str:
+        return "…" if id(item) in inner else _format(item, d + 1, inner)
 
     if isinstance(o, tuple) and hasattr(o, "_asdict"):
         fields = zip(type(o)._fields, o, strict=True)  # pyright: ignore[reportAttributeAccessIssue] - a NamedTuple has them
-        lines = [f"{name}={text(each)}" for name, each in fields]
-        return type(o).__name__ + _indented(lines, "()", d)
+        lines = [f"{name}={text(item)}" for name, item in fields]
+        return type(o).__name__ + _indent(lines, "()", d)
     if isinstance(o, Mapping):
-        return _indented([f"{key!r}: {text(o[key])}" for key in o], "{}", d)
+        return _indent([f"{key!r}: {text(o[key])}" for key in o], "{}", d)
     brackets = _BRACKETS.get(type(o))
     if brackets is None or (not o and isinstance(o, set | frozenset)):
         return repr(o)  # among others `set()`, for {} is a dict
-    return _indented([text(each) for each in o], brackets, d)
+    return _indent([text(item) for item in o], brackets, d)
 
 
-def _indented(lines: Iterable[str], brackets: str, d: int) -> str:
+def _indent(lines: Iterable[str], brackets: str, d: int) -> str:
     body = "".join(f"\n{'  ' * (d + 1)}{line}," for line in lines)
     return brackets[0] + body + (f"\n{'  ' * d}" if body else "") + brackets[1]
 
 
-def _summary(array: Any) -> str:
+def _summarize_array(array: Any) -> str:
     """An array in a few words; numbers only where they are known by now."""
     facts = [f"shape={tuple(array.shape)}", f"dtype={array.dtype}"]
-    known = not isinstance(array, Tracer)
-    if known and array.size and np.dtype(bool) != array.dtype and _is_real(array):
+    has_values = not isinstance(array, Tracer)
+    if has_values and array.size and np.dtype(bool) != array.dtype and _is_real(array):
         entries = np.asarray(array, np.float64)
         for name in ("min", "median", "max"):
             facts.append(f"{name}={getattr(np, name)(entries):.3g}")
@@ -94,15 +94,17 @@ def enable_logging(
     form = f"[{label}%(name)s|%(levelname)s] %(message)s"
     logging.basicConfig(level=level, format=form)
     root = logging.getLogger()
-    shown = [each for each in root.handlers if type(each) is logging.StreamHandler]
-    for handler in shown:
+    stream_handlers = [
+        handler for handler in root.handlers if type(handler) is logging.StreamHandler
+    ]
+    for handler in stream_handlers:
         handler.setLevel(level)
-    written = level if output_level is None else output_level
+    file_level = level if output_level is None else output_level
     if output_filepath is not None:
         handler = _file_handler(root, Path(output_filepath).absolute())
-        handler.setLevel(written)
+        handler.setLevel(file_level)
         handler.setFormatter(logging.Formatter(form))
-        root.setLevel(min(level, written))
+        root.setLevel(min(level, file_level))
     else:
         root.setLevel(level)
 

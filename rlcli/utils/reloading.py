@@ -19,28 +19,28 @@ def reload_recursive(
     """
     root = importlib.import_module(module) if isinstance(module, str) else module
 
-    def follow(each: ModuleType) -> bool:
-        if each.__name__.startswith(f"{root.__name__}."):
+    def follow(candidate: ModuleType) -> bool:
+        if candidate.__name__.startswith(f"{root.__name__}."):
             return True
-        loader = getattr(each.__spec__, "loader", None)
+        loader = getattr(candidate.__spec__, "loader", None)
         return reload_external_modules and isinstance(loader, SourceFileLoader)
 
-    for each in _in_order(root, follow):
-        importlib.reload(each)
+    for dependency in _dependency_order(root, follow):
+        importlib.reload(dependency)
 
 
-def _in_order(
+def _dependency_order(
     root: ModuleType, follow: Callable[[ModuleType], bool]
 ) -> list[ModuleType]:
     """What `root` needs, then itself. Without recursion: chains of imports are long."""
-    seen, order = {root.__name__}, []
-    waiting = [(root, _needs(root))]
+    visited, order = {root.__name__}, []
+    waiting = [(root, _dependencies(root))]
     while waiting:
-        module, needs = waiting[-1]
-        for each in needs:
-            if each.__name__ not in seen and follow(each):
-                seen.add(each.__name__)
-                waiting.append((each, _needs(each)))
+        module, dependencies = waiting[-1]
+        for dependency in dependencies:
+            if dependency.__name__ not in visited and follow(dependency):
+                visited.add(dependency.__name__)
+                waiting.append((dependency, _dependencies(dependency)))
                 break
         else:
             order.append(module)
@@ -48,7 +48,7 @@ def _in_order(
     return order
 
 
-def _needs(module: ModuleType) -> Iterator[ModuleType]:
+def _dependencies(module: ModuleType) -> Iterator[ModuleType]:
     """The modules in a module, and those that its functions and classes are of."""
     for value in [*vars(module).values()]:
         if isinstance(value, FunctionType | type):

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 # Of what Python calls scalar functions, those that NumPy has for whole arrays.
-_KNOWN: dict[Callable, np.ufunc] = {
+_UFUNCS: dict[Callable, np.ufunc] = {
     operator.add: np.add,
     operator.mul: np.multiply,
     max: np.maximum,
@@ -85,8 +85,8 @@ class SegmentTree:
 
         `idx` is whatever NumPy indexes `[capacity]` values with; `...` means all.
         """
-        chosen = np.arange(self.capacity)[idx]
-        nodes = self._first_leaf + np.asarray(chosen)
+        indices = np.arange(self.capacity)[idx]
+        nodes = self._first_leaf + np.asarray(indices)
         self._nodes[nodes] = values
         for _ in range(self._depth):
             nodes = np.unique(nodes // 2)
@@ -118,8 +118,8 @@ class SegmentTree:
             node = self._nodes[np.where(takes_right, upper, 1)]
             right = np.where(takes_right, self._reduce(node, right), right)
             lower, upper = lower // 2, upper // 2
-        reduced = self._reduce(left, right)
-        return float(reduced) if np.ndim(reduced) == 0 else reduced
+        result = self._reduce(left, right)
+        return float(result) if np.ndim(result) == 0 else result
 
     def _node_of(self, bound: npt.ArrayLike) -> np.ndarray:
         """The leaf that a slice's bound means; one behind the last for the end."""
@@ -160,12 +160,12 @@ class SumTree(SegmentTree):
         goal = share * self._nodes[1]
         # The sum in front of a node is carried down, not subtracted from the goal:
         # for whole numbers it stays exact.
-        before, node = np.zeros(share.shape), np.ones(share.shape, np.int64)
+        sum_before, node = np.zeros(share.shape), np.ones(share.shape, np.int64)
         for _ in range(self._depth):
-            middle = before + self._nodes[2 * node]
-            beyond = (goal >= middle) & (self._nodes[2 * node + 1] > 0)
-            before = np.where(beyond, middle, before)
-            node = 2 * node + beyond
+            middle = sum_before + self._nodes[2 * node]
+            is_right = (goal >= middle) & (self._nodes[2 * node + 1] > 0)
+            sum_before = np.where(is_right, middle, sum_before)
+            node = 2 * node + is_right
         return (node - self._first_leaf)[()]
 
     def sample(self, n: int) -> np.ndarray:
@@ -193,7 +193,7 @@ def _elementwise(reducer: Callable[..., Any]) -> Callable[..., Any]:
     """A function of two floats as one of two arrays."""
     if isinstance(reducer, np.ufunc):
         return reducer
-    if reducer in _KNOWN:
-        return _KNOWN[reducer]
-    each = np.frompyfunc(reducer, 2, 1)
-    return lambda left, right: np.asarray(each(left, right), np.float64)
+    if reducer in _UFUNCS:
+        return _UFUNCS[reducer]
+    ufunc = np.frompyfunc(reducer, 2, 1)
+    return lambda left, right: np.asarray(ufunc(left, right), np.float64)

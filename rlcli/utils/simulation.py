@@ -12,10 +12,10 @@ import numpy as np
 from jax.core import Tracer
 
 from rlcli import registry, schedules
-from rlcli.environments.vector import keyed, rendering_option, vector
+from rlcli.environments.vector import keyed_environment, rendering_option, vector
 from rlcli.errors import RlcliError
 from rlcli.recipe import grammar
-from rlcli.recipe.annotations import expected, is_schedulable
+from rlcli.recipe.annotations import describe_annotation, is_schedulable
 from rlcli.recipe.documents import Place
 from rlcli.types import (
     Array,
@@ -25,18 +25,18 @@ from rlcli.types import (
     Policy,
     TimeStep,
     Transition,
-    keep,
+    key_as_noise,
 )
-from rlcli.xla.random_bits import unrolled
+from rlcli.xla.random_bits import unroll_key
 
-_OWN = "default"  # the time limit that an environment is registered with
+_REGISTERED_LIMIT = "default"  # the time limit that an environment is registered with
 
 
 def make(
     name: str,
     *,
     num_envs: int | None = None,
-    time_limit: int | str | None = _OWN,
+    time_limit: int | str | None = _REGISTERED_LIMIT,
     wrappers: Sequence[str | Mapping[str, Any]] = (),
     each: Mapping[str, Sequence[float]] = MappingProxyType({}),
     statistics: bool = False,
@@ -74,47 +74,49 @@ def make(
     Raises:
         RlcliError: for what a recipe could not say either.
     """
-    found = registry.find("environment", name)
-    if found.facts.get("adapter"):
+    part = registry.find("environment", name)
+    if part.facts.get("adapter"):
         raise RlcliError(
             f"environment `{name}` cannot be compiled",
             "its own library makes it; `rlcli train` plays it on the host",
         )
-    options = _options(found, parameters)
-    around = [_wrapper(wrapper) for wrapper in _listed(wrappers)]
-    more = rendering_option(found.factory, rendering)
+    options = _check_options(part, parameters)
+    wrapper_parts = [_read_wrapper(wrapper) for wrapper in _check_list(wrappers)]
+    more = rendering_option(part.factory, rendering)
 
     def core_of(values: Mapping[str, Array]) -> Environment:
-        core = found.factory(**more, **{**options, **values})
-        for wrapper, its in around:
-            core = wrapper.factory(core, **its)
+        core = part.factory(**more, **{**options, **values})
+        for wrapper, wrapper_options in wrapper_parts:
+            core = wrapper.factory(core, **wrapper_options)
         return core
 
     if num_envs is None:
-        if each or time_limit != _OWN:
+        if each or time_limit != _REGISTERED_LIMIT:
             what = "`each`" if each else "`time_limit`"
             raise RlcliError(
                 f"{what} is for vectors, and without `num_envs` this is one core",
                 f'`rlcli.make("{name}", num_envs=…)`',
             )
-        return _telling(_keyed_core(core_of({})), statistics)
-    reader, known = _reader(found), registry.options(grammar.Vector)
+        return _record_statistics(_keyed_core(core_of({})), statistics)
+    reader, vector_parameters = _option_reader(part), registry.options(grammar.Vector)
     number, limit = (
-        reader.value(known[key].annotation, value, (key,))
+        reader.value(vector_parameters[key].annotation, value, (key,))
         for key, value in (("num_envs", num_envs), ("time_limit", time_limit))
     )
-    values = reader.each(registry.options(found.factory), each, parameters, number)
+    values = reader.read_each(registry.options(part.factory), each, parameters, number)
     env = vector(
         core_of,
         number,
-        time_limit=found.facts.get("time_limit") if limit == _OWN else limit,
+        time_limit=part.facts.get("time_limit")
+        if limit == _REGISTERED_LIMIT
+        else limit,
         each={name: jnp.asarray(numbers) for name, numbers in values.items()},
         rendering=rendering,
     )
-    return _telling(keyed(env), statistics)
+    return _record_statistics(keyed_environment(env), statistics)
 
 
-def _reader(part: registry.Registered) -> grammar.Reader:
+def _option_reader(part: registry.RegisteredPart) -> grammar.Reader:
     """Reads a part's options as those of a recipe are read."""
 
     def refuse(place: Place, message: str, hint: str) -> NoReturn:
@@ -124,65 +126,71 @@ def _reader(part: registry.Registered) -> grammar.Reader:
     return grammar.Reader(f"{part.kind} `{part.name}`", (), refuse)
 
 
-def _options(part: registry.Registered, given: Mapping[str, Any]) -> dict[str, Any]:
+def _check_options(
+    part: registry.RegisteredPart, options_given: Mapping[str, Any]
+) -> dict[str, Any]:
     """All options of a part, checked; of what is traced, that it may be."""
-    reader, known = _reader(part), registry.options(part.factory)
-    traced = {
+    reader, parameters = _option_reader(part), registry.options(part.factory)
+    traced_options = {
         key: value
-        for key, value in given.items()
-        if isinstance(value, Tracer) and key in known
+        for key, value in options_given.items()
+        if isinstance(value, Tracer) and key in parameters
     }
-    for key, value in traced.items():
-        annotation = known[key].annotation
+    for key, value in traced_options.items():
+        annotation = parameters[key].annotation
         if not is_schedulable(annotation):
             message = f"`{key}` of {reader.label} cannot be traced"
-            reader.fail((), message, f"give {expected(annotation)}")
+            reader.fail((), message, f"give {describe_annotation(annotation)}")
         if value.shape:
             message = f"`{key}` of {reader.label} is one number, got {value.shape}"
             reader.fail((), message, "`jax.vmap` over them, or `each` in a vector")
     plain = {
         key: value.tolist() if isinstance(value, jax.Array | np.ndarray) else value
-        for key, value in given.items()
-        if key not in traced
+        for key, value in options_given.items()
+        if key not in traced_options
     }
-    rest = {key: value for key, value in known.items() if key not in traced}
-    options = reader.options(rest, plain, tuple(traced))
+    rest = {
+        key: value for key, value in parameters.items() if key not in traced_options
+    }
+    options = reader.options(rest, plain, tuple(traced_options))
     for key, value in options.items():
         if isinstance(value, schedules.Schedule):
             message = f"`{key}` of {reader.label} is a schedule, and there is no run"
             reader.fail((), message, "give a number, or make another for each")
-    return options | {known[key].name: value for key, value in traced.items()}
+    return options | {
+        parameters[key].name: value for key, value in traced_options.items()
+    }
 
 
-def _listed(wrappers: Any) -> Sequence[Any]:
+def _check_list(wrappers: Any) -> Sequence[Any]:
     if isinstance(wrappers, str | Mapping):
         raise RlcliError(f"`wrappers` is a list, got {wrappers!r}", "put it in [ ]")
     return wrappers
 
 
-def _wrapper(given: Any) -> tuple[registry.Registered, dict[str, Any]]:
+def _read_wrapper(wrapper: Any) -> tuple[registry.RegisteredPart, dict[str, Any]]:
     """A wrapper and its options, as a recipe says them."""
-    options = {"name": given} if isinstance(given, str) else given
+    options = {"name": wrapper} if isinstance(wrapper, str) else wrapper
     if not isinstance(options, Mapping) or not isinstance(options.get("name"), str):
         raise RlcliError(
-            f"expected a wrapper's name, or a mapping with its `name`, got {given!r}",
+            f"expected a wrapper's name, or a mapping with its `name`, got {wrapper!r}",
             "`rlcli list wrappers` shows what there is",
         )
-    found = registry.find("wrapper", options["name"])
-    return found, _options(found, {k: v for k, v in options.items() if k != "name"})
+    part = registry.find("wrapper", options["name"])
+    return part, _check_options(part, {k: v for k, v in options.items() if k != "name"})
 
 
 def _keyed_core(core: Environment) -> Environment:
     def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
-        return core.reset(unrolled(key))
+        return core.reset(unroll_key(key))
 
     def step(state: ArrayTree, action: Array, key: Key) -> tuple[ArrayTree, TimeStep]:
-        return core.step(state, action, core.draw(unrolled(key)))
+        return core.step(state, action, core.draw(unroll_key(key)))
 
-    return core._replace(reset=reset, step=step, draw=keep)
+    return core._replace(reset=reset, step=step, draw=key_as_noise)
 
 
-class Told(NamedTuple):
+class EpisodeStatisticsState(NamedTuple):
     """The state of environments, and what their episodes have come to."""
 
     environment: ArrayTree
@@ -190,26 +198,30 @@ class Told(NamedTuple):
     length: Array  # int32: steps so far
 
 
-def _telling(env: Environment, statistics: bool) -> Environment:
+def _record_statistics(env: Environment, statistics: bool) -> Environment:
     """The same, if asked with return and length of episodes in its `info`."""
     if not statistics:
         return env
 
-    def reset(key: Key) -> tuple[Told, ArrayTree]:
+    def reset(key: Key) -> tuple[EpisodeStatisticsState, ArrayTree]:
         state, obs = env.reset(key)
         shape = (env.num_envs,) if env.num_envs else ()
-        return Told(state, jnp.zeros(shape), jnp.zeros(shape, jnp.int32)), obs
+        return EpisodeStatisticsState(
+            state, jnp.zeros(shape), jnp.zeros(shape, jnp.int32)
+        ), obs
 
-    def step(state: Told, action: Array, *rest: Any) -> tuple[Told, TimeStep]:
+    def step(
+        state: EpisodeStatisticsState, action: Array, *rest: Any
+    ) -> tuple[EpisodeStatisticsState, TimeStep]:
         inner, timestep = env.step(state.environment, action, *rest)
         total, length = state.total + timestep.reward, state.length + 1
-        told = {"episode_return": total, "episode_length": length}
-        after = Told(
+        episode_info = {"episode_return": total, "episode_length": length}
+        after = EpisodeStatisticsState(
             inner,
             jnp.where(timestep.last, 0.0, total),
             jnp.where(timestep.last, 0, length),
         )
-        return after, timestep._replace(info={**timestep.info, **told})
+        return after, timestep._replace(info={**timestep.info, **episode_info})
 
     return env._replace(
         reset=reset,
@@ -249,54 +261,62 @@ def rollout(
     reset_key, loop_key = jax.random.split(key)
     state, obs = env.reset(reset_key)
     batch = (env.num_envs,) if env.num_envs else ()
-    decide, memory = _deciding(policy, env.num_envs)
+    decide, policy_state = _make_decide(policy, env.num_envs)
     fresh = jnp.ones(batch, bool)
-    going = jnp.ones(batch, bool)
+    is_first_episode = jnp.ones(batch, bool)
 
     def step(carry: tuple, key: Key) -> tuple[tuple, tuple[Transition, Array]]:
-        state, obs, memory, first, going = carry
+        state, obs, policy_state, first, is_first_episode = carry
         decide_key, step_key = jax.random.split(key)
-        action, memory = decide(acting, obs, memory, first, decide_key)
-        state, answer = env.step(state, action, step_key)
+        action, policy_state = decide(acting, obs, policy_state, first, decide_key)
+        state, timestep = env.step(state, action, step_key)
         row = Transition(
             obs=obs,
             action=action,
-            reward=answer.reward,
-            discount=answer.discount,
-            next_obs=answer.next_obs,
+            reward=timestep.reward,
+            discount=timestep.discount,
+            next_obs=timestep.next_obs,
             first=first,
-            last=answer.last,
+            last=timestep.last,
             extras={},
         )
-        counted = jnp.where(going, answer.reward, 0.0)
-        begins = answer.last if env.num_envs else jnp.zeros(batch, bool)
-        carry = state, answer.obs, memory, begins, going & ~answer.last
-        return carry, (row, counted)
+        episode_reward = jnp.where(is_first_episode, timestep.reward, 0.0)
+        begins = timestep.last if env.num_envs else jnp.zeros(batch, bool)
+        carry = (
+            state,
+            timestep.obs,
+            policy_state,
+            begins,
+            is_first_episode & ~timestep.last,
+        )
+        return carry, (row, episode_reward)
 
-    carry = state, obs, memory, fresh, going
-    _, (rows, counted) = jax.lax.scan(step, carry, jax.random.split(loop_key, steps))
-    return Rollout(rows, jnp.sum(counted, axis=0))
+    carry = state, obs, policy_state, fresh, is_first_episode
+    _, (rows, rewards) = jax.lax.scan(step, carry, jax.random.split(loop_key, steps))
+    return Rollout(rows, jnp.sum(rewards, axis=0))
 
 
-def _deciding(policy: Any, num_envs: int) -> tuple[Callable, ArrayTree]:
-    """`(acting, obs, memory, first, key) -> action, memory`, and the first memory."""
+def _make_decide(policy: Any, num_envs: int) -> tuple[Callable, ArrayTree]:
+    """`(acting, obs, policy_state, first, key) -> action, policy_state`, and the first
+    memory.
+    """
     if not isinstance(policy, Policy):
-        return lambda acting, obs, memory, first, key: (
+        return lambda acting, obs, policy_state, first, key: (
             policy(acting, obs, key),
-            memory,
+            policy_state,
         ), ()
     batch = num_envs or 1
 
     def decide(
-        acting: ArrayTree, obs: Array, memory: ArrayTree, first: Array, key: Key
+        acting: ArrayTree, obs: Array, policy_state: ArrayTree, first: Array, key: Key
     ) -> tuple[Array, ArrayTree]:
         if not num_envs:  # a core's observation, as a batch of one
             obs, first = jax.tree.map(lambda leaf: leaf[None], (obs, first))
         noise = policy.draw(key, batch)
-        decision, memory = policy.explore(acting, obs, memory, first, noise)
+        decision, policy_state = policy.explore(acting, obs, policy_state, first, noise)
         action = decision.action
         if not num_envs:
             action = jax.tree.map(lambda leaf: leaf[0], action)
-        return action, memory
+        return action, policy_state
 
     return decide, policy.initial(batch)

@@ -47,8 +47,8 @@ def chunks_pow2(batch: ArrayTree) -> list[ArrayTree]:
     return chunks
 
 
-def _rows(batch: ArrayTree, which: slice) -> ArrayTree:
-    return jax.tree.map(lambda leaf: leaf[which], batch)
+def _rows(batch: ArrayTree, rows: slice) -> ArrayTree:
+    return jax.tree.map(lambda leaf: leaf[rows], batch)
 
 
 def stack_trees(*trees: ArrayTree) -> ArrayTree:
@@ -73,10 +73,10 @@ def get_magnitude_quantiles(
 
     The keys are `min`, `p25`, `p50`, `p75` and `max`, each with the prefix.
     """
-    magnitudes = jnp.abs(_numbers(pytree))
+    magnitudes = jnp.abs(_ravel_floats(pytree))
     shares = {"min": 0.0, "p25": 0.25, "p50": 0.5, "p75": 0.75, "max": 1.0}
-    found = jnp.quantile(magnitudes, jnp.array([*shares.values()]))
-    return {key_prefix + name: found[i] for i, name in enumerate(shares)}
+    values = jnp.quantile(magnitudes, jnp.array([*shares.values()]))
+    return {key_prefix + name: values[i] for i, name in enumerate(shares)}
 
 
 def get_grads_diagnostics(
@@ -90,11 +90,11 @@ def get_grads_diagnostics(
     """
     if keep_tree_structure:
         return jax.tree.map(lambda leaf: get_grads_diagnostics(leaf, key_prefix), grads)
-    norm = {f"{key_prefix}norm": jnp.linalg.norm(_numbers(grads))}
+    norm = {f"{key_prefix}norm": jnp.linalg.norm(_ravel_floats(grads))}
     return get_magnitude_quantiles(grads, key_prefix) | norm
 
 
-def _numbers(pytree: ArrayTree) -> Array:
+def _ravel_floats(pytree: ArrayTree) -> Array:
     flat = tree_ravel(pytree)
     if flat.size == 0:
         raise ValueError("expected a tree with at least one number, got none")
@@ -104,12 +104,14 @@ def _numbers(pytree: ArrayTree) -> Array:
 def merge_dicts(*dicts: Mapping[Any, Any]) -> dict[Any, Any]:
     """One dict of several; of a key that comes again the last wins, with a warning."""
     merged: dict[Any, Any] = {}
-    for each in dicts:
-        again = [key for key in each if key in merged]
-        if again:
-            named = ", ".join(map(repr, again))
-            warnings.warn(f"keys that come again, the last wins: {named}", stacklevel=2)
-        merged.update(each)
+    for mapping in dicts:
+        repeated_keys = [key for key in mapping if key in merged]
+        if repeated_keys:
+            key_names = ", ".join(map(repr, repeated_keys))
+            warnings.warn(
+                f"keys that come again, the last wins: {key_names}", stacklevel=2
+            )
+        merged.update(mapping)
     return merged
 
 
@@ -134,22 +136,24 @@ def sync_shared_params(
     for share, (leaves, _) in zip(shares, flat, strict=True):
         for path, leaf in leaves:
             owners.setdefault(path, []).append((share, leaf))
-    averages = {path: _average(path, found) for path, found in owners.items()}
+    averages = {
+        path: _average(path, owned_leaves) for path, owned_leaves in owners.items()
+    }
     return tuple(
         jax.tree.unflatten(structure, [averages[path] for path, _ in leaves])
         for leaves, structure in flat
     )
 
 
-def _average(path: Any, owned: list[tuple[float, Any]]) -> Any:
+def _average(path: Any, weighted_leaves: list[tuple[float, Any]]) -> Any:
     """The weighted average of one leaf over the trees that have it."""
-    if len(owned) == 1:
-        return owned[0][1]
-    if len({jnp.shape(leaf) for _, leaf in owned}) != 1:
+    if len(weighted_leaves) == 1:
+        return weighted_leaves[0][1]
+    if len({jnp.shape(leaf) for _, leaf in weighted_leaves}) != 1:
         name = jax.tree_util.keystr(path)
-        shapes = [jnp.shape(leaf) for _, leaf in owned]
+        shapes = [jnp.shape(leaf) for _, leaf in weighted_leaves]
         raise ValueError(
             f"expected one shape of what is shared at {name}, got {shapes}"
         )
-    total = sum(share for share, _ in owned)
-    return sum(share / total * leaf for share, leaf in owned)
+    total = sum(share for share, _ in weighted_leaves)
+    return sum(share / total * leaf for share, leaf in weighted_leaves)

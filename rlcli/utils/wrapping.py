@@ -22,9 +22,9 @@ def docstring(obj: Any) -> Callable[[Wrapped], Wrapped]:
     def g(x): ...  # g.__doc__ == f.__doc__
     """
 
-    def decorate(wrapped: Wrapped) -> Wrapped:
-        wrapped.__doc__ = obj.__doc__
-        return wrapped
+    def decorate(function: Wrapped) -> Wrapped:
+        function.__doc__ = obj.__doc__
+        return function
 
     return decorate
 
@@ -95,23 +95,23 @@ def unvectorize(
     """
 
     @functools.wraps(f)
-    def single(*args: Any, **kwargs: Any) -> Any:
-        expanded = _along(jnp.expand_dims, args, in_axes, "in_axes")
-        found = f(*expanded, **kwargs)
+    def single_function(*args: Any, **kwargs: Any) -> Any:
+        batched_args = _map_axes(jnp.expand_dims, args, in_axes, "in_axes")
+        outputs = f(*batched_args, **kwargs)
         if isinstance(out_axes, int | None):
-            return _each(jnp.squeeze, found, out_axes)
-        if not isinstance(found, tuple):
+            return _map_leaves(jnp.squeeze, outputs, out_axes)
+        if not isinstance(outputs, tuple):
             raise TypeError(
                 f"expected one number as out_axes for a single output, got {out_axes}"
             )
-        squeezed = _along(jnp.squeeze, found, out_axes, "out_axes")
-        remade = getattr(found, "_make", tuple)  # of a NamedTuple, another of its kind
-        return remade(squeezed)
+        unbatched = _map_axes(jnp.squeeze, outputs, out_axes, "out_axes")
+        make = getattr(outputs, "_make", tuple)  # of a NamedTuple, another of its kind
+        return make(unbatched)
 
-    return single
+    return single_function
 
 
-def _along(
+def _map_axes(
     move: Callable[..., Any], values: tuple[Any, ...], axes: Axes, name: str
 ) -> tuple[Any, ...]:
     """`move(leaf, axis)` on the leaves of each value, at the axis of its own."""
@@ -120,11 +120,11 @@ def _along(
     if len(axes) != len(values):
         raise ValueError(f"expected {len(values)} {name}, one a value, got {axes}")
     return tuple(
-        _each(move, value, axis) for value, axis in zip(values, axes, strict=True)
+        _map_leaves(move, value, axis) for value, axis in zip(values, axes, strict=True)
     )
 
 
-def _each(move: Callable[..., Any], value: Any, axis: int | None) -> Any:
+def _map_leaves(move: Callable[..., Any], value: Any, axis: int | None) -> Any:
     if axis is None:
         return value
     return jax.tree.map(lambda leaf: move(jnp.asarray(leaf), axis), value)

@@ -15,28 +15,28 @@ from pathlib import Path
 
 import platformdirs
 
-_WORTH_KEEPING = 0.2  # seconds that a program took to compile
+_MIN_COMPILE_SECONDS = 0.2  # seconds that a program took to compile
 
 
-def remember() -> None:
+def enable_compilation_cache() -> None:
     """Sets JAX's variables for it, before JAX is imported; the user's own stay."""
     if "jax" in sys.modules:
         return
     for name, value in {
-        "JAX_COMPILATION_CACHE_DIR": str(_folder()),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": str(_WORTH_KEEPING),
+        "JAX_COMPILATION_CACHE_DIR": str(_cache_folder()),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": str(_MIN_COMPILE_SECONDS),
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",  # however small
     }.items():
         os.environ.setdefault(name, value)
 
 
-def _folder() -> Path:
+def _cache_folder() -> Path:
     """One for each kind of processor: programs are made for its instructions."""
-    kind = hashlib.sha256(_processor().encode()).hexdigest()[:16]
+    kind = hashlib.sha256(_processor_id().encode()).hexdigest()[:16]
     return platformdirs.user_cache_path("rlcli") / "programs" / kind
 
 
-def _processor() -> str:
+def _processor_id() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

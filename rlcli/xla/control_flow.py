@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from rlcli.types import Array, ArrayTree
 
 
-def when(
+def run_if(
     predicate: Array, function: Callable, state: ArrayTree, *arguments: ArrayTree
 ) -> tuple[ArrayTree, ArrayTree]:
     """`function(state, *arguments) -> state, report` if the predicate holds.
@@ -19,17 +19,17 @@ def when(
     with one, both sides would be computed.
     """
     _, report = jax.eval_shape(function, state, *arguments)
-    silence = zeros(report)
+    silence = zeros_of_shapes(report)
     return jax.lax.cond(
         predicate, function, lambda state, *rest: (state, silence), state, *arguments
     )
 
 
-def zeros(shapes: ArrayTree) -> ArrayTree:
+def zeros_of_shapes(shapes: ArrayTree) -> ArrayTree:
     """Zeros of these shapes, as `jax.eval_shape` gives them."""
-    return jax.tree.map(lambda each: jnp.zeros(each.shape, each.dtype), shapes)
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
 
-def kept(predicate: Array, new: ArrayTree, old: ArrayTree) -> ArrayTree:
+def tree_select(predicate: Array, new: ArrayTree, old: ArrayTree) -> ArrayTree:
     """`new` where the predicate holds, else `old`: computes both, copies neither."""
     return jax.tree.map(lambda a, b: jnp.where(predicate, a, b), new, old)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from rlcli.types import Array, ArrayTree
 
 
-def apart(function: Callable[..., ArrayTree], least: int = 0) -> Callable:
+def fusion_barrier(function: Callable[..., ArrayTree], min_size: int = 0) -> Callable:
     """The same function of arrays, as a pass of its own.
 
     It becomes a branch of a conditional, over whose edge XLA does not fuse, and which
@@ -28,38 +28,38 @@ def apart(function: Callable[..., ArrayTree], least: int = 0) -> Callable:
     Args:
         function: of arrays, with at least one number among them; gives a tree of them.
             What is traced comes in as an argument: it may not close over any.
-        least: how many numbers it has to give, over the whole batch, to be worth it.
+        min_size: how many numbers it has to give, over the whole batch, to be worth it.
     """
 
     @jax.custom_batching.custom_vmap
-    def alone(*arrays: Array) -> ArrayTree:
-        found = jax.eval_shape(function, *arrays)
-        size = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(found))
-        if size < least or jax.default_backend() != "cpu":
+    def barrier(*arrays: Array) -> ArrayTree:
+        shapes = jax.eval_shape(function, *arrays)
+        size = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes))
+        if size < min_size or jax.default_backend() != "cpu":
             return function(*arrays)
 
         def nothing(*_: Array) -> ArrayTree:
-            return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), found)
+            return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
-        return jax.lax.cond(_certain(arrays[0]), function, nothing, *arrays)
+        return jax.lax.cond(_always_true(arrays[0]), function, nothing, *arrays)
 
-    @alone.def_vmap
+    @barrier.def_vmap
     def _(size: int, batched: list[bool], *arrays: Array) -> tuple[ArrayTree, Any]:
         del size
-        axes = [0 if each else None for each in batched]
-        found = apart(jax.vmap(function, axes), least)(*arrays)
-        return found, jax.tree.map(lambda _: True, found)
+        axes = [0 if is_batched else None for is_batched in batched]
+        outputs = fusion_barrier(jax.vmap(function, axes), min_size)(*arrays)
+        return outputs, jax.tree.map(lambda _: True, outputs)
 
-    return alone
+    return barrier
 
 
-def settled(tree: ArrayTree) -> ArrayTree:
+def materialize(tree: ArrayTree) -> ArrayTree:
     """The same arrays, each worked out once, before anything reads it."""
     leaves, structure = jax.tree.flatten(tree)
-    return structure.unflatten(apart(lambda *leaves: leaves)(*leaves))
+    return structure.unflatten(fusion_barrier(lambda *leaves: leaves)(*leaves))
 
 
-def rounded(tree: ArrayTree, count: Array) -> ArrayTree:
+def round_to_dtype(tree: ArrayTree, count: Array) -> ArrayTree:
     """The same numbers, each rounded to its type before anything reads it.
 
     Else XLA fuses a product with the sum that reads it, and rounds both as one, or does
@@ -82,6 +82,6 @@ def rounded(tree: ArrayTree, count: Array) -> ArrayTree:
     return jax.tree.map(through_bits, tree)
 
 
-def _certain(array: Array) -> Array:
+def _always_true(array: Array) -> Array:
     """True, for all that XLA knows it might not be."""
     return jax.lax.population_count(array.ravel()[0].astype(jnp.uint32)) <= 32

@@ -6,10 +6,12 @@ import jax.numpy as jnp
 
 from rlcli.types import Array
 
-_FEW = 64  # entries, up to which comparing with all of them costs less than a gather
+_MAX_COMPARED = (
+    64  # entries, up to which comparing with all of them costs less than a gather
+)
 
 
-def selected(rows: Array, index: Array, axis: int = -1) -> Array:
+def select_index(rows: Array, index: Array, axis: int = -1) -> Array:
     """Of `rows` the entry `index` along an axis: the same shape without that axis.
 
     `index` has this shape, or one that broadcasts to it, and lies in the axis. Among
@@ -22,7 +24,7 @@ def selected(rows: Array, index: Array, axis: int = -1) -> Array:
     index = jnp.expand_dims(
         jnp.broadcast_to(index, rows.shape[:axis] + rows.shape[axis + 1 :]), axis
     )
-    if rows.shape[axis] > _FEW:
+    if rows.shape[axis] > _MAX_COMPARED:
         return jnp.take_along_axis(rows, index, axis).squeeze(axis)
     numbers = jnp.arange(rows.shape[axis]).reshape(
         (-1,) + (1,) * (rows.ndim - axis - 1)

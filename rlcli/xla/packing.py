@@ -18,10 +18,12 @@ import numpy as np
 
 from rlcli.types import Array, ArrayTree
 
-SMALL = 256  # numbers: to copy more costs what the argument did, and rings stay alone
+SMALL_SIZE = (
+    256  # numbers: to copy more costs what the argument did, and rings stay alone
+)
 
 
-class Packed(NamedTuple):
+class PackedTree(NamedTuple):
     """A tree, packed."""
 
     small: dict[str, Array]  # by dtype: all small leaves, end to end
@@ -35,7 +37,7 @@ class Packing:
     A state may hold it beside what it has packed: to JAX it is part of the structure.
     """
 
-    def __init__(self, shapes: ArrayTree, small: int = SMALL) -> None:
+    def __init__(self, shapes: ArrayTree, small: int = SMALL_SIZE) -> None:
         leaves, self._structure = jax.tree.flatten(shapes)
         self._leaves = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in leaves]
         self._small_enough = small
@@ -48,25 +50,25 @@ class Packing:
                 self._small[leaf.dtype.name].append(index)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Packing) and self._all == other._all
+        return isinstance(other, Packing) and self._identity == other._identity
 
     def __hash__(self) -> int:
-        return hash(self._all)
+        return hash(self._identity)
 
     @property
-    def _all(self) -> tuple:
+    def _identity(self) -> tuple:
         return self._structure, tuple(self._leaves), self._small_enough
 
-    def pack(self, tree: ArrayTree) -> Packed:
+    def pack(self, tree: ArrayTree) -> PackedTree:
         """A tree of JAX arrays, inside a program."""
         leaves = self._structure.flatten_up_to(tree)
         small = {
             dtype: jnp.concatenate([leaves[index].reshape(-1) for index in indices])
             for dtype, indices in self._small.items()
         }
-        return Packed(small, [leaves[index] for index in self._large])
+        return PackedTree(small, [leaves[index] for index in self._large])
 
-    def host(self) -> Callable[[ArrayTree], Packed]:
+    def host_packer(self) -> Callable[[ArrayTree], PackedTree]:
         """What packs trees of NumPy arrays that are known to have this structure.
 
         It writes into the same arrays at each call: one tree has to be read before the
@@ -80,24 +82,24 @@ class Packing:
             for index, part in zip(indices, parts, strict=True):
                 places[index] = part.reshape(self._leaves[index].shape)
 
-        def pack(tree: ArrayTree) -> Packed:
+        def pack(tree: ArrayTree) -> PackedTree:
             leaves = jax.tree.leaves(tree)
             for index, place in places.items():
                 place[...] = leaves[index]
-            return Packed(small, [leaves[index] for index in self._large])
+            return PackedTree(small, [leaves[index] for index in self._large])
 
         return pack
 
-    def unpack(self, packed: Packed) -> ArrayTree:
+    def unpack(self, packed_tree: PackedTree) -> ArrayTree:
         """The tree again, inside a program or of NumPy arrays on the host."""
         leaves = list(self._leaves)
         for dtype, indices in self._small.items():
-            at = 0
+            offset = 0
             for index in indices:
                 shape, size = leaves[index].shape, leaves[index].size
-                part = packed.small[dtype][at : at + size]
+                part = packed_tree.small[dtype][offset : offset + size]
                 leaves[index] = part.reshape(shape)
-                at += size
-        for index, leaf in zip(self._large, packed.large, strict=True):
+                offset += size
+        for index, leaf in zip(self._large, packed_tree.large, strict=True):
             leaves[index] = leaf
         return self._structure.unflatten(leaves)

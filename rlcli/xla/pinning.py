@@ -14,11 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _TASKS = Path("/proc/self/task")
-_CORE = 36  # the field of `stat`, counted after the name, that says where a thread is
+_CORE_FIELD = (
+    36  # the field of `stat`, counted after the name, that says where a thread is
+)
 
 
 @contextlib.contextmanager
-def pinned() -> Iterator[None]:
+def pin_threads() -> Iterator[None]:
     """Keeps all threads on the core that this one is on; does nothing but on Linux.
 
     For less than a second at a time: in between the system may choose another core, so
@@ -27,21 +29,21 @@ def pinned() -> Iterator[None]:
     if not _TASKS.is_dir() or not hasattr(os, "sched_setaffinity"):
         yield
         return
-    allowed = os.sched_getaffinity(0)
-    _keep({_core()})
+    allowed_cores = os.sched_getaffinity(0)
+    _set_affinity({_current_core()})
     try:
         yield
     finally:
-        _keep(allowed)
+        _set_affinity(allowed_cores)
 
 
-def _core() -> int:
+def _current_core() -> int:
     """The core that this thread runs on."""
     fields = Path("/proc/thread-self/stat").read_text(encoding="utf-8")
-    return int(fields.rpartition(")")[2].split()[_CORE])
+    return int(fields.rpartition(")")[2].split()[_CORE_FIELD])
 
 
-def _keep(cores: set[int]) -> None:
+def _set_affinity(cores: set[int]) -> None:
     """Lets all threads of this process run on these cores alone."""
     for task in os.listdir(_TASKS):
         with contextlib.suppress(OSError):  # it has just ended, or we may not

@@ -14,13 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.types import Array, Key
-from rlcli.xla.fusion_barrier import apart
+from rlcli.xla.fusion_barrier import fusion_barrier
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-_WORTH = 128  # so many hashes take as long as a conditional
+_MIN_BATCH = 128  # so many hashes take as long as a conditional
 
 
-def unrolled(key: Key) -> Key:
+def unroll_key(key: Key) -> Key:
     """The same key, for whatever `jax.random` draws with it: the same bits, sooner.
 
     JAX compiles Threefry-2x32 (Salmon et al., 2011,
@@ -36,7 +36,7 @@ def unrolled(key: Key) -> Key:
 
 
 @jax.jit
-def _hashed(first: Array, second: Array, counter: Array) -> tuple[Array, Array]:
+def _threefry(first: Array, second: Array, counter: Array) -> tuple[Array, Array]:
     """Threefry-2x32 of a key, (first, second), and the 64-bit counter (0, counter).
 
     All uint32, and of one shape or broadcast to it.
@@ -47,21 +47,24 @@ def _hashed(first: Array, second: Array, counter: Array) -> tuple[Array, Array]:
     for turn in range(5):
         for distance in _ROTATIONS[turn % 2]:
             x = x + y
-            turned = (y << np.uint32(distance)) | (y >> np.uint32(32 - distance))
-            y = turned ^ x
+            rotated = (y << np.uint32(distance)) | (y >> np.uint32(32 - distance))
+            y = rotated ^ x
         x = x + parts[(turn + 1) % 3]
         y = y + parts[(turn + 2) % 3] + np.uint32(turn + 1)
     return x, y
 
 
 @jax.jit
-def _mixed(first: Array, second: Array, counter: Array) -> Array:
-    """The two words of `_hashed` as one, of which JAX makes its random bits."""
-    x, y = _hashed(first, second, counter)
+def _threefry_word(first: Array, second: Array, counter: Array) -> Array:
+    """The two words of `_threefry` as one, of which JAX makes its random bits."""
+    x, y = _threefry(first, second, counter)
     return x ^ y
 
 
-_words, _bits = apart(_hashed, _WORTH), apart(_mixed, _WORTH)
+_hash_words, _hash_bits = (
+    fusion_barrier(_threefry, _MIN_BATCH),
+    fusion_barrier(_threefry_word, _MIN_BATCH),
+)
 
 
 def _counters(shape: tuple[int, ...]) -> Array:
@@ -76,18 +79,20 @@ def _seed(seed: Array) -> Array:
 
 
 def _split(key: Array, shape: tuple[int, ...]) -> Array:
-    return jnp.stack(_words(*key, _counters(shape)), axis=-1)
+    return jnp.stack(_hash_words(*key, _counters(shape)), axis=-1)
 
 
 def _random_bits(key: Array, bit_width: int, shape: tuple[int, ...]) -> Array:
     if bit_width == 64:
-        high, low = (each.astype(np.uint64) for each in _words(*key, _counters(shape)))
+        high, low = (
+            word.astype(np.uint64) for word in _hash_words(*key, _counters(shape))
+        )
         return (high << np.uint64(32)) | low
-    return _bits(*key, _counters(shape)).astype(f"uint{bit_width}")
+    return _hash_bits(*key, _counters(shape)).astype(f"uint{bit_width}")
 
 
 def _fold_in(key: Array, data: Array) -> Array:
-    return jnp.stack(_words(*key, jnp.asarray(data, np.uint32)))
+    return jnp.stack(_hash_words(*key, jnp.asarray(data, np.uint32)))
 
 
 _UNROLLED = jax.extend.random.define_prng_impl(

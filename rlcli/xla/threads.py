@@ -25,7 +25,7 @@ class Layout(NamedTuple):
     size: int = 0  # threads of the pool; 0: as XLA likes
 
 
-def apply(layout: Layout) -> bool:
+def apply_layout(layout: Layout) -> bool:
     """Sets the environment's variables for a layout, before JAX is imported.
 
     What the user set in `NPROC` and `XLA_FLAGS` stays as it is. Where JAX is imported
@@ -33,11 +33,11 @@ def apply(layout: Layout) -> bool:
     """
     if "jax" in sys.modules:
         return False
-    os.environ.update(variables(layout))
+    os.environ.update(environment_variables(layout))
     return True
 
 
-def current(devices: int) -> dict[str, Any]:
+def current_layout(devices: int) -> dict[str, Any]:
     """The layout in force, for `run.json`: what `recorded` reads, and the variables.
 
     `devices` is over how many of them the seeds are spread.
@@ -52,15 +52,17 @@ def layout(devices: int) -> Layout:
     """The layout in force, with the seeds spread over so many devices."""
     number = os.environ.get("NPROC", "")
     size = int(number) if number.isdecimal() else 0
-    return Layout("one" if one() else "pool", devices, size if size > 1 else 0)
+    return Layout(
+        "one" if is_single_threaded() else "pool", devices, size if size > 1 else 0
+    )
 
 
-def one() -> bool:
+def is_single_threaded() -> bool:
     """Whether XLA has one thread of the processor's for each device."""
     return os.environ.get("NPROC") == "1"
 
 
-def settle() -> None:
+def disable_async_dispatch() -> None:
     """Has the caller's thread run what it dispatches, where XLA has but one.
 
     Another's turn would only have to be awaited, at every step of the loop on the host.
@@ -70,40 +72,42 @@ def settle() -> None:
     """
     import jax
 
-    if one() and DEVICES_FLAG not in os.environ.get("XLA_FLAGS", ""):
+    if is_single_threaded() and DEVICES_FLAG not in os.environ.get("XLA_FLAGS", ""):
         jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 
-def variables(layout: Layout) -> dict[str, str]:
+def environment_variables(layout: Layout) -> dict[str, str]:
     """The environment variables that make a layout, beside those the user set.
 
     None where a GPU or TPU does the work: these are about the processor, and the pool
     is what compiles for the accelerator.
     """
-    if accelerated():
+    if has_accelerator():
         return {}
-    found: dict[str, str] = {}
+    environment: dict[str, str] = {}
     threads = 1 if layout.threads == "one" else layout.size
     if threads and "NPROC" not in os.environ:
-        found["NPROC"] = str(threads)
-    wanted = {DEVICES_FLAG: layout.devices} if layout.devices > 1 else {}
+        environment["NPROC"] = str(threads)
+    flags_wanted = {DEVICES_FLAG: layout.devices} if layout.devices > 1 else {}
     if _has_wide_vectors():
-        wanted[WIDTH_FLAG] = 512
+        flags_wanted[WIDTH_FLAG] = 512
     flags = os.environ.get("XLA_FLAGS", "")
-    mine = [f"{flag}={value}" for flag, value in wanted.items() if flag not in flags]
+    mine = [
+        f"{flag}={value}" for flag, value in flags_wanted.items() if flag not in flags
+    ]
     if mine:
-        found["XLA_FLAGS"] = " ".join(filter(None, [flags, *mine]))
-    return found
+        environment["XLA_FLAGS"] = " ".join(filter(None, [flags, *mine]))
+    return environment
 
 
-def accelerated() -> bool:
+def has_accelerator() -> bool:
     """Whether JAX will run on something else than the processor."""
     import importlib.metadata  # here: they take a tenth of the time of `rlcli --help`
     import importlib.util
 
-    named = os.environ.get("JAX_PLATFORMS") or os.environ.get("JAX_PLATFORM_NAME")
-    if named:
-        return named.split(",")[0].strip().lower() != "cpu"
+    platforms = os.environ.get("JAX_PLATFORMS") or os.environ.get("JAX_PLATFORM_NAME")
+    if platforms:
+        return platforms.split(",")[0].strip().lower() != "cpu"
     if importlib.util.find_spec("libtpu") and glob.glob("/dev/accel*"):
         return True
     present = any(map(glob.glob, ("/dev/nvidia[0-9]*", "/dev/dxg", "/dev/kfd")))

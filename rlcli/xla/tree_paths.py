@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 
-def paths(tree: Any) -> dict[str, Any]:
+def leaves_by_path(tree: Any) -> dict[str, Any]:
     """The leaves of a tree by tree path, in the order of the tree."""
     import jax
 
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for keys, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
-        path = "/".join(_name(key) for key in keys)
-        if path in found:
+        path = "/".join(_path_step(key) for key in keys)
+        if path in leaves:
             raise ValueError(f"expected one leaf at `{path}`, got two")
-        found[path] = leaf
-    return found
+        leaves[path] = leaf
+    return leaves
 
 
-def _name(key: Any) -> str:
+def _path_step(key: Any) -> str:
     """One step of a tree path: a field, an index, or an escaped dict key."""
     for attribute in ("name", "idx", "key"):
         if hasattr(key, attribute):

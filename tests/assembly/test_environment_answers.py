@@ -8,7 +8,7 @@ import pytest
 import rlcli
 from rlcli.assembly import check_environment
 from rlcli.errors import RlcliError
-from rlcli.recipe import load
+from rlcli.recipe import load_recipe
 from rlcli.types import Environment, TimeStep
 
 BOX = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
@@ -53,7 +53,7 @@ def data(kind: str) -> dict:
 
 
 def test_an_environment_that_returns_what_it_declares_is_taken():
-    check_environment(load(data("sound")))
+    check_environment(load_recipe(data("sound")))
 
 
 SPACE = r"where its space Box\(2,\) in \[-1, 1\] has float32\[2\]"
@@ -76,7 +76,7 @@ SPACE = r"where its space Box\(2,\) in \[-1, 1\] has float32\[2\]"
 )
 def test_an_environment_that_returns_something_else_is_refused_by_name(kind, said):
     with pytest.raises(RlcliError, match=said) as caught:
-        check_environment(load(data(kind)))
+        check_environment(load_recipe(data(kind)))
     assert f"environment `{__name__}:core` returns from" in caught.value.message
 
 

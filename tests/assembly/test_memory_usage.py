@@ -5,8 +5,8 @@ import pytest
 
 import rlcli
 from rlcli.assembly import build, memory_usage
-from rlcli.loop import make
-from rlcli.recipe import dump, load, resolved
+from rlcli.loop import make_loop
+from rlcli.recipe import dump_recipe, load_recipe, resolve
 from rlcli.runs import run_folder
 from rlcli.training.experiment import Experiment
 from rlcli.xla import machine
@@ -29,9 +29,9 @@ PPO = {
 
 
 def sizes_of(data, *sets):
-    recipe = load(data, sets)
+    recipe = load_recipe(data, sets)
     setup = build(recipe)._replace(devices=1)
-    loop = make(setup)
+    loop = make_loop(setup)
     items = memory_usage.run_memory(recipe, setup, loop)
     return {item.name: item.size for item in items}, loop
 
@@ -145,11 +145,11 @@ def test_check_refuses_what_train_refuses_and_says_what_is_needed(small_machine)
 
 
 def test_resume_refuses_before_it_reads_a_checkpoint(tmp_path, monkeypatch):
-    recipe = load(DATA)
+    recipe = load_recipe(DATA)
     experiment = Experiment(recipe, build(recipe)._replace(devices=1))
     experiment.begin()
-    run = run_folder.create("mine", run=tmp_path / "run")
-    run.resolved.write_text(dump(resolved(recipe)), encoding="utf-8")
+    run = run_folder.create_run("mine", run=tmp_path / "run")
+    run.resolved_recipe.write_text(dump_recipe(resolve(recipe)), encoding="utf-8")
     experiment.save(run)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.lz4")}
     few = machine.Available(2**20, "physical memory")
@@ -161,7 +161,7 @@ def test_resume_refuses_before_it_reads_a_checkpoint(tmp_path, monkeypatch):
 
 def test_counting_allocates_nothing():
     before = sum(each.nbytes for each in jax.live_arrays())
-    recipe = load(DATA, ["replay.capacity=100_000_000"])
+    recipe = load_recipe(DATA, ["replay.capacity=100_000_000"])
     setup = build(recipe)._replace(devices=1)
-    memory_usage.run_memory(recipe, setup, make(setup))
+    memory_usage.run_memory(recipe, setup, make_loop(setup))
     assert sum(each.nbytes for each in jax.live_arrays()) - before < 2**20

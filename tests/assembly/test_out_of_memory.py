@@ -30,10 +30,10 @@ DATA = {
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory) -> Path:
     """The policy file of a run that has only begun: about a kilobyte."""
-    parsed = recipe.load(DATA)
+    parsed = recipe.load_recipe(DATA)
     experiment = Experiment(parsed, build(parsed))
     experiment.begin()
-    run = run_folder.create("sea", run=tmp_path_factory.mktemp("runs") / "sea")
+    run = run_folder.create_run("sea", run=tmp_path_factory.mktemp("runs") / "sea")
     experiment.save(run)
     assert run.policy.stat().st_size < 2_000
     return run.policy
@@ -45,8 +45,8 @@ def forged(policy, tmp_path):
 
     def forge(*sets):
         content = checkpoint.read(policy)
-        document = documents.load(content["recipe"])
-        content["recipe"] = recipe.dump(documents.merge(document, sets).data)
+        document = documents.load_document(content["recipe"])
+        content["recipe"] = recipe.dump_recipe(documents.merge(document, sets).data)
         checkpoint.write(tmp_path / "policy.pkl.lz4", content)
         return tmp_path / "policy.pkl.lz4"
 

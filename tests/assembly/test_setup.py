@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from rlcli import recipe
-from rlcli.assembly import build, environment_of
+from rlcli.assembly import build, build_environment
 from rlcli.errors import RlcliError
-from rlcli.loop.progress import midnight
 from rlcli.training import train
 from rlcli.training.experiment import Experiment
-from rlcli.types import Transition
+from rlcli.types import Clock, Transition
 from rlcli.updaters.td.q_learning import q_learning
 
 CARTPOLE = "environment: CartPole-v1\n"
@@ -27,10 +26,10 @@ def setup_of(text_or_data, tmp_path=None, seeds=None):
         path = tmp_path / "mine.yaml"
         path.write_text(text_or_data, encoding="utf-8")
         text_or_data = path
-    return build(recipe.load(text_or_data), seeds)
+    return build(recipe.load_recipe(text_or_data), seeds)
 
 
-def refused(text: str, tmp_path) -> RlcliError:
+def build_error(text: str, tmp_path) -> RlcliError:
     """What is said about a recipe that looks well, and does not fit together."""
     path = tmp_path / "mine.yaml"
     path.write_text(text, encoding="utf-8")
@@ -43,7 +42,7 @@ def refused(text: str, tmp_path) -> RlcliError:
 
 @pytest.mark.parametrize("updater", ["q_learning", "double_q_learning"])
 def test_q_learning_in_a_box_names_both_and_what_fits(updater, tmp_path):
-    error = refused(f"{BOX}updater: {updater}\nreplay: uniform\n", tmp_path)
+    error = build_error(f"{BOX}updater: {updater}\nreplay: uniform\n", tmp_path)
     assert error.message == (
         f"{tmp_path}/mine.yaml:2: updater `{updater}` needs a Discrete action space, "
         "and environment `probe-continuous-action` has Box(1,) in [-1, 1]"
@@ -64,7 +63,7 @@ def test_q_learning_in_a_box_names_both_and_what_fits(updater, tmp_path):
 def test_a_policy_that_the_updater_does_not_feed_is_refused_with_those_it_does(
     policy, updater, acts_on, fitting, tmp_path
 ):
-    error = refused(f"{CARTPOLE}updater: {updater}\npolicy: {policy}\n", tmp_path)
+    error = build_error(f"{CARTPOLE}updater: {updater}\npolicy: {policy}\n", tmp_path)
     assert error.message == (
         f"{tmp_path}/mine.yaml:3: policy `{policy}` acts on {acts_on}, and updater "
         f"`{updater}` offers none in Discrete(2)"
@@ -147,7 +146,7 @@ def test_a_policy_that_the_updater_does_not_feed_is_refused_with_those_it_does(
 def test_a_misfit_is_told_with_its_line_and_what_fits(
     text, line, message, hint, tmp_path
 ):
-    error = refused(f"{CARTPOLE}{text}\n", tmp_path)
+    error = build_error(f"{CARTPOLE}{text}\n", tmp_path)
     assert error.message == f"{tmp_path}/mine.yaml:{line}: {message}"
     assert error.hint == hint
 
@@ -180,7 +179,7 @@ def test_a_misfit_is_told_with_its_line_and_what_fits(
 def test_a_recipe_in_which_nothing_could_be_learnt_is_refused(
     text, says, hint, tmp_path
 ):
-    error = refused(f"{CARTPOLE}updater: q_learning\n{text}\n", tmp_path)
+    error = build_error(f"{CARTPOLE}updater: q_learning\n{text}\n", tmp_path)
     assert says in error.message
     assert error.hint == hint
 
@@ -194,7 +193,7 @@ def test_a_recipe_in_which_nothing_could_be_learnt_is_refused(
 )
 def test_a_tracer_of_whole_episodes_needs_a_replay_of_them(replay, hands, tmp_path):
     text = f"{CARTPOLE}updater: q_learning\n{replay}tracer: monte_carlo\n"
-    error = refused(text, tmp_path)
+    error = build_error(text, tmp_path)
     assert error.message.endswith(
         f"tracer `monte_carlo` looks at whole episodes, and {hands} parts of them"
     )
@@ -213,7 +212,7 @@ def test_a_tracer_of_whole_episodes_needs_a_replay_of_them(replay, hands, tmp_pa
 def test_later_entropies_are_added_to_rows_of_single_steps_alone(text, spans, tmp_path):
     regular = "regularizers: [{name: n_step_entropy, weight: 0.1}]"
     updater = f"updater: {{name: a2c, {regular}}}\n"
-    error = refused(f"{CARTPOLE}{updater}{text}\n", tmp_path)
+    error = build_error(f"{CARTPOLE}{updater}{text}\n", tmp_path)
     assert error.message.startswith(f"{tmp_path}/mine.yaml:2: ")
     assert error.message.endswith(
         f"wants rows of single steps, and those of tracer {spans}"
@@ -227,7 +226,7 @@ def test_later_entropies_are_added_to_rows_of_single_steps_alone(text, spans, tm
 def test_advantages_that_say_who_acted_are_not_centred_in_a_replay(tmp_path):
     replay = "replay: {name: sequences, length: 20}\n"
     centred = "updater: {name: v_trace, normalize_advantage: true}\n"
-    error = refused(f"{CARTPOLE}{centred}{replay}", tmp_path)
+    error = build_error(f"{CARTPOLE}{centred}{replay}", tmp_path)
     assert error.message == (
         f"{tmp_path}/mine.yaml:2: `normalize_advantage` cannot go with a replay: by "
         "tracer `v_trace` what the policy never does has an advantage of 0, and has to "
@@ -243,7 +242,7 @@ def test_nothing_is_learnt_before_a_replay_has_what_it_hands_out(tmp_path):
         "tracer: {name: n_step, n: 3}\ntrain: {start: 0, unroll: 5}\n"
     )
     _, setup = built(f"{CARTPOLE}updater: q_learning\n{text}", tmp_path)
-    _, agent = setup.parts(midnight())
+    _, agent = setup.parts(Clock.zero())
     # 4 + 12 + 2 steps are a sequence, and five more until one begins for sure.
     assert [agent.updates(count) for count in (4, 5, 6)] == [0, 1, 2]
 
@@ -260,7 +259,7 @@ def test_priorities_by_gradient_norm_need_an_updater_that_reports_them(tmp_path)
         f"{CARTPOLE}replay: {{name: prioritized, by: gradient_norm}}\n"
         "policy: epsilon_greedy\n"
     )
-    error = refused(f"{text}updater: q_learning\n", tmp_path)
+    error = build_error(f"{text}updater: q_learning\n", tmp_path)
     assert error.message.endswith(
         "replay `prioritized` goes by `gradient_norm`, and updater `q_learning` "
         "reports something else"
@@ -282,7 +281,7 @@ def test_priorities_by_gradient_norm_need_an_updater_that_reports_them(tmp_path)
 )
 def test_every_replay_is_built_and_traced_from_a_recipe(replay, tmp_path):
     read, setup = built(f"{CARTPOLE}updater: q_learning\nreplay: {replay}\n", tmp_path)
-    assert recipe.load(recipe.resolved(read)) == read
+    assert recipe.load_recipe(recipe.resolve(read)) == read
     assert Experiment(read, setup).check()
 
 
@@ -298,17 +297,17 @@ def test_off_policy_tracers_are_built_and_traced_from_a_recipe(
 def built(text, tmp_path):
     """The recipe, and what is built of it."""
     setup = setup_of(text, tmp_path)
-    return recipe.load(tmp_path / "mine.yaml"), setup
+    return recipe.load_recipe(tmp_path / "mine.yaml"), setup
 
 
 def test_an_environment_that_nobody_registered_is_refused(tmp_path):
-    error = refused("environment: gymnasium/Nonsense-v9\nupdater: ppo\n", tmp_path)
+    error = build_error("environment: gymnasium/Nonsense-v9\nupdater: ppo\n", tmp_path)
     assert error.message.endswith(":1: there is no environment `gymnasium/Nonsense-v9`")
 
 
 def test_shapes_are_known_without_running_anything(tmp_path):
     setup = setup_of(DQN, tmp_path)
-    shapes = Experiment(recipe.load(tmp_path / "mine.yaml"), setup).check()
+    shapes = Experiment(recipe.load_recipe(tmp_path / "mine.yaml"), setup).check()
     assert shapes.pending.obs.shape == (1, 1, 4)  # seeds, environments, observation
     assert all(
         isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(shapes)
@@ -334,7 +333,7 @@ def two_wide(obs, *, factor: float = 1.0):
 def test_a_forward_pass_of_the_users_own_is_a_network(tmp_path):
     name = f"{__name__}:two_wide"
     setup = setup_of(f"{DQN}network: {{name: '{name}', factor: 0.0}}\n", tmp_path)
-    _, agent = setup.parts(midnight())
+    _, agent = setup.parts(Clock.zero())
     params = jax.eval_shape(
         lambda: agent.acting(agent.init(jax.random.key(0), _unroll()))
     )
@@ -344,7 +343,7 @@ def test_a_forward_pass_of_the_users_own_is_a_network(tmp_path):
 
 def test_a_forward_pass_of_the_wrong_shape_is_refused_with_the_right_one(tmp_path):
     name = f"{__name__}:too_wide"
-    error = refused(f"{DQN}network: '{name}'\n", tmp_path)
+    error = build_error(f"{DQN}network: '{name}'\n", tmp_path)
     assert "network function `q` gives (2, 3) where (2, 2) is needed" in error.message
 
 
@@ -357,7 +356,7 @@ def test_a_schedule_is_evaluated_at_the_clock_inside_the_program(tmp_path):
 
     @jax.jit
     def reward(steps):
-        env, _ = setup.parts(midnight()._replace(steps=steps))
+        env, _ = setup.parts(Clock.zero()._replace(steps=steps))
         state, _ = env.reset(jax.random.key(0))
         fallen = state._replace(core=type(state.core)(jnp.full((1, 4), 9.0)))
         noise = env.draw(jax.random.key(1))
@@ -376,7 +375,7 @@ def test_each_environment_has_its_own_value_by_turns():
         },
         "updater": "q_learning",
     }
-    env, _ = setup_of(data).parts(midnight())
+    env, _ = setup_of(data).parts(Clock.zero())
     state, _ = env.reset(jax.random.key(0))
     fallen = state._replace(core=type(state.core)(jnp.full((5, 4), 9.0)))
     noise = env.draw(jax.random.key(1))
@@ -409,7 +408,7 @@ def test_an_environment_alone_may_be_more_than_the_replay_would_hold():
     }
     with pytest.raises(RlcliError, match="replay `uniform`"):
         setup_of(data)
-    env = environment_of(recipe.load(data), 1, midnight())
+    env = build_environment(recipe.load_recipe(data), 1, Clock.zero())
     assert env.reset(jax.random.key(0))[1].shape == (100, 4)
 
 
@@ -426,7 +425,7 @@ def test_warmup_plays_at_random_until_the_start_and_the_policy_from_then_on():
     setup = setup_of(data)
 
     def actions(steps: int):
-        _, agent = setup.parts(midnight()._replace(steps=jnp.float32(steps)))
+        _, agent = setup.parts(Clock.zero()._replace(steps=jnp.float32(steps)))
         state = agent.init(jax.random.key(3), _unroll())
         obs = jnp.ones((64, 4))
         noise = agent.policy.draw(jax.random.key(1), 64)

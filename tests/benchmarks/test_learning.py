@@ -15,7 +15,7 @@ RESULTS = json.loads((ROOT / "benchmarks" / "learning" / "results.json").read_te
 
 def test_every_row_is_a_recipe_and_is_there_once():
     names = [row.recipe for row in ROWS]
-    assert set(names) <= set(recipe.shipped())
+    assert set(names) <= set(recipe.shipped_recipes())
     assert len(set(names)) == len(names)
 
 

@@ -10,7 +10,7 @@ from rlcli.cli import options
     ("text", "expected"), [("600x400", (600, 400)), ("1X2", (1, 2)), (None, None)]
 )
 def test_a_size_is_width_and_height(text, expected):
-    assert options.size(text) == expected
+    assert options.parse_size(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -18,9 +18,9 @@ def test_a_size_is_width_and_height(text, expected):
 )
 def test_another_size_is_refused(text):
     with pytest.raises(typer.BadParameter, match="such as 600x400"):
-        options.size(text)
+        options.parse_size(text)
 
 
 def test_no_time_limit_is_none():
-    assert options.seconds(None) is None
-    assert options.seconds("10m") == 600
+    assert options.parse_max_time(None) is None
+    assert options.parse_max_time("10m") == 600

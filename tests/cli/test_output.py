@@ -8,14 +8,14 @@ from rlcli.cli import output
 
 
 def test_data_and_talk_go_their_own_ways(capsys):
-    output.data("42")
-    output.tell("so it is")
+    output.print_data("42")
+    output.print_message("so it is")
     assert capsys.readouterr() == ("42\n", "so it is\n")
 
 
 def test_talk_never_lands_in_the_data_where_stderr_is_closed(capsys, monkeypatch):
     monkeypatch.setattr(sys, "stderr", None)
-    output.tell("nobody listens")
+    output.print_message("nobody listens")
     assert capsys.readouterr().out == ""
 
 

@@ -6,7 +6,7 @@ import pytest
 
 
 @pytest.fixture(scope="session")
-def compiled():
+def compile_family():
     """A family with its functions compiled, which give NumPy's arrays.
 
     A program per function, and not one per operation, which would take far longer.

@@ -15,7 +15,7 @@ LOGITS, OTHER = RNG.normal(size=(2, 7, ACTIONS)).astype("f4") * 2
 
 
 @pytest.fixture(scope="module")
-def beside():
+def distrax_reference():
     """What distrax says of these categorical distributions, and of two cut of them."""
 
     @jax.jit
@@ -32,9 +32,9 @@ def beside():
     return lambda p, q: jax.tree.map(np.asarray, said(p, q))
 
 
-def test_categorical_says_what_distrax_says(compiled, beside):
-    start, theirs = -2, beside(LOGITS, OTHER)
-    ours = compiled(distributions.categorical(ACTIONS, start))
+def test_categorical_says_what_distrax_says(compile_family, distrax_reference):
+    start, theirs = -2, distrax_reference(LOGITS, OTHER)
+    ours = compile_family(distributions.categorical(ACTIONS, start))
     assert ours.size == ACTIONS
     np.testing.assert_allclose(ours.entropy(LOGITS), theirs["entropy"], rtol=1e-5)
     np.testing.assert_allclose(ours.kl(LOGITS, OTHER), theirs["kl"], rtol=1e-4)
@@ -46,12 +46,14 @@ def test_categorical_says_what_distrax_says(compiled, beside):
     np.testing.assert_allclose(every, theirs["logs"], rtol=1e-4)
 
 
-def test_multi_discrete_is_the_product_of_its_entries(compiled, beside):
-    ours = compiled(distributions.multi_discrete([5, 3, 1], start=[0, -1, 4]))
+def test_multi_discrete_is_the_product_of_its_entries(
+    compile_family, distrax_reference
+):
+    ours = compile_family(distributions.multi_discrete([5, 3, 1], start=[0, -1, 4]))
     assert ours.size == 9
     p, q = (np.tile(each, 2)[:, :9] for each in (LOGITS, OTHER))
     pairs = [(p[:, a:b], q[:, a:b]) for a, b in ((0, 5), (5, 8), (8, 9))]
-    theirs = [beside(*each) for each in pairs]
+    theirs = [distrax_reference(*each) for each in pairs]
     x = np.stack([RNG.integers(0, n, 7) for n in (5, 3, 1)], -1)
     log_prob = sum(each["logs"][x[:, i], np.arange(7)] for i, each in enumerate(theirs))
     found = ours.log_prob(p, x + np.array([0, -1, 4]))
@@ -63,8 +65,8 @@ def test_multi_discrete_is_the_product_of_its_entries(compiled, beside):
     np.testing.assert_allclose(ours.entropy(p), entropy, rtol=1e-4)
 
 
-def test_multi_binary_says_what_distrax_says_of_bits(compiled):
-    ours = compiled(distributions.multi_binary((ACTIONS,)))
+def test_multi_binary_says_what_distrax_says_of_bits(compile_family):
+    ours = compile_family(distributions.multi_binary((ACTIONS,)))
     x = RNG.integers(0, 2, LOGITS.shape).astype(np.int8)
 
     @jax.jit
@@ -80,7 +82,7 @@ def test_multi_binary_says_what_distrax_says_of_bits(compiled):
     assert ours.mode(LOGITS).dtype == np.int8
 
 
-def projected_by_hand(points, p, atoms):
+def expected_projection(points, p, atoms):
     """Each point's mass, dealt to the two atoms around it."""
     found = np.zeros(len(atoms))
     width = atoms[1] - atoms[0]
@@ -93,14 +95,14 @@ def projected_by_hand(points, p, atoms):
     return found
 
 
-def test_moved_atoms_are_dealt_to_their_neighbours(compiled):
-    ours = compiled(distributions.atoms(-2.0, 2.0, ACTIONS))
+def test_moved_atoms_are_dealt_to_their_neighbours(compile_family):
+    ours = compile_family(distributions.atoms(-2.0, 2.0, ACTIONS))
     points = np.linspace(-2, 2, ACTIONS)
     scale = np.array([0.5, -1.0, 0.0, 3.0, 1.0, -0.3, 0.9], "f4")
     shift = np.array([0.3, 0.0, -0.7, 1.0, 0.0, 1.2, 9.0], "f4")
     moved = ours.affine(LOGITS, scale, shift)
     for before, after, a, b in zip(LOGITS, moved, scale, shift, strict=True):
-        by_hand = projected_by_hand(b + a * points, softmax(before), points)
+        by_hand = expected_projection(b + a * points, softmax(before), points)
         np.testing.assert_allclose(softmax(after), by_hand, atol=1e-6)
     inside = np.abs(scale) * 2 + np.abs(shift) <= 2
     mean = shift + scale * ours.mean(LOGITS)
@@ -108,8 +110,8 @@ def test_moved_atoms_are_dealt_to_their_neighbours(compiled):
     np.testing.assert_allclose(ours.mean(moved)[inside], mean[inside], atol=1e-5)
 
 
-def test_each_entry_may_be_moved_on_its_own(compiled):
-    ours = compiled(distributions.multi_discrete([3, 2], start=[-1, 0]))
+def test_each_entry_may_be_moved_on_its_own(compile_family):
+    ours = compile_family(distributions.multi_discrete([3, 2], start=[-1, 0]))
     p, scale, shift = LOGITS, np.array([-1.0, 0.5]), np.array([0.0, 0.25])
     moved = ours.affine(p, scale, shift)
     np.testing.assert_allclose(
@@ -117,13 +119,13 @@ def test_each_entry_may_be_moved_on_its_own(compiled):
     )
     turned = softmax(p[:, 2::-1], -1)  # −x turns the first entry around
     np.testing.assert_allclose(softmax(moved[:, :3], -1), turned, atol=1e-6)
-    bits = compiled(distributions.multi_binary((2,)))
+    bits = compile_family(distributions.multi_binary((2,)))
     negated = bits.affine(np.array([3.0, -1.0], "f4"), -1.0, 1.0)
     np.testing.assert_allclose(negated, [-3, 1], rtol=1e-4)
 
 
-def test_an_atom_is_the_one_nearest(compiled):
-    ours = compiled(distributions.atoms(0.0, 1.0, 3))
+def test_an_atom_is_the_one_nearest(compile_family):
+    ours = compile_family(distributions.atoms(0.0, 1.0, 3))
     logits = np.array([0.0, 1.0, 2.0], "f4")
     x = np.array([0.2, 0.3, 0.5, 0.9, 7.0, -1.0], "f4")
     found = ours.log_prob(np.broadcast_to(logits, (6, 3)), x)
@@ -158,8 +160,8 @@ def test_extreme_and_forbidden_choices_have_finite_numbers_and_gradients():
         assert np.all(np.isfinite(gradient))
 
 
-def test_what_is_forbidden_is_never_done_and_adds_nothing(compiled):
-    ours, there = compiled(distributions.categorical(ACTIONS)), [0, 2, 4]
+def test_what_is_forbidden_is_never_done_and_adds_nothing(compile_family):
+    ours, there = compile_family(distributions.categorical(ACTIONS)), [0, 2, 4]
     logits, p = FORBIDDEN[0], softmax(FORBIDDEN[0, there])
     noise = ours.draw(jax.random.key(0, impl="rbg"), 2_000)
     sample = ours.sample(np.broadcast_to(logits, (2_000, ACTIONS)), noise)

@@ -21,11 +21,11 @@ P, Q = RNG.normal(size=(2, 6, FAMILY.size)).astype("f4")
 
 
 @pytest.fixture(scope="module")
-def ours(compiled):
-    return compiled(FAMILY)
+def compiled_family(compile_family):
+    return compile_family(FAMILY)
 
 
-def theirs(parameters):
+def distrax_joint(parameters):
     logits, mean, log_scale, bits = jnp.split(parameters, [3, 5, 7], -1)
     return distrax.Joint(
         {
@@ -43,8 +43,12 @@ def test_a_composite_is_the_joint_of_its_members():
     def said(p, q):
         x = FAMILY.sample(p, FAMILY.draw(jax.random.key(0, impl="rbg"), 6))
         ours = FAMILY.log_prob(p, x), FAMILY.kl(p, q), FAMILY.mode(p)
-        other = theirs(p)
-        return ours, (other.log_prob(x), other.kl_divergence(theirs(q)), other.mode())
+        other = distrax_joint(p)
+        return ours, (
+            other.log_prob(x),
+            other.kl_divergence(distrax_joint(q)),
+            other.mode(),
+        )
 
     assert FAMILY.size == 3 + 4 + 2
     ours, other = said(P, Q)
@@ -54,22 +58,24 @@ def test_a_composite_is_the_joint_of_its_members():
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
-def test_members_do_not_share_their_noise(compiled):
-    twins = compiled(distributions.composite([distributions.normal((1,))] * 2))
+def test_members_do_not_share_their_noise(compile_family):
+    twins = compile_family(distributions.composite([distributions.normal((1,))] * 2))
     x, y = twins.sample(
         np.zeros((2_000, 4), "f4"), twins.draw(jax.random.key(0, impl="rbg"), 2_000)
     )
     assert abs(np.corrcoef(x[:, 0], y[:, 0])[0, 1]) < 0.1
 
 
-def test_members_may_be_moved_together_or_each_on_its_own(compiled, ours):
-    twins = compiled(distributions.composite([distributions.normal((1,))] * 2))
+def test_members_may_be_moved_together_or_each_on_its_own(
+    compile_family, compiled_family
+):
+    twins = compile_family(distributions.composite([distributions.normal((1,))] * 2))
     parameters = np.array([1.0, 0.0, -1.0, 0.0], "f4")
     together = twins.affine(parameters, 2.0, 1.0)
     np.testing.assert_allclose(twins.mean(together), [[3.0], [-1.0]])
     apart = twins.affine(parameters, (2.0, jnp.array([3.0])), (0.0, 0.5))
     np.testing.assert_allclose(twins.mean(apart), [[2.0], [-2.5]])
-    assert np.all(np.isfinite(ours.affine(P, 0.5, 0.1)))
+    assert np.all(np.isfinite(compiled_family.affine(P, 0.5, 0.1)))
 
 
 def test_of_nothing_there_is_no_composite():

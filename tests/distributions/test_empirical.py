@@ -10,54 +10,66 @@ from rlcli import distributions
 RNG = np.random.default_rng(0)
 NUMBER = 8
 QUANTILES = RNG.normal(size=(5, NUMBER)).astype("f4")
-FAMILY = distributions.quantiles(NUMBER)
+FAMILY = distributions.quantile_distribution(NUMBER)
 
 
 @pytest.fixture(scope="module")
-def ours(compiled):
-    return compiled(FAMILY)
+def compiled_family(compile_family):
+    return compile_family(FAMILY)
 
 
-def test_samples_have_the_quantiles_that_it_is_made_of(ours):
+def test_samples_have_the_quantiles_that_it_is_made_of(compiled_family):
     draws = 100_000
-    noise = ours.draw(jax.random.key(0, impl="rbg"), draws)
-    x = ours.sample(np.broadcast_to(QUANTILES[0], (draws, NUMBER)), noise)
+    noise = compiled_family.draw(jax.random.key(0, impl="rbg"), draws)
+    x = compiled_family.sample(np.broadcast_to(QUANTILES[0], (draws, NUMBER)), noise)
     fractions = (np.arange(NUMBER) + 0.5) / NUMBER
     found = np.quantile(x, fractions)
     np.testing.assert_allclose(found, np.sort(QUANTILES[0]), atol=0.03)
 
 
-def test_the_order_of_quantiles_means_nothing(ours):
+def test_the_order_of_quantiles_means_nothing(compiled_family):
     mixed = RNG.permuted(QUANTILES, axis=-1)
     x = RNG.normal(size=5).astype("f4")
-    np.testing.assert_array_equal(ours.entropy(mixed), ours.entropy(QUANTILES))
-    np.testing.assert_array_equal(ours.log_prob(mixed, x), ours.log_prob(QUANTILES, x))
-    np.testing.assert_allclose(ours.kl(mixed, QUANTILES), 0, atol=1e-5)
+    np.testing.assert_array_equal(
+        compiled_family.entropy(mixed), compiled_family.entropy(QUANTILES)
+    )
+    np.testing.assert_array_equal(
+        compiled_family.log_prob(mixed, x), compiled_family.log_prob(QUANTILES, x)
+    )
+    np.testing.assert_allclose(compiled_family.kl(mixed, QUANTILES), 0, atol=1e-5)
 
 
-def test_the_mean_is_that_of_the_quantiles(ours):
-    np.testing.assert_allclose(ours.mean(QUANTILES), QUANTILES.mean(-1), rtol=1e-5)
-
-
-def test_a_moved_variable_has_moved_quantiles(ours):
-    reward, discount = RNG.normal(size=5).astype("f4"), np.array([0.9, 0, 1, -1, 2])
-    moved = ours.affine(QUANTILES, discount, reward)
-    by_hand = reward[:, None] + discount[:, None] * QUANTILES
-    np.testing.assert_allclose(moved, by_hand, rtol=1e-6)
-    # Entropy grows with the logarithm of the scale.
-    scaled = ours.affine(QUANTILES, 3.0, 1.0)
+def test_the_mean_is_that_of_the_quantiles(compiled_family):
     np.testing.assert_allclose(
-        ours.entropy(scaled), ours.entropy(QUANTILES) + np.log(3), rtol=1e-4
+        compiled_family.mean(QUANTILES), QUANTILES.mean(-1), rtol=1e-5
     )
 
 
-def test_every_entry_has_quantiles_of_its_own(ours, compiled):
-    five = compiled(distributions.quantiles(NUMBER, (5,)))
+def test_a_moved_variable_has_moved_quantiles(compiled_family):
+    reward, discount = RNG.normal(size=5).astype("f4"), np.array([0.9, 0, 1, -1, 2])
+    moved = compiled_family.affine(QUANTILES, discount, reward)
+    by_hand = reward[:, None] + discount[:, None] * QUANTILES
+    np.testing.assert_allclose(moved, by_hand, rtol=1e-6)
+    # Entropy grows with the logarithm of the scale.
+    scaled = compiled_family.affine(QUANTILES, 3.0, 1.0)
+    np.testing.assert_allclose(
+        compiled_family.entropy(scaled),
+        compiled_family.entropy(QUANTILES) + np.log(3),
+        rtol=1e-4,
+    )
+
+
+def test_every_entry_has_quantiles_of_its_own(compiled_family, compile_family):
+    five = compile_family(distributions.quantile_distribution(NUMBER, (5,)))
     assert five.size == 5 * NUMBER
     together, x = QUANTILES.reshape(-1), RNG.normal(size=5).astype("f4")
-    np.testing.assert_allclose(five.mean(together), ours.mean(QUANTILES), rtol=1e-6)
     np.testing.assert_allclose(
-        five.log_prob(together, x), np.sum(ours.log_prob(QUANTILES, x)), rtol=1e-5
+        five.mean(together), compiled_family.mean(QUANTILES), rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        five.log_prob(together, x),
+        np.sum(compiled_family.log_prob(QUANTILES, x)),
+        rtol=1e-5,
     )
 
 
@@ -79,4 +91,4 @@ def test_coinciding_quantiles_have_finite_numbers_and_gradients():
 
 def test_one_quantile_says_too_little():
     with pytest.raises(ValueError, match="expected at least 2 quantiles, got 1"):
-        distributions.quantiles(1)
+        distributions.quantile_distribution(1)

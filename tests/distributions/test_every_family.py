@@ -49,8 +49,8 @@ SQUASHED = {  # over u: the grid is g(u)
 }
 LINES = {
     "normal": distributions.normal(()),
-    "discretized": distributions.discretized(spaces.Box(-2, 3, ()), 7),
-    "quantiles": distributions.quantiles(6),
+    "discretized": distributions.discretized_box(spaces.Box(-2, 3, ()), 7),
+    "quantiles": distributions.quantile_distribution(6),
 }
 NAMES = [*CHOICES, *LINES, *SQUASHED, "composite"]
 DRAWS = 4_000
@@ -129,66 +129,74 @@ class Known:
 
 
 @pytest.fixture(scope="module", params=NAMES)
-def known(request):
+def known_case(request):
     return Known(request.param)
 
 
-def test_probabilities_add_up_to_one(known):
-    assert np.sum(known.mass) == pytest.approx(1, abs=2e-4)
+def test_probabilities_add_up_to_one(known_case):
+    assert np.sum(known_case.mass) == pytest.approx(1, abs=2e-4)
 
 
-def close(found, expected):
+def assert_close(found, expected):
     np.testing.assert_allclose(found, expected, atol=5e-4)
 
 
-def test_entropy_is_the_expected_surprise(known):
-    close(known.said["entropy"], -known.expected(known.said["log_p"]))
+def test_entropy_is_the_expected_surprise(known_case):
+    assert_close(
+        known_case.said["entropy"], -known_case.expected(known_case.said["log_p"])
+    )
 
 
-def test_cross_entropy_is_the_expected_surprise_of_another(known):
-    close(known.said["cross_entropy"], -known.expected(known.said["log_q"]))
+def test_cross_entropy_is_the_expected_surprise_of_another(known_case):
+    assert_close(
+        known_case.said["cross_entropy"], -known_case.expected(known_case.said["log_q"])
+    )
 
 
-def test_kl_is_cross_entropy_less_entropy(known):
-    said = known.said
+def test_kl_is_cross_entropy_less_entropy(known_case):
+    said = known_case.said
     difference = said["cross_entropy"] - said["entropy"]
     np.testing.assert_allclose(said["kl"], difference, atol=1e-5)
-    close(said["kl"], known.expected(said["log_p"] - said["log_q"]))
+    assert_close(said["kl"], known_case.expected(said["log_p"] - said["log_q"]))
     assert said["kl"] > 0.01
     assert said["kl_to_itself"] == pytest.approx(0, abs=1e-6)
 
 
-def test_the_mean_is_the_expected_element(known):
+def test_the_mean_is_the_expected_element(known_case):
     for found, x in zip(
-        jax.tree.leaves(known.said["mean"]), jax.tree.leaves(known.x), strict=True
+        jax.tree.leaves(known_case.said["mean"]),
+        jax.tree.leaves(known_case.x),
+        strict=True,
     ):
-        close(found, known.expected(np.asarray(x, np.float64)))
+        assert_close(found, known_case.expected(np.asarray(x, np.float64)))
 
 
-def test_nothing_is_more_likely_than_the_mode(known):
-    best = np.max(known.said["log_p"])
-    if known.name in SQUASHED:  # of u: half of x lies below
-        below = known.mass[known.x <= known.said["mode"]]
+def test_nothing_is_more_likely_than_the_mode(known_case):
+    best = np.max(known_case.said["log_p"])
+    if known_case.name in SQUASHED:  # of u: half of x lies below
+        below = known_case.mass[known_case.x <= known_case.said["mode"]]
         assert np.sum(below) == pytest.approx(0.5, abs=2e-3)
     else:
-        assert known.said["log_prob_of_mode"] == pytest.approx(best, abs=1e-4)
+        assert known_case.said["log_prob_of_mode"] == pytest.approx(best, abs=1e-4)
 
 
-def test_samples_are_as_likely_as_it_says(known):
+def test_samples_are_as_likely_as_it_says(known_case):
     pairs = zip(
-        jax.tree.leaves(known.said["sample"]), jax.tree.leaves(known.x), strict=True
+        jax.tree.leaves(known_case.said["sample"]),
+        jax.tree.leaves(known_case.x),
+        strict=True,
     )
     for sample, x in pairs:
         for power in (1, 2):
             powers = np.asarray(x, np.float64) ** power
-            mean = known.expected(powers)
-            deviation = np.sqrt(np.maximum(known.expected(powers**2) - mean**2, 0))
+            mean = known_case.expected(powers)
+            deviation = np.sqrt(np.maximum(known_case.expected(powers**2) - mean**2, 0))
             error = np.abs(np.mean(sample**power, axis=0) - mean)
             assert np.all(error <= 4.5 * deviation / DRAWS**0.5 + 1e-4)
-    surprise = -known.said["log_prob_of_sample"]
-    error = np.mean(surprise) - known.said["entropy"]
+    surprise = -known_case.said["log_prob_of_sample"]
+    error = np.mean(surprise) - known_case.said["entropy"]
     assert abs(error) <= 4.5 * np.std(surprise) / DRAWS**0.5 + 1e-5
 
 
-def test_a_variable_that_is_not_moved_has_the_same_distribution(known):
-    assert known.said["kl_to_unmoved"] == pytest.approx(0, abs=1e-5)
+def test_a_variable_that_is_not_moved_has_the_same_distribution(known_case):
+    assert known_case.said["kl_to_unmoved"] == pytest.approx(0, abs=1e-5)

@@ -30,7 +30,7 @@ CASES = [
 
 @pytest.mark.parametrize(("space", "name", "size"), CASES)
 def test_a_space_of_actions_has_its_family(space, name, size):
-    ours = distributions.over(space)
+    ours = distributions.distribution_for(space)
     assert (ours.name, ours.size) == (name, size)
 
 
@@ -40,16 +40,18 @@ def test_a_space_of_actions_has_its_family(space, name, size):
 )
 def test_a_box_of_floats_may_have_another_wherever_it_stands(box, name, size):
     space = spaces.Box(-1, 1, (2,))
-    assert distributions.over(space, box=box, bins=5).name == name
-    both = distributions.over(spaces.Tuple([space, spaces.Discrete(2)]), box=box)
-    alone = distributions.over(space, box=box)
+    assert distributions.distribution_for(space, box=box, bins=5).name == name
+    both = distributions.distribution_for(
+        spaces.Tuple([space, spaces.Discrete(2)]), box=box
+    )
+    alone = distributions.distribution_for(space, box=box)
     assert both.size == alone.size + 2
-    assert distributions.over(space, box=box, bins=5).size == size
+    assert distributions.distribution_for(space, box=box, bins=5).size == size
 
 
 def test_a_box_has_no_other_families():
     with pytest.raises(ValueError, match=r"expected `box` among .*, got 'beta'"):
-        distributions.over(spaces.Box(-1, 1, ()), box="beta")
+        distributions.distribution_for(spaces.Box(-1, 1, ()), box="beta")
 
 
 BOXES = spaces.Tuple(
@@ -72,9 +74,9 @@ CHOICES = spaces.Tuple(
 
 def test_samples_and_modes_are_elements_of_the_space():
     members = [
-        distributions.over(CHOICES),
-        distributions.over(BOXES, box="squashed_normal"),
-        distributions.over(BOXES, box="discretized"),
+        distributions.distribution_for(CHOICES),
+        distributions.distribution_for(BOXES, box="squashed_normal"),
+        distributions.distribution_for(BOXES, box="discretized"),
     ]
     ours, whole = distributions.composite(members), (CHOICES, BOXES, BOXES)
     parameters = 2 * np.random.default_rng(0).normal(size=ours.size).astype("f4")
@@ -106,11 +108,11 @@ def test_samples_and_modes_are_elements_of_the_space():
 )
 def test_other_spaces_have_none(space):
     with pytest.raises(TypeError, match=r"expected Discrete, .* of such, got"):
-        distributions.over(space)
+        distributions.distribution_for(space)
 
 
 def test_parameters_may_have_any_leading_axes():
-    ours = distributions.over(MIXED)
+    ours = distributions.distribution_for(MIXED)
 
     def said(parameters, key):
         noise = jax.vmap(lambda each: ours.draw(each, 5))(jax.random.split(key, 3))

@@ -19,12 +19,12 @@ RNG = np.random.default_rng(0)
 
 
 @pytest.fixture(scope="module")
-def ours(compiled):
-    return compiled(FAMILY)
+def compiled_family(compile_family):
+    return compile_family(FAMILY)
 
 
-def test_the_density_counts_how_wide_the_box_is(compiled):
-    ours = compiled(distributions.squashed_normal(spaces.Box(-2, 2, (1,))))
+def test_the_density_counts_how_wide_the_box_is(compile_family):
+    ours = compile_family(distributions.squashed_normal(spaces.Box(-2, 2, (1,))))
     # At the middle: log N(0; 0, 1) − log g′(0), and g′(0) is 2.
     middle = ours.log_prob(np.zeros(2, "f4"), np.zeros(1, "f4"))
     assert middle == pytest.approx(-0.5 * np.log(2 * np.pi) - np.log(2), abs=1e-6)
@@ -34,9 +34,9 @@ def test_the_density_counts_how_wide_the_box_is(compiled):
     assert one == pytest.approx(by_hand, abs=1e-6)
 
 
-def test_a_bounded_box_is_what_distrax_makes_by_tanh_and_scale(compiled):
+def test_a_bounded_box_is_what_distrax_makes_by_tanh_and_scale(compile_family):
     low, high = np.array([-2.0, 0.0], "f4"), np.array([2.0, 10.0], "f4")
-    ours = compiled(distributions.squashed_normal(spaces.Box(low, high)))
+    ours = compile_family(distributions.squashed_normal(spaces.Box(low, high)))
     p, q = RNG.normal(size=(2, 7, 4)).astype("f4") * 0.7
     bijector = distrax.Chain(
         [distrax.ScalarAffine((low + high) / 2, (high - low) / 2), distrax.Tanh()]
@@ -61,13 +61,13 @@ def test_a_bounded_box_is_what_distrax_makes_by_tanh_and_scale(compiled):
     np.testing.assert_allclose(ours.kl(p, q), kl, rtol=1e-4)
 
 
-def test_every_entry_stays_in_its_own_interval(ours):
-    noise = ours.draw(jax.random.key(0, impl="rbg"), 2_000)
+def test_every_entry_stays_in_its_own_interval(compiled_family):
+    noise = compiled_family.draw(jax.random.key(0, impl="rbg"), 2_000)
     parameters = np.broadcast_to(np.repeat(np.array([1.0, 1.5], "f4"), 5), (2_000, 10))
-    x = np.asarray(ours.sample(parameters, noise))
+    x = np.asarray(compiled_family.sample(parameters, noise))
     assert x.dtype == np.float32
     assert np.all((x > LOW) & (x < HIGH))
-    log_prob = ours.log_prob(parameters, x)
+    log_prob = compiled_family.log_prob(parameters, x)
     u = parameters[:, :5] + np.exp(1.5) * np.asarray(noise, np.float64)
     log_slope = np.stack(
         [
@@ -85,11 +85,11 @@ def test_every_entry_stays_in_its_own_interval(ours):
     np.testing.assert_allclose(log_prob[far], density.sum(-1)[far], atol=0.01)
 
 
-def test_a_box_without_bounds_is_a_normal(compiled):
-    free = compiled(
+def test_a_box_without_bounds_is_a_normal(compile_family):
+    free = compile_family(
         distributions.squashed_normal(spaces.Box(-INFINITE, INFINITE, (3,)))
     )
-    normal = compiled(distributions.normal((3,)))
+    normal = compile_family(distributions.normal((3,)))
     p = 0.5 * RNG.normal(size=(7, 6)).astype("f4")
     x = RNG.normal(size=(7, 3)).astype("f4")
     np.testing.assert_allclose(free.log_prob(p, x), normal.log_prob(p, x), rtol=1e-5)
@@ -125,8 +125,8 @@ def test_densities_and_gradients_are_finite_at_the_bounds():
     assert np.all(np.isfinite(gradient))
 
 
-def test_a_bound_counts_as_a_millionth_of_the_width_away_from_it(compiled):
-    ours = compiled(distributions.squashed_normal(spaces.Box(0, 1, ())))
+def test_a_bound_counts_as_a_millionth_of_the_width_away_from_it(compile_family):
+    ours = compile_family(distributions.squashed_normal(spaces.Box(0, 1, ())))
     at, near = np.array(1.0, "f4"), np.array(1 - 1e-6, "f4")
     parameters = np.array([2.0, 0.0], "f4")
     found = [float(ours.log_prob(parameters, each)) for each in (at, near)]
@@ -157,8 +157,8 @@ def test_gradients_reach_the_parameters_through_the_sample():
     np.testing.assert_allclose(by_sample[1], exact[1], atol=0.03)
 
 
-def test_estimates_are_as_near_as_they_say(compiled):
-    ours = compiled(distributions.squashed_normal(spaces.Box(-2, 2, ())))
+def test_estimates_are_as_near_as_they_say(compile_family):
+    ours = compile_family(distributions.squashed_normal(spaces.Box(-2, 2, ())))
     means = np.linspace(-3, 3, 13).astype("f4")
     z = np.linspace(-9, 9, 20_001)
     weight = stats.norm.pdf(z) * (z[1] - z[0])
@@ -173,8 +173,8 @@ def test_estimates_are_as_near_as_they_say(compiled):
         np.testing.assert_allclose(ours.entropy(parameters), entropy, atol=2 * error)
 
 
-def test_a_moved_variable_keeps_its_mean_as_far_as_it_stays_in_the_box(compiled):
-    ours = compiled(distributions.squashed_normal(spaces.Box(-2, 2, (1,))))
+def test_a_moved_variable_keeps_its_mean_as_far_as_it_stays_in_the_box(compile_family):
+    ours = compile_family(distributions.squashed_normal(spaces.Box(-2, 2, (1,))))
     parameters = np.array([[0.2, -1.5], [-0.5, -2.0]], "f4")
     moved = ours.affine(parameters, 0.5, 0.4)
     np.testing.assert_allclose(
@@ -209,7 +209,9 @@ def test_a_sample_says_how_likely_it_is_with_the_gradients_of_both():
 
 
 def test_the_samples_of_a_composite_have_gradients_where_all_members_have():
-    real = distributions.over(spaces.Box(-1, 1, (2,)), box="squashed_normal")
+    real = distributions.distribution_for(
+        spaces.Box(-1, 1, (2,)), box="squashed_normal"
+    )
     both = distributions.composite({"a": real, "b": distributions.normal(())})
     p = RNG.normal(size=(4, 6)).astype("f4")
     noise = both.draw(jax.random.key(0), 4)

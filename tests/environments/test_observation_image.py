@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rlcli.environments.observation_image import HEIGHT, WIDTH, picture
+from rlcli.environments.observation_image import HEIGHT, WIDTH, observation_image
 
 SPACES = {
     "choice": spaces.Discrete(5, start=2),
@@ -39,7 +39,7 @@ SPACES = {
 def test_two_observations_have_two_pictures_of_one_shape(space):
     space.seed(3)
     first, second = space.sample(), space.sample()
-    frames = [picture(space, each) for each in (first, second, first)]
+    frames = [observation_image(space, each) for each in (first, second, first)]
     assert frames[0].dtype == np.uint8
     assert frames[0].shape == frames[1].shape == (len(frames[0]), WIDTH, 3)
     assert len(np.unique(frames[0].reshape(-1, 3), axis=0)) > 1
@@ -49,7 +49,7 @@ def test_two_observations_have_two_pictures_of_one_shape(space):
 
 @pytest.mark.parametrize("name", [each for each in SPACES if each != "members"])
 def test_a_picture_is_no_strip_and_no_higher_than_a_screen(name):
-    assert 20 <= len(picture(SPACES[name], SPACES[name].sample())) <= HEIGHT
+    assert 20 <= len(observation_image(SPACES[name], SPACES[name].sample())) <= HEIGHT
 
 
 def test_of_a_wide_field_no_row_is_left_out():
@@ -57,7 +57,9 @@ def test_of_a_wide_field_no_row_is_left_out():
     values = space.sample()
     changed = values.copy()
     changed[1] *= -1
-    differs = (picture(space, values) != picture(space, changed)).any(axis=(1, 2))
+    differs = (
+        observation_image(space, values) != observation_image(space, changed)
+    ).any(axis=(1, 2))
     assert differs.mean() == 0.5
 
 
@@ -66,7 +68,9 @@ def test_channels_may_stand_in_front():
     pixels = space.sample()
     turned = np.moveaxis(pixels, -1, 0)
     other = spaces.Box(0, 255, turned.shape, np.uint8)
-    np.testing.assert_array_equal(picture(space, pixels), picture(other, turned))
+    np.testing.assert_array_equal(
+        observation_image(space, pixels), observation_image(other, turned)
+    )
 
 
 @pytest.mark.parametrize("shape", [(3,), (30,), (3, 4), (3, 4, 2)])
@@ -75,35 +79,35 @@ def test_what_is_no_number_is_drawn_too(shape, bound):
     space = spaces.Box(-bound, bound, shape, np.float32)
     for strange in (np.nan, np.inf, -np.inf):
         obs = np.zeros(shape, np.float32)
-        frame = picture(space, obs)
+        frame = observation_image(space, obs)
         obs[0] = strange
-        assert picture(space, obs).shape == frame.shape
+        assert observation_image(space, obs).shape == frame.shape
 
 
 @pytest.mark.parametrize(
     "space", [spaces.Tuple([]), spaces.Dict({}), spaces.Box(0, 1, (0, 3), np.float32)]
 )
 def test_nothing_has_a_picture(space):
-    assert len(np.unique(picture(space, space.sample()))) > 1
+    assert len(np.unique(observation_image(space, space.sample()))) > 1
 
 
 def test_pixels_are_shown_as_they_are_and_as_large_as_fits():
     pixels = np.arange(2 * 160 * 3, dtype=np.uint8).reshape(2, 160, 3)
-    frame = picture(spaces.Box(0, 255, pixels.shape, np.uint8), pixels)
+    frame = observation_image(spaces.Box(0, 255, pixels.shape, np.uint8), pixels)
     np.testing.assert_array_equal(frame, pixels.repeat(2, 0).repeat(2, 1))
 
 
 def test_a_cell_has_the_colour_of_the_last_plane_that_is_set():
     space = spaces.Box(0, 1, (1, 4, 2), np.bool_)
     planes = np.array([[[0, 0], [1, 0], [0, 1], [1, 1]]], bool)
-    colours = picture(space, planes)[0, 40::80].tolist()
+    colours = observation_image(space, planes)[0, 40::80].tolist()
     assert len({tuple(each) for each in colours}) == 3
     assert colours[2] == colours[3] != colours[1] != colours[0]
 
 
 def test_a_bar_is_as_long_as_its_number():
     space = spaces.Box(0, 2, (2,), np.float32)
-    frame = picture(space, np.array([1, 2], np.float32)).astype(int)
+    frame = observation_image(space, np.array([1, 2], np.float32)).astype(int)
     blue = (frame[:, :, 2] - frame[:, :, 0] > 60).sum(axis=1)
     rows = blue[blue > 50]
     assert abs(rows.max() / rows.min() - 2) < 0.05

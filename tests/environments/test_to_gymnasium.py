@@ -33,7 +33,7 @@ def natives():
             yield name
 
 
-def checked(core):
+def to_checked_env(core):
     env = to_gymnasium(core, time_limit=50, render_mode="rgb_array")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -44,17 +44,17 @@ def checked(core):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_gymnasiums_checker_has_nothing_to_say(name):
-    checked(rlcli.make(name))
+    to_checked_env(rlcli.make(name))
 
 
 def test_nor_of_an_observation_without_bounds_that_has_members():
-    checked(rlcli.make("CartPole-v1", wrappers=["expose_state"]))
+    to_checked_env(rlcli.make("CartPole-v1", wrappers=["expose_state"]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [each for each in natives() if each not in NAMES])
 def test_it_has_nothing_to_say_of_any_other(name):
-    checked(rlcli.make(name))
+    to_checked_env(rlcli.make(name))
 
 
 def test_it_plays_as_the_original_does():

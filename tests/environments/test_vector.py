@@ -11,8 +11,8 @@ import pytest
 
 from rlcli.environments.native.classic_control.cartpole import cartpole
 from rlcli.environments.native.toy_text.frozen_lake import frozen_lake
-from rlcli.environments.vector import keyed, vector
-from rlcli.types import Environment, TimeStep, keep
+from rlcli.environments.vector import keyed_environment, vector
+from rlcli.types import Environment, TimeStep, key_as_noise
 
 
 class Counted(NamedTuple):
@@ -59,7 +59,7 @@ def play(env, steps, key=0, action=0):
     reset_key, step_key = jax.random.split(jax.random.key(key))
     state, first = env.reset(reset_key)
     actions = jnp.full(env.num_envs, action)
-    step = jax.jit(keyed(env).step)
+    step = jax.jit(keyed_environment(env).step)
     timesteps = []
     for each in jax.random.split(step_key, steps):
         state, timestep = step(state, actions, each)
@@ -143,7 +143,7 @@ def test_the_vector_is_a_loop_over_cores(factory, limit):
             alone, expected = core_step(alone, action[i], mine[1].core)
             obs, elapsed, last = expected.obs, elapsed + 1, bool(expected.last)
             if last or elapsed == limit:
-                (alone, obs), elapsed, last = mine[1].fresh, 0, True
+                (alone, obs), elapsed, last = mine[1].restart, 0, True
                 ends += 1
             lone[i] = alone, elapsed
             jax.tree.map(
@@ -172,7 +172,7 @@ def test_environments_and_keys_draw_apart():
     env = vector(lambda values: counter(), 5)
     noises = [env.draw(jax.random.key(k)) for k in range(4)]
     resets = [env.reset(jax.random.key(k))[0] for k in range(4)]
-    drawn = [n.core for n in noises] + [n.fresh[0].start for n in noises]
+    drawn = [n.core for n in noises] + [n.restart[0].start for n in noises]
     assert len(np.unique(drawn)) == 40
     assert len(np.unique([state.core.start for state in resets])) == 20
 
@@ -187,11 +187,11 @@ def test_noise_drawn_ahead_gives_the_same_bits_as_step_by_step():
         return env.step(state, action, noise)
 
     def with_key(state, key):
-        return keyed(env).step(state, action, key)
+        return keyed_environment(env).step(state, action, key)
 
     ahead = jax.lax.scan(with_noise, state, jax.vmap(env.draw)(keys))
     equal(ahead, jax.lax.scan(with_key, state, keys))
-    assert keyed(env).draw is keep
+    assert keyed_environment(env).draw is key_as_noise
 
 
 def test_seeds_under_vmap_are_seeds_one_by_one():
@@ -199,7 +199,7 @@ def test_seeds_under_vmap_are_seeds_one_by_one():
 
     def run(key):
         state, _ = env.reset(key)
-        action, step = jnp.array([1, 2, 1]), keyed(env).step
+        action, step = jnp.array([1, 2, 1]), keyed_environment(env).step
         keys = jax.random.split(key, 30)
         return jax.lax.scan(lambda state, key: step(state, action, key), state, keys)
 

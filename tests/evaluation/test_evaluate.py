@@ -12,11 +12,11 @@ import rlcli
 from rlcli import recipe
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
-from rlcli.evaluation.evaluate import elsewhere
+from rlcli.evaluation.evaluate import replace_environment
 from rlcli.loop import episodes as playing
 from rlcli.runs import run_folder
 from rlcli.runs.statistics import iqm
-from rlcli.training.experiment import Best, Experiment
+from rlcli.training.experiment import BestPolicies, Experiment
 
 DATA = {
     "environment": {"name": "CartPole-v1", "num_envs": 2},
@@ -32,11 +32,11 @@ DATA = {
 }
 
 
-def begun(folder: Path, data=DATA, advance: int = 0) -> Path:
+def begin_run(folder: Path, data=DATA, advance: int = 0) -> Path:
     """A run that has learnt nothing, or little."""
-    parsed = recipe.load(data)
+    parsed = recipe.load_recipe(data)
     experiment = Experiment(parsed, build(parsed)._replace(devices=1))
-    run = run_folder.create("mine", run=folder)
+    run = run_folder.create_run("mine", run=folder)
     experiment.begin()
     if advance:
         experiment.advance(advance)
@@ -46,7 +46,7 @@ def begun(folder: Path, data=DATA, advance: int = 0) -> Path:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Path:
-    return begun(tmp_path_factory.mktemp("runs") / "run")
+    return begin_run(tmp_path_factory.mktemp("runs") / "run")
 
 
 def test_the_result_is_what_the_schema_says(run):
@@ -118,7 +118,7 @@ def test_exploring_is_as_it_was_when_the_policy_was_taken(run, tmp_path):
 
     greedy, exploring = spread(run)
     assert greedy == exploring
-    greedy, exploring = spread(begun(tmp_path / "later", advance=60))
+    greedy, exploring = spread(begin_run(tmp_path / "later", advance=60))
     assert greedy != exploring
 
 
@@ -130,16 +130,18 @@ def test_the_best_is_asked_for_in_vain_where_nothing_was_evaluated(run):
 
 @pytest.mark.slow
 def test_the_best_is_another_policy_than_the_latest(tmp_path):
-    folder = begun(tmp_path / "run")
-    parsed = recipe.load(DATA)
+    folder = begin_run(tmp_path / "run")
+    parsed = recipe.load_recipe(DATA)
     experiment = Experiment(parsed, build(parsed)._replace(devices=1))
-    experiment.restore(run_folder.Run(folder).latest(), run_folder.Run(folder).best)
+    experiment.restore(
+        run_folder.Run(folder).latest_checkpoint(), run_folder.Run(folder).best
+    )
     acting = rlcli.runs.checkpoint.read(folder / "policy.pkl.lz4")["acting"]
     # It always pushes to the left: ten steps or so.
     stubborn = {name: np.zeros_like(leaf) for name, leaf in acting.items()}
     stubborn["q/linear_1/b"][:] = [1.0, 0.0]
     numbers = np.array([7, 7])
-    experiment.best = Best(np.array([9.0, 9.0]), numbers, numbers, stubborn)
+    experiment.best = BestPolicies(np.array([9.0, 9.0]), numbers, numbers, stubborn)
     experiment.save(run_folder.Run(folder))
     result = rlcli.eval(folder, best=True, episodes=10)
     assert result["checkpoint"] == str(folder / "best.pkl.lz4")
@@ -165,9 +167,11 @@ def test_the_environment_may_be_another_one_in_more_than_its_name(run):
 
 
 def test_another_environment_has_as_many_copies_unless_it_says_so():
-    six = recipe.load({**DATA, "environment": {"name": "CartPole-v1", "num_envs": 6}})
-    assert elsewhere(six, "CartPole-v1").num_envs == 6
-    assert elsewhere(six, "{name: CartPole-v1, num_envs: 2}").num_envs == 2
+    six = recipe.load_recipe(
+        {**DATA, "environment": {"name": "CartPole-v1", "num_envs": 6}}
+    )
+    assert replace_environment(six, "CartPole-v1").num_envs == 6
+    assert replace_environment(six, "{name: CartPole-v1, num_envs: 2}").num_envs == 2
 
 
 @pytest.mark.parametrize("wrong", ["{name: CartPole-v1, lenght: 1}", "{name: [", "[]"])
@@ -196,8 +200,8 @@ def test_episodes_that_never_end_are_cut_with_a_warning(tmp_path, monkeypatch, c
         "environment": {"name": "probe-truncation", "time_limit": None},
         "train": {"steps": 1_000},
     }
-    folder = begun(tmp_path / "run", endless)
-    monkeypatch.setattr(playing, "LONGEST", 20)
+    folder = begin_run(tmp_path / "run", endless)
+    monkeypatch.setattr(playing, "MAX_EPISODE_STEPS", 20)
     result = rlcli.eval(folder, episodes=3)
     assert result["seeds"][0]["length"] == result["seeds"][0]["mean"] == 20
     said = capsys.readouterr().err
@@ -206,7 +210,7 @@ def test_episodes_that_never_end_are_cut_with_a_warning(tmp_path, monkeypatch, c
 
 
 def test_a_limit_of_the_environments_own_is_no_reason_to_warn(run, monkeypatch, capsys):
-    monkeypatch.setattr(playing, "LONGEST", 8)
+    monkeypatch.setattr(playing, "MAX_EPISODE_STEPS", 8)
     rlcli.eval(run, episodes=3)
     assert capsys.readouterr().err == ""
 
@@ -223,7 +227,7 @@ def test_evaluating_leaves_the_run_as_it_was(run):
 
 
 def test_a_deterministic_world_gives_what_was_worked_out_by_hand(tmp_path):
-    parsed = recipe.load(
+    parsed = recipe.load_recipe(
         {
             "environment": "probe-reward-depends-on-action",
             "network": {"name": "mlp", "layers": [4]},
@@ -232,7 +236,7 @@ def test_a_deterministic_world_gives_what_was_worked_out_by_hand(tmp_path):
         }
     )
     experiment = Experiment(parsed, build(parsed))
-    folder = run_folder.create("mine", run=tmp_path / "run")
+    folder = run_folder.create_run("mine", run=tmp_path / "run")
     experiment.begin()
     better = jax.numpy.array([[0.0, 5.0]])
     learner = experiment.progress.agent.learner

@@ -13,22 +13,22 @@ from rlcli.evaluation import films
 RED, BLUE, RARE = (200, 10, 20), (10, 20, 200), (17, 255, 33)
 
 
-def plain(colour, size=(12, 16)):
+def plain_frame(colour, size=(12, 16)):
     return np.full((*size, 3), colour, np.uint8)
 
 
-def moving(count=20):
+def moving_frames(count=20):
     """A bright square that wanders over a dark ground; its last picture has a dot."""
     frames = []
     for time in range(count):
-        frame = plain((20, 30, 60), (30, 40))
+        frame = plain_frame((20, 30, 60), (30, 40))
         frame[5:15, time : time + 10] = (250, 200, 90)
         frames.append(frame)
     frames[-1][-1, -1] = RARE
     return frames
 
 
-def seen(data):
+def read_frames(data):
     """The frames of a GIF, as they are shown."""
     with Image.open(io.BytesIO(data)) as image:
         for index in range(image.n_frames):
@@ -37,8 +37,8 @@ def seen(data):
 
 
 def test_a_gif_has_every_picture_in_its_colours_also_those_that_come_late():
-    frames = moving()
-    found = [*seen(films.gif(films.Reel(frames), 50))]
+    frames = moving_frames()
+    found = [*read_frames(films.encode_gif(films.Reel(frames), 50))]
     np.testing.assert_array_equal(found, frames)
 
 
@@ -47,7 +47,7 @@ def test_of_many_colours_a_gif_has_near_ones_and_forgets_no_rare_one():
     many = np.stack(np.broadcast_arrays(ramp[:, None], ramp[None], 128), -1)
     frames = [many, many[::-1], many.copy()]
     frames[2][0, :4] = RARE
-    found = [*seen(films.gif(films.Reel(frames), 50))]
+    found = [*read_frames(films.encode_gif(films.Reel(frames), 50))]
     far = np.abs(np.array(found).astype(int) - frames).max(-1)
     assert np.mean(far) < 12
     assert far[2, 0, :4].max() < 40
@@ -55,15 +55,15 @@ def test_of_many_colours_a_gif_has_near_ones_and_forgets_no_rare_one():
 
 def test_a_gif_counts_hundredths_of_a_second_two_at_least():
     for fps, milliseconds in ((50, 20), (25, 40), (100, 20), (30, 30)):
-        data = films.gif(films.Reel(moving(3)), fps)
+        data = films.encode_gif(films.Reel(moving_frames(3)), fps)
         with Image.open(io.BytesIO(data)) as image:
             assert image.info["duration"] == milliseconds
             assert image.info["loop"] == 0
 
 
 def test_a_strip_goes_from_the_first_picture_to_the_last():
-    frames = [plain((10 * time, 0, 0)) for time in range(22)]
-    with Image.open(io.BytesIO(films.strip(films.Reel(frames), 50))) as image:
+    frames = [plain_frame((10 * time, 0, 0)) for time in range(22)]
+    with Image.open(io.BytesIO(films.encode_strip(films.Reel(frames), 50))) as image:
         sheet = np.asarray(image)
     height, width = 12 + films._GAP, 16 + films._GAP
     assert sheet.shape == (2 * height + films._GAP, 4 * width + films._GAP, 3)
@@ -74,14 +74,16 @@ def test_a_strip_goes_from_the_first_picture_to_the_last():
 
 
 def test_a_strip_of_few_pictures_has_these_and_no_empty_places():
-    with Image.open(io.BytesIO(films.strip(films.Reel(moving(2)), 50))) as image:
+    with Image.open(
+        io.BytesIO(films.encode_strip(films.Reel(moving_frames(2)), 50))
+    ) as image:
         assert image.size == (2 * (40 + films._GAP) + films._GAP, 30 + 2 * films._GAP)
 
 
 def test_an_mp4_has_every_picture_in_its_time():
     av = pytest.importorskip("av")
-    frames = [frame[:29, :39] for frame in moving()]  # odd sides
-    with av.open(io.BytesIO(films.mp4(films.Reel(frames), 25))) as film:
+    frames = [frame[:29, :39] for frame in moving_frames()]  # odd sides
+    with av.open(io.BytesIO(films.encode_mp4(films.Reel(frames), 25))) as film:
         found = [each.to_ndarray(format="rgb24") for each in film.decode(video=0)]
         assert film.streams.video[0].average_rate == 25
     assert len(found) == len(frames)
@@ -92,28 +94,28 @@ def test_an_mp4_has_every_picture_in_its_time():
 def test_an_mp4_without_its_package_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "av", None)
     with pytest.raises(RlcliError) as caught:
-        films.mp4(films.Reel(moving(2)), 25)
+        films.encode_mp4(films.Reel(moving_frames(2)), 25)
     assert caught.value.hint == 'pip install "rlcli[mp4]"'
 
 
 def test_the_suffix_says_what_is_written_and_others_are_refused(tmp_path):
-    films.write(tmp_path / "new" / "a.GIF", moving(2), 50)
-    films.write(tmp_path / "a.png", moving(2), 50)
+    films.write_film(tmp_path / "new" / "a.GIF", moving_frames(2), 50)
+    films.write_film(tmp_path / "a.png", moving_frames(2), 50)
     assert (tmp_path / "new" / "a.GIF").read_bytes()[:4] == b"GIF8"
     assert (tmp_path / "a.png").read_bytes()[1:4] == b"PNG"
     with pytest.raises(RlcliError, match=r"a\.avi` is no film") as caught:
-        films.check(tmp_path / "a.avi")
+        films.check_target(tmp_path / "a.avi")
     assert caught.value.hint == "its suffix says which: `.gif`, `.mp4`, `.png`"
 
 
 def test_a_film_that_is_too_long_ends_and_says_so(monkeypatch, capsys):
-    monkeypatch.setattr(films, "MOST", 3)
-    assert len(films.Reel(moving(4))) == 3
+    monkeypatch.setattr(films, "MAX_FRAMES", 3)
+    assert len(films.Reel(moving_frames(4))) == 3
     assert "ends after 3 pictures" in capsys.readouterr().err
-    assert len(films.Reel(moving(3))) == 3
+    assert len(films.Reel(moving_frames(3))) == 3
     assert capsys.readouterr().err == ""
 
 
 def test_pictures_of_two_sizes_are_refused():
     with pytest.raises(ValueError, match=r"expected pictures \(12, 16, 3\)"):
-        films.Reel([plain(RED), plain(BLUE, (12, 17))])
+        films.Reel([plain_frame(RED), plain_frame(BLUE, (12, 17))])

@@ -11,13 +11,13 @@ from PIL import Image
 
 import rlcli
 from rlcli import recipe, registry
-from rlcli.assembly import environment_of
-from rlcli.environments.adapters.host import seed_of
-from rlcli.environments.observation_image import picture
+from rlcli.assembly import build_environment
+from rlcli.environments.adapters.host import episode_seed
+from rlcli.environments.observation_image import observation_image
 from rlcli.environments.to_gymnasium import to_gymnasium
-from rlcli.evaluation.render import _framed, _player
-from rlcli.loop.progress import WATCH, midnight
-from rlcli.types import RenderState
+from rlcli.evaluation.render import _compose_frames, _select_evaluator
+from rlcli.loop.progress import EVALUATION
+from rlcli.types import Clock, RenderState
 
 EPISODES = 2
 # Their steps are not random, so that a core repeats them.
@@ -60,9 +60,9 @@ def registered():
 @functools.cache
 def watched(name):
     """Moments and pictures of each episode, the final ones apart."""
-    _, player, acting = _player(name, False, EPISODES, False)
+    _, player, acting = _select_evaluator(name, False, EPISODES, False)
     episodes, current = [], []
-    for moment, image in player.watch(acting):
+    for moment, image in player.frames(acting):
         current.append((moment, image))
         if moment.action is None:
             episodes.append(current)
@@ -90,11 +90,13 @@ def test_a_native_episode_ends_with_the_drawing_of_its_final_state(name):
 
 
 def test_a_host_episode_is_drawn_before_the_next_one_begins():
-    sequence = np.random.SeedSequence([0, WATCH, 0])  # as `Player` seeds its episodes
+    sequence = np.random.SeedSequence(
+        [0, EVALUATION, 0]
+    )  # as `Player` seeds its episodes
     number = int(sequence.generate_state(1)[0])
     env = gymnasium.make(OURS, render_mode="rgb_array")
     for index, episode in enumerate(watched(f"gymnasium/{OURS}")):
-        env.reset(seed=seed_of(number, 0, index))
+        env.reset(seed=episode_seed(number, 0, index))
         for moment, image in episode[:-1]:
             np.testing.assert_array_equal(image, env.render())
             *_, reward, terminated, _, _ = env.step(int(moment.action[0, 0]))
@@ -109,7 +111,7 @@ def test_a_host_episode_without_a_drawing_ends_with_its_final_observation():
         actions = [int(moment.action[0, 0]) for moment, _ in episode[:-1]]
         at = np.float32([len(actions) + sum(actions)])
         assert at >= 5
-        expected = picture(Walk.observation_space, at)
+        expected = observation_image(Walk.observation_space, at)
         np.testing.assert_array_equal(episode[-1][1], expected)
 
 
@@ -132,7 +134,7 @@ def test_the_last_picture_of_a_film_is_the_final_one(tmp_path):
 def test_below_a_final_picture_stand_its_step_and_return_alone():
     (before, _), (final, image) = watched("bsuite/SimpleBandit")[0]
     lines = [
-        next(_framed([(each, image)], None, True))[image.shape[0] :]
+        next(_compose_frames([(each, image)], None, True))[image.shape[0] :]
         for each in (before, final)
     ]
     third = lines[1].shape[1] // 3
@@ -147,7 +149,7 @@ def test_a_stack_around_the_environment_keeps_the_final_picture():
         "network": {"name": "mlp", "preprocess": [{"name": "frame_stack"}]},
         "updater": "ppo",
     }
-    env = environment_of(recipe.load(data), 1, midnight(), rendering=True)
+    env = build_environment(recipe.load_recipe(data), 1, Clock.zero(), rendering=True)
     state, _ = env.reset(jax.random.key(0))
     step = jax.jit(lambda state, key: env.step(state, jnp.int32([0]), env.draw(key)))
     for time in range(9):
@@ -159,16 +161,16 @@ def test_a_stack_around_the_environment_keeps_the_final_picture():
 
 def test_only_environments_for_rendering_store_final_states():
     data = {"environment": {"name": "Blackjack-v1", "num_envs": 3}, "updater": "ppo"}
-    parsed, sizes = recipe.load(data), []
+    parsed, sizes = recipe.load_recipe(data), []
     for rendering in (False, True):
-        env = environment_of(parsed, 1, midnight(), rendering=rendering)
+        env = build_environment(parsed, 1, Clock.zero(), rendering=rendering)
         state, _ = jax.eval_shape(env.reset, jax.random.key(0))
         sizes.append((len(jax.tree.leaves(state.core)), len(jax.tree.leaves(state))))
     core = registry.find("environment", "Blackjack-v1").factory()
     plain = len(jax.tree.leaves(jax.eval_shape(core.reset, jax.random.key(0))[0]))
     assert sizes[0] == (plain, plain + 1)  # and the time
     assert sizes[1][0] > plain and sizes[1][1] == 2 * sizes[1][0] + 1
-    assert environment_of(parsed, 1, midnight()).render_final((), 0) is None
+    assert build_environment(parsed, 1, Clock.zero()).render_final((), 0) is None
 
 
 def test_make_gives_final_pictures_if_asked():

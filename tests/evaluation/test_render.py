@@ -6,59 +6,63 @@ from PIL import Image
 
 import rlcli
 from rlcli.errors import RlcliError
-from rlcli.evaluation.render import _LINE, _framed, _said
-from rlcli.loop.episodes import Moment
+from rlcli.evaluation.render import _OVERLAY_HEIGHT, _compose_frames, _format_action
+from rlcli.loop.episodes import EvaluationStep
 
 
 def moment(action=1, length=3, running=2.5):
     def of_one(value):
         return np.full((1, 1), value)
 
-    return Moment((), of_one(action), of_one(0.0), of_one(running), of_one(length))
+    return EvaluationStep(
+        (), of_one(action), of_one(0.0), of_one(running), of_one(length)
+    )
 
 
-def framed(picture, size=None, overlay=True, **said):
-    return next(_framed([(moment(**said), picture)], size, overlay))
+def compose_frame(picture, size=None, overlay=True, **said):
+    return next(_compose_frames([(moment(**said), picture)], size, overlay))
 
 
 PICTURE = np.random.default_rng(0).integers(0, 255, (200, 400, 3), np.uint8)
 
 
 def test_without_an_overlay_the_picture_is_left_as_it_is():
-    np.testing.assert_array_equal(framed(PICTURE, overlay=False), PICTURE)
+    np.testing.assert_array_equal(compose_frame(PICTURE, overlay=False), PICTURE)
 
 
 def test_a_line_stands_below_the_picture_and_hides_nothing():
-    frame = framed(PICTURE)
-    assert frame.shape == (200 + _LINE, 400, 3)
+    frame = compose_frame(PICTURE)
+    assert frame.shape == (200 + _OVERLAY_HEIGHT, 400, 3)
     np.testing.assert_array_equal(frame[:200], PICTURE)
 
 
 @pytest.mark.parametrize("said", [{"action": 2}, {"length": 4}, {"running": 2.6}])
 def test_the_line_says_step_return_and_action_each_at_its_place(said):
-    changed = np.any(framed(PICTURE) != framed(PICTURE, **said), axis=(0, 2))
+    changed = np.any(
+        compose_frame(PICTURE) != compose_frame(PICTURE, **said), axis=(0, 2)
+    )
     place = ["length", "running", "action"].index(*said)
     columns = np.flatnonzero(changed) / 400
     assert np.all((columns > 0.3 * place) & (columns < 0.3 * place + 0.35))
 
 
 def test_the_size_is_that_of_the_whole_frame():
-    assert framed(PICTURE, (100, 80), False).shape == (80, 100, 3)
-    assert framed(PICTURE, (300, 180), True).shape == (180, 300, 3)
+    assert compose_frame(PICTURE, (100, 80), False).shape == (80, 100, 3)
+    assert compose_frame(PICTURE, (300, 180), True).shape == (180, 300, 3)
 
 
 def test_a_small_picture_grows_by_whole_pixels_so_that_the_line_can_be_read():
     small = PICTURE[:50, :100]
-    frame = framed(small)
-    assert frame.shape == (200 + _LINE, 400, 3)
+    frame = compose_frame(small)
+    assert frame.shape == (200 + _OVERLAY_HEIGHT, 400, 3)
     np.testing.assert_array_equal(frame[:200:4, ::4], small)
 
 
 def test_an_action_is_said_in_a_few_letters():
-    assert _said(np.int32(3)) == "3"
-    assert _said(np.array([0.12345, -1.0])) == "0.123 -1"
-    assert _said(np.arange(6)) == "0 1 2 3 …"
-    assert _said((np.int32(1), {"a": np.array([2.0])})) == "1 2"
+    assert _format_action(np.int32(3)) == "3"
+    assert _format_action(np.array([0.12345, -1.0])) == "0.123 -1"
+    assert _format_action(np.arange(6)) == "0 1 2 3 …"
+    assert _format_action((np.int32(1), {"a": np.array([2.0])})) == "1 2"
 
 
 def test_a_random_policy_is_filmed_in_a_strip(tmp_path):

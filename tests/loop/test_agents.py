@@ -8,12 +8,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rlcli.loop.agents import online, remembering
-from rlcli.loop.progress import midnight
+from rlcli.loop.agents import online_agent, replay_agent
 from rlcli.replays.uniform import uniform
 from rlcli.tracers.lambda_return import lambda_return
 from rlcli.tracers.n_step import n_step
-from rlcli.types import Agent, Estimates, Policy, Replay, Report, Transition, Updater
+from rlcli.types import (
+    Agent,
+    Clock,
+    Estimates,
+    Policy,
+    Replay,
+    Report,
+    Transition,
+    Updater,
+)
 
 ENVIRONMENTS = 2
 NO_POLICY = Policy(lambda batch: ((), ()), lambda key, batch: (), None, None, None)
@@ -53,8 +61,8 @@ def watching(shape: tuple[int, int], needs: tuple[str, ...] = ()) -> Updater:
         policy=NO_POLICY,
         update=update,
         estimate=estimate,
-        failed=lambda state: jnp.int32(-1),
-        needs=needs,
+        failed_at=lambda state: jnp.int32(-1),
+        requires=needs,
     )
 
 
@@ -82,15 +90,15 @@ def lives(agent: Agent, iterations: int, length: int):
     state = agent.init(key, unroll(0, length))
     learn = jax.jit(agent.learn)
     for iteration in range(iterations):
-        clock = midnight()._replace(iteration=jnp.int32(iteration))
+        clock = Clock.zero()._replace(iteration=jnp.int32(iteration))
         noise = agent.draw(jax.random.fold_in(key, iteration))
         state, metrics = learn(state, unroll(iteration * length, length), clock, noise)
         yield state, metrics
 
 
-def remembered(updates: Fraction, start: int) -> Agent:
+def replay_agent_of(updates: Fraction, start: int) -> Agent:
     replay = uniform(1, 1, ENVIRONMENTS, capacity=64, batch_size=5)
-    return remembering(
+    return replay_agent(
         watching((1, 5)), n_step(n=1), replay, updates=updates, start=start
     )
 
@@ -106,7 +114,7 @@ def remembered(updates: Fraction, start: int) -> Agent:
     ],
 )
 def test_updates_come_after_the_start_as_often_as_the_recipe_says(updates, start):
-    agent = remembered(updates, start)
+    agent = replay_agent_of(updates, start)
     for number, (state, _) in enumerate(lives(agent, 12, 1), 1):
         expected = int(updates * max(0, number - start))  # rounded down
         assert int(state.learner.calls) == expected
@@ -116,7 +124,7 @@ def test_updates_come_after_the_start_as_often_as_the_recipe_says(updates, start
 
 
 def test_updates_made_are_exact_ints_of_ints_and_arrays_of_arrays():
-    agent = remembered(Fraction(1, 3), 2)
+    agent = replay_agent_of(Fraction(1, 3), 2)
     assert agent.updates(3 * 10**12 + 2) == 10**12
     found = jax.jit(agent.updates)(jnp.arange(9))
     assert found.tolist() == [0, 0, 0, 0, 0, 1, 1, 1, 2]
@@ -124,21 +132,23 @@ def test_updates_made_are_exact_ints_of_ints_and_arrays_of_arrays():
 
 def test_metrics_are_those_of_the_last_update_of_the_visit():
     metrics = [
-        int(said["calls"]) for _, said in lives(remembered(Fraction(3), 1), 4, 1)
+        int(said["calls"]) for _, said in lives(replay_agent_of(Fraction(3), 1), 4, 1)
     ]
     assert metrics == [0, 3, 6, 9]  # zeros where nothing was learnt
 
 
 def test_every_update_draws_with_a_key_and_a_sample_of_its_own():
-    states = [state.learner for state, _ in lives(remembered(Fraction(1), 0), 12, 1)]
+    states = [
+        state.learner for state, _ in lives(replay_agent_of(Fraction(1), 0), 12, 1)
+    ]
     assert len({int(state.bits) for state in states}) == 12
-    samples, keys = remembered(Fraction(2), 0).draw(jax.random.key(1))
+    samples, keys = replay_agent_of(Fraction(2), 0).draw(jax.random.key(1))
     assert not np.any(samples[0] == samples[1])
     assert len({data.tobytes() for data in np.asarray(jax.random.key_data(keys))}) == 2
 
 
 def test_only_what_the_replay_holds_is_learnt_from():
-    agent = remembered(Fraction(1), 0)
+    agent = replay_agent_of(Fraction(1), 0)
     for number, (state, _) in enumerate(lives(agent, 40, 1)):
         oldest = max(0, number + 1 - 64 // ENVIRONMENTS)
         rewards = np.asarray(state.learner.reward)
@@ -166,7 +176,7 @@ def test_a_replay_is_told_what_there_was_to_learn_from_each_row():
         reweigh=reweigh,
     )
     tracer = n_step(n=2, gamma=1.0)  # two steps make one row
-    agent = remembering(watching((1, 3)), tracer, replay, updates=Fraction(1), start=0)
+    agent = replay_agent(watching((1, 3)), tracer, replay, updates=Fraction(1), start=0)
     *_, (state, _) = lives(agent, 4, 1)
     assert state.replay["index"].tolist() == [10, 11, 12]
     assert state.replay["priority"].tolist() == [14, 14, 14]
@@ -176,7 +186,7 @@ def test_a_replay_is_told_what_there_was_to_learn_from_each_row():
 
 def test_an_online_agent_sees_every_row_once_with_the_steps_in_front_of_its_unroll():
     n, length = 3, 4
-    agent = online(watching((length, ENVIRONMENTS)), n_step(n=n, gamma=1.0))
+    agent = online_agent(watching((length, ENVIRONMENTS)), n_step(n=n, gamma=1.0))
     rows = []
     for state, _ in lives(agent, 3, length):
         counts = np.asarray(state.learner.weight[:, 0]) > 0
@@ -189,7 +199,7 @@ def test_an_online_agent_sees_every_row_once_with_the_steps_in_front_of_its_unro
 
 def test_a_window_longer_than_the_unroll_waits_until_it_is_full():
     n, length = 6, 2
-    agent = online(watching((length, ENVIRONMENTS)), n_step(n=n, gamma=1.0))
+    agent = online_agent(watching((length, ENVIRONMENTS)), n_step(n=n, gamma=1.0))
     rows = []
     for state, _ in lives(agent, 6, length):
         counts = np.asarray(state.learner.weight[:, 0]) > 0
@@ -198,14 +208,16 @@ def test_a_window_longer_than_the_unroll_waits_until_it_is_full():
 
 
 def test_a_tracer_that_bootstraps_gives_a_row_for_every_step_of_the_unroll():
-    agent = online(watching((4, ENVIRONMENTS)), lambda_return(gamma=0.9, lambda_=0.5))
+    agent = online_agent(
+        watching((4, ENVIRONMENTS)), lambda_return(gamma=0.9, lambda_=0.5)
+    )
     for state, _ in lives(agent, 2, 4):
         assert np.all(state.learner.weight == 1)
         assert state.tail.reward.shape == (0, ENVIRONMENTS)
 
 
 def test_an_online_agent_updates_once_an_iteration_and_counts_them():
-    agent = online(watching((1, ENVIRONMENTS)), n_step(n=1))
+    agent = online_agent(watching((1, ENVIRONMENTS)), n_step(n=1))
     *_, (state, metrics) = lives(agent, 5, 1)
     assert int(state.learner.calls) == int(metrics["calls"]) == agent.updates(5) == 5
     assert int(state.learner.updates) == 0 + 1 + 2 + 3 + 4
@@ -213,19 +225,19 @@ def test_an_online_agent_updates_once_an_iteration_and_counts_them():
 
 def test_an_agent_asks_for_what_its_updater_and_tracer_need():
     updater = watching((1, ENVIRONMENTS), needs=("log_prob", "carry"))
-    tracer = n_step(n=1)._replace(needs=("log_prob", "value"))
+    tracer = n_step(n=1)._replace(requires=("log_prob", "value"))
     replay = uniform(1, 1, ENVIRONMENTS, capacity=64, batch_size=5)
     wanted = ("carry", "log_prob", "value")
-    assert online(updater, tracer).needs == wanted
-    agent = remembering(updater, tracer, replay, updates=Fraction(1), start=0)
-    assert agent.needs == wanted
+    assert online_agent(updater, tracer).requires == wanted
+    agent = replay_agent(updater, tracer, replay, updates=Fraction(1), start=0)
+    assert agent.requires == wanted
 
 
 def test_acting_and_failing_are_the_updaters_word():
-    agent = online(watching((1, ENVIRONMENTS)), n_step(n=1))
+    agent = online_agent(watching((1, ENVIRONMENTS)), n_step(n=1))
     *_, (state, _) = lives(agent, 3, 1)
     assert int(agent.acting(state)) == 3
-    assert int(agent.failed(state)) == -1
+    assert int(agent.failed_at(state)) == -1
     assert agent.policy is NO_POLICY
 
 
@@ -254,7 +266,7 @@ CUT = jax.tree.map(lambda leaf: leaf[:, :1], unroll(0, 1))
 @pytest.mark.parametrize("updates", [Fraction(1), Fraction(2)])
 def test_where_a_whole_sample_weighs_nothing_there_is_no_update(updates):
     tracer = n_step(n=1)._replace(window=None)
-    agent = remembering(watching((4, 1)), tracer, seldom(4), updates=updates, start=0)
+    agent = replay_agent(watching((4, 1)), tracer, seldom(4), updates=updates, start=0)
     for number, (state, metrics) in enumerate(lives(agent, 8, 1), 1):
         made = number // 3 * int(updates)
         assert int(state.learner.calls) == made

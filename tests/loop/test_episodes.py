@@ -8,25 +8,25 @@ import pytest
 
 from rlcli import recipe
 from rlcli.assembly import build
-from rlcli.environments.adapters.host import seed_of
+from rlcli.environments.adapters.host import episode_seed
 from rlcli.loop import episodes
-from rlcli.loop.episodes import Player
-from rlcli.loop.progress import WATCH, midnight
-from rlcli.types import Transition
+from rlcli.loop.episodes import Evaluator
+from rlcli.loop.progress import EVALUATION
+from rlcli.types import Clock, Transition
 
 LIMITED = {"name": "probe-truncation", "num_envs": 3}  # 1 for each of its 5 steps
 NETWORK = {"name": "mlp", "layers": [8]}
 
 
-def player_of(environment, seeds=(0, 1), share=2, epsilon=0.5, **keywords) -> Player:
+def player_of(environment, seeds=(0, 1), share=2, epsilon=0.5, **keywords) -> Evaluator:
     data = {
         "environment": environment,
         "network": NETWORK,
         "policy": {"name": "epsilon_greedy", "epsilon": epsilon},
         "updater": "q_learning",
     }
-    env, agent = build(recipe.load(data), seeds).parts(midnight())
-    player = Player(env, agent.policy, seeds, share, **keywords)
+    env, agent = build(recipe.load_recipe(data), seeds).parts(Clock.zero())
+    player = Evaluator(env, agent.policy, seeds, share, **keywords)
     player.acting = acting(agent, env, len(seeds))
     return player
 
@@ -45,11 +45,11 @@ def acting(agent, env, seeds: int):
 
 def test_every_environment_plays_exactly_its_share():
     player = player_of(LIMITED, share=4)
-    played = player.play(player.acting)
+    played = player.evaluate(player.acting)
     assert played.returns.shape == played.lengths.shape == (2, 3 * 4)
     assert np.all(played.returns == 5)
     assert np.all(played.lengths == 5)
-    assert played.cut == 0
+    assert played.num_cut == 0
 
 
 def test_short_episodes_are_not_preferred():
@@ -57,7 +57,7 @@ def test_short_episodes_are_not_preferred():
     player = player_of(
         {"name": "CartPole-v1", "num_envs": 4}, share=3, epsilon=1.0, explore=True
     )
-    lengths = player.play(player.acting).lengths
+    lengths = player.evaluate(player.acting).lengths
     seen = [[[] for _ in range(4)] for _ in range(2)]
     before = None
     for moment, _ in player._steps(player.acting, 0):
@@ -79,7 +79,7 @@ def test_short_episodes_are_not_preferred():
 
 def test_the_same_occasion_plays_the_same_episodes_and_another_one_others():
     player = player_of({"name": "CartPole-v1", "num_envs": 4}, share=1)
-    first, again, other = (player.play(player.acting, each) for each in (3, 3, 4))
+    first, again, other = (player.evaluate(player.acting, each) for each in (3, 3, 4))
     np.testing.assert_array_equal(first.returns, again.returns)
     assert np.any(first.returns != other.returns)
 
@@ -93,16 +93,16 @@ def test_exploit_does_without_the_chance_that_explore_takes():
         player = player_of(probe, share=1, epsilon=1.0, explore=explore)
         head = {**player.acting["q"]["linear_1"], "b": better}
         told = {"q": {**player.acting["q"], "linear_1": head}}
-        assert set(player.play(told).returns.ravel()) == expected
+        assert set(player.evaluate(told).returns.ravel()) == expected
 
 
 def test_episodes_that_never_end_are_cut_and_counted(monkeypatch):
-    monkeypatch.setattr(episodes, "LONGEST", 7)
+    monkeypatch.setattr(episodes, "MAX_EPISODE_STEPS", 7)
     player = player_of({**LIMITED, "time_limit": None}, share=2)
-    played = player.play(player.acting)
+    played = player.evaluate(player.acting)
     assert np.all(played.lengths == 7)
     assert np.all(played.returns == 7)
-    assert played.cut == 2 * 3 * 2  # seeds, environments, episodes
+    assert played.num_cut == 2 * 3 * 2  # seeds, environments, episodes
 
 
 def test_what_is_seen_before_each_step_adds_up_to_the_return():
@@ -110,7 +110,7 @@ def test_what_is_seen_before_each_step_adds_up_to_the_return():
     player = player_of(probe, seeds=(0,), share=2)
     seen = [
         (int(moment.length[0, 0]), float(moment.reward[0, 0]), picture.shape)
-        for moment, picture in player.watch(player.acting)
+        for moment, picture in player.frames(player.acting)
     ]
     pictures = (150, 300, 3)
     assert seen == [
@@ -132,16 +132,16 @@ def test_gymnasium_gives_the_same_returns_to_whoever_steps_it_greedily(share):
     seeds, num_envs, occasion = (0, 5), 3, 2
     data = {"name": "gymnasium/CartPole-v1", "num_envs": num_envs}
     player = player_of(data, seeds=seeds, share=share)
-    played = player.play(player.acting, occasion)
+    played = player.evaluate(player.acting, occasion)
     env = gymnasium.make("CartPole-v1")
     expected = np.zeros((len(seeds), num_envs, share))
     for row, seed in enumerate(seeds):
         params = jax.tree.map(lambda leaf, at=row: np.asarray(leaf[at]), player.acting)
-        sequence = np.random.SeedSequence([seed, WATCH, occasion])
+        sequence = np.random.SeedSequence([seed, EVALUATION, occasion])
         number = int(sequence.generate_state(1)[0])
         for index in range(num_envs):
             for episode in range(share):
-                obs, _ = env.reset(seed=seed_of(number, index, episode))
+                obs, _ = env.reset(seed=episode_seed(number, index, episode))
                 over = False
                 while not over:
                     answer = env.step(greedy(params["q"], obs))
@@ -156,8 +156,8 @@ def test_gymnasium_gives_the_same_returns_to_whoever_steps_it_greedily(share):
 def test_an_environment_on_the_host_is_closed_even_if_nobody_looks_to_the_end():
     player = player_of({"name": "gymnasium/CartPole-v1"}, seeds=(0,), share=1)
     closed = []
-    close = player._hosted.close
-    player._hosted = player._hosted._replace(
+    close = player._host_env.close
+    player._host_env = player._host_env._replace(
         close=lambda state: closed.append(close(state))
     )
     steps = player._steps(player.acting, 0)

@@ -10,10 +10,10 @@ import pytest
 
 from rlcli import loop, recipe
 from rlcli.assembly import build
-from rlcli.environments.adapters.host import hosted
-from rlcli.loop.progress import RESET, STEP, Setup, midnight, stream
+from rlcli.environments.adapters.host import to_host_environment
+from rlcli.loop.progress import RESET, STEP, Setup, stream_key
 from rlcli.runs import checkpoint
-from rlcli.types import Environment, TimeStep
+from rlcli.types import Clock, Environment, TimeStep
 from rlcli.xla import tree_paths
 
 SEED = 5
@@ -86,13 +86,13 @@ CARTPOLE = {"name": "CartPole-v1", "num_envs": 2}
 
 
 def setup_of(data: dict, seeds: int = 1, devices: int = 1) -> Setup:
-    found = build(recipe.load(data), range(SEED, SEED + seeds))
+    found = build(recipe.load_recipe(data), range(SEED, SEED + seeds))
     return found._replace(devices=devices)
 
 
 @functools.cache
 def _compiled_loop(kind: str, seeds: int, devices: int) -> loop.Loop:
-    return loop.make(setup_of(DATA[kind], seeds, devices))
+    return loop.make_loop(setup_of(DATA[kind], seeds, devices))
 
 
 def compiled_loop(kind: str, seeds: int = 1, devices: int = 1) -> loop.Loop:
@@ -102,7 +102,7 @@ def compiled_loop(kind: str, seeds: int = 1, devices: int = 1) -> loop.Loop:
 
 def leaves_after(kind: str, iterations: int, seeds: int, devices: int = 1) -> dict:
     made = compiled_loop(kind, seeds, devices)
-    return checkpoint.leaves(made.advance(made.begin(), iterations)[0])
+    return checkpoint.flatten_tree(made.advance(made.begin(), iterations)[0])
 
 
 def hosted_loop(setup: Setup) -> loop.Loop:
@@ -111,13 +111,15 @@ def hosted_loop(setup: Setup) -> loop.Loop:
 
     @functools.cache
     def host() -> Environment:
-        pure, _ = setup.parts(midnight())
-        return hosted(pure, seeds, key=lambda seed: stream(seed, RESET))
+        pure, _ = setup.parts(Clock.zero())
+        return to_host_environment(
+            pure, seeds, key=lambda seed: stream_key(seed, RESET)
+        )
 
     def parts(clock):
         return host(), setup.parts(clock)[1]
 
-    return loop.make(setup._replace(parts=parts))
+    return loop.make_loop(setup._replace(parts=parts))
 
 
 def assert_equal(found: dict, expected: dict) -> None:
@@ -147,7 +149,7 @@ def assert_host_equals_compiled(
         if lone:  # the hosted environment has no axis for a seed of its own
             states = jax.tree.map(lambda leaf: leaf[None], found.environment)
             found = found._replace(environment=states)
-        assert_equal(checkpoint.leaves(found), checkpoint.leaves(here))
+        assert_equal(checkpoint.flatten_tree(found), checkpoint.flatten_tree(here))
 
 
 @pytest.mark.parametrize(
@@ -179,7 +181,7 @@ SMALL = {"network": "linear", "updater": "a2c"}
 def test_the_same_bits_where_observations_and_rewards_are_normalized(data, seeds):
     scale = {"normalize": {"observation": True, "reward": True}}
     setup = setup_of({**data, **scale}, seeds)
-    assert_host_equals_compiled(setup, loop.make(setup), (1, 60))
+    assert_host_equals_compiled(setup, loop.make_loop(setup), (1, 60))
 
 
 @pytest.mark.slow
@@ -207,7 +209,7 @@ def test_the_same_bits_where_observations_and_rewards_are_normalized(data, seeds
 )
 def test_the_same_bits_with_a_replay_in_other_settings(changes, seeds):
     setup = setup_of({**REMEMBERING, **changes}, seeds)
-    assert_host_equals_compiled(setup, loop.make(setup), (130,))
+    assert_host_equals_compiled(setup, loop.make_loop(setup), (130,))
 
 
 @pytest.mark.slow
@@ -224,7 +226,7 @@ def test_the_same_bits_with_a_replay_in_other_settings(changes, seeds):
 )
 def test_the_same_bits_online_in_other_settings(changes, seeds):
     setup = setup_of({**ONLINE, **changes}, seeds)
-    assert_host_equals_compiled(setup, loop.make(setup), (130,))
+    assert_host_equals_compiled(setup, loop.make_loop(setup), (130,))
 
 
 @pytest.mark.parametrize("kind", ["remembering", "online"])
@@ -234,24 +236,26 @@ def test_how_a_run_is_cut_into_chunks_changes_nothing(kind):
     again = made.begin()
     for count in (1, 7, 128, 4):  # over the border of a block of noise, too
         again, last = made.advance(again, count)
-    assert_equal(checkpoint.leaves(again), checkpoint.leaves(progress))
-    assert_equal(checkpoint.leaves(last), checkpoint.leaves(metrics))
+    assert_equal(checkpoint.flatten_tree(again), checkpoint.flatten_tree(progress))
+    assert_equal(checkpoint.flatten_tree(last), checkpoint.flatten_tree(metrics))
 
 
 def test_a_chunk_of_no_iterations_changes_nothing():
     made = compiled_loop("remembering")
-    before = checkpoint.leaves(made.begin())
-    assert_equal(checkpoint.leaves(made.advance(made.begin(), 0)[0]), before)
+    before = checkpoint.flatten_tree(made.begin())
+    assert_equal(checkpoint.flatten_tree(made.advance(made.begin(), 0)[0]), before)
 
 
 def test_a_loop_restored_from_its_arrays_goes_on_with_the_same_bits():
     made = compiled_loop("online")
     progress, _ = made.advance(made.begin(), 9)
-    arrays = checkpoint.restored(made.shapes(), checkpoint.leaves(made.save(progress)))
+    arrays = checkpoint.restore_tree(
+        made.shapes(), checkpoint.flatten_tree(made.save(progress))
+    )
     restored, sentence = made.restore(arrays)
     assert sentence == ""
-    expected = checkpoint.leaves(made.advance(progress, 5)[0])
-    assert_equal(checkpoint.leaves(made.advance(restored, 5)[0]), expected)
+    expected = checkpoint.flatten_tree(made.advance(progress, 5)[0])
+    assert_equal(checkpoint.flatten_tree(made.advance(restored, 5)[0]), expected)
 
 
 @pytest.mark.parametrize(("kind", "devices"), [("online", 1), ("remembering", 2)])
@@ -260,8 +264,8 @@ def test_a_restored_loop_is_laid_out_as_a_fresh_one_so_that_nothing_compiles_ane
 ):
     made = compiled_loop(kind, seeds=devices, devices=devices)
     progress = made.begin()
-    saved = checkpoint.leaves(made.save(progress))
-    restored, _ = made.restore(checkpoint.restored(made.shapes(), saved))
+    saved = checkpoint.flatten_tree(made.save(progress))
+    restored, _ = made.restore(checkpoint.restore_tree(made.shapes(), saved))
     advanced, _ = made.advance(made.begin(), 1)
     layouts = [
         [leaf.sharding for leaf in jax.tree.leaves(each)]
@@ -286,12 +290,12 @@ def test_seeds_spread_over_two_devices_are_runs_on_one_device_to_the_bit():
     made = compiled_loop("remembering")  # a program for any lone seed
     for index in range(2):
         setup = setup_of(REMEMBERING)._replace(seeds=(SEED + index,))
-        alone, _ = made.advance(loop.make(setup).begin(), 100)
+        alone, _ = made.advance(loop.make_loop(setup).begin(), 100)
         found = {
             name: leaf if name in UNBATCHED else leaf[index : index + 1]
             for name, leaf in spread.items()
         }
-        assert_equal(found, checkpoint.leaves(alone))
+        assert_equal(found, checkpoint.flatten_tree(alone))
 
 
 def test_seeds_do_not_share_anything():
@@ -302,10 +306,10 @@ def test_seeds_do_not_share_anything():
 
 def test_an_unroll_is_what_the_environment_answers_step_by_step():
     setup = setup_of(ONLINE)
-    env, _ = setup.parts(midnight())
+    env, _ = setup.parts(Clock.zero())
     made = compiled_loop("online")
     progress = made.begin()
-    state, obs = env.reset(stream(SEED, RESET))
+    state, obs = env.reset(stream_key(SEED, RESET))
     first = np.ones(env.num_envs, bool)
     step = jax.jit(env.step)
     for iteration in range(10):
@@ -314,7 +318,7 @@ def test_an_unroll_is_what_the_environment_answers_step_by_step():
         for position in range(setup.unroll):
             row = jax.tree.map(lambda leaf, at=position: leaf[at], rows)
             time = iteration * setup.unroll + position
-            noise = env.draw(jax.random.fold_in(stream(SEED, STEP), time))
+            noise = env.draw(jax.random.fold_in(stream_key(SEED, STEP), time))
             np.testing.assert_allclose(row.obs, obs, rtol=1e-4, atol=1e-5)
             np.testing.assert_array_equal(row.first, first)
             state, answer = step(state, row.action, noise)
@@ -330,12 +334,12 @@ def test_an_unroll_is_what_the_environment_answers_step_by_step():
 def test_the_stream_of_an_environment_depends_on_seed_and_index_only():
     def walk(num_envs: int, seed: int):
         data = {**REMEMBERING, "environment": environment(swing, num_envs)}
-        env, _ = setup_of(data).parts(midnight())
-        state, obs = env.reset(stream(seed, RESET))
+        env, _ = setup_of(data).parts(Clock.zero())
+        state, obs = env.reset(stream_key(seed, RESET))
         step = jax.jit(env.step)
         yield obs
         for time in range(70):  # the time limit is 30: over two resets
-            noise = env.draw(jax.random.fold_in(stream(seed, STEP), time))
+            noise = env.draw(jax.random.fold_in(stream_key(seed, STEP), time))
             state, answer = step(state, jnp.arange(num_envs) % 3, noise)
             yield answer.obs
 
@@ -356,7 +360,7 @@ def test_counters_say_how_many_steps_and_updates_there_were():
 
 def test_every_unroll_begins_with_a_reset_where_the_recipe_asks_for_it():
     train = {"steps": 4_000, "unroll": 4, "reset": True}
-    made = loop.make(setup_of({**REMEMBERING, "train": train}))
+    made = loop.make_loop(setup_of({**REMEMBERING, "train": train}))
     progress = made.begin()
     for _ in range(3):
         progress, _ = made.advance(progress, 1)
@@ -374,13 +378,13 @@ def test_a_program_that_does_not_fit_together_shows_in_its_shapes():
         return env, agent._replace(learn=lambda *_: jnp.zeros(3) @ jnp.zeros(4))
 
     with pytest.raises(TypeError, match="dot_general"):
-        loop.make(good._replace(parts=parts)).shapes()
+        loop.make_loop(good._replace(parts=parts)).shapes()
 
 
 def test_shapes_are_those_of_what_is_saved():
     made = compiled_loop("online", seeds=3)
-    expected = tree_paths.paths(made.save(made.begin()))
-    found = tree_paths.paths(made.shapes())
+    expected = tree_paths.leaves_by_path(made.save(made.begin()))
+    found = tree_paths.leaves_by_path(made.shapes())
     assert {name: (leaf.shape, leaf.dtype) for name, leaf in found.items()} == {
         name: (leaf.shape, leaf.dtype) for name, leaf in expected.items()
     }

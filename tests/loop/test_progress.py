@@ -11,26 +11,25 @@ from rlcli import recipe
 from rlcli.assembly import build
 from rlcli.loop.progress import (
     AXES,
+    EVALUATION,
     INIT,
     LEARN,
     POLICY,
     RESET,
     STEP,
-    WATCH,
+    EpisodeStatistics,
     Progress,
     Setup,
-    Statistics,
-    begin,
     clock_at,
-    counted,
-    draw,
-    midnight,
-    now,
-    said,
-    stream,
+    current_step,
+    draw_step_noise,
+    info_names,
+    initial_progress,
+    stream_key,
+    update_statistics,
 )
 from rlcli.runs import checkpoint
-from rlcli.types import TimeStep
+from rlcli.types import Clock, TimeStep
 
 DATA = {
     "environment": {"name": "CartPole-v1", "num_envs": 3},
@@ -42,26 +41,28 @@ DATA = {
 
 @pytest.fixture(scope="module")
 def setup() -> Setup:
-    return build(recipe.load(DATA))
+    return build(recipe.load_recipe(DATA))
 
 
 @pytest.fixture(scope="module")
 def progress(setup) -> Progress:
-    return begun(setup, 7)
+    return begin_progress(setup, 7)
 
 
-def begun(setup: Setup, seed: int) -> Progress:
-    environment, _ = setup.parts(midnight())
+def begin_progress(setup: Setup, seed: int) -> Progress:
+    environment, _ = setup.parts(Clock.zero())
 
     def start(number):
-        return begin(setup, number, *environment.reset(stream(number, RESET)))
+        return initial_progress(
+            setup, number, *environment.reset(stream_key(number, RESET))
+        )
 
     return jax.jit(start)(np.uint32(seed))
 
 
-def nothing_yet(environments: int) -> Statistics:
+def nothing_yet(environments: int) -> EpisodeStatistics:
     zero = jnp.float32(0)
-    return Statistics(
+    return EpisodeStatistics(
         running_return=jnp.zeros(environments),
         running_length=jnp.zeros(environments, jnp.int32),
         episodes=jnp.int32(0),
@@ -71,7 +72,7 @@ def nothing_yet(environments: int) -> Statistics:
     )
 
 
-def answer(reward: np.ndarray, last: np.ndarray) -> TimeStep:
+def make_timestep(reward: np.ndarray, last: np.ndarray) -> TimeStep:
     obs = np.zeros((len(last), 1), np.float32)
     return TimeStep(obs, obs, reward.astype(np.float32), 1.0 - last, last, {})
 
@@ -83,9 +84,9 @@ def test_statistics_are_those_of_a_loop_over_the_episodes():
     lasts = draws.random(shape) < 0.1
     running, length = np.zeros(4), np.zeros(4, int)
     episodes, average, last_return, last_length = 0, 0.0, 0.0, 0.0
-    ours, step = nothing_yet(4), jax.jit(counted)
+    ours, step = nothing_yet(4), jax.jit(update_statistics)
     for reward, last in zip(rewards, lasts, strict=True):
-        ours = step(ours, answer(reward, last))
+        ours = step(ours, make_timestep(reward, last))
         running += reward
         length += 1
         if last.any():
@@ -115,10 +116,10 @@ def test_what_an_environment_logs_is_summed_over_episodes():
         total_info=zero,
         max_info={"regret": jnp.float32(-jnp.inf)},
     )
-    running, mean, step, finished = np.zeros(3), 0.0, jax.jit(counted), []
+    running, mean, step, finished = np.zeros(3), 0.0, jax.jit(update_statistics), []
     for regret, last in zip(regrets, lasts, strict=True):
         both = {"regret": regret, "other": last}  # only what is asked for is counted
-        ours = step(ours, answer(np.zeros(3), last)._replace(info=both))
+        ours = step(ours, make_timestep(np.zeros(3), last)._replace(info=both))
         running += regret
         mean = running[last].mean() if last.any() else mean
         finished += running[last].tolist()
@@ -132,10 +133,10 @@ def test_what_an_environment_logs_is_summed_over_episodes():
 
 def test_an_environment_says_what_it_logs():
     def logged(name):
-        environment = build(recipe.load(DATA | {"environment": name})).parts(
-            midnight()
+        environment = build(recipe.load_recipe(DATA | {"environment": name})).parts(
+            Clock.zero()
         )[0]
-        return said(environment, environment.reset(jax.random.key(0))[0])
+        return info_names(environment, environment.reset(jax.random.key(0))[0])
 
     assert logged("CartPole-v1") == []
     assert logged("bsuite/DeepSea") == ["bad_episodes", "denoised_return"]
@@ -144,25 +145,25 @@ def test_an_environment_says_what_it_logs():
 def test_the_average_return_is_the_mean_of_the_first_ten_and_forgets_from_then_on():
     ours, last = nothing_yet(1), np.array([True])
     for number in range(1, 11):
-        ours = counted(ours, answer(np.array([number]), last))
+        ours = update_statistics(ours, make_timestep(np.array([number]), last))
     assert float(ours.average_return) == pytest.approx(5.5)
-    ours = counted(ours, answer(np.array([15.5]), last))
+    ours = update_statistics(ours, make_timestep(np.array([15.5]), last))
     assert float(ours.average_return) == pytest.approx(6.5)  # a tenth of the way
 
 
 def test_a_truncated_episode_counts_as_one_that_terminated_does():
     last = np.array([True, False])
-    step = answer(np.array([2, 3]), last)
-    terminated = counted(nothing_yet(2), step._replace(discount=1.0 - last))
-    truncated = counted(nothing_yet(2), step._replace(discount=np.ones(2)))
+    step = make_timestep(np.array([2, 3]), last)
+    terminated = update_statistics(nothing_yet(2), step._replace(discount=1.0 - last))
+    truncated = update_statistics(nothing_yet(2), step._replace(discount=np.ones(2)))
     jax.tree.map(np.testing.assert_array_equal, truncated, terminated)
     assert int(terminated.episodes) == 1
 
 
 def test_every_stream_of_every_seed_has_keys_of_its_own():
-    streams = (INIT, RESET, STEP, POLICY, LEARN, WATCH)
+    streams = (INIT, RESET, STEP, POLICY, LEARN, EVALUATION)
     keys = [
-        jax.random.key_data(stream(seed, which)).tobytes()
+        jax.random.key_data(stream_key(seed, which)).tobytes()
         for seed, which in itertools.product((0, 1, 2**31 - 1), streams)
     ]
     assert len(set(keys)) == len(keys) == 18
@@ -170,7 +171,7 @@ def test_every_stream_of_every_seed_has_keys_of_its_own():
 
 def test_noise_depends_on_seed_and_time_only(setup):
     def noise(seed: int, time: int) -> bytes:
-        keys = draw(setup, np.uint32(seed), np.int32(time))
+        keys = draw_step_noise(setup, np.uint32(seed), np.int32(time))
         data = jax.tree.map(
             lambda leaf: (
                 jax.random.key_data(leaf)
@@ -186,11 +187,11 @@ def test_noise_depends_on_seed_and_time_only(setup):
 
 
 def test_progress_begins_with_a_decision_that_waits_for_its_answer(setup, progress):
-    environment, agent = setup.parts(midnight())
-    _, obs = environment.reset(stream(7, RESET))
+    environment, agent = setup.parts(Clock.zero())
+    _, obs = environment.reset(stream_key(7, RESET))
     np.testing.assert_array_equal(progress.pending.obs, obs)
     assert progress.pending.first.tolist() == [True] * 3
-    assert set(progress.pending.extras) == set(agent.needs) == {"log_prob"}
+    assert set(progress.pending.extras) == set(agent.requires) == {"log_prob"}
     assert np.all(progress.pending.extras["log_prob"] < 0)
     assert (int(progress.iteration), int(progress.position)) == (0, 0)
     assert int(progress.statistics.episodes) == 0
@@ -209,9 +210,11 @@ def test_progress_holds_no_key_for_noise_comes_from_seed_and_time(progress):
 
 
 def test_the_first_parameters_depend_on_the_seed(setup, progress):
-    same, other = begun(setup, 7), begun(setup, 8)
+    same, other = begin_progress(setup, 7), begin_progress(setup, 8)
     jax.tree.map(np.testing.assert_array_equal, same, progress)
-    ours, theirs = (checkpoint.leaves(each.agent.learner) for each in (same, other))
+    ours, theirs = (
+        checkpoint.flatten_tree(each.agent.learner) for each in (same, other)
+    )
     for function in ("policy", "value"):
         drawn = f"params/{function}/linear/w"
         assert not np.any(ours[drawn] == theirs[drawn])
@@ -219,8 +222,8 @@ def test_the_first_parameters_depend_on_the_seed(setup, progress):
 
 def test_a_clock_counts_the_steps_of_all_environments_of_a_seed(setup, progress):
     later = progress._replace(iteration=jnp.int32(10), position=jnp.int32(2))
-    assert int(now(setup, later)) == 10 * 4 + 2
-    clock = clock_at(later, now(setup, later), jnp.bool_(True))
+    assert int(current_step(setup, later)) == 10 * 4 + 2
+    clock = clock_at(later, current_step(setup, later), jnp.bool_(True))
     assert (int(clock.iteration), float(clock.steps)) == (10, 42 * 3)
     assert setup.steps == 4 * 3
 
@@ -231,4 +234,4 @@ def test_iteration_and_position_are_the_same_for_all_seeds():
 
 
 def test_at_midnight_nothing_has_happened():
-    assert [float(value) for value in midnight()] == [0, 0, 0, 0, False]
+    assert [float(value) for value in Clock.zero()] == [0, 0, 0, 0, False]

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from rlcli.monitor.lines import described, line, number, together
+from rlcli.monitor.lines import format_evaluation, format_number, format_row, merge_rows
 
 
 def test_a_row_is_said_in_coaxs_form():
@@ -13,7 +13,7 @@ def test_a_row_is_said_in_coaxs_form():
         **{"T": 9953, "seed": 0, "ep": 102, "G": 200.0, "t": 200, "avg_G": 195.4},
         **{"avg_r": 1.0, "loss": 0.12345, "dt": 1.5119, "time": 1.0},
     }
-    assert line(row) == (
+    assert format_row(row) == (
         "[TrainMonitor|INFO] ep: 102, T: 9,953, G: 200, avg_r: 1, avg_G: 195, "
         "t: 200, dt: 1.512ms, loss: 0.123"
     )
@@ -21,16 +21,16 @@ def test_a_row_is_said_in_coaxs_form():
 
 def test_a_row_says_only_what_is_known():
     row = {"T": 1000, "seed": 0, "ep": 0, "G": None, "loss": np.float32(0.5), "q": None}
-    assert line(row) == "[TrainMonitor|INFO] ep: 0, T: 1,000, loss: 0.5"
+    assert format_row(row) == "[TrainMonitor|INFO] ep: 0, T: 1,000, loss: 0.5"
 
 
 def test_rates_come_last_and_a_frozen_seed_is_marked():
     row = {"T": 10, "steps_per_second": 50812.3, "frozen": "nan in `loss`", "q": 1e-5}
-    assert line(row) == (
+    assert format_row(row) == (
         "[TrainMonitor|INFO] T: 10, q: 1e-05, steps_per_second: 50,812, "
         "frozen: nan in `loss`"
     )
-    assert line({"T": 10, "frozen": True}).endswith("frozen: yes")
+    assert format_row({"T": 10, "frozen": True}).endswith("frozen: yes")
 
 
 def test_seeds_are_said_together_by_their_means():
@@ -39,12 +39,12 @@ def test_seeds_are_said_together_by_their_means():
         {"T": 500, "seed": 4, "ep": 13, "avg_G": 40.0, "loss": None, "frozen": False},
         {"T": 200, "seed": 5, "ep": 99, "avg_G": 99.0, "loss": 9.0, "frozen": True},
     ]
-    assert together(rows) == {
+    assert merge_rows(rows) == {
         **{"T": 500, "ep": 12, "avg_G": 25.0, "loss": 1.0, "seeds": 3},
         **{"min_avg_G": 10.0, "max_avg_G": 40.0, "frozen": 1},
     }
-    assert together(rows[:1]) == rows[0]
-    assert together(rows[2:] * 2)["T"] == 200  # all frozen: their last words
+    assert merge_rows(rows[:1]) == rows[0]
+    assert merge_rows(rows[2:] * 2)["T"] == 200  # all frozen: their last words
 
 
 def test_an_evaluation_is_described_with_its_interval():
@@ -52,11 +52,11 @@ def test_an_evaluation_is_described_with_its_interval():
         spread = {"mean": mean, "std": 10.0, "min": 450.0, "max": 500.0}
         return {"T": 40_000, "seed": seed, "evaluation": spread | {"episodes": 25}}
 
-    error = number(1.96 * 10 / math.sqrt(25))
+    error = format_number(1.96 * 10 / math.sqrt(25))
     alone = f"G 487 ± {error} (450 to 500), 25 episodes at 40,000"
     assert error == "3.92"
-    assert described([result(0, 487.0)]) == alone
-    assert described([result(seed, 480.0) for seed in range(4)]) == (
+    assert format_evaluation([result(0, 487.0)]) == alone
+    assert format_evaluation([result(seed, 480.0) for seed in range(4)]) == (
         "G 480, IQM 480 (480 to 480), 4 seeds of 25 episodes at 40,000"
     )
 
@@ -67,9 +67,11 @@ def test_the_evaluation_of_frozen_seeds_counts_and_is_mentioned():
         return {"T": 100, "seed": seed, "evaluation": found, **mark}
 
     rows = [result(0, 10.0), result(1, 4.0, frozen="the loss"), result(2, 10.0)]
-    assert described(rows).startswith("G 8, ")
-    assert described(rows).endswith(", 3 seeds of 5 episodes at 100, 1 frozen included")
-    assert described(rows[1:2]) == "G 4 ± 0 (4 to 4), 5 episodes at 100, frozen"
+    assert format_evaluation(rows).startswith("G 8, ")
+    assert format_evaluation(rows).endswith(
+        ", 3 seeds of 5 episodes at 100, 1 frozen included"
+    )
+    assert format_evaluation(rows[1:2]) == "G 4 ± 0 (4 to 4), 5 episodes at 100, frozen"
 
 
 @pytest.mark.parametrize(
@@ -81,4 +83,4 @@ def test_the_evaluation_of_frozen_seeds_counts_and_is_mentioned():
     }.items(),
 )
 def test_numbers_have_three_digits_and_large_ones_are_whole(value, expected):
-    assert number(value) == expected
+    assert format_number(value) == expected

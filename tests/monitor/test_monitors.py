@@ -124,7 +124,7 @@ def terminal(monkeypatch, **options):
     return console, lambda: file.buffer.getvalue().decode()
 
 
-def plain(step):
+def plain_row(step):
     return f"[TrainMonitor|INFO] ep: 1, T: {step}, G: 2, avg_G: 2, t: 3\n"
 
 
@@ -134,7 +134,7 @@ def test_in_a_pipe_there_is_a_plain_line_for_each_log_point(tmp_path, capsys):
         shown.update([row(10)], 10)
         shown.update([], 15)
         shown.message("seed 0 is frozen")
-    text = plain(10) + "[TrainMonitor|INFO] seed 0 is frozen\n"
+    text = plain_row(10) + "[TrainMonitor|INFO] seed 0 is frozen\n"
     assert capsys.readouterr() == ("", text)
     assert log.read_text() == text
 
@@ -143,7 +143,7 @@ def test_a_resumed_run_goes_on_in_its_log(tmp_path, capsys):
     for T in (10, 20):
         with Monitor(100, [0], title="dqn", log_path=tmp_path / "log.txt") as shown:
             shown.update([row(T)], T)
-    assert (tmp_path / "log.txt").read_text() == plain(10) + plain(20)
+    assert (tmp_path / "log.txt").read_text() == plain_row(10) + plain_row(20)
 
 
 def test_a_long_line_is_not_broken(capsys):
@@ -172,7 +172,7 @@ def test_a_terminal_nobody_watches_gets_plain_lines(monkeypatch, name):
     monkeypatch.setenv(name, "dumb")
     with Monitor(100, [0], title="dqn", console=console) as shown:
         shown.update([row(10)], 10)
-    assert written() == plain(10)
+    assert written() == plain_row(10)
 
 
 def test_colour_that_is_forced_makes_no_terminal_of_a_pipe(monkeypatch, capsys):
@@ -180,7 +180,7 @@ def test_colour_that_is_forced_makes_no_terminal_of_a_pipe(monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     with Monitor(100, [0], title="dqn") as shown:
         shown.update([row(10)], 10)
-    assert capsys.readouterr().err == plain(10)
+    assert capsys.readouterr().err == plain_row(10)
 
 
 def test_a_terminal_shows_the_panel_and_gets_its_cursor_back(tmp_path, monkeypatch):
@@ -200,7 +200,7 @@ def test_a_terminal_shows_the_panel_and_gets_its_cursor_back(tmp_path, monkeypat
     assert "a [red] word\r\n" in written().replace("\n", "\r\n")
     assert "10 of 100 steps" in written()
     assert "TrainMonitor" not in written()
-    assert log.read_text() == plain(10) + "[TrainMonitor|INFO] a [red] word\n"
+    assert log.read_text() == plain_row(10) + "[TrainMonitor|INFO] a [red] word\n"
 
 
 def test_looking_takes_a_hundredth_of_the_time_at_most(monkeypatch):
@@ -215,7 +215,7 @@ def test_looking_takes_a_hundredth_of_the_time_at_most(monkeypatch):
             now[0] += 0.05
             return ""
 
-        monkeypatch.setattr(shown._picture, "draw", slow)
+        monkeypatch.setattr(shown._panel, "draw", slow)
         for step in range(10_000):
             now[0] += 0.01
             shown.update([], step)

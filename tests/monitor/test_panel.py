@@ -8,10 +8,10 @@ import pytest
 from rich.console import Console
 
 from rlcli.monitor import panel
-from rlcli.monitor.panel import Curve, Picture, sparkline
+from rlcli.monitor.panel import Curve, RunPanel, sparkline
 
 
-def drawn(picture, width=80, height=40):
+def draw_panel(picture, width=80, height=40):
     console = Console(file=io.StringIO(), width=width, height=height, record=True)
     console.print(picture.draw(console))
     return console.export_text()
@@ -31,26 +31,28 @@ def result(step, seed, mean):
 @pytest.mark.parametrize("width", [40, 80, 120, 200])
 @pytest.mark.parametrize("seeds", [1, 8, 20])
 def test_every_line_leaves_the_terminal_room_for_two_characters(width, seeds):
-    picture = Picture(50_000, range(seeds), "dqn_cartpole")
+    picture = RunPanel(50_000, range(seeds), "dqn_cartpole")
     for T in range(1000, 20_000, 1000):
         results = [result(T, seed, float(seed)) for seed in range(seeds)]
         rows = [row(T, seed, avg_G=T + 1.5 * seed) for seed in range(seeds)]
         picture.add(rows, T, results)
-    assert {len(each) for each in drawn(picture, width).splitlines()} == {width - 2}
+    assert {len(each) for each in draw_panel(picture, width).splitlines()} == {
+        width - 2
+    }
 
 
 def test_before_the_first_numbers_the_panel_says_that_it_compiles():
-    text = drawn(Picture(50_000, [0], "dqn_cartpole"))
+    text = draw_panel(RunPanel(50_000, [0], "dqn_cartpole"))
     assert "dqn_cartpole" in text
     assert "0 of 50,000 steps" in text
     assert "compiling" in text
 
 
 def test_the_panel_of_one_seed_shows_what_the_rows_say():
-    picture = Picture(50_000, [0], "dqn_cartpole")
+    picture = RunPanel(50_000, [0], "dqn_cartpole")
     picture.add([row(10_000, avg_G=5.0)], 10_000, [])
     picture.add([row(20_000)], 20_500, [result(20_000, 0, 150.0)])
-    text = re.sub(r"\s+", " ", drawn(picture))
+    text = re.sub(r"\s+", " ", draw_panel(picture))
     for part in ["41 %", "20,500 of 50,000", "ep 102", "T 20,000", "t 200", "G 200"]:
         assert part in text
     for part in [
@@ -66,10 +68,10 @@ def test_the_panel_of_one_seed_shows_what_the_rows_say():
 
 
 def test_the_panel_of_a_few_seeds_has_a_line_for_each():
-    picture = Picture(50_000, range(2), "ppo")
+    picture = RunPanel(50_000, range(2), "ppo")
     rows = [row(10, 0, avg_G=10.0), row(10, 1, avg_G=30.0, frozen="nan in `loss`")]
     picture.add(rows, 10, [result(10, 0, 7.0), result(10, 1, 9.0)])
-    lines = [re.sub(r"[\s│]+", " ", each) for each in drawn(picture).splitlines()]
+    lines = [re.sub(r"[\s│]+", " ", each) for each in draw_panel(picture).splitlines()]
     assert " 0 102 200 200 10 7 ▁ " in lines
     assert " 1 102 200 200 30 9 frozen: nan in `loss` " in lines
     assert " mean 102 200 200 10 8 ▁ " in lines  # a frozen seed has no say
@@ -77,10 +79,10 @@ def test_the_panel_of_a_few_seeds_has_a_line_for_each():
 
 @pytest.mark.parametrize(("seeds", "height"), [(20, 50), (6, 20)])
 def test_the_panel_of_many_seeds_shows_how_far_they_lie_apart(seeds, height):
-    picture = Picture(50_000, range(seeds), "ppo")
+    picture = RunPanel(50_000, range(seeds), "ppo")
     rows = [row(10, seed, avg_G=100.0 + seed) for seed in range(seeds)]
     picture.add([*rows[:-1], rows[-1] | {"frozen": True}], 10, [])
-    text = drawn(picture, height=height)
+    text = draw_panel(picture, height=height)
     assert len(text.splitlines()) <= 20
     lines = [re.sub(r"[\s│]+", " ", each) for each in text.splitlines()]
     assert " min 102 200 200 100 – " in lines
@@ -90,29 +92,29 @@ def test_the_panel_of_many_seeds_shows_how_far_they_lie_apart(seeds, height):
 def test_the_time_left_follows_the_pace_since_the_first_steps(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(panel.time, "perf_counter", lambda: now[0])
-    picture = Picture(50_000, [0], "dqn", start=10_000)
+    picture = RunPanel(50_000, [0], "dqn", start=10_000)
     now[0] += 30.0  # the compiler
     picture.add([row(11_000)], 11_000, [])
-    assert "0:30 spent │" in drawn(picture)
+    assert "0:30 spent │" in draw_panel(picture)
     now[0] += 10.0
     picture.add([row(12_000)], 12_000, [])  # 100 steps a second from now on
-    assert "0:40 spent, 6:20 left" in drawn(picture)
+    assert "0:40 spent, 6:20 left" in draw_panel(picture)
     now[0] += 7200.0
-    picture.ended = True
-    assert "2:00:40 spent │" in drawn(picture)
+    picture.is_finished = True
+    assert "2:00:40 spent │" in draw_panel(picture)
 
 
 def test_what_a_user_named_is_no_markup():
-    picture = Picture(10, [0], "[red]dqn[/red]")
+    picture = RunPanel(10, [0], "[red]dqn[/red]")
     picture.add([row(1) | {"[bold]": 1.0}], 1, [])
-    assert "[red]dqn[/red]" in drawn(picture)
-    assert "[bold]" in drawn(picture)
+    assert "[red]dqn[/red]" in draw_panel(picture)
+    assert "[bold]" in draw_panel(picture)
 
 
 def test_a_name_too_long_for_its_column_is_cut():
-    picture = Picture(10, [0], "dqn")
+    picture = RunPanel(10, [0], "dqn")
     picture.add([row(1, a_name_of_which_there_is_no_end=0.125)], 1, [])
-    assert "a_name_of_which_t… 0.125" in drawn(picture)
+    assert "a_name_of_which_t… 0.125" in draw_panel(picture)
 
 
 @pytest.mark.parametrize(

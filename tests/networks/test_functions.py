@@ -11,8 +11,19 @@ import pytest
 
 from rlcli import distributions
 from rlcli.errors import RlcliError
-from rlcli.networks.functions import Pair, flat, forward_pass, own, sharing
-from rlcli.networks.heads import action_values, parameters, prediction, state_value
+from rlcli.networks.functions import (
+    Pair,
+    flat_reader,
+    forward_pass,
+    separate_network,
+    shared_network,
+)
+from rlcli.networks.heads import (
+    action_values_head,
+    distribution_head,
+    return_head,
+    state_value_head,
+)
 from rlcli.networks.torsos import linear, mlp, table
 
 BOX = gymnasium.spaces.Box(-1, 1, (2, 3))
@@ -20,11 +31,11 @@ CHOICE = gymnasium.spaces.Discrete(5, start=2)
 TORSOS = {"table": table(), "linear": linear(), "mlp": mlp(layers=[8, 4])}
 NORMAL = distributions.normal((2,))
 HEADS = {
-    "action values": (action_values(3), (3,)),
-    "dueling": (action_values(3, dueling=True), (3,)),
-    "state value": (state_value(), ()),
-    "logits": (parameters(distributions.categorical(4)), (4,)),
-    "means and scales": (parameters(NORMAL), (4,)),
+    "action values": (action_values_head(3), (3,)),
+    "dueling": (action_values_head(3, dueling=True), (3,)),
+    "state value": (state_value_head(), ()),
+    "logits": (distribution_head(distributions.categorical(4)), (4,)),
+    "means and scales": (distribution_head(NORMAL), (4,)),
 }
 
 
@@ -35,21 +46,21 @@ def observations(space, leading, seed=0):
     return rng.normal(size=(*leading, *space.shape)).astype("f4")
 
 
-def applied(network, params, obs):
-    outputs, carry = compiled(network)(params, obs)
+def apply_network(network, params, obs):
+    outputs, carry = compile_network(network)(params, obs)
     assert carry == ()  # feed-forward
     return np.asarray(outputs)
 
 
 @functools.cache  # once, not an operation at a time
-def compiled(network):
+def compile_network(network):
     return jax.jit(lambda params, obs: network.apply(params, None, obs, (), None))
 
 
 @pytest.mark.parametrize("space", [BOX, CHOICE], ids=["box", "choice"])
 @pytest.mark.parametrize("torso", TORSOS.values(), ids=TORSOS)
 @pytest.mark.parametrize(("head", "shape"), HEADS.values(), ids=HEADS)
-@pytest.mark.parametrize("make", [own, sharing])
+@pytest.mark.parametrize("make", [separate_network, shared_network])
 def test_outputs_have_time_and_batch_in_front(make, head, shape, torso, space):
     network = make("f", torso, head, space)
 
@@ -68,59 +79,65 @@ def test_outputs_have_time_and_batch_in_front(make, head, shape, torso, space):
 def test_a_table_and_a_linear_function_say_zero_at_first(torso):
     for space in (BOX, CHOICE):
         for head, _ in HEADS.values():
-            network = own("f", TORSOS[torso], head, space)
+            network = separate_network("f", TORSOS[torso], head, space)
             params = network.init(jax.random.key(0))
-            assert not np.any(applied(network, params, observations(space, (3, 2))))
+            assert not np.any(
+                apply_network(network, params, observations(space, (3, 2)))
+            )
 
 
 def test_a_table_begins_with_the_value_it_is_told():
     for dueling in (False, True):
-        head = action_values(3, dueling=dueling)
-        network = own("q", table(initial=0.75), head, CHOICE)
+        head = action_values_head(3, dueling=dueling)
+        network = separate_network("q", table(initial=0.75), head, CHOICE)
         params = network.init(jax.random.key(0))
-        found = applied(network, params, observations(CHOICE, (4,)))
+        found = apply_network(network, params, observations(CHOICE, (4,)))
         np.testing.assert_array_equal(found, np.full((4, 3), 0.75, np.float32))
 
 
 def test_a_table_has_one_number_per_observation_and_output():
-    network = own("f", table(), action_values(3), CHOICE)
+    network = separate_network("f", table(), action_values_head(3), CHOICE)
     params = network.init(jax.random.key(0))
     (leaf,) = jax.tree.leaves(params)
     assert leaf.shape == (5, 3)
     numbers = jax.tree.map(lambda leaf: jnp.arange(15.0).reshape(5, 3), params)
     for state in range(5):
-        row = applied(network, numbers, np.array([2 + state]))
+        row = apply_network(network, numbers, np.array([2 + state]))
         np.testing.assert_array_equal(row, [3 * state + np.arange(3)])
 
 
 def test_a_linear_function_is_a_matrix_and_a_shift():
-    network = own("f", linear(), action_values(3), BOX)
+    network = separate_network("f", linear(), action_values_head(3), BOX)
     params = network.init(jax.random.key(0))
     rng = np.random.default_rng(0)
     params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype("f4"), params)
     (layer,) = params["f"].values()
     obs = observations(BOX, (4, 2))
     expected = obs.reshape(4, 2, 6) @ layer["w"] + layer["b"]
-    np.testing.assert_allclose(applied(network, params, obs), expected, rtol=1e-4)
+    np.testing.assert_allclose(apply_network(network, params, obs), expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh", "elu", "gelu", "silu"])
 def test_an_mlp_is_what_it_is_in_numpy(activation):
-    network = own("f", mlp(layers=[8, 4], activation=activation), state_value(), BOX)
-    params = scrambled(network)
+    network = separate_network(
+        "f", mlp(layers=[8, 4], activation=activation), state_value_head(), BOX
+    )
+    params = random_params(network)
     act = np.tanh if activation == "tanh" else getattr(jax.nn, activation)
     hidden = observations(BOX, (3,)).reshape(3, 6)
     *layers, last = (params["f"][name] for name in ("linear", "linear_1", "linear_2"))
     for layer in layers:
         hidden = act(hidden @ layer["w"] + layer["b"])
     expected = (hidden @ last["w"] + last["b"])[:, 0]
-    found = applied(network, params, observations(BOX, (3,)))
+    found = apply_network(network, params, observations(BOX, (3,)))
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_layers_may_be_normalized():
     torso = mlp(layers=[16], layer_norm=True)
-    params = own("f", torso, state_value(), BOX).init(jax.random.key(0))
+    params = separate_network("f", torso, state_value_head(), BOX).init(
+        jax.random.key(0)
+    )
     assert params["f"]["layer_norm"]["scale"].shape == (16,)
     features = hk.without_apply_rng(hk.transform(torso.features))
     obs = observations(BOX, (5,)).reshape(5, 6)
@@ -131,15 +148,15 @@ def test_layers_may_be_normalized():
 
 def test_orthogonal_layers_are_orthogonal_and_a_policy_begins_almost_uniform():
     torso = mlp(layers=[32], init="orthogonal")
-    head = parameters(distributions.categorical(4))
-    params = own("policy", torso, head, BOX).init(jax.random.key(0))
+    head = distribution_head(distributions.categorical(4))
+    params = separate_network("policy", torso, head, BOX).init(jax.random.key(0))
     first, last = params["policy"]["linear"]["w"], params["policy"]["linear_1"]["w"]
     np.testing.assert_allclose(first @ first.T, 2 * np.eye(6), atol=1e-5)
     np.testing.assert_allclose(last.T @ last, 1e-4 * np.eye(4), atol=1e-9)
 
 
 def test_dueling_is_value_plus_advantage_less_its_mean():
-    network = own("f", linear(), action_values(3, dueling=True), BOX)
+    network = separate_network("f", linear(), action_values_head(3, dueling=True), BOX)
     params = network.init(jax.random.key(0))
     rng = np.random.default_rng(0)
     params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype("f4"), params)
@@ -149,23 +166,25 @@ def test_dueling_is_value_plus_advantage_less_its_mean():
     rows = obs.reshape(5, 6)
     v, a = (rows @ each["w"] + each["b"] for each in (value, advantage))
     expected = v + a - a.mean(-1, keepdims=True)
-    np.testing.assert_allclose(applied(network, params, obs), expected, rtol=1e-3)
+    np.testing.assert_allclose(apply_network(network, params, obs), expected, rtol=1e-3)
 
 
 def test_the_scales_of_a_normal_policy_are_one_at_first_and_see_no_observation():
-    network = own("policy", mlp(layers=[8]), parameters(NORMAL), BOX)
+    network = separate_network(
+        "policy", mlp(layers=[8]), distribution_head(NORMAL), BOX
+    )
     params = network.init(jax.random.key(0))
-    outputs = applied(network, params, observations(BOX, (6,)))
+    outputs = apply_network(network, params, observations(BOX, (6,)))
     assert not np.any(outputs[:, 2:])  # log-scales
     params["policy"]["~"]["log_scale"] = jnp.array([1.0, -1.0])
-    outputs = applied(network, params, observations(BOX, (6,), seed=1))
+    outputs = apply_network(network, params, observations(BOX, (6,), seed=1))
     np.testing.assert_array_equal(outputs[:, 2:], np.tile([1.0, -1.0], (6, 1)))
 
 
 def test_a_shared_torso_learns_from_every_function_and_heads_from_their_own():
     torso = mlp(layers=[8])
-    policy = sharing("policy", torso, action_values(3), BOX)
-    value = sharing("value", torso, state_value(), BOX)
+    policy = shared_network("policy", torso, action_values_head(3), BOX)
+    value = shared_network("value", torso, state_value_head(), BOX)
     key = jax.random.key(0)
     params = {**policy.init(key), **value.init(key)}
     assert set(params) == {"shared", "policy", "value"}
@@ -184,39 +203,44 @@ def test_a_shared_torso_learns_from_every_function_and_heads_from_their_own():
             return jnp.sum(network.apply(params, None, obs, (), None)[0] ** 2)
 
         gradient = jax.grad(loss)(params)
-        return {name for name in params if np.any(flattened(gradient[name]))}
+        return {name for name in params if np.any(flatten_leaves(gradient[name]))}
 
     assert moved(policy) == {"shared", "policy"}
     assert moved(value) == {"shared", "value"}
 
 
-def flattened(tree):
+def flatten_leaves(tree):
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
 
 
 def test_a_shared_torso_under_a_head_is_the_same_function_as_an_own_one():
-    torso, head = mlp(layers=[8]), action_values(3)
-    ours, theirs = own("q", torso, head, BOX), sharing("q", torso, head, BOX)
+    torso, head = mlp(layers=[8]), action_values_head(3)
+    ours, theirs = (
+        separate_network("q", torso, head, BOX),
+        shared_network("q", torso, head, BOX),
+    )
     both = theirs.init(jax.random.key(0))
     joined = {
         "q": {"linear": both["shared"]["linear"], "linear_1": both["q"]["linear"]}
     }
     obs = observations(BOX, (4, 2))
     np.testing.assert_allclose(
-        applied(ours, joined, obs), applied(theirs, both, obs), rtol=1e-6
+        apply_network(ours, joined, obs), apply_network(theirs, both, obs), rtol=1e-6
     )
 
 
 def test_a_group_begins_from_the_same_parameters_whatever_stands_beside_it():
     torso, key = mlp(layers=[4]), jax.random.key(7)
-    alone = own("policy", torso, state_value(), BOX).init(key)
-    again = own("policy", torso, state_value(), BOX).init(key)
-    other = own("value", torso, state_value(), BOX).init(key)
-    np.testing.assert_array_equal(flattened(alone), flattened(again))
+    alone = separate_network("policy", torso, state_value_head(), BOX).init(key)
+    again = separate_network("policy", torso, state_value_head(), BOX).init(key)
+    other = separate_network("value", torso, state_value_head(), BOX).init(key)
+    np.testing.assert_array_equal(flatten_leaves(alone), flatten_leaves(again))
     assert not np.any(np.isin(weights(alone["policy"]), weights(other["value"])))
-    heads = [action_values(3), state_value()]
-    shared = [sharing("x", torso, head, BOX).init(key)["shared"] for head in heads]
-    np.testing.assert_array_equal(flattened(shared[0]), flattened(shared[1]))
+    heads = [action_values_head(3), state_value_head()]
+    shared = [
+        shared_network("x", torso, head, BOX).init(key)["shared"] for head in heads
+    ]
+    np.testing.assert_array_equal(flatten_leaves(shared[0]), flatten_leaves(shared[1]))
 
 
 def weights(group):
@@ -224,13 +248,13 @@ def weights(group):
 
 
 def test_observations_of_a_choice_are_read_one_hot():
-    one_hot = flat(CHOICE)(jnp.array([2, 6]))
+    one_hot = flat_reader(CHOICE)(jnp.array([2, 6]))
     np.testing.assert_array_equal(one_hot, np.eye(5)[[0, 4]])
 
 
 def test_observations_of_bytes_are_read_as_numbers():
     pixels = gymnasium.spaces.Box(0, 255, (2, 2), np.uint8)
-    vector = flat(pixels)(jnp.full((3, 2, 2), 200, jnp.uint8))
+    vector = flat_reader(pixels)(jnp.full((3, 2, 2), 200, jnp.uint8))
     assert (vector.shape, vector.dtype) == ((3, 4), jnp.float32)
     assert np.all(vector == 200.0)
 
@@ -250,20 +274,24 @@ def test_observations_of_many_parts_are_read_as_gymnasium_flattens_them(space):
     samples = [space.sample() for _ in range(6)]
     batch = jax.tree.map(lambda *leaves: np.stack(leaves), *samples)
     expected = [gymnasium.spaces.flatten(space, sample) for sample in samples]
-    np.testing.assert_allclose(flat(space)(batch), expected, rtol=1e-6)
-    network = own("f", linear(), action_values(3), space)
+    np.testing.assert_allclose(flat_reader(space)(batch), expected, rtol=1e-6)
+    network = separate_network("f", linear(), action_values_head(3), space)
     folded = jax.tree.map(lambda leaf: leaf.reshape((2, 3, *leaf.shape[1:])), batch)
-    assert applied(network, network.init(jax.random.key(0)), folded).shape == (2, 3, 3)
+    assert apply_network(network, network.init(jax.random.key(0)), folded).shape == (
+        2,
+        3,
+        3,
+    )
 
 
 def test_observations_that_no_network_reads_are_refused():
     with pytest.raises(RlcliError, match="cannot read observations of Sequence"):
-        flat(gymnasium.spaces.Sequence(BOX))
+        flat_reader(gymnasium.spaces.Sequence(BOX))
 
 
 def test_a_table_of_pairs_has_one_number_for_each_of_them():
-    network = own(
-        "q", table(), prediction(), Pair(CHOICE, gymnasium.spaces.Discrete(3))
+    network = separate_network(
+        "q", table(), return_head(), Pair(CHOICE, gymnasium.spaces.Discrete(3))
     )
     params = network.init(jax.random.key(0))
     (leaf,) = jax.tree.leaves(params)
@@ -274,7 +302,7 @@ def test_a_table_of_pairs_has_one_number_for_each_of_them():
     np.testing.assert_array_equal(found.value[..., 0], np.arange(15).reshape(5, 3))
 
 
-def scrambled(network, seed=0):
+def random_params(network, seed=0):
     """Parameters of its shapes, at random."""
     rng = np.random.default_rng(seed)
     shapes = jax.eval_shape(network.init, jax.random.key(0))
@@ -283,11 +311,11 @@ def scrambled(network, seed=0):
 
 def test_on_a_shared_torso_a_pair_is_the_shared_features_beside_the_action():
     torso, act = mlp(layers=[8]), gymnasium.spaces.Box(-1, 1, (2,))
-    network = sharing("critic", torso, prediction(), Pair(BOX, act))
-    beside = sharing("policy", torso, action_values(3), BOX)
-    params = scrambled(network)
+    network = shared_network("critic", torso, return_head(), Pair(BOX, act))
+    beside = shared_network("policy", torso, action_values_head(3), BOX)
+    params = random_params(network)
     assert jax.tree.map(jnp.shape, params["shared"]) == jax.tree.map(
-        jnp.shape, scrambled(beside)["shared"]
+        jnp.shape, random_params(beside)["shared"]
     )
     obs, action = observations(BOX, (4, 2)), observations(act, (4, 2), seed=1)
 
@@ -297,7 +325,7 @@ def test_on_a_shared_torso_a_pair_is_the_shared_features_beside_the_action():
     features = layer(obs.reshape(4, 2, 6), params["shared"]["linear"])
     joined = layer(np.concatenate([features, action], -1), params["critic"]["linear"])
     last = params["critic"]["linear_1"]
-    found, _ = compiled(network)(params, (obs, action))
+    found, _ = compile_network(network)(params, (obs, action))
     np.testing.assert_allclose(
         found.value, joined @ last["w"] + last["b"], rtol=1e-3, atol=1e-4
     )
@@ -314,31 +342,33 @@ def test_each_of_several_copies_is_what_it_would_be_alone(make):
 
     def made(copies=None):
         if make == "forward pass":
-            return forward_pass("q", pairwise, prediction(), space, copies)
-        of_torso = {"own": own, "sharing": sharing}[make]
-        return of_torso("q", mlp(layers=[8]), prediction(), space, copies)
+            return forward_pass("q", pairwise, return_head(), space, copies)
+        of_torso = {"own": separate_network, "sharing": shared_network}[make]
+        return of_torso("q", mlp(layers=[8]), return_head(), space, copies)
 
     twins = made(2)
-    params = scrambled(twins)
+    params = random_params(twins)
     pair = observations(BOX, (4, 3)), observations(space.spaces[1], (4, 3), seed=1)
-    found, _ = compiled(twins)(params, pair)
+    found, _ = compile_network(twins)(params, pair)
     assert found.value.shape == (2, 4, 3, 1)
     assert np.all(found.value[0] != found.value[1])
     for copy in range(2):
         own_params = jax.tree.map(lambda leaf, at=copy: leaf[at], params["q"])
-        alone, _ = compiled(made())({**params, "q": own_params}, pair)
+        alone, _ = compile_network(made())({**params, "q": own_params}, pair)
         np.testing.assert_allclose(found.value[copy], alone.value, rtol=1e-3, atol=1e-4)
 
 
 def test_copies_begin_apart():
-    params = own("q", mlp(layers=[8]), prediction((2,)), BOX, 2).init(jax.random.key(0))
+    params = separate_network("q", mlp(layers=[8]), return_head((2,)), BOX, 2).init(
+        jax.random.key(0)
+    )
     first, last = (params["q"][name]["w"] for name in ("linear", "linear_1"))
     assert first.shape == (2, 6, 8) and last.shape == (2, 8, 2)
     assert np.all(first[0] != first[1]) and np.all(last[0] != last[1])
 
 
 def test_copies_are_given_keys_of_their_own():
-    network = own("q", linear(), prediction((2,), noisy=True), BOX, 2)
+    network = separate_network("q", linear(), return_head((2,), noisy=True), BOX, 2)
     params, obs = network.init(jax.random.key(0)), observations(BOX, (5,))
     found, _ = network.apply(params, jax.random.key(1), obs, (), None)
     assert np.all(found.value[0] != found.value[1])  # both are zero without noise
@@ -348,11 +378,11 @@ def test_ones_own_forward_pass_is_a_network():
     def forward(obs):
         return hk.Linear(3, w_init=jnp.ones)(obs.reshape(len(obs), -1))
 
-    network = forward_pass("q", forward, action_values(3), BOX)
+    network = forward_pass("q", forward, action_values_head(3), BOX)
     params = network.init(jax.random.key(0))
     obs = observations(BOX, (4, 2))
     expected = np.repeat(obs.sum((-1, -2))[..., None], 3, -1)
-    np.testing.assert_allclose(applied(network, params, obs), expected, rtol=1e-5)
+    np.testing.assert_allclose(apply_network(network, params, obs), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -365,7 +395,7 @@ def test_ones_own_forward_pass_is_a_network():
     ],
 )
 def test_a_forward_pass_that_gives_something_else_is_refused(forward, given):
-    network = forward_pass("q", forward, action_values(3), BOX)
+    network = forward_pass("q", forward, action_values_head(3), BOX)
     with pytest.raises(RlcliError) as caught:
         network.init(jax.random.key(0))
     assert caught.value.message == (
@@ -376,9 +406,9 @@ def test_a_forward_pass_that_gives_something_else_is_refused(forward, given):
 
 def test_a_forward_pass_of_a_pair_gets_both():
     space = Pair(BOX, gymnasium.spaces.Box(-1, 1, (2,)))
-    network = forward_pass("q", pairwise, prediction(), space)
+    network = forward_pass("q", pairwise, return_head(), space)
     with pytest.raises(RlcliError, match=r"where \(2, 5\) is needed") as caught:
-        other = prediction(name="quantile", quantiles=5)
+        other = return_head(name="quantile", quantiles=5)
         forward_pass("q", pairwise, other, space).init(jax.random.key(0))
     assert caught.value.hint == "observations are ((2, 2, 3), (2, 2)), a batch of 2"
     pair = observations(BOX, (4, 3)), observations(space.spaces[1], (4, 3), seed=1)
@@ -391,10 +421,10 @@ def test_a_forward_pass_of_a_pair_gets_both():
 
 def test_a_forward_pass_cannot_be_asked_at_fractions_that_are_drawn():
     with pytest.raises(RlcliError, match="that a forward pass of one's own cannot be"):
-        forward_pass("q", lambda obs: obs, prediction(name="implicit_quantile"), BOX)
+        forward_pass("q", lambda obs: obs, return_head(name="implicit_quantile"), BOX)
 
 
 def test_a_forward_pass_that_gives_nothing_is_refused():
-    network = forward_pass("q", lambda obs: None, action_values(3), BOX)
+    network = forward_pass("q", lambda obs: None, action_values_head(3), BOX)
     with pytest.raises(RlcliError, match="gives None where"):
         network.init(jax.random.key(0))

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from rlcli.errors import RlcliError
-from rlcli.networks.functions import own, sharing
-from rlcli.networks.heads import action_values, prediction
-from rlcli.networks.images import Convolution, cnn, multiplied, residual
-from rlcli.networks.inputs import Pair, pictures
+from rlcli.networks.functions import separate_network, shared_network
+from rlcli.networks.heads import action_values_head, return_head
+from rlcli.networks.images import Convolution, cnn, conv_as_matmul, residual
+from rlcli.networks.inputs import Pair, image_reader
 
 BYTES = gymnasium.spaces.Box(0, 255, (10, 10, 4), np.uint8)
 GRID = gymnasium.spaces.Box(0.0, 1.0, (6, 5, 2), np.float32)
@@ -18,13 +18,13 @@ PLACE = gymnasium.spaces.Box(-1.0, 1.0, (3,), np.float32)
 BOTH = gymnasium.spaces.Dict({"board": GRID, "turn": gymnasium.spaces.Discrete(2)})
 
 
-def drawn(space, count, seed=0):
+def sample_space(space, count, seed=0):
     space.seed(seed)
     rows = [space.sample() for _ in range(count)]
     return jax.tree.map(lambda *each: np.stack(each), *rows)
 
 
-def scrambled(network, seed=0):
+def random_params(network, seed=0):
     """Parameters of any size, without compiling what they begin from."""
     rng = np.random.default_rng(seed)
     shapes = jax.eval_shape(network.init, jax.random.key(0))
@@ -68,7 +68,7 @@ def test_one_product_is_the_convolution_that_accelerators_make(padding, kernel):
     expected = jax.lax.conv_general_dilated(
         image, weights, (1, 1), padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
-    found = multiplied(image, weights, padding)
+    found = conv_as_matmul(image, weights, padding)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -79,36 +79,42 @@ def test_one_product_is_the_convolution_that_accelerators_make(padding, kernel):
 )
 def test_a_preset_has_the_parameters_of_its_paper(preset, shape, expected):
     space = gymnasium.spaces.Box(0, 255, shape, np.uint8)
-    network = own("q", cnn(preset=preset), action_values(6), space)
+    network = separate_network("q", cnn(preset=preset), action_values_head(6), space)
     assert numbers(jax.eval_shape(network.init, jax.random.key(0))) == expected
 
 
 def test_what_is_given_takes_the_place_of_the_preset():
     torso = cnn(channels=[2, 3], kernels=[3, 2], strides=[1, 2], layers=[5])
-    network = own("q", torso, action_values(6), BYTES)
+    network = separate_network("q", torso, action_values_head(6), BYTES)
     shapes = jax.eval_shape(network.init, jax.random.key(0))
     expected = (9 * 4 * 2 + 2) + (4 * 2 * 3 + 3) + (4 * 4 * 3 * 5 + 5) + (5 * 6 + 6)
     assert numbers(shapes) == expected
 
 
 def test_bytes_are_seen_from_0_to_1_and_other_numbers_as_they_are():
-    seen = drawn(BYTES, 3)
-    np.testing.assert_allclose(pictures(BYTES)(seen)[0], seen / 255.0, rtol=1e-6)
-    board = drawn(GRID, 3)
-    np.testing.assert_array_equal(pictures(GRID)(board)[0], board)
+    seen = sample_space(BYTES, 3)
+    np.testing.assert_allclose(image_reader(BYTES)(seen)[0], seen / 255.0, rtol=1e-6)
+    board = sample_space(GRID, 3)
+    np.testing.assert_array_equal(image_reader(GRID)(board)[0], board)
     lit = gymnasium.spaces.Box(0, 1, (4, 4, 2), bool)
-    np.testing.assert_array_equal(pictures(lit)(drawn(lit, 3))[0], drawn(lit, 3))
+    np.testing.assert_array_equal(
+        image_reader(lit)(sample_space(lit, 3))[0], sample_space(lit, 3)
+    )
 
 
 @pytest.mark.parametrize(
     ("make", "torso"),
-    [(own, cnn()), (sharing, cnn()), (own, residual(width=4, blocks=1, channels=[2]))],
+    [
+        (separate_network, cnn()),
+        (shared_network, cnn()),
+        (separate_network, residual(width=4, blocks=1, channels=[2])),
+    ],
 )
 def test_images_go_through_with_what_stands_beside_them(make, torso):
     """Each part changes the outputs, and the shapes are those of any network."""
-    network = make("q", torso, action_values(4), BOTH)
-    params = scrambled(network)
-    leaves, tree = jax.tree.flatten(drawn(BOTH, 6))
+    network = make("q", torso, action_values_head(4), BOTH)
+    params = random_params(network)
+    leaves, tree = jax.tree.flatten(sample_space(BOTH, 6))
     # Beside the observations as they are, each with one part made another.
     sets = [leaves]
     for index, leaf in enumerate(leaves):
@@ -120,11 +126,11 @@ def test_images_go_through_with_what_stands_beside_them(make, torso):
     assert all(np.all(np.any(first != other, axis=-1)) for other in others)
 
 
-@pytest.mark.parametrize("make", [own, sharing])
+@pytest.mark.parametrize("make", [separate_network, shared_network])
 def test_a_function_of_an_image_and_an_action_sees_both(make):
-    network = make("critic", cnn(layers=[8]), prediction(()), Pair(GRID, PLACE))
-    params = scrambled(network)
-    obs, action = drawn(GRID, 5), drawn(PLACE, 5)
+    network = make("critic", cnn(layers=[8]), return_head(()), Pair(GRID, PLACE))
+    params = random_params(network)
+    obs, action = sample_space(GRID, 5), sample_space(PLACE, 5)
     pairs = np.stack([obs, 1 - obs, obs]), np.stack([action, action, -action])
     found = jax.jit(lambda pairs: network.apply(params, None, pairs, (), None)[0])
     value, other, another = found(pairs).value[..., 0]
@@ -162,7 +168,9 @@ def test_residual_blocks_add_to_what_they_are_given():
 )
 def test_what_has_no_image_for_it_is_refused(options, space, message):
     with pytest.raises(RlcliError, match=message):
-        own("q", cnn(**{"preset": "minatar", **options}), action_values(2), space)
+        separate_network(
+            "q", cnn(**{"preset": "minatar", **options}), action_values_head(2), space
+        )
 
 
 def test_lists_of_different_lengths_are_refused():

@@ -9,9 +9,9 @@ import pytest
 
 from rlcli.errors import RlcliError
 from rlcli.networks import memory
-from rlcli.networks.functions import own
-from rlcli.networks.heads import action_values
-from rlcli.networks.memory import following, gru, lstm, recurrent
+from rlcli.networks.functions import separate_network
+from rlcli.networks.heads import action_values_head
+from rlcli.networks.memory import apply_to_next, gru, is_recurrent, lstm
 from rlcli.networks.torsos import mlp
 
 STEPS, BATCH, SIZE = 7, 3, 5
@@ -58,8 +58,8 @@ def test_a_memory_is_that_of_haiku(name):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-def network(name="gru", make=memory.own, space=BOX):
-    head = action_values(3)
+def network(name="gru", make=memory.separate_recurrent_network, space=BOX):
+    head = action_values_head(3)
     return make("f", mlp(layers=[6]), MEMORIES[name], head, space)
 
 
@@ -74,7 +74,9 @@ def inputs(space=BOX):
 
 
 @pytest.mark.parametrize("space", [BOX, CHOICE], ids=["box", "choice"])
-@pytest.mark.parametrize("make", [memory.own, memory.sharing])
+@pytest.mark.parametrize(
+    "make", [memory.separate_recurrent_network, memory.shared_recurrent_network]
+)
 @pytest.mark.parametrize("name", MEMORIES)
 def test_all_steps_at_once_are_the_same_as_step_by_step(name, make, space):
     ours, (obs, first) = network(name, make, space), inputs(space)
@@ -117,21 +119,23 @@ def test_next_observations_are_seen_with_the_memory_of_what_led_to_them(name):
     params, first = ours.init(KEY), np.zeros((STEPS, BATCH), bool)
     found, carries = ours.apply(params, None, obs, ours.initial(BATCH), first)
     before = jax.tree.map(lambda leaf: leaf[:-1], carries)
-    ahead = following(ours, params, obs[1:], before)
+    ahead = apply_to_next(ours, params, obs[1:], before)
     np.testing.assert_allclose(ahead, found[1:], rtol=1e-5, atol=1e-6)
 
 
 def test_a_network_without_memory_sees_next_observations_as_any():
-    ours = own("f", mlp(layers=[6]), action_values(3), BOX)
+    ours = separate_network("f", mlp(layers=[6]), action_values_head(3), BOX)
     params, obs = ours.init(KEY), inputs()[0]
     expected = ours.apply(params, None, obs, (), None)[0]
-    np.testing.assert_allclose(following(ours, params, obs, ()), expected, rtol=1e-5)
-    assert not recurrent(ours)
-    assert recurrent(network())
+    np.testing.assert_allclose(
+        apply_to_next(ours, params, obs, ()), expected, rtol=1e-5
+    )
+    assert not is_recurrent(ours)
+    assert is_recurrent(network())
 
 
 def test_a_shared_memory_has_its_parameters_with_the_shared_torso():
-    params = network(make=memory.sharing).init(KEY)
+    params = network(make=memory.shared_recurrent_network).init(KEY)
     assert set(params) == {"shared", "f"}
     inner = {key for module in params["shared"].values() for key in module}
     assert {"gru_recurrent_0", "gru_recurrent_1", "gru_recurrent_2"} <= inner

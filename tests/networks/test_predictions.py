@@ -13,10 +13,10 @@ from rlcli.networks.predictions import (
     Particles,
     Quantiles,
     Scalar,
-    least,
-    mixed,
-    picked,
-    transform,
+    index_actions,
+    min_over_critics,
+    mix_particles,
+    value_transform,
 )
 
 ROWS = (3, 5)
@@ -82,7 +82,7 @@ def test_the_categorical_loss_is_the_cross_entropy_to_the_projection_of_rlax():
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def projected(target, count=11):
+def fit_prediction(target, count=11):
     """Where the loss is least: the prediction it pulls towards."""
     prediction = categorical(count)
     loss = lambda logits: prediction._replace(logits=logits).loss(target, None).sum()  # noqa: E731
@@ -94,7 +94,7 @@ def projected(target, count=11):
 def test_what_is_projected_keeps_its_mass_and_its_mean_within_the_atoms():
     target = particles(scale=1.5)
     assert np.abs(target.value).max() < 5
-    labels, atoms = projected(target)
+    labels, atoms = fit_prediction(target)
     assert np.all(labels > -1e-5)
     np.testing.assert_allclose(labels.sum(-1), 1, atol=1e-5)
     np.testing.assert_allclose((labels * atoms).sum(-1), target.mean(), atol=1e-4)
@@ -104,7 +104,7 @@ def test_what_lies_beyond_the_atoms_goes_to_their_ends():
     target = Particles(
         np.full((*ROWS, 2), [-90.0, 70.0], "f4"), np.full((*ROWS, 2), [0.3, 0.7], "f4")
     )
-    labels, _ = projected(target)
+    labels, _ = fit_prediction(target)
     expected = np.zeros(11)
     expected[0], expected[-1] = 0.3, 0.7
     np.testing.assert_allclose(
@@ -139,7 +139,7 @@ def test_particles_are_a_distribution_with_the_mean_of_the_prediction(prediction
 @pytest.mark.parametrize("name", NAMES)
 def test_a_transform_is_undone_by_its_inverse_and_is_that_of_the_paper(name):
     x = np.linspace(-50, 50, 41, dtype="f4")
-    scale = transform(name)
+    scale = value_transform(name)
     np.testing.assert_allclose(scale.inverse(scale.apply(x)), x, rtol=1e-3, atol=1e-3)
     by_hand = {
         "log": np.sign(x) * np.log(1 + np.abs(x)),
@@ -149,14 +149,14 @@ def test_a_transform_is_undone_by_its_inverse_and_is_that_of_the_paper(name):
 
 
 def test_without_a_name_values_are_learnt_as_they_are():
-    assert transform(None) is IDENTITY
+    assert value_transform(None) is IDENTITY
     assert IDENTITY.inverse(3.0) == IDENTITY.apply(3.0) == 3.0
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("prediction", PREDICTIONS.values(), ids=PREDICTIONS)
 def test_on_a_scale_particles_are_undone_and_targets_are_put_on_it(prediction, name):
-    scale, target = transform(name), particles()
+    scale, target = value_transform(name), particles()
     plain, undone = prediction.particles(), prediction.particles(scale)
     np.testing.assert_array_equal(undone.value, scale.inverse(plain.value))
     np.testing.assert_array_equal(undone.probability, plain.probability)
@@ -187,7 +187,7 @@ def test_an_action_is_picked_from_every_leaf_whatever_is_in_front():
     rng = np.random.default_rng(0)
     tree = {"a": rng.normal(size=(2, *ROWS, 4, 6)), "b": rng.normal(size=(*ROWS, 4, 1))}
     index = rng.integers(0, 4, ROWS)
-    found = picked(tree, index)
+    found = index_actions(tree, index)
     for at in np.ndindex(ROWS):
         action = index[at]
         np.testing.assert_allclose(found["b"][at], tree["b"][at][action], rtol=1e-6)
@@ -198,7 +198,9 @@ def test_an_action_is_picked_from_every_leaf_whatever_is_in_front():
 
 def test_of_copies_the_one_with_the_least_mean_is_taken_whole():
     copies = [particles(seed=seed) for seed in range(3)]
-    found = least(Particles(*(jnp.stack(leaf) for leaf in zip(*copies, strict=True))))
+    found = min_over_critics(
+        Particles(*(jnp.stack(leaf) for leaf in zip(*copies, strict=True)))
+    )
     means = np.stack([each.mean() for each in copies])
     for at in np.ndindex(ROWS):
         which = copies[means[(slice(None), *at)].argmin()]
@@ -212,7 +214,7 @@ def test_a_mixture_has_the_mean_of_its_members_and_mass_one():
         rng.normal(size=(*ROWS, 4, 6)), rng.dirichlet(np.ones(6), (*ROWS, 4))
     )
     share = rng.dirichlet(np.ones(4), ROWS)
-    found = mixed(members, share)
+    found = mix_particles(members, share)
     assert found.value.shape == (*ROWS, 24)
     np.testing.assert_allclose(found.probability.sum(-1), 1, rtol=1e-6)
     expected = (share * (members.value * members.probability).sum(-1)).sum(-1)

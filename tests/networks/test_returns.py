@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from rlcli.errors import RlcliError
-from rlcli.networks.functions import own, sharing
-from rlcli.networks.heads import NAMED, prediction
+from rlcli.networks.functions import separate_network, shared_network
+from rlcli.networks.heads import RETURN_HEADS, return_head
 from rlcli.networks.torsos import linear, table
 
 BOX = gymnasium.spaces.Box(-1, 1, (3,))
@@ -24,39 +24,41 @@ OPTIONS = {
 SIZES = {"scalar": 1, "categorical": 5, "quantile": 5, "implicit_quantile": 5}
 
 
-def network(name, actions=(2,), role="learn", torso=None, make=own, **options):
-    head = prediction(actions, role, name=name, **OPTIONS[name], **options)
+def network(
+    name, actions=(2,), role="learn", torso=None, make=separate_network, **options
+):
+    head = return_head(actions, role, name=name, **OPTIONS[name], **options)
     return make("q", torso or linear(), head, BOX)
 
 
-def observed(shape=(4, 6), seed=0):
+def random_obs(shape=(4, 6), seed=0):
     return np.random.default_rng(seed).normal(size=(*shape, 3)).astype("f4")
 
 
-def scrambled(params, seed=0):
+def random_params(params, seed=0):
     rng = np.random.default_rng(seed)
     return jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype("f4"), params)
 
 
-def said(net, params, key=None, obs=None):
-    return asked(net)(params, key, observed() if obs is None else obs)
+def apply_head(net, params, key=None, obs=None):
+    return count_outputs(net)(params, key, random_obs() if obs is None else obs)
 
 
 @functools.cache  # compiled once, not an operation at a time
-def asked(net):
+def count_outputs(net):
     return jax.jit(lambda *inputs: net.apply(*inputs, (), None)[0])
 
 
-def begun(net):
+def random_init(net):
     """Parameters of its shapes, which say more than those it begins from."""
-    return scrambled(jax.eval_shape(net.init, KEY))
+    return random_params(jax.eval_shape(net.init, KEY))
 
 
 def test_there_are_four_of_them():
-    assert set(NAMED) == set(OPTIONS)
+    assert set(RETURN_HEADS) == set(OPTIONS)
 
 
-@pytest.mark.parametrize("make", [own, sharing])
+@pytest.mark.parametrize("make", [separate_network, shared_network])
 @pytest.mark.parametrize("actions", [(), (2,)], ids=["one", "all"])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_every_leaf_is_time_batch_actions_and_as_long_as_the_head_says(
@@ -64,7 +66,9 @@ def test_every_leaf_is_time_batch_actions_and_as_long_as_the_head_says(
 ):
     for noisy in (False, True):
         net = network(name, actions, make=make, noisy=noisy, dueling=bool(actions))
-        found = jax.eval_shape(lambda key, net=net: said(net, net.init(key), key), KEY)
+        found = jax.eval_shape(
+            lambda key, net=net: apply_head(net, net.init(key), key), KEY
+        )
         shapes = {leaf.shape for leaf in jax.tree.leaves(found)}
         assert shapes == {(4, 6, *actions, SIZES[name])}
 
@@ -74,9 +78,10 @@ def test_only_noise_and_what_is_drawn_depend_on_the_key(name):
     one, other = jax.random.split(KEY)
     for noisy in (False, True):
         net = network(name, noisy=noisy)
-        params = begun(net)
+        params = random_init(net)
         found = [
-            np.asarray(said(net, params, key)[0]) for key in (None, None, one, other)
+            np.asarray(apply_head(net, params, key)[0])
+            for key in (None, None, one, other)
         ]
         np.testing.assert_array_equal(found[0], found[1])
         drawn = noisy or name == "implicit_quantile"
@@ -89,14 +94,14 @@ def test_noise_in_the_weights_is_factorised_and_as_wide_as_its_parameters_say():
     params = net.init(KEY)
     np.testing.assert_allclose(params["q"]["noise"]["w"], 0.5 / np.sqrt(3), rtol=1e-6)
     np.testing.assert_allclose(params["q"]["noise"]["b"], 0.5 / np.sqrt(3), rtol=1e-6)
-    params, obs = scrambled(params), observed((1, 1))
+    params, obs = random_params(params), random_obs((1, 1))
     weights, shift = params["q"]["linear"]["w"], params["q"]["linear"]["b"]
     mean = obs @ weights + shift
     np.testing.assert_allclose(
-        said(net, params, obs=obs).value[..., 0], mean, rtol=1e-5
+        apply_head(net, params, obs=obs).value[..., 0], mean, rtol=1e-5
     )
     keys = jax.random.split(KEY, 4_000)
-    draws = jax.vmap(lambda key: said(net, params, key, obs).value)(keys)
+    draws = jax.vmap(lambda key: apply_head(net, params, key, obs).value)(keys)
     draws = np.asarray(draws).reshape(-1, 2) - mean.ravel()
     # Var f(ε) = E|ε| = √(2/π) =: m, so that of a product of two of them is m².
     m = np.sqrt(2 / np.pi)
@@ -107,13 +112,13 @@ def test_noise_in_the_weights_is_factorised_and_as_wide_as_its_parameters_say():
 
 
 def test_quantiles_are_asked_at_the_mid_points():
-    found = said(network("quantile"), begun(network("quantile")))
+    found = apply_head(network("quantile"), random_init(network("quantile")))
     middles = [0.1, 0.3, 0.5, 0.7, 0.9]
     np.testing.assert_allclose(found.fractions[2, 3], [middles] * 2, rtol=1e-6)
 
 
 def test_atoms_stand_at_equal_distances_from_low_to_high():
-    found = said(network("categorical"), begun(network("categorical")))
+    found = apply_head(network("categorical"), random_init(network("categorical")))
     np.testing.assert_allclose(found.atoms[2, 3], [[0, 2, 4, 6, 8]] * 2)
 
 
@@ -122,10 +127,12 @@ def test_atoms_stand_at_equal_distances_from_low_to_high():
 )
 def test_implicit_quantiles_are_as_many_as_their_role_wants(role, count):
     net = network("implicit_quantile", role=role)
-    params = begun(net)
+    params = random_init(net)
     middles = (np.arange(count) + 0.5) / count
-    np.testing.assert_allclose(said(net, params).fractions[1, 2, 0], middles, rtol=1e-6)
-    drawn = np.asarray(said(net, params, KEY).fractions)
+    np.testing.assert_allclose(
+        apply_head(net, params).fractions[1, 2, 0], middles, rtol=1e-6
+    )
+    drawn = np.asarray(apply_head(net, params, KEY).fractions)
     assert drawn.shape == (4, 6, 2, count)
     np.testing.assert_array_equal(drawn[:, :, 0], drawn[:, :, 1])  # for all actions
     assert len(np.unique(drawn[:, :, 0])) == 4 * 6 * count  # of each row its own
@@ -134,8 +141,8 @@ def test_implicit_quantiles_are_as_many_as_their_role_wants(role, count):
 
 def test_an_implicit_quantile_is_its_equation():
     net = network("implicit_quantile", torso=linear())
-    params = begun(net)
-    found, obs = said(net, params, KEY), observed()
+    params = random_init(net)
+    found, obs = apply_head(net, params, KEY), random_obs()
     embed, last = params["q"]["fractions"], params["q"]["linear"]
     assert embed["w"].shape == (64, 3)
     for at in np.ndindex(2, 3):
@@ -151,11 +158,11 @@ def test_an_implicit_quantile_is_its_equation():
 @pytest.mark.parametrize("name", OPTIONS)
 def test_a_dueling_head_has_advantages_whose_mean_is_zero(name):
     net = network(name, actions=(3,), torso=linear(), dueling=True)
-    params = begun(net)
-    found = np.asarray(said(net, params)[0])
+    params = random_init(net)
+    found = np.asarray(apply_head(net, params)[0])
     layers = params["q"]
     without = {**layers, "linear_1": jax.tree.map(jnp.zeros_like, layers["linear_1"])}
-    value = np.asarray(said(net, {"q": without})[0])  # all actions alike
+    value = np.asarray(apply_head(net, {"q": without})[0])  # all actions alike
     np.testing.assert_allclose(value, np.broadcast_to(value[..., :1, :], value.shape))
     np.testing.assert_allclose(found.mean(-2), value.mean(-2), rtol=1e-3, atol=1e-4)
     assert found.std(-2).min() > 1e-3
@@ -164,9 +171,9 @@ def test_a_dueling_head_has_advantages_whose_mean_is_zero(name):
 def test_every_head_of_a_table_begins_at_zero_but_for_the_atoms():
     space = gymnasium.spaces.Discrete(4)
     for name in ("scalar", "quantile", "implicit_quantile"):
-        head = prediction((2,), name=name)
-        net = own("q", table(), head, space)
-        found = said(net, jax.jit(net.init)(KEY), KEY, jnp.arange(4))
+        head = return_head((2,), name=name)
+        net = separate_network("q", table(), head, space)
+        found = apply_head(net, jax.jit(net.init)(KEY), KEY, jnp.arange(4))
         assert not np.any(found.particles().value)
 
 
@@ -177,4 +184,4 @@ def test_a_dueling_head_of_one_value_is_refused():
 
 def test_atoms_that_do_not_go_up_are_refused():
     with pytest.raises(RlcliError, match="`low` 1 to `high` 1"):
-        prediction((2,), name="categorical", low=1.0, high=1.0)
+        return_head((2,), name="categorical", low=1.0, high=1.0)

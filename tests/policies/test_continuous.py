@@ -9,7 +9,7 @@ from gymnasium import spaces
 from scipy import stats
 
 from rlcli.errors import RlcliError
-from rlcli.policies import Action
+from rlcli.policies import ActionOffer
 from rlcli.policies.continuous import (
     deterministic,
     gaussian_noise,
@@ -40,7 +40,7 @@ def stating(outputs=None):
     return Network(lambda key: {}, apply, lambda batch: ())
 
 
-def played(policy, steps, *, batch=BATCH, first=None, obs=None):
+def play_policy(policy, steps, *, batch=BATCH, first=None, obs=None):
     """Actions and log-probs `[steps, B]`, from noise drawn at once as in the loop."""
     first = np.zeros((steps, batch), bool) if first is None else first
     obs = np.ones((steps, batch, 2), "f4") if obs is None else obs
@@ -67,8 +67,8 @@ def correlation(x, y):
 
 def test_gaussian_noise_has_its_deviation_and_no_memory():
     mean = np.array([0.5, 4.0], "f4")
-    policy = gaussian_noise(Action(stating(mean)), BOX, scale=0.1)
-    action, _ = played(policy, 8)
+    policy = gaussian_noise(ActionOffer(stating(mean)), BOX, scale=0.1)
+    action, _ = play_policy(policy, 8)
     noise = (action - mean) / HALF  # in half-widths of the Box
     assert abs(np.mean(noise)) < 4 * 0.1 / noise.size**0.5
     assert np.std(noise) == pytest.approx(0.1, rel=0.02)
@@ -78,8 +78,8 @@ def test_gaussian_noise_has_its_deviation_and_no_memory():
 
 def test_the_log_prob_of_gaussian_noise_counts_what_was_clipped():
     mean, scale = np.array([1.8, 4.0], "f4"), 0.2
-    policy = gaussian_noise(Action(stating(mean)), BOX, scale=scale)
-    (action,), (log_prob,) = played(policy, 1, batch=20_000)
+    policy = gaussian_noise(ActionOffer(stating(mean)), BOX, scale=scale)
+    (action,), (log_prob,) = play_policy(policy, 1, batch=20_000)
     normal = stats.norm(mean, scale * HALF)
     share = np.mean(action[:, 0] == 2.0)
     assert share == pytest.approx(normal.sf(BOX.high)[0], abs=0.01)
@@ -90,7 +90,7 @@ def test_the_log_prob_of_gaussian_noise_counts_what_was_clipped():
     np.testing.assert_allclose(again, log_prob, rtol=1e-5, atol=1e-5)
     # Density within, masses at both bounds: together they are one.
     x = np.linspace(-2, 2, 4_001).astype("f4")
-    alone = gaussian_noise(Action(stating(mean[:1])), spaces.Box(-2, 2, (1,)))
+    alone = gaussian_noise(ActionOffer(stating(mean[:1])), spaces.Box(-2, 2, (1,)))
     mean = np.full((4_001, 1), 0.3, "f4")
     mass = np.exp(jax.jit(alone.log_prob)(mean, x[:, None]))
     inside = np.trapezoid(mass[1:-1], x[1:-1])
@@ -101,8 +101,8 @@ def test_the_log_prob_of_gaussian_noise_counts_what_was_clipped():
 def test_the_ornstein_uhlenbeck_process_drifts_as_it_says(theta, scale, dt):
     mean, steps = np.array([0.5, -0.5], "f4"), 60
     options = {"theta": theta, "scale": scale, "dt": dt}
-    policy = ornstein_uhlenbeck(Action(stating(mean)), WIDE, **options)
-    action, log_prob = played(policy, steps)
+    policy = ornstein_uhlenbeck(ActionOffer(stating(mean)), WIDE, **options)
+    action, log_prob = play_policy(policy, steps)
     noise = action - mean  # the Box has no width: as it is
     decay = np.exp(-theta * dt)
     stationary = scale / np.sqrt(2 * theta)
@@ -121,7 +121,7 @@ def test_a_small_step_of_the_process_is_that_of_its_equation():
     @jax.jit  # options may be known only when the program runs
     def step(theta, scale, dt):
         options = {"theta": theta, "scale": scale, "dt": dt}
-        policy = ornstein_uhlenbeck(Action(stating(np.zeros(2))), WIDE, **options)
+        policy = ornstein_uhlenbeck(ActionOffer(stating(np.zeros(2))), WIDE, **options)
         noise = policy.draw(jax.random.key(0, impl="rbg"), 5)
         state, obs = ((), jnp.full((5, 2), 1.5)), jnp.ones((5, 2))
         decision, _ = policy.explore((), obs, state, jnp.zeros(5, bool), noise)
@@ -136,8 +136,8 @@ def test_a_small_step_of_the_process_is_that_of_its_equation():
 def test_the_process_begins_anew_with_each_episode():
     first = np.zeros((30, BATCH), bool)
     first[20, : BATCH // 2] = True
-    policy = ornstein_uhlenbeck(Action(stating(np.zeros(2))), WIDE)
-    noise, _ = played(policy, 30, first=first)
+    policy = ornstein_uhlenbeck(ActionOffer(stating(np.zeros(2))), WIDE)
+    noise, _ = play_policy(policy, 30, first=first)
     new, old = noise[:, : BATCH // 2], noise[:, BATCH // 2 :]
     assert abs(correlation(new[19], new[20])) < 0.1
     assert correlation(old[19], old[20]) == pytest.approx(np.exp(-0.15), abs=0.05)
@@ -145,10 +145,12 @@ def test_the_process_begins_anew_with_each_episode():
 
 
 def test_the_same_state_has_the_same_noise_until_the_matrix_is_drawn_anew():
-    policy = state_dependent(Action(stating(np.zeros(2))), WIDE, scale=0.3, every=4)
+    policy = state_dependent(
+        ActionOffer(stating(np.zeros(2))), WIDE, scale=0.3, every=4
+    )
     first = np.zeros((12, BATCH), bool)
     first[6, 0] = True
-    noise, log_prob = played(policy, 12, first=first)
+    noise, log_prob = play_policy(policy, 12, first=first)
     kept = np.all(noise[1:] == noise[:-1], axis=(1, 2))
     other = np.all(noise[1:, 1:] == noise[:-1, 1:], axis=(1, 2))
     np.testing.assert_array_equal(np.flatnonzero(~other) + 1, [4, 8])
@@ -161,8 +163,8 @@ def test_the_same_state_has_the_same_noise_until_the_matrix_is_drawn_anew():
 def test_similar_states_have_similar_noise():
     features = np.array([[0.0, 0.0], [0.1, 0.0], [3.0, -1.0], [-30.0, 10.0]], "f4")
     obs = np.broadcast_to(features[:, None], (4, BATCH, 2))
-    policy = state_dependent(Action(stating(np.zeros(2))), WIDE, scale=0.2)
-    noise, _ = played(policy, 4, obs=obs)
+    policy = state_dependent(ActionOffer(stating(np.zeros(2))), WIDE, scale=0.2)
+    noise, _ = play_policy(policy, 4, obs=obs)
     z = np.concatenate([np.ones((4, 1)), features], -1)
     z = z / np.linalg.norm(z, axis=-1, keepdims=True)
     found = np.einsum("ibk,jbk->ij", noise, noise) / noise[0].size / 0.2**2
@@ -171,16 +173,18 @@ def test_similar_states_have_similar_noise():
 
 def test_noise_may_depend_on_features_that_the_updater_offers():
     halves = stating(np.full(3, 0.5, "f4"))
-    policy = state_dependent(Action(stating(np.zeros(2)), halves), WIDE)
+    policy = state_dependent(ActionOffer(stating(np.zeros(2)), halves), WIDE)
     obs = np.random.default_rng(0).normal(size=(2, BATCH, 2)).astype("f4")
-    (first, second), _ = played(policy, 2, obs=obs)
+    (first, second), _ = play_policy(policy, 2, obs=obs)
     np.testing.assert_array_equal(first, second)  # as the features, not the states
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_actions_are_clipped_to_the_box_and_noise_is_not(name):
-    policy = EVERY[name](Action(stating(np.array([1.9, 0.0], "f4"))), BOX, scale=2.0)
-    action, log_prob = played(policy, 5)
+    policy = EVERY[name](
+        ActionOffer(stating(np.array([1.9, 0.0], "f4"))), BOX, scale=2.0
+    )
+    action, log_prob = play_policy(policy, 5)
     assert np.all((action >= BOX.low) & (action <= BOX.high))
     assert np.mean(action == BOX.high) > 0.1
     assert np.mean(action == BOX.low) > 0.1
@@ -190,7 +194,7 @@ def test_actions_are_clipped_to_the_box_and_noise_is_not(name):
 @pytest.mark.parametrize("name", EVERY)
 def test_evaluation_has_no_noise_and_leaves_the_process_alone(name):
     mean = np.array([0.5, 12.0], "f4")
-    policy = EVERY[name](Action(stating(mean)), BOX, scale=1.0)
+    policy = EVERY[name](ActionOffer(stating(mean)), BOX, scale=1.0)
     decide = jax.jit(policy.exploit)  # which is given noise, and uses none
     state, obs, first = policy.initial(4), np.ones((4, 2), "f4"), np.ones(4, bool)
     decision, after = decide((), obs, state, first, None)
@@ -201,7 +205,7 @@ def test_evaluation_has_no_noise_and_leaves_the_process_alone(name):
 
 @pytest.mark.parametrize("name", EVERY)
 def test_the_short_form_is_each_of_them(name):
-    action, noise = Action(stating()), name.removesuffix("_noise")
+    action, noise = ActionOffer(stating()), name.removesuffix("_noise")
     short = deterministic(action, BOX, noise=noise, scale=0.3)
     long = EVERY[name](action, BOX, scale=0.3)
     process = [jax.tree.structure(each.initial(7)) for each in (short, long)]
@@ -213,9 +217,9 @@ def test_the_short_form_is_each_of_them(name):
 
 
 def test_without_a_scale_there_is_no_noise():
-    policy = gaussian_noise(Action(stating()), WIDE, scale=0.0)
+    policy = gaussian_noise(ActionOffer(stating()), WIDE, scale=0.0)
     obs = np.random.default_rng(0).normal(size=(2, 5, 2)).astype("f4")
-    action, log_prob = played(policy, 2, batch=5, obs=obs)
+    action, log_prob = play_policy(policy, 2, batch=5, obs=obs)
     np.testing.assert_array_equal(action, obs)
     assert np.all(np.isfinite(log_prob))
 
@@ -223,13 +227,13 @@ def test_without_a_scale_there_is_no_noise():
 @pytest.mark.parametrize("space", [spaces.Discrete(3), spaces.Box(0, 3, (), np.int32)])
 def test_what_is_no_box_of_floats_takes_no_noise(space):
     with pytest.raises(RlcliError, match="noise cannot be added to actions of"):
-        gaussian_noise(Action(stating()), space)
+        gaussian_noise(ActionOffer(stating()), space)
 
 
 def test_actions_of_any_shape_are_taken_flat_or_as_they_are():
     box = gymnasium.spaces.Box(-1, 1, (2, 3))
-    flat = gaussian_noise(Action(stating(np.full(6, 0.5, "f4"))), box)
-    action, log_prob = played(flat, 2, batch=3)
+    flat = gaussian_noise(ActionOffer(stating(np.full(6, 0.5, "f4"))), box)
+    action, log_prob = play_policy(flat, 2, batch=3)
     assert (action.shape, log_prob.shape) == ((2, 3, 2, 3), (2, 3))
     outputs = np.full((2, 3, 2, 3), 0.5, "f4")
     again = jax.jit(flat.log_prob)(outputs, action)

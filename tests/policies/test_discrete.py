@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rlcli.policies import Values
+from rlcli.policies import ValuesOffer
 from rlcli.policies.discrete import boltzmann, epsilon_greedy
 from rlcli.types import Network
 
@@ -20,7 +20,7 @@ def values():
         assert inputs.shape[0] == first.shape[0] == 1  # one step in time
         return jnp.broadcast_to(params, (*inputs.shape[:2], *params.shape)), carry
 
-    return Values(Network(lambda key: {}, apply, lambda batch: ()))
+    return ValuesOffer(Network(lambda key: {}, apply, lambda batch: ()))
 
 
 def policy(actions, epsilon, start=0):
@@ -110,7 +110,7 @@ def test_log_prob_takes_any_leading_axes():
     )
 
 
-def softened(actions, temperature, start=0):
+def boltzmann_policy(actions, temperature, start=0):
     space = gymnasium.spaces.Discrete(actions, start=start)
     return boltzmann(values(), space, temperature=temperature)
 
@@ -127,7 +127,7 @@ def softened(actions, temperature, start=0):
     ],
 )
 def test_boltzmann_takes_better_actions_as_much_more_often(q, temperature):
-    ours = softened(3, temperature, start=2)
+    ours = boltzmann_policy(3, temperature, start=2)
     action, log_prob = play(ours.explore, ours, q)
     scaled = (np.array(q) - np.max(q)) / temperature
     probabilities = np.exp(scaled) / np.sum(np.exp(scaled))
@@ -141,7 +141,7 @@ def test_boltzmann_takes_better_actions_as_much_more_often(q, temperature):
 
 
 def test_boltzmann_exploits_the_best_and_breaks_ties_at_random():
-    ours = softened(4, 100.0, start=1)
+    ours = boltzmann_policy(4, 100.0, start=1)
     action, log_prob = play(ours.exploit, ours, [0.0, 5.0, 5.0, -1.0])
     found = frequencies(action, 4, 1)
     np.testing.assert_allclose(found, [0, 0.5, 0.5, 0], atol=4 * 0.5 / DRAWS**0.5)
@@ -152,6 +152,8 @@ def test_boltzmann_exploits_the_best_and_breaks_ties_at_random():
 
 def test_temperature_may_be_known_only_when_the_program_runs():
     def log_prob(temperature):
-        return softened(2, temperature).log_prob(jnp.array([1.0, 0.0]), jnp.array(1))
+        return boltzmann_policy(2, temperature).log_prob(
+            jnp.array([1.0, 0.0]), jnp.array(1)
+        )
 
     assert jax.jit(log_prob)(0.5) == pytest.approx(-np.log1p(np.exp(2)))

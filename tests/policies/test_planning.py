@@ -10,7 +10,7 @@ import pytest
 
 from rlcli import action_masks
 from rlcli.errors import RlcliError
-from rlcli.policies import Ahead, Model
+from rlcli.policies import PlanningModel, SearchState
 from rlcli.policies.planning import gumbel_muzero
 
 STATES, ACTIONS, START, GAMMA = 6, 3, 2, 0.8
@@ -41,18 +41,18 @@ def tabular(rewards, leads, values, logits=None):
     def seen(process, state):
         same = jnp.zeros(ACTIONS) if logits is None else logits
         prior = jnp.broadcast_to(same, (len(state), ACTIONS))
-        return Ahead((process, state), prior, jnp.asarray(values)[process, state])
+        return SearchState((process, state), prior, jnp.asarray(values)[process, state])
 
     def root(params, obs):
         del params
-        return seen(rows, jnp.asarray(action_masks.without(obs)["state"]))
+        return seen(rows, jnp.asarray(action_masks.remove_mask(obs)["state"]))
 
     def ahead(params, hidden, action):
         del params
         at = (*hidden, action - START)
         return jnp.asarray(rewards)[at], seen(hidden[0], jnp.asarray(leads)[at])
 
-    return Model(root, ahead, CHOICE)
+    return PlanningModel(root, ahead, CHOICE)
 
 
 def decider(model, how="exploit", space=SHOWN, **options):
@@ -68,7 +68,7 @@ def decider(model, how="exploit", space=SHOWN, **options):
     return lambda obs, seed=0: decide(obs, jax.random.key(seed))
 
 
-def clear(q, gap):
+def has_clear_best(q, gap):
     """Where the best action is better than all others by as much."""
     ordered = np.sort(q, axis=-1)
     return ordered[..., -1] - ordered[..., -2] > gap
@@ -82,7 +82,7 @@ def test_with_true_values_the_search_takes_the_best_action():
     found = decide({"state": state})
     # Three simulations: each action once, and then the true value behind it.
     here = q[np.arange(BATCH), state]
-    sure = clear(here, 0.01)
+    sure = has_clear_best(here, 0.01)
     assert sure.sum() > 300
     np.testing.assert_array_equal(found.action[sure] - START, here.argmax(-1)[sure])
     weights = found.extras["action_weights"]
@@ -99,7 +99,7 @@ def test_knowing_no_values_the_search_looks_far_enough_ahead_to_find_it():
     state = np.random.default_rng(2).integers(0, STATES, BATCH)
     model = tabular(rewards, leads, np.zeros((BATCH, STATES), "f4"))
     here = q[np.arange(BATCH), state]
-    sure, best = clear(here, 0.5), here.argmax(-1)
+    sure, best = has_clear_best(here, 0.5), here.argmax(-1)
     found = decider(model, simulations=64)({"state": state}).action - START
     at_once = rewards[np.arange(BATCH), state].argmax(-1)
     assert np.mean((at_once == best)[sure]) < 0.85
@@ -121,7 +121,7 @@ def test_what_a_mask_forbids_is_never_done_and_weighs_nothing():
     np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
     # The best of what is allowed, and not of all, is what is made likelier.
     here = np.where(mask, q[np.arange(BATCH), state], -np.inf)
-    sure = clear(here, 0.5) & (mask.sum(-1) > 1)
+    sure = has_clear_best(here, 0.5) & (mask.sum(-1) > 1)
     assert np.mean((weights.argmax(-1) == here.argmax(-1))[sure]) > 0.9
 
 

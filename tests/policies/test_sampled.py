@@ -8,7 +8,7 @@ import pytest
 from gymnasium import spaces
 
 from rlcli import distributions
-from rlcli.policies import Parameters
+from rlcli.policies import DistributionOffer
 from rlcli.policies.sampled import random, sampled
 from rlcli.types import Network
 
@@ -44,7 +44,7 @@ def play(how, policy, outputs, first=False):
     ],
 )
 def test_exploring_samples_and_exploiting_takes_the_mode(family, outputs):
-    policy = sampled(Parameters(network(), family))
+    policy = sampled(DistributionOffer(network(), family))
     explored, _ = play(policy.explore, policy, outputs)
     exploited, _ = play(policy.exploit, policy, outputs)
     parameters = jnp.broadcast_to(jnp.array(outputs), (DRAWS, len(outputs)))
@@ -60,14 +60,14 @@ def test_exploring_samples_and_exploiting_takes_the_mode(family, outputs):
 
 def test_a_distribution_is_sampled_as_often_as_it_says():
     family = distributions.categorical(3)
-    policy = sampled(Parameters(network(), family))
+    policy = sampled(DistributionOffer(network(), family))
     decision, _ = play(policy.explore, policy, np.log([0.2, 0.3, 0.5]))
     found = np.bincount(decision.action, minlength=3) / DRAWS
     np.testing.assert_allclose(found, [0.2, 0.3, 0.5], atol=4 * 0.5 / DRAWS**0.5)
 
 
 def test_the_memory_of_the_network_goes_from_step_to_step():
-    policy = sampled(Parameters(network(), distributions.categorical(2)))
+    policy = sampled(DistributionOffer(network(), distributions.categorical(2)))
     noise = policy.draw(jax.random.key(0), 2)
     state, first = policy.initial(2), jnp.array([True, True])
     for expected in ([1, 1], [2, 1], [3, 2]):
@@ -149,8 +149,8 @@ BOX = spaces.Box(np.array([-2.0, 0.0], "f4"), np.array([2.0, 1e-3], "f4"))
 CONTINUOUS = {
     "normal": distributions.normal((2,)),
     "squashed": distributions.squashed_normal(BOX),
-    "discretized": distributions.discretized(BOX, 5),
-    "composite": distributions.over(
+    "discretized": distributions.discretized_box(BOX, 5),
+    "composite": distributions.distribution_for(
         spaces.Dict({"box": BOX, "choice": spaces.Discrete(2)}), box="squashed_normal"
     ),
 }
@@ -166,7 +166,7 @@ def test_with_unchanged_parameters_the_ratio_of_a_stored_action_is_one(family):
         return inputs, carry
 
     echoing = Network(lambda key: {}, echo, lambda batch: ())
-    policy = sampled(Parameters(echoing, family))
+    policy = sampled(DistributionOffer(echoing, family))
     noise = policy.draw(jax.random.key(0), DRAWS)
     first = jnp.zeros(DRAWS, bool)
     explore = jax.jit(policy.explore)

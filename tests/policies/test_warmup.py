@@ -8,10 +8,9 @@ import pytest
 
 from rlcli import recipe
 from rlcli.assembly import build
-from rlcli.loop.progress import midnight
 from rlcli.policies.sampled import random
-from rlcli.policies.warmup import warmed_up
-from rlcli.types import Decision
+from rlcli.policies.warmup import warmup_policy
+from rlcli.types import Clock, Decision
 
 DRAWS = 2_000
 
@@ -41,7 +40,7 @@ def play(how, policy):
 @pytest.mark.parametrize("warming", [True, False])
 def test_the_first_policy_plays_as_long_as_it_is_warming(warming):
     other = random(gymnasium.spaces.Discrete(4))
-    policy = warmed_up(stubborn(), other, jnp.asarray(warming))
+    policy = warmup_policy(stubborn(), other, jnp.asarray(warming))
     decision, state = play(policy.explore, policy)
     assert set(np.asarray(decision.action)) == ({0, 1, 2, 3} if warming else {0})
     said = np.log(0.25) if warming else 0.0
@@ -52,14 +51,14 @@ def test_the_first_policy_plays_as_long_as_it_is_warming(warming):
 
 def test_evaluation_is_by_the_policy_that_learns():
     other = random(gymnasium.spaces.Discrete(4))
-    policy = warmed_up(stubborn(), other, jnp.asarray(True))
+    policy = warmup_policy(stubborn(), other, jnp.asarray(True))
     decision, _ = play(policy.exploit, policy)
     assert np.all(decision.action == 1)
 
 
 def test_a_run_that_warms_up_at_random_does_so_until_it_starts_to_learn():
     setup = build(
-        recipe.load(
+        recipe.load_recipe(
             {
                 "environment": {"name": "probe-reward-depends-on-action"}
                 | {"num_envs": 1000},
@@ -73,7 +72,7 @@ def test_a_run_that_warms_up_at_random_does_so_until_it_starts_to_learn():
     )
     best = {"q": {"linear": {"w": jnp.array([[1.0, 2.0]])}}}  # always action 1
     for steps, expected in [(4_999.0, 0.5), (5_000.0, 1.0)]:
-        policy = setup.parts(midnight()._replace(steps=steps))[1].policy
+        policy = setup.parts(Clock.zero()._replace(steps=steps))[1].policy
         noise = policy.draw(jax.random.key(1), 1000)
         state, first = policy.initial(1000), jnp.zeros(1000, bool)
         explore = jax.jit(policy.explore)

@@ -9,16 +9,15 @@ from gymnasium import spaces
 from rlcli import action_masks
 from rlcli.assembly import build
 from rlcli.environments.adapters.gymnasium import gymnasium_adapter
-from rlcli.environments.adapters.host import hosted
+from rlcli.environments.adapters.host import to_host_environment
 from rlcli.environments.vector import vector
 from rlcli.errors import RlcliError
-from rlcli.loop.progress import midnight
-from rlcli.preprocessing.frame_stack import showing
+from rlcli.preprocessing.frame_stack import stack_frames
 from rlcli.preprocessing.functions import diff_transform, frame_stack, one_hot
-from rlcli.recipe import load, resolved
-from rlcli.runs.checkpoint import leaves
+from rlcli.recipe import load_recipe, resolve
+from rlcli.runs.checkpoint import flatten_tree
 from rlcli.training.experiment import Experiment
-from rlcli.types import Environment, TimeStep, Transition
+from rlcli.types import Clock, Environment, TimeStep, Transition
 
 ROW = spaces.Box(-1.0, 200.0, (2,), np.float32)
 CHOICE = spaces.Discrete(90, start=10)
@@ -60,7 +59,7 @@ def counting(space, masked=False):
     return vector(lambda _: core._replace(draw=lambda key: ()), 3)
 
 
-def played(env, steps=12):
+def play_env(env, steps=12):
     """Observations and answers, one after the other, all on the host."""
     key = jax.random.key(0)
     draw, step = jax.jit(env.draw), jax.jit(env.step)
@@ -77,7 +76,7 @@ def rows(tree, index):
     return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
-def framed(leaf):
+def to_frame(leaf):
     return leaf[..., None] if np.ndim(leaf) in (0, 2) else leaf
 
 
@@ -94,12 +93,14 @@ def framed(leaf):
 )
 def test_a_stack_holds_the_last_frames_of_its_own_episode(space, frames, axis, masked):
     raw = counting(space, masked)
-    env = showing(raw, [frame_stack(frames=frames, axis=axis)])
-    first, answers = played(raw)
-    shown, stacked = played(env)
+    env = stack_frames(raw, [frame_stack(frames=frames, axis=axis)])
+    first, answers = play_env(raw)
+    shown, stacked = play_env(env)
 
     def whole(history):
-        each = [jax.tree.map(framed, action_masks.without(obs)) for obs in history]
+        each = [
+            jax.tree.map(to_frame, action_masks.remove_mask(obs)) for obs in history
+        ]
         return jax.tree.map(lambda *leaf: np.concatenate(leaf, axis=axis), *each)
 
     for index in range(3):
@@ -107,10 +108,10 @@ def test_a_stack_holds_the_last_frames_of_its_own_episode(space, frames, axis, m
         seen = rows(shown, index)
         for plain, answer in zip(answers, stacked, strict=True):
             assert env.observation.contains(jax.tree.map(np.asarray, seen))
-            found = action_masks.without(seen)
+            found = action_masks.remove_mask(seen)
             jax.tree.map(np.testing.assert_array_equal, found, whole(history))
             history = [*history[1:], rows(plain.next_obs, index)]
-            after = action_masks.without(rows(answer.next_obs, index))
+            after = action_masks.remove_mask(rows(answer.next_obs, index))
             jax.tree.map(np.testing.assert_array_equal, after, whole(history))
             if plain.last[index]:
                 history = [rows(plain.obs, index)] * frames
@@ -123,18 +124,18 @@ def test_a_stack_holds_the_last_frames_of_its_own_episode(space, frames, axis, m
 
 def test_what_comes_before_a_stack_is_stacked_and_what_comes_after_is_the_networks():
     steps = [one_hot(), frame_stack(frames=2), diff_transform(frames=2)]
-    env = showing(counting(CHOICE), steps)
+    env = stack_frames(counting(CHOICE), steps)
     assert env.observation.shape == (90 * 2 * 2,)
-    first, _ = played(counting(CHOICE))
-    shown, _ = played(env, 0)
+    first, _ = play_env(counting(CHOICE))
+    shown, _ = play_env(env, 0)
     expected = np.tile(np.eye(90, dtype="f4")[first - 10], (1, 4))
     np.testing.assert_array_equal(shown, expected)
 
 
 def test_on_the_host_the_stacks_are_the_same():
     steps = [one_hot(), frame_stack(frames=3)]
-    pure = hosted(showing(counting(CHOICE), steps), 2)
-    host = showing(hosted(counting(CHOICE), 2), steps)
+    pure = to_host_environment(stack_frames(counting(CHOICE), steps), 2)
+    host = stack_frames(to_host_environment(counting(CHOICE), 2), steps)
     states, seen = zip(*(env.reset(np.arange(2)) for env in (pure, host)), strict=True)
     np.testing.assert_array_equal(*seen)
     states = list(states)
@@ -151,12 +152,12 @@ def test_on_the_host_the_stacks_are_the_same():
 
 def test_a_host_environment_comes_back_with_its_stacks():
     inner = gymnasium_adapter("FrozenLake-v1", 2, 1, 100, None)
-    env = showing(inner, [one_hot(), frame_stack(frames=3)])
+    env = stack_frames(inner, [one_hot(), frame_stack(frames=3)])
     state, _ = env.reset(np.array([3]))
     actions = np.random.default_rng(0).integers(0, 4, (12, 1, 2))
     for action in actions[:5]:
         state, _ = env.step(state, action)
-    again, sentence = env.restore(leaves(env.save(state)))
+    again, sentence = env.restore(flatten_tree(env.save(state)))
     assert sentence == ""
     for action in actions[5:]:
         state, answer = env.step(state, action)
@@ -168,7 +169,7 @@ def test_a_host_environment_comes_back_with_its_stacks():
 
 def test_an_axis_that_is_not_there_is_refused():
     with pytest.raises(RlcliError, match=r"along axis 1 of Box\(2,\)"):
-        showing(counting(ROW), [frame_stack(axis=1)])
+        stack_frames(counting(ROW), [frame_stack(axis=1)])
 
 
 BASE = {"environment": "MountainCar-v0", "updater": "ppo", "train": {"unroll": 4}}
@@ -176,9 +177,9 @@ BASE = {"environment": "MountainCar-v0", "updater": "ppo", "train": {"unroll": 4
 
 def at_first(network, **more):
     """The environment of a recipe, and shapes of what its agent learns."""
-    recipe = load({**BASE, **more, "network": network})
-    assert load(resolved(recipe)) == recipe
-    environment, agent = build(recipe).parts(midnight())
+    recipe = load_recipe({**BASE, **more, "network": network})
+    assert load_recipe(resolve(recipe)) == recipe
+    environment, agent = build(recipe).parts(Clock.zero())
     shape = environment.observation.shape
     row = jnp.zeros((4, 1))
     obs = jnp.zeros((4, 1, *shape))
@@ -212,7 +213,9 @@ def test_functions_read_their_own_way_and_remember_the_same():
 def test_stacks_go_with_the_replay_that_stores_each_frame_once():
     memory = {"name": "frame_stack", "frames": 4}
     more = {"replay": {"name": "frames", "capacity": 64}, "updater": "q_learning"}
-    recipe = load({**BASE, **more, "network": {"name": "mlp", "preprocess": [memory]}})
+    recipe = load_recipe(
+        {**BASE, **more, "network": {"name": "mlp", "preprocess": [memory]}}
+    )
     shapes = Experiment(recipe, build(recipe)).check()
     stored = [x for x in jax.tree.leaves(shapes.agent.replay) if x.dtype == np.float32]
     # Of each step a frame of two numbers, not a stack of four; reward and discount.

@@ -8,7 +8,7 @@ from gymnasium import spaces
 from rlcli import action_masks, registry, utils
 from rlcli.errors import RlcliError
 from rlcli.preprocessing import functions
-from rlcli.preprocessing.network_inputs import composed
+from rlcli.preprocessing.network_inputs import compose
 
 BOX = spaces.Box(-2.0, 3.0, (2, 3), np.float32)
 CHOICES = spaces.MultiDiscrete([3, 4], start=[1, 0])
@@ -21,29 +21,29 @@ TREE = spaces.Dict(
 SPACES = [BOX, CHOICES, spaces.MultiBinary([2, 2]), spaces.Discrete(5), TREE]
 
 
-def drawn(space, count=5):
+def sample_space(space, count=5):
     space.seed(0)
     return [space.sample() for _ in range(count)]
 
 
-def made(steps, space):
+def build_function(steps, space):
     """What is seen, and the function of one observation, compiled."""
-    seen, function = composed(steps, space)
+    seen, function = compose(steps, space)
     return seen, jax.jit(function)
 
 
 @pytest.mark.parametrize("space", SPACES, ids=str)
 def test_flat_is_as_gymnasium_flattens(space):
-    seen, function = made([functions.flatten()], space)
-    for obs in drawn(space):
+    seen, function = build_function([functions.flatten()], space)
+    for obs in sample_space(space):
         found = np.asarray(function(obs))
         np.testing.assert_allclose(found, spaces.flatten(space, obs), rtol=1e-6)
         assert seen.contains(found)
 
 
 def test_choices_are_one_hot_wherever_they_are():
-    seen, function = made([functions.one_hot()], TREE)
-    for obs in drawn(TREE):
+    seen, function = build_function([functions.one_hot()], TREE)
+    for obs in sample_space(TREE):
         found = jax.device_get(function(obs))
         expected = spaces.flatten(TREE["a"], obs["a"])
         np.testing.assert_array_equal(found["a"], expected)
@@ -56,28 +56,28 @@ def test_choices_are_one_hot_wherever_they_are():
 
 def test_scaled_numbers_are_shares_of_the_way():
     uneven = spaces.Box(np.float32([-1, 0]), np.float32([3, 10]))
-    seen, function = made([functions.scale()], uneven)
+    seen, function = build_function([functions.scale()], uneven)
     np.testing.assert_allclose(function(np.float32([0, 4])), [0.25, 0.4])
     assert (seen.low.min(), seen.high.max()) == (0, 1)
     with pytest.raises(RlcliError, match=r"cannot `scale` what is Box\(2,\)"):
-        composed([functions.scale()], spaces.Box(-np.inf, np.inf, (2,)))
+        compose([functions.scale()], spaces.Box(-np.inf, np.inf, (2,)))
 
 
 def test_channels_come_last():
     image = spaces.Box(0, 255, (4, 6, 5), np.uint8)
-    seen, function = made([functions.channels_last()], image)
-    for obs in drawn(image):
+    seen, function = build_function([functions.channels_last()], image)
+    for obs in sample_space(image):
         np.testing.assert_array_equal(function(obs), np.moveaxis(obs, 0, -1))
     assert (seen.shape, seen.dtype) == ((6, 5, 4), np.uint8)
 
 
 def test_of_a_dict_one_member_is_seen():
-    seen, function = made([functions.member(of="b")], TREE)
-    obs = drawn(TREE, 1)[0]
+    seen, function = build_function([functions.member(of="b")], TREE)
+    obs = sample_space(TREE, 1)[0]
     assert seen == TREE["b"]
     jax.tree.map(np.testing.assert_array_equal, function(obs), obs["b"])
     with pytest.raises(RlcliError, match="a Dict with a member `c`"):
-        composed([functions.member(of="c")], TREE)
+        compose([functions.member(of="c")], TREE)
 
 
 def test_differences_are_those_of_the_toolbox():
@@ -85,18 +85,18 @@ def test_differences_are_those_of_the_toolbox():
     step = functions.diff_transform(frames=4)
     frames = np.random.default_rng(0).normal(size=(4, 3)).astype("f4")
     stack = spaces.Box(-np.inf, np.inf, (12,), np.float32)
-    _, function = made([step], stack)
+    _, function = build_function([step], stack)
     expected = np.asarray(utils.diff_transform(frames.T)).T
     np.testing.assert_allclose(function(frames.ravel()), expected.ravel(), atol=1e-5)
     with pytest.raises(RlcliError, match="`one_hot` makes some"):
-        composed([step], CHOICES)
+        compose([step], CHOICES)
 
 
 def test_one_function_follows_the_other_and_no_mask_is_seen():
     shown = spaces.Dict({"view": TREE, action_masks.MASK: spaces.MultiBinary(3)})
     steps = [functions.flatten(), functions.frame_stack(frames=2)]
-    seen, function = composed(steps, shown)
-    obs = drawn(shown, 1)[0]
+    seen, function = compose(steps, shown)
+    obs = sample_space(shown, 1)[0]
     assert seen.shape == spaces.flatten_space(TREE).shape
     np.testing.assert_allclose(function(obs), spaces.flatten(TREE, obs["view"]))
 

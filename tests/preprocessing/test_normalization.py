@@ -13,12 +13,17 @@ from rlcli import action_masks, loop
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.loop import agents
-from rlcli.loop.progress import midnight
-from rlcli.preprocessing.normalization import Moments, merged, normalizer, unknown
-from rlcli.recipe import load, resolved
+from rlcli.preprocessing.normalization import (
+    Moments,
+    initial_moments,
+    normalizer,
+    update_moments,
+)
+from rlcli.recipe import load_recipe, resolve
 from rlcli.runs import checkpoint, metrics
 from rlcli.tracers.lambda_return import lambda_return
 from rlcli.types import (
+    Clock,
     Decision,
     Estimates,
     Policy,
@@ -43,10 +48,10 @@ SEEN = spaces.Dict(
 def test_moments_are_those_of_all_rows_at_once(sizes):
     rng = np.random.default_rng(0)
     rows = rng.normal(50.0, [0.1, 30.0], (sum(sizes), 2)).astype("f4")
-    moments = unknown(jnp.zeros(2))
+    moments = initial_moments(jnp.zeros(2))
     assert (moments.mean == 0).all()
     assert (moments.variance == 1).all()
-    take = jax.jit(merged)
+    take = jax.jit(update_moments)
     for part in np.split(rows, np.cumsum(sizes)[:-1]):
         moments = take(moments, part)
     assert moments.count == sum(sizes)
@@ -57,7 +62,7 @@ def test_moments_are_those_of_all_rows_at_once(sizes):
 
 def test_the_count_stays_where_it_can_be_held():
     moments = Moments(jnp.int32(2**30 - 1), jnp.zeros(2), jnp.ones(2))
-    assert merged(moments, jnp.ones((5, 2))).count == 2**30
+    assert update_moments(moments, jnp.ones((5, 2))).count == 2**30
 
 
 GAMMA, ENVS, STEPS = 0.9, 3, 4
@@ -90,7 +95,7 @@ def echo():
         policy=policy,
         update=update,
         estimate=estimate,
-        failed=lambda state: jnp.int32(-1),
+        failed_at=lambda state: jnp.int32(-1),
     )
 
 
@@ -121,15 +126,15 @@ def unroll(index):
 
 
 @functools.cache
-def learnt():
+def learn_unrolls():
     """An agent that echoes, and its state after each of some unrolls."""
     both = normalizer(SEEN, ENVS, observation=True, reward=True, gamma=GAMMA)
-    inner = agents.online(both.updater(echo()), lambda_return(gamma=GAMMA))
+    inner = agents.online_agent(both.updater(echo()), lambda_return(gamma=GAMMA))
     agent = both.agent(inner)
     state = agent.init(jax.random.key(0), unroll(0))
     learn, states = jax.jit(agent.learn), [state]
     for index in range(3):
-        clock = midnight()._replace(iteration=np.int32(index))
+        clock = Clock.zero()._replace(iteration=np.int32(index))
         state, _ = learn(state, unroll(index), clock, jax.random.key(0))
         states.append(state)
     return agent, jax.device_get(states)
@@ -156,7 +161,7 @@ def deviation(count):
 
 
 def test_an_unroll_is_learnt_from_in_units_of_all_that_came_before():
-    _, states = learnt()
+    _, states = learn_unrolls()
     for index, state in enumerate(states[1:]):
         mean, spread = place(index)
         for name in ("obs", "next_obs"):
@@ -169,7 +174,7 @@ def test_an_unroll_is_learnt_from_in_units_of_all_that_came_before():
 
 def test_returns_are_in_units_of_the_deviation_of_running_returns():
     """λ-returns of scaled rewards, where every value is 1 in that unit."""
-    _, states = learnt()
+    _, states = learn_unrolls()
     ones = np.ones((STEPS, ENVS), "f4")
     for index, state in enumerate(states[1:]):
         steps = unroll(index)
@@ -181,7 +186,7 @@ def test_returns_are_in_units_of_the_deviation_of_running_returns():
 
 
 def test_exploring_and_evaluating_see_what_learning_sees():
-    agent, states = learnt()
+    agent, states = learn_unrolls()
     raw = jax.tree.map(lambda leaf: leaf[0], unroll(9).obs)
     mean, spread = place(3)
     acting = agent.acting(states[3])
@@ -195,10 +200,10 @@ def test_what_has_no_real_numbers_is_refused():
     recipe = {"environment": "FrozenLake-v1", "updater": "a2c"}
     recipe["normalize"] = {"observation": True}
     with pytest.raises(RlcliError, match="`normalize` has nothing to do in Discrete"):
-        build(load(recipe))
+        build(load_recipe(recipe))
     recipe["normalize"] = {"observation": False, "reward": True}
-    assert load(resolved(load(recipe))) == load(recipe)
-    build(load(recipe))
+    assert load_recipe(resolve(load_recipe(recipe))) == load_recipe(recipe)
+    build(load_recipe(recipe))
 
 
 BASE = {
@@ -211,13 +216,13 @@ BASE = {
 
 
 def test_in_a_run_the_statistics_of_each_seed_are_of_all_that_it_saw():
-    setup = build(load(BASE))
-    engine = loop.make(setup)
+    setup = build(load_recipe(BASE))
+    engine = loop.make_loop(setup)
     progress, seen = engine.begin(), []
     for _ in range(5):
         progress, _ = engine.advance(progress, 1)
         seen.append(np.asarray(progress.unroll.obs))
-    acting = setup.parts(midnight())[1].acting(progress.agent)
+    acting = setup.parts(Clock.zero())[1].acting(progress.agent)
     rows = np.concatenate(seen, axis=1).reshape(2, -1, 2).astype(np.float64)
     assert not np.array_equal(rows[0], rows[1])
     (mean,), (variance,) = acting.observation.mean, acting.observation.variance
@@ -245,7 +250,7 @@ def test_a_run_that_was_left_goes_on_with_its_statistics(name, tmp_path):
     assert {"observation/count", "observation/mean/0"} <= set(expected)
     assert expected["observation/count"].tolist() == [64, 64]
     rows = [
-        [metrics.without_clock(row) for row in metrics.read(run)]
+        [metrics.drop_clock_fields(row) for row in metrics.read_metrics(run)]
         for run in (whole, left)
     ]
     assert rows[0] == rows[1]

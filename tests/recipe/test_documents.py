@@ -14,9 +14,9 @@ from rlcli.errors import RlcliError
 from rlcli.recipe import documents
 
 
-def _refused(text, source="x.yaml"):
+def _refusal(text, source="x.yaml"):
     with pytest.raises(RlcliError) as error:
-        documents.load(text, source)
+        documents.load_document(text, source)
     return error.value
 
 
@@ -52,17 +52,19 @@ def _refused(text, source="x.yaml"):
     ],
 )
 def test_a_plain_scalar_means_what_people_mean(text, expected):
-    value = documents.load(f"key: {text}" if text != "-" else "key:\n  -").data["key"]
+    value = documents.load_document(
+        f"key: {text}" if text != "-" else "key:\n  -"
+    ).data["key"]
     assert value == expected and type(value) is type(expected)
 
 
 def test_not_a_number_is_read_as_one():
-    assert math.isnan(documents.load("key: .nan").data["key"])
+    assert math.isnan(documents.load_document("key: .nan").data["key"])
 
 
 def test_every_value_knows_its_line():
     text = "# first\na:\n  b: 1\n  c: [1,\n     2]\n\nd: {e: {f: 2}}\n"
-    document = documents.load(text, "x.yaml")
+    document = documents.load_document(text, "x.yaml")
     assert document.line_of(("a",)) == 2
     assert document.line_of(("a", "b")) == 3
     assert document.line_of(("a", "c", 1)) == 5
@@ -72,19 +74,19 @@ def test_every_value_knows_its_line():
 
 
 def test_keys_that_are_numbers_become_text():
-    assert documents.load("extra: {1: a, true: b}").data == {
+    assert documents.load_document("extra: {1: a, true: b}").data == {
         "extra": {"1": "a", "true": "b"}
     }
 
 
 def test_duplicate_keys_are_refused_with_both_lines():
-    error = _refused("a: 1\nb: 2\na: 3\n")
+    error = _refusal("a: 1\nb: 2\na: 3\n")
     assert error.message == "x.yaml:3: the key `a` is on line 1 already"
 
 
 @pytest.mark.parametrize("text", ["a:\n\tb: 1\n", "a:\n  b: 1\n\tc: 2\n"])
 def test_a_tab_is_refused_with_its_line(text):
-    error = _refused(text)
+    error = _refusal(text)
     line = 2 if text.startswith("a:\n\t") else 3
     assert error.message.startswith(f"x.yaml:{line}: a tab")
     assert error.hint == "replace it by spaces"
@@ -92,33 +94,33 @@ def test_a_tab_is_refused_with_its_line(text):
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# only a comment\n", "---\n", "null"])
 def test_an_empty_file_is_refused(text):
-    assert _refused(text).message == "x.yaml:1: the file is empty"
+    assert _refusal(text).message == "x.yaml:1: the file is empty"
 
 
 def test_a_list_is_refused():
-    assert _refused("- a\n- b\n").message == "x.yaml:1: expected a mapping, got a list"
+    assert _refusal("- a\n- b\n").message == "x.yaml:1: expected a mapping, got a list"
 
 
 def test_a_lone_word_is_refused():
-    assert "expected a mapping, got a single value" in _refused("hello").message
+    assert "expected a mapping, got a single value" in _refusal("hello").message
 
 
 def test_two_documents_in_one_file_are_refused():
-    assert _refused("a: 1\n---\nb: 2\n").message.startswith("x.yaml:2: ")
+    assert _refusal("a: 1\n---\nb: 2\n").message.startswith("x.yaml:2: ")
 
 
 @pytest.mark.parametrize("text", ["a: [1,\n", "a: 'b\n", "a: *b\n", "a: b: c\n"])
 def test_broken_yaml_is_refused_with_a_line(text):
-    assert _refused(text).message.startswith("x.yaml:")
+    assert _refusal(text).message.startswith("x.yaml:")
 
 
 def test_a_control_character_is_refused_with_its_line():
-    assert _refused("a: 1\nb: \x00\n").message.startswith("x.yaml:2: ")
+    assert _refusal("a: 1\nb: \x00\n").message.startswith("x.yaml:2: ")
 
 
 def test_an_alias_may_be_used():
     text = "a: &size [64, 64]\nb: *size\n"
-    data = documents.load(text).data
+    data = documents.load_document(text).data
     assert data == {"a": [64, 64], "b": [64, 64]}
     assert data["a"] is not data["b"]
 
@@ -129,25 +131,25 @@ def test_an_alias_bomb_is_refused_at_once():
         uses = ", ".join([f"*a{level - 1}"] * 10)
         lines.append(f"a{level}: &a{level} [{uses}]")
     begun = time.perf_counter()
-    error = _refused("\n".join(lines))
+    error = _refusal("\n".join(lines))
     assert time.perf_counter() - begun < 1.0
     assert "more than 20,000 values" in error.message
 
 
 def test_an_alias_within_itself_is_refused():
-    assert "alias within itself" in _refused("a: &a [*a]").message
+    assert "alias within itself" in _refusal("a: &a [*a]").message
 
 
 @pytest.mark.parametrize(
     "text", ["[" * 900_000, "- " * 400_000, "{a: " * 200_000, "? " * 400_000]
 )
 def test_bottomless_nesting_is_refused(text):
-    assert "nested more than 50 deep" in _refused(text).message
+    assert "nested more than 50 deep" in _refusal(text).message
 
 
 def test_merge_keys_and_keys_that_are_no_words_are_refused():
     for text in ("a: &a {x: 1}\nb: {<<: *a}\n", "a: 1\n[1, 2]: 3\n", "a: 1\n~: 3\n"):
-        assert _refused(text).message == "x.yaml:2: this cannot be a key"
+        assert _refusal(text).message == "x.yaml:2: this cannot be a key"
 
 
 @pytest.mark.parametrize(
@@ -161,13 +163,13 @@ def test_merge_keys_and_keys_that_are_no_words_are_refused():
     ],
 )
 def test_tags_are_refused_with_their_line(tag):
-    error = _refused(f"a: 1\nb: {tag}\n")
+    error = _refusal(f"a: 1\nb: {tag}\n")
     assert error.message.startswith("x.yaml:2: the tag `")
 
 
 @pytest.mark.parametrize("text", ["1e999", "9" * 5_000, "!!int abc"])
 def test_a_number_that_is_none_is_refused(text):
-    assert "is no number" in _refused(f"a: {text}").message
+    assert "is no number" in _refusal(f"a: {text}").message
 
 
 def test_a_large_file_is_refused_before_it_is_read(tmp_path):
@@ -176,31 +178,31 @@ def test_a_large_file_is_refused_before_it_is_read(tmp_path):
         file.truncate(100_000_000)
     begun = time.perf_counter()
     with pytest.raises(RlcliError, match="100,000,000 bytes are more than"):
-        documents.load(path)
+        documents.load_document(path)
     assert time.perf_counter() - begun < 0.2
 
 
 def test_a_folder_a_missing_file_and_foreign_text_are_refused(tmp_path):
     with pytest.raises(RlcliError, match="is a folder"):
-        documents.load(tmp_path)
+        documents.load_document(tmp_path)
     with pytest.raises(RlcliError, match="there is no file"):
-        documents.load(tmp_path / "no.yaml")
+        documents.load_document(tmp_path / "no.yaml")
     with pytest.raises(RlcliError, match=r"cannot be read|there is no file"):
-        documents.load(tmp_path / "a\x00b")
+        documents.load_document(tmp_path / "a\x00b")
     path = tmp_path / "latin.yaml"
     path.write_bytes(b"a: 1\nb: caf\xe9\n")
     with pytest.raises(RlcliError, match=r"latin\.yaml:2: the file is not UTF-8"):
-        documents.load(path)
+        documents.load_document(path)
 
 
 def test_a_byte_order_mark_is_no_harm(tmp_path):
     path = tmp_path / "x.yaml"
     path.write_bytes(b"\xef\xbb\xbfa: 1\n")
-    assert documents.load(path).data == {"a": 1}
+    assert documents.load_document(path).data == {"a": 1}
 
 
 def test_set_replaces_adds_and_reads_yaml():
-    document = documents.load("train: {steps: 5}\nlist: [{a: 1}]\n", "x.yaml")
+    document = documents.load_document("train: {steps: 5}\nlist: [{a: 1}]\n", "x.yaml")
     sets = ["train.steps=1e3", "train.log.every=null", "list.0.a=[1, x]", "new=a=b"]
     data = documents.merge(document, sets).data
     assert data == {
@@ -212,14 +214,14 @@ def test_set_replaces_adds_and_reads_yaml():
 
 
 def test_set_below_a_bare_name_keeps_the_name():
-    document = documents.load("policy: sampled\n")
+    document = documents.load_document("policy: sampled\n")
     data = documents.merge(document, ["policy.epsilon=0.1"]).data
     assert data == {"policy": {"name": "sampled", "epsilon": 0.1}}
     assert documents.merge(document, ["policy=random"]).data == {"policy": "random"}
 
 
 def test_what_was_set_is_where_it_was_set():
-    document = documents.load("a: {b: 1, c: 2}\n", "x.yaml")
+    document = documents.load_document("a: {b: 1, c: 2}\n", "x.yaml")
     merged = documents.merge(document, ["a.b={d: 3}"])
     assert merged.where(("a", "b", "d")) == "--set a.b={d: 3}: "
     assert merged.where(("a", "c")) == "x.yaml:1: "
@@ -239,7 +241,7 @@ def test_what_was_set_is_where_it_was_set():
     ],
 )
 def test_a_set_that_cannot_be_is_refused_with_itself(each, message):
-    document = documents.load("a: 5\nl: [1]\n")
+    document = documents.load_document("a: 5\nl: [1]\n")
     with pytest.raises(RlcliError) as error:
         documents.merge(document, [each])
     assert error.value.message.startswith(f"--set {each}: ")
@@ -275,12 +277,12 @@ _values = st.recursive(
 @settings(max_examples=100, deadline=None)
 @given(st.dictionaries(_words, _values, min_size=1))
 def test_what_is_dumped_is_read_back_the_same(data):
-    assert documents.load(documents.dump(data)).data == data
+    assert documents.load_document(documents.dump_yaml(data)).data == data
 
 
 def test_small_values_are_dumped_on_one_line_and_large_ones_indented():
     data = {"a": {"b": [1, 2], "c": "20%"}, "d": {"e": "x" * 50, "f": "y" * 50}}
-    text = documents.dump(data)
+    text = documents.dump_yaml(data)
     assert text.splitlines()[0] == "a: {b: [1, 2], c: 20%}"
     assert text.splitlines()[1:] == ["d:", f"  e: {'x' * 50}", f"  f: {'y' * 50}"]
     assert yaml.safe_load(text) == data

@@ -36,7 +36,7 @@ def _reader(label="tracer `x`", place=("tracer",)):
     return grammar.Reader(label, place, _fail)
 
 
-def _refused(given, known=OPTIONS):
+def _refusal(given, known=OPTIONS):
     with pytest.raises(RlcliError) as error:
         _reader().options(known, given)
     return error.value
@@ -53,21 +53,21 @@ def test_options_come_by_their_python_names_with_defaults_filled_in():
 
 
 def test_an_option_that_is_not_there_is_refused_with_the_nearest():
-    error = _refused({"size": 1, "gama": 0.9})
+    error = _refusal({"size": 1, "gama": 0.9})
     assert error.message == "tracer.gama: tracer `x` has no option `gama`"
     assert error.hint == "did you mean `gamma`?"
 
 
 def test_parts_that_build_supplies_are_no_options():
-    assert "has no option `window`" in _refused({"size": 1, "window": 3}).message
+    assert "has no option `window`" in _refusal({"size": 1, "window": 3}).message
 
 
 def test_an_option_without_default_is_needed():
-    assert _refused({}).message == "tracer: tracer `x` needs `size`"
+    assert _refusal({}).message == "tracer: tracer `x` needs `size`"
 
 
 def test_a_wrong_option_is_refused_with_its_place():
-    error = _refused({"size": 1, "layers": [1, "x"]})
+    error = _refusal({"size": 1, "layers": [1, "x"]})
     expected = "`layers.1` of tracer `x`: expected a whole number, got `x`"
     assert error.message == f"tracer.layers.1: {expected}"
 
@@ -91,9 +91,9 @@ def test_a_subsection_is_read_like_a_section():
 
 
 def test_plain_options_are_as_a_recipe_writes_them():
-    schedule = schedules.parse({"from": 1, "to": 0})
+    schedule = schedules.parse_schedule({"from": 1, "to": 0})
     value = {"a": schedule, "b": (1, 2), "c": [{"d": grammar.Stop(return_=3.0)}]}
-    assert grammar.plain(value) == {
+    assert grammar.to_plain(value) == {
         "a": {"name": "linear", "from": 1, "to": 0, "over": "100%", "per": "step"},
         "b": [1, 2],
         "c": [{"d": {"return": 3.0}}],
@@ -118,9 +118,9 @@ TRAIN = grammar.Train(unroll=1, updates=Fraction(1), start=0)
 )
 def test_a_section_that_contradicts_itself_is_found_out(changes, key):
     train = dataclasses.replace(TRAIN, **changes)
-    found = list(grammar.contradictions(train, num_envs=2, replayed=False))
+    found = list(grammar.contradictions(train, num_envs=2, has_replay=False))
     assert [place for place, _, _ in found] == [("train", key)]
 
 
 def test_a_section_of_defaults_contradicts_nothing():
-    assert not list(grammar.contradictions(TRAIN, num_envs=1, replayed=False))
+    assert not list(grammar.contradictions(TRAIN, num_envs=1, has_replay=False))

@@ -40,12 +40,12 @@ def adapter(monkeypatch):
     key = ("environment", "tests/")
     facts = {"adapter": True, "time_limit": "default"}
     monkeypatch.setitem(
-        registry._built_in, key, registry.Registered(*key, factory, facts)
+        registry._BUILT_IN, key, registry.RegisteredPart(*key, factory, facts)
     )
 
 
 @pytest.fixture
-def written(tmp_path):
+def recipe_file(tmp_path):
     def write(text):
         path = tmp_path / "dqn.yaml"
         path.write_text(text)
@@ -54,14 +54,14 @@ def written(tmp_path):
     return write
 
 
-def _refused(path, *sets, **keywords):
+def _refusal(path, *sets, **keywords):
     with pytest.raises(RlcliError) as error:
-        recipe.load(path, sets, **keywords)
+        recipe.load_recipe(path, sets, **keywords)
     return error.value
 
 
-def test_the_recipe_of_the_readme_is_read(written):
-    read = recipe.load(written(DQN))
+def test_the_recipe_of_the_readme_is_read(recipe_file):
+    read = recipe.load_recipe(recipe_file(DQN))
     assert read.name == "dqn" and read.source.endswith("dqn.yaml")
     assert read.environment.name == "CartPole-v1"
     assert (read.num_envs, read.time_limit) == (4, 500)
@@ -78,7 +78,7 @@ def test_the_recipe_of_the_readme_is_read(written):
 
 
 def test_only_environment_and_updater_are_required():
-    read = recipe.load(LEAST)
+    read = recipe.load_recipe(LEAST)
     assert read.policy.name == "sampled" and read.tracer.name == "lambda_return"
     assert read.tracer.options == {"gamma": 0.99, "lambda_": 0.95}
     assert read.replay is None and read.train.unroll == 128
@@ -88,7 +88,7 @@ def test_only_environment_and_updater_are_required():
 
 
 def test_an_agent_with_a_replay_learns_at_every_step_once_it_has_some():
-    train = recipe.load({**REPLAY, "train": {"steps": 3_000}}).train
+    train = recipe.load_recipe({**REPLAY, "train": {"steps": 3_000}}).train
     assert (train.unroll, train.start, train.updates) == (1, 300, 1)
 
 
@@ -96,15 +96,15 @@ def test_a_section_that_is_null_has_its_defaults():
     nothing = dict.fromkeys(
         ["network", "policy", "tracer", "optimizer", "train", "vary", "extra"]
     )
-    assert recipe.load({**LEAST, **nothing}) == recipe.load(LEAST)
+    assert recipe.load_recipe({**LEAST, **nothing}) == recipe.load_recipe(LEAST)
 
 
 def test_an_adapter_has_a_timeout_and_a_time_limit_of_its_own(adapter):
     environment = {"name": "tests/X-v0", "timeout": 60, "options": {"a": [1]}}
-    read = recipe.load({**LEAST, "environment": environment})
+    read = recipe.load_recipe({**LEAST, "environment": environment})
     assert (read.time_limit, read.timeout) == ("default", 60.0)
     assert read.environment.options == {"options": {"a": [1]}}
-    assert recipe.load(recipe.resolved(read)) == read
+    assert recipe.load_recipe(recipe.resolve(read)) == read
 
 
 def test_what_an_updater_prefers_is_the_default(monkeypatch):
@@ -113,15 +113,15 @@ def test_what_an_updater_prefers_is_the_default(monkeypatch):
     facts = {**found.facts, "replay": "uniform", "network": "linear"}
     facts["head"] = {"dueling": True}
     key = ("updater", "q_learning")
-    monkeypatch.setitem(registry._built_in, key, found._replace(facts=facts))
-    read = recipe.load({"environment": "CartPole-v1", "updater": "q_learning"})
+    monkeypatch.setitem(registry._BUILT_IN, key, found._replace(facts=facts))
+    read = recipe.load_recipe({"environment": "CartPole-v1", "updater": "q_learning"})
     assert read.replay.name == "uniform"
     assert read.network["default"].part.name == "linear"
     assert read.network["default"].head == {"dueling": True}
-    online = recipe.load({**LEAST, "updater": "q_learning", "replay": None})
+    online = recipe.load_recipe({**LEAST, "updater": "q_learning", "replay": None})
     assert online.replay is None
-    assert recipe.load(recipe.resolved(read)) == read
-    assert recipe.load(recipe.resolved(online)) == online
+    assert recipe.load_recipe(recipe.resolve(read)) == read
+    assert recipe.load_recipe(recipe.resolve(online)) == online
 
 
 _schedules = st.sampled_from(
@@ -206,11 +206,11 @@ _recipes = st.fixed_dictionaries(
 @settings(max_examples=60, deadline=None)
 @given(_recipes)
 def test_a_resolved_recipe_is_the_same_recipe(data):
-    read = recipe.load(data)
-    again = recipe.resolved(read)
-    assert recipe.load(again) == read
-    assert recipe.resolved(recipe.load(again)) == again
-    assert documents.load(recipe.dump(again)).data == again
+    read = recipe.load_recipe(data)
+    again = recipe.resolve(read)
+    assert recipe.load_recipe(again) == read
+    assert recipe.resolve(recipe.load_recipe(again)) == again
+    assert documents.load_document(recipe.dump_recipe(again)).data == again
 
 
 @settings(max_examples=30, deadline=None)
@@ -218,65 +218,65 @@ def test_a_resolved_recipe_is_the_same_recipe(data):
 def test_updates_per_step_are_the_same_when_resolved(per_step, num_envs, unroll):
     data = {**REPLAY, "environment": {"name": "CartPole-v1", "num_envs": num_envs}}
     data["train"] = {"updates": {"per_step": per_step}, "unroll": unroll}
-    read = recipe.load(data)
-    assert recipe.load(recipe.resolved(read)) == read
+    read = recipe.load_recipe(data)
+    assert recipe.load_recipe(recipe.resolve(read)) == read
 
 
-@pytest.mark.parametrize("name", recipe.shipped())
+@pytest.mark.parametrize("name", recipe.shipped_recipes())
 def test_a_shipped_recipe_is_found_by_name_and_stays_the_same_when_resolved(name):
-    read = recipe.load(name)
+    read = recipe.load_recipe(name)
     assert read.name == name
-    assert recipe.load(recipe.resolved(read)) == read
+    assert recipe.load_recipe(recipe.resolve(read)) == read
 
 
 def test_there_are_shipped_recipes():
-    assert "dqn_cartpole" in recipe.shipped()
+    assert "dqn_cartpole" in recipe.shipped_recipes()
 
 
 def test_a_path_wins_over_a_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "dqn_cartpole").write_text(DQN.replace("seeds: 1", "seeds: 9"))
-    assert recipe.load("dqn_cartpole").train.seeds == 9
+    assert recipe.load_recipe("dqn_cartpole").train.seeds == 9
     (tmp_path / "ppo_cartpole").mkdir()
-    assert recipe.load("ppo_cartpole").updater.name == "ppo"
+    assert recipe.load_recipe("ppo_cartpole").updater.name == "ppo"
 
 
 def test_a_name_that_is_not_shipped_is_refused_with_the_nearest():
-    error = _refused("dqn_cartpol")
+    error = _refusal("dqn_cartpol")
     assert error.message == "there is no recipe `dqn_cartpol`"
     assert error.hint == "did you mean `dqn_cartpole`?"
 
 
 def test_a_path_that_is_not_there_is_refused(tmp_path):
     for path in (tmp_path / "no.yaml", str(tmp_path / "no"), "no.yaml"):
-        assert "there is no file" in _refused(path).message
-    assert "is a folder" in _refused(str(tmp_path)).message
+        assert "there is no file" in _refusal(path).message
+    assert "is a folder" in _refusal(str(tmp_path)).message
 
 
-def test_sets_replace_what_the_file_says(written):
+def test_sets_replace_what_the_file_says(recipe_file):
     sets = ["train.steps=2e4", "policy=random", "optimizer.learning_rate=0.1"]
-    read = recipe.load(written(DQN), sets)
+    read = recipe.load_recipe(recipe_file(DQN), sets)
     assert read.train.steps == 20_000 and read.policy.name == "random"
     assert read.optimizer["default"].options["learning_rate"] == 0.1
     assert read.optimizer["default"].options["clip_norm"] == 10.0
 
 
-def test_a_wrong_set_is_refused_with_itself(written):
-    error = _refused(written(DQN), "train.stepps=5")
+def test_a_wrong_set_is_refused_with_itself(recipe_file):
+    error = _refusal(recipe_file(DQN), "train.stepps=5")
     expected = "--set train.stepps=5: section `train` has no option `stepps`"
     assert error.message == expected
     assert error.hint == "did you mean `steps`?"
 
 
-def test_an_error_about_a_value_has_its_line(written):
-    read = recipe.load(written(DQN))
+def test_an_error_about_a_value_has_its_line(recipe_file):
+    read = recipe.load_recipe(recipe_file(DQN))
     error = read.error(("tracer", "n"), "too long", "shorten it")
     assert error.message == f"{read.source}:4: too long"
 
 
 def test_a_recipe_cannot_be_changed():
     with pytest.raises(dataclasses.FrozenInstanceError):
-        recipe.load(LEAST).num_envs = 3  # type: ignore[misc] # that is the point
+        recipe.load_recipe(LEAST).num_envs = 3  # type: ignore[misc] # that is the point
 
 
 def test_importing_recipes_imports_no_jax():

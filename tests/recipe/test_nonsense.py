@@ -10,7 +10,7 @@ from rlcli import recipe, registry
 from rlcli.assembly import build
 from rlcli.cli import main
 from rlcli.errors import RlcliError
-from rlcli.evaluation.evaluate import elsewhere
+from rlcli.evaluation.evaluate import replace_environment
 from rlcli.networks import heads
 from rlcli.recipe import documents, grammar
 from rlcli.training.experiment import Experiment
@@ -55,7 +55,7 @@ def refusal(name, sets, builds=False):
     Any other exception fails the test.
     """
     try:
-        parsed = recipe.load(name, sets)
+        parsed = recipe.load_recipe(name, sets)
         if builds:
             Experiment(parsed, build(parsed)).check()
     except RlcliError as error:
@@ -148,7 +148,7 @@ def test_nonsense_leaves_no_run_behind(each, tmp_path, capsys):
 @pytest.mark.parametrize("text", ["[" * 5_000 + "]" * 5_000, "x" * 1_000_001, DIGITS])
 def test_an_environment_named_for_evaluation_is_read_with_the_same_care(text):
     with pytest.raises(RlcliError) as error:
-        elsewhere(recipe.load("dqn_cartpole"), text)
+        replace_environment(recipe.load_recipe("dqn_cartpole"), text)
     assert len(error.value.message) < LONGEST
 
 
@@ -166,7 +166,8 @@ def options_of(parsed):
     found += [f"environment.{each}" for each in registry.options(grammar.Vector)]
     found += ["network.preprocess", "network.preprocess.0", "environment.each.length"]
     found += [
-        f"network.head.{each}" for each in registry.options(heads.NAMED["scalar"])
+        f"network.head.{each}"
+        for each in registry.options(heads.RETURN_HEADS["scalar"])
     ]
     for section, known in (("train", grammar.Train), ("normalize", grammar.Normalize)):
         found += [f"{section}.{each}" for each in registry.options(known)]
@@ -189,9 +190,9 @@ def options_of(parsed):
 def mutations(seed, count):
     """So many random recipes, each a shipped one with one or two options replaced."""
     draw = random.Random(seed)
-    names = sorted(recipe.shipped())
+    names = sorted(recipe.shipped_recipes())
     names = draw.sample(names, 12)
-    places = {name: options_of(recipe.load(name)) for name in names}
+    places = {name: options_of(recipe.load_recipe(name)) for name in names}
     for _ in range(count):
         name = draw.choice(names)
         sets = []
@@ -216,7 +217,7 @@ def test_every_mutation_of_a_shipped_recipe_is_accepted_or_refused_in_one_line()
 def test_a_mutation_of_python_data_is_accepted_or_refused_in_one_line():
     draw = random.Random(1)
     values = [10**400, -(10**400), 1e300, 5, None, [[]], {"name": 5}, {1: 2}, "x" * 999]
-    whole = recipe.resolved(recipe.load("dqn_cartpole"))
+    whole = recipe.resolve(recipe.load_recipe("dqn_cartpole"))
     for _ in range(100):
         data = documents.from_mapping(whole).data
         section = draw.choice([key for key in data if key != "extra"])

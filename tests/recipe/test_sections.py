@@ -29,7 +29,7 @@ REPLAY = {**LEAST, "updater": "q_learning", "replay": "uniform"}
 
 
 @pytest.fixture
-def written(tmp_path):
+def recipe_file(tmp_path):
     def write(text):
         path = tmp_path / "dqn.yaml"
         path.write_text(text)
@@ -38,24 +38,24 @@ def written(tmp_path):
     return write
 
 
-def _refused(path, *sets, **keywords):
+def _refusal(path, *sets, **keywords):
     with pytest.raises(RlcliError) as error:
-        recipe.load(path, sets, **keywords)
+        recipe.load_recipe(path, sets, **keywords)
     return error.value
 
 
 def test_updates_may_be_said_per_environment_step():
     data = {**REPLAY, "environment": {"name": "CartPole-v1", "num_envs": 3}}
     data["train"] = {"updates": {"per_step": 0.1}, "unroll": 5}
-    read = recipe.load(data)
+    read = recipe.load_recipe(data)
     assert read.train.updates == Fraction(3, 2)
-    assert recipe.resolved(read)["train"]["updates"] == {"per_step": 0.1}
+    assert recipe.resolve(read)["train"]["updates"] == {"per_step": 0.1}
 
 
 def test_a_time_limit_is_the_environments_own_unless_it_is_given():
     def limit(**more):
         environment = {"name": "CartPole-v1", **more}
-        return recipe.load({**LEAST, "environment": environment}).time_limit
+        return recipe.load_recipe({**LEAST, "environment": environment}).time_limit
 
     assert limit() == 500
     assert limit(time_limit=None) is None
@@ -65,13 +65,13 @@ def test_a_time_limit_is_the_environments_own_unless_it_is_given():
 def test_each_environment_may_have_a_value_of_its_own():
     each = {"masspole": [0.1, 1]}
     environment = {"name": "CartPole-v1", "num_envs": 2, "each": each}
-    read = recipe.load({**LEAST, "environment": environment})
+    read = recipe.load_recipe({**LEAST, "environment": environment})
     assert read.each == {"masspole": [0.1, 1.0]}
 
 
 def test_networks_are_one_for_all_or_one_by_one_or_shared():
     def networks(value):
-        return recipe.load({**LEAST, "network": value}).network
+        return recipe.load_recipe({**LEAST, "network": value}).network
 
     assert set(networks("linear")) == {recipe.DEFAULT}
     one_by_one = networks({"policy": "linear", "value": {"name": "mlp"}})
@@ -88,11 +88,11 @@ def test_networks_are_one_for_all_or_one_by_one_or_shared():
 def test_a_head_with_a_name_is_written_with_all_its_options():
     head = {"name": "categorical", "high": 100}
     for value in ({"name": "mlp", "head": head}, {"shared": "mlp", "q": head}):
-        read = recipe.load({**LEAST, "network": value})
+        read = recipe.load_recipe({**LEAST, "network": value})
         spec = read.network.get(recipe.DEFAULT) or read.network["q"]
         expected = {"name": "categorical", "atoms": 51, "low": -10.0, "high": 100.0}
         assert spec.head == {**expected, "dueling": False, "noisy": False}
-        assert recipe.load(recipe.resolved(read)) == read
+        assert recipe.load_recipe(recipe.resolve(read)) == read
 
 
 def test_a_memory_is_part_of_a_network_and_written_with_it():
@@ -101,17 +101,17 @@ def test_a_memory_is_part_of_a_network_and_written_with_it():
         {"name": "linear", "memory": memory},
         {"shared": {"name": "linear", "memory": memory}, "policy": {}, "value": {}},
     ):
-        read = recipe.load({**LEAST, "updater": "ppo", "network": network})
+        read = recipe.load_recipe({**LEAST, "updater": "ppo", "network": network})
         spec = read.network.get("shared") or read.network[recipe.DEFAULT]
         assert spec.memory == ("memory", "lstm", {"size": 8})
-        assert recipe.load(recipe.resolved(read)) == read
-    error = _refused({**LEAST, "network": {"name": "linear", "memory": "grue"}})
+        assert recipe.load_recipe(recipe.resolve(read)) == read
+    error = _refusal({**LEAST, "network": {"name": "linear", "memory": "grue"}})
     assert "there is no memory `grue`" in error.message and "`gru`" in error.hint
 
 
 def test_optimizers_are_one_or_by_group_with_a_default():
     value = {"policy": {"name": "sgd", "learning_rate": 0.1}}
-    groups = recipe.load({**LEAST, "optimizer": value}).optimizer
+    groups = recipe.load_recipe({**LEAST, "optimizer": value}).optimizer
     assert groups["policy"].name == "sgd" and groups["default"].name == "adam"
 
 
@@ -180,11 +180,11 @@ def test_optimizers_are_one_or_by_group_with_a_default():
     ],
 )
 def test_a_mistake_is_refused_with_its_line_and_a_hint(
-    written, old, new, line, message, hint
+    recipe_file, old, new, line, message, hint
 ):
     assert old in DQN
-    path = written(DQN.replace(old, new, 1))
-    error = _refused(path)
+    path = recipe_file(DQN.replace(old, new, 1))
+    error = _refusal(path)
     assert error.message.startswith(f"{path}:{line}: ")
     assert message in error.message and hint in error.hint
 
@@ -199,8 +199,8 @@ def test_a_mistake_is_refused_with_its_line_and_a_hint(
         ("environment: CartPole-v1\nupdater: [ppo]\n", "or a mapping, got `[ppo]`"),
     ],
 )
-def test_a_recipe_that_lacks_the_main_thing_is_refused(written, text, message):
-    error = _refused(written(text))
+def test_a_recipe_that_lacks_the_main_thing_is_refused(recipe_file, text, message):
+    error = _refusal(recipe_file(text))
     assert ".yaml:1: " in error.message or ".yaml:2: " in error.message
     assert message in error.message
 
@@ -218,12 +218,12 @@ def test_a_recipe_that_lacks_the_main_thing_is_refused(written, text, message):
     ],
 )
 def test_what_a_later_version_brings_is_refused_by_its_name(
-    written, section, value, named
+    recipe_file, section, value, named
 ):
-    data = documents.load(DQN).data
+    data = documents.load_document(DQN).data
     if section in data and isinstance(value, dict) and "name" not in value:
         value = {**data[section], **value}
-    error = _refused(written(recipe.dump({**data, section: value})))
+    error = _refusal(recipe_file(recipe.dump_recipe({**data, section: value})))
     assert error.message.endswith(f"{named} is not in this version of rlcli")
     assert ".yaml:" in error.message
 
@@ -232,22 +232,22 @@ def test_what_switches_a_later_thing_off_is_no_mistake():
     network = {"name": "mlp", "memory": None, "preprocess": []}
     data = {**LEAST, "network": network, "plugins": [], "vary": {}}
     data["environment"] = {"name": "CartPole-v1", "wrappers": []}
-    assert recipe.load(data) == recipe.load(LEAST)
+    assert recipe.load_recipe(data) == recipe.load_recipe(LEAST)
 
 
 def test_the_optimizer_is_not_guessed_among_groups():
-    error = _refused({**LEAST, "optimizer": {"policy": {"learning_rate": 1}}})
+    error = _refusal({**LEAST, "optimizer": {"policy": {"learning_rate": 1}}})
     assert "the optimizer has no `name`" in error.message
 
 
 def test_a_shared_network_has_no_head_of_its_own():
     shared = {"name": "mlp", "head": "scalar"}
-    error = _refused({**LEAST, "network": {"shared": shared}})
+    error = _refusal({**LEAST, "network": {"shared": shared}})
     assert "no `head` of its own" in error.message
 
 
 def test_updates_are_only_for_agents_with_a_replay():
-    error = _refused({**LEAST, "train": {"updates": 4}})
+    error = _refusal({**LEAST, "train": {"updates": 4}})
     assert "`updates` is for agents with a replay" in error.message
 
 
@@ -261,18 +261,20 @@ def test_updates_are_only_for_agents_with_a_replay():
     ],
 )
 def test_code_is_imported_only_for_those_who_are_trusted(section, name):
-    error = _refused({**LEAST, section: name}, trusted=False)
+    error = _refusal({**LEAST, section: name}, trusted=False)
     assert "would import code" in error.message and "--trust" in error.hint
 
 
-def test_a_module_that_cannot_be_imported_is_refused(written):
+def test_a_module_that_cannot_be_imported_is_refused(recipe_file):
     text = "updater: ppo\nenvironment: CartPole-v1\npolicy: no_such_module:x\n"
-    error = _refused(written(text))
+    error = _refusal(recipe_file(text))
     assert "dqn.yaml:3: policy `no_such_module:x`" in error.message
 
 
 def test_a_factory_may_be_named_by_its_module():
-    read = recipe.load({**LEAST, "tracer": {"name": "rlcli.tracers.n_step:n_step"}})
+    read = recipe.load_recipe(
+        {**LEAST, "tracer": {"name": "rlcli.tracers.n_step:n_step"}}
+    )
     assert read.tracer.options == {"n": 1, "gamma": 0.99}
 
 
@@ -322,7 +324,7 @@ extra: {mine: 1}
 
 
 def test_the_whole_grammar_is_understood_but_for_what_is_refused_by_name():
-    data = documents.load(GRAMMAR).data
+    data = documents.load_document(GRAMMAR).data
     for place in (
         ("normalize",),
         ("vary",),
@@ -331,13 +333,13 @@ def test_the_whole_grammar_is_understood_but_for_what_is_refused_by_name():
         ("train", "on_error"),
         ("train", "trackers"),
     ):
-        error = _refused(data)
+        error = _refusal(data)
         assert "not in this version" in error.message
         *within, key = place
         inner = data
         for step in within:
             inner = inner[step]
         del inner[key]
-    read = recipe.load(data)
+    read = recipe.load_recipe(data)
     assert read.train.stop.return_ == 475.0 and read.extra == {"mine": 1}
-    assert recipe.load(recipe.resolved(read)) == read
+    assert recipe.load_recipe(recipe.resolve(read)) == read

@@ -48,7 +48,7 @@ def stream():
 
 
 @pytest.fixture(scope="session")
-def lived():
+def run_replay():
     """`(replay, steps, see, report) -> what there was after every unroll`, stacked.
 
     The replay is given an unroll and asked for a sample, again and again. `see(state)`

@@ -12,7 +12,7 @@ from rlcli.types import Estimates
 NOTHING = Estimates(None, None, None, None)
 
 
-def ended(steps):
+def ended_episodes(steps):
     """All episodes that end in the stream: (unroll of the end, numbers of steps)."""
     unroll, num_envs = steps.reward.shape[1:]
     last = steps.last.reshape(-1, num_envs)
@@ -24,7 +24,7 @@ def ended(steps):
             under_way[env] = []
 
 
-def by_hand(flat, numbers, gamma):
+def reference_returns(flat, numbers, gamma):
     """Returns of the steps of one episode, and what is left to bootstrap."""
     total, left = 0.0, 1.0
     for number in reversed(numbers):
@@ -45,7 +45,7 @@ SIZES = [
     ("window", "unroll", "num_envs", "capacity", "length", "batch_size"), SIZES
 )
 def test_each_episode_is_handed_out_once_whole_and_in_order(
-    window, unroll, num_envs, capacity, length, batch_size, stream, lived, original
+    window, unroll, num_envs, capacity, length, batch_size, stream, run_replay, original
 ):
     unrolls, gamma = 300 // unroll, 0.9
     steps = stream(1, unrolls, unroll, num_envs)
@@ -55,13 +55,13 @@ def test_each_episode_is_handed_out_once_whole_and_in_order(
         batch_size=batch_size,
         length=length,
     )
-    drawn, weight, *_ = lived(replay, steps)
+    drawn, weight, *_ = run_replay(replay, steps)
     flat = jax.tree.map(lambda x: x.reshape((-1, *x.shape[3:])), steps)
     trace = jax.jit(
         jax.vmap(lambda steps: monte_carlo(gamma=gamma).trace(steps, NOTHING))
     )
     rows = jax.tree.map(np.asarray, trace(drawn))
-    expected = list(ended(steps))
+    expected = list(ended_episodes(steps))
     for count in range(unrolls):
         assert drawn.reward[count].shape == (length + window - 1, batch_size)
         now = [numbers for at, numbers in expected if at == count]
@@ -74,7 +74,9 @@ def test_each_episode_is_handed_out_once_whole_and_in_order(
             assert drawn.action[count][counts, column].tolist() == kept
             last = original(steps, kept[-1])
             for row, (number, total, left) in zip(
-                reversed(range(len(kept))), by_hand(flat, kept, gamma), strict=True
+                reversed(range(len(kept))),
+                reference_returns(flat, kept, gamma),
+                strict=True,
             ):
                 assert drawn.action[count][row, column] == number
                 assert rows.reward[count][row, column] == pytest.approx(total, abs=1e-4)
@@ -87,13 +89,13 @@ def test_each_episode_is_handed_out_once_whole_and_in_order(
 
 
 def test_episodes_wait_for_their_turn_and_lose_what_is_overwritten_meanwhile(
-    stream, lived
+    stream, run_replay
 ):
     unrolls, rows = 60, 12
     steps = stream(2, unrolls, 1, 3, end=0.4)
     replay = episodes(1, 1, 3, capacity=36, batch_size=1, length=10)
-    drawn, weight, *_ = lived(replay, steps)
-    expected = list(ended(steps))
+    drawn, weight, *_ = run_replay(replay, steps)
+    expected = list(ended_episodes(steps))
     assert len(expected) > unrolls  # more than can be handed out
     served = 0
     for count in range(unrolls):

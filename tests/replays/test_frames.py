@@ -12,7 +12,7 @@ from rlcli.replays.uniform import uniform
 SHAPE = (3, 2, 2)  # of a frame: height, width, channels
 
 
-def stacked(steps, seed, stack, axis, padding):
+def stack_steps(steps, seed, stack, axis, padding):
     """The same steps with stacks of random frames for observations."""
     rng = np.random.default_rng(seed)
     unrolls, unroll, num_envs = steps.reward.shape
@@ -46,11 +46,20 @@ SIZES = [
     ("window", "unroll", "num_envs", "capacity", "stack", "axis", "padding"), SIZES
 )
 def test_observations_are_put_together_again_over_all_ends_of_episodes(
-    window, unroll, num_envs, capacity, stack, axis, padding, stream, lived, original
+    window,
+    unroll,
+    num_envs,
+    capacity,
+    stack,
+    axis,
+    padding,
+    stream,
+    run_replay,
+    original,
 ):
     unrolls = 6 * capacity // (unroll * num_envs)
     plain = stream(window, unrolls, unroll, num_envs, end=0.3)
-    steps = stacked(plain, 1, stack, axis, padding)
+    steps = stack_steps(plain, 1, stack, axis, padding)
     replay = frames(
         *(window, unroll, num_envs),
         capacity=capacity,
@@ -60,7 +69,7 @@ def test_observations_are_put_together_again_over_all_ends_of_episodes(
         padding=padding,
         ends=capacity,
     )
-    drawn, weight, *_ = lived(replay, steps)
+    drawn, weight, *_ = run_replay(replay, steps)
     rows = capacity // (unroll * num_envs) * unroll
     for count in range(unrolls):
         time = (count + 1) * unroll
@@ -85,12 +94,12 @@ def test_observations_are_put_together_again_over_all_ends_of_episodes(
 
 
 def test_a_window_whose_last_frame_is_no_longer_there_weighs_nothing(
-    stream, lived, original
+    stream, run_replay, original
 ):
     plain = stream(3, 60, 1, 1, end=0.5)
-    steps = stacked(plain, 2, 2, -1, "repeat")
+    steps = stack_steps(plain, 2, 2, -1, "repeat")
     replay = frames(1, 1, 1, capacity=30, batch_size=64, stack=2, ends=3)
-    drawn, weight, *_ = lived(replay, steps)
+    drawn, weight, *_ = run_replay(replay, steps)
     ends = np.cumsum(plain.last[:, 0, 0])
     for count in range(3, 60):
         numbers = drawn.action[count][0]
@@ -102,7 +111,7 @@ def test_a_window_whose_last_frame_is_no_longer_there_weighs_nothing(
 
 
 def test_a_frame_takes_a_fraction_of_the_memory_of_two_stacked_observations(stream):
-    steps = stacked(stream(4, 1, 1, 1), 3, 4, -1, "repeat")
+    steps = stack_steps(stream(4, 1, 1, 1), 3, 4, -1, "repeat")
     unroll = jax.tree.map(lambda leaf: leaf[0], steps)
 
     def size(replay):
@@ -118,7 +127,7 @@ def test_a_frame_takes_a_fraction_of_the_memory_of_two_stacked_observations(stre
 
 @pytest.mark.parametrize(("stack", "axis"), [(3, -1), (4, 0), (4, 5)])
 def test_observations_that_are_no_such_stacks_are_refused(stack, axis, stream):
-    steps = stacked(stream(5, 1, 1, 1), 3, 4, -1, "repeat")
+    steps = stack_steps(stream(5, 1, 1, 1), 3, 4, -1, "repeat")
     replay = frames(1, 1, 1, capacity=16, stack=stack, axis=axis)
     with pytest.raises(RlcliError, match=rf"in {stack} frames along axis {axis}"):
         jax.eval_shape(replay.init, jax.tree.map(lambda leaf: leaf[0], steps))

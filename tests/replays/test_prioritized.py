@@ -15,13 +15,13 @@ ALPHA, BETA, EPSILON = 0.7, 0.5, 0.25
 SIZES = [(1, 1, 1, 7), (4, 3, 2, 36)]
 
 
-def reported(steps):
+def report_priority(steps):
     """Something positive that depends on the window alone, and differs widely."""
     return jnp.exp(3 * steps.reward[0])
 
 
 def looked_at(state):
-    return sum_tree.leaves(state.masses.tree), state.masses.largest
+    return sum_tree.leaf_weights(state.masses.tree), state.masses.largest
 
 
 def masses_of(rows, span, num_envs, count, unroll, leaves):
@@ -38,13 +38,15 @@ def masses_of(rows, span, num_envs, count, unroll, leaves):
 
 @pytest.mark.parametrize(("window", "unroll", "num_envs", "capacity"), SIZES)
 def test_masses_follow_what_is_reported_written_and_overwritten(
-    window, unroll, num_envs, capacity, stream, lived, original
+    window, unroll, num_envs, capacity, stream, run_replay, original
 ):
     rows = capacity // (unroll * num_envs) * unroll
     steps = stream(1, 6 * capacity // unroll, unroll, num_envs)
     options = {"alpha": ALPHA, "beta": BETA, "epsilon": EPSILON, "batch_size": 5}
     replay = prioritized(window, unroll, num_envs, capacity=capacity, **options)
-    drawn, weight, _, added, after = lived(replay, steps, looked_at, reported)
+    drawn, weight, _, added, after = run_replay(
+        replay, steps, looked_at, report_priority
+    )
     brute, largest = {}, 1.0
     for count in range(len(steps.reward)):
         # Windows that the new unroll completes have the largest priority so far.
@@ -113,14 +115,14 @@ def test_windows_are_drawn_in_proportion_to_priority_to_the_power_of_alpha(strea
 
 @pytest.mark.parametrize("every", [1, 4])
 def test_by_rank_the_masses_are_those_of_ranks_when_they_were_sorted_last(
-    every, stream, lived
+    every, stream, run_replay
 ):
     window, unroll, num_envs, capacity = 2, 2, 2, 24
     rows, unrolls = 12, 40
     steps = stream(4, unrolls, unroll, num_envs)
     options = {"by": "rank", "alpha": ALPHA, "sort_every": every, "batch_size": 5}
     replay = prioritized(window, unroll, num_envs, capacity=capacity, **options)
-    drawn, _, _, added, after = lived(replay, steps, looked_at, reported)
+    drawn, _, _, added, after = run_replay(replay, steps, looked_at, report_priority)
     brute, largest = {}, 1.0
     ascending = np.zeros(0)  # priorities as sorted last
     for count in range(unrolls):
@@ -158,18 +160,18 @@ def test_a_priority_that_is_no_number_counts_as_the_largest_so_far(stream):
     def largest(priority):
         state = replay.add(replay.init(unroll), unroll, jnp.int32(0))
         state = replay.reweigh(state, jnp.array([0, 0]), priority)
-        return state.masses.largest, sum_tree.total(state.masses.tree)
+        return state.masses.largest, sum_tree.total_weight(state.masses.tree)
 
     found = largest(jnp.array([jnp.nan, 0.5]))
     assert [float(each) for each in found] == [1.0, 1.0]
 
 
-def test_frames_may_be_stored_once_here_too(stream, lived, original):
+def test_frames_may_be_stored_once_here_too(stream, run_replay, original):
     steps = stream(6, 40, 1, 2)
     replay = prioritized(
         2, 1, 2, capacity=24, batch_size=4, frames={"stack": 1, "ends": 24}
     )
-    drawn, weight, *_ = lived(replay, steps)
+    drawn, weight, *_ = run_replay(replay, steps)
     for count in range(3, 40):
         assert np.all(weight[count] > 0)
         truth = original(steps, drawn.action[count])

@@ -17,36 +17,36 @@ SIZES = [
 ETA, ALPHA, BETA, EPSILON = 0.8, 0.9, 0.6, 0.01
 
 
-def remembering(steps):
+def with_carry(steps):
     """The same steps with a memory: the number of the step, twice and negative."""
     number = steps.action.astype("f4")
     carry = {"hidden": np.stack([2 * number, -number], -1), "cell": number}
     return steps._replace(extras={**steps.extras, "carry": carry})
 
 
-def reported(steps):
+def report_priority(steps):
     """`[T, N]`, as an updater that learns from rows one by one would."""
     return jnp.abs(steps.reward)
 
 
 def masses(state):
-    return sum_tree.leaves(state.masses.tree)
+    return sum_tree.leaf_weights(state.masses.tree)
 
 
 @pytest.mark.parametrize("preferred", [False, True])
 @pytest.mark.parametrize(("sizes", "options"), SIZES)
 def test_sequences_begin_on_a_grid_with_the_memory_of_their_first_step(
-    sizes, options, preferred, stream, lived, original
+    sizes, options, preferred, stream, run_replay, original
 ):
     window, unroll, num_envs = sizes
     capacity, length, burn_in, overlap = options.values()
     unrolls = 6 * capacity // (unroll * num_envs)
-    steps = remembering(stream(1, unrolls, unroll, num_envs))
+    steps = with_carry(stream(1, unrolls, unroll, num_envs))
     priorities = {"eta": ETA, "alpha": ALPHA, "beta": BETA, "epsilon": EPSILON}
     chosen = priorities if preferred else None
     replay = sequences(*sizes, batch_size=16, priorities=chosen, **options)
     see = masses if preferred else (lambda state: ())
-    drawn, weight, _, leaves, _ = lived(replay, steps, see, reported)
+    drawn, weight, _, leaves, _ = run_replay(replay, steps, see, report_priority)
     span, stride = burn_in + length + window - 1, length - overlap
     rows = capacity // (unroll * num_envs) * unroll
     brute, largest = {}, 1.0
@@ -90,7 +90,7 @@ def test_sequences_begin_on_a_grid_with_the_memory_of_their_first_step(
 
 
 def test_memory_is_stored_where_sequences_begin_and_nowhere_else(stream):
-    steps = remembering(stream(2, 1, 1, 2))
+    steps = with_carry(stream(2, 1, 1, 2))
     replay = sequences(1, 1, 2, capacity=800, length=20, overlap=10)
     unroll = jax.tree.map(lambda leaf: leaf[0], steps)
     state = jax.eval_shape(replay.init, unroll)
@@ -100,14 +100,14 @@ def test_memory_is_stored_where_sequences_begin_and_nowhere_else(stream):
     assert "carry" not in jax.eval_shape(unpack, state.steps.packed).extras
 
 
-def test_a_network_without_memory_has_none_to_be_stored(stream, lived):
+def test_a_network_without_memory_has_none_to_be_stored(stream, run_replay):
     steps = stream(3, 8, 1, 1)
     replay = sequences(1, 1, 1, capacity=8, length=4, batch_size=3)
-    drawn, *_ = lived(replay, steps)
+    drawn, *_ = run_replay(replay, steps)
     assert set(drawn.extras) == {"log_prob"}
 
 
-def test_a_lone_number_reported_of_a_sequence_is_its_priority(stream, lived):
+def test_a_lone_number_reported_of_a_sequence_is_its_priority(stream, run_replay):
     steps = stream(4, 9, 1, 1)
     replay = sequences(
         *(1, 1, 1),
@@ -116,7 +116,7 @@ def test_a_lone_number_reported_of_a_sequence_is_its_priority(stream, lived):
         batch_size=2,
         priorities={"alpha": 1.0, "epsilon": 0.0},
     )
-    *_, after = lived(replay, steps, masses, lambda steps: jnp.full(2, 7.0))
+    *_, after = run_replay(replay, steps, masses, lambda steps: jnp.full(2, 7.0))
     assert 7.0 in after[-1]
     assert set(after[-1].tolist()) == {0.0, 7.0}
 

@@ -8,71 +8,77 @@ import pytest
 from rlcli.replays import sum_tree
 
 LEAVES = [13, 7, 11, 17, 19, 5, 3, 23]
-assigned, found = jax.jit(sum_tree.assigned), jax.jit(sum_tree.found)
+set_weights, find_leaves = jax.jit(sum_tree.set_weights), jax.jit(sum_tree.find_leaves)
 
 
 @pytest.fixture(scope="module")
 def small():
     numbers = jnp.array(LEAVES, jnp.float32)
-    return assigned(sum_tree.empty(8), jnp.arange(8), numbers)
+    return set_weights(sum_tree.empty_tree(8), jnp.arange(8), numbers)
 
 
 def test_masses_belong_to_the_leaves_worked_out_by_hand(small):
     begins = [0, 13, 20, 31, 48, 67, 72, 75]
-    assert sum_tree.total(small) == 98
-    np.testing.assert_array_equal(found(small, jnp.array(begins, "f4")), np.arange(8))
+    assert sum_tree.total_weight(small) == 98
+    np.testing.assert_array_equal(
+        find_leaves(small, jnp.array(begins, "f4")), np.arange(8)
+    )
     ends = np.array([*begins[1:], 98]) - 0.01
-    np.testing.assert_array_equal(found(small, jnp.array(ends, "f4")), np.arange(8))
+    np.testing.assert_array_equal(
+        find_leaves(small, jnp.array(ends, "f4")), np.arange(8)
+    )
 
 
 def test_what_rounding_puts_behind_the_last_leaf_gives_the_last(small):
     everything = jnp.array([98.0, 98.1, 1e9, 0.0, 13.0, 20.0, 31.0, 48.0])
-    np.testing.assert_array_equal(found(small, everything), [7, 7, 7, 0, 1, 2, 3, 4])
+    np.testing.assert_array_equal(
+        find_leaves(small, everything), [7, 7, 7, 0, 1, 2, 3, 4]
+    )
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 16, 17, 300])
 def test_masses_are_found_as_in_a_cumulative_sum_after_many_changes(capacity):
     rng = np.random.default_rng(capacity)
-    tree, weights = sum_tree.empty(capacity), np.zeros(capacity, np.float32)
+    tree, weights = sum_tree.empty_tree(capacity), np.zeros(capacity, np.float32)
     for _ in range(30):
         index = rng.integers(capacity, size=24)
         # Whole numbers, whose sums are exact; a third of them zero.
         new = np.maximum(rng.integers(-4, 9, size=24), 0).astype("f4")
-        tree = assigned(tree, index, new)
+        tree = set_weights(tree, index, new)
         weights[index] = 0
         np.maximum.at(weights, index, new)
-    np.testing.assert_array_equal(sum_tree.leaves(tree)[:capacity], weights)
-    assert not np.any(sum_tree.leaves(tree)[capacity:])
+    np.testing.assert_array_equal(sum_tree.leaf_weights(tree)[:capacity], weights)
+    assert not np.any(sum_tree.leaf_weights(tree)[capacity:])
     until = np.cumsum(weights)
-    assert sum_tree.total(tree) == until[-1] > 0
+    assert sum_tree.total_weight(tree) == until[-1] > 0
     mass = rng.random(2_000).astype("f4") * until[-1]
-    index = found(tree, mass)
+    index = find_leaves(tree, mass)
     np.testing.assert_array_equal(index, np.searchsorted(until, mass, side="right"))
     assert np.all(weights[np.asarray(index)] > 0)
-    again = sum_tree.built(sum_tree.empty(capacity), jnp.asarray(weights))
+    again = sum_tree.build_tree(sum_tree.empty_tree(capacity), jnp.asarray(weights))
     for old, new in zip(tree, again, strict=True):
         np.testing.assert_array_equal(old, new)
 
 
 def test_sums_do_not_drift():
     rng = np.random.default_rng(0)
-    tree = sum_tree.empty(300)
+    tree = sum_tree.empty_tree(300)
     index, weight = rng.integers(300, size=(2_000, 8)), rng.random((2_000, 8))
     change = jax.jit(
         lambda tree: jax.lax.scan(
-            lambda t, new: (sum_tree.assigned(t, *new), ()),
+            lambda t, new: (sum_tree.set_weights(t, *new), ()),
             tree,
             (index, 10.0 ** (8 * weight - 4).astype("f4")),
         )[0]
     )
     tree = change(tree)
-    leaves = np.asarray(sum_tree.leaves(tree), np.float64)
-    np.testing.assert_allclose(sum_tree.total(tree), leaves.sum(), rtol=1e-6)
+    leaves = np.asarray(sum_tree.leaf_weights(tree), np.float64)
+    np.testing.assert_allclose(sum_tree.total_weight(tree), leaves.sum(), rtol=1e-6)
 
 
 def test_leaves_are_drawn_in_proportion_to_their_weights(small):
     share = jax.random.uniform(jax.random.key(0), (50_000,))
-    counts = np.bincount(found(small, share * 98), minlength=8)
+    counts = np.bincount(find_leaves(small, share * 98), minlength=8)
     expected = 50_000 * np.array(LEAVES) / 98
     statistic = np.sum((counts - expected) ** 2 / expected)
     assert jax.scipy.special.gammaincc(7 / 2, statistic / 2) > 0.001
@@ -80,4 +86,4 @@ def test_leaves_are_drawn_in_proportion_to_their_weights(small):
 
 def test_a_tree_of_nothing_is_refused():
     with pytest.raises(ValueError, match="at least 1, got 0"):
-        sum_tree.empty(0)
+        sum_tree.empty_tree(0)

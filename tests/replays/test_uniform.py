@@ -13,9 +13,8 @@ import pytest
 from rlcli import recipe
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
-from rlcli.loop.progress import midnight
-from rlcli.replays.uniform import distinct, uniform
-from rlcli.types import Transition
+from rlcli.replays.uniform import sample_distinct_indices, uniform
+from rlcli.types import Clock, Transition
 
 DRAWS = 20_000
 # (window, unroll, num_envs, capacity)
@@ -61,13 +60,13 @@ def windows_in(ring, window):
 
 
 @functools.cache
-def compiled(window, unroll, num_envs, capacity):
+def compile_replay(window, unroll, num_envs, capacity):
     """A replay whose functions run as in a run, compiled once for all tests."""
     replay = uniform(window, unroll, num_envs, capacity=capacity, batch_size=DRAWS)
     return replay._replace(add=jax.jit(replay.add), sample=jax.jit(replay.sample))
 
 
-def filled(replay, unroll, num_envs, adds):
+def fill_ring(replay, unroll, num_envs, adds):
     """The ring after so many adds."""
     ring = replay.init(unroll_of(0, unroll, num_envs))
     for count in range(adds):
@@ -79,7 +78,7 @@ def filled(replay, unroll, num_envs, adds):
 def test_windows_are_consecutive_of_one_environment_and_among_the_newest(
     window, unroll, num_envs, capacity
 ):
-    replay = compiled(window, unroll, num_envs, capacity)
+    replay = compile_replay(window, unroll, num_envs, capacity)
     ring = replay.init(unroll_of(0, unroll, num_envs))
     brute = collections.deque(maxlen=capacity // (unroll * num_envs))
     for count in range(5 * brute.maxlen):  # around the ring, and again
@@ -101,8 +100,8 @@ def test_windows_are_consecutive_of_one_environment_and_among_the_newest(
 
 
 def test_every_field_of_a_step_stays_with_it():
-    replay = compiled(2, 4, 3, 24)
-    ring = filled(replay, 4, 3, adds=5)
+    replay = compile_replay(2, 4, 3, 24)
+    ring = fill_ring(replay, 4, 3, adds=5)
     noise = replay.draw(jax.random.key(0))
     drawn, _, _ = replay.sample(ring, jnp.int32(5), noise)
     time, env = np.moveaxis(np.asarray(drawn.obs), -1, 0).astype(int)
@@ -125,11 +124,11 @@ def tail_of_chi_squared(statistic, degrees):
 @pytest.mark.parametrize(("window", "unroll", "num_envs", "capacity"), SIZES)
 @pytest.mark.parametrize("adds", ["half", "many"])
 def test_all_starts_are_equally_likely(window, unroll, num_envs, capacity, adds):
-    replay = compiled(window, unroll, num_envs, capacity)
+    replay = compile_replay(window, unroll, num_envs, capacity)
     unrolls = capacity // (unroll * num_envs)
     least = math.ceil(window / unroll)
     count = max(unrolls // 2, least) if adds == "half" else 3 * unrolls + 1
-    ring = filled(replay, unroll, num_envs, count)
+    ring = fill_ring(replay, unroll, num_envs, count)
     newest = range(max(count - unrolls, 0), count)
     allowed = windows_in([unroll_of(c, unroll, num_envs).obs for c in newest], window)
     noise = replay.draw(jax.random.key(1))
@@ -185,7 +184,7 @@ def test_nothing_is_learnt_before_there_is_a_window(n, unroll, num_envs, start, 
         "updater": "q_learning",
         "train": {"steps": 1_000, "unroll": unroll, "start": start},
     }
-    _, agent = build(recipe.load(data)).parts(midnight())
+    _, agent = build(recipe.load_recipe(data)).parts(Clock.zero())
     assert [agent.updates(first - 1), agent.updates(first)] == [0, 1]
 
 
@@ -209,7 +208,7 @@ def test_rings_of_several_seeds_are_vmapped_with_one_count():
 
 def test_priorities_change_nothing():
     replay = uniform(1, 1, 2, capacity=8, batch_size=5)
-    ring = filled(replay, 1, 2, adds=4)
+    ring = fill_ring(replay, 1, 2, adds=4)
     again = replay.reweigh(ring, jnp.arange(5), jnp.full(5, 100.0))
     for old, new in zip(jax.tree.leaves(ring), jax.tree.leaves(again), strict=True):
         np.testing.assert_array_equal(old, new)
@@ -233,7 +232,7 @@ def test_distinct_draws_are_those_of_floyds_algorithm():
     number = rng.integers(1, 40, 400)
     number[:20] = 1_000
     bits = rng.integers(0, 2**32, (400, 16), dtype=np.uint32)
-    index, there = jax.jit(jax.vmap(distinct))(bits, jnp.asarray(number))
+    index, there = jax.jit(jax.vmap(sample_distinct_indices))(bits, jnp.asarray(number))
     for row in range(400):
         kept = np.asarray(index[row])[np.asarray(there[row])].tolist()
         assert kept == floyd(bits[row], int(number[row]))
@@ -242,7 +241,9 @@ def test_distinct_draws_are_those_of_floyds_algorithm():
 
 def test_every_set_of_distinct_draws_is_equally_likely():
     bits = jax.random.bits(jax.random.key(2), (DRAWS, 3))
-    index, _ = jax.jit(jax.vmap(distinct, in_axes=(0, None)))(bits, jnp.int32(6))
+    index, _ = jax.jit(jax.vmap(sample_distinct_indices, in_axes=(0, None)))(
+        bits, jnp.int32(6)
+    )
     seen = collections.Counter(frozenset(row) for row in np.asarray(index).tolist())
     sets = [*map(frozenset, itertools.combinations(range(6), 3))]
     assert set(seen) == set(sets)
@@ -252,11 +253,11 @@ def test_every_set_of_distinct_draws_is_equally_likely():
 
 
 def test_without_replacement_no_window_comes_twice_and_what_is_not_there_weighs_nothing(
-    stream, lived
+    stream, run_replay
 ):
     steps = stream(1, 30, 2, 3)
     replay = uniform(3, 2, 3, capacity=60, batch_size=40, replacement=False)
-    drawn, weight, *_ = lived(replay, steps)
+    drawn, weight, *_ = run_replay(replay, steps)
     for count in range(1, 30):
         windows = (min((count + 1) * 2, 20) - 2) * 3
         counts = weight[count] > 0

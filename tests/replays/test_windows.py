@@ -42,7 +42,7 @@ def unrolls_of(shape):
 
 
 @pytest.fixture(scope="module")
-def seen():
+def window_results():
     """What the windows of every shape say, at all times: one program."""
 
     def everything():
@@ -50,11 +50,11 @@ def seen():
             windows, counts = windows_of(shape), jnp.arange(unrolls_of(shape))
             slots = jnp.arange(windows.slots)
             yield {
-                "standing": jax.vmap(windows.standing)(counts),
-                "gone": jax.vmap(windows.gone)(counts),
-                "come": jax.vmap(windows.come)(counts),
-                "begun": jax.vmap(windows.begun)(counts),
-                "start": jax.vmap(windows.start, (None, 0))(slots, counts),
+                "standing": jax.vmap(windows.available)(counts),
+                "gone": jax.vmap(windows.overwritten_slots)(counts),
+                "come": jax.vmap(windows.completed_slots)(counts),
+                "begun": jax.vmap(windows.starting_rows)(counts),
+                "start": jax.vmap(windows.start_time, (None, 0))(slots, counts),
             }
 
     found = jax.jit(lambda: list(everything()))()
@@ -63,10 +63,10 @@ def seen():
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_windows_stand_from_their_last_step_until_their_first_is_overwritten(
-    shape, seen
+    shape, window_results
 ):
     _, unroll, _, stride, _, _ = shape
-    windows, said = windows_of(shape), seen[shape]
+    windows, said = windows_of(shape), window_results[shape]
     there = np.zeros(windows.slots + 1, bool)
     for count in range(unrolls_of(shape)):
         expected = standing(shape, count)
@@ -74,7 +74,7 @@ def test_windows_stand_from_their_last_step_until_their_first_is_overwritten(
         if expected:
             assert sorted(expected) == [first + i * stride for i in range(number)]
         assert set(said["start"][count][there[:-1]]) == expected
-        if count * unroll >= windows.least:
+        if count * unroll >= windows.min_steps:
             assert expected
         there[said["gone"][count]] = False
         there[said["come"][count]] = True
@@ -82,10 +82,10 @@ def test_windows_stand_from_their_last_step_until_their_first_is_overwritten(
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_windows_begin_on_their_grid_in_every_unroll(shape, seen):
+def test_windows_begin_on_their_grid_in_every_unroll(shape, window_results):
     _, unroll, _, stride, _, _ = shape
     slots = windows_of(shape).slots
-    rows, begun = seen[shape]["begun"]
+    rows, begun = window_results[shape]["begun"]
     for count in range(unrolls_of(shape)):
         new = range(count * unroll, (count + 1) * unroll)
         beginning = [time for time in new if time % stride == 0]

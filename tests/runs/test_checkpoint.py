@@ -29,18 +29,18 @@ DATA = {
 }
 
 
-def forged(frame: bytes, size: int, version: int = 1) -> bytes:
+def forge_file(frame: bytes, size: int, version: int = 1) -> bytes:
     """A file with a correct checksum around any frame, as the documentation says."""
     head = b"\x89rlcli\r\n" + version.to_bytes(4, "little") + size.to_bytes(8, "little")
     return head + hashlib.sha256(head + frame).digest() + frame
 
 
 def holding(payload: bytes) -> bytes:
-    return forged(lz4.frame.compress(payload), len(payload))
+    return forge_file(lz4.frame.compress(payload), len(payload))
 
 
 def payload_of(data: Any) -> bytes:
-    return b"".join(pickles.encoded(data))
+    return b"".join(pickles.encode(data))
 
 
 def assert_is_data(actual: Any) -> None:
@@ -50,7 +50,7 @@ def assert_is_data(actual: Any) -> None:
 
 def refusal(data: bytes) -> str:
     with pytest.raises(RlcliError) as error:
-        checkpoint.loads(data, source="x.pkl.lz4")
+        checkpoint.from_bytes(data, source="x.pkl.lz4")
     assert "`x.pkl.lz4`" in error.value.message
     assert "\n" not in error.value.message
     assert error.value.hint
@@ -59,9 +59,9 @@ def refusal(data: bytes) -> str:
 
 
 def test_a_file_is_laid_out_as_documented():
-    data = checkpoint.dumps(DATA)
+    data = checkpoint.to_bytes(DATA)
     payload = lz4.frame.decompress(data[52:])
-    assert data == forged(data[52:], len(payload))
+    assert data == forge_file(data[52:], len(payload))
     assert pickle.loads(payload) == {
         "recipe": DATA["recipe"],
         "leaves": {
@@ -75,24 +75,24 @@ def test_a_file_is_laid_out_as_documented():
 
 
 def test_what_was_read_gives_the_same_bytes_again():
-    data = checkpoint.dumps(DATA)
-    again = checkpoint.loads(data)
+    data = checkpoint.to_bytes(DATA)
+    again = checkpoint.from_bytes(data)
     assert_is_data(again)
-    assert checkpoint.dumps(again) == data
-    assert checkpoint.dumps(dict(reversed(DATA.items()))) == data
+    assert checkpoint.to_bytes(again) == data
+    assert checkpoint.to_bytes(dict(reversed(DATA.items()))) == data
 
 
 def test_equal_data_are_equal_bytes_in_another_process():
     program = (
         "import sys, numpy; from rlcli.runs import checkpoint;"
         "assert 'jax' not in sys.modules;"
-        "sys.stdout.buffer.write(checkpoint.dumps("
+        "sys.stdout.buffer.write(checkpoint.to_bytes("
         "{'b': numpy.arange(9.0), 'a': list({'x': 1, 'y': 2})}))"
     )
     out = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, check=True
     )
-    assert out.stdout == checkpoint.dumps({"a": ["x", "y"], "b": np.arange(9.0)})
+    assert out.stdout == checkpoint.to_bytes({"a": ["x", "y"], "b": np.arange(9.0)})
 
 
 def test_large_and_highly_compressible_data_come_back(tmp_path):
@@ -107,7 +107,7 @@ def test_large_and_highly_compressible_data_come_back(tmp_path):
 
 
 def test_every_flip_of_a_bit_is_refused():
-    data = checkpoint.dumps(DATA)
+    data = checkpoint.to_bytes(DATA)
     for position in range(len(data)):
         for bit in range(8):
             flipped = bytearray(data)
@@ -116,7 +116,7 @@ def test_every_flip_of_a_bit_is_refused():
 
 
 def test_every_truncation_is_refused():
-    data = checkpoint.dumps(DATA)
+    data = checkpoint.to_bytes(DATA)
     for length in range(len(data)):
         refusal(data[:length])
     assert refusal(b"") == "`x.pkl.lz4` is empty"
@@ -124,13 +124,13 @@ def test_every_truncation_is_refused():
 
 
 def test_anything_appended_is_refused():
-    assert "checksum" in refusal(checkpoint.dumps(DATA) + b"\0")
+    assert "checksum" in refusal(checkpoint.to_bytes(DATA) + b"\0")
 
 
 def test_a_newer_format_is_named():
-    message = refusal(forged(b"whatever comes", 2**63, version=2))
+    message = refusal(forge_file(b"whatever comes", 2**63, version=2))
     assert message == "`x.pkl.lz4` has the format 2, newer than this rlcli's (1)"
-    assert "header" in refusal(forged(lz4.frame.compress(b"N."), 2, version=0))
+    assert "header" in refusal(forge_file(lz4.frame.compress(b"N."), 2, version=0))
 
 
 def zip_archive() -> bytes:
@@ -170,31 +170,35 @@ def frame_that_claims(size: int) -> bytes:
 
 
 FRAMES = {
-    "trailing byte": forged(FRAME + b"\0", len(PAYLOAD)),
-    "two frames": forged(FRAME + FRAME, len(PAYLOAD)),
-    "two frames, both claimed": forged(FRAME + FRAME, 2 * len(PAYLOAD)),
-    "an empty frame behind": forged(FRAME + lz4.frame.compress(b""), len(PAYLOAD)),
-    "much behind": forged(FRAME + bytes(MEBIBYTE), len(PAYLOAD)),
-    "a skippable frame behind": forged(FRAME + SKIPPABLE, len(PAYLOAD)),
-    "a skippable frame before": forged(SKIPPABLE + FRAME, len(PAYLOAD)),
-    "no frame": forged(b"", 0),
-    "no frame but a claim": forged(b"", 10),
-    "an empty frame": forged(lz4.frame.compress(b""), 0),
-    "a frame cut short": forged(FRAME[:-1], len(PAYLOAD)),
-    "a frame without its end": forged(FRAME[:-4], len(PAYLOAD)),
-    "a frame's header only": forged(FRAME[:7], len(PAYLOAD)),
-    "a claim one too small": forged(FRAME, len(PAYLOAD) - 1),
-    "a claim one too large": forged(FRAME, len(PAYLOAD) + 1),
-    "a claim of nothing": forged(FRAME, 0),
-    "a claim of all": forged(FRAME, 2**64 - 1),
-    "the largest claim to pass": forged(FRAME, 255 * len(FRAME)),
-    "a large file that claims more": forged(bytes(MEBIBYTE), 256 * MEBIBYTE),
-    "a large file that claims much": forged(FRAME + bytes(MEBIBYTE), 255 * MEBIBYTE),
-    "a frame that claims much": forged(frame_that_claims(2**62), len(PAYLOAD)),
-    "a bomb": forged(lz4.frame.compress(bytes(100 * MEBIBYTE)), len(PAYLOAD)),
-    "bombs": forged(lz4.frame.compress(bytes(50 * MEBIBYTE)) * 2, 1000),
-    "noise": forged(random.Random(0).randbytes(10_000), 10_000),
-    "noise in a frame": forged(FRAME[:7] + random.Random(0).randbytes(9_000), 9_000),
+    "trailing byte": forge_file(FRAME + b"\0", len(PAYLOAD)),
+    "two frames": forge_file(FRAME + FRAME, len(PAYLOAD)),
+    "two frames, both claimed": forge_file(FRAME + FRAME, 2 * len(PAYLOAD)),
+    "an empty frame behind": forge_file(FRAME + lz4.frame.compress(b""), len(PAYLOAD)),
+    "much behind": forge_file(FRAME + bytes(MEBIBYTE), len(PAYLOAD)),
+    "a skippable frame behind": forge_file(FRAME + SKIPPABLE, len(PAYLOAD)),
+    "a skippable frame before": forge_file(SKIPPABLE + FRAME, len(PAYLOAD)),
+    "no frame": forge_file(b"", 0),
+    "no frame but a claim": forge_file(b"", 10),
+    "an empty frame": forge_file(lz4.frame.compress(b""), 0),
+    "a frame cut short": forge_file(FRAME[:-1], len(PAYLOAD)),
+    "a frame without its end": forge_file(FRAME[:-4], len(PAYLOAD)),
+    "a frame's header only": forge_file(FRAME[:7], len(PAYLOAD)),
+    "a claim one too small": forge_file(FRAME, len(PAYLOAD) - 1),
+    "a claim one too large": forge_file(FRAME, len(PAYLOAD) + 1),
+    "a claim of nothing": forge_file(FRAME, 0),
+    "a claim of all": forge_file(FRAME, 2**64 - 1),
+    "the largest claim to pass": forge_file(FRAME, 255 * len(FRAME)),
+    "a large file that claims more": forge_file(bytes(MEBIBYTE), 256 * MEBIBYTE),
+    "a large file that claims much": forge_file(
+        FRAME + bytes(MEBIBYTE), 255 * MEBIBYTE
+    ),
+    "a frame that claims much": forge_file(frame_that_claims(2**62), len(PAYLOAD)),
+    "a bomb": forge_file(lz4.frame.compress(bytes(100 * MEBIBYTE)), len(PAYLOAD)),
+    "bombs": forge_file(lz4.frame.compress(bytes(50 * MEBIBYTE)) * 2, 1000),
+    "noise": forge_file(random.Random(0).randbytes(10_000), 10_000),
+    "noise in a frame": forge_file(
+        FRAME[:7] + random.Random(0).randbytes(9_000), 9_000
+    ),
 }
 
 
@@ -237,9 +241,9 @@ def test_random_bytes_behind_a_correct_checksum_are_refused():
         for changed in (payload, frame):
             for _ in range(rng.randint(1, 4)):
                 changed[rng.randrange(len(changed))] = rng.randrange(256)
-        for data in (holding(payload), forged(frame, len(PAYLOAD))):
+        for data in (holding(payload), forge_file(frame, len(PAYLOAD))):
             try:
-                again = checkpoint.loads(data)
+                again = checkpoint.from_bytes(data)
             except RlcliError:
                 continue
             inside = lz4.frame.decompress(data[52:])

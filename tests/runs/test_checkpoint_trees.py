@@ -34,7 +34,7 @@ def tree() -> dict[str, Any]:
 
 
 def test_leaves_lie_under_their_tree_paths():
-    leaves = checkpoint.leaves(tree())
+    leaves = checkpoint.flatten_tree(tree())
     assert set(leaves) == {
         "host/0/0",
         "host/0/1",
@@ -57,7 +57,7 @@ def test_leaves_lie_under_their_tree_paths():
 
 
 def test_keys_with_slashes_do_not_share_a_path_with_nested_ones():
-    leaves = checkpoint.leaves(
+    leaves = checkpoint.flatten_tree(
         {
             "a/b": np.array(1),
             "a": {"b": np.array(2), "": {"b": np.array(3)}},
@@ -72,7 +72,7 @@ def test_a_leaf_that_is_no_array_is_refused():
     with pytest.raises(
         TypeError, match=r"`a/0`: expected an array, got <class 'float'>"
     ):
-        checkpoint.leaves({"a": [1.0]})
+        checkpoint.flatten_tree({"a": [1.0]})
 
 
 def shapes_of(tree: Any) -> Any:
@@ -80,9 +80,11 @@ def shapes_of(tree: Any) -> Any:
 
 
 def test_a_tree_comes_back_from_its_file(tmp_path):
-    checkpoint.write(tmp_path / "x.pkl.lz4", {"leaves": checkpoint.leaves(tree())})
+    checkpoint.write(
+        tmp_path / "x.pkl.lz4", {"leaves": checkpoint.flatten_tree(tree())}
+    )
     saved = checkpoint.read(tmp_path / "x.pkl.lz4")["leaves"]
-    again = checkpoint.restored(shapes_of(tree()), saved, source="x")
+    again = checkpoint.restore_tree(shapes_of(tree()), saved, source="x")
     assert jax.tree.structure(again) == jax.tree.structure(tree())
     for leaf, expected in zip(
         jax.tree.leaves(again), jax.tree.leaves(tree()), strict=True
@@ -96,11 +98,11 @@ def test_a_tree_comes_back_from_its_file(tmp_path):
 
 def test_keys_come_back_with_the_generator_that_the_program_uses():
     keys = jax.random.key(5, impl="rbg")
-    again = checkpoint.restored(
-        jax.eval_shape(lambda: keys), checkpoint.leaves(keys), source="x"
+    again = checkpoint.restore_tree(
+        jax.eval_shape(lambda: keys), checkpoint.flatten_tree(keys), source="x"
     )
     assert again.dtype == keys.dtype
-    assert checkpoint.leaves(keys).keys() == {""}
+    assert checkpoint.flatten_tree(keys).keys() == {""}
 
 
 def wrong(**changes: Any) -> str:
@@ -111,7 +113,7 @@ def wrong(**changes: Any) -> str:
         saved[path] = leaf
     saved = {path: leaf for path, leaf in saved.items() if leaf is not None}
     with pytest.raises(RlcliError) as error:
-        checkpoint.restored(shapes, saved, source="x.pkl.lz4")
+        checkpoint.restore_tree(shapes, saved, source="x.pkl.lz4")
     return error.value.message.removeprefix("`x.pkl.lz4` does not fit its recipe: ")
 
 

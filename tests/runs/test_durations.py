@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlcli.runs.durations import seconds
+from rlcli.runs.durations import parse_duration
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from rlcli.runs.durations import seconds
     ],
 )
 def test_hours_minutes_and_seconds_add_up(text, expected):
-    assert seconds(text) == expected
+    assert parse_duration(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -44,4 +44,4 @@ def test_hours_minutes_and_seconds_add_up(text, expected):
 )
 def test_anything_else_is_refused(text):
     with pytest.raises(ValueError, match="expected a duration such as 90s"):
-        seconds(text)
+        parse_duration(text)

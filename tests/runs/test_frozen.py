@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlcli.recipe import load
+from rlcli.recipe import load_recipe
 from rlcli.runs.frozen import (
     LONGEST,
     Frozen,
@@ -63,11 +63,14 @@ def test_the_reasons_of_all_frozen_seeds_are_named():
     ],
 )
 def test_what_to_try_depends_on_what_the_recipe_has(sections, remedy):
-    assert suggest_remedy(load(DATA | sections), {4: DIVERGED}) == remedy
+    assert suggest_remedy(load_recipe(DATA | sections), {4: DIVERGED}) == remedy
 
 
 def test_what_to_try_is_about_the_environment_where_that_is_to_blame():
-    recipe, mend = load(DATA), "make environment `CartPole-v1` return finite numbers"
+    recipe, mend = (
+        load_recipe(DATA),
+        "make environment `CartPole-v1` return finite numbers",
+    )
     assert suggest_remedy(recipe, {4: SPOILT}) == mend
     both = suggest_remedy(recipe, {4: SPOILT, 5: DIVERGED})
     assert both.startswith(f"{mend}; lower `optimizer.learning_rate`")

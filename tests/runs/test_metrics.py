@@ -9,7 +9,7 @@ import pytest
 
 from rlcli.errors import RlcliError
 from rlcli.runs import metrics
-from rlcli.runs.metrics import CLOCK_FIELDS, Metrics, read, without_clock
+from rlcli.runs.metrics import CLOCK_FIELDS, Metrics, drop_clock_fields, read_metrics
 
 
 def row(step, seed=0, **more):
@@ -23,7 +23,7 @@ def write(folder, steps, **options):
 
 
 def steps_of(folder):
-    return [each["T"] for each in read(folder)]
+    return [each["T"] for each in read_metrics(folder)]
 
 
 def test_a_row_is_a_line_with_the_common_fields_first_and_the_clock_last(tmp_path):
@@ -33,7 +33,7 @@ def test_a_row_is_a_line_with_the_common_fields_first_and_the_clock_last(tmp_pat
     names = ["T", "seed", "ep", "G", "t", "avg_G", "avg_r", "loss", "dt", "time"]
     (text,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert list(json.loads(text)) == names
-    assert read(tmp_path) == [given | row(1000)]
+    assert read_metrics(tmp_path) == [given | row(1000)]
 
 
 def test_what_is_not_finite_is_null_and_every_line_is_json(tmp_path):
@@ -53,7 +53,7 @@ def test_what_is_not_finite_is_null_and_every_line_is_json(tmp_path):
 def test_float32_numbers_come_back_as_the_same_numbers(tmp_path):
     with Metrics(tmp_path) as rows:
         rows.append([row(10, loss=np.float32(0.1))])
-    assert np.float32(read(tmp_path)[0]["loss"]) == np.float32(0.1)
+    assert np.float32(read_metrics(tmp_path)[0]["loss"]) == np.float32(0.1)
 
 
 def test_a_log_point_can_be_read_while_the_run_goes_on(tmp_path):
@@ -117,9 +117,9 @@ def test_a_run_that_starts_again_begins_a_new_history(tmp_path):
 
 
 def test_a_run_that_has_not_logged_has_no_rows(tmp_path):
-    assert read(tmp_path) == []
+    assert read_metrics(tmp_path) == []
     write(tmp_path, [], resume_at=100)
-    assert read(tmp_path) == []
+    assert read_metrics(tmp_path) == []
 
 
 @pytest.mark.parametrize("broken", ["nonsense", "[1]", '{"seed": 0}', '{"T": "a"}'])
@@ -128,7 +128,7 @@ def test_a_broken_line_is_named_with_its_file(tmp_path, broken):
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write(broken + "\n")
     with pytest.raises(RlcliError, match=r"metrics\.jsonl`, line 3"):
-        read(tmp_path)
+        read_metrics(tmp_path)
     with pytest.raises(RlcliError, match="line 3"):
         Metrics(tmp_path, resume_at=100)
 
@@ -136,4 +136,4 @@ def test_a_broken_line_is_named_with_its_file(tmp_path, broken):
 def test_equal_runs_differ_in_the_clock_only():
     assert CLOCK_FIELDS == ("dt", "steps_per_second", "updates_per_second", "time")
     clock = dict.fromkeys(CLOCK_FIELDS, 1.0)
-    assert without_clock(row(10) | clock) == row(10)
+    assert drop_clock_fields(row(10) | clock) == row(10)

@@ -18,17 +18,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlcli.runs import pickles
-from rlcli.runs.pickles import MalformedError, decoded, encoded
+from rlcli.runs.pickles import MalformedError, decode, encode
 
 MEBIBYTE = 2**20
 
 
-def dumped(data: Any) -> bytes:
-    return b"".join(encoded(data))
+def dump_pickle(data: Any) -> bytes:
+    return b"".join(encode(data))
 
 
-def loaded(payload: bytes) -> Any:
-    return decoded(io.BytesIO(payload))
+def load_pickle(payload: bytes) -> Any:
+    return decode(io.BytesIO(payload))
 
 
 def assert_same(actual: Any, expected: Any) -> None:
@@ -71,7 +71,7 @@ def _array(name: str) -> st.SearchStrategy[np.ndarray]:
 
 
 arrays = st.sampled_from(sorted(pickles.DTYPES)).flatmap(_array)
-plain = st.recursive(
+plain_data = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(2**63), 2**64 - 1)
@@ -84,17 +84,17 @@ plain = st.recursive(
 
 
 @settings(deadline=None, database=None, derandomize=True)
-@given(plain)
+@given(plain_data)
 def test_plain_data_come_back_to_the_bit_and_give_the_same_bytes_again(data):
-    payload = dumped(data)
-    again = loaded(payload)
+    payload = dump_pickle(data)
+    again = load_pickle(payload)
     assert_same(again, data)
-    assert dumped(again) == payload
+    assert dump_pickle(again) == payload
 
 
 def test_any_pickle_reader_can_read_what_is_written():
     data = {"b": [1, -1, 2**64 - 1, None, True, 0.5], "a": np.array([[1], [2]], "<i2")}
-    assert pickle.loads(dumped(data)) == {
+    assert pickle.loads(dump_pickle(data)) == {
         "a": {"data": b"\1\0\2\0", "dtype": "int16", "shape": [2, 1]},
         "b": [1, -1, 2**64 - 1, None, True, 0.5],
     }
@@ -105,20 +105,20 @@ def test_equal_data_are_equal_bytes_whatever_is_shared_or_came_first():
     word = "".join(["sha", "red"])
     shared = {"x": [word, word, array, array], "y": 1}
     apart = {"y": 1, "x": ["shared", "shar" + "ed", np.arange(3), array.copy()]}
-    assert dumped(shared) == dumped(apart)
+    assert dump_pickle(shared) == dump_pickle(apart)
 
 
 def test_an_array_is_stored_the_same_whatever_its_strides_and_byte_order():
     array = np.arange(12, dtype="<i4").reshape(3, 4)
-    expected = dumped(array)
-    assert dumped(array.astype(">i4")) == expected
-    assert dumped(np.asfortranarray(array)) == expected
-    assert dumped(np.repeat(array, 2, axis=1)[:, ::2]) == expected
+    expected = dump_pickle(array)
+    assert dump_pickle(array.astype(">i4")) == expected
+    assert dump_pickle(np.asfortranarray(array)) == expected
+    assert dump_pickle(np.repeat(array, 2, axis=1)[:, ::2]) == expected
 
 
 def test_every_dtype_of_numbers_is_kept():
     for name, dtype in pickles.DTYPES.items():
-        again = loaded(dumped(np.ones((2, 1), dtype)))
+        again = load_pickle(dump_pickle(np.ones((2, 1), dtype)))
         assert again.dtype == dtype
         assert again.dtype.name == name
         assert again.astype(np.complex64).tolist() == [[1.0], [1.0]]
@@ -126,20 +126,20 @@ def test_every_dtype_of_numbers_is_kept():
 
 def test_scalars_of_numpy_are_arrays_without_axes():
     for scalar in [np.float32(0.1), np.float64(0.1), np.bool_(True), np.uint32(7)]:
-        assert_same(loaded(dumped(scalar)), np.asarray(scalar))
-    assert loaded(dumped(ml_dtypes.bfloat16(2))).dtype == ml_dtypes.bfloat16
+        assert_same(load_pickle(dump_pickle(scalar)), np.asarray(scalar))
+    assert load_pickle(dump_pickle(ml_dtypes.bfloat16(2))).dtype == ml_dtypes.bfloat16
 
 
 def test_a_truth_value_is_stored_as_0_or_1():
     odd = np.array([0, 1, 2, 255], np.uint8).view(bool)
-    assert dumped(odd) == dumped(np.array([False, True, True, True]))
+    assert dump_pickle(odd) == dump_pickle(np.array([False, True, True, True]))
 
 
 def test_large_arrays_come_in_pieces():
     array = np.arange(MEBIBYTE, dtype=np.uint32)
-    pieces = list(encoded([array]))
-    assert max(map(len, pieces)) < 2 * pickles.PIECE
-    assert_same(loaded(b"".join(pieces)), [array])
+    pieces = list(encode([array]))
+    assert max(map(len, pieces)) < 2 * pickles.PIECE_SIZE
+    assert_same(load_pickle(b"".join(pieces)), [array])
 
 
 @pytest.mark.parametrize(
@@ -160,16 +160,16 @@ def test_large_arrays_come_in_pieces():
 )
 def test_what_is_not_plain_is_refused_with_its_tree_path(value):
     with pytest.raises(TypeError, match="`/deep/1`"):
-        dumped({"deep": [0, value]})
+        dump_pickle({"deep": [0, value]})
 
 
 @pytest.mark.parametrize("value", [2**64, -(2**63) - 1])
 def test_an_int_of_more_than_64_bits_is_refused(value):
     with pytest.raises(ValueError, match=r"`/n`.*64 bits"):
-        dumped({"n": value})
+        dump_pickle({"n": value})
 
 
-def nested(depth: int) -> list:
+def nested_list(depth: int) -> list:
     data: list = []
     for _ in range(depth - 1):
         data = [data]
@@ -177,13 +177,15 @@ def nested(depth: int) -> list:
 
 
 def test_what_may_be_written_may_be_read_and_no_more():
-    assert loaded(dumped(nested(pickles.MAX_DEPTH))) == nested(pickles.MAX_DEPTH)
+    assert load_pickle(dump_pickle(nested_list(pickles.MAX_DEPTH))) == nested_list(
+        pickles.MAX_DEPTH
+    )
     with pytest.raises(ValueError, match="nested more than 64 deep"):
-        dumped(nested(pickles.MAX_DEPTH + 1))
+        dump_pickle(nested_list(pickles.MAX_DEPTH + 1))
     most = [None] * (pickles.MAX_OPCODES - 3)
-    assert loaded(dumped(most)) == most
+    assert load_pickle(dump_pickle(most)) == most
     with pytest.raises(ValueError, match="belong into arrays"):
-        dumped([*most, None])
+        dump_pickle([*most, None])
 
 
 # What an attacker would send. Where code would run, it makes a file `{marker}`.
@@ -202,23 +204,23 @@ def with_number(opcode: bytes, layout: str, number: int, rest: bytes = b"") -> b
 
 def in_array(data: bytes, dtype: Any, shape: Any) -> bytes:
     """The pickle of an array's record that need not make sense."""
-    return unframed({"data": data, "dtype": dtype, "shape": shape})
+    return unframed_pickle({"data": data, "dtype": dtype, "shape": shape})
 
 
-def unframed(data: Any) -> bytes:
+def unframed_pickle(data: Any) -> bytes:
     """A pickle as we write it, but of anything, with keys in the order they have."""
     if type(data) is bytes:
         body = pickle.BINBYTES8 + struct.pack("<Q", len(data)) + data
     elif type(data) is dict:
-        pairs = [unframed(each)[2:-1] for pair in data.items() for each in pair]
+        pairs = [unframed_pickle(each)[2:-1] for pair in data.items() for each in pair]
         body = b"}(" + b"".join(pairs) + b"u"
     elif type(data) is list:
-        body = b"](" + b"".join(unframed(each)[2:-1] for each in data) + b"e"
+        body = b"](" + b"".join(unframed_pickle(each)[2:-1] for each in data) + b"e"
     elif type(data) is int:
         size = data.bit_length() // 8 + 1
         body = pickle.LONG1 + bytes([size]) + data.to_bytes(size, "little", signed=True)
     else:
-        body = dumped(data)[2:-1]
+        body = dump_pickle(data)[2:-1]
     return b"\x80\x04" + body + b"."
 
 
@@ -252,7 +254,7 @@ ATTACKS = {
     ),
     "LONG4 of negative size": with_number(b"\x8b", "<i", -1, b"."),
     "LONG1 of 255 bytes": with_number(b"\x8a", "<B", 255, b"\x7f" * 255 + b"."),
-    "LONG1 of 65 bits": unframed(2**64),
+    "LONG1 of 65 bits": unframed_pickle(2**64),
     "LONG1 longer than need be": b"\x80\x04\x8a\x02\x01\x00.",
     "INT of a million digits": b"I" + b"9" * 10**6 + b"\n.",
     "LONG of a million digits": b"L" + b"9" * 10**6 + b"L\n.",
@@ -266,21 +268,23 @@ ATTACKS = {
     "DUP": b"\x80\x04]2\x86.",
     "deep by APPENDS": b"\x80\x04" + b"](" * 10**5 + b"e" * 10**5 + b".",
     "deep by APPEND": b"\x80\x04" + b"]" * 10**5 + b"a" * (10**5 - 1) + b".",
-    "deep by SETITEMS": b"\x80\x04" + dumped("k")[2:-1].join([b"}("] * 10**4),
+    "deep by SETITEMS": b"\x80\x04" + dump_pickle("k")[2:-1].join([b"}("] * 10**4),
     "deep by TUPLE1": b"\x80\x04N" + b"\x85" * 10**5 + b".",
     "marks only": b"\x80\x04" + b"(" * 10**5 + b".",
     "many objects": b"\x80\x04](" + b"]" * (8 * MEBIBYTE) + b"e.",
     "a tuple": b"\x80\x04).",
     "a set": b"\x80\x04\x8f.",
-    "bytes alone": unframed(b"x"),
-    "bytes in a list": unframed([b"x"]),
-    "bytes in a dict": unframed({"a": b"x"}),
-    "bytes as a key": unframed({b"x": 1}),
-    "int as a key": unframed({1: 1}),
+    "bytes alone": unframed_pickle(b"x"),
+    "bytes in a list": unframed_pickle([b"x"]),
+    "bytes in a dict": unframed_pickle({"a": b"x"}),
+    "bytes as a key": unframed_pickle({b"x": 1}),
+    "int as a key": unframed_pickle({1: 1}),
     "list as a key": b"\x80\x04}(]Nu.",
-    "keys not in order": unframed({"b": 1, "a": 2}),
-    "a key twice": b"\x80\x04}(" + 2 * unframed("a")[2:-1].join([b"", b"N"]) + b"u.",
-    "a key without value": b"\x80\x04}(" + unframed("a")[2:-1] + b"u.",
+    "keys not in order": unframed_pickle({"b": 1, "a": 2}),
+    "a key twice": b"\x80\x04}("
+    + 2 * unframed_pickle("a")[2:-1].join([b"", b"N"])
+    + b"u.",
+    "a key without value": b"\x80\x04}(" + unframed_pickle("a")[2:-1] + b"u.",
     "text that is no UTF-8": with_number(b"\x8d", "<Q", 1, b"\xff."),
     "SETITEMS on a list": b"\x80\x04](NNu.",
     "APPENDS on a dict": b"\x80\x04}(Ne.",
@@ -313,7 +317,9 @@ ATTACKS = {
     "array of a bool shape": in_array(bytes(1), "uint8", [True]),
     "array of a number as shape": in_array(bytes(1), "uint8", 1),
     "array of text": in_array("text", "uint8", b"\4"),
-    "array with more beside": unframed({"data": b"", "dtype": "bool", "more": 1}),
+    "array with more beside": unframed_pickle(
+        {"data": b"", "dtype": "bool", "more": 1}
+    ),
     "array of odd truth values": in_array(b"\2", "bool", [1]),
 }
 
@@ -325,7 +331,7 @@ def test_an_attack_is_refused_and_allocates_little(name):
     tracemalloc.start()
     try:
         with pytest.raises(MalformedError) as refusal:
-            decoded(content)
+            decode(content)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -339,7 +345,7 @@ def test_no_code_is_run_that_a_plain_unpickler_would_run(name, tmp_path):
     code = CODE.format(marker=marker)
     payload = RUNS_CODE[name].format(code=code).encode("latin-1")
     with pytest.raises(MalformedError, match="the opcode `"):
-        loaded(payload)
+        load_pickle(payload)
     assert not marker.exists()
     pickle.loads(payload)  # the attack is real
     assert marker.exists()
@@ -353,11 +359,11 @@ def test_the_unpickler_admits_no_global_even_if_the_opcodes_were_not_checked(
     for text in RUNS_CODE.values():
         payload = text.format(code=CODE.format(marker=marker)).encode("latin-1")
         with pytest.raises(MalformedError) as refusal:
-            loaded(payload)
+            load_pickle(payload)
         assert str(refusal.value.__cause__) == "it asks for `builtins.exec`"
     for payload in [ATTACKS["PERSID"], ATTACKS["BINPERSID"]]:
         with pytest.raises(MalformedError) as refusal:
-            loaded(payload)
+            load_pickle(payload)
         assert str(refusal.value.__cause__) == "it asks for a persistent id"
     assert not marker.exists()
 
@@ -369,7 +375,7 @@ def test_random_changes_are_refused_or_are_the_data_that_they_say():
         "leaves": {"a/b": np.arange(6, dtype=np.float32).reshape(2, 3)},
         "mask": np.array([True, False]),
     }
-    original = dumped(data)
+    original = dump_pickle(data)
     refused = 0
     for _ in range(3_000):
         payload = bytearray(original)
@@ -385,9 +391,9 @@ def test_random_changes_are_refused_or_are_the_data_that_they_say():
             else:
                 payload[at:at] = payload[at : at + 20]
         try:
-            again = loaded(bytes(payload))
+            again = load_pickle(bytes(payload))
         except MalformedError:
             refused += 1
         else:
-            assert dumped(again) == payload
+            assert dump_pickle(again) == payload
     assert refused > 2_000

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from rlcli.runs.files import to_json
-from rlcli.runs.provenance import DIFF_LIMIT, circumstances
+from rlcli.runs.provenance import DIFF_LIMIT, collect_provenance
 
 
 def git(*arguments):
@@ -31,7 +31,7 @@ def checkout(tmp_path, monkeypatch):
 
 def test_versions_are_those_that_are_installed(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["rlcli", "train", "my recipe.yaml"])
-    found = circumstances()
+    found = collect_provenance()
     assert found["python"] == platform.python_version()
     assert found["versions"]["jax"] == importlib.metadata.version("jax")
     assert found["command"] == "rlcli train 'my recipe.yaml'"
@@ -41,7 +41,7 @@ def test_versions_are_those_that_are_installed(monkeypatch):
 
 def test_the_commit_and_what_differs_from_it_are_kept(checkout):
     (checkout / "a.txt").write_text("two\n")
-    found = circumstances()["git"]
+    found = collect_provenance()["git"]
     assert len(found["commit"]) == 40
     assert "-one\n+two\n" in found["diff"]
     assert not found["diff_is_cut"]
@@ -49,7 +49,7 @@ def test_the_commit_and_what_differs_from_it_are_kept(checkout):
 
 def test_a_long_difference_is_cut(checkout):
     (checkout / "a.txt").write_text("many words\n" * 100_000)
-    found = circumstances()["git"]
+    found = collect_provenance()["git"]
     assert len(found["diff"]) == DIFF_LIMIT
     assert found["diff_is_cut"]
 
@@ -59,9 +59,9 @@ def test_outside_of_a_checkout_or_without_git_there_is_no_commit(
 ):
     with monkeypatch.context() as inside:
         inside.setenv("PATH", "")
-        assert circumstances()["git"] is None
+        assert collect_provenance()["git"] is None
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
-    assert circumstances()["git"] is None
+    assert collect_provenance()["git"] is None
 
 
 @pytest.mark.parametrize(
@@ -84,6 +84,6 @@ def test_no_program_that_the_checkout_names_is_run(checkout, setting, attributes
     (checkout / ".gitattributes").write_text(attributes)
     (checkout / "a.txt").write_text("two\n")
     git("config", setting, str(program))
-    found = circumstances()["git"]
+    found = collect_provenance()["git"]
     assert not trace.exists()
     assert "-one\n+two\n" in found["diff"]

@@ -15,7 +15,7 @@ from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor
 from rlcli.runs import run_folder
 from rlcli.runs.metrics import Metrics
-from rlcli.runs.run_folder import Run, create, locate, locate_run
+from rlcli.runs.run_folder import Run, create_run, locate_policy, locate_run
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d"
 
@@ -33,7 +33,7 @@ def noon(monkeypatch):
     monkeypatch.setattr(time, "gmtime", lambda *seconds: then)
 
 
-def finished(run, *steps):
+def finish_run(run, *steps):
     """The run as if it had been trained: checkpoints, index and policy."""
     run.checkpoints.mkdir()
     for step in steps:
@@ -44,7 +44,7 @@ def finished(run, *steps):
 
 
 def test_a_run_lies_under_its_recipe_and_its_time(folder, noon):
-    paths = [create("dqn").folder for _ in range(3)]
+    paths = [create_run("dqn").folder for _ in range(3)]
     names = ["2026-11-20T10-00-00", "2026-11-20T10-00-00-2", "2026-11-20T10-00-00-3"]
     assert [str(path) for path in paths] == [f"runs/dqn/{name}" for name in names]
     info = Run(paths[0]).read_info()
@@ -57,7 +57,14 @@ def test_a_run_lies_under_its_recipe_and_its_time(folder, noon):
 
 def test_what_lies_in_a_run_has_the_names_of_the_design():
     run = Run(run_folder.Path("r"))
-    files = [run.recipe, run.resolved, run.info, run.metrics, run.log, run.policy]
+    files = [
+        run.recipe,
+        run.resolved_recipe,
+        run.info,
+        run.metrics,
+        run.log,
+        run.policy,
+    ]
     assert [str(path) for path in [*files, run.best, run.index]] == [
         *("r/recipe.yaml", "r/resolved.yaml", "r/run.json", "r/metrics.jsonl"),
         *("r/log.txt", "r/policy.pkl.lz4", "r/best.pkl.lz4", "r/checkpoints.json"),
@@ -67,14 +74,14 @@ def test_what_lies_in_a_run_has_the_names_of_the_design():
 
 def test_two_that_begin_at_once_never_share_a_folder(noon):
     with ThreadPoolExecutor(16) as pool:
-        made = list(pool.map(lambda i: create("dqn").folder, range(64)))
+        made = list(pool.map(lambda i: create_run("dqn").folder, range(64)))
     assert len(set(made)) == 64
 
 
 def test_of_two_that_want_the_same_folder_one_is_refused():
     def attempt(i):
         try:
-            return create("dqn", run="mine/a")
+            return create_run("dqn", run="mine/a")
         except RlcliError as error:
             assert "holds a run already" in error.message
             return None
@@ -86,9 +93,9 @@ def test_of_two_that_want_the_same_folder_one_is_refused():
 
 def test_a_folder_that_holds_a_run_is_refused_with_the_way_to_go_on(folder):
     (folder / "my run").mkdir()
-    create("dqn", run="my run")
+    create_run("dqn", run="my run")
     with pytest.raises(RlcliError, match="`my run` holds a run already") as refused:
-        create("dqn", run="my run")
+        create_run("dqn", run="my run")
     assert "rlcli resume 'my run'" in refused.value.hint
 
 
@@ -96,20 +103,20 @@ def test_a_place_where_no_folder_can_be_made_is_named(folder):
     (folder / "file").write_text("")
     for place in ({"runs": "file"}, {"run": "file"}, {"run": "file/below"}):
         with pytest.raises(RlcliError, match=r"`file.*` cannot be made"):
-            create("dqn", **place)
+            create_run("dqn", **place)
 
 
 def test_the_name_of_a_recipe_is_not_a_path():
     for name in ("", "..", "a/b"):
         with pytest.raises(ValueError, match="not a path"):
-            create(name)
+            create_run(name)
 
 
 def test_information_is_merged_and_resumes_are_listed():
-    run = create("dqn")
+    run = create_run("dqn")
     run.write_info(status="running", seeds=[0, 1])
-    run.note_resume(step=100)
-    run.note_resume(step=200)
+    run.record_resume(step=100)
+    run.record_resume(step=200)
     info = run.read_info()
     assert (info["status"], info["seeds"]) == ("running", [0, 1])
     assert [resume["step"] for resume in info["resumes"]] == [100, 200]
@@ -117,40 +124,40 @@ def test_information_is_merged_and_resumes_are_listed():
 
 
 def test_the_latest_checkpoint_is_the_one_that_the_index_names():
-    run = create("dqn")
-    assert run.latest() is None
-    finished(run, 100, 2_000_000_000, 300)
-    assert run.latest() == run.checkpoint(300)
+    run = create_run("dqn")
+    assert run.latest_checkpoint() is None
+    finish_run(run, 100, 2_000_000_000, 300)
+    assert run.latest_checkpoint() == run.checkpoint(300)
 
 
 def test_where_the_index_names_none_the_latest_is_the_highest_step():
-    run = finished(create("dqn"), 999_999_999, 1_000_000_000, 300)
+    run = finish_run(create_run("dqn"), 999_999_999, 1_000_000_000, 300)
     run.index.unlink()
-    assert run.latest() == run.checkpoint(1_000_000_000)
+    assert run.latest_checkpoint() == run.checkpoint(1_000_000_000)
     run.write_index(latest="gone.pkl.lz4", best={0: {"step": 300, "return": 9.5}})
-    assert run.latest() == run.checkpoint(1_000_000_000)
+    assert run.latest_checkpoint() == run.checkpoint(1_000_000_000)
     assert run.read_index()["best"] == {"0": {"step": 300, "return": 9.5}}
 
 
 def test_pruning_keeps_the_newest_checkpoints():
-    run = finished(create("dqn"), 100, 999_999_999, 1_000_000_000)
+    run = finish_run(create_run("dqn"), 100, 999_999_999, 1_000_000_000)
     (run.checkpoints / "notes.txt").write_text("the user's")
-    run.prune(2, 1_000_000_000)
+    run.prune_checkpoints(2, 1_000_000_000)
     names = sorted(path.name for path in run.checkpoints.iterdir())
     assert names == ["1000000000.pkl.lz4", "999999999.pkl.lz4", "notes.txt"]
     with pytest.raises(ValueError, match="at least 1"):
-        run.prune(0, 100)
+        run.prune_checkpoints(0, 100)
 
 
 def test_pruning_spares_checkpoints_beyond_the_step_of_an_older_one():
-    run = finished(create("dqn"), 100, 200, 300)
-    run.prune(1, 200)
+    run = finish_run(create_run("dqn"), 100, 200, 300)
+    run.prune_checkpoints(1, 200)
     names = sorted(path.name for path in run.checkpoints.iterdir())
     assert names == ["000000200.pkl.lz4", "000000300.pkl.lz4"]
 
 
 def test_only_temporary_files_of_rlcli_are_removed():
-    run = finished(create("dqn"), 100)
+    run = finish_run(create_run("dqn"), 100)
     ours = [
         *(".run.json.12.345.tmp", ".policy.pkl.lz4.12.345.tmp", ".run.json.12"),
         *("checkpoints/.000000100.pkl.lz4.7.8.tmp", "checkpoints/.000000100.pkl.lz4.7"),
@@ -164,7 +171,7 @@ def test_only_temporary_files_of_rlcli_are_removed():
     (run.checkpoints / ".ipynb_checkpoints").mkdir()
     (run.folder / ".best.pkl.lz4.1.tmp").mkdir()
     run.remove_temporaries()
-    run.prune(1, 100)
+    run.prune_checkpoints(1, 100)
     assert not any((run.folder / name).exists() for name in ours)
     assert all((run.folder / name).exists() for name in users)
     assert (run.checkpoints / ".ipynb_checkpoints").is_dir()
@@ -172,13 +179,13 @@ def test_only_temporary_files_of_rlcli_are_removed():
 
 
 def test_folders_pipes_and_other_names_are_not_checkpoints():
-    run = finished(create("dqn"), 100)
+    run = finish_run(create_run("dqn"), 100)
     (run.checkpoints / "000000200.pkl.lz4").mkdir()
     os.mkfifo(run.checkpoints / "000000300.pkl.lz4")
     (run.checkpoints / "4.pkl.lz4").write_bytes(b"")
     (run.checkpoints / "latest000000500.pkl.lz4").write_bytes(b"")
     assert run.newest_first() == [run.checkpoint(100)]
-    run.prune(1, 1_000)
+    run.prune_checkpoints(1, 1_000)
     assert len([*run.checkpoints.iterdir()]) == 5
 
 
@@ -196,7 +203,7 @@ def test_folders_pipes_and_other_names_are_not_checkpoints():
     ],
 )
 def test_an_odd_run_json_is_refused_in_one_line(content, named):
-    run = create("dqn")
+    run = create_run("dqn")
     run.info.write_text(content)
     with pytest.raises(RlcliError, match="damaged") as refused:
         run.read_info()
@@ -206,11 +213,11 @@ def test_an_odd_run_json_is_refused_in_one_line(content, named):
 
 
 def test_an_index_that_points_out_of_the_run_is_not_followed(folder):
-    run = finished(create("dqn"), 100)
+    run = finish_run(create_run("dqn"), 100)
     (folder / "000000900.pkl.lz4").write_bytes(b"")
     for name in ("../../../000000900.pkl.lz4", "/etc/passwd", 7, None, ["a"]):
         run.write_index(latest=name)
-        assert run.latest() == run.checkpoint(100)
+        assert run.latest_checkpoint() == run.checkpoint(100)
 
 
 FOLLOWED = ["run.json", "recipe.yaml", "resolved.yaml", ".lock", "checkpoints.json"]
@@ -223,7 +230,7 @@ def test_no_write_goes_through_a_symbolic_link(folder, name):
     (folder / "mine").mkdir()
     (folder / "mine" / name).symlink_to(victim)
     with contextlib.suppress(RlcliError):
-        run = create("dqn", run="mine", written="a", resolved="b")
+        run = create_run("dqn", run="mine", written="a", resolved="b")
         run.write_info(status="running")
         run.write_index(latest="x")
         with Metrics(run.folder) as rows:
@@ -240,19 +247,19 @@ def test_a_folder_of_checkpoints_may_be_linked_and_nothing_else_in_it_is_removed
     target.mkdir()
     (target / ".bashrc").write_text("precious")
     (target / ".run.json.1").write_text("precious")
-    run = create("dqn")
+    run = create_run("dqn")
     run.checkpoints.symlink_to(target)
     run.make_checkpoints_folder()
     for step in (100, 200):
         run.checkpoint(step).write_bytes(b"")
     run.remove_temporaries()
-    run.prune(1, 200)
+    run.prune_checkpoints(1, 200)
     names = sorted(path.name for path in target.iterdir())
     assert names == [".bashrc", ".run.json.1", "000000200.pkl.lz4"]
 
 
 def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for():
-    run = create("dqn")
+    run = create_run("dqn")
     run.info.unlink()
     os.mkfifo(run.info)
     with pytest.raises(RlcliError, match="not a regular file"):
@@ -264,16 +271,16 @@ def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for():
 
 
 def test_a_run_may_be_named_in_every_way(folder, monkeypatch):
-    old, new = finished(create("dqn"), 100), finished(create("dqn"), 100)
-    assert locate(new.folder) == (new, new.policy)
-    assert locate("runs/dqn") == (new, new.policy)
-    assert locate(old.policy) == (old, old.policy)
-    assert locate(old.checkpoint(100)) == (old, old.checkpoint(100))
+    old, new = finish_run(create_run("dqn"), 100), finish_run(create_run("dqn"), 100)
+    assert locate_policy(new.folder) == (new, new.policy)
+    assert locate_policy("runs/dqn") == (new, new.policy)
+    assert locate_policy(old.policy) == (old, old.policy)
+    assert locate_policy(old.checkpoint(100)) == (old, old.checkpoint(100))
     assert locate_run(old.checkpoint(100)) == old
     assert locate_run(old.checkpoints) == old
     assert locate_run(f"{old.folder}/") == old
     monkeypatch.chdir(old.checkpoints)
-    run, file = locate("000000100.pkl.lz4")
+    run, file = locate_policy("000000100.pkl.lz4")
     assert run is not None
     assert run.folder.samefile(folder / old.folder)
     assert file.exists()
@@ -281,41 +288,41 @@ def test_a_run_may_be_named_in_every_way(folder, monkeypatch):
 
 
 def test_the_newest_run_is_the_one_that_began_last(noon):
-    names = [create("dqn").folder.name for _ in range(11)]
+    names = [create_run("dqn").folder.name for _ in range(11)]
     assert names[-1] == "2026-11-20T10-00-00-11"
     assert locate_run("runs/dqn").folder.name == names[-1]
-    create("dqn", run="runs/dqn/2026-11-20T09-59-59")
+    create_run("dqn", run="runs/dqn/2026-11-20T09-59-59")
     assert locate_run("runs/dqn").folder.name == names[-1]
-    create("dqn", run="runs/dqn/2026-11-20T10-00-01")
+    create_run("dqn", run="runs/dqn/2026-11-20T10-00-01")
     assert locate_run("runs/dqn").folder.name == "2026-11-20T10-00-01"
 
 
 def test_a_file_alone_belongs_to_no_run(folder):
     alone = folder / "policy.pkl.lz4"
     alone.write_bytes(b"")
-    assert locate(alone) == (None, alone)
+    assert locate_policy(alone) == (None, alone)
     with pytest.raises(RlcliError, match="lies in no run"):
         locate_run(alone)
 
 
 def test_a_run_without_a_policy_file_is_meant_by_its_latest_checkpoint():
-    run = create("dqn")
+    run = create_run("dqn")
     with pytest.raises(RlcliError, match="has no policy yet"):
-        locate(run.folder)
-    finished(run, 100).policy.unlink()
-    assert locate(run.folder) == (run, run.checkpoint(100))
+        locate_policy(run.folder)
+    finish_run(run, 100).policy.unlink()
+    assert locate_policy(run.folder) == (run, run.checkpoint(100))
 
 
 def test_the_best_policy_is_taken_where_evaluations_have_found_one():
-    run = finished(create("dqn"), 100)
+    run = finish_run(create_run("dqn"), 100)
     with pytest.raises(RlcliError, match="no best policy") as refused:
-        locate(run.folder, best=True)
+        locate_policy(run.folder, best=True)
     assert "train.evaluate" in refused.value.hint
     run.best.write_bytes(b"")
-    assert locate("runs/dqn", best=True) == (run, run.best)
-    assert locate(run.best, best=True) == (run, run.best)
+    assert locate_policy("runs/dqn", best=True) == (run, run.best)
+    assert locate_policy(run.best, best=True) == (run, run.best)
     with pytest.raises(RlcliError, match="is one file"):
-        locate(run.policy, best=True)
+        locate_policy(run.policy, best=True)
 
 
 @pytest.mark.parametrize(
@@ -328,28 +335,28 @@ def test_the_best_policy_is_taken_where_evaluations_have_found_one():
     ],
 )
 def test_what_is_not_there_is_answered_with_the_nearest_name(wrong, right):
-    create("dqn_cartpole")
+    create_run("dqn_cartpole")
     with pytest.raises(RlcliError, match="there is no") as refused:
-        locate(wrong)
+        locate_policy(wrong)
     assert f"`{wrong}`" in refused.value.message
     assert refused.value.hint == f"did you mean `{right}`?"
 
 
 def test_a_folder_without_a_run_says_which_folders_have_some(folder):
-    create("dqn")
+    create_run("dqn")
     with pytest.raises(RlcliError, match="`runs` holds no run") as refused:
-        locate("runs")
+        locate_policy("runs")
     assert "`runs/dqn`" in refused.value.hint
     (folder / "empty").mkdir()
     with pytest.raises(RlcliError, match="`empty` holds no run"):
-        locate("empty")
+        locate_policy("empty")
     with pytest.raises(RlcliError, match="there is no `nowhere at all`") as refused:
-        locate("nowhere at all")
+        locate_policy("nowhere at all")
     assert "rlcli train" in refused.value.hint
 
 
 def test_two_processes_do_not_train_into_one_folder_and_a_killed_one_lets_go():
-    run = create("dqn")
+    run = create_run("dqn")
     code = (
         "import sys, time; from pathlib import Path; from rlcli.runs.run_folder import "
         "Run\n"
@@ -377,7 +384,7 @@ def test_two_processes_do_not_train_into_one_folder_and_a_killed_one_lets_go():
 
 
 def test_a_run_that_never_got_going_leaves_nothing(folder):
-    run = create("dqn")
+    run = create_run("dqn")
     with run.lock():
         run.recipe.write_text("x")
         run.discard()
@@ -385,15 +392,15 @@ def test_a_run_that_never_got_going_leaves_nothing(folder):
 
 
 def test_discarding_a_run_spares_other_runs_and_what_was_there_before(folder):
-    kept, run = create("dqn"), create("dqn")
+    kept, run = create_run("dqn"), create_run("dqn")
     run.discard()
     assert [path.name for path in (folder / "runs/dqn").iterdir()] == [kept.folder.name]
     (folder / "mine").mkdir()
     (folder / "mine" / "notes.txt").write_text("")
-    create("dqn", run="mine").discard()
+    create_run("dqn", run="mine").discard()
     assert [path.name for path in (folder / "mine").iterdir()] == ["notes.txt"]
     with pytest.raises(ValueError, match="no checkpoint"):
-        finished(create("dqn"), 100).discard()
+        finish_run(create_run("dqn"), 100).discard()
 
 
 def test_runs_are_found_without_jax():

@@ -12,7 +12,7 @@ import rlcli
 from rlcli import recipe
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
-from rlcli.loop import make
+from rlcli.loop import make_loop
 from rlcli.runs import checkpoint, run_folder, snapshots
 from rlcli.runs.frozen import Frozen
 from rlcli.training.experiment import Experiment
@@ -27,18 +27,18 @@ DATA = {
 HOST = {**DATA, "environment": "gymnasium/CartPole-v1"}
 
 
-def begun(folder: Path, data=DATA) -> Experiment:
-    parsed = recipe.load(data)
+def begin_experiment(folder: Path, data=DATA) -> Experiment:
+    parsed = recipe.load_recipe(data)
     experiment = Experiment(parsed, build(parsed)._replace(devices=1))
     experiment.begin()
-    experiment.save(run_folder.create("mine", run=folder))
+    experiment.save(run_folder.create_run("mine", run=folder))
     return experiment
 
 
 @pytest.fixture(scope="module")
 def experiment(tmp_path_factory) -> Experiment:
     folder = tmp_path_factory.mktemp("runs") / "run"
-    found = begun(folder)
+    found = begin_experiment(folder)
     found.folder = folder
     return found
 
@@ -51,7 +51,7 @@ def policy(experiment, tmp_path) -> Path:
 
 
 @pytest.fixture
-def saved(experiment, tmp_path) -> Path:
+def saved_checkpoint(experiment, tmp_path) -> Path:
     """A checkpoint of one's own to spoil."""
     name = "checkpoints/000000000.pkl.lz4"
     return Path(shutil.copy(experiment.folder / name, tmp_path / "c.pkl.lz4"))
@@ -68,14 +68,17 @@ def test_a_policy_comes_back_with_its_recipe_and_where_it_was_taken(policy, expe
     found = snapshots.load_snapshot(policy)
     assert found.recipe == experiment.recipe
     assert (found.seeds, found.steps, found.returns) == ((3, 4), (0, 0), ())
-    expected = checkpoint.leaves(experiment.acting())
+    expected = checkpoint.flatten_tree(experiment.acting())
     assert set(found.acting) == set(expected)
     for name, leaf in expected.items():
         np.testing.assert_array_equal(found.acting[name], leaf)
 
 
-def test_a_checkpoint_gives_the_policy_of_its_moment(policy, saved):
-    ours, theirs = snapshots.load_snapshot(saved), snapshots.load_snapshot(policy)
+def test_a_checkpoint_gives_the_policy_of_its_moment(policy, saved_checkpoint):
+    ours, theirs = (
+        snapshots.load_snapshot(saved_checkpoint),
+        snapshots.load_snapshot(policy),
+    )
     assert ours._replace(acting=None) == theirs._replace(acting=None)
     for name, leaf in theirs.acting.items():
         np.testing.assert_array_equal(ours.acting[name], leaf)
@@ -83,26 +86,26 @@ def test_a_checkpoint_gives_the_policy_of_its_moment(policy, saved):
 
 def test_the_tree_that_acts_comes_back_from_its_paths(policy, experiment):
     found = snapshots.load_snapshot(policy)
-    tree = snapshots.acting_of(found, experiment.setup, policy)
+    tree = snapshots.restore_acting(found, experiment.setup, policy)
     jax.tree.map(np.testing.assert_array_equal, tree, experiment.acting())
 
 
 @pytest.mark.parametrize("data", [DATA, HOST], ids=["native", "host"])
 def test_progress_comes_back_to_the_bit(data, tmp_path):
-    experiment = begun(tmp_path / "run", data)
-    latest = run_folder.Run(tmp_path / "run").latest()
+    experiment = begin_experiment(tmp_path / "run", data)
+    latest = run_folder.Run(tmp_path / "run").latest_checkpoint()
     saved = snapshots.read_checkpoint(latest)
-    progress, sentence = snapshots.restore_progress(saved, make(experiment.setup))
+    progress, sentence = snapshots.restore_progress(saved, make_loop(experiment.setup))
     assert (saved.metrics, saved.frozen, sentence) == ({}, {}, "")
     loop = experiment.loop
     both = (progress, experiment.progress)
-    ours, theirs = (checkpoint.leaves(loop.save(each)) for each in both)
+    ours, theirs = (checkpoint.flatten_tree(loop.save(each)) for each in both)
     assert set(ours) == set(theirs)
     assert all(ours[name].tobytes() == leaf.tobytes() for name, leaf in theirs.items())
 
 
 def test_equal_progress_gives_equal_bytes_wherever_and_whenever(experiment, tmp_path):
-    begun(tmp_path / "elsewhere")
+    begin_experiment(tmp_path / "elsewhere")
     for path in experiment.folder.rglob("*.lz4"):
         other = tmp_path / "elsewhere" / path.relative_to(experiment.folder)
         assert other.read_bytes() == path.read_bytes()
@@ -166,8 +169,8 @@ def test_a_policy_file_with_something_amiss_is_refused_in_a_sentence(changes, po
     assert str(policy) in caught.value.message
 
 
-def test_the_record_of_frozen_seeds_comes_back(policy, saved):
-    for path in (policy, saved):
+def test_the_record_of_frozen_seeds_comes_back(policy, saved_checkpoint):
+    for path in (policy, saved_checkpoint):
         spoilt(path, frozen={"4": frozen_entry(step=9)})
         found = snapshots.load_snapshot(path)
         assert found.frozen == {4: Frozen(9, "the loss")}
@@ -187,11 +190,11 @@ def test_files_without_a_record_of_frozen_seeds_still_open(tmp_path):
 
 
 def test_a_run_from_before_files_recorded_frozen_seeds_is_resumed(tmp_path):
-    run = run_folder.create("old", run=tmp_path / "run")
+    run = run_folder.create_run("old", run=tmp_path / "run")
     run.checkpoints.mkdir()
     saved = OLD / "checkpoint-without-frozen.pkl.lz4"
     shutil.copy(saved, run.checkpoint(40))
-    run.resolved.write_text(checkpoint.read(saved)["recipe"])
+    run.resolved_recipe.write_text(checkpoint.read(saved)["recipe"])
     run.write_info(seeds=[0, 1])
     rlcli.resume(run.folder, set=["train.steps=50"], quiet=True)
     assert (run.read_info()["status"], run.read_info()["frozen"]) == ("finished", {})
@@ -204,20 +207,20 @@ def test_tensors_that_do_not_fit_the_recipe_are_named(policy, experiment):
     acting["q/linear/w"] = acting["q/linear/w"][..., :3]
     found = snapshots.load_snapshot(spoilt(policy, acting=acting))
     with pytest.raises(RlcliError, match="q/linear/w"):
-        snapshots.acting_of(found, experiment.setup, policy)
+        snapshots.restore_acting(found, experiment.setup, policy)
     with pytest.raises(RlcliError, match="q/linear/w"):
         rlcli.eval(policy)
 
 
-def test_tensors_that_are_missing_are_named(policy, saved):
+def test_tensors_that_are_missing_are_named(policy, saved_checkpoint):
     acting = checkpoint.read(policy)["acting"]
     del acting["q/linear_1/b"]
     with pytest.raises(RlcliError, match="q/linear_1/b"):
         rlcli.eval(spoilt(policy, acting=acting))
-    progress = checkpoint.read(saved)["progress"]
+    progress = checkpoint.read(saved_checkpoint)["progress"]
     del progress["agent/learner/params/q/linear/b"]
     with pytest.raises(RlcliError, match="agent/learner/params/q/linear/b"):
-        rlcli.eval(spoilt(saved, progress=progress))
+        rlcli.eval(spoilt(saved_checkpoint, progress=progress))
 
 
 def test_a_policy_file_is_not_a_checkpoint_to_resume_from(policy):
@@ -264,11 +267,11 @@ def trap(tmp_path, monkeypatch):
     ],
 )
 def test_a_files_recipe_imports_nothing_of_its_authors_unless_trusted(
-    section, value, policy, saved, trap
+    section, value, policy, saved_checkpoint, trap
 ):
-    for path in (policy, saved):
-        data = recipe.resolved(recipe.load(DATA)) | {section: value}
-        spoilt(path, recipe=recipe.dump(data))
+    for path in (policy, saved_checkpoint):
+        data = recipe.resolve(recipe.load_recipe(DATA)) | {section: value}
+        spoilt(path, recipe=recipe.dump_recipe(data))
         for use in (rlcli.eval, rlcli.render, snapshots.load_snapshot):
             with pytest.raises(RlcliError) as caught:
                 use(path)
@@ -278,21 +281,27 @@ def test_a_files_recipe_imports_nothing_of_its_authors_unless_trusted(
 
 
 def test_who_trusts_a_file_plays_its_authors_network(policy, trap):
-    data = recipe.resolved(recipe.load(DATA)) | {"network": "trap_of_theirs:network"}
+    data = recipe.resolve(recipe.load_recipe(DATA)) | {
+        "network": "trap_of_theirs:network"
+    }
     content = checkpoint.read(policy)
     acting = {
         "q/linear/w": np.zeros((2, 4, 2), np.float32),
         "q/linear/b": np.zeros((2, 2), np.float32),
     }
-    checkpoint.write(policy, content | {"recipe": recipe.dump(data), "acting": acting})
+    checkpoint.write(
+        policy, content | {"recipe": recipe.dump_recipe(data), "acting": acting}
+    )
     assert rlcli.eval(policy, episodes=2, trust=True)["episodes"] == 2
     assert trap.exists()
 
 
 def test_a_run_whose_recipe_imports_code_is_not_resumed_without_trust(tmp_path, trap):
-    begun(tmp_path / "run")
-    data = recipe.resolved(recipe.load(DATA)) | {"network": "trap_of_theirs:network"}
-    (tmp_path / "run" / "resolved.yaml").write_text(recipe.dump(data))
+    begin_experiment(tmp_path / "run")
+    data = recipe.resolve(recipe.load_recipe(DATA)) | {
+        "network": "trap_of_theirs:network"
+    }
+    (tmp_path / "run" / "resolved.yaml").write_text(recipe.dump_recipe(data))
     with pytest.raises(RlcliError) as caught:
         rlcli.resume(tmp_path / "run", quiet=True)
     assert "--trust" in caught.value.hint

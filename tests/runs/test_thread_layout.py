@@ -17,21 +17,21 @@ updater: q_learning
 
 
 @pytest.fixture
-def applied(monkeypatch):
+def applied_layouts(monkeypatch):
     """The layouts that were applied."""
     layouts = []
-    monkeypatch.setattr(threads, "apply", layouts.append)
+    monkeypatch.setattr(threads, "apply_layout", layouts.append)
     return layouts
 
 
-def test_training_takes_the_recipe_with_its_overrides(applied, tmp_path):
+def test_training_takes_the_recipe_with_its_overrides(applied_layouts, tmp_path):
     path = tmp_path / "recipe.yaml"
     path.write_text(RECIPE)
-    thread_layout.for_recipe(str(path), set=[], seeds=None)
-    thread_layout.for_recipe(str(path), set=["network.layers=[8, 8]"], seeds=None)
-    thread_layout.for_recipe(str(path), set=["train.seeds=4"], seeds=None)
-    thread_layout.for_recipe(str(path), set=["train.seeds=4"], seeds=3)
-    assert applied == [
+    thread_layout.apply_for_recipe(str(path), set=[], seeds=None)
+    thread_layout.apply_for_recipe(str(path), set=["network.layers=[8, 8]"], seeds=None)
+    thread_layout.apply_for_recipe(str(path), set=["train.seeds=4"], seeds=None)
+    thread_layout.apply_for_recipe(str(path), set=["train.seeds=4"], seeds=3)
+    assert applied_layouts == [
         Layout("pool", 1),
         Layout("one", 1),
         Layout("one", 1),
@@ -39,20 +39,22 @@ def test_training_takes_the_recipe_with_its_overrides(applied, tmp_path):
     ]
 
 
-def test_a_recipe_that_is_not_there_is_not_the_layouts_business(applied, tmp_path):
-    thread_layout.for_recipe(str(tmp_path / "none.yaml"), set=["="], seeds=2)
-    assert applied == [Layout("one", 1)]
+def test_a_recipe_that_is_not_there_is_not_the_layouts_business(
+    applied_layouts, tmp_path
+):
+    thread_layout.apply_for_recipe(str(tmp_path / "none.yaml"), set=["="], seeds=2)
+    assert applied_layouts == [Layout("one", 1)]
 
 
-def test_a_run_goes_on_with_the_layout_that_it_began_with(applied, tmp_path):
+def test_a_run_goes_on_with_the_layout_that_it_began_with(applied_layouts, tmp_path):
     recorded = {"layout": {"threads": "pool", "devices": 3, "size": 2}}
     (tmp_path / "run.json").write_text(json.dumps(recorded))
-    thread_layout.for_run(tmp_path)
-    thread_layout.for_policy(tmp_path)
-    assert applied == [Layout("pool", 3, 2), Layout("pool", 1, 2)]
+    thread_layout.apply_for_run(tmp_path)
+    thread_layout.apply_for_policy(tmp_path)
+    assert applied_layouts == [Layout("pool", 3, 2), Layout("pool", 1, 2)]
 
 
-def test_what_is_no_run_gets_one_thread(applied, tmp_path):
-    thread_layout.for_run(tmp_path)
-    thread_layout.for_policy("CartPole-v1")
-    assert applied == [Layout("one", 1), Layout("one", 1)]
+def test_what_is_no_run_gets_one_thread(applied_layouts, tmp_path):
+    thread_layout.apply_for_run(tmp_path)
+    thread_layout.apply_for_policy("CartPole-v1")
+    assert applied_layouts == [Layout("one", 1), Layout("one", 1)]

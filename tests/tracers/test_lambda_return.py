@@ -9,7 +9,7 @@ from rlcli.tracers.lambda_return import lambda_return
 from rlcli.tracers.n_step import n_step
 
 
-def by_hand(steps, v_t, gamma, lambda_):
+def reference_returns(steps, v_t, gamma, lambda_):
     """Gₜ of every step, backwards; an end, or that of the unroll, bootstraps."""
     returns = np.zeros_like(steps.reward)
     T, B = steps.reward.shape
@@ -31,7 +31,7 @@ def test_returns_equal_the_recursion_over_random_endings(random_steps, gamma, la
     steps, estimates = random_steps(seed=1)
     tracer = lambda_return(gamma=gamma, lambda_=lambda_)
     rows = jax.jit(tracer.trace)(steps, estimates)
-    expected = by_hand(steps, estimates.v_t, gamma, lambda_)
+    expected = reference_returns(steps, estimates.v_t, gamma, lambda_)
     np.testing.assert_allclose(rows.reward, expected, rtol=1e-5, atol=1e-5)
     assert not np.any(rows.discount)  # nothing is left to bootstrap from
     for name in ("obs", "action", "next_obs", "first", "last"):

@@ -35,7 +35,7 @@ def test_three_rewards_of_one_have_the_returns_worked_out_by_hand():
     np.testing.assert_allclose(rows.discount[:3, 0], [0.729, 0.81, 0.9], 1e-6)
 
 
-def by_hand(steps, gamma, t, b):
+def reference_row(steps, gamma, t, b):
     """Return, discount, and the step at the end, of one row."""
     total, factor = 0.0, 1.0
     for k in range(t, len(steps.reward)):
@@ -51,7 +51,7 @@ def test_rows_equal_a_loop_over_random_endings(random_steps, gamma):
     steps, _ = random_steps(seed=1)
     rows = jax.jit(monte_carlo(gamma=gamma).trace)(steps, NOTHING)
     for t, b in np.ndindex(*steps.reward.shape):
-        total, factor, k = by_hand(steps, gamma, t, b)
+        total, factor, k = reference_row(steps, gamma, t, b)
         assert rows.reward[t, b] == pytest.approx(total, abs=1e-5)
         assert rows.discount[t, b] == pytest.approx(factor, abs=1e-6)
         assert rows.next_obs[t, b] == steps.next_obs[k, b]

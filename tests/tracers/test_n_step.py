@@ -32,7 +32,7 @@ def test_an_episode_of_five_rewards_has_the_returns_worked_out_by_hand():
     np.testing.assert_array_equal(rows.last[:, 0], [False, False, True, True, True])
 
 
-def by_hand(steps, n, gamma, t, b):
+def reference_row(steps, n, gamma, t, b):
     """Return, discount, and the step it looks as far as, of one row."""
     total, factor = 0.0, 1.0
     for k in range(t, t + n):
@@ -50,7 +50,7 @@ def test_rows_equal_a_loop_over_random_endings(random_steps, n, gamma):
     T, B = steps.reward.shape
     assert rows.reward.shape == (T - n + 1, B)
     for t, b in np.ndindex(*rows.reward.shape):
-        total, factor, k = by_hand(steps, n, gamma, t, b)
+        total, factor, k = reference_row(steps, n, gamma, t, b)
         assert rows.reward[t, b] == pytest.approx(total, abs=1e-5)
         assert rows.discount[t, b] == pytest.approx(factor, abs=1e-6)
         assert rows.next_obs[t, b] == steps.next_obs[k, b]

@@ -11,7 +11,7 @@ from rlcli.tracers.off_policy import retrace, v_trace
 GAMMA = 0.9
 
 
-def followed(steps, estimates):
+def consistent_estimates(steps, estimates):
     """Estimates in which `next_obs` is worth what the `obs` that follows is."""
     ends = np.array(steps.last)
     ends[-1] = True
@@ -31,7 +31,7 @@ def ends_at(steps, t, b):
     return t
 
 
-def v_trace_by_hand(steps, known, ratio, t, b, lambda_, clip_rho, clip_c):
+def reference_v_trace(steps, known, ratio, t, b, lambda_, clip_rho, clip_c):
     """The sum of the paper: v + Σ γᵏ⁻ᵗ (Π c) ρ δ, to the end of the episode."""
     value, factor = known.v_tm1[t, b], 1.0
     for k in range(t, ends_at(steps, t, b) + 1):
@@ -47,12 +47,12 @@ def v_trace_by_hand(steps, known, ratio, t, b, lambda_, clip_rho, clip_c):
 )
 def test_v_trace_equals_the_sum_of_the_paper(random_steps, lambda_, clip_rho, clip_c):
     steps, estimates = random_steps(seed=1)
-    known, ratio = followed(steps, estimates)
+    known, ratio = consistent_estimates(steps, estimates)
     options = {"lambda_": lambda_, "clip_rho": clip_rho, "clip_c": clip_c}
     rows = jax.jit(v_trace(gamma=GAMMA, **options).trace)(steps, known)
     values = np.zeros_like(steps.reward)
     for t, b in np.ndindex(*values.shape):
-        values[t, b] = v_trace_by_hand(steps, known, ratio, t, b, **options)
+        values[t, b] = reference_v_trace(steps, known, ratio, t, b, **options)
     np.testing.assert_allclose(rows.reward, values, rtol=1e-4, atol=1e-5)
     assert not np.any(rows.discount)  # nothing is left to bootstrap from
     for t, b in np.ndindex(*values.shape):
@@ -69,7 +69,7 @@ def test_v_trace_equals_the_sum_of_the_paper(random_steps, lambda_, clip_rho, cl
 
 def test_without_truncation_v_trace_is_that_of_rlax(random_steps):
     steps, estimates = random_steps(seed=2, truncate=0.0)
-    known, ratio = followed(steps, estimates)
+    known, ratio = consistent_estimates(steps, estimates)
     # rlax has one value per time: behind the end it is multiplied by a discount of 0.
     v_t = np.concatenate([known.v_tm1[1:], known.v_t[-1:]])
     rows = v_trace(gamma=GAMMA, lambda_=0.9).trace(steps, known)
@@ -86,14 +86,14 @@ def test_without_truncation_v_trace_is_that_of_rlax(random_steps):
 
 def test_on_policy_v_trace_is_the_lambda_return(random_steps):
     steps, estimates = random_steps(seed=3)
-    known, _ = followed(steps, estimates)
+    known, _ = consistent_estimates(steps, estimates)
     known = known._replace(log_prob=steps.extras["log_prob"])
     rows = v_trace(gamma=GAMMA, lambda_=0.7).trace(steps, known)
     expected = lambda_return(gamma=GAMMA, lambda_=0.7).trace(steps, known)
     np.testing.assert_allclose(rows.reward, expected.reward, rtol=1e-4, atol=1e-5)
 
 
-def retrace_by_hand(steps, known, ratio, t, b, lambda_):
+def reference_retrace(steps, known, ratio, t, b, lambda_):
     """The sum of the paper: q + Σ γᵏ⁻ᵗ (Π c) δ, where c is not of the first step."""
     value, factor = known.q_tm1[t, b], 1.0
     for k in range(t, ends_at(steps, t, b) + 1):
@@ -108,17 +108,17 @@ def retrace_by_hand(steps, known, ratio, t, b, lambda_):
 @pytest.mark.parametrize("lambda_", [1.0, 0.6])
 def test_retrace_equals_the_sum_of_the_paper(random_steps, lambda_):
     steps, estimates = random_steps(seed=4)
-    known, ratio = followed(steps, estimates)
+    known, ratio = consistent_estimates(steps, estimates)
     rows = jax.jit(retrace(gamma=GAMMA, lambda_=lambda_).trace)(steps, known)
     for t, b in np.ndindex(*steps.reward.shape):
-        expected = retrace_by_hand(steps, known, ratio, t, b, lambda_)
+        expected = reference_retrace(steps, known, ratio, t, b, lambda_)
         assert rows.reward[t, b] == pytest.approx(expected, rel=1e-4, abs=1e-5)
     assert not np.any(rows.discount)
 
 
 def test_without_truncation_retrace_is_that_of_rlax(random_steps):
     steps, estimates = random_steps(seed=5, truncate=0.0)
-    known, ratio = followed(steps, estimates)
+    known, ratio = consistent_estimates(steps, estimates)
     rows = retrace(gamma=GAMMA, lambda_=0.9).trace(steps, known)
     weights = 0.9 * np.minimum(1.0, ratio)
     expected = jax.vmap(
@@ -153,5 +153,5 @@ def test_a_truncated_step_bootstraps_and_sees_nothing_of_the_next_episode(
 
 @pytest.mark.parametrize("tracer", [v_trace(), retrace()])
 def test_they_ask_how_likely_the_action_was_when_it_was_taken(tracer):
-    assert tracer.needs == ("log_prob",)
+    assert tracer.requires == ("log_prob",)
     assert tracer.window == 1

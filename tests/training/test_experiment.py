@@ -11,8 +11,8 @@ import pytest
 
 from rlcli import recipe
 from rlcli.assembly import build
-from rlcli.loop import Loop, make
-from rlcli.loop.progress import RESET, Setup, stream
+from rlcli.loop import Loop, make_loop
+from rlcli.loop.progress import RESET, Setup, stream_key
 from rlcli.runs import checkpoint, snapshots
 from rlcli.runs.run_folder import Run
 from rlcli.training.experiment import Experiment
@@ -42,25 +42,25 @@ NEVER = {"log": {"every": None}, "checkpoint": {"every": None}}
 @functools.cache
 def program() -> tuple[Setup, Loop]:
     """Periods and lengths do not change the program: compiled once, for all tests."""
-    setup = build(recipe.load(DATA))._replace(devices=1)
-    return setup, make(setup)
+    setup = build(recipe.load_recipe(DATA))._replace(devices=1)
+    return setup, make_loop(setup)
 
 
 def experiment_of(**train) -> Experiment:
     data = {**DATA, "train": {**DATA["train"], **train}}
     setup, loop = program()
-    found = Experiment(recipe.load(data), setup)
+    found = Experiment(recipe.load_recipe(data), setup)
     found.loop = loop
     return found
 
 
-def lived(experiment: Experiment, chunks=None):
+def run_reports(experiment: Experiment, chunks=None):
     """All reports of a run, from where it stands to its end or that of `chunks`."""
     if experiment.iteration == 0:
         experiment.begin()
     reports = []
     for most in chunks or itertools.repeat(1_000):
-        if experiment.over:
+        if experiment.is_finished:
             break
         reports.append((experiment.advance(most), experiment.step))
     return reports
@@ -76,7 +76,7 @@ def rows_of(reports) -> list[dict]:
 
 
 def leaves_of(experiment: Experiment) -> dict[str, bytes]:
-    leaves = checkpoint.leaves(experiment.loop.save(experiment.progress))
+    leaves = checkpoint.flatten_tree(experiment.loop.save(experiment.progress))
     return {name: leaf.tobytes() for name, leaf in leaves.items()}
 
 
@@ -96,8 +96,8 @@ def test_a_row_has_what_the_environment_logs_of_the_last_episode():
         "updater": "q_learning",
         "train": {"steps": 60, "seeds": 2, "log": {"every": 20}},
     }
-    parsed = recipe.load(data)
-    rows = rows_of(lived(Experiment(parsed, build(parsed))))
+    parsed = recipe.load_recipe(data)
+    rows = rows_of(run_reports(Experiment(parsed, build(parsed))))
     assert len(rows) == 6
     for row in rows:
         assert row["regret"] == pytest.approx(1 - row["G"], abs=1e-6)
@@ -106,7 +106,7 @@ def test_a_row_has_what_the_environment_logs_of_the_last_episode():
 
 def test_a_run_ends_with_the_last_whole_iteration_within_its_steps():
     experiment = experiment_of(**NEVER)
-    lived(experiment, itertools.cycle([7, 1, 4]))
+    run_reports(experiment, itertools.cycle([7, 1, 4]))
     assert experiment.step == experiment.total_steps == 99
     assert int(experiment.progress.iteration) == experiment.iteration == 33
 
@@ -117,9 +117,9 @@ def test_every_period_acts_at_the_end_of_the_iteration_at_or_past_each_multiple(
         checkpoint={"every": 25},
         evaluate={"every": 40, "episodes": 1},
     )
-    reports = lived(experiment, itertools.cycle([5, 2, 1]))
+    reports = run_reports(experiment, itertools.cycle([5, 2, 1]))
     logged = [step for report, step in reports if report.rows]
-    saved = [step for report, step in reports if report.due]
+    saved = [step for report, step in reports if report.is_checkpoint_due]
     evaluated = [step for report, step in reports if report.evaluation]
     assert logged == at_or_past(10, 99) == [12, 21, 30, 42, 51, 60, 72, 81, 90]
     assert saved == at_or_past(25, 99) == [27, 51, 75]
@@ -130,36 +130,36 @@ def test_every_period_acts_at_the_end_of_the_iteration_at_or_past_each_multiple(
 
 
 def test_a_period_beyond_the_steps_never_comes_and_null_switches_off():
-    reports = lived(
+    reports = run_reports(
         experiment_of(log={"every": 1_000}, evaluate=None, checkpoint={"every": None})
     )
     assert len(reports) == 1
     assert rows_of(reports) == []
-    assert not reports[0][0].due
+    assert not reports[0][0].is_checkpoint_due
 
 
 def test_watching_a_run_and_cutting_it_up_changes_nothing_of_it():
     unwatched = experiment_of(**NEVER)
-    lived(unwatched)
+    run_reports(unwatched)
     watched = experiment_of(
         log={"every": 1},
         evaluate={"every": 20, "episodes": 3},
         checkpoint={"every": 7},
     )
-    lived(watched, itertools.cycle([1, 3]))
+    run_reports(watched, itertools.cycle([1, 3]))
     assert leaves_of(watched) == leaves_of(unwatched)
 
 
 def test_rows_do_not_depend_on_how_the_run_is_cut_into_chunks():
     # A quarter of an update a step: some chunks make none.
     periods = {"log": {"every": 10}, "checkpoint": {"every": None}}
-    whole = rows_of(lived(experiment_of(**periods)))
-    assert rows_of(lived(experiment_of(**periods), itertools.repeat(1))) == whole
+    whole = rows_of(run_reports(experiment_of(**periods)))
+    assert rows_of(run_reports(experiment_of(**periods), itertools.repeat(1))) == whole
     assert len(whole) == 18
 
 
 def test_rows_say_where_every_seed_stands():
-    reports = lived(experiment_of(log={"every": 10}, checkpoint={"every": None}))
+    reports = run_reports(experiment_of(log={"every": 10}, checkpoint={"every": None}))
     rows = [row for row in rows_of(reports) if row["seed"] == 4]
     for row in rows:
         steps = row["T"]
@@ -177,7 +177,7 @@ def test_rows_say_where_every_seed_stands():
 
 def test_episodes_and_lengths_add_up_to_the_steps_that_were_made():
     experiment = experiment_of(steps=3_000, **NEVER)
-    lived(experiment)
+    run_reports(experiment)
     statistics = experiment.progress.statistics
     unfinished = np.asarray(statistics.running_length).sum(axis=1)
     assert np.all(unfinished > 0)
@@ -200,17 +200,20 @@ def test_what_was_saved_and_restored_goes_on_as_if_nothing_had_been(middle, tmp_
         "checkpoint": {"every": None},
     }
     whole = experiment_of(**periods)
-    expected = rows_of(lived(whole))
+    expected = rows_of(run_reports(whole))
     run, other = Run(tmp_path / "cut"), Run(tmp_path / "whole")
     run.folder.mkdir()
     other.folder.mkdir()
     first = experiment_of(**periods)
-    before = lived(first, [1] * (middle // 3))
+    before = run_reports(first, [1] * (middle // 3))
     first.save(run)
     second = experiment_of(**periods)
-    assert second.restore(snapshots.read_checkpoint(run.latest()), run.best) == ""
+    assert (
+        second.restore(snapshots.read_checkpoint(run.latest_checkpoint()), run.best)
+        == ""
+    )
     assert second.step == middle
-    assert rows_of(before) + rows_of(lived(second)) == expected
+    assert rows_of(before) + rows_of(run_reports(second)) == expected
     assert leaves_of(second) == leaves_of(whole)
     whole.save(other)
     second.save(run)
@@ -223,7 +226,10 @@ def test_evaluations_are_the_same_whenever_they_are_made_and_for_any_periods():
     often = experiment_of(evaluate={"every": 10, "episodes": 2}, **NEVER)
     seldom = experiment_of(evaluate={"every": 30, "episodes": 2}, **NEVER)
     many, few = (
-        {(row["T"], row["seed"]): row["evaluation"] for row in rows_of(lived(each))}
+        {
+            (row["T"], row["seed"]): row["evaluation"]
+            for row in rows_of(run_reports(each))
+        }
         for each in (often, seldom)
     )
     assert set(few) == {(t, seed) for t in (30, 60, 90) for seed in (4, 5)}
@@ -234,13 +240,13 @@ def test_the_best_policy_of_each_seed_is_that_of_its_own_best_evaluation():
     experiment = experiment_of(evaluate={"every": 10, "episodes": 2}, **NEVER)
     acting, found = {}, {}
     experiment.begin()
-    while not experiment.over:
+    while not experiment.is_finished:
         report = experiment.advance(1)
         for index, row in enumerate(report.evaluation):
             mean = row["evaluation"]["mean"]
             if index not in found or mean > found[index][0]:  # the first of equals
                 found[index] = (mean, experiment.step)
-                leaves = checkpoint.leaves(experiment.acting())
+                leaves = checkpoint.flatten_tree(experiment.acting())
                 acting[index] = {name: leaf[index] for name, leaf in leaves.items()}
     best = experiment.best
     assert list(zip(best.returns, best.steps, strict=True)) == [found[0], found[1]]
@@ -258,7 +264,7 @@ def test_the_goal_is_reached_when_the_evaluation_of_every_seed_has_come_to_it(
     )
     experiment.begin()
     experiment.advance(1_000)
-    assert experiment.reached is reached
+    assert experiment.has_reached_stop is reached
 
 
 def fragile() -> Environment:
@@ -290,14 +296,14 @@ FRAGILE = {
 
 
 def fragile_run(**changes) -> Experiment:
-    parsed = recipe.load({**FRAGILE, **changes})
+    parsed = recipe.load_recipe({**FRAGILE, **changes})
     experiment = Experiment(parsed, build(parsed))
     experiment.begin()
     return experiment
 
 
 def lucky(seed: int) -> bool:
-    key = jax.random.fold_in(stream(seed, RESET), 0)  # of its only environment
+    key = jax.random.fold_in(stream_key(seed, RESET), 0)  # of its only environment
     return float(jax.random.uniform(key)) <= 0.5
 
 
@@ -305,7 +311,7 @@ def lucky(seed: int) -> bool:
 def half_frozen():
     experiment = fragile_run()
     reports = []
-    while not experiment.over:
+    while not experiment.is_finished:
         reports.append(experiment.advance(7))
     return experiment, reports
 
@@ -333,7 +339,9 @@ def test_a_frozen_seed_keeps_its_last_good_parameters(half_frozen):
     before = fragile_run()
     while before.step < 30:
         before.advance(min(7, 30 - before.step))
-    first, last = (checkpoint.leaves(each.acting()) for each in (before, experiment))
+    first, last = (
+        checkpoint.flatten_tree(each.acting()) for each in (before, experiment)
+    )
     for seed in range(4):
         for name, leaf in last.items():
             assert np.all(np.isfinite(leaf))
@@ -345,7 +353,7 @@ def test_a_frozen_seed_keeps_its_last_good_parameters(half_frozen):
 
 def test_the_run_ends_at_once_where_the_recipe_says_so():
     experiment = fragile_run(train={**FRAGILE["train"], "on_nan": "stop"})
-    while not experiment.over and not experiment.failure:
+    while not experiment.is_finished and not experiment.failure:
         experiment.advance(1)
     assert experiment.step == 31
     assert "the loss is not finite at update 30, by step 31" in experiment.failure
@@ -359,7 +367,7 @@ def test_when_no_seed_is_left_nothing_is_saved_over_the_last_good_checkpoint(tmp
     experiment.save(run)  # at step 0
     good = run.policy.read_bytes()
     while not experiment.failure:
-        assert not experiment.over
+        assert not experiment.is_finished
         experiment.advance(1)
     for seed in range(4):
         assert f"seed {seed}: " in experiment.failure

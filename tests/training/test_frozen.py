@@ -15,7 +15,7 @@ import pytest
 import rlcli
 from rlcli import errors
 from rlcli.cli import main, report
-from rlcli.loop.progress import RESET, stream
+from rlcli.loop.progress import RESET, stream_key
 from rlcli.runs import checkpoint
 from rlcli.runs.frozen import Frozen
 from rlcli.runs.snapshots import load_snapshot
@@ -27,7 +27,7 @@ SEEDS, FIRST, AT = 3, 20, 31  # one seed of three is paid what is no number at s
 
 def luck_of(seed: int) -> float:
     """What the first episode of a seed's only environment begins with."""
-    key = jax.random.fold_in(stream(seed, RESET), 0)
+    key = jax.random.fold_in(stream_key(seed, RESET), 0)
     return float(jax.random.uniform(key))
 
 
@@ -244,7 +244,7 @@ def test_a_run_that_ends_at_the_first_frozen_seed_does_not_say_that_none_is_left
     assert info(run)["status"] == "failed"
     assert info(run)["reason"].startswith("1 of 3 seeds is frozen: seed 21: the loss")
     assert info(run)["reason"].endswith("; `train.on_nan` is `stop`")
-    assert report.trained(run, quiet=True) == errors.MENDABLE
+    assert report.report_training(run, quiet=True) == errors.USER_ERROR
 
 
 class Spoils(gymnasium.Env):

@@ -116,7 +116,7 @@ def test_a_folder_that_disagrees_with_its_checkpoint_is_refused(
 def test_the_checkpoint_of_another_run_is_refused(run, tmp_path):
     other = {**DATA, "train": {**DATA["train"], "seed": 7}}
     foreign = rlcli.train(other, run=tmp_path / "other", quiet=True, smoke=True)
-    latest = Run(foreign).latest()
+    latest = Run(foreign).latest_checkpoint()
     assert latest is not None
     for path in (run / "checkpoints").iterdir():
         shutil.copy(latest, path)
@@ -236,4 +236,4 @@ def test_chunks_left_unfinished_at_the_end_of_the_interpreter_end_the_run(tmp_pa
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads((run / "run.json").read_text())["status"] == "stopped"
-    assert Run(run).latest() is not None
+    assert Run(run).latest_checkpoint() is not None

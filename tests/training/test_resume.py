@@ -62,7 +62,7 @@ def home(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("home")
 
 
-def launched(home: Path, folder: Path, *arguments: object) -> subprocess.Popen:
+def launch(home: Path, folder: Path, *arguments: object) -> subprocess.Popen:
     cache = {
         "JAX_COMPILATION_CACHE_DIR": str(home / "programs"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
@@ -78,12 +78,12 @@ def launched(home: Path, folder: Path, *arguments: object) -> subprocess.Popen:
 
 
 @pytest.fixture
-def started(tmp_path, home):
+def start_process(tmp_path, home):
     """Starts `rlcli`; whatever happens, it does not outlive the test."""
     processes = []
 
     def start(*arguments: object) -> subprocess.Popen:
-        processes.append(launched(home, tmp_path, *arguments))
+        processes.append(launch(home, tmp_path, *arguments))
         return processes[-1]
 
     yield start
@@ -93,7 +93,7 @@ def started(tmp_path, home):
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(home):
+def uninterrupted_run(home):
     """The folder of a run that nothing happened to."""
 
     @functools.cache
@@ -103,13 +103,13 @@ def uninterrupted(home):
         folder.mkdir()
         (folder / "mine.yaml").write_text(recipe)
         command = ("train", "mine.yaml", "--run", "run", "--quiet", "--seeds", seeds)
-        assert ended(launched(home, folder, *command)) == (0, "")
+        assert wait_for_exit(launch(home, folder, *command)) == (0, "")
         return folder / "run"
 
     return run
 
 
-def ended(process: subprocess.Popen) -> tuple[int, str]:
+def wait_for_exit(process: subprocess.Popen) -> tuple[int, str]:
     """Exit code and what was said on stderr."""
     _, said = process.communicate(timeout=300)
     return process.returncode, said
@@ -122,7 +122,7 @@ def wait_for(run: Path, step: int, process: subprocess.Popen) -> None:
         if (latest := latest_step(run)) is not None and latest >= step:
             return
         time.sleep(0.002)
-    pytest.fail(f"no checkpoint at step {step:,}: {ended(process)}")
+    pytest.fail(f"no checkpoint at step {step:,}: {wait_for_exit(process)}")
 
 
 def latest_step(run: Path) -> int | None:
@@ -161,56 +161,56 @@ CASES = [
 
 @pytest.mark.parametrize(("recipe", "seeds", "about"), CASES)
 def test_a_run_killed_at_a_random_moment_ends_as_if_it_had_not_been(
-    recipe, seeds, about, started, uninterrupted, tmp_path
+    recipe, seeds, about, start_process, uninterrupted_run, tmp_path
 ):
     (tmp_path / "mine.yaml").write_text(recipe)
     command = ("train", "mine.yaml", "--quiet", "--seeds", seeds, "--run")
     draw = random.Random(4)
     run = tmp_path / "run"
-    process = started(*command, run)
+    process = start_process(*command, run)
     for _ in range(2):  # the second kill hits the run that was resumed
         wait_for(run, draw.randrange(about), process)
         time.sleep(draw.random() * 0.05)
         process.kill()
-        assert ended(process)[0] == -signal.SIGKILL
-        process = started("resume", run, "--quiet")
-    assert ended(process) == (0, "")
-    assert_alike(run, uninterrupted(recipe, seeds))
+        assert wait_for_exit(process)[0] == -signal.SIGKILL
+        process = start_process("resume", run, "--quiet")
+    assert wait_for_exit(process) == (0, "")
+    assert_alike(run, uninterrupted_run(recipe, seeds))
     info = json.loads((run / "run.json").read_text())
     assert len(info["resumes"]) == 2
     assert 0 < info["resumes"][0]["step"] <= info["resumes"][1]["step"]
 
 
 def test_every_way_to_stop_has_its_exit_code_and_loses_nothing(
-    started, uninterrupted, tmp_path
+    start_process, uninterrupted_run, tmp_path
 ):
     (tmp_path / "mine.yaml").write_text(NATIVE)
     run = tmp_path / "run"
-    process = started("train", "mine.yaml", "--run", run)
+    process = start_process("train", "mine.yaml", "--run", run)
     wait_for(run, 1_500, process)
     process.send_signal(signal.SIGINT)
-    code, said = ended(process)
+    code, said = wait_for_exit(process)
     assert code == 130
     assert said.endswith(f"next: rlcli resume {run}\n")
     first = latest_step(run)
 
-    process = started("resume", run)
+    process = start_process("resume", run)
     wait_for(run, first + 1, process)
     process.send_signal(signal.SIGTERM)
-    assert ended(process)[0] == 143
+    assert wait_for_exit(process)[0] == 143
     second = latest_step(run)
     assert second > first
 
     # The time counts from the start of the process: this is over before it begins.
-    assert ended(started("resume", run, "--max-time", "1s"))[0] == 75
+    assert wait_for_exit(start_process("resume", run, "--max-time", "1s"))[0] == 75
     assert latest_step(run) == second
 
-    assert ended(started("resume", run, "--quiet")) == (0, "")
-    assert_alike(run, uninterrupted(NATIVE, 1))
+    assert wait_for_exit(start_process("resume", run, "--quiet")) == (0, "")
+    assert_alike(run, uninterrupted_run(NATIVE, 1))
 
     before = {path: path.read_bytes() for path in run.rglob("*.lz4")}
-    code, said = ended(started("resume", run))
+    code, said = wait_for_exit(start_process("resume", run))
     assert code == 0
     assert f"`{run}` is finished: 60,000 steps" in said
     assert {path: path.read_bytes() for path in run.rglob("*.lz4")} == before
-    assert_alike(run, uninterrupted(NATIVE, 1))
+    assert_alike(run, uninterrupted_run(NATIVE, 1))

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 import rlcli
-from rlcli.cli.report import trained
+from rlcli.cli.report import report_training
 from rlcli.errors import RlcliError
-from rlcli.recipe import load
+from rlcli.recipe import load_recipe
 from rlcli.runs.run_folder import Run
 
 pytestmark = pytest.mark.usefixtures("programs")
@@ -33,7 +33,7 @@ HOST = {**DATA, "environment": {"name": "gymnasium/CartPole-v1", "num_envs": 2}}
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory, programs) -> dict[str, Path]:
+def finished_runs(tmp_path_factory, programs) -> dict[str, Path]:
     """Runs from their beginning to their end."""
     parent = tmp_path_factory.mktemp("finished")
     return {
@@ -70,8 +70,8 @@ def left_at(step: int, run: Path, data=DATA, **keywords) -> Path:
     return run
 
 
-def test_a_run_leaves_all_that_it_takes_to_go_on_and_to_look_at_it(finished):
-    run = finished["native"]
+def test_a_run_leaves_all_that_it_takes_to_go_on_and_to_look_at_it(finished_runs):
+    run = finished_runs["native"]
     names = {path.name for path in run.iterdir() if not path.name.startswith(".")}
     assert names == {
         *("recipe.yaml", "resolved.yaml", "run.json", "metrics.jsonl", "log.txt"),
@@ -79,7 +79,7 @@ def test_a_run_leaves_all_that_it_takes_to_go_on_and_to_look_at_it(finished):
     }
     kept = sorted(path.name for path in (run / "checkpoints").iterdir())
     assert kept == ["000001200.pkl.lz4", "000001500.pkl.lz4"]  # the newest two
-    assert load(run / "resolved.yaml") == load(DATA)
+    assert load_recipe(run / "resolved.yaml") == load_recipe(DATA)
     facts = info(run)
     assert (facts["status"], facts["seeds"]) == ("finished", [0])
     assert {"versions", "command", "layout", "created", "ended"} <= set(facts)
@@ -94,31 +94,31 @@ def test_the_recipe_lies_in_the_run_as_it_was_written(tmp_path):
     assert info(run)["smoke"] is True
 
 
-def test_rows_come_at_every_log_point_for_every_seed(finished):
-    logged = [row for row in rows(finished["seeds"]) if "evaluation" not in row]
+def test_rows_come_at_every_log_point_for_every_seed(finished_runs):
+    logged = [row for row in rows(finished_runs["seeds"]) if "evaluation" not in row]
     steps = range(100, 1_501, 100)
     assert [(row["T"], row["seed"]) for row in logged] == [
         (step, seed) for step in steps for seed in (0, 1)
     ]
-    evaluated = [row for row in rows(finished["seeds"]) if "evaluation" in row]
+    evaluated = [row for row in rows(finished_runs["seeds"]) if "evaluation" in row]
     assert [row["T"] for row in evaluated] == [600, 600, 1_200, 1_200]
     assert all(row["evaluation"]["episodes"] == 2 for row in evaluated)
 
 
-def test_two_runs_of_a_recipe_are_the_same_to_the_byte(finished, tmp_path):
+def test_two_runs_of_a_recipe_are_the_same_to_the_byte(finished_runs, tmp_path):
     again = rlcli.train(DATA, run=tmp_path / "run", quiet=True)
-    assert files(again) == files(finished["native"])
-    assert rows(again) == rows(finished["native"])
+    assert files(again) == files(finished_runs["native"])
+    assert rows(again) == rows(finished_runs["native"])
 
 
-def test_watching_a_run_changes_nothing_of_what_is_learnt(finished, tmp_path):
+def test_watching_a_run_changes_nothing_of_what_is_learnt(finished_runs, tmp_path):
     sets = ["train.log.every=10", "train.evaluate.every=100", "train.checkpoint=null"]
     often = rlcli.train(DATA, set=sets, run=tmp_path / "run", quiet=True)
     ours, theirs = (
         rlcli.runs.checkpoint.read(run / "checkpoints" / "000001500.pkl.lz4")[
             "progress"
         ]
-        for run in (often, finished["native"])
+        for run in (often, finished_runs["native"])
     )
     assert set(ours) == set(theirs)
     assert all(np.array_equal(ours[name], leaf) for name, leaf in theirs.items())
@@ -134,14 +134,14 @@ def test_watching_a_run_changes_nothing_of_what_is_learnt(finished, tmp_path):
     ],
 )
 def test_a_run_that_was_left_is_resumed_as_if_it_had_not_been(
-    kind, data, seeds, step, finished, tmp_path
+    kind, data, seeds, step, finished_runs, tmp_path
 ):
     run = left_at(step, tmp_path / "run", data, seeds=seeds)
     assert info(run)["status"] == "stopped"
     assert rlcli.resume(run, quiet=True) == run
     assert info(run)["status"] == "finished"
-    assert files(run) == files(finished[kind])
-    assert rows(run) == rows(finished[kind])
+    assert files(run) == files(finished_runs[kind])
+    assert rows(run) == rows(finished_runs[kind])
 
 
 @pytest.mark.slow
@@ -154,32 +154,32 @@ def test_several_host_environments_of_two_seeds_resume_exactly(tmp_path):
     assert rows(run) == rows(whole)
 
 
-def test_a_run_killed_before_its_first_checkpoint_starts_again(finished, tmp_path):
-    run = shutil.copytree(finished["native"], tmp_path / "run")
+def test_a_run_killed_before_its_first_checkpoint_starts_again(finished_runs, tmp_path):
+    run = shutil.copytree(finished_runs["native"], tmp_path / "run")
     shutil.rmtree(run / "checkpoints")
     for name in ("checkpoints.json", "policy.pkl.lz4", "best.pkl.lz4"):
         (run / name).unlink()
     (run / "run.json").write_text(json.dumps(info(run) | {"status": "running"}))
     rlcli.resume(run, quiet=True)
-    assert files(run) == files(finished["native"])
-    assert rows(run) == rows(finished["native"])
+    assert files(run) == files(finished_runs["native"])
+    assert rows(run) == rows(finished_runs["native"])
 
 
-def test_a_finished_run_says_so_and_stays_as_it_is(finished, tmp_path, capsys):
-    run = shutil.copytree(finished["native"], tmp_path / "run")
+def test_a_finished_run_says_so_and_stays_as_it_is(finished_runs, tmp_path, capsys):
+    run = shutil.copytree(finished_runs["native"], tmp_path / "run")
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     rlcli.resume(run)
     assert f"`{run}` is finished: 1,500 steps" in capsys.readouterr().err
     assert info(run)["status"] == "finished"
-    assert trained(run, quiet=True) == 0
+    assert report_training(run, quiet=True) == 0
     changed = {path.name for path, data in before.items() if path.read_bytes() != data}
     assert changed <= {"run.json"}  # which notes every resume
 
 
 def test_a_longer_run_goes_on_exactly_as_if_it_had_been_longer_from_the_start(
-    finished, tmp_path
+    finished_runs, tmp_path
 ):
-    run = shutil.copytree(finished["native"], tmp_path / "run")
+    run = shutil.copytree(finished_runs["native"], tmp_path / "run")
     rlcli.resume(run, set=["train.steps=2_300"], quiet=True)
     sets = ["train.steps=2_300"]
     longer = rlcli.train(DATA, set=sets, run=tmp_path / "longer", quiet=True)
@@ -197,8 +197,8 @@ def test_a_longer_run_goes_on_exactly_as_if_it_had_been_longer_from_the_start(
         "extra={mine: 1}",
     ],
 )
-def test_a_run_is_resumed_with_its_own_recipe_only(change, finished, tmp_path):
-    run = shutil.copytree(finished["native"], tmp_path / "run")
+def test_a_run_is_resumed_with_its_own_recipe_only(change, finished_runs, tmp_path):
+    run = shutil.copytree(finished_runs["native"], tmp_path / "run")
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     with pytest.raises(RlcliError) as caught:
         rlcli.resume(run, set=[change], quiet=True)
@@ -213,7 +213,7 @@ def test_a_run_is_resumed_with_its_own_recipe_only(change, finished, tmp_path):
     }
 
 
-def test_periods_may_change_from_one_resume_to_the_next(finished, tmp_path):
+def test_periods_may_change_from_one_resume_to_the_next(finished_runs, tmp_path):
     run = left_at(500, tmp_path / "run")
     sets = ["train.log.every=50", "train.evaluate=null", "train.checkpoint.keep=1"]
     rlcli.resume(run, set=sets, quiet=True)
@@ -221,7 +221,7 @@ def test_periods_may_change_from_one_resume_to_the_next(finished, tmp_path):
     assert kept == ["000001500.pkl.lz4"]
     ours, theirs = (
         rlcli.runs.checkpoint.read(each / "checkpoints" / kept[0])["progress"]
-        for each in (run, finished["native"])
+        for each in (run, finished_runs["native"])
     )
     assert all(np.array_equal(ours[name], leaf) for name, leaf in theirs.items())
 
@@ -250,7 +250,7 @@ def test_a_run_ends_when_its_time_is_over_after_a_checkpoint(tmp_path):
     # The process of the tests is older than a second.
     assert info(run)["status"] == "out_of_time"
     assert (run / "checkpoints" / "000000000.pkl.lz4").is_file()
-    assert trained(run, quiet=True) == 75
+    assert report_training(run, quiet=True) == 75
 
 
 def test_a_run_stops_at_its_goal_and_resuming_it_says_so(tmp_path, capsys):
@@ -281,11 +281,11 @@ def test_smoke_runs_every_part_of_a_long_run_within_seconds(tmp_path):
     assert (run / "best.pkl.lz4").is_file()
 
 
-def test_a_folder_that_holds_a_run_is_refused_for_another(finished):
-    before = files(finished["native"])
+def test_a_folder_that_holds_a_run_is_refused_for_another(finished_runs):
+    before = files(finished_runs["native"])
     with pytest.raises(RlcliError, match="holds a run"):
-        rlcli.train(DATA, run=finished["native"], quiet=True)
-    assert files(finished["native"]) == before
+        rlcli.train(DATA, run=finished_runs["native"], quiet=True)
+    assert files(finished_runs["native"]) == before
 
 
 def test_a_seed_and_their_number_may_be_given_beside_the_recipe(tmp_path):
@@ -293,7 +293,7 @@ def test_a_seed_and_their_number_may_be_given_beside_the_recipe(tmp_path):
         DATA, run=tmp_path / "run", seed=6, seeds=2, smoke=True, quiet=True
     )
     assert info(run)["seeds"] == [6, 7]
-    assert load(run / "resolved.yaml").train.seed == 6
+    assert load_recipe(run / "resolved.yaml").train.seed == 6
 
 
 def test_a_run_without_a_seed_left_fails_and_keeps_its_last_good_checkpoint(
@@ -311,13 +311,13 @@ def test_a_run_without_a_seed_left_fails_and_keeps_its_last_good_checkpoint(
     for seed in (0, 1):
         assert f"seed {seed}: " in facts["reason"]
     assert "is not finite at update " in facts["reason"]
-    latest = Run(run).latest()
+    latest = Run(run).latest_checkpoint()
     assert latest.name == "000000300.pkl.lz4"
     saved = rlcli.runs.checkpoint.read(latest)["progress"]
     assert all(
         np.all(np.isfinite(leaf)) for leaf in saved.values() if leaf.dtype.kind == "f"
     )
-    assert trained(run, quiet=True) == 1
+    assert report_training(run, quiet=True) == 1
     assert "no seed is left: seed 0: " in capsys.readouterr().err
 
 

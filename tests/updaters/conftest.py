@@ -10,16 +10,15 @@ import optax
 import pytest
 
 from rlcli import registry
-from rlcli.loop.progress import midnight
-from rlcli.networks.functions import Pair, own
+from rlcli.networks.functions import Pair, separate_network
 from rlcli.networks.torsos import table
 from rlcli.policies.discrete import epsilon_greedy
 from rlcli.policies.sampled import random
-from rlcli.types import Transition
+from rlcli.types import Clock, Transition
 from rlcli.updaters import Spaces
 
 STATES, ACTIONS, EPSILON = 6, 4, 0.2
-CLOCK = midnight()._replace(watched=np.bool_(True))
+CLOCK = Clock.zero()._replace(compute_metrics=np.bool_(True))
 
 
 class Tabular:
@@ -32,7 +31,9 @@ class Tabular:
 
         def networks(name, factory, action=None, copies=None):
             inputs = shown if action is None else Pair(shown, action)
-            return own(name, torso or table(), factory(**(head or {})), inputs, copies)
+            return separate_network(
+                name, torso or table(), factory(**(head or {})), inputs, copies
+            )
 
         def policies(space, values=None):
             if values is None:

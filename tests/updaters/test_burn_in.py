@@ -11,19 +11,18 @@ import pytest
 
 from rlcli import recipe
 from rlcli.assembly import build
-from rlcli.loop.progress import midnight
 from rlcli.networks import memory
 from rlcli.networks.torsos import linear
 from rlcli.policies.sampled import sampled
 from rlcli.training.experiment import Experiment
-from rlcli.types import Transition
+from rlcli.types import Clock, Transition
 from rlcli.updaters import Spaces
-from rlcli.updaters.burn_in import refreshed
+from rlcli.updaters.burn_in import refresh_carry
 from rlcli.updaters.policy_gradient.v_trace import v_trace
 
 SHOWN = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
 ACTIONS, SIZE, STEPS, BATCH, FRONT = 3, 4, 7, 5, 3
-CLOCK = midnight()._replace(watched=np.bool_(True))
+CLOCK = Clock.zero()._replace(compute_metrics=np.bool_(True))
 
 
 def steps(carry):
@@ -59,25 +58,27 @@ def test_steps_that_count_come_first_and_begin_with_the_memory_of_those_in_front
     weight[:, -1] = 0  # nothing of it counts, so that its order is no matter
     begin = np.array([[10.0, 20.0, 30.0, 40.0, 50.0]])
     rows = steps(begin)
-    found, order = refreshed(rows, weight, counting)
+    found, order = refresh_carry(rows, weight, counting)
     for b, late in enumerate(front):
         turned = np.roll(np.arange(STEPS), -late)
         np.testing.assert_array_equal(found.obs[:, b], rows.obs[turned, b])
         np.testing.assert_array_equal(found.extras["carry"][:, b], begin[0, b] + turned)
-    np.testing.assert_array_equal(order.back(found.obs), rows.obs)
-    np.testing.assert_array_equal(order.there(rows.action), found.action)
+    np.testing.assert_array_equal(order.backward(found.obs), rows.obs)
+    np.testing.assert_array_equal(order.forward(rows.action), found.action)
 
 
 def test_steps_that_know_what_they_were_taken_with_stay_as_they_are():
     rows = steps(np.zeros((STEPS, BATCH)))
     weight = np.zeros((STEPS, BATCH), "f4")
-    assert refreshed(rows, weight, lambda carry: 1 / 0)[0] is rows
+    assert refresh_carry(rows, weight, lambda carry: 1 / 0)[0] is rows
 
 
 @pytest.mark.slow
 def test_a_policy_learns_of_sequences_what_it_learns_of_their_later_steps_alone():
     def networks(name, head):
-        return memory.own(name, linear(), memory.gru(size=SIZE), head(), SHOWN)
+        return memory.separate_recurrent_network(
+            name, linear(), memory.gru(size=SIZE), head(), SHOWN
+        )
 
     spaces = Spaces(SHOWN, gymnasium.spaces.Discrete(ACTIONS))
     ours = v_trace(
@@ -133,5 +134,5 @@ def test_what_learns_unrolls_with_a_memory_learns_sequences_from_a_replay(update
         "updater": updater,
         "replay": {"name": "sequences", "length": 20, "burn_in": 4},
     }
-    read = recipe.load(data)
+    read = recipe.load_recipe(data)
     assert Experiment(read, build(read)).check()

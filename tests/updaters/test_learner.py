@@ -7,12 +7,18 @@ import optax
 import pytest
 
 from rlcli.errors import RlcliError
-from rlcli.loop.progress import midnight
-from rlcli.updaters.learner import GOING, Losses, following, in_turns, learner
+from rlcli.types import Clock
+from rlcli.updaters.learner import (
+    NOT_FAILED,
+    Losses,
+    alternating_learner,
+    learner,
+    target_update,
+)
 from rlcli.xla import control_flow
 
 PARAMS = {"q": {"w": jnp.array([1.0, -2.0])}, "policy": {"w": jnp.array([3.0])}}
-CLOCK = midnight()._replace(watched=np.bool_(True))
+CLOCK = Clock.zero()._replace(compute_metrics=np.bool_(True))
 ONES = np.ones((1, 1), np.float32)
 
 
@@ -27,7 +33,7 @@ def random_params(seed):
 
 @pytest.mark.parametrize("rate", [0.005, 0.5, 1.0])
 def test_a_polyak_target_follows_slowly(rate):
-    follow = jax.jit(following({"polyak": rate}))
+    follow = jax.jit(target_update({"polyak": rate}))
     target = ours = random_params(0)
     for updates in range(1, 6):
         params = random_params(updates)
@@ -43,7 +49,7 @@ def test_a_polyak_target_follows_slowly(rate):
 
 
 def test_a_target_is_copied_after_every_so_many_updates_and_never_between():
-    follow = jax.jit(following({"every": 3}))
+    follow = jax.jit(target_update({"every": 3}))
     target = random_params(0)
     for updates in range(1, 10):
         params = random_params(updates)
@@ -56,7 +62,7 @@ def test_a_target_is_copied_after_every_so_many_updates_and_never_between():
 
 
 def test_without_a_target_there_is_none():
-    assert following(None)(PARAMS, (), jnp.int32(1)) == ()
+    assert target_update(None)(PARAMS, (), jnp.int32(1)) == ()
     begin, _ = learner(lambda key: PARAMS, optax.sgd(1.0))
     assert begin(jax.random.key(0)).target == ()
 
@@ -64,7 +70,7 @@ def test_without_a_target_there_is_none():
 @pytest.mark.parametrize("target", [{}, {"every": 3, "polyak": 0.1}])
 def test_a_target_that_follows_in_two_ways_or_none_is_refused(target):
     with pytest.raises(RlcliError) as caught:
-        following(target)
+        target_update(target)
     assert caught.value.hint == "give either `every` or `polyak`"
 
 
@@ -74,7 +80,7 @@ def test_target_and_parameters_share_no_buffer():
     state = begin(jax.random.key(0))
     np.testing.assert_array_equal(leaves(state.target), leaves(state.params))
     donated = jax.jit(lambda each: each, donate_argnums=0)(state)  # would be an error
-    assert donated.failed == GOING
+    assert donated.failed == NOT_FAILED
 
 
 def sums(**terms):
@@ -163,7 +169,7 @@ def test_metrics_are_zero_where_nobody_watches_and_nothing_else_differs():
         return Losses({"critic": term}, jnp.array([7.0]), {"x": jnp.array(5.0)})
 
     def at(watched):
-        clock = CLOCK._replace(watched=jnp.asarray(watched))
+        clock = CLOCK._replace(compute_metrics=jnp.asarray(watched))
         return jax.jit(lambda: step(begin(jax.random.key(0)), loss, ONES, clock))()
 
     (seen, priority, metrics), (unseen, same, silence) = at(True), at(False)
@@ -197,7 +203,7 @@ def test_a_loss_that_is_not_finite_ends_all_learning_at_its_update(bad, target):
     for updates in range(3):
         before, state = state, made(state, fine, updates)
         assert not np.array_equal(leaves(before.params), leaves(state.params))
-        assert state.failed == GOING
+        assert state.failed == NOT_FAILED
     good = leaves(state.params)
     state = made(state, broken, 3)
     np.testing.assert_array_equal(leaves(state.params), good)
@@ -215,7 +221,7 @@ def test_when_holds_a_state_or_hands_it_on():
         return state + amount, {"sum": state + amount, "flag": jnp.array(True)}
 
     def maybe(predicate):
-        return control_flow.when(predicate, function, jnp.float32(1), jnp.float32(2))
+        return control_flow.run_if(predicate, function, jnp.float32(1), jnp.float32(2))
 
     for each in (maybe, jax.jit(maybe)):
         state, report = each(jnp.array(True))
@@ -226,20 +232,20 @@ def test_when_holds_a_state_or_hands_it_on():
 
 def test_kept_takes_one_tree_or_the_other():
     new, old = {"a": jnp.ones(2)}, {"a": jnp.zeros(2)}
-    assert np.all(control_flow.kept(jnp.array(True), new, old)["a"] == 1)
-    assert np.all(control_flow.kept(jnp.array(False), new, old)["a"] == 0)
+    assert np.all(control_flow.tree_select(jnp.array(True), new, old)["a"] == 1)
+    assert np.all(control_flow.tree_select(jnp.array(False), new, old)["a"] == 0)
 
 
 TURNS = [("q", "shared"), ("policy",)]
 
 
-def chased(params):
+def chase_loss(params):
     """A loss of `policy` that pulls it to where `q` is."""
     error = params["policy"]["w"][0] - params["q"]["w"][0]
     return Losses({"policy": error**2 * ONES}, jnp.zeros(1), {"far": jnp.abs(error)})
 
 
-def pulled(params):
+def pull_loss(params):
     """A loss of `q`, which says something of `policy` as well."""
     term = jnp.sum(params["q"]["w"] ** 2) + jnp.sum(params["policy"]["w"] ** 3)
     return Losses({"critic": term * ONES}, jnp.array([7.0]), {"x": jnp.arange(4)})
@@ -247,15 +253,19 @@ def pulled(params):
 
 def test_turns_are_steps_of_optax_of_their_own_one_after_the_other():
     optimizer = optax.adam(0.1)
-    begin, step = in_turns(
-        lambda key: PARAMS, optimizer, TURNS, target={"polyak": 0.5}, followed=("q",)
+    begin, step = alternating_learner(
+        lambda key: PARAMS,
+        optimizer,
+        TURNS,
+        target={"polyak": 0.5},
+        target_groups=("q",),
     )
     state, step = begin(jax.random.key(0)), jax.jit(step, static_argnums=1)
     q, policy = PARAMS["q"]["w"], PARAMS["policy"]["w"]
     theirs, own, target = optimizer.init(q), optimizer.init(policy), q
     for updates in range(4):
         clock = CLOCK._replace(updates=jnp.int32(updates))
-        state, priority, metrics = step(state, (pulled, chased), ONES, clock)
+        state, priority, metrics = step(state, (pull_loss, chase_loss), ONES, clock)
         assert priority == 7.0
         assert metrics["x"] == 1.5
         assert metrics["gradient_norm"] == pytest.approx(2 * float(np.linalg.norm(q)))
@@ -272,13 +282,15 @@ def test_turns_are_steps_of_optax_of_their_own_one_after_the_other():
 
 
 def test_a_turn_that_is_not_due_leaves_its_optimizer_alone():
-    begin, step = in_turns(lambda key: PARAMS, optax.adam(0.1), TURNS, delay=2)
+    begin, step = alternating_learner(
+        lambda key: PARAMS, optax.adam(0.1), TURNS, delay=2
+    )
     step = jax.jit(step, static_argnums=1)
     state = begin(jax.random.key(0))
     for updates in range(4):
         clock = CLOCK._replace(updates=jnp.int32(updates))
         before = state
-        state, _, _ = step(state, (pulled, chased), ONES, clock)
+        state, _, _ = step(state, (pull_loss, chase_loss), ONES, clock)
         same = np.array_equal(
             leaves((state.params["policy"], state.optimizer[1])),
             leaves((before.params["policy"], before.optimizer[1])),
@@ -291,8 +303,8 @@ def test_a_turn_that_fails_stops_every_turn(failing):
     def broken(params):
         return Losses({"critic": jnp.nan * ONES}, jnp.zeros(1), {})
 
-    losses = [pulled, chased]
-    begin, step = in_turns(lambda key: PARAMS, optax.sgd(0.1), TURNS)
+    losses = [pull_loss, chase_loss]
+    begin, step = alternating_learner(lambda key: PARAMS, optax.sgd(0.1), TURNS)
     state, _, _ = step(begin(jax.random.key(0)), losses, ONES, CLOCK)
     bad = [*losses[:failing], broken, *losses[failing + 1 :]]
     clock = CLOCK._replace(updates=jnp.int32(1))

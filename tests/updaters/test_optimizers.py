@@ -10,9 +10,9 @@ import optax
 import pytest
 
 from rlcli import recipe, registry, schedules
-from rlcli.loop.progress import midnight
 from rlcli.recipe import annotations
-from rlcli.updaters.optimizers import grouped
+from rlcli.types import Clock
+from rlcli.updaters.optimizers import partition_by_group
 
 NAMES = registry.names("optimizer")
 PARAMS = {"q": {"w": jnp.full((3, 2), 0.5), "b": jnp.ones(2)}}
@@ -22,7 +22,7 @@ def factory(name):
     return registry.find("optimizer", name).factory
 
 
-def stepped(optimizer, params, gradient):
+def step_params(optimizer, params, gradient):
     updates, _ = optimizer.update(gradient, optimizer.init(params), params)
     return optax.apply_updates(params, updates)
 
@@ -66,8 +66,8 @@ def test_an_optimizer_is_that_of_optax():
     ours = factory("adam")(learning_rate=0.1, b1=0.5)
     theirs = optax.adam(0.1, b1=0.5)
     for old, new in zip(
-        jax.tree.leaves(stepped(theirs, PARAMS, PARAMS)),
-        jax.tree.leaves(stepped(ours, PARAMS, PARAMS)),
+        jax.tree.leaves(step_params(theirs, PARAMS, PARAMS)),
+        jax.tree.leaves(step_params(ours, PARAMS, PARAMS)),
         strict=True,
     ):
         np.testing.assert_array_equal(old, new)
@@ -93,7 +93,7 @@ def test_clip_norm_clips_the_norm_of_the_whole_gradient():
     sgd = functools.partial(factory("sgd"), learning_rate=1.0)
 
     def step(**options):
-        after = stepped(sgd(**options), PARAMS, gradient)
+        after = step_params(sgd(**options), PARAMS, gradient)
         return leaves(PARAMS) - leaves(after)
 
     np.testing.assert_allclose(step(), leaves(gradient), rtol=1e-6)
@@ -106,14 +106,14 @@ def test_clip_norm_clips_the_norm_of_the_whole_gradient():
 def test_each_function_follows_its_own_optimizer_and_the_rest_the_default():
     params = {name: {"w": jnp.ones(3)} for name in ("policy", "critic", "value")}
     sgd = factory("sgd")
-    optimizer = grouped(
+    optimizer = partition_by_group(
         {
             "default": sgd(learning_rate=0.1),
             "policy": sgd(learning_rate=0.0),
             "critic": sgd(learning_rate=1.0, clip_norm=1.0),
         }
     )
-    after = stepped(optimizer, params, jax.tree.map(lambda leaf: 2 * leaf, params))
+    after = step_params(optimizer, params, jax.tree.map(lambda leaf: 2 * leaf, params))
     np.testing.assert_allclose(after["policy"]["w"], 1.0)
     np.testing.assert_allclose(after["value"]["w"], 0.8, rtol=1e-6)
     # Clipped by the norm of its own gradient alone: 2 / (2 √3) each.
@@ -122,11 +122,11 @@ def test_each_function_follows_its_own_optimizer_and_the_rest_the_default():
 
 def test_a_lone_default_serves_all():
     adam = factory("adam")()
-    assert grouped({"default": adam}) is adam
+    assert partition_by_group({"default": adam}) is adam
 
 
 def test_a_schedule_in_a_recipe_becomes_a_learning_rate_of_the_step():
-    read = recipe.load(
+    read = recipe.load_recipe(
         {
             "environment": "CartPole-v1",
             "updater": "q_learning",
@@ -142,9 +142,11 @@ def test_a_schedule_in_a_recipe_becomes_a_learning_rate_of_the_step():
 
     @jax.jit
     def after(steps):
-        clock = midnight()._replace(steps=steps)
-        found = factory("sgd")(**schedules.at(options, clock, read.train.steps))
-        return stepped(found, PARAMS, jax.tree.map(jnp.ones_like, PARAMS))
+        clock = Clock.zero()._replace(steps=steps)
+        found = factory("sgd")(
+            **schedules.evaluate_options(options, clock, read.train.steps)
+        )
+        return step_params(found, PARAMS, jax.tree.map(jnp.ones_like, PARAMS))
 
     for steps, rate in [(0, 1.0), (25, 0.75), (100, 0.0)]:
         moved = leaves(PARAMS) - leaves(after(jnp.float32(steps)))
@@ -205,5 +207,5 @@ def test_the_ends_of_every_range_leave_parameters_finite(name):
             if refused(name, option, value):
                 continue
             found = annotations.convert(parameter.annotation, value)
-            after = stepped(factory(name)(**{option: found}), PARAMS, PARAMS)
+            after = step_params(factory(name)(**{option: found}), PARAMS, PARAMS)
             assert np.all(np.isfinite(leaves(after))), (option, value)

@@ -13,10 +13,15 @@ import pytest
 
 from rlcli import distributions, loop, recipe
 from rlcli.assembly import build
-from rlcli.loop.progress import midnight
-from rlcli.networks.functions import own, sharing
-from rlcli.networks.heads import action_values, parameters, prediction, state_value
+from rlcli.networks.functions import separate_network, shared_network
+from rlcli.networks.heads import (
+    action_values_head,
+    distribution_head,
+    return_head,
+    state_value_head,
+)
 from rlcli.networks.torsos import linear, mlp
+from rlcli.types import Clock
 
 GAMMA = 0.9
 slow = pytest.mark.slow
@@ -33,13 +38,13 @@ VALUES = {
 REPLAY = {"name": "uniform", "capacity": 512, "batch_size": 64}
 
 
-def learnt(data, iterations):
+def learn_recipe(data, iterations):
     """What the recipe has learnt: setup, and parameters to act with."""
-    setup = build(recipe.load(data))
-    engine = loop.make(setup)
+    setup = build(recipe.load_recipe(data))
+    engine = loop.make_loop(setup)
     progress, _ = engine.advance(engine.begin(), iterations)
-    agent = setup.parts(midnight())[1]
-    assert int(agent.failed(progress.agent)[0]) == -1
+    agent = setup.parts(Clock.zero())[1]
+    assert int(agent.failed_at(progress.agent)[0]) == -1
     return setup, {
         name: {
             module: {key: leaf[0] for key, leaf in each.items()}  # of the only seed
@@ -49,9 +54,9 @@ def learnt(data, iterations):
     }
 
 
-def outputs(setup, params, name, torso, head, obs, make=own):
+def outputs(setup, params, name, torso, head, obs, make=separate_network):
     """A function of the observations `[N]`, as numbers."""
-    environment = setup.parts(midnight())[0]
+    environment = setup.parts(Clock.zero())[0]
     network = make(name, torso, head, environment.observation)
     shown = jnp.asarray(obs, jnp.float32)[:, None]
     found = network.apply(params, None, shown, (), None)[0]
@@ -60,7 +65,7 @@ def outputs(setup, params, name, torso, head, obs, make=own):
 
 def values(setup, params, obs):
     """Of both actions, by a linear function."""
-    return outputs(setup, params, "q", linear(), action_values(2), obs)
+    return outputs(setup, params, "q", linear(), action_values_head(2), obs)
 
 
 def environment(probe):
@@ -98,7 +103,7 @@ FAST = [("double", "truncation")]
     ],
 )
 def test_temporal_differences_learn_the_values_of(kind, probe):
-    setup, params = learnt(td_recipe(probe, *TD[kind]), iterations=800)
+    setup, params = learn_recipe(td_recipe(probe, *TD[kind]), iterations=800)
     expected = VALUES[probe]
     q = values(setup, params, list(expected))
     np.testing.assert_allclose(q, list(expected.values()), rtol=0.02, atol=0.02)
@@ -135,16 +140,16 @@ def test_every_rule_learns_with_every_head_the_values_of(name, head, probe):
     data["network"] = {"name": "mlp", "layers": [16], "head": options}
     rate = {"from": 0.1, "to": 0.0, "over": 16_000}
     data["optimizer"] = {"name": "adam", "learning_rate": rate}
-    setup, params = learnt(data, iterations=1_000)
+    setup, params = learn_recipe(data, iterations=1_000)
     copies = 2 if "clipped" in name else None
-    makes = functools.partial(own, copies=copies)
+    makes = functools.partial(separate_network, copies=copies)
     expected = VALUES[probe]
     found = outputs(
         setup,
         params,
         "q",
         mlp(layers=[16]),
-        prediction((2,), "act", **options),
+        return_head((2,), "act", **options),
         list(expected),
         makes,
     )
@@ -164,8 +169,8 @@ def test_a_value_of_states_is_learnt_with_every_head(head):
     data["network"] = {"name": "mlp", "layers": [16], "head": options}
     data["optimizer"] = {"name": "adam", "learning_rate": 0.01}
     data["policy"] = "random"
-    setup, params = learnt(data, iterations=3_000)
-    made = prediction((), "act", **options)
+    setup, params = learn_recipe(data, iterations=3_000)
+    made = return_head((), "act", **options)
     found = outputs(setup, params, "value", mlp(layers=[16]), made, [0])
     value = float(found.particles().mean()[0])
     assert value == pytest.approx(1 / (1 - GAMMA), rel=0.03)
@@ -176,7 +181,7 @@ def test_without_memory_what_needs_it_is_worth_nothing():
     data = td_recipe("needs-memory", *TD["online"])
     data["environment"]["delay"] = 1
     data["optimizer"]["learning_rate"] = 0.02  # the values are means of ±1
-    setup, params = learnt(data, iterations=4_000)
+    setup, params = learn_recipe(data, iterations=4_000)
     q = values(setup, params, [-1, 0, 1])
     np.testing.assert_allclose(q, 0, atol=0.15)
 
@@ -211,13 +216,13 @@ BEST = {
     ],
 )
 def test_proximal_policy_optimization_learns_values_and_actions_of(probe):
-    setup, params = learnt(ppo_recipe(probe), iterations=150)
+    setup, params = learn_recipe(ppo_recipe(probe), iterations=150)
     torso, obs = linear(), list(BEST[probe])
     values, actions = zip(*BEST[probe].values(), strict=True)
-    found = outputs(setup, params, "value", torso, state_value(), obs)
+    found = outputs(setup, params, "value", torso, state_value_head(), obs)
     np.testing.assert_allclose(found, values, rtol=0.05, atol=0.05)
     family = distributions.categorical(2)
-    logits = outputs(setup, params, "policy", torso, parameters(family), obs)
+    logits = outputs(setup, params, "policy", torso, distribution_head(family), obs)
     for row, action in zip(logits, actions, strict=True):
         if action is not None:
             assert np.exp(family.log_prob(row, np.array(action))) > 0.95
@@ -225,13 +230,13 @@ def test_proximal_policy_optimization_learns_values_and_actions_of(probe):
 
 @slow
 def test_proximal_policy_optimization_finds_the_top_of_a_parabola():
-    setup, params = learnt(ppo_recipe("continuous-action"), iterations=150)
+    setup, params = learn_recipe(ppo_recipe("continuous-action"), iterations=150)
     torso, family = linear(), distributions.normal((1,))
-    found = outputs(setup, params, "policy", torso, parameters(family), [0])
+    found = outputs(setup, params, "policy", torso, distribution_head(family), [0])
     mean, scale = found[0, 0], np.exp(found[0, 1])
     assert mean == pytest.approx(0.5, abs=0.1)
     assert scale < 0.5  # it began at 1
-    value = outputs(setup, params, "value", torso, state_value(), [0])[0]
+    value = outputs(setup, params, "value", torso, state_value_head(), [0])[0]
     assert value == pytest.approx(-((mean - 0.5) ** 2) - scale**2, abs=0.1)
 
 
@@ -240,12 +245,15 @@ def test_functions_on_a_shared_torso_learn_as_well():
     data = ppo_recipe("needs-memory")
     data["network"] = {"shared": {"name": "mlp", "layers": [16]}, "policy": {}}
     data["network"]["value"] = {}
-    setup, params = learnt(data, iterations=150)
+    setup, params = learn_recipe(data, iterations=150)
     assert set(params) == {"shared", "policy", "value"}
     torso, family = mlp(layers=[16]), distributions.categorical(2)
     value, policy = (
-        outputs(setup, params, name, torso, head, [-1, 1], make=sharing)
-        for name, head in [("value", state_value()), ("policy", parameters(family))]
+        outputs(setup, params, name, torso, head, [-1, 1], make=shared_network)
+        for name, head in [
+            ("value", state_value_head()),
+            ("policy", distribution_head(family)),
+        ]
     )
     np.testing.assert_allclose(value, 1, atol=0.05)
     assert np.all(np.exp(family.log_prob(policy, np.array([0, 1]))) > 0.95)
@@ -283,14 +291,14 @@ def test_policy_gradients_learn_values_and_actions_of(kind, probe):
     if probe == "truncation" and kind in ("a2c", "cross_entropy", "v_trace"):
         # One step an unroll has to come as far as a value of 10.
         data["optimizer"]["learning_rate"] = 0.05
-    setup, params = learnt(data, iterations=600 if probe == "truncation" else 400)
+    setup, params = learn_recipe(data, iterations=600 if probe == "truncation" else 400)
     obs = list(BEST[probe])
     values, actions = zip(*BEST[probe].values(), strict=True)
     if kind != "reinforce":
-        found = outputs(setup, params, "value", linear(), state_value(), obs)
+        found = outputs(setup, params, "value", linear(), state_value_head(), obs)
         np.testing.assert_allclose(found, values, rtol=0.07, atol=0.07)
     family = distributions.categorical(2)
-    logits = outputs(setup, params, "policy", linear(), parameters(family), obs)
+    logits = outputs(setup, params, "policy", linear(), distribution_head(family), obs)
     for row, action in zip(logits, actions, strict=True):
         if action is not None:
             assert np.exp(family.log_prob(row, np.array(action))) > 0.9
@@ -303,9 +311,9 @@ def test_parallelised_q_networks_learn_the_values_of(probe):
     data["tracer"] = {"name": "lambda_return", "gamma": GAMMA, "lambda": 0.5}
     data["optimizer"] = {"name": "adam", "learning_rate": 0.02}
     data["train"]["unroll"] = 16
-    setup, params = learnt(data, iterations=150)
+    setup, params = learn_recipe(data, iterations=150)
     expected = VALUES[probe]
-    q = outputs(setup, params, "q", linear(), action_values(2), list(expected))
+    q = outputs(setup, params, "q", linear(), action_values_head(2), list(expected))
     np.testing.assert_allclose(q, list(expected.values()), rtol=0.05, atol=0.05)
 
 
@@ -316,8 +324,8 @@ def test_soft_values_are_worth_the_entropies_to_come():
     soft = {"name": "n_step_entropy", "weight": 0.5, "gamma": GAMMA, "lambda": 0.95}
     same = {"name": "entropy", "weight": 0.5}
     data["updater"] = {"name": "a2c", "regularizers": [soft, same]}
-    setup, params = learnt(data, iterations=400)
-    found = outputs(setup, params, "value", linear(), state_value(), [0, 1])
+    setup, params = learn_recipe(data, iterations=400)
+    found = outputs(setup, params, "value", linear(), state_value_head(), [0, 1])
     expected = [GAMMA * (1 + 0.5 * np.log(2)), 1]
     np.testing.assert_allclose(found, expected, rtol=0.03)
 
@@ -341,7 +349,7 @@ def test_replayed_sequences_teach_a_memory_what_to_keep(name, memory, head):
     data["replay"] |= {"capacity": 8_000, "priorities": {}}
     data["optimizer"] = {"name": "adam", "learning_rate": 0.01}
     data["train"]["unroll"] = 4
-    engine = loop.make(build(recipe.load(data)))
+    engine = loop.make_loop(build(recipe.load_recipe(data)))
     progress, _ = engine.advance(engine.begin(), 600)
     assert float(progress.statistics.average_return[0]) > 0.7  # without memory 0
 
@@ -362,7 +370,7 @@ def test_with_a_memory_what_needs_it_is_learnt(name, memory):
     }
     if name == "pqn":
         data["policy"] = {"name": "epsilon_greedy", "epsilon": 0.1}
-    setup = build(recipe.load(data))
-    engine = loop.make(setup)
+    setup = build(recipe.load_recipe(data))
+    engine = loop.make_loop(setup)
     progress, _ = engine.advance(engine.begin(), 300)
     assert float(progress.statistics.average_return[0]) > 0.8  # without memory 0

@@ -12,7 +12,7 @@ import pytest
 
 import rlcli
 from rlcli.errors import RlcliError
-from rlcli.loop.agents import online
+from rlcli.loop.agents import online_agent
 from rlcli.policies.discrete import epsilon_greedy
 from rlcli.tracers.n_step import n_step
 from rlcli.updaters.policy_gradient.ppo import ppo
@@ -79,7 +79,7 @@ def agent_of(n, epsilon=0.0):
     q = rlcli.q_function(table, discrete())
     policy = partial(epsilon_greedy, epsilon=epsilon)
     updater = q_learning(q.spaces, q.networks, policy, optax.sgd(RATE), loss="mse")
-    return online(updater, n_step(n=n, gamma=GAMMA))
+    return online_agent(updater, n_step(n=n, gamma=GAMMA))
 
 
 def walk(length):
@@ -171,4 +171,4 @@ def test_the_clock_counts_steps_as_iterations_and_updates():
     time = jax.jit(rlcli.clock)(7)
     assert [int(time.iteration), int(time.steps), int(time.updates)] == [7, 7, 7]
     assert jnp.issubdtype(time.iteration.dtype, jnp.integer)
-    assert bool(time.watched)
+    assert bool(time.compute_metrics)

@@ -11,7 +11,7 @@ import pytest
 
 from rlcli.runs import pickles
 from rlcli.utils import dumps, loads
-from rlcli.utils.decoding import decoded
+from rlcli.utils.decoding import decode_object
 
 MEBIBYTE = 2**20
 
@@ -144,7 +144,7 @@ def test_an_attack_is_refused_at_once_and_allocates_little(name, monkeypatch):
     tracemalloc.start()
     try:
         with pytest.raises(pickles.MalformedError) as refusal:
-            decoded(content)
+            decode_object(content)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -167,7 +167,7 @@ def test_random_changes_are_refused_or_are_an_object_that_can_be_written():
             else:
                 content[at : at + rng.randint(0, 9)] = rng.randbytes(rng.randint(0, 9))
         try:
-            again = decoded(memoryview(bytes(content)))
+            again = decode_object(memoryview(bytes(content)))
         except pickles.MalformedError:
             refusals += 1
         else:

@@ -110,7 +110,7 @@ def test_a_space_that_no_network_reads_has_no_preprocessor():
         default_preprocessor(spaces.Text(3))
 
 
-def _same(rng, x):
+def _identity(rng, x):
     return {"x": jax.random.uniform(rng) + x}
 
 
@@ -127,7 +127,9 @@ DIFFERENT = {
 
 
 def test_preprocessors_that_do_the_same_match_even_random_ones():
-    assert check_preprocessors(BOX, _same, lambda rng, x: _same(rng, x), _same)
+    assert check_preprocessors(
+        BOX, _identity, lambda rng, x: _identity(rng, x), _identity
+    )
     nan = [lambda rng, x: x * np.nan, lambda rng, x: x * np.nan]
     assert check_preprocessors(BOX, *nan, num_samples=2, random_seed=1)
     texts = [lambda rng, x: ["a", 1]] * 2
@@ -136,7 +138,7 @@ def test_preprocessors_that_do_the_same_match_even_random_ones():
 
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_preprocessors_that_differ_do_not_match(name):
-    assert not check_preprocessors(BOX, _same, _same, DIFFERENT[name])
+    assert not check_preprocessors(BOX, _identity, _identity, DIFFERENT[name])
 
 
 def test_the_seed_says_what_they_are_tried_on():
@@ -151,11 +153,11 @@ def test_the_seed_says_what_they_are_tried_on():
 
 
 def test_there_is_nothing_to_compare_with_less_than_two():
-    for several in [(), (_same,)]:
+    for several in [(), (_identity,)]:
         with pytest.raises(ValueError, match="two functions or more"):
             check_preprocessors(BOX, *several)
     with pytest.raises(ValueError, match="at least one sample"):
-        check_preprocessors(BOX, _same, _same, num_samples=0)
+        check_preprocessors(BOX, _identity, _identity, num_samples=0)
 
 
 def test_the_default_preprocessor_is_that_of_a_gymnasium_environment():

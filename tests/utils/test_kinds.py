@@ -8,7 +8,7 @@ import pytest
 
 import rlcli
 from rlcli import registry, utils
-from rlcli.policies import Parameters, Values
+from rlcli.policies import DistributionOffer, ValuesOffer
 from rlcli.types import Network
 from rlcli.updaters import Spaces
 
@@ -48,16 +48,16 @@ OBJECTS = {
     "q of q_learning": of_updater("q_learning", "q"),
     "a critic": network("critic"),
     "twin critics": network("shared", "critic_1", "critic_2"),
-    "values": Values(network("whatever")),
+    "values": ValuesOffer(network("whatever")),
     "value of ppo": of_updater("ppo", "value"),
     "policy network of ppo": of_updater("ppo", "policy"),
-    "distribution": Parameters(network("policy"), distribution=None),
+    "distribution": DistributionOffer(network("policy"), distribution=None),
     "value of model_learning": of_updater("model_learning", "value"),
     "transition of model_learning": of_updater("model_learning", "transition"),
     "reward of model_learning": of_updater("model_learning", "reward"),
     "continuation of model_learning": of_updater("model_learning", "continuation"),
     "transition model": network("transition"),
-    "stochastic transition model": Parameters(network("transition"), None),
+    "stochastic transition model": DistributionOffer(network("transition"), None),
     "reward function": network("shared", "reward"),
     "two in one": network("q", "value"),
     "shared alone": network("shared"),

@@ -239,7 +239,7 @@ def test_the_path_leads_into_keys_sets_and_the_object_itself():
         dumps(is_policy)
 
 
-def nested(depth):
+def nested_list(depth):
     data = []
     for _ in range(depth - 1):
         data = [data]
@@ -247,10 +247,10 @@ def nested(depth):
 
 
 def test_what_may_be_written_may_be_read_and_no_more():
-    deepest = nested(pickles.MAX_DEPTH)
+    deepest = nested_list(pickles.MAX_DEPTH)
     assert loads(dumps(deepest)) == deepest
     with pytest.raises(ValueError, match="nested more than 64 deep"):
-        dumps(nested(pickles.MAX_DEPTH + 1))
+        dumps(nested_list(pickles.MAX_DEPTH + 1))
     inner = deepest
     while inner:
         inner = inner[0]
@@ -288,7 +288,7 @@ def test_what_is_no_file_is_not_opened(tmp_path):
             load(tmp_path / name)
 
 
-def refused(stored, why=""):
+def load_error(stored, why=""):
     with pytest.raises(RlcliError, match="is not opened") as error:
         loads(stored)
     assert why in str(error.value)
@@ -297,17 +297,17 @@ def refused(stored, why=""):
 
 def test_what_is_no_frame_is_refused():
     stored = dumps([1, 2, 3])
-    refused(b"", "no lz4 frame")
-    refused(pickle.dumps([1]), "no lz4 frame")
-    refused(checkpoint.dumps({"a": 1}), "no lz4 frame")
-    refused(b"\x50\x2a\x4d\x18" + stored, "no lz4 frame")  # a skippable one
-    refused(stored + b"x", "does not end with the data")
-    refused(stored + stored, "does not end with the data")
-    refused(stored[:-1], "does not end with the data")
-    refused(stored[:6] + b"\xff" * 9 + stored[15:])
-    large = dumps(np.random.default_rng(0).bytes(2 * pickles.PIECE))
-    assert len(loads(large)) == 2 * pickles.PIECE
-    refused(large + bytes(2 * pickles.PIECE), "something behind")
+    load_error(b"", "no lz4 frame")
+    load_error(pickle.dumps([1]), "no lz4 frame")
+    load_error(checkpoint.to_bytes({"a": 1}), "no lz4 frame")
+    load_error(b"\x50\x2a\x4d\x18" + stored, "no lz4 frame")  # a skippable one
+    load_error(stored + b"x", "does not end with the data")
+    load_error(stored + stored, "does not end with the data")
+    load_error(stored[:-1], "does not end with the data")
+    load_error(stored[:6] + b"\xff" * 9 + stored[15:])
+    large = dumps(np.random.default_rng(0).bytes(2 * pickles.PIECE_SIZE))
+    assert len(loads(large)) == 2 * pickles.PIECE_SIZE
+    load_error(large + bytes(2 * pickles.PIECE_SIZE), "something behind")
     with pytest.raises(TypeError):
         loads("text")
 
@@ -328,7 +328,7 @@ def test_no_code_is_run_that_pickle_would_run(tmp_path):
     marker = tmp_path / "marker"
     code = f"open({str(marker)!r}, 'w').close()"
     attack = f'cbuiltins\nexec\n(S"{code}"\ntR.'.encode()
-    refused(lz4.frame.compress(b"\x80\x04" + attack), "the opcode b'c'")
+    load_error(lz4.frame.compress(b"\x80\x04" + attack), "the opcode b'c'")
     assert not marker.exists()
     pickle.loads(b"\x80\x04" + attack)  # the attack is real
     assert marker.exists()

@@ -8,7 +8,7 @@ rlcli.train("qlearning_frozenlake", smoke=True, quiet=True)
 """
 
 
-def trained(folder, **variables):
+def train_process(folder, **variables):
     environment = os.environ | {"XDG_CACHE_HOME": str(folder)} | variables
     for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_COMPILATION_CACHE"):
         environment.pop(name, None) if name not in variables else None
@@ -19,16 +19,16 @@ def trained(folder, **variables):
 
 def test_a_program_is_kept_where_the_user_wants_it_and_nowhere_else(tmp_path):
     chosen = tmp_path / "chosen"
-    trained(tmp_path, JAX_COMPILATION_CACHE_DIR=str(chosen))
+    train_process(tmp_path, JAX_COMPILATION_CACHE_DIR=str(chosen))
     assert any(chosen.iterdir())
     assert not (tmp_path / "rlcli").exists()
 
 
 def test_the_second_run_compiles_nothing_anew(tmp_path):
-    trained(tmp_path)
+    train_process(tmp_path)
     kept = {path.name for path in tmp_path.glob("rlcli/programs/*/*-cache")}
     assert kept
-    trained(tmp_path)
+    train_process(tmp_path)
     again = {path.name for path in tmp_path.glob("rlcli/programs/*/*-cache")}
     assert kept <= again
     assert len(again - kept) < len(kept)  # what took just under the limit before

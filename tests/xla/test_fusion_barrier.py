@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli.xla.fusion_barrier import apart, settled
+from rlcli.xla.fusion_barrier import fusion_barrier, materialize
 
 
 def sums(x, y):
@@ -19,44 +19,46 @@ def equal(a, b):
     jax.tree.map(np.testing.assert_array_equal, a, b)
 
 
-def compiled(function, *arrays):
+def compile_text(function, *arrays):
     return jax.jit(function).lower(*arrays).compile().as_text() or ""
 
 
 def test_what_comes_out_is_what_the_function_gives():
     for function in (sums, lambda x, y: sums(y, x)):
         expected = function(X[0], Y)
-        equal(apart(function)(X[0], Y), expected)
-        equal(jax.jit(apart(function))(X[0], Y), expected)
+        equal(fusion_barrier(function)(X[0], Y), expected)
+        equal(jax.jit(fusion_barrier(function))(X[0], Y), expected)
 
 
 def test_a_batch_is_what_its_members_are_alone():
-    every = jax.vmap(apart(sums), (0, None))
+    every = jax.vmap(fusion_barrier(sums), (0, None))
     equal(every(X, Y), jax.vmap(sums, (0, None))(X, Y))
-    nested = jax.vmap(jax.vmap(apart(sums)), (0, None))
+    nested = jax.vmap(jax.vmap(fusion_barrier(sums)), (0, None))
     equal(nested(X, Y), jax.vmap(jax.vmap(sums), (0, None))(X, Y))
 
 
 def test_xla_fuses_nothing_over_the_line_and_a_batch_has_one():
     def read(x, y):
-        found = apart(sums)(x, y)
+        found = fusion_barrier(sums)(x, y)
         return found["sum"][:, None] * found["twice"]
 
     for function, x in ((read, X[0]), (jax.vmap(read, (0, None)), X)):
-        assert compiled(function, x, Y).count(" conditional(") == 1
+        assert compile_text(function, x, Y).count(" conditional(") == 1
 
 
 def test_little_is_not_worth_it():
     for least, lines in ((8, 1), (9, 0)):
-        text = compiled(apart(sums, least), X[0], Y)
+        text = compile_text(fusion_barrier(sums, least), X[0], Y)
         assert text.count(" conditional(") == lines
     # Over the whole batch it is three times as much.
-    text = compiled(jax.vmap(apart(sums, 9), (0, None)), X, Y)
+    text = compile_text(jax.vmap(fusion_barrier(sums, 9), (0, None)), X, Y)
     assert text.count(" conditional(") == 1
 
 
 def test_a_tree_settles_with_all_its_kinds_of_numbers():
     tree = {"flag": jnp.array([True, False]), "whole": X, "part": Y, "bits": X > 5}
-    equal(settled(tree), tree)
-    equal(jax.vmap(settled)({"x": X, "y": X > 5}), {"x": X, "y": X > 5})
-    assert " conditional(" in compiled(lambda tree: settled(tree)["part"] * 2, tree)
+    equal(materialize(tree), tree)
+    equal(jax.vmap(materialize)({"x": X, "y": X > 5}), {"x": X, "y": X > 5})
+    assert " conditional(" in compile_text(
+        lambda tree: materialize(tree)["part"] * 2, tree
+    )

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rlcli.xla.indexing import selected
+from rlcli.xla.indexing import select_index
 
 
 @pytest.mark.parametrize("entries", [1, 5, 64, 65, 200])
@@ -16,9 +16,13 @@ def test_it_is_that_of_numpys_indexing_and_so_is_the_gradient(entries, axis):
     rest = tuple(np.delete(rows.shape, axis))
     index = rng.integers(0, entries, rest)
     expected = np.take_along_axis(rows, np.expand_dims(index, axis), axis).squeeze(axis)
-    np.testing.assert_array_equal(selected(jnp.asarray(rows), index, axis), expected)
+    np.testing.assert_array_equal(
+        select_index(jnp.asarray(rows), index, axis), expected
+    )
     factor = rng.normal(size=rest).astype("f4")
-    slope = jax.grad(lambda rows: jnp.sum(factor * selected(rows, index, axis)))(rows)
+    slope = jax.grad(lambda rows: jnp.sum(factor * select_index(rows, index, axis)))(
+        rows
+    )
     there = np.zeros_like(rows)
     np.put_along_axis(
         there, np.expand_dims(index, axis), np.expand_dims(factor, axis), axis
@@ -29,11 +33,11 @@ def test_it_is_that_of_numpys_indexing_and_so_is_the_gradient(entries, axis):
 @pytest.mark.parametrize("entries", [3, 100])
 def test_what_is_not_finite_beside_it_does_not_matter(entries):
     rows = jnp.full((2, entries), -jnp.inf).at[:, 1].set(7).at[:, 2].set(jnp.nan)
-    np.testing.assert_array_equal(selected(rows, jnp.array([1, 0])), [7, -np.inf])
+    np.testing.assert_array_equal(select_index(rows, jnp.array([1, 0])), [7, -np.inf])
 
 
 def test_one_index_does_for_many_rows():
     rows = jnp.arange(24.0).reshape(2, 3, 4)
     np.testing.assert_array_equal(
-        selected(rows, jnp.array([3, 0, 1])), rows[:, [0, 1, 2], [3, 0, 1]]
+        select_index(rows, jnp.array([3, 0, 1])), rows[:, [0, 1, 2], [3, 0, 1]]
     )

@@ -21,7 +21,7 @@ TREE = {
 @pytest.mark.parametrize("where", ["device", "host"])
 def test_what_was_packed_comes_back_to_the_bit(where):
     packing = Packing(TREE)
-    pack = packing.pack if where == "device" else packing.host()
+    pack = packing.pack if where == "device" else packing.host_packer()
     back = jax.jit(packing.unpack)(pack(TREE))
     assert jax.tree.structure(back) == jax.tree.structure(TREE)
     for found, given in zip(jax.tree.leaves(back), jax.tree.leaves(TREE), strict=True):
@@ -39,7 +39,7 @@ def test_small_leaves_share_one_array_of_each_dtype_and_large_ones_stay_alone():
 
 def test_on_the_host_each_tree_takes_the_place_of_the_one_before():
     packing = Packing(TREE)
-    pack, unpack = packing.host(), jax.jit(packing.unpack)
+    pack, unpack = packing.host_packer(), jax.jit(packing.unpack)
     after = jax.tree.map(lambda leaf: (leaf + 1).astype(leaf.dtype), TREE)
     for tree in (TREE, after):
         back = unpack(pack(tree))

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from rlcli.xla.pinning import pinned
+from rlcli.xla.pinning import pin_threads
 
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "sched_getaffinity"), reason="only Linux says where threads may run"
@@ -22,7 +22,7 @@ def test_threads_are_together_inside_and_free_again_outside():
     other.start()
     before = os.sched_getaffinity(0)
     try:
-        with pytest.raises(KeyError), pinned():
+        with pytest.raises(KeyError), pin_threads():
             inside = cores()
             raise KeyError
         after = cores()

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rlcli.xla.random_bits import unrolled
+from rlcli.xla.random_bits import unroll_key
 
 KEY = jax.random.key(7)
 
 
-def same(ours, theirs):
+def assert_same(ours, theirs):
     assert ours.dtype == theirs.dtype
     np.testing.assert_array_equal(ours, theirs)
 
@@ -26,7 +26,7 @@ def test_bits_are_those_of_jax(shape, dtype):
     def bits(key):
         return jax.random.bits(key, shape, dtype)
 
-    same(bits(unrolled(keys)), bits(keys))
+    assert_same(bits(unroll_key(keys)), bits(keys))
 
 
 def test_keys_that_come_of_a_key_are_those_of_jax():
@@ -36,10 +36,10 @@ def test_keys_that_come_of_a_key_are_those_of_jax():
         lambda key: jax.random.fold_in(key, 12)[None],
         lambda key: jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(4)),
     ):
-        ours, theirs = derive(unrolled(KEY)), derive(KEY)
-        same(jax.random.key_data(ours), jax.random.key_data(theirs))
+        ours, theirs = derive(unroll_key(KEY)), derive(KEY)
+        assert_same(jax.random.key_data(ours), jax.random.key_data(theirs))
         draw = jax.vmap(lambda key: jax.random.bits(key, (3,)))
-        same(draw(ours), draw(theirs))
+        assert_same(draw(ours), draw(theirs))
 
 
 def test_what_is_drawn_is_what_jax_draws_alone_and_in_a_batch_of_any_size():
@@ -56,28 +56,28 @@ def test_what_is_drawn_is_what_jax_draws_alone_and_in_a_batch_of_any_size():
         return draw(alone), jax.vmap(draw)(few), jax.vmap(draw)(many)
 
     keys = jax.random.split(KEY, 150)
-    jax.tree.map(same, drawn(unrolled(keys)), drawn(keys))
+    jax.tree.map(assert_same, drawn(unroll_key(keys)), drawn(keys))
 
 
 def test_a_seed_gives_the_key_that_jax_makes_of_it():
-    impl = jax.random.key_impl(unrolled(KEY))
+    impl = jax.random.key_impl(unroll_key(KEY))
     for seed in (0, -1, 2**31 - 1):
         ours = jax.random.key_data(jax.random.key(seed, impl=impl))
-        same(ours, jax.random.key_data(jax.random.key(seed)))
+        assert_same(ours, jax.random.key_data(jax.random.key(seed)))
 
 
 def test_keys_of_another_kind_and_those_that_are_unrolled_stay_what_they_are():
     other = jax.random.key(0, impl="rbg")
-    assert unrolled(other) is other
-    once = unrolled(KEY)
-    assert unrolled(once) is once
+    assert unroll_key(other) is other
+    once = unroll_key(KEY)
+    assert unroll_key(once) is once
 
 
 def test_a_raw_key_is_one_of_jax_too():
     raw = jax.random.PRNGKey(3)
-    same(jax.random.bits(unrolled(raw), (2,)), jax.random.bits(raw, (2,)))
+    assert_same(jax.random.bits(unroll_key(raw), (2,)), jax.random.bits(raw, (2,)))
 
 
 def test_more_numbers_than_the_counter_counts_are_refused():
     with pytest.raises(ValueError, match="at most 2³² numbers"):
-        jax.jit(lambda: jax.random.bits(unrolled(KEY), (2**20, 2**13))).lower()
+        jax.jit(lambda: jax.random.bits(unroll_key(KEY), (2**20, 2**13))).lower()

@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 from rlcli.runs import thread_layout
-from rlcli.runs.thread_layout import choose
+from rlcli.runs.thread_layout import choose_layout
 from rlcli.xla import threads
 from rlcli.xla.threads import Layout
 
@@ -40,40 +40,44 @@ def bare(monkeypatch):
     for name in ("NPROC", "XLA_FLAGS", "JAX_PLATFORMS", "JAX_PLATFORM_NAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(threads, "_has_wide_vectors", lambda: False)
-    monkeypatch.setattr(threads, "accelerated", lambda: False)
+    monkeypatch.setattr(threads, "has_accelerator", lambda: False)
     return monkeypatch
 
 
 def test_a_small_network_gets_one_thread():
-    assert choose(DQN) == Layout("one", 1)
+    assert choose_layout(DQN) == Layout("one", 1)
 
 
 def test_a_wide_network_with_one_seed_gets_the_pool():
-    assert choose(SAC) == Layout("pool", 1)
+    assert choose_layout(SAC) == Layout("pool", 1)
 
 
 def test_an_online_agents_rows_are_those_of_a_minibatch():
     # 64 environments of 128 steps in 4 minibatches: 2 048 rows of 64 × 64.
-    assert thread_layout.work({"network": {"layers": [64, 64]}}) == 32 * 64 * 64
-    assert choose(PPO) == Layout("pool", 1)
-    assert choose(PPO.replace("64}", "4}")) == Layout("one", 1)
+    assert (
+        thread_layout.estimate_work({"network": {"layers": [64, 64]}}) == 32 * 64 * 64
+    )
+    assert choose_layout(PPO) == Layout("pool", 1)
+    assert choose_layout(PPO.replace("64}", "4}")) == Layout("one", 1)
 
 
 def test_several_seeds_never_share_a_pool_however_wide():
-    assert choose(SAC, 8) == Layout("one", 1)
+    assert choose_layout(SAC, 8) == Layout("one", 1)
 
 
 def test_the_recipe_says_how_many_seeds_unless_the_caller_does():
     recipe = SAC + "train: {seeds: 4}"
-    assert choose(recipe).threads == "one"
-    assert choose(recipe, 1).threads == "pool"
+    assert choose_layout(recipe).threads == "one"
+    assert choose_layout(recipe, 1).threads == "pool"
 
 
 def test_train_threads_and_train_devices_override_the_choice():
-    assert choose(SAC + "train: {threads: 1}") == Layout("one", 1)
-    assert choose(DQN + "train: {threads: 3}") == Layout("pool", 1, 3)
-    assert choose(DQN + "train: {devices: 4}", 8) == Layout("one", 4)
-    assert choose(DQN + "train: {threads: auto, devices: auto}") == Layout("one", 1)
+    assert choose_layout(SAC + "train: {threads: 1}") == Layout("one", 1)
+    assert choose_layout(DQN + "train: {threads: 3}") == Layout("pool", 1, 3)
+    assert choose_layout(DQN + "train: {devices: 4}", 8) == Layout("one", 4)
+    assert choose_layout(DQN + "train: {threads: auto, devices: auto}") == Layout(
+        "one", 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,14 +90,14 @@ def test_train_threads_and_train_devices_override_the_choice():
     ],
 )
 def test_a_wrong_recipe_gets_a_layout_all_the_same(recipe):
-    assert choose(recipe) == Layout("one", 1)
+    assert choose_layout(recipe) == Layout("one", 1)
 
 
 def test_one_thread_and_many_devices_become_variables(bare):
-    assert threads.variables(Layout("one", 1)) == {"NPROC": "1"}
-    assert threads.variables(Layout("pool", 1)) == {}
-    assert threads.variables(Layout("pool", 1, 3)) == {"NPROC": "3"}
-    assert threads.variables(Layout("one", 2)) == {
+    assert threads.environment_variables(Layout("one", 1)) == {"NPROC": "1"}
+    assert threads.environment_variables(Layout("pool", 1)) == {}
+    assert threads.environment_variables(Layout("pool", 1, 3)) == {"NPROC": "3"}
+    assert threads.environment_variables(Layout("one", 2)) == {
         "NPROC": "1",
         "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
     }
@@ -101,23 +105,23 @@ def test_one_thread_and_many_devices_become_variables(bare):
 
 def test_wide_vectors_are_asked_for_where_there_are_any(bare):
     bare.setattr(threads, "_has_wide_vectors", lambda: True)
-    flags = threads.variables(Layout("one", 1))["XLA_FLAGS"]
+    flags = threads.environment_variables(Layout("one", 1))["XLA_FLAGS"]
     assert flags == "--xla_cpu_prefer_vector_width=512"
 
 
 def test_what_the_user_set_stays(bare):
     bare.setenv("NPROC", "7")
     bare.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=5 --other=1")
-    assert threads.variables(Layout("one", 2)) == {}
+    assert threads.environment_variables(Layout("one", 2)) == {}
     bare.setenv("XLA_FLAGS", "--other=1")
-    assert threads.variables(Layout("one", 2)) == {
+    assert threads.environment_variables(Layout("one", 2)) == {
         "XLA_FLAGS": "--other=1 --xla_force_host_platform_device_count=2"
     }
 
 
 def test_an_accelerator_keeps_the_variables_as_they_are(bare):
-    bare.setattr(threads, "accelerated", lambda: True)
-    assert threads.variables(Layout("one", 2)) == {}
+    bare.setattr(threads, "has_accelerator", lambda: True)
+    assert threads.environment_variables(Layout("one", 2)) == {}
 
 
 @pytest.mark.parametrize(
@@ -126,7 +130,7 @@ def test_an_accelerator_keeps_the_variables_as_they_are(bare):
 )
 def test_the_platform_that_the_user_names_decides(monkeypatch, platforms, expected):
     monkeypatch.setenv("JAX_PLATFORMS", platforms)
-    assert threads.accelerated() is expected
+    assert threads.has_accelerator() is expected
 
 
 @pytest.mark.parametrize(
@@ -134,21 +138,21 @@ def test_the_platform_that_the_user_names_decides(monkeypatch, platforms, expect
     [Layout("one", 1), Layout("one", 4), Layout("pool", 1), Layout("pool", 1, 3)],
 )
 def test_a_run_records_the_layout_so_that_it_can_be_made_again(bare, layout):
-    for name, value in threads.variables(layout).items():
+    for name, value in threads.environment_variables(layout).items():
         bare.setenv(name, value)
-    noted = threads.current(layout.devices)
-    assert thread_layout.recorded(noted) == layout
+    noted = threads.current_layout(layout.devices)
+    assert thread_layout.parse_layout(noted) == layout
     assert noted["xla_flags"] == os.environ.get("XLA_FLAGS", "")
 
 
 def test_what_is_no_layout_is_not_taken_for_one():
-    assert thread_layout.recorded({}) is None
-    assert thread_layout.recorded({"threads": "many", "devices": 2}) is None
+    assert thread_layout.parse_layout({}) is None
+    assert thread_layout.parse_layout({"threads": "many", "devices": 2}) is None
 
 
 def test_nothing_changes_once_jax_is_imported(bare):
     bare.setitem(sys.modules, "jax", object())
-    assert threads.apply(Layout("one", 2)) is False
+    assert threads.apply_layout(Layout("one", 2)) is False
     assert "NPROC" not in os.environ
 
 
@@ -169,9 +173,10 @@ def fresh(program: str) -> list[str]:
 def test_jax_sees_the_devices_of_the_layout():
     program = """
         from rlcli.xla import threads
-        applied = threads.apply(threads.Layout("one", 3))
+        applied = threads.apply_layout(threads.Layout("one", 3))
         import jax
-        print(applied, jax.device_count(), threads.apply(threads.Layout("one", 2)))
+        late = threads.apply_layout(threads.Layout("one", 2))
+        print(applied, jax.device_count(), late)
     """
     assert fresh(program) == ["True", "3", "False"]
 
@@ -187,8 +192,8 @@ def test_jax_sees_the_devices_of_the_layout():
 def test_one_thread_answers_at_once_and_several_in_their_time(layout, there):
     program = f"""
         from rlcli.xla import threads
-        threads.apply({layout})
-        threads.settle()
+        threads.apply_layout({layout})
+        threads.disable_async_dispatch()
         import jax, jax.numpy as jnp
         turn = jax.jit(lambda x: jax.lax.fori_loop(0, 300, lambda i, x: x @ x, x))
         x = jnp.eye(200)

@@ -4,4 +4,4 @@ Belongs here: one module for each library, and the contracts that they share.
 May import: `environments.observation_image`, and the ground; libraries when called.
 """
 
-from rlcli.environments.adapters.jax_core import pure as pure
+from rlcli.environments.adapters.jax_core import pure_core as pure_core

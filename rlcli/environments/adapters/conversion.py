@@ -33,10 +33,10 @@ class AnswerError(Exception):
         self.index = index
 
 
-def exposed(space: gymnasium.Space, whose: str) -> gymnasium.Space:
+def canonical_space(space: gymnasium.Space, owner: str) -> gymnasium.Space:
     """The space that parts see: choices count from 0, float64 is float32.
 
-    `whose` begins the error for a space whose elements have no fixed shape.
+    `owner` begins the error for a space whose elements have no fixed shape.
     """
     match space:
         case spaces.Discrete():
@@ -46,19 +46,23 @@ def exposed(space: gymnasium.Space, whose: str) -> gymnasium.Space:
         case spaces.MultiBinary():
             return space
         case spaces.Box():
-            return _narrow(space)
+            return _narrow_box(space)
         case spaces.Tuple():
-            return spaces.Tuple([exposed(each, whose) for each in space.spaces])
+            return spaces.Tuple(
+                [canonical_space(member, owner) for member in space.spaces]
+            )
         case spaces.Dict():
-            members = {name: exposed(each, whose) for name, each in space.items()}
+            members = {
+                name: canonical_space(member, owner) for name, member in space.items()
+            }
             return spaces.Dict(members)
     raise RlcliError(
-        f"{whose} is {describe(space)}, which has no arrays of fixed shape",
+        f"{owner} is {describe(space)}, which has no arrays of fixed shape",
         "a wrapper around the environment can make it a Box",
     )
 
 
-def _narrow(space: spaces.Box) -> spaces.Box:
+def _narrow_box(space: spaces.Box) -> spaces.Box:
     if space.dtype != np.float64:
         return space
     with np.errstate(over="ignore"):  # bounds beyond float32 are none
@@ -66,26 +70,28 @@ def _narrow(space: spaces.Box) -> spaces.Box:
     return spaces.Box(low, high, space.shape, np.float32)
 
 
-def _over(
+def _map_leaves(
     space: gymnasium.Space, make: Callable[[gymnasium.Space], Callable]
 ) -> Callable[[ArrayTree], ArrayTree]:
     """A function of batches of a space's elements: of each leaf, what `make` makes."""
     if isinstance(space, spaces.Tuple):
-        members = [_over(each, make) for each in space.spaces]
+        members = [_map_leaves(member, make) for member in space.spaces]
         return lambda batch: tuple(
-            each(part) for each, part in zip(members, batch, strict=True)
+            convert(part) for convert, part in zip(members, batch, strict=True)
         )
     if isinstance(space, spaces.Dict):
-        entries = {name: _over(each, make) for name, each in space.items()}
-        return lambda batch: {name: each(batch[name]) for name, each in entries.items()}
+        entries = {name: _map_leaves(member, make) for name, member in space.items()}
+        return lambda batch: {
+            name: convert(batch[name]) for name, convert in entries.items()
+        }
     return make(space)
 
 
-def shown(space: gymnasium.Space) -> Callable[[ArrayTree], ArrayTree]:
+def canonical_converter(space: gymnasium.Space) -> Callable[[ArrayTree], ArrayTree]:
     """What makes new arrays, as parts see them, of a batch of the space's elements."""
 
     def leaf(space: gymnasium.Space) -> Callable[[Any], HostArray]:
-        to, start = dtype(space), _start(space)
+        to, start = dtype(space), _discrete_start(space)
         check = _dtype_checker(space)
 
         def converted(batch: Any) -> HostArray:
@@ -97,7 +103,7 @@ def shown(space: gymnasium.Space) -> Callable[[ArrayTree], ArrayTree]:
 
         return converted
 
-    return _over(space, leaf)
+    return _map_leaves(space, leaf)
 
 
 def _dtype_checker(space: gymnasium.Space) -> Callable[[Any], str]:
@@ -146,7 +152,7 @@ def _dtype_name(element: Any, array: np.ndarray) -> str:
     return array.dtype.name if array.dtype.kind in "biufc" else type(element).__name__
 
 
-def taken(
+def action_flattener(
     space: gymnasium.Space, grid: tuple[int, int]
 ) -> Callable[[ArrayTree], ArrayTree]:
     """What copies actions `[S, B, ...]`, as parts choose them, to `[S · B, ...]`."""
@@ -154,18 +160,18 @@ def taken(
     def leaf(space: gymnasium.Space) -> Callable[[Any], HostArray]:
         to, flat = dtype(space), (math.prod(grid), *(space.shape or ()))
 
-        def copied(batch: Any) -> HostArray:
+        def convert(batch: Any) -> HostArray:
             array = np.array(batch, to)
             if array.shape[:2] != grid:
                 raise ValueError(f"expected actions {grid}, got {array.shape}")
             return array.reshape(flat)
 
-        return copied
+        return convert
 
-    return _over(space, leaf)
+    return _map_leaves(space, leaf)
 
 
-def native(space: gymnasium.Space) -> Callable[[ArrayTree], ArrayTree]:
+def native_converter(space: gymnasium.Space) -> Callable[[ArrayTree], ArrayTree]:
     """What makes actions, as environments take them, of a batch that parts chose.
 
     Choices count from where the space has them begin; a Box clips what is beyond it.
@@ -175,47 +181,47 @@ def native(space: gymnasium.Space) -> Callable[[ArrayTree], ArrayTree]:
         if isinstance(space, spaces.Box):
             low, high, to = space.low, space.high, space.dtype
             return lambda batch: np.clip(batch.astype(to, copy=False), low, high)
-        start, to = _start(space), space.dtype
+        start, to = _discrete_start(space), space.dtype
         if start is None:
             return lambda batch: batch.astype(to, copy=False)
         return lambda batch: batch.astype(to) + start
 
-    return _over(space, leaf)
+    return _map_leaves(space, leaf)
 
 
-def _start(space: gymnasium.Space) -> Any:
+def _discrete_start(space: gymnasium.Space) -> Any:
     """Where choices begin, unless that is 0."""
     start = getattr(space, "start", None)
     return start if start is not None and np.any(start) else None
 
 
-def mapped(function: Callable, tree: ArrayTree, *rest: ArrayTree) -> Any:
+def map_tree(function: Callable, tree: ArrayTree, *rest: ArrayTree) -> Any:
     """`jax.tree.map`, which takes longer than a step of CartPole, for lone arrays."""
     if isinstance(tree, np.ndarray):
         return function(tree, *rest)
     return jax.tree.map(function, tree, *rest)
 
 
-def together(space: gymnasium.Space) -> Callable[[Sequence[Any]], ArrayTree]:
+def element_stacker(space: gymnasium.Space) -> Callable[[Sequence[Any]], ArrayTree]:
     """What makes arrays, as parts see them, of a list of a space's elements.
 
     It raises an `AnswerError` for the first of them that has another structure, shape
     or dtype.
     """
     if isinstance(space, spaces.Tuple):
-        members = [together(each) for each in space.spaces]
+        members = [element_stacker(member) for member in space.spaces]
         return lambda items: tuple(
-            each(_member(items, i, space)) for i, each in enumerate(members)
+            stack(_member(items, i, space)) for i, stack in enumerate(members)
         )
     if isinstance(space, spaces.Dict):
-        entries = {name: together(each) for name, each in space.items()}
+        entries = {name: element_stacker(member) for name, member in space.items()}
         return lambda items: {
-            name: each(_member(items, name, space)) for name, each in entries.items()
+            name: stack(_member(items, name, space)) for name, stack in entries.items()
         }
-    shape, to, start = space.shape or (), dtype(space), _start(space)
+    shape, to, start = space.shape or (), dtype(space), _discrete_start(space)
     check = _dtype_checker(space)
 
-    def joined(items: Sequence[Any]) -> HostArray:
+    def stack(items: Sequence[Any]) -> HostArray:
         for index, item in enumerate(items):
             if problem := check(item):
                 raise AnswerError(problem, index)
@@ -234,7 +240,7 @@ def together(space: gymnasium.Space) -> Callable[[Sequence[Any]], ArrayTree]:
             )
         return array if start is None else array - np.asarray(start, to)
 
-    return joined
+    return stack
 
 
 def _member(items: Sequence[Any], name: Any, space: gymnasium.Space) -> list[Any]:

@@ -9,21 +9,21 @@ from typing import Any, Literal
 import gymnasium
 import numpy as np
 
-from rlcli.environments.adapters.conversion import HostArray, shown
-from rlcli.environments.adapters.host import pooled
-from rlcli.environments.adapters.host_vector import Foreign
-from rlcli.environments.adapters.limits import limited
-from rlcli.environments.adapters.pools import ENDLESS, Answers, answered
-from rlcli.errors import RlcliError, nearest
-from rlcli.libraries import library
+from rlcli.environments.adapters.conversion import HostArray, canonical_converter
+from rlcli.environments.adapters.host import host_environment
+from rlcli.environments.adapters.host_vector import ExternalEnvironment
+from rlcli.environments.adapters.limits import with_timeout
+from rlcli.environments.adapters.pools import NO_TIME_LIMIT, HostTimeStep, host_timestep
+from rlcli.errors import RlcliError, suggest
+from rlcli.libraries import import_library
 from rlcli.registry import register
 from rlcli.types import ArrayTree, Environment
 
 INSTALL = "rlcli[envpool]"
-OWN_LIMIT = "default"  # the time limit that the id is registered with
+REGISTERED_LIMIT = "default"  # the time limit that the id is registered with
 
 
-@register("environment", "envpool/", adapter=True, time_limit=OWN_LIMIT)
+@register("environment", "envpool/", adapter=True, time_limit=REGISTERED_LIMIT)
 def envpool_adapter(
     id: str,
     num_envs: int,
@@ -40,20 +40,22 @@ def envpool_adapter(
     when it is made, not at every episode: a resumed run begins new episodes.
     https://arxiv.org/abs/2206.10558
     """
-    envpool = library("envpool", INSTALL)
+    envpool = import_library("envpool", INSTALL)
     name = f"environment `envpool/{id}`"
     if id not in envpool.list_all_envs():
-        hint = nearest(id, envpool.list_all_envs(), "envpool/")
+        hint = suggest(id, envpool.list_all_envs(), "envpool/")
         raise RlcliError(f"there is no {name}", hint)
     keywords = dict(options or {})
-    if time_limit != OWN_LIMIT:
-        keywords["max_episode_steps"] = ENDLESS if time_limit is None else time_limit
+    if time_limit != REGISTERED_LIMIT:
+        keywords["max_episode_steps"] = (
+            NO_TIME_LIMIT if time_limit is None else time_limit
+        )
     if rendering:
         keywords["render_mode"] = "rgb_array"
 
-    def make(count: int, own: Sequence[int]) -> Any:
+    def make(count: int, env_seeds: Sequence[int]) -> Any:
         # int32 is what it takes
-        config = {"num_envs": count, "env_seed": [seed % 2**31 for seed in own]}
+        config = {"num_envs": count, "env_seed": [seed % 2**31 for seed in env_seeds]}
         try:
             with warnings.catch_warnings():
                 # It makes 32-bit Boxes of 64-bit bounds: nobody can change that.
@@ -70,20 +72,20 @@ def envpool_adapter(
     example = make(1, [0])
     spaces = example.observation_space, example.action_space
     example.close()
-    foreign = Foreign(name, INSTALL, timeout)
-    return pooled(
-        foreign,
+    external = ExternalEnvironment(name, INSTALL, timeout)
+    return host_environment(
+        external,
         spaces,
-        lambda count: _Threads(make, count, spaces[0], timeout, rendering),
+        lambda count: _EnvPoolVector(make, count, spaces[0], timeout, rendering),
         num_envs,
         seeds,
     )
 
 
-class _Threads:
+class _EnvPoolVector:
     """A pool of EnvPool's, made when the first episodes begin, with their seeds."""
 
-    repeats = False
+    is_replayable = False
 
     def __init__(
         self,
@@ -93,26 +95,26 @@ class _Threads:
         timeout: float | None,
         draws: bool,
     ) -> None:
-        self.draws = draws
+        self.can_render = draws
         self._make = make
         self._count = count
-        self._shown = shown(observation)
+        self._to_canonical = canonical_converter(observation)
         self._timeout = timeout
         self._env: Any = None
 
-    def begin(self, which: HostArray, seeds: Sequence[int]) -> ArrayTree:
+    def begin(self, indices: HostArray, seeds: Sequence[int]) -> ArrayTree:
         """As `Pool.begin`; seeds are read the first time alone."""
         if self._env is None:
             self._env = self._make(self._count, seeds)
-            self._reset = limited(self._env.reset, self._timeout)
-            self._step = limited(self._env.step, self._timeout)
-        obs, _ = self._reset(which.astype(np.int32))
-        return self._shown(obs)
+            self._reset = with_timeout(self._env.reset, self._timeout)
+            self._step = with_timeout(self._env.step, self._timeout)
+        obs, _ = self._reset(indices.astype(np.int32))
+        return self._to_canonical(obs)
 
-    def step(self, action: ArrayTree) -> Answers:
+    def step(self, action: ArrayTree) -> HostTimeStep:
         """As `Pool.step`."""
         obs, reward, terminated, truncated, _ = self._step(action)
-        return answered(self._shown(obs), reward, terminated, truncated)
+        return host_timestep(self._to_canonical(obs), reward, terminated, truncated)
 
     def render(self, index: int) -> HostArray:
         """As `Pool.render`."""

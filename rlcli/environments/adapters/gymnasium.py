@@ -20,15 +20,15 @@ from gymnasium.envs.registration import (
 )
 
 from rlcli.environments.adapters import atari as arcade
-from rlcli.environments.adapters.host import pooled, vector
-from rlcli.environments.adapters.host_vector import Foreign
-from rlcli.environments.adapters.pools import ENDLESS, Own, Parallel
+from rlcli.environments.adapters.host import host_environment, sync_host_environment
+from rlcli.environments.adapters.host_vector import ExternalEnvironment
+from rlcli.environments.adapters.pools import NO_TIME_LIMIT, AsyncVector, NativeVector
 from rlcli.errors import RlcliError
 from rlcli.registry import register
 from rlcli.types import Environment
 
-OWN_LIMIT = "default"  # the time limit that the id is registered with
-OURS = {  # keywords of `gymnasium.make` that have a name of ours
+REGISTERED_LIMIT = "default"  # the time limit that the id is registered with
+RESERVED_OPTIONS = {  # keywords of `gymnasium.make` that have a name of ours
     "max_episode_steps": "`time_limit` says how long an episode may be",
     "render_mode": "`rlcli render` draws what was learnt",
     "disable_env_checker": "the adapter does its own checks",
@@ -37,14 +37,14 @@ OURS = {  # keywords of `gymnasium.make` that have a name of ours
     "id": "`name` says which environment it is",
 }
 # What brings the packages that environments need: by the package they are in.
-INSTALLS = {
+INSTALL_EXTRAS = {
     "gymnasium.envs.mujoco": "rlcli[mujoco]",
     "gymnasium.envs.box2d": "rlcli[box2d]",
     "ale_py": arcade.INSTALL,
 }
 
 
-@register("environment", "gymnasium/", adapter=True, time_limit=OWN_LIMIT)
+@register("environment", "gymnasium/", adapter=True, time_limit=REGISTERED_LIMIT)
 def gymnasium_adapter(
     id: str,
     num_envs: int,
@@ -76,37 +76,37 @@ def gymnasium_adapter(
     """
     name = f"environment `gymnasium/{id}`"
     options = dict(options or {})
-    for key in OURS.keys() & options:
-        raise RlcliError(f"{name}: `{key}` is no option here", OURS[key])
-    spec = _spec(id, name)
-    limit = ENDLESS if time_limit is None else time_limit
+    for key in RESERVED_OPTIONS.keys() & options:
+        raise RlcliError(f"{name}: `{key}` is no option here", RESERVED_OPTIONS[key])
+    spec = _find_spec(id, name)
+    limit = NO_TIME_LIMIT if time_limit is None else time_limit
     limits = {"max_episode_steps": limit} if isinstance(limit, int) else {}
-    own = vectorization == "own" and not rendering
+    use_native = vectorization == "own" and not rendering
     if spec.namespace == arcade.NAMESPACE:
         steps = limits.pop("max_episode_steps", None)
-        spec = arcade.preprocessed(spec, atari, steps, own)
+        spec = arcade.preprocess_spec(spec, atari, steps, use_native)
     elif atari != "standard":
         raise RlcliError(
             f"{name} has no option `atari`",
             f"it is for ids in `{arcade.NAMESPACE}/`, such as `gymnasium/ALE/Pong-v5`",
         )
-    foreign = Foreign(name, _install(spec), timeout)
-    if own:
-        return _own(foreign, spec, limits | options, num_envs, seeds)
-    mode = _picture_mode(foreign, spec, limits | options) if rendering else {}
+    external = ExternalEnvironment(name, _install_extra(spec), timeout)
+    if use_native:
+        return _native_vector(external, spec, limits | options, num_envs, seeds)
+    mode = _render_mode(external, spec, limits | options) if rendering else {}
     keywords = limits | mode | options
     if vectorization == "async" and not rendering:
-        return _parallel(foreign, spec, keywords, num_envs, seeds)
-    make = functools.partial(_make, foreign, spec, keywords)
-    return vector(foreign, make, num_envs, seeds)
+        return _async_vector(external, spec, keywords, num_envs, seeds)
+    make = functools.partial(_make_env, external, spec, keywords)
+    return sync_host_environment(external, make, num_envs, seeds)
 
 
-def imports(id: str) -> bool:
+def imports_module(id: str) -> bool:
     """Whether naming `id` imports a module, which a recipe needs to be trusted for."""
     return ":" in id
 
 
-def _spec(id: str, name: str) -> EnvSpec:
+def _find_spec(id: str, name: str) -> EnvSpec:
     """What Gymnasium has under an id; the newest version where it gives none."""
     module, _, plain = id.rpartition(":")
     if module:
@@ -122,30 +122,30 @@ def _spec(id: str, name: str) -> EnvSpec:
     except gymnasium.error.Error as error:
         raise RlcliError(f"{name}: {error}") from error
     if namespace == arcade.NAMESPACE:
-        arcade.registered()
+        arcade.register_games()
     if version is None:
         newest = find_highest_version(namespace, short)
         plain = plain if newest is None else f"{plain}-v{newest}"
-    found = gymnasium.registry.get(plain)
-    if found is None:
-        raise RlcliError(f"there is no {name}", _meant(namespace, short))
-    return found
+    spec = gymnasium.registry.get(plain)
+    if spec is None:
+        raise RlcliError(f"there is no {name}", _suggest_id(namespace, short))
+    return spec
 
 
-def _meant(namespace: str | None, short: str) -> str:
+def _suggest_id(namespace: str | None, short: str) -> str:
     """A hint: the versions of that name, or the nearest id."""
-    known = gymnasium.registry.values()
+    specs = gymnasium.registry.values()
     versions = [
-        f"`gymnasium/{each.id}`"
-        for each in known
-        if (each.namespace, each.name) == (namespace, short)
+        f"`gymnasium/{spec.id}`"
+        for spec in specs
+        if (spec.namespace, spec.name) == (namespace, short)
     ]
     if versions:
         return "there is " + ", ".join(sorted(versions))
     # Without versions, which would make any two names of one version alike.
-    names = {get_env_id(each.namespace, each.name, None): each.id for each in known}
-    whole = get_env_id(namespace, short, None)
-    close = difflib.get_close_matches(whole, names, n=1, cutoff=0.7)
+    names = {get_env_id(spec.namespace, spec.name, None): spec.id for spec in specs}
+    full_name = get_env_id(namespace, short, None)
+    close = difflib.get_close_matches(full_name, names, n=1, cutoff=0.7)
     if close:
         return f"did you mean `gymnasium/{names[close[0]]}`?"
     return (
@@ -155,66 +155,83 @@ def _meant(namespace: str | None, short: str) -> str:
     )
 
 
-def _install(spec: EnvSpec) -> str:
+def _install_extra(spec: EnvSpec) -> str:
     """The extra of rlcli that brings what an environment needs."""
     entry = spec.entry_point if isinstance(spec.entry_point, str) else ""
-    found = (each for package, each in INSTALLS.items() if entry.startswith(package))
-    return next(found, "rlcli[gymnasium]")
+    extras = (
+        extra for package, extra in INSTALL_EXTRAS.items() if entry.startswith(package)
+    )
+    return next(extras, "rlcli[gymnasium]")
 
 
-def _make(foreign: Foreign, spec: EnvSpec, keywords: dict[str, Any]) -> gymnasium.Env:
+def _make_env(
+    external: ExternalEnvironment, spec: EnvSpec, keywords: dict[str, Any]
+) -> gymnasium.Env:
     """One environment; whatever goes wrong is said by its name."""
-    return _made(foreign, gymnasium.make, spec, disable_env_checker=True, **keywords)
+    return _call_external(
+        external, gymnasium.make, spec, disable_env_checker=True, **keywords
+    )
 
 
-def _made(foreign: Foreign, function: Any, /, *args: Any, **keywords: Any) -> Any:
-    """What a function of Gymnasium's gives; what it raises is said by `foreign`'s name.
+def _call_external(
+    external: ExternalEnvironment, function: Any, /, *args: Any, **keywords: Any
+) -> Any:
+    """What a function of Gymnasium's gives; what it raises is said by `external`'s
+    name.
 
     The first two have no names, which keywords of a user's could repeat.
     """
     try:
         return function(*args, **keywords)
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
-        hint = f'pip install "{foreign.install}"'
-        raise RlcliError(f"{foreign.name} needs more: {error}", hint) from error
+        hint = f'pip install "{external.install}"'
+        raise RlcliError(f"{external.name} needs more: {error}", hint) from error
     except Exception as error:  # foreign code may raise anything
         raise RlcliError(
-            f"{foreign.name} cannot be made: {type(error).__name__}: {error}",
+            f"{external.name} cannot be made: {type(error).__name__}: {error}",
             "`options` are the keywords of the environment itself",
         ) from error
 
 
-def _parallel(
-    foreign: Foreign, spec: EnvSpec, keywords: dict[str, Any], num_envs: int, seeds: int
+def _async_vector(
+    external: ExternalEnvironment,
+    spec: EnvSpec,
+    keywords: dict[str, Any],
+    num_envs: int,
+    seeds: int,
 ) -> Environment:
     """A process for each environment."""
-    example = _make(foreign, spec, keywords)
+    example = _make_env(external, spec, keywords)
     example.close()
     # Nothing of ours is pickled: a process that imports rlcli imports JAX, too.
     plain = functools.partial(
         gymnasium.make, spec, disable_env_checker=True, **keywords
     )
-    return pooled(
-        foreign,
+    return host_environment(
+        external,
         (example.observation_space, example.action_space),
-        lambda count: Parallel(plain, count, foreign.timeout),
+        lambda count: AsyncVector(plain, count, external.timeout),
         num_envs,
         seeds,
     )
 
 
-def _own(
-    foreign: Foreign, spec: EnvSpec, keywords: dict[str, Any], num_envs: int, seeds: int
+def _native_vector(
+    external: ExternalEnvironment,
+    spec: EnvSpec,
+    keywords: dict[str, Any],
+    num_envs: int,
+    seeds: int,
 ) -> Environment:
     """A vector of the environment's author for each seed."""
     if spec.vector_entry_point is None:
         raise RlcliError(
-            f"{foreign.name} has no vector of its own",
+            f"{external.name} has no vector of its own",
             "`vectorization: sync` or `async` steps several of any environment",
         )
     make = functools.partial(
-        _made,
-        foreign,
+        _call_external,
+        external,
         gymnasium.make_vec,
         spec,
         num_envs,
@@ -223,20 +240,20 @@ def _own(
     )
     example = make()
     example.close()
-    return pooled(
-        foreign,
+    return host_environment(
+        external,
         (example.single_observation_space, example.single_action_space),
-        lambda count: Own(make, count // num_envs),
+        lambda count: NativeVector(make, count // num_envs),
         num_envs,
         seeds,
     )
 
 
-def _picture_mode(
-    foreign: Foreign, spec: EnvSpec, keywords: dict[str, Any]
+def _render_mode(
+    external: ExternalEnvironment, spec: EnvSpec, keywords: dict[str, Any]
 ) -> dict[str, str]:
     """The keyword that makes an environment draw pictures, where it can."""
-    env = _make(foreign, spec, keywords)
+    env = _make_env(external, spec, keywords)
     env.close()
     can = "rgb_array" in env.metadata.get("render_modes", [])
     return {"render_mode": "rgb_array"} if can else {}

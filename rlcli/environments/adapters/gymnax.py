@@ -12,15 +12,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli.environments.adapters.jax_core import pure
-from rlcli.errors import RlcliError, nearest
-from rlcli.libraries import library
+from rlcli.environments.adapters.jax_core import pure_core
+from rlcli.errors import RlcliError, suggest
+from rlcli.libraries import import_library
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Environment, Key
 
 INSTALL = "rlcli[gymnax]"
 # Of what kinds values may be where a default is of one; and what these are called.
-_FITS = {
+_ACCEPTED_KINDS = {
     "b": ("b", "true or false"),
     "i": ("iu", "whole numbers"),
     "f": ("iuf", "numbers"),
@@ -35,8 +35,8 @@ def gymnax_adapter(id: str, *, options: dict[str, Any] | None = None) -> Environ
     limit of its own (`max_steps_in_episode`), as truncation; `time_limit` can only make
     episodes shorter. Observations have the dtypes of their space.
     """
-    env, params, observation, action = _made(
-        id, json.dumps(options or {}, default=_plain)
+    env, params, observation, action = _make_env(
+        id, json.dumps(options or {}, default=_to_json_value)
     )
 
     def begin(key: Key) -> tuple[ArrayTree, ArrayTree]:
@@ -45,13 +45,13 @@ def gymnax_adapter(id: str, *, options: dict[str, Any] | None = None) -> Environ
 
     def go(state: ArrayTree, action: Array, key: Key) -> tuple:
         obs, state, reward, done, _ = env.step_env(key, state, action, params)
-        terminated, truncated = _ends(env, params, state, done)
+        terminated, truncated = _termination(env, params, state, done)
         return state, obs, reward, terminated, truncated
 
-    return pure(begin, go, observation, action)
+    return pure_core(begin, go, observation, action)
 
 
-def _ends(env: Any, params: Any, state: Any, done: Array) -> tuple[Array, Array]:
+def _termination(env: Any, params: Any, state: Any, done: Array) -> tuple[Array, Array]:
     """Whether an episode terminated, and whether it is cut short.
 
     A `step` of six values tells them apart; of gymnax before 1.0, whose `step` has
@@ -60,27 +60,33 @@ def _ends(env: Any, params: Any, state: Any, done: Array) -> tuple[Array, Array]
     if hasattr(env, "is_truncated"):
         return done, env.is_truncated(state, params)
     endless = params.replace(max_steps_in_episode=np.iinfo(np.int32).max)
-    terminated = done & env.is_terminal(state, endless)
-    return terminated, done & ~terminated
+    is_terminal = done & env.is_terminal(state, endless)
+    return is_terminal, done & ~is_terminal
 
 
 @functools.cache
-def _made(id: str, options: str) -> tuple[Any, Any, gymnasium.Space, gymnasium.Space]:
+def _make_env(
+    id: str, options: str
+) -> tuple[Any, Any, gymnasium.Space, gymnasium.Space]:
     """The environment, its parameters and its spaces, of options in JSON.
 
     Made once: parts are made anew at every trace. No array of it may be a tracer's.
     """
-    gymnax = library("gymnax", INSTALL)
+    gymnax = import_library("gymnax", INSTALL)
     name = f"environment `gymnax/{id}`"
     if id not in gymnax.registered_envs:
-        hint = nearest(id, gymnax.registered_envs, "gymnax/")
+        hint = suggest(id, gymnax.registered_envs, "gymnax/")
         raise RlcliError(f"there is no {name}", hint)
-    given = json.loads(options)
+    given_options = json.loads(options)
     with jax.ensure_compile_time_eval():
         try:
             _, params = gymnax.make(id)
-            fields = {field.name for field in dataclasses.fields(params)} & given.keys()
-            keywords = {key: given[key] for key in given.keys() - fields}
+            fields = {
+                field.name for field in dataclasses.fields(params)
+            } & given_options.keys()
+            keywords = {
+                key: given_options[key] for key in given_options.keys() - fields
+            }
             env, params = gymnax.make(id, **keywords)
         except Exception as error:  # foreign code may raise anything
             raise RlcliError(
@@ -88,15 +94,17 @@ def _made(id: str, options: str) -> tuple[Any, Any, gymnasium.Space, gymnasium.S
                 "`options` are fields of its parameters and keywords of its class",
             ) from error
         changes = {
-            key: _like(getattr(params, key), given[key], f"{name}: `{key}`")
+            key: _convert_option(
+                getattr(params, key), given_options[key], f"{name}: `{key}`"
+            )
             for key in fields
         }
         params = params.replace(**changes)
-        observation = _converted(env.observation_space(params))
-        return env, params, observation, _converted(env.action_space(params))
+        observation = _convert_space(env.observation_space(params))
+        return env, params, observation, _convert_space(env.action_space(params))
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     """A number or a list of them instead of an array, for JSON."""
     if isinstance(value, np.generic | np.ndarray | jax.Array):
         return np.asarray(value).tolist()
@@ -106,30 +114,30 @@ def _plain(value: Any) -> Any:
     )
 
 
-def _like(default: Any, value: Any, whose: str) -> Any:
+def _convert_option(default: Any, value: Any, owner: str) -> Any:
     """A value that takes the place of a default: of its shape, a number or an array."""
     like = np.asarray(default)
-    kinds, said = _FITS[like.dtype.kind]
+    kinds, description = _ACCEPTED_KINDS[like.dtype.kind]
     try:
-        given = np.asarray(value)
-        fits = given.shape == like.shape and given.dtype.kind in kinds
+        array = np.asarray(value)
+        fits = array.shape == like.shape and array.dtype.kind in kinds
     except ValueError:  # lists of different lengths
         fits = False
     if not fits:
-        many = f", {like.shape} of them" if like.ndim else ""
-        raise RlcliError(f"{whose} is {value!r}", f"it takes {said}{many}")
+        shape_note = f", {like.shape} of them" if like.ndim else ""
+        raise RlcliError(f"{owner} is {value!r}", f"it takes {description}{shape_note}")
     return jnp.asarray(value, like.dtype) if like.ndim else value
 
 
-def _converted(space: Any) -> gymnasium.Space:
+def _convert_space(space: Any) -> gymnasium.Space:
     """Gymnax's space as Gymnasium's."""
     members = getattr(space, "spaces", None)
     if isinstance(members, dict):
         return gymnasium.spaces.Dict(
-            {name: _converted(each) for name, each in members.items()}
+            {name: _convert_space(member) for name, member in members.items()}
         )
     if members is not None:
-        return gymnasium.spaces.Tuple([_converted(each) for each in members])
+        return gymnasium.spaces.Tuple([_convert_space(member) for member in members])
     if hasattr(space, "n"):
         return gymnasium.spaces.Discrete(int(space.n))
     dtype: Any = np.dtype(jnp.dtype(space.dtype)).type

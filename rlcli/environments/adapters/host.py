@@ -31,97 +31,115 @@ import gymnasium
 import jax
 import numpy as np
 
-from rlcli.environments.adapters.conversion import HostArray, exposed
-from rlcli.environments.adapters.host_vector import Copies, Foreign, seed_of
-from rlcli.environments.adapters.pools import Pool, Sequential
+from rlcli.environments.adapters.conversion import HostArray, canonical_space
+from rlcli.environments.adapters.host_vector import (
+    ExternalEnvironment,
+    HostVectorState,
+    episode_seed,
+)
+from rlcli.environments.adapters.pools import HostVector, SyncVector
 from rlcli.types import ArrayTree, Environment, Key, TimeStep
 
-__all__ = ["Foreign", "hosted", "pooled", "seed_of", "vector"]
+__all__ = [
+    "ExternalEnvironment",
+    "episode_seed",
+    "host_environment",
+    "sync_host_environment",
+    "to_host_environment",
+]
 
 
-def no_noise(key: Key) -> tuple[()]:
+def draw_nothing(key: Key) -> tuple[()]:
     """The `draw` of a host environment: its randomness is its own."""
     del key
     return ()
 
 
-def vector(
-    foreign: Foreign, make: Callable[[], gymnasium.Env], num_envs: int, seeds: int
+def sync_host_environment(
+    external: ExternalEnvironment,
+    make: Callable[[], gymnasium.Env],
+    num_envs: int,
+    seeds: int,
 ) -> Environment:
     """S×B copies of what `make` makes, stepped one after the other in this process.
 
     A copy ends its episodes itself (time limits are `make`'s), begins the next one at
     once, and may take `foreign.timeout` seconds for a step or a reset. The spaces are
-    `exposed`; actions beyond a Box are clipped to it.
+    `canonical_space`; actions beyond a Box are clipped to it.
     """
     example = make()
     example.close()
     spaces = example.observation_space, example.action_space
 
-    def pool(count: int) -> Sequential:
-        return Sequential(make, count, foreign.timeout)
+    def make_vector(count: int) -> SyncVector:
+        return SyncVector(make, count, external.timeout)
 
-    return pooled(foreign, spaces, pool, num_envs, seeds)
+    return host_environment(external, spaces, make_vector, num_envs, seeds)
 
 
-def pooled(
-    foreign: Foreign,
+def host_environment(
+    external: ExternalEnvironment,
     spaces: tuple[gymnasium.Space, gymnasium.Space],
-    make: Callable[[int], Pool],
+    make: Callable[[int], HostVector],
     num_envs: int,
     seeds: int,
 ) -> Environment:
     """S×B environments of the pool that `make(S · B)` makes, which steps all at once.
 
     Environment b of seed s is number b + B × s of the pool. `spaces` are one's own, of
-    observations and of actions; parts see them `exposed`.
+    observations and of actions; parts see them `canonical_space`.
     """
-    observation = exposed(spaces[0], f"{foreign.name}: its observation space")
-    action = exposed(spaces[1], f"{foreign.name}: its action space")
+    observation = canonical_space(spaces[0], f"{external.name}: its observation space")
+    action = canonical_space(spaces[1], f"{external.name}: its action space")
 
-    def fresh(numbers: HostArray) -> Copies:
+    def fresh(numbers: HostArray) -> HostVectorState:
         if np.shape(numbers) != (seeds,):
             raise ValueError(f"expected {seeds} seeds, got shape {np.shape(numbers)}")
-        pool = make(seeds * num_envs)
-        return Copies(foreign, spaces[1], pool, made, np.array(numbers, np.uint32))
+        vector = make(seeds * num_envs)
+        return HostVectorState(
+            external, spaces[1], vector, environment, np.array(numbers, np.uint32)
+        )
 
-    def reset(numbers: HostArray) -> tuple[Copies, ArrayTree]:
+    def reset(numbers: HostArray) -> tuple[HostVectorState, ArrayTree]:
         state = fresh(numbers)
         return state, state.begin()
 
     def step(
-        state: Copies, action: ArrayTree, noise: ArrayTree = (), cut: bool = False
-    ) -> tuple[Copies, TimeStep]:
+        state: HostVectorState,
+        action: ArrayTree,
+        noise: ArrayTree = (),
+        cut: bool = False,
+    ) -> tuple[HostVectorState, TimeStep]:
         del noise
         return state, state.step(action, cut)
 
-    def restore(saved: Mapping[str, HostArray]) -> tuple[Copies, str]:
-        if saved["episode"].shape != (seeds, num_envs):
+    def restore(arrays: Mapping[str, HostArray]) -> tuple[HostVectorState, str]:
+        if arrays["episode"].shape != (seeds, num_envs):
             raise ValueError(
                 f"expected {seeds} seeds of {num_envs} environments, "
-                f"got {saved['episode'].shape}"
+                f"got {arrays['episode'].shape}"
             )
-        state = fresh(saved["seeds"])
-        return state, state.restore(saved)
+        state = fresh(arrays["seeds"])
+        return state, state.restore(arrays)
 
-    made = Environment(
+    environment = Environment(
         reset=reset,
         step=step,
         observation=observation,
         action=action,
-        render=Copies.render,
-        render_final=Copies.render_final,
+        render=HostVectorState.render,
+        render_final=HostVectorState.render_final,
         num_envs=num_envs,
         pure=False,
-        draw=no_noise,
-        save=Copies.save,
+        draw=draw_nothing,
+        save=HostVectorState.save,
         restore=restore,
-        close=Copies.close,
+        close=HostVectorState.close,
     )
-    return made
+    return environment
 
 
-def hosted(
+def to_host_environment(
     env: Environment, seeds: int, key: Callable[[Any], Key] = jax.random.key
 ) -> Environment:
     """A pure environment behind the host contract: the same numbers, step by step.
@@ -131,15 +149,15 @@ def hosted(
     """
     if not env.pure:
         return env  # it is there already
-    lone = seeds == 1
-    begin = jax.jit(env.reset if lone else jax.vmap(env.reset))
-    go = jax.jit(env.step if lone else jax.vmap(env.step, (0, 0, 0, None)))
+    is_single = seeds == 1
+    begin = jax.jit(env.reset if is_single else jax.vmap(env.reset))
+    go = jax.jit(env.step if is_single else jax.vmap(env.step, (0, 0, 0, None)))
 
     def squeeze(tree: ArrayTree) -> ArrayTree:
-        return jax.tree.map(lambda x: x[0], tree) if lone else tree
+        return jax.tree.map(lambda x: x[0], tree) if is_single else tree
 
     def expand(x: jax.Array) -> np.ndarray:
-        return np.asarray(x)[None] if lone else np.asarray(x)
+        return np.asarray(x)[None] if is_single else np.asarray(x)
 
     def reset(numbers: np.ndarray) -> tuple[ArrayTree, ArrayTree]:
         state, obs = begin(squeeze(jax.vmap(key)(np.asarray(numbers, np.uint32))))
@@ -159,7 +177,7 @@ def hosted(
 
         def picture(state: ArrayTree, index: int = 0) -> Any:
             seed, environment = divmod(index, env.num_envs)
-            one = state if lone else jax.tree.map(lambda x: x[seed], state)
+            one = state if is_single else jax.tree.map(lambda x: x[seed], state)
             return draw(jax.device_get(one), environment)
 
         return picture
@@ -171,6 +189,6 @@ def hosted(
         render_final=on_host(env.render_final),
         pure=False,
         save=jax.device_get,
-        restore=lambda saved: (jax.device_put(saved), ""),
+        restore=lambda arrays: (jax.device_put(arrays), ""),
         close=lambda state: None,
     )

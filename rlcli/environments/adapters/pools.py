@@ -1,9 +1,9 @@
 """Pools: many environments of somebody else's, stepped at once on the host.
 
-What `host.pooled` makes a vector of. A pool has `count` environments, numbered from 0;
-all arrays are NumPy's, trees of them for a Tuple or a Dict. Actions are as environments
-take them, observations as parts see them (`conversion.shown`), in arrays that nobody
-writes to again.
+What `host.host_environment` makes a vector of. A pool has `count` environments,
+numbered from 0; all arrays are NumPy's, trees of them for a Tuple or a Dict. Actions
+are as environments take them, observations as parts see them
+(`conversion.canonical_converter`), in arrays that nobody writes to again.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from gymnasium.vector.async_vector_env import AsyncState
 from rlcli.environments.adapters.conversion import (
     AnswerError,
     HostArray,
-    mapped,
-    shown,
-    together,
+    canonical_converter,
+    element_stacker,
+    map_tree,
 )
-from rlcli.environments.adapters.limits import limited
+from rlcli.environments.adapters.limits import with_timeout
 from rlcli.types import ArrayTree
 
 # Steps of an episode without a time limit: a word for "none" is nowhere the same.
-ENDLESS = int(np.iinfo(np.int32).max)
-_SEEDS = 2**30  # of vectors, some of which take int32 and count on from it
-_START = "forkserver"  # how processes are made
+NO_TIME_LIMIT = int(np.iinfo(np.int32).max)
+_MAX_SEED = 2**30  # of vectors, some of which take int32 and count on from it
+_START_METHOD = "forkserver"  # how processes are made
 
 
-class Answers(NamedTuple):
+class HostTimeStep(NamedTuple):
     """What a pool says to a step, of each environment: arrays `[count]`, or lists.
 
     Lists of a few are made of Python's numbers, without an operation of NumPy's: after
@@ -49,9 +49,9 @@ class Answers(NamedTuple):
     last: Sequence[bool] | HostArray  # whether it ended, terminated or truncated
 
 
-def answered(
+def host_timestep(
     obs: ArrayTree, reward: HostArray, terminated: HostArray, truncated: HostArray
-) -> Answers:
+) -> HostTimeStep:
     """Answers of a vector as Gymnasium's give them, `[count, ...]`."""
     for name, each in (
         ("rewards", reward),
@@ -65,30 +65,30 @@ def answered(
                 f"{name} of {array.dtype} and shape {array.shape}, not {count} numbers"
             )
     last = np.logical_or(terminated, truncated)
-    return Answers(obs, reward, np.logical_not(terminated), last)
+    return HostTimeStep(obs, reward, np.logical_not(terminated), last)
 
 
-class Pool(Protocol):
+class HostVector(Protocol):
     """Environments that begin no episode unless `begin` says so."""
 
     # Whether the seed of an episode and its actions bring it back; and whether it
     # draws pictures itself.
-    repeats: bool
-    draws: bool
+    is_replayable: bool
+    can_render: bool
 
-    def begin(self, which: HostArray, seeds: Sequence[int]) -> ArrayTree:
-        """Begins an episode in the environments numbered `which`, each with its seed.
+    def begin(self, indices: HostArray, seeds: Sequence[int]) -> ArrayTree:
+        """Begins an episode in the environments numbered `indices`, each with its seed.
 
-        Returns their observations, `[len(which), ...]`. `which` grows.
+        Returns their observations, `[len(indices), ...]`. `indices` grows.
         """
         ...
 
-    def step(self, action: ArrayTree) -> Answers:
+    def step(self, action: ArrayTree) -> HostTimeStep:
         """One step of all, with actions `[count, ...]`."""
         ...
 
     def render(self, index: int) -> Any:
-        """A picture `[H, W, 3]` of one of them, where it `draws`."""
+        """A picture `[H, W, 3]` of one of them, where it `can_render`."""
         ...
 
     def close(self) -> None:
@@ -96,7 +96,7 @@ class Pool(Protocol):
         ...
 
 
-class FailedError(Exception):
+class EnvironmentFailedError(Exception):
     """Environment `index` raised, as `__cause__`, in a method that the pool called."""
 
     def __init__(self, index: int, method: str) -> None:
@@ -119,9 +119,9 @@ def _number(value: Any, index: int, name: str) -> Any:
     raise _failed(index, "step", said)
 
 
-def _failed(index: int, method: str, problem: str) -> FailedError:
+def _failed(index: int, method: str, problem: str) -> EnvironmentFailedError:
     """The error of an environment that returned what it must not."""
-    error = FailedError(index, method)
+    error = EnvironmentFailedError(index, method)
     error.__cause__ = AnswerError(problem, index)
     return error
 
@@ -137,56 +137,56 @@ def _type(value: Any) -> str:
     return type(value).__name__ if value is not None else "None"
 
 
-class Sequential:
+class SyncVector:
     """Copies in this process, one after the other; each may take `timeout` seconds."""
 
-    repeats = True
+    is_replayable = True
 
     def __init__(
         self, make: Callable[[], gymnasium.Env], count: int, timeout: float | None
     ) -> None:
         self.envs = [make() for _ in range(count)]
         # Found once, and called without a detour: that would be a tenth of a step.
-        self._steps = [limited(env.step, timeout) for env in self.envs]
-        self._together = together(self.envs[0].observation_space)
-        self.draws = self.envs[0].render_mode is not None
+        self._steps = [with_timeout(env.step, timeout) for env in self.envs]
+        self._stack = element_stacker(self.envs[0].observation_space)
+        self.can_render = self.envs[0].render_mode is not None
         self._timeout = timeout
 
-    def begin(self, which: HostArray, seeds: Sequence[int]) -> ArrayTree:
+    def begin(self, indices: HostArray, seeds: Sequence[int]) -> ArrayTree:
         """As `Pool.begin`."""
         first = []
-        for index, seed in zip(which, seeds, strict=True):
+        for index, seed in zip(indices, seeds, strict=True):
             answer = self._call(int(index), "reset", seed=seed)
             if type(answer) is not tuple or len(answer) != 2:
                 problem = f"{_type(answer)}, not (observation, info)"
                 raise _failed(int(index), "reset", problem)
             first.append(answer[0])
-        return self._joined(first, "reset", which)
+        return self._joined(first, "reset", indices)
 
-    def step(self, action: ArrayTree) -> Answers:
+    def step(self, action: ArrayTree) -> HostTimeStep:
         """As `Pool.step`."""
         obs, reward, discount, last = [], [], [], []
         for index, step in enumerate(self._steps):
-            one = mapped(operator.itemgetter(index), action)
+            single_action = map_tree(operator.itemgetter(index), action)
             try:
-                answer = step(one)
+                result = step(single_action)
             except Exception as error:  # foreign code may raise anything
-                raise FailedError(index, "step") from error
-            if type(answer) is not tuple or len(answer) != 5:
-                raise _failed(index, "step", _no_answer(answer))
-            seen, earned, terminated, truncated, _ = answer
+                raise EnvironmentFailedError(index, "step") from error
+            if type(result) is not tuple or len(result) != 5:
+                raise _failed(index, "step", _no_answer(result))
+            next_obs, step_reward, terminated, truncated, _ = result
             # A lone `isinstance` where all is well: it is asked at every step.
-            if not isinstance(earned, _NUMBERS):
-                earned = _number(earned, index, "a reward")
+            if not isinstance(step_reward, _NUMBERS):
+                step_reward = _number(step_reward, index, "a reward")
             if not isinstance(terminated, _BOOLS):
                 terminated = bool(_number(terminated, index, "`terminated`"))
             if not isinstance(truncated, _BOOLS):
                 truncated = bool(_number(truncated, index, "`truncated`"))
-            obs.append(seen)
-            reward.append(earned)
+            obs.append(next_obs)
+            reward.append(step_reward)
             discount.append(0.0 if terminated else 1.0)
             last.append(terminated or truncated)
-        return Answers(self._joined(obs, "step"), reward, discount, last)
+        return HostTimeStep(self._joined(obs, "step"), reward, discount, last)
 
     def render(self, index: int) -> Any:
         """As `Pool.render`."""
@@ -202,61 +202,63 @@ class Sequential:
     ) -> ArrayTree:
         """Observations as arrays; those of the environments numbered `which`."""
         try:
-            return self._together(items)
+            return self._stack(items)
         except AnswerError as error:
-            assert error.index is not None  # `together` says which of the items it is
+            assert (
+                error.index is not None
+            )  # `element_stacker` says which of the items it is
             index = error.index if which is None else int(which[error.index])
-            raise FailedError(index, method) from error
+            raise EnvironmentFailedError(index, method) from error
 
     def _call(self, index: int, method: str, **keywords: Any) -> Any:
         try:
-            called = getattr(self.envs[index], method)
-            return limited(called, self._timeout)(**keywords)
+            bound_method = getattr(self.envs[index], method)
+            return with_timeout(bound_method, self._timeout)(**keywords)
         except Exception as error:  # foreign code may raise anything
-            raise FailedError(index, method) from error
+            raise EnvironmentFailedError(index, method) from error
 
 
-class Parallel:
+class AsyncVector:
     """A process for each copy, which write observations into memory that they share.
 
     `make` is called in them, so it has to be picklable. Together they may take
     `timeout` seconds for a step.
     """
 
-    repeats = True
-    draws = False
+    is_replayable = True
+    can_render = False
 
     def __init__(
         self, make: Callable[[], gymnasium.Env], count: int, timeout: float | None
     ) -> None:
         # Not forked of this process: that copies locks which threads of JAX may hold.
         # Of one that has imported Gymnasium once, and nothing else.
-        multiprocessing.get_context(_START).set_forkserver_preload(["gymnasium"])
+        multiprocessing.get_context(_START_METHOD).set_forkserver_preload(["gymnasium"])
         self.env = AsyncVectorEnv(
-            [make] * count, context=_START, autoreset_mode=AutoresetMode.DISABLED
+            [make] * count, context=_START_METHOD, autoreset_mode=AutoresetMode.DISABLED
         )
-        self._shown = shown(self.env.single_observation_space)
-        self._reset = limited(self.env.reset, timeout)
-        self._step = limited(self.env.step, timeout)
+        self._to_canonical = canonical_converter(self.env.single_observation_space)
+        self._reset = with_timeout(self.env.reset, timeout)
+        self._step = with_timeout(self.env.step, timeout)
 
-    def begin(self, which: HostArray, seeds: Sequence[int]) -> ArrayTree:
+    def begin(self, indices: HostArray, seeds: Sequence[int]) -> ArrayTree:
         """As `Pool.begin`."""
         mask = np.zeros(self.env.num_envs, np.bool_)
-        mask[which] = True
-        every: list[int | None] = [None] * len(mask)  # read where the mask holds
-        for index, seed in zip(which, seeds, strict=True):
-            every[index] = seed
+        mask[indices] = True
+        all_seeds: list[int | None] = [None] * len(mask)  # read where the mask holds
+        for index, seed in zip(indices, seeds, strict=True):
+            all_seeds[index] = seed
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it warns of what it raises as well
-            obs, _ = self._reset(seed=every, options={"reset_mask": mask})
-        return jax.tree.map(lambda leaf: leaf[which], self._shown(obs))
+            obs, _ = self._reset(seed=all_seeds, options={"reset_mask": mask})
+        return jax.tree.map(lambda leaf: leaf[indices], self._to_canonical(obs))
 
-    def step(self, action: ArrayTree) -> Answers:
+    def step(self, action: ArrayTree) -> HostTimeStep:
         """As `Pool.step`."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it warns of what it raises as well
             obs, reward, terminated, truncated, _ = self._step(action)
-        return answered(self._shown(obs), reward, terminated, truncated)
+        return host_timestep(self._to_canonical(obs), reward, terminated, truncated)
 
     def render(self, index: int) -> Any:
         """They draw in their own processes, and nothing here."""
@@ -271,7 +273,7 @@ class Parallel:
             self.env.close(terminate=busy)
 
 
-class Own:
+class NativeVector:
     """Vectors by the environments' author: one for each seed, with streams of its own.
 
     How they begin episodes is their own affair. Where they do so one step late
@@ -279,42 +281,44 @@ class Own:
     observation, and a step that does nothing, with reward 0.
     """
 
-    repeats = False
-    draws = False
+    is_replayable = False
+    can_render = False
 
     def __init__(self, make: Callable[[], VectorEnv], seeds: int) -> None:
         self.vectors = [make() for _ in range(seeds)]
-        one = self.vectors[0]
-        self._shown = shown(one.single_observation_space)
-        self.size = one.num_envs
-        self._mode = one.metadata.get("autoreset_mode")
-        self._fresh: ArrayTree = None  # to begin with, where an episode has ended
+        first_vector = self.vectors[0]
+        self._to_canonical = canonical_converter(first_vector.single_observation_space)
+        self.size = first_vector.num_envs
+        self._autoreset_mode = first_vector.metadata.get("autoreset_mode")
+        self._last_obs: ArrayTree = None  # to begin with, where an episode has ended
 
-    def begin(self, which: HostArray, seeds: Sequence[int]) -> ArrayTree:
+    def begin(self, indices: HostArray, seeds: Sequence[int]) -> ArrayTree:
         """As `Pool.begin`; of a part of them only where their episodes have ended."""
-        if len(which) == self.size * len(self.vectors):
+        if len(indices) == self.size * len(self.vectors):
             first = [
-                vector.reset(seed=seeds[row * self.size] % _SEEDS)[0]
+                vector.reset(seed=seeds[row * self.size] % _MAX_SEED)[0]
                 for row, vector in enumerate(self.vectors)
             ]
-            self._fresh = self._joined(first)
-        elif self._mode == AutoresetMode.DISABLED:
-            self._reset(which, seeds)
-        return jax.tree.map(lambda leaf: leaf[which], self._fresh)
+            self._last_obs = self._concatenate(first)
+        elif self._autoreset_mode == AutoresetMode.DISABLED:
+            self._reset(indices, seeds)
+        return jax.tree.map(lambda leaf: leaf[indices], self._last_obs)
 
-    def step(self, action: ArrayTree) -> Answers:
+    def step(self, action: ArrayTree) -> HostTimeStep:
         """As `Pool.step`."""
         parts = []
         for row, vector in enumerate(self.vectors):
-            own = slice(row * self.size, (row + 1) * self.size)
-            parts.append(vector.step(jax.tree.map(lambda x, own=own: x[own], action)))
-        fresh, *rest = (list(each) for each in zip(*parts, strict=True))
-        self._fresh = self._joined(fresh)
+            rows = slice(row * self.size, (row + 1) * self.size)
+            parts.append(
+                vector.step(jax.tree.map(lambda x, rows=rows: x[rows], action))
+            )
+        fresh, *rest = (list(values) for values in zip(*parts, strict=True))
+        self._last_obs = self._concatenate(fresh)
         reward, terminated, truncated = map(np.concatenate, rest[:3])
-        obs = self._fresh
-        if self._mode == AutoresetMode.SAME_STEP:
-            obs = self._final([part[4] for part in parts], terminated | truncated)
-        return answered(obs, reward, terminated, truncated)
+        obs = self._last_obs
+        if self._autoreset_mode == AutoresetMode.SAME_STEP:
+            obs = self._final_obs([part[4] for part in parts], terminated | truncated)
+        return host_timestep(obs, reward, terminated, truncated)
 
     def render(self, index: int) -> Any:
         """They draw all of them or none."""
@@ -325,37 +329,37 @@ class Own:
         for vector in self.vectors:
             vector.close()
 
-    def _joined(self, parts: list[Any]) -> ArrayTree:
-        each = [self._shown(part) for part in parts]
-        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *each)
+    def _concatenate(self, parts: list[Any]) -> ArrayTree:
+        observations = [self._to_canonical(part) for part in parts]
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *observations)
 
-    def _reset(self, which: HostArray, seeds: Sequence[int]) -> None:
+    def _reset(self, indices: HostArray, seeds: Sequence[int]) -> None:
         """Begins episodes where a mask says so."""
-        self._fresh = jax.tree.map(np.copy, self._fresh)
+        self._last_obs = jax.tree.map(np.copy, self._last_obs)
         for row, vector in enumerate(self.vectors):
-            own = which[which // self.size == row]
-            if not len(own):
+            own_rows = indices[indices // self.size == row]
+            if not len(own_rows):
                 continue
             mask = np.zeros(self.size, np.bool_)
-            mask[own % self.size] = True
+            mask[own_rows % self.size] = True
             options = {"reset_mask": mask}
-            seed = seeds[list(which).index(own[0])] % _SEEDS
+            seed = seeds[list(indices).index(own_rows[0])] % _MAX_SEED
             obs, _ = vector.reset(seed=seed, options=options)
             for place, new in zip(
-                jax.tree.leaves(self._fresh),
-                jax.tree.leaves(self._shown(obs)),
+                jax.tree.leaves(self._last_obs),
+                jax.tree.leaves(self._to_canonical(obs)),
                 strict=True,
             ):
-                place[own] = new[own % self.size]
+                place[own_rows] = new[own_rows % self.size]
 
-    def _final(self, infos: list[dict], ended: HostArray) -> ArrayTree:
+    def _final_obs(self, infos: list[dict], is_done: HostArray) -> ArrayTree:
         """The observations that the step led to: `final_obs` where episodes ended."""
-        obs = jax.tree.map(np.copy, self._fresh)
-        for index in np.flatnonzero(ended):
+        obs = jax.tree.map(np.copy, self._last_obs)
+        for index in np.flatnonzero(is_done):
             row, place = divmod(int(index), self.size)
-            last = self._shown(infos[row]["final_obs"][place])
-            for leaf, one in zip(
+            last = self._to_canonical(infos[row]["final_obs"][place])
+            for leaf, value in zip(
                 jax.tree.leaves(obs), jax.tree.leaves(last), strict=True
             ):
-                leaf[index] = one
+                leaf[index] = value
         return obs

@@ -130,19 +130,19 @@ def _probe(
     The cue is −1 or 1, half of the time each. It terminates after `steps`, if any.
     """
 
-    def seen(cue: Array, time: Array) -> ProbeState:
+    def make_state(cue: Array, time: Array) -> ProbeState:
         return ProbeState(jnp.reshape(show(cue, time), (1,)), cue, time)
 
     def reset(key: Key) -> tuple[ProbeState, Array]:
         cue = jax.random.rademacher(key, (), jnp.float32)
-        state = seen(cue, jnp.zeros((), jnp.int32))
+        state = make_state(cue, jnp.zeros((), jnp.int32))
         return state, state.shown
 
     def step(
         state: ProbeState, action: Array, noise: tuple[()]
     ) -> tuple[ProbeState, TimeStep]:
         del noise  # all that is random is the cue
-        after = seen(state.cue, state.time + 1)
+        after = make_state(state.cue, state.time + 1)
         terminated = jnp.asarray(False) if steps is None else after.time >= steps
         return after, TimeStep(
             obs=after.shown,
@@ -165,14 +165,16 @@ def _probe(
 
 def _draw(state: ProbeState) -> np.ndarray:
     """What is shown as a bar from −1 to 1, `[150, 300, 3]` uint8, and the time."""
-    shown, time = float(state.shown[0]), int(state.time)
+    shown_value, time = float(state.shown[0]), int(state.time)
     canvas = drawing.Canvas(300, 150)
-    canvas.text((30, 30), f"observation {shown + 0.0:g}", 18, anchor="lm")
+    canvas.text((30, 30), f"observation {shown_value + 0.0:g}", 18, anchor="lm")
     canvas.text((270, 30), f"step {time}", 18, drawing.GREY, anchor="rm")
     canvas.box((30, 70), 240, 24, drawing.MIST, radius=4)
-    colour = drawing.BLUE if shown > 0 else drawing.RED
-    if shown:
-        canvas.box((150 + min(0.0, shown) * 120, 70), abs(shown) * 120, 24, colour)
+    colour = drawing.BLUE if shown_value > 0 else drawing.RED
+    if shown_value:
+        canvas.box(
+            (150 + min(0.0, shown_value) * 120, 70), abs(shown_value) * 120, 24, colour
+        )
     canvas.line((150, 64), (150, 100), 3, drawing.INK)
     for value in (-1, 0, 1):
         canvas.text((150 + value * 120, 118), f"{value}", 14, drawing.GREY)

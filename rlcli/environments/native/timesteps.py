@@ -9,14 +9,14 @@ import jax.numpy as jnp
 
 from rlcli.types import Array, ArrayTree, TimeStep
 
-NOTHING: Mapping[str, Array] = MappingProxyType({})
+NO_INFO: Mapping[str, Array] = MappingProxyType({})
 
 
-def answer(
+def make_timestep(
     obs: ArrayTree,
     reward: Array,
     terminated: Array,
-    info: Mapping[str, Array] = NOTHING,
+    info: Mapping[str, Array] = NO_INFO,
 ) -> TimeStep:
     """A core's time step: `last` where it terminated, and there the discount is 0.
 

@@ -16,7 +16,7 @@ from rlcli.errors import RlcliError
 from rlcli.types import ArrayTree, Environment
 
 
-class Wrapped(NamedTuple):
+class WrapperState(NamedTuple):
     """The state of a core, and what a wrapper remembers beside it."""
 
     core: ArrayTree
@@ -28,7 +28,7 @@ def refuse_mask(core: Environment, name: str) -> None:
 
     Such an action may be forbidden, and who obeys the mask would be punished for it.
     """
-    if action_masks.apart(core.observation)[1] is not None:
+    if action_masks.split_mask(core.observation)[1] is not None:
         raise RlcliError(
             f"wrapper `{name}` would play actions that the `{action_masks.MASK}` "
             f"forbids",

@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 
 from rlcli import action_masks
 from rlcli.errors import RlcliError
-from rlcli.preprocessing import Function, each_member
+from rlcli.preprocessing import ObservationFunction, map_members
 from rlcli.registry import register
 from rlcli.spaces import describe, flat_size, flatten, zeros
 from rlcli.types import Array, ArrayTree, Environment, Key, NonNegative, TimeStep
@@ -23,15 +23,15 @@ def observation_noise(core: Environment, *, scale: NonNegative) -> Environment:
 
     The space loses its bounds, for the noise has none. An action mask stays as it is.
     """
-    observation, mask = action_masks.apart(core.observation)
-    free, _ = each_member(_unbounded)(observation)
+    observation, mask = action_masks.split_mask(core.observation)
+    free, _ = map_members(_unbounded_box)(observation)
     size = flat_size(observation)
     _, as_seen = ravel_pytree(zeros(observation))
 
     def noisy(obs: ArrayTree, normal: Array) -> ArrayTree:
-        seen, noise = action_masks.without(obs), as_seen(scale * normal)
-        seen = jax.tree.map(lambda each, more: each + more, seen, noise)
-        return action_masks.beside(seen, action_masks.carried(obs))
+        noisy_obs, noise = action_masks.remove_mask(obs), as_seen(scale * normal)
+        noisy_obs = jax.tree.map(lambda value, more: value + more, noisy_obs, noise)
+        return action_masks.add_mask(noisy_obs, action_masks.get_mask(obs))
 
     def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
         core_key, noise_key = jax.random.split(key)
@@ -47,14 +47,18 @@ def observation_noise(core: Environment, *, scale: NonNegative) -> Environment:
     ) -> tuple[ArrayTree, TimeStep]:
         core_noise, normal = noise
         state, timestep = core.step(state, action, core_noise)
-        seen = noisy(timestep.next_obs, normal)
-        return state, timestep._replace(obs=seen, next_obs=seen)
+        noisy_obs = noisy(timestep.next_obs, normal)
+        return state, timestep._replace(obs=noisy_obs, next_obs=noisy_obs)
 
-    shown = action_masks.beside(free, mask)
-    return core._replace(reset=reset, draw=draw, step=step, observation=shown)
+    observation_space = action_masks.add_mask(free, mask)
+    return core._replace(
+        reset=reset, draw=draw, step=step, observation=observation_space
+    )
 
 
-def _unbounded(space: gymnasium.Space) -> tuple[gymnasium.Space, Function]:
+def _unbounded_box(
+    space: gymnasium.Space,
+) -> tuple[gymnasium.Space, ObservationFunction]:
     """A Box of real numbers without its bounds."""
     if not isinstance(space, spaces.Box) or space.dtype.kind != "f":
         raise RlcliError(
@@ -74,28 +78,30 @@ def previous(core: Environment) -> Environment:
     reward, and 1 in an episode's first step, when the two before are 0 (Duan et al.,
     2016, https://arxiv.org/abs/1611.02779; Wang et al., 2016).
     """
-    observation, mask = action_masks.apart(core.observation)
+    observation, mask = action_masks.split_mask(core.observation)
     size = flat_size(observation) + flat_size(core.action) + 2
 
-    def seen(obs: ArrayTree, action: Array, reward: Array, first: float) -> ArrayTree:
-        vector = flatten(observation, action_masks.without(obs))
+    def observe(
+        obs: ArrayTree, action: Array, reward: Array, first: float
+    ) -> ArrayTree:
+        vector = flatten(observation, action_masks.remove_mask(obs))
         tail = jnp.stack([reward, jnp.float32(first)])
         vector = jnp.concatenate([vector, action, tail])
-        return action_masks.beside(vector, action_masks.carried(obs))
+        return action_masks.add_mask(vector, action_masks.get_mask(obs))
 
     def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
         state, obs = core.reset(key)
         nothing = jnp.zeros(flat_size(core.action))
-        return state, seen(obs, nothing, jnp.float32(0), 1.0)
+        return state, observe(obs, nothing, jnp.float32(0), 1.0)
 
     def step(
         state: ArrayTree, action: ArrayTree, noise: ArrayTree
     ) -> tuple[ArrayTree, TimeStep]:
         state, timestep = core.step(state, action, noise)
         done = flatten(core.action, action)
-        obs = seen(timestep.next_obs, done, timestep.reward, 0.0)
+        obs = observe(timestep.next_obs, done, timestep.reward, 0.0)
         return state, timestep._replace(obs=obs, next_obs=obs)
 
     vector = spaces.Box(-np.inf, np.inf, (size,), np.float32)
-    shown = action_masks.beside(vector, mask)
-    return core._replace(reset=reset, step=step, observation=shown)
+    observation_space = action_masks.add_mask(vector, mask)
+    return core._replace(reset=reset, step=step, observation=observation_space)

@@ -13,8 +13,8 @@ from gymnasium import spaces
 
 from rlcli import action_masks
 from rlcli.errors import RlcliError
-from rlcli.preprocessing import Preprocess, composed, functions
-from rlcli.preprocessing.frame_stack import showing
+from rlcli.preprocessing import Preprocess, compose, functions
+from rlcli.preprocessing.frame_stack import stack_frames
 from rlcli.registry import register
 from rlcli.types import ArrayTree, Count, Environment, Key, RenderState, TimeStep
 
@@ -22,7 +22,7 @@ from rlcli.types import ArrayTree, Count, Environment, Key, RenderState, TimeSte
 @register("wrapper")
 def one_hot(core: Environment) -> Environment:
     """Shows choices as vectors of zeros with a one; what is no choice as it is."""
-    return _made(core, functions.one_hot())
+    return _apply_preprocess(core, functions.one_hot())
 
 
 @register("wrapper")
@@ -32,7 +32,7 @@ def flatten(core: Environment) -> Environment:
     Networks do that by themselves; this is for what comes after it in the list, and for
     other libraries.
     """
-    return _made(core, functions.flatten())
+    return _apply_preprocess(core, functions.flatten())
 
 
 @register("wrapper")
@@ -42,7 +42,7 @@ def frame_stack(core: Environment, *, frames: Count = 4, axis: int = -1) -> Envi
     An episode begins with its first one as often as needed (Mnih et al., 2015,
     https://doi.org/10.1038/nature14236).
     """
-    return _made(core, functions.frame_stack(frames=frames, axis=axis))
+    return _apply_preprocess(core, functions.frame_stack(frames=frames, axis=axis))
 
 
 @register("wrapper")
@@ -60,14 +60,14 @@ def expose_state(core: Environment) -> Environment:
             "leave it out of `wrappers`",
         )
 
-    def seen(state: ArrayTree, obs: ArrayTree) -> dict[str, ArrayTree]:
+    def observe(state: ArrayTree, obs: ArrayTree) -> dict[str, ArrayTree]:
         leaves = jax.tree.leaves(_without_details(state))
         return {"observation": obs, "state": tuple(leaves)}
 
-    exposed = spaces.Tuple([_unbounded(leaf) for leaf in leaves])
-    observation, _ = action_masks.apart(core.observation)
-    space = spaces.Dict({"observation": observation, "state": exposed})
-    return _showing(core, seen, space)
+    state_space = spaces.Tuple([_unbounded_box(leaf) for leaf in leaves])
+    observation, _ = action_masks.split_mask(core.observation)
+    space = spaces.Dict({"observation": observation, "state": state_space})
+    return _map_observation(core, observe, space)
 
 
 def _without_details(state: ArrayTree) -> ArrayTree:
@@ -83,46 +83,46 @@ def _without_details(state: ArrayTree) -> ArrayTree:
     )
 
 
-def _made(core: Environment, step: Preprocess) -> Environment:
+def _apply_preprocess(core: Environment, step: Preprocess) -> Environment:
     """The core, showing what a function of `preprocess` makes of observations."""
-    stacked = showing(core, [step] if step.frames > 1 else [])
-    space, function = composed([step], stacked.observation)
-    return _showing(stacked, lambda _, obs: function(obs), space)
+    stacked_core = stack_frames(core, [step] if step.frames > 1 else [])
+    space, function = compose([step], stacked_core.observation)
+    return _map_observation(stacked_core, lambda _, obs: function(obs), space)
 
 
-def _showing(
+def _map_observation(
     core: Environment,
-    seen: Callable[[ArrayTree, ArrayTree], ArrayTree],
+    observe: Callable[[ArrayTree, ArrayTree], ArrayTree],
     space: gymnasium.Space,
 ) -> Environment:
-    """The core, with `seen(state, obs)`, an element of that space, as observation.
+    """The core, with `observe(state, obs)`, an element of that space, as observation.
 
     An action mask is none of `obs`, and shown beside it.
     """
 
-    def shown(state: ArrayTree, obs: ArrayTree) -> ArrayTree:
-        return action_masks.beside(
-            seen(state, action_masks.without(obs)), action_masks.carried(obs)
+    def show(state: ArrayTree, obs: ArrayTree) -> ArrayTree:
+        return action_masks.add_mask(
+            observe(state, action_masks.remove_mask(obs)), action_masks.get_mask(obs)
         )
 
     def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
         state, obs = core.reset(key)
-        return state, shown(state, obs)
+        return state, show(state, obs)
 
     def step(
         state: ArrayTree, action: ArrayTree, noise: ArrayTree
     ) -> tuple[ArrayTree, TimeStep]:
         state, timestep = core.step(state, action, noise)
-        obs = shown(state, timestep.next_obs)
+        obs = show(state, timestep.next_obs)
         return state, timestep._replace(obs=obs, next_obs=obs)
 
-    _, mask = action_masks.apart(core.observation)
+    _, mask = action_masks.split_mask(core.observation)
     return core._replace(
-        reset=reset, step=step, observation=action_masks.beside(space, mask)
+        reset=reset, step=step, observation=action_masks.add_mask(space, mask)
     )
 
 
-def _unbounded(leaf: jax.ShapeDtypeStruct) -> spaces.Box:
+def _unbounded_box(leaf: jax.ShapeDtypeStruct) -> spaces.Box:
     """A Box of all that an array of that kind can hold."""
     if leaf.dtype == bool:
         return spaces.Box(0, 1, leaf.shape, leaf.dtype.type)

@@ -15,7 +15,7 @@ from rlcli.types import Array, ArrayTree, Environment, Key, NonNegative, TimeSte
 @register("wrapper")
 def scale_reward(core: Environment, *, factor: float) -> Environment:
     """Multiplies every reward; returns are those of the scaled rewards, too."""
-    return _changed(core, lambda reward: reward * factor)
+    return _map_reward(core, lambda reward: reward * factor)
 
 
 @register("wrapper")
@@ -27,7 +27,7 @@ def clip_reward(
         raise RlcliError(
             f"wrapper `clip_reward` has a `low` of {low:g} above its `high` of {high:g}"
         )
-    return _changed(core, lambda reward: jnp.clip(reward, low, high))
+    return _map_reward(core, lambda reward: jnp.clip(reward, low, high))
 
 
 @register("wrapper")
@@ -48,7 +48,7 @@ def reward_noise(core: Environment, *, scale: NonNegative) -> Environment:
     return core._replace(draw=draw, step=step)
 
 
-def _changed(core: Environment, change: Callable[[Array], Array]) -> Environment:
+def _map_reward(core: Environment, change: Callable[[Array], Array]) -> Environment:
     def step(
         state: ArrayTree, action: ArrayTree, noise: ArrayTree
     ) -> tuple[ArrayTree, TimeStep]:

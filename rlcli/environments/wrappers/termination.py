@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from rlcli.environments.wrappers import Wrapped
+from rlcli.environments.wrappers import WrapperState
 from rlcli.errors import RlcliError
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep
@@ -21,30 +21,35 @@ def terminal_on_life_loss(core: Environment, *, lives: str = "lives") -> Environ
         lives: under which name it logs them.
     """
 
-    def reset(key: Key) -> tuple[Wrapped, ArrayTree]:
+    def reset(key: Key) -> tuple[WrapperState, ArrayTree]:
         state, obs = core.reset(key)
         # Nobody knows before the first step how many there are.
-        return Wrapped(state, jnp.float32(-1)), obs
+        return WrapperState(state, jnp.float32(-1)), obs
 
     def step(
-        state: Wrapped, action: ArrayTree, noise: ArrayTree
-    ) -> tuple[Wrapped, TimeStep]:
+        state: WrapperState, action: ArrayTree, noise: ArrayTree
+    ) -> tuple[WrapperState, TimeStep]:
         inner, timestep = core.step(state.core, action, noise)
-        left = _left(timestep, lives)
+        left = _lives_left(timestep, lives)
         last = timestep.last | (left < state.memory)
         discount = jnp.where(left < state.memory, 0.0, timestep.discount)
-        return Wrapped(inner, left), timestep._replace(discount=discount, last=last)
+        return WrapperState(inner, left), timestep._replace(
+            discount=discount, last=last
+        )
 
     return core._replace(
         reset=reset, step=step, render=lambda state: core.render(state.core)
     )
 
 
-def _left(timestep: TimeStep, name: str) -> Array:
+def _lives_left(timestep: TimeStep, name: str) -> Array:
     if name not in timestep.info:
-        known = ", ".join(f"`{each}`" for each in timestep.info) or "nothing"
+        known_names = (
+            ", ".join(f"`{info_name}`" for info_name in timestep.info) or "nothing"
+        )
         raise RlcliError(
             f"wrapper `terminal_on_life_loss` needs an environment that logs `{name}`",
-            f"this one logs {known}; `lives` of the wrapper names what counts them",
+            f"this one logs {known_names}; `lives` of the wrapper names what counts "
+            f"them",
         )
     return jnp.asarray(timestep.info[name], jnp.float32)

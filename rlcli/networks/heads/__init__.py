@@ -10,27 +10,33 @@ from __future__ import annotations
 
 from rlcli.networks.heads.head import Head
 from rlcli.networks.heads.plain import (
-    action,
-    action_values,
-    parameters,
-    state_value,
+    action_head,
+    action_values_head,
+    distribution_head,
+    state_value_head,
 )
-from rlcli.networks.heads.planning import Following, Outlook, following, hidden, outlook
-from rlcli.networks.heads.returns import NAMED, Actions, Role, prediction
+from rlcli.networks.heads.planning import (
+    DynamicsOutput,
+    PredictionOutput,
+    dynamics_head,
+    hidden_state_head,
+    prediction_head,
+)
+from rlcli.networks.heads.returns import RETURN_HEADS, Actions, Role, return_head
 
 __all__ = [
-    "NAMED",
+    "RETURN_HEADS",
     "Actions",
-    "Following",
+    "DynamicsOutput",
     "Head",
-    "Outlook",
+    "PredictionOutput",
     "Role",
-    "action",
-    "action_values",
-    "following",
-    "hidden",
-    "outlook",
-    "parameters",
-    "prediction",
-    "state_value",
+    "action_head",
+    "action_values_head",
+    "distribution_head",
+    "dynamics_head",
+    "hidden_state_head",
+    "prediction_head",
+    "return_head",
+    "state_value_head",
 ]

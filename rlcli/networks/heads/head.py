@@ -19,8 +19,8 @@ class Head(NamedTuple):
     shape: tuple[int, ...]
     # From an array `[N, *shape]` of one's own to what `read` gives; None: there is no
     # such array.
-    made: Callable[[Array], ArrayTree] | None = lambda array: array
+    from_array: Callable[[Array], ArrayTree] | None = lambda array: array
     actions: tuple[int, ...] = ()  # how many it tells apart, if any
     # (what `read` gives, which actions are allowed) -> the same without the others;
     # None: it says nothing of actions.
-    masked: Callable[[ArrayTree, Array], ArrayTree] | None = None
+    mask: Callable[[ArrayTree, Array], ArrayTree] | None = None

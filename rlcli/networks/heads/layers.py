@@ -13,7 +13,7 @@ from rlcli.errors import RlcliError
 from rlcli.networks.torsos import Torso
 from rlcli.types import Array
 
-NOISE = 0.5  # σ₀ of Fortunato et al.
+NOISE_SCALE = 0.5  # σ₀ of Fortunato et al.
 
 
 def readout(
@@ -37,8 +37,8 @@ def readout(
         )
 
     def layer(rows: tuple[int, ...]) -> Array:
-        made = _layer(torso, int(np.prod(rows, dtype=int)) * size, noisy)
-        return made(features).reshape((*features.shape[:-1], *rows, size))
+        linear_layer = _output_layer(torso, int(np.prod(rows, dtype=int)) * size, noisy)
+        return linear_layer(features).reshape((*features.shape[:-1], *rows, size))
 
     if not dueling:
         return layer(actions)
@@ -46,15 +46,15 @@ def readout(
     return value + advantage - jnp.mean(advantage, axis=-2, keepdims=True)
 
 
-def _layer(torso: Torso, size: int, noisy: bool) -> Callable[[Array], Array]:
+def _output_layer(torso: Torso, size: int, noisy: bool) -> Callable[[Array], Array]:
     plain = torso.outputs(size, 1.0)
     if not noisy:
         return plain
-    noise = Noise(size)
+    noise = NoisyLayer(size)
     return lambda features: plain(features) + noise(features)
 
 
-class Noise(hk.Module):
+class NoisyLayer(hk.Module):
     """What noise in the weights adds to a linear layer (Fortunato et al., 2018).
 
         y = Wx + b + (σ_W ⊙ ε_W) x + σ_b ⊙ ε_b
@@ -73,13 +73,13 @@ class Noise(hk.Module):
     def __call__(self, inputs: Array) -> Array:
         """`[..., inputs] -> [..., size]`: what is added."""
         entries = inputs.shape[-1]
-        sigma = hk.initializers.Constant(NOISE / np.sqrt(entries))
+        sigma = hk.initializers.Constant(NOISE_SCALE / np.sqrt(entries))
         weights = hk.get_parameter("w", (entries, self.size), init=sigma)
         shifts = hk.get_parameter("b", (self.size,), init=sigma)
         key = hk.maybe_next_rng_key()
         if key is None:
             return jnp.zeros((*inputs.shape[:-1], self.size))
-        drawn = jax.random.normal(key, (entries + self.size,))
-        spread = jnp.sign(drawn) * jnp.sqrt(jnp.abs(drawn))
-        within, without = spread[:entries], spread[entries:]
-        return ((inputs * within) @ weights + shifts) * without
+        noise = jax.random.normal(key, (entries + self.size,))
+        spread = jnp.sign(noise) * jnp.sqrt(jnp.abs(noise))
+        input_noise, output_noise = spread[:entries], spread[entries:]
+        return ((inputs * input_noise) @ weights + shifts) * output_noise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import haiku as hk
 import jax.numpy as jnp
 
-from rlcli.action_masks import forbidding
+from rlcli.action_masks import mask_outputs
 from rlcli.distributions import Distribution
 from rlcli.networks.heads.head import Head
 from rlcli.networks.heads.layers import readout
@@ -13,7 +13,7 @@ from rlcli.networks.torsos import Torso
 from rlcli.types import Array
 
 
-def action_values(actions: int, *, dueling: bool = False) -> Head:
+def action_values_head(actions: int, *, dueling: bool = False) -> Head:
     """One value per action, `[N, actions]`.
 
     Dueling: q(s, a) = v(s) + A(s, a) − mean A(s, ·) (Wang et al., 2016,
@@ -23,15 +23,15 @@ def action_values(actions: int, *, dueling: bool = False) -> Head:
     def read(torso: Torso, features: Array) -> Array:
         return readout(torso, features, (actions,), 1, dueling=dueling)[..., 0]
 
-    return Head(read, (actions,), actions=(actions,), masked=forbidding)
+    return Head(read, (actions,), actions=(actions,), mask=mask_outputs)
 
 
-def state_value() -> Head:
+def state_value_head() -> Head:
     """One value, `[N]`."""
     return Head(lambda torso, features: torso.outputs(1, 1.0)(features)[..., 0], ())
 
 
-def parameters(distribution: Distribution) -> Head:
+def distribution_head(distribution: Distribution) -> Head:
     """The parameters of a distribution over actions, `[N, size]`.
 
     Near zero at first, so that the policy begins almost uniform (Andrychowicz et al.,
@@ -52,9 +52,9 @@ def parameters(distribution: Distribution) -> Head:
     shape = (distribution.size,)
     if distribution.name != "categorical":
         return Head(read, shape)
-    return Head(read, shape, actions=shape, masked=forbidding)
+    return Head(read, shape, actions=shape, mask=mask_outputs)
 
 
-def action(size: int) -> Head:
+def action_head(size: int) -> Head:
     """So many numbers, `[N, size]`, near zero at first: an action, or what follows."""
     return Head(lambda torso, features: torso.outputs(size, 0.01)(features), (size,))

@@ -19,7 +19,7 @@ from rlcli.errors import RlcliError
 from rlcli.networks import fractions
 from rlcli.networks.heads.head import Head
 from rlcli.networks.heads.layers import readout
-from rlcli.networks.predictions import Categorical, Quantiles, Scalar, masked
+from rlcli.networks.predictions import Categorical, Quantiles, Scalar, mask_prediction
 from rlcli.networks.torsos import Torso
 from rlcli.types import Array, Count, Structural
 
@@ -29,7 +29,7 @@ _MOST_ATOMS = 2**16  # the support is a constant: computed before any program ru
 Actions = tuple[int, ...]  # (n,), or () where there are none to tell apart
 
 
-def scalar(
+def scalar_head(
     actions: Actions, role: Role, *, dueling: bool = False, noisy: bool = False
 ) -> Head:
     """The mean. An own forward pass gives `[N, actions]`, or `[N]`."""
@@ -43,7 +43,7 @@ def scalar(
     return Head(read, actions, lambda array: Scalar(array[..., None]))
 
 
-def categorical(
+def categorical_head(
     actions: Actions,
     role: Role,
     *,
@@ -67,18 +67,18 @@ def categorical(
         )
     support = jnp.linspace(low, high, atoms)
 
-    def made(logits: Array) -> Categorical:
+    def from_logits(logits: Array) -> Categorical:
         return Categorical(logits, jnp.broadcast_to(support, logits.shape))
 
     def read(torso: Torso, features: Array) -> Categorical:
-        return made(
+        return from_logits(
             readout(torso, features, actions, atoms, dueling=dueling, noisy=noisy)
         )
 
-    return Head(read, (*actions, atoms), made)
+    return Head(read, (*actions, atoms), from_logits)
 
 
-def quantile(
+def quantile_head(
     actions: Actions,
     role: Role,
     *,
@@ -95,19 +95,19 @@ def quantile(
     """
     del role
 
-    def made(values: Array) -> Quantiles:
+    def from_values(values: Array) -> Quantiles:
         middles = fractions.quantiles(1, quantiles)[0]
         return Quantiles(values, jnp.broadcast_to(middles, values.shape))
 
     def read(torso: Torso, features: Array) -> Quantiles:
-        return made(
+        return from_values(
             readout(torso, features, actions, quantiles, dueling=dueling, noisy=noisy)
         )
 
-    return Head(read, (*actions, quantiles), made)
+    return Head(read, (*actions, quantiles), from_values)
 
 
-def implicit_quantile(
+def implicit_quantile_head(
     actions: Actions,
     role: Role,
     *,
@@ -133,34 +133,36 @@ def implicit_quantile(
         rows, entries = features.shape
         key = hk.maybe_next_rng_key()
         middles = fractions.quantiles(rows, count)
-        asked = (
+        fractions_asked = (
             middles if key is None else fractions.quantiles_uniform(key, rows, count)
         )
         embed = hk.Linear(entries, b_init=jnp.ones, name="fractions")
-        gate = jax.nn.relu(embed(fractions.quantile_cos_embedding(asked, cosines)))
+        gate = jax.nn.relu(
+            embed(fractions.quantile_cos_embedding(fractions_asked, cosines))
+        )
         product = features[:, None, :] * gate  # [N, count, F]
         values = readout(torso, product, actions, 1, dueling=dueling, noisy=noisy)
         values = jnp.moveaxis(values[..., 0], 1, -1)  # [N, *actions, count]
-        between = (1,) * len(actions)
-        spread = asked.reshape((rows, *between, count))
+        padding = (1,) * len(actions)
+        spread = fractions_asked.reshape((rows, *padding, count))
         return Quantiles(values, jnp.broadcast_to(spread, values.shape))
 
     return Head(read, (), None)
 
 
-NAMED: Mapping[str, Callable[..., Head]] = MappingProxyType(
+RETURN_HEADS: Mapping[str, Callable[..., Head]] = MappingProxyType(
     {
-        "scalar": scalar,
-        "categorical": categorical,
-        "quantile": quantile,
-        "implicit_quantile": implicit_quantile,
+        "scalar": scalar_head,
+        "categorical": categorical_head,
+        "quantile": quantile_head,
+        "implicit_quantile": implicit_quantile_head,
     }
 )
 
 
-def prediction(
+def return_head(
     actions: Actions = (), role: Role = "learn", *, name: str = "scalar", **options: Any
 ) -> Head:
     """The head of that name, of a function that predicts returns."""
-    made = NAMED[name](actions, role, **options)
-    return made._replace(actions=actions, masked=masked)
+    head = RETURN_HEADS[name](actions, role, **options)
+    return head._replace(actions=actions, mask=mask_prediction)

@@ -17,9 +17,9 @@ from annotated_types import Gt
 from jax.flatten_util import ravel_pytree
 
 from rlcli.errors import RlcliError
-from rlcli.libraries import library
-from rlcli.networks.heads import parameters
-from rlcli.policies import Parameters, Values
+from rlcli.libraries import import_library
+from rlcli.networks.heads import distribution_head
+from rlcli.policies import DistributionOffer, ValuesOffer
 from rlcli.registry import register
 from rlcli.types import (
     Array,
@@ -36,15 +36,15 @@ from rlcli.types import (
     Transition,
     Updater,
 )
-from rlcli.updaters import Spaces, stochastic
-from rlcli.updaters.learner import GOING
-from rlcli.xla.control_flow import kept
+from rlcli.updaters import Spaces, default_distribution
+from rlcli.updaters.learner import NOT_FAILED
+from rlcli.xla.control_flow import tree_select
 
-_FACTS = {"policy": "mode", "unroll": 200, "reset": True, "extra": "evolution"}
-_FIRST_DEVIATION = Annotated[float, Gt(0.0), "structural"]
+_DEFAULTS = {"policy": "mode", "unroll": 200, "reset": True, "extra": "evolution"}
+_InitialDeviation = Annotated[float, Gt(0.0), "structural"]
 
 
-class Evolution(NamedTuple):
+class EvolutionState(NamedTuple):
     """What a generation comes to."""
 
     members: Params  # `[P, ...]`: what environment i plays with
@@ -63,7 +63,7 @@ class Strategy(NamedTuple):
     best: Callable[[ArrayTree], Array]  # state -> [D]
 
 
-@register("updater", **_FACTS)
+@register("updater", **_DEFAULTS)
 def open_es(
     spaces: Spaces,
     networks: Callable[..., Network],
@@ -91,25 +91,27 @@ def open_es(
         )
 
     def strategy(algorithms: Any, example: Array, unravel: Callable) -> Strategy:
-        made = algorithms.Open_ES(
+        algorithm = algorithms.Open_ES(
             spaces.num_envs,
             example,
             use_antithetic_sampling=antithetic,
-            optimizer=_flat(optimizer, unravel),
+            optimizer=_flat_optimizer(optimizer, unravel),
         )
-        return _of_a_mean(made, made.default_params, {"std": jnp.float32(deviation)})
+        return _distribution_strategy(
+            algorithm, algorithm.default_params, {"std": jnp.float32(deviation)}
+        )
 
-    return _evolution("open_es", spaces, networks, policies, strategy)
+    return _evolution_updater("open_es", spaces, networks, policies, strategy)
 
 
-@register("updater", **_FACTS)
+@register("updater", **_DEFAULTS)
 def cma_es(
     spaces: Spaces,
     networks: Callable[..., Network],
     policies: Callable[..., Policy],
     optimizer: optax.GradientTransformation,
     *,
-    deviation: _FIRST_DEVIATION = 0.1,
+    deviation: _InitialDeviation = 0.1,
 ) -> Updater:
     """Adapts a normal distribution of parameters to what does well, covariance and all.
 
@@ -121,18 +123,18 @@ def cma_es(
     (Needs the extra `evolution`.)
     """
     del optimizer
-    _several("cma_es", spaces)
+    _require_population("cma_es", spaces)
 
     def strategy(algorithms: Any, example: Array, unravel: Callable) -> Strategy:
         del unravel
-        made = algorithms.CMA_ES(spaces.num_envs, example)
-        settings = made.default_params.replace(std_init=jnp.float32(deviation))
-        return _of_a_mean(made, settings, {})
+        algorithm = algorithms.CMA_ES(spaces.num_envs, example)
+        settings = algorithm.default_params.replace(std_init=jnp.float32(deviation))
+        return _distribution_strategy(algorithm, settings, {})
 
-    return _evolution("cma_es", spaces, networks, policies, strategy)
+    return _evolution_updater("cma_es", spaces, networks, policies, strategy)
 
 
-@register("updater", **_FACTS)
+@register("updater", **_DEFAULTS)
 def simple_ga(
     spaces: Spaces,
     networks: Callable[..., Network],
@@ -152,30 +154,32 @@ def simple_ga(
     that was seen last. It has no use for an optimizer. (Needs the extra `evolution`.)
     """
     del optimizer
-    _several("simple_ga", spaces)
+    _require_population("simple_ga", spaces)
 
     def strategy(algorithms: Any, example: Array, unravel: Callable) -> Strategy:
         del unravel
-        made = algorithms.SimpleGA(spaces.num_envs, example)
-        settings = made.default_params.replace(crossover_rate=jnp.float32(crossover))
+        algorithm = algorithms.SimpleGA(spaces.num_envs, example)
+        settings = algorithm.default_params.replace(
+            crossover_rate=jnp.float32(crossover)
+        )
         spread = jnp.float32(deviation)
 
         def begin(key: Key, flat: Array) -> tuple[ArrayTree, Array]:
             noise = jax.random.normal(key, (spaces.num_envs, flat.size))
             members = flat + spread * noise
-            state = made.init(key, members, jnp.zeros(spaces.num_envs), settings)
-            return _strong(state), members
+            state = algorithm.init(key, members, jnp.zeros(spaces.num_envs), settings)
+            return _strong_types(state), members
 
         def ask(key: Key, state: Any) -> tuple[ArrayTree, Array]:
-            members, state = made.ask(key, state.replace(std=spread), settings)
-            return _strong(state), members
+            members, state = algorithm.ask(key, state.replace(std=spread), settings)
+            return _strong_types(state), members
 
         def tell(key: Key, state: Any, members: Array, cost: Array) -> ArrayTree:
-            return _strong(made.tell(key, members, cost, state, settings)[0])
+            return _strong_types(algorithm.tell(key, members, cost, state, settings)[0])
 
-        return Strategy(begin, tell, ask, made.get_best_solution)
+        return Strategy(begin, tell, ask, algorithm.get_best_solution)
 
-    return _evolution("simple_ga", spaces, networks, policies, strategy)
+    return _evolution_updater("simple_ga", spaces, networks, policies, strategy)
 
 
 def fitness(steps: Transition) -> Array:
@@ -190,7 +194,7 @@ def fitness(steps: Transition) -> Array:
     return total / jnp.maximum(jnp.sum(steps.last & ~cut, axis=0), 1)
 
 
-def _evolution(
+def _evolution_updater(
     name: str,
     spaces: Spaces,
     networks: Callable[..., Network],
@@ -198,94 +202,104 @@ def _evolution(
     strategy_of: Callable[[Any, Array, Callable], Strategy],
 ) -> Updater:
     """The updater of a strategy: members act, and it is told how they have done."""
-    algorithms = library("evosax.algorithms", "rlcli[evolution]")
-    family = stochastic(spaces.action, name)
-    network = networks("policy", functools.partial(parameters, family))
-    offers: dict[str, Any] = {"distribution": Parameters(network, family)}
+    algorithms = import_library("evosax.algorithms", "rlcli[evolution]")
+    family = default_distribution(spaces.action, name)
+    network = networks("policy", functools.partial(distribution_head, family))
+    offers: dict[str, Any] = {"distribution": DistributionOffer(network, family)}
     if isinstance(spaces.action, gymnasium.spaces.Discrete):
-        offers["values"] = Values(network)
+        offers["values"] = ValuesOffer(network)
     policy = policies(**offers, space=spaces.action)
     shapes = jax.eval_shape(network.init, jax.eval_shape(lambda: jax.random.key(0)))
-    blank = jax.tree.map(lambda each: jnp.zeros(each.shape, each.dtype), shapes)
+    blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     example, unravel = ravel_pytree(blank)
     strategy = strategy_of(algorithms, example, unravel)
 
     def flat(members: Params) -> Array:
         return jax.vmap(lambda member: ravel_pytree(member)[0])(members)
 
-    def init(key: Key) -> Evolution:
+    def init(key: Key) -> EvolutionState:
         params = network.init(key)
         state, members = strategy.begin(
             jax.random.fold_in(key, 1), ravel_pytree(params)[0]
         )
-        return Evolution(jax.vmap(unravel)(members), params, state, jnp.int32(GOING))
+        return EvolutionState(
+            jax.vmap(unravel)(members), params, state, jnp.int32(NOT_FAILED)
+        )
 
     def update(
-        state: Evolution, batch: Transition, weight: Array, clock: Clock, key: Key
-    ) -> tuple[Evolution, Report]:
+        state: EvolutionState, batch: Transition, weight: Array, clock: Clock, key: Key
+    ) -> tuple[EvolutionState, Report]:
         if weight.shape[1] != spaces.num_envs:
             raise RlcliError(
                 f"updater `{name}` learns from whole unrolls, one for each member",
                 "leave out `replay`",
             )
         tell_key, ask_key = jax.random.split(key)
-        found = fitness(batch)
-        fine = jnp.all(jnp.isfinite(found))
-        going = fine & (state.failed == GOING)
-        told = strategy.tell(tell_key, state.strategy, flat(state.members), -found)
-        asked, members = strategy.ask(ask_key, told)
-        after = (jax.vmap(unravel)(members), unravel(strategy.best(told)), asked)
-        fails = ~fine & (state.failed == GOING)
+        fitnesses = fitness(batch)
+        is_finite = jnp.all(jnp.isfinite(fitnesses))
+        is_applied = is_finite & (state.failed == NOT_FAILED)
+        strategy_state = strategy.tell(
+            tell_key, state.strategy, flat(state.members), -fitnesses
+        )
+        next_strategy, members = strategy.ask(ask_key, strategy_state)
+        after = (
+            jax.vmap(unravel)(members),
+            unravel(strategy.best(strategy_state)),
+            next_strategy,
+        )
+        fails = ~is_finite & (state.failed == NOT_FAILED)
         failed = jnp.where(fails, clock.updates, state.failed)
-        before = (state.members, state.best, state.strategy)
-        members, best, asked = kept(going, after, before)
-        learnt = Evolution(members, best, asked, failed)
-        metrics = {"fitness": jnp.mean(found), "fitness_best": jnp.max(found)}
-        return learnt, Report(jnp.zeros(spaces.num_envs), metrics)
+        old = (state.members, state.best, state.strategy)
+        members, best, next_strategy = tree_select(is_applied, after, old)
+        new_state = EvolutionState(members, best, next_strategy, failed)
+        metrics = {"fitness": jnp.mean(fitnesses), "fitness_best": jnp.max(fitnesses)}
+        return new_state, Report(jnp.zeros(spaces.num_envs), metrics)
 
     return Updater(
         init=init,
         acting=lambda state: {"members": state.members, "best": state.best},
-        policy=_each_its_own(policy),
+        policy=_population_policy(policy),
         update=update,
-        estimate=_nothing,
-        failed=lambda state: state.failed,
+        estimate=_zero_estimates,
+        failed_at=lambda state: state.failed,
     )
 
 
-def _each_its_own(policy: Policy) -> Policy:
+def _population_policy(policy: Policy) -> Policy:
     """A policy whose environment i explores with member i; all exploit with the best.
 
     To the inner policy each environment is a batch of one.
     """
 
     def initial(batch: int) -> ArrayTree:
-        one = policy.initial(1)
+        single = policy.initial(1)
         return jax.tree.map(
-            lambda leaf: jnp.broadcast_to(leaf, (batch, *jnp.shape(leaf))), one
+            lambda leaf: jnp.broadcast_to(leaf, (batch, *jnp.shape(leaf))), single
         )
 
     def draw(key: Key, batch: int) -> ArrayTree:
-        return jax.vmap(lambda each: policy.draw(each, 1))(jax.random.split(key, batch))
+        return jax.vmap(lambda env_key: policy.draw(env_key, 1))(
+            jax.random.split(key, batch)
+        )
 
     def acting(decide: Callable, axis: int | None) -> Callable:
-        each = jax.vmap(decide, in_axes=(axis, 0, 0, 0, 0))
+        decide_each = jax.vmap(decide, in_axes=(axis, 0, 0, 0, 0))
 
         def act(params, obs, state, first, noise):
             obs, first = jax.tree.map(lambda leaf: leaf[:, None], (obs, first))
-            decision, state = each(params, obs, state, first, noise)
+            decision, state = decide_each(params, obs, state, first, noise)
             return jax.tree.map(lambda leaf: leaf[:, 0], decision), state
 
         return act
 
     def explore(params, obs, state, first, noise):
         batch = first.shape[0]
-        there = jax.tree.leaves(params["members"])[0].shape[0]
+        num_members = jax.tree.leaves(params["members"])[0].shape[0]
         # Whoever watches may have another number of environments.
         members = params["members"]
-        if batch != there:
-            which = jnp.arange(batch) % there
-            members = jax.tree.map(lambda leaf: leaf[which], members)
+        if batch != num_members:
+            index = jnp.arange(batch) % num_members
+            members = jax.tree.map(lambda leaf: leaf[index], members)
         return acting(policy.explore, 0)(members, obs, state, first, noise)
 
     def exploit(params, obs, state, first, noise):
@@ -294,24 +308,28 @@ def _each_its_own(policy: Policy) -> Policy:
     return Policy(initial, draw, explore, exploit, policy.log_prob)
 
 
-def _of_a_mean(made: Any, settings: Any, fixed: dict[str, Array]) -> Strategy:
-    """A strategy of evosax's with a mean; the recipe says what is `fixed` of it."""
+def _distribution_strategy(
+    algorithm: Any, settings: Any, fixed_settings: dict[str, Array]
+) -> Strategy:
+    """A strategy of evosax's with a mean; the recipe says what is `fixed_settings` of
+    it.
+    """
 
     def ask(key: Key, state: Any) -> tuple[ArrayTree, Array]:
-        members, state = made.ask(key, state.replace(**fixed), settings)
-        return _strong(state), members
+        members, state = algorithm.ask(key, state.replace(**fixed_settings), settings)
+        return _strong_types(state), members
 
     def begin(key: Key, flat: Array) -> tuple[ArrayTree, Array]:
         begin_key, ask_key = jax.random.split(key)
-        return ask(ask_key, made.init(begin_key, flat, settings))
+        return ask(ask_key, algorithm.init(begin_key, flat, settings))
 
     def tell(key: Key, state: Any, members: Array, cost: Array) -> ArrayTree:
-        return _strong(made.tell(key, members, cost, state, settings)[0])
+        return _strong_types(algorithm.tell(key, members, cost, state, settings)[0])
 
-    return Strategy(begin, tell, ask, made.get_mean)
+    return Strategy(begin, tell, ask, algorithm.get_mean)
 
 
-def _flat(
+def _flat_optimizer(
     optimizer: optax.GradientTransformation, unravel: Callable[[Array], Params]
 ) -> optax.GradientTransformation:
     """An optimizer of parameters by group, as one of vectors."""
@@ -326,19 +344,19 @@ def _flat(
     return optax.GradientTransformation(init, update)
 
 
-def _strong(state: ArrayTree) -> ArrayTree:
+def _strong_types(state: ArrayTree) -> ArrayTree:
     """Arrays whose type is their own: that of Python's numbers would change."""
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.asarray(leaf).dtype), state)
 
 
-def _nothing(state: Evolution, steps: Transition) -> Estimates:
+def _zero_estimates(state: EvolutionState, steps: Transition) -> Estimates:
     """A strategy values nothing: only returns count."""
     del state
     zero = jnp.zeros(steps.reward.shape)
     return Estimates(zero, zero, zero, zero)
 
 
-def _several(name: str, spaces: Spaces) -> None:
+def _require_population(name: str, spaces: Spaces) -> None:
     """Refuses a generation of one."""
     if spaces.num_envs < 2:
         raise RlcliError(

@@ -16,12 +16,12 @@ from rlcli.networks.predictions import (
     Loss,
     Particles,
     Transform,
-    Transforms,
-    least,
-    picked,
-    transform,
+    TransformName,
+    index_actions,
+    min_over_critics,
+    value_transform,
 )
-from rlcli.policies import Values
+from rlcli.policies import ValuesOffer
 from rlcli.registry import register
 from rlcli.types import (
     Array,
@@ -38,14 +38,25 @@ from rlcli.types import (
     Transition,
     Updater,
 )
-from rlcli.updaters import Spaces, discrete
-from rlcli.updaters.critics import Backup, Critic, bootstrapped, regression, states
+from rlcli.updaters import Spaces, require_discrete
+from rlcli.updaters.critics import (
+    Backup,
+    Critic,
+    bootstrap_target,
+    regression_losses,
+    state_critic,
+)
 from rlcli.updaters.learner import Learner, Losses, Target, learner
-from rlcli.updaters.model_based.transition_models import Model, known, learnt, successor
-from rlcli.xla.indexing import selected
+from rlcli.updaters.model_based.transition_models import (
+    TransitionModel,
+    known_model,
+    learned_model,
+    model_action_values,
+)
+from rlcli.xla.indexing import select_index
 
-Backups = Literal["best", "sample"]
-_FACTS = {
+BackupName = Literal["best", "sample"]
+_DEFAULTS = {
     "policy": "epsilon_greedy",
     "tracer": "n_step",
     "replay": "uniform",
@@ -53,7 +64,7 @@ _FACTS = {
 }
 
 
-@register("updater", **_FACTS)
+@register("updater", **_DEFAULTS)
 def model_learning(
     spaces: Spaces,
     networks: Callable[..., Network],
@@ -62,10 +73,10 @@ def model_learning(
     *,
     stochastic: bool = False,
     samples: Count = 16,
-    backup: Backups = "best",
+    backup: BackupName = "best",
     target: Target | None = None,
     loss: Loss = "huber",
-    transform: Transforms | None = None,
+    transform: TransformName | None = None,
 ) -> Updater:
     """Learns what actions lead to, what states are worth, and acts by both.
 
@@ -87,14 +98,14 @@ def model_learning(
     have scales of their own; v is averaged over all s′ that can be counted, else over
     so many `samples`, which are the same for every action.
     """
-    actions = discrete(spaces, "model_learning")
+    actions = require_discrete(spaces, "model_learning")
     if spaces.span is None:
         raise RlcliError(
             "updater `model_learning` foretells what so many steps lead to, and the "
             "tracer's rows are of whole episodes",
             "`tracer: n_step` has rows of `n` steps",
         )
-    model = learnt(
+    model = learned_model(
         networks,
         spaces.observation,
         actions,
@@ -102,11 +113,11 @@ def model_learning(
         stochastic=stochastic,
         samples=samples,
     )
-    settings = Settings(backup, target, loss, transform)
-    return _looking_ahead(model, settings, actions, networks, policies, optimizer)
+    settings = ModelLearningOptions(backup, target, loss, transform)
+    return _lookahead_updater(model, settings, actions, networks, policies, optimizer)
 
 
-@register("updater", **_FACTS)
+@register("updater", **_DEFAULTS)
 def model_known(
     spaces: Spaces,
     networks: Callable[..., Network],
@@ -114,10 +125,10 @@ def model_known(
     optimizer: optax.GradientTransformation,
     *,
     samples: Count = 16,
-    backup: Backups = "best",
+    backup: BackupName = "best",
     target: Target | None = None,
     loss: Loss = "huber",
-    transform: Transforms | None = None,
+    transform: TransformName | None = None,
 ) -> Updater:
     """Learns what states are worth, and acts by the rules of the environment itself.
 
@@ -129,63 +140,68 @@ def model_known(
     `wrappers`; a network sees the observation alone by `preprocess: [{name: member, of:
     observation}]`.
     """
-    actions = discrete(spaces, "model_known")
-    model = known(_rules(spaces), spaces.gamma, samples)
-    settings = Settings(backup, target, loss, transform)
-    return _looking_ahead(model, settings, actions, networks, policies, optimizer)
+    actions = require_discrete(spaces, "model_known")
+    model = known_model(_require_simulator(spaces), spaces.gamma, samples)
+    settings = ModelLearningOptions(backup, target, loss, transform)
+    return _lookahead_updater(model, settings, actions, networks, policies, optimizer)
 
 
-class Settings(NamedTuple):
+class ModelLearningOptions(NamedTuple):
     """How values of states are learnt."""
 
-    backup: Backups
+    backup: BackupName
     target: Target | None
     loss: Loss
-    transform: Transforms | None
+    transform: TransformName | None
 
 
-class Parts(NamedTuple):
+class ModelLearningParts(NamedTuple):
     """What backups are made of."""
 
-    model: Model
+    model: TransitionModel
     critic: Critic
     q: Callable[..., Particles]
     scale: Transform
 
 
-def _rules(spaces: Spaces) -> Environment:
+def _require_simulator(spaces: Spaces) -> Environment:
     """The environment itself, if its state is seen."""
-    rules, shown = spaces.rules(), spaces.observation
+    rules, observation = spaces.simulator(), spaces.observation
     if rules is None:
         raise RlcliError(
-            f"updater `model_known` goes by the rules of {spaces.whose}, which cannot "
+            f"updater `model_known` goes by the rules of {spaces.owner}, which cannot "
             "be asked",
             "they can where it runs in the compiled program, all of it is alike (no "
             "`each`), and what it shows is seen as it is (no `normalize`, no frames); "
             "`model_learning` learns them",
         )
-    if not isinstance(shown, gymnasium.spaces.Dict) or "state" not in shown.spaces:
+    if (
+        not isinstance(observation, gymnasium.spaces.Dict)
+        or "state" not in observation.spaces
+    ):
         raise RlcliError(
-            f"updater `model_known` goes on from the state of {spaces.whose}, which "
+            f"updater `model_known` goes on from the state of {spaces.owner}, which "
             "is not seen",
             "`wrappers: [expose_state]` shows it",
         )
     return rules
 
 
-def _looking_ahead(
-    model: Model,
-    settings: Settings,
+def _lookahead_updater(
+    model: TransitionModel,
+    settings: ModelLearningOptions,
     actions: gymnasium.spaces.Discrete,
     networks: Callable[..., Network],
     policies: Callable[..., Policy],
     optimizer: optax.GradientTransformation,
 ) -> Updater:
     """The updater that acts on the values of what may follow."""
-    target, scale = settings.target, transform(settings.transform)
-    critic = states(networks, "value")
-    parts = Parts(model, critic, successor(model, critic, actions, scale), scale)
-    goal_of = {"best": _best, "sample": _sample}[settings.backup]
+    target, scale = settings.target, value_transform(settings.transform)
+    critic = state_critic(networks, "value")
+    parts = ModelLearningParts(
+        model, critic, model_action_values(model, critic, actions, scale), scale
+    )
+    goal_of = {"best": _best_target, "sample": _sample_target}[settings.backup]
 
     def init(key: Key) -> Params:
         return {**critic.init(key), **model.init(key)}
@@ -195,21 +211,21 @@ def _looking_ahead(
         return parts.q("act", params, None, obs, first).mean(), carry
 
     looking = Network(init, values, lambda batch: ())
-    policy = policies(values=Values(looking), space=actions)
+    policy = policies(values=ValuesOffer(looking), space=actions)
     begin, step = learner(init, optimizer, target)
 
     def update(
         state: Learner, batch: Transition, weight: Array, clock: Clock, key: Key
     ) -> tuple[Learner, Report]:
-        here, there = jax.random.split(key)
-        follower = state.params if target is None else state.target
-        goal = goal_of(parts, follower, there, batch)
+        learn_key, target_key = jax.random.split(key)
+        target_params = state.params if target is None else state.target
+        goal = goal_of(parts, target_params, target_key, batch)
 
         def losses(params: Params) -> Losses:
-            asked = (here, batch.obs, batch.action, batch.first)
-            found = critic.taken("learn", params, *asked)
-            of_value = regression(found, goal, LOSSES[settings.loss], scale)
-            errors = model.errors(params, batch)
+            inputs = (learn_key, batch.obs, batch.action, batch.first)
+            prediction = critic.predict_action("learn", params, *inputs)
+            of_value = regression_losses(prediction, goal, LOSSES[settings.loss], scale)
+            errors = model.losses(params, batch)
             return of_value._replace(
                 terms={**of_value.terms, **errors},
                 metrics={**of_value.metrics, **errors},
@@ -219,8 +235,8 @@ def _looking_ahead(
         return state, Report(priority, metrics)
 
     def worth(params: Params, obs: ArrayTree, first: Array) -> Array:
-        found = critic.taken("act", params, None, obs, None, first)
-        return least(found.particles(scale)).mean()
+        prediction = critic.predict_action("act", params, None, obs, None, first)
+        return min_over_critics(prediction.particles(scale)).mean()
 
     def estimate(state: Learner, steps: Transition) -> Estimates:
         params, first = state.params, steps.first
@@ -229,7 +245,7 @@ def _looking_ahead(
             v_tm1=worth(params, steps.obs, first),
             v_t=worth(params, steps.next_obs, first),
             log_prob=policy.log_prob(q, steps.action),
-            q_tm1=selected(q, steps.action - int(actions.start)),
+            q_tm1=select_index(q, steps.action - int(actions.start)),
         )
 
     return Updater(
@@ -238,18 +254,24 @@ def _looking_ahead(
         policy=policy,
         update=update,
         estimate=estimate,
-        failed=lambda state: state.failed,
+        failed_at=lambda state: state.failed,
     )
 
 
-def _best(parts: Parts, params: Params, key: Key, rows: Transition) -> Particles:
+def _best_target(
+    parts: ModelLearningParts, params: Params, key: Key, rows: Transition
+) -> Particles:
     """What follows the best action, by the model."""
-    every = parts.q("bootstrap", params, key, rows.obs, rows.first)
-    return picked(every, jnp.argmax(every.mean(), axis=-1))
+    q_values = parts.q("bootstrap", params, key, rows.obs, rows.first)
+    return index_actions(q_values, jnp.argmax(q_values.mean(), axis=-1))
 
 
-def _sample(parts: Parts, params: Params, key: Key, rows: Transition) -> Particles:
+def _sample_target(
+    parts: ModelLearningParts, params: Params, key: Key, rows: Transition
+) -> Particles:
     """What followed."""
-    asked = (key, rows.next_obs, rows.first)
-    found = parts.critic.every("bootstrap", params, *asked)
-    return bootstrapped(rows, Backup(least(found.particles(parts.scale))))
+    inputs = (key, rows.next_obs, rows.first)
+    prediction = parts.critic.predict_all_actions("bootstrap", params, *inputs)
+    return bootstrap_target(
+        rows, Backup(min_over_critics(prediction.particles(parts.scale)))
+    )

@@ -13,18 +13,24 @@ import numpy as np
 import optax
 
 from rlcli.errors import RlcliError
-from rlcli.networks.heads import Following, Outlook, following, hidden, outlook
-from rlcli.networks.memory import recurrent
+from rlcli.networks.heads import (
+    DynamicsOutput,
+    PredictionOutput,
+    dynamics_head,
+    hidden_state_head,
+    prediction_head,
+)
+from rlcli.networks.memory import is_recurrent
 from rlcli.networks.predictions import (
     LOSSES,
     Loss,
     Particles,
     Prediction,
     Transform,
-    Transforms,
-    transform,
+    TransformName,
+    value_transform,
 )
-from rlcli.policies import Ahead, Model
+from rlcli.policies import PlanningModel, SearchState
 from rlcli.registry import register
 from rlcli.types import (
     Array,
@@ -41,11 +47,11 @@ from rlcli.types import (
     Transition,
     Updater,
 )
-from rlcli.updaters import Spaces, discrete
+from rlcli.updaters import Spaces, require_discrete
 from rlcli.updaters.learner import Learner, Losses, learner
 
 
-class Goals(NamedTuple):
+class UnrollTargets(NamedTuple):
     """What a model is to say along K steps, `[K + 1, S, B]`; its 0 is where they begin.
 
     What weighs 0 is not known: what a policy would do once an episode has ended, and
@@ -61,12 +67,12 @@ class Goals(NamedTuple):
     reward_weight: Array
 
 
-class Functions(NamedTuple):
+class MuZeroNetworks(NamedTuple):
     """What a model is made of, of arrays with any axes in front."""
 
     represent: Callable[[Params, ArrayTree], Array]  # params, obs -> hidden
-    follow: Callable[[Params, Array, Array], Following]  # params, hidden, action
-    look: Callable[[Params, Array], Outlook]  # params, hidden
+    dynamics: Callable[[Params, Array, Array], DynamicsOutput]  # params, hidden, action
+    predict: Callable[[Params, Array], PredictionOutput]  # params, hidden
     init: Callable[[Key], Params]
 
 
@@ -88,7 +94,7 @@ def muzero(
     value_weight: NonNegative = 0.25,
     reward_weight: NonNegative = 1.0,
     loss: Loss = "mse",
-    transform_: Transforms | None = "signed_hyperbolic",
+    transform_: TransformName | None = "signed_hyperbolic",
 ) -> Updater:
     """Learns a model of rewards, values and policies, and plans with it.
 
@@ -108,38 +114,40 @@ def muzero(
     https://arxiv.org/abs/1911.08265; Danihelka et al., 2022,
     https://openreview.net/forum?id=bERaNdoegnO; needs the extra `muzero`.)
     """
-    actions = discrete(spaces, "muzero")
-    scale = transform(transform_)
-    model = _functions(networks, actions, size)
-    policy = policies(model=_planned(model, scale, actions))
+    actions = require_discrete(spaces, "muzero")
+    scale = value_transform(transform_)
+    model = _build_networks(networks, actions, size)
+    policy = policies(model=_planning_model(model, scale, actions))
     begin, step = learner(model.init, optimizer)
     losses_of = functools.partial(
-        losses, model, LOSSES[loss], scale, (value_weight, reward_weight)
+        muzero_losses, model, LOSSES[loss], scale, (value_weight, reward_weight)
     )
 
     def update(
         state: Learner, batch: Transition, weight: Array, clock: Clock, key: Key
     ) -> tuple[Learner, Report]:
         del key  # nothing is drawn
-        goals = goals_of(batch, steps)
+        goals = unroll_targets(batch, steps)
         starts = goals.value.shape[1]
         obs = jax.tree.map(lambda leaf: leaf[:starts], batch.obs)
-        asked = functools.partial(losses_of, obs=obs, goals=goals)
-        state, priority, metrics = step(state, asked, weight[:starts], clock)
+        loss = functools.partial(losses_of, obs=obs, goals=goals)
+        state, priority, metrics = step(state, loss, weight[:starts], clock)
         return state, Report(priority, metrics)
 
     def estimate(state: Learner, rows: Transition) -> Estimates:
-        found = rows.extras["root_value"]
-        logits = model.look(state.params, model.represent(state.params, rows.obs))[0]
-        there = model.look(state.params, model.represent(state.params, rows.next_obs))
-        ahead = following_values(rows, _worth(there.value, scale))
+        root_value = rows.extras["root_value"]
+        logits = model.predict(state.params, model.represent(state.params, rows.obs))[0]
+        next_prediction = model.predict(
+            state.params, model.represent(state.params, rows.next_obs)
+        )
+        next_value = next_values(rows, _expected_value(next_prediction.value, scale))
         return Estimates(
-            v_tm1=found,
-            v_t=ahead,
+            v_tm1=root_value,
+            v_t=next_value,
             log_prob=policy.log_prob(logits, rows.action),
-            q_tm1=found,
+            q_tm1=root_value,
             # What is known of `next_obs`: tracers move it along with it.
-            carry={"value": ahead, "terminated": rows.discount == 0},
+            carry={"value": next_value, "terminated": rows.discount == 0},
         )
 
     return Updater(
@@ -148,23 +156,23 @@ def muzero(
         policy=policy,
         update=update,
         estimate=estimate,
-        failed=lambda state: state.failed,
-        needs=("action_weights", "root_value"),
+        failed_at=lambda state: state.failed,
+        requires=("action_weights", "root_value"),
         rows=steps + 2,  # so that the search has seen what the last of them bootstraps
     )
 
 
-def following_values(rows: Transition, own: Array) -> Array:
+def next_values(rows: Transition, model_value: Array) -> Array:
     """What `next_obs` of steps `[T, B]` is worth by the search, `[T, B]`.
 
-    The next step's root value; `own`, the model's, where no step follows upon it: at
-    the end of an episode, and of the steps.
+    The next step's root value; `model_value`, the model's, where no step follows upon
+    it: at the end of an episode, and of the steps.
     """
-    later = jnp.concatenate([rows.extras["root_value"][1:], own[-1:]])
-    return jnp.where(rows.last, own, later)
+    next_root_value = jnp.concatenate([rows.extras["root_value"][1:], model_value[-1:]])
+    return jnp.where(rows.last, model_value, next_root_value)
 
 
-def goals_of(rows: Transition, steps: int) -> Goals:
+def unroll_targets(rows: Transition, steps: int) -> UnrollTargets:
     """What is to be said along `steps` steps from each of S rows of `[T, B]`.
 
     S = T − `steps` − 1: the last row may lack what it bootstraps from.
@@ -180,142 +188,152 @@ def goals_of(rows: Transition, steps: int) -> Goals:
     def along(leaf: Array) -> Array:
         return jnp.stack([leaf[k : k + starts] for k in range(steps + 1)])
 
-    def before(leaf: Array) -> Array:
+    def shift(leaf: Array) -> Array:
         """The same of one step earlier; of nothing at first."""
         return jnp.concatenate([jnp.zeros_like(leaf[:1]), leaf[:-1]])
 
-    ahead = rows.extras["next_carry"]
+    next_carry = rows.extras["next_carry"]
     begins = along(rows.first).at[0].set(False)  # another episode, on the way
-    ended = jnp.cumsum(begins, axis=0) > 0
-    first_end = begins & ~before(ended)
-    terminated = first_end & before(along(ahead["terminated"]))
-    known = ~ended | (jnp.cumsum(terminated, axis=0) > 0)
-    value = along(rows.reward + rows.discount * ahead["value"])
-    reward = before(along(rows.extras["reward"]))
-    there = jnp.ones_like(known).at[0].set(False)
-    return Goals(
+    has_ended = jnp.cumsum(begins, axis=0) > 0
+    first_end = begins & ~shift(has_ended)
+    is_terminal = first_end & shift(along(next_carry["terminated"]))
+    is_known = ~has_ended | (jnp.cumsum(is_terminal, axis=0) > 0)
+    value = along(rows.reward + rows.discount * next_carry["value"])
+    reward = shift(along(rows.extras["reward"]))
+    has_reward = jnp.ones_like(is_known).at[0].set(False)
+    return UnrollTargets(
         action=along(rows.action),
         policy=along(rows.extras["action_weights"]),
-        value=jnp.where(ended, 0.0, value),
-        reward=jnp.where(before(ended), 0.0, reward),
-        policy_weight=(~ended).astype(jnp.float32),
-        value_weight=known.astype(jnp.float32),
-        reward_weight=(before(known) & there).astype(jnp.float32),
+        value=jnp.where(has_ended, 0.0, value),
+        reward=jnp.where(shift(has_ended), 0.0, reward),
+        policy_weight=(~has_ended).astype(jnp.float32),
+        value_weight=is_known.astype(jnp.float32),
+        reward_weight=(shift(is_known) & has_reward).astype(jnp.float32),
     )
 
 
-def losses(
-    model: Functions,
+def muzero_losses(
+    model: MuZeroNetworks,
     loss: Callable[[Array], Array],
     scale: Transform,
     weights: tuple[Array | float, Array | float],
     params: Params,
     obs: ArrayTree,
-    goals: Goals,
+    goals: UnrollTargets,
 ) -> Losses:
     """The loss of each beginning `[S, B]`: of the model followed along its actions."""
     steps = goals.value.shape[0] - 1
 
-    def looked(hidden: Array, goal: Goals) -> tuple[Array, Array, Prediction]:
-        there = model.look(params, hidden)
-        policy = optax.softmax_cross_entropy(there.logits, goal.policy)
-        value = there.value.loss(_surely(goal.value), loss, scale)
-        return goal.policy_weight * policy, goal.value_weight * value, there.value
+    def prediction_losses(
+        hidden: Array, goal: UnrollTargets
+    ) -> tuple[Array, Array, Prediction]:
+        prediction = model.predict(params, hidden)
+        policy = optax.softmax_cross_entropy(prediction.logits, goal.policy)
+        value = prediction.value.loss(_point_mass(goal.value), loss, scale)
+        return goal.policy_weight * policy, goal.value_weight * value, prediction.value
 
-    def followed(hidden: Array, now: tuple[Array, Goals]) -> tuple[Array, tuple]:
-        action, goal = now
-        found = model.follow(params, _halved(hidden), action)
-        reward = found.reward.loss(_surely(goal.reward), loss, scale)
-        policy, value, _ = looked(found.hidden, goal)
-        return found.hidden, (policy, value, goal.reward_weight * reward)
+    def scan_step(
+        hidden: Array, step_targets: tuple[Array, UnrollTargets]
+    ) -> tuple[Array, tuple]:
+        action, goal = step_targets
+        output = model.dynamics(params, _halve_gradient(hidden), action)
+        reward = output.reward.loss(_point_mass(goal.reward), loss, scale)
+        policy, value, _ = prediction_losses(output.hidden, goal)
+        return output.hidden, (policy, value, goal.reward_weight * reward)
 
     hidden = model.represent(params, obs)
-    policy, value, root = looked(hidden, jax.tree.map(lambda leaf: leaf[0], goals))
+    policy, value, root = prediction_losses(
+        hidden, jax.tree.map(lambda leaf: leaf[0], goals)
+    )
     rest = jax.tree.map(lambda leaf: leaf[1:], goals)
-    _, each = jax.lax.scan(followed, hidden, (goals.action[:-1], rest))
-    later = [jnp.sum(term, axis=0) / steps for term in each]
+    _, terms_by_step = jax.lax.scan(scan_step, hidden, (goals.action[:-1], rest))
+    step_means = [jnp.sum(term, axis=0) / steps for term in terms_by_step]
     terms = {
-        "policy_loss": policy + later[0],
-        "value_loss": value + later[1],
-        "reward_loss": later[2],
+        "policy_loss": policy + step_means[0],
+        "value_loss": value + step_means[1],
+        "reward_loss": step_means[2],
     }
     total = (
         terms["policy_loss"]
         + weights[0] * terms["value_loss"]
         + weights[1] * terms["reward_loss"]
     )
-    error = jnp.abs(root.error(_surely(goals.value[0]), scale))
+    error = jnp.abs(root.error(_point_mass(goals.value[0]), scale))
     priority = error[0] if error.shape[0] == 1 else error
-    metrics = {**terms, "td_error": error, "value": _worth(root, scale)}
+    metrics = {**terms, "td_error": error, "value": _expected_value(root, scale)}
     return Losses({"critic": total}, priority, metrics)
 
 
-def _functions(
+def _build_networks(
     networks: Callable[..., Network], actions: gymnasium.spaces.Discrete, size: int
-) -> Functions:
+) -> MuZeroNetworks:
     """The recipe's networks, as a model."""
     state = gymnasium.spaces.Box(0.0, 1.0, (size,), np.float32)
-    represent = networks("representation", functools.partial(hidden, size))
+    represent = networks("representation", functools.partial(hidden_state_head, size))
     follow = networks(
         "dynamics",
-        functools.partial(following, size),
+        functools.partial(dynamics_head, size),
         observation=state,
         action=actions,
     )
-    heads = functools.partial(outlook, int(actions.n))
+    heads = functools.partial(prediction_head, int(actions.n))
     look = networks("prediction", heads, observation=state)
-    if any(recurrent(each) for each in (represent, follow, look)):
+    if any(is_recurrent(network) for network in (represent, follow, look)):
         raise RlcliError(
             "updater `muzero` cannot plan with a network that has a memory",
             "leave out `memory`; `preprocess: [{name: frame_stack}]` remembers as well",
         )
 
-    def of(network: Network) -> Callable[[Params, ArrayTree], ArrayTree]:
+    def apply_fn(network: Network) -> Callable[[Params, ArrayTree], ArrayTree]:
         return lambda params, inputs: network.apply(params, None, inputs, (), None)[0]
 
     def init(key: Key) -> Params:
         return {**represent.init(key), **follow.init(key), **look.init(key)}
 
-    return Functions(
-        represent=of(represent),
-        follow=lambda params, hidden, action: of(follow)(params, (hidden, action)),
-        look=of(look),
+    return MuZeroNetworks(
+        represent=apply_fn(represent),
+        dynamics=lambda params, hidden, action: apply_fn(follow)(
+            params, (hidden, action)
+        ),
+        predict=apply_fn(look),
         init=init,
     )
 
 
-def _planned(
-    model: Functions, scale: Transform, actions: gymnasium.spaces.Discrete
-) -> Model:
+def _planning_model(
+    model: MuZeroNetworks, scale: Transform, actions: gymnasium.spaces.Discrete
+) -> PlanningModel:
     """The model as policies plan with it: in numbers."""
 
-    def seen(params: Params, hidden: Array) -> Ahead:
-        logits, value = model.look(params, hidden)
-        return Ahead(hidden, logits, _worth(value, scale))
+    def search_state(params: Params, hidden: Array) -> SearchState:
+        logits, value = model.predict(params, hidden)
+        return SearchState(hidden, logits, _expected_value(value, scale))
 
-    def root(params: Params, obs: ArrayTree) -> Ahead:
-        return seen(params, model.represent(params, obs))
+    def root(params: Params, obs: ArrayTree) -> SearchState:
+        return search_state(params, model.represent(params, obs))
 
-    def ahead(params: Params, hidden: Array, action: Array) -> tuple[Array, Ahead]:
-        after, reward = model.follow(params, hidden, action)
-        return _worth(reward, scale), seen(params, after)
+    def predict(
+        params: Params, hidden: Array, action: Array
+    ) -> tuple[Array, SearchState]:
+        after, reward = model.dynamics(params, hidden, action)
+        return _expected_value(reward, scale), search_state(params, after)
 
-    return Model(root, ahead, actions)
+    return PlanningModel(root, predict, actions)
 
 
-def _worth(found: Prediction, scale: Transform) -> Array:
+def _expected_value(prediction: Prediction, scale: Transform) -> Array:
     """The number that a prediction stands for, `[...]`: h⁻¹(E[Z]).
 
     Of one target, h(y) dealt to two atoms, it makes y again.
     """
-    return scale.inverse(found.particles().mean())
+    return scale.inverse(prediction.particles().mean())
 
 
-def _surely(value: Array) -> Particles:
+def _point_mass(value: Array) -> Particles:
     """A target that is one number, `[...]`."""
     return Particles(value[..., None], jnp.ones_like(value)[..., None])
 
 
-def _halved(hidden: Array) -> Array:
+def _halve_gradient(hidden: Array) -> Array:
     """The same, with half of the gradient."""
     return hidden / 2 + jax.lax.stop_gradient(hidden) / 2

@@ -17,19 +17,26 @@ import jax.numpy as jnp
 import optax
 
 from rlcli import action_masks, distributions
-from rlcli.distributions.family import flattened
-from rlcli.distributions.normals import joined, split
+from rlcli.distributions.family import flatten_event
+from rlcli.distributions.normals import join_parameters, split_parameters
 from rlcli.errors import RlcliError
-from rlcli.networks.heads import Role, action, state_value
-from rlcli.networks.memory import recurrent
-from rlcli.networks.predictions import Particles, Transform, least, mixed
-from rlcli.policies import Parameters
+from rlcli.networks.heads import Role, action_head, state_value_head
+from rlcli.networks.memory import is_recurrent
+from rlcli.networks.predictions import (
+    Particles,
+    Transform,
+    min_over_critics,
+    mix_particles,
+)
+from rlcli.policies import DistributionOffer
 from rlcli.spaces import describe
 from rlcli.types import Array, ArrayTree, Environment, Key, Network, Params, Transition
 from rlcli.updaters.critics import Critic
 
-LEAST = -5.0  # of log-scales: where nothing is random a density has no upper bound
-_FIXED = 0  # the seed of what is drawn without a key, the same each time
+MIN_LOG_SCALE = (
+    -5.0
+)  # of log-scales: where nothing is random a density has no upper bound
+_FIXED_SEED = 0  # the seed of what is drawn without a key, the same each time
 
 
 class Outcomes(NamedTuple):
@@ -41,17 +48,17 @@ class Outcomes(NamedTuple):
     probability: Array
 
 
-class Model(NamedTuple):
+class TransitionModel(NamedTuple):
     """What actions lead to."""
 
     init: Callable[[Key], Params]
     # (params, key, obs, action, first) -> Outcomes; without a key the same each time
-    outcomes: Callable[..., Outcomes]
+    predict: Callable[..., Outcomes]
     # (params, rows) -> what there is to be learnt, by name, `[T, B]` each
-    errors: Callable[[Params, Transition], Mapping[str, Array]]
+    losses: Callable[[Params, Transition], Mapping[str, Array]]
 
 
-def learnt(
+def learned_model(
     networks: Callable[..., Network],
     observation: gymnasium.Space,
     actions: gymnasium.spaces.Discrete,
@@ -59,7 +66,7 @@ def learnt(
     gamma: Array | float,
     stochastic: bool,
     samples: int,
-) -> Model:
+) -> TransitionModel:
     """A model made of three functions of (observation, action), fitted to rows.
 
         p(s′|s, a)  `transition`: if the episode goes on; its error is −log p
@@ -73,53 +80,62 @@ def learnt(
     network gives d. Not `stochastic`: of scale 1, and its mode alone is looked at.
     Otherwise all states where they can be counted, else so many `samples` of them.
     """
-    family = _over(observation)
-    transition = _foretelling(networks, "transition", family, actions, stochastic)
+    family = _observation_distribution(observation)
+    transition = _prediction_network(
+        networks, "transition", family, actions, stochastic
+    )
     if family.name == "normal":
-        transition = _about(transition, observation.shape or ())
+        transition = _relative_to_state(transition, observation.shape or ())
     scalar = distributions.normal(())
-    reward = _foretelling(networks, "reward", scalar, actions, stochastic)
-    continuation = networks("continuation", state_value, action=actions)
-    each = {"transition": transition.network, "reward": reward.network}
-    ahead = _ahead(family, observation, stochastic, samples)
+    reward = _prediction_network(networks, "reward", scalar, actions, stochastic)
+    continuation = networks("continuation", state_value_head, action=actions)
+    networks_by_name = {"transition": transition.network, "reward": reward.network}
+    outcomes_of = _outcome_function(family, observation, stochastic, samples)
 
-    def said(network: Network, params: Params, rows: tuple, first: Array) -> Array:
+    def apply(network: Network, params: Params, rows: tuple, first: Array) -> Array:
         return network.apply(params, None, rows, (), first)[0]
 
     def init(key: Key) -> Params:
-        every = [*each.values(), continuation]
-        return {name: e for made in every for name, e in made.init(key).items()}
+        all_networks = [*networks_by_name.values(), continuation]
+        return {
+            name: e for network in all_networks for name, e in network.init(key).items()
+        }
 
     def outcomes(
         params: Params, key: Key | None, obs: ArrayTree, action: Array, first: Array
     ) -> Outcomes:
         pair = (obs, action)
-        found = said(transition.network, params, pair, first)
-        next_obs, probability = ahead(found, key)
-        paid = scalar.mean(said(reward.network, params, pair, first))
-        going = gamma * jax.nn.sigmoid(said(continuation, params, pair, first))
-        paid, going = (
+        outputs = apply(transition.network, params, pair, first)
+        next_obs, probability = outcomes_of(outputs, key)
+        reward_mean = scalar.mean(apply(reward.network, params, pair, first))
+        discount = gamma * jax.nn.sigmoid(apply(continuation, params, pair, first))
+        reward_mean, discount = (
             jnp.broadcast_to(leaf[..., None], probability.shape)
-            for leaf in (paid, going)
+            for leaf in (reward_mean, discount)
         )
-        return Outcomes(paid, going, next_obs, probability)
+        return Outcomes(reward_mean, discount, next_obs, probability)
 
     def errors(params: Params, rows: Transition) -> dict[str, Array]:
         pair = (rows.obs, rows.action)
-        found = {name: said(e, params, pair, rows.first) for name, e in each.items()}
-        surprise = -family.log_prob(found["transition"], rows.next_obs)
-        logit = said(continuation, params, pair, rows.first)
+        outputs = {
+            name: apply(e, params, pair, rows.first)
+            for name, e in networks_by_name.items()
+        }
+        surprise = -family.log_prob(outputs["transition"], rows.next_obs)
+        logit = apply(continuation, params, pair, rows.first)
         went_on = rows.discount > 0
         return {
             "transition": jnp.where(went_on, surprise, 0.0),
-            "reward": -scalar.log_prob(found["reward"], rows.reward),
+            "reward": -scalar.log_prob(outputs["reward"], rows.reward),
             "continuation": optax.sigmoid_binary_cross_entropy(logit, went_on),
         }
 
-    return Model(init, outcomes, errors)
+    return TransitionModel(init, outcomes, errors)
 
 
-def known(rules: Environment, gamma: Array | float, samples: int) -> Model:
+def known_model(
+    rules: Environment, gamma: Array | float, samples: int
+) -> TransitionModel:
     """The environment's own step as a model, which has nothing to learn.
 
         (s′, R, 1 − terminated) = step(s, a, noise),  so many `samples` of noise
@@ -127,7 +143,7 @@ def known(rules: Environment, gamma: Array | float, samples: int) -> Model:
     The discount is γ, or 0 where the step terminates. What is observed has to show the
     state, as the wrapper `expose_state` does.
     """
-    key = jax.eval_shape(lambda: jax.random.key(_FIXED))
+    key = jax.eval_shape(lambda: jax.random.key(_FIXED_SEED))
     state = jax.eval_shape(rules.reset, key)[0]
     tree = jax.tree.structure(state)
     number = samples if jax.tree.leaves(jax.eval_shape(rules.draw, key)) else 1
@@ -136,25 +152,30 @@ def known(rules: Environment, gamma: Array | float, samples: int) -> Model:
         params: Params, key: Key | None, obs: ArrayTree, action: Array, first: Array
     ) -> Outcomes:
         del params, first
-        noise = jax.vmap(rules.draw)(jax.random.split(_given(key), number))
+        noise = jax.vmap(rules.draw)(jax.random.split(_key_or_fixed(key), number))
 
-        def one(leaves: tuple[Array, ...], action: Array):
-            begun = jax.tree.unflatten(tree, leaves)
-            step = functools.partial(rules.step, begun, action)
-            return jax.vmap(lambda each: step(each)[1], axis_size=number)(noise)
+        def step_once(leaves: tuple[Array, ...], action: Array):
+            state = jax.tree.unflatten(tree, leaves)
+            step = functools.partial(rules.step, state, action)
+            return jax.vmap(lambda step_noise: step(step_noise)[1], axis_size=number)(
+                noise
+            )
 
         for _ in range(action.ndim):
-            one = jax.vmap(one)
-        after = one(obs["state"], action)
+            step_once = jax.vmap(step_once)
+        after = step_once(obs["state"], action)
         shape = after.reward.shape
         discount, even = gamma * after.discount, jnp.full(shape, 1 / number)
         return Outcomes(after.reward, discount, after.next_obs, even)
 
-    return Model(lambda key: {}, outcomes, lambda params, rows: {})
+    return TransitionModel(lambda key: {}, outcomes, lambda params, rows: {})
 
 
-def successor(
-    model: Model, critic: Critic, actions: gymnasium.spaces.Discrete, scale: Transform
+def model_action_values(
+    model: TransitionModel,
+    critic: Critic,
+    actions: gymnasium.spaces.Discrete,
+    scale: Transform,
 ) -> Callable[..., Particles]:
     """Action values by the values of the states that follow: coax's SuccessorStateQ.
 
@@ -171,26 +192,30 @@ def successor(
         keys = (None, None) if key is None else jax.random.split(key)
         shape = (count, *first.shape)
         numbers = (start + jnp.arange(count)).reshape((count,) + (1,) * first.ndim)
-        repeated = jax.tree.map(
+        repeated_obs = jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), obs
         )
         action = jnp.broadcast_to(numbers, shape)
-        after = model.outcomes(params, keys[0], repeated, action, first)
-        found = critic.taken(role, params, keys[1], after.next_obs, None, first)
-        following = least(found.particles(scale))
+        after = model.predict(params, keys[0], repeated_obs, action, first)
+        prediction = critic.predict_action(
+            role, params, keys[1], after.next_obs, None, first
+        )
+        bootstrap_value = min_over_critics(prediction.particles(scale))
         reward, discount = after.reward[..., None], after.discount[..., None]
-        worth = following._replace(value=reward + discount * following.value)
-        every = mixed(worth, after.probability)
-        every = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), every)
-        if action_masks.carried(obs) is None:
-            return every
-        allowed = action_masks.of(obs)[..., None]
-        return every._replace(value=action_masks.forbidding(every.value, allowed))
+        worth = bootstrap_value._replace(
+            value=reward + discount * bootstrap_value.value
+        )
+        q_values = mix_particles(worth, after.probability)
+        q_values = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), q_values)
+        if action_masks.get_mask(obs) is None:
+            return q_values
+        mask = action_masks.allowed_actions(obs)[..., None]
+        return q_values._replace(value=action_masks.mask_outputs(q_values.value, mask))
 
     return q
 
 
-def _over(space: gymnasium.Space) -> distributions.Distribution:
+def _observation_distribution(space: gymnasium.Space) -> distributions.Distribution:
     """The family that observations are foretold with."""
     refusal = RlcliError(
         f"a model cannot foretell observations of {describe(space)}",
@@ -199,18 +224,18 @@ def _over(space: gymnasium.Space) -> distributions.Distribution:
     if isinstance(space, gymnasium.spaces.Tuple | gymnasium.spaces.Dict):
         raise refusal
     try:
-        return distributions.over(space)
+        return distributions.distribution_for(space)
     except TypeError as error:
         raise refusal from error
 
 
-def _foretelling(
+def _prediction_network(
     networks: Callable[..., Network],
     name: str,
     family: distributions.Distribution,
     actions: gymnasium.spaces.Discrete,
     stochastic: bool,
-) -> Parameters:
+) -> DistributionOffer:
     """p(·|s, a) by a network of that name: a distribution, and its parameters.
 
     Of normal distributions the network gives means alone where nothing is
@@ -218,35 +243,39 @@ def _foretelling(
     """
     known_scale = family.name == "normal" and not stochastic
     size = family.size // 2 if known_scale else family.size
-    network = networks(name, functools.partial(action, size), action=actions)
-    if recurrent(network):
+    network = networks(name, functools.partial(action_head, size), action=actions)
+    if is_recurrent(network):
         raise RlcliError("a model cannot have a memory", "leave out `memory`")
     if family.name != "normal":
-        return Parameters(network, family)
+        return DistributionOffer(network, family)
 
     def apply(params, key, pair, carry, first):
-        found, carry = network.apply(params, key, pair, carry, first)
+        outputs, carry = network.apply(params, key, pair, carry, first)
         if known_scale:
-            return joined(found, jnp.zeros_like(found)), carry
-        mean, log_scale = split(found)
-        return joined(mean, LEAST + jax.nn.softplus(log_scale - LEAST)), carry
+            return join_parameters(outputs, jnp.zeros_like(outputs)), carry
+        mean, log_scale = split_parameters(outputs)
+        return join_parameters(
+            mean, MIN_LOG_SCALE + jax.nn.softplus(log_scale - MIN_LOG_SCALE)
+        ), carry
 
-    return Parameters(network._replace(apply=apply), family)
+    return DistributionOffer(network._replace(apply=apply), family)
 
 
-def _about(foretold: Parameters, shape: tuple[int, ...]) -> Parameters:
+def _relative_to_state(
+    offer: DistributionOffer, shape: tuple[int, ...]
+) -> DistributionOffer:
     """The same distribution about where one is: means are changes."""
-    network = foretold.network
+    network = offer.network
 
     def apply(params, key, pair, carry, first):
-        found, carry = network.apply(params, key, pair, carry, first)
-        mean, log_scale = split(found)
-        return joined(flattened(pair[0], shape) + mean, log_scale), carry
+        outputs, carry = network.apply(params, key, pair, carry, first)
+        mean, log_scale = split_parameters(outputs)
+        return join_parameters(flatten_event(pair[0], shape) + mean, log_scale), carry
 
-    return foretold._replace(network=network._replace(apply=apply))
+    return offer._replace(network=network._replace(apply=apply))
 
 
-def _ahead(
+def _outcome_function(
     family: distributions.Distribution,
     space: gymnasium.Space,
     stochastic: bool,
@@ -257,26 +286,30 @@ def _ahead(
     def mode(parameters: Array, key: Key | None) -> tuple[Array, Array]:
         del key
         lead = parameters.shape[:-1]
-        found = jnp.expand_dims(family.mode(parameters), len(lead))
-        return found, jnp.ones((*lead, 1))
+        next_obs = jnp.expand_dims(family.mode(parameters), len(lead))
+        return next_obs, jnp.ones((*lead, 1))
 
-    def counted(parameters: Array, key: Key | None) -> tuple[Array, Array]:
+    def enumerate_outcomes(parameters: Array, key: Key | None) -> tuple[Array, Array]:
         del key
         assert isinstance(space, gymnasium.spaces.Discrete)
-        every = int(space.start) + jnp.arange(int(space.n))
-        likely = jax.nn.softmax(parameters)
-        return jnp.broadcast_to(every, likely.shape), likely
+        states = int(space.start) + jnp.arange(int(space.n))
+        probabilities = jax.nn.softmax(parameters)
+        return jnp.broadcast_to(states, probabilities.shape), probabilities
 
-    def drawn(parameters: Array, key: Key | None) -> tuple[Array, Array]:
+    def sample_outcomes(parameters: Array, key: Key | None) -> tuple[Array, Array]:
         # The same noise for all: what tells two actions apart is not what was drawn.
-        noise = family.draw(_given(key), samples)
-        found = family.sample(parameters[..., None, :], noise)
-        return found, jnp.full((*parameters.shape[:-1], samples), 1 / samples)
+        noise = family.draw(_key_or_fixed(key), samples)
+        next_obs = family.sample(parameters[..., None, :], noise)
+        return next_obs, jnp.full((*parameters.shape[:-1], samples), 1 / samples)
 
     if not stochastic:
         return mode
-    return counted if isinstance(space, gymnasium.spaces.Discrete) else drawn
+    return (
+        enumerate_outcomes
+        if isinstance(space, gymnasium.spaces.Discrete)
+        else sample_outcomes
+    )
 
 
-def _given(key: Key | None) -> Key:
-    return jax.random.key(_FIXED) if key is None else key
+def _key_or_fixed(key: Key | None) -> Key:
+    return jax.random.key(_FIXED_SEED) if key is None else key

@@ -18,16 +18,16 @@ import numpy as np
 
 from rlcli import spaces
 from rlcli.distributions import Distribution
-from rlcli.distributions.family import shaped, size_of
-from rlcli.distributions.squashed import squashing
-from rlcli.networks.heads import action, parameters
+from rlcli.distributions.family import event_size, unflatten_event
+from rlcli.distributions.squashed import box_bijector
+from rlcli.networks.heads import action_head, distribution_head
 from rlcli.networks.predictions import Prediction
-from rlcli.policies import Action, Offer, Parameters, Values
+from rlcli.policies import ActionOffer, DistributionOffer, Offer, ValuesOffer
 from rlcli.types import Array, ArrayTree, Key, Network, Params
 from rlcli.updaters.critics import Critic
 
 
-class Choice(NamedTuple):
+class ActionChoices(NamedTuple):
     """What a policy may do in each of `[T, B]` states."""
 
     action: ArrayTree  # `[T, B, *shape]`: the only one; None: all that there are
@@ -41,33 +41,36 @@ class Actor(NamedTuple):
 
     network: Network
     # (params, obs, first, key) -> Choice
-    choose: Callable[[Params, ArrayTree, Array, Key], Choice]
+    choose: Callable[[Params, ArrayTree, Array, Key], ActionChoices]
     # the same of what is bootstrapped from
-    follow: Callable[[Params, ArrayTree, Array, Key], Choice]
+    choose_target: Callable[[Params, ArrayTree, Array, Key], ActionChoices]
     offers: Mapping[str, Offer]
     family: Distribution | None  # of the network's outputs; None: there is none
 
 
-def counted(networks: Callable[..., Network], family: Distribution) -> Actor:
+def categorical_actor(networks: Callable[..., Network], family: Distribution) -> Actor:
     """π(·|s) over actions that can be counted, by its logits.
 
     All of them are weighed, and none is drawn: gradients of expectations are exact.
     """
-    logits = networks("policy", functools.partial(parameters, family))
+    logits = networks("policy", functools.partial(distribution_head, family))
 
     def choose(params, obs, first, key):
         del key  # nothing is drawn
-        found, _ = logits.apply(params, None, obs, (), first)
-        log_prob = jax.nn.log_softmax(found)
-        return Choice(None, jnp.exp(log_prob), log_prob, found)
+        outputs, _ = logits.apply(params, None, obs, (), first)
+        log_prob = jax.nn.log_softmax(outputs)
+        return ActionChoices(None, jnp.exp(log_prob), log_prob, outputs)
 
-    offers = {"distribution": Parameters(logits, family), "values": Values(logits)}
+    offers = {
+        "distribution": DistributionOffer(logits, family),
+        "values": ValuesOffer(logits),
+    }
     return Actor(logits, choose, choose, offers, family)
 
 
-def drawn(networks: Callable[..., Network], family: Distribution) -> Actor:
+def stochastic_actor(networks: Callable[..., Network], family: Distribution) -> Actor:
     """π(·|s) over numbers, of which one action is drawn, with its gradient."""
-    found = networks("policy", functools.partial(parameters, family))
+    network = networks("policy", functools.partial(distribution_head, family))
     sample = family.differentiable
     if sample is None:
         raise ValueError(
@@ -75,26 +78,28 @@ def drawn(networks: Callable[..., Network], family: Distribution) -> Actor:
         )
 
     def choose(params, obs, first, key):
-        outputs, _ = found.apply(params, None, obs, (), first)
+        outputs, _ = network.apply(params, None, obs, (), first)
         noise = jax.tree.map(
             lambda leaf: leaf.reshape((*first.shape, *leaf.shape[1:])),
             family.draw(key, first.size),
         )
-        chosen, log_prob = sample(outputs, noise)
-        return Choice(chosen, jnp.ones((*first.shape, 1)), log_prob[..., None], outputs)
+        action, log_prob = sample(outputs, noise)
+        return ActionChoices(
+            action, jnp.ones((*first.shape, 1)), log_prob[..., None], outputs
+        )
 
     def mode(params, key, obs, carry, first):
-        outputs, carry = found.apply(params, key, obs, carry, first)
+        outputs, carry = network.apply(params, key, obs, carry, first)
         return family.mode(outputs), carry
 
     offers = {
-        "distribution": Parameters(found, family),
-        "action": Action(Network(found.init, mode, found.initial)),
+        "distribution": DistributionOffer(network, family),
+        "action": ActionOffer(Network(network.init, mode, network.initial)),
     }
-    return Actor(found, choose, choose, offers, family)
+    return Actor(network, choose, choose, offers, family)
 
 
-def deterministic(
+def deterministic_actor(
     networks: Callable[..., Network],
     space: gymnasium.spaces.Box,
     smoothing: Array | float,
@@ -106,19 +111,19 @@ def deterministic(
 
     σ is `smoothing`, c `clip`, h half the width of the Box (1 where it has none).
     """
-    size, shape = size_of(space.shape), space.shape
-    low, high = (each.astype(np.float32).ravel() for each in spaces.bounds(space))
-    half, squash = spaces.half_width(space).ravel(), squashing(low, high)
-    numbers = networks("policy", functools.partial(action, size))
+    size, shape = event_size(space.shape), space.shape
+    low, high = (bound.astype(np.float32).ravel() for bound in spaces.bounds(space))
+    half, squash = spaces.half_width(space).ravel(), box_bijector(low, high)
+    numbers = networks("policy", functools.partial(action_head, size))
 
     def flat(params, key, obs, carry, first):
-        found, carry = numbers.apply(params, key, obs, carry, first)
-        return squash.forward(found), carry
+        outputs, carry = numbers.apply(params, key, obs, carry, first)
+        return squash.forward(outputs), carry
 
-    def chosen(entries: Array) -> Choice:
+    def to_choice(entries: Array) -> ActionChoices:
         nothing = jnp.zeros((*entries.shape[:-1], 1))
-        return Choice(
-            shaped(entries, shape).astype(spaces.dtype(space)),
+        return ActionChoices(
+            unflatten_event(entries, shape).astype(spaces.dtype(space)),
             nothing + 1,
             nothing,
             entries,
@@ -126,29 +131,29 @@ def deterministic(
 
     def choose(params, obs, first, key):
         del key  # it is always the same
-        return chosen(flat(params, None, obs, (), first)[0])
+        return to_choice(flat(params, None, obs, (), first)[0])
 
     def follow(params, obs, first, key):
         mean = flat(params, None, obs, (), first)[0]
         noise = smoothing * jax.random.normal(key, mean.shape)
-        moved = mean + half * jnp.clip(noise, -clip, clip)
-        return chosen(jnp.clip(moved, low, high))
+        noisy_mean = mean + half * jnp.clip(noise, -clip, clip)
+        return to_choice(jnp.clip(noisy_mean, low, high))
 
     acting = Network(numbers.init, flat, numbers.initial)
-    return Actor(acting, choose, follow, {"action": Action(acting)}, None)
+    return Actor(acting, choose, follow, {"action": ActionOffer(acting)}, None)
 
 
-def valued(
+def evaluate_choices(
     critic: Critic,
     role: str,
     params: Params,
     key: Key | None,
     obs: ArrayTree,
-    choice: Choice,
+    choice: ActionChoices,
     first: Array,
 ) -> Prediction:
     """What the critic says of each of the actions, `[C, T, B, M, K]`."""
     if choice.action is None:
-        return critic.every(role, params, key, obs, first)
-    found = critic.taken(role, params, key, obs, choice.action, first)
-    return jax.tree.map(lambda leaf: leaf[..., None, :], found)
+        return critic.predict_all_actions(role, params, key, obs, first)
+    q = critic.predict_action(role, params, key, obs, choice.action, first)
+    return jax.tree.map(lambda leaf: leaf[..., None, :], q)

@@ -8,27 +8,36 @@ import gymnasium
 import optax
 
 from rlcli.errors import RlcliError
-from rlcli.networks.predictions import Loss, Transforms
+from rlcli.networks.predictions import Loss, TransformName
 from rlcli.registry import register
 from rlcli.spaces import describe
 from rlcli.types import Count, Network, NonNegative, Policy, Updater
-from rlcli.updaters import Spaces, stochastic
+from rlcli.updaters import Spaces, default_distribution
 from rlcli.updaters.learner import Target
-from rlcli.updaters.off_policy.actor_critic import COLD, Settings, climbing, first_of
-from rlcli.updaters.off_policy.actors import Actor, counted, deterministic
+from rlcli.updaters.off_policy.actor_critic import (
+    ZERO_TEMPERATURE,
+    OffPolicyOptions,
+    first_critic,
+    off_policy_actor_critic,
+)
+from rlcli.updaters.off_policy.actors import (
+    Actor,
+    categorical_actor,
+    deterministic_actor,
+)
 from rlcli.updaters.presets import preset
-from rlcli.updaters.regularizers import Regularizer, filled
+from rlcli.updaters.regularizers import Regularizer, fill_defaults
 
-_FACTS = {
+_DEFAULTS = {
     "policy": "deterministic",
     "tracer": "n_step",
     "replay": "uniform",
     "unroll": 1,
 }
-_FOLLOWING = {"polyak": 0.005}
+_POLYAK_TARGET = {"polyak": 0.005}
 
 
-@register("updater", **_FACTS)
+@register("updater", **_DEFAULTS)
 def deterministic_pg(
     spaces: Spaces,
     networks: Callable[..., Network],
@@ -41,7 +50,7 @@ def deterministic_pg(
     smoothing_clip: NonNegative = 0.5,
     delay: Count = 1,
     loss: Loss = "mse",
-    transform: Transforms | None = None,
+    transform: TransformName | None = None,
     regularizers: list[Regularizer] = [],  # noqa: B006 - never mutated
 ) -> Updater:
     """Follows the values' gradient through the action, a = μ(s), to the policy.
@@ -65,28 +74,28 @@ def deterministic_pg(
     σ is not asked for. Distributions have `regularizers`: `entropy`, and `kl` to the
     prior. Recipes say how to explore: the policy `sampled`, or `epsilon_greedy`.
     """
-    return climbing(
+    return off_policy_actor_critic(
         "deterministic_pg",
         spaces,
         networks,
         policies,
         optimizer,
-        _actor(spaces, networks, smoothing, smoothing_clip),
-        COLD,
-        Settings(
+        _build_actor(spaces, networks, smoothing, smoothing_clip),
+        ZERO_TEMPERATURE,
+        OffPolicyOptions(
             critics=critics,
             target=target,
             loss=loss,
             transform=transform,
             delay=delay,
-            climbed=first_of,
-            followed=True,
-            regularizers=filled(regularizers),
+            actor_reduction=first_critic,
+            has_target_policy=True,
+            regularizers=fill_defaults(regularizers),
         ),
     )
 
 
-@preset(deterministic_pg, _FACTS, target=_FOLLOWING)
+@preset(deterministic_pg, _DEFAULTS, target=_POLYAK_TARGET)
 def ddpg() -> None:
     """Deep deterministic policy gradient: `deterministic_pg` with a target.
 
@@ -95,7 +104,14 @@ def ddpg() -> None:
     """
 
 
-@preset(deterministic_pg, _FACTS, target=_FOLLOWING, critics=2, smoothing=0.2, delay=2)
+@preset(
+    deterministic_pg,
+    _DEFAULTS,
+    target=_POLYAK_TARGET,
+    critics=2,
+    smoothing=0.2,
+    delay=2,
+)
 def td3() -> None:
     """Twin delayed DDPG: `deterministic_pg` with two critics, smoothing, and a delay.
 
@@ -104,7 +120,7 @@ def td3() -> None:
     """
 
 
-def _actor(
+def _build_actor(
     spaces: Spaces,
     networks: Callable[..., Network],
     smoothing: float,
@@ -113,12 +129,12 @@ def _actor(
     """The actor over that space: a point of a Box, or probabilities."""
     space = spaces.action
     if isinstance(space, gymnasium.spaces.Discrete):
-        family = stochastic(space, "deterministic_pg")
-        return counted(networks, family)
+        family = default_distribution(space, "deterministic_pg")
+        return categorical_actor(networks, family)
     if not isinstance(space, gymnasium.spaces.Box) or space.dtype.kind != "f":
         raise RlcliError(
             "`deterministic_pg` needs a Discrete action space or a Box of floats, and "
-            f"{spaces.whose} has {describe(space)}",
+            f"{spaces.owner} has {describe(space)}",
             "`ppo` and `a2c` act in any space",
         )
-    return deterministic(networks, space, smoothing, clip)
+    return deterministic_actor(networks, space, smoothing, clip)

@@ -13,22 +13,26 @@ from gymnasium import spaces as kinds
 
 from rlcli import distributions
 from rlcli.errors import RlcliError
-from rlcli.networks.predictions import Loss, Transforms
+from rlcli.networks.predictions import Loss, TransformName
 from rlcli.registry import register
 from rlcli.spaces import describe, half_width
 from rlcli.types import Count, Network, Policy, Positive, Structural, Updater
-from rlcli.updaters import Spaces, stochastic
+from rlcli.updaters import Spaces, default_distribution
 from rlcli.updaters.learner import Target
-from rlcli.updaters.off_policy.actor_critic import Settings, Temperature, climbing
-from rlcli.updaters.off_policy.actors import Actor, counted, drawn
+from rlcli.updaters.off_policy.actor_critic import (
+    OffPolicyOptions,
+    Temperature,
+    off_policy_actor_critic,
+)
+from rlcli.updaters.off_policy.actors import Actor, categorical_actor, stochastic_actor
 from rlcli.updaters.presets import preset
-from rlcli.updaters.regularizers import Regularizer, filled
+from rlcli.updaters.regularizers import Regularizer, fill_defaults
 
-_FACTS = {"policy": "sampled", "tracer": "n_step", "replay": "uniform", "unroll": 1}
-_UNDECIDED = 0.98  # of log |A|, as Christodoulou has it
+_DEFAULTS = {"policy": "sampled", "tracer": "n_step", "replay": "uniform", "unroll": 1}
+_ENTROPY_SHARE = 0.98  # of log |A|, as Christodoulou has it
 
 
-@register("updater", **_FACTS)
+@register("updater", **_DEFAULTS)
 def soft_pg(
     spaces: Spaces,
     networks: Callable[..., Network],
@@ -41,7 +45,7 @@ def soft_pg(
     critics: Count = 1,
     target: Target | None = None,
     loss: Loss = "mse",
-    transform: Transforms | None = None,
+    transform: TransformName | None = None,
     delay: Count = 1,
     regularizers: list[Regularizer] = [],  # noqa: B006 - never mutated
 ) -> Updater:
@@ -68,26 +72,28 @@ def soft_pg(
     move in one of so many updates. Between the steps of an n-step return nobody is
     paid for entropy.
     """
-    return climbing(
+    return off_policy_actor_critic(
         "soft_pg",
         spaces,
         networks,
         policies,
         optimizer,
-        _actor(spaces, networks),
-        _temperature(spaces.action, temperature, initial_temperature, target_entropy),
-        Settings(
+        _build_actor(spaces, networks),
+        _build_temperature(
+            spaces.action, temperature, initial_temperature, target_entropy
+        ),
+        OffPolicyOptions(
             critics=critics,
             target=target,
             loss=loss,
             transform=transform,
             delay=delay,
-            regularizers=filled(regularizers),
+            regularizers=fill_defaults(regularizers),
         ),
     )
 
 
-@preset(soft_pg, _FACTS, temperature="learnt", critics=2, target={"polyak": 0.005})
+@preset(soft_pg, _DEFAULTS, temperature="learnt", critics=2, target={"polyak": 0.005})
 def sac() -> None:
     """Soft actor-critic: `soft_pg` with a temperature that is learnt, and two critics.
 
@@ -97,22 +103,22 @@ def sac() -> None:
     """
 
 
-def _actor(spaces: Spaces, networks: Callable[..., Network]) -> Actor:
+def _build_actor(spaces: Spaces, networks: Callable[..., Network]) -> Actor:
     """The actor over that space, if its samples have gradients or can be counted."""
     if isinstance(spaces.action, kinds.Discrete):
-        family = stochastic(spaces.action, "soft_pg")
-        return counted(networks, family)
-    family = distributions.over(spaces.action, box="squashed_normal")
+        family = default_distribution(spaces.action, "soft_pg")
+        return categorical_actor(networks, family)
+    family = distributions.distribution_for(spaces.action, box="squashed_normal")
     if family.differentiable is None:
         raise RlcliError(
             "`soft_pg` needs a Discrete action space or a Box of floats, and "
-            f"{spaces.whose} has {describe(spaces.action)}",
+            f"{spaces.owner} has {describe(spaces.action)}",
             "`ppo` and `a2c` act in any space",
         )
-    return drawn(networks, family)
+    return stochastic_actor(networks, family)
 
 
-def _temperature(
+def _build_temperature(
     space: gymnasium.Space,
     temperature: float | Literal["learnt"],
     initial: float,
@@ -124,18 +130,18 @@ def _temperature(
     return Temperature(
         {"temperature": {"temperature": {"log": jnp.log(jnp.float32(initial))}}},
         lambda params: jnp.exp(params["temperature"]["temperature"]["log"]),
-        _usual_entropy(space) if goal is None else goal,
+        _default_target_entropy(space) if goal is None else goal,
     )
 
 
-def _usual_entropy(space: gymnasium.Space) -> float:
+def _default_target_entropy(space: gymnasium.Space) -> float:
     match space:
         case kinds.Discrete():
-            return _UNDECIDED * float(np.log(space.n))
+            return _ENTROPY_SHARE * float(np.log(space.n))
         case kinds.Tuple():
-            return sum(map(_usual_entropy, space.spaces))
+            return sum(map(_default_target_entropy, space.spaces))
         case kinds.Dict():
-            return sum(map(_usual_entropy, space.spaces.values()))
+            return sum(map(_default_target_entropy, space.spaces.values()))
         case kinds.Box():
             return float(np.sum(np.log(half_width(space)) - 1))
     raise TypeError(f"expected Discrete, Box, Tuple or Dict, got {space}")

@@ -11,10 +11,14 @@ import optax
 from rlcli.registry import register
 from rlcli.types import Array, Count, Network, NonNegative, Policy, Positive, Updater
 from rlcli.updaters import Spaces
-from rlcli.updaters.policy_gradient.actor_critic import Batch, Options, actor_critic
+from rlcli.updaters.policy_gradient.actor_critic import (
+    ActorCriticOptions,
+    Batch,
+    actor_critic,
+)
 from rlcli.updaters.regularizers import Regularizer
 
-_MOST = 20.0  # of an exponential filter, as its authors have it
+_MAX_WEIGHT = 20.0  # of an exponential filter, as its authors have it
 
 
 @register(
@@ -55,16 +59,16 @@ def cross_entropy(
         "positive": lambda advantage: jnp.maximum(advantage, 0),
         "binary": lambda advantage: (advantage > 0).astype(jnp.float32),
         "exponential": lambda advantage: jnp.minimum(
-            jnp.exp(advantage / temperature), _MOST
+            jnp.exp(advantage / temperature), _MAX_WEIGHT
         ),
         "none": jnp.ones_like,
     }
 
-    def imitated(log_prob: Array, batch: Batch) -> tuple[Array, dict[str, Array]]:
+    def imitate(log_prob: Array, batch: Batch) -> tuple[Array, dict[str, Array]]:
         share = filters[filter](batch.advantage)
         return -share * log_prob, {"imitated": share > 0}
 
-    options = Options(
+    options = ActorCriticOptions(
         value_weight=value_weight,
         normalize_advantage=normalize_advantage,
         regularizers=regularizers,
@@ -73,4 +77,4 @@ def cross_entropy(
         sequence=sequence,
     )
     parts = (spaces, networks, policies, optimizer)
-    return actor_critic("cross_entropy", *parts, imitated, options)
+    return actor_critic("cross_entropy", *parts, imitate, options)

@@ -10,7 +10,11 @@ import optax
 from rlcli.registry import register
 from rlcli.types import Array, Count, Network, NonNegative, Policy, Positive, Updater
 from rlcli.updaters import Spaces
-from rlcli.updaters.policy_gradient.actor_critic import Batch, Options, actor_critic
+from rlcli.updaters.policy_gradient.actor_critic import (
+    ActorCriticOptions,
+    Batch,
+    actor_critic,
+)
 from rlcli.updaters.regularizers import Regularizer
 
 
@@ -52,16 +56,18 @@ def ppo(
     together in a minibatch; null: one, or, with a memory, the whole unroll.
     """
 
-    def clipped(log_prob: Array, batch: Batch) -> tuple[Array, dict[str, Array]]:
+    def clipped_objective(
+        log_prob: Array, batch: Batch
+    ) -> tuple[Array, dict[str, Array]]:
         log_ratio = log_prob - batch.steps.extras["log_prob"]
         ratio, advantage = jnp.exp(log_ratio), batch.advantage
-        within = jnp.clip(ratio, 1 - clip_ratio, 1 + clip_ratio)
-        return -jnp.minimum(ratio * advantage, within * advantage), {
+        clipped_ratio = jnp.clip(ratio, 1 - clip_ratio, 1 + clip_ratio)
+        return -jnp.minimum(ratio * advantage, clipped_ratio * advantage), {
             "kl": ratio - 1 - log_ratio,
             "clip_fraction": jnp.abs(ratio - 1) > clip_ratio,
         }
 
-    options = Options(
+    options = ActorCriticOptions(
         value_weight=value_weight,
         normalize_advantage=normalize_advantage,
         regularizers=regularizers,
@@ -72,4 +78,6 @@ def ppo(
         sequence=sequence,
     )
     parts = (spaces, networks, policies, optimizer)
-    return actor_critic("ppo", *parts, clipped, options, needs=("log_prob",))
+    return actor_critic(
+        "ppo", *parts, clipped_objective, options, requires=("log_prob",)
+    )

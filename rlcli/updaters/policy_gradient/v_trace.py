@@ -10,7 +10,11 @@ import optax
 from rlcli.registry import register
 from rlcli.types import Array, Count, Network, NonNegative, Policy, Updater
 from rlcli.updaters import Spaces
-from rlcli.updaters.policy_gradient.actor_critic import Batch, Options, actor_critic
+from rlcli.updaters.policy_gradient.actor_critic import (
+    ActorCriticOptions,
+    Batch,
+    actor_critic,
+)
 from rlcli.updaters.regularizers import Regularizer
 
 
@@ -42,12 +46,16 @@ def v_trace(
     refused: what π never does has an advantage of 0, and has to keep it. The metric
     `ratio` is π/μ.
     """
-    options = Options(value_weight, normalize_advantage, regularizers)
+    options = ActorCriticOptions(value_weight, normalize_advantage, regularizers)
     parts = (spaces, networks, policies, optimizer)
-    made = actor_critic("v_trace", *parts, _gradient, options, needs=("log_prob",))
-    return made._replace(rows=sequence)
+    updater = actor_critic(
+        "v_trace", *parts, _policy_gradient_loss, options, requires=("log_prob",)
+    )
+    return updater._replace(rows=sequence)
 
 
-def _gradient(log_prob: Array, batch: Batch) -> tuple[Array, dict[str, Array]]:
+def _policy_gradient_loss(
+    log_prob: Array, batch: Batch
+) -> tuple[Array, dict[str, Array]]:
     ratio = jnp.exp(log_prob - batch.steps.extras["log_prob"])
     return -batch.advantage * log_prob, {"ratio": ratio}

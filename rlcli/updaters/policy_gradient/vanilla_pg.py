@@ -9,7 +9,11 @@ import optax
 from rlcli.registry import register
 from rlcli.types import Array, Network, NonNegative, Policy, Updater
 from rlcli.updaters import Spaces
-from rlcli.updaters.policy_gradient.actor_critic import Batch, Options, actor_critic
+from rlcli.updaters.policy_gradient.actor_critic import (
+    ActorCriticOptions,
+    Batch,
+    actor_critic,
+)
 from rlcli.updaters.regularizers import Regularizer
 
 _RETURNS = {"name": "lambda_return", "gamma": 0.99, "lambda": 1.0}
@@ -39,14 +43,14 @@ def vanilla_pg(
     https://doi.org/10.1007/BF00992696). `normalize_advantage` gives Â zero mean and
     unit deviation over the unroll.
     """
-    options = Options(
+    options = ActorCriticOptions(
         value_weight=value_weight,
         normalize_advantage=normalize_advantage,
         regularizers=regularizers,
         baseline=baseline,
     )
     parts = (spaces, networks, policies, optimizer)
-    return actor_critic("vanilla_pg", *parts, _gradient, options)
+    return actor_critic("vanilla_pg", *parts, _policy_gradient_loss, options)
 
 
 @register("updater", policy="sampled", tracer=_ADVANTAGE, unroll=16)
@@ -64,9 +68,9 @@ def a2c(
 
     (Mnih et al., 2016, https://arxiv.org/abs/1602.01783)
     """
-    options = Options(value_weight, normalize_advantage, regularizers)
+    options = ActorCriticOptions(value_weight, normalize_advantage, regularizers)
     parts = (spaces, networks, policies, optimizer)
-    return actor_critic("a2c", *parts, _gradient, options)
+    return actor_critic("a2c", *parts, _policy_gradient_loss, options)
 
 
 @register("updater", policy="sampled", tracer=_RETURNS, unroll=128)
@@ -84,10 +88,12 @@ def reinforce(
     (Williams, 1992, https://doi.org/10.1007/BF00992696). A return that goes on beyond
     the unroll, or is cut short by a time limit, counts as far as it was seen.
     """
-    options = Options(0.0, normalize_advantage, regularizers, baseline=False)
+    options = ActorCriticOptions(0.0, normalize_advantage, regularizers, baseline=False)
     parts = (spaces, networks, policies, optimizer)
-    return actor_critic("reinforce", *parts, _gradient, options)
+    return actor_critic("reinforce", *parts, _policy_gradient_loss, options)
 
 
-def _gradient(log_prob: Array, batch: Batch) -> tuple[Array, dict[str, Array]]:
+def _policy_gradient_loss(
+    log_prob: Array, batch: Batch
+) -> tuple[Array, dict[str, Array]]:
     return -batch.advantage * log_prob, {}

@@ -4,5 +4,5 @@ Belongs here: rules for targets, such as Q-learning and SARSA, and the core they
 May import: the shared modules of updaters, and what updaters may import.
 """
 
-from rlcli.updaters.td.temporal_difference import Ask as Ask
+from rlcli.updaters.td.temporal_difference import RuleContext as RuleContext
 from rlcli.updaters.td.temporal_difference import rule as rule

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rlcli.action_masks import allowed
-from rlcli.networks.heads import action_values
-from rlcli.networks.memory import following, recurrent
-from rlcli.policies import Values
+from rlcli.action_masks import is_allowed
+from rlcli.networks.heads import action_values_head
+from rlcli.networks.memory import apply_to_next, is_recurrent
+from rlcli.policies import ValuesOffer
 from rlcli.registry import register
 from rlcli.types import (
     Array,
@@ -27,11 +27,15 @@ from rlcli.types import (
     Transition,
     Updater,
 )
-from rlcli.updaters import Spaces, discrete
-from rlcli.updaters.burn_in import refreshed
-from rlcli.updaters.learner import Learner, Losses, learner, mean
-from rlcli.updaters.minibatch_epochs import length_of, passes, sequences
-from rlcli.xla.indexing import selected
+from rlcli.updaters import Spaces, require_discrete
+from rlcli.updaters.burn_in import refresh_carry
+from rlcli.updaters.learner import Learner, Losses, learner, masked_mean
+from rlcli.updaters.minibatch_epochs import (
+    minibatch_epochs,
+    sequence_length,
+    split_sequences,
+)
+from rlcli.xla.indexing import select_index
 
 
 @register(
@@ -60,30 +64,32 @@ def pqn(
     and layer norm for a target network. `sequence` is how many consecutive steps stay
     together in a minibatch; null: one, or, with a memory, the whole unroll.
     """
-    actions = discrete(spaces, "pqn")
-    network = networks("q", functools.partial(action_values, int(actions.n)))
-    remembers = recurrent(network)
-    policy = policies(values=Values(network), space=actions)
+    actions = require_discrete(spaces, "pqn")
+    network = networks("q", functools.partial(action_values_head, int(actions.n)))
+    remembers = is_recurrent(network)
+    policy = policies(values=ValuesOffer(network), space=actions)
     begin, step = learner(network.init, optimizer)
 
     def q(params: ArrayTree, steps: Transition) -> tuple[Array, Array, ArrayTree]:
         """All values, that of the action taken, and the carries after each step."""
         carry = steps.extras["carry"] if remembers else ()
         carry = jax.tree.map(lambda leaf: leaf[0], carry)
-        found, carries = network.apply(params, None, steps.obs, carry, steps.first)
-        taken = selected(found, steps.action - int(actions.start))
-        return found, taken, carries
+        q_values, carries = network.apply(params, None, steps.obs, carry, steps.first)
+        action_value = select_index(q_values, steps.action - int(actions.start))
+        return q_values, action_value, carries
 
     def best(params: ArrayTree, steps: Transition, carries: ArrayTree) -> Array:
-        return jnp.max(following(network, params, steps.next_obs, carries), axis=-1)
+        return jnp.max(apply_to_next(network, params, steps.next_obs, carries), axis=-1)
 
     def losses(part: tuple, params: ArrayTree) -> Losses:
         steps, weight, target = part
-        found, taken, _ = q(params, steps)
-        error = taken - target
-        worth = jnp.mean(found, axis=-1, where=allowed(found))
+        q_values, action_value, _ = q(params, steps)
+        error = action_value - target
+        worth = jnp.mean(q_values, axis=-1, where=is_allowed(q_values))
         metrics = {"td_error": jnp.abs(error), "q": worth}
-        metrics = {name: mean(each, weight) for name, each in metrics.items()}
+        metrics = {
+            name: masked_mean(metric, weight) for name, metric in metrics.items()
+        }
         return Losses({"critic": 0.5 * error**2}, jnp.zeros(weight.shape[1:]), metrics)
 
     def update(
@@ -91,34 +97,34 @@ def pqn(
     ) -> tuple[Learner, Report]:
         carries = batch.extras["next_carry"] if remembers else ()
         target = batch.reward + batch.discount * best(state.params, batch, carries)
-        _, taken, after = q(state.params, batch)
-        ready, order = refreshed(batch, weight, lambda carry: after)
+        _, action_value, after = q(state.params, batch)
+        ready, order = refresh_carry(batch, weight, lambda carry: after)
 
         def learn(state: Learner, part: tuple) -> tuple[Learner, dict[str, Array]]:
             loss = functools.partial(losses, part)
             state, _, metrics = step(state, loss, part[1], clock)
             return state, metrics
 
-        length = length_of(sequence, remembers, weight.shape[0])
-        state, metrics = passes(
+        length = sequence_length(sequence, remembers, weight.shape[0])
+        state, metrics = minibatch_epochs(
             learn,
             state,
-            sequences((ready, *order.there((weight, target))), length, "pqn"),
+            split_sequences((ready, *order.forward((weight, target))), length, "pqn"),
             key,
             epochs=epochs,
             minibatches=minibatches,
             updater="pqn",
         )
-        priority = mean(jnp.abs(target - taken), weight, axis=0)
+        priority = masked_mean(jnp.abs(target - action_value), weight, axis=0)
         return state, Report(priority, metrics)
 
     def estimate(state: Learner, steps: Transition) -> Estimates:
-        found, taken, carries = q(state.params, steps)
+        q_values, action_value, carries = q(state.params, steps)
         return Estimates(
-            v_tm1=jnp.max(found, axis=-1),
+            v_tm1=jnp.max(q_values, axis=-1),
             v_t=best(state.params, steps, carries),
-            log_prob=policy.log_prob(found, steps.action),
-            q_tm1=taken,
+            log_prob=policy.log_prob(q_values, steps.action),
+            q_tm1=action_value,
             carry=carries,
         )
 
@@ -128,6 +134,6 @@ def pqn(
         policy=policy,
         update=update,
         estimate=estimate,
-        failed=lambda state: state.failed,
-        needs=("carry",) if remembers else (),
+        failed_at=lambda state: state.failed,
+        requires=("carry",) if remembers else (),
     )

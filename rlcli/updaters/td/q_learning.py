@@ -5,16 +5,16 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rlcli.networks.predictions import Particles, picked
+from rlcli.networks.predictions import Particles, index_actions
 from rlcli.types import Array
 from rlcli.updaters.critics import Backup
-from rlcli.updaters.td.temporal_difference import Ask, rule
+from rlcli.updaters.td.temporal_difference import RuleContext, rule
 
-FOLLOWING = {"polyak": 0.005}  # how target parameters follow, where they are wanted
+POLYAK_TARGET = {"polyak": 0.005}  # how target parameters follow, where they are wanted
 
 
 @rule()
-def q_learning(ask: Ask) -> Backup:
+def q_learning(context: RuleContext) -> Backup:
     """Moves q(s, a) towards the value of the best next action (Watkins, 1989).
 
         y = R + I max q⁻(s′, ·)
@@ -22,26 +22,26 @@ def q_learning(ask: Ask) -> Backup:
     With a network, a replay and a target this is DQN (Mnih et al., 2015,
     https://doi.org/10.1038/nature14236).
     """
-    every = ask.every()
-    if every.value.shape[-1] > 1:
-        return _chosen(ask, every.mean())
-    best = jnp.max(every.value, axis=-2, keepdims=True)  # a number is its own mean
+    next_q = context.next_q()
+    if next_q.value.shape[-1] > 1:
+        return _bootstrap_from_argmax(context, next_q.mean())
+    best = jnp.max(next_q.value, axis=-2, keepdims=True)  # a number is its own mean
     return Backup(Particles(best, jnp.ones_like(best)))
 
 
-@rule(target=FOLLOWING)
-def double_q_learning(ask: Ask) -> Backup:
+@rule(target=POLYAK_TARGET)
+def double_q_learning(context: RuleContext) -> Backup:
     """The online network chooses the next action, the target network values it.
 
         y = R + I q⁻(s′, argmax q(s′, ·))
 
     (van Hasselt et al., 2016, https://arxiv.org/abs/1509.06461)
     """
-    return _chosen(ask, ask.online())
+    return _bootstrap_from_argmax(context, context.online_next_q())
 
 
-@rule(target=FOLLOWING, critics=2)
-def clipped_double_q_learning(ask: Ask) -> Backup:
+@rule(target=POLYAK_TARGET, critics=2)
+def clipped_double_q_learning(context: RuleContext) -> Backup:
     """Double Q-learning that believes the least of two critics.
 
         y = R + I q⁻(s′, argmax q(s′, ·)),  q = min(q₁, q₂)
@@ -49,10 +49,10 @@ def clipped_double_q_learning(ask: Ask) -> Backup:
     As in TD3 (Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477), for actions
     that can be counted. The policy acts on the least, too.
     """
-    return _chosen(ask, ask.online())
+    return _bootstrap_from_argmax(context, context.online_next_q())
 
 
-def _chosen(ask: Ask, values: Array) -> Backup:
+def _bootstrap_from_argmax(context: RuleContext, values: Array) -> Backup:
     """Bootstraps from the action that these values `[T, B, A]` prefer."""
-    following = picked(ask.every(), jnp.argmax(values, axis=-1))
-    return Backup(jax.tree.map(lambda leaf: leaf[..., None, :], following))
+    bootstrap_value = index_actions(context.next_q(), jnp.argmax(values, axis=-1))
+    return Backup(jax.tree.map(lambda leaf: leaf[..., None, :], bootstrap_value))

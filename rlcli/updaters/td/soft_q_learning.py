@@ -7,13 +7,13 @@ import jax.numpy as jnp
 
 from rlcli.types import Array, NonNegative, Positive
 from rlcli.updaters.critics import Backup
-from rlcli.updaters.td.q_learning import FOLLOWING
-from rlcli.updaters.td.temporal_difference import Ask, rule
-from rlcli.xla.indexing import selected
+from rlcli.updaters.td.q_learning import POLYAK_TARGET
+from rlcli.updaters.td.temporal_difference import RuleContext, rule
+from rlcli.xla.indexing import select_index
 
 
 @rule(policy="boltzmann")
-def soft_q_learning(ask: Ask, *, temperature: Positive = 1.0) -> Backup:
+def soft_q_learning(context: RuleContext, *, temperature: Positive = 1.0) -> Backup:
     """Bootstraps from the soft maximum, the value of the policy π ∝ exp(q⁻/τ).
 
         y = R + I τ log Σ exp(q⁻(s′, ·)/τ) = R + I Σ π(a|s′) (q⁻(s′, a) − τ log π(a|s′))
@@ -21,11 +21,13 @@ def soft_q_learning(ask: Ask, *, temperature: Positive = 1.0) -> Backup:
     (Haarnoja et al., 2017, https://arxiv.org/abs/1702.08165). The policy that acts has
     a temperature of its own.
     """
-    return _soft(ask, temperature)
+    return _soft_backup(context, temperature)
 
 
-@rule(policy="boltzmann", target=FOLLOWING, critics=2)
-def soft_clipped_double_q_learning(ask: Ask, *, temperature: Positive = 1.0) -> Backup:
+@rule(policy="boltzmann", target=POLYAK_TARGET, critics=2)
+def soft_clipped_double_q_learning(
+    context: RuleContext, *, temperature: Positive = 1.0
+) -> Backup:
     """Soft Q-learning that believes the least of two critics, action by action.
 
         y = R + I τ log Σ exp(q⁻(s′, ·)/τ),  q⁻ = min(q₁⁻, q₂⁻)
@@ -33,12 +35,12 @@ def soft_clipped_double_q_learning(ask: Ask, *, temperature: Positive = 1.0) -> 
     As in soft actor-critic (Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905),
     with the policy that the values imply.
     """
-    return _soft(ask, temperature)
+    return _soft_backup(context, temperature)
 
 
-@rule(target=FOLLOWING)
+@rule(target=POLYAK_TARGET)
 def munchausen(
-    ask: Ask,
+    context: RuleContext,
     *,
     temperature: Positive = 0.03,
     alpha: NonNegative = 0.9,
@@ -51,13 +53,15 @@ def munchausen(
     π ∝ exp(q⁻/τ), l₀ is `clip` (Vieillard et al., 2020,
     https://arxiv.org/abs/2007.14430). Of an n-step row the first action is paid for.
     """
-    sure = temperature * jax.nn.log_softmax(ask.before() / temperature)
-    taken = selected(sure, ask.action)
-    return _soft(ask, temperature)._replace(reward=alpha * jnp.maximum(taken, clip))
+    sure = temperature * jax.nn.log_softmax(context.current_q() / temperature)
+    log_policy = select_index(sure, context.action)
+    return _soft_backup(context, temperature)._replace(
+        reward=alpha * jnp.maximum(log_policy, clip)
+    )
 
 
-def _soft(ask: Ask, temperature: Array | float) -> Backup:
+def _soft_backup(context: RuleContext, temperature: Array | float) -> Backup:
     """The mixture over actions by π ∝ exp(q⁻/τ), with its entropy for a bonus."""
-    every = ask.every()
-    log_prob = jax.nn.log_softmax(every.mean() / temperature)
-    return Backup(every, jnp.exp(log_prob), -temperature * log_prob)
+    next_q = context.next_q()
+    log_prob = jax.nn.log_softmax(next_q.mean() / temperature)
+    return Backup(next_q, jnp.exp(log_prob), -temperature * log_prob)

@@ -23,12 +23,12 @@ from rlcli.networks.predictions import (
     Loss,
     Particles,
     Transform,
-    Transforms,
-    least,
-    mixed,
-    transform,
+    TransformName,
+    min_over_critics,
+    mix_particles,
+    value_transform,
 )
-from rlcli.policies import Values
+from rlcli.policies import ValuesOffer
 from rlcli.registry import register
 from rlcli.types import (
     Array,
@@ -43,56 +43,60 @@ from rlcli.types import (
     Transition,
     Updater,
 )
-from rlcli.updaters import Spaces, discrete
-from rlcli.updaters.burn_in import refreshed
+from rlcli.updaters import Spaces, require_discrete
+from rlcli.updaters.burn_in import refresh_carry
 from rlcli.updaters.critics import (
     Backup,
     Critic,
-    all_actions,
-    alone,
-    bootstrapped,
-    carried,
-    one_action,
-    regression,
-    remembers,
-    value,
+    all_actions_critic,
+    apply_single_steps,
+    backup_value,
+    bootstrap_target,
+    initial_carry,
+    is_recurrent_critic,
+    one_action_critic,
+    regression_losses,
 )
 from rlcli.updaters.learner import Learner, Losses, Target, learner
 
 # Folded into a key it gives one that no draw of a policy reaches, which count from 0.
-_APART = 2**31
-_FIXED = 0  # the seed of actions that are only looked at
+_NOISE_STREAM = 2**31
+_FIXED_SEED = 0  # the seed of actions that are only looked at
 
 
-class Settings(NamedTuple):
+class TDOptions(NamedTuple):
     """What a recipe may set of every rule."""
 
     q: Literal["all", "one"] = "all"
     critics: Count = 1
     target: Target | None = None
     loss: Loss = "huber"
-    transform: Transforms | None = None
+    transform: TransformName | None = None
 
 
-class Ask(NamedTuple):
+class RuleContext(NamedTuple):
     """What a rule may ask about its rows `[T, B]`; nothing else is computed.
 
     A minus, as in q⁻, stands for the target parameters, where there are some. Several
     critics are one that says the least of what they say.
     """
 
-    every: Callable[[], Particles]  # what follows each action at s′, by q⁻: [T,B,A,K]
-    drawn: Callable[[], Particles]  # the same of an action of the policy: [T,B,1,K]
-    online: Callable[[], Array]  # q(s′, ·) [T, B, A]
-    before: Callable[[], Array]  # q⁻(s, ·) [T, B, A]
-    policy: Callable[[Array], Array]  # q [T, B, A] -> how likely each action is
+    next_q: Callable[[], Particles]  # what follows each action at s′, by q⁻: [T,B,A,K]
+    sampled_next_q: Callable[
+        [], Particles
+    ]  # the same of an action of the policy: [T,B,1,K]
+    online_next_q: Callable[[], Array]  # q(s′, ·) [T, B, A]
+    current_q: Callable[[], Array]  # q⁻(s, ·) [T, B, A]
+    action_probabilities: Callable[
+        [Array], Array
+    ]  # q [T, B, A] -> how likely each action is
     action: Array  # the number of the action that was taken, from 0
 
 
 Rule = Callable[..., Backup]
 
 
-class Learning(NamedTuple):
+class TDParts(NamedTuple):
     """What an updater of temporal differences is made of."""
 
     rule: Rule
@@ -105,13 +109,13 @@ class Learning(NamedTuple):
 
 
 def rule(
-    policy: str = "epsilon_greedy", counted: bool = True, **defaults: Any
+    policy: str = "epsilon_greedy", discrete_only: bool = True, **defaults: Any
 ) -> Callable[[Rule], Callable[..., Updater]]:
     """A decorator: registers an updater under the name of a rule.
 
-    A rule is a function of `Ask`; its keyword-only parameters are options beside those
-    of `Settings`, whose `defaults` are given here. `counted`: whether it asks for every
-    action, and not only for drawn ones.
+    A rule is a function of `RuleContext`; its keyword-only parameters are options
+    beside those of `TDOptions`, whose `defaults` are given here. `discrete_only`:
+    whether it asks for every action, and not only for drawn ones.
     """
 
     def decorate(function: Rule) -> Callable[..., Updater]:
@@ -124,17 +128,17 @@ def rule(
             optimizer: optax.GradientTransformation,
             **options: Any,
         ) -> Updater:
-            settings, rest = _split({**defaults, **options})
-            if counted or settings.q == "all":
-                discrete(spaces, name)
+            settings, rest = _split_options({**defaults, **options})
+            if discrete_only or settings.q == "all":
+                require_discrete(spaces, name)
             follows = functools.partial(function, **rest)
-            return _of_actions(
+            return _action_value_updater(
                 follows, settings, spaces.action, networks, policies, optimizer
             )
 
         updater.__name__, updater.__doc__ = name, function.__doc__
         updater.__module__ = function.__module__
-        updater.__signature__ = _signature(  # type: ignore[attr-defined] # PEP 362
+        updater.__signature__ = _updater_signature(  # type: ignore[attr-defined] # PEP 362
             updater, function, defaults
         )
         facts = {"policy": policy, "tracer": "n_step", "unroll": 1}
@@ -143,19 +147,19 @@ def rule(
     return decorate
 
 
-def _split(options: dict[str, Any]) -> tuple[Settings, dict[str, Any]]:
+def _split_options(options: dict[str, Any]) -> tuple[TDOptions, dict[str, Any]]:
     """The options of every rule, and those of the rule itself."""
-    common = {k: v for k, v in options.items() if k in Settings._fields}
-    rest = {k: v for k, v in options.items() if k not in Settings._fields}
-    return Settings(**common), rest
+    common = {k: v for k, v in options.items() if k in TDOptions._fields}
+    rest = {k: v for k, v in options.items() if k not in TDOptions._fields}
+    return TDOptions(**common), rest
 
 
-def _signature(
+def _updater_signature(
     updater: Callable, function: Rule, defaults: dict[str, Any]
 ) -> inspect.Signature:
     """What the updater takes: parts, the options of every rule, and the rule's own."""
     parts = inspect.signature(updater, eval_str=True).parameters.values()
-    hints = typing.get_type_hints(Settings, include_extras=True)
+    hints = typing.get_type_hints(TDOptions, include_extras=True)
     common = [
         inspect.Parameter(
             name,
@@ -163,41 +167,43 @@ def _signature(
             default=defaults.get(name, default),
             annotation=hints[name],
         )
-        for name, default in Settings._field_defaults.items()
+        for name, default in TDOptions._field_defaults.items()
     ]
-    _, *own = inspect.signature(function, eval_str=True).parameters.values()
-    given = [each for each in parts if each.kind is not each.VAR_KEYWORD]
-    return inspect.Signature([*given, *common, *own])
+    _, *rule_parameters = inspect.signature(function, eval_str=True).parameters.values()
+    part_parameters = [
+        parameter for parameter in parts if parameter.kind is not parameter.VAR_KEYWORD
+    ]
+    return inspect.Signature([*part_parameters, *common, *rule_parameters])
 
 
-def _of_actions(
+def _action_value_updater(
     follows: Rule,
-    settings: Settings,
+    settings: TDOptions,
     space: gymnasium.Space,
     networks: Callable[..., Network],
     policies: Callable[..., Policy],
     optimizer: optax.GradientTransformation,
 ) -> Updater:
     """The updater of a rule for action values."""
-    scale = transform(settings.transform)
-    make = {"all": all_actions, "one": one_action}[settings.q]
+    scale = value_transform(settings.transform)
+    make = {"all": all_actions_critic, "one": one_action_critic}[settings.q]
     critic = make(networks, "q", space, settings.critics)
 
     def values(
         params: ArrayTree, obs: ArrayTree, first: Array, carry: ArrayTree
     ) -> Array:
-        found = critic.every("act", params, None, obs, first, carry)
-        return least(found.particles(scale)).mean()
+        prediction = critic.predict_all_actions("act", params, None, obs, first, carry)
+        return min_over_critics(prediction.particles(scale)).mean()
 
     if isinstance(space, gymnasium.spaces.Discrete):
-        policy, outputs = _acting(critic, scale, policies, space), values
+        policy, outputs = _value_policy(critic, scale, policies, space), values
     else:
         policy, outputs = policies(space=space), lambda *_: ()
-    parts = Learning(follows, critic, policy, space, scale, outputs)
-    return assembled(parts, settings.target, LOSSES[settings.loss], optimizer)
+    parts = TDParts(follows, critic, policy, space, scale, outputs)
+    return td_updater(parts, settings.target, LOSSES[settings.loss], optimizer)
 
 
-def _acting(
+def _value_policy(
     critic: Critic,
     scale: Transform,
     policies: Callable[..., Policy],
@@ -208,15 +214,15 @@ def _acting(
     def apply(acting, key, obs, carry, first):
         del key
         params, noise = acting
-        found = critic.every("act", params, noise, obs, first, carry)
+        prediction = critic.predict_all_actions("act", params, noise, obs, first, carry)
         carries = critic.carries(params, obs, first, carry)
-        return least(found.particles(scale)).mean(), carries
+        return min_over_critics(prediction.particles(scale)).mean(), carries
 
-    values = Values(Network(critic.init, apply, critic.initial))
+    values = ValuesOffer(Network(critic.init, apply, critic.initial))
     inner = policies(values=values, space=space)
 
     def draw(key: Key, batch: int) -> tuple[ArrayTree, Key]:
-        return inner.draw(key, batch), jax.random.fold_in(key, _APART)
+        return inner.draw(key, batch), jax.random.fold_in(key, _NOISE_STREAM)
 
     def explore(params, obs, state, first, noise):
         return inner.explore((params, noise[1]), obs, state, first, noise[0])
@@ -227,8 +233,8 @@ def _acting(
     return inner._replace(draw=draw, explore=explore, exploit=exploit)
 
 
-def assembled(
-    parts: Learning,
+def td_updater(
+    parts: TDParts,
     target: Target | None,
     loss: Callable[[Array], Array],
     optimizer: optax.GradientTransformation,
@@ -240,43 +246,60 @@ def assembled(
     def update(
         state: Learner, batch: Transition, weight: Array, clock: Clock, key: Key
     ) -> tuple[Learner, Report]:
-        here, there = jax.random.split(key)
-        follower = state.params if target is None else state.target
-        goal = bootstrapped(
-            batch, parts.rule(_ask(parts, state.params, follower, batch, there))
+        learn_key, target_key = jax.random.split(key)
+        target_params = state.params if target is None else state.target
+        goal = bootstrap_target(
+            batch,
+            parts.rule(
+                _make_context(parts, state.params, target_params, batch, target_key)
+            ),
         )
 
-        steps, order = refreshed(
+        steps, order = refresh_carry(
             batch,
             weight,
             lambda carry: critic.carries(state.params, batch.obs, batch.first, carry),
         )
 
         def losses(params) -> Losses:
-            asked = (here, steps.obs, steps.action, steps.first, carried(critic, steps))
-            found = critic.taken("learn", params, *asked)
-            return regression(jax.vmap(order.back)(found), goal, loss, scale)
+            inputs = (
+                learn_key,
+                steps.obs,
+                steps.action,
+                steps.first,
+                initial_carry(critic, steps),
+            )
+            prediction = critic.predict_action("learn", params, *inputs)
+            return regression_losses(
+                jax.vmap(order.backward)(prediction), goal, loss, scale
+            )
 
         state, priority, metrics = step(state, losses, weight, clock)
         return state, Report(priority, metrics)
 
     def estimate(state: Learner, steps: Transition) -> Estimates:
-        params, asked = state.params, (steps.first, carried(critic, steps))
-        found = critic.taken("act", params, None, steps.obs, steps.action, *asked)
-        follower = params if target is None else state.target
-        ahead = {
-            "online": critic.carries(params, steps.obs, *asked),
-            "target": critic.carries(follower, steps.obs, *asked),
+        params, inputs = state.params, (steps.first, initial_carry(critic, steps))
+        prediction = critic.predict_action(
+            "act", params, None, steps.obs, steps.action, *inputs
+        )
+        target_params = params if target is None else state.target
+        next_carries = {
+            "online": critic.carries(params, steps.obs, *inputs),
+            "target": critic.carries(target_params, steps.obs, *inputs),
         }
         log_prob = parts.policy.log_prob(
-            parts.outputs(params, steps.obs, *asked), steps.action
+            parts.outputs(params, steps.obs, *inputs), steps.action
         )
         return Estimates(
-            v_tm1=_worth(parts, params, _now(critic, steps, ahead["online"])),
-            v_t=_worth(parts, params, _then(steps, ahead["online"])),
+            v_tm1=_expected_value(
+                parts, params, _with_obs_as_next(critic, steps, next_carries["online"])
+            ),
+            v_t=_expected_value(
+                parts, params, _with_next_carry(steps, next_carries["online"])
+            ),
             log_prob=log_prob,
-            q_tm1=least(found.particles(scale)).mean(),
-            carry=ahead if remembers(critic) else (),
+            q_tm1=min_over_critics(prediction.particles(scale)).mean(),
+            carry=next_carries if is_recurrent_critic(critic) else (),
         )
 
     return Updater(
@@ -285,70 +308,92 @@ def assembled(
         policy=parts.policy,
         update=update,
         estimate=estimate,
-        failed=lambda state: state.failed,
-        needs=("carry",) if remembers(critic) else (),
+        failed_at=lambda state: state.failed,
+        requires=("carry",) if is_recurrent_critic(critic) else (),
     )
 
 
-def _then(steps: Transition, carries: ArrayTree) -> Transition:
+def _with_next_carry(steps: Transition, carries: ArrayTree) -> Transition:
     """The steps, whose `next_obs` are seen with these carries by everybody."""
-    seen = {"next_carry": {"online": carries, "target": carries}}
-    return steps._replace(extras={**steps.extras, **seen})
+    next_carry = {"next_carry": {"online": carries, "target": carries}}
+    return steps._replace(extras={**steps.extras, **next_carry})
 
 
-def _now(critic: Critic, steps: Transition, carries: ArrayTree) -> Transition:
+def _with_obs_as_next(
+    critic: Critic, steps: Transition, carries: ArrayTree
+) -> Transition:
     """The steps with `obs` for `next_obs`: what is to be valued is here, not there."""
     fresh = critic.initial(steps.first.shape[1])
 
-    def before(begin: Array, after: Array, fresh: Array) -> Array:
-        known = jnp.concatenate([begin[None], after[:-1]])
-        forgets = steps.first.reshape(steps.first.shape + (1,) * (known.ndim - 2))
-        return jnp.where(forgets, fresh, known)
+    def carry_before(begin: Array, after: Array, fresh: Array) -> Array:
+        carries_before = jnp.concatenate([begin[None], after[:-1]])
+        forgets = steps.first.reshape(
+            steps.first.shape + (1,) * (carries_before.ndim - 2)
+        )
+        return jnp.where(forgets, fresh, carries_before)
 
-    seen = jax.tree.map(before, carried(critic, steps), carries, fresh)
-    return _then(steps._replace(next_obs=steps.obs), seen)
+    current_carries = jax.tree.map(
+        carry_before, initial_carry(critic, steps), carries, fresh
+    )
+    return _with_next_carry(steps._replace(next_obs=steps.obs), current_carries)
 
 
-def _ask(
-    parts: Learning, online: ArrayTree, follower: ArrayTree, rows: Transition, key: Key
-) -> Ask:
+def _make_context(
+    parts: TDParts,
+    online: ArrayTree,
+    target_params: ArrayTree,
+    rows: Transition,
+    key: Key,
+) -> RuleContext:
     """What the rule may ask, with a key for each answer."""
     critic, scale = parts.critic, parts.scale
     keys = jax.random.split(key, 5)
     shape = rows.first.shape
-    seen = rows.extras.get("next_carry") or {"online": (), "target": ()}
+    next_carry = rows.extras.get("next_carry") or {"online": (), "target": ()}
 
-    def ahead(asked: Callable, role: Role, who: str, key: Key, *more: Array) -> Any:
-        params = {"online": online, "target": follower}[who]
-        function = functools.partial(asked, role, params, key)
-        found = alone(function, (rows.next_obs, *more), shape, seen[who])
-        return least(found.particles(scale))
+    def predict_next(
+        predict: Callable, role: Role, parameters_of: str, key: Key, *more: Array
+    ) -> Any:
+        params = {"online": online, "target": target_params}[parameters_of]
+        function = functools.partial(predict, role, params, key)
+        prediction = apply_single_steps(
+            function, (rows.next_obs, *more), shape, next_carry[parameters_of]
+        )
+        return min_over_critics(prediction.particles(scale))
 
     @functools.cache
-    def every() -> Particles:
-        return ahead(critic.every, "bootstrap", "target", keys[0])
+    def next_q() -> Particles:
+        return predict_next(critic.predict_all_actions, "bootstrap", "target", keys[0])
 
-    def before() -> Array:
-        carry = carried(critic, rows)
-        found = critic.every("act", follower, keys[4], rows.obs, rows.first, carry)
-        return least(found.particles(scale)).mean()
+    def current_q() -> Array:
+        carry = initial_carry(critic, rows)
+        prediction = critic.predict_all_actions(
+            "act", target_params, keys[4], rows.obs, rows.first, carry
+        )
+        return min_over_critics(prediction.particles(scale)).mean()
 
-    def drawn() -> Particles:
-        action = _drawn(parts.policy, online, rows, seen["online"], keys[1])
-        found = ahead(critic.taken, "bootstrap", "target", keys[2], action)
-        return jax.tree.map(lambda leaf: leaf[..., None, :], found)
+    def sampled_next_q() -> Particles:
+        action = _sample_next_action(
+            parts.policy, online, rows, next_carry["online"], keys[1]
+        )
+        prediction = predict_next(
+            critic.predict_action, "bootstrap", "target", keys[2], action
+        )
+        return jax.tree.map(lambda leaf: leaf[..., None, :], prediction)
 
-    return Ask(
-        every=every,
-        drawn=drawn,
-        online=lambda: ahead(critic.every, "act", "online", keys[3]).mean(),
-        before=before,
-        policy=functools.partial(_likely, parts),
-        action=rows.action - _start(parts.space),
+    return RuleContext(
+        next_q=next_q,
+        sampled_next_q=sampled_next_q,
+        online_next_q=lambda: predict_next(
+            critic.predict_all_actions, "act", "online", keys[3]
+        ).mean(),
+        current_q=current_q,
+        action_probabilities=functools.partial(_action_probabilities, parts),
+        action=rows.action - _first_action(parts.space),
     )
 
 
-def _drawn(
+def _sample_next_action(
     policy: Policy, acting: ArrayTree, rows: Transition, carries: ArrayTree, key: Key
 ) -> Array:
     """An action of the policy at `next_obs` for each of `[T, B]` rows."""
@@ -359,39 +404,39 @@ def _drawn(
         return leaf.reshape((number, *leaf.shape[2:]))
 
     noise, (fresh, process) = policy.draw(key, number), policy.initial(number)
-    memory = jax.tree.map(flat, carries) if jax.tree.leaves(carries) else fresh
-    obs, going = jax.tree.map(flat, rows.next_obs), jnp.zeros(number, bool)
-    action = policy.explore(acting, obs, (memory, process), going, noise)[0].action
+    carry = jax.tree.map(flat, carries) if jax.tree.leaves(carries) else fresh
+    obs, first = jax.tree.map(flat, rows.next_obs), jnp.zeros(number, bool)
+    action = policy.explore(acting, obs, (carry, process), first, noise)[0].action
     return jax.tree.map(lambda leaf: leaf.reshape((*shape, *leaf.shape[1:])), action)
 
 
-def _start(space: gymnasium.Space) -> int:
+def _first_action(space: gymnasium.Space) -> int:
     """The number of the first action, where they can be counted."""
     return int(space.start) if isinstance(space, gymnasium.spaces.Discrete) else 0
 
 
-def _likely(parts: Learning, q: Array) -> Array:
+def _action_probabilities(parts: TDParts, q: Array) -> Array:
     """How likely each action is where these are the values, `[..., A]` both."""
-    numbers = _start(parts.space) + jnp.arange(q.shape[-1])
+    numbers = _first_action(parts.space) + jnp.arange(q.shape[-1])
 
-    def one(number: Array) -> Array:
+    def probability_of(number: Array) -> Array:
         return parts.policy.log_prob(q, jnp.full(q.shape[:-1], number))
 
-    return jnp.exp(jnp.moveaxis(jax.vmap(one)(numbers), 0, -1))
+    return jnp.exp(jnp.moveaxis(jax.vmap(probability_of)(numbers), 0, -1))
 
 
-def _worth(parts: Learning, params: ArrayTree, steps: Transition) -> Array:
+def _expected_value(parts: TDParts, params: ArrayTree, steps: Transition) -> Array:
     """What the rule says `next_obs` is worth by these parameters, on average."""
     # An estimate is given no key. Where something has to be drawn it is the same thing
     # each time; where actions can be counted, nothing has to.
-    ask = _ask(parts, params, params, steps, jax.random.key(_FIXED))
+    context = _make_context(parts, params, params, steps, jax.random.key(_FIXED_SEED))
     if isinstance(parts.space, gymnasium.spaces.Discrete):
-        ask = ask._replace(drawn=lambda: expected(ask))
-    return value(parts.rule(ask))
+        context = context._replace(sampled_next_q=lambda: expected_next_q(context))
+    return backup_value(parts.rule(context))
 
 
-def expected(ask: Ask) -> Particles:
+def expected_next_q(context: RuleContext) -> Particles:
     """What follows an action of the policy, whichever it is: `[T, B, 1, A · K]`."""
-    every = ask.every()
-    both = mixed(every, ask.policy(every.mean()))
-    return jax.tree.map(lambda leaf: leaf[..., None, :], both)
+    next_q = context.next_q()
+    mixture = mix_particles(next_q, context.action_probabilities(next_q.mean()))
+    return jax.tree.map(lambda leaf: leaf[..., None, :], mixture)

@@ -14,8 +14,8 @@ from gymnasium.vector import AutoresetMode
 
 from rlcli.environments.adapters import atari
 from rlcli.environments.adapters.gymnasium import gymnasium_adapter
-from rlcli.environments.adapters.host_vector import seed_of
-from rlcli.environments.adapters.pools import ENDLESS
+from rlcli.environments.adapters.host_vector import episode_seed
+from rlcli.environments.adapters.pools import NO_TIME_LIMIT
 from rlcli.errors import RlcliError
 
 GAME = EnvSpec(
@@ -23,9 +23,9 @@ GAME = EnvSpec(
 )
 
 
-def prepared(changes, limit=None):
+def wrapper_keywords(changes, limit=None):
     """The wrappers' keywords, by name, and those of the game."""
-    spec = atari.preprocessed(GAME, changes, limit, False)
+    spec = atari.preprocess_spec(GAME, changes, limit, False)
     return {each.name: each.kwargs for each in spec.additional_wrappers}, spec.kwargs
 
 
@@ -55,9 +55,9 @@ class Pictures(gymnasium.vector.VectorEnv):
         return self.shown, np.ones(2), ended, ~ended, {"final_obs": self.final}
 
 
-def vectored(changes, limit=None):
+def vector_keywords(changes, limit=None):
     game = dataclasses.replace(GAME, vector_entry_point=Pictures)
-    spec = atari.preprocessed(game, changes, limit, True)
+    spec = atari.preprocess_spec(game, changes, limit, True)
     return gymnasium.make_vec(spec, 2, "vector_entry_point")
 
 
@@ -67,7 +67,7 @@ def cv2(monkeypatch):
 
 
 def test_the_standard_is_that_of_the_papers(cv2):
-    wrappers, options = prepared("standard")
+    wrappers, options = wrapper_keywords("standard")
     assert options == {"frameskip": 1, "max_num_frames_per_episode": 108_000}
     told = wrappers["AtariPreprocessing"]
     assert (told["noop_max"], told["frame_skip"], told["screen_size"]) == (30, 4, 84)
@@ -76,32 +76,36 @@ def test_the_standard_is_that_of_the_papers(cv2):
 
 
 def test_its_numbers_may_be_changed_and_it_may_be_left_out(cv2):
-    wrappers, _ = prepared({"stack": 2, "grayscale_obs": False, "scale_obs": True})
+    wrappers, _ = wrapper_keywords(
+        {"stack": 2, "grayscale_obs": False, "scale_obs": True}
+    )
     assert wrappers["ReshapeObservation"]["shape"] == (84, 84, 6)
     assert wrappers["TransformObservation"]["observation_space"].dtype == np.float32
-    assert [*prepared({"stack": 1})[0]] == ["AtariPreprocessing"]
-    assert prepared("raw") == ({}, GAME.kwargs)
+    assert [*wrapper_keywords({"stack": 1})[0]] == ["AtariPreprocessing"]
+    assert wrapper_keywords("raw") == ({}, GAME.kwargs)
     with pytest.raises(RlcliError, match="`atari` has no `stak`") as caught:
-        prepared({"stak": 1})
+        wrapper_keywords({"stak": 1})
     assert caught.value.hint == "did you mean `stack`?"
 
 
 def test_the_time_limit_counts_the_agents_steps(cv2):
     for changes in ("standard", "raw"):
-        wrappers, options = prepared(changes, 100)
+        wrappers, options = wrapper_keywords(changes, 100)
         assert list(wrappers)[-1] == "TimeLimit"  # outside of what skips frames
         assert wrappers["TimeLimit"] == {"max_episode_steps": 100}
         assert options["max_num_frames_per_episode"] == 0  # which is no limit
-    told = vectored({"frame_skip": 5}, 100).env.told
+    told = vector_keywords({"frame_skip": 5}, 100).env.told
     assert (told["frameskip"], told["max_num_frames_per_episode"]) == (5, 500)
-    told = vectored("standard", ENDLESS).env.told  # whose word for none that is
-    assert told["max_num_frames_per_episode"] == ENDLESS
+    told = vector_keywords(
+        "standard", NO_TIME_LIMIT
+    ).env.told  # whose word for none that is
+    assert told["max_num_frames_per_episode"] == NO_TIME_LIMIT
 
 
 @pytest.mark.parametrize("grey", [True, False])
 @pytest.mark.parametrize("stack", [1, 3])
 def test_the_vectors_pictures_have_the_axes_of_the_wrappers(grey, stack):
-    env = vectored({"stack": stack, "grayscale_obs": grey})
+    env = vector_keywords({"stack": stack, "grayscale_obs": grey})
     shape = (6, 7, stack * (1 if grey else 3))
     shape = (6, 7) if shape == (6, 7, 1) else shape
     assert env.single_observation_space == spaces.Box(0, 255, shape, np.uint8)
@@ -120,14 +124,14 @@ def test_the_vectors_pictures_have_the_axes_of_the_wrappers(grey, stack):
 @pytest.mark.parametrize("changes", ["raw", {"scale_obs": True}])
 def test_what_ales_vector_cannot_show_is_refused(changes):
     with pytest.raises(RlcliError, match="does not go with `vectorization: own`"):
-        vectored(changes)
+        vector_keywords(changes)
 
 
 @pytest.mark.parametrize("package", ["cv2", "ale_py"])
 def test_a_missing_package_names_the_extra(package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(RlcliError) as caught:
-        prepared("standard") if package == "cv2" else atari.registered()
+        wrapper_keywords("standard") if package == "cv2" else atari.register_games()
     assert caught.value.hint == 'pip install "rlcli[atari]"'
 
 
@@ -139,7 +143,7 @@ def test_breakout_is_what_gymnasiums_wrappers_make_of_it():
     game = gymnasium.make("ALE/Breakout-v5", frameskip=1)
     game = gymnasium.wrappers.AtariPreprocessing(game)
     hand = gymnasium.wrappers.FrameStackObservation(game, 4)
-    seen, _ = hand.reset(seed=seed_of(3, 0, 0))
+    seen, _ = hand.reset(seed=episode_seed(3, 0, 0))
     for action in np.random.default_rng(0).integers(0, 4, 60):
         np.testing.assert_array_equal(obs[0, 0], np.moveaxis(seen, 0, -1))
         state, answer = ours.step(state, np.array([[action]]))

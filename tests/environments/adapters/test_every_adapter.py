@@ -20,11 +20,10 @@ from gymnasium import spaces
 
 from rlcli import registry
 from rlcli.assembly import build
-from rlcli.environments.adapters.host import hosted
+from rlcli.environments.adapters.host import to_host_environment
 from rlcli.errors import RlcliError
-from rlcli.loop.progress import midnight
-from rlcli.recipe import load
-from rlcli.types import ArrayTree, Environment, TimeStep
+from rlcli.recipe import load_recipe
+from rlcli.types import ArrayTree, Clock, Environment, TimeStep
 
 SEEDS, BATCH, STEPS = np.array([3, 11], np.uint32), 3, 25
 
@@ -129,7 +128,7 @@ class Many(gymnasium.Env):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def many():
+def many_env_id():
     """Known to Gymnasium, and to processes that cannot import this file."""
     gymnasium.register("rlcli_test/Many-v0", Many)
     module = sys.modules[__name__]
@@ -139,7 +138,7 @@ def many():
     gymnasium.registry.pop("rlcli_test/Many-v0")
 
 
-def found(case):
+def make_case(case):
     missing = importlib.util.find_spec(case.package) is None
     reason = f"`{case.package}` is not installed"
     name = "-".join([case.name, *map(str, case.options.values())])
@@ -147,7 +146,7 @@ def found(case):
     return pytest.param(case, marks=marks, id=name)
 
 
-@pytest.fixture(scope="module", params=map(found, CASES))
+@pytest.fixture(scope="module", params=map(make_case, CASES))
 def case(request) -> Case:
     return request.param
 
@@ -156,9 +155,9 @@ def case(request) -> Case:
 def environment(case) -> Environment:
     """It, as a recipe makes it."""
     named = {"name": case.name, "num_envs": BATCH, "time_limit": case.limit}
-    recipe = load({"environment": named | case.options, "updater": "vanilla_pg"})
-    made = build(recipe, SEEDS.tolist()).parts(midnight())[0]
-    return hosted(made, len(SEEDS))
+    recipe = load_recipe({"environment": named | case.options, "updater": "vanilla_pg"})
+    made = build(recipe, SEEDS.tolist()).parts(Clock.zero())[0]
+    return to_host_environment(made, len(SEEDS))
 
 
 class Play(NamedTuple):
@@ -297,7 +296,7 @@ def test_it_draws_itself_and_no_picture_is_blank(environment):
     environment.close(state)
 
 
-def adapted(name):
+def adapt(name):
     """What an adapter makes of an id, be it a core or a vector on the host."""
     found = registry.find("environment", name)
     return found.factory(*[1, 1, None, None] * bool(found.facts.get("adapter")))
@@ -307,7 +306,7 @@ def adapted(name):
 def test_a_package_that_is_missing_is_named_with_the_extra(package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(RlcliError, match=f"`{package}` cannot be imported") as caught:
-        adapted(f"{package}/Nothing-v0")
+        adapt(f"{package}/Nothing-v0")
     assert caught.value.hint == f'pip install "rlcli[{package}]"'
 
 
@@ -322,7 +321,7 @@ def test_a_package_that_is_missing_is_named_with_the_extra(package, monkeypatch)
 def test_an_id_that_is_unknown_is_answered_with_the_librarys_own(package, id, meant):
     pytest.importorskip(package)
     with pytest.raises(RlcliError, match=f"no environment `{package}/{id}`") as caught:
-        adapted(f"{package}/{id}")
+        adapt(f"{package}/{id}")
     assert caught.value.hint == f"did you mean `{package}/{meant}`?"
 
 

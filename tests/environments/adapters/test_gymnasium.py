@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rlcli.environments.adapters.gymnasium import gymnasium_adapter, imports
-from rlcli.environments.adapters.host_vector import seed_of
+from rlcli.environments.adapters.gymnasium import gymnasium_adapter, imports_module
+from rlcli.environments.adapters.host_vector import episode_seed
 from rlcli.errors import RlcliError
 
 SEEDS = np.array([7, 4_000_000_000], np.uint32)
@@ -49,7 +49,7 @@ class ByHand:
 
     def reset(self):
         self.episode += 1
-        return self.env.reset(seed=seed_of(*self.place, self.episode))[0]
+        return self.env.reset(seed=episode_seed(*self.place, self.episode))[0]
 
     def step(self, action):
         """The fields of a TimeStep."""
@@ -172,7 +172,7 @@ def test_the_newest_version_is_meant_where_none_is_given() -> None:
     _, _, new = play(adapter("CartPole"), np.zeros((1, 1, 1), np.int32))
     equal(old[0], new[0])
     env = adapter("CartPole", limit="default")
-    assert env.reset(SEEDS[:1])[0].pool.envs[0].spec.id == "CartPole-v1"
+    assert env.reset(SEEDS[:1])[0].vector.envs[0].spec.id == "CartPole-v1"
 
 
 def test_options_are_handed_on_to_gymnasium() -> None:
@@ -288,7 +288,7 @@ class Plain(gymnasium.Env):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def plain():
+def plain_env_id():
     gymnasium.register("rlcli_test/Plain-v0", Plain)
     yield
     gymnasium.registry.pop("rlcli_test/Plain-v0")
@@ -317,8 +317,8 @@ def test_a_module_is_imported_for_what_it_registers(tmp_path, monkeypatch) -> No
 
 
 def test_only_an_id_with_a_module_imports_one() -> None:
-    assert imports("module:Id-v0") and imports("module:space/Id-v0")
-    assert not imports("CartPole-v1") and not imports("space/Id-v0")
+    assert imports_module("module:Id-v0") and imports_module("module:space/Id-v0")
+    assert not imports_module("CartPole-v1") and not imports_module("space/Id-v0")
 
 
 def test_float64_boxes_are_shown_as_float32_that_holds_the_observations() -> None:

@@ -13,7 +13,12 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rlcli.environments.adapters.host import Foreign, hosted, seed_of, vector
+from rlcli.environments.adapters.host import (
+    ExternalEnvironment,
+    episode_seed,
+    sync_host_environment,
+    to_host_environment,
+)
 from rlcli.errors import RlcliError
 from rlcli.types import Environment, TimeStep
 
@@ -52,12 +57,14 @@ class Hidden(Walk):
         return seen, info
 
 
-def made(kind, num_envs: int = 2, seeds: int = 2, timeout=None) -> Environment:
-    foreign = Foreign(f"environment `{kind.__name__}`", "rlcli[gymnasium]", timeout)
-    return vector(foreign, kind, num_envs, seeds)
+def make_host_env(kind, num_envs: int = 2, seeds: int = 2, timeout=None) -> Environment:
+    foreign = ExternalEnvironment(
+        f"environment `{kind.__name__}`", "rlcli[gymnasium]", timeout
+    )
+    return sync_host_environment(foreign, kind, num_envs, seeds)
 
 
-def played(env: Environment, steps: int):
+def play_env(env: Environment, steps: int):
     state, obs = env.reset(SEEDS)
     for step in range(steps):
         state, answer = env.step(state, np.full(obs.shape[:2], step % 3))
@@ -66,27 +73,27 @@ def played(env: Environment, steps: int):
 
 
 def test_an_episode_is_seeded_by_seed_environment_and_episode_only() -> None:
-    assert seed_of(1, 2, 3) == seed_of(np.uint32(1), np.int64(2), np.int64(3))
+    assert episode_seed(1, 2, 3) == episode_seed(np.uint32(1), np.int64(2), np.int64(3))
     places = [(s, b, e) for s in range(9) for b in range(9) for e in range(9)]
-    assert len({seed_of(*place) for place in places}) == len(places)
-    assert 0 <= seed_of(2**32 - 1, 0, 0) < 2**32
+    assert len({episode_seed(*place) for place in places}) == len(places)
+    assert 0 <= episode_seed(2**32 - 1, 0, 0) < 2**32
 
 
 def test_environments_do_not_depend_on_how_many_there_are() -> None:
-    few, many = made(Walk, 1, 2), made(Walk, 3, 2)
-    np.testing.assert_array_equal(played(few, 30)[1], played(many, 30)[1][:, :1])
+    few, many = make_host_env(Walk, 1, 2), make_host_env(Walk, 3, 2)
+    np.testing.assert_array_equal(play_env(few, 30)[1], play_env(many, 30)[1][:, :1])
 
 
 def test_a_host_environment_says_so_and_draws_nothing() -> None:
-    env = made(Walk)
+    env = make_host_env(Walk)
     assert not env.pure and env.num_envs == 2
     assert env.draw(jax.random.key(0)) == ()
 
 
 @pytest.mark.parametrize("steps", [0, 1, 25, 70])
 def test_what_is_saved_is_what_brings_it_back(steps: int) -> None:
-    env = made(Walk)
-    state, obs = played(env, steps)
+    env = make_host_env(Walk)
+    state, obs = play_env(env, steps)
     saved = env.save(state)
     assert saved["actions"].shape[:3] == (2, 2, saved["length"].max())
     np.testing.assert_array_equal(saved["obs"], obs)
@@ -101,9 +108,9 @@ def test_what_is_saved_is_what_brings_it_back(steps: int) -> None:
 
 
 def test_what_does_not_repeat_itself_is_named_and_ends_its_episode() -> None:
-    env = made(Hidden, 4)
-    state, obs = played(env, 10)
-    hides = np.array([each.hides for each in state.pool.envs]).reshape(2, 4)
+    env = make_host_env(Hidden, 4)
+    state, obs = play_env(env, 10)
+    hides = np.array([each.hides for each in state.vector.envs]).reshape(2, 4)
     assert hides.any() and not hides.all()
     again, sentence = env.restore(env.save(state))
     assert f"{hides.sum()} of 8 episodes end here" in sentence
@@ -123,8 +130,8 @@ def test_what_does_not_repeat_itself_is_named_and_ends_its_episode() -> None:
 
 
 def test_an_episode_that_ends_in_the_replay_is_not_brought_back() -> None:
-    env = made(Walk)
-    state, _ = played(env, 5)
+    env = make_host_env(Walk)
+    state, _ = play_env(env, 5)
     saved = env.save(state)
     saved["actions"] = np.full((2, 2, 12), 2)  # ends at the 11th
     saved["length"] = np.full((2, 2), 12)
@@ -140,7 +147,7 @@ def test_an_error_names_the_environment_and_its_place() -> None:
                 raise ZeroDivisionError("by nothing")
             return super().step(action)
 
-    env = made(Broken)
+    env = make_host_env(Broken)
     state, _ = env.reset(SEEDS)
     with pytest.raises(RlcliError) as caught:
         env.step(state, np.array([[0, 1], [0, 2]]))
@@ -165,7 +172,7 @@ def test_an_environment_that_hangs_is_interrupted(busy: bool, swallows: bool) ->
                     raise
             return super().step(action)
 
-    env = made(Hangs, timeout=0.2)
+    env = make_host_env(Hangs, timeout=0.2)
     state, _ = env.reset(SEEDS)
     env.step(state, np.zeros((2, 2), np.int32))
     began = time.perf_counter()
@@ -189,7 +196,7 @@ def test_in_another_thread_a_slow_step_is_found_out_afterwards() -> None:
         except RlcliError as error:
             said.append(error.message)
 
-    env = made(Slow, timeout=0.1)
+    env = make_host_env(Slow, timeout=0.1)
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
@@ -202,7 +209,7 @@ def test_an_observation_of_another_shape_is_refused() -> None:
             return np.zeros(1, np.float32), {}
 
     with pytest.raises(RlcliError, match=r"shape \(1,\), but its space is Box\(2,\)"):
-        made(Odd).reset(SEEDS)
+        make_host_env(Odd).reset(SEEDS)
 
 
 def spoiling(place: int, value, space=None, at: int = 3):
@@ -231,7 +238,7 @@ def spoiling(place: int, value, space=None, at: int = 3):
 
 
 def stepped(kind, steps: int = 4) -> TimeStep:
-    env = made(kind)
+    env = make_host_env(kind)
     state, _ = env.reset(SEEDS)
     for _ in range(steps):
         state, answer = env.step(state, np.zeros((2, 2), np.int32))
@@ -331,7 +338,7 @@ def test_a_reset_without_info_is_refused():
             return np.zeros(2, np.float32)
 
     with pytest.raises(RlcliError, match=r"returned in `reset` ndarray, not \(obs"):
-        made(Old).reset(SEEDS)
+        make_host_env(Old).reset(SEEDS)
 
 
 def test_a_step_that_fails_after_a_nan_says_so():
@@ -356,21 +363,21 @@ def test_a_step_that_fails_at_an_action_that_is_no_number_says_so():
         def step(self, action):
             raise ZeroDivisionError("by nothing")
 
-    env = made(Fails)
+    env = make_host_env(Fails)
     state, _ = env.reset(SEEDS)
     with pytest.raises(RlcliError, match="by nothing; its action was not finite"):
         env.step(state, np.full((2, 2, 1), np.nan, np.float32))
 
 
 def test_shapes_are_checked_where_they_enter() -> None:
-    env = made(Walk)
+    env = make_host_env(Walk)
     with pytest.raises(ValueError, match="expected 2 seeds"):
         env.reset(np.zeros(3, np.uint32))
     state, _ = env.reset(SEEDS)
     with pytest.raises(ValueError, match=r"expected actions \(2, 2\)"):
         env.step(state, np.zeros((2, 3), int))
     with pytest.raises(ValueError, match="expected 2 seeds of 2 environments"):
-        env.restore(made(Walk, 3).save(made(Walk, 3).reset(SEEDS)[0]))
+        env.restore(make_host_env(Walk, 3).save(make_host_env(Walk, 3).reset(SEEDS)[0]))
 
 
 def test_closing_closes_every_copy() -> None:
@@ -380,7 +387,7 @@ def test_closing_closes_every_copy() -> None:
         def close(self):
             closed.append(self)
 
-    env = made(Closes)
+    env = make_host_env(Closes)
     assert len(closed) == 1  # the example that the spaces are taken from
     state, _ = env.reset(SEEDS)
     env.close(state)
@@ -414,7 +421,7 @@ def drift(num_envs: int) -> Environment:
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_a_hosted_environment_answers_as_the_pure_one(seeds: int) -> None:
     env = drift(4)
-    host = hosted(env, seeds)
+    host = to_host_environment(env, seeds)
     numbers = np.arange(seeds, dtype=np.uint32)
     state, obs = host.reset(numbers)
     pure = [env.reset(jax.random.key(each)) for each in numbers]

@@ -15,8 +15,12 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from rlcli.environments.adapters.conversion import AnswerError
 from rlcli.environments.adapters.gymnasium import gymnasium_adapter
-from rlcli.environments.adapters.host import Foreign, pooled, vector
-from rlcli.environments.adapters.pools import Own, Parallel, answered
+from rlcli.environments.adapters.host import (
+    ExternalEnvironment,
+    host_environment,
+    sync_host_environment,
+)
+from rlcli.environments.adapters.pools import AsyncVector, NativeVector, host_timestep
 from rlcli.errors import RlcliError
 
 SEEDS = np.array([7, 8], np.uint32)
@@ -64,8 +68,12 @@ def sent():
 
 
 def parallel(kind, timeout=None):
-    foreign = Foreign(f"environment `{kind.__name__}`", "rlcli[gymnasium]", timeout)
-    return pooled(foreign, SPACES, lambda count: Parallel(kind, count, timeout), 2, 2)
+    foreign = ExternalEnvironment(
+        f"environment `{kind.__name__}`", "rlcli[gymnasium]", timeout
+    )
+    return host_environment(
+        foreign, SPACES, lambda count: AsyncVector(kind, count, timeout), 2, 2
+    )
 
 
 class Strict(SyncVectorEnv):
@@ -76,12 +84,14 @@ class Strict(SyncVectorEnv):
         return super().reset(seed=seed, options=options)
 
 
-def own(mode, num_envs=2):
+def make_native_vector(mode, num_envs=2):
     def make():
         return Strict([Walk] * num_envs, autoreset_mode=mode)
 
-    foreign = Foreign("environment `Walk`", "rlcli[gymnasium]")
-    return pooled(foreign, SPACES, lambda count: Own(make, 2), num_envs, 2)
+    foreign = ExternalEnvironment("environment `Walk`", "rlcli[gymnasium]")
+    return host_environment(
+        foreign, SPACES, lambda count: NativeVector(make, 2), num_envs, 2
+    )
 
 
 def play(env, steps=STEPS):
@@ -98,7 +108,9 @@ def play(env, steps=STEPS):
 def test_processes_play_what_one_process_plays():
     state, *found = play(parallel(Walk))
     _, *expected = play(
-        vector(Foreign("environment `Walk`", "rlcli[gymnasium]"), Walk, 2, 2)
+        sync_host_environment(
+            ExternalEnvironment("environment `Walk`", "rlcli[gymnasium]"), Walk, 2, 2
+        )
     )
     jax.tree.map(np.testing.assert_array_equal, found, expected)
     assert found[1].last.sum() > 10
@@ -125,7 +137,7 @@ def test_processes_that_take_too_long_are_interrupted_and_stopped():
 
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.DISABLED])
 def test_a_vector_that_begins_episodes_in_time_shows_both_observations(mode):
-    _, first, answers = play(own(mode))
+    _, first, answers = play(make_native_vector(mode))
     last = answers.last
     assert last.sum() > 10
     assert np.all(answers.next_obs[last][:, 1] > 5)
@@ -138,7 +150,7 @@ def test_a_vector_that_begins_episodes_in_time_shows_both_observations(mode):
 
 
 def test_a_vector_that_begins_episodes_late_opens_them_with_an_idle_step():
-    _, first, answers = play(own(AutoresetMode.NEXT_STEP))
+    _, first, answers = play(make_native_vector(AutoresetMode.NEXT_STEP))
     last = answers.last
     before = np.concatenate([first[None], answers.obs[:-1]])
     idle = np.concatenate([np.zeros_like(last[:1]), last[:-1]])
@@ -155,7 +167,7 @@ def test_a_vector_that_begins_episodes_late_opens_them_with_an_idle_step():
 
 
 def test_of_a_vector_that_cannot_repeat_itself_no_actions_are_kept():
-    env = own(AutoresetMode.SAME_STEP)
+    env = make_native_vector(AutoresetMode.SAME_STEP)
     state, *_ = play(env)
     saved = env.save(state)
     assert saved["actions"].shape == (2, 2, 0) and saved["length"].any()
@@ -213,4 +225,4 @@ def test_answers_of_a_vector_that_are_no_numbers_are_refused(place, value, said)
     rest = [np.zeros(2), np.zeros(2, bool), np.zeros(2, bool)]
     rest[place] = value
     with pytest.raises(AnswerError, match=said):
-        answered(np.zeros((2, 3)), *rest)
+        host_timestep(np.zeros((2, 3)), *rest)

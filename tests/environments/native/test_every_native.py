@@ -155,7 +155,7 @@ def numbers(name):
 
 
 @functools.cache
-def compiled(name, fixed):
+def compile_steps(name, fixed):
     """What draws the noise of all steps, and what takes one; numbers are traced."""
     factory = registry.find("environment", name).factory
 
@@ -168,23 +168,23 @@ def compiled(name, fixed):
         return jax.vmap(env(values).draw)(jax.random.split(key, STEPS + 1))
 
     def step(values, state, action, noise, t):
-        return env(values).step(state, action, at(noise, t))
+        return env(values).step(state, action, index_tree(noise, t))
 
     return tuple(jax.jit(each, compiler_options=QUICKLY) for each in (draw, step))
 
 
-def played(name, seed, *, shake=False, fixed=None, **changed):
+def play_randomly(name, seed, *, shake=False, fixed=None, **changed):
     """Random play of a batch: first observations, and `Record`.
 
     With `shake` it begins anywhere: all floats of the first states have noise added.
     """
-    draw, step = compiled(name, tuple((fixed or {}).items()))
+    draw, step = compile_steps(name, tuple((fixed or {}).items()))
     values = {key: jnp.float32(value) for key, value in numbers(name).items()}
     values |= {key: jnp.float32(value) for key, value in changed.items()}
     noise = draw(values, jax.random.key(seed))
-    core, first = at(noise.fresh, STEPS)
+    core, first = index_tree(noise.restart, STEPS)
     if shake:
-        core = shaken(core, np.random.default_rng(seed))
+        core = shake_state(core, np.random.default_rng(seed))
     state = VectorState(core, jnp.zeros(BATCH, jnp.int32))
     space, steps = make(name).action, []
     space.seed(seed)
@@ -198,11 +198,11 @@ def played(name, seed, *, shake=False, fixed=None, **changed):
         lambda *each: np.stack(each), *steps
     )
     noise = jax.tree.map(lambda leaf: np.asarray(leaf[:STEPS]), noise)
-    record = Record(before, actions, noise.core, timesteps, after, noise.fresh)
+    record = Record(before, actions, noise.core, timesteps, after, noise.restart)
     return jax.tree.map(np.asarray, first), record
 
 
-def shaken(state, rng):
+def shake_state(state, rng):
     return jax.tree.map(
         lambda leaf: (
             leaf + rng.normal(size=leaf.shape).astype(leaf.dtype)
@@ -213,7 +213,7 @@ def shaken(state, rng):
     )
 
 
-def at(tree, *index):
+def index_tree(tree, *index):
     return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
@@ -241,7 +241,7 @@ def dtypes(space):
 def elements(tree, *shape):
     """The observations of a batch of that shape, one by one."""
     for index in np.ndindex(*shape):
-        yield at(tree, *index)
+        yield index_tree(tree, *index)
 
 
 def test_there_are_some():
@@ -267,7 +267,7 @@ def test_it_is_a_core_without_a_batch(name):
 @given(seed=st.integers(0, 2**31 - 1))
 def test_observations_are_in_its_space_with_its_dtype(name, seed):
     space = make(name).observation
-    first, record = played(name, seed)
+    first, record = play_randomly(name, seed)
     for seen in (first, record.timestep.obs, record.timestep.next_obs):
         assert [leaf.dtype for leaf in jax.tree.leaves(seen)] == dtypes(space)
     every = (*elements(first, BATCH), *elements(record.timestep.next_obs, STEPS, BATCH))
@@ -299,21 +299,21 @@ def test_observations_stay_in_its_space_for_whole_episodes(name):
 @BRIEFLY
 @given(seed=st.integers(0, 2**31 - 1))
 def test_episodes_end_and_begin_anew_where_they_should(name, seed):
-    _, record = played(name, seed)
+    _, record = play_randomly(name, seed)
     timestep, elapsed = record.timestep, np.zeros(BATCH, int)
     for t in range(STEPS):
-        now = at(timestep, t)
+        now = index_tree(timestep, t)
         elapsed += 1
         assert np.all((now.discount == 0) | (now.discount == 1))
         np.testing.assert_array_equal(
             now.last, (now.discount == 0) | (elapsed == LIMIT)
         )
         for i in range(BATCH):
-            mine = at((record.after, timestep.obs), t, i)
+            mine = index_tree((record.after, timestep.obs), t, i)
             if now.last[i]:
-                equal(mine, at(record.fresh, t, i))
+                equal(mine, index_tree(record.fresh, t, i))
             else:
-                equal(mine[1], at(timestep.next_obs, t, i))
+                equal(mine[1], index_tree(timestep.next_obs, t, i))
         elapsed[now.last] = 0
     assert timestep.reward.dtype == timestep.discount.dtype == np.float32
     assert timestep.last.dtype == bool
@@ -322,20 +322,22 @@ def test_episodes_end_and_begin_anew_where_they_should(name, seed):
 
 @PLAYED
 def test_the_same_key_gives_the_same_play_and_another_one_another(name):
-    equal(played(name, 1), played(name, 1))
-    assert differ(played(name, 1), played(name, 2))
+    equal(play_randomly(name, 1), play_randomly(name, 1))
+    assert differ(play_randomly(name, 1), play_randomly(name, 2))
 
 
 @PLAYED
 def test_a_compiled_batch_is_what_python_computes_one_by_one(name):
-    core, (_, record) = make(name), played(name, 3)
+    core, (_, record) = make(name), play_randomly(name, 3)
     for t, i in ((0, 1), (STEPS - 1, BATCH - 1)):
-        state, action, noise = at((record.before, record.action, record.noise), t, i)
+        state, action, noise = index_tree(
+            (record.before, record.action, record.noise), t, i
+        )
         state, action, noise = jax.tree.map(jnp.asarray, (state, action, noise))
         if isinstance(core.action, gymnasium.spaces.Discrete):
             action = int(action)  # as one writes it by hand
         after, found = core.step(state, action, noise)
-        expected = at(record.timestep, t, i)
+        expected = index_tree(record.timestep, t, i)
         assert jax.tree.structure(after) == jax.tree.structure(state)
         equal(found.obs, found.next_obs)
         assert bool(found.last) == (float(found.discount) == 0)
@@ -356,8 +358,8 @@ def test_every_number_has_an_effect_and_may_be_traced(name):
         other = another(name, key)
         assert (name, key) in UNSEEN or any(
             differ(
-                played(name, 4, shake=shake, fixed=fixed),
-                played(name, 4, shake=shake, fixed=fixed, **{key: other}),
+                play_randomly(name, 4, shake=shake, fixed=fixed),
+                play_randomly(name, 4, shake=shake, fixed=fixed, **{key: other}),
             )
             for shake in (False, True)
         ), f"{key}: {other} is what {numbers(name)[key]} is"
@@ -385,8 +387,8 @@ def test_every_other_option_has_an_effect(name):
             or reshapes(name, changed)
             or any(
                 differ(
-                    played(name, seed, shake=shake, fixed=plain),
-                    played(name, seed, shake=shake, fixed=changed),
+                    play_randomly(name, seed, shake=shake, fixed=plain),
+                    play_randomly(name, seed, shake=shake, fixed=changed),
                 )
                 for seed in range(8)
                 for shake in (False, True)
@@ -421,9 +423,9 @@ def test_it_draws_itself_without_a_display(name, monkeypatch):
 def two_states(name):
     """A state to begin with, and one that play has come to."""
     factory = registry.find("environment", name).factory
-    _, record = played(name, 7, fixed=rendering_option(factory, True))
+    _, record = play_randomly(name, 7, fixed=rendering_option(factory, True))
     return [
-        jax.tree.map(jnp.asarray, at(record.before, *when))
+        jax.tree.map(jnp.asarray, index_tree(record.before, *when))
         for when in ((0, 0), (STEPS - 1, 2))
     ]
 
@@ -485,11 +487,13 @@ def reshapes(name, changed):
 
 def program(name, fixed):
     """All that play computes, as text and constants."""
-    draw, step = compiled(name, tuple(fixed.items()))
+    draw, step = compile_steps(name, tuple(fixed.items()))
     values = {key: jnp.float32(value) for key, value in numbers(name).items()}
     drawing = draw.trace(values, jax.random.key(0))
     noise = drawing.out_info
-    core, _ = jax.tree.map(lambda leaf: leaf.update(shape=leaf.shape[1:]), noise.fresh)
+    core, _ = jax.tree.map(
+        lambda leaf: leaf.update(shape=leaf.shape[1:]), noise.restart
+    )
     elapsed = jax.ShapeDtypeStruct((BATCH,), jnp.int32)
     action = jax.tree.map(
         lambda *each: jnp.asarray(np.stack(each)),

@@ -35,16 +35,16 @@ def teller(space: gymnasium.Space, told: list) -> Environment:
     return Environment(reset, step, space, pick, lambda s: s, draw=lambda key: ())
 
 
-def wrapped(core: Environment, name: str, **options) -> Environment:
+def wrap(core: Environment, name: str, **options) -> Environment:
     return registry.find("wrapper", name).factory(core, **options)
 
 
-def drawn(space: gymnasium.Space, count: int = 20) -> list:
+def sample_space(space: gymnasium.Space, count: int = 20) -> list:
     space.seed(3)
     return [space.sample() for _ in range(count)]
 
 
-def played(env: Environment, steps: int = 4, seed: int = 0):
+def play_env(env: Environment, steps: int = 4, seed: int = 0):
     state, first = env.reset(jax.random.key(seed))
     seen = [first]
     for _ in range(steps):
@@ -69,12 +69,12 @@ def played(env: Environment, steps: int = 4, seed: int = 0):
     ],
 )
 def test_vectors_are_those_of_gymnasium(name, space):
-    told = drawn(space)
-    env = wrapped(teller(space, told), name)
+    told = sample_space(space)
+    env = wrap(teller(space, told), name)
     state, _ = teller(space, told).reset(jax.random.key(0))
     expected = spaces.flatten_space(space)
     assert env.observation.shape == expected.shape
-    for at, seen in enumerate(played(env), int(state["at"])):
+    for at, seen in enumerate(play_env(env), int(state["at"])):
         assert env.observation.contains(np.asarray(seen))
         np.testing.assert_allclose(seen, spaces.flatten(space, told[at]))
     assert np.array_equal(env.observation.low, expected.low)
@@ -85,7 +85,7 @@ def test_vectors_are_those_of_gymnasium(name, space):
     "space", [spaces.Box(-1, 1, (2,)), spaces.Box(0, 9, (2, 2), np.uint8)]
 )
 def test_frames_are_stacked_as_gymnasium_stacks_them(space):
-    told = drawn(space)
+    told = sample_space(space)
 
     class Told(gymnasium.Env):
         observation_space, action_space = space, spaces.Discrete(2)
@@ -103,26 +103,26 @@ def test_frames_are_stacked_as_gymnasium_stacks_them(space):
     # Gymnasium's stack has an axis of its own, ours is joined along one that is there,
     # and what has two is an image, of one channel.
     at = {"axis": 0} if len(space.shape) == 1 else {}
-    ours = wrapped(teller(space, told), "frame_stack", frames=3, **at)
+    ours = wrap(teller(space, told), "frame_stack", frames=3, **at)
     flat = [np.concatenate(each, 0) if at else np.stack(each, -1) for each in expected]
     assert ours.observation.shape == flat[0].shape
     assert ours.observation.dtype == space.dtype
-    np.testing.assert_array_equal(played(ours), flat)
-    assert all(ours.observation.contains(np.asarray(each)) for each in played(ours))
+    np.testing.assert_array_equal(play_env(ours), flat)
+    assert all(ours.observation.contains(np.asarray(each)) for each in play_env(ours))
 
 
 def test_choices_are_stacked_as_several_choices():
     told = [np.int32(2 + i % 3) for i in range(20)]
-    env = wrapped(teller(spaces.Discrete(3, start=2), told), "frame_stack", frames=2)
+    env = wrap(teller(spaces.Discrete(3, start=2), told), "frame_stack", frames=2)
     assert env.observation == spaces.MultiDiscrete([3, 3], np.int32, start=[2, 2])
-    for seen in played(env):
+    for seen in play_env(env):
         assert env.observation.contains(np.asarray(seen))
 
 
 def test_a_stack_begins_anew_with_each_episode():
     told = [np.float32([i]) for i in range(20)]
     core = teller(spaces.Box(0, 30, (1,)), told)
-    env = vector(lambda _: wrapped(core, "frame_stack", frames=2), 3, time_limit=2)
+    env = vector(lambda _: wrap(core, "frame_stack", frames=2), 3, time_limit=2)
     state, _ = env.reset(jax.random.key(0))
     for key in jax.random.split(jax.random.key(1), 2):
         state, timestep = env.step(state, jnp.zeros(3, int), env.draw(key))
@@ -154,8 +154,8 @@ def test_an_action_mask_is_shown_as_it_is(name):
     core = rlcli.make("ConnectFour-v0")
     env = rlcli.make("ConnectFour-v0", wrappers=[name])
     assert (
-        action_masks.apart(env.observation)[1]
-        == action_masks.apart(core.observation)[1]
+        action_masks.split_mask(env.observation)[1]
+        == action_masks.split_mask(core.observation)[1]
     )
     key = jax.random.key(0)
     (state, _), (inner, _) = env.reset(key), core.reset(key)
@@ -170,9 +170,9 @@ def test_an_action_mask_is_shown_as_it_is(name):
 def test_the_exposed_state_is_where_one_can_go_on_from():
     space = spaces.Box(0, 30, (1,))
     core = teller(space, [np.float32([i]) for i in range(20)])
-    env = wrapped(core, "expose_state")
+    env = wrap(core, "expose_state")
     state, _ = env.reset(jax.random.key(0))
-    for seen in played(env):
+    for seen in play_env(env):
         plain = {"observation": np.asarray(seen["observation"])}
         plain["state"] = tuple(np.asarray(leaf) for leaf in seen["state"])
         assert env.observation.contains(plain)
@@ -182,9 +182,9 @@ def test_the_exposed_state_is_where_one_can_go_on_from():
 
 
 def test_what_has_another_form_is_refused():
-    image = teller(spaces.Box(0, 1, (2,)), drawn(spaces.Box(0, 1, (2,))))
+    image = teller(spaces.Box(0, 1, (2,)), sample_space(spaces.Box(0, 1, (2,))))
     with pytest.raises(RlcliError, match=r"along axis 1 of Box"):
-        wrapped(image, "frame_stack", axis=1)
+        wrap(image, "frame_stack", axis=1)
     keyed = image._replace(reset=lambda key: (key, jnp.zeros(2)))
     with pytest.raises(RlcliError, match="random key"):
-        wrapped(keyed, "expose_state")
+        wrap(keyed, "expose_state")

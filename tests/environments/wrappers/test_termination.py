@@ -31,12 +31,12 @@ def mortal(lives=(3, 3, 2, 2, 2, 1, 0)) -> Environment:
     )
 
 
-def wrapped(core, **options):
+def wrap(core, **options):
     return registry.find("wrapper", "terminal_on_life_loss").factory(core, **options)
 
 
 def test_an_episode_terminates_where_a_life_is_lost_and_nowhere_else():
-    env = wrapped(mortal())
+    env = wrap(mortal())
     state, _ = env.reset(jax.random.key(0))
     ends, discounts = [], []
     for _ in range(7):
@@ -49,7 +49,7 @@ def test_an_episode_terminates_where_a_life_is_lost_and_nowhere_else():
 
 
 def test_an_environment_that_logs_no_lives_is_refused():
-    env = wrapped(mortal(), lives="hearts")
+    env = wrap(mortal(), lives="hearts")
     state, _ = env.reset(jax.random.key(0))
     with pytest.raises(RlcliError, match="logs `hearts`") as caught:
         env.step(state, jnp.int32(0), ())

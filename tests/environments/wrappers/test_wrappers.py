@@ -10,8 +10,7 @@ import rlcli
 from rlcli import action_masks, recipe, registry
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
-from rlcli.loop.progress import midnight
-from rlcli.types import Environment, TimeStep
+from rlcli.types import Clock, Environment, TimeStep
 
 
 def counter(length: int = 1_000) -> Environment:
@@ -34,11 +33,11 @@ def counter(length: int = 1_000) -> Environment:
     return Environment(reset, step, box, space, lambda s: s, draw=lambda key: ())
 
 
-def wrapped(core: Environment, name: str, **options) -> Environment:
+def wrap(core: Environment, name: str, **options) -> Environment:
     return registry.find("wrapper", name).factory(core, **options)
 
 
-def played(env: Environment, actions, seed: int = 0) -> tuple[np.ndarray, TimeStep]:
+def play_env(env: Environment, actions, seed: int = 0) -> tuple[np.ndarray, TimeStep]:
     """The first observation, and the answers to these actions."""
     keys = jax.random.split(jax.random.key(seed), len(actions) + 1)
     state, first = env.reset(keys[0])
@@ -53,8 +52,8 @@ def played(env: Environment, actions, seed: int = 0) -> tuple[np.ndarray, TimeSt
 
 def test_sticky_actions_are_those_of_before_as_often_as_said():
     actions = np.arange(4_000) % 1_000
-    _, answers = played(
-        wrapped(counter(5_000), "sticky_actions", probability=0.3), actions
+    _, answers = play_env(
+        wrap(counter(5_000), "sticky_actions", probability=0.3), actions
     )
     done = np.asarray(answers.obs[:, 1])
     stuck = done != actions
@@ -65,7 +64,7 @@ def test_sticky_actions_are_those_of_before_as_often_as_said():
 
 
 def test_a_repeated_action_adds_up_its_rewards_until_the_end():
-    _, answers = played(wrapped(counter(10), "action_repeat", times=4), [7, 8, 9])
+    _, answers = play_env(wrap(counter(10), "action_repeat", times=4), [7, 8, 9])
     assert answers.obs.tolist() == [[4, 7], [8, 8], [10, 9]]
     assert answers.reward.tolist() == [1 + 2 + 3 + 4, 5 + 6 + 7 + 8, 9 + 10]
     assert answers.info["logged"].tolist() == answers.reward.tolist()
@@ -82,7 +81,7 @@ def test_a_grid_of_choices_covers_the_box_from_corner_to_corner():
         return core.step(state, jnp.int32(0), noise)
 
     box = gymnasium.spaces.Box(np.float32([-2, 0]), np.float32([2, 1]))
-    env = wrapped(core._replace(action=box, step=step), "discrete_actions", bins=3)
+    env = wrap(core._replace(action=box, step=step), "discrete_actions", bins=3)
     assert env.action == gymnasium.spaces.Discrete(9)
     state, _ = env.reset(jax.random.key(0))
     for choice in range(9):
@@ -92,7 +91,7 @@ def test_a_grid_of_choices_covers_the_box_from_corner_to_corner():
 
 
 def test_real_actions_reach_every_point_of_the_box_and_no_other():
-    env = wrapped(rlcli.make("Pendulum-v1"), "real_actions")
+    env = wrap(rlcli.make("Pendulum-v1"), "real_actions")
     assert env.action == gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
     core = rlcli.make("Pendulum-v1")
     state, _ = core.reset(jax.random.key(0))
@@ -104,19 +103,19 @@ def test_real_actions_reach_every_point_of_the_box_and_no_other():
 
 
 def test_rewards_are_scaled_cut_and_blurred():
-    scaled = played(wrapped(counter(), "scale_reward", factor=0.5), [0, 0, 0])[1]
+    scaled = play_env(wrap(counter(), "scale_reward", factor=0.5), [0, 0, 0])[1]
     assert scaled.reward.tolist() == [0.5, 1.0, 1.5]
-    cut = played(wrapped(counter(), "clip_reward", low=1.5, high=2.5), [0, 0, 0])[1]
+    cut = play_env(wrap(counter(), "clip_reward", low=1.5, high=2.5), [0, 0, 0])[1]
     assert cut.reward.tolist() == [1.5, 2.0, 2.5]
-    blurred = played(wrapped(counter(9_999), "reward_noise", scale=2.0), [0] * 4_000)[1]
+    blurred = play_env(wrap(counter(9_999), "reward_noise", scale=2.0), [0] * 4_000)[1]
     noise = np.asarray(blurred.reward) - np.arange(1, 4_001)
     assert abs(noise.mean()) < 4 * 2 / np.sqrt(4_000)
     assert abs(noise.std() - 2) < 0.1
 
 
 def test_observations_are_blurred_from_the_first_on():
-    env = wrapped(counter(9_999), "observation_noise", scale=0.5)
-    first, answers = played(env, [3] * 3_000)
+    env = wrap(counter(9_999), "observation_noise", scale=0.5)
+    first, answers = play_env(env, [3] * 3_000)
     assert not np.array_equal(first, [0, -1])
     noise = np.asarray(answers.obs)[:, 1] - 3
     assert abs(noise.mean()) < 4 * 0.5 / np.sqrt(3_000)
@@ -141,7 +140,7 @@ def test_every_member_is_blurred_but_the_mask():
 
 
 def test_what_was_done_last_is_seen_beside_the_observation():
-    env = wrapped(rlcli.make("CartPole-v1"), "previous")
+    env = wrap(rlcli.make("CartPole-v1"), "previous")
     assert env.observation.shape == (4 + 2 + 2,)
     core = rlcli.make("CartPole-v1")
     keys = jax.random.split(jax.random.key(0), 2)
@@ -163,15 +162,15 @@ def test_a_recipe_wraps_its_environment_from_the_inside_out():
         },
         "updater": "q_learning",
     }
-    parsed = recipe.load(data)
-    env, _ = build(parsed).parts(midnight())
+    parsed = recipe.load_recipe(data)
+    env, _ = build(parsed).parts(Clock.zero())
     assert env.action == gymnasium.spaces.Discrete(5)
     assert env.observation.shape == (3 + 1 + 2,)
     state, obs = env.reset(jax.random.key(0))
     assert obs.shape == (3, 6)
     _, answer = env.step(state, jnp.int32([0, 2, 4]), env.draw(jax.random.key(1)))
     assert np.allclose(answer.next_obs[:, 3], [-2, 0, 2])
-    assert recipe.load(recipe.resolved(parsed)) == parsed
+    assert recipe.load_recipe(recipe.resolve(parsed)) == parsed
 
 
 @pytest.mark.parametrize(
@@ -201,8 +200,8 @@ def test_a_wrapper_that_does_not_fit_is_refused_with_its_line(
 ):
     data = {"environment": {"name": environment, "wrappers": [wrapper]}}
     path = tmp_path / "mine.yaml"
-    path.write_text(recipe.dump({**data, "updater": "ppo"}))
+    path.write_text(recipe.dump_recipe({**data, "updater": "ppo"}))
     with pytest.raises(RlcliError) as caught:
-        build(recipe.load(path))
+        build(recipe.load_recipe(path))
     assert message in caught.value.message
     assert f"{path}:" in caught.value.message

@@ -12,12 +12,11 @@ from jax.flatten_util import ravel_pytree
 from rlcli import loop, recipe
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
-from rlcli.loop.progress import midnight
-from rlcli.types import Decision, Policy, Transition
+from rlcli.types import Clock, Decision, Policy, Transition
 from rlcli.updaters.evolution.evolution_strategies import (
-    GOING,
-    _each_its_own,
-    _flat,
+    NOT_FAILED,
+    _flat_optimizer,
+    _population_policy,
     fitness,
 )
 
@@ -33,7 +32,7 @@ def unroll(reward, last, discount):
     return Transition(nothing, nothing, nothing, *rest, extras)
 
 
-def by_hand(reward, last, discount):
+def reference_fitness(reward, last, discount):
     """The same bookkeeping, an episode after the other."""
     episodes, running, ended = [], 0.0, True
     for step in range(len(reward)):
@@ -56,7 +55,7 @@ def test_fitness_is_the_mean_return_of_the_episodes_that_the_unroll_has_not_cut(
     discount = np.where(last & (rng.random((steps, batch)) < 0.7), 0.0, 0.99)
     found = fitness(unroll(reward, last, discount))
     columns = zip(reward.T, last.T, discount.T, strict=True)
-    expected = [by_hand(*column) for column in columns]
+    expected = [reference_fitness(*column) for column in columns]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
@@ -69,7 +68,7 @@ def test_an_episode_that_is_cut_counts_if_it_is_the_only_one():
     np.testing.assert_allclose(found, [3.0, 1.0])
 
 
-def told(updater, **more):
+def probe_recipe(updater, **more):
     """A recipe on the probe whose reward says which action is right."""
     return {
         "environment": {"name": "probe-reward-depends-on-action", "num_envs": MEMBERS},
@@ -85,14 +84,14 @@ def test_without_its_library_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "evosax", None)
     monkeypatch.setitem(sys.modules, "evosax.algorithms", None)
     with pytest.raises(RlcliError, match=r"`evosax.algorithms` cannot be") as caught:
-        build(recipe.load(told("open_es")))
+        build(recipe.load_recipe(probe_recipe("open_es")))
     assert caught.value.hint == 'pip install "rlcli[evolution]"'
 
 
 def test_an_evolutions_unrolls_begin_with_a_reset_unless_the_recipe_says_otherwise():
-    assert recipe.load(told("open_es")).train.reset
+    assert recipe.load_recipe(probe_recipe("open_es")).train.reset
     train = {"steps": 1_000, "unroll": 4, "reset": False}
-    assert not recipe.load(told("open_es", train=train)).train.reset
+    assert not recipe.load_recipe(probe_recipe("open_es", train=train)).train.reset
 
 
 def test_an_optimizer_of_groups_moves_a_vector_as_it_moves_the_groups():
@@ -100,7 +99,7 @@ def test_an_optimizer_of_groups_moves_a_vector_as_it_moves_the_groups():
     flat, unravel = ravel_pytree(params)
     optimizer = optax.adam(0.1)
     gradient = jnp.linspace(-1.0, 1.0, flat.size)
-    ours = _flat(optimizer, unravel)
+    ours = _flat_optimizer(optimizer, unravel)
     found, _ = ours.update(gradient, ours.init(flat), flat)
     expected, _ = optimizer.update(unravel(gradient), optimizer.init(params), params)
     np.testing.assert_allclose(found, ravel_pytree(expected)[0])
@@ -117,7 +116,7 @@ def test_an_optimizer_of_groups_moves_a_vector_as_it_moves_the_groups():
 def test_a_generation_that_cannot_be_is_refused(updater, num_envs, message):
     environment = {"name": "probe-reward-depends-on-action", "num_envs": num_envs}
     with pytest.raises(RlcliError, match=message):
-        build(recipe.load(told(updater, environment=environment)))
+        build(recipe.load_recipe(probe_recipe(updater, environment=environment)))
 
 
 @pytest.fixture(
@@ -131,21 +130,21 @@ def test_a_generation_that_cannot_be_is_refused(updater, num_envs, message):
     ],
     ids=["open_es", "cma_es", "simple_ga"],
 )
-def evolved(request):
+def evolved_run(request):
     """A setup, its progress after one generation and after 30."""
     pytest.importorskip("evosax")
-    setup = build(recipe.load(told(request.param)))
-    engine = loop.make(setup)
+    setup = build(recipe.load_recipe(probe_recipe(request.param)))
+    engine = loop.make_loop(setup)
     progress, _ = engine.advance(engine.begin(), 1)
     early = jax.tree.map(np.asarray, progress.agent)
     progress, metrics = engine.advance(progress, 29)
     return setup, early, jax.tree.map(np.asarray, progress), metrics
 
 
-def test_every_strategy_climbs_to_the_action_that_is_rewarded(evolved):
-    setup, _, progress, metrics = evolved
-    agent = setup.parts(midnight())[1]
-    assert int(agent.failed(progress.agent)[0]) == -1
+def test_every_strategy_climbs_to_the_action_that_is_rewarded(evolved_run):
+    setup, _, progress, metrics = evolved_run
+    agent = setup.parts(Clock.zero())[1]
+    assert int(agent.failed_at(progress.agent)[0]) == -1
     acting = jax.tree.map(lambda leaf: leaf[0], agent.acting(progress.agent))
     state, noise = agent.policy.initial(3), agent.policy.draw(jax.random.key(0), 3)
     seen = (jnp.zeros((3, 1)), state, jnp.ones(3, bool), noise)
@@ -154,9 +153,9 @@ def test_every_strategy_climbs_to_the_action_that_is_rewarded(evolved):
     assert float(metrics["fitness_best"][0]) == 1.0
 
 
-def test_members_differ_and_change_from_one_generation_to_the_next(evolved):
-    setup, early, progress, _ = evolved
-    agent = setup.parts(midnight())[1]
+def test_members_differ_and_change_from_one_generation_to_the_next(evolved_run):
+    setup, early, progress, _ = evolved_run
+    agent = setup.parts(Clock.zero())[1]
     before = jax.tree.leaves(agent.acting(early)["members"])[0][0]
     after = jax.tree.leaves(agent.acting(progress.agent)["members"])[0][0]
     assert before.shape[0] == MEMBERS
@@ -175,7 +174,7 @@ def test_environment_i_explores_with_member_i_and_exploits_with_the_best():
         exploit=act,
         log_prob=lambda outputs, action: action,
     )
-    policy = _each_its_own(inner)
+    policy = _population_policy(inner)
     params = {"members": {"w": jnp.arange(4.0) * 10}, "best": {"w": jnp.float32(7)}}
     for batch, expected in ((4, [0, 11, 22, 33]), (6, [0, 11, 22, 33, 4, 15])):
         noise = policy.draw(jax.random.key(0), batch)
@@ -187,14 +186,14 @@ def test_environment_i_explores_with_member_i_and_exploits_with_the_best():
         np.testing.assert_allclose(exploited.action, 7 + np.arange(batch))
 
 
-def test_returns_that_are_no_numbers_stop_an_evolution(evolved):
-    setup, early, progress, _ = evolved
-    assert int(early.learner.failed[0]) == GOING
-    agent = setup.parts(midnight())[1]
+def test_returns_that_are_no_numbers_stop_an_evolution(evolved_run):
+    setup, early, progress, _ = evolved_run
+    assert int(early.learner.failed[0]) == NOT_FAILED
+    agent = setup.parts(Clock.zero())[1]
     state = jax.tree.map(lambda leaf: leaf[0], progress.agent)
     steps = jax.tree.map(lambda leaf: leaf[0], progress.unroll)
     broken = steps._replace(reward=np.full_like(steps.reward, np.nan))
-    clock = midnight()._replace(iteration=jnp.int32(30))
+    clock = Clock.zero()._replace(iteration=jnp.int32(30))
     after, _ = jax.jit(agent.learn)(state, broken, clock, jax.random.key(0))
     assert int(after.learner.failed) == 30
     for old, new in zip(
@@ -209,11 +208,11 @@ def test_returns_that_are_no_numbers_stop_an_evolution(evolved):
 def test_members_see_the_world_in_units_of_what_all_generations_saw():
     """And act upon it: the first row of θᵢ's outputs that is the largest."""
     pytest.importorskip("evosax")
-    data = told({"name": "open_es", "deviation": 0.5})
+    data = probe_recipe({"name": "open_es", "deviation": 0.5})
     data["environment"] = {"name": "MountainCar-v0", "num_envs": MEMBERS}
     data["normalize"] = {"observation": True, "reward": True}
-    setup = build(recipe.load(data))
-    engine, agent = loop.make(setup), setup.parts(midnight())[1]
+    setup = build(recipe.load_recipe(data))
+    engine, agent = loop.make_loop(setup), setup.parts(Clock.zero())[1]
     progress, seen = engine.begin(), []
     for _ in range(4):
         acting = jax.tree.map(lambda leaf: leaf[0], agent.acting(progress.agent))
@@ -229,5 +228,5 @@ def test_members_see_the_world_in_units_of_what_all_generations_saw():
         assert sure.mean() > 0.9
         np.testing.assert_array_equal(rows.action[sure], outputs.argmax(-1)[sure])
         seen.append(rows.obs.reshape(-1, 2))
-    assert int(agent.failed(progress.agent)[0]) == GOING
+    assert int(agent.failed_at(progress.agent)[0]) == NOT_FAILED
     assert np.isfinite(metrics["fitness"]).all()

@@ -12,32 +12,31 @@ import pytest
 from rlcli import loop, recipe
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
-from rlcli.loop.progress import midnight
-from rlcli.networks.functions import Pair, own
+from rlcli.networks.functions import Pair, separate_network
 from rlcli.networks.torsos import linear
 from rlcli.tracers.lambda_return import lambda_return
 from rlcli.tracers.n_step import n_step
-from rlcli.types import Decision, Policy, Transition
+from rlcli.types import Clock, Decision, Policy, Transition
 from rlcli.updaters import Spaces
-from rlcli.updaters.model_based.muzero import _halved, goals_of, muzero
+from rlcli.updaters.model_based.muzero import _halve_gradient, muzero, unroll_targets
 
 SHOWN = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
 ACTIONS, START, SIZE, K, N, GAMMA = 3, 2, 4, 3, 2, 0.9
 STEPS, BATCH = 9, 40
 STARTS = STEPS - N + 1 - K - 1
-CLOCK = midnight()._replace(watched=np.bool_(True))
+CLOCK = Clock.zero()._replace(compute_metrics=np.bool_(True))
 WEIGHTS = {"value_weight": 0.5, "reward_weight": 2.0}
 ROUNDED = 1e-3  # what the inverse of h loses in float32
 slow = pytest.mark.slow
 
 
-def made(**options):
+def make_updater(**options):
     """The updater of linear networks, with a policy that is never asked to act."""
 
     def networks(name, head, observation=None, action=None):
         space = SHOWN if observation is None else observation
         space = space if action is None else Pair(space, action)
-        return own(name, linear(), head(), space)
+        return separate_network(name, linear(), head(), space)
 
     def policies(model):
         del model
@@ -77,7 +76,7 @@ def raw_steps(seed=0):
     )
 
 
-def traced(updater, state, steps, tracer):
+def trace_rows(updater, state, steps, tracer):
     """Rows as agents make them: what the updater knows, then the tracer."""
     found = updater.estimate(state, steps)
     kept = {"reward": steps.reward, "next_carry": found.carry}
@@ -86,9 +85,9 @@ def traced(updater, state, steps, tracer):
 
 
 @pytest.fixture(scope="module")
-def begun():
+def random_learner():
     """The updater, and a learner whose every number is random."""
-    updater = made()
+    updater = make_updater()
     state = updater.init(jax.random.key(0))
     leaves, tree = jax.tree.flatten(state.params)
     rng = np.random.default_rng(1)
@@ -103,21 +102,21 @@ def layer(params, inputs, name="linear"):
     return inputs @ params[name]["w"] + params[name]["b"]
 
 
-def scaled(hidden):
+def scale_hidden(hidden):
     return (hidden - hidden.min()) / (hidden.max() - hidden.min())
 
 
-def represented(params, obs):
-    return scaled(layer(params["representation"], obs))
+def represent(params, obs):
+    return scale_hidden(layer(params["representation"], obs))
 
 
-def followed(params, hidden, action):
+def follow_dynamics(params, hidden, action):
     inputs = np.concatenate([hidden, np.eye(ACTIONS)[action - START]])
     reward = layer(params["dynamics"], inputs, "linear_1")[0]
-    return scaled(layer(params["dynamics"], inputs)), reward
+    return scale_hidden(layer(params["dynamics"], inputs)), reward
 
 
-def looked(params, hidden):
+def predict_outputs(params, hidden):
     value = layer(params["prediction"], hidden, "linear_1")[0]
     return layer(params["prediction"], hidden), value
 
@@ -142,12 +141,12 @@ def value_goal(params, steps, t, b):
         total += GAMMA**k * steps.reward[t + k, b]
         if steps.last[t + k, b]:
             seen = steps.next_obs[t + k, b]
-            value = inverse(looked(params, represented(params, seen))[1])
+            value = inverse(predict_outputs(params, represent(params, seen))[1])
             return total + GAMMA ** (k + 1) * steps.discount[t + k, b] * value
     return total + GAMMA**N * steps.extras["root_value"][t + N, b]
 
 
-def goals_by_hand(params, steps, t, b):
+def reference_targets(params, steps, t, b):
     """Along K steps from one beginning: (value, reward, policy), None if unknown."""
     found, state = [], "going"
     for k in range(K + 1):
@@ -165,20 +164,24 @@ def goals_by_hand(params, steps, t, b):
     return found
 
 
-def every(function):
+def for_each_start(function):
     """For each beginning: `[STARTS, BATCH]` of what the function says of (t, b)."""
     return [[function(t, b) for b in range(BATCH)] for t in range(STARTS)]
 
 
-def test_targets_are_those_of_a_loop_over_rewards_ends_and_time_limits(begun):
-    updater, state = begun
+def test_targets_are_those_of_a_loop_over_rewards_ends_and_time_limits(random_learner):
+    updater, state = random_learner
     params = jax.tree.map(np.asarray, state.params)
     steps = raw_steps()
-    rows = jax.jit(lambda: traced(updater, state, steps, n_step(n=N, gamma=GAMMA)))()
-    goals = jax.tree.map(np.asarray, goals_of(rows, K))
+    rows = jax.jit(
+        lambda: trace_rows(updater, state, steps, n_step(n=N, gamma=GAMMA))
+    )()
+    goals = jax.tree.map(np.asarray, unroll_targets(rows, K))
     assert goals.value.shape == (K + 1, STARTS, BATCH)
     kinds = set()
-    for t, row in enumerate(every(lambda t, b: goals_by_hand(params, steps, t, b))):
+    for t, row in enumerate(
+        for_each_start(lambda t, b: reference_targets(params, steps, t, b))
+    ):
         for b, along in enumerate(row):
             for k, (value, reward, policy) in enumerate(along):
                 at = k, t, b
@@ -197,18 +200,20 @@ def test_targets_are_those_of_a_loop_over_rewards_ends_and_time_limits(begun):
     assert len(kinds) == 5
 
 
-def loss_by_hand(params, steps, t, b):
+def reference_loss(params, steps, t, b):
     """(ℓ, |error| at the beginning), term by term."""
-    goals = goals_by_hand(params, steps, t, b)
-    hidden = represented(params, steps.obs[t, b])
+    goals = reference_targets(params, steps, t, b)
+    hidden = represent(params, steps.obs[t, b])
     total, error = 0.0, None
     for k, (value, reward, policy) in enumerate(goals):
         term = 0.0
         if k:
-            hidden, foretold = followed(params, hidden, steps.action[t + k - 1, b])
+            hidden, foretold = follow_dynamics(
+                params, hidden, steps.action[t + k - 1, b]
+            )
             if reward is not None:
                 term += WEIGHTS["reward_weight"] * (h(reward) - foretold) ** 2
-        logits, worth = looked(params, hidden)
+        logits, worth = predict_outputs(params, hidden)
         if value is not None:
             error = h(value) - worth if k == 0 else error
             term += WEIGHTS["value_weight"] * (h(value) - worth) ** 2
@@ -219,8 +224,8 @@ def loss_by_hand(params, steps, t, b):
     return total, abs(error)
 
 
-def test_the_loss_is_that_of_the_model_followed_by_hand(begun):
-    updater, state = begun
+def test_the_loss_is_that_of_the_model_followed_by_hand(random_learner):
+    updater, state = random_learner
     params = jax.tree.map(np.asarray, state.params)
     steps = raw_steps(seed=2)
     rng = np.random.default_rng(3)
@@ -228,11 +233,11 @@ def test_the_loss_is_that_of_the_model_followed_by_hand(begun):
 
     @jax.jit
     def updated():
-        rows = traced(updater, state, steps, n_step(n=N, gamma=GAMMA))
+        rows = trace_rows(updater, state, steps, n_step(n=N, gamma=GAMMA))
         return updater.update(state, rows, weight, CLOCK, jax.random.key(0))
 
     after, report = updated()
-    by_hand = np.array(every(lambda t, b: loss_by_hand(params, steps, t, b)))
+    by_hand = np.array(for_each_start(lambda t, b: reference_loss(params, steps, t, b)))
     counts = weight[:STARTS]
     expected = np.sum(by_hand[..., 0] * counts) / np.sum(counts > 0)
     assert float(report.metrics["loss"]) == pytest.approx(expected, rel=1e-4)
@@ -242,15 +247,15 @@ def test_the_loss_is_that_of_the_model_followed_by_hand(begun):
 
 
 def test_half_of_the_gradient_goes_back_through_the_dynamics():
-    value, gradient = jax.value_and_grad(lambda x: jnp.sum(_halved(x) ** 2))(
+    value, gradient = jax.value_and_grad(lambda x: jnp.sum(_halve_gradient(x) ** 2))(
         jnp.array([3.0, -1.0])
     )
     assert float(value) == 10.0
     np.testing.assert_allclose(gradient, [3.0, -1.0])  # and not 6, −2
 
 
-def test_values_of_the_search_may_be_mixed_along_an_episode_too(begun):
-    updater, state = begun
+def test_values_of_the_search_may_be_mixed_along_an_episode_too(random_learner):
+    updater, state = random_learner
     params = jax.tree.map(np.asarray, state.params)
     steps = raw_steps(seed=4)
     lam = 0.7
@@ -258,12 +263,12 @@ def test_values_of_the_search_may_be_mixed_along_an_episode_too(begun):
     @jax.jit
     def found():
         tracer = lambda_return(gamma=GAMMA, lambda_=lam)
-        return goals_of(traced(updater, state, steps, tracer), K)
+        return unroll_targets(trace_rows(updater, state, steps, tracer), K)
 
     goals = found()
     for b in range(BATCH):
         own = [
-            inverse(looked(params, represented(params, o))[1])
+            inverse(predict_outputs(params, represent(params, o))[1])
             for o in steps.next_obs[:, b]
         ]
         value, expected = own[-1], np.zeros(STEPS)
@@ -281,7 +286,7 @@ def test_values_of_the_search_may_be_mixed_along_an_episode_too(begun):
 def test_fewer_rows_than_the_model_is_followed_for_are_refused():
     rows = raw_steps()._replace(reward=np.zeros((K + 1, BATCH), "f4"))
     with pytest.raises(RlcliError, match="follows its model for 3 steps, and there"):
-        goals_of(rows, K)
+        unroll_targets(rows, K)
 
 
 def test_actions_that_cannot_be_counted_are_refused():
@@ -290,7 +295,7 @@ def test_actions_that_cannot_be_counted_are_refused():
         muzero(spaces, None, None, None)
 
 
-def told(probe, steps=16 * 400, **more):
+def probe_recipe(probe, steps=16 * 400, **more):
     """A recipe on a probe."""
     return {
         "environment": {"name": f"probe-{probe}", "num_envs": 16},
@@ -321,7 +326,7 @@ SHARED = {"shared": "mlp", "representation": {}, "dynamics": {}, "prediction": {
 )
 def test_what_cannot_plan_is_refused(more, message):
     with pytest.raises(RlcliError, match=message):
-        build(recipe.load(told("constant-reward", **more)))
+        build(recipe.load_recipe(probe_recipe("constant-reward", **more)))
 
 
 VALUES = {  # probe -> observation -> value of the best policy, and its action, if one
@@ -343,13 +348,13 @@ HEADS = {
 }
 
 
-def learnt(probe, **more):
+def learn_probe(probe, **more):
     """What a recipe decides greedily upon the observations of a probe."""
     pytest.importorskip("mctx")
-    setup = build(recipe.load(told(probe, **more)))
-    progress, _ = (engine := loop.make(setup)).advance(engine.begin(), 400)
-    agent = setup.parts(midnight())[1]
-    assert int(agent.failed(progress.agent)[0]) == -1
+    setup = build(recipe.load_recipe(probe_recipe(probe, **more)))
+    progress, _ = (engine := loop.make_loop(setup)).advance(engine.begin(), 400)
+    agent = setup.parts(Clock.zero())[1]
+    assert int(agent.failed_at(progress.agent)[0]) == -1
     acting = jax.tree.map(lambda leaf: leaf[0], agent.acting(progress.agent))
     obs = jnp.array(list(VALUES[probe]), jnp.float32)[:, None]
     first = jnp.ones(len(obs), bool)
@@ -372,7 +377,7 @@ def test_search_and_model_learn_values_and_actions_of(probe, head):
     environment = {"name": f"probe-{probe}", "num_envs": 16}
     if probe == "needs-memory":
         environment["delay"] = 0
-    decision = learnt(probe, network=HEADS[head], environment=environment)
+    decision = learn_probe(probe, network=HEADS[head], environment=environment)
     values, actions = zip(*VALUES[probe].values(), strict=True)
     np.testing.assert_allclose(
         decision.extras["root_value"], values, rtol=0.1, atol=0.1

@@ -12,27 +12,30 @@ import pytest
 from rlcli import distributions, loop, recipe, registry
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
-from rlcli.loop.progress import midnight
-from rlcli.networks.functions import Pair, own
+from rlcli.networks.functions import Pair, separate_network
 from rlcli.networks.torsos import linear, table
 from rlcli.policies.discrete import boltzmann, epsilon_greedy
 from rlcli.training.experiment import Experiment
-from rlcli.types import Transition
+from rlcli.types import Clock, Transition
 from rlcli.updaters import Spaces
-from rlcli.updaters.model_based.transition_models import known
+from rlcli.updaters.model_based.transition_models import known_model
 
 STATES, ACTIONS, GAMMA = 5, 3, 0.9
 RNG = np.random.default_rng(0)
-CLOCK = midnight()._replace(watched=np.bool_(True))
+CLOCK = Clock.zero()._replace(compute_metrics=np.bool_(True))
 KEY = jax.random.key(0)
 CHOICES = gymnasium.spaces.Discrete(STATES, start=2)
 NUMBERS = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
 MOVES = gymnasium.spaces.Discrete(ACTIONS, start=1)
 
 
-def made(shown, torso, optimizer=None, policy=epsilon_greedy, span=1, **options):
+def make_updater(
+    shown, torso, optimizer=None, policy=epsilon_greedy, span=1, **options
+):
     def networks(name, head, action=None):
-        return own(name, torso, head(), shown if action is None else Pair(shown, MOVES))
+        return separate_network(
+            name, torso, head(), shown if action is None else Pair(shown, MOVES)
+        )
 
     factory = registry.find("updater", "model_learning").factory
     optimizer = optimizer or optax.sgd(1.0)
@@ -41,7 +44,7 @@ def made(shown, torso, optimizer=None, policy=epsilon_greedy, span=1, **options)
     return ours._replace(update=jax.jit(ours.update), estimate=jax.jit(ours.estimate))
 
 
-def filled(ours, seed=1):
+def fill_params(ours, seed=1):
     """Its state, with random numbers for parameters, and these by function."""
     rng, state = np.random.default_rng(seed), ours.init(KEY)
     params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape), state.params)
@@ -75,8 +78,8 @@ def every_pair():
 
 @pytest.mark.parametrize("stochastic", [False, True])
 def test_choices_are_worth_what_all_states_are_that_they_may_lead_to(stochastic):
-    ours = made(CHOICES, table(), stochastic=stochastic)
-    state, arrays = filled(ours)
+    ours = make_updater(CHOICES, table(), stochastic=stochastic)
+    state, arrays = fill_params(ours)
     found = ours.estimate(state, steps_of(*every_pair())).q_tm1[0]
     value = arrays["value"]["w"][:, 0]
     for pair in range(STATES * ACTIONS):
@@ -93,8 +96,8 @@ def test_choices_are_worth_what_all_states_are_that_they_may_lead_to(stochastic)
 
 @pytest.mark.parametrize(("stochastic", "span"), [(False, 1), (True, 1), (False, 3)])
 def test_numbers_are_foretold_by_how_they_change(stochastic, span):
-    ours = made(NUMBERS, linear(), stochastic=stochastic, samples=7, span=span)
-    state, arrays = filled(ours)
+    ours = make_updater(NUMBERS, linear(), stochastic=stochastic, samples=7, span=span)
+    state, arrays = fill_params(ours)
     obs = RNG.normal(size=(ACTIONS, 2)).astype("f4")
     found = ours.estimate(state, steps_of(obs, 1 + np.arange(ACTIONS))).q_tm1[0]
     # Without a key what is drawn is the same each time.
@@ -126,7 +129,7 @@ def test_a_model_discounts_as_the_rows_of_its_tracer_do(tracer, factor, monkeypa
         module, "learnt", lambda *a, **k: seen.append(k["gamma"]) or learnt(*a, **k)
     )
     data = probe_recipe("probe-two-steps") | {"tracer": tracer}
-    build(recipe.load(data))
+    build(recipe.load_recipe(data))
     assert seen
     np.testing.assert_allclose(seen, factor, rtol=1e-6)
 
@@ -135,13 +138,13 @@ def test_what_follows_whole_episodes_cannot_be_foretold():
     data = probe_recipe("probe-two-steps")
     data |= {"tracer": "monte_carlo", "replay": "episodes"}
     with pytest.raises(RlcliError, match="rows are of whole episodes"):
-        build(recipe.load(data))
+        build(recipe.load_recipe(data))
 
 
 @pytest.mark.parametrize("policy", [epsilon_greedy, boltzmann])
 def test_policies_act_on_what_lies_ahead_as_on_any_action_values(policy):
-    ours = made(CHOICES, table(), policy=policy)
-    state, _ = filled(ours)
+    ours = make_updater(CHOICES, table(), policy=policy)
+    state, _ = fill_params(ours)
     obs, action = every_pair()
     q = np.asarray(ours.estimate(state, steps_of(obs, action)).q_tm1[0])
     q = q.reshape(STATES, ACTIONS)
@@ -158,8 +161,8 @@ def test_policies_act_on_what_lies_ahead_as_on_any_action_values(policy):
 
 
 def test_each_function_learns_its_own_from_a_row():
-    ours = made(NUMBERS, linear(), backup="sample", loss="mse")
-    state, arrays = filled(ours)
+    ours = make_updater(NUMBERS, linear(), backup="sample", loss="mse")
+    state, arrays = fill_params(ours)
     rows = random_rows()
     rows = rows._replace(discount=np.array([[0.9, 0.0]], "f4"))
     weight = np.array([[1.0, 1.0]], "f4")
@@ -204,7 +207,7 @@ ENDS = RNG.random((STATES, ACTIONS, 8)) < 0.3
 ENDS[..., 0] = False
 
 
-def iterated():
+def value_iteration():
     """Action values by value iteration, `[STATES, ACTIONS]`."""
     q = np.zeros((STATES, ACTIONS))
     for _ in range(400):
@@ -214,7 +217,7 @@ def iterated():
 
 
 @pytest.fixture(scope="module")
-def tabled():
+def tabular_learner():
     """The updater, and its state after many updates with every row of the world."""
     state, action = (each.ravel() for each in np.mgrid[:STATES, :ACTIONS])
     every = (np.repeat(each, 8)[None] for each in (2 + state, 1 + action))
@@ -232,7 +235,7 @@ def tabled():
     )
     optimizer = optax.adam(optax.cosine_decay_schedule(0.1, 2_000))
     options = {"stochastic": True, "target": {"polyak": 0.2}, "loss": "mse"}
-    ours = made(CHOICES, table(), optimizer, **options)
+    ours = make_updater(CHOICES, table(), optimizer, **options)
 
     def step(state, key):
         return ours.update(state, rows, jnp.ones(obs.shape), CLOCK, key)[0], None
@@ -242,18 +245,20 @@ def tabled():
     return ours, run()
 
 
-def test_the_fixed_point_is_that_of_value_iteration(tabled):
-    ours, state = tabled
+def test_the_fixed_point_is_that_of_value_iteration(tabular_learner):
+    ours, state = tabular_learner
     found = ours.estimate(state, steps_of(*every_pair()))
-    expected = iterated()
+    expected = value_iteration()
     q = np.asarray(found.q_tm1).reshape(STATES, ACTIONS)
     np.testing.assert_allclose(q, expected, atol=0.02)
     v = np.asarray(found.v_tm1).reshape(STATES, ACTIONS)[:, 0]
     np.testing.assert_allclose(v, expected.max(-1), atol=0.02)
 
 
-def test_transitions_are_learnt_as_likely_as_they_are_where_nothing_ends(tabled):
-    _, state = tabled
+def test_transitions_are_learnt_as_likely_as_they_are_where_nothing_ends(
+    tabular_learner,
+):
+    _, state = tabular_learner
     arrays = {name: np.asarray(e["linear"]["w"]) for name, e in state.params.items()}
     for pair, where in enumerate(np.ndindex(STATES, ACTIONS)):
         on = AFTER[where][~ENDS[where]]
@@ -301,13 +306,13 @@ def lake_recipe(updater, steps, **environment):
     }
 
 
-def learnt(data, iterations):
+def learn_recipe(data, iterations):
     """Environment, agent and parameters after so many iterations."""
-    setup = build(recipe.load(data))
-    engine = loop.make(setup)
+    setup = build(recipe.load_recipe(data))
+    engine = loop.make_loop(setup)
     progress, _ = engine.advance(engine.begin(), iterations)
-    environment, agent = setup.parts(midnight())
-    assert int(agent.failed(progress.agent)[0]) == -1
+    environment, agent = setup.parts(Clock.zero())
+    assert int(agent.failed_at(progress.agent)[0]) == -1
     params = agent.acting(progress.agent)
     return environment, agent, jax.tree.map(lambda leaf: leaf[0], params)
 
@@ -316,7 +321,7 @@ def learnt(data, iterations):
 def test_a_slippery_lake_is_learnt_as_gymnasium_has_it():
     data = lake_recipe({"name": "model_learning", "stochastic": True}, 100_000)
     data["network"] = "table"
-    _, _, params = learnt(data, iterations=1_560)
+    _, _, params = learn_recipe(data, iterations=1_560)
     likely, going, _ = lake(slippery=True)
     found = softmax(np.asarray(params["transition"]["linear"]["w"])).reshape(16, 4, 16)
     met = [0, 1, 2, 4, 6, 8, 9]  # by wandering about, often enough
@@ -330,8 +335,8 @@ def test_the_rules_of_a_slippery_lake_lead_where_gymnasium_says():
     rules = registry.find("wrapper", "expose_state").factory(lake_env)
     state, action = (each.ravel() for each in np.mgrid[:16, :4])
     obs = {"observation": state, "state": (state,)}
-    model = known(rules, GAMMA, 2_000)
-    after = jax.jit(lambda: model.outcomes({}, KEY, obs, action, None))()
+    model = known_model(rules, GAMMA, 2_000)
+    after = jax.jit(lambda: model.predict({}, KEY, obs, action, None))()
     cells = np.asarray(after.next_obs["observation"])
     likely, going, _ = lake(slippery=True)
     for pair, where in enumerate(zip(state, action, strict=True)):
@@ -348,7 +353,7 @@ def test_the_rules_of_a_slippery_lake_lead_where_gymnasium_says():
 def test_with_the_rules_of_the_lake_values_are_those_of_value_iteration():
     updater = {"name": "model_known", "target": {"polyak": 0.5}}
     data = lake_recipe(updater, 30_000, wrappers=["expose_state"], slippery=False)
-    _, _, params = learnt(data, iterations=460)
+    _, _, params = learn_recipe(data, iterations=460)
     _, going, q = lake(slippery=False)
     found = np.asarray(params["value"]["linear"]["w"])[:, 0]
     np.testing.assert_allclose(found[going], q.max(-1)[going], atol=0.02)
@@ -385,7 +390,7 @@ def test_a_model_of_a_probe_gives_its_values(name, backup, stochastic):
     data = probe_recipe(
         name, backup=backup, stochastic=stochastic, loss="mse", target={"polyak": 0.2}
     )
-    _, agent, params = learnt(data, iterations=1_500)
+    _, agent, params = learn_recipe(data, iterations=1_500)
     expected = VALUES[name]
     likely = np.exp([log_probs(agent, params, obs) for obs in expected])
     np.testing.assert_allclose(
@@ -447,10 +452,10 @@ def test_a_model_is_refused_where_there_is(case):
     updater, environment, more, message = REFUSED[case]
     data = {"environment": environment, "updater": updater, **more}
     with pytest.raises(RlcliError, match=message):
-        build(recipe.load(data))
+        build(recipe.load_recipe(data))
 
 
-def moved(obs, action):
+def cart_motion(obs, action):
     """How a cart changes in a step of 0.02 s, but for what the pole does to it."""
     push = jnp.where(action == 1, 10.0, -10.0) / 1.1
     speed, turning = obs[:, 1], obs[:, 3]
@@ -473,11 +478,11 @@ def test_functions_that_are_known_are_given_as_forward_passes_without_parameters
         "tracer": {"name": "n_step", "gamma": GAMMA},
         "train": {"steps": 2_000},
     }
-    parsed = recipe.load(data)
+    parsed = recipe.load_recipe(data)
     setup = build(parsed)
     Experiment(parsed, setup).check()  # that it learns, by shapes alone
-    _, agent = setup.parts(midnight())
-    begun = jax.eval_shape(loop.make(setup).begin).agent
+    _, agent = setup.parts(Clock.zero())
+    begun = jax.eval_shape(loop.make_loop(setup).begin).agent
     shapes = agent.acting(begun)
     assert shapes["transition"] == shapes["reward"] == {}
     params = jax.tree.map(lambda leaf: RNG.normal(size=leaf.shape[1:]), shapes)
@@ -485,7 +490,7 @@ def test_functions_that_are_known_are_given_as_forward_passes_without_parameters
     obs = RNG.uniform(-0.1, 0.1, (9, 4)).astype("f4")
     worth = []
     for action in (0, 1):
-        after = obs + moved(obs, np.full(9, action))
+        after = obs + cart_motion(obs, np.full(9, action))
         pair = np.concatenate([obs, np.tile(np.eye(2)[action], (9, 1))], -1)
         (value, going) = (params[name]["linear"] for name in ("value", "continuation"))
         going = sigmoid(pair @ going["w"] + going["b"])[:, 0]

@@ -10,18 +10,17 @@ import pytest
 from rlcli import distributions, recipe
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
-from rlcli.loop.progress import midnight
-from rlcli.networks.functions import Pair, own
+from rlcli.networks.functions import Pair, separate_network
 from rlcli.networks.torsos import linear, table
 from rlcli.policies.continuous import gaussian_noise
 from rlcli.policies.sampled import sampled
-from rlcli.types import Transition
+from rlcli.types import Clock, Transition
 from rlcli.updaters import Spaces
 from rlcli.updaters.off_policy.deterministic_pg import ddpg, deterministic_pg, td3
 from rlcli.updaters.off_policy.soft_pg import sac, soft_pg
 
 STATES, ACTIONS, SHAPE, TAU = 5, 3, (4, 3), 0.3
-CLOCK = midnight()._replace(watched=np.bool_(True))
+CLOCK = Clock.zero()._replace(compute_metrics=np.bool_(True))
 KEY = jax.random.key(0)
 ONES = np.ones(SHAPE, "f4")
 FAR = {"every": 1_000}  # target parameters that stay where they are
@@ -38,7 +37,7 @@ HALF, MIDDLE = np.array([2, 0.5]), np.array([1, 0.5])
 def updater(factory, shown, space, torso, **options):
     def networks(name, head, action=None, copies=None):
         inputs = shown if action is None else Pair(shown, action)
-        return own(name, torso(), head(), inputs, copies)
+        return separate_network(name, torso(), head(), inputs, copies)
 
     def policies(space, action=None, distribution=None, values=None):
         if distribution is None:
@@ -102,12 +101,12 @@ def softmax(logits):
     return likely / likely.sum()
 
 
-def moved(ours, state, batch, updates=0, weight=ONES):
+def update_once(ours, state, batch, updates=0, weight=ONES):
     clock = CLOCK._replace(updates=np.int32(updates))
     return jax.jit(ours.update)(state, batch, weight, clock, KEY)
 
 
-def critics_by_hand(batch, probabilities, tau, weight=ONES):
+def reference_critics(batch, probabilities, tau, weight=ONES):
     """Both critics after one step, row by row, and the errors."""
     new, errors = CRITICS.astype("f8"), np.zeros((2, *SHAPE))
     for at in np.ndindex(SHAPE):
@@ -125,7 +124,7 @@ def critics_by_hand(batch, probabilities, tau, weight=ONES):
     return new, errors
 
 
-def policy_by_hand(batch, q, tau):
+def reference_policy(batch, q, tau):
     """Logits after one step along Σ π (q − τ log π), by its derivative."""
     new = LOGITS.astype("f8")
     for at in np.ndindex(SHAPE):
@@ -141,15 +140,15 @@ def test_a_soft_update_over_actions_that_can_be_counted_is_that_of_loops(learnt)
     options = {"temperature": "learnt" if learnt else TAU, "target_entropy": 0.5}
     ours, batch = counting(sac, target=FAR, **options), rows()
     weight = RNG.choice([0.5, 1.0, 2.0], SHAPE).astype("f4")
-    state, report = moved(ours, tables(ours), batch, weight=weight)
-    critics, errors = critics_by_hand(
+    state, report = update_once(ours, tables(ours), batch, weight=weight)
+    critics, errors = reference_critics(
         batch, lambda after: softmax(LOGITS[after]), TAU, weight
     )
     found = leaf(state.params, "critic")
     np.testing.assert_allclose(found, critics, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(report.priority, np.abs(errors).mean(axis=0), rtol=1e-5)
     # The policy climbs what the critics have come to, of which the lesser counts.
-    policy = policy_by_hand(batch, critics.min(axis=0), TAU)
+    policy = reference_policy(batch, critics.min(axis=0), TAU)
     np.testing.assert_allclose(
         leaf(state.params, "policy"), policy, rtol=1e-4, atol=1e-5
     )
@@ -164,12 +163,12 @@ def test_a_soft_update_over_actions_that_can_be_counted_is_that_of_loops(learnt)
 
 def test_a_deterministic_update_over_actions_that_can_be_counted_is_that_of_loops():
     ours, batch = counting(deterministic_pg, target=FAR, critics=2), rows()
-    state, _ = moved(ours, tables(ours), batch)
-    critics, _ = critics_by_hand(batch, lambda after: softmax(OLD[after]), 0.0)
+    state, _ = update_once(ours, tables(ours), batch)
+    critics, _ = reference_critics(batch, lambda after: softmax(OLD[after]), 0.0)
     np.testing.assert_allclose(
         leaf(state.params, "critic"), critics, rtol=1e-5, atol=1e-5
     )
-    policy = policy_by_hand(batch, critics[0], 0.0)  # the first, whatever the other
+    policy = reference_policy(batch, critics[0], 0.0)  # the first, whatever the other
     np.testing.assert_allclose(
         leaf(state.params, "policy"), policy, rtol=1e-4, atol=1e-5
     )
@@ -180,9 +179,9 @@ def test_regularizers_are_added_to_what_the_policy_climbs():
     batch = rows()
     regularizers = [{"name": "entropy", "weight": TAU}]
     ours = counting(deterministic_pg, target=FAR, critics=2, regularizers=regularizers)
-    state, _ = moved(ours, tables(ours), batch)
+    state, _ = update_once(ours, tables(ours), batch)
     critics = leaf(state.params, "critic")
-    expected = policy_by_hand(batch, critics[0], TAU)
+    expected = reference_policy(batch, critics[0], TAU)
     np.testing.assert_allclose(
         leaf(state.params, "policy"), expected, rtol=1e-4, atol=1e-5
     )
@@ -206,7 +205,7 @@ def test_policy_and_targets_move_in_one_of_so_many_updates():
         assert report.metrics["policy_loss"] != 0  # somebody reads it at any time
 
 
-def climbing(factory, **options):
+def linear_updater(factory, **options):
     """An updater of linear functions, whose actions are in a Box."""
     return updater(factory, REAL, BOX, linear, **options)
 
@@ -244,8 +243,10 @@ POLICY = np.array([[0.5, -0.4], [0.2, 0.1]]), np.array([0.1, -0.3])
 
 
 def test_an_update_in_a_box_is_that_of_the_chain_rule():
-    ours, batch = climbing(ddpg, target=FAR), points()
-    state, report = moved(ours, straight(ours, critic=CRITIC, policy=POLICY), batch)
+    ours, batch = linear_updater(ddpg, target=FAR), points()
+    state, report = update_once(
+        ours, straight(ours, critic=CRITIC, policy=POLICY), batch
+    )
     assert state.failed == -1
 
     def actor(obs):
@@ -286,7 +287,9 @@ MANY = (64, 64)
 
 def test_the_action_bootstrapped_from_is_smoothed_within_its_limits_and_the_box():
     sigma, limit = 0.4, 0.5
-    ours = climbing(td3, target=FAR, critics=1, smoothing=sigma, smoothing_clip=limit)
+    ours = linear_updater(
+        td3, target=FAR, critics=1, smoothing=sigma, smoothing_clip=limit
+    )
     only = np.array([[0.0], [0.0], [1.0], [0.0]]), np.zeros(1)  # q = the first entry
     still = np.zeros((2, 2)), np.array([np.arctanh(0.5), 0.0])  # μ = 2 in [−1, 3]
     zero = np.zeros((*MANY, 2), "f4")
@@ -310,7 +313,7 @@ def test_the_action_bootstrapped_from_is_smoothed_within_its_limits_and_the_box(
 @pytest.mark.parametrize("scale", [-2.0, 0.5])
 def test_soft_values_pay_for_the_entropy_of_what_follows(scale):
     """Of s′, not of s, and of the density in the Box, not in [−1, 1]."""
-    ours = climbing(soft_pg, target=FAR, temperature=TAU)
+    ours = linear_updater(soft_pg, target=FAR, temperature=TAU)
     nothing = np.zeros((4, 1)), np.zeros(1)
     # The log-scales are 100 s₁, or what is added to it, after s.
     after = np.array([[0, 0, 100, 100], [0, 0, 0, 0.0]]), np.array([0, 0, scale, scale])
@@ -343,32 +346,34 @@ def test_estimates_are_what_the_tables_say():
 PENDULUM = {"environment": "Pendulum-v1", "train": {"steps": 2_000}}
 
 
-def refused(**sections):
+def build_error(**sections):
     with pytest.raises(RlcliError) as caught:
-        build(recipe.load({**PENDULUM, **sections}))
+        build(recipe.load_recipe({**PENDULUM, **sections}))
     return caught.value
 
 
 def test_what_does_not_fit_is_refused_with_its_reason():
     memory = {"name": "mlp", "memory": "gru"}
-    assert "take no memory" in refused(updater="sac", network=memory).message
+    assert "take no memory" in build_error(updater="sac", network=memory).message
     entropy = [{"name": "entropy", "weight": 0.1}]
     updater = {"name": "ddpg", "regularizers": entropy}
-    assert "leaves nothing to chance" in refused(updater=updater).message
+    assert "leaves nothing to chance" in build_error(updater=updater).message
     updater = {
         "name": "sac",
         "regularizers": [{**entropy[0], "name": "n_step_entropy"}],
     }
-    assert refused(updater=updater).hint == "it takes `entropy`, and `kl` to the prior"
+    assert (
+        build_error(updater=updater).hint == "it takes `entropy`, and `kl` to the prior"
+    )
     wordy = {"name": "sac", "temperature": "learned"}
-    assert refused(updater=wordy).message.endswith("got `learned`")
+    assert build_error(updater=wordy).message.endswith("got `learned`")
     groups = {"temperatur": "adam"}
-    assert refused(updater="sac", optimizer=groups).hint == (
+    assert build_error(updater="sac", optimizer=groups).hint == (
         "did you mean `temperature`?"
     )
     # What is not learnt has no optimizer.
     fixed = {"name": "sac", "temperature": 0.1}
-    assert refused(updater=fixed, optimizer={"temperature": "adam"})
+    assert build_error(updater=fixed, optimizer={"temperature": "adam"})
 
 
 @pytest.mark.parametrize(
@@ -384,6 +389,6 @@ def test_what_does_not_fit_is_refused_with_its_reason():
     ],
 )
 def test_what_fits_is_built_and_traced(updater, more):
-    setup = build(recipe.load({**PENDULUM, "updater": updater, **more}))
-    _, agent = setup.parts(midnight())
+    setup = build(recipe.load_recipe({**PENDULUM, "updater": updater, **more}))
+    _, agent = setup.parts(Clock.zero())
     assert agent.updates(2_000) == 1_800

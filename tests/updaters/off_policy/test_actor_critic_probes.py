@@ -15,8 +15,8 @@ import pytest
 
 from rlcli import distributions, loop, recipe
 from rlcli.assembly import build
-from rlcli.networks.functions import Pair, own
-from rlcli.networks.heads import action, parameters, prediction
+from rlcli.networks.functions import Pair, separate_network
+from rlcli.networks.heads import action_head, distribution_head, return_head
 from rlcli.networks.torsos import mlp
 
 GAMMA = 0.9
@@ -33,7 +33,7 @@ UPDATERS = {"ddpg": {}, "td3": {}, "sac": {"temperature": 0.01}}
 pytestmark = pytest.mark.slow
 
 
-def learnt(probe, name, head):
+def learn_probe(probe, name, head):
     """The parameters after a thousand updates, and the functions' head."""
     head = {"name": head, **HEADS[head]}
     data = {
@@ -52,17 +52,17 @@ def learnt(probe, name, head):
         },
         "train": {"steps": 16_000, "start": 256},
     }
-    setup = build(recipe.load(data))
-    engine = loop.make(setup)
+    setup = build(recipe.load_recipe(data))
+    engine = loop.make_loop(setup)
     progress, _ = engine.advance(engine.begin(), 1_000)
     learner = progress.agent.learner
     assert int(learner.failed[0]) == -1
     return jax.tree.map(lambda leaf: leaf[0], learner.params), head
 
 
-def said(params, name, head, space, *inputs, copies=None):
+def apply_function(params, name, head, space, *inputs, copies=None):
     """What a function of one observation, or of pairs, says, as numbers."""
-    network = own(name, mlp(layers=[16]), head, space, copies)
+    network = separate_network(name, mlp(layers=[16]), head, space, copies)
     shown = [jnp.asarray(each, jnp.float32)[:, None] for each in inputs]
     given = shown[0] if len(shown) == 1 else tuple(shown)
     found, _ = network.apply(params, None, given, (), None)
@@ -75,16 +75,18 @@ def critics(name):
 
 @pytest.mark.parametrize(("name", "head"), [*itertools.product(UPDATERS, HEADS)])
 def test_the_top_of_a_parabola_is_found_with_every_head(name, head):
-    params, head = learnt("continuous-action", name, head)
-    numbers = parameters(distributions.squashed_normal(BOX)) if name == "sac" else None
-    found = said(params, "policy", numbers or action(1), SHOWN, [0.0])
+    params, head = learn_probe("continuous-action", name, head)
+    numbers = (
+        distribution_head(distributions.squashed_normal(BOX)) if name == "sac" else None
+    )
+    found = apply_function(params, "policy", numbers or action_head(1), SHOWN, [0.0])
     # So near the top is flat: what is off by 0.15 loses 0.02.
     assert np.tanh(found[0, 0]) == pytest.approx(0.5, abs=0.15)
     tried = np.array([0.2, 0.5, 0.8], "f4")
     copies = critics(name) if critics(name) > 1 else None
-    made = prediction((), "act", **head)
+    made = return_head((), "act", **head)
     pair = Pair(SHOWN, BOX)
-    q = said(params, "critic", made, pair, 0 * tried, tried, copies=copies)
+    q = apply_function(params, "critic", made, pair, 0 * tried, tried, copies=copies)
     q = np.asarray(q.particles().mean()).reshape(-1, 3)
     expected = np.broadcast_to(-((tried - 0.5) ** 2), q.shape)
     np.testing.assert_allclose(q, expected, atol=0.06)
@@ -103,15 +105,15 @@ COUNTED = {
     + [(name, "scalar", probe) for name in ("ddpg", "td3") for probe in COUNTED],
 )
 def test_actions_that_can_be_counted_are_valued_and_chosen(name, head, probe):
-    params, head = learnt(probe, name, head)
+    params, head = learn_probe(probe, name, head)
     family = distributions.categorical(2)
-    logits = said(params, "policy", parameters(family), SHOWN, [0.0])
+    logits = apply_function(params, "policy", distribution_head(family), SHOWN, [0.0])
     values, best = COUNTED[probe]
     if best is not None:
         assert np.exp(family.log_prob(logits, np.array([best]))) > 0.95
     copies = critics(name) if critics(name) > 1 else None
-    made = functools.partial(prediction, (2,), "act")(**head)
-    q = said(params, "critic", made, SHOWN, [0.0], copies=copies)
+    made = functools.partial(return_head, (2,), "act")(**head)
+    q = apply_function(params, "critic", made, SHOWN, [0.0], copies=copies)
     q = np.asarray(q.particles().mean()).reshape(-1, 2)
     # A policy that is never quite sure is worth a little more.
     np.testing.assert_allclose(q, np.broadcast_to(values, q.shape), rtol=0.03, atol=0.1)

@@ -13,22 +13,21 @@ import rlax
 from rlcli import distributions, loop, recipe
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
-from rlcli.loop.progress import midnight
-from rlcli.networks.functions import own
+from rlcli.networks.functions import separate_network
 from rlcli.networks.torsos import table
 from rlcli.policies.sampled import sampled
 from rlcli.tracers import off_policy as tracers
 from rlcli.tracers.lambda_return import lambda_return
 from rlcli.training.experiment import Experiment
-from rlcli.types import Transition
+from rlcli.types import Clock, Transition
 from rlcli.updaters import Spaces
 from rlcli.updaters.policy_gradient.cross_entropy import cross_entropy
 from rlcli.updaters.policy_gradient.ppo import ppo
 from rlcli.updaters.policy_gradient.v_trace import v_trace
 from rlcli.updaters.policy_gradient.vanilla_pg import a2c, reinforce, vanilla_pg
-from rlcli.updaters.regularizers import bonus, filled, penalties
+from rlcli.updaters.regularizers import entropy_bonus, fill_defaults, penalties
 
-CLOCK = midnight()._replace(watched=np.bool_(True))
+CLOCK = Clock.zero()._replace(compute_metrics=np.bool_(True))
 KEY = jax.random.key(0)
 STATES, ACTIONS, SHAPE = 5, 3, (6, 4)
 RNG = np.random.default_rng(0)
@@ -39,7 +38,7 @@ ONES = np.ones(SHAPE, "f4")
 FAMILY = distributions.categorical(ACTIONS)
 
 
-def kept():
+def gradient_keeper():
     """An optimizer that keeps the gradient as its state, and never moves."""
     zeros = optax.tree.zeros_like
     return optax.GradientTransformation(zeros, lambda new, _, params: (zeros(new), new))
@@ -49,13 +48,15 @@ def updater(factory, optimizer=None, **options):
     shown = gymnasium.spaces.Discrete(STATES)
 
     def networks(name, head):
-        return own(name, table(), head(), shown)
+        return separate_network(name, table(), head(), shown)
 
     def policies(distribution, space):
         return sampled(distribution)
 
     spaces = Spaces(shown, gymnasium.spaces.Discrete(ACTIONS))
-    return factory(spaces, networks, policies, optimizer or kept(), **options)
+    return factory(
+        spaces, networks, policies, optimizer or gradient_keeper(), **options
+    )
 
 
 def _instead(numbers, leaf):
@@ -295,7 +296,7 @@ def test_divergences_are_those_of_a_sum_over_actions():
     rng = np.random.default_rng(5)
     now, old = rng.normal(size=(2, *SHAPE, ACTIONS)).astype("f4")
     p, q = (np.exp(x) / np.exp(x).sum(-1, keepdims=True) for x in (now, old))
-    regularizers = filled(
+    regularizers = fill_defaults(
         [
             {"name": "entropy", "weight": 2.0},
             {"name": "kl", "weight": 3.0},
@@ -336,7 +337,7 @@ def test_later_entropies_count_until_the_episode_ends():
     discount[2, 0] = 0.0
     entropy = rng.random((5, 2)).astype("f4")
     options = {"name": "n_step_entropy", "weight": 0.3, "gamma": 0.9, "lambda": 0.8}
-    found = bonus(filled([options]), entropy * discount, last)
+    found = entropy_bonus(fill_defaults([options]), entropy * discount, last)
     expected = np.zeros((5, 2))
     for t in range(5):
         for b in range(2):
@@ -384,7 +385,7 @@ def test_with_the_tracers_numbers_the_returns_are_those_of_soft_values():
 )
 def test_an_option_of_another_regularizer_is_refused(regularizer, option):
     with pytest.raises(RlcliError, match=f"has no option `{option}`"):
-        filled([regularizer])
+        fill_defaults([regularizer])
 
 
 ALL = [
@@ -440,14 +441,14 @@ def test_every_updater_goes_with_every_memory(name, network):
         del chosen["value"]
     if name == "pqn":
         chosen = {"q" if key == "policy" else key: each for key, each in chosen.items()}
-    parsed = recipe.load(data_of(name, chosen))
+    parsed = recipe.load_recipe(data_of(name, chosen))
     Experiment(parsed, build(parsed)).check()
 
 
 @pytest.mark.parametrize("name", ["ppo", "a2c", "cross_entropy"])
 def test_every_objective_takes_continuous_actions(name):
     data = data_of(name, NETWORKS["gru"], "probe-continuous-action")
-    parsed = recipe.load(data)
+    parsed = recipe.load_recipe(data)
     Experiment(parsed, build(parsed)).check()
 
 
@@ -455,7 +456,7 @@ def test_every_objective_takes_continuous_actions(name):
 def test_with_a_memory_too_the_first_ratio_is_one():
     data = data_of("ppo", NETWORKS["gru"])
     data["updater"] = {"name": "ppo", "epochs": 1, "minibatches": 1, "sequence": 4}
-    engine = loop.make(build(recipe.load(data)))
+    engine = loop.make_loop(build(recipe.load_recipe(data)))
     _, metrics = engine.advance(engine.begin(), 1)
     assert metrics["clip_fraction"][0] == 0.0
     assert metrics["kl"][0] == pytest.approx(0.0, abs=1e-6)
@@ -464,7 +465,7 @@ def test_with_a_memory_too_the_first_ratio_is_one():
 def test_a_memory_is_refused_by_whoever_would_not_carry_it():
     data = data_of("a2c", NETWORKS["gru"])
     with pytest.raises(RlcliError, match="take no memory"):
-        build(recipe.load({**data, "updater": "sac", "tracer": "n_step"}))
+        build(recipe.load_recipe({**data, "updater": "sac", "tracer": "n_step"}))
     own = {"name": "rlcli.networks.torsos:Torso", "memory": "gru"}
     with pytest.raises(RlcliError, match="it takes no memory"):
-        build(recipe.load({**data, "network": own}))
+        build(recipe.load_recipe({**data, "network": own}))

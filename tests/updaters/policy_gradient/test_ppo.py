@@ -11,15 +11,14 @@ import rlax
 from rlcli import loop, recipe
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
-from rlcli.loop.progress import midnight
-from rlcli.networks.functions import own
+from rlcli.networks.functions import separate_network
 from rlcli.networks.torsos import mlp
 from rlcli.policies.sampled import sampled
-from rlcli.types import Transition
+from rlcli.types import Clock, Transition
 from rlcli.updaters import Spaces
 from rlcli.updaters.policy_gradient.ppo import ppo
 
-CLOCK = midnight()._replace(watched=np.bool_(True))
+CLOCK = Clock.zero()._replace(compute_metrics=np.bool_(True))
 KEY = jax.random.key(0)
 SHOWN = gymnasium.spaces.Box(-1, 1, (3,))
 CHOICE = gymnasium.spaces.Discrete(3, start=1)
@@ -30,7 +29,7 @@ PLAIN = {"epochs": 1, "minibatches": 1, "regularizers": []}
 
 def updater(action=CHOICE, optimizer=None, **options):
     def networks(name, head):
-        return own(name, mlp(layers=[8]), head(), SHOWN)
+        return separate_network(name, mlp(layers=[8]), head(), SHOWN)
 
     def policies(distribution, space):
         return sampled(distribution)
@@ -58,13 +57,13 @@ def batch(action=CHOICE, seed=0):
     )
 
 
-def updated(ours, rows, weight=None):
+def update_once(ours, rows, weight=None):
     state = ours.init(KEY)
     weight = np.ones(SHAPE, "f4") if weight is None else weight
     return state, *jax.jit(ours.update)(state, rows, weight, CLOCK, KEY)
 
 
-def near(ours, rows):
+def with_near_log_probs(ours, rows):
     """The rows, with log-probabilities not far from what the policy says now."""
     noise = np.random.default_rng(1).normal(0, 0.3, SHAPE).astype("f4")
     said = jax.jit(ours.estimate)(ours.init(KEY), rows).log_prob
@@ -90,7 +89,7 @@ def test_the_loss_is_that_of_rlax_with_a_value_and_an_entropy(
         value_weight=value_weight,
         regularizers=[{"name": "entropy", "weight": entropy_weight}],
     )
-    rows = near(ours, batch(action))
+    rows = with_near_log_probs(ours, batch(action))
     found = jax.jit(ours.estimate)(ours.init(KEY), rows)
     target = np.asarray(rows.reward + rows.discount * found.v_t)
     error = target - np.asarray(found.v_tm1)
@@ -99,7 +98,7 @@ def test_the_loss_is_that_of_rlax_with_a_value_and_an_entropy(
     expected = float(
         rlax.clipped_surrogate_pg_loss(jnp.ravel(ratio), jnp.ravel(scaled), clip)
     )
-    _, _, report = updated(ours, rows)
+    _, _, report = update_once(ours, rows)
     metrics = {name: float(each) for name, each in report.metrics.items()}
     expected += value_weight * 0.5 * np.mean(error**2)
     expected -= entropy_weight * metrics["entropy"]
@@ -124,7 +123,7 @@ def test_before_anything_is_learnt_the_ratio_is_one():
     rows = batch()
     said = jax.jit(ours.estimate)(state, rows).log_prob
     rows = rows._replace(extras={"log_prob": said})
-    _, _, report = updated(ours, rows)
+    _, _, report = update_once(ours, rows)
     assert report.metrics["clip_fraction"] == 0.0
     assert report.metrics["kl"] == pytest.approx(0.0, abs=1e-6)
     assert report.metrics["loss"] == pytest.approx(0.0, abs=1e-6)  # Â has mean 0
@@ -137,7 +136,7 @@ def test_the_first_update_of_a_run_is_made_of_what_the_policy_itself_said():
         "updater": {"name": "ppo", "epochs": 1, "minibatches": 1},
         "train": {"steps": 64, "unroll": 16},
     }
-    engine = loop.make(build(recipe.load(data)))
+    engine = loop.make_loop(build(recipe.load_recipe(data)))
     _, metrics = engine.advance(engine.begin(), 1)
     assert metrics["clip_fraction"][0] == 0.0
     assert metrics["kl"][0] == pytest.approx(0.0, abs=1e-6)
@@ -151,8 +150,8 @@ def test_rows_without_weight_change_nothing():
     noise["obs"][:2] = rng.normal(size=(2, 4, 3))
     noise["reward"][:2] = 100.0
     ours = updater()
-    _, first, _ = updated(ours, rows, weight)
-    _, second, _ = updated(ours, rows._replace(**noise), weight)
+    _, first, _ = update_once(ours, rows, weight)
+    _, second, _ = update_once(ours, rows._replace(**noise), weight)
     for one, other in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
 
@@ -160,7 +159,7 @@ def test_rows_without_weight_change_nothing():
 def test_a_minibatch_in_which_no_row_counts_is_no_failure():
     weight = np.zeros(SHAPE, "f4")
     weight[-1] = 1.0
-    _, state, report = updated(updater(minibatches=8, epochs=2), batch(), weight)
+    _, state, report = update_once(updater(minibatches=8, epochs=2), batch(), weight)
     assert state.failed == -1
     assert np.isfinite(report.metrics["loss"])
 
@@ -180,9 +179,9 @@ def summing():
 def test_each_epoch_sees_every_row_once(sequence):
     # So the gradients of its minibatches add up to the same, however rows are dealt.
     rows, options = batch(), {"normalize_advantage": False, "optimizer": summing()}
-    _, whole, _ = updated(updater(**options), rows)
+    _, whole, _ = update_once(updater(**options), rows)
     ours = updater(**options, epochs=3, minibatches=2, sequence=sequence)
-    _, dealt, _ = updated(ours, rows)
+    _, dealt, _ = update_once(ours, rows)
     for one, many in zip(
         *(jax.tree.leaves(each.optimizer) for each in (whole, dealt)), strict=True
     ):

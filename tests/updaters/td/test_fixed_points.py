@@ -6,9 +6,8 @@ import numpy as np
 import optax
 import pytest
 
-from rlcli.loop.progress import midnight
 from rlcli.networks.torsos import mlp
-from rlcli.types import Transition
+from rlcli.types import Clock, Transition
 
 STATES, ACTIONS, EPSILON = 6, 4, 0.2
 TEMPERATURE, ALPHA = 0.3, 0.5
@@ -67,13 +66,13 @@ def every_row():
     )
 
 
-def learnt(ours, steps):
+def learn_values(ours, steps):
     """The action values after so many updates with every row."""
     rows = every_row()
     weight = jnp.ones(rows.reward.shape)
 
     def step(state, key):
-        return ours.update(state, rows, weight, midnight(), key)[0], None
+        return ours.update(state, rows, weight, Clock.zero(), key)[0], None
 
     @jax.jit
     def run(key):
@@ -106,7 +105,7 @@ def test_what_is_learnt_is_what_the_equation_of_the_rule_says(name, head, tabula
         target={"polyak": 0.2},
         **RULES[name],
     )
-    found, expected = learnt(ours.whole, steps), fixed_point(name)
+    found, expected = learn_values(ours.whole, steps), fixed_point(name)
     # The mean of quantiles of a mixture, and of drawn ones, is not quite its mean.
     wide = "quantile" in head or name == "sarsa"
     np.testing.assert_allclose(found, expected, atol=0.25 if wide else 0.03)

@@ -7,17 +7,16 @@ import optax
 import pytest
 import rlax
 
-from rlcli.loop.progress import midnight
-from rlcli.networks.functions import own
+from rlcli.networks.functions import separate_network
 from rlcli.networks.torsos import table
 from rlcli.policies.discrete import epsilon_greedy
 from rlcli.tracers.lambda_return import lambda_return
-from rlcli.types import Transition
+from rlcli.types import Clock, Transition
 from rlcli.updaters import Spaces
 from rlcli.updaters.td.pqn import pqn
 
 STATES, ACTIONS, STEPS, BATCH = 5, 3, 8, 4
-CLOCK = midnight()._replace(watched=np.bool_(True))
+CLOCK = Clock.zero()._replace(compute_metrics=np.bool_(True))
 KEY = jax.random.key(0)
 Q = np.random.default_rng(0).normal(size=(STATES, ACTIONS)).astype("f4")
 
@@ -27,7 +26,7 @@ def updater(optimizer, **options):
     space = gymnasium.spaces.Discrete(ACTIONS, start=1)
 
     def networks(name, head):
-        return own(name, table(), head(), shown)
+        return separate_network(name, table(), head(), shown)
 
     def policies(values, space):
         return epsilon_greedy(values, space, epsilon=0.2)
@@ -40,7 +39,7 @@ def state_of(ours):
     return state._replace(params=jax.tree.map(lambda leaf: Q, state.params))
 
 
-def unrolled():
+def raw_unroll():
     """Raw steps of environments that go on from state to state, and never end."""
     rng = np.random.default_rng(1)
     states = rng.integers(0, STATES, (STEPS + 1, BATCH))
@@ -58,7 +57,7 @@ def unrolled():
 
 
 def test_its_error_is_that_of_q_lambda():
-    rows = unrolled()
+    rows = raw_unroll()
     ours = updater(optax.sgd(1.0), epochs=1, minibatches=1)
     state = state_of(ours)
     traced = lambda_return(gamma=0.9, lambda_=0.7).trace(
@@ -83,7 +82,7 @@ def test_its_error_is_that_of_q_lambda():
 
 
 def test_targets_stay_those_of_before_the_update_in_every_pass():
-    rows = unrolled()._replace(discount=np.full((STEPS, BATCH), 0.9, "f4"))
+    rows = raw_unroll()._replace(discount=np.full((STEPS, BATCH), 0.9, "f4"))
     ours = updater(optax.sgd(4.0), epochs=300, minibatches=1)
     weight = np.ones((STEPS, BATCH), "f4")
     weight[0] = 0.0

@@ -12,23 +12,22 @@ import pytest
 from rlcli import recipe, registry
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
-from rlcli.loop.progress import midnight
 from rlcli.networks import memory
-from rlcli.networks.heads import action_values
+from rlcli.networks.heads import action_values_head
 from rlcli.networks.torsos import mlp
 from rlcli.policies.discrete import epsilon_greedy
 from rlcli.tracers.n_step import n_step
-from rlcli.types import Transition
+from rlcli.types import Clock, Transition
 from rlcli.updaters import Spaces
 
 SHOWN = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
 ACTIONS, SIZE, STEPS, BATCH, N, GAMMA, EPSILON = 3, 4, 9, 5, 2, 0.9, 0.2
-CLOCK = midnight()._replace(watched=np.bool_(True))
+CLOCK = Clock.zero()._replace(compute_metrics=np.bool_(True))
 
 
 def recalling(name, head, action=None, copies=None):
     made = memory.gru(size=SIZE), head(), SHOWN, copies
-    return memory.own(name, mlp(layers=[5]), *made)
+    return memory.separate_recurrent_network(name, mlp(layers=[5]), *made)
 
 
 def steps(seed=0):
@@ -49,7 +48,7 @@ def steps(seed=0):
     )
 
 
-def made(name, **options):
+def make_updater(name, **options):
     """An updater, and a learner whose target parameters are not its parameters."""
 
     def policies(values, space):
@@ -68,7 +67,7 @@ def made(name, **options):
 @pytest.fixture(scope="module")
 def one_step():
     """`(params, obs[2], carry[4], first) -> q[3], carry[4]`, compiled once."""
-    network = recalling("q", functools.partial(action_values, ACTIONS))
+    network = recalling("q", functools.partial(action_values_head, ACTIONS))
 
     @jax.jit
     def step(params, obs, carry, first):
@@ -90,7 +89,7 @@ def one_at_a_time(step, rows, params, b):
     return np.array(here), np.array(there)
 
 
-def following(name, online, target):
+def expected_bootstrap(name, online, target):
     """What the rule bootstraps from: numbers of one next observation."""
     if name == "double_q_learning":
         return target[online.argmax()]
@@ -103,8 +102,8 @@ def following(name, online, target):
     ["double_q_learning", pytest.param("expected_sarsa", marks=pytest.mark.slow)],
 )
 def test_errors_are_those_of_networks_that_are_stepped_one_at_a_time(name, one_step):
-    rows, (ours, state) = steps(), made(name)
-    assert ours.needs == ("carry",)
+    rows, (ours, state) = steps(), make_updater(name)
+    assert ours.requires == ("carry",)
 
     @jax.jit
     def learnt(state):
@@ -135,13 +134,13 @@ def test_errors_are_those_of_networks_that_are_stepped_one_at_a_time(name, one_s
                 discount *= GAMMA * rows.discount[k, b]
                 if rows.last[k, b]:
                     break
-            goal += discount * following(name, there[k], target[k])
+            goal += discount * expected_bootstrap(name, there[k], target[k])
             error = abs(goal - taken[t])
             assert report.priority[t, b] == pytest.approx(error, rel=1e-3, abs=1e-5)
 
 
 def test_burn_in_is_not_learnt_and_refreshes_the_memory():
-    rows, (ours, state) = steps(), made("q_learning")
+    rows, (ours, state) = steps(), make_updater("q_learning")
     rows = rows._replace(first=np.zeros_like(rows.first))
     burn_in = 3
 
@@ -172,9 +171,9 @@ def test_burn_in_is_not_learnt_and_refreshes_the_memory():
 @pytest.mark.parametrize("burn_in", [3, pytest.param(0, marks=pytest.mark.slow)])
 def test_no_gradient_goes_through_a_burn_in(burn_in):
     """It is that of the later steps alone, with the memory they begin with a number."""
-    rows, (ours, state) = steps(), made("q_learning", loss="mse")
+    rows, (ours, state) = steps(), make_updater("q_learning", loss="mse")
     rows = rows._replace(discount=np.zeros_like(rows.discount))  # the target is R
-    network = recalling("q", functools.partial(action_values, ACTIONS))
+    network = recalling("q", functools.partial(action_values_head, ACTIONS))
     weight = np.ones((STEPS, BATCH), "f4")
     weight[:burn_in] = 0
 
@@ -224,4 +223,4 @@ def test_a_critic_that_cannot_remember_says_so(updater):
     network = {"name": "linear", "memory": "gru"}
     data = {"environment": "CartPole-v1", "network": network, "updater": updater}
     with pytest.raises(RlcliError, match="with a memory"):
-        build(recipe.load(data))
+        build(recipe.load_recipe(data))

@@ -12,12 +12,11 @@ import pytest
 from rlcli import recipe, registry, spaces
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
-from rlcli.loop.progress import midnight
-from rlcli.types import Transition
+from rlcli.types import Clock, Transition
 from rlcli.updaters import Spaces
 
 KEY = jax.random.key(0)
-CLOCK = midnight()
+CLOCK = Clock.zero()
 COUNTED = (
     *("q_learning", "double_q_learning", "clipped_double_q_learning"),
     *("soft_q_learning", "soft_clipped_double_q_learning", "munchausen"),
@@ -40,9 +39,9 @@ def built(updater, head, environment="CartPole-v1", **more):
         "train": {"steps": 1_000},
         **more,
     }
-    parsed = recipe.load(data)
-    assert recipe.load(recipe.resolved(parsed)) == parsed
-    environment, agent = build(parsed).parts(midnight())
+    parsed = recipe.load_recipe(data)
+    assert recipe.load_recipe(recipe.resolve(parsed)) == parsed
+    environment, agent = build(parsed).parts(Clock.zero())
     return environment, agent
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.environments import drawing
-from rlcli.environments.native.timesteps import answer
+from rlcli.environments.native.timesteps import make_timestep
 from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep
 
 
@@ -21,7 +21,7 @@ class BanditState(NamedTuple):
     pulled: Array  # int32 [arms]: how often each was pulled
 
 
-class Rules(NamedTuple):
+class BanditRules(NamedTuple):
     """What makes a bandit; `[arms]` arms, fixed in number."""
 
     means: Callable[[Key], Array]  # key -> float32 [arms]
@@ -31,32 +31,32 @@ class Rules(NamedTuple):
     drift: Callable[[Array, ArrayTree], Array] = lambda means, noise: means
 
 
-def bandit(rules: Rules, arms: int, length: int) -> Environment:
+def bandit(rules: BanditRules, arms: int, length: int) -> Environment:
     """A core whose episodes are `length` pulls, after which it terminates.
 
     It shows the share of them that are done, float32 `[1]`, and logs `regret`: what the
     best arm would have paid more on average.
     """
 
-    def observed(pulled: Array) -> Array:
-        return (jnp.sum(pulled, keepdims=True) / length).astype(jnp.float32)
+    def observe(pulls: Array) -> Array:
+        return (jnp.sum(pulls, keepdims=True) / length).astype(jnp.float32)
 
     def reset(key: Key) -> tuple[BanditState, Array]:
-        pulled = jnp.zeros(arms, jnp.int32)
-        return BanditState(rules.means(key), pulled), observed(pulled)
+        pulls = jnp.zeros(arms, jnp.int32)
+        return BanditState(rules.means(key), pulls), observe(pulls)
 
     def step(
         state: BanditState, action: Array, noise: ArrayTree
     ) -> tuple[BanditState, TimeStep]:
         mean = state.means[action]
-        pulled = state.pulled + (np.arange(arms) == action)
-        timestep = answer(
-            observed(pulled),
+        pulls = state.pulled + (np.arange(arms) == action)
+        timestep = make_timestep(
+            observe(pulls),
             rules.pay(mean, action, noise),
-            jnp.sum(pulled) >= length,
+            jnp.sum(pulls) >= length,
             {"regret": jnp.max(state.means) - mean},
         )
-        return BanditState(rules.drift(state.means, noise), pulled), timestep
+        return BanditState(rules.drift(state.means, noise), pulls), timestep
 
     return Environment(
         reset=reset,
@@ -71,7 +71,7 @@ def bandit(rules: Rules, arms: int, length: int) -> Environment:
 
 
 def _draw(
-    means: np.ndarray, pulled: np.ndarray, length: int, scale: tuple[float, float]
+    means: np.ndarray, pulls: np.ndarray, length: int, scale: tuple[float, float]
 ) -> np.ndarray:
     """What each arm pays, and below how often it was pulled, `[420, 640, 3]` uint8."""
     canvas = drawing.Canvas(640, 420)
@@ -84,7 +84,7 @@ def _draw(
     def level(value: float) -> float:
         return 40 + 215 * (high - float(np.clip(value, low, high))) / (high - low)
 
-    for number, (mean, times) in enumerate(zip(means, pulled, strict=True)):
+    for number, (mean, times) in enumerate(zip(means, pulls, strict=True)):
         left, middle = 20 + (number + 0.12) * width, 20 + (number + 0.5) * width
         wide, round_ = 0.76 * width, min(4, width / 8)
         fill = drawing.GREEN if mean == means.max() else drawing.BLUE
@@ -93,8 +93,8 @@ def _draw(
         high_ = 2 + 88 * float(times) / length
         canvas.box((left, 394 - high_), wide, high_, "#b9a06a", radius=min(1, round_))
         if width >= 30:
-            above = level(max(float(mean), 0.0)) - 9
-            canvas.text((middle, max(above, 36)), f"{mean:.2f}", 12)
+            label_y = level(max(float(mean), 0.0)) - 9
+            canvas.text((middle, max(label_y, 36)), f"{mean:.2f}", 12)
             canvas.text((middle, 406), str(times), 12)
     for y in (level(0.0), 394):
         canvas.line((20, y), (620, y), 2, drawing.INK)

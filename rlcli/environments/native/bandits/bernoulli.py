@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from annotated_types import Ge, Le
 
-from rlcli.environments.native.bandits.arms import Rules, bandit
+from rlcli.environments.native.bandits.arms import BanditRules, bandit
 from rlcli.registry import register
 from rlcli.types import Array, Count, Environment, Key, Probability
 
@@ -49,7 +49,7 @@ def bernoulli_bandit(
             return jax.random.permutation(key, jnp.array(probabilities, jnp.float32))
         return low + (high - low) * jax.random.uniform(key, (arms,))
 
-    rules = Rules(
+    rules = BanditRules(
         means=means,
         pay=lambda mean, arm, uniform: uniform < mean,
         draw=jax.random.uniform,

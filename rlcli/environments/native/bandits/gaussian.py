@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rlcli.environments.native.bandits.arms import Rules, bandit
+from rlcli.environments.native.bandits.arms import BanditRules, bandit
 from rlcli.registry import register
 from rlcli.types import Array, Count, Environment, Key, NonNegative
 
@@ -39,7 +39,7 @@ def gaussian_bandit(
         uncertain = mean + spread * jax.random.normal(key)
         return jnp.stack([jnp.zeros_like(uncertain), uncertain])
 
-    rules = Rules(
+    rules = BanditRules(
         means=means,
         pay=lambda mean, arm, normal: mean + noise * normal * (arm == 1),
         draw=jax.random.normal,

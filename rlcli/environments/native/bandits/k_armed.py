@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax
 
-from rlcli.environments.native.bandits.arms import Rules, bandit
+from rlcli.environments.native.bandits.arms import BanditRules, bandit
 from rlcli.registry import register
 from rlcli.types import Array, Count, Environment, Key, NonNegative
 
@@ -42,7 +42,7 @@ def k_armed_bandit(
         return mean + spread * jax.random.normal(key, (arms,))
 
     # One normal number for the reward, and one for each mean.
-    rules = Rules(
+    rules = BanditRules(
         means=means,
         pay=lambda mean, arm, normal: mean + noise * normal[0],
         draw=lambda key: jax.random.normal(key, (1 + arms,)),

@@ -11,9 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli.environments.native.classic_control.angles import sine_and_cosine, wrapped
-from rlcli.environments.native.classic_control.cartpole import Cart, draw, moved
-from rlcli.environments.native.timesteps import answer
+from rlcli.environments.native.classic_control.angles import sine_and_cosine, wrap_angle
+from rlcli.environments.native.classic_control.cartpole import (
+    Cart,
+    draw_cartpole,
+    euler_step,
+)
+from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
 from rlcli.types import Array, Environment, Key, NonNegative, Positive, TimeStep
 
@@ -34,11 +38,11 @@ class Limits(NamedTuple):
     init_range: Array | float  # … and how far from it, as from rest in the middle
 
 
-class Verdict(NamedTuple):
+class StepOutcome(NamedTuple):
     """What is said about a step, but for its time."""
 
     reward: Array
-    over: Array  # bool: whether cart or pole end the episode
+    terminated: Array  # bool: whether cart or pole end the episode
     upright: Array  # bool
 
 
@@ -74,16 +78,16 @@ def cartpole(
     """
     cart = Cart(gravity, masscart, masspole, length, timescale)
 
-    def judged(physics: Array, cosine: Array, action: Array) -> Verdict:
+    def evaluate_step(physics: Array, cosine: Array, action: Array) -> StepOutcome:
         del action  # it costs nothing
-        good = (cosine > height_threshold) & (jnp.abs(physics[0]) < x_threshold)
-        return Verdict(good.astype(jnp.float32), ~good, good)
+        is_good = (cosine > height_threshold) & (jnp.abs(physics[0]) < x_threshold)
+        return StepOutcome(is_good.astype(jnp.float32), ~is_good, is_good)
 
-    def info(verdict: Verdict) -> dict[str, Array]:
+    def info(verdict: StepOutcome) -> dict[str, Array]:
         return {"raw_return": verdict.reward}
 
     limits = Limits(x_threshold, max_time, 0.0, init_range)
-    return _task(cart, limits, force_magnitude, judged, info)
+    return _cartpole_task(cart, limits, force_magnitude, evaluate_step, info)
 
 
 @register("environment", "bsuite/CartpoleSwingup")
@@ -129,69 +133,77 @@ def cartpole_swingup(
         x, _, _, theta_dot = jnp.abs(physics)
         return x < x_reward_threshold, theta_dot < theta_dot_threshold
 
-    def judged(physics: Array, cosine: Array, action: Array) -> Verdict:
+    def evaluate_step(physics: Array, cosine: Array, action: Array) -> StepOutcome:
         middle, slow = near(physics)
         upright = (cosine > height_threshold) & middle & slow
         reward = upright - jnp.where(action == 1, 0.0, move_cost)
-        return Verdict(reward, jnp.abs(physics[0]) > x_threshold, upright)
+        return StepOutcome(reward, jnp.abs(physics[0]) > x_threshold, upright)
 
-    def info(verdict: Verdict) -> dict[str, Array]:
+    def info(verdict: StepOutcome) -> dict[str, Array]:
         upright = verdict.upright.astype(jnp.float32)
         return {"raw_return": verdict.reward, "upright": upright}
 
     def more(physics: Array) -> list[Array]:
-        return [jnp.where(each, 1.0, -1.0) for each in near(physics)]
+        return [jnp.where(flag, 1.0, -1.0) for flag in near(physics)]
 
     limits = Limits(x_threshold, max_time, math.pi, init_range)
-    return _task(cart, limits, force_magnitude, judged, info, more)
+    return _cartpole_task(cart, limits, force_magnitude, evaluate_step, info, more)
 
 
-def _task(
+def _cartpole_task(
     cart: Cart,
     limits: Limits,
     force: Array | float,
-    judged: Callable[[Array, Array, Array], Verdict],
-    info: Callable[[Verdict], dict[str, Array]],
+    evaluate_step: Callable[[Array, Array, Array], StepOutcome],
+    info: Callable[[StepOutcome], dict[str, Array]],
     more: Callable[[Array], list[Array]] = lambda physics: [],
 ) -> Environment:
     """A task upon a cart.
 
-    `judged(physics, cos θ, action)` says what is thought of a step, and `more(physics)`
-    what is observed beside what always is.
+    `evaluate_step(physics, cos θ, action)` says what is thought of a step, and
+    `more(physics)` what is observed beside what always is.
     """
 
-    def observed(state: CartpoleState, sine: Array, cosine: Array) -> Array:
+    def observe(state: CartpoleState, sine: Array, cosine: Array) -> Array:
         x, x_dot, _, theta_dot = state.physics
         position, speed = x / limits.x_threshold, x_dot / limits.x_threshold
         share = state.time * cart.tau / limits.max_time
-        seen = [position, speed, sine, cosine, theta_dot, share, *more(state.physics)]
-        return jnp.stack(seen)[None]
+        features = [
+            position,
+            speed,
+            sine,
+            cosine,
+            theta_dot,
+            share,
+            *more(state.physics),
+        ]
+        return jnp.stack(features)[None]
 
     def reset(key: Key) -> tuple[CartpoleState, Array]:
         uniform = jax.random.uniform(key, (4,), jnp.float32, -1.0, 1.0)
         x, x_dot, theta, theta_dot = uniform * limits.init_range
-        theta = wrapped(limits.angle + theta)
+        theta = wrap_angle(limits.angle + theta)
         state = CartpoleState(jnp.stack([x, x_dot, theta, theta_dot]), jnp.int32(0))
-        return state, observed(state, *sine_and_cosine(theta))
+        return state, observe(state, *sine_and_cosine(theta))
 
     def step(
         state: CartpoleState, action: Array, noise: tuple[()]
     ) -> tuple[CartpoleState, TimeStep]:
         del noise  # only the beginning is random
         push = jnp.asarray(action - 1, jnp.float32) * force
-        x, x_dot, theta, theta_dot = moved(cart, state.physics, push)
-        physics = jnp.stack([x, x_dot, wrapped(theta), theta_dot])
+        x, x_dot, theta, theta_dot = euler_step(cart, state.physics, push)
+        physics = jnp.stack([x, x_dot, wrap_angle(theta), theta_dot])
         state = CartpoleState(physics, state.time + 1)
         sine, cosine = sine_and_cosine(physics[2])
-        verdict = judged(physics, cosine, action)
+        verdict = evaluate_step(physics, cosine, action)
         # Not a sum of small numbers, which would end a step too early.
-        over = verdict.over | (state.time * cart.tau > limits.max_time)
-        obs = observed(state, sine, cosine)
-        return state, answer(obs, verdict.reward, over, info(verdict))
+        terminated = verdict.terminated | (state.time * cart.tau > limits.max_time)
+        obs = observe(state, sine, cosine)
+        return state, make_timestep(obs, verdict.reward, terminated, info(verdict))
 
     def render(state: CartpoleState) -> np.ndarray:
-        x, _, theta, _ = (float(each) for each in state.physics)
-        return draw(x, theta, float(cart.length), float(limits.x_threshold))
+        x, _, theta, _ = (float(value) for value in state.physics)
+        return draw_cartpole(x, theta, float(cart.length), float(limits.x_threshold))
 
     size = jax.eval_shape(reset, jax.random.key(0))[1].shape
     return Environment(

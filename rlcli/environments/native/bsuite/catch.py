@@ -11,7 +11,7 @@ import numpy as np
 from annotated_types import Ge
 
 from rlcli.environments import drawing
-from rlcli.environments.native.timesteps import answer
+from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
 from rlcli.types import Array, Count, Environment, Key, TimeStep
 
@@ -37,7 +37,7 @@ def catch(*, rows: Annotated[int, Ge(2)] = 10, columns: Count = 5) -> Environmen
     row, column = np.indices((rows, columns))
     lowest = rows - 1
 
-    def observed(state: CatchState) -> Array:
+    def observe(state: CatchState) -> Array:
         ball = (row == state.y) & (column == state.x)
         paddle = (row == lowest) & (column == state.paddle)
         return (ball | paddle).astype(jnp.float32)
@@ -45,7 +45,7 @@ def catch(*, rows: Annotated[int, Ge(2)] = 10, columns: Count = 5) -> Environmen
     def reset(key: Key) -> tuple[CatchState, Array]:
         x = (jax.random.uniform(key) * columns).astype(jnp.int32)
         state = CatchState(x, jnp.int32(0), jnp.int32(columns // 2))
-        return state, observed(state)
+        return state, observe(state)
 
     def step(
         state: CatchState, action: Array, noise: tuple[()]
@@ -57,14 +57,14 @@ def catch(*, rows: Annotated[int, Ge(2)] = 10, columns: Count = 5) -> Environmen
         worth = jnp.where(state.paddle == state.x, 1.0, -1.0)
         info = {"regret": jnp.where(down, 1.0 - worth, 0.0)}
         reward = jnp.where(down, worth, 0.0)
-        return state, answer(observed(state), reward, down, info)
+        return state, make_timestep(observe(state), reward, down, info)
 
     return Environment(
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Box(0.0, 1.0, (rows, columns), np.float32),
         action=gymnasium.spaces.Discrete(3),
-        render=lambda state: _draw(rows, columns, *(int(each) for each in state)),
+        render=lambda state: _draw(rows, columns, *(int(value) for value in state)),
         draw=lambda key: (),
     )
 

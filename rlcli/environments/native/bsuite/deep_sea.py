@@ -11,7 +11,7 @@ import numpy as np
 
 from rlcli.environments import drawing
 from rlcli.environments.native.bsuite import Seed
-from rlcli.environments.native.timesteps import answer
+from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Count, Environment, Key, TimeStep
 
@@ -24,10 +24,10 @@ class DeepSeaState(NamedTuple):
     bad: Array  # bool: whether the diver once left the diagonal for the left
 
 
-class Current(NamedTuple):
+class DeepSeaNoise(NamedTuple):
     """What is random in one step of the stochastic sea."""
 
-    goes: Array  # bool: whether a move to the right succeeds
+    succeeds: Array  # bool: whether a move to the right succeeds
     bonus: Array  # float32: added to the reward at either end of the lowest row
 
 
@@ -65,21 +65,21 @@ def deep_sea(
     cells = np.arange(size**2)
     end = size - 1
 
-    def observed(state: DeepSeaState) -> Array:
-        here = cells == state.row * size + state.column  # nowhere in the end
-        return here.astype(jnp.float32).reshape(size, size)
+    def observe(state: DeepSeaState) -> Array:
+        diver = cells == state.row * size + state.column  # nowhere in the end
+        return diver.astype(jnp.float32).reshape(size, size)
 
     def reset(key: Key) -> tuple[DeepSeaState, Array]:
         del key  # every dive begins alike
         state = DeepSeaState(jnp.int32(0), jnp.int32(0), jnp.bool_(False))
-        return state, observed(state)
+        return state, observe(state)
 
     def draw(key: Key) -> ArrayTree:
         if deterministic:
             return ()
         goes_key, bonus_key = jax.random.split(key)
         goes = jax.random.uniform(goes_key) >= 1 / size
-        return Current(goes, jax.random.normal(bonus_key))
+        return DeepSeaNoise(goes, jax.random.normal(bonus_key))
 
     def step(
         state: DeepSeaState, action: Array, noise: ArrayTree
@@ -87,26 +87,28 @@ def deep_sea(
         goes, bonus = (True, 0.0) if deterministic else noise
         cell = state.row * size + state.column
         right = action == jnp.take(rightward, cell, mode="clip")
-        found = right & (state.column == end)
+        treasure = right & (state.column == end)
         at_end = (state.row == end) & ((state.column == 0) | (state.column == end))
-        reward = found + jnp.where(at_end, bonus, 0.0)
+        reward = treasure + jnp.where(at_end, bonus, 0.0)
         reward = reward - jnp.where(right, unscaled_move_cost / size, 0.0)
         move = jnp.where(right, jnp.where(goes, 1, 0), -1)
-        bad = state.bad | (~right & (state.row == state.column))
-        state = DeepSeaState(state.row + 1, jnp.clip(state.column + move, 0, end), bad)
-        over = state.row == size
+        is_bad = state.bad | (~right & (state.row == state.column))
+        state = DeepSeaState(
+            state.row + 1, jnp.clip(state.column + move, 0, end), is_bad
+        )
+        terminated = state.row == size
         info = {
-            "bad_episodes": (over & bad).astype(jnp.float32),
-            "denoised_return": found.astype(jnp.float32),
+            "bad_episodes": (terminated & is_bad).astype(jnp.float32),
+            "denoised_return": treasure.astype(jnp.float32),
         }
-        return state, answer(observed(state), reward, over, info)
+        return state, make_timestep(observe(state), reward, terminated, info)
 
     return Environment(
         reset=reset,
         step=step,
         observation=gymnasium.spaces.Box(0.0, 1.0, (size, size), np.float32),
         action=gymnasium.spaces.Discrete(2),
-        render=lambda state: _draw(size, *(int(each) for each in state)),
+        render=lambda state: _draw(size, *(int(value) for value in state)),
         draw=draw,
     )
 
@@ -116,7 +118,7 @@ def _mapping(size: int, seed: int) -> np.ndarray:
     return np.random.RandomState(seed).binomial(1, 0.5, size**2)
 
 
-def _draw(size: int, row: int, column: int, bad: int) -> np.ndarray:
+def _draw(size: int, row: int, column: int, is_bad: int) -> np.ndarray:
     """The sea, darker the deeper, with diver and treasure, uint8, some 400 pixels."""
     cell = max(8, 400 // size)
     canvas = drawing.Canvas(size * cell, size * cell, "#dbe9f2")
@@ -125,13 +127,13 @@ def _draw(size: int, row: int, column: int, bad: int) -> np.ndarray:
         if x > y:  # no dive comes here
             continue
         shade = shallow + (deep - shallow) * y // max(1, size - 1)
-        fill = "#" + "".join(f"{each:02x}" for each in shade)
+        fill = "#" + "".join(f"{channel:02x}" for channel in shade)
         canvas.box((x * cell + 1, y * cell + 1), cell - 2, cell - 2, fill)
     left, top = (size - 0.8) * cell, (size - 0.6) * cell
     canvas.box((left, top), 0.6 * cell, 0.4 * cell, "#e3b341", radius=cell / 10)
     canvas.box((left, top + 0.12 * cell), 0.6 * cell, 0.06 * cell, drawing.WOOD)
-    at = ((column + 0.5) * cell, (min(row, size - 1) + 0.5) * cell)
+    centre = ((column + 0.5) * cell, (min(row, size - 1) + 0.5) * cell)
     radius = max(5.0, 0.32 * cell)
-    canvas.circle(at, radius, drawing.PAPER)
-    canvas.circle(at, 0.8 * radius, drawing.RED if bad else drawing.GREEN)
+    canvas.circle(centre, radius, drawing.PAPER)
+    canvas.circle(centre, 0.8 * radius, drawing.RED if is_bad else drawing.GREEN)
     return canvas.pixels()

@@ -11,7 +11,7 @@ from annotated_types import Ge
 
 from rlcli.environments import drawing
 from rlcli.environments.native.bsuite import chains
-from rlcli.environments.native.timesteps import answer
+from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
 from rlcli.types import Array, Environment, Key, TimeStep
 
@@ -44,14 +44,14 @@ def discounting_chain(*, mapping_seed: Annotated[int, Ge(0)] = 0) -> Environment
     bonus = mapping_seed % len(DELAYS)
     delays = jnp.asarray(DELAYS, jnp.int32)
 
-    def observed(state: DiscountingChainState) -> Array:
+    def observe(state: DiscountingChainState) -> Array:
         pair = [state.chain.astype(jnp.float32), state.time / LENGTH]
         return jnp.stack(pair)[None]
 
     def reset(key: Key) -> tuple[DiscountingChainState, Array]:
         del key  # nothing is random
         state = DiscountingChainState(jnp.int32(0), jnp.int32(-1))
-        return state, observed(state)
+        return state, observe(state)
 
     def step(
         state: DiscountingChainState, action: Array, noise: tuple[()]
@@ -61,7 +61,7 @@ def discounting_chain(*, mapping_seed: Annotated[int, Ge(0)] = 0) -> Environment
         state = DiscountingChainState(state.time + 1, chain)
         worth = jnp.where(chain == bonus, 1.0 + BONUS, 1.0)
         reward = jnp.where(state.time == delays[chain], worth, 0.0)
-        return state, answer(observed(state), reward, state.time == LENGTH)
+        return state, make_timestep(observe(state), reward, state.time == LENGTH)
 
     low = np.array([[-1.0, 0.0]], np.float32)
     high = np.array([[len(DELAYS) - 1, 1.0]], np.float32)
@@ -80,8 +80,8 @@ def _draw(bonus: int, time: int, chain: int) -> np.ndarray:
     canvas = drawing.Canvas(chains.WIDTH, 300)
     left, span = 60, chains.WIDTH - 100
 
-    def across(when: int) -> float:
-        return left + span * when / LENGTH
+    def across(time: int) -> float:
+        return left + span * time / LENGTH
 
     for number, delay in enumerate(DELAYS):
         y = 40 + number * 54

@@ -11,7 +11,7 @@ import numpy as np
 
 from rlcli.environments import drawing
 from rlcli.environments.native.bsuite import chains
-from rlcli.environments.native.timesteps import answer
+from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
 from rlcli.types import Array, Count, Environment, Key, TimeStep
 
@@ -39,7 +39,7 @@ def memory_chain(*, memory_length: Count = 5, num_bits: Count = 1) -> Environmen
     2.
     """
 
-    def observed(state: MemoryChainState, time: Array) -> Array:
+    def observe(state: MemoryChainState, time: Array) -> Array:
         left = (memory_length - time) / memory_length
         query = jnp.where(time == memory_length - 1, state.query, 0)
         bits = jnp.where(time == 0, 2.0 * state.context - 1.0, 0.0)
@@ -48,27 +48,27 @@ def memory_chain(*, memory_length: Count = 5, num_bits: Count = 1) -> Environmen
 
     def reset(key: Key) -> tuple[MemoryChainState, Array]:
         context_key, query_key = jax.random.split(key)
-        context = chains.coins(context_key, num_bits)
+        context = chains.flip_coins(context_key, num_bits)
         query = (jax.random.uniform(query_key) * num_bits).astype(jnp.int32)
         time = jnp.int32(0)
         state = MemoryChainState(time, context, query)
-        return state, observed(state, time)
+        return state, observe(state, time)
 
     def step(
         state: MemoryChainState, action: Array, noise: tuple[()]
     ) -> tuple[MemoryChainState, TimeStep]:
         del noise  # only the beginning is random
         # Observations are a step late: as in bsuite, which looks before it counts.
-        obs = observed(state, state.time)
-        over = state.time == memory_length
+        obs = observe(state, state.time)
+        terminated = state.time == memory_length
         right = action == jnp.take(state.context, state.query, mode="clip")
-        reward = jnp.where(over, jnp.where(right, 1.0, -1.0), 0.0)
+        reward = jnp.where(terminated, jnp.where(right, 1.0, -1.0), 0.0)
         info = {
-            "perfect": (over & right).astype(jnp.float32),
-            "regret": jnp.where(over, 1.0 - reward, 0.0),
+            "perfect": (terminated & right).astype(jnp.float32),
+            "regret": jnp.where(terminated, 1.0 - reward, 0.0),
         }
         state = state._replace(time=state.time + 1)
-        return state, answer(obs, reward, over, info)
+        return state, make_timestep(obs, reward, terminated, info)
 
     low = np.array([[0.0, 0.0, *[-1.0] * num_bits]], np.float32)
     high = np.array([[1.0, num_bits - 1, *[1.0] * num_bits]], np.float32)
@@ -89,11 +89,11 @@ def _draw(length: int, time: int, context: np.ndarray, query: int) -> np.ndarray
     canvas = drawing.Canvas(chains.WIDTH, 220)
     width = min(60.0, (chains.WIDTH - 2 * chains.MARGIN) / len(context))
     left = (chains.WIDTH - width * len(context)) / 2
-    shown, asked = time <= 1, time >= length
+    shows_bits, asks = time <= 1, time >= length
     for number, bit in enumerate(context):
-        on, off = (drawing.GREEN, drawing.RED) if shown else ("#cfe0d3", "#ecd0ce")
+        on, off = (drawing.GREEN, drawing.RED) if shows_bits else ("#cfe0d3", "#ecd0ce")
         x = left + number * width
-        if asked and number == query:
+        if asks and number == query:
             canvas.box((x, 24), width, width, drawing.INK, radius=6)
         side = 0.8 * width
         canvas.box(
@@ -104,7 +104,7 @@ def _draw(length: int, time: int, context: np.ndarray, query: int) -> np.ndarray
             radius=5,
         )
         if width >= 24:
-            at = (x + width / 2, 24 + width / 2)
-            canvas.text(at, str(int(bit)), width / 3, drawing.INK)
+            position = (x + width / 2, 24 + width / 2)
+            canvas.text(position, str(int(bit)), width / 3, drawing.INK)
     chains.draw_corridor(canvas, 140, length, time)
     return canvas.pixels()

@@ -16,7 +16,7 @@ from annotated_types import Gt, Le
 from PIL import Image
 
 from rlcli.environments import drawing
-from rlcli.environments.native.timesteps import answer
+from rlcli.environments.native.timesteps import make_timestep
 from rlcli.errors import RlcliError
 from rlcli.registry import register
 from rlcli.types import Array, Environment, Key, Structural, TimeStep
@@ -56,7 +56,7 @@ def mnist_bandit(
     Raises:
         RlcliError: where there is no such set.
     """
-    pixels, names = _read(path)
+    pixels, names = _read_dataset(path)
     count = int(fraction * len(names))
     if not count:
         raise RlcliError(
@@ -64,11 +64,11 @@ def mnist_bandit(
             "choose a larger `fraction`",
         )
     size = pixels.shape[1:]
-    shown, labels = jnp.asarray(pixels[:count]), jnp.asarray(names[:count])
+    images, labels = jnp.asarray(pixels[:count]), jnp.asarray(names[:count])
 
     def reset(key: Key) -> tuple[MNISTBanditState, Array]:
         image = jax.random.randint(key, (), 0, count)
-        obs = jnp.take(shown, image, axis=0, mode="clip").astype(jnp.float32) / 255
+        obs = jnp.take(images, image, axis=0, mode="clip").astype(jnp.float32) / 255
         return MNISTBanditState(image, jnp.int32(-1)), obs
 
     def step(
@@ -79,8 +79,8 @@ def mnist_bandit(
         right = state.guess == jnp.take(labels, state.image, mode="clip")
         reward = jnp.where(right, 1.0, -1.0)
         info = {"regret": 1.0 - reward}
-        over = jnp.zeros(size, jnp.float32)
-        return state, answer(over, reward, jnp.bool_(True), info)
+        blank = jnp.zeros(size, jnp.float32)
+        return state, make_timestep(blank, reward, jnp.bool_(True), info)
 
     def render(state: MNISTBanditState) -> np.ndarray:
         image = int(state.image)
@@ -98,12 +98,12 @@ def mnist_bandit(
 
 # Once for all: a factory is called wherever a program is traced.
 @functools.lru_cache(maxsize=2)
-def _read(path: str) -> tuple[np.ndarray, np.ndarray]:
+def _read_dataset(path: str) -> tuple[np.ndarray, np.ndarray]:
     """Pictures, uint8 `[n, rows, columns]`, and their names, uint8 `[n]`."""
     if not path:
         raise RlcliError("`bsuite/MNISTBandit` has no pictures", _HINT)
-    pictures = _idx(Path(path), IMAGES, 3)
-    names = _idx(Path(path), LABELS, 1)
+    pictures = _read_idx(Path(path), IMAGES, 3)
+    names = _read_idx(Path(path), LABELS, 1)
     if len(pictures) != len(names) or np.any(names >= DIGITS):
         raise RlcliError(
             f"`{path}`: {len(pictures)} pictures and {len(names)} names of digits do "
@@ -113,35 +113,35 @@ def _read(path: str) -> tuple[np.ndarray, np.ndarray]:
     return pictures, names
 
 
-def _idx(folder: Path, name: str, rank: int) -> np.ndarray:
+def _read_idx(folder: Path, name: str, rank: int) -> np.ndarray:
     """An array of bytes in the IDX format: 0 0 8 rank, then sizes as 32-bit numbers."""
-    found = [each for each in (folder / name, folder / f"{name}.gz") if each.is_file()]
-    if not found:
+    files = [file for file in (folder / name, folder / f"{name}.gz") if file.is_file()]
+    if not files:
         raise RlcliError(f"there is no `{name}` in `{folder}`", _HINT)
     try:
-        content = found[0].read_bytes()
-        if found[0].suffix == ".gz":
+        content = files[0].read_bytes()
+        if files[0].suffix == ".gz":
             content = gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
-        raise RlcliError(f"`{found[0]}` cannot be read: {error}", _HINT) from error
+        raise RlcliError(f"`{files[0]}` cannot be read: {error}", _HINT) from error
     start = 4 * (1 + rank)
     sizes = np.frombuffer(content[4 : len(content[:start]) // 4 * 4], ">u4").tolist()
     data = np.frombuffer(content[start:], np.uint8)
     if content[:4] != bytes([0, 0, 8, rank]) or data.size != np.prod(sizes, dtype=int):
-        raise RlcliError(f"`{found[0]}` is no array of bytes in the IDX format", _HINT)
+        raise RlcliError(f"`{files[0]}` is no array of bytes in the IDX format", _HINT)
     return data.reshape(sizes)
 
 
-def _draw(picture: np.ndarray, name: int, guess: int) -> np.ndarray:
+def _draw(image: np.ndarray, name: int, guess: int) -> np.ndarray:
     """The digit, and what was said: in green if that is its name; `[280, 440, 3]`."""
     canvas = drawing.Canvas(440, 280)
-    said = "?" if guess < 0 else str(guess)
+    label = "?" if guess < 0 else str(guess)
     fill = (
         drawing.GREY if guess < 0 else drawing.GREEN if guess == name else drawing.RED
     )
-    canvas.text((360, 120), said, 110, fill)
+    canvas.text((360, 120), label, 110, fill)
     canvas.text((360, 210), f"it is {name}", 18, drawing.INK)
     frame = canvas.pixels().copy()
-    ink = Image.fromarray(255 - picture).resize((280, 280), Image.Resampling.NEAREST)
+    ink = Image.fromarray(255 - image).resize((280, 280), Image.Resampling.NEAREST)
     frame[:, :280] = np.asarray(ink)[..., None]
     return frame

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.environments.native.classic_control import mountain_car as classic
-from rlcli.environments.native.timesteps import answer
+from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
 from rlcli.types import Array, Count, Environment, Key, NonNegative, TimeStep
 
 
-class MountainCarState(NamedTuple):
+class TimedMountainCarState(NamedTuple):
     """Where the car is and how fast it moves, and the time."""
 
     car: classic.MountainCarState
@@ -46,23 +46,23 @@ def mountain_car(
         goal_velocity=-math.inf,
     )
 
-    def observed(physics: Array, time: Array) -> Array:
+    def observe(physics: Array, time: Array) -> Array:
         return jnp.append(physics, time / max_steps)[None]
 
-    def reset(key: Key) -> tuple[MountainCarState, Array]:
+    def reset(key: Key) -> tuple[TimedMountainCarState, Array]:
         car, physics = core.reset(key)
         time = jnp.int32(0)
-        return MountainCarState(car, time), observed(physics, time)
+        return TimedMountainCarState(car, time), observe(physics, time)
 
     def step(
-        state: MountainCarState, action: Array, noise: tuple[()]
-    ) -> tuple[MountainCarState, TimeStep]:
+        state: TimedMountainCarState, action: Array, noise: tuple[()]
+    ) -> tuple[TimedMountainCarState, TimeStep]:
         car, timestep = core.step(state.car, action, noise)
-        state = MountainCarState(car, state.time + 1)
-        over = timestep.last | (state.time >= max_steps)
+        state = TimedMountainCarState(car, state.time + 1)
+        terminated = timestep.last | (state.time >= max_steps)
         reward = timestep.reward
-        obs = observed(timestep.obs, state.time)
-        return state, answer(obs, reward, over, {"raw_return": reward})
+        obs = observe(timestep.obs, state.time)
+        return state, make_timestep(obs, reward, terminated, {"raw_return": reward})
 
     low = np.array([[-1.2, -0.07, 0.0]], np.float32)
     high = np.array([[0.6, 0.07, 1.0]], np.float32)

@@ -10,7 +10,7 @@ import numpy as np
 
 from rlcli.environments import drawing
 from rlcli.environments.native.bsuite import Seed
-from rlcli.environments.native.timesteps import answer
+from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
 from rlcli.types import Array, Count, Environment, Key, TimeStep
 
@@ -50,7 +50,7 @@ def simple_bandit(*, num_actions: Count = 11, mapping_seed: Seed = 0) -> Environ
         reward = jnp.take(rewards, action, mode="clip")
         arm = jnp.asarray(action, jnp.int32)
         info = {"regret": 1.0 - reward}
-        return SimpleBanditState(arm), answer(
+        return SimpleBanditState(arm), make_timestep(
             jnp.asarray(obs), reward, jnp.bool_(True), info
         )
 
@@ -76,12 +76,12 @@ def _draw(rewards: np.ndarray, arm: int) -> np.ndarray:
     for number, reward in enumerate(rewards):
         height = 4 + 230 * float(reward)
         left = 20 + number * width
-        chosen = number == arm
-        fill = drawing.BLUE if chosen else "#b9c7dc"
+        is_chosen = number == arm
+        fill = drawing.BLUE if is_chosen else "#b9c7dc"
         corner = (left + 0.1 * width, 274 - height)
         canvas.box(corner, 0.8 * width, height, fill, radius=min(4, width / 8))
         if width >= 24:
-            ink = drawing.INK if chosen else drawing.GREY
+            ink = drawing.INK if is_chosen else drawing.GREY
             canvas.text((left + width / 2, 290), str(number), 13, ink)
             canvas.text((left + width / 2, 262 - height), f"{reward:.1f}", 12, ink)
     canvas.line((20, 275), (620, 275), 2, drawing.INK)

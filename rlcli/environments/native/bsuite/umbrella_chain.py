@@ -11,7 +11,7 @@ from annotated_types import Ge
 
 from rlcli.environments import drawing
 from rlcli.environments.native.bsuite import chains
-from rlcli.environments.native.timesteps import answer
+from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
 from rlcli.types import Array, Count, Environment, Key, TimeStep
 
@@ -41,26 +41,26 @@ def umbrella_chain(
     with 20 distractors, and `umbrella_distract` varies these with a length of 20.
     """
 
-    def observed(state: UmbrellaChainState, distractors: Array) -> Array:
+    def observe(state: UmbrellaChainState, distractors: Array) -> Array:
         left = (chain_length - state.time) / chain_length
         head = jnp.stack([state.needed.astype(jnp.float32), state.had, left])
         return jnp.concatenate([head, distractors.astype(jnp.float32)])[None]
 
     def reset(key: Key) -> tuple[UmbrellaChainState, Array]:
-        coins = chains.coins(key, 2 + n_distractor)
+        coins = chains.flip_coins(key, 2 + n_distractor)
         state = UmbrellaChainState(jnp.int32(0), coins[0], coins[1])
-        return state, observed(state, coins[2:])
+        return state, observe(state, coins[2:])
 
     def step(
         state: UmbrellaChainState, action: Array, noise: Array
     ) -> tuple[UmbrellaChainState, TimeStep]:
         had = jnp.where(state.time == 0, action == 1, state.had)
         state = UmbrellaChainState(state.time + 1, state.needed, had)
-        over = state.time == chain_length
-        lucky = jnp.where(over, had == state.needed, noise[0])
+        terminated = state.time == chain_length
+        lucky = jnp.where(terminated, had == state.needed, noise[0])
         reward = jnp.where(lucky, 1.0, -1.0)
-        info = {"regret": jnp.where(over, 1.0 - reward, 0.0)}
-        return state, answer(observed(state, noise[1:]), reward, over, info)
+        info = {"regret": jnp.where(terminated, 1.0 - reward, 0.0)}
+        return state, make_timestep(observe(state, noise[1:]), reward, terminated, info)
 
     shape = (1, 3 + n_distractor)
     return Environment(
@@ -68,26 +68,26 @@ def umbrella_chain(
         step=step,
         observation=gymnasium.spaces.Box(0.0, 1.0, shape, np.float32),
         action=gymnasium.spaces.Discrete(2),
-        render=lambda state: _draw(chain_length, *(int(each) for each in state)),
-        draw=lambda key: chains.coins(key, 1 + n_distractor),
+        render=lambda state: _draw(chain_length, *(int(value) for value in state)),
+        draw=lambda key: chains.flip_coins(key, 1 + n_distractor),
     )
 
 
-def _draw(length: int, time: int, needed: int, had: int) -> np.ndarray:
+def _draw(length: int, time: int, is_needed: int, had: int) -> np.ndarray:
     """The way, the weather at its end, and the umbrella that one has, or has not."""
     canvas = drawing.Canvas(chains.WIDTH, 240)
     chains.draw_corridor(canvas, 160, length, time)
     _draw_umbrella(canvas, (90, 60), drawing.BLUE if had else drawing.MIST)
     canvas.text((90, 118), "taken" if had else "left", 15)
     x = chains.WIDTH - 90
-    if needed:
+    if is_needed:
         for side in (-18, 0, 18):
             canvas.line((x + side, 72), (x + side - 7, 92), 3, drawing.BLUE)
     else:
         canvas.circle((x + 16, 40), 20, "#e3b341")
     for side, radius in ((-22, 15), (0, 22), (22, 15)):
         canvas.circle((x + side, 55), radius, drawing.GREY)
-    canvas.text((x, 118), "needed" if needed else "not needed", 15)
+    canvas.text((x, 118), "needed" if is_needed else "not needed", 15)
     return canvas.pixels()
 
 

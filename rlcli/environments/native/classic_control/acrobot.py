@@ -12,8 +12,8 @@ import numpy as np
 from annotated_types import Gt
 
 from rlcli.environments import drawing
-from rlcli.environments.native.classic_control.angles import sine_and_cosine, wrapped
-from rlcli.environments.native.timesteps import answer
+from rlcli.environments.native.classic_control.angles import sine_and_cosine, wrap_angle
+from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
 from rlcli.types import (
     Array,
@@ -102,7 +102,7 @@ def acrobot(
 
     def reset(key: Key) -> tuple[AcrobotState, Array]:
         physics = jax.random.uniform(key, (4,), jnp.float32, -0.1, 0.1)
-        return AcrobotState(physics), _observed(*physics)
+        return AcrobotState(physics), _observe(*physics)
 
     # A number that is traced may be anything; what is 0 for good draws nothing.
     noisy = not isinstance(torque_noise, int | float) or torque_noise != 0
@@ -115,18 +115,20 @@ def acrobot(
     def step(
         state: AcrobotState, action: Array, noise: ArrayTree
     ) -> tuple[AcrobotState, TimeStep]:
-        applied = (action - 1) * torque + (noise if noisy else 0.0)
-        theta_1, theta_2, speed_1, speed_2 = _moved(links, state.physics, applied, dt)
-        theta_1, theta_2 = wrapped(theta_1), wrapped(theta_2)
+        total_torque = (action - 1) * torque + (noise if noisy else 0.0)
+        theta_1, theta_2, speed_1, speed_2 = _runge_kutta_step(
+            links, state.physics, total_torque, dt
+        )
+        theta_1, theta_2 = wrap_angle(theta_1), wrap_angle(theta_2)
         speed_1 = jnp.clip(speed_1, -max_speed_1, max_speed_1)
         speed_2 = jnp.clip(speed_2, -max_speed_2, max_speed_2)
-        obs = _observed(theta_1, theta_2, speed_1, speed_2)
+        obs = _observe(theta_1, theta_2, speed_1, speed_2)
         cos_1, sin_1, cos_2, sin_2 = obs[:4]
         # cos(θ₁ + θ₂), of what is known already.
-        arrived = -cos_1 - (cos_1 * cos_2 - sin_1 * sin_2) > 1.0
+        reached = -cos_1 - (cos_1 * cos_2 - sin_1 * sin_2) > 1.0
         physics = jnp.stack([theta_1, theta_2, speed_1, speed_2])
-        return AcrobotState(physics), answer(
-            obs, jnp.where(arrived, 0.0, -1.0), arrived
+        return AcrobotState(physics), make_timestep(
+            obs, jnp.where(reached, 0.0, -1.0), reached
         )
 
     return Environment(
@@ -134,20 +136,22 @@ def acrobot(
         step=step,
         observation=gymnasium.spaces.Box(-high, high, dtype=np.float32),
         action=gymnasium.spaces.Discrete(3),
-        render=lambda state: _draw(*(float(each) for each in state.physics[:2])),
+        render=lambda state: _draw(*(float(value) for value in state.physics[:2])),
         draw=draw,
     )
 
 
-def _observed(theta_1: Array, theta_2: Array, speed_1: Array, speed_2: Array) -> Array:
+def _observe(theta_1: Array, theta_2: Array, speed_1: Array, speed_2: Array) -> Array:
     sin_1, cos_1 = sine_and_cosine(theta_1)
     sin_2, cos_2 = sine_and_cosine(theta_2)
     return jnp.stack([cos_1, sin_1, cos_2, sin_2, speed_1, speed_2])
 
 
-def _slope(links: Links, at: tuple[Array, ...], torque: Array) -> tuple[Array, ...]:
+def _derivatives(
+    links: Links, position: tuple[Array, ...], torque: Array
+) -> tuple[Array, ...]:
     """Time derivatives of the two angles and their speeds."""
-    theta_1, theta_2, speed_1, speed_2 = at
+    theta_1, theta_2, speed_1, speed_2 = position
     sin_1, cos_1 = sine_and_cosine(theta_1)
     sin_2, cos_2 = sine_and_cosine(theta_2)
     swing = links.coupling * sin_2
@@ -163,7 +167,7 @@ def _slope(links: Links, at: tuple[Array, ...], torque: Array) -> tuple[Array, .
     return speed_1, speed_2, acceleration_1, acceleration_2
 
 
-def _moved(
+def _runge_kutta_step(
     links: Links, physics: Array, torque: Array, dt: Array | float
 ) -> tuple[Array, ...]:
     """Where one classical Runge-Kutta step leads; neither wrapped nor clipped."""
@@ -172,10 +176,10 @@ def _moved(
     def after(slope: tuple[Array, ...], time: Array | float) -> tuple[Array, ...]:
         return tuple(x + time * dx for x, dx in zip(start, slope, strict=True))
 
-    k_1 = _slope(links, start, torque)
-    k_2 = _slope(links, after(k_1, dt / 2), torque)
-    k_3 = _slope(links, after(k_2, dt / 2), torque)
-    k_4 = _slope(links, after(k_3, dt), torque)
+    k_1 = _derivatives(links, start, torque)
+    k_2 = _derivatives(links, after(k_1, dt / 2), torque)
+    k_3 = _derivatives(links, after(k_2, dt / 2), torque)
+    k_4 = _derivatives(links, after(k_3, dt), torque)
     mean = [
         (a + 2 * (b + c) + d) / 6 for a, b, c, d in zip(k_1, k_2, k_3, k_4, strict=True)
     ]
@@ -187,13 +191,13 @@ def _draw(theta_1: float, theta_2: float) -> np.ndarray:
     canvas = drawing.Canvas(400, 400)
     reach, top = 88.0, 200.0
     joint = (200 + reach * math.sin(theta_1), top + reach * math.cos(theta_1))
-    both = theta_1 + theta_2
-    tip = (joint[0] + reach * math.sin(both), joint[1] + reach * math.cos(both))
+    angle = theta_1 + theta_2
+    tip = (joint[0] + reach * math.sin(angle), joint[1] + reach * math.cos(angle))
     canvas.line((14, top - reach), (386, top - reach), 3, drawing.GREEN)
     canvas.line((200, top), joint, 20, drawing.BLUE)
     canvas.line(joint, tip, 16, "#7fa3d1")
-    for at, radius in (((200.0, top), 7), (joint, 6)):
-        canvas.circle(at, radius, drawing.INK)
-        canvas.circle(at, radius / 2.5, drawing.PAPER)
+    for centre, radius in (((200.0, top), 7), (joint, 6)):
+        canvas.circle(centre, radius, drawing.INK)
+        canvas.circle(centre, radius / 2.5, drawing.PAPER)
     canvas.circle(tip, 6, drawing.RED)
     return canvas.pixels()

@@ -12,7 +12,7 @@ from rlcli.types import Array
 _QUARTER = (1.5703125, 4.837512969970703125e-4, 7.54978995489188216e-8)
 
 
-def wrapped(angle: Array) -> Array:
+def wrap_angle(angle: Array) -> Array:
     """The same angle in [−π, π], in radians: x − 2π ⌊x / 2π⌉."""
     return angle - math.tau * jnp.round(angle / math.tau)
 
@@ -37,8 +37,11 @@ def sine_and_cosine(angle: Array) -> tuple[Array, Array]:
     even = even * square + 4.166664568298827e-2
     cosine = 1.0 - 0.5 * square + square * square * even
     turn = quarters.astype(jnp.int32)
-    swapped = turn & 1 == 1
-    sine, cosine = jnp.where(swapped, cosine, sine), jnp.where(swapped, sine, cosine)
+    is_swapped = turn & 1 == 1
+    sine, cosine = (
+        jnp.where(is_swapped, cosine, sine),
+        jnp.where(is_swapped, sine, cosine),
+    )
     return (
         jnp.where(turn & 2 == 2, -sine, sine),
         jnp.where((turn + 1) & 2 == 2, -cosine, cosine),

@@ -12,7 +12,7 @@ import numpy as np
 from annotated_types import Gt
 
 from rlcli.environments import drawing
-from rlcli.environments.native.timesteps import answer
+from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
 from rlcli.types import Array, Environment, Key, Positive, Structural, TimeStep
 
@@ -80,16 +80,16 @@ def cartpole(
     ) -> tuple[CartPoleState, TimeStep]:
         del noise  # the pole falls without any
         push = jnp.where(action == 1, force_magnitude, -force_magnitude)
-        x, x_dot, theta, theta_dot = moved(cart, state.physics, push)
+        x, x_dot, theta, theta_dot = euler_step(cart, state.physics, push)
         physics = jnp.stack([x, x_dot, theta, theta_dot])
         terminated = (jnp.abs(x) > x_limit) | (jnp.abs(theta) > theta_limit)
-        return CartPoleState(physics), answer(
+        return CartPoleState(physics), make_timestep(
             physics, jnp.where(terminated, failure_reward, step_reward), terminated
         )
 
     def render(state: CartPoleState) -> np.ndarray:
-        x, _, theta, _ = (float(each) for each in state.physics)
-        return draw(x, theta, float(length), x_threshold)
+        x, _, theta, _ = (float(value) for value in state.physics)
+        return draw_cartpole(x, theta, float(length), x_threshold)
 
     return Environment(
         reset=reset,
@@ -101,7 +101,7 @@ def cartpole(
     )
 
 
-def moved(cart: Cart, physics: Array, push: Array) -> tuple[Array, ...]:
+def euler_step(cart: Cart, physics: Array, push: Array) -> tuple[Array, ...]:
     """Where a step of Euler's method leads under a force: x, ẋ, θ, θ̇."""
     x, x_dot, theta, theta_dot = physics
     total_mass = cart.masscart + cart.masspole
@@ -123,36 +123,38 @@ def _float32_below(limit: float) -> np.float32:
 
     A float32 is beyond it exactly where it is beyond `limit` itself, in doubles.
     """
-    rounded = np.float32(limit)
+    nearest = np.float32(limit)
     return (
-        rounded
-        if float(rounded) <= limit
-        else np.nextafter(rounded, np.float32(-np.inf))
+        nearest
+        if float(nearest) <= limit
+        else np.nextafter(nearest, np.float32(-np.inf))
     )
 
 
-def draw(x: float, theta: float, length: float, x_threshold: float) -> np.ndarray:
+def draw_cartpole(
+    x: float, theta: float, length: float, x_threshold: float
+) -> np.ndarray:
     """The cart on its track, `[400, 600, 3]` uint8, one metre as long in x as in y."""
     width, height, floor = 600, 400, 310.0
     metre = width / (2.3 * x_threshold)
     canvas = drawing.Canvas(width, height)
 
-    def at(position: float, above: float) -> drawing.Point:
-        return width / 2 + position * metre, floor - above
+    def to_pixel(position: float, height_above: float) -> drawing.Point:
+        return width / 2 + position * metre, floor - height_above
 
     canvas.box((0, floor + 3), width, height - floor - 3, "#f1f0ee")
-    canvas.line(at(-x_threshold, 0), at(x_threshold, 0), 4, drawing.GREY)
+    canvas.line(to_pixel(-x_threshold, 0), to_pixel(x_threshold, 0), 4, drawing.GREY)
     for end in (-x_threshold, x_threshold):  # where the track ends, so does the episode
-        canvas.line(at(end, -10), at(end, 10), 4, drawing.RED)
-    canvas.line(at(0, -12), at(0, -18), 2, drawing.GREY)
+        canvas.line(to_pixel(end, -10), to_pixel(end, 10), 4, drawing.RED)
+    canvas.line(to_pixel(0, -12), to_pixel(0, -18), 2, drawing.GREY)
 
     for side in (-22, 22):
-        left, top = at(x, 8)
+        left, top = to_pixel(x, 8)
         canvas.circle((left + side, top), 8, drawing.INK)
         canvas.circle((left + side, top), 3, drawing.GREY)
-    left, top = at(x, 42)
+    left, top = to_pixel(x, 42)
     canvas.box((left - 40, top), 80, 30, drawing.BLUE, radius=6)
-    axle = at(x, 36)
+    axle = to_pixel(x, 36)
     reach = 2 * length * metre
     tip = (axle[0] + reach * math.sin(theta), axle[1] - reach * math.cos(theta))
     canvas.line(axle, tip, 11, drawing.WOOD)

@@ -17,7 +17,7 @@ import numpy as np
 
 from rlcli.environments import drawing
 from rlcli.environments.native.classic_control.angles import sine_and_cosine
-from rlcli.environments.native.timesteps import answer
+from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
 from rlcli.types import Array, Environment, Key, NonNegative, Structural, TimeStep
 
@@ -62,12 +62,14 @@ def mountain_car(
     """
     valley = Valley(min_position, max_position, max_speed, goal_position, goal_velocity)
 
-    def reward(action: Array, arrived: Array) -> Array:
-        del action, arrived  # a step costs the same wherever it leads
+    def reward(action: Array, at_goal: Array) -> Array:
+        del action, at_goal  # a step costs the same wherever it leads
         return jnp.full((), -1.0, jnp.float32)
 
     actions = gymnasium.spaces.Discrete(3)
-    return _car(valley, gravity, lambda action: (action - 1) * force, reward, actions)
+    return _mountain_car_core(
+        valley, gravity, lambda action: (action - 1) * force, reward, actions
+    )
 
 
 @register("environment", "MountainCarContinuous-v0", time_limit=999)
@@ -99,14 +101,14 @@ def mountain_car_continuous(
     def push(action: Array) -> Array:
         return jnp.clip(action[0], -1.0, 1.0) * power
 
-    def reward(action: Array, arrived: Array) -> Array:
-        return jnp.where(arrived, 100.0, 0.0) - 0.1 * action[0] ** 2
+    def reward(action: Array, at_goal: Array) -> Array:
+        return jnp.where(at_goal, 100.0, 0.0) - 0.1 * action[0] ** 2
 
     actions = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
-    return _car(valley, gravity, push, reward, actions)
+    return _mountain_car_core(valley, gravity, push, reward, actions)
 
 
-def _car(
+def _mountain_car_core(
     valley: Valley,
     gravity: Array | float,
     push: Callable[[Array], Array],
@@ -132,10 +134,10 @@ def _car(
         speed = jnp.clip(speed, -valley.max_speed, valley.max_speed)
         position = jnp.clip(position + speed, valley.left, valley.right)
         speed = jnp.where((position <= valley.left) & (speed < 0), 0.0, speed)
-        arrived = (position >= valley.goal) & (speed >= valley.goal_speed)
+        at_goal = (position >= valley.goal) & (speed >= valley.goal_speed)
         physics = jnp.stack([position, speed])
-        return MountainCarState(physics), answer(
-            physics, reward(action, arrived), arrived
+        return MountainCarState(physics), make_timestep(
+            physics, reward(action, at_goal), at_goal
         )
 
     return Environment(
@@ -154,28 +156,28 @@ def _draw(position: float, valley: Valley) -> np.ndarray:
     metre = width / (valley.right - valley.left)
     canvas = drawing.Canvas(width, height, "#eef3f7")
 
-    def at(x: float, above: float = 0.0) -> drawing.Point:
+    def to_pixel(x: float, height_above: float = 0.0) -> drawing.Point:
         level = 0.45 * math.sin(3 * x) + 0.55
-        return (x - valley.left) * metre, height - 6 - level * metre - above
+        return (x - valley.left) * metre, height - 6 - level * metre - height_above
 
-    hills = [at(float(x)) for x in np.linspace(valley.left, valley.right, 121)]
+    hills = [to_pixel(float(x)) for x in np.linspace(valley.left, valley.right, 121)]
     canvas.polygon([(0, height), *hills, (width, height)], "#d9d2c5")
     for start, end in itertools.pairwise(hills):
         canvas.line(start, end, 3, "#8d8371")
 
-    foot, tip = at(float(valley.goal)), at(float(valley.goal), 52)
+    foot, tip = to_pixel(float(valley.goal)), to_pixel(float(valley.goal), 52)
     canvas.line(foot, tip, 3, drawing.INK)
     pennant = [tip, (tip[0] + 26, tip[1] + 9), (tip[0], tip[1] + 18)]
     canvas.polygon(pennant, drawing.GREEN)
 
     slope = math.atan(1.35 * math.cos(3 * position))
-    x, y = at(position)
+    x, y = to_pixel(position)
     along, up = math.cos(slope), math.sin(slope)
 
-    def on_car(forward: float, above: float) -> drawing.Point:
+    def on_car(forward: float, height_above: float) -> drawing.Point:
         return (
-            x + forward * along - above * up,
-            y - forward * up - above * along,
+            x + forward * along - height_above * up,
+            y - forward * up - height_above * along,
         )
 
     cabin = [on_car(*corner) for corner in ((-12, 24), (-8, 36), (8, 36), (13, 24))]

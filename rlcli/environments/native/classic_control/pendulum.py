@@ -12,8 +12,8 @@ import numpy as np
 from annotated_types import Gt
 
 from rlcli.environments import drawing
-from rlcli.environments.native.classic_control.angles import sine_and_cosine, wrapped
-from rlcli.environments.native.timesteps import answer
+from rlcli.environments.native.classic_control.angles import sine_and_cosine, wrap_angle
+from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
 from rlcli.types import Array, Environment, Key, Positive, Structural, TimeStep
 
@@ -54,7 +54,7 @@ def pendulum(
     high = np.array([1.0, 1.0, max_speed], np.float32)
     pull, push = 1.5 * g / length, 3.0 / (mass * length**2)
 
-    def observed(state: PendulumState) -> Array:
+    def observe(state: PendulumState) -> Array:
         sine, cosine = sine_and_cosine(state.angle)
         return jnp.stack([cosine, sine, state.speed])
 
@@ -62,21 +62,23 @@ def pendulum(
         limits = np.array([math.pi, 1.0], np.float32)
         angle, speed = jax.random.uniform(key, (2,), jnp.float32, -limits, limits)
         state = PendulumState(angle, speed)
-        return state, observed(state)
+        return state, observe(state)
 
     def step(
         state: PendulumState, action: Array, noise: tuple[()]
     ) -> tuple[PendulumState, TimeStep]:
         del noise  # nothing is random here
         torque = jnp.clip(action[0], -max_torque, max_torque)
-        leaning = wrapped(state.angle)  # a state of somebody's own may have gone round
+        leaning = wrap_angle(
+            state.angle
+        )  # a state of somebody's own may have gone round
         cost = leaning**2 + 0.1 * state.speed**2 + 0.001 * torque**2
         sine, _ = sine_and_cosine(state.angle)
         speed = state.speed + (pull * sine + push * torque) * dt
         speed = jnp.clip(speed, -max_speed, max_speed)
         # Wrapped at once: an angle that grows would lose its last digits.
-        state = PendulumState(wrapped(state.angle + speed * dt), speed)
-        return state, answer(observed(state), -cost, jnp.asarray(False))
+        state = PendulumState(wrap_angle(state.angle + speed * dt), speed)
+        return state, make_timestep(observe(state), -cost, jnp.asarray(False))
 
     def render(state: PendulumState) -> np.ndarray:
         return _draw(float(state.angle), float(length))

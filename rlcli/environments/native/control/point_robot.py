@@ -13,7 +13,7 @@ import numpy as np
 from annotated_types import Gt
 
 from rlcli.environments import drawing
-from rlcli.environments.native.timesteps import answer
+from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
 from rlcli.types import Array, Environment, Key, Positive, Structural, TimeStep
 
@@ -61,7 +61,7 @@ def point_robot(
         starts_again: whether who ends a step near the goal is put back to a start.
     """
 
-    def observed(state: PointRobotState) -> Array:
+    def observe(state: PointRobotState) -> Array:
         return jnp.concatenate(state) if shows_goal else state.position
 
     def start(uniform: Array) -> Array:
@@ -73,7 +73,7 @@ def point_robot(
         uniform = jax.random.uniform(key, (3,))
         goal = circle_radius * _direction(uniform[0])
         state = PointRobotState(start(uniform[1:]), goal)
-        return state, observed(state)
+        return state, observe(state)
 
     def step(
         state: PointRobotState, action: Array, noise: Array
@@ -85,7 +85,7 @@ def point_robot(
             position = jnp.where(near, start(noise), position)
         state = state._replace(position=position)
         reward = -distance if dense else near
-        return state, answer(observed(state), reward, jnp.asarray(False))
+        return state, make_timestep(observe(state), reward, jnp.asarray(False))
 
     def draw(key: Key) -> Array | tuple[()]:
         random = starts_again and starts_anywhere
@@ -126,8 +126,8 @@ def _draw(
     arc = np.linspace(0, math.pi, 61)
     points = [pixel(circle * math.cos(a), circle * math.sin(a)) for a in arc]
     canvas.circle(pixel(*goal), scale * near, "#d5e6d9")
-    for one, other in itertools.pairwise(points):
-        canvas.line(one, other, 2, drawing.GREY)
+    for start, end in itertools.pairwise(points):
+        canvas.line(start, end, 2, drawing.GREY)
     canvas.line(pixel(-circle, 0), pixel(circle, 0), 1, drawing.MIST)
     canvas.circle(pixel(0, 0), 4, drawing.GREY)
     canvas.circle(pixel(*goal), 6, drawing.GREEN)

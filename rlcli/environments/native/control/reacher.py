@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.environments import drawing
-from rlcli.environments.native.classic_control.angles import sine_and_cosine, wrapped
-from rlcli.environments.native.timesteps import answer
+from rlcli.environments.native.classic_control.angles import sine_and_cosine, wrap_angle
+from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
 from rlcli.types import Array, Count, Environment, Key, Positive, TimeStep
 
@@ -51,7 +51,7 @@ def reacher(
     ones, free = np.ones(2 * joints), np.full(joints, np.inf)
     high = np.concatenate([ones, free, np.full(2, joints)]).astype(np.float32)
 
-    def observed(state: ReacherState) -> tuple[Array, Array]:
+    def observe(state: ReacherState) -> tuple[Array, Array]:
         """The observation, and where the tip is."""
         sine, cosine = sine_and_cosine(state.angles)
         tip = jnp.stack([jnp.sum(cosine), jnp.sum(sine)])
@@ -64,7 +64,7 @@ def reacher(
             uniform[joints : 2 * joints],
             joints * uniform[2 * joints :],
         )
-        return state, observed(state)[0]
+        return state, observe(state)[0]
 
     def step(
         state: ReacherState, action: Array, noise: tuple[()]
@@ -72,10 +72,12 @@ def reacher(
         del noise  # nothing is random here
         speeds = state.speeds + torque_scale * jnp.clip(action, -1.0, 1.0) * dt
         # Wrapped at once: an angle that grows would lose its last digits.
-        state = ReacherState(wrapped(state.angles + speeds * dt), speeds, state.target)
-        obs, tip = observed(state)
+        state = ReacherState(
+            wrap_angle(state.angles + speeds * dt), speeds, state.target
+        )
+        obs, tip = observe(state)
         reward = jnp.exp(-jnp.sum((tip - state.target) ** 2))
-        return state, answer(obs, reward, jnp.asarray(False))
+        return state, make_timestep(obs, reward, jnp.asarray(False))
 
     def render(state: ReacherState) -> np.ndarray:
         return _draw(np.asarray(state.angles), np.asarray(state.target))
@@ -99,9 +101,9 @@ def _draw(angles: np.ndarray, target: np.ndarray) -> np.ndarray:
         return 220 + reach * x, 220 - reach * y
 
     canvas.circle((220, 220), 206, drawing.PAPER)
-    at = pixel(*target)
+    centre = pixel(*target)
     for radius, fill in ((15, drawing.GREEN), (10, drawing.PAPER), (5, drawing.GREEN)):
-        canvas.circle(at, radius, fill)
+        canvas.circle(centre, radius, fill)
     x = np.concatenate([[0.0], np.cumsum(np.cos(angles))])
     y = np.concatenate([[0.0], np.cumsum(np.sin(angles))])
     width = min(18.0, 6 + reach / 8)

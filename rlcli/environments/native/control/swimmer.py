@@ -13,8 +13,8 @@ import numpy as np
 from annotated_types import Ge, Gt
 
 from rlcli.environments import drawing
-from rlcli.environments.native.classic_control.angles import sine_and_cosine, wrapped
-from rlcli.environments.native.timesteps import answer
+from rlcli.environments.native.classic_control.angles import sine_and_cosine, wrap_angle
+from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
 from rlcli.types import (
     Array,
@@ -25,7 +25,7 @@ from rlcli.types import (
     Structural,
     TimeStep,
 )
-from rlcli.xla.fusion_barrier import apart
+from rlcli.xla.fusion_barrier import fusion_barrier
 
 SUBSTEPS = 2  # of Runge and Kutta's fourth order, in each step
 METRE = 90  # pixels
@@ -69,7 +69,8 @@ def swimmer(
         and those of its joints: uᵢ turns segment i + 1 by it, and segment i back
         reward = (x′ − x) / dt      x: the centre of mass
 
-    Observation: float32 `[3 · segments + 2]`: cos θ, sin θ, θ̇ of every segment, and the
+    Observation: float32 `[3 · segments + 2]`: cos θ, sin θ, θ̇ of every segment, and
+        the
     velocity of the centre of mass. Action: float32 `[segments − 1]`, the torques; one
     outside the box does what the nearest one inside does. An episode begins at rest,
     nearly straight along the x axis, and never terminates. From (Coulom, 2002,
@@ -89,7 +90,7 @@ def swimmer(
     high = np.full(3 * segments + 2, np.inf, np.float32)
     high[: 2 * segments] = 1.0
 
-    def observed(state: SwimmerState) -> Array:
+    def observe(state: SwimmerState) -> Array:
         sine, cosine = sine_and_cosine(state.angles)
         return jnp.concatenate([cosine, sine, state.speeds, state.velocity])
 
@@ -97,7 +98,7 @@ def swimmer(
         angles = bend * jax.random.uniform(key, (segments,), minval=-1.0)
         still = jnp.zeros(2), jnp.zeros(segments)
         state = SwimmerState(jnp.zeros(2), angles, *still)
-        return state, observed(state)
+        return state, observe(state)
 
     def step(
         state: SwimmerState, action: Array, noise: tuple[()]
@@ -106,16 +107,20 @@ def swimmer(
         torque = jnp.clip(action, -max_torque, max_torque)
         end = jnp.zeros(1)
         turning = jnp.concatenate([end, torque]) - jnp.concatenate([torque, end])
-        at = jax.lax.fori_loop(
+        tuples = jax.lax.fori_loop(
             0,
             SUBSTEPS,
-            lambda _, at: _advanced(body, at, tuple(turning), dt / SUBSTEPS),
+            lambda _, tuples: _runge_kutta_step(
+                body, tuples, tuple(turning), dt / SUBSTEPS
+            ),
             SwimmerState(*(tuple(part) for part in state)),
         )
-        moved = SwimmerState(*(jnp.stack(part) for part in at))
-        reward = (moved.centre[0] - state.centre[0]) / dt
-        moved = moved._replace(angles=wrapped(moved.angles))
-        return moved, answer(observed(moved), reward, jnp.asarray(False))
+        next_state = SwimmerState(*(jnp.stack(part) for part in tuples))
+        reward = (next_state.centre[0] - state.centre[0]) / dt
+        next_state = next_state._replace(angles=wrap_angle(next_state.angles))
+        return next_state, make_timestep(
+            observe(next_state), reward, jnp.asarray(False)
+        )
 
     def render(state: SwimmerState) -> np.ndarray:
         where = np.asarray(state.centre), np.asarray(state.angles)
@@ -141,75 +146,84 @@ def _levers(segments: int) -> np.ndarray:
 
 # From here on a state's parts are tuples of numbers, which XLA computes for the whole
 # batch at once; of arrays it would go over their few entries, each time anew.
-def _advanced(
+def _runge_kutta_step(
     body: Body, state: SwimmerState, turning: Sequence[Array], dt: Array | float
 ) -> SwimmerState:
     """The state `dt` later, by one of Runge and Kutta's steps."""
-    now, structure = jax.tree.flatten(state)
+    leaves, structure = jax.tree.flatten(state)
     numbers = [body.mass, body.length, body.viscosity, *turning]
-    numbers = [jnp.asarray(each, jnp.float32) for each in numbers]
+    numbers = [jnp.asarray(number, jnp.float32) for number in numbers]
 
     def change(*numbers: Array) -> tuple[Array, ...]:
-        state, rest = structure.unflatten(numbers[: len(now)]), numbers[len(now) :]
+        state, rest = (
+            structure.unflatten(numbers[: len(leaves)]),
+            numbers[len(leaves) :],
+        )
         mass, length, viscosity, *torques = rest
         mine = Body(mass, length, viscosity, body.levers)
-        return tuple(jax.tree.leaves(_change(mine, state, torques)))
+        return tuple(jax.tree.leaves(_state_derivative(mine, state, torques)))
 
     def after(rates: Sequence[Array], share: float) -> list[Array]:
-        return [s + share * dt * c for s, c in zip(now, rates, strict=True)]
+        return [s + share * dt * c for s, c in zip(leaves, rates, strict=True)]
 
     # Each is read four times, and would be worked out as often.
-    settled = apart(change)
-    first = settled(*now, *numbers)
-    second = settled(*after(first, 0.5), *numbers)
-    third = settled(*after(second, 0.5), *numbers)
-    fourth = settled(*after(third, 1.0), *numbers)
+    derivative = fusion_barrier(change)
+    first = derivative(*leaves, *numbers)
+    second = derivative(*after(first, 0.5), *numbers)
+    third = derivative(*after(second, 0.5), *numbers)
+    fourth = derivative(*after(third, 1.0), *numbers)
     return structure.unflatten(
         s + dt / 6 * (a + 2 * b + 2 * c + d)
-        for s, a, b, c, d in zip(now, first, second, third, fourth, strict=True)
+        for s, a, b, c, d in zip(leaves, first, second, third, fourth, strict=True)
     )
 
 
-def _change(body: Body, state: SwimmerState, turning: Sequence[Array]) -> SwimmerState:
+def _state_derivative(
+    body: Body, state: SwimmerState, turning: Sequence[Array]
+) -> SwimmerState:
     """How fast each part of a state changes: Lagrange's equations.
 
     The kinetic energy is that of the centre of mass, and with S = leversᵀ levers
     ½ m l² Σᵢⱼ (Sᵢⱼ cos(θᵢ − θⱼ) + δᵢⱼ / 12) θ̇ᵢ θ̇ⱼ.
     """
     mass, length, viscosity, levers = body
-    unit, shared, size = mass * length**2, (levers.T @ levers).tolist(), len(levers)
+    unit, coupling, size = mass * length**2, (levers.T @ levers).tolist(), len(levers)
     lever = levers.tolist()
-    turns = [sine_and_cosine(angle) for angle in state.angles]
-    along = [[ci * cj + si * sj for sj, cj in turns] for si, ci in turns]
-    across = [[si * cj - ci * sj for sj, cj in turns] for si, ci in turns]
-    each = range(size)
+    rotations = [sine_and_cosine(angle) for angle in state.angles]
+    along = [[ci * cj + si * sj for sj, cj in rotations] for si, ci in rotations]
+    across = [[si * cj - ci * sj for sj, cj in rotations] for si, ci in rotations]
+    indices = range(size)
 
     drag = []  # on each segment, along nᵢ
-    for i, (sine, cosine) in enumerate(turns):
-        slip = sum(lever[i][j] * along[i][j] * state.speeds[j] for j in each) * length
+    for i, (sine, cosine) in enumerate(rotations):
+        slip = (
+            sum(lever[i][j] * along[i][j] * state.speeds[j] for j in indices) * length
+        )
         slip += state.velocity[1] * cosine - state.velocity[0] * sine
         drag.append(-viscosity * length * slip)
     torque = []
-    for i in each:
-        whirled = sum(shared[i][j] * across[i][j] * state.speeds[j] ** 2 for j in each)
-        pushed = sum(lever[j][i] * along[j][i] * drag[j] for j in each) * length
-        slowed = viscosity * length**3 / 12 * state.speeds[i]
-        torque.append(turning[i] - slowed + pushed - unit * whirled)
+    for i in indices:
+        centrifugal = sum(
+            coupling[i][j] * across[i][j] * state.speeds[j] ** 2 for j in indices
+        )
+        drag_torque = sum(lever[j][i] * along[j][i] * drag[j] for j in indices) * length
+        damping = viscosity * length**3 / 12 * state.speeds[i]
+        torque.append(turning[i] - damping + drag_torque - unit * centrifugal)
     inertia = [
-        [unit * (shared[i][j] * along[i][j] + (i == j) / 12) for j in each]
-        for i in each
+        [unit * (coupling[i][j] * along[i][j] + (i == j) / 12) for j in indices]
+        for i in indices
     ]
-    forward = -sum(drag[i] * turns[i][0] for i in each) / (size * mass)
-    aside = sum(drag[i] * turns[i][1] for i in each) / (size * mass)
+    forward = -sum(drag[i] * rotations[i][0] for i in indices) / (size * mass)
+    sideways = sum(drag[i] * rotations[i][1] for i in indices) / (size * mass)
     return SwimmerState(
         centre=state.velocity,
         angles=state.speeds,
-        velocity=(forward, aside),
-        speeds=_solved(inertia, torque),
+        velocity=(forward, sideways),
+        speeds=_solve(inertia, torque),
     )
 
 
-def _solved(
+def _solve(
     matrix: Sequence[Sequence[Array]], vector: Sequence[Array]
 ) -> tuple[Array, ...]:
     """X of `matrix` x = `vector`, by elimination; a positive matrix needs no pivots.

@@ -12,7 +12,7 @@ from annotated_types import Ge, Le
 
 from rlcli import spaces
 from rlcli.environments import drawing
-from rlcli.environments.native.timesteps import answer
+from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
 from rlcli.types import Array, Environment, Key, Probability, TimeStep
 
@@ -33,11 +33,11 @@ class ConnectFourState(NamedTuple):
     their: Array  # uint32 [rows + 6]
 
 
-class Chance(NamedTuple):
+class ConnectFourNoise(NamedTuple):
     """What is random in a step: how the opponent chooses."""
 
-    which: Array  # float32 in [0, 1): of the columns that are as good, from the left
-    looks: Array  # bool: whether it looks at the board at all
+    choice: Array  # float32 in [0, 1): of the columns that are as good, from the left
+    is_skilled: Array  # bool: whether it looks at the board at all
 
 
 @register("environment", "ConnectFour-v0")
@@ -68,50 +68,58 @@ def connect_four(
     """
     bits = np.arange(columns, dtype=np.uint32)
 
-    def observed(state: ConnectFourState) -> dict[str, Array]:
-        both = jnp.stack(state, axis=-1)[EDGE:-EDGE, None]  # [rows, 1, 2]
-        taken = (state.own[EDGE] | state.their[EDGE]) >> bits & 1
+    def observe(state: ConnectFourState) -> dict[str, Array]:
+        stones = jnp.stack(state, axis=-1)[EDGE:-EDGE, None]  # [rows, 1, 2]
+        is_taken = (state.own[EDGE] | state.their[EDGE]) >> bits & 1
         return {
-            "action_mask": (taken == 0).astype(jnp.int8),
-            "board": (both >> bits[:, None] & 1) == 1,
+            "action_mask": (is_taken == 0).astype(jnp.int8),
+            "board": (stones >> bits[:, None] & 1) == 1,
         }
 
-    def chance(key: Key) -> Chance:
-        which, looks = jax.random.uniform(key, (2,))
-        return Chance(which, looks < opponent_skill)
+    def chance(key: Key) -> ConnectFourNoise:
+        choice, looks = jax.random.uniform(key, (2,))
+        return ConnectFourNoise(choice, looks < opponent_skill)
 
     def reset(key: Key) -> tuple[ConnectFourState, dict[str, Array]]:
-        coin, which = jax.random.uniform(key, (2,))
+        coin, start = jax.random.uniform(key, (2,))
         theirs = {"either": coin < 0.5, "agent": False}.get(begins, True)
-        stone = jnp.uint32(1) << (which * columns).astype(jnp.uint32)
+        stone = jnp.uint32(1) << (start * columns).astype(jnp.uint32)
         empty = jnp.zeros(rows + 2 * EDGE, jnp.uint32)
-        answered = empty.at[-1 - EDGE].set(jnp.where(theirs, stone, 0))
-        state = ConnectFourState(empty, answered)
-        return state, observed(state)
+        their_stones = empty.at[-1 - EDGE].set(jnp.where(theirs, stone, 0))
+        state = ConnectFourState(empty, their_stones)
+        return state, observe(state)
 
     def step(
-        state: ConnectFourState, action: Array, noise: Chance
+        state: ConnectFourState, action: Array, noise: ConnectFourNoise
     ) -> tuple[ConnectFourState, TimeStep]:
-        own, their = state
-        free = landing(own | their, columns)
-        chosen = jnp.uint32(1) << jnp.asarray(action).astype(jnp.uint32)
-        legal = any_of(free) & chosen != 0
-        won = gains(own, free) & chosen != 0
-        own = dropped(own, free, chosen)
+        own_stones, their = state
+        free = landing_cells(own_stones | their, columns)
+        move = jnp.uint32(1) << jnp.asarray(action).astype(jnp.uint32)
+        legal = bitwise_any(free) & move != 0
+        won = winning_columns(own_stones, free) & move != 0
+        own_stones = drop_stone(own_stones, free, move)
 
-        free = landing(own | their, columns)
-        room, wins, blocks = any_of(free), gains(their, free), gains(own, free)
-        good = jnp.where(wins != 0, wins, jnp.where(blocks != 0, blocks, room))
-        over = won | ~legal | (room == 0)
-        reply = nth(jnp.where(noise.looks, good, room), noise.which, columns)
-        reply = jnp.where(over, 0, reply)
+        free = landing_cells(own_stones | their, columns)
+        room, wins, blocks = (
+            bitwise_any(free),
+            winning_columns(their, free),
+            winning_columns(own_stones, free),
+        )
+        choices = jnp.where(wins != 0, wins, jnp.where(blocks != 0, blocks, room))
+        terminated = won | ~legal | (room == 0)
+        reply = choose_bit(
+            jnp.where(noise.is_skilled, choices, room), noise.choice, columns
+        )
+        reply = jnp.where(terminated, 0, reply)
         lost = wins & reply != 0
-        their = dropped(their, free, reply)
+        their = drop_stone(their, free, reply)
 
-        state = ConnectFourState(own, their)
+        state = ConnectFourState(own_stones, their)
         reward = won.astype(jnp.float32) - (lost | ~legal).astype(jnp.float32)
-        over = over | lost | ((own[EDGE] | their[EDGE]) == 2**columns - 1)
-        return state, answer(observed(state), reward, over)
+        terminated = (
+            terminated | lost | ((own_stones[EDGE] | their[EDGE]) == 2**columns - 1)
+        )
+        return state, make_timestep(observe(state), reward, terminated)
 
     return Environment(
         reset=reset,
@@ -119,65 +127,65 @@ def connect_four(
         observation=gymnasium.spaces.Dict(
             {
                 "action_mask": gymnasium.spaces.MultiBinary(columns),
-                "board": spaces.booleans(rows, columns, 2),
+                "board": spaces.boolean_box(rows, columns, 2),
             }
         ),
         action=gymnasium.spaces.Discrete(columns),
-        render=lambda state: _draw(np.asarray(observed(state)["board"])),
+        render=lambda state: _draw(np.asarray(observe(state)["board"])),
         draw=chance,
     )
 
 
-def landing(taken: Array, columns: int) -> Array:
+def landing_cells(occupied: Array, columns: int) -> Array:
     """Where stones would come to lie, `[rows]`: the lowest free cell of each column."""
-    rows = len(taken) - 2 * EDGE
+    rows = len(occupied) - 2 * EDGE
     floor = np.where(np.arange(rows) == rows - 1, 2**columns - 1, 0).astype(np.uint32)
-    below = taken[EDGE + 1 : EDGE + 1 + rows] | floor
-    return below & ~taken[EDGE:-EDGE]
+    support = occupied[EDGE + 1 : EDGE + 1 + rows] | floor
+    return support & ~occupied[EDGE:-EDGE]
 
 
-def dropped(stones: Array, free: Array, column: Array) -> Array:
+def drop_stone(stones: Array, free: Array, column: Array) -> Array:
     """The stones with one more, in the column of that bit, if it has room."""
     return stones | jnp.pad(free & column, EDGE)
 
 
-def gains(stones: Array, free: Array) -> Array:
+def winning_columns(stones: Array, free: Array) -> Array:
     """The columns where one more stone makes four in a row, a bit for each."""
-    return any_of(completing(stones) & free)
+    return bitwise_any(completing_cells(stones) & free)
 
 
-def completing(stones: Array) -> Array:
+def completing_cells(stones: Array) -> Array:
     """Cells from which three of the stones lie in one line of four, `[rows]`.
 
     Beyond the last column there may be bits, too, which mean nothing.
     """
     rows = len(stones) - 2 * EDGE
 
-    def beside(down: int, right: int) -> Array:
+    def shifted_stones(down: int, right: int) -> Array:
         """The stones so far away, each seen from where it is looked for."""
-        there = stones[EDGE + down : EDGE + down + rows]
-        return there >> right if right >= 0 else there << -right
+        rows_there = stones[EDGE + down : EDGE + down + rows]
+        return rows_there >> right if right >= 0 else rows_there << -right
 
-    found = jnp.zeros(rows, jnp.uint32)
+    cells = jnp.zeros(rows, jnp.uint32)
     for down, right in LINES:
-        near = [beside(i * down, i * right) for i in (-3, -2, -1, 1, 2, 3)]
+        near = [shifted_stones(i * down, i * right) for i in (-3, -2, -1, 1, 2, 3)]
         for first in range(4):
-            found |= near[first] & near[first + 1] & near[first + 2]
-    return found
+            cells |= near[first] & near[first + 1] & near[first + 2]
+    return cells
 
 
-def any_of(words: Array) -> Array:
+def bitwise_any(words: Array) -> Array:
     """The bits that any of the words has."""
     return jax.lax.reduce(words, np.uint32(0), jax.lax.bitwise_or, (0,))
 
 
-def nth(word: Array, uniform: Array, most: int) -> Array:
+def choose_bit(word: Array, uniform: Array, max_bits: int) -> Array:
     """One of a word's bits, alone, all equally likely, by a number in [0, 1).
 
-    There are at most `most` bits; of none it is none.
+    There are at most `max_bits` bits; of none it is none.
     """
     left = (uniform * jax.lax.population_count(word)).astype(jnp.int32)
-    for number in range(most - 1):  # the lowest goes, as often as the number says
+    for number in range(max_bits - 1):  # the lowest goes, as often as the number says
         word = jnp.where(number < left, word & (word - 1), word)
     return word & (~word + 1)
 
@@ -191,8 +199,8 @@ def _draw(board: np.ndarray) -> np.ndarray:
         centre = (10 + (column + 0.5) * CELL, 10 + (row + 0.5) * CELL)
         canvas.circle(centre, 0.4 * CELL, "#254b81")
         canvas.circle(centre, 0.36 * CELL, "#e8edf4")
-        for (rim, middle), there in zip(COLOURS, board[row, column], strict=True):
-            if there:
+        for (rim, middle), has_stone in zip(COLOURS, board[row, column], strict=True):
+            if has_stone:
                 canvas.circle(centre, 0.36 * CELL, rim)
                 canvas.circle(centre, 0.24 * CELL, middle)
     legend = {"agent": COLOURS[0][0], "opponent": COLOURS[1][0]}

@@ -12,7 +12,7 @@ from annotated_types import Ge
 
 from rlcli import spaces
 from rlcli.environments import drawing
-from rlcli.environments.native.timesteps import answer
+from rlcli.environments.native.timesteps import make_timestep
 from rlcli.errors import RlcliError
 from rlcli.registry import register
 from rlcli.types import Array, Count, Environment, Key, Probability, TimeStep
@@ -66,21 +66,21 @@ def pong(
         opponent_skill: how likely the opponent moves, in each step that it should.
         visual: whether one sees the field, or numbers.
     """
-    _check(height, reach, max_speed)
+    _check_sizes(height, reach, max_speed)
     rows, columns = np.arange(height)[:, None], np.arange(width)
 
-    def observed(state: PongState) -> Array:
+    def observe(state: PongState) -> Array:
         if visual:
-            own = (jnp.abs(rows - state.own) <= reach) & (columns == 0)
+            own_paddle = (jnp.abs(rows - state.own) <= reach) & (columns == 0)
             their = (jnp.abs(rows - state.their) <= reach) & (columns == width - 1)
             ball = (rows == state.row) & (columns == state.column)
             last = (rows == state.last_row) & (columns == state.last_column)
-            return jnp.stack([own | their, ball, last], axis=-1)
+            return jnp.stack([own_paddle | their, ball, last], axis=-1)
         places = jnp.stack([state.own, state.their, state.row, state.column])
         ends = np.array([height, height, height, width], np.float32) - 1
         speeds = jnp.stack([state.down / max_speed, state.right])
-        scaled = jnp.clip(2 * places / ends - 1, -1, 1)
-        return jnp.concatenate([scaled, speeds]).astype(jnp.float32)
+        positions = jnp.clip(2 * places / ends - 1, -1, 1)
+        return jnp.concatenate([positions, speeds]).astype(jnp.float32)
 
     def reset(key: Key) -> tuple[PongState, Array]:
         # Of one hash, and not of the six of three `randint`: a lone step shows them.
@@ -90,17 +90,17 @@ def pong(
         middle, column = jnp.int32(height // 2), jnp.int32(width // 2)
         row = row.astype(jnp.int32)
         state = PongState(middle, middle, row, column, down, right, row, column)
-        return state, observed(state)
+        return state, observe(state)
 
-    def moved(paddle: Array, by: Array) -> Array:
-        return jnp.clip(paddle + by, reach, height - 1 - reach)
+    def move_paddle(paddle: Array, step: Array) -> Array:
+        return jnp.clip(paddle + step, reach, height - 1 - reach)
 
-    def bounced(state: PongState, paddle: Array, side: int) -> PongState:
+    def bounce(state: PongState, paddle: Array, side: int) -> PongState:
         """Off the paddle of a side: −1 is one's own, 1 the opponent's."""
         front = width - 2 if side == 1 else 1
-        beyond = (state.column - front) * side >= 0
+        is_behind = (state.column - front) * side >= 0
         offset = state.row - paddle
-        hit = beyond & (state.right == side) & (jnp.abs(offset) <= reach)
+        hit = is_behind & (state.right == side) & (jnp.abs(offset) <= reach)
         spun = jnp.round(state.down + offset / reach).astype(jnp.int32)
         return state._replace(
             column=jnp.where(hit, 2 * front - state.column, state.column),
@@ -118,8 +118,8 @@ def pong(
         row = jnp.where(row < 0, -row, row)
         row = jnp.where(row >= height, 2 * (height - 1) - row, row)
         state = PongState(
-            own=moved(state.own, move),
-            their=moved(state.their, follow),
+            own=move_paddle(state.own, move),
+            their=move_paddle(state.their, follow),
             row=row,
             column=state.column + state.right,
             down=jnp.where(wall, -state.down, state.down),
@@ -127,12 +127,12 @@ def pong(
             last_row=state.row,
             last_column=state.column,
         )
-        state = bounced(bounced(state, state.own, -1), state.their, 1)
+        state = bounce(bounce(state, state.own, -1), state.their, 1)
         won, lost = state.column >= width, state.column < 0
         reward = won.astype(jnp.float32) - lost.astype(jnp.float32)
-        return state, answer(observed(state), reward, won | lost)
+        return state, make_timestep(observe(state), reward, won | lost)
 
-    field = spaces.booleans(height, width, 3)
+    field = spaces.boolean_box(height, width, 3)
     return Environment(
         reset=reset,
         step=step,
@@ -145,7 +145,7 @@ def pong(
     )
 
 
-def _check(height: int, reach: int, max_speed: int) -> None:
+def _check_sizes(height: int, reach: int, max_speed: int) -> None:
     if 2 * reach + 1 >= height:
         raise RlcliError(
             f"a paddle of {2 * reach + 1} rows cannot move in a field of {height}",
@@ -167,11 +167,11 @@ def _draw(state: PongState, width: int, height: int, reach: int) -> np.ndarray:
         (0.25, int(state.column) >= width, "#e58a84"),
         (0.75, int(state.column) < 0, "#8fb4e3"),
     ):
-        at = (x * width * cell, 0.08 * height * cell)
-        canvas.text(at, str(int(point)), 0.08 * height * cell, fill)
+        dash_corner = (x * width * cell, 0.08 * height * cell)
+        canvas.text(dash_corner, str(int(point)), 0.08 * height * cell, fill)
     for row in range(0, height, 2):
-        at = (width * cell / 2 - 1, (row + 0.5) * cell)
-        canvas.box(at, 2, cell, "#3c4c5e")
+        dash_corner = (width * cell / 2 - 1, (row + 0.5) * cell)
+        canvas.box(dash_corner, 2, cell, "#3c4c5e")
     for middle, column, fill in (
         (state.own, 0, "#e58a84"),
         (state.their, width - 1, "#8fb4e3"),

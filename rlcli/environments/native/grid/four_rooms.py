@@ -11,7 +11,7 @@ import numpy as np
 
 from rlcli import spaces
 from rlcli.environments.native.grid import maps
-from rlcli.environments.native.timesteps import answer
+from rlcli.environments.native.timesteps import make_timestep
 from rlcli.environments.native.toy_text import tables
 from rlcli.registry import register
 from rlcli.types import Array, Environment, Key, Probability, TimeStep
@@ -56,44 +56,46 @@ def four_rooms(
             cell they are never the same.
         visual: whether one sees the rooms from above.
     """
-    ahead = jnp.asarray(maps.ahead(FREE).ravel())
-    taken = -1 if start is None else start[0] * SIZE + start[1]
-    goals = maps.place(FREE, goal, "goal", taken)
-    starts = maps.place(FREE, start, "start")
+    successors = jnp.asarray(maps.successor_cells(FREE).ravel())
+    excluded = -1 if start is None else start[0] * SIZE + start[1]
+    goals = maps.option_cells(FREE, goal, "goal", excluded)
+    starts = maps.option_cells(FREE, start, "start")
 
-    def observed(state: FourRoomsState) -> Array:
+    def observe(state: FourRoomsState) -> Array:
         if visual:
             cells = np.arange(FREE.size)
             layers = (~FREE.ravel(), cells == state.cell, cells == state.goal)
             return jnp.stack(layers, axis=-1).reshape(SIZE, SIZE, 3)
-        both = jnp.stack(state)
-        return jnp.stack([both // SIZE, both % SIZE], axis=-1).ravel()
+        both_cells = jnp.stack(state)
+        return jnp.stack([both_cells // SIZE, both_cells % SIZE], axis=-1).ravel()
 
     def reset(key: Key) -> tuple[FourRoomsState, Array]:
         uniform = jax.random.uniform(key, (2,))
-        aim = tables.choose(uniform[0], goals)
-        state = FourRoomsState(maps.other(uniform[1], starts, aim), aim)
-        return state, observed(state)
+        aim = tables.choose_uniformly(uniform[0], goals)
+        state = FourRoomsState(maps.choose_other_cell(uniform[1], starts, aim), aim)
+        return state, observe(state)
 
     def draw(key: Key) -> Array:
-        fails, which = jax.random.uniform(key, (2,))
-        return jnp.where(fails < fail_probability, 1 + (3 * which).astype(jnp.int32), 0)
+        fails, direction = jax.random.uniform(key, (2,))
+        return jnp.where(
+            fails < fail_probability, 1 + (3 * direction).astype(jnp.int32), 0
+        )
 
     def step(
         state: FourRoomsState, action: Array, noise: Array
     ) -> tuple[FourRoomsState, TimeStep]:
-        state = state._replace(cell=ahead[state.cell * 4 + (action + noise) % 4])
-        arrived = state.cell == state.goal
-        return state, answer(observed(state), arrived, arrived)
+        state = state._replace(cell=successors[state.cell * 4 + (action + noise) % 4])
+        at_goal = state.cell == state.goal
+        return state, make_timestep(observe(state), at_goal, at_goal)
 
     def render(state: FourRoomsState) -> np.ndarray:
-        return maps.picture(FREE, int(state.cell), flags=[int(state.goal)])
+        return maps.draw_map(FREE, int(state.cell), flags=[int(state.goal)])
 
     places = gymnasium.spaces.Box(0, SIZE - 1, (4,), np.int32)
     return Environment(
         reset=reset,
         step=step,
-        observation=spaces.booleans(SIZE, SIZE, 3) if visual else places,
+        observation=spaces.boolean_box(SIZE, SIZE, 3) if visual else places,
         action=gymnasium.spaces.Discrete(4),
         render=render,
         draw=draw,

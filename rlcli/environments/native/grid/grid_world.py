@@ -40,19 +40,19 @@ def grid_world(
         goal_reward: … and what one onto the goal has beside it, …
         trap_reward: … or one into a trap.
     """
-    letters = maps.letters_of(layout, ".#SGT", TEXTBOOK)
-    starts, world = _read(letters)
+    letters = maps.parse_map(layout, ".#SGT", TEXTBOOK)
+    starts, world = _parse_layout(letters)
     rewards = (0.0, step_reward, step_reward + goal_reward, step_reward + trap_reward)
-    return tables.tabular(
-        tables.lookup(world, rewards),
+    return tables.tabular_environment(
+        tables.outcome_lookup(world, rewards),
         letters.size,
         starts,
         lambda cell: _draw(letters, cell),
-        likely=success_rate,
+        success_probability=success_rate,
     )
 
 
-def _read(letters: np.ndarray) -> tuple[np.ndarray, tables.World]:
+def _parse_layout(letters: np.ndarray) -> tuple[np.ndarray, tables.World]:
     """The cells to start in, and where everything leads."""
     flat = letters.ravel()
     starts = np.flatnonzero(flat == ("S" if "S" in flat else ".")).astype(np.int32)
@@ -62,8 +62,8 @@ def _read(letters: np.ndarray) -> tuple[np.ndarray, tables.World]:
             "mark a cell with S; without one, episodes begin on any `.`",
         )
     worth = np.select([flat == "G", flat == "T"], [GOAL, TRAP], STEP)
-    ahead = maps.ahead(letters != "#")
-    return starts, tables.walks(ahead, worth, np.isin(flat, ["G", "T"]))
+    successors = maps.successor_cells(letters != "#")
+    return starts, tables.slippery_world(successors, worth, np.isin(flat, ["G", "T"]))
 
 
 def _draw(letters: np.ndarray, cell: int) -> np.ndarray:
@@ -74,15 +74,17 @@ def _draw(letters: np.ndarray, cell: int) -> np.ndarray:
         "goal": ("G", "#dcecdf"),
         "trap": ("T", "#e9b4ae"),
     }
-    shown = {name: kind for name, kind in kinds.items() if kind[0] in flat}
+    legend_kinds = {name: kind for name, kind in kinds.items() if kind[0] in flat}
     tints = {
         int(number): colour
-        for letter, colour in shown.values()
+        for letter, colour in legend_kinds.values()
         for number in np.flatnonzero(flat == letter)
     }
     side = min(100, max(20, 640 // max(letters.shape)))
     goals = np.flatnonzero(flat == "G").tolist()
-    world = maps.picture(letters != "#", cell, flags=goals, tints=tints, cell=side)
+    world = maps.draw_map(letters != "#", cell, flags=goals, tints=tints, cell=side)
     legend = drawing.Canvas(world.shape[1], 40)
-    legend.legend((12, 12), {name: colour for name, (_, colour) in shown.items()})
+    legend.legend(
+        (12, 12), {name: colour for name, (_, colour) in legend_kinds.items()}
+    )
     return np.concatenate([world, legend.pixels()])

@@ -16,19 +16,22 @@ MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # rows and columns: up, right, down,
 WALL, FLOOR = "#56616f", "#f4f2ee"
 
 
-def letters_of(rows: tuple[str, ...], known: str, example: tuple[str, ...]) -> Array:
+def parse_map(rows: tuple[str, ...], letters: str, example: tuple[str, ...]) -> Array:
     """The letters of a map, `[rows, columns]`; an error says what is wrong with it."""
     hint = f"a map is a list of rows, such as {list(example)}"
-    unknown = sorted(set("".join(rows)) - set(known))
-    if unknown:
-        said = ", ".join(f"`{letter}`" for letter in known)
-        raise RlcliError(f"a map is made of {said}, but this one has {unknown}", hint)
+    unknown_letters = sorted(set("".join(rows)) - set(letters))
+    if unknown_letters:
+        allowed_letters = ", ".join(f"`{letter}`" for letter in letters)
+        raise RlcliError(
+            f"a map is made of {allowed_letters}, but this one has {unknown_letters}",
+            hint,
+        )
     if len({len(row) for row in rows}) != 1 or not rows[0]:
         raise RlcliError("the rows of a map have one length, but these differ", hint)
     return np.array([list(row) for row in rows])
 
 
-def ahead(free: np.ndarray) -> np.ndarray:
+def successor_cells(free: np.ndarray) -> np.ndarray:
     """Where the moves lead from each cell, int32 `[cells, 4]`: walls and edges hold."""
     rows, columns = free.shape
     lead = tables.grid_moves(rows, columns, MOVES)
@@ -36,22 +39,24 @@ def ahead(free: np.ndarray) -> np.ndarray:
     return np.where(free.ravel()[lead], lead, cells).astype(np.int32)
 
 
-def places(free: np.ndarray) -> np.ndarray:
+def free_cells(free: np.ndarray) -> np.ndarray:
     """The numbers of the free cells, int32, in order."""
     return np.flatnonzero(free).astype(np.int32)
 
 
-def place(
-    free: np.ndarray, at: tuple[int, int] | None, what: str, taken: int = -1
+def option_cells(
+    free: np.ndarray, position: tuple[int, int] | None, what: str, excluded: int = -1
 ) -> np.ndarray:
-    """The cells that may be the `at` of an option: itself, or for None any free one."""
-    if at is None:
-        cells = places(free)
-        return cells[cells != taken]
-    row, column = at
+    """The cells that may be the `position` of an option: itself, or for None any free
+    one.
+    """
+    if position is None:
+        cells = free_cells(free)
+        return cells[cells != excluded]
+    row, column = position
     inside = 0 <= row < free.shape[0] and 0 <= column < free.shape[1]
     number = row * free.shape[1] + column
-    if not inside or not free[row, column] or number == taken:
+    if not inside or not free[row, column] or number == excluded:
         raise RlcliError(
             f"`{what}` is to be a free cell, and [{row}, {column}] is none",
             "a cell is [row, column], counted from 0 at the upper left",
@@ -59,19 +64,19 @@ def place(
     return np.array([number], np.int32)
 
 
-def other(uniform: Array, cells: np.ndarray, taken: Array) -> Array:
-    """One of the cells but `taken`, all equally likely, by a number in [0, 1).
+def choose_other_cell(uniform: Array, cells: np.ndarray, excluded: Array) -> Array:
+    """One of the cells but `excluded`, all equally likely, by a number in [0, 1).
 
     Args:
-        cells: in order; where `taken` is not among them, any of them.
+        cells: in order; where `excluded` is not among them, any of them.
     """
-    listed = jnp.any(cells == taken)
-    index = (uniform * (len(cells) - listed)).astype(jnp.int32)
-    rank = jnp.sum(cells < taken)
-    return jnp.asarray(cells)[index + (listed & (index >= rank))]
+    is_listed = jnp.any(cells == excluded)
+    index = (uniform * (len(cells) - is_listed)).astype(jnp.int32)
+    rank = jnp.sum(cells < excluded)
+    return jnp.asarray(cells)[index + (is_listed & (index >= rank))]
 
 
-def picture(
+def draw_map(
     free: np.ndarray,
     walker: int,
     *,

@@ -13,7 +13,7 @@ from annotated_types import Ge
 from rlcli import spaces
 from rlcli.environments import drawing
 from rlcli.environments.native.grid import maps
-from rlcli.environments.native.timesteps import answer
+from rlcli.environments.native.timesteps import make_timestep
 from rlcli.errors import RlcliError
 from rlcli.registry import register
 from rlcli.types import Array, Environment, Key, TimeStep
@@ -57,29 +57,31 @@ def meta_maze(
                 f"`{name}` of MetaMaze-v0 is to be odd, and {value} is not"
             )
     edge = view // 2
-    free = layout(size, edge)
-    width, cells = size + 2 * edge, maps.places(free)
+    free = maze_layout(size, edge)
+    width, cells = size + 2 * edge, maps.free_cells(free)
     middle = np.int32(free.size // 2)
-    ahead = jnp.asarray(maps.ahead(free).ravel())
+    successors = jnp.asarray(maps.successor_cells(free).ravel())
     walls = jnp.asarray(~free)
 
-    def observed(cell: Array) -> Array:
+    def observe(cell: Array) -> Array:
         corner = (cell // width - edge, cell % width - edge)
         return jax.lax.dynamic_slice(walls, corner, (view, view))
 
     def reset(key: Key) -> tuple[MetaMazeState, Array]:
-        goal = maps.other(jax.random.uniform(key), cells, middle)
-        return MetaMazeState(jnp.asarray(middle), goal), observed(middle)
+        goal = maps.choose_other_cell(jax.random.uniform(key), cells, middle)
+        return MetaMazeState(jnp.asarray(middle), goal), observe(middle)
 
     def step(
         state: MetaMazeState, action: Array, noise: Array
     ) -> tuple[MetaMazeState, TimeStep]:
-        cell = ahead[state.cell * 4 + action]
-        found = cell == state.goal
-        reward = jnp.where(found, goal_reward, 0.0)
+        cell = successors[state.cell * 4 + action]
+        at_goal = cell == state.goal
+        reward = jnp.where(at_goal, goal_reward, 0.0)
         reward += jnp.where(cell == state.cell, wall_reward, 0.0)
-        cell = jnp.where(found, maps.other(noise, cells, state.goal), cell)
-        timestep = answer(observed(cell), reward, jnp.asarray(False))
+        cell = jnp.where(
+            at_goal, maps.choose_other_cell(noise, cells, state.goal), cell
+        )
+        timestep = make_timestep(observe(cell), reward, jnp.asarray(False))
         return state._replace(cell=cell), timestep
 
     def render(state: MetaMazeState) -> np.ndarray:
@@ -88,14 +90,14 @@ def meta_maze(
     return Environment(
         reset=reset,
         step=step,
-        observation=spaces.booleans(view, view),
+        observation=spaces.boolean_box(view, view),
         action=gymnasium.spaces.Discrete(4),
         render=render,
         draw=jax.random.uniform,
     )
 
 
-def layout(size: int, edge: int) -> np.ndarray:
+def maze_layout(size: int, edge: int) -> np.ndarray:
     """Which cells of a maze are free, its outer walls `edge` cells thick."""
     odd = np.arange(size) % 2 == 1
     inside = ~(odd[:, None] & odd)
@@ -108,9 +110,11 @@ def _draw(free: np.ndarray, cell: int, goal: int, edge: int) -> np.ndarray:
     width, side = len(free), 32
     row, column = divmod(cell, width)
     near = range(-edge, edge + 1)
-    seen = [(row + down) * width + column + right for down in near for right in near]
-    tints = {n: "#fdf3cf" if free.flat[n] else "#8a93a0" for n in seen}
-    maze = maps.picture(free, cell, flags=[goal], tints=tints, cell=side)
+    visible_cells = [
+        (row + down) * width + column + right for down in near for right in near
+    ]
+    tints = {n: "#fdf3cf" if free.flat[n] else "#8a93a0" for n in visible_cells}
+    maze = maps.draw_map(free, cell, flags=[goal], tints=tints, cell=side)
     legend = drawing.Canvas(maze.shape[1], 40)
     legend.legend((12, 12), {"in view": "#fdf3cf", "reward": drawing.GREEN})
     return np.concatenate([maze, legend.pixels()])

@@ -35,7 +35,7 @@ class AsterixState(NamedTuple):
     move_timer: Array  # int32: steps until everything moves
     ramp_timer: Array  # int32: steps until it becomes harder
     level: Array  # int32: how often it became harder
-    there: Array  # bool[8]: whether the lane holds something
+    is_occupied: Array  # bool[8]: whether the lane holds something
     column: Array  # int32[8]; 0 where nothing is there
     right: Array  # bool[8]: where it goes
     gold: Array  # bool[8]: else it is an enemy
@@ -49,7 +49,7 @@ class AsterixNoise(NamedTuple):
     share: Array  # int32 in [0, 840): share · free // 840 is its place among free lanes
 
 
-@game.named("Asterix")
+@game.register_game("Asterix")
 def asterix(
     *,
     sticky_action_prob: Probability = 0.1,
@@ -72,7 +72,7 @@ def asterix(
             appears, and at every second of them all moves faster.
         minimal_actions: whether there are only the five that do something.
     """
-    return game.environment(
+    return game.game_environment(
         RULES,
         sticky_action_prob=sticky_action_prob,
         difficulty_ramping=difficulty_ramping,
@@ -82,7 +82,7 @@ def asterix(
 
 def _begin(key: Key) -> AsterixState:
     del key  # games begin alike
-    none = jnp.zeros(LANES, bool)
+    no_lanes = jnp.zeros(LANES, bool)
     return AsterixState(
         x=jnp.int32(5),
         y=jnp.int32(5),
@@ -90,14 +90,14 @@ def _begin(key: Key) -> AsterixState:
         move_timer=jnp.int32(MOVE),
         ramp_timer=jnp.int32(RAMP),
         level=jnp.int32(0),
-        there=none,
+        is_occupied=no_lanes,
         column=jnp.zeros(LANES, jnp.int32),
-        right=none,
-        gold=none,
+        right=no_lanes,
+        gold=no_lanes,
     )
 
 
-def _chance(words: Array) -> AsterixNoise:
+def _noise_from_words(words: Array) -> AsterixNoise:
     word = words[0]
     kind, rest = word % 6, word // 6
     return AsterixNoise(kind < 3, kind % 3 == 0, (rest % SHARES).astype(jnp.int32))
@@ -106,22 +106,22 @@ def _chance(words: Array) -> AsterixNoise:
 def _play(
     state: AsterixState, action: Array, noise: AsterixNoise, ramping: bool
 ) -> tuple[AsterixState, Array, Array]:
-    state = _spawned(state, noise)
+    state = _spawn(state, noise)
     across = (action == game.RIGHT).astype(jnp.int32) - (action == game.LEFT)
     downward = (action == game.DOWN).astype(jnp.int32) - (action == game.UP)
     x = jnp.clip(state.x + across, 0, 9)
     y = jnp.clip(state.y + downward, 1, 8)
 
     lane = y == ROW
-    met = state.there & lane & (state.column == x)
-    there = state.there & ~(met & state.gold)
-    moves = there & (state.move_timer == 0)
-    column = state.column + jnp.where(moves, game.toward(state.right), 0)
-    there = there & game.inside(column)
-    met_then = there & lane & (column == x)
-    taken = (met | met_then) & state.gold  # in one lane there is but one thing
+    met = state.is_occupied & lane & (state.column == x)
+    is_occupied = state.is_occupied & ~(met & state.gold)
+    moves = is_occupied & (state.move_timer == 0)
+    column = state.column + jnp.where(moves, game.x_step(state.right), 0)
+    is_occupied = is_occupied & game.is_on_board(column)
+    met_then = is_occupied & lane & (column == x)
+    collected = (met | met_then) & state.gold  # in one lane there is but one thing
     hit = (met | met_then) & ~state.gold
-    there = there & ~taken
+    is_occupied = is_occupied & ~collected
 
     move_timer = jnp.where(state.move_timer == 0, _move_speed(state), state.move_timer)
     after = state._replace(
@@ -129,12 +129,12 @@ def _play(
         y=y,
         spawn_timer=state.spawn_timer - 1,
         move_timer=move_timer - 1,
-        there=there,
-        column=jnp.where(there, column, 0),
+        is_occupied=is_occupied,
+        column=jnp.where(is_occupied, column, 0),
     )
     if ramping:
-        after = _ramped(after)
-    return after, jnp.any(taken), jnp.any(hit)
+        after = _ramp(after)
+    return after, jnp.any(collected), jnp.any(hit)
 
 
 def _spawn_speed(state: AsterixState) -> Array:
@@ -145,59 +145,68 @@ def _move_speed(state: AsterixState) -> Array:
     return jnp.maximum(MOVE - (state.level >> 1), 1)
 
 
-def _spawned(state: AsterixState, noise: AsterixNoise) -> AsterixState:
+def _spawn(state: AsterixState, noise: AsterixNoise) -> AsterixState:
     due = state.spawn_timer == 0
-    free = ~state.there
+    free = ~state.is_occupied
     bits = jnp.sum(jnp.where(free, 1 << ROW, 0))
-    chosen = jax.lax.div(noise.share * _count(bits), SHARES)
-    new = due & free & (_count(bits & (1 << ROW) - 1) == chosen)
+    rank = jax.lax.div(noise.share * _popcount(bits), SHARES)
+    new = due & free & (_popcount(bits & (1 << ROW) - 1) == rank)
     return state._replace(
         spawn_timer=jnp.where(due, _spawn_speed(state), state.spawn_timer),
-        there=state.there | new,
+        is_occupied=state.is_occupied | new,
         column=jnp.where(new & ~noise.right, 9, state.column),
         right=jnp.where(new, noise.right, state.right),
         gold=jnp.where(new, noise.gold, state.gold),
     )
 
 
-def _count(bits: Array) -> Array:
+def _popcount(bits: Array) -> Array:
     return jax.lax.population_count(bits)
 
 
-def _ramped(state: AsterixState) -> AsterixState:
+def _ramp(state: AsterixState) -> AsterixState:
     on = state.level < LEVELS
-    now = on & (state.ramp_timer == 0)
+    is_due = on & (state.ramp_timer == 0)
     return state._replace(
-        level=state.level + now,
-        ramp_timer=jnp.where(now, RAMP, state.ramp_timer - (on & ~now)),
+        level=state.level + is_due,
+        ramp_timer=jnp.where(is_due, RAMP, state.ramp_timer - (on & ~is_due)),
     )
 
 
-def _paint(state: AsterixState) -> tuple[None, list[game.Things]]:
+def _paint(state: AsterixState) -> tuple[None, list[game.Sprites]]:
     trail = np.array([[False], [True]])  # first all things, then what they leave behind
-    x = state.column - jnp.where(trail, game.toward(state.right), 0)
+    x = state.column - jnp.where(trail, game.x_step(state.right), 0)
     kind = jnp.where(state.gold, 3, 1)
     return None, [
-        game.Things(state.y, state.x, 0),
-        game.Things(
+        game.Sprites(state.y, state.x, 0),
+        game.Sprites(
             y=ROW,
             x=x,
             channel=jnp.where(trail, 2, kind),
-            there=state.there & game.inside(x),
+            visible=state.is_occupied & game.is_on_board(x),
         ),
     ]
 
 
-_YES = np.ones(LANES, bool)
-RULES = game.Rules(
+_ALL_TRUE = np.ones(LANES, bool)
+RULES = game.GameRules(
     channels=CHANNELS,
     actions=(game.NOTHING, game.LEFT, game.UP, game.RIGHT, game.DOWN),
-    most=AsterixState(
-        9, 8, SPAWN, MOVE, RAMP, LEVELS, _YES, np.full(LANES, 9), _YES, _YES
+    max_values=AsterixState(
+        9,
+        8,
+        SPAWN,
+        MOVE,
+        RAMP,
+        LEVELS,
+        _ALL_TRUE,
+        np.full(LANES, 9),
+        _ALL_TRUE,
+        _ALL_TRUE,
     ),
     begin=_begin,
     words=1,
-    chance=_chance,
+    draw_noise=_noise_from_words,
     play=_play,
     paint=_paint,
 )

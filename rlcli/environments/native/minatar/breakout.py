@@ -37,7 +37,7 @@ class BreakoutState(NamedTuple):
     bricks: Array  # int32: a bit for each of the 30, row by row
 
 
-@game.named("Breakout")
+@game.register_game("Breakout")
 def breakout(
     *,
     sticky_action_prob: Probability = 0.1,
@@ -60,7 +60,7 @@ def breakout(
         difficulty_ramping: does nothing; MinAtar takes it of every game.
         minimal_actions: whether there are only nothing, left and right: 0, 1, 2.
     """
-    return game.environment(
+    return game.game_environment(
         RULES,
         sticky_action_prob=sticky_action_prob,
         difficulty_ramping=difficulty_ramping,
@@ -85,26 +85,26 @@ def _play(
     move = (action == game.RIGHT).astype(jnp.int32) - (action == game.LEFT)
     paddle = jnp.clip(state.paddle + move, 0, end)
 
-    ahead = state.y + jnp.where(state.down, 1, -1)
-    beyond = state.x + game.toward(state.right)
-    x = jnp.clip(beyond, 0, end)
-    ceiling = ahead < 0
-    number = (ahead - TOP) * game.SIZE + x
+    next_y = state.y + jnp.where(state.down, 1, -1)
+    next_x = state.x + game.x_step(state.right)
+    x = jnp.clip(next_x, 0, end)
+    ceiling = next_y < 0
+    number = (next_y - TOP) * game.SIZE + x
     bit = jnp.where(_is_brick(number), 1 << jnp.clip(number, 0, 31), 0)
     brick = (state.bricks & bit) != 0
-    broken = brick & ~state.struck
-    bricks = jnp.where(broken, state.bricks & ~bit, state.bricks)
-    floor = ~brick & (ahead == end)
+    breaks = brick & ~state.struck
+    bricks = jnp.where(breaks, state.bricks & ~bit, state.bricks)
+    floor = ~brick & (next_y == end)
     bricks = jnp.where(floor & (bricks == 0), BRICKS, bricks)
 
     # From above the ball bounces as from a wall; by the corner it flies back.
-    above = floor & (state.x == paddle)
-    corner = floor & ~above & (x == paddle)
-    back = broken | above | corner
+    from_top = floor & (state.x == paddle)
+    corner = floor & ~from_top & (x == paddle)
+    back = breaks | from_top | corner
     after = BreakoutState(
         x=x,
-        y=jnp.where(back, state.y, jnp.maximum(ahead, 0)),
-        right=state.right ^ (x != beyond) ^ corner,
+        y=jnp.where(back, state.y, jnp.maximum(next_y, 0)),
+        right=state.right ^ (x != next_x) ^ corner,
         down=state.down ^ (ceiling | back),
         last_x=state.x,
         last_y=state.y,
@@ -112,7 +112,7 @@ def _play(
         struck=brick,
         bricks=bricks,
     )
-    return after, broken, floor & ~above & ~corner
+    return after, breaks, floor & ~from_top & ~corner
 
 
 def _is_brick(number: Array) -> Array:
@@ -126,22 +126,22 @@ _SHIFT = np.clip(_NUMBER, 0, 31)
 _BRICK = (_CHANNEL == 3) & _is_brick(_NUMBER)
 
 
-def _paint(state: BreakoutState) -> tuple[Array, list[game.Things]]:
+def _paint(state: BreakoutState) -> tuple[Array, list[game.Sprites]]:
     bricks = (state.bricks >> _SHIFT & _BRICK).astype(bool)
     return bricks, [
-        game.Things(game.SIZE - 1, state.paddle, 0),
-        game.Things(state.y, state.x, 1),
-        game.Things(state.last_y, state.last_x, 2),
+        game.Sprites(game.SIZE - 1, state.paddle, 0),
+        game.Sprites(state.y, state.x, 1),
+        game.Sprites(state.last_y, state.last_x, 2),
     ]
 
 
-RULES = game.Rules(
+RULES = game.GameRules(
     channels=CHANNELS,
     actions=(game.NOTHING, game.LEFT, game.RIGHT),
-    most=BreakoutState(9, 9, True, True, 9, 9, 9, True, BRICKS),
+    max_values=BreakoutState(9, 9, True, True, 9, 9, 9, True, BRICKS),
     begin=_begin,
     words=0,
-    chance=lambda words: (),
+    draw_noise=lambda words: (),
     play=_play,
     paint=_paint,
 )

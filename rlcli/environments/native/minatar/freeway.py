@@ -48,7 +48,7 @@ class FreewayState(NamedTuple):
     cars: Cars
 
 
-@game.named("Freeway")
+@game.register_game("Freeway")
 def freeway(
     *,
     sticky_action_prob: Probability = 0.1,
@@ -70,7 +70,7 @@ def freeway(
         difficulty_ramping: does nothing; MinAtar takes it of every game.
         minimal_actions: whether there are only nothing, up and down: 0, 1, 2.
     """
-    return game.environment(
+    return game.game_environment(
         RULES,
         sticky_action_prob=sticky_action_prob,
         difficulty_ramping=difficulty_ramping,
@@ -79,7 +79,7 @@ def freeway(
 
 
 def _begin(key: Key) -> FreewayState:
-    cars = _chance(jax.random.bits(key, (RULES.words,)))
+    cars = _noise_from_words(jax.random.bits(key, (RULES.words,)))
     return FreewayState(
         y=jnp.int32(START),
         rest=jnp.int32(REST),
@@ -90,7 +90,7 @@ def _begin(key: Key) -> FreewayState:
     )
 
 
-def _chance(words: Array) -> Cars:
+def _noise_from_words(words: Array) -> Cars:
     # Ten ways for a car to drive: four decimal digits of each word.
     digits = (words[:, None] // np.array([1, 10, 100, 1000], np.uint32) % 10).ravel()
     wait = 1 + (digits % SLOWEST).astype(jnp.int32)
@@ -112,8 +112,8 @@ def _play(
     timer = jnp.where(across, cars.wait, state.timer)
 
     drives = timer == 0
-    ahead = _around(state.column + game.toward(cars.right))
-    column = jnp.where(drives, ahead, state.column)
+    next_column = _wrap_column(state.column + game.x_step(cars.right))
+    column = jnp.where(drives, next_column, state.column)
     hit = (y == ROW) & ((state.column == COLUMN) | (column == COLUMN))
     after = FreewayState(
         y=jnp.where(jnp.any(hit), START, y),
@@ -126,30 +126,35 @@ def _play(
     return after, across, state.steps == 0
 
 
-def _around(x: Array) -> Array:
+def _wrap_column(x: Array) -> Array:
     """What leaves the board on one side comes in again on the other."""
     return jax.lax.rem(x + game.SIZE, game.SIZE)
 
 
-def _paint(state: FreewayState) -> tuple[None, list[game.Things]]:
-    behind = _around(state.column - game.toward(state.cars.right))
+def _paint(state: FreewayState) -> tuple[None, list[game.Sprites]]:
+    trail_column = _wrap_column(state.column - game.x_step(state.cars.right))
     return None, [
-        game.Things(state.y, COLUMN, 0),
-        game.Things(ROW, state.column, 1),
-        game.Things(ROW, behind, 1 + state.cars.wait),
+        game.Sprites(state.y, COLUMN, 0),
+        game.Sprites(ROW, state.column, 1),
+        game.Sprites(ROW, trail_column, 1 + state.cars.wait),
     ]
 
 
-_FIVE = np.full(LANES, SLOWEST)
-RULES = game.Rules(
+_MAX_TIMER = np.full(LANES, SLOWEST)
+RULES = game.GameRules(
     channels=CHANNELS,
     actions=(game.NOTHING, game.UP, game.DOWN),
-    most=FreewayState(
-        9, REST, STEPS, np.full(LANES, 9), _FIVE, Cars(_FIVE, np.ones(LANES, bool))
+    max_values=FreewayState(
+        9,
+        REST,
+        STEPS,
+        np.full(LANES, 9),
+        _MAX_TIMER,
+        Cars(_MAX_TIMER, np.ones(LANES, bool)),
     ),
     begin=_begin,
     words=2,
-    chance=_chance,
+    draw_noise=_noise_from_words,
     play=_play,
     paint=_paint,
 )

@@ -24,7 +24,7 @@ LEVELS = SPAWN - 1  # how often it becomes harder
 # An enemy swims off the board within 30 steps of its coming once they come at each
 # step, and while they come seldom there are fewer. Of shots and of divers the third
 # comes when the first is gone.
-ENEMIES, FEW = 30, 2
+ENEMIES, MAX_SHOTS = 30, 2
 
 CHANNELS = (
     game.Channel("sub_front", drawing.BLUE),
@@ -41,9 +41,9 @@ CHANNELS = (
 
 
 class Swimmers(NamedTuple):
-    """Things of one kind; of what is not `there` the rest means nothing."""
+    """Things of one kind; of what is not `alive` the rest means nothing."""
 
-    there: Array  # bool[n]
+    alive: Array  # bool[n]
     cell: Array  # int32[n]: see `_cell`
     right: Array  # bool[n]: where they go
 
@@ -55,7 +55,7 @@ class Enemies(NamedTuple):
     those in one cell the one that moves next is the oldest.
     """
 
-    at: Swimmers
+    swimmers: Swimmers
     timer: Array  # int32[30]: steps until it moves
     submarine: Array  # bool[30]
     reload: Array  # int32[30]: steps until a submarine shoots
@@ -69,7 +69,7 @@ class SeaquestState(NamedTuple):
     right: Array  # bool: where it points
     oxygen: Array  # int32: steps until it runs out
     divers_aboard: Array  # int32; below 0 after surfacing with six, as in MinAtar
-    surfaced: Array  # bool: whether it has not dived since it surfaced
+    is_surfaced: Array  # bool: whether it has not dived since it surfaced
     shot_timer: Array  # int32: steps until it may shoot
     spawn_timer: Array  # int32: steps until an enemy may come
     diver_timer: Array  # int32: steps until a diver comes
@@ -93,7 +93,7 @@ class SeaquestNoise(NamedTuple):
     diver_y: Array  # int32 in [1, 8]
 
 
-@game.named("Seaquest")
+@game.register_game("Seaquest")
 def seaquest(
     *,
     sticky_action_prob: Probability = 0.1,
@@ -117,7 +117,7 @@ def seaquest(
         difficulty_ramping: whether enemies are more and faster after each surfacing.
         minimal_actions: does nothing, as all six do something.
     """
-    return game.environment(
+    return game.game_environment(
         RULES,
         sticky_action_prob=sticky_action_prob,
         difficulty_ramping=difficulty_ramping,
@@ -128,19 +128,21 @@ def seaquest(
 def _begin(key: Key) -> SeaquestState:
     del key  # games begin alike
     nothing = jax.tree.map(
-        lambda most: jnp.zeros_like(most, bool if most.dtype == bool else jnp.int32),
-        jax.tree.map(np.asarray, RULES.most),
+        lambda max_value: jnp.zeros_like(
+            max_value, bool if max_value.dtype == bool else jnp.int32
+        ),
+        jax.tree.map(np.asarray, RULES.max_values),
     )
     return nothing._replace(
         x=jnp.int32(5),
         oxygen=jnp.int32(OXYGEN),
-        surfaced=jnp.array(True),
+        is_surfaced=jnp.array(True),
         spawn_timer=jnp.int32(SPAWN),
         diver_timer=jnp.int32(DIVER_SPAWN),
     )
 
 
-def _chance(words: Array) -> SeaquestNoise:
+def _noise_from_words(words: Array) -> SeaquestNoise:
     word = words[0]
     kind, rows = word % 12, word // 12 % 64
     return SeaquestNoise(
@@ -155,43 +157,47 @@ def _chance(words: Array) -> SeaquestNoise:
 def _play(
     state: SeaquestState, action: Array, noise: SeaquestNoise, ramping: bool
 ) -> tuple[SeaquestState, Array, Array]:
-    state = _steered(_joined(state, noise), action)
-    state, shot = _shots_flown(state)
-    state, met, rammed = _enemies_moved(_divers_moved(state))
-    state, hit = _bullets_flown(state)
-    state, rescued, choked = _breathed(state, ramping)
+    state = _steer(_spawn(state, noise), action)
+    state, shot = _move_shots(state)
+    state, met, hits = _move_enemies(_move_divers(state))
+    state, hit = _move_bullets(state)
+    state, reward, terminated = _update_oxygen(state, ramping)
     state = state._replace(
         spawn_timer=jnp.maximum(state.spawn_timer - 1, 0),
         diver_timer=jnp.maximum(state.diver_timer - 1, 0),
         shot_timer=jnp.maximum(state.shot_timer - 1, 0),
     )
-    return state, shot + rammed + rescued, met | hit | choked
+    return state, shot + hits + reward, met | hit | terminated
 
 
 def _move_speed(state: SeaquestState) -> Array:
     return jnp.maximum(MOVE - (state.level >> 1), FASTEST)
 
 
-def _joined(state: SeaquestState, noise: SeaquestNoise) -> SeaquestState:
+def _spawn(state: SeaquestState, noise: SeaquestNoise) -> SeaquestState:
     """With a new enemy and a new diver, if they are due."""
-    at = state.enemies.at
-    opposed = at.there & (at.cell >> 4 == noise.y) & (at.right != noise.right)
+    swimmers = state.enemies.swimmers
+    is_opposed = (
+        swimmers.alive
+        & (swimmers.cell >> 4 == noise.y)
+        & (swimmers.right != noise.right)
+    )
     due = state.spawn_timer == 0
-    new = due & ~jnp.any(opposed)
+    new = due & ~jnp.any(is_opposed)
     place = state.place + new
     entrance = _cell(noise.y, jnp.where(noise.right, 0, 9))
     comer = Swimmers(new, entrance, noise.right)
     enemy = Enemies(comer, _move_speed(state), noise.submarine, ENEMY_RELOAD)
-    here = new & (np.arange(ENEMIES) == state.place)
+    is_slot = new & (np.arange(ENEMIES) == state.place)
     spawn_speed = jnp.maximum(SPAWN - state.level, 1)
 
     diver_due = state.diver_timer == 0
     entrance = _cell(noise.diver_y, jnp.where(noise.diver_right, 0, 9))
     diver = Swimmers(diver_due, entrance, noise.diver_right), DIVER_MOVE
-    before = state.divers, state.diver_moves
-    divers, moves = _followed(diver_due, before, diver)
+    old_divers = state.divers, state.diver_moves
+    divers, moves = _push(diver_due, old_divers, diver)
     return state._replace(
-        enemies=jax.tree.map(partial(jnp.where, here), enemy, state.enemies),
+        enemies=jax.tree.map(partial(jnp.where, is_slot), enemy, state.enemies),
         place=jnp.where(place == ENEMIES, 0, place),
         spawn_timer=jnp.where(due, spawn_speed, state.spawn_timer),
         divers=divers,
@@ -200,14 +206,14 @@ def _joined(state: SeaquestState, noise: SeaquestNoise) -> SeaquestState:
     )
 
 
-def _steered(state: SeaquestState, action: Array) -> SeaquestState:
+def _steer(state: SeaquestState, action: Array) -> SeaquestState:
     """After our action: fired, or moved."""
     fires = (action == game.FIRE) & (state.shot_timer == 0)
     shot = Swimmers(fires, _cell(state.y, state.x), state.right)
     left, right = action == game.LEFT, action == game.RIGHT
     down = (action == game.DOWN).astype(jnp.int32) - (action == game.UP)
     return state._replace(
-        shots=_followed(fires, state.shots, shot),
+        shots=_push(fires, state.shots, shot),
         shot_timer=jnp.where(fires, RELOAD, state.shot_timer),
         x=jnp.clip(state.x + right - left, 0, 9),
         y=jnp.clip(state.y + down, 0, 8),
@@ -215,76 +221,76 @@ def _steered(state: SeaquestState, action: Array) -> SeaquestState:
     )
 
 
-def _shots_flown(state: SeaquestState) -> tuple[SeaquestState, Array]:
+def _move_shots(state: SeaquestState) -> tuple[SeaquestState, Array]:
     """Our shots move, the newest first; each hits one enemy, a fish if there is one."""
     enemies, shots = state.enemies, state.shots
-    at, there = enemies.at, enemies.at.there
+    swimmers, alive = enemies.swimmers, enemies.swimmers.alive
     order = enemies.timer + 8 * enemies.submarine
-    cell = shots.cell + jnp.where(shots.there, game.toward(shots.right), 0)
+    cell = shots.cell + jnp.where(shots.alive, game.x_step(shots.right), 0)
     flying = []
-    for i in reversed(range(FEW)):
-        flies = shots.there[i] & _inside(cell[i])
-        reached = there & (at.cell == cell[i]) & flies
-        first = jnp.min(jnp.where(reached, order, 16))
-        there = there & ~(reached & (order == first))
+    for i in reversed(range(MAX_SHOTS)):
+        flies = shots.alive[i] & _is_inside(cell[i])
+        is_hit = alive & (swimmers.cell == cell[i]) & flies
+        first = jnp.min(jnp.where(is_hit, order, 16))
+        alive = alive & ~(is_hit & (order == first))
         flying.insert(0, flies & (first == 16))
     flies = jnp.stack(flying)
-    shots = shots._replace(there=flies, cell=jnp.where(flies, cell, 0))
-    enemies = enemies._replace(at=at._replace(there=there))
-    return state._replace(shots=shots, enemies=enemies), jnp.sum(at.there ^ there)
+    shots = shots._replace(alive=flies, cell=jnp.where(flies, cell, 0))
+    enemies = enemies._replace(swimmers=swimmers._replace(alive=alive))
+    return state._replace(shots=shots, enemies=enemies), jnp.sum(swimmers.alive ^ alive)
 
 
-def _divers_moved(state: SeaquestState) -> SeaquestState:
+def _move_divers(state: SeaquestState) -> SeaquestState:
     """Divers move, the newest first, and come aboard where they meet us."""
     divers, aboard = state.divers, state.divers_aboard
     ours = _cell(state.y, state.x)
-    moves = divers.there & (state.diver_moves == 0)
-    timer = jnp.where(moves, DIVER_MOVE, state.diver_moves - divers.there)
-    cell = divers.cell + jnp.where(moves, game.toward(divers.right), 0)
-    meets = divers.there & ((divers.cell == ours) | (cell == ours))
-    stays = divers.there & _inside(cell)
-    there = []
-    for i in reversed(range(FEW)):
+    moves = divers.alive & (state.diver_moves == 0)
+    timer = jnp.where(moves, DIVER_MOVE, state.diver_moves - divers.alive)
+    cell = divers.cell + jnp.where(moves, game.x_step(divers.right), 0)
+    meets = divers.alive & ((divers.cell == ours) | (cell == ours))
+    stays = divers.alive & _is_inside(cell)
+    alive = []
+    for i in reversed(range(MAX_SHOTS)):
         joins = meets[i] & (aboard < DIVERS)
         aboard = aboard + joins
-        there.insert(0, stays[i] & ~joins)
-    divers = divers._replace(there=jnp.stack(there), cell=cell)
+        alive.insert(0, stays[i] & ~joins)
+    divers = divers._replace(alive=jnp.stack(alive), cell=cell)
     return state._replace(divers=divers, diver_moves=timer, divers_aboard=aboard)
 
 
-def _enemies_moved(state: SeaquestState) -> tuple[SeaquestState, Array, Array]:
+def _move_enemies(state: SeaquestState) -> tuple[SeaquestState, Array, Array]:
     """Enemies move, into our shots or into us, and shoot.
 
     Returns the state, whether one met us, and how many our shots hit.
     """
     enemies, shots = state.enemies, state.shots
-    at, ours = enemies.at, _cell(state.y, state.x)
-    moves = at.there & (enemies.timer == 0)
-    cell = at.cell + jnp.where(moves, game.toward(at.right), 0)
-    there = at.there & _inside(cell)
-    met = at.there & ((at.cell == ours) | (cell == ours))
+    swimmers, ours = enemies.swimmers, _cell(state.y, state.x)
+    moves = swimmers.alive & (enemies.timer == 0)
+    cell = swimmers.cell + jnp.where(moves, game.x_step(swimmers.right), 0)
+    alive = swimmers.alive & _is_inside(cell)
+    met = swimmers.alive & ((swimmers.cell == ours) | (cell == ours))
 
     # Where two of our shots share a cell the older one hits.
-    able = left = moves & there & (cell != ours)
+    able = left = moves & alive & (cell != ours)
     flying = []
-    for i in range(FEW):
-        hit = left & (cell == shots.cell[i]) & shots.there[i]
+    for i in range(MAX_SHOTS):
+        hit = left & (cell == shots.cell[i]) & shots.alive[i]
         left = left & ~hit
-        flying.append(shots.there[i] & ~jnp.any(hit))
+        flying.append(shots.alive[i] & ~jnp.any(hit))
     struck = able & ~left
 
     ready = enemies.reload == 0
-    fires = there & enemies.submarine & ready  # even when struck
-    bit = jnp.where(fires, 1 << (cell & 15) + game.SIZE * at.right, 0)
+    fires = alive & enemies.submarine & ready  # even when struck
+    bit = jnp.where(fires, 1 << (cell & 15) + game.SIZE * swimmers.right, 0)
     new = jnp.where(cell >> 4 == ROW[:, None], bit, 0)
     new = jax.lax.reduce(new, jnp.int32(0), jax.lax.bitwise_or, (1,))
     after = state._replace(
-        shots=shots._replace(there=jnp.stack(flying)),
+        shots=shots._replace(alive=jnp.stack(flying)),
         enemies=Enemies(
-            at=at._replace(there=there & ~struck, cell=cell),
-            timer=jnp.where(moves, _move_speed(state), enemies.timer - at.there),
+            swimmers=swimmers._replace(alive=alive & ~struck, cell=cell),
+            timer=jnp.where(moves, _move_speed(state), enemies.timer - swimmers.alive),
             submarine=enemies.submarine,
-            reload=jnp.where(ready, ENEMY_RELOAD, enemies.reload - at.there),
+            reload=jnp.where(ready, ENEMY_RELOAD, enemies.reload - swimmers.alive),
         ),
         bullets_left=state.bullets_left | new & FULL,
         bullets_right=state.bullets_right | new >> game.SIZE,
@@ -292,15 +298,15 @@ def _enemies_moved(state: SeaquestState) -> tuple[SeaquestState, Array, Array]:
     return after, jnp.any(met), jnp.sum(struck)
 
 
-def _bullets_flown(state: SeaquestState) -> tuple[SeaquestState, Array]:
+def _move_bullets(state: SeaquestState) -> tuple[SeaquestState, Array]:
     """The enemies' bullets move; whether one hit us."""
     left, right = state.bullets_left >> 1, state.bullets_right << 1 & FULL
-    passed = state.bullets_left | state.bullets_right | left | right
-    hit = (state.y == ROW) & (passed >> state.x & 1 == 1)
+    bullet_paths = state.bullets_left | state.bullets_right | left | right
+    hit = (state.y == ROW) & (bullet_paths >> state.x & 1 == 1)
     return state._replace(bullets_left=left, bullets_right=right), jnp.any(hit)
 
 
-def _breathed(
+def _update_oxygen(
     state: SeaquestState, ramping: bool
 ) -> tuple[SeaquestState, Array, Array]:
     """Oxygen is used up or, at the surface, filled up.
@@ -308,25 +314,27 @@ def _breathed(
     Returns the state, the reward for divers, and whether that was the end.
     """
     down = state.y > 0
-    up = ~down & ~state.surfaced
+    up = ~down & ~state.is_surfaced
     surfaces = up & (state.divers_aboard != 0)
     full = surfaces & (state.divers_aboard == DIVERS)
-    used = jnp.maximum(state.oxygen - down, 0)
+    oxygen_left = jnp.maximum(state.oxygen - down, 0)
     harder = surfaces & (state.level < LEVELS) & ramping
     after = state._replace(
-        oxygen=jnp.where(surfaces, OXYGEN, used),
+        oxygen=jnp.where(surfaces, OXYGEN, oxygen_left),
         divers_aboard=jnp.where(full, 0, state.divers_aboard) - surfaces,
-        surfaced=~down & (state.surfaced | surfaces),
+        is_surfaced=~down & (state.is_surfaced | surfaces),
         level=state.level + harder,
     )
     reward = jnp.where(full, jax.lax.div(state.oxygen, TENTH), 0)
     return after, reward, (state.oxygen == 0) | (up & ~surfaces)
 
 
-def _followed(when: Array, old: Any, new: Any) -> Any:
+def _push(condition: Array, old: Any, new: Any) -> Any:
     """With `new` as the last of two, and the last of `old` as the first."""
     return jax.tree.map(
-        lambda one, both: jnp.where(when, jnp.stack([both[1], one]), both), new, old
+        lambda item, pair: jnp.where(condition, jnp.stack([pair[1], item]), pair),
+        new,
+        old,
     )
 
 
@@ -335,7 +343,7 @@ def _cell(y: Array, x: Array) -> Array:
     return y << 4 | x
 
 
-def _inside(cell: Array) -> Array:
+def _is_inside(cell: Array) -> Array:
     return cell & 15 < game.SIZE
 
 
@@ -343,63 +351,63 @@ def _inside(cell: Array) -> Array:
 _X, _CHANNEL = np.divmod(np.arange(game.SIZE * len(CHANNELS)), len(CHANNELS))
 
 
-def _paint(state: SeaquestState) -> tuple[Array, list[game.Things]]:
+def _paint(state: SeaquestState) -> tuple[Array, list[game.Sprites]]:
     rows = state.bullets_left | state.bullets_right
     bullets = rows[:, None] >> _X & (_CHANNEL == 4)
     air = (_CHANNEL == 7) & (jax.lax.div(state.oxygen, TENTH) > _X)
     full = (_CHANNEL == 8) & (9 - state.divers_aboard <= _X) & (_X < 9)
     board = [jnp.zeros_like(air)[None], bullets.astype(bool), (air | full)[None]]
     back = np.arange(2)  # 0: the front of us
-    ours = state.x - back * game.toward(state.right)
+    ours = state.x - back * game.x_step(state.right)
     shots = state.shots
     return jnp.concatenate(board), [
-        game.Things(state.y, ours, back),
-        game.Things(shots.cell >> 4, shots.cell & 15, 2, shots.there),
-        _followed_by_trails(state.divers, 9),
-        _followed_by_trails(state.enemies.at, jnp.where(state.enemies.submarine, 6, 5)),
+        game.Sprites(state.y, ours, back),
+        game.Sprites(shots.cell >> 4, shots.cell & 15, 2, shots.alive),
+        _with_trails(state.divers, 9),
+        _with_trails(state.enemies.swimmers, jnp.where(state.enemies.submarine, 6, 5)),
     ]
 
 
-def _followed_by_trails(at: Swimmers, channel: Array | int) -> game.Things:
+def _with_trails(swimmers: Swimmers, channel: Array | int) -> game.Sprites:
     trail = np.array([[0], [1]])  # first all of them, then what they leave behind
-    cell = at.cell - trail * game.toward(at.right)
+    cell = swimmers.cell - trail * game.x_step(swimmers.right)
     kind = jnp.where(trail == 1, 3, channel)
-    return game.Things(cell >> 4, cell & 15, kind, at.there & _inside(cell))
+    return game.Sprites(cell >> 4, cell & 15, kind, swimmers.alive & _is_inside(cell))
 
 
-def _most(number: int) -> Swimmers:
+def _max_swimmers(number: int) -> Swimmers:
     yes = np.ones(number, bool)
     return Swimmers(yes, np.full(number, 2**8 - 1), yes)
 
 
-RULES = game.Rules(
+RULES = game.GameRules(
     channels=CHANNELS,
-    actions=game.ALL,
-    most=SeaquestState(
+    actions=game.ALL_ACTIONS,
+    max_values=SeaquestState(
         x=9,
         y=8,
         right=True,
         oxygen=OXYGEN,
         divers_aboard=np.uint32(2**32 - 1),
-        surfaced=True,
+        is_surfaced=True,
         shot_timer=RELOAD,
         spawn_timer=SPAWN,
         diver_timer=DIVER_SPAWN,
         level=LEVELS,
         place=ENEMIES - 1,
-        shots=_most(FEW),
-        divers=_most(FEW),
-        diver_moves=np.full(FEW, DIVER_MOVE),
+        shots=_max_swimmers(MAX_SHOTS),
+        divers=_max_swimmers(MAX_SHOTS),
+        diver_moves=np.full(MAX_SHOTS, DIVER_MOVE),
         enemies=Enemies(
-            _most(ENEMIES),
-            *(np.full(ENEMIES, each) for each in (MOVE, True, ENEMY_RELOAD)),
+            _max_swimmers(ENEMIES),
+            *(np.full(ENEMIES, value) for value in (MOVE, True, ENEMY_RELOAD)),
         ),
         bullets_left=np.full(LANES, FULL),
         bullets_right=np.full(LANES, FULL),
     ),
     begin=_begin,
     words=1,
-    chance=_chance,
+    draw_noise=_noise_from_words,
     play=_play,
     paint=_paint,
 )

@@ -44,7 +44,7 @@ class SpaceInvadersState(NamedTuple):
     bombs: Array  # int32[10]: the aliens', which fall
 
 
-@game.named("SpaceInvaders")
+@game.register_game("SpaceInvaders")
 def space_invaders(
     *,
     sticky_action_prob: Probability = 0.1,
@@ -67,7 +67,7 @@ def space_invaders(
         difficulty_ramping: whether a new wave is faster than the one before.
         minimal_actions: whether there are only the four that do something.
     """
-    return game.environment(
+    return game.game_environment(
         RULES,
         sticky_action_prob=sticky_action_prob,
         difficulty_ramping=difficulty_ramping,
@@ -102,15 +102,15 @@ def _play(
     shots = jnp.where(ROW == LOWEST, 0, jnp.roll(state.shots, -1)) | shot
     bombs = jnp.where(ROW == 0, 0, jnp.roll(state.bombs, 1))
 
-    aliens, right, landed, moves = _marched(state)
-    here = (ROW == LOWEST) & ((bombs | state.aliens | aliens) >> x & 1 == 1)
-    bombs = bombs | jnp.where(state.alien_timer == 0, _bomb(aliens, x), 0)
+    aliens, right, has_landed, moves = _march(state)
+    is_hit = (ROW == LOWEST) & ((bombs | state.aliens | aliens) >> x & 1 == 1)
+    bombs = bombs | jnp.where(state.alien_timer == 0, _new_bombs(aliens, x), 0)
     alien_timer = jnp.where(state.alien_timer == 0, ENEMY_RELOAD, state.alien_timer)
 
-    wave = jnp.minimum(_count(state.aliens), state.interval)
+    wave = jnp.minimum(_popcount(state.aliens), state.interval)
     kills = aliens & shots
     left = aliens & ~kills
-    cleared = ~jnp.any(left)
+    is_cleared = ~jnp.any(left)
     after = SpaceInvadersState(
         x=x,
         right=right,
@@ -118,29 +118,34 @@ def _play(
         move_timer=jnp.where(moves, wave, state.move_timer) - 1,
         alien_timer=alien_timer - 1,
         shot_timer=jnp.maximum(jnp.where(fires, RELOAD, state.shot_timer) - 1, 0),
-        aliens=jnp.where(cleared, WAVE, left),
+        aliens=jnp.where(is_cleared, WAVE, left),
         shots=shots & ~kills,
         bombs=bombs,
     )
     if ramping:
-        faster = cleared & (state.interval > FASTEST)
+        faster = is_cleared & (state.interval > FASTEST)
         after = after._replace(interval=state.interval - faster)
-    return after, _count(kills), jnp.any(here) | landed
+    return after, _popcount(kills), jnp.any(is_hit) | has_landed
 
 
-def _marched(state: SpaceInvadersState) -> tuple[Array, Array, Array, Array]:
+def _march(state: SpaceInvadersState) -> tuple[Array, Array, Array, Array]:
     """The aliens, whether they go right, have landed, and moved at all."""
     moves = state.move_timer == 0
     edge = jnp.where(state.right, 1 << LOWEST, 1)
-    turns = moves & jnp.any(state.aliens & edge != 0)
-    aside = jnp.where(state.right, state.aliens << 1, state.aliens >> 1)
-    aliens = jnp.where(moves, aside, state.aliens)
+    turns_back = moves & jnp.any(state.aliens & edge != 0)
+    shifted_aliens = jnp.where(state.right, state.aliens << 1, state.aliens >> 1)
+    aliens = jnp.where(moves, shifted_aliens, state.aliens)
     # Those that have landed come in again from above; but then it is over.
-    aliens = jnp.where(turns, jnp.roll(state.aliens, 1), aliens)
-    return aliens, state.right ^ turns, turns & (state.aliens[LOWEST] != 0), moves
+    aliens = jnp.where(turns_back, jnp.roll(state.aliens, 1), aliens)
+    return (
+        aliens,
+        state.right ^ turns_back,
+        turns_back & (state.aliens[LOWEST] != 0),
+        moves,
+    )
 
 
-def _bomb(aliens: Array, x: Array) -> Array:
+def _new_bombs(aliens: Array, x: Array) -> Array:
     """Rows with the bomb of the alien in the nearest column, below all others there.
 
     Of two columns that are as near the left one counts.
@@ -153,7 +158,7 @@ def _bomb(aliens: Array, x: Array) -> Array:
     return jnp.where(low == ROW, bit, 0)
 
 
-def _count(rows: Array) -> Array:
+def _popcount(rows: Array) -> Array:
     return jnp.sum(jax.lax.population_count(rows))
 
 
@@ -162,23 +167,23 @@ _X, _CHANNEL = np.divmod(np.arange(game.SIZE * len(CHANNELS)), len(CHANNELS))
 _SHIFT = _X + game.SIZE * np.array([0, 0, 0, 0, 1, 2])[_CHANNEL]
 
 
-def _paint(state: SpaceInvadersState) -> tuple[Array, list[game.Things]]:
+def _paint(state: SpaceInvadersState) -> tuple[Array, list[game.Sprites]]:
     bits = state.aliens | state.shots << game.SIZE | state.bombs << 2 * game.SIZE
-    shown = jnp.where(state.right, _CHANNEL != 2, _CHANNEL != 3) & (_CHANNEL != 0)
-    rows = (bits[:, None] >> _SHIFT & shown).astype(bool)
-    return rows, [game.Things(LOWEST, state.x, 0)]
+    is_visible = jnp.where(state.right, _CHANNEL != 2, _CHANNEL != 3) & (_CHANNEL != 0)
+    rows = (bits[:, None] >> _SHIFT & is_visible).astype(bool)
+    return rows, [game.Sprites(LOWEST, state.x, 0)]
 
 
 _ROWS = np.full(game.SIZE, FULL)
-RULES = game.Rules(
+RULES = game.GameRules(
     channels=CHANNELS,
     actions=(game.NOTHING, game.LEFT, game.RIGHT, game.FIRE),
-    most=SpaceInvadersState(
+    max_values=SpaceInvadersState(
         9, True, SLOWEST, SLOWEST, ENEMY_RELOAD, RELOAD, _ROWS, _ROWS, _ROWS
     ),
     begin=_begin,
     words=0,
-    chance=lambda words: (),
+    draw_noise=lambda words: (),
     play=_play,
     paint=_paint,
 )

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.environments import drawing
-from rlcli.environments.native.timesteps import answer
+from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Environment, Key, RenderState, TimeStep
 
@@ -60,21 +60,21 @@ def blackjack(
         sab: the book's rules: an ace and a ten win unless the dealer has them, too.
     """
 
-    def observed(state: BlackjackState) -> tuple[Array, Array, Array]:
-        best, usable = _valued(state.total, state.ace)
+    def observe(state: BlackjackState) -> tuple[Array, Array, Array]:
+        best, usable = _hand_value(state.total, state.ace)
         return best, state.dealer, usable.astype(jnp.int32)
 
     def reset(key: Key) -> tuple[BlackjackState, tuple[Array, Array, Array]]:
         first, second, dealer = _deal(key)
         total, ace = first + second, jnp.minimum(first, second) == 1
         state = BlackjackState(total, ace, ace & (total == 11), dealer)
-        return state, observed(state)
+        return state, observe(state)
 
     def stuck(state: BlackjackState, noise: Array) -> Array:
         """The reward for sticking; `noise` says what the dealer comes to."""
         hand = _dealer_hand(state.dealer, noise)
         dealer = jnp.where(hand == BUST, 0, jnp.minimum(16 + hand, 21))
-        best, _ = _valued(state.total, state.ace)
+        best, _ = _hand_value(state.total, state.ace)
         reward = jnp.sign(jnp.where(best > 21, 0, best) - dealer)
         if sab:
             return jnp.where(state.natural & (hand != NATURAL), 1.0, reward)
@@ -86,7 +86,7 @@ def blackjack(
     ) -> tuple[BlackjackState, TimeStep]:
         hit = jnp.asarray(action == 1)
         # The same number is the player's card or the dealer's luck: never both.
-        card = jnp.where(hit, _card(noise), 0)
+        card = jnp.where(hit, _card_from_uniform(noise), 0)
         after = BlackjackState(
             total=state.total + card,
             ace=state.ace | (card == 1),
@@ -95,10 +95,10 @@ def blackjack(
         )
         bust = after.total > 21
         reward = jnp.where(hit, jnp.where(bust, -1.0, 0.0), stuck(state, noise))
-        return after, answer(observed(after), reward, bust | ~hit)
+        return after, make_timestep(observe(after), reward, bust | ~hit)
 
     def render(state: BlackjackState) -> np.ndarray:
-        best, dealer, usable = (int(each) for each in observed(state))
+        best, dealer, usable = (int(each) for each in observe(state))
         return _draw(best, dealer, usable)
 
     sizes = (32, 11, 2)
@@ -111,7 +111,7 @@ def blackjack(
         render=render,
         draw=jax.random.uniform,
     )
-    return _with_cards(core, observed) if rendering else core
+    return _with_cards(core, observe) if rendering else core
 
 
 def _with_cards(core: Environment, observed: Callable) -> Environment:
@@ -130,7 +130,7 @@ def _with_cards(core: Environment, observed: Callable) -> Environment:
         after, timestep = core.step(state.state, action, noise)
         player, hit = state.details.player, jnp.asarray(action == 1)
         dealt = jnp.sum(player > 0)
-        more = player.at[dealt].set(_card(noise), mode="drop")
+        more = player.at[dealt].set(_card_from_uniform(noise), mode="drop")
         hand = jnp.where(hit, -1, _dealer_hand(after.dealer, noise))
         cards = Cards(jnp.where(hit, more, player), hand, noise)
         return RenderState(after, cards), timestep
@@ -145,7 +145,7 @@ def _with_cards(core: Environment, observed: Callable) -> Environment:
 
 def _deal(key: Key) -> Array:
     """The player's first two cards and the dealer's open one, int32 `[3]`."""
-    return _card(jax.random.uniform(key, (3,)))
+    return _card_from_uniform(jax.random.uniform(key, (3,)))
 
 
 def _dealer_hand(dealer: Array, noise: Array) -> Array:
@@ -153,13 +153,13 @@ def _dealer_hand(dealer: Array, noise: Array) -> Array:
     return jnp.sum(noise >= jnp.asarray(_dealer_odds())[dealer - 1])
 
 
-def _card(uniform: Array) -> Array:
+def _card_from_uniform(uniform: Array) -> Array:
     """A card of the deck, int32, by a number in [0, 1)."""
     rank = (uniform * len(DECK)).astype(jnp.int32) + 1
     return jnp.minimum(rank, 10)
 
 
-def _valued(total: Array, ace: Array) -> tuple[Array, Array]:
+def _hand_value(total: Array, ace: Array) -> tuple[Array, Array]:
     """A hand's sum, and whether an ace of it is usable."""
     usable = ace & (total <= 11)
     return total + jnp.where(usable, 10, 0), usable
@@ -175,18 +175,22 @@ def _dealer_odds() -> np.ndarray:
                 ends[card - 1, NATURAL] += 1 / len(DECK)
             else:
                 hand = card + hidden, 1 in (card, hidden)
-                ends[card - 1, :NATURAL] += np.array(_finished(*hand)) / len(DECK)
+                ends[card - 1, :NATURAL] += np.array(_dealer_distribution(*hand)) / len(
+                    DECK
+                )
     return np.cumsum(ends, axis=1)[:, :-1].astype(np.float32)
 
 
 @functools.cache
-def _finished(total: int, ace: bool) -> tuple[float, ...]:
+def _dealer_distribution(total: int, ace: bool) -> tuple[float, ...]:
     """How likely a dealer with these cards ends with more than 21, 17, …, 21."""
     best = total + 10 if ace and total <= 11 else total
     if best > 16:
         return tuple(np.eye(6)[BUST if best > 21 else best - 16].tolist())
-    each = [_finished(total + card, ace or card == 1) for card in DECK.tolist()]
-    return tuple(np.mean(each, axis=0).tolist())
+    distributions = [
+        _dealer_distribution(total + card, ace or card == 1) for card in DECK.tolist()
+    ]
+    return tuple(np.mean(distributions, axis=0).tolist())
 
 
 def _dealer_cards(dealer: int, hand: int, luck: float) -> list[int]:

@@ -33,13 +33,13 @@ def cliff_walking(*, slippery: bool = False) -> Environment:
     """
     world = _world()
     if not slippery:
-        world = tables.World(*(each[..., :1] for each in world))
-    return tables.tabular(
-        tables.lookup(world, (-1.0, -100.0)),
+        world = tables.World(*(table[..., :1] for table in world))
+    return tables.tabular_environment(
+        tables.outcome_lookup(world, (-1.0, -100.0)),
         ROWS * COLUMNS,
         np.array([START], np.int32),
         _draw,
-        likely=1 / 3 if slippery else None,
+        success_probability=1 / 3 if slippery else None,
     )
 
 
@@ -56,27 +56,29 @@ def cliff_walking_slippery() -> Environment:
 
 @functools.cache
 def _world() -> tables.World:
-    ahead = tables.grid_moves(ROWS, COLUMNS, MOVES)[:, tables.slipping(4)]
-    falls = (ahead > START) & (ahead < GOAL)
-    return tables.World(np.where(falls, START, ahead), falls, ahead == GOAL)
+    successors = tables.grid_moves(ROWS, COLUMNS, MOVES)[:, tables.slip_actions(4)]
+    falls = (successors > START) & (successors < GOAL)
+    return tables.World(np.where(falls, START, successors), falls, successors == GOAL)
 
 
 def _draw(walker: int) -> np.ndarray:
     """The cliff from above, `[240, 600, 3]` uint8, with its walker and a legend."""
     canvas = drawing.Canvas(COLUMNS * CELL, ROWS * CELL + 40)
     for cell in range(ROWS * COLUMNS):
-        top, left = (each * CELL for each in divmod(cell, COLUMNS))
-        canvas.box((left + 1, top + 1), CELL - 2, CELL - 2, _colour(cell), radius=4)
+        top, left = (index * CELL for index in divmod(cell, COLUMNS))
+        canvas.box(
+            (left + 1, top + 1), CELL - 2, CELL - 2, _cell_colour(cell), radius=4
+        )
     canvas.flag((COLUMNS * CELL - 28, ROWS * CELL - 8), 34)
-    top, left = ((each + 0.5) * CELL for each in divmod(walker, COLUMNS))
+    top, left = ((index + 0.5) * CELL for index in divmod(walker, COLUMNS))
     canvas.walker((left, top), CELL, drawing.RED)
     legend = {"start": START, "way": 0, "cliff": START + 1, "goal": GOAL}
-    colours = {name: _colour(cell) for name, cell in legend.items()}
+    colours = {name: _cell_colour(cell) for name, cell in legend.items()}
     canvas.legend((14, ROWS * CELL + 13), colours)
     return canvas.pixels()
 
 
-def _colour(cell: int) -> str:
+def _cell_colour(cell: int) -> str:
     if START < cell < GOAL:
         return "#5d4a3d"
     return {START: "#bcd0e8", GOAL: "#f6e3b0"}.get(cell, "#dfe8d5")

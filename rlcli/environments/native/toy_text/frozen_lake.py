@@ -48,15 +48,15 @@ def frozen_lake(
         ice_reward: … and of any other.
     """
     rows = {"4x4": SMALL, "8x8": LARGE}[lake] if isinstance(lake, str) else lake
-    starts, world = _read(rows)
+    starts, world = _parse_lake(rows)
     if not slippery:
-        world = tables.World(*(each[..., :1] for each in world))
-    return tables.tabular(
-        tables.lookup(world, (0.0, goal_reward, hole_reward, ice_reward)),
-        len(world.after),
+        world = tables.World(*(table[..., :1] for table in world))
+    return tables.tabular_environment(
+        tables.outcome_lookup(world, (0.0, goal_reward, hole_reward, ice_reward)),
+        len(world.next_state),
         starts,
         lambda cell: _draw(rows, cell),
-        likely=success_rate if slippery else None,
+        success_probability=success_rate if slippery else None,
     )
 
 
@@ -110,21 +110,23 @@ def frozen_lake_non_slippery(
     return frozen_lake(lake=lake, slippery=slippery)
 
 
-def _read(lake: tuple[str, ...]) -> tuple[np.ndarray, tables.World]:
+def _parse_lake(lake: tuple[str, ...]) -> tuple[np.ndarray, tables.World]:
     """The starts of a map and its world, or an error that says what is wrong."""
-    letters = np.array([list(row) for row in _checked(lake)])
+    letters = np.array([list(row) for row in _check_lake(lake)])
     flat = letters.ravel()
     worth = np.select([flat == "G", flat == "H"], [1, 2], 3)
-    ahead = tables.grid_moves(len(lake), len(lake[0]), MOVES)
+    successors = tables.grid_moves(len(lake), len(lake[0]), MOVES)
     starts = np.flatnonzero(flat == "S").astype(np.int32)
-    return starts, tables.walks(ahead, worth, np.isin(flat, ["G", "H"]))
+    return starts, tables.slippery_world(successors, worth, np.isin(flat, ["G", "H"]))
 
 
-def _checked(lake: tuple[str, ...]) -> tuple[str, ...]:
+def _check_lake(lake: tuple[str, ...]) -> tuple[str, ...]:
     hint = f"a map is a list of rows, such as {list(SMALL)}"
-    unknown = sorted(set("".join(lake)) - set("SFHG"))
-    if unknown:
-        raise RlcliError(f"a lake has S, F, H and G, but this one has {unknown}", hint)
+    unknown_letters = sorted(set("".join(lake)) - set("SFHG"))
+    if unknown_letters:
+        raise RlcliError(
+            f"a lake has S, F, H and G, but this one has {unknown_letters}", hint
+        )
     if len({len(row) for row in lake}) != 1:
         raise RlcliError("the rows of a lake are of one length, but these differ", hint)
     if "S" not in "".join(lake):
@@ -163,5 +165,5 @@ def _draw_cell(
     if letter == "G":
         canvas.flag((left + 0.64 * cell, top + 0.84 * cell), 0.68 * cell)
     colour = "#8fb3c9" if letter in "FH" else drawing.INK
-    at = (left + 10 * share, top + 8 * share)
-    canvas.text(at, letter, 15 * share, colour, anchor="la")
+    text_corner = (left + 10 * share, top + 8 * share)
+    canvas.text(text_corner, letter, 15 * share, colour, anchor="la")

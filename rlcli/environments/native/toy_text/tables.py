@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli.environments.native.timesteps import answer
+from rlcli.environments.native.timesteps import make_timestep
 from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep
 
 
@@ -24,9 +24,9 @@ class World(NamedTuple):
     Outcome 0 is what the action is meant to do; others are where chance may lead.
     """
 
-    after: np.ndarray  # the state that follows
-    worth: np.ndarray  # the number of the reward, as in `Rewards`
-    ends: np.ndarray  # whether the episode terminates
+    next_state: np.ndarray  # the state that follows
+    reward_index: np.ndarray  # the number of the reward, as in `Rewards`
+    terminates: np.ndarray  # whether the episode terminates
 
 
 class CellState(NamedTuple):
@@ -39,12 +39,14 @@ Rewards = Sequence[Array | float]
 Lookup = Callable[[Array, Array, Array | int], tuple[Array, Array, Array]]
 
 
-def lookup(world: World, rewards: Rewards) -> Lookup:
+def outcome_lookup(world: World, rewards: Rewards) -> Lookup:
     """A function of (state, action, outcome) that gives (state after, reward, ends)."""
     bits = max(1, (len(rewards) - 1).bit_length())
-    packed = (world.after.astype(np.int32) << bits | world.worth) << 1 | world.ends
-    _, actions, outcomes = packed.shape
-    table = jnp.asarray(packed.ravel(), jnp.int32)
+    entries = (
+        world.next_state.astype(np.int32) << bits | world.reward_index
+    ) << 1 | world.terminates
+    _, actions, outcomes = entries.shape
+    table = jnp.asarray(entries.ravel(), jnp.int32)
 
     def read(
         state: Array, action: Array, outcome: Array | int
@@ -53,56 +55,62 @@ def lookup(world: World, rewards: Rewards) -> Lookup:
         entry = jnp.take(table, index, mode="clip")
         worth = (entry >> 1) & ((1 << bits) - 1)
         reward = jnp.asarray(rewards[0], jnp.float32)
-        for number, other in enumerate(rewards[1:], 1):
-            reward = jnp.where(worth == number, other, reward)
+        for number, other_reward in enumerate(rewards[1:], 1):
+            reward = jnp.where(worth == number, other_reward, reward)
         return entry >> (bits + 1), reward.astype(jnp.float32), (entry & 1) == 1
 
     return read
 
 
-def turns(uniform: Array, likely: Array | float) -> Array:
-    """An outcome, int32: 0 with probability `likely`, 1 and 2 equally else."""
-    other = jnp.where(uniform < likely + (1 - likely) / 2, 1, 2)
-    return jnp.where(uniform < likely, 0, other)
+def choose_outcome(uniform: Array, probability: Array | float) -> Array:
+    """An outcome, int32: 0 with probability `probability`, 1 and 2 equally else."""
+    side = jnp.where(uniform < probability + (1 - probability) / 2, 1, 2)
+    return jnp.where(uniform < probability, 0, side)
 
 
-def choose(uniform: Array, options: np.ndarray) -> Array:
+def choose_uniformly(uniform: Array, options: np.ndarray) -> Array:
     """One of the options `[n]`, all equally likely, by a number in [0, 1)."""
     if len(options) == 1:
         return jnp.asarray(options[0])
     return jnp.asarray(options)[(uniform * len(options)).astype(jnp.int32)]
 
 
-def tabular(
+def tabular_environment(
     read: Lookup,
     cells: int,
     starts: np.ndarray,
     render: Callable[[int], Any],
     *,
-    likely: Array | float | None,
+    success_probability: Array | float | None,
 ) -> Environment:
     """The world in which the state is a cell, and is seen.
 
     Args:
-        read: as `lookup` gives it; with three outcomes, unless `likely` is None.
+        read: as `outcome_lookup` gives it; with three outcomes, unless
+            `success_probability` is None.
         starts: the cells to begin in, int32, all equally likely.
         render: draws a cell.
-        likely: the probability that an action does what it is meant to do; None: sure.
+        success_probability: the probability that an action does what it is meant to do;
+            None: sure.
     """
 
     def reset(key: Key) -> tuple[CellState, Array]:
-        cell = choose(jax.random.uniform(key), starts)
+        cell = choose_uniformly(jax.random.uniform(key), starts)
         return CellState(cell), cell
 
     def draw(key: Key) -> ArrayTree:
-        return () if likely is None else turns(jax.random.uniform(key), likely)
+        return (
+            ()
+            if success_probability is None
+            else choose_outcome(jax.random.uniform(key), success_probability)
+        )
 
     def step(
         state: CellState, action: Array, noise: ArrayTree
     ) -> tuple[CellState, TimeStep]:
-        outcome = 0 if likely is None else noise
+        outcome = 0 if success_probability is None else noise
         cell, reward, ends = read(state.cell, action, outcome)
-        return CellState(cell), answer(cell, reward, ends)
+        return CellState(cell), make_timestep(cell, reward, ends)
 
     return Environment(
         reset=reset,
@@ -122,24 +130,26 @@ def grid_moves(rows: int, columns: int, moves: Sequence[tuple[int, int]]) -> np.
     return row * columns + np.clip(column + right, 0, columns - 1)
 
 
-def walks(ahead: np.ndarray, worth: np.ndarray, ends: np.ndarray) -> World:
+def slippery_world(
+    successors: np.ndarray, worth: np.ndarray, ends: np.ndarray
+) -> World:
     """The world of moves that may slip to either side: outcomes 0, 1 and 2.
 
     Nothing leads from a cell that is an end but to itself, and that is worth number 0.
 
     Args:
-        ahead: the cell that each move leads to, `[cells, moves]`.
+        successors: the cell that each move leads to, `[cells, moves]`.
         worth: the number of the reward for coming to a cell, `[cells]`.
         ends: whether the episode terminates there, `[cells]`.
     """
-    cells = np.arange(len(ahead))[:, None]
-    ahead = np.where(ends[:, None], cells, ahead)
-    worth = np.where(ends[:, None], 0, worth[ahead])
-    slips = slipping(ahead.shape[1])
-    return World(*(table[:, slips] for table in (ahead, worth, ends[ahead])))
+    cells = np.arange(len(successors))[:, None]
+    successors = np.where(ends[:, None], cells, successors)
+    worth = np.where(ends[:, None], 0, worth[successors])
+    slips = slip_actions(successors.shape[1])
+    return World(*(table[:, slips] for table in (successors, worth, ends[successors])))
 
 
-def slipping(actions: int) -> np.ndarray:
+def slip_actions(actions: int) -> np.ndarray:
     """The actions `[actions, 3]` that come of each: itself, and those to its sides.
 
     Neighbours in the numbers of the actions are at right angles.

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.environments import drawing
-from rlcli.environments.native.timesteps import answer
+from rlcli.environments.native.timesteps import make_timestep
 from rlcli.environments.native.toy_text import tables
 from rlcli.registry import register
 from rlcli.types import Array, Environment, Key, Probability, TimeStep
@@ -67,21 +67,23 @@ def taxi(
     """
     world = _world()
     if not is_rainy:
-        world = tables.World(*(each[..., :1] for each in world))
-    read = tables.lookup(world, REWARDS)
-    starts = _starts()
+        world = tables.World(*(table[..., :1] for table in world))
+    read = tables.outcome_lookup(world, REWARDS)
+    starts = _start_states()
 
     def reset(key: Key) -> tuple[TaxiState, Array]:
         where, mood = jax.random.uniform(key, (2,))
-        number = tables.choose(where, starts)
+        number = tables.choose_uniformly(where, starts)
         fickle = mood < fickle_probability if fickle_passenger else jnp.asarray(False)
         return TaxiState(number, fickle), number
 
     def draw(key: Key) -> tuple[Array, ...]:
         uniform = jax.random.uniform(key, (2,))
-        rain = (tables.turns(uniform[0], rainy_probability),) if is_rainy else ()
-        other = (tables.choose(uniform[1], np.arange(1, 4, dtype=np.int32)),)
-        return rain + (other if fickle_passenger else ())
+        rain = (
+            (tables.choose_outcome(uniform[0], rainy_probability),) if is_rainy else ()
+        )
+        change = (tables.choose_uniformly(uniform[1], np.arange(1, 4, dtype=np.int32)),)
+        return rain + (change if fickle_passenger else ())
 
     def step(
         state: TaxiState, action: Array, noise: tuple[Array, ...]
@@ -89,12 +91,12 @@ def taxi(
         number, reward, ends = read(state.number, action, noise[0] if is_rainy else 0)
         fickle = state.fickle
         if fickle_passenger:
-            moved = number // 20 != state.number // 20
-            changes = fickle & (state.number // 4 % 5 == ABOARD) & moved
-            other = number // 4 * 4 + (number + noise[-1]) % 4
-            number = jnp.where(changes, other, number)
+            has_moved = number // 20 != state.number // 20
+            changes = fickle & (state.number // 4 % 5 == ABOARD) & has_moved
+            other_number = number // 4 * 4 + (number + noise[-1]) % 4
+            number = jnp.where(changes, other_number, number)
             fickle = fickle & ~changes
-        return TaxiState(number, fickle), answer(number, reward, ends)
+        return TaxiState(number, fickle), make_timestep(number, reward, ends)
 
     return Environment(
         reset=reset,
@@ -106,42 +108,44 @@ def taxi(
     )
 
 
-def _decoded() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _decode_states() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cell, passenger and destination of every state, `[500]` each."""
     number = np.arange(SIZE**2 * 20)
     return number // 20, number // 4 % 5, number % 4
 
 
-def _starts() -> np.ndarray:
-    _, passenger, destination = _decoded()
+def _start_states() -> np.ndarray:
+    _, passenger, destination = _decode_states()
     waiting = (passenger != ABOARD) & (passenger != destination)
     return np.flatnonzero(waiting).astype(np.int32)
 
 
-def _roads() -> np.ndarray:
+def _road_map() -> np.ndarray:
     """Where the moves lead from each cell, `[25, 4]`, with regard to the walls."""
-    ahead = tables.grid_moves(SIZE, SIZE, MOVES)
+    successors = tables.grid_moves(SIZE, SIZE, MOVES)
     cells = np.arange(SIZE**2)
-    ahead[:, 2] = np.where(np.isin(cells, WALLS), cells, ahead[:, 2])
-    ahead[:, 3] = np.where(np.isin(cells - 1, WALLS), cells, ahead[:, 3])
-    return ahead
+    successors[:, 2] = np.where(np.isin(cells, WALLS), cells, successors[:, 2])
+    successors[:, 3] = np.where(np.isin(cells - 1, WALLS), cells, successors[:, 3])
+    return successors
 
 
 @functools.cache
 def _world() -> tables.World:
-    cell, passenger, destination = _decoded()
-    roads = _roads()
-    blocked = roads == np.arange(SIZE**2)[:, None]
+    cell, passenger, destination = _decode_states()
+    roads = _road_map()
+    is_blocked = roads == np.arange(SIZE**2)[:, None]
     # Of a move that is blocked as intended there is no other outcome.
-    aside = np.where(blocked[..., None], roads[..., None], roads[:, np.array(ASIDE)])
-    moves = np.concatenate([roads[..., None], aside], axis=-1)  # [25, 4, 3]
+    side_cells = np.where(
+        is_blocked[..., None], roads[..., None], roads[:, np.array(ASIDE)]
+    )
+    moves = np.concatenate([roads[..., None], side_cells], axis=-1)  # [25, 4, 3]
     number = np.arange(len(cell))
     after = np.tile(number[:, None, None], (1, 6, 3))
     after[:, :4] = moves[cell] * 20 + (number % 20)[:, None, None]
     worth = np.full(after.shape, COST)
     ends = np.zeros(after.shape, bool)
 
-    stand = np.array([STANDS.index(each) if each in STANDS else -1 for each in cell])
+    stand = np.array([STANDS.index(place) if place in STANDS else -1 for place in cell])
     boards = (stand == passenger) & (stand >= 0)
     leaves = (passenger == ABOARD) & (stand >= 0)
     arrives = leaves & (stand == destination)

@@ -14,7 +14,7 @@ from rlcli.environments.native.bandits.k_armed import k_armed_bandit
 
 EPISODES = 2000
 # The same numbers with any compiler options, and compiled in a third of the time.
-jitted = functools.partial(
+play_jitted = functools.partial(
     jax.jit, compiler_options={"xla_backend_optimization_level": 0}
 )
 
@@ -24,10 +24,10 @@ class Play:
 
     def __init__(self, core, steps=100, episodes=EPISODES):
         keys = jax.random.split(jax.random.key(0), episodes)
-        self.state, self.obs = jitted(jax.vmap(core.reset))(keys)
+        self.state, self.obs = play_jitted(jax.vmap(core.reset))(keys)
         drawn = jax.random.split(jax.random.key(1), (steps, episodes))
-        self.noise = jitted(jax.vmap(jax.vmap(core.draw)))(drawn)
-        self.step, self.done = jitted(jax.vmap(core.step)), 0
+        self.noise = play_jitted(jax.vmap(jax.vmap(core.draw)))(drawn)
+        self.step, self.done = play_jitted(jax.vmap(core.step)), 0
 
     def pull(self, action):
         noise = jax.tree.map(lambda leaf: leaf[self.done], self.noise)

@@ -90,7 +90,7 @@ def counters(theirs):
 
 
 @pytest.fixture(scope="session")
-def beside():
+def pair_class():
     """The class of pairs: one of bsuite's tasks and ours."""
     return Beside
 

@@ -43,13 +43,13 @@ def state_of(env):
     return CartpoleState(physics, np.int32(round(elapsed / env._timescale)))
 
 
-def plain(state):
+def wrap_state(state):
     """Without the jump from π to −π."""
     x, x_dot, theta, theta_dot = np.moveaxis(np.asarray(state.physics), -1, 0)
     return x, x_dot, np.sin(theta), np.cos(theta), theta_dot, state.time
 
 
-def elapsed(env, steps):
+def bsuite_time(env, steps):
     """The time after so many steps, as bsuite adds it up."""
     return np.cumsum([0.0, *[env._timescale] * steps])[-1]
 
@@ -65,15 +65,15 @@ def anywhere(rng, theirs):
     steps = rng.choice([last - 1, last, rng.integers(last)])
     # Of float32, so that ours begins from the very same.
     numbers = (float(each) for each in physics.astype(np.float32))
-    theirs._state = original.CartpoleState(*numbers, elapsed(theirs, steps))
+    theirs._state = original.CartpoleState(*numbers, bsuite_time(theirs, steps))
     theirs._episode_return = 0.0
 
 
 @pytest.mark.parametrize(("task", "changed"), CHANGES)
-def test_a_step_is_bsuites_in_play_and_from_anywhere(beside, fits, task, changed):
+def test_a_step_is_bsuites_in_play_and_from_anywhere(pair_class, fits, task, changed):
     make, theirs = TASKS[task]
     theirs, rng = theirs(**changed, seed=0), np.random.default_rng(1)
-    pair = beside(make(**changed), state_of, plain)
+    pair = pair_class(make(**changed), state_of, wrap_state)
     fits(pair.core, theirs)
     pair.play(theirs, 3 if task == "balance" else 1, rng)
     for _ in range(2000):
@@ -86,24 +86,24 @@ def test_a_step_is_bsuites_in_play_and_from_anywhere(beside, fits, task, changed
 
 
 @pytest.mark.parametrize("name", BODY)
-def test_what_bsuite_fixes_means_what_it_means_there(beside, name):
+def test_what_bsuite_fixes_means_what_it_means_there(pair_class, name):
     theirs, rng = original.Cartpole(), np.random.default_rng(2)
     other, value = BODY[name]
     theirs._cartpole_config = theirs._cartpole_config._replace(**{other: value})
-    pair = beside(cartpole(**{name: value}), state_of, plain)
+    pair = pair_class(cartpole(**{name: value}), state_of, wrap_state)
     for _ in range(300):
         anywhere(rng, theirs)
         pair.act(theirs, rng.integers(3))
     before, action, _, after, _ = pair.check(rtol=1e-5, atol=2e-6)
-    _, unchanged = beside(cartpole(), None).step(before, action, ())
+    _, unchanged = pair_class(cartpole(), None).step(before, action, ())
     speed = np.asarray(unchanged.obs)[:, 0, 1] * theirs._x_threshold
     assert np.mean(np.abs(speed - after.physics[:, 1]) > 1e-5) > 0.4
 
 
-def test_standing_still_ends_when_bsuites_does(beside):
+def test_standing_still_ends_when_bsuites_does(pair_class):
     # Ten seconds of hundredths are a thousand steps, and one goes beyond.
     theirs = swingup.CartpoleSwingup(init_range=0.0)
-    pair = beside(cartpole_swingup(init_range=0.0), state_of, plain)
+    pair = pair_class(cartpole_swingup(init_range=0.0), state_of, wrap_state)
     timestep = theirs.reset()
     while not timestep.last():
         timestep = pair.act(theirs, 1)
@@ -112,9 +112,9 @@ def test_standing_still_ends_when_bsuites_does(beside):
 
 
 @BOTH
-def test_an_episode_begins_as_bsuites(beside, task):
+def test_an_episode_begins_as_bsuites(pair_class, task):
     make, theirs = TASKS[task]
-    pair, theirs = beside(make(), state_of), theirs(seed=1)
+    pair, theirs = pair_class(make(), state_of), theirs(seed=1)
     state, obs = pair.resets(0, 3000)
     middle = 0.0 if task == "balance" else np.pi
     physics = state.physics.astype(np.float64) - [0, 0, middle, 0]
@@ -138,10 +138,10 @@ def test_the_pole_is_drawn_up_or_hanging(task):
     assert wood(0.0) < 274 < wood(np.pi)
 
 
-def test_the_angle_keeps_its_digits_near_upright(beside):
+def test_the_angle_keeps_its_digits_near_upright(pair_class):
     # Kept in [0, 2π), as bsuite keeps it in doubles, a float32 would lose half of them.
     theirs = original.Cartpole()
-    pair = beside(cartpole(), state_of, plain)
+    pair = pair_class(cartpole(), state_of, wrap_state)
     for tilt in np.float32([-1e-3, -1e-5, 1e-5]):
         theirs._state = original.CartpoleState(0.0, 0.0, float(tilt), 0.0, 0.0)
         pair.act(theirs, 1)

@@ -18,9 +18,11 @@ def state_of(env):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_step_is_bsuites_in_play_and_wherever_ball_and_paddle_are(beside, fits, size):
+def test_a_step_is_bsuites_in_play_and_wherever_ball_and_paddle_are(
+    pair_class, fits, size
+):
     theirs, rng = original.Catch(seed=1, **size), np.random.default_rng(2)
-    pair = beside(catch(**size), state_of)
+    pair = pair_class(catch(**size), state_of)
     fits(pair.core, theirs)
     pair.play(theirs, 100, rng)
     rows, columns = pair.core.observation.shape
@@ -34,8 +36,8 @@ def test_a_step_is_bsuites_in_play_and_wherever_ball_and_paddle_are(beside, fits
     assert np.sum(last) == np.sum(reward != 0)
 
 
-def test_an_episode_begins_as_bsuites_with_the_ball_in_any_column(beside):
-    pair, theirs = beside(catch(), state_of), original.Catch(seed=0)
+def test_an_episode_begins_as_bsuites_with_the_ball_in_any_column(pair_class):
+    pair, theirs = pair_class(catch(), state_of), original.Catch(seed=0)
     state, obs = pair.resets(0, 5000)
     counts = np.bincount(state.x, minlength=5)
     assert stats.chisquare(counts).pvalue > 0.001

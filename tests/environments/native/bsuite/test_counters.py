@@ -9,8 +9,8 @@ from bsuite.environments.catch import Catch
 from bsuite.environments.memory_chain import MemoryChain
 
 import rlcli
-from rlcli.loop.progress import Statistics, counted
-from rlcli.runs.statistics import of_episodes
+from rlcli.loop.progress import EpisodeStatistics, update_statistics
+from rlcli.runs.statistics import statistics_row
 from rlcli.types import TimeStep
 
 TASKS = {
@@ -23,7 +23,7 @@ TASKS = {
 def nothing_yet(logged):
     """The statistics of a run with one environment, that logs what is named."""
     zero, zeros = jnp.float32(0), jnp.zeros(1)
-    return Statistics(
+    return EpisodeStatistics(
         *(zeros, jnp.zeros(1, jnp.int32), jnp.int32(0), zero, zero, zero),
         running_info=dict.fromkeys(logged, zeros),
         last_info=dict.fromkeys(logged, zero),
@@ -38,7 +38,7 @@ def test_metrics_say_what_bsuite_counts(name):
     key = jax.random.key(0)
     logged = jax.eval_shape(core.step, core.reset(key)[0], jnp.int32(0), key)[1].info
     statistics = nothing_yet(logged)
-    count, rng = jax.jit(counted), np.random.default_rng(0)
+    count, rng = jax.jit(update_statistics), np.random.default_rng(0)
     for _ in range(30):
         timestep = theirs.reset()
         while not timestep.last():
@@ -54,7 +54,7 @@ def test_metrics_say_what_bsuite_counts(name):
                 (), (), np.float32([0]), None, np.array([timestep.last()]), gained
             )
             statistics = count(statistics, answer)
-    row = of_episodes(jax.tree.map(lambda leaf: leaf[None], statistics._asdict()), 0)
+    row = statistics_row(jax.tree.map(lambda leaf: leaf[None], statistics._asdict()), 0)
     expected = theirs.bsuite_info()
     if "best_episode" in expected:
         assert row["max_raw_return"] == pytest.approx(expected.pop("best_episode"))

@@ -31,9 +31,9 @@ def anywhere(rng, theirs):
 
 
 @pytest.mark.parametrize("sea", SEAS)
-def test_a_step_is_bsuites_in_play_and_wherever_the_diver_is(beside, fits, sea):
+def test_a_step_is_bsuites_in_play_and_wherever_the_diver_is(pair_class, fits, sea):
     theirs, rng = theirs_of(**sea), np.random.default_rng(1)
-    pair = beside(deep_sea(**sea), state_of)
+    pair = pair_class(deep_sea(**sea), state_of)
     fits(pair.core, theirs)
     pair.play(theirs, 60, rng)
     for _ in range(2000):
@@ -45,10 +45,10 @@ def test_a_step_is_bsuites_in_play_and_wherever_the_diver_is(beside, fits, sea):
     assert 20 < np.sum(gained["bad_episodes"]) < np.sum(last)
 
 
-def test_actions_may_mean_the_same_in_every_cell(beside):
+def test_actions_may_mean_the_same_in_every_cell(pair_class):
     with pytest.warns(UserWarning, match="debug"):
         theirs = theirs_of(randomize_actions=False)
-    pair = beside(deep_sea(randomize_actions=False), state_of)
+    pair = pair_class(deep_sea(randomize_actions=False), state_of)
     rng = np.random.default_rng(0)
     for _ in range(500):
         anywhere(rng, theirs)
@@ -59,16 +59,16 @@ def test_actions_may_mean_the_same_in_every_cell(beside):
     np.testing.assert_array_equal(moved, 2 * action[inside] - 1)
 
 
-def test_a_stochastic_step_is_bsuites_with_the_same_luck(beside):
+def test_a_stochastic_step_is_bsuites_with_the_same_luck(pair_class):
     theirs, rng = theirs_of(deterministic=False), np.random.default_rng(4)
-    pair = beside(deep_sea(deterministic=False), state_of)
+    pair = pair_class(deep_sea(deterministic=False), state_of)
     number = 4000
     luck = pair.noises(0, number)
     for i in range(number):
         anywhere(rng, theirs)
         noise = jax.tree.map(lambda leaf, i=i: leaf[i], luck)
         theirs._rng = SimpleNamespace(
-            rand=lambda noise=noise: float(noise.goes),
+            rand=lambda noise=noise: float(noise.succeeds),
             randn=lambda noise=noise: noise.bonus,
         )
         pair.act(theirs, rng.integers(2), noise)
@@ -77,19 +77,19 @@ def test_a_stochastic_step_is_bsuites_with_the_same_luck(beside):
     assert np.sum(noisy) > 50
     assert np.all(np.abs(reward[~noisy]) <= 1)
     right = action == theirs._action_mapping[before.row, before.column]
-    stays = right & ~noise.goes
+    stays = right & ~noise.succeeds
     assert np.sum(stays) > 100
     np.testing.assert_array_equal(after.column[stays], before.column[stays])
 
 
-def test_one_move_in_size_fails_and_the_noise_is_normal(beside):
-    pair = beside(deep_sea(size=5, deterministic=False), state_of)
+def test_one_move_in_size_fails_and_the_noise_is_normal(pair_class):
+    pair = pair_class(deep_sea(size=5, deterministic=False), state_of)
     luck = pair.noises(1, 5000)
-    assert stats.binomtest(int(np.sum(~luck.goes)), 5000, 1 / 5).pvalue > 0.001
+    assert stats.binomtest(int(np.sum(~luck.succeeds)), 5000, 1 / 5).pvalue > 0.001
     assert stats.kstest(luck.bonus, "norm").pvalue > 0.001
 
 
-def test_the_best_dive_returns_one_less_the_cost_and_is_no_bad_episode(beside):
+def test_the_best_dive_returns_one_less_the_cost_and_is_no_bad_episode(pair_class):
     theirs, core = theirs_of(), deep_sea()
     state, obs = core.reset(jax.random.key(0))
     np.testing.assert_array_equal(obs, theirs.reset().observation)

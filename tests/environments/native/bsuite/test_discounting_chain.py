@@ -17,9 +17,9 @@ def state_of(env):
 
 
 @pytest.mark.parametrize("seed", [0, 3, 17])
-def test_a_step_is_bsuites_in_play_and_at_any_time_in_any_chain(beside, fits, seed):
+def test_a_step_is_bsuites_in_play_and_at_any_time_in_any_chain(pair_class, fits, seed):
     theirs, rng = original.DiscountingChain(seed), np.random.default_rng(seed)
-    pair = beside(discounting_chain(mapping_seed=seed), state_of)
+    pair = pair_class(discounting_chain(mapping_seed=seed), state_of)
     fits(pair.core, theirs)
     pair.play(theirs, 12, rng)
     for _ in range(2000):
@@ -32,9 +32,9 @@ def test_a_step_is_bsuites_in_play_and_at_any_time_in_any_chain(beside, fits, se
     assert gained == {}
 
 
-def test_the_end_after_a_hundred_steps_is_a_termination(beside):
+def test_the_end_after_a_hundred_steps_is_a_termination(pair_class):
     # gymnax truncates: whoever bootstraps there learns of rewards that never come.
-    pair = beside(discounting_chain(), state_of)
+    pair = pair_class(discounting_chain(), state_of)
     times = np.array([98, 99], np.int32)
     state = DiscountingChainState(times, np.zeros(2, np.int32))
     _, timestep = pair.step(state, np.zeros(2, np.int32), ())
@@ -42,8 +42,8 @@ def test_the_end_after_a_hundred_steps_is_a_termination(beside):
     assert timestep.discount.tolist() == [1.0, 0.0]
 
 
-def test_an_episode_begins_as_bsuites(beside):
-    state, obs = beside(discounting_chain(), state_of).resets(0, 3)
+def test_an_episode_begins_as_bsuites(pair_class):
+    state, obs = pair_class(discounting_chain(), state_of).resets(0, 3)
     theirs = original.DiscountingChain(0)
     np.testing.assert_array_equal(obs, [theirs.reset().observation] * 3)
     assert state.chain.tolist() == [-1] * 3

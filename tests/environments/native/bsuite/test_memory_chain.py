@@ -24,9 +24,9 @@ def state_of(env):
 
 
 @pytest.mark.parametrize("chain", CHAINS)
-def test_a_step_is_bsuites_in_play_and_at_any_time(beside, fits, chain):
+def test_a_step_is_bsuites_in_play_and_at_any_time(pair_class, fits, chain):
     theirs = original.MemoryChain(**{"memory_length": 5, **chain}, seed=1)
-    rng, pair = np.random.default_rng(0), beside(memory_chain(**chain), state_of)
+    rng, pair = np.random.default_rng(0), pair_class(memory_chain(**chain), state_of)
     fits(pair.core, theirs)
     length = theirs._memory_length
     pair.play(theirs, 1000 // length, rng)
@@ -41,8 +41,8 @@ def test_a_step_is_bsuites_in_play_and_at_any_time(beside, fits, chain):
     np.testing.assert_array_equal(gained["perfect"], reward > 0)
 
 
-def test_the_bits_and_the_question_are_fair(beside):
-    state, obs = beside(memory_chain(num_bits=35), state_of).resets(0, 4000)
+def test_the_bits_and_the_question_are_fair(pair_class):
+    state, obs = pair_class(memory_chain(num_bits=35), state_of).resets(0, 4000)
     ones = state.context.sum(axis=0)
     assert min(stats.binomtest(int(each), 4000).pvalue for each in ones) > 0.001 / 35
     assert stats.chisquare(np.bincount(state.query, minlength=35)).pvalue > 0.001
@@ -52,9 +52,9 @@ def test_the_bits_and_the_question_are_fair(beside):
     np.testing.assert_array_equal(obs[:, 0, 2:], 2.0 * state.context - 1)
 
 
-def test_an_episode_begins_as_bsuites(beside):
+def test_an_episode_begins_as_bsuites(pair_class):
     pair, theirs = (
-        beside(memory_chain(num_bits=3), state_of),
+        pair_class(memory_chain(num_bits=3), state_of),
         original.MemoryChain(5, 3),
     )
     state, obs = pair.resets(1, 100)

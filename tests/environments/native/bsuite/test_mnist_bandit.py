@@ -37,22 +37,24 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def theirs(folder):
+def bsuite_env(folder):
     with pytest.MonkeyPatch.context() as patch:
         loaded = datasets.load_mnist(str(folder))  # downloads nothing: all is there
         patch.setattr(datasets, "load_mnist", lambda: loaded)
         return original.MNISTBandit(seed=0)
 
 
-def test_a_step_is_bsuites_for_every_picture_and_digit(beside, fits, folder, theirs):
+def test_a_step_is_bsuites_for_every_picture_and_digit(
+    pair_class, fits, folder, bsuite_env
+):
     core, pulled = mnist_bandit(path=str(folder)), []
-    fits(core, theirs)
-    pair = beside(core, lambda env: MNISTBanditState(*pulled[-1]))
+    fits(core, bsuite_env)
+    pair = pair_class(core, lambda env: MNISTBanditState(*pulled[-1]))
     for image in range(NUMBER):
         for digit in range(10):
-            theirs._correct_label = theirs._labels[image]
+            bsuite_env._correct_label = bsuite_env._labels[image]
             pulled.append((np.int32(image), np.int32(digit)))
-            pair.act(theirs, digit)
+            pair.act(bsuite_env, digit)
     *_, (obs, reward, last, gained) = pair.check()
     assert np.sum(reward == 1) == NUMBER
     assert np.all(last)
@@ -60,19 +62,21 @@ def test_a_step_is_bsuites_for_every_picture_and_digit(beside, fits, folder, the
     assert np.sum(gained["regret"] == 2) == 9 * NUMBER
 
 
-def test_every_picture_is_shown_as_often(beside, folder):
-    pair = beside(mnist_bandit(path=str(folder)), None)
+def test_every_picture_is_shown_as_often(pair_class, folder):
+    pair = pair_class(mnist_bandit(path=str(folder)), None)
     state, _ = pair.resets(0, 5000)
     counts = np.bincount(state.image, minlength=NUMBER)
     assert stats.chisquare(counts).pvalue > 0.001
-    few, _ = beside(mnist_bandit(path=str(folder), fraction=0.1), None).resets(0, 500)
+    few, _ = pair_class(mnist_bandit(path=str(folder), fraction=0.1), None).resets(
+        0, 500
+    )
     assert set(few.image.tolist()) == set(range(5))
 
 
-def test_the_darkest_ink_is_not_negative(beside, folder, theirs):
+def test_the_darkest_ink_is_not_negative(pair_class, folder, bsuite_env):
     # bsuite, and gymnax with it, read pixels as signed bytes.
-    state, obs = beside(mnist_bandit(path=str(folder)), None).resets(1, 100)
-    pixels = theirs._images[state.image].astype(np.float32)
+    state, obs = pair_class(mnist_bandit(path=str(folder)), None).resets(1, 100)
+    pixels = bsuite_env._images[state.image].astype(np.float32)
     assert pixels.min() < 0
     np.testing.assert_allclose(obs, pixels % 256 / 255, rtol=1e-6)
 
@@ -123,7 +127,7 @@ def test_what_is_missing_or_broken_is_named(folder, tmp_path):
 
 def test_the_digit_is_drawn_with_what_was_said(folder):
     core = mnist_bandit(path=str(folder))
-    names = ours._read(str(folder))[1]
+    names = ours._read_dataset(str(folder))[1]
 
     def drawn(guess):
         state = MNISTBanditState(jnp.int32(0), jnp.int32(guess))

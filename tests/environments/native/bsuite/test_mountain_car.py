@@ -5,7 +5,10 @@ import pytest
 from bsuite.environments import mountain_car as original
 from scipy import stats
 
-from rlcli.environments.native.bsuite.mountain_car import MountainCarState, mountain_car
+from rlcli.environments.native.bsuite.mountain_car import (
+    TimedMountainCarState,
+    mountain_car,
+)
 from rlcli.environments.native.classic_control import mountain_car as classic
 
 CHANGES = [
@@ -20,15 +23,17 @@ THEIRS = {"force": "_force", "gravity": "_gravity", "goal_position": "_goal_pos"
 
 def state_of(env):
     physics = np.array([env._position, env._velocity], np.float32)
-    return MountainCarState(classic.MountainCarState(physics), np.int32(env._timestep))
+    return TimedMountainCarState(
+        classic.MountainCarState(physics), np.int32(env._timestep)
+    )
 
 
 @pytest.mark.parametrize("changed", CHANGES)
-def test_a_step_is_bsuites_in_play_and_from_anywhere(beside, fits, changed):
+def test_a_step_is_bsuites_in_play_and_from_anywhere(pair_class, fits, changed):
     theirs = original.MountainCar(changed.get("max_steps", 1000), seed=0)
     for name, attribute in THEIRS.items():
         setattr(theirs, attribute, changed.get(name, getattr(theirs, attribute)))
-    pair, rng = beside(mountain_car(**changed), state_of), np.random.default_rng(1)
+    pair, rng = pair_class(mountain_car(**changed), state_of), np.random.default_rng(1)
     fits(pair.core, theirs)
     pair.play(theirs, 1, rng)
     for _ in range(2000):
@@ -49,8 +54,8 @@ def test_a_step_is_bsuites_in_play_and_from_anywhere(beside, fits, changed):
     assert np.sum((after.car.physics[:, 0] == np.float32(-1.2)) & ~last) > 50
 
 
-def test_an_episode_begins_as_bsuites(beside):
-    pair, theirs = beside(mountain_car(), state_of), original.MountainCar()
+def test_an_episode_begins_as_bsuites(pair_class):
+    pair, theirs = pair_class(mountain_car(), state_of), original.MountainCar()
     state, obs = pair.resets(0, 3000)
     places = state.car.physics[:, 0].astype(np.float64)
     assert stats.kstest(places, stats.uniform(-0.6, 0.2).cdf).pvalue > 0.001

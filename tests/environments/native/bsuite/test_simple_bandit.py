@@ -15,12 +15,12 @@ BANDITS = [{}, {"mapping_seed": 7}, {"num_actions": 3, "mapping_seed": 19}]
 
 
 @pytest.mark.parametrize("bandit", BANDITS)
-def test_every_arm_pays_what_it_pays_in_bsuite(beside, fits, bandit):
+def test_every_arm_pays_what_it_pays_in_bsuite(pair_class, fits, bandit):
     theirs = original.SimpleBandit(**{"mapping_seed": 0, **bandit})
     core = simple_bandit(**bandit)
     fits(core, theirs)
     pulled = []  # theirs has no state: ours is the arm that was pulled
-    pair = beside(core, lambda env: SimpleBanditState(np.int32(pulled[-1])))
+    pair = pair_class(core, lambda env: SimpleBanditState(np.int32(pulled[-1])))
     for arm in range(int(core.action.n)):
         pulled.append(arm)
         np.testing.assert_array_equal(
@@ -32,9 +32,9 @@ def test_every_arm_pays_what_it_pays_in_bsuite(beside, fits, bandit):
     np.testing.assert_allclose(gained["regret"], 1 - reward)
 
 
-def test_arms_stay_where_they_are_whatever_the_key(beside):
+def test_arms_stay_where_they_are_whatever_the_key(pair_class):
     # gymnax puts them into a new order at every step: there is nothing to learn.
-    pair = beside(simple_bandit(), None)
+    pair = pair_class(simple_bandit(), None)
     state, _ = pair.resets(0, 2000)
     arm = (np.arange(2000) % 11).astype(np.int32)
     _, timestep = pair.step(state, arm, pair.noises(1, 2000))

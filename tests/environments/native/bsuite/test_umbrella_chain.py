@@ -37,9 +37,9 @@ def state_of(env):
 
 
 @pytest.mark.parametrize("chain", CHAINS)
-def test_a_step_is_bsuites_at_any_time_with_the_same_coins(beside, fits, chain):
+def test_a_step_is_bsuites_at_any_time_with_the_same_coins(pair_class, fits, chain):
     theirs = original.UmbrellaChain(**{"chain_length": 10, **chain}, seed=1)
-    pair, rng = beside(umbrella_chain(**chain), state_of), np.random.default_rng(3)
+    pair, rng = pair_class(umbrella_chain(**chain), state_of), np.random.default_rng(3)
     fits(pair.core, theirs)
     told = theirs._rng = Told()
     number, length = 3000, theirs._chain_length
@@ -58,8 +58,8 @@ def test_a_step_is_bsuites_at_any_time_with_the_same_coins(beside, fits, chain):
     assert np.all(np.abs(reward) == 1)
 
 
-def test_all_coins_are_fair_and_tossed_by_themselves(beside):
-    pair = beside(umbrella_chain(n_distractor=33), state_of)
+def test_all_coins_are_fair_and_tossed_by_themselves(pair_class):
+    pair = pair_class(umbrella_chain(n_distractor=33), state_of)
     state, obs = pair.resets(0, 4000)
     begun = np.concatenate(
         [state.needed[:, None], state.had[:, None], obs[:, 0, 3:] == 1], axis=1
@@ -71,8 +71,8 @@ def test_all_coins_are_fair_and_tossed_by_themselves(beside):
         assert np.max(np.abs(correlation)) < 4.5 / np.sqrt(4000)
 
 
-def test_an_episode_begins_as_bsuites(beside):
-    pair = beside(umbrella_chain(n_distractor=2), state_of)
+def test_an_episode_begins_as_bsuites(pair_class):
+    pair = pair_class(umbrella_chain(n_distractor=2), state_of)
     theirs = original.UmbrellaChain(10, 2)
     told = theirs._rng = Told()
     state, obs = pair.resets(0, 100)

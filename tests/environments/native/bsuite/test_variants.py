@@ -27,9 +27,9 @@ def episodes(pair, theirs, noises):
 
 
 @pytest.mark.parametrize("scale", [0.1, 3.0])
-def test_noise_is_bsuites_and_leaves_its_counters_alone(beside, scale):
+def test_noise_is_bsuites_and_leaves_its_counters_alone(pair_class, scale):
     theirs = wrappers.RewardNoise(original.Catch(seed=0), scale)
-    pair = beside(reward_noise(catch(), scale=scale), state_of)
+    pair = pair_class(reward_noise(catch(), scale=scale), state_of)
     _, normals = pair.noises(0, 900)
     theirs._rng = SimpleNamespace(randn=iter(normals.tolist()).__next__)
     episodes(pair, theirs, [((), each) for each in normals])
@@ -40,9 +40,9 @@ def test_noise_is_bsuites_and_leaves_its_counters_alone(beside, scale):
 
 
 @pytest.mark.parametrize("factor", [0.001, 1000.0])
-def test_scaled_rewards_are_bsuites_and_leave_its_counters_alone(beside, factor):
+def test_scaled_rewards_are_bsuites_and_leave_its_counters_alone(pair_class, factor):
     theirs = wrappers.RewardScale(original.Catch(seed=0), factor)
-    pair = beside(scale_reward(catch(), factor=factor), state_of)
+    pair = pair_class(scale_reward(catch(), factor=factor), state_of)
     episodes(pair, theirs, [()] * 900)
     *_, (_, reward, _, gained) = pair.check()
     assert set(reward.tolist()) == {-factor, 0.0, factor}

@@ -24,7 +24,7 @@ def steps_of():
 
 
 @pytest.fixture(scope="session")
-def visited():
+def visited_states():
     """A function: states that a random policy comes to in Gymnasium."""
 
     def states(name, episodes, steps=100):

@@ -42,7 +42,7 @@ def step_of(**options):
     return jax.jit(step)
 
 
-def mutated(n=1500):
+def random_states(n=1500):
     """States all over the space, fast ones among them."""
     rng = np.random.default_rng(1)
     high = np.array([np.pi, np.pi, 4 * np.pi, 9 * np.pi])
@@ -74,18 +74,20 @@ def compare(steps_of, states, physics=PHYSICS, **options):
     return timestep
 
 
-def test_a_step_is_gymnasiums_in_every_state_a_random_policy_visits(steps_of, visited):
-    compare(steps_of, visited("Acrobot-v1", 15))
+def test_a_step_is_gymnasiums_in_every_state_a_random_policy_visits(
+    steps_of, visited_states
+):
+    compare(steps_of, visited_states("Acrobot-v1", 15))
 
 
 @pytest.mark.parametrize("equations", ["book", "nips"])
 def test_a_step_is_gymnasiums_in_states_never_visited(steps_of, equations):
-    timestep = compare(steps_of, mutated(), book_or_nips=equations)
+    timestep = compare(steps_of, random_states(), book_or_nips=equations)
     assert 100 < np.sum(timestep.last) < 1000
 
 
 def test_the_book_has_a_term_that_the_paper_lacks():
-    states, actions = mutated(50), np.ones(50, int)
+    states, actions = random_states(50), np.ones(50, int)
     book, paper = (
         step_of(book_or_nips=each)(PHYSICS, states, actions)[1].obs
         for each in ("book", "nips")
@@ -106,7 +108,7 @@ def test_the_book_has_a_term_that_the_paper_lacks():
     ],
 )
 def test_physics_parameters_mean_what_they_mean_in_gymnasium(steps_of, changed):
-    states = mutated(200)
+    states = random_states(200)
     timestep = compare(steps_of, states, PHYSICS | changed)
     _, plain = step_of()(PHYSICS, states, np.arange(200) % 3)
     assert np.mean(np.abs(timestep.obs - plain.obs)) > 0.01
@@ -114,7 +116,7 @@ def test_physics_parameters_mean_what_they_mean_in_gymnasium(steps_of, changed):
 
 def test_the_limits_of_speed_do_too_and_shape_the_space(steps_of):
     limits = {"max_speed_1": 2.0, "max_speed_2": 3.0}
-    obs = compare(steps_of, mutated(200), **limits).obs
+    obs = compare(steps_of, random_states(200), **limits).obs
     assert np.max(np.abs(obs[:, 4:]), axis=0).tolist() == [2.0, 3.0]
     core = acrobot(**limits)
     np.testing.assert_array_equal(core.observation.high, [1, 1, 1, 1, 2, 3])
@@ -123,7 +125,7 @@ def test_the_limits_of_speed_do_too_and_shape_the_space(steps_of):
 def test_half_the_gravity_is_gymnasiums_with_more_time(steps_of):
     # Gymnasium's gravity cannot be changed. At half of it everything takes √2 times as
     # long, if the torque is half as well.
-    states, actions, slower = mutated(), np.arange(1500) % 3, np.sqrt(2)
+    states, actions, slower = random_states(), np.arange(1500) % 3, np.sqrt(2)
     physics = PHYSICS | {"dt": 0.2 * slower, "torque": 0.5, "gravity": 4.9}
     time = np.array([1, 1, slower, slower], np.float32)
     _, timestep = step_of()(physics, states / time, actions)
@@ -137,7 +139,7 @@ def test_half_the_gravity_is_gymnasiums_with_more_time(steps_of):
 
 
 def test_the_torque_scales_the_actions(steps_of):
-    states, actions = mutated(200), np.arange(200) % 3
+    states, actions = random_states(200), np.arange(200) % 3
     attributes = {"AVAIL_TORQUE": [-3.0, 0.0, 3.0]}
     expected = steps_of("Acrobot-v1", states.astype(float), actions, **attributes)[0]
     obs = step_of()(PHYSICS | {"torque": 3.0}, states, actions)[1].obs

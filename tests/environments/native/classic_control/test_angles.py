@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli.environments.native.classic_control.angles import sine_and_cosine, wrapped
+from rlcli.environments.native.classic_control.angles import sine_and_cosine, wrap_angle
 
 ANGLES = np.concatenate(
     [
@@ -30,7 +30,7 @@ def test_small_sines_are_exact_to_their_own_last_digits():
 
 def test_a_wrapped_angle_is_the_same_one_between_minus_pi_and_pi():
     angles = ANGLES[np.abs(ANGLES) < 100]
-    found = np.asarray(wrapped(jnp.asarray(angles)), np.float64)
+    found = np.asarray(wrap_angle(jnp.asarray(angles)), np.float64)
     assert np.max(np.abs(found)) <= np.pi + 1e-6
     turns = (angles - found) / (2 * np.pi)
     np.testing.assert_allclose(turns, np.round(turns), atol=2e-6)

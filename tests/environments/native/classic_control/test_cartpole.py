@@ -71,7 +71,7 @@ def reference(states, actions, sutton_barto_reward=False, **physics):
     return tuple(np.array(each) for each in zip(*answers, strict=True))
 
 
-def ours(states, actions, **physics):
+def step_batch(states, actions, **physics):
     core = cartpole(**physics)
     step = jax.jit(jax.vmap(lambda state, action: core.step(state, action, ())))
     after, timestep = step(CartPoleState(jnp.asarray(states)), jnp.asarray(actions))
@@ -85,7 +85,7 @@ def compare(states, **physics):
     for action in (0, 1):
         actions = np.full(len(states), action)
         obs, reward, terminated = reference(states, actions, **renamed)
-        timestep = ours(states, actions, **physics)
+        timestep = step_batch(states, actions, **physics)
         np.testing.assert_allclose(timestep.next_obs, obs, rtol=1e-5, atol=1e-6)
         np.testing.assert_array_equal(timestep.reward, reward)
         np.testing.assert_array_equal(timestep.last, terminated)
@@ -127,7 +127,7 @@ def test_physics_parameters_mean_what_they_mean_in_gymnasium(physics):
     states = mutated_states()[::10]
     compare(states, **physics)
     actions = np.ones(len(states), int)
-    plain, changed = ours(states, actions), ours(states, actions, **physics)
+    plain, changed = step_batch(states, actions), step_batch(states, actions, **physics)
     assert not np.allclose(plain.next_obs, changed.next_obs)
 
 
@@ -145,8 +145,8 @@ def test_thresholds_decide_when_it_ends_and_shape_the_space():
 def test_only_the_failing_step_earns_the_failure_reward():
     states = mutated_states()
     actions = np.zeros(len(states), int)
-    timestep = ours(states, actions)
-    unpaid = ours(states, actions, failure_reward=0.0)
+    timestep = step_batch(states, actions)
+    unpaid = step_batch(states, actions, failure_reward=0.0)
     np.testing.assert_array_equal(timestep.reward, 1.0)
     np.testing.assert_array_equal(unpaid.reward, unpaid.discount)
     assert unpaid.reward.dtype == jnp.float32
@@ -155,7 +155,7 @@ def test_only_the_failing_step_earns_the_failure_reward():
 def test_the_rewards_of_sutton_and_barto_are_gymnasiums():
     states = mutated_states()[::4]
     actions = np.ones(len(states), int)
-    timestep = ours(states, actions, step_reward=0.0, failure_reward=-1.0)
+    timestep = step_batch(states, actions, step_reward=0.0, failure_reward=-1.0)
     _, reward, _ = reference(states, actions, sutton_barto_reward=True)
     np.testing.assert_array_equal(timestep.reward, reward)
     assert set(reward) == {0.0, -1.0}

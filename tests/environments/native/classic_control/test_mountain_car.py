@@ -91,8 +91,10 @@ def test_a_step_is_gymnasiums_in_every_state_and_for_every_action(steps_of, name
 
 
 @BOTH
-def test_a_step_is_gymnasiums_in_states_a_random_policy_visits(steps_of, visited, name):
-    states = visited(name, 20)
+def test_a_step_is_gymnasiums_in_states_a_random_policy_visits(
+    steps_of, visited_states, name
+):
+    states = visited_states(name, 20)
     compare(steps_of, name, states, everywhere(name, len(states))[1])
 
 

@@ -23,7 +23,7 @@ def states_and_actions():
     return PointRobotState(position, goal), actions
 
 
-def stepped(core, state, actions, seed=1):
+def step_batch(core, state, actions, seed=1):
     noise = jax.vmap(core.draw)(jax.random.split(jax.random.key(seed), BATCH))
     taken = jax.jit(jax.vmap(core.step))(state, actions, noise)
     return jax.tree.map(np.asarray, taken)
@@ -34,7 +34,7 @@ def stepped(core, state, actions, seed=1):
 def test_a_step_leads_where_the_rules_say(dense, starts_again):
     state, actions = states_and_actions()
     core = point_robot(dense=dense, starts_again=starts_again, shows_goal=True)
-    after, timestep = stepped(core, state, actions)
+    after, timestep = step_batch(core, state, actions)
     moved = state.position + np.clip(actions, -0.1, 0.1)
     distance = np.hypot(*(moved - state.goal).T)
     sure = np.abs(distance - 0.2) > 1e-6
@@ -56,7 +56,7 @@ def test_a_step_leads_where_the_rules_say(dense, starts_again):
 def test_the_longest_way_and_the_nearness_of_the_goal_are_options():
     state, actions = states_and_actions()
     core = point_robot(max_force=0.15, goal_radius=0.35)
-    after, timestep = stepped(core, state, actions)
+    after, timestep = step_batch(core, state, actions)
     moved = state.position + np.clip(actions, -0.15, 0.15)
     np.testing.assert_allclose(after.position, moved, rtol=1e-6, atol=1e-7)
     distance = np.hypot(*(moved - state.goal).T)
@@ -87,7 +87,7 @@ def test_they_may_begin_and_begin_again_anywhere_in_it(is_uniform):
     places = radius_and_angle(obs)
     assert is_uniform(places, [0, 0], [1.5, np.pi])
     there = PointRobotState(state.goal, state.goal)
-    again, timestep = stepped(core, there, np.zeros((BATCH, 2), np.float32))
+    again, timestep = step_batch(core, there, np.zeros((BATCH, 2), np.float32))
     np.testing.assert_array_equal(timestep.reward, 1.0)
     assert is_uniform(radius_and_angle(again.position), [0, 0], [1.5, np.pi])
     np.testing.assert_array_equal(again.goal, state.goal)

@@ -23,7 +23,7 @@ def states_and_actions(joints):
     return state, rng.uniform(-2, 2, (BATCH, joints)).astype(np.float32)
 
 
-def by_hand(angles, speeds, target, action, torque_scale, dt):
+def reference_step(angles, speeds, target, action, torque_scale, dt):
     """Observation and reward after a step, joint by joint."""
     x, y, cosines, sines, after = 0.0, 0.0, [], [], []
     for angle, speed, push in zip(angles, speeds, action, strict=True):
@@ -50,7 +50,9 @@ def test_a_step_is_what_trigonometry_says_for_any_number_of_joints(joints, physi
 
     taken = jax.jit(step)(torque_scale, dt, state, actions)
     after, timestep = jax.tree.map(np.asarray, taken)
-    found = [by_hand(*each, *physics) for each in zip(*state, actions, strict=True)]
+    found = [
+        reference_step(*each, *physics) for each in zip(*state, actions, strict=True)
+    ]
     obs, reward = (np.array(each) for each in zip(*found, strict=True))
     np.testing.assert_allclose(timestep.obs, obs, rtol=1e-5, atol=2e-6)
     np.testing.assert_allclose(timestep.reward, reward, rtol=3e-5, atol=1e-6)

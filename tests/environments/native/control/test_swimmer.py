@@ -13,7 +13,7 @@ from rlcli.environments.native.control.swimmer import SwimmerState, swimmer
 BATCH = 1000
 # The same numbers with any compiler options, and compiled in a third of the time.
 QUICKLY = {"xla_backend_optimization_level": 0}
-near = functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-3)
+assert_near = functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-3)
 DEFAULTS = {"mass": 1.0, "length": 1.0, "viscosity": 10.0, "dt": 0.05}
 
 
@@ -140,7 +140,7 @@ def step_of(n):
     return jax.jit(step, compiler_options=QUICKLY)
 
 
-def stepped(n, state, torques, physics):
+def step_batch(n, state, torques, physics):
     return jax.tree.map(np.asarray, step_of(n)(physics, state, torques))
 
 
@@ -156,20 +156,20 @@ def stepped(n, state, torques, physics):
 def test_a_step_is_what_newtons_laws_make_of_it(n, changed):
     physics = DEFAULTS | changed
     state, torques = states_and_torques(n)
-    after, timestep = stepped(n, state, torques, physics)
+    after, timestep = step_batch(n, state, torques, physics)
     dt = physics.pop("dt")
     newton = Newton(n, **physics)
     found = newton.advanced(newton.chained(state), np.clip(torques, -5, 5), dt)
     middles, angles, moving, speeds = found
-    near(after.centre, middles.mean(axis=1))
-    near(after.velocity, moving.mean(axis=1))
-    near(after.speeds, speeds)
-    near(np.cos(after.angles), np.cos(angles))
-    near(np.sin(after.angles), np.sin(angles))
+    assert_near(after.centre, middles.mean(axis=1))
+    assert_near(after.velocity, moving.mean(axis=1))
+    assert_near(after.speeds, speeds)
+    assert_near(np.cos(after.angles), np.cos(angles))
+    assert_near(np.sin(after.angles), np.sin(angles))
     swum = (middles.mean(axis=1) - state.centre)[:, 0] / dt
-    near(timestep.reward, swum)
+    assert_near(timestep.reward, swum)
     parts = (np.cos(angles), np.sin(angles), speeds, moving.mean(axis=1))
-    near(timestep.obs, np.concatenate(parts, axis=1))
+    assert_near(timestep.obs, np.concatenate(parts, axis=1))
     assert not np.any(timestep.last)
     assert np.all(np.abs(after.angles) <= np.pi + 1e-6)
 
@@ -178,18 +178,18 @@ def test_a_step_is_what_newtons_laws_make_of_it(n, changed):
 def test_without_a_liquid_momenta_are_kept_and_without_torques_energy_is(driven):
     physics = DEFAULTS | {"viscosity": 0.0}
     state, torques = states_and_torques(3, seed=1)
-    after, _ = stepped(3, state, torques * driven, physics)
+    after, _ = step_batch(3, state, torques * driven, physics)
     newton = Newton(3, 1.0, 1.0, 0.0)
     before, later = newton.chained(state), newton.chained(after)
     for one, other in zip(newton.momenta(before), newton.momenta(later), strict=True):
-        near(other, one)
+        assert_near(other, one)
     change = newton.energy(later) / newton.energy(before) - 1
     assert np.all(np.abs(change) < 1e-3) != driven
 
 
 def test_the_liquid_only_takes_energy():
     state, torques = states_and_torques(3, seed=2)
-    after, _ = stepped(3, state, 0 * torques, DEFAULTS)
+    after, _ = step_batch(3, state, 0 * torques, DEFAULTS)
     newton = Newton(3, 1.0, 1.0, 10.0)
     assert np.all(
         newton.energy(newton.chained(after)) < newton.energy(newton.chained(state))
@@ -198,8 +198,8 @@ def test_the_liquid_only_takes_energy():
 
 def test_a_torque_outside_the_box_does_what_the_nearest_inside_does():
     state, torques = states_and_torques(3, seed=3)
-    outside = stepped(3, state, np.sign(torques) * 50, DEFAULTS)
-    inside = stepped(3, state, np.sign(torques) * 5, DEFAULTS)
+    outside = step_batch(3, state, np.sign(torques) * 50, DEFAULTS)
+    inside = step_batch(3, state, np.sign(torques) * 5, DEFAULTS)
     jax.tree.map(np.testing.assert_array_equal, outside, inside)
 
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from rlcli.environments.native.games.connect_four import (
-    Chance,
+    ConnectFourNoise,
     ConnectFourState,
-    completing,
+    completing_cells,
     connect_four,
 )
 
@@ -59,7 +59,7 @@ def is_full(board):
     return all(stone for row in board for stone in row)
 
 
-def answer(board, which, looks, every):
+def opponent_column(board, which, looks, every):
     """The column that the opponent plays."""
     room = [c for c in range(len(board[0])) if board[0][c] == 0]
     best = room
@@ -72,7 +72,7 @@ def answer(board, which, looks, every):
     return best[int(np.float32(which) * np.float32(len(best)))]
 
 
-def by_hand(board, column, which, looks, every):
+def reference_step(board, column, which, looks, every):
     """The board after a step, the reward, and whether that was the end."""
     after = with_stone(board, column, OWN)
     if after is None:
@@ -81,14 +81,14 @@ def by_hand(board, column, which, looks, every):
         return after, 1, True
     if is_full(after):
         return after, 0, True
-    after = with_stone(after, answer(after, which, looks, every), THEIR)
+    after = with_stone(after, opponent_column(after, which, looks, every), THEIR)
     if has_four(after, THEIR, every):
         return after, -1, True
     return after, 0, is_full(after)
 
 
 @pytest.fixture(scope="module", params=SIZES, ids=str)
-def played(request):
+def random_games(request):
     """Steps of many games at random, from either side's first stone on; and ours."""
     rows, columns = request.param
     rng, every, cases = np.random.default_rng(0), lines(rows, columns), []
@@ -104,7 +104,7 @@ def played(request):
             column = int(rng.integers(columns) if any_ else rng.choice(room))
             which = rng.random(dtype=np.float32)
             looks = bool(rng.random() < 0.5)
-            after, reward, over = by_hand(board, column, which, looks, every)
+            after, reward, over = reference_step(board, column, which, looks, every)
             cases.append((board, column, which, looks, after, reward, over))
             board = after
     board, column, which, looks, *expected = (
@@ -112,13 +112,13 @@ def played(request):
     )
     core = connect_four(rows=rows, columns=columns)
     taken = jax.jit(jax.vmap(core.step), compiler_options=QUICKLY)(
-        state_of(board), column, Chance(which, looks)
+        state_of(board), column, ConnectFourNoise(which, looks)
     )
     return expected, board, jax.tree.map(np.asarray, taken)
 
 
-def test_a_step_is_what_the_rules_say(played):
-    (after, reward, over), _, (state, timestep) = played
+def test_a_step_is_what_the_rules_say(random_games):
+    (after, reward, over), _, (state, timestep) = random_games
     # A draw on the larger board takes better players than these.
     outcomes = (-1, 1) if after.shape[1] == 6 else (-1, 0, 1)
     jax.tree.map(np.testing.assert_array_equal, state, state_of(after))
@@ -128,16 +128,16 @@ def test_a_step_is_what_the_rules_say(played):
     assert all(np.sum(over & (reward == each)) > 3 for each in outcomes)
 
 
-def test_the_mask_says_which_columns_have_room(played):
-    (after, _, _), _, (_, timestep) = played
+def test_the_mask_says_which_columns_have_room(random_games):
+    (after, _, _), _, (_, timestep) = random_games
     np.testing.assert_array_equal(timestep.obs["action_mask"], after[:, 0] == 0)
     assert timestep.obs["action_mask"].dtype == np.int8
     np.testing.assert_array_equal(timestep.obs["board"][..., 0], after == OWN)
     np.testing.assert_array_equal(timestep.obs["board"][..., 1], after == THEIR)
 
 
-def test_a_column_that_the_mask_forbids_loses_at_once_and_changes_nothing(played):
-    (_, _, _), board, _ = played
+def test_a_column_that_the_mask_forbids_loses_at_once_and_changes_nothing(random_games):
+    (_, _, _), board, _ = random_games
     rows, columns = board.shape[1:]
     full = board[np.any(board[:, 0] != 0, axis=1)][:200]
     forbidden = np.argmax(full[:, 0] != 0, axis=1)
@@ -159,7 +159,9 @@ def test_four_in_a_row_are_found_on_any_board():
     assert 300 < sum(expected) < 2700
     stones = words(boards)
     found = (
-        np.asarray(jax.jit(jax.vmap(completing), compiler_options=QUICKLY)(stones))
+        np.asarray(
+            jax.jit(jax.vmap(completing_cells), compiler_options=QUICKLY)(stones)
+        )
         & stones[:, 3:-3]
     )
     np.testing.assert_array_equal(np.any(found != 0, axis=1), expected)
@@ -168,8 +170,8 @@ def test_four_in_a_row_are_found_on_any_board():
 def test_the_opponent_looks_as_often_as_it_is_skilled(as_likely, is_uniform):
     keys = jax.random.split(jax.random.key(0), 10_000)
     noise = jax.vmap(connect_four(opponent_skill=0.3).draw)(keys)
-    assert as_likely(np.bincount(noise.looks), [0.7, 0.3])
-    assert is_uniform(noise.which[:, None], 0, 1)
+    assert as_likely(np.bincount(noise.is_skilled), [0.7, 0.3])
+    assert is_uniform(noise.choice[:, None], 0, 1)
 
 
 @pytest.mark.parametrize(

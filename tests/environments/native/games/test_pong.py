@@ -38,7 +38,7 @@ def states(field, n=4000):
     return state, rng.integers(0, 3, n), rng.random(n) < 0.7
 
 
-def by_hand(state, action, follows, field):
+def reference_step(state, action, follows, field):
     """State and reward after a step."""
     height, width, reach = field["height"], field["width"], field["reach"]
     own, their, row, column, down, right, _, _ = state
@@ -75,7 +75,7 @@ def test_a_step_is_what_the_rules_say(changed):
     )
     after, timestep = jax.tree.map(np.asarray, taken)
     found = [
-        by_hand(tuple(map(int, each)), int(act), bool(follow), field)
+        reference_step(tuple(map(int, each)), int(act), bool(follow), field)
         for *each, act, follow in zip(*state, action, follows, strict=True)
     ]
     expected, reward = (np.array(each) for each in zip(*found, strict=True))

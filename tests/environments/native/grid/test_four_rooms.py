@@ -28,7 +28,7 @@ def number(cell):
 
 
 @pytest.fixture(scope="module")
-def every():
+def all_steps():
     """Each cell with each action, noise and three goals; and the steps from there."""
     goals = [(8, 9), (3, 6), (1, 1)]
     cases = [
@@ -48,7 +48,7 @@ def every():
     return cases, found
 
 
-def walked(cell, direction):
+def next_cell(cell, direction):
     row, column = cell[0] + MOVES[direction][0], cell[1] + MOVES[direction][1]
     return cell if is_wall(row, column) else (row, column)
 
@@ -57,11 +57,11 @@ def test_there_are_as_many_cells_as_in_the_paper():
     assert len(FREE) == 104
 
 
-def test_every_step_leads_where_the_rules_say(every):
-    cases, found = every
+def test_every_step_leads_where_the_rules_say(all_steps):
+    cases, found = all_steps
     state, timestep = found[False]
     for i, (cell, goal, action, noise) in enumerate(cases):
-        after = walked(cell, (action + noise) % 4)
+        after = next_cell(cell, (action + noise) % 4)
         assert timestep.obs[i].tolist() == [*after, *goal]
         assert int(state.cell[i]) == number(after)
         assert float(timestep.reward[i]) == float(after == goal)
@@ -69,9 +69,9 @@ def test_every_step_leads_where_the_rules_say(every):
     np.testing.assert_array_equal(timestep.discount, 1.0 - timestep.last)
 
 
-def test_what_is_seen_from_above_has_rows_first_and_nobody_stands_in_a_wall(every):
+def test_what_is_seen_from_above_has_rows_first_and_nobody_stands_in_a_wall(all_steps):
     """In gymnax the walker is transposed: at (5, 11), say, it would be inside one."""
-    cases, found = every
+    cases, found = all_steps
     seen = found[True][1].obs
     walls = np.array([[is_wall(r, c) for c in range(13)] for r in range(13)])
     np.testing.assert_array_equal(seen[..., 0], np.broadcast_to(walls, seen.shape[:3]))
@@ -82,8 +82,8 @@ def test_what_is_seen_from_above_has_rows_first_and_nobody_stands_in_a_wall(ever
         assert list(zip(*np.nonzero(seen[i, ..., 2]), strict=True)) == [goal]
 
 
-def test_visual_or_not_the_same_happens(every):
-    _, found = every
+def test_visual_or_not_the_same_happens(all_steps):
+    _, found = all_steps
     for plain, visual in zip(
         jax.tree.leaves((found[False][0], found[False][1].reward)),
         jax.tree.leaves((found[True][0], found[True][1].reward)),

@@ -52,7 +52,7 @@ class Beside:
         ramping = options.get("difficulty_ramping", True)
         self.theirs = minatar.Environment(name, difficulty_ramping=ramping)
         self.script = self.theirs.random = self.theirs.env.random = Script()
-        self.core, self.most = make(**options), game.whole(rules)
+        self.core, self.most = make(**options), game.max_state(rules)
         self.state_of, self.calls_of, self.plain = state_of, calls_of, plain
         self.rows = []
         self.draw = jax.jit(jax.vmap(self.core.draw), compiler_options=QUICKLY)
@@ -62,7 +62,7 @@ class Beside:
 
     def state(self):
         """Theirs, as ours."""
-        record = game.Playing(self.state_of(self.theirs.env), self.theirs.last_action)
+        record = game.PlayState(self.state_of(self.theirs.env), self.theirs.last_action)
         return jax.tree.map(np.asarray, record)
 
     def noises(self, seed, number):
@@ -144,7 +144,7 @@ class Beside:
     def equal(self, found, expected):
         """Whether states are the same where they mean anything."""
         found, expected = (
-            game.Playing(self.plain(jax.tree.map(np.asarray, each.game)), each.action)
+            game.PlayState(self.plain(jax.tree.map(np.asarray, each.game)), each.action)
             for each in (found, expected)
         )
         jax.tree.map(np.testing.assert_array_equal, found, expected)
@@ -192,6 +192,6 @@ class Beside:
 
 
 @pytest.fixture(scope="session")
-def beside():
+def pair_class():
     """The class of pairs: one of MinAtar's games and ours."""
     return Beside

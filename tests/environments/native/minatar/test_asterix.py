@@ -24,7 +24,7 @@ def state_of(env):
         move_timer=env.move_timer,
         ramp_timer=1 + env.ramp_timer,
         level=env.ramp_index,
-        there=np.array(there),
+        is_occupied=np.array(there),
         column=np.array(column),
         right=np.array(right, bool),
         gold=np.array(gold, bool),
@@ -42,8 +42,8 @@ def calls_of(env, action, noise):
     return [*calls, ("randint", int(noise.share) * free // 840)] if free else calls
 
 
-def plain(state):
-    there = state.there
+def comparable_state(state):
+    there = state.is_occupied
     return state._replace(
         column=state.column * there, right=state.right & there, gold=state.gold & there
     )
@@ -70,8 +70,10 @@ def mutate(rng, env):
 
 
 @pytest.fixture(scope="module")
-def pair(beside):
-    return beside("asterix", asterix.asterix, asterix.RULES, state_of, calls_of, plain)
+def pair(pair_class):
+    return pair_class(
+        "asterix", asterix.asterix, asterix.RULES, state_of, calls_of, comparable_state
+    )
 
 
 def test_random_play_is_minatars(pair):
@@ -86,7 +88,7 @@ def test_a_step_is_minatars_from_states_never_seen(pair):
     before, _, _, after, (_, reward, terminal) = pair.check()
     assert reward.sum() > 300
     assert terminal.sum() > 300
-    assert np.sum(before.game.there & ~after.game.there) > 300
+    assert np.sum(before.game.is_occupied & ~after.game.is_occupied) > 300
     assert np.sum(after.game.level > before.game.level) > 300
     last = before.game.level == 9
     assert np.sum(last & (before.game.ramp_timer == 0)) > 30
@@ -101,18 +103,18 @@ def test_what_comes_into_full_lanes_changes_none_of_them(pair):
 
     pair.mutated(full, 1, 100)
     before, _, _, after, _ = pair.check()
-    assert np.all(after.game.there)
+    assert np.all(after.game.is_occupied)
     np.testing.assert_array_equal(after.game.column, before.game.column)
 
 
-def test_without_ramping_it_stays_as_hard_as_minatars(beside):
-    pair = beside(
+def test_without_ramping_it_stays_as_hard_as_minatars(pair_class):
+    pair = pair_class(
         "asterix",
         asterix.asterix,
         asterix.RULES,
         state_of,
         calls_of,
-        plain,
+        comparable_state,
         difficulty_ramping=False,
     )
     pair.mutated(mutate, 2, 500)

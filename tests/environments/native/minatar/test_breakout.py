@@ -40,11 +40,11 @@ def mutate(rng, env):
 
 
 @pytest.fixture(scope="module")
-def pair(beside):
+def pair(pair_class):
     def calls_of(env, action, noise):
         return []  # nothing but the sticky action is random
 
-    return beside("breakout", breakout.breakout, breakout.RULES, state_of, calls_of)
+    return pair_class("breakout", breakout.breakout, breakout.RULES, state_of, calls_of)
 
 
 def test_random_play_is_minatars(pair):

@@ -41,8 +41,8 @@ def mutate(rng, env):
 
 
 @pytest.fixture(scope="module")
-def pair(beside):
-    return beside("freeway", freeway.freeway, freeway.RULES, state_of, calls_of)
+def pair(pair_class):
+    return pair_class("freeway", freeway.freeway, freeway.RULES, state_of, calls_of)
 
 
 def test_random_play_is_minatars(pair):

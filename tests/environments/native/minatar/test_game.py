@@ -128,7 +128,7 @@ def test_what_sticks_is_the_action_that_was_taken():
     step, columns = jax.jit(core.step, compiler_options=QUICKLY), []
     for action, repeat in [(3, False), (1, True), (1, True), (1, False), (3, True)]:
         state, _ = step(state, action, noise._replace(repeat=jnp.array(repeat)))
-        columns.append(int(game.unpack(game.whole(ASTERIX), state).game.x))
+        columns.append(int(game.unpack(game.max_state(ASTERIX), state).game.x))
     assert columns == [6, 7, 8, 7, 6]
 
 
@@ -141,7 +141,7 @@ def test_no_action_sticks_from_one_episode_to_the_next_as_it_does_in_minatar():
     core = breakout(sticky_action_prob=1.0)
     state, _ = core.reset(jax.random.key(0))
     state, _ = core.step(state, game.RIGHT, core.draw(jax.random.key(1)))
-    assert int(game.unpack(game.whole(BREAKOUT), state).game.paddle) == 4
+    assert int(game.unpack(game.max_state(BREAKOUT), state).game.paddle) == 4
 
 
 def test_states_come_out_of_their_words_as_they_went_in():
@@ -192,10 +192,10 @@ def test_things_are_drawn_in_their_cells_and_smaller_ones_on_top():
     none = np.zeros(8, bool)
     empty = AsterixState(2, 1, 9, 4, 9, 0, none, np.zeros(8, int), none, none)
     state = empty._replace(
-        there=np.arange(8) == 3, column=4 * (np.arange(8) == 3), right=~none
+        is_occupied=np.arange(8) == 3, column=4 * (np.arange(8) == 3), right=~none
     )
     frames = [
-        core.render(game.pack(game.whole(ASTERIX), game.Playing(each, 0)))
+        core.render(game.pack(game.max_state(ASTERIX), game.PlayState(each, 0)))
         for each in (empty, state)
     ]
     assert frames[0].shape == (420, 600, 3)

@@ -22,7 +22,7 @@ def swimmers(things, size):
     return Swimmers(np.array(there), np.array(cell), np.array(right, bool))
 
 
-def filled(values, size):
+def fill_array(values, size):
     return np.array([0] * (size - len(values)) + list(values))
 
 
@@ -47,7 +47,7 @@ def state_of(env):
         right=env.sub_or,
         oxygen=max(env.oxygen, 0),  # −1 where it ended
         divers_aboard=env.diver_count,
-        surfaced=env.surface,
+        is_surfaced=env.surface,
         shot_timer=env.shot_timer,
         spawn_timer=env.e_spawn_timer,
         diver_timer=env.d_spawn_timer,
@@ -55,12 +55,12 @@ def state_of(env):
         place=0,  # free: the enemies are put at the end
         shots=swimmers(env.f_bullets, 2),
         divers=swimmers(env.divers, 2),
-        diver_moves=filled([diver[3] for diver in env.divers], 2),
+        diver_moves=fill_array([diver[3] for diver in env.divers], 2),
         enemies=Enemies(
             swimmers(enemies, 30),
-            filled([enemy[3] for enemy in enemies], 30),
-            filled(kinds, 30).astype(bool),
-            filled(reloads, 30),
+            fill_array([enemy[3] for enemy in enemies], 30),
+            fill_array(kinds, 30).astype(bool),
+            fill_array(reloads, 30),
         ),
         bullets_left=flying(env.e_bullets, right=False),
         bullets_right=flying(env.e_bullets, right=True),
@@ -79,7 +79,7 @@ def calls_of(env, action, noise):
     return calls
 
 
-def plain(state):
+def comparable_state(state):
     """Wherever they are noted, and whatever stands where nobody is."""
     enemies, divers = state.enemies, state.divers
     kinds = enemies.submarine * (50 + enemies.reload)
@@ -88,13 +88,13 @@ def plain(state):
         shots=in_order(code(state.shots, 0)),
         divers=in_order(code(divers, state.diver_moves)),
         diver_moves=0,
-        enemies=np.sort(code(enemies.at, 100 * enemies.timer + kinds), axis=-1),
+        enemies=np.sort(code(enemies.swimmers, 100 * enemies.timer + kinds), axis=-1),
     )
 
 
 def code(at, rest):
     """One number for each: 0 where nobody is."""
-    return at.there * (1 + 1000 * (2 * at.cell + at.right) + rest)
+    return at.alive * (1 + 1000 * (2 * at.cell + at.right) + rest)
 
 
 def in_order(pair):
@@ -168,21 +168,21 @@ def pair_of(beside, **options):
         seaquest.RULES,
         state_of,
         calls_of,
-        plain,
+        comparable_state,
         **options,
     )
 
 
 @pytest.fixture(scope="module")
-def pair(beside):
-    return pair_of(beside)
+def pair(pair_class):
+    return pair_of(pair_class)
 
 
 def test_random_play_is_minatars(pair):
     before, _, _, _, (_, reward, terminal) = pair.check_play(range(5), 400)
     assert reward.sum() > 5
     assert terminal.sum() > 10
-    assert before.game.divers.there.any()
+    assert before.game.divers.alive.any()
 
 
 def test_a_step_is_minatars_from_states_never_seen(pair):
@@ -192,16 +192,16 @@ def test_a_step_is_minatars_from_states_never_seen(pair):
     assert 500 < terminal.sum() < 5000
     assert np.sum((reward > 0) & (reward < 3)) > 500
     assert reward.max() >= 10
-    assert np.sum(a.enemies.at.there.sum(axis=1) > 20) > 200
+    assert np.sum(a.enemies.swimmers.alive.sum(axis=1) > 20) > 200
     assert np.sum((a.oxygen == 0) & terminal) > 500
-    surfaced = b.surfaced & (a.y == 1)
+    surfaced = b.is_surfaced & (a.y == 1)
     assert np.sum(surfaced & (a.divers_aboard == 6) & (b.divers_aboard == -1)) > 30
     assert np.sum(surfaced & (a.divers_aboard < 0)) > 30
     assert np.sum(~surfaced & (b.y == 0) & (a.y == 1) & (b.divers_aboard == 0)) > 10
     assert np.sum(b.level > a.level) > 50
     assert np.sum(surfaced & (a.level == 19)) > 10
     assert np.sum(b.divers_aboard > a.divers_aboard) > 100
-    assert np.any((a.divers_aboard == 5) & a.divers.there.all(axis=1))
+    assert np.any((a.divers_aboard == 5) & a.divers.alive.all(axis=1))
 
 
 def test_a_crowded_sea_is_minatars_step_by_step(pair):
@@ -218,9 +218,9 @@ def test_a_crowded_sea_is_minatars_step_by_step(pair):
         env.surface = env.sub_y == 0
         pair.act(rng.choice([0, 1, 3, 5]), jax.tree.map(lambda x, t=t: x[t], noises))
     before, *_ = pair.check()
-    number = before.game.enemies.at.there.sum(axis=1)
+    number = before.game.enemies.swimmers.alive.sum(axis=1)
     assert number.max() > 15
-    assert np.any(before.game.shots.there.all(axis=1))
+    assert np.any(before.game.shots.alive.all(axis=1))
 
 
 def test_there_is_room_for_all_that_can_come(pair):
@@ -240,7 +240,7 @@ def test_there_is_room_for_all_that_can_come(pair):
         pair.script.calls = [("rand", 0.5), *calls_of(env, action, noise)]
         _, terminal = pair.theirs.act(action)
         state, _, over = play(state, action, noise, ramping=True)
-        number = int(state.enemies.at.there.sum())
+        number = int(state.enemies.swimmers.alive.sum())
         assert number == len(env.e_subs)
         assert not over
         assert not terminal
@@ -249,8 +249,8 @@ def test_there_is_room_for_all_that_can_come(pair):
     assert most == 29
 
 
-def test_without_ramping_it_stays_as_hard_as_minatars(beside):
-    pair = pair_of(beside, difficulty_ramping=False)
+def test_without_ramping_it_stays_as_hard_as_minatars(pair_class):
+    pair = pair_of(pair_class, difficulty_ramping=False)
 
     def near_the_surface(rng, env):
         mutate(rng, env)
@@ -258,7 +258,7 @@ def test_without_ramping_it_stays_as_hard_as_minatars(beside):
 
     pair.mutated(near_the_surface, 2, 500)
     before, _, _, after, _ = pair.check()
-    assert np.sum(after.game.surfaced) > 50
+    assert np.sum(after.game.is_surfaced) > 50
     np.testing.assert_array_equal(after.game.level, before.game.level)
 
 
@@ -281,18 +281,18 @@ def test_what_comes_is_as_likely_as_in_minatar(pair):
         their_divers[env.divers[0][1], bool(env.divers[0][2])] += 1
     env.random = pair.script
     noise = pair.noises(1, number).game
-    ours = counted(noise.submarine, noise.y, noise.right)
-    our_divers = counted(noise.diver_y, noise.diver_right)
+    ours = count_columns(noise.submarine, noise.y, noise.right)
+    our_divers = count_columns(noise.diver_y, noise.diver_right)
     for mine, other in ((ours, theirs), (our_divers, their_divers)):
         assert mine.keys() == other.keys()
         table = [[each[kind] for kind in sorted(other)] for each in (mine, other)]
         assert stats.chi2_contingency(table).pvalue > 0.001
-    together = counted(noise.submarine, noise.right, noise.diver_right)
+    together = count_columns(noise.submarine, noise.right, noise.diver_right)
     table = np.reshape([together[kind] for kind in sorted(together)], (2, 2, 2))
     assert stats.chi2_contingency(table).pvalue > 0.001  # independent of each other
 
 
-def counted(*columns):
+def count_columns(*columns):
     return collections.Counter(zip(*(each.tolist() for each in columns), strict=True))
 
 

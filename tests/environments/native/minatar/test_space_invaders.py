@@ -58,8 +58,8 @@ def pair_of(beside, **options):
 
 
 @pytest.fixture(scope="module")
-def pair(beside):
-    return pair_of(beside)
+def pair(pair_class):
+    return pair_of(pair_class)
 
 
 def test_random_play_is_minatars(pair):
@@ -98,8 +98,8 @@ def test_the_nearest_alien_shoots_and_of_two_the_left_one(pair):
     assert np.all(np.sum(after.game.bombs != 0, axis=1) == 1)
 
 
-def test_without_ramping_a_new_wave_is_as_fast_as_in_minatar(beside):
-    pair = pair_of(beside, difficulty_ramping=False)
+def test_without_ramping_a_new_wave_is_as_fast_as_in_minatar(pair_class):
+    pair = pair_of(pair_class, difficulty_ramping=False)
     pair.mutated(mutate, 2, 500)
     before, _, _, after, _ = pair.check()
     assert np.any(np.all(after.game.aliens == space_invaders.WAVE, axis=1))

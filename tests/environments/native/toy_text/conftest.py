@@ -8,7 +8,7 @@ import pytest
 
 
 @pytest.fixture(scope="session")
-def theirs():
+def gymnasium_table():
     """A function of one of Gymnasium's: its table, outcomes that are one merged.
 
     `{(state, action): {(state after, reward, terminated): probability}}`
@@ -28,7 +28,7 @@ def theirs():
 
 
 @pytest.fixture(scope="session")
-def ours():
+def native_table():
     """A function that makes the same table of our steps with all the noise there is.
 
     `noises` are pairs of a noise and its probability, `state_of` puts a number into the
@@ -59,7 +59,7 @@ def ours():
 
 
 @pytest.fixture(scope="session")
-def same():
+def tables_equal():
     """A function: whether two such tables are one."""
 
     def check(a, b):

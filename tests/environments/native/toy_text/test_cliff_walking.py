@@ -14,15 +14,19 @@ THIRDS = [(outcome, 1 / 3) for outcome in range(3)]
 
 
 @pytest.mark.parametrize("slippery", [False, True])
-def test_every_transition_is_gymnasiums(theirs, ours, same, slippery):
+def test_every_transition_is_gymnasiums(
+    gymnasium_table, native_table, tables_equal, slippery
+):
     env = gymnasium.make("CliffWalking-v1", is_slippery=slippery)
     core = cliff_walking(slippery=slippery)
     noises = THIRDS if slippery else [((), 1.0)]
-    same(ours(core, CellState, noises), theirs(env))
+    tables_equal(native_table(core, CellState, noises), gymnasium_table(env))
 
 
 @pytest.mark.parametrize("name", ["CliffWalking-v1", "CliffWalkingSlippery-v1"])
-def test_the_registered_ones_are_gymnasiums(theirs, ours, same, name):
+def test_the_registered_ones_are_gymnasiums(
+    gymnasium_table, native_table, tables_equal, name
+):
     env, found = gymnasium.make(name), registry.find("environment", name)
     assert env.spec.max_episode_steps is None
     assert "time_limit" not in found.facts
@@ -30,7 +34,7 @@ def test_the_registered_ones_are_gymnasiums(theirs, ours, same, name):
     assert core.observation.n == env.observation_space.n
     assert core.action == env.action_space
     noises = THIRDS if "Slippery" in name else [((), 1.0)]
-    same(ours(core, CellState, noises), theirs(env))
+    tables_equal(native_table(core, CellState, noises), gymnasium_table(env))
 
 
 def test_the_older_name_means_the_same():

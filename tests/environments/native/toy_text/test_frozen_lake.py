@@ -24,7 +24,9 @@ def outcomes_of(success_rate):
 
 @pytest.mark.parametrize("name", LAKES)
 @pytest.mark.parametrize("success_rate", [None, 1 / 3, 0.75])
-def test_every_transition_is_gymnasiums(theirs, ours, same, name, success_rate):
+def test_every_transition_is_gymnasiums(
+    gymnasium_table, native_table, tables_equal, name, success_rate
+):
     slippery = success_rate is not None
     rate = success_rate if slippery else 1.0
     env = gymnasium.make(
@@ -33,11 +35,13 @@ def test_every_transition_is_gymnasiums(theirs, ours, same, name, success_rate):
     lake = ODD if name == "odd" else name
     core = frozen_lake(lake=lake, slippery=slippery, success_rate=rate)
     noises = outcomes_of(rate) if slippery else [((), 1.0)]
-    same(ours(core, CellState, noises), theirs(env))
+    tables_equal(native_table(core, CellState, noises), gymnasium_table(env))
 
 
 @pytest.mark.parametrize("slippery", [False, True])
-def test_rewards_are_paid_where_gymnasium_pays_them(theirs, ours, same, slippery):
+def test_rewards_are_paid_where_gymnasium_pays_them(
+    gymnasium_table, native_table, tables_equal, slippery
+):
     schedule = (5, -2, -0.5)
     env = gymnasium.make(
         "FrozenLake-v1", is_slippery=slippery, reward_schedule=schedule
@@ -46,13 +50,17 @@ def test_rewards_are_paid_where_gymnasium_pays_them(theirs, ours, same, slippery
     rewards = dict(zip(names, map(float, schedule), strict=True))
     core = frozen_lake(slippery=slippery, **rewards)
     noises = outcomes_of(1 / 3) if slippery else [((), 1.0)]
-    same(ours(core, CellState, noises), theirs(env))
+    tables_equal(native_table(core, CellState, noises), gymnasium_table(env))
 
 
-def test_the_large_lake_pays_what_it_is_told_to_as_gymnasiums_does(theirs, ours, same):
+def test_the_large_lake_pays_what_it_is_told_to_as_gymnasiums_does(
+    gymnasium_table, native_table, tables_equal
+):
     env = gymnasium.make("FrozenLake8x8-v1", reward_schedule=(1, -1, -0.25))
     core = frozen_lake_8x8(goal_reward=1.0, hole_reward=-1.0, ice_reward=-0.25)
-    same(ours(core, CellState, outcomes_of(1 / 3)), theirs(env))
+    tables_equal(
+        native_table(core, CellState, outcomes_of(1 / 3)), gymnasium_table(env)
+    )
 
 
 def test_rewards_may_be_traced():
@@ -94,13 +102,17 @@ def test_episodes_begin_on_any_start(as_likely):
 
 
 @pytest.mark.parametrize("name", ["FrozenLake-v1", "FrozenLake8x8-v1"])
-def test_the_registered_ones_are_gymnasiums(theirs, ours, same, name):
+def test_the_registered_ones_are_gymnasiums(
+    gymnasium_table, native_table, tables_equal, name
+):
     env, found = gymnasium.make(name), registry.find("environment", name)
     assert found.facts["time_limit"] == env.spec.max_episode_steps
     core = found.factory()
     assert core.observation.n == env.observation_space.n
     assert core.action == env.action_space
-    same(ours(core, CellState, outcomes_of(1 / 3)), theirs(env))
+    tables_equal(
+        native_table(core, CellState, outcomes_of(1 / 3)), gymnasium_table(env)
+    )
 
 
 def test_the_one_without_slips_is_cut_after_20_steps():

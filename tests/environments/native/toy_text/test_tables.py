@@ -17,7 +17,7 @@ def test_every_entry_of_a_world_is_read_as_it_was_written(rewards):
     after, worth = rng.integers(0, 50, shape), rng.integers(0, rewards, shape)
     ends = rng.integers(0, 2, shape) == 1
     worths = rng.normal(size=rewards).astype(np.float32)
-    read = tables.lookup(tables.World(after, worth, ends), worths.tolist())
+    read = tables.outcome_lookup(tables.World(after, worth, ends), worths.tolist())
     found = jax.vmap(read)(*(each.ravel() for each in np.indices(shape)))
     np.testing.assert_array_equal(found[0], after.ravel())
     np.testing.assert_array_equal(found[1], worths[worth].ravel())
@@ -28,7 +28,7 @@ def test_every_entry_of_a_world_is_read_as_it_was_written(rewards):
 
 @pytest.mark.parametrize("likely", [0.0, 1 / 3, 0.8, 1.0])
 def test_turns_are_as_likely_as_they_should_be(likely):
-    share = np.bincount(tables.turns(GRID, likely), minlength=3) / len(GRID)
+    share = np.bincount(tables.choose_outcome(GRID, likely), minlength=3) / len(GRID)
     other = (1 - likely) / 2
     np.testing.assert_allclose(share, [likely, other, other], atol=1e-3)
 
@@ -36,10 +36,10 @@ def test_turns_are_as_likely_as_they_should_be(likely):
 @pytest.mark.parametrize("n", [1, 2, 3, 300])
 def test_a_choice_is_one_of_the_options_each_as_often(n):
     options = np.arange(7, 7 + n, dtype=np.int32)
-    chosen = np.broadcast_to(tables.choose(GRID, options), GRID.shape)
+    chosen = np.broadcast_to(tables.choose_uniformly(GRID, options), GRID.shape)
     assert np.bincount(chosen)[7:].tolist() == [len(GRID) // n] * n
     last = np.nextafter(np.float32(1), np.float32(0))
-    assert int(tables.choose(last, options)) == 6 + n
+    assert int(tables.choose_uniformly(last, options)) == 6 + n
 
 
 def test_moves_stop_at_the_edge():
@@ -51,4 +51,4 @@ def test_moves_stop_at_the_edge():
 
 def test_one_slips_to_either_side():
     expected = [[0, 3, 1], [1, 0, 2], [2, 1, 3], [3, 2, 0]]
-    assert tables.slipping(4).tolist() == expected
+    assert tables.slip_actions(4).tolist() == expected

@@ -14,19 +14,21 @@ from rlcli.environments.native.toy_text.taxi import TaxiState, taxi
 NUMBERS, ACTIONS = 500, 6
 
 
-def settled(number):
+def is_settled(number):
     return TaxiState(number, False)
 
 
 @pytest.mark.parametrize("chance", [None, 0.8, 0.5])
-def test_every_transition_is_gymnasiums(theirs, ours, same, chance):
+def test_every_transition_is_gymnasiums(
+    gymnasium_table, native_table, tables_equal, chance
+):
     rain = {} if chance is None else {"is_rainy": True, "rainy_probability": chance}
     env, core = gymnasium.make("Taxi-v4", **rain), taxi(**rain)
     noises = [((), 1.0)]
     if chance is not None:
         other = (1 - chance) / 2
         noises = [((0,), chance), ((1,), other), ((2,), other)]
-    same(ours(core, settled, noises), theirs(env))
+    tables_equal(native_table(core, is_settled, noises), gymnasium_table(env))
 
 
 class Script:
@@ -122,7 +124,7 @@ def test_spaces_and_time_limit_are_gymnasiums(name):
 def test_taxi_passenger_and_destination_are_drawn_where_they_are():
     def frame(cell, passenger, destination):
         number = jnp.int32((cell * 5 + passenger) * 4 + destination)
-        return taxi().render(settled(number)).astype(int)
+        return taxi().render(is_settled(number)).astype(int)
 
     def centre(frame, colour):
         rows, columns = np.nonzero(np.abs(frame[:420] - colour).sum(-1) < 9)
