@@ -194,7 +194,7 @@ class Evaluator:
                     timestep.reward,
                 )
                 if timestep.last[0, 0]:
-                    total = np.asarray(before.running) + reward
+                    total = np.asarray(before.running_return) + reward
                     length = np.asarray(before.length) + 1
                     yield EvaluationStep(state, None, reward, total, length), tally
                 if np.all(np.asarray(tally.num_finished) >= self.episodes_per_env):
