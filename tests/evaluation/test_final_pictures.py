@@ -60,7 +60,7 @@ def registered():
 @functools.cache
 def watched(name):
     """Moments and pictures of each episode, the final ones apart."""
-    _, player, acting = _select_evaluator(name, False, EPISODES, False)
+    _, _, player, acting = _select_evaluator(name, False, EPISODES, False)
     episodes, current = [], []
     for moment, image in player.frames(acting):
         current.append((moment, image))
