@@ -13,6 +13,14 @@ import pytest
 from rlcli.training.signals import Signals
 
 
+@pytest.fixture(autouse=True)
+def hangup():
+    """The default action of SIGHUP, which `nohup` takes away."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize(
     ("number", "status"),
     [
