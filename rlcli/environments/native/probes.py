@@ -1,7 +1,7 @@
-"""Probes: the smallest environments whose values are known, one question each.
+"""Probe environments: minimal environments with known values, one per question.
 
-Whoever learns a wrong value on one of them has a bug, and knows where. γ is the
-discount of the tracer. Observations are float32 `[1]`.
+An agent that learns a wrong value on a probe has a bug, and the probe locates it. γ is
+the tracer's discount. Observations are float32 `[1]`.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from rlcli.types import Array, Environment, Key, TimeStep
 
 
 class ProbeState(NamedTuple):
-    """What a probe remembers."""
+    """The state of a probe."""
 
     shown: Array  # float32[1]: the observation
-    cue: Array  # float32: what was shown first
+    cue: Array  # float32: −1 or 1, drawn at reset
     time: Array  # int32: steps of the episode so far
 
 
 @register("environment", "probe-constant-reward")
 def constant_reward() -> Environment:
-    """One step, always the same: is the value function learnt at all?
+    """Constant reward, one step: does the value function learn at all?
 
     Observation 0, reward 1: v(0) = q(0, 0) = q(0, 1) = 1.
     """
@@ -39,17 +39,17 @@ def constant_reward() -> Environment:
 
 @register("environment", "probe-reward-depends-on-observation")
 def reward_depends_on_observation() -> Environment:
-    """One step, rewarded by what was seen: does the network see its input?
+    """Reward equal to the observation, one step: does the network use its input?
 
-    Observation −1 or 1, half of the time each, and the same as reward: v(±1) = ±1,
-    q(±1, 0) = q(±1, 1) = ±1.
+    The observation is −1 or 1 with probability 1/2 each, and so is the reward: v(±1) =
+    ±1, q(±1, 0) = q(±1, 1) = ±1.
     """
     return _probe(lambda cue, time: cue, lambda cue, time, action: cue)
 
 
 @register("environment", "probe-two-steps")
 def two_steps() -> Environment:
-    """A reward one step later: do values bootstrap, and is γ where it belongs?
+    """Reward after two steps: do values bootstrap, and is γ applied correctly?
 
     Observation 0, then 1; reward 0, then 1: v(0) = γ, v(1) = 1.
     """
@@ -62,10 +62,10 @@ def two_steps() -> Environment:
 
 @register("environment", "probe-reward-depends-on-action")
 def reward_depends_on_action() -> Environment:
-    """One step, rewarded by what was done: are actions told apart, and improved?
+    """Reward set by the action, one step: are actions distinguished and improved?
 
     Observation 0; reward −1 for action 0, 1 for action 1: q(0, 0) = −1, q(0, 1) = 1.
-    The best policy takes action 1: its v(0) = 1.
+    The optimal policy takes action 1: its v(0) = 1.
     """
     return _probe(
         lambda cue, time: 0.0 * cue,
@@ -75,10 +75,10 @@ def reward_depends_on_action() -> Environment:
 
 @register("environment", "probe-truncation", time_limit=5)
 def truncation() -> Environment:
-    """Never terminates, but is cut short: is a time limit told from an ending?
+    """Time limit without termination: are truncation and termination distinguished?
 
-    Observation 0, reward 1: v(0) = 1 / (1 − γ). Whoever takes the limit for an ending
-    learns less, (1 − γⁿ) / (1 − γ) with 1 ≤ n ≤ 5 steps to go.
+    Observation 0, reward 1: v(0) = 1 / (1 − γ). An agent that treats truncation as
+    termination learns less: (1 − γⁿ) / (1 − γ) with 1 ≤ n ≤ 5 steps left.
     """
     return _probe(
         lambda cue, time: 0.0 * cue, lambda cue, time, action: 1.0, steps=None
@@ -87,17 +87,18 @@ def truncation() -> Environment:
 
 @register("environment", "probe-needs-memory")
 def needs_memory(*, delay: Annotated[int, Ge(0)] = 1) -> Environment:
-    """Asks in the end what was shown at first: does memory carry?
+    """Asks for the first observation at the end: does the recurrent state carry it?
 
-    Observation −1 or 1, half of the time each, then 0 for `delay` steps. The last
-    action is rewarded with 1 if it was 0 after −1, or 1 after 1, else with −1; the
-    others with 0. With memory the best policy has v(±1) = γᵈ with d = `delay`, and
-    every episode returns 1; without, all policies have v = 0, unless `delay` is 0.
+    The first observation is −1 or 1 with probability 1/2 each, followed by 0 for
+    `delay` steps. The reward of the last action is 1 if it was 0 after −1, or 1 after
+    1, else −1. All other rewards are 0. With memory the optimal policy has v(±1) = γᵈ
+    with d = `delay`, and every episode returns 1. Without memory every policy has v =
+    0, unless `delay` is 0.
     """
 
     def reward(cue: Array, time: Array, action: Array) -> Array:
-        right = (action == 1) == (cue > 0)
-        return jnp.where(time < delay, 0.0, jnp.where(right, 1.0, -1.0))
+        is_correct = (action == 1) == (cue > 0)
+        return jnp.where(time < delay, 0.0, jnp.where(is_correct, 1.0, -1.0))
 
     return _probe(
         lambda cue, time: jnp.where(time == 0, cue, 0.0), reward, steps=delay + 1
@@ -106,10 +107,10 @@ def needs_memory(*, delay: Annotated[int, Ge(0)] = 1) -> Environment:
 
 @register("environment", "probe-continuous-action")
 def continuous_action() -> Environment:
-    """One step, rewarded by a parabola: are continuous actions improved?
+    """Reward quadratic in the action, one step: are continuous actions improved?
 
-    Observation 0, action a in [−1, 1], reward −(a − 0.5)²: q(0, a) is the same. The
-    best policy takes a = 0.5: its v(0) = 0.
+    Observation 0, action a in [−1, 1], reward −(a − 0.5)², which is also q(0, a). The
+    optimal policy takes a = 0.5: its v(0) = 0.
     """
     return _probe(
         lambda cue, time: 0.0 * cue,
@@ -119,19 +120,20 @@ def continuous_action() -> Environment:
 
 
 def _probe(
-    show: Callable[[Array, Array], Array],
+    observe: Callable[[Array, Array], Array],
     reward: Callable[[Array, Array, Array], Array | float],
     *,
     steps: int | None = 1,
     action: gymnasium.Space | None = None,
 ) -> Environment:
-    """A probe that shows `show(cue, time)` and pays `reward(cue, time, action)`.
+    """Builds a probe from its observation `observe(cue, time)` and its reward.
 
-    The cue is −1 or 1, half of the time each. It terminates after `steps`, if any.
+    The cue is −1 or 1 with probability 1/2 each. The probe terminates after `steps`
+    steps, or never for None.
     """
 
     def make_state(cue: Array, time: Array) -> ProbeState:
-        return ProbeState(jnp.reshape(show(cue, time), (1,)), cue, time)
+        return ProbeState(jnp.reshape(observe(cue, time), (1,)), cue, time)
 
     def reset(key: Key) -> tuple[ProbeState, Array]:
         cue = jax.random.rademacher(key, (), jnp.float32)
@@ -141,7 +143,7 @@ def _probe(
     def step(
         state: ProbeState, action: Array, noise: tuple[()]
     ) -> tuple[ProbeState, TimeStep]:
-        del noise  # all that is random is the cue
+        del noise  # only the cue is random
         after = make_state(state.cue, state.time + 1)
         terminated = jnp.asarray(False) if steps is None else after.time >= steps
         return after, TimeStep(
@@ -164,16 +166,16 @@ def _probe(
 
 
 def _draw(state: ProbeState) -> np.ndarray:
-    """What is shown as a bar from −1 to 1, `[150, 300, 3]` uint8, and the time."""
-    shown_value, time = float(state.shown[0]), int(state.time)
+    """Draws the observation as a bar from −1 to 1, `[150, 300, 3]` uint8."""
+    observation, time = float(state.shown[0]), int(state.time)
     canvas = drawing.Canvas(300, 150)
-    canvas.text((30, 30), f"observation {shown_value + 0.0:g}", 18, anchor="lm")
+    canvas.text((30, 30), f"observation {observation + 0.0:g}", 18, anchor="lm")
     canvas.text((270, 30), f"step {time}", 18, drawing.GREY, anchor="rm")
     canvas.box((30, 70), 240, 24, drawing.MIST, radius=4)
-    colour = drawing.BLUE if shown_value > 0 else drawing.RED
-    if shown_value:
+    colour = drawing.BLUE if observation > 0 else drawing.RED
+    if observation:
         canvas.box(
-            (150 + min(0.0, shown_value) * 120, 70), abs(shown_value) * 120, 24, colour
+            (150 + min(0.0, observation) * 120, 70), abs(observation) * 120, 24, colour
         )
     canvas.line((150, 64), (150, 100), 3, drawing.INK)
     for value in (-1, 0, 1):

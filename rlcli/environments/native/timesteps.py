@@ -1,4 +1,4 @@
-"""Answers: how a core of ours replies to an action."""
+"""Time steps: the `TimeStep` that a native environment returns."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ def make_timestep(
     terminated: Array,
     info: Mapping[str, Array] = NO_INFO,
 ) -> TimeStep:
-    """A core's time step: `last` where it terminated, and there the discount is 0.
+    """Builds a `TimeStep`: `last` is `terminated`, and `discount` is 0 there.
 
-    A core knows no time limit and begins no episode, so `obs` is `next_obs`.
+    A native environment has no time limit and does not reset itself, so `obs` equals
+    `next_obs`.
     """
     return TimeStep(
         obs=obs,

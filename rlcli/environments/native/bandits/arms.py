@@ -1,4 +1,4 @@
-"""Arms: what all bandits share: episodes of so many pulls, regret, and a chart."""
+"""Bandit core: episodes of a fixed number of pulls, regret, and a chart of the arms."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep
 
 
 class BanditState(NamedTuple):
-    """The arms of this episode."""
+    """The arms of the current episode."""
 
-    means: Array  # float32 [arms]: what each pays on average
-    pulled: Array  # int32 [arms]: how often each was pulled
+    means: Array  # float32 [arms]: the mean reward of each
+    pulled: Array  # int32 [arms]: the number of pulls of each
 
 
 class BanditRules(NamedTuple):
-    """What makes a bandit; `[arms]` arms, fixed in number."""
+    """The reward distribution of a bandit with a fixed number of `[arms]` arms."""
 
     means: Callable[[Key], Array]  # key -> float32 [arms]
     pay: Callable[[Array, Array, ArrayTree], Array]  # (mean, arm, noise) -> reward
     draw: Callable[[Key], ArrayTree]  # key -> noise
-    scale: tuple[float, float]  # the rewards between which the chart is drawn
+    scale: tuple[float, float]  # the range of rewards on the chart
     drift: Callable[[Array, ArrayTree], Array] = lambda means, noise: means
 
 
 def bandit(rules: BanditRules, arms: int, length: int) -> Environment:
-    """A core whose episodes are `length` pulls, after which it terminates.
+    """Builds a bandit that terminates after `length` pulls.
 
-    It shows the share of them that are done, float32 `[1]`, and logs `regret`: what the
-    best arm would have paid more on average.
+    The observation is the fraction of pulls used, float32 `[1]`. It logs `regret`: the
+    mean reward of the best arm minus that of the pulled arm.
     """
 
     def observe(pulls: Array) -> Array:
@@ -73,10 +73,10 @@ def bandit(rules: BanditRules, arms: int, length: int) -> Environment:
 def _draw(
     means: np.ndarray, pulls: np.ndarray, length: int, scale: tuple[float, float]
 ) -> np.ndarray:
-    """What each arm pays, and below how often it was pulled, `[420, 640, 3]` uint8."""
+    """Draws the mean reward and the pull count of each arm, `[420, 640, 3]` uint8."""
     canvas = drawing.Canvas(640, 420)
-    canvas.text((20, 22), "pays on average", 15, anchor="lm")
-    canvas.text((20, 282), f"pulled, of {length}", 15, anchor="lm")
+    canvas.text((20, 22), "mean reward", 15, anchor="lm")
+    canvas.text((20, 282), f"pulls, of {length}", 15, anchor="lm")
     canvas.legend((470, 15), {"best": drawing.GREEN, "others": drawing.BLUE})
     low, high = scale
     width = 600 / len(means)
@@ -84,18 +84,19 @@ def _draw(
     def level(value: float) -> float:
         return 40 + 215 * (high - float(np.clip(value, low, high))) / (high - low)
 
-    for number, (mean, times) in enumerate(zip(means, pulls, strict=True)):
+    for number, (mean, count) in enumerate(zip(means, pulls, strict=True)):
         left, middle = 20 + (number + 0.12) * width, 20 + (number + 0.5) * width
-        wide, round_ = 0.76 * width, min(4, width / 8)
+        bar_width, radius = 0.76 * width, min(4, width / 8)
         fill = drawing.GREEN if mean == means.max() else drawing.BLUE
         top, foot = sorted((level(mean), level(0.0)))
-        canvas.box((left, top - 1), wide, foot - top + 2, fill, radius=round_)
-        high_ = 2 + 88 * float(times) / length
-        canvas.box((left, 394 - high_), wide, high_, "#b9a06a", radius=min(1, round_))
+        canvas.box((left, top - 1), bar_width, foot - top + 2, fill, radius=radius)
+        height = 2 + 88 * float(count) / length
+        corner = (left, 394 - height)
+        canvas.box(corner, bar_width, height, "#b9a06a", radius=min(1, radius))
         if width >= 30:
             label_y = level(max(float(mean), 0.0)) - 9
             canvas.text((middle, max(label_y, 36)), f"{mean:.2f}", 12)
-            canvas.text((middle, 406), str(times), 12)
+            canvas.text((middle, 406), str(count), 12)
     for y in (level(0.0), 394):
         canvas.line((20, y), (620, y), 2, drawing.INK)
     return canvas.pixels()

@@ -1,4 +1,4 @@
-"""BernoulliBandit: arms that pay 1 or nothing, each as often as it does."""
+"""BernoulliBandit: arms with rewards 0 and 1."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ def bernoulli_bandit(
     high: Probability = 1.0,
     probabilities: tuple[Chance, ...] | None = None,
 ) -> Environment:
-    """Pulls arms that pay 1 with a probability of their own, else 0: which pays most?
+    """Bernoulli bandit: each arm pays 1 with its own probability, else 0.
 
-    Every episode has new arms. It is a task for a memory: wrapped in `previous`, one
-    sees the last arm and what it paid.
-    Observation: float32 `[1]`, the share of the pulls that are done. Actions: the arms.
-    An episode terminates after `length` pulls. Logged: `regret`, how much more the best
-    arm would have paid on average. From (Duan et al., 2016,
-    https://arxiv.org/abs/1611.02779), where Thompson sampling gets 74.7 of 100 pulls of
-    5 arms, and chance 49.9.
+    Every episode draws new arms. The task needs memory: use the wrapper `previous` to
+    observe the last action and its reward.
+    Observation: float32 `[1]`, the fraction of pulls used. Actions: the arms. An
+    episode terminates after `length` pulls. Logged: `regret`, the mean reward of the
+    best arm minus that of the pulled arm. From (Duan et al., 2016,
+    https://arxiv.org/abs/1611.02779), where Thompson sampling earns 74.7 in 100 pulls
+    of 5 arms, and random play 49.9.
 
     Args:
-        arms: how many.
-        length: how many pulls an episode has.
-        low: probabilities are drawn between this …
-        high: … and this, all equally likely.
-        probabilities: those of all arms, in a new order each episode; then `arms`,
-            `low` and `high` are not read. [0.1, 0.9] are the easy arms of (Wang et al.,
-            2016, https://arxiv.org/abs/1611.05763).
+        arms: the number of arms.
+        length: the number of pulls per episode.
+        low: the lower bound of the probabilities, which are drawn uniformly.
+        high: the upper bound of the probabilities.
+        probabilities: fixed probabilities of the arms, shuffled in each episode;
+            `arms`, `low` and `high` are then ignored. [0.1, 0.9] are the easy arms of
+            (Wang et al., 2016, https://arxiv.org/abs/1611.05763).
     """
 
     def means(key: Key) -> Array:

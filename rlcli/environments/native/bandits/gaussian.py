@@ -1,4 +1,4 @@
-"""GaussianBandit: one arm that pays nothing, and one that may pay more or less."""
+"""GaussianBandit: one arm with reward 0, and one with an uncertain mean."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ def gaussian_bandit(
     noise: NonNegative = 0.1,
     length: Count = 100,
 ) -> Environment:
-    """Pulls one of two arms: 0 pays nothing, 1 what has to be found out.
+    """Two-armed Gaussian bandit: arm 0 pays 0, arm 1 an unknown mean plus noise.
 
-        μ ~ N(mean, spread²), anew each episode     reward of arm 1 ~ N(μ, noise²)
+        μ ~ N(mean, spread²), drawn per episode     reward of arm 1 ~ N(μ, noise²)
 
-    Whether it is worth while to find out depends on `mean`, `spread` and `length`.
-    Observation: float32 `[1]`, the share of the pulls that are done. An episode
-    terminates after `length` pulls. Logged: `regret`, how much more the better arm
-    would have paid on average. From (Lange & Sprekeler, 2020,
+    `mean`, `spread` and `length` determine whether exploring arm 1 pays off.
+    Observation: float32 `[1]`, the fraction of pulls used. Actions: the arms. An
+    episode terminates after `length` pulls. Logged: `regret`, the mean reward of the
+    better arm minus that of the pulled arm. From (Lange & Sprekeler, 2020,
     https://arxiv.org/abs/2010.04466).
 
     Args:
-        mean: what arm 1 pays on average over episodes.
-        spread: the standard deviation of that between episodes, …
-        noise: … and that of a reward within one.
-        length: how many pulls an episode has.
+        mean: the average of μ over episodes.
+        spread: the standard deviation of μ between episodes.
+        noise: the standard deviation of a reward within an episode.
+        length: the number of pulls per episode.
     """
 
     def means(key: Key) -> Array:

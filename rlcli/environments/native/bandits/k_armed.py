@@ -1,4 +1,4 @@
-"""KArmedBandit: the testbed of ten arms by which a textbook begins."""
+"""KArmedBandit: the 10-armed testbed of Sutton and Barto."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ def k_armed_bandit(
     noise: NonNegative = 1.0,
     drift: NonNegative = 0.0,
 ) -> Environment:
-    """Pulls arms that pay something around a mean of their own, anew each episode.
+    """k-armed bandit: each arm pays its own mean plus noise; new means per episode.
 
         q*(a) ~ N(mean, spread²)    reward ~ N(q*(a), noise²)    q*′ ~ N(q*, drift²)
 
-    Observation: float32 `[1]`, the share of the pulls that are done. Actions: the arms.
-    An episode terminates after `length` pulls. Logged: `regret`, how much more the best
-    arm would have paid on average. From (Sutton & Barto, 2018, section 2.3,
+    Observation: float32 `[1]`, the fraction of pulls used. Actions: the arms. An
+    episode terminates after `length` pulls. Logged: `regret`, the mean reward of the
+    best arm minus that of the pulled arm. From (Sutton & Barto, 2018, section 2.3,
     http://incompleteideas.net/book/the-book-2nd.html), where the best of ten arms pays
     1.54 on average; exercise 2.5 has `spread: 0, drift: 0.01, length: 10_000`.
 
     Args:
-        arms: how many.
-        length: how many pulls an episode has.
-        mean: of what the arms pay on average.
-        spread: the standard deviation of that, …
-        noise: … and that of a reward.
-        drift: the standard deviation by which each mean moves after each pull.
+        arms: the number of arms.
+        length: the number of pulls per episode.
+        mean: the average of q* over arms.
+        spread: the standard deviation of q* over arms.
+        noise: the standard deviation of a reward.
+        drift: the standard deviation of the change of each q* after each pull.
     """
 
     def means(key: Key) -> Array:
         return mean + spread * jax.random.normal(key, (arms,))
 
-    # One normal number for the reward, and one for each mean.
+    # One normal sample for the reward, and one for each mean.
     rules = BanditRules(
         means=means,
         pay=lambda mean, arm, normal: mean + noise * normal[0],

@@ -1,4 +1,4 @@
-"""Cartpole: bsuite's two tasks of a pole on a cart: keep it up, and swing it up."""
+"""Cartpole: the two cart-pole tasks of bsuite, balancing and swing-up."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from rlcli.types import Array, Environment, Key, NonNegative, Positive, TimeStep
 
 
 class CartpoleState(NamedTuple):
-    """Where cart and pole are and how fast they move, and the time."""
+    """The position and velocity of the cart and the pole, and the time."""
 
     physics: Array  # float32[4]: x, ẋ, θ in [−π, π], 0 upright; θ̇
     time: Array  # int32: steps of the episode so far
 
 
 class Limits(NamedTuple):
-    """When an episode ends, and how it begins; numbers, or traced."""
+    """The limits of an episode and of its initial state; numbers or traced values."""
 
     x_threshold: Array | float  # metres
     max_time: Array | float  # seconds
-    angle: float  # around which the pole begins, in radians, …
-    init_range: Array | float  # … and how far from it, as from rest in the middle
+    angle: float  # radians: the centre of the pole's initial angle
+    init_range: Array | float  # the half-width of all initial values
 
 
 class StepOutcome(NamedTuple):
-    """What is said about a step, but for its time."""
+    """The outcome of a step, without the time limit."""
 
     reward: Array
-    terminated: Array  # bool: whether cart or pole end the episode
+    terminated: Array  # bool: whether the cart or the pole ends the episode
     upright: Array  # bool
 
 
@@ -60,31 +60,32 @@ def cartpole(
     length: Positive = 0.5,
     force_magnitude: float = 10.0,
 ) -> Environment:
-    """Balances a pole on a cart: 1 for every step until it falls, or the time is up.
+    """Balances a pole on a cart: reward 1 per step until the pole falls, or a time limit.
 
-    The equations of motion are CartPole-v1's. It terminates, with reward 0, where
-    cos θ ≤ height_threshold or |x| ≥ x_threshold, and with the step that goes beyond
-    `max_time`. An episode begins with x, ẋ, θ and θ̇ within ±init_range.
-    Observation: float32 `[1, 6]`: x and ẋ as shares of x_threshold, sin θ, cos θ, θ̇,
-    and the time as a share of max_time. Actions: 0 pushes to the left, 1 not at all, 2
-    to the right. Logged: `raw_return`, the reward before wrappers change it. From
+    The equations of motion are those of CartPole-v1. The episode terminates, with
+    reward 0, when cos θ ≤ height_threshold or |x| ≥ x_threshold, and at the step that
+    exceeds `max_time`. An episode begins with x, ẋ, θ and θ̇ uniform in ±init_range.
+    Observation: float32 `[1, 6]`: x and ẋ divided by x_threshold, sin θ, cos θ, θ̇, and
+    the time as a fraction of max_time. Actions: 0 pushes left, 1 does not push, 2
+    pushes right. Logged: `raw_return`, the reward before wrappers change it. From
     bsuite (Osband et al., 2019, https://arxiv.org/abs/1908.03568).
 
     Args:
-        timescale: seconds from one step to the next.
-        max_time: seconds of an episode. Of `timescale` times the steps: bsuite adds it
-            up in doubles, which for some other `timescale` ends it a step earlier.
+        timescale: seconds per step.
+        max_time: seconds per episode, compared with `timescale` times the number of
+            steps. bsuite sums float64 numbers, which for some values of `timescale`
+            ends the episode one step earlier.
         length: half of the pole's length, in metres.
     """
     cart = Cart(gravity, masscart, masspole, length, timescale)
 
     def evaluate_step(physics: Array, cosine: Array, action: Array) -> StepOutcome:
-        del action  # it costs nothing
+        del action  # actions have no cost
         is_good = (cosine > height_threshold) & (jnp.abs(physics[0]) < x_threshold)
         return StepOutcome(is_good.astype(jnp.float32), ~is_good, is_good)
 
-    def info(verdict: StepOutcome) -> dict[str, Array]:
-        return {"raw_return": verdict.reward}
+    def info(outcome: StepOutcome) -> dict[str, Array]:
+        return {"raw_return": outcome.reward}
 
     limits = Limits(x_threshold, max_time, 0.0, init_range)
     return _cartpole_task(cart, limits, force_magnitude, evaluate_step, info)
@@ -107,47 +108,49 @@ def cartpole_swingup(
     length: Positive = 0.5,
     force_magnitude: float = 10.0,
 ) -> Environment:
-    """Swings a pole up on a cart: 1 while it stands in the middle, less for moving.
+    """Swings up a pole on a cart: reward 1 per step while it is upright, minus effort.
 
-    It stands where cos θ > height_threshold, |θ̇| < theta_dot_threshold and
-    |x| < x_reward_threshold; a push costs `move_cost`. The equations of motion are
-    CartPole-v1's, and the pole hangs at first: x, ẋ, θ − π and θ̇ are within
-    ±init_range. It terminates where |x| > x_threshold, and with the step that goes
-    beyond `max_time`.
-    Observation: float32 `[1, 8]`: x and ẋ as shares of x_threshold, sin θ, cos θ, θ̇,
-    the time as a share of max_time; then 1 where x, and 1 where θ̇, is within its
-    threshold for a reward, else −1. Actions: 0 pushes to the left, 1 not at all, 2 to
-    the right. Logged: `raw_return`, the reward before wrappers change it; `upright`,
-    the steps in which it stood. From bsuite (Osband et al., 2019,
-    https://arxiv.org/abs/1908.03568).
+    The pole counts as upright when cos θ > height_threshold, |θ̇| < theta_dot_threshold
+    and |x| < x_reward_threshold; a push costs `move_cost`. The equations of motion are
+    those of CartPole-v1. The pole hangs down at first: x, ẋ, θ − π and θ̇ are uniform
+    in ±init_range. The episode terminates when |x| > x_threshold, and at the step that
+    exceeds `max_time`.
+    Observation: float32 `[1, 8]`: x and ẋ divided by x_threshold, sin θ, cos θ, θ̇, the
+    time as a fraction of max_time; then 1 if |x|, and 1 if |θ̇|, is below its reward
+    threshold, else −1. Actions: 0 pushes left, 1 does not push, 2 pushes right. Logged:
+    `raw_return`, the reward before wrappers change it; `upright`, the number of upright
+    steps. From bsuite (Osband et al., 2019, https://arxiv.org/abs/1908.03568).
 
     Args:
-        timescale: seconds from one step to the next.
-        max_time: seconds of an episode. Of `timescale` times the steps: bsuite adds it
-            up in doubles, which for some other `timescale` ends it a step earlier.
+        timescale: seconds per step.
+        max_time: seconds per episode, compared with `timescale` times the number of
+            steps. bsuite sums float64 numbers, which for some values of `timescale`
+            ends the episode one step earlier.
         length: half of the pole's length, in metres.
     """
     cart = Cart(gravity, masscart, masspole, length, timescale)
 
-    def near(physics: Array) -> tuple[Array, Array]:
+    def within_thresholds(physics: Array) -> tuple[Array, Array]:
         x, _, _, theta_dot = jnp.abs(physics)
         return x < x_reward_threshold, theta_dot < theta_dot_threshold
 
     def evaluate_step(physics: Array, cosine: Array, action: Array) -> StepOutcome:
-        middle, slow = near(physics)
+        middle, slow = within_thresholds(physics)
         upright = (cosine > height_threshold) & middle & slow
         reward = upright - jnp.where(action == 1, 0.0, move_cost)
         return StepOutcome(reward, jnp.abs(physics[0]) > x_threshold, upright)
 
-    def info(verdict: StepOutcome) -> dict[str, Array]:
-        upright = verdict.upright.astype(jnp.float32)
-        return {"raw_return": verdict.reward, "upright": upright}
+    def info(outcome: StepOutcome) -> dict[str, Array]:
+        upright = outcome.upright.astype(jnp.float32)
+        return {"raw_return": outcome.reward, "upright": upright}
 
-    def more(physics: Array) -> list[Array]:
-        return [jnp.where(flag, 1.0, -1.0) for flag in near(physics)]
+    def extra_features(physics: Array) -> list[Array]:
+        return [jnp.where(flag, 1.0, -1.0) for flag in within_thresholds(physics)]
 
     limits = Limits(x_threshold, max_time, math.pi, init_range)
-    return _cartpole_task(cart, limits, force_magnitude, evaluate_step, info, more)
+    return _cartpole_task(
+        cart, limits, force_magnitude, evaluate_step, info, extra_features
+    )
 
 
 def _cartpole_task(
@@ -156,12 +159,13 @@ def _cartpole_task(
     force: Array | float,
     evaluate_step: Callable[[Array, Array, Array], StepOutcome],
     info: Callable[[StepOutcome], dict[str, Array]],
-    more: Callable[[Array], list[Array]] = lambda physics: [],
+    extra_features: Callable[[Array], list[Array]] = lambda physics: [],
 ) -> Environment:
-    """A task upon a cart.
+    """Builds a task on the cart-pole dynamics.
 
-    `evaluate_step(physics, cos θ, action)` says what is thought of a step, and
-    `more(physics)` what is observed beside what always is.
+    Args:
+        evaluate_step: `(physics, cos θ, action)` to the outcome of a step.
+        extra_features: `physics` to the task's additional observations.
     """
 
     def observe(state: CartpoleState, sine: Array, cosine: Array) -> Array:
@@ -175,7 +179,7 @@ def _cartpole_task(
             cosine,
             theta_dot,
             share,
-            *more(state.physics),
+            *extra_features(state.physics),
         ]
         return jnp.stack(features)[None]
 
@@ -189,17 +193,17 @@ def _cartpole_task(
     def step(
         state: CartpoleState, action: Array, noise: tuple[()]
     ) -> tuple[CartpoleState, TimeStep]:
-        del noise  # only the beginning is random
+        del noise  # only the initial state is random
         push = jnp.asarray(action - 1, jnp.float32) * force
         x, x_dot, theta, theta_dot = euler_step(cart, state.physics, push)
         physics = jnp.stack([x, x_dot, wrap_angle(theta), theta_dot])
         state = CartpoleState(physics, state.time + 1)
         sine, cosine = sine_and_cosine(physics[2])
-        verdict = evaluate_step(physics, cosine, action)
-        # Not a sum of small numbers, which would end a step too early.
-        terminated = verdict.terminated | (state.time * cart.tau > limits.max_time)
+        outcome = evaluate_step(physics, cosine, action)
+        # A product, not a running sum: rounding errors would end the episode early.
+        terminated = outcome.terminated | (state.time * cart.tau > limits.max_time)
         obs = observe(state, sine, cosine)
-        return state, make_timestep(obs, verdict.reward, terminated, info(verdict))
+        return state, make_timestep(obs, outcome.reward, terminated, info(outcome))
 
     def render(state: CartpoleState) -> np.ndarray:
         x, _, theta, _ = (float(value) for value in state.physics)

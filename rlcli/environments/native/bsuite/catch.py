@@ -1,4 +1,4 @@
-"""Catch: move a paddle to where a ball will come down."""
+"""Catch: move a paddle below a falling ball."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rlcli.types import Array, Count, Environment, Key, TimeStep
 
 
 class CatchState(NamedTuple):
-    """Where ball and paddle are."""
+    """The positions of the ball and the paddle."""
 
     x: Array  # int32: the ball's column
     y: Array  # int32: its row; 0 is the top
@@ -26,12 +26,12 @@ class CatchState(NamedTuple):
 
 @register("environment", "bsuite/Catch")
 def catch(*, rows: Annotated[int, Ge(2)] = 10, columns: Count = 5) -> Environment:
-    """Catches a ball: 1 if the paddle is below it when it comes down, else −1.
+    """Catches a falling ball with a paddle: reward 1 if caught, −1 if missed.
 
-    The ball begins in any column, and falls a row in each step; the paddle begins in
-    the middle. It terminates with the ball in the lowest row.
-    Observation: float32 `[rows, columns]`: 1 where ball or paddle are, else 0. Actions:
-    0 left, 1 stays, 2 right. Logged: `regret`, what was missed of a return of 1. From
+    The ball starts in a random column and falls one row per step; the paddle starts in
+    the middle. The episode terminates when the ball reaches the lowest row.
+    Observation: float32 `[rows, columns]`: 1 for the cells of the ball and the paddle,
+    else 0. Actions: 0 left, 1 stay, 2 right. Logged: `regret`, 1 minus the return. From
     bsuite (Osband et al., 2019, https://arxiv.org/abs/1908.03568).
     """
     row, column = np.indices((rows, columns))
@@ -50,7 +50,7 @@ def catch(*, rows: Annotated[int, Ge(2)] = 10, columns: Count = 5) -> Environmen
     def step(
         state: CatchState, action: Array, noise: tuple[()]
     ) -> tuple[CatchState, TimeStep]:
-        del noise  # only where the ball begins is random
+        del noise  # only the initial column of the ball is random
         paddle = jnp.clip(state.paddle + action - 1, 0, columns - 1)
         state = CatchState(state.x, state.y + 1, paddle)
         down = state.y == lowest
@@ -70,7 +70,7 @@ def catch(*, rows: Annotated[int, Ge(2)] = 10, columns: Count = 5) -> Environmen
 
 
 def _draw(rows: int, columns: int, x: int, y: int, paddle: int) -> np.ndarray:
-    """The board with the ball above the paddle, uint8, at most 400 pixels high."""
+    """Draws the board with ball and paddle, uint8, at most 400 pixels high."""
     cell = max(8, 400 // max(rows, columns))
     canvas = drawing.Canvas(columns * cell, rows * cell, drawing.INK)
     for row, column in np.ndindex(rows, columns):

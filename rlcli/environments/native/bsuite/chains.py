@@ -1,4 +1,4 @@
-"""Chains: what bsuite's tasks of one long corridor share: coins, and a picture."""
+"""Chains: random bits and the corridor drawing shared by the chain tasks."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from rlcli.types import Array, Key
 from rlcli.xla.fusion_barrier import materialize
 
 WIDTH, MARGIN = 640, 20
-_BITS = 32  # of a word
-_FEW = 8  # coins that are cheaper to compute again than to keep
+_BITS = 32  # bits per word
+_FEW = 8  # up to this many coins, recomputing them is cheaper
 
 
 def flip_coins(key: Key, number: int) -> Array:
-    """Fair coins, bool `[number]`: the bits of as few random words as there can be."""
+    """Draws fair coins, bool `[number]`, from as few random words as possible."""
     words = jax.random.bits(key, (-(-number // _BITS),))
     if number > _FEW:
-        # Where single coins and all of them go into one array, XLA repeats the hash for
-        # each of its elements: from 18 coins on that takes minutes to compile.
+        # Without the barrier, XLA repeats the hash for each element of an array that
+        # combines single coins with all of them: from 18 coins on, compiling takes
+        # minutes.
         words = materialize(words)
     index = np.arange(number)
     shift = (index % _BITS).astype(np.uint32)
@@ -30,10 +31,12 @@ def flip_coins(key: Key, number: int) -> Array:
 def draw_corridor(
     canvas: drawing.Canvas, top: float, length: int, position: int
 ) -> None:
-    """Cells from left to right, `length` and the one to begin in; `position` is where
-    one is.
+    """Draws a corridor of `length + 1` cells from left to right, with the agent's cell.
 
-    What lies behind is darker. Long corridors have narrow cells.
+    Cells behind the agent are darker. Long corridors have narrow cells.
+
+    Args:
+        position: the agent's cell.
     """
     position = min(position, length)
     width = (WIDTH - 2 * MARGIN) / (length + 1)

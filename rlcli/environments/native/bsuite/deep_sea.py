@@ -1,4 +1,4 @@
-"""DeepSea: dive to a treasure that only a long row of right choices finds."""
+"""DeepSea: find a treasure that only a long sequence of correct actions reaches."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from rlcli.types import Array, ArrayTree, Count, Environment, Key, TimeStep
 
 
 class DeepSeaState(NamedTuple):
-    """Where the diver is, and whether the treasure is out of reach."""
+    """The position of the diver, and whether the treasure is out of reach."""
 
-    row: Array  # int32: 0 is the top; `size` where the episode is over
+    row: Array  # int32: 0 is the top; `size` at the end of the episode
     column: Array  # int32: 0 is the left
-    bad: Array  # bool: whether the diver once left the diagonal for the left
+    bad: Array  # bool: whether the diver has moved left from the diagonal
 
 
 class DeepSeaNoise(NamedTuple):
-    """What is random in one step of the stochastic sea."""
+    """The randomness of one step of the stochastic task."""
 
     succeeds: Array  # bool: whether a move to the right succeeds
-    bonus: Array  # float32: added to the reward at either end of the lowest row
+    bonus: Array  # float32: reward noise at both ends of the lowest row
 
 
 @register("environment", "bsuite/DeepSea")
@@ -40,25 +40,26 @@ def deep_sea(
     randomize_actions: bool = True,
     mapping_seed: Seed = 42,
 ) -> Environment:
-    """Dives through a square sea: 1 for going right in the lowest cell on the right.
+    """Dives through a square grid: reward 1 for moving right in the lower right cell.
 
-    The diver sinks a row in each step, and goes a column to the left or to the right;
-    to the right costs unscaled_move_cost / size. So who always goes right gets
-    1 − unscaled_move_cost, the most there is, or on average, where the sea is not
-    `deterministic`, (1 − 1 / size)^(size − 1) − unscaled_move_cost. A random diver
-    finds the treasure in one of 2^size episodes, at most. Which action goes right
-    differs from cell to cell. It terminates after `size` steps.
-    Observation: float32 `[size, size]`: 1 where the diver is; all 0 in the end.
-    Actions: 0, 1. Logged: `bad_episodes`, 1 if the diver went left from the diagonal;
+    The diver sinks one row per step and moves one column to the left or right; moving
+    right costs unscaled_move_cost / size. Always moving right yields the maximum
+    return, 1 − unscaled_move_cost; if not `deterministic`, its expected value is (1 − 1
+    / size)^(size − 1) − unscaled_move_cost. A random policy finds the treasure in at
+    most one of 2^size episodes. The action that moves right differs between cells. The
+    episode terminates after `size` steps.
+    Observation: float32 `[size, size]`: 1 in the cell of the diver; all 0 at the end.
+    Actions: 0, 1. Logged: `bad_episodes`, 1 if the diver moved left from the diagonal;
     `denoised_return`, 1 for the treasure. From bsuite (Osband et al., 2019,
     https://arxiv.org/abs/1908.03568).
 
     Args:
-        size: rows and columns.
-        deterministic: else one of `size` moves to the right stays in its column, and
-            normal noise is added to the reward at either end of the lowest row.
-        randomize_actions: else 1 goes right everywhere.
-        mapping_seed: of the cells in which 1 goes right, as bsuite draws them.
+        size: the number of rows and of columns.
+        deterministic: if false, one of `size` moves to the right stays in its column,
+            and normal noise is added to the reward at both ends of the lowest row.
+        randomize_actions: if false, action 1 moves right in every cell.
+        mapping_seed: the seed of the cells in which action 1 moves right, drawn as in
+            bsuite.
     """
     mapping = _mapping(size, mapping_seed) if randomize_actions else np.ones(size**2)
     rightward = jnp.asarray(mapping, jnp.int32)
@@ -66,32 +67,32 @@ def deep_sea(
     end = size - 1
 
     def observe(state: DeepSeaState) -> Array:
-        diver = cells == state.row * size + state.column  # nowhere in the end
+        diver = cells == state.row * size + state.column  # no cell at the end
         return diver.astype(jnp.float32).reshape(size, size)
 
     def reset(key: Key) -> tuple[DeepSeaState, Array]:
-        del key  # every dive begins alike
+        del key  # the initial state is fixed
         state = DeepSeaState(jnp.int32(0), jnp.int32(0), jnp.bool_(False))
         return state, observe(state)
 
     def draw(key: Key) -> ArrayTree:
         if deterministic:
             return ()
-        goes_key, bonus_key = jax.random.split(key)
-        goes = jax.random.uniform(goes_key) >= 1 / size
-        return DeepSeaNoise(goes, jax.random.normal(bonus_key))
+        success_key, bonus_key = jax.random.split(key)
+        succeeds = jax.random.uniform(success_key) >= 1 / size
+        return DeepSeaNoise(succeeds, jax.random.normal(bonus_key))
 
     def step(
         state: DeepSeaState, action: Array, noise: ArrayTree
     ) -> tuple[DeepSeaState, TimeStep]:
-        goes, bonus = (True, 0.0) if deterministic else noise
+        succeeds, bonus = (True, 0.0) if deterministic else noise
         cell = state.row * size + state.column
         right = action == jnp.take(rightward, cell, mode="clip")
         treasure = right & (state.column == end)
         at_end = (state.row == end) & ((state.column == 0) | (state.column == end))
         reward = treasure + jnp.where(at_end, bonus, 0.0)
         reward = reward - jnp.where(right, unscaled_move_cost / size, 0.0)
-        move = jnp.where(right, jnp.where(goes, 1, 0), -1)
+        move = jnp.where(right, jnp.where(succeeds, 1, 0), -1)
         is_bad = state.bad | (~right & (state.row == state.column))
         state = DeepSeaState(
             state.row + 1, jnp.clip(state.column + move, 0, end), is_bad
@@ -114,17 +115,17 @@ def deep_sea(
 
 
 def _mapping(size: int, seed: int) -> np.ndarray:
-    """The action that goes right, in each cell: 0 or 1, row by row."""
+    """The action that moves right in each cell: 0 or 1, in row-major order."""
     return np.random.RandomState(seed).binomial(1, 0.5, size**2)
 
 
 def _draw(size: int, row: int, column: int, is_bad: int) -> np.ndarray:
-    """The sea, darker the deeper, with diver and treasure, uint8, some 400 pixels."""
+    """Draws the sea, darker with depth, the diver and the treasure: about 400 pixels."""
     cell = max(8, 400 // size)
     canvas = drawing.Canvas(size * cell, size * cell, "#dbe9f2")
     shallow, deep = np.array([0x9C, 0xC4, 0xDD]), np.array([0x17, 0x35, 0x57])
     for y, x in np.ndindex(size, size):
-        if x > y:  # no dive comes here
+        if x > y:  # unreachable
             continue
         shade = shallow + (deep - shallow) * y // max(1, size - 1)
         fill = "#" + "".join(f"{channel:02x}" for channel in shade)

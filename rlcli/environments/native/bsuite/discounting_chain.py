@@ -1,4 +1,4 @@
-"""DiscountingChain: choose at once how long to wait for the reward."""
+"""DiscountingChain: the first action selects how long to wait for the reward."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rlcli.registry import register
 from rlcli.types import Array, Environment, Key, TimeStep
 
 LENGTH = 100
-DELAYS = (1, 3, 10, 30, 100)  # the step that is rewarded, of each chain
+DELAYS = (1, 3, 10, 30, 100)  # the rewarded step of each chain
 BONUS = 0.1
 
 
 class DiscountingChainState(NamedTuple):
-    """The time, and the chain that was chosen."""
+    """The time, and the selected chain."""
 
     time: Array  # int32: steps of the episode so far
     chain: Array  # int32 in [0, 5); −1 before the first step
@@ -29,17 +29,17 @@ class DiscountingChainState(NamedTuple):
 
 @register("environment", "bsuite/DiscountingChain")
 def discounting_chain(*, mapping_seed: Annotated[int, Ge(0)] = 0) -> Environment:
-    """Chooses one of five chains: 1 in step 1, 3, 10, 30 or 100; in one of them 1.1.
+    """Selects one of five chains: reward 1 at step 1, 3, 10, 30 or 100; one pays 1.1.
 
-    The first action chooses, later ones do nothing. It terminates after 100 steps, so
-    who discounts too much takes the nearest reward instead of the best, whose return is
-    1.1.
-    Observation: float32 `[1, 2]`: the chain, −1 before there is one, and the time as a
-    share of 100 steps. Actions: 0 to 4, the chains. From bsuite (Osband et al., 2019,
-    https://arxiv.org/abs/1908.03568), where such an end is a termination, too.
+    The first action selects the chain; later actions have no effect. The episode
+    terminates after 100 steps. With a low discount factor the nearest reward looks
+    better than the best one, 1.1.
+    Observation: float32 `[1, 2]`: the chain (−1 before the first action), and the time
+    as a fraction of 100 steps. Actions: 0 to 4, the chains. From bsuite (Osband et al.,
+    2019, https://arxiv.org/abs/1908.03568), where the end is a termination, too.
 
     Args:
-        mapping_seed: the chain with the bonus is this number modulo 5.
+        mapping_seed: the chain with the bonus is `mapping_seed` modulo 5.
     """
     bonus = mapping_seed % len(DELAYS)
     delays = jnp.asarray(DELAYS, jnp.int32)
@@ -49,7 +49,7 @@ def discounting_chain(*, mapping_seed: Annotated[int, Ge(0)] = 0) -> Environment
         return jnp.stack(pair)[None]
 
     def reset(key: Key) -> tuple[DiscountingChainState, Array]:
-        del key  # nothing is random
+        del key  # the initial state is fixed
         state = DiscountingChainState(jnp.int32(0), jnp.int32(-1))
         return state, observe(state)
 
@@ -76,7 +76,7 @@ def discounting_chain(*, mapping_seed: Annotated[int, Ge(0)] = 0) -> Environment
 
 
 def _draw(bonus: int, time: int, chain: int) -> np.ndarray:
-    """The five chains from left to right with their rewards, `[300, 640, 3]` uint8."""
+    """Draws the five chains with their rewards, left to right: `[300, 640, 3]` uint8."""
     canvas = drawing.Canvas(chains.WIDTH, 300)
     left, span = 60, chains.WIDTH - 100
 
@@ -85,16 +85,18 @@ def _draw(bonus: int, time: int, chain: int) -> np.ndarray:
 
     for number, delay in enumerate(DELAYS):
         y = 40 + number * 54
-        mine = number == chain
-        canvas.text((28, y), str(number), 16, drawing.INK if mine else drawing.GREY)
+        is_selected = number == chain
+        canvas.text(
+            (28, y), str(number), 16, drawing.INK if is_selected else drawing.GREY
+        )
         canvas.line((across(0), y), (across(LENGTH), y), 4, drawing.MIST)
-        if mine:
+        if is_selected:
             canvas.line((across(0), y), (across(time), y), 6, drawing.BLUE)
-        fill = "#e3b341" if time < delay or not mine else drawing.GREEN
+        fill = "#e3b341" if time < delay or not is_selected else drawing.GREEN
         canvas.circle((across(delay), y), 9, fill)
         canvas.text(
             (across(delay), y - 19), "1.1" if number == bonus else "1", 12, drawing.INK
         )
-        if mine or chain < 0:
+        if is_selected or chain < 0:
             canvas.circle((across(time), y), 6, drawing.INK)
     return canvas.pixels()

@@ -1,4 +1,4 @@
-"""MemoryChain: say in the end what was shown in the beginning."""
+"""MemoryChain: report a bit of the first observation at the end of the episode."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from rlcli.types import Array, Count, Environment, Key, TimeStep
 
 
 class MemoryChainState(NamedTuple):
-    """The time, what was shown, and what will be asked."""
+    """The time, the bits to remember, and the queried bit."""
 
     time: Array  # int32: steps of the episode so far
     context: Array  # bool[num_bits]
-    query: Array  # int32: the bit that will be asked for
+    query: Array  # int32: the index of the queried bit
 
 
 @register("environment", "bsuite/MemoryChain")
 def memory_chain(*, memory_length: Count = 5, num_bits: Count = 1) -> Environment:
-    """Asks for a bit that was shown at first: 1 if the last action is it, else −1.
+    """Asks for a bit of the first observation: reward 1 if the last action equals it.
 
-    The bits are shown in the first observation, and in the second, which is the same.
-    Then the time goes by, whatever one does, and the last observation but one names the
-    bit that is asked for. It terminates after memory_length + 1 steps.
-    Observation: float32 `[1, 2 + num_bits]`: what is left of the time, from 1 to 0; the
-    number of the bit, else 0; the bits as ±1, else 0. Actions: 0, 1. Logged: `perfect`,
-    1 for the right answer; `regret`, what was missed of a return of 1. From bsuite
-    (Osband et al., 2019, https://arxiv.org/abs/1908.03568), whose `memory_len` varies
+    The first two observations show the bits. The last reward is −1 for the wrong bit, and
+    all other rewards are 0. Actions have no effect before the last
+    one. The second-to-last observation gives the index of the queried bit. The episode
+    terminates after memory_length + 1 steps.
+    Observation: float32 `[1, 2 + num_bits]`: the remaining time, from 1 to 0; the index
+    of the queried bit, else 0; the bits as ±1, else 0. Actions: 0, 1. Logged:
+    `perfect`, 1 for the correct bit; `regret`, 1 minus the return. From bsuite (Osband
+    et al., 2019, https://arxiv.org/abs/1908.03568), whose `memory_len` varies
     `memory_length` with one bit, and `memory_size` varies `num_bits` with a length of
     2.
     """
@@ -57,14 +58,14 @@ def memory_chain(*, memory_length: Count = 5, num_bits: Count = 1) -> Environmen
     def step(
         state: MemoryChainState, action: Array, noise: tuple[()]
     ) -> tuple[MemoryChainState, TimeStep]:
-        del noise  # only the beginning is random
-        # Observations are a step late: as in bsuite, which looks before it counts.
+        del noise  # only the initial state is random
+        # As in bsuite, the observation is computed before the time is incremented.
         obs = observe(state, state.time)
         terminated = state.time == memory_length
-        right = action == jnp.take(state.context, state.query, mode="clip")
-        reward = jnp.where(terminated, jnp.where(right, 1.0, -1.0), 0.0)
+        is_correct = action == jnp.take(state.context, state.query, mode="clip")
+        reward = jnp.where(terminated, jnp.where(is_correct, 1.0, -1.0), 0.0)
         info = {
-            "perfect": (terminated & right).astype(jnp.float32),
+            "perfect": (terminated & is_correct).astype(jnp.float32),
             "regret": jnp.where(terminated, 1.0 - reward, 0.0),
         }
         state = state._replace(time=state.time + 1)
@@ -85,7 +86,7 @@ def memory_chain(*, memory_length: Count = 5, num_bits: Count = 1) -> Environmen
 
 
 def _draw(length: int, time: int, context: np.ndarray, query: int) -> np.ndarray:
-    """The corridor, and the bits above it: those that are seen in full colour."""
+    """Draws the corridor and the bits, in full colour while they are observed."""
     canvas = drawing.Canvas(chains.WIDTH, 220)
     width = min(60.0, (chains.WIDTH - 2 * chains.MARGIN) / len(context))
     left = (chains.WIDTH - width * len(context)) / 2

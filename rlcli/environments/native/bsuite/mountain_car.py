@@ -1,4 +1,4 @@
-"""MountainCar: bsuite's: the usual car, but the time is seen, and ends the episode."""
+"""MountainCar of bsuite: the time is observed, and the time limit terminates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlcli.types import Array, Count, Environment, Key, NonNegative, TimeStep
 
 
 class TimedMountainCarState(NamedTuple):
-    """Where the car is and how fast it moves, and the time."""
+    """The position and velocity of the car, and the time."""
 
     car: classic.MountainCarState
     time: Array  # int32: steps of the episode so far
@@ -30,13 +30,13 @@ def mountain_car(
     gravity: float = 0.0025,
     goal_position: float = 0.5,
 ) -> Environment:
-    """Drives an underpowered car out of a valley: −1 for every step until it is out.
+    """Drives an underpowered car out of a valley: reward −1 per step until the goal.
 
-    It moves as MountainCar-v0 does, and is out where x ≥ goal_position, at whatever
-    speed. After `max_steps` steps it terminates, too.
-    Observation: float32 `[1, 3]`: x, v, and the time as a share of max_steps. Actions:
-    0 pushes to the left, 1 not at all, 2 to the right. Logged: `raw_return`, the reward
-    before wrappers change it. From bsuite (Osband et al., 2019,
+    The car moves as in MountainCar-v0. The episode terminates when x ≥ goal_position,
+    at any speed, and after `max_steps` steps.
+    Observation: float32 `[1, 3]`: x, v, and the time as a fraction of max_steps.
+    Actions: 0 pushes left, 1 does not push, 2 pushes right. Logged: `raw_return`, the
+    reward before wrappers change it. From bsuite (Osband et al., 2019,
     https://arxiv.org/abs/1908.03568).
     """
     core = classic.mountain_car(

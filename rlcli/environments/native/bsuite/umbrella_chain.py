@@ -1,4 +1,4 @@
-"""UmbrellaChain: one early choice counts, long before it shows."""
+"""UmbrellaChain: the first action determines the last reward."""
 
 from __future__ import annotations
 
@@ -17,28 +17,29 @@ from rlcli.types import Array, Count, Environment, Key, TimeStep
 
 
 class UmbrellaChainState(NamedTuple):
-    """The time, the weather to come, and the umbrella."""
+    """The time, the weather at the end, and the umbrella."""
 
     time: Array  # int32: steps of the episode so far
     needed: Array  # bool: whether it will rain
-    had: Array  # bool: whether the umbrella was taken along
+    had: Array  # bool: whether the agent has the umbrella
 
 
 @register("environment", "bsuite/UmbrellaChain")
 def umbrella_chain(
     *, chain_length: Count = 10, n_distractor: Annotated[int, Ge(0)] = 0
 ) -> Environment:
-    """Takes an umbrella along, or not: in the last step 1 if that was right, else −1.
+    """Takes an umbrella or leaves it: last reward 1 if that was right, else −1.
 
-    The first action takes it (1) or leaves it (0), later ones do nothing. Every step
-    but the last is rewarded with 1 or −1, by a coin. It terminates after
-    `chain_length` steps.
-    Observation: float32 `[1, 3 + n_distractor]`: whether it is needed, whether one has
-    it (a coin before the first step), what is left of the time, from 1 to 0, and coins
-    that are tossed anew in each step. Actions: 0, 1. Logged: `regret`, what was missed
-    of the last reward. From bsuite (Osband et al., 2019,
+    Action 1 in the first step takes the umbrella, 0 leaves it; later actions have no
+    effect. Every reward except the last one is 1 or −1, at random. The episode
+    terminates after `chain_length` steps.
+    Observation: float32 `[1, 3 + n_distractor]`: whether the umbrella is needed,
+    whether the agent has it (random before the first step), the remaining time, from 1
+    to 0, and random bits drawn in each step. Actions: 0, 1. Logged: `regret`, 1 minus
+    the last reward. From bsuite (Osband et al., 2019,
     https://arxiv.org/abs/1908.03568), whose `umbrella_length` varies `chain_length`
-    with 20 distractors, and `umbrella_distract` varies these with a length of 20.
+    with 20 distractors, and `umbrella_distract` varies `n_distractor` with a length of
+    20.
     """
 
     def observe(state: UmbrellaChainState, distractors: Array) -> Array:
@@ -57,8 +58,8 @@ def umbrella_chain(
         had = jnp.where(state.time == 0, action == 1, state.had)
         state = UmbrellaChainState(state.time + 1, state.needed, had)
         terminated = state.time == chain_length
-        lucky = jnp.where(terminated, had == state.needed, noise[0])
-        reward = jnp.where(lucky, 1.0, -1.0)
+        is_positive = jnp.where(terminated, had == state.needed, noise[0])
+        reward = jnp.where(is_positive, 1.0, -1.0)
         info = {"regret": jnp.where(terminated, 1.0 - reward, 0.0)}
         return state, make_timestep(observe(state, noise[1:]), reward, terminated, info)
 
@@ -74,7 +75,7 @@ def umbrella_chain(
 
 
 def _draw(length: int, time: int, is_needed: int, had: int) -> np.ndarray:
-    """The way, the weather at its end, and the umbrella that one has, or has not."""
+    """Draws the corridor, the weather at its end, and whether the umbrella is taken."""
     canvas = drawing.Canvas(chains.WIDTH, 240)
     chains.draw_corridor(canvas, 160, length, time)
     _draw_umbrella(canvas, (90, 60), drawing.BLUE if had else drawing.MIST)

@@ -1,5 +1,5 @@
-"""Classic control: Gymnasium's five, with the same dynamics.
+"""Classic control: Gymnasium's five environments, with the same dynamics.
 
-Belongs here: CartPole, Acrobot, MountainCar (two of them) and Pendulum.
+Belongs here: CartPole, Acrobot, MountainCar (discrete and continuous) and Pendulum.
 May import: `environments.drawing`, `environments.native.timesteps`, and the ground.
 """

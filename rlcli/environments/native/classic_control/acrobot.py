@@ -1,4 +1,4 @@
-"""Acrobot: two links, a motor between them, and a bar to be reached with the tip."""
+"""Acrobot: two links with a motor at their joint; raise the tip above a bar."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from rlcli.types import (
 
 
 class AcrobotState(NamedTuple):
-    """How the links hang, and how fast they turn."""
+    """The angles and angular velocities of the links."""
 
-    physics: Array  # float32[4]: θ₁ (0 hangs down), θ₂ (from the first link on), θ̇₁, θ̇₂
+    physics: Array  # float32[4]: θ₁ (0: down), θ₂ (relative to link 1), θ̇₁, θ̇₂
 
 
 class Links(NamedTuple):
-    """What the equations of motion need of the links; numbers, or traced."""
+    """The coefficients of the equations of motion; Python numbers or traced values."""
 
-    inertia_1: Array | float  # m₁c₁² + m₂(l² + c₂²) + 2I: the first joint's, but for θ₂
-    inertia_2: Array | float  # m₂c₂² + I: the second joint's
+    inertia_1: Array | float  # m₁c₁² + m₂(l² + c₂²) + 2I: joint 1, without θ₂
+    inertia_2: Array | float  # m₂c₂² + I: joint 2
     coupling: Array | float  # m₂lc₂
     weight_1: Array | float  # (m₁c₁ + m₂l) g
     weight_2: Array | float  # m₂c₂g
-    coriolis: float  # 1 in the book; the paper forgot the term
+    coriolis: float  # 1 in the book; 0 in the paper, which lacks the term
 
 
 @register("environment", "Acrobot-v1", time_limit=500)
@@ -61,7 +61,7 @@ def acrobot(
     max_speed_1: Annotated[Structural, Gt(0.0)] = 4 * math.pi,
     max_speed_2: Annotated[Structural, Gt(0.0)] = 9 * math.pi,
 ) -> Environment:
-    """Swings two links until the tip is high enough: −1 for every step before.
+    """Swings the tip of two links above a bar: reward −1 per step until it gets there.
 
         d₁ = m₁c₁² + m₂(l² + c₂² + 2lc₂ cos θ₂) + 2I      d₂ = m₂(c₂² + lc₂ cos θ₂) + I
         φ₂ = m₂c₂g sin(θ₁ + θ₂)
@@ -69,22 +69,22 @@ def acrobot(
         θ̈₂ = (u + φ₁d₂/d₁ − m₂lc₂ θ̇₁² sin θ₂ − φ₂) / (m₂c₂² + I − d₂²/d₁)
         θ̈₁ = −(d₂θ̈₂ + φ₁) / d₁
 
-    integrated over `dt` by one Runge-Kutta step of fourth order; then angles are
-    wrapped to [−π, π] and speeds clipped. Observation: float32 `[6]`: cos θ₁, sin θ₁,
-    cos θ₂, sin θ₂, θ̇₁, θ̇₂. Actions 0, 1, 2: u = −torque, 0, torque. An episode begins
-    with all four numbers within ±0.1, and terminates, with reward 0, where
-    −cos θ₁ − cos(θ₁ + θ₂) > 1. From (Sutton, 1996,
+    Each step integrates these equations over `dt` with one fourth-order Runge-Kutta
+    step, then wraps the angles to [−π, π] and clips the speeds. Observation: float32
+    `[6]`: cos θ₁, sin θ₁, cos θ₂, sin θ₂, θ̇₁, θ̇₂. Actions 0, 1, 2: u = −torque, 0,
+    torque. An episode begins with all four values uniform in ±0.1, and terminates, with
+    reward 0, when −cos θ₁ − cos(θ₁ + θ₂) > 1. From (Sutton, 1996,
     https://papers.nips.cc/paper/1995/hash/8f1d43620bc6bb580df6e80b0dc05c48-Abstract.html),
     as in Gymnasium.
 
     Args:
-        book_or_nips: the equations of Sutton and Barto's book, or the paper's, which
-            lack θ̇₁² sin θ₂.
-        link_length: l, of both links.
-        link_centre_1: c₁, from the first joint to the first link's centre of mass.
-        link_inertia: I, of either link.
-        torque_noise: the torque is off by a number that is uniform within ± this.
-        dt: seconds from one step to the next.
+        book_or_nips: the equations of Sutton and Barto's book, or those of the NIPS
+            paper, which lack θ̇₁² sin θ₂.
+        link_length: l, the length of both links.
+        link_centre_1: c₁, the distance from joint 1 to the centre of mass of link 1.
+        link_inertia: I, the moment of inertia of each link.
+        torque_noise: the half-width of the uniform noise added to the torque.
+        dt: seconds per step.
     """
     high = np.array([1.0, 1.0, 1.0, 1.0, max_speed_1, max_speed_2], np.float32)
     square = link_mass_2 * link_centre_2**2
@@ -104,7 +104,7 @@ def acrobot(
         physics = jax.random.uniform(key, (4,), jnp.float32, -0.1, 0.1)
         return AcrobotState(physics), _observe(*physics)
 
-    # A number that is traced may be anything; what is 0 for good draws nothing.
+    # A traced number may have any value; only a constant 0 needs no noise.
     noisy = not isinstance(torque_noise, int | float) or torque_noise != 0
 
     def draw(key: Key) -> ArrayTree:
@@ -124,7 +124,7 @@ def acrobot(
         speed_2 = jnp.clip(speed_2, -max_speed_2, max_speed_2)
         obs = _observe(theta_1, theta_2, speed_1, speed_2)
         cos_1, sin_1, cos_2, sin_2 = obs[:4]
-        # cos(θ₁ + θ₂), of what is known already.
+        # cos(θ₁ + θ₂), from the sines and cosines above.
         reached = -cos_1 - (cos_1 * cos_2 - sin_1 * sin_2) > 1.0
         physics = jnp.stack([theta_1, theta_2, speed_1, speed_2])
         return AcrobotState(physics), make_timestep(
@@ -161,7 +161,7 @@ def _derivatives(
     phi_1 = links.weight_1 * sin_1 + phi_2
     phi_1 = phi_1 - swing * speed_2 * (speed_2 + 2 * speed_1)
     moment = torque - links.coriolis * swing * speed_1**2 - phi_2
-    # Numerator and denominator both times d₁: one division less.
+    # Numerator and denominator are multiplied by d₁, which saves a division.
     acceleration_2 = (d_1 * moment + d_2 * phi_1) / (d_1 * links.inertia_2 - d_2**2)
     acceleration_1 = -(d_2 * acceleration_2 + phi_1) / d_1
     return speed_1, speed_2, acceleration_1, acceleration_2
@@ -170,7 +170,7 @@ def _derivatives(
 def _runge_kutta_step(
     links: Links, physics: Array, torque: Array, dt: Array | float
 ) -> tuple[Array, ...]:
-    """Where one classical Runge-Kutta step leads; neither wrapped nor clipped."""
+    """Takes one classical Runge-Kutta step, without wrapping or clipping."""
     start = tuple(physics)
 
     def after(slope: tuple[Array, ...], time: Array | float) -> tuple[Array, ...]:
@@ -187,7 +187,7 @@ def _runge_kutta_step(
 
 
 def _draw(theta_1: float, theta_2: float) -> np.ndarray:
-    """The links below and above the bar, `[400, 400, 3]` uint8."""
+    """Draws the links and the bar, `[400, 400, 3]` uint8."""
     canvas = drawing.Canvas(400, 400)
     reach, top = 88.0, 200.0
     joint = (200 + reach * math.sin(theta_1), top + reach * math.cos(theta_1))

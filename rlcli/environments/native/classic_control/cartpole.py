@@ -1,4 +1,4 @@
-"""CartPole: keep a pole upright on a cart, by pushing the cart left or right."""
+"""CartPole: balance a pole on a cart by pushing the cart left or right."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from rlcli.types import Array, Environment, Key, Positive, Structural, TimeStep
 
 
 class CartPoleState(NamedTuple):
-    """Where the cart and the pole are, and how fast they move."""
+    """The position and velocity of the cart and the pole."""
 
     physics: Array  # float32[4]: position, speed, angle, angular speed; the observation
 
 
 class Cart(NamedTuple):
-    """What the equations of motion need to know; numbers, or traced."""
+    """The parameters of the equations of motion; Python numbers or traced values."""
 
     gravity: Array | float
     masscart: Array | float
     masspole: Array | float
-    length: Array | float  # half of the pole's
-    tau: Array | float  # seconds of a step
+    length: Array | float  # half of the pole's length
+    tau: Array | float  # seconds per step
 
 
 @register("environment", "CartPole-v1", time_limit=500)
@@ -47,24 +47,24 @@ def cartpole(
     step_reward: float = 1.0,
     failure_reward: float = 1.0,
 ) -> Environment:
-    """Balances a pole on a cart: 1 for every step until it falls.
+    """Balances a pole on a cart: reward 1 per step until the pole falls.
 
         ẍ = f − (mₚ l / m) θ̈ cos θ              f = (±F + mₚ l θ̇² sin θ) / m
         θ̈ = (g sin θ − f cos θ) / (l (4/3 − mₚ cos² θ / m))          m = m_c + mₚ
 
-    integrated by Euler's method (Barto et al., 1983,
-    https://doi.org/10.1109/TSMC.1983.6313077), step by step as Gymnasium does.
-    Observation: float32 `[4]`: x, ẋ, θ, θ̇. Actions: 0 pushes to the left, 1 to the
-    right. An episode begins with all four numbers within ±0.05, and terminates beyond
-    the threshold of the position or of the angle.
+    These equations (Barto et al., 1983, https://doi.org/10.1109/TSMC.1983.6313077) are
+    integrated by Euler's method, exactly as in Gymnasium.
+    Observation: float32 `[4]`: x, ẋ, θ, θ̇. Actions: 0 pushes left, 1 pushes right. An
+    episode begins with all four values uniform in ±0.05, and terminates when the
+    position or the angle exceeds its threshold.
 
     Args:
         length: half of the pole's length, in metres.
-        tau: seconds from one step to the next.
-        theta_threshold: the angle that counts as fallen, in degrees.
-        step_reward: the reward of every step but the one that ends the episode, …
-        failure_reward: … and of that one. With 0 and −1 they are Gymnasium's
-            `sutton_barto_reward`.
+        tau: seconds per step.
+        theta_threshold: the angle at which the pole counts as fallen, in degrees.
+        step_reward: the reward of every step except the one that ends the episode.
+        failure_reward: the reward of the step that ends the episode. `step_reward: 0`
+            and `failure_reward: -1` are Gymnasium's `sutton_barto_reward`.
     """
     radians = math.radians(theta_threshold)
     high = np.array([2 * x_threshold, np.inf, 2 * radians, np.inf], np.float32)
@@ -78,7 +78,7 @@ def cartpole(
     def step(
         state: CartPoleState, action: Array, noise: tuple[()]
     ) -> tuple[CartPoleState, TimeStep]:
-        del noise  # the pole falls without any
+        del noise  # the dynamics are deterministic
         push = jnp.where(action == 1, force_magnitude, -force_magnitude)
         x, x_dot, theta, theta_dot = euler_step(cart, state.physics, push)
         physics = jnp.stack([x, x_dot, theta, theta_dot])
@@ -102,7 +102,7 @@ def cartpole(
 
 
 def euler_step(cart: Cart, physics: Array, push: Array) -> tuple[Array, ...]:
-    """Where a step of Euler's method leads under a force: x, ẋ, θ, θ̇."""
+    """Takes one step of Euler's method under a force; returns x, ẋ, θ, θ̇."""
     x, x_dot, theta, theta_dot = physics
     total_mass = cart.masscart + cart.masspole
     pole_moment = cart.masspole * cart.length
@@ -121,7 +121,8 @@ def euler_step(cart: Cart, physics: Array, push: Array) -> tuple[Array, ...]:
 def _float32_below(limit: float) -> np.float32:
     """The greatest float32 that is not above `limit`.
 
-    A float32 is beyond it exactly where it is beyond `limit` itself, in doubles.
+    A float32 exceeds this value exactly when it exceeds `limit` itself, compared in
+    float64.
     """
     nearest = np.float32(limit)
     return (
@@ -134,7 +135,7 @@ def _float32_below(limit: float) -> np.float32:
 def draw_cartpole(
     x: float, theta: float, length: float, x_threshold: float
 ) -> np.ndarray:
-    """The cart on its track, `[400, 600, 3]` uint8, one metre as long in x as in y."""
+    """Draws the cart on its track, `[400, 600, 3]` uint8; x and y have one scale."""
     width, height, floor = 600, 400, 310.0
     metre = width / (2.3 * x_threshold)
     canvas = drawing.Canvas(width, height)
@@ -144,7 +145,7 @@ def draw_cartpole(
 
     canvas.box((0, floor + 3), width, height - floor - 3, "#f1f0ee")
     canvas.line(to_pixel(-x_threshold, 0), to_pixel(x_threshold, 0), 4, drawing.GREY)
-    for end in (-x_threshold, x_threshold):  # where the track ends, so does the episode
+    for end in (-x_threshold, x_threshold):  # the episode ends here
         canvas.line(to_pixel(end, -10), to_pixel(end, 10), 4, drawing.RED)
     canvas.line(to_pixel(0, -12), to_pixel(0, -18), 2, drawing.GREY)
 

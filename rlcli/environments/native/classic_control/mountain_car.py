@@ -1,6 +1,6 @@
-"""MountainCar: a car too weak for the hill gathers speed by going the other way first.
+"""MountainCar: an underpowered car gains speed by first driving away from the goal.
 
-With discrete actions (Moore, 1990), and with continuous ones.
+With discrete actions (Moore, 1990), and with continuous actions.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from rlcli.types import Array, Environment, Key, NonNegative, Structural, TimeSt
 
 
 class MountainCarState(NamedTuple):
-    """Where the car is, and how fast it moves."""
+    """The position and velocity of the car."""
 
     physics: Array  # float32[2]: position, speed; the observation
 
 
 class Valley(NamedTuple):
-    """Where the car may be; Python numbers, but for the goal."""
+    """The limits of position and speed, Python numbers; the goal may be traced."""
 
     left: float
     right: float
@@ -49,21 +49,21 @@ def mountain_car(
     goal_position: float = 0.5,
     goal_velocity: float = 0.0,
 ) -> Environment:
-    """Drives an underpowered car out of a valley: −1 for every step until it is out.
+    """Drives an underpowered car out of a valley: reward −1 per step until the goal.
 
         v′ = clip(v + (a − 1) force − gravity cos 3x, ±max_speed)
         x′ = clip(x + v′, min_position, max_position)
 
-    and at the left wall it stops: v′ = 0 where v′ < 0. Observation: float32 `[2]`: x,
-    v. Actions: 0 pushes to the left, 1 not at all, 2 to the right. An episode begins at
-    rest, with x in [−0.6, −0.4], and terminates where x ≥ goal_position and
-    v ≥ goal_velocity. From Moore's thesis (1990,
+    The left wall stops the car: there v′ = 0 if v′ < 0. Observation: float32 `[2]`: x,
+    v. Actions: 0 pushes left, 1 does not push, 2 pushes right. An episode begins at
+    rest, with x uniform in [−0.6, −0.4], and terminates when x ≥ goal_position and v ≥
+    goal_velocity. From Moore's thesis (1990,
     https://www.cl.cam.ac.uk/techreports/UCAM-CL-TR-209.pdf), as in Gymnasium.
     """
     valley = Valley(min_position, max_position, max_speed, goal_position, goal_velocity)
 
     def reward(action: Array, at_goal: Array) -> Array:
-        del action, at_goal  # a step costs the same wherever it leads
+        del action, at_goal  # every step costs the same
         return jnp.full((), -1.0, jnp.float32)
 
     actions = gymnasium.spaces.Discrete(3)
@@ -83,18 +83,18 @@ def mountain_car_continuous(
     goal_position: float = 0.45,
     goal_velocity: float = 0.0,
 ) -> Environment:
-    """Drives an underpowered car out of a valley: 100 for that, less what it takes.
+    """Drives an underpowered car out of a valley: reward 100 at the goal, minus effort.
 
         v′ = clip(v + power clip(a, ±1) − gravity cos 3x, ±max_speed)
         x′ = clip(x + v′, min_position, max_position)
-        reward = 100 [arrived] − a² / 10
+        reward = 100 [goal reached] − a² / 10
 
-    and at the left wall it stops: v′ = 0 where v′ < 0. Observation: float32 `[2]`: x,
-    v. Action: float32 `[1]`; one outside [−1, 1] pushes no harder, but costs its own
-    square. An episode begins at rest, with x in [−0.6, −0.4], and terminates where
-    x ≥ goal_position and v ≥ goal_velocity. As in Gymnasium, which merged Moore's car
-    (1990, https://www.cl.cam.ac.uk/techreports/UCAM-CL-TR-209.pdf) with one of
-    J. A. Martín H.
+    The left wall stops the car: there v′ = 0 if v′ < 0. Observation: float32 `[2]`: x,
+    v. Action: float32 `[1]`; an action outside [−1, 1] is clipped for the push but not
+    for its cost. An episode begins at rest, with x uniform in [−0.6, −0.4], and
+    terminates when x ≥ goal_position and v ≥ goal_velocity. As in Gymnasium, which
+    merged Moore's car (1990, https://www.cl.cam.ac.uk/techreports/UCAM-CL-TR-209.pdf)
+    with one of J. A. Martín H.
     """
     valley = Valley(min_position, max_position, max_speed, goal_position, goal_velocity)
 
@@ -115,7 +115,7 @@ def _mountain_car_core(
     reward: Callable[[Array, Array], Array],
     actions: gymnasium.Space,
 ) -> Environment:
-    """A car that is pushed by `push(action)` and earns `reward(action, arrived)`."""
+    """Builds a car with the force `push(action)` and `reward(action, at_goal)`."""
     low = np.array([valley.left, -valley.max_speed], np.float32)
     high = np.array([valley.right, valley.max_speed], np.float32)
 
@@ -127,7 +127,7 @@ def _mountain_car_core(
     def step(
         state: MountainCarState, action: Array, noise: tuple[()]
     ) -> tuple[MountainCarState, TimeStep]:
-        del noise  # nothing is random here
+        del noise  # the dynamics are deterministic
         position, speed = state.physics
         _, slope = sine_and_cosine(3 * position)
         speed = speed + push(action) - gravity * slope
@@ -151,7 +151,7 @@ def _mountain_car_core(
 
 
 def _draw(position: float, valley: Valley) -> np.ndarray:
-    """The car on its hills, `[400, 600, 3]` uint8, one metre as long in x as in y."""
+    """Draws the car on its hills, `[400, 600, 3]` uint8; x and y have one scale."""
     width, height = 600, 400
     metre = width / (valley.right - valley.left)
     canvas = drawing.Canvas(width, height, "#eef3f7")

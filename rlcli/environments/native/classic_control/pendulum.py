@@ -1,4 +1,4 @@
-"""Pendulum: swing a rod up by a torque that is too weak to lift it, and hold it."""
+"""Pendulum: swing a rod up with a torque too weak to lift it, and keep it upright."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from rlcli.types import Array, Environment, Key, Positive, Structural, TimeStep
 
 
 class PendulumState(NamedTuple):
-    """Where the rod points, and how fast it turns."""
+    """The angle and angular velocity of the rod."""
 
-    angle: Array  # float32: radians from upright, to the left; steps lead into [−π, π]
+    angle: Array  # float32: radians from upright, counterclockwise; in [−π, π]
     speed: Array  # float32: radians per second
 
 
@@ -35,21 +35,21 @@ def pendulum(
     max_speed: Annotated[Structural, Gt(0.0)] = 8.0,
     max_torque: Annotated[Structural, Gt(0.0)] = 2.0,
 ) -> Environment:
-    """Swings a rod up and holds it there: the less it leans and turns, the better.
+    """Swings a rod up and keeps it upright: costs grow with angle, speed and torque.
 
         θ̈ = 3g / (2l) sin θ + 3u / (m l²)      u: the action, clipped to ±max_torque
         θ̇′ = clip(θ̇ + θ̈ dt, ±max_speed)       θ′ = θ + θ̇′ dt
         reward = −(θ² + θ̇² / 10 + u² / 1000)   θ in [−π, π], 0 is upright
 
-    Observation: float32 `[3]`: cos θ, sin θ, θ̇. Action: float32 `[1]`, the torque; one
-    outside the box does, and costs, what the nearest one inside does. An episode begins
-    at any angle and never terminates. The equations are Gymnasium's (Towers et al.,
-    2024, https://arxiv.org/abs/2407.17032).
+    Observation: float32 `[3]`: cos θ, sin θ, θ̇. Action: float32 `[1]`, the torque; an
+    action outside the bounds is clipped, for the dynamics and the reward. An episode
+    begins at a random angle and never terminates. The equations are Gymnasium's (Towers
+    et al., 2024, https://arxiv.org/abs/2407.17032).
 
     Args:
         g: the acceleration of gravity.
-        length: of the rod, in metres.
-        dt: seconds from one step to the next.
+        length: the rod's length, in metres.
+        dt: seconds per step.
     """
     high = np.array([1.0, 1.0, max_speed], np.float32)
     pull, push = 1.5 * g / length, 3.0 / (mass * length**2)
@@ -67,16 +67,15 @@ def pendulum(
     def step(
         state: PendulumState, action: Array, noise: tuple[()]
     ) -> tuple[PendulumState, TimeStep]:
-        del noise  # nothing is random here
+        del noise  # the dynamics are deterministic
         torque = jnp.clip(action[0], -max_torque, max_torque)
-        leaning = wrap_angle(
-            state.angle
-        )  # a state of somebody's own may have gone round
-        cost = leaning**2 + 0.1 * state.speed**2 + 0.001 * torque**2
+        # A state that did not come from `step` may have an angle outside [−π, π].
+        angle = wrap_angle(state.angle)
+        cost = angle**2 + 0.1 * state.speed**2 + 0.001 * torque**2
         sine, _ = sine_and_cosine(state.angle)
         speed = state.speed + (pull * sine + push * torque) * dt
         speed = jnp.clip(speed, -max_speed, max_speed)
-        # Wrapped at once: an angle that grows would lose its last digits.
+        # Wrapped in every step: a growing angle would lose float32 precision.
         state = PendulumState(wrap_angle(state.angle + speed * dt), speed)
         return state, make_timestep(observe(state), -cost, jnp.asarray(False))
 
@@ -94,7 +93,7 @@ def pendulum(
 
 
 def _draw(angle: float, length: float) -> np.ndarray:
-    """The rod on its wall, `[400, 400, 3]` uint8; longer than a metre, it fills it."""
+    """Draws the rod, `[400, 400, 3]` uint8; a rod longer than 1 m fills the frame."""
     canvas = drawing.Canvas(400, 400)
     centre = (200.0, 200.0)
     reach = 160 * length / max(1.0, length)

@@ -1,5 +1,5 @@
-"""Grid: worlds of cells, with walls.
+"""Grid worlds: cells and walls.
 
-Belongs here: grid worlds, and how their maps are read.
+Belongs here: grid worlds, and the parsing of their maps.
 May import: `environments.drawing`, other native environments, and the ground.
 """

@@ -1,4 +1,4 @@
-"""FourRooms: four rooms, a door between each two, and a goal in one of them."""
+"""FourRooms: four rooms connected by doors, with a goal in one of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIZE = len(ROWS)
 
 
 class FourRoomsState(NamedTuple):
-    """Where one is, and where one wants to."""
+    """The cells of the agent and of the goal."""
 
     cell: Array  # int32: row · 13 + column
     goal: Array  # int32, likewise
@@ -41,20 +41,20 @@ def four_rooms(
     goal: tuple[int, int] | None = (8, 9),
     visual: bool = False,
 ) -> Environment:
-    """Walks from room to room: 1 for the step onto the goal, where it terminates.
+    """Walks from room to room: reward 1 for reaching the goal, which terminates.
 
-    Observation: int32 `[4]`: row and column of where one is, row and column of the
-    goal. Or with `visual` bool `[13, 13, 3]`: row, column, and what is there: wall,
-    oneself, goal. Actions: 0 up, 1 right, 2 down, 3 left; walls hold. A move that fails
-    goes in one of the three other directions, all equally likely. From (Sutton, Precup
-    & Singh, 1999, https://doi.org/10.1016/S0004-3702(99)00052-1).
+    Observation: int32 `[4]`: the row and column of the agent, and those of the goal.
+    With `visual`: bool `[13, 13, 3]`: row, column, and channel: wall, agent, goal.
+    Actions: 0 up, 1 right, 2 down, 3 left; walls block. A move that fails goes in one
+    of the three other directions, uniformly. From (Sutton, Precup & Singh, 1999,
+    https://doi.org/10.1016/S0004-3702(99)00052-1).
 
     Args:
-        fail_probability: how likely a move fails.
-        start: the row and column where episodes begin; null: any, anew each episode.
-        goal: those of the goal; null: any, anew each episode. Where both may be any
-            cell they are never the same.
-        visual: whether one sees the rooms from above.
+        fail_probability: the probability that a move fails.
+        start: the initial row and column; null: random in each episode.
+        goal: the row and column of the goal; null: random in each episode. A random
+            start and a random goal are never the same cell.
+        visual: whether to observe the map from above.
     """
     successors = jnp.asarray(maps.successor_cells(FREE).ravel())
     excluded = -1 if start is None else start[0] * SIZE + start[1]
@@ -71,8 +71,9 @@ def four_rooms(
 
     def reset(key: Key) -> tuple[FourRoomsState, Array]:
         uniform = jax.random.uniform(key, (2,))
-        aim = tables.choose_uniformly(uniform[0], goals)
-        state = FourRoomsState(maps.choose_other_cell(uniform[1], starts, aim), aim)
+        goal_cell = tables.choose_uniformly(uniform[0], goals)
+        cell = maps.choose_other_cell(uniform[1], starts, goal_cell)
+        state = FourRoomsState(cell, goal_cell)
         return state, observe(state)
 
     def draw(key: Key) -> Array:

@@ -1,4 +1,4 @@
-"""GridWorld: a map of one's own, with walls, goals and traps, and slippery floors."""
+"""GridWorld: a custom map with walls, goals, traps and slippery floors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlcli.registry import register
 from rlcli.types import Environment, Probability
 
 TEXTBOOK = ("...G", ".#.T", "S...")  # Russell and Norvig's world of 4 x 3
-STEP, GOAL, TRAP = 1, 2, 3  # the numbers of rewards; 0 is none
+STEP, GOAL, TRAP = 1, 2, 3  # indices of rewards; index 0 is a reward of 0
 
 
 @register("environment", "GridWorld-v0", time_limit=100)
@@ -24,21 +24,22 @@ def grid_world(
     goal_reward: float = 1.0,
     trap_reward: float = -1.0,
 ) -> Environment:
-    """Walks over a map to its goal, and into no trap; both terminate the episode.
+    """Walks over a map to a goal and avoids traps; goals and traps terminate.
 
-    Observation: int32, the number of the cell, row by row, walls counted. Actions: 0
-    up, 1 right, 2 down, 3 left; walls and edges hold. A move that does not succeed goes
-    to the right or left of where it was meant to, both equally likely. The map is, if
-    none is given, that of (Russell & Norvig, Artificial Intelligence: A Modern
-    Approach, https://aima.cs.berkeley.edu/), where with γ = 1 the start is worth 0.705.
+    Observation: int32, the index of the cell in row-major order, walls included.
+    Actions: 0 up, 1 right, 2 down, 3 left; walls and edges block. A move that fails
+    goes to the right or left of its direction, with equal probability. The default map
+    is that of (Russell & Norvig, Artificial Intelligence: A Modern Approach,
+    https://aima.cs.berkeley.edu/), where the value of the start is 0.705 for γ = 1.
 
     Args:
-        layout: its rows, of `.` (floor), `#` (wall), S (start), G (goal) and T (trap).
-            With several starts any of them may be it; with none, any floor.
-        success_rate: how likely a move goes as it was meant to.
-        step_reward: the reward of every step, …
-        goal_reward: … and what one onto the goal has beside it, …
-        trap_reward: … or one into a trap.
+        layout: the rows of the map, with the letters `.` (floor), `#` (wall), S
+            (start), G (goal) and T (trap). An episode begins in a random S, or without
+            any S on a random floor cell.
+        success_rate: the probability that a move goes in its direction.
+        step_reward: the reward of every step.
+        goal_reward: the additional reward of a step into a goal.
+        trap_reward: the additional reward of a step into a trap.
     """
     letters = maps.parse_map(layout, ".#SGT", TEXTBOOK)
     starts, world = _parse_layout(letters)
@@ -53,13 +54,13 @@ def grid_world(
 
 
 def _parse_layout(letters: np.ndarray) -> tuple[np.ndarray, tables.World]:
-    """The cells to start in, and where everything leads."""
+    """The initial cells and the transitions of a map."""
     flat = letters.ravel()
     starts = np.flatnonzero(flat == ("S" if "S" in flat else ".")).astype(np.int32)
     if not len(starts):
         raise RlcliError(
-            "there is nowhere to start on this map",
-            "mark a cell with S; without one, episodes begin on any `.`",
+            "this map has no cell to start in",
+            "mark a cell with S; without S, episodes begin on a random `.`",
         )
     worth = np.select([flat == "G", flat == "T"], [GOAL, TRAP], STEP)
     successors = maps.successor_cells(letters != "#")
@@ -67,7 +68,7 @@ def _parse_layout(letters: np.ndarray) -> tuple[np.ndarray, tables.World]:
 
 
 def _draw(letters: np.ndarray, cell: int) -> np.ndarray:
-    """The map from above, uint8 with a legend; the cells of large maps are smaller."""
+    """Draws the map from above, uint8, with a legend; large maps have smaller cells."""
     flat = letters.ravel()
     kinds = {
         "start": ("S", "#e3e9f3"),

@@ -1,4 +1,4 @@
-"""Maps: what worlds of free cells and walls share: moves, places and pictures."""
+"""Grid maps: parsing, moves between cells, and drawing."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ WALL, FLOOR = "#56616f", "#f4f2ee"
 
 
 def parse_map(rows: tuple[str, ...], letters: str, example: tuple[str, ...]) -> Array:
-    """The letters of a map, `[rows, columns]`; an error says what is wrong with it."""
+    """Parses a map into its letters, `[rows, columns]`, or raises an `RlcliError`."""
     hint = f"a map is a list of rows, such as {list(example)}"
     unknown_letters = sorted(set("".join(rows)) - set(letters))
     if unknown_letters:
         allowed_letters = ", ".join(f"`{letter}`" for letter in letters)
         raise RlcliError(
-            f"a map is made of {allowed_letters}, but this one has {unknown_letters}",
+            f"a map may contain {allowed_letters}, but this one has {unknown_letters}",
             hint,
         )
     if len({len(row) for row in rows}) != 1 or not rows[0]:
-        raise RlcliError("the rows of a map have one length, but these differ", hint)
+        raise RlcliError(
+            "the rows of a map must have equal length, but these differ", hint
+        )
     return np.array([list(row) for row in rows])
 
 
 def successor_cells(free: np.ndarray) -> np.ndarray:
-    """Where the moves lead from each cell, int32 `[cells, 4]`: walls and edges hold."""
+    """The cell that each move leads to, int32 `[cells, 4]`; walls and edges block."""
     rows, columns = free.shape
-    lead = tables.grid_moves(rows, columns, MOVES)
+    successors = tables.grid_moves(rows, columns, MOVES)
     cells = np.arange(free.size)[:, None]
-    return np.where(free.ravel()[lead], lead, cells).astype(np.int32)
+    return np.where(free.ravel()[successors], successors, cells).astype(np.int32)
 
 
 def free_cells(free: np.ndarray) -> np.ndarray:
-    """The numbers of the free cells, int32, in order."""
+    """The indices of the free cells, int32, in order."""
     return np.flatnonzero(free).astype(np.int32)
 
 
 def option_cells(
-    free: np.ndarray, position: tuple[int, int] | None, what: str, excluded: int = -1
+    free: np.ndarray, position: tuple[int, int] | None, name: str, excluded: int = -1
 ) -> np.ndarray:
-    """The cells that may be the `position` of an option: itself, or for None any free
-    one.
-    """
+    """The candidate cells of an option: `position` itself, or all free cells for None."""
     if position is None:
         cells = free_cells(free)
         return cells[cells != excluded]
@@ -58,17 +58,17 @@ def option_cells(
     number = row * free.shape[1] + column
     if not inside or not free[row, column] or number == excluded:
         raise RlcliError(
-            f"`{what}` is to be a free cell, and [{row}, {column}] is none",
+            f"`{name}` must be a free cell, but [{row}, {column}] is not",
             "a cell is [row, column], counted from 0 at the upper left",
         )
     return np.array([number], np.int32)
 
 
 def choose_other_cell(uniform: Array, cells: np.ndarray, excluded: Array) -> Array:
-    """One of the cells but `excluded`, all equally likely, by a number in [0, 1).
+    """Maps a number in [0, 1) to one of the cells except `excluded`, uniformly.
 
     Args:
-        cells: in order; where `excluded` is not among them, any of them.
+        cells: in increasing order; `excluded` need not be among them.
     """
     is_listed = jnp.any(cells == excluded)
     index = (uniform * (len(cells) - is_listed)).astype(jnp.int32)
@@ -84,13 +84,13 @@ def draw_map(
     tints: Mapping[int, str] | None = None,
     cell: int = 32,
 ) -> np.ndarray:
-    """The map from above, uint8 `[cell · rows, cell · columns, 3]`.
+    """Draws the map from above, uint8 `[cell · rows, cell · columns, 3]`.
 
     Args:
-        walker: the cell of who walks.
-        flags: cells with a flag: goals.
-        tints: colours of cells that have one of their own.
-        cell: its width, in pixels.
+        walker: the cell of the agent.
+        flags: the cells with a flag, such as goals.
+        tints: the colours of cells that differ from the default.
+        cell: the width of a cell, in pixels.
     """
     rows, columns = free.shape
     canvas = drawing.Canvas(columns * cell, rows * cell, "#dcd8d0")
@@ -108,7 +108,7 @@ def draw_map(
             canvas.box((left, top), cell, cell, tints.get(number, WALL))
     for number in flags:
         left, top = corner(number)
-        # Who has reached it stands beside it, and does not hide it.
+        # An agent at the flag is drawn beside it, so that both are visible.
         foot = 0.56 if number == walker else 0.4
         canvas.flag((left + foot * cell, top + 0.86 * cell), 0.7 * cell)
     left, top = corner(walker)

@@ -1,4 +1,4 @@
-"""MetaMaze: find what is hidden in a maze, and then find it again and again."""
+"""MetaMaze: find a hidden reward in a maze, and return to it repeatedly."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from rlcli.types import Array, Environment, Key, TimeStep
 
 
 class MetaMazeState(NamedTuple):
-    """Where one is, and where the reward is hidden."""
+    """The cells of the agent and of the hidden reward."""
 
-    cell: Array  # int32: row · width + column, of the maze with the walls around it
+    cell: Array  # int32: row · width + column, including the outer walls
     goal: Array  # int32, likewise
 
 
@@ -34,28 +34,27 @@ def meta_maze(
     goal_reward: float = 10.0,
     wall_reward: float = 0.0,
 ) -> Environment:
-    """Finds a hidden reward, again and again: who finds it is put somewhere else.
+    """Finds a hidden reward repeatedly: reaching it moves the agent to a random cell.
 
     Every other cell of every other row is a wall. An episode begins in the middle. The
-    reward stays where it is for an episode, in any free cell but the middle; it is not
-    seen. Who comes upon it gets it, and is put into any other free cell. Nothing
-    terminates. So one has to remember: wrap it in `previous`, which shows action and
-    reward, and give the network a memory.
-    Observation: bool `[view, view]`: the walls around one, in rows and columns.
+    reward is hidden in a random free cell except the middle, fixed during an episode
+    and not observed. An agent that reaches it is rewarded and moved to another random
+    free cell. The episode never terminates. The task needs memory: use the wrapper
+    `previous`, which adds the last action and reward to the observation, and a
+    recurrent network.
+    Observation: bool `[view, view]`: the walls around the agent, in rows and columns.
     Actions: 0 up, 1 right, 2 down, 3 left. From (Miconi et al., 2018,
     https://arxiv.org/abs/1804.02464), whose episodes have 200 steps.
 
     Args:
-        size: cells along a side, without the walls around; odd.
-        view: how many cells wide one sees; odd.
-        goal_reward: for coming upon what is hidden.
-        wall_reward: for running against a wall, where one stays.
+        size: the number of cells per side, without the outer walls; odd.
+        view: the width of the observed square, in cells; odd.
+        goal_reward: the reward for reaching the hidden cell.
+        wall_reward: the reward for moving into a wall, which blocks the move.
     """
     for name, value in (("size", size), ("view", view)):
         if value % 2 == 0:
-            raise RlcliError(
-                f"`{name}` of MetaMaze-v0 is to be odd, and {value} is not"
-            )
+            raise RlcliError(f"`{name}` of MetaMaze-v0 must be odd, but it is {value}")
     edge = view // 2
     free = maze_layout(size, edge)
     width, cells = size + 2 * edge, maps.free_cells(free)
@@ -98,15 +97,15 @@ def meta_maze(
 
 
 def maze_layout(size: int, edge: int) -> np.ndarray:
-    """Which cells of a maze are free, its outer walls `edge` cells thick."""
+    """A mask of the free cells of a maze, with outer walls `edge` cells thick."""
     odd = np.arange(size) % 2 == 1
     inside = ~(odd[:, None] & odd)
-    inside[size // 2, size // 2] = True  # where one begins is no wall
+    inside[size // 2, size // 2] = True  # the initial cell is free
     return np.pad(inside, edge)
 
 
 def _draw(free: np.ndarray, cell: int, goal: int, edge: int) -> np.ndarray:
-    """The maze from above, uint8 with a legend: what is seen of it is lighter."""
+    """Draws the maze from above, uint8 with a legend; the observed part is lighter."""
     width, side = len(free), 32
     row, column = divmod(cell, width)
     near = range(-edge, edge + 1)

@@ -1,4 +1,4 @@
-"""Blackjack: come closer to 21 than the dealer, but not beyond."""
+"""Blackjack: get closer to 21 than the dealer without exceeding it."""
 
 from __future__ import annotations
 
@@ -17,46 +17,48 @@ from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Environment, Key, RenderState, TimeStep
 
 DECK = np.array([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10, 10, 10])  # an ace is 1
-BUST, NATURAL = 0, 6  # of the hands a dealer ends with; 1 … 5 are 17 … 21
-MAX_CARDS = 22  # that a player can have: 21 aces, and one beyond
+BUST, NATURAL = 0, 6  # the dealer's final hands; 1 … 5 are 17 … 21
+MAX_CARDS = 22  # the largest hand of a player: 21 aces and one more card
 
 
 class BlackjackState(NamedTuple):
-    """What is on the table, as far as it matters."""
+    """The cards on the table, reduced to the values that matter."""
 
-    total: Array  # int32: of the player's cards, aces as 1
-    ace: Array  # bool: whether there is one among them
-    natural: Array  # bool: whether they are an ace and a ten, and no more
+    total: Array  # int32: the sum of the player's cards, with aces as 1
+    ace: Array  # bool: whether the player has an ace
+    natural: Array  # bool: whether the player's hand is exactly an ace and a ten
     dealer: Array  # int32: the dealer's open card
 
 
 class Cards(NamedTuple):
-    """The cards on the table, for pictures."""
+    """The cards on the table, for rendering."""
 
     player: Array  # int32 [MAX_CARDS]: ranks in the order dealt, then zeros
-    hand: Array  # int32: what the dealer ended with; −1 before
-    luck: Array  # float32: the number in [0, 1) that decided it
+    hand: Array  # int32: the dealer's final hand; −1 before
+    luck: Array  # float32: the number in [0, 1) that determined it
 
 
 @register("environment", "Blackjack-v1")
 def blackjack(
     rendering: bool = False, *, natural: bool = False, sab: bool = True
 ) -> Environment:
-    """Plays one hand of blackjack: 1 for winning, −1 for losing, 0 for a draw.
+    """Plays one hand of blackjack: reward 1 for winning, −1 for losing, 0 for a draw.
 
     Cards are drawn with replacement from ranks 1 (ace) … 9 and 10 (four times as
-    often). An ace counts 11 where that does not exceed 21: it is usable. The dealer has
-    an open card and a hidden one, and when the player sticks, draws up to 17 or more.
+    likely). An ace counts 11 if the sum does not exceed 21: it is then usable. The
+    dealer has an open card and a hidden card, and draws up to 17 or more when the
+    player sticks.
     Observation: a tuple of three int32: the player's sum, the dealer's open card, 1 if
-    the player has a usable ace. Actions: 0 stick, 1 hit. The episode terminates beyond
-    21, or when the player sticks. Example 5.1 of (Sutton and Barto, 2018,
-    http://incompleteideas.net/book/the-book-2nd.html), as in Gymnasium.
+    the player has a usable ace. Actions: 0 stick, 1 hit. The episode terminates when
+    the sum exceeds 21, or when the player sticks. Example 5.1 of (Sutton and Barto,
+    2018, http://incompleteideas.net/book/the-book-2nd.html), as in Gymnasium.
 
-    What the dealer comes to is drawn at once, by its exact distribution given the open
-    card: the hidden one is never seen before. Films show cards that lead there.
+    The dealer's final hand is sampled in one draw from its exact distribution given the
+    open card, since the hidden card is never observed. Videos show cards that lead to
+    this hand.
 
     Args:
-        natural: pays 1.5 for winning with an ace and a ten, unless `sab`.
+        natural: whether winning with an ace and a ten pays 1.5; ignored if `sab`.
         sab: the book's rules: an ace and a ten win unless the dealer has them, too.
     """
 
@@ -70,8 +72,8 @@ def blackjack(
         state = BlackjackState(total, ace, ace & (total == 11), dealer)
         return state, observe(state)
 
-    def stuck(state: BlackjackState, noise: Array) -> Array:
-        """The reward for sticking; `noise` says what the dealer comes to."""
+    def stick_reward(state: BlackjackState, noise: Array) -> Array:
+        """The reward for sticking; `noise` determines the dealer's hand."""
         hand = _dealer_hand(state.dealer, noise)
         dealer = jnp.where(hand == BUST, 0, jnp.minimum(16 + hand, 21))
         best, _ = _hand_value(state.total, state.ace)
@@ -85,7 +87,7 @@ def blackjack(
         state: BlackjackState, action: Array, noise: Array
     ) -> tuple[BlackjackState, TimeStep]:
         hit = jnp.asarray(action == 1)
-        # The same number is the player's card or the dealer's luck: never both.
+        # One random number suffices: it is the player's card or the dealer's hand.
         card = jnp.where(hit, _card_from_uniform(noise), 0)
         after = BlackjackState(
             total=state.total + card,
@@ -94,11 +96,11 @@ def blackjack(
             dealer=state.dealer,
         )
         bust = after.total > 21
-        reward = jnp.where(hit, jnp.where(bust, -1.0, 0.0), stuck(state, noise))
+        reward = jnp.where(hit, jnp.where(bust, -1.0, 0.0), stick_reward(state, noise))
         return after, make_timestep(observe(after), reward, bust | ~hit)
 
     def render(state: BlackjackState) -> np.ndarray:
-        best, dealer, usable = (int(each) for each in observe(state))
+        best, dealer, usable = (int(value) for value in observe(state))
         return _draw(best, dealer, usable)
 
     sizes = (32, 11, 2)
@@ -114,8 +116,8 @@ def blackjack(
     return _with_cards(core, observe) if rendering else core
 
 
-def _with_cards(core: Environment, observed: Callable) -> Environment:
-    """The same core, whose state has the cards as well, to be drawn."""
+def _with_cards(core: Environment, observe: Callable) -> Environment:
+    """Adds the cards to the state of the environment, for rendering."""
 
     def reset(key: Key) -> tuple[RenderState, ArrayTree]:
         state, obs = core.reset(key)
@@ -137,37 +139,37 @@ def _with_cards(core: Environment, observed: Callable) -> Environment:
 
     def render(state: RenderState) -> np.ndarray:
         player, hand, luck = jax.tree.map(np.asarray, state.details)
-        best, dealer, usable = (int(each) for each in observed(state.state))
+        best, dealer, usable = (int(value) for value in observe(state.state))
         return _draw(best, dealer, usable, player[player > 0].tolist(), hand, luck)
 
     return core._replace(reset=reset, step=step, render=render)
 
 
 def _deal(key: Key) -> Array:
-    """The player's first two cards and the dealer's open one, int32 `[3]`."""
+    """Deals the player's first two cards and the dealer's open card, int32 `[3]`."""
     return _card_from_uniform(jax.random.uniform(key, (3,)))
 
 
 def _dealer_hand(dealer: Array, noise: Array) -> Array:
-    """What a dealer with that open card ends with, by a number in [0, 1)."""
+    """Maps a number in [0, 1) to the dealer's final hand, given the open card."""
     return jnp.sum(noise >= jnp.asarray(_dealer_odds())[dealer - 1])
 
 
 def _card_from_uniform(uniform: Array) -> Array:
-    """A card of the deck, int32, by a number in [0, 1)."""
+    """Maps a number in [0, 1) to a card of the deck, int32."""
     rank = (uniform * len(DECK)).astype(jnp.int32) + 1
     return jnp.minimum(rank, 10)
 
 
 def _hand_value(total: Array, ace: Array) -> tuple[Array, Array]:
-    """A hand's sum, and whether an ace of it is usable."""
+    """The sum of a hand, and whether the hand has a usable ace."""
     usable = ace & (total <= 11)
     return total + jnp.where(usable, 10, 0), usable
 
 
 @functools.cache
 def _dealer_odds() -> np.ndarray:
-    """How likely a dealer ends with a worse hand than 1 … 6, `[10, 6]` by open card."""
+    """The probability of a final hand below 1 … 6, `[10, 6]` by the dealer's open card."""
     ends = np.zeros((10, 7))
     for card in range(1, 11):
         for hidden in DECK.tolist():
@@ -183,7 +185,7 @@ def _dealer_odds() -> np.ndarray:
 
 @functools.cache
 def _dealer_distribution(total: int, ace: bool) -> tuple[float, ...]:
-    """How likely a dealer with these cards ends with more than 21, 17, …, 21."""
+    """The probabilities that a dealer with these cards ends above 21, with 17, …, 21."""
     best = total + 10 if ace and total <= 11 else total
     if best > 16:
         return tuple(np.eye(6)[BUST if best > 21 else best - 16].tolist())
@@ -194,25 +196,25 @@ def _dealer_distribution(total: int, ace: bool) -> tuple[float, ...]:
 
 
 def _dealer_cards(dealer: int, hand: int, luck: float) -> list[int]:
-    """Cards of a dealer with that open card, as likely as they are given the hand.
+    """Samples the dealer's cards, given the open card and the final hand.
 
-    The same for the same `luck`, so that a film repeats itself.
+    They depend only on `luck`, so that videos are reproducible.
     """
     rng = np.random.default_rng(int(np.float32(luck).view(np.uint32)))
     while True:
         cards = [dealer, int(rng.choice(DECK))]
         if sorted(cards) == [1, 10]:
-            ended = NATURAL
+            final_hand = NATURAL
         else:
             while _best(cards) < 17:
                 cards.append(int(rng.choice(DECK)))
-            ended = BUST if _best(cards) > 21 else _best(cards) - 16
-        if ended == hand:
+            final_hand = BUST if _best(cards) > 21 else _best(cards) - 16
+        if final_hand == hand:
             return cards
 
 
 def _best(cards: Sequence[int]) -> int:
-    """The sum of a hand, with an ace as 11 where that does not exceed 21."""
+    """The sum of a hand, with an ace as 11 if the sum does not exceed 21."""
     return sum(cards) + 10 * (1 in cards and sum(cards) <= 11)
 
 
@@ -224,9 +226,9 @@ def _draw(
     hand: int = -1,
     luck: float = 0.0,
 ) -> np.ndarray:
-    """The table, `[360, 400, 3]` uint8: the dealer's cards, and the player's.
+    """Draws the cards of the dealer and the player, `[360, 400, 3]` uint8.
 
-    Without `player` the player's sum stands for the cards.
+    Without `player`, draws the player's sum instead of the cards.
     """
     canvas = drawing.Canvas(400, 360, "#4d8f5c")
     pale, gold, red = "#dcebdf", "#e8cf6a", "#ffb4a8"
@@ -257,14 +259,16 @@ def _draw_hand(
     cards: Sequence[int],
     hidden: bool = False,
 ) -> None:
-    """Cards from left to right, over each other where there are many."""
+    """Draws cards from left to right, overlapping if there are many."""
     left, top = corner
     count = len(cards) + hidden
-    apart = min(96.0, (340 - 84) / max(1, count - 1))
-    for place, rank in enumerate(cards):
-        _draw_card(canvas, (left + place * apart, top), "A" if rank == 1 else str(rank))
+    spacing = min(96.0, (340 - 84) / max(1, count - 1))
+    for index, rank in enumerate(cards):
+        _draw_card(
+            canvas, (left + index * spacing, top), "A" if rank == 1 else str(rank)
+        )
     if hidden:
-        _draw_back(canvas, (left + len(cards) * apart, top))
+        _draw_back(canvas, (left + len(cards) * spacing, top))
 
 
 def _draw_card(canvas: drawing.Canvas, corner: drawing.Point, rank: str) -> None:

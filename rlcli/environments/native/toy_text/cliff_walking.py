@@ -1,4 +1,4 @@
-"""CliffWalking: the short way leads along a cliff, the safe one around it."""
+"""CliffWalking: the shortest path runs along a cliff; the safe path is longer."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ CELL = 50  # pixels
 @register("environment", "CliffWalking-v0")
 @register("environment", "CliffWalking-v1")
 def cliff_walking(*, slippery: bool = False) -> Environment:
-    """Walks along a cliff: −1 for every step, −100 for falling off, back to the start.
+    """Walks along a cliff: reward −1 per step, −100 for falling, which leads to the start.
 
-    Observation: int32, the number of the cell of 4 x 12, row by row; one starts in 36.
-    Actions: 0 up, 1 right, 2 down, 3 left; at the edge one stays where one is. A
-    step onto one of the cells 37 … 46 leads to 36 again. The episode terminates in 47.
-    Example 6.6 of (Sutton and Barto, 2018,
-    http://incompleteideas.net/book/the-book-2nd.html), as in Gymnasium.
+    Observation: int32, the index of the cell on the 4 x 12 grid, in row-major order;
+    the start is 36. Actions: 0 up, 1 right, 2 down, 3 left; edges block. A step onto
+    one of the cells 37 … 46 leads to 36. The episode terminates in 47. Example 6.6 of
+    (Sutton and Barto, 2018, http://incompleteideas.net/book/the-book-2nd.html), as in
+    Gymnasium.
 
     Args:
-        slippery: of three moves one goes as intended, two to either side of it.
+        slippery: whether a move goes in its direction or to either side, with
+            probability 1/3 each.
     """
     world = _world()
     if not slippery:
@@ -45,11 +46,11 @@ def cliff_walking(*, slippery: bool = False) -> Environment:
 
 @register("environment", "CliffWalkingSlippery-v1")
 def cliff_walking_slippery() -> Environment:
-    """Walks along a slippery cliff: CliffWalking-v1 with `slippery`.
+    """Walks along a slippery cliff: CliffWalking-v1 with `slippery: true`.
 
-    Observation: int32, the number of the cell. Actions: 0 up, 1 right, 2 down, 3 left,
-    of which a third goes as intended, and a third each to either side of it. −1 for
-    every step, −100 for falling off. The episode terminates in 47. As in Gymnasium.
+    Observation: int32, the index of the cell. Actions: 0 up, 1 right, 2 down, 3 left; a
+    move goes in its direction or to either side, with probability 1/3 each. Reward −1
+    per step, −100 for falling. The episode terminates in 47. As in Gymnasium.
     """
     return cliff_walking(slippery=True)
 
@@ -62,7 +63,7 @@ def _world() -> tables.World:
 
 
 def _draw(walker: int) -> np.ndarray:
-    """The cliff from above, `[240, 600, 3]` uint8, with its walker and a legend."""
+    """Draws the cliff from above, `[240, 600, 3]` uint8, with the agent and a legend."""
     canvas = drawing.Canvas(COLUMNS * CELL, ROWS * CELL + 40)
     for cell in range(ROWS * COLUMNS):
         top, left = (index * CELL for index in divmod(cell, COLUMNS))
@@ -72,7 +73,7 @@ def _draw(walker: int) -> np.ndarray:
     canvas.flag((COLUMNS * CELL - 28, ROWS * CELL - 8), 34)
     top, left = ((index + 0.5) * CELL for index in divmod(walker, COLUMNS))
     canvas.walker((left, top), CELL, drawing.RED)
-    legend = {"start": START, "way": 0, "cliff": START + 1, "goal": GOAL}
+    legend = {"start": START, "path": 0, "cliff": START + 1, "goal": GOAL}
     colours = {name: _cell_colour(cell) for name, cell in legend.items()}
     canvas.legend((14, ROWS * CELL + 13), colours)
     return canvas.pixels()

@@ -1,4 +1,4 @@
-"""FrozenLake: walk over the ice from the start to the goal, and into no hole."""
+"""FrozenLake: walk over the ice from the start to the goal, and avoid the holes."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ def frozen_lake(
     hole_reward: float = 0.0,
     ice_reward: float = 0.0,
 ) -> Environment:
-    """Walks on a frozen lake: 1 for the step onto the goal, else 0.
+    """Walks on a frozen lake: reward 1 for reaching the goal, else 0.
 
-    Observation: int32, the number of the cell, row by row. Actions: 0 left, 1 down,
-    2 right, 3 up; at the edge one stays where one is. The episode terminates in a hole
-    or at the goal. The moves are Gymnasium's (Towers et al., 2024,
+    Observation: int32, the index of the cell in row-major order. Actions: 0 left, 1
+    down, 2 right, 3 up; edges block. The episode terminates in a hole or at the goal.
+    The dynamics are Gymnasium's (Towers et al., 2024,
     https://arxiv.org/abs/2407.17032).
 
     Args:
-        lake: `4x4`, `8x8`, or a map: its rows, of S (start), F (ice), H (hole) and
-            G (goal). With several starts any of them may be it.
-        slippery: whether one may slip, to either side of where one meant to go.
-        success_rate: how likely a move on slippery ice goes as intended.
-        goal_reward: the reward of the step onto the goal, …
-        hole_reward: … of the step into a hole, …
-        ice_reward: … and of any other.
+        lake: `4x4`, `8x8`, or the rows of a map, with the letters S (start), F (ice), H
+            (hole) and G (goal). With several S, an episode begins in a random one.
+        slippery: whether a move may slip to either side of its direction.
+        success_rate: the probability that a move on slippery ice goes in its direction.
+        goal_reward: the reward of a step onto the goal.
+        hole_reward: the reward of a step into a hole.
+        ice_reward: the reward of any other step.
     """
     rows = {"4x4": SMALL, "8x8": LARGE}[lake] if isinstance(lake, str) else lake
     starts, world = _parse_lake(rows)
@@ -69,18 +69,18 @@ def frozen_lake_8x8(
     hole_reward: float = 0.0,
     ice_reward: float = 0.0,
 ) -> Environment:
-    """Walks on the larger lake: FrozenLake-v1 with the map `8x8`, and twice the time.
+    """Walks on the larger lake: FrozenLake-v1 with the map `8x8` and twice the time limit.
 
-    Observation: int32, the number of the cell, row by row. Actions: 0 left, 1 down,
-    2 right, 3 up. 1 for the step onto the goal, else 0; it terminates there or in a
-    hole. As in Gymnasium.
+    Observation: int32, the index of the cell in row-major order. Actions: 0 left, 1
+    down, 2 right, 3 up; edges block. Reward 1 for reaching the goal, else 0. The
+    episode terminates in a hole or at the goal. As in Gymnasium.
 
     Args:
-        slippery: whether one may slip, to either side of where one meant to go.
-        success_rate: how likely a move on slippery ice goes as intended.
-        goal_reward: the reward of the step onto the goal, …
-        hole_reward: … of the step into a hole, …
-        ice_reward: … and of any other.
+        slippery: whether a move may slip to either side of its direction.
+        success_rate: the probability that a move on slippery ice goes in its direction.
+        goal_reward: the reward of a step onto the goal.
+        hole_reward: the reward of a step into a hole.
+        ice_reward: the reward of any other step.
     """
     return frozen_lake(
         lake="8x8",
@@ -96,22 +96,24 @@ def frozen_lake_8x8(
 def frozen_lake_non_slippery(
     *, lake: tuple[str, ...] = SMALL, slippery: bool = False
 ) -> Environment:
-    """Walks on a frozen lake: 1 for the step onto the goal, else 0.
+    """Walks on a frozen lake without slipping: reward 1 for reaching the goal, else 0.
 
-    FrozenLake-v1 without slips, and with a fifth of the time. Observation: int32, the
-    number of the cell, row by row. Actions: 0 left, 1 down, 2 right, 3 up; at the edge
-    one stays where one is. The episode terminates in a hole or at the goal. The moves
-    are Gymnasium's.
+    FrozenLake-v1 with `slippery: false` and a fifth of the time limit. Observation:
+    int32, the index of the cell in row-major order. Actions: 0 left, 1 down, 2 right, 3
+    up; edges block. The episode terminates in a hole or at the goal. The dynamics are
+    Gymnasium's.
 
     Args:
-        lake: the map's rows, of S (start), F (ice), H (hole) and G (goal).
-        slippery: of three moves one goes as intended, two to either side of it.
+        lake: the rows of a map, with the letters S (start), F (ice), H (hole) and G
+            (goal).
+        slippery: whether a move goes in its direction or to either side, with
+            probability 1/3 each.
     """
     return frozen_lake(lake=lake, slippery=slippery)
 
 
 def _parse_lake(lake: tuple[str, ...]) -> tuple[np.ndarray, tables.World]:
-    """The starts of a map and its world, or an error that says what is wrong."""
+    """The initial cells and the transitions of a map, or an `RlcliError`."""
     letters = np.array([list(row) for row in _check_lake(lake)])
     flat = letters.ravel()
     worth = np.select([flat == "G", flat == "H"], [1, 2], 3)
@@ -125,19 +127,22 @@ def _check_lake(lake: tuple[str, ...]) -> tuple[str, ...]:
     unknown_letters = sorted(set("".join(lake)) - set("SFHG"))
     if unknown_letters:
         raise RlcliError(
-            f"a lake has S, F, H and G, but this one has {unknown_letters}", hint
+            f"a lake may contain S, F, H and G, but this one has {unknown_letters}",
+            hint,
         )
     if len({len(row) for row in lake}) != 1:
-        raise RlcliError("the rows of a lake are of one length, but these differ", hint)
+        raise RlcliError(
+            "the rows of a lake must have equal length, but these differ", hint
+        )
     if "S" not in "".join(lake):
-        raise RlcliError("a lake has a start S, but this one has none", hint)
+        raise RlcliError("a lake needs a start S, but this one has none", hint)
     return lake
 
 
 def _draw(lake: tuple[str, ...], walker: int) -> np.ndarray:
-    """The map from above, uint8, with its walker: `[100 rows, 100 columns, 3]`.
+    """Draws the map from above with the agent, uint8 `[100 rows, 100 columns, 3]`.
 
-    The cells of large maps are smaller.
+    Large maps have smaller cells.
     """
     columns = len(lake[0])
     cell = min(100, max(20, 640 // max(columns, len(lake))))
@@ -146,8 +151,8 @@ def _draw(lake: tuple[str, ...], walker: int) -> np.ndarray:
         corner = (number % columns * cell, number // columns * cell)
         _draw_cell(canvas, corner, letter, cell)
     x, y = (walker % columns + 0.5) * cell, (walker // columns + 0.5) * cell
-    lost = "".join(lake)[walker] == "H"
-    canvas.walker((x, y), cell, drawing.GREY if lost else drawing.RED)
+    is_in_hole = "".join(lake)[walker] == "H"
+    canvas.walker((x, y), cell, drawing.GREY if is_in_hole else drawing.RED)
     return canvas.pixels()
 
 

@@ -1,7 +1,7 @@
-"""Tables: worlds of numbered states in which every outcome can be listed.
+"""Tabular environments: enumerated states with all outcomes in one table.
 
-A world is read from one table of whole numbers: to look up where an action leads, what
-it is worth and whether it ends the episode is a single read.
+A single read from one integer table gives the next state of an action, its reward and
+whether the episode terminates.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep
 
 
 class World(NamedTuple):
-    """What each action leads to; `[states, actions, outcomes]` each.
+    """The transitions of a tabular environment; every array is `[states, actions, outcomes]`.
 
-    Outcome 0 is what the action is meant to do; others are where chance may lead.
+    Outcome 0 is the intended effect of the action; the others are random alternatives.
     """
 
-    next_state: np.ndarray  # the state that follows
-    reward_index: np.ndarray  # the number of the reward, as in `Rewards`
+    next_state: np.ndarray  # the next state
+    reward_index: np.ndarray  # the index of the reward in `Rewards`
     terminates: np.ndarray  # whether the episode terminates
 
 
 class CellState(NamedTuple):
-    """Where one is."""
+    """The current cell."""
 
     cell: Array  # int32: the observation
 
@@ -40,7 +40,7 @@ Lookup = Callable[[Array, Array, Array | int], tuple[Array, Array, Array]]
 
 
 def outcome_lookup(world: World, rewards: Rewards) -> Lookup:
-    """A function of (state, action, outcome) that gives (state after, reward, ends)."""
+    """Builds a function `(state, action, outcome)` → `(next state, reward, terminated)`."""
     bits = max(1, (len(rewards) - 1).bit_length())
     entries = (
         world.next_state.astype(np.int32) << bits | world.reward_index
@@ -53,23 +53,23 @@ def outcome_lookup(world: World, rewards: Rewards) -> Lookup:
     ) -> tuple[Array, Array, Array]:
         index = (state * actions + action) * outcomes + outcome
         entry = jnp.take(table, index, mode="clip")
-        worth = (entry >> 1) & ((1 << bits) - 1)
+        reward_index = (entry >> 1) & ((1 << bits) - 1)
         reward = jnp.asarray(rewards[0], jnp.float32)
-        for number, other_reward in enumerate(rewards[1:], 1):
-            reward = jnp.where(worth == number, other_reward, reward)
+        for index, other_reward in enumerate(rewards[1:], 1):
+            reward = jnp.where(reward_index == index, other_reward, reward)
         return entry >> (bits + 1), reward.astype(jnp.float32), (entry & 1) == 1
 
     return read
 
 
 def choose_outcome(uniform: Array, probability: Array | float) -> Array:
-    """An outcome, int32: 0 with probability `probability`, 1 and 2 equally else."""
+    """Maps a number in [0, 1) to an outcome: 0 with `probability`, else 1 or 2, equally."""
     side = jnp.where(uniform < probability + (1 - probability) / 2, 1, 2)
     return jnp.where(uniform < probability, 0, side)
 
 
 def choose_uniformly(uniform: Array, options: np.ndarray) -> Array:
-    """One of the options `[n]`, all equally likely, by a number in [0, 1)."""
+    """Maps a number in [0, 1) to one of the options `[n]`, uniformly."""
     if len(options) == 1:
         return jnp.asarray(options[0])
     return jnp.asarray(options)[(uniform * len(options)).astype(jnp.int32)]
@@ -83,15 +83,14 @@ def tabular_environment(
     *,
     success_probability: Array | float | None,
 ) -> Environment:
-    """The world in which the state is a cell, and is seen.
+    """Builds an environment whose state is a cell, which is also the observation.
 
     Args:
-        read: as `outcome_lookup` gives it; with three outcomes, unless
+        read: a lookup from `outcome_lookup`; it has three outcomes, unless
             `success_probability` is None.
-        starts: the cells to begin in, int32, all equally likely.
+        starts: the initial cells, int32, chosen uniformly.
         render: draws a cell.
-        success_probability: the probability that an action does what it is meant to do;
-            None: sure.
+        success_probability: the probability of the intended outcome; None: always.
     """
 
     def reset(key: Key) -> tuple[CellState, Array]:
@@ -123,7 +122,7 @@ def tabular_environment(
 
 
 def grid_moves(rows: int, columns: int, moves: Sequence[tuple[int, int]]) -> np.ndarray:
-    """Where moves `(down, right)` lead on a grid, `[cells, moves]`; edges hold."""
+    """The cells that moves `(down, right)` lead to, `[cells, moves]`; edges block."""
     row, column = np.divmod(np.arange(rows * columns)[:, None], columns)
     down, right = np.array(moves).T
     row = np.clip(row + down, 0, rows - 1)
@@ -133,14 +132,14 @@ def grid_moves(rows: int, columns: int, moves: Sequence[tuple[int, int]]) -> np.
 def slippery_world(
     successors: np.ndarray, worth: np.ndarray, ends: np.ndarray
 ) -> World:
-    """The world of moves that may slip to either side: outcomes 0, 1 and 2.
+    """Builds the transitions of moves that may slip to either side: outcomes 0, 1 and 2.
 
-    Nothing leads from a cell that is an end but to itself, and that is worth number 0.
+    Terminal cells lead to themselves, with reward index 0.
 
     Args:
         successors: the cell that each move leads to, `[cells, moves]`.
-        worth: the number of the reward for coming to a cell, `[cells]`.
-        ends: whether the episode terminates there, `[cells]`.
+        worth: the reward index for entering a cell, `[cells]`.
+        ends: whether a cell is terminal, `[cells]`.
     """
     cells = np.arange(len(successors))[:, None]
     successors = np.where(ends[:, None], cells, successors)
@@ -150,8 +149,8 @@ def slippery_world(
 
 
 def slip_actions(actions: int) -> np.ndarray:
-    """The actions `[actions, 3]` that come of each: itself, and those to its sides.
+    """The outcomes `[actions, 3]` of each action: itself and its two neighbours.
 
-    Neighbours in the numbers of the actions are at right angles.
+    Actions with consecutive numbers are at right angles.
     """
     return (np.arange(actions)[:, None] + [0, -1, 1]) % actions

@@ -1,4 +1,4 @@
-"""Taxi: fetch a passenger at one of four stands, and drive to another."""
+"""Taxi: pick up a passenger at one of four stands, and drive to another stand."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from rlcli.types import Array, Environment, Key, Probability, TimeStep
 
 SIZE = 5
 STANDS = (0, 4, 20, 23)  # the cells of red, green, yellow and blue
-ABOARD = 4  # where a passenger is who is at no stand
+ABOARD = 4  # the location of a passenger in the taxi
 WALLS = (1, 6, 15, 17, 20, 22)  # the cells with a wall on their right
 MOVES = ((1, 0), (-1, 0), (0, 1), (0, -1))  # rows and columns: south, north, east, west
-ASIDE = ((2, 3), (3, 2), (1, 0), (0, 1))  # the moves to the left and right of each
+ASIDE = ((2, 3), (3, 2), (1, 0), (0, 1))  # the moves to the left and right of each move
 PICK_UP, DROP_OFF = 4, 5
 REWARDS = (-1.0, -10.0, 20.0)
-COST, REFUSED, DELIVERED = range(3)  # their numbers
+COST, REFUSED, DELIVERED = range(3)  # indices of `REWARDS`
 
 CELL = 80  # pixels
 COLOURS = {"red": "#d9695f", "green": "#6fae7c", "yellow": "#e8cf6a", "blue": "#6d9bd1"}
 
 
 class TaxiState(NamedTuple):
-    """Where the taxi and its passenger are, and where to."""
+    """The encoded state, and whether the passenger may change the destination."""
 
     number: Array  # int32: ((row · 5 + column) · 5 + passenger) · 4 + destination
-    fickle: Array  # bool: the first move of both will change the destination
+    fickle: Array  # bool: the first move with the passenger changes the destination
 
 
 @register("environment", "Taxi-v4", time_limit=200)
@@ -46,24 +46,25 @@ def taxi(
     fickle_passenger: bool = False,
     fickle_probability: Probability = 0.3,
 ) -> Environment:
-    """Drives a passenger: 20 for an arrival, −10 for nonsense, else −1.
+    """Drives a passenger: reward 20 for delivery, −10 for an illegal action, else −1.
 
-    Observation: int32, ((row · 5 + column) · 5 + passenger) · 4 + destination, where
-    stands are 0 red, 1 green, 2 yellow, 3 blue, and a passenger 4 is in the taxi.
-    Actions: 0 south, 1 north, 2 east, 3 west, 4 pick up, 5 drop off; walls hold the
-    taxi. To pick up where nobody is, or to drop off nobody, or where there is no stand,
-    is nonsense. An episode begins in any cell, with the passenger at one stand and
-    bound for another, and terminates on arrival. From (Dietterich, 2000,
-    https://doi.org/10.1613/jair.639), as Gymnasium's Taxi-v4, which is v3 but for rain
-    and fickleness; here both names mean v4.
+    Observation: int32, ((row · 5 + column) · 5 + passenger) · 4 + destination. The
+    stands are 0 red, 1 green, 2 yellow, 3 blue; passenger 4 is in the taxi. Actions: 0
+    south, 1 north, 2 east, 3 west, 4 pick up, 5 drop off; walls block. It is illegal to
+    pick up where the passenger is not, or to drop off without a passenger or outside
+    the stands. An episode begins in a random cell, with the passenger at one stand and
+    another stand as destination, and terminates on delivery. From (Dietterich, 2000,
+    https://doi.org/10.1613/jair.639), as Gymnasium's Taxi-v4, which adds rain and
+    fickle passengers to v3; here both names mean v4.
 
     Args:
-        is_rainy: whether a move may lead to the left or right of where it was meant to;
-            one against a wall does not.
-        rainy_probability: how likely it goes as intended all the same.
-        fickle_passenger: whether the destination may change, once, when the taxi first
-            moves with the passenger aboard.
-        fickle_probability: how likely an episode has such a passenger.
+        is_rainy: whether a move may go to the left or right of its direction; a move
+            against a wall does not.
+        rainy_probability: the probability that a move goes in its direction in the
+            rain.
+        fickle_passenger: whether the destination may change once, when the taxi first
+            moves with the passenger.
+        fickle_probability: the probability that an episode has a fickle passenger.
     """
     world = _world()
     if not is_rainy:
@@ -72,8 +73,8 @@ def taxi(
     starts = _start_states()
 
     def reset(key: Key) -> tuple[TaxiState, Array]:
-        where, mood = jax.random.uniform(key, (2,))
-        number = tables.choose_uniformly(where, starts)
+        start, mood = jax.random.uniform(key, (2,))
+        number = tables.choose_uniformly(start, starts)
         fickle = mood < fickle_probability if fickle_passenger else jnp.asarray(False)
         return TaxiState(number, fickle), number
 
@@ -109,7 +110,7 @@ def taxi(
 
 
 def _decode_states() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cell, passenger and destination of every state, `[500]` each."""
+    """The cell, passenger and destination of every state, `[500]` each."""
     number = np.arange(SIZE**2 * 20)
     return number // 20, number // 4 % 5, number % 4
 
@@ -121,7 +122,7 @@ def _start_states() -> np.ndarray:
 
 
 def _road_map() -> np.ndarray:
-    """Where the moves lead from each cell, `[25, 4]`, with regard to the walls."""
+    """The cell that each move leads to, `[25, 4]`, with walls."""
     successors = tables.grid_moves(SIZE, SIZE, MOVES)
     cells = np.arange(SIZE**2)
     successors[:, 2] = np.where(np.isin(cells, WALLS), cells, successors[:, 2])
@@ -134,7 +135,7 @@ def _world() -> tables.World:
     cell, passenger, destination = _decode_states()
     roads = _road_map()
     is_blocked = roads == np.arange(SIZE**2)[:, None]
-    # Of a move that is blocked as intended there is no other outcome.
+    # A move whose intended direction is blocked has no other outcome.
     side_cells = np.where(
         is_blocked[..., None], roads[..., None], roads[:, np.array(ASIDE)]
     )
@@ -158,7 +159,7 @@ def _world() -> tables.World:
 
 
 def _draw(number: int) -> np.ndarray:
-    """The town from above, `[460, 420, 3]` uint8, with a legend."""
+    """Draws the town from above, `[460, 420, 3]` uint8, with a legend."""
     cell, passenger, destination = number // 20, number // 4 % 5, number % 4
     edge, side = 10, SIZE * CELL
     canvas = drawing.Canvas(side + 2 * edge, side + 2 * edge + 40)
