@@ -60,7 +60,7 @@ def cartpole(
     length: Positive = 0.5,
     force_magnitude: float = 10.0,
 ) -> Environment:
-    """Balances a pole on a cart: reward 1 per step until the pole falls, or a time limit.
+    """Balances a pole on a cart: reward 1 per step until it falls or time is up.
 
     The equations of motion are those of CartPole-v1. The episode terminates, with
     reward 0, when cos θ ≤ height_threshold or |x| ≥ x_threshold, and at the step that

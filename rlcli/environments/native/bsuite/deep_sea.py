@@ -120,7 +120,7 @@ def _mapping(size: int, seed: int) -> np.ndarray:
 
 
 def _draw(size: int, row: int, column: int, is_bad: int) -> np.ndarray:
-    """Draws the sea, darker with depth, the diver and the treasure: about 400 pixels."""
+    """Draws the sea, darker with depth, the diver and the treasure: about 400 px."""
     cell = max(8, 400 // size)
     canvas = drawing.Canvas(size * cell, size * cell, "#dbe9f2")
     shallow, deep = np.array([0x9C, 0xC4, 0xDD]), np.array([0x17, 0x35, 0x57])

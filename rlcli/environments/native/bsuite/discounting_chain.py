@@ -76,7 +76,7 @@ def discounting_chain(*, mapping_seed: Annotated[int, Ge(0)] = 0) -> Environment
 
 
 def _draw(bonus: int, time: int, chain: int) -> np.ndarray:
-    """Draws the five chains with their rewards, left to right: `[300, 640, 3]` uint8."""
+    """Draws the five chains with their rewards, `[300, 640, 3]` uint8."""
     canvas = drawing.Canvas(chains.WIDTH, 300)
     left, span = 60, chains.WIDTH - 100
 

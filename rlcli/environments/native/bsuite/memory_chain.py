@@ -28,10 +28,10 @@ class MemoryChainState(NamedTuple):
 def memory_chain(*, memory_length: Count = 5, num_bits: Count = 1) -> Environment:
     """Asks for a bit of the first observation: reward 1 if the last action equals it.
 
-    The first two observations show the bits. The last reward is −1 for the wrong bit, and
-    all other rewards are 0. Actions have no effect before the last
-    one. The second-to-last observation gives the index of the queried bit. The episode
-    terminates after memory_length + 1 steps.
+    A wrong bit yields −1; all other rewards are 0. The first two observations show the
+    bits. Actions before the last one have no effect. The second-to-last observation
+    gives the index of the queried bit. The episode terminates after memory_length + 1
+    steps.
     Observation: float32 `[1, 2 + num_bits]`: the remaining time, from 1 to 0; the index
     of the queried bit, else 0; the bits as ±1, else 0. Actions: 0, 1. Logged:
     `perfect`, 1 for the correct bit; `regret`, 1 minus the return. From bsuite (Osband

@@ -70,7 +70,7 @@ def _rewards(number: int, seed: int) -> np.ndarray:
 
 
 def _draw(rewards: np.ndarray, arm: int) -> np.ndarray:
-    """Draws the reward of each arm as a bar, `[320, 640, 3]` uint8; the last in blue."""
+    """Draws the reward of each arm as a bar, `[320, 640, 3]` uint8."""
     canvas = drawing.Canvas(640, 320)
     width = 600 / len(rewards)
     for number, reward in enumerate(rewards):

@@ -1,4 +1,4 @@
-"""PointRobot: a point that has to find a goal somewhere on a half circle."""
+"""PointRobot: a point that searches for a hidden goal on a half circle."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ METRE = 220  # pixels
 
 
 class PointRobotState(NamedTuple):
-    """Where the robot and its goal are, float32 `[2]` each: x and y."""
+    """The positions of the robot and its goal, float32 `[2]` each: x and y."""
 
     position: Array
     goal: Array
@@ -38,27 +38,28 @@ def point_robot(
     starts_anywhere: bool = False,
     starts_again: bool = False,
 ) -> Environment:
-    """Moves a point to a goal that is not seen: 1 for every step that ends near it.
+    """Moves a point to a hidden goal: reward 1 for every step that ends near it.
 
         position′ = position + clip(action, ±max_force)
         reward = 1 if |position′ − goal| ≤ goal_radius, else 0
 
-    An episode has a new goal, anywhere on the half circle y ≥ 0 around the origin,
-    where it begins; it never terminates. It is a task for a memory: wrapped in
-    `previous`, one sees the last action and its reward.
-    Observation: float32 `[2]`, the position. Action: float32 `[2]`; one outside the box
-    does what the nearest one inside does. From (Dorfman et al., 2021,
+    The goal is drawn in each episode from the half circle y ≥ 0 around the origin,
+    where the robot starts. The episode never terminates. The task needs memory: use the
+    wrapper `previous` to observe the last action and its reward.
+    Observation: float32 `[2]`, the position. Action: float32 `[2]`; an action outside
+    the bounds is clipped. From (Dorfman et al., 2021,
     https://arxiv.org/abs/2008.02598).
 
     Args:
-        max_force: the longest way in a step, along x and along y.
-        circle_radius: of the half circle of goals.
-        goal_radius: how near is near.
+        max_force: the maximum displacement per step, along x and along y.
+        circle_radius: the radius of the half circle of goals.
+        goal_radius: the distance to the goal that counts as near.
         dense: whether the reward is −|position′ − goal| instead.
-        shows_goal: whether one sees the goal, too: float32 `[4]`.
-        starts_anywhere: whether an episode begins anywhere in the half circle: at a
-            distance and in a direction that are all equally likely.
-        starts_again: whether who ends a step near the goal is put back to a start.
+        shows_goal: whether the observation includes the goal: float32 `[4]`.
+        starts_anywhere: whether an episode begins at a random position in the half
+            circle, with uniform radius and direction.
+        starts_again: whether a step that ends near the goal moves the robot back to a
+            start position.
     """
 
     def observe(state: PointRobotState) -> Array:
@@ -80,20 +81,20 @@ def point_robot(
     ) -> tuple[PointRobotState, TimeStep]:
         position = state.position + jnp.clip(action, -max_force, max_force)
         distance = jnp.sqrt(jnp.sum((position - state.goal) ** 2))
-        near = distance <= goal_radius
+        is_near = distance <= goal_radius
         if starts_again:
-            position = jnp.where(near, start(noise), position)
+            position = jnp.where(is_near, start(noise), position)
         state = state._replace(position=position)
-        reward = -distance if dense else near
+        reward = -distance if dense else is_near
         return state, make_timestep(observe(state), reward, jnp.asarray(False))
 
     def draw(key: Key) -> Array | tuple[()]:
-        random = starts_again and starts_anywhere
-        return jax.random.uniform(key, (2,)) if random else ()
+        is_random = starts_again and starts_anywhere
+        return jax.random.uniform(key, (2,)) if is_random else ()
 
     def render(state: PointRobotState) -> np.ndarray:
-        where = np.asarray(state.position), np.asarray(state.goal)
-        return _draw(*where, float(circle_radius), float(goal_radius))
+        points = np.asarray(state.position), np.asarray(state.goal)
+        return _draw(*points, float(circle_radius), float(goal_radius))
 
     return Environment(
         reset=reset,
@@ -108,7 +109,7 @@ def point_robot(
 
 
 def _direction(uniform: Array) -> Array:
-    """A unit vector `[2]` with y ≥ 0."""
+    """Maps a number in [0, 1) to a unit vector `[2]` with y ≥ 0."""
     angle = math.pi * uniform
     return jnp.stack([jnp.cos(angle), jnp.sin(angle)])
 
@@ -116,7 +117,7 @@ def _direction(uniform: Array) -> Array:
 def _draw(
     position: np.ndarray, goal: np.ndarray, circle: float, near: float
 ) -> np.ndarray:
-    """The half circle, `[400, 600, 3]` uint8; who has left it is drawn at the edge."""
+    """Draws the half circle and the robot, at the edge if outside: `[400, 600, 3]`."""
     canvas = drawing.Canvas(600, 400)
     scale = METRE / max(1.0, circle + near - 0.2)
 

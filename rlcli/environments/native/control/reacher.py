@@ -1,4 +1,4 @@
-"""Reacher: an arm of any number of joints that has to bring its tip to a target."""
+"""Reacher: an arm with any number of joints moves its tip to a target."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from rlcli.types import Array, Count, Environment, Key, Positive, TimeStep
 
 
 class ReacherState(NamedTuple):
-    """How the arm is bent, and where to."""
+    """The angles and speeds of the arm, and the target."""
 
-    angles: Array  # float32 [joints]: of each link to the x axis, in [−π, π]
+    angles: Array  # float32 [joints]: between each link and the x axis, in [−π, π]
     speeds: Array  # float32 [joints]: radians per second
     target: Array  # float32 [2]: x and y
 
@@ -29,30 +29,30 @@ class ReacherState(NamedTuple):
 def reacher(
     *, joints: Count = 2, torque_scale: Positive = 1.0, dt: Positive = 0.05
 ) -> Environment:
-    """Brings the tip of an arm to a target: the nearer, the better.
+    """Moves the tip of an arm to a target: the reward decreases with their distance.
 
         ω′ = ω + torque_scale · action · dt     θ′ = θ + ω′ dt
         tip = Σᵢ (cos θᵢ′, sin θᵢ′)             reward = exp(−|tip − target|²)
 
-    The arm is fixed at the origin, each link has a length of 1, and θᵢ is the angle of
-    link i to the x axis. Nothing slows it down.
+    The arm is fixed at the origin, every link has length 1, and θᵢ is the angle between
+    link i and the x axis. There is no friction.
     Observation: float32 `[3 · joints + 2]`: cos θ, sin θ, ω, the target. Action:
-    float32 `[joints]`; one outside the box does what the nearest one inside does. An
-    episode begins at any angles, with speeds between −1 and 1 and a target anywhere in
-    the square that the arm could just span, corners too, which it cannot reach. It
-    never terminates. The task is that of Ivy's gym (Lenton et al., 2021,
-    https://arxiv.org/abs/2102.02886), for any number of joints.
+    float32 `[joints]`; an action outside the bounds is clipped. An episode begins with
+    random angles, speeds uniform in [−1, 1], and a target uniform in the square around
+    the arm's range, which includes corners out of reach. It never terminates. The task
+    is that of Ivy's gym (Lenton et al., 2021, https://arxiv.org/abs/2102.02886), for
+    any number of joints.
 
     Args:
-        joints: how many.
-        torque_scale: the acceleration that an action of 1 is, in radians per s².
-        dt: seconds from one step to the next.
+        joints: the number of joints.
+        torque_scale: the angular acceleration for an action of 1, in radians per s².
+        dt: seconds per step.
     """
     ones, free = np.ones(2 * joints), np.full(joints, np.inf)
     high = np.concatenate([ones, free, np.full(2, joints)]).astype(np.float32)
 
     def observe(state: ReacherState) -> tuple[Array, Array]:
-        """The observation, and where the tip is."""
+        """The observation, and the position of the tip."""
         sine, cosine = sine_and_cosine(state.angles)
         tip = jnp.stack([jnp.sum(cosine), jnp.sum(sine)])
         return jnp.concatenate([cosine, sine, state.speeds, state.target]), tip
@@ -69,9 +69,9 @@ def reacher(
     def step(
         state: ReacherState, action: Array, noise: tuple[()]
     ) -> tuple[ReacherState, TimeStep]:
-        del noise  # nothing is random here
+        del noise  # the dynamics are deterministic
         speeds = state.speeds + torque_scale * jnp.clip(action, -1.0, 1.0) * dt
-        # Wrapped at once: an angle that grows would lose its last digits.
+        # Wrapped in every step: a growing angle would lose float32 precision.
         state = ReacherState(
             wrap_angle(state.angles + speeds * dt), speeds, state.target
         )
@@ -93,7 +93,7 @@ def reacher(
 
 
 def _draw(angles: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """The arm and its target, `[440, 440, 3]` uint8; what it can reach is lighter."""
+    """Draws the arm, its target and the reachable area, `[440, 440, 3]` uint8."""
     canvas = drawing.Canvas(440, 440, "#eeece8")
     reach = 200 / len(angles)
 

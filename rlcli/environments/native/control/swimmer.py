@@ -1,4 +1,4 @@
-"""Swimmer: a chain of segments that swims by bending, through what is thick."""
+"""Swimmer: a chain of segments that swims through a viscous liquid by bending."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from rlcli.types import (
 )
 from rlcli.xla.fusion_barrier import fusion_barrier
 
-SUBSTEPS = 2  # of Runge and Kutta's fourth order, in each step
+SUBSTEPS = 2  # fourth-order Runge-Kutta steps per environment step
 METRE = 90  # pixels
 
 
 class SwimmerState(NamedTuple):
-    """Where the swimmer is, and how it moves."""
+    """The position and velocity of the swimmer."""
 
     centre: Array  # float32 [2]: of mass, x and y, in metres
-    angles: Array  # float32 [segments]: of each to the x axis, in [−π, π]
+    angles: Array  # float32 [segments]: relative to the x axis, in [−π, π]
     velocity: Array  # float32 [2]: of the centre, metres per second
     speeds: Array  # float32 [segments]: radians per second
 
 
 class Body(NamedTuple):
-    """What the motion depends on; `n` segments that are all alike."""
+    """The parameters of the motion of `n` identical segments."""
 
     mass: Array | float
     length: Array | float
@@ -62,29 +62,28 @@ def swimmer(
     bend: NonNegative = 0.1,
     dt: Positive = 0.05,
 ) -> Environment:
-    """Swims along the x axis by bending its joints: the faster, the better.
+    """Swims along the x axis by bending its joints: the reward is the velocity along x.
 
-        on segment i with middle Gᵢ, across nᵢ = (−sin θᵢ, cos θᵢ), act
+        on segment i with middle Gᵢ and normal nᵢ = (−sin θᵢ, cos θᵢ) act
         the force −k l (Ġᵢ · nᵢ) nᵢ and the torque −k l³ θ̇ᵢ / 12 of the liquid,
-        and those of its joints: uᵢ turns segment i + 1 by it, and segment i back
+        and the torques of its joints: uᵢ on segment i + 1, and −uᵢ on segment i
         reward = (x′ − x) / dt      x: the centre of mass
 
     Observation: float32 `[3 · segments + 2]`: cos θ, sin θ, θ̇ of every segment, and
-        the
-    velocity of the centre of mass. Action: float32 `[segments − 1]`, the torques; one
-    outside the box does what the nearest one inside does. An episode begins at rest,
-    nearly straight along the x axis, and never terminates. From (Coulom, 2002,
-    https://theses.hal.science/tel-00003985), integrated by Runge and Kutta's method, in
-    two steps for each; very small, light or viscous swimmers want a smaller `dt`.
+    the velocity of the centre of mass. Action: float32 `[segments − 1]`, the torques;
+    an action outside the bounds is clipped. An episode begins at rest, nearly straight
+    along the x axis, and never terminates. From (Coulom, 2002,
+    https://theses.hal.science/tel-00003985), integrated with two Runge-Kutta steps per
+    step; very small, light or viscous swimmers need a smaller `dt`.
 
     Args:
-        segments: how many.
-        mass: of a segment, in kilograms, …
-        length: … and how many metres it is long.
-        viscosity: k, of the liquid.
-        max_torque: of a joint, in newton metres.
-        bend: how many radians each segment may be off the x axis in the beginning.
-        dt: seconds from one step to the next.
+        segments: the number of segments.
+        mass: the mass of a segment, in kilograms.
+        length: the length of a segment, in metres.
+        viscosity: k, the viscosity of the liquid.
+        max_torque: the maximum torque of a joint, in newton metres.
+        bend: the half-width of the uniform initial angles, in radians.
+        dt: seconds per step.
     """
     body = Body(mass, length, viscosity, _levers(segments))
     high = np.full(3 * segments + 2, np.inf, np.float32)
@@ -103,7 +102,7 @@ def swimmer(
     def step(
         state: SwimmerState, action: Array, noise: tuple[()]
     ) -> tuple[SwimmerState, TimeStep]:
-        del noise  # nothing is random here
+        del noise  # the dynamics are deterministic
         torque = jnp.clip(action, -max_torque, max_torque)
         end = jnp.zeros(1)
         turning = jnp.concatenate([end, torque]) - jnp.concatenate([torque, end])
@@ -123,8 +122,8 @@ def swimmer(
         )
 
     def render(state: SwimmerState) -> np.ndarray:
-        where = np.asarray(state.centre), np.asarray(state.angles)
-        return _draw(*where, body._replace(length=float(length)))
+        pose = np.asarray(state.centre), np.asarray(state.angles)
+        return _draw(*pose, body._replace(length=float(length)))
 
     return Environment(
         reset=reset,
@@ -139,17 +138,17 @@ def swimmer(
 
 
 def _levers(segments: int) -> np.ndarray:
-    """How far along each segment the middles lie, seen from the centre of mass."""
+    """The coefficients of each segment's direction in the middles of all segments."""
     from_head = np.tril(np.ones((segments, segments)), -1) + np.eye(segments) / 2
     return (from_head - from_head.mean(axis=0)).astype(np.float32)
 
 
-# From here on a state's parts are tuples of numbers, which XLA computes for the whole
-# batch at once; of arrays it would go over their few entries, each time anew.
+# From here on, the fields of a state are tuples of scalars: XLA computes each scalar
+# for the whole batch. With arrays it would loop over their few entries every time.
 def _runge_kutta_step(
     body: Body, state: SwimmerState, turning: Sequence[Array], dt: Array | float
 ) -> SwimmerState:
-    """The state `dt` later, by one of Runge and Kutta's steps."""
+    """The state after `dt`, by one Runge-Kutta step."""
     leaves, structure = jax.tree.flatten(state)
     numbers = [body.mass, body.length, body.viscosity, *turning]
     numbers = [jnp.asarray(number, jnp.float32) for number in numbers]
@@ -160,13 +159,13 @@ def _runge_kutta_step(
             numbers[len(leaves) :],
         )
         mass, length, viscosity, *torques = rest
-        mine = Body(mass, length, viscosity, body.levers)
-        return tuple(jax.tree.leaves(_state_derivative(mine, state, torques)))
+        traced_body = Body(mass, length, viscosity, body.levers)
+        return tuple(jax.tree.leaves(_state_derivative(traced_body, state, torques)))
 
     def after(rates: Sequence[Array], share: float) -> list[Array]:
         return [s + share * dt * c for s, c in zip(leaves, rates, strict=True)]
 
-    # Each is read four times, and would be worked out as often.
+    # Without the barrier, XLA would recompute each derivative for all of its uses.
     derivative = fusion_barrier(change)
     first = derivative(*leaves, *numbers)
     second = derivative(*after(first, 0.5), *numbers)
@@ -181,9 +180,9 @@ def _runge_kutta_step(
 def _state_derivative(
     body: Body, state: SwimmerState, turning: Sequence[Array]
 ) -> SwimmerState:
-    """How fast each part of a state changes: Lagrange's equations.
+    """The time derivative of each field of a state, from Lagrange's equations.
 
-    The kinetic energy is that of the centre of mass, and with S = leversᵀ levers
+    The kinetic energy is that of the centre of mass plus, with S = leversᵀ levers,
     ½ m l² Σᵢⱼ (Sᵢⱼ cos(θᵢ − θⱼ) + δᵢⱼ / 12) θ̇ᵢ θ̇ⱼ.
     """
     mass, length, viscosity, levers = body
@@ -226,9 +225,9 @@ def _state_derivative(
 def _solve(
     matrix: Sequence[Sequence[Array]], vector: Sequence[Array]
 ) -> tuple[Array, ...]:
-    """X of `matrix` x = `vector`, by elimination; a positive matrix needs no pivots.
+    """Solves `matrix` x = `vector` by elimination; positive matrices need no pivoting.
 
-    Written out, for so small a matrix: a call of LAPACK's costs more than the rest.
+    It is unrolled because a LAPACK call costs more than the rest for so small a matrix.
     """
     rows = [[*row, entry] for row, entry in zip(matrix, vector, strict=True)]
     for i, pivot in enumerate(rows):
@@ -240,7 +239,7 @@ def _solve(
 
 
 def _draw(centre: np.ndarray, angles: np.ndarray, body: Body) -> np.ndarray:
-    """The swimmer from above, `[360, 640, 3]` uint8; the picture follows its centre."""
+    """Draws the swimmer from above, `[360, 640, 3]` uint8, centred on it."""
     canvas = drawing.Canvas(640, 360, "#e3eef4")
     scale = METRE * min(1.0, 6 / (len(angles) * body.length))
 

@@ -1,5 +1,5 @@
-"""Games: against an opponent that is part of the environment.
+"""Games: the opponent is part of the environment.
 
-Belongs here: board and video games that are written in JAX.
+Belongs here: board and video games written in JAX.
 May import: `environments.drawing`, `environments.native.timesteps`, and the ground.
 """

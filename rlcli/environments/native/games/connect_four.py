@@ -17,16 +17,16 @@ from rlcli.registry import register
 from rlcli.types import Array, Environment, Key, Probability, TimeStep
 
 EDGE = 3  # empty rows above and below the board
-LINES = ((0, 1), (1, 0), (1, 1), (1, -1))  # rows and columns from stone to stone
+LINES = ((0, 1), (1, 0), (1, 1), (1, -1))  # rows and columns between adjacent stones
 CELL = 70  # pixels
 COLOURS = (("#d1493f", "#bb3a31"), ("#f0c443", "#deb02e"))  # rims and middles of stones
 
 
 class ConnectFourState(NamedTuple):
-    """The stones: a word for each row from above, and in it a bit for each column.
+    """The stones: one word per row, from the top, and in it one bit per column.
 
-    Three empty rows are above the board and three below: a line is looked for without
-    asking where the board ends.
+    Three empty rows above and below the board make bounds checks unnecessary when
+    searching for lines.
     """
 
     own: Array  # uint32 [rows + 6]
@@ -34,10 +34,10 @@ class ConnectFourState(NamedTuple):
 
 
 class ConnectFourNoise(NamedTuple):
-    """What is random in a step: how the opponent chooses."""
+    """The randomness of a step: the choice of the opponent."""
 
-    choice: Array  # float32 in [0, 1): of the columns that are as good, from the left
-    is_skilled: Array  # bool: whether it looks at the board at all
+    choice: Array  # float32 in [0, 1): selects among equally good columns
+    is_skilled: Array  # bool: whether the opponent looks at the board
 
 
 @register("environment", "ConnectFour-v0")
@@ -48,23 +48,24 @@ def connect_four(
     opponent_skill: Probability = 1.0,
     begins: Literal["either", "agent", "opponent"] = "either",
 ) -> Environment:
-    """Drops stones into columns: 1 for four in a row, −1 if the opponent has them.
+    """Plays Connect Four: reward 1 for four in a row, −1 if the opponent has them.
 
-    A stone falls on those below it. Lines are level, upright or diagonal; a full board
-    is a draw: 0. All three terminate, and so does a column that is full: who plays it
-    has lost, −1. The opponent answers in the same step: it wins if it can, else it
-    blocks a line of three, else it plays any column.
-    Observation: a dictionary: `board`, bool `[rows, columns, 2]`: row, column, and
-    whose stone it is: one's own, theirs; and `action_mask`, int8 `[columns]`: 1 where a
+    A stone falls onto the stones below it. Lines are horizontal, vertical or diagonal;
+    a full board is a draw with reward 0. A win, a loss and a draw terminate the
+    episode. Playing a full column loses immediately: reward −1. The opponent replies in
+    the same step: it wins if it can, else blocks a line of three, else plays a random
+    column.
+    Observation: a dictionary with `board`, bool `[rows, columns, 2]`: row, column, and
+    channel: own stone, opponent's stone; and `action_mask`, int8 `[columns]`: 1 where a
     column has room. Actions: the columns. Rules as in (Allen, 1988; Allis, 1988,
     https://tromp.github.io/c4/connect4_thesis.pdf).
 
     Args:
-        rows: of the board.
-        columns: of the board.
-        opponent_skill: how likely the opponent looks before it plays, each time; else
-            it plays any column.
-        begins: who plays first; `either`: both are equally likely.
+        rows: the number of rows.
+        columns: the number of columns.
+        opponent_skill: the probability, for each move, that the opponent looks at the
+            board; else it plays a random column.
+        begins: who plays first; `either`: drawn with equal probability.
     """
     bits = np.arange(columns, dtype=np.uint32)
 
@@ -76,7 +77,7 @@ def connect_four(
             "board": (stones >> bits[:, None] & 1) == 1,
         }
 
-    def chance(key: Key) -> ConnectFourNoise:
+    def draw(key: Key) -> ConnectFourNoise:
         choice, looks = jax.random.uniform(key, (2,))
         return ConnectFourNoise(choice, looks < opponent_skill)
 
@@ -132,12 +133,12 @@ def connect_four(
         ),
         action=gymnasium.spaces.Discrete(columns),
         render=lambda state: _draw(np.asarray(observe(state)["board"])),
-        draw=chance,
+        draw=draw,
     )
 
 
 def landing_cells(occupied: Array, columns: int) -> Array:
-    """Where stones would come to lie, `[rows]`: the lowest free cell of each column."""
+    """The lowest free cell of each column, `[rows]`."""
     rows = len(occupied) - 2 * EDGE
     floor = np.where(np.arange(rows) == rows - 1, 2**columns - 1, 0).astype(np.uint32)
     support = occupied[EDGE + 1 : EDGE + 1 + rows] | floor
@@ -145,24 +146,24 @@ def landing_cells(occupied: Array, columns: int) -> Array:
 
 
 def drop_stone(stones: Array, free: Array, column: Array) -> Array:
-    """The stones with one more, in the column of that bit, if it has room."""
+    """Adds a stone in the column of the bit `column`, if the column has room."""
     return stones | jnp.pad(free & column, EDGE)
 
 
 def winning_columns(stones: Array, free: Array) -> Array:
-    """The columns where one more stone makes four in a row, a bit for each."""
+    """The columns where one more stone completes four in a row, one bit per column."""
     return bitwise_any(completing_cells(stones) & free)
 
 
 def completing_cells(stones: Array) -> Array:
-    """Cells from which three of the stones lie in one line of four, `[rows]`.
+    """The cells that would complete a line of four with three of the stones, `[rows]`.
 
-    Beyond the last column there may be bits, too, which mean nothing.
+    Bits beyond the last column are meaningless.
     """
     rows = len(stones) - 2 * EDGE
 
     def shifted_stones(down: int, right: int) -> Array:
-        """The stones so far away, each seen from where it is looked for."""
+        """The stones, shifted so that the neighbour at this offset is at each cell."""
         rows_there = stones[EDGE + down : EDGE + down + rows]
         return rows_there >> right if right >= 0 else rows_there << -right
 
@@ -175,23 +176,23 @@ def completing_cells(stones: Array) -> Array:
 
 
 def bitwise_any(words: Array) -> Array:
-    """The bits that any of the words has."""
+    """The bitwise or of all words."""
     return jax.lax.reduce(words, np.uint32(0), jax.lax.bitwise_or, (0,))
 
 
 def choose_bit(word: Array, uniform: Array, max_bits: int) -> Array:
-    """One of a word's bits, alone, all equally likely, by a number in [0, 1).
+    """Maps a number in [0, 1) to one of a word's bits, uniformly; 0 if there are none.
 
-    There are at most `max_bits` bits; of none it is none.
+    The word has at most `max_bits` bits.
     """
     left = (uniform * jax.lax.population_count(word)).astype(jnp.int32)
-    for number in range(max_bits - 1):  # the lowest goes, as often as the number says
+    for number in range(max_bits - 1):  # clears the lowest bit `left` times
         word = jnp.where(number < left, word & (word - 1), word)
     return word & (~word + 1)
 
 
 def _draw(board: np.ndarray) -> np.ndarray:
-    """The board `[rows, columns, 2]` from the front, uint8 with a legend."""
+    """Draws the board `[rows, columns, 2]` from the front, uint8 with a legend."""
     rows, columns, _ = board.shape
     canvas = drawing.Canvas(columns * CELL + 20, rows * CELL + 60)
     canvas.box((4, 4), columns * CELL + 12, rows * CELL + 12, "#2f5d9e", radius=14)

@@ -1,4 +1,4 @@
-"""Pong: bring a ball past a paddle that follows it."""
+"""Pong: play a ball past an opponent whose paddle follows it."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ UP, DOWN = 1, 2
 
 
 class PongState(NamedTuple):
-    """Paddles and ball, int32; row 0 is the top, column 0 one's own side."""
+    """Paddles and ball, int32; row 0 is the top, column 0 is the agent's side."""
 
-    own: Array  # the row of the middle of one's own paddle
-    their: Array  # that of the opponent's
-    row: Array  # where the ball is
+    own: Array  # the row of the middle of the agent's paddle
+    their: Array  # the row of the middle of the opponent's paddle
+    row: Array  # of the ball
     column: Array
-    down: Array  # rows that it moves in a step
-    right: Array  # columns: 1 or −1
-    last_row: Array  # where it was a step ago
+    down: Array  # rows per step: the vertical speed of the ball
+    right: Array  # columns per step: 1 or −1
+    last_row: Array  # of the ball, one step ago
     last_column: Array
 
 
@@ -43,28 +43,28 @@ def pong(
     opponent_skill: Probability = 1.0,
     visual: bool = True,
 ) -> Environment:
-    """Plays for one point: 1 if the ball passes the other paddle, −1 if one's own.
+    """Plays for one point: reward 1 if the ball passes the opponent, −1 if the agent.
 
-    Either terminates. Paddles move by a row, and the ball by a column. It bounces off
-    the walls above and below, and off a paddle that is beside it or a column behind.
-    There it becomes faster or slower: its rows per step change by
-    (its row − the paddle's) / reach, rounded, halves to even. The opponent follows the
-    ball; for it cannot move as fast, it can be beaten by the edge of the paddle.
-    Observation: bool `[height, width, 3]`: row, column, and what is there: paddle,
-    ball, where the ball was. Or without `visual` float32 `[6]`, −1 … 1: the rows of
-    one's own paddle, the other one and the ball, its column, and its rows and columns
-    per step. Actions: 0 nothing, 1 up, 2 down. An episode begins with the ball in the
-    middle column, in any row, on its way to either side. As in gymnax (Lange, 2022,
-    https://github.com/RobertTLange/gymnax), but for its missing wall, for its rewards,
-    and for beginning always the same.
+    Both terminate the episode. A paddle moves up to one row per step, the ball one
+    column. The ball bounces off the upper and lower walls, and off a paddle that is
+    next to it or one column behind. A paddle changes the ball's rows per step by (its
+    row − the paddle's) / reach, rounded, halves to even. The opponent follows the ball
+    but is slower, so hitting the ball with the edge of the paddle can beat it.
+    Observation: bool `[height, width, 3]`: row, column, and channel: paddle, ball,
+    previous position of the ball. Without `visual`: float32 `[6]`, −1 … 1: the rows of
+    the agent's paddle, the opponent's paddle and the ball, the ball's column, and its
+    rows and columns per step. Actions: 0 nothing, 1 up, 2 down. An episode begins with
+    the ball in the middle column, in a random row, moving in a random direction. As in
+    gymnax (Lange, 2022, https://github.com/RobertTLange/gymnax), except for its missing
+    wall, its rewards and its fixed initial state.
 
     Args:
-        width: columns of the field.
-        height: its rows.
-        reach: rows that a paddle has above its middle, and below.
-        max_speed: the most rows that the ball moves in a step.
-        opponent_skill: how likely the opponent moves, in each step that it should.
-        visual: whether one sees the field, or numbers.
+        width: the number of columns.
+        height: the number of rows.
+        reach: the number of rows of a paddle above its middle, and below it.
+        max_speed: the maximum rows per step of the ball.
+        opponent_skill: the probability that the opponent moves when it should.
+        visual: whether to observe the field as an image instead of numbers.
     """
     _check_sizes(height, reach, max_speed)
     rows, columns = np.arange(height)[:, None], np.arange(width)
@@ -72,10 +72,12 @@ def pong(
     def observe(state: PongState) -> Array:
         if visual:
             own_paddle = (jnp.abs(rows - state.own) <= reach) & (columns == 0)
-            their = (jnp.abs(rows - state.their) <= reach) & (columns == width - 1)
+            their_paddle = (jnp.abs(rows - state.their) <= reach) & (
+                columns == width - 1
+            )
             ball = (rows == state.row) & (columns == state.column)
             last = (rows == state.last_row) & (columns == state.last_column)
-            return jnp.stack([own_paddle | their, ball, last], axis=-1)
+            return jnp.stack([own_paddle | their_paddle, ball, last], axis=-1)
         places = jnp.stack([state.own, state.their, state.row, state.column])
         ends = np.array([height, height, height, width], np.float32) - 1
         speeds = jnp.stack([state.down / max_speed, state.right])
@@ -83,7 +85,7 @@ def pong(
         return jnp.concatenate([positions, speeds]).astype(jnp.float32)
 
     def reset(key: Key) -> tuple[PongState, Array]:
-        # Of one hash, and not of the six of three `randint`: a lone step shows them.
+        # One hash instead of the six of three `randint` calls, which slow single steps.
         word = jax.random.bits(key)
         right, down, row = word % 2, word // 2 % 3, word // 6 % height
         right, down = 2 * right.astype(jnp.int32) - 1, down.astype(jnp.int32) - 1
@@ -96,16 +98,18 @@ def pong(
         return jnp.clip(paddle + step, reach, height - 1 - reach)
 
     def bounce(state: PongState, paddle: Array, side: int) -> PongState:
-        """Off the paddle of a side: −1 is one's own, 1 the opponent's."""
+        """Bounces the ball off a paddle: side −1 is the agent's, 1 the opponent's."""
         front = width - 2 if side == 1 else 1
         is_behind = (state.column - front) * side >= 0
         offset = state.row - paddle
         hit = is_behind & (state.right == side) & (jnp.abs(offset) <= reach)
-        spun = jnp.round(state.down + offset / reach).astype(jnp.int32)
+        vertical_speed = jnp.round(state.down + offset / reach).astype(jnp.int32)
         return state._replace(
             column=jnp.where(hit, 2 * front - state.column, state.column),
             right=jnp.where(hit, -side, state.right),
-            down=jnp.where(hit, jnp.clip(spun, -max_speed, max_speed), state.down),
+            down=jnp.where(
+                hit, jnp.clip(vertical_speed, -max_speed, max_speed), state.down
+            ),
         )
 
     def step(
@@ -114,7 +118,7 @@ def pong(
         move = jnp.where(action == DOWN, 1, 0) - jnp.where(action == UP, 1, 0)
         follow = jnp.where(noise, jnp.sign(state.row - state.their), 0)
         row = state.row + state.down
-        wall = (row < 0) | (row >= height)
+        hits_wall = (row < 0) | (row >= height)
         row = jnp.where(row < 0, -row, row)
         row = jnp.where(row >= height, 2 * (height - 1) - row, row)
         state = PongState(
@@ -122,7 +126,7 @@ def pong(
             their=move_paddle(state.their, follow),
             row=row,
             column=state.column + state.right,
-            down=jnp.where(wall, -state.down, state.down),
+            down=jnp.where(hits_wall, -state.down, state.down),
             right=state.right,
             last_row=state.row,
             last_column=state.column,
@@ -149,26 +153,26 @@ def _check_sizes(height: int, reach: int, max_speed: int) -> None:
     if 2 * reach + 1 >= height:
         raise RlcliError(
             f"a paddle of {2 * reach + 1} rows cannot move in a field of {height}",
-            "make `height` greater, or `reach` smaller",
+            "use a larger `height` or a smaller `reach`",
         )
     if max_speed >= height:
         raise RlcliError(
-            f"a ball that moves {max_speed} rows leaves a field of {height} at once",
-            "make `max_speed` smaller than `height`",
+            f"a ball of {max_speed} rows per step leaves a field of {height} immediately",
+            "use a `max_speed` below `height`",
         )
 
 
 def _draw(state: PongState, width: int, height: int, reach: int) -> np.ndarray:
-    """The field, uint8 `[height · cell, width · cell, 3]`; one's own side is left."""
+    """Draws the field, uint8 `[height · cell, width · cell, 3]`; the agent is left."""
     cell = max(4, min(16, 640 // width))
     canvas = drawing.Canvas(width * cell, height * cell, "#1c2733")
-    # The score: an episode is played for one point.
+    # The score, 0 or 1.
     for x, point, fill in (
         (0.25, int(state.column) >= width, "#e58a84"),
         (0.75, int(state.column) < 0, "#8fb4e3"),
     ):
-        dash_corner = (x * width * cell, 0.08 * height * cell)
-        canvas.text(dash_corner, str(int(point)), 0.08 * height * cell, fill)
+        text_centre = (x * width * cell, 0.08 * height * cell)
+        canvas.text(text_centre, str(int(point)), 0.08 * height * cell, fill)
     for row in range(0, height, 2):
         dash_corner = (width * cell / 2 - 1, (row + 0.5) * cell)
         canvas.box(dash_corner, 2, cell, "#3c4c5e")
@@ -182,7 +186,7 @@ def _draw(state: PongState, width: int, height: int, reach: int) -> np.ndarray:
         (state.last_row, state.last_column, 0.3, "#6b7a8c"),
         (state.row, state.column, 0.45, drawing.PAPER),
     ):
-        # A ball that is past a paddle is drawn at the edge that it has passed.
+        # A ball past a paddle is drawn at the edge of the field.
         x = float(np.clip(column + 0.5, 0, width)) * cell
         canvas.circle((x, (int(row) + 0.5) * cell), share * cell, fill)
     return canvas.pixels()

@@ -49,7 +49,7 @@ def free_cells(free: np.ndarray) -> np.ndarray:
 def option_cells(
     free: np.ndarray, position: tuple[int, int] | None, name: str, excluded: int = -1
 ) -> np.ndarray:
-    """The candidate cells of an option: `position` itself, or all free cells for None."""
+    """The candidates for an option: `position` itself, or for None all free cells."""
     if position is None:
         cells = free_cells(free)
         return cells[cells != excluded]

@@ -1,4 +1,4 @@
-"""Asterix: collect the gold that passes by, and touch no enemy."""
+"""Asterix: collect gold and avoid enemies."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rlcli.environments import drawing
 from rlcli.environments.native.minatar import game
 from rlcli.types import Array, Environment, Key, Probability
 
-LANES = 8  # rows 1 to 8, with at most one thing in each
+LANES = 8  # rows 1 to 8, with at most one object in each
 ROW = np.arange(1, 1 + LANES)
-SHARES = 840  # what the numbers of free lanes, 1 to 8, all divide
-SPAWN, MOVE = 10, 5  # steps between two of them, at first
-RAMP, LEVELS = 101, 9  # steps until it becomes harder, and how often it does
+SHARES = 840  # divisible by every number of free lanes, 1 to 8
+SPAWN, MOVE = 10, 5  # initial steps between two spawns, and between two moves
+RAMP, LEVELS = 101, 9  # steps between two levels, and the number of levels
 
 CHANNELS = (
     game.Channel("player", drawing.BLUE),
@@ -27,24 +27,24 @@ CHANNELS = (
 
 
 class AsterixState(NamedTuple):
-    """The player, what passes by in each lane, and when what will happen."""
+    """The player, the object in each lane, and the timers."""
 
     x: Array  # int32: the player's column
     y: Array  # int32: the player's row; 0 is the top
-    spawn_timer: Array  # int32: steps until something may appear
-    move_timer: Array  # int32: steps until everything moves
-    ramp_timer: Array  # int32: steps until it becomes harder
-    level: Array  # int32: how often it became harder
-    is_occupied: Array  # bool[8]: whether the lane holds something
-    column: Array  # int32[8]; 0 where nothing is there
-    right: Array  # bool[8]: where it goes
-    gold: Array  # bool[8]: else it is an enemy
+    spawn_timer: Array  # int32: steps until an object may appear
+    move_timer: Array  # int32: steps until the objects move
+    ramp_timer: Array  # int32: steps until the next level
+    level: Array  # int32: the number of increases in difficulty
+    is_occupied: Array  # bool[8]: whether the lane has an object
+    column: Array  # int32[8]; 0 in an empty lane
+    right: Array  # bool[8]: whether it moves right
+    gold: Array  # bool[8]: gold or an enemy
 
 
 class AsterixNoise(NamedTuple):
-    """What appears, if something does."""
+    """The next object."""
 
-    right: Array  # bool: where it goes; it comes from the other side
+    right: Array  # bool: whether it enters from the left and moves right
     gold: Array  # bool
     share: Array  # int32 in [0, 840): share · free // 840 is its place among free lanes
 
@@ -56,21 +56,23 @@ def asterix(
     difficulty_ramping: bool = True,
     minimal_actions: bool = False,
 ) -> Environment:
-    """Plays Asterix: 1 for each piece of gold.
+    """Plays Asterix: reward 1 for each piece of gold.
 
-    Enemies and gold, one of three, enter lanes that are free from either side, and
-    cross the board. The game is over when the player meets an enemy.
-    Observation: bool `[10, 10, 4]`: row, column, and what is there: player, enemy,
-    trail (where an enemy or gold was), gold. Actions: 0 nothing, 1 left, 2 up, 3 right,
-    4 down; 5 does nothing. The rules are MinAtar's (Young and Tian, 2019,
-    https://arxiv.org/abs/1903.03176).
+    Enemies and gold (one in three) enter free lanes from either side and cross the
+    board. The game is over when the player touches an enemy.
+    Observation: bool `[10, 10, 4]`: row, column, and channel: player, enemy, trail (the
+    previous position of an enemy or gold), gold. Actions: 0 nothing, 1 left, 2 up, 3
+    right, 4 down; 5 has no effect. The rules are those of MinAtar (Young and Tian,
+    2019, https://arxiv.org/abs/1903.03176).
 
     Args:
-        sticky_action_prob: how likely the last action is repeated; in an episode's
-            first step that is 0 (in MinAtar the last one of the episode before).
-        difficulty_ramping: whether it becomes harder nine times, every 102 steps: more
-            appears, and at every second of them all moves faster.
-        minimal_actions: whether there are only the five that do something.
+        sticky_action_prob: the probability that the last action is repeated. It does
+            not apply to the first step of an episode; MinAtar repeats the last action
+            of the previous episode.
+        difficulty_ramping: whether the difficulty increases nine times, every 102
+            steps: objects appear more often each time, and move faster every second
+            time.
+        minimal_actions: whether the actions are only the five with an effect.
     """
     return game.game_environment(
         RULES,
@@ -81,7 +83,7 @@ def asterix(
 
 
 def _begin(key: Key) -> AsterixState:
-    del key  # games begin alike
+    del key  # the initial state is fixed
     no_lanes = jnp.zeros(LANES, bool)
     return AsterixState(
         x=jnp.int32(5),
@@ -118,9 +120,9 @@ def _play(
     moves = is_occupied & (state.move_timer == 0)
     column = state.column + jnp.where(moves, game.x_step(state.right), 0)
     is_occupied = is_occupied & game.is_on_board(column)
-    met_then = is_occupied & lane & (column == x)
-    collected = (met | met_then) & state.gold  # in one lane there is but one thing
-    hit = (met | met_then) & ~state.gold
+    met_after = is_occupied & lane & (column == x)
+    collected = (met | met_after) & state.gold  # a lane has one object at most
+    hit = (met | met_after) & ~state.gold
     is_occupied = is_occupied & ~collected
 
     move_timer = jnp.where(state.move_timer == 0, _move_speed(state), state.move_timer)
@@ -165,16 +167,16 @@ def _popcount(bits: Array) -> Array:
 
 
 def _ramp(state: AsterixState) -> AsterixState:
-    on = state.level < LEVELS
-    is_due = on & (state.ramp_timer == 0)
+    is_active = state.level < LEVELS
+    is_due = is_active & (state.ramp_timer == 0)
     return state._replace(
         level=state.level + is_due,
-        ramp_timer=jnp.where(is_due, RAMP, state.ramp_timer - (on & ~is_due)),
+        ramp_timer=jnp.where(is_due, RAMP, state.ramp_timer - (is_active & ~is_due)),
     )
 
 
 def _paint(state: AsterixState) -> tuple[None, list[game.Sprites]]:
-    trail = np.array([[False], [True]])  # first all things, then what they leave behind
+    trail = np.array([[False], [True]])  # the objects, then their trails
     x = state.column - jnp.where(trail, game.x_step(state.right), 0)
     kind = jnp.where(state.gold, 3, 1)
     return None, [

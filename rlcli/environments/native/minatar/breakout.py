@@ -13,7 +13,7 @@ from rlcli.environments.native.minatar import game
 from rlcli.types import Array, Environment, Key, Probability
 
 TOP, ROWS = 1, 3  # the rows of bricks
-BRICKS = 2 ** (ROWS * game.SIZE) - 1  # all of them
+BRICKS = 2 ** (ROWS * game.SIZE) - 1  # a bit for each brick
 
 CHANNELS = (
     game.Channel("paddle", drawing.BLUE),
@@ -24,16 +24,16 @@ CHANNELS = (
 
 
 class BreakoutState(NamedTuple):
-    """Ball, paddle and bricks."""
+    """The ball, the paddle and the bricks."""
 
     x: Array  # int32: the ball's column
     y: Array  # int32: its row; 0 is the top
-    right: Array  # bool: where it flies
+    right: Array  # bool: the direction of the ball
     down: Array  # bool
-    last_x: Array  # int32: where it was a step ago
+    last_x: Array  # int32: the column one step ago
     last_y: Array  # int32
     paddle: Array  # int32: its column, in the lowest row
-    struck: Array  # bool: whether the ball met a brick in the last step
+    struck: Array  # bool: whether the ball hit a brick in the last step
     bricks: Array  # int32: a bit for each of the 30, row by row
 
 
@@ -44,21 +44,23 @@ def breakout(
     difficulty_ramping: bool = True,
     minimal_actions: bool = False,
 ) -> Environment:
-    """Plays Breakout: 1 for each brick that the ball breaks.
+    """Plays Breakout: reward 1 for each brick that the ball breaks.
 
-    The ball flies along diagonals and bounces off walls, ceiling, bricks and paddle; it
-    breaks no brick right after another. Once all are broken the ball's next way down
-    brings them back. The game is over when the ball falls past the paddle.
-    Observation: bool `[10, 10, 4]`: row, column, and what is there: paddle, ball, trail
-    (where the ball was), brick. Actions: 0 nothing, 1 left, 3 right; 2, 4 and 5 do
-    nothing. The rules are MinAtar's (Young and Tian, 2019,
+    The ball moves diagonally and bounces off the walls, the ceiling, the bricks and the
+    paddle; it cannot break bricks in two consecutive steps. After the last brick, all
+    bricks return when the ball next reaches the bottom. The game is over when the ball
+    falls past the paddle.
+    Observation: bool `[10, 10, 4]`: row, column, and channel: paddle, ball, trail (the
+    previous position of the ball), brick. Actions: 0 nothing, 1 left, 3 right; 2, 4 and
+    5 have no effect. The rules are those of MinAtar (Young and Tian, 2019,
     https://arxiv.org/abs/1903.03176).
 
     Args:
-        sticky_action_prob: how likely the last action is repeated; in an episode's
-            first step that is 0 (in MinAtar the last one of the episode before).
-        difficulty_ramping: does nothing; MinAtar takes it of every game.
-        minimal_actions: whether there are only nothing, left and right: 0, 1, 2.
+        sticky_action_prob: the probability that the last action is repeated. It does
+            not apply to the first step of an episode; MinAtar repeats the last action
+            of the previous episode.
+        difficulty_ramping: has no effect; every MinAtar game has this option.
+        minimal_actions: whether the actions are only nothing, left and right: 0, 1, 2.
     """
     return game.game_environment(
         RULES,
@@ -80,7 +82,7 @@ def _begin(key: Key) -> BreakoutState:
 def _play(
     state: BreakoutState, action: Array, noise: tuple[()], ramping: bool
 ) -> tuple[BreakoutState, Array, Array]:
-    del noise, ramping  # the ball flies without any
+    del noise, ramping  # the dynamics are deterministic
     end = game.SIZE - 1
     move = (action == game.RIGHT).astype(jnp.int32) - (action == game.LEFT)
     paddle = jnp.clip(state.paddle + move, 0, end)
@@ -97,7 +99,7 @@ def _play(
     floor = ~brick & (next_y == end)
     bricks = jnp.where(floor & (bricks == 0), BRICKS, bricks)
 
-    # From above the ball bounces as from a wall; by the corner it flies back.
+    # The top of the paddle reflects the ball like a wall; a corner sends it back.
     from_top = floor & (state.x == paddle)
     corner = floor & ~from_top & (x == paddle)
     back = breaks | from_top | corner
@@ -119,7 +121,7 @@ def _is_brick(number: Array) -> Array:
     return (number >= 0) & (number < ROWS * game.SIZE)
 
 
-# For each entry of a board: the bit of its brick, and whether it has one.
+# For each entry of a board: the bit of its brick, and whether it has a brick.
 _CELL, _CHANNEL = np.divmod(np.arange(game.CELLS * len(CHANNELS)), len(CHANNELS))
 _NUMBER = _CELL - TOP * game.SIZE
 _SHIFT = np.clip(_NUMBER, 0, 31)

@@ -1,4 +1,4 @@
-"""Freeway: cross eight lanes of cars, again and again."""
+"""Freeway: cross eight lanes of cars repeatedly."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rlcli.types import Array, Environment, Key, Probability
 
 LANES = 8  # rows 1 to 8, with a car in each
 ROW = np.arange(1, 1 + LANES)
-START, COLUMN = 9, 4  # where the chicken sets out
-REST = 3  # steps from one of its moves to the next
-STEPS = 2500  # an episode ends after one more
+START, COLUMN = 9, 4  # the initial cell of the chicken
+REST = 3  # steps between two moves of the chicken
+STEPS = 2500  # an episode ends one step later
 SLOWEST = 5
 
 CHANNELS = (
@@ -31,20 +31,20 @@ CHANNELS = (
 
 
 class Cars(NamedTuple):
-    """How the cars drive."""
+    """The speed and direction of the cars."""
 
-    wait: Array  # int32[8] in [1, 5]: steps that a car stands between two moves
-    right: Array  # bool[8]: where it drives
+    wait: Array  # int32[8] in [1, 5]: idle steps between two moves of a car
+    right: Array  # bool[8]: the direction of a car
 
 
 class FreewayState(NamedTuple):
     """The chicken, the cars, and the time."""
 
     y: Array  # int32: the chicken's row; 0 is the top
-    rest: Array  # int32: steps until it may move
-    steps: Array  # int32: what is left of the episode
-    column: Array  # int32[8]: where the cars are
-    timer: Array  # int32[8]: steps until they move
+    rest: Array  # int32: steps until the chicken may move
+    steps: Array  # int32: the remaining steps of the episode
+    column: Array  # int32[8]: the columns of the cars
+    timer: Array  # int32[8]: steps until each car moves
     cars: Cars
 
 
@@ -55,20 +55,22 @@ def freeway(
     difficulty_ramping: bool = True,
     minimal_actions: bool = False,
 ) -> Environment:
-    """Plays Freeway: 1 each time the chicken gets to the other side.
+    """Plays Freeway: reward 1 each time the chicken crosses the road.
 
-    Then it starts again from below, and all cars drive otherwise. A car sends it back;
-    it makes one step in three. The game is over after 2501 steps.
-    Observation: bool `[10, 10, 7]`: row, column, and what is there: chicken, car, and
-    for the five speeds where a car that moves every 2nd to 6th step came from.
-    Actions: 0 nothing, 2 up, 4 down; 1, 3 and 5 do nothing. The rules are MinAtar's
-    (Young and Tian, 2019, https://arxiv.org/abs/1903.03176).
+    The chicken then starts again from the bottom, and all cars change speed and
+    direction. A car sends the chicken back; the chicken moves at most every third step.
+    The game is over after 2501 steps.
+    Observation: bool `[10, 10, 7]`: row, column, and channel: chicken, car, and for
+    each of the five speeds the previous position of a car that moves every 2nd to 6th
+    step. Actions: 0 nothing, 2 up, 4 down; 1, 3 and 5 have no effect. The rules are
+    those of MinAtar (Young and Tian, 2019, https://arxiv.org/abs/1903.03176).
 
     Args:
-        sticky_action_prob: how likely the last action is repeated; in an episode's
-            first step that is 0 (in MinAtar the last one of the episode before).
-        difficulty_ramping: does nothing; MinAtar takes it of every game.
-        minimal_actions: whether there are only nothing, up and down: 0, 1, 2.
+        sticky_action_prob: the probability that the last action is repeated. It does
+            not apply to the first step of an episode; MinAtar repeats the last action
+            of the previous episode.
+        difficulty_ramping: has no effect; every MinAtar game has this option.
+        minimal_actions: whether the actions are only nothing, up and down: 0, 1, 2.
     """
     return game.game_environment(
         RULES,
@@ -91,7 +93,7 @@ def _begin(key: Key) -> FreewayState:
 
 
 def _noise_from_words(words: Array) -> Cars:
-    # Ten ways for a car to drive: four decimal digits of each word.
+    # A car has ten combinations of speed and direction: one decimal digit of a word.
     digits = (words[:, None] // np.array([1, 10, 100, 1000], np.uint32) % 10).ravel()
     wait = 1 + (digits % SLOWEST).astype(jnp.int32)
     return Cars(wait, digits < SLOWEST)
@@ -100,7 +102,7 @@ def _noise_from_words(words: Array) -> Cars:
 def _play(
     state: FreewayState, action: Array, noise: Cars, ramping: bool
 ) -> tuple[FreewayState, Array, Array]:
-    del ramping  # it does not become harder
+    del ramping  # the difficulty is constant
     move = (action == game.DOWN).astype(jnp.int32) - (action == game.UP)
     moves = (move != 0) & (state.rest == 0)
     rest = jnp.where(moves, REST, state.rest)
@@ -111,23 +113,23 @@ def _play(
     cars = jax.tree.map(lambda new, old: jnp.where(across, new, old), noise, state.cars)
     timer = jnp.where(across, cars.wait, state.timer)
 
-    drives = timer == 0
+    is_moving = timer == 0
     next_column = _wrap_column(state.column + game.x_step(cars.right))
-    column = jnp.where(drives, next_column, state.column)
+    column = jnp.where(is_moving, next_column, state.column)
     hit = (y == ROW) & ((state.column == COLUMN) | (column == COLUMN))
     after = FreewayState(
         y=jnp.where(jnp.any(hit), START, y),
         rest=jnp.maximum(rest - 1, 0),
         steps=jnp.maximum(state.steps - 1, 0),
         column=column,
-        timer=jnp.where(drives, cars.wait, timer - 1),
+        timer=jnp.where(is_moving, cars.wait, timer - 1),
         cars=cars,
     )
     return after, across, state.steps == 0
 
 
 def _wrap_column(x: Array) -> Array:
-    """What leaves the board on one side comes in again on the other."""
+    """Wraps a column around the board."""
     return jax.lax.rem(x + game.SIZE, game.SIZE)
 
 

@@ -1,4 +1,4 @@
-"""Games: what MinAtar's five share: actions that stick, a board, and packed states."""
+"""MinAtar engine: sticky actions, the board, and states packed into words."""
 
 from __future__ import annotations
 
@@ -19,64 +19,63 @@ from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Environment, Key, Probability, TimeStep
 from rlcli.xla.fusion_barrier import materialize
 
-SIZE = 10  # cells along either side of the board
+SIZE = 10  # cells per side of the board
 CELLS = SIZE * SIZE
 ALL_ACTIONS = NOTHING, LEFT, UP, RIGHT, DOWN, FIRE = tuple(range(6))
-WORD_BITS = 32  # bits
+WORD_BITS = 32
 
 
 class Channel(NamedTuple):
-    """One kind of thing on the board, and how it is drawn."""
+    """One kind of object on the board, and its appearance."""
 
     name: str
     colour: str
-    share: float = 0.9  # of a cell's width that it covers
+    share: float = 0.9  # of a cell's width
 
 
 class Sprites(NamedTuple):
-    """Where things are on a board: scalars, or arrays `[n]`."""
+    """The positions of objects on the board: scalars, or arrays `[n]`."""
 
     y: Array  # row; 0 is the top
     x: Array  # column
-    channel: Array | int  # its number
-    visible: Array | bool = True  # where false it is not on the board
+    channel: Array | int  # the index of its channel
+    visible: Array | bool = True  # false: not on the board
 
 
 class GameRules(NamedTuple):
-    """A game. Its state is a record of whole numbers and bools."""
+    """The rules of a game. Its state is a NamedTuple of integers and bools."""
 
     channels: tuple[Channel, ...]
-    actions: tuple[int, ...]  # those that do something: the minimal set
-    max_values: ArrayTree  # the largest value that each field of a state can have
+    actions: tuple[int, ...]  # the actions with an effect: the minimal set
+    max_values: ArrayTree  # the maximum value of each field of a state
     begin: Callable[[Key], ArrayTree]  # key -> state
-    words: int  # how many words of 32 random bits a step needs
+    words: int  # the number of random 32-bit words per step
     draw_noise: Callable[[Array], ArrayTree]  # uint32[words] -> noise
     play: Callable[..., tuple[ArrayTree, Array, Array]]
-    # (state, action, noise, ramping) -> state, reward, whether that was the end;
-    # ramping, a bool: whether it becomes harder, if the game does at all
+    # (state, action, noise, ramping) -> state, reward, terminated;
+    # ramping, a bool: whether the difficulty increases, if the game supports it
     paint: Callable[[ArrayTree], tuple[Array | None, list[Sprites]]]
-    # state -> what is on the board: bool[10, 10 · channels] or flat, if not nothing,
-    # and things
+    # state -> a board, bool[10, 10 · channels] or flat, or None if empty; and sprites
 
 
 class PlayState(NamedTuple):
-    """A game, and the action that may stick."""
+    """The state of the game, and the last action, which may be repeated."""
 
     game: ArrayTree
-    action: Array  # int32: the last one taken, among all six
+    action: Array  # int32: the last action taken, of all six
 
 
 class GameNoise(NamedTuple):
-    """What is random in one step."""
+    """The randomness of one step."""
 
-    repeat: Array  # bool: whether the last action is taken again
+    repeat: Array  # bool: whether the last action is repeated
     game: ArrayTree
 
 
 def register_game(name: str) -> Callable[[Callable], Callable]:
-    """A decorator that registers a factory under MinAtar's two ids of a game.
+    """Returns a decorator that registers a factory under MinAtar's two ids of a game.
 
-    `-v0` takes all six actions; `-v1` is the same with `minimal_actions` true.
+    `-v0` has all six actions; `-v1` has `minimal_actions: true` by default.
     """
 
     def decorate(factory: Callable[..., Environment]) -> Callable[..., Environment]:
@@ -106,15 +105,15 @@ def game_environment(
     difficulty_ramping: bool,
     minimal_actions: bool,
 ) -> Environment:
-    """A core that plays by `rules`.
+    """Builds the environment of a game.
 
     Args:
-        rules: the game.
-        sticky_action_prob: how likely the last action is taken instead of the given
-            one. What sticks is forgotten at the end of an episode, so that none depends
-            on another; MinAtar's `reset` leaves it as it is.
-        difficulty_ramping: whether the game becomes harder.
-        minimal_actions: whether action i is `rules.actions[i]`, instead of i of six.
+        rules: the rules of the game.
+        sticky_action_prob: the probability that the last action replaces the given one.
+            Unlike MinAtar's, `reset` clears the last action, so that episodes are
+            independent.
+        difficulty_ramping: whether the difficulty increases.
+        minimal_actions: whether action i is `rules.actions[i]` instead of i of all six.
     """
     max_values = max_state(rules)
     actions = rules.actions if minimal_actions else ALL_ACTIONS
@@ -141,7 +140,7 @@ def game_environment(
         game, reward, terminated = rules.play(
             game, action, noise.game, difficulty_ramping
         )
-        # Else a lone game would be played anew for each of its cells.
+        # Without the barrier, XLA recomputes an unbatched game for each of its cells.
         words = materialize(pack(max_values, PlayState(game, action)))
         obs = observe(unpack(max_values, words).game)
         return words, make_timestep(obs, reward, terminated)
@@ -162,31 +161,30 @@ def game_environment(
     )
 
 
-# Compiled by itself, for it is called outside of programs too: for every picture.
+# Compiled separately, because rendering calls it outside of compiled programs.
 @functools.partial(jax.jit, static_argnames=("paint", "channels"))
 def _observe(paint: Callable, channels: int, game: ArrayTree) -> Array:
     return paint_board(channels, *paint(game))
 
 
-def paint_board(channels: int, start: Array | None, things: list[Sprites]) -> Array:
-    """An observation, bool `[10, 10, channels]`: `start`, with `things` set upon it."""
+def paint_board(channels: int, start: Array | None, sprites: list[Sprites]) -> Array:
+    """Paints an observation, bool `[10, 10, channels]`: the sprites over `start`."""
     cells: Array = jnp.zeros(CELLS * channels, bool) if start is None else start
-    # The scatters come last: XLA would fuse elementwise work into what reads it, over
-    # four short axes instead of one long one, at ten times the cost. And one for each
-    # of them: put together, their places would be worked out one by one.
-    for sprite in things:
+    # The scatters come last: otherwise XLA fuses elementwise operations into their
+    # consumers, over four short axes instead of one long axis, at ten times the cost.
+    # There is one scatter per sprite, since XLA would compute combined indices one by
+    # one.
+    for sprite in sprites:
         x = sprite.x * channels + sprite.channel
         index = (sprite.y, x) if cells.ndim == 2 else (sprite.y * SIZE * channels + x,)
-        index = (
-            jnp.where(sprite.visible, index[0], len(cells)),
-            *index[1:],
-        )  # what is beyond drops
+        # `mode="drop"` ignores the out-of-bounds index of an invisible sprite.
+        index = (jnp.where(sprite.visible, index[0], len(cells)), *index[1:])
         cells = cells.at[index].set(True, mode="drop")
     return cells.reshape(SIZE, SIZE, channels)
 
 
 def x_step(right: Array) -> Array:
-    """The step in x: 1 for what goes right, −1 for what goes left."""
+    """The change of x: 1 to the right, −1 to the left."""
     return jnp.where(right, 1, -1)
 
 
@@ -196,20 +194,21 @@ def is_on_board(x: Array) -> Array:
 
 
 def max_state(rules: GameRules) -> PlayState:
-    """The largest value of every field of a core's state, for `pack` and `unpack`."""
+    """The maximum value of every field of a state, for `pack` and `unpack`."""
     return PlayState(rules.max_values, FIRE)  # pyright: ignore[reportArgumentType]
 
 
 def pack(max_values: ArrayTree, state: ArrayTree) -> tuple[Array, ...]:
-    """A record of small numbers in a few words of 32 bits.
+    """Packs a state of small integers into a few 32-bit words.
 
-    Every leaf of a state is a loop of its own in the compiled program, which works out
-    anew all that it needs, so fewer are faster: two or three words instead of a dozen.
+    Each leaf of a state is a separate loop in the compiled program, which recomputes
+    everything the leaf depends on. Fewer leaves are faster: two or three words instead
+    of a dozen.
 
     Args:
-        max_values: the largest value of each field, in the field's shape. Fields of one
+        max_values: the maximum value of each field, in the field's shape. Fields of one
             shape share words of that shape.
-        state: a record like `max_values`; no field is negative, unless it has all 32
+        state: a tree like `max_values`; no field is negative, unless it has all 32
             bits.
     """
     words: list[Array] = []
@@ -223,7 +222,7 @@ def pack(max_values: ArrayTree, state: ArrayTree) -> tuple[Array, ...]:
 
 
 def unpack(max_values: ArrayTree, words: tuple[Array, ...]) -> Any:
-    """The record that `pack` made words of: int32 and bool."""
+    """Unpacks the words of `pack` into a state of int32 and bool."""
     fields = [
         (words[place.word] >> place.offset & np.uint32(2**place.bits - 1)).astype(
             place.dtype
@@ -234,7 +233,7 @@ def unpack(max_values: ArrayTree, words: tuple[Array, ...]) -> Any:
 
 
 class _Field(NamedTuple):
-    """Where a field lies in the words."""
+    """The position of a field in the words."""
 
     word: int
     offset: int
@@ -243,30 +242,30 @@ class _Field(NamedTuple):
 
 
 def _fields(max_values: ArrayTree) -> list[_Field]:
-    places: list[_Field] = []
-    shapes: list[tuple[int, ...]] = []  # of each word
-    used_bits: list[int] = []  # bits of it
+    fields: list[_Field] = []
+    shapes: list[tuple[int, ...]] = []  # the shape of each word
+    used_bits: list[int] = []  # the number of bits used in each word
     for limit in map(np.asarray, jax.tree.leaves(max_values)):
         bits = int(limit.max()).bit_length()
-        fitting = (
+        candidates = (
             index
             for index, shape in enumerate(shapes)
             if shape == limit.shape and used_bits[index] + bits <= WORD_BITS
         )
-        word = next(fitting, len(shapes))
+        word = next(candidates, len(shapes))
         if word == len(shapes):
             shapes.append(limit.shape)
             used_bits.append(0)
         dtype = jnp.bool_ if limit.dtype == bool else jnp.int32
-        places.append(_Field(word, used_bits[word], bits, dtype))
+        fields.append(_Field(word, used_bits[word], bits, dtype))
         used_bits[word] += bits
-    return places
+    return fields
 
 
 def _draw(channels: tuple[Channel, ...], board: np.ndarray) -> np.ndarray:
-    """The board as coloured cells, `[420, 600, 3]` uint8, with a legend beside it.
+    """Draws the board as coloured cells with a legend, `[420, 600, 3]` uint8.
 
-    Where things share a cell the smaller ones lie on top.
+    In a shared cell, smaller objects are drawn on top of larger ones.
     """
     cell, margin = 40, 10
     canvas = drawing.Canvas(600, 420)
@@ -275,7 +274,7 @@ def _draw(channels: tuple[Channel, ...], board: np.ndarray) -> np.ndarray:
         corner = (margin + column * cell + 1, margin + row * cell + 1)
         canvas.box(corner, cell - 2, cell - 2, "#293548")
 
-    def thing(channel: Channel, x: float, y: float, width: float) -> None:
+    def draw_object(channel: Channel, x: float, y: float, width: float) -> None:
         side = channel.share * width
         corner = (x + (width - side) / 2, y + (width - side) / 2)
         canvas.box(corner, side, side, channel.colour, radius=side / 8)
@@ -283,11 +282,11 @@ def _draw(channels: tuple[Channel, ...], board: np.ndarray) -> np.ndarray:
     for number in sorted(range(len(channels)), key=lambda i: -channels[i].share):
         for row, column in np.argwhere(board[:, :, number]):
             x, y = margin + column * cell, margin + row * cell
-            thing(channels[number], x, y, cell)
+            draw_object(channels[number], x, y, cell)
     for number, channel in enumerate(channels):
         top = 2 * margin + number * 36
         canvas.box((430, top), 26, 26, drawing.INK, radius=3)
-        thing(channel, 430, top, 26)
-        words = channel.name.replace("_", " ")
-        canvas.text((468, top + 13), words, 15, anchor="lm")
+        draw_object(channel, 430, top, 26)
+        label = channel.name.replace("_", " ")
+        canvas.text((468, top + 13), label, 15, anchor="lm")
     return canvas.pixels()

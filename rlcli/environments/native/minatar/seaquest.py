@@ -1,4 +1,4 @@
-"""Seaquest: rescue divers and shoot what attacks, before the oxygen runs out."""
+"""Seaquest: rescue divers and shoot enemies before the oxygen runs out."""
 
 from __future__ import annotations
 
@@ -13,17 +13,22 @@ from rlcli.environments import drawing
 from rlcli.environments.native.minatar import game
 from rlcli.types import Array, Environment, Key, Probability
 
-LANES = 8  # rows 1 to 8, where everybody else swims
+LANES = 8  # rows 1 to 8, with divers and enemies
 ROW = np.arange(1, 1 + LANES)
 FULL = 2**game.SIZE - 1  # a row of ten bits
-OXYGEN, TENTH, DIVERS = 200, 20, 6  # a full tank, in steps; how many have room
-RELOAD, ENEMY_RELOAD = 5, 10  # steps from one shot to the next
+OXYGEN, TENTH = 200, 20  # a full tank, and a tenth of it, in steps
+DIVERS = 6  # the capacity of the submarine
+RELOAD, ENEMY_RELOAD = 5, 10  # steps between two shots
 DIVER_SPAWN, DIVER_MOVE = 30, 5
-SPAWN, MOVE, FASTEST = 20, 5, 2  # of enemies: steps between two at first, and at last
-LEVELS = SPAWN - 1  # how often it becomes harder
-# An enemy swims off the board within 30 steps of its coming once they come at each
-# step, and while they come seldom there are fewer. Of shots and of divers the third
-# comes when the first is gone.
+SPAWN, MOVE, FASTEST = (
+    20,
+    5,
+    2,
+)  # of enemies: initial steps between two, and the fastest
+LEVELS = SPAWN - 1  # the number of increases in difficulty
+# At the highest level one enemy appears per step, and leaves the board within 30 steps;
+# at lower levels there are fewer. The first of three shots or divers is gone before the
+# third appears.
 ENEMIES, MAX_SHOTS = 30, 2
 
 CHANNELS = (
@@ -41,18 +46,18 @@ CHANNELS = (
 
 
 class Swimmers(NamedTuple):
-    """Things of one kind; of what is not `alive` the rest means nothing."""
+    """Objects of one kind; where `alive` is false, the other fields are meaningless."""
 
     alive: Array  # bool[n]
     cell: Array  # int32[n]: see `_cell`
-    right: Array  # bool[n]: where they go
+    right: Array  # bool[n]: whether it moves right
 
 
 class Enemies(NamedTuple):
-    """Fish and submarines. All in one row go the same way.
+    """Fish and submarines. All enemies in one row move in the same direction.
 
-    One comes in a step at most, so no two of one row move into one cell at a time; of
-    those in one cell the one that moves next is the oldest.
+    At most one enemy appears per step, so two enemies of one row never enter a cell in
+    the same step; of the enemies in one cell, the oldest is the one that moves next.
     """
 
     swimmers: Swimmers
@@ -62,32 +67,32 @@ class Enemies(NamedTuple):
 
 
 class SeaquestState(NamedTuple):
-    """Our submarine, and all that is in the sea."""
+    """The agent's submarine, and everything else in the sea."""
 
     x: Array  # int32: the column of its front
     y: Array  # int32: its row; 0 is the surface
-    right: Array  # bool: where it points
+    right: Array  # bool: whether it points right
     oxygen: Array  # int32: steps until it runs out
-    divers_aboard: Array  # int32; below 0 after surfacing with six, as in MinAtar
-    is_surfaced: Array  # bool: whether it has not dived since it surfaced
+    divers_aboard: Array  # int32; negative after surfacing with six, as in MinAtar
+    is_surfaced: Array  # bool: whether it stays at the surface after surfacing
     shot_timer: Array  # int32: steps until it may shoot
     spawn_timer: Array  # int32: steps until an enemy may come
     diver_timer: Array  # int32: steps until a diver comes
-    level: Array  # int32: how often it became harder
-    place: Array  # int32: where the next enemy is noted
+    level: Array  # int32: the number of increases in difficulty
+    place: Array  # int32: the index of the next enemy in `enemies`
     shots: Swimmers  # [2], the older first
     divers: Swimmers  # [2], the older first
-    diver_moves: Array  # int32[2]: steps until they move
+    diver_moves: Array  # int32[2]: steps until each diver moves
     enemies: Enemies
-    bullets_left: Array  # int32[8]: of each row, a bit for every column with a bullet
+    bullets_left: Array  # int32[8]: for each row, one bit per column
     bullets_right: Array  # int32[8]
 
 
 class SeaquestNoise(NamedTuple):
-    """Which enemy comes, if one does, and which diver."""
+    """The next enemy and the next diver."""
 
-    right: Array  # bool: where it goes; it comes from the other side
-    submarine: Array  # bool: else it is a fish
+    right: Array  # bool: whether it enters from the left and moves right
+    submarine: Array  # bool: a submarine or a fish
     y: Array  # int32 in [1, 8]
     diver_right: Array  # bool
     diver_y: Array  # int32 in [1, 8]
@@ -100,22 +105,24 @@ def seaquest(
     difficulty_ramping: bool = True,
     minimal_actions: bool = False,
 ) -> Environment:
-    """Plays Seaquest: 1 for each enemy shot, up to 10 for surfacing with six divers.
+    """Plays Seaquest: reward 1 per enemy, up to 10 for surfacing with six divers.
 
-    Those 10 are for the oxygen that is left. Surfacing costs a diver and fills the
-    tank; with none aboard it ends the game, as do an empty tank and whatever touches
-    our submarine: fish, submarines, their bullets. Six divers have room.
-    Observation: bool `[10, 10, 10]`: row, column, and what is there: our front, our
-    back, our bullet, trail (where a diver or enemy was), enemy bullet, fish,
-    submarine, and in the lowest row the gauges of oxygen and divers; diver. Actions: 0
-    nothing, 1 left, 2 up, 3 right, 4 down, 5 fire. The rules are MinAtar's (Young and
-    Tian, 2019, https://arxiv.org/abs/1903.03176).
+    Surfacing with six divers pays the remaining oxygen, in tenths of the tank. Surfacing costs one diver and refills the tank. The game is over when the submarine
+    surfaces without divers, runs out of oxygen, or touches a fish, a submarine or an
+    enemy bullet. The submarine holds six divers.
+    Observation: bool `[10, 10, 10]`: row, column, and channel: front of the agent's
+    submarine, its back, its bullet, trail (the previous position of a diver or enemy),
+    enemy bullet, fish, enemy submarine; oxygen gauge and diver gauge, in the lowest
+    row; diver. Actions: 0 nothing, 1 left, 2 up, 3 right, 4 down, 5 fire. The rules are
+    those of MinAtar (Young and Tian, 2019, https://arxiv.org/abs/1903.03176).
 
     Args:
-        sticky_action_prob: how likely the last action is repeated; in an episode's
-            first step that is 0 (in MinAtar the last one of the episode before).
-        difficulty_ramping: whether enemies are more and faster after each surfacing.
-        minimal_actions: does nothing, as all six do something.
+        sticky_action_prob: the probability that the last action is repeated. It does
+            not apply to the first step of an episode; MinAtar repeats the last action
+            of the previous episode.
+        difficulty_ramping: whether enemies appear more often and move faster after each
+            surfacing.
+        minimal_actions: has no effect, since all six actions have one.
     """
     return game.game_environment(
         RULES,
@@ -126,14 +133,14 @@ def seaquest(
 
 
 def _begin(key: Key) -> SeaquestState:
-    del key  # games begin alike
-    nothing = jax.tree.map(
+    del key  # the initial state is fixed
+    zeros = jax.tree.map(
         lambda max_value: jnp.zeros_like(
             max_value, bool if max_value.dtype == bool else jnp.int32
         ),
         jax.tree.map(np.asarray, RULES.max_values),
     )
-    return nothing._replace(
+    return zeros._replace(
         x=jnp.int32(5),
         oxygen=jnp.int32(OXYGEN),
         is_surfaced=jnp.array(True),
@@ -175,7 +182,7 @@ def _move_speed(state: SeaquestState) -> Array:
 
 
 def _spawn(state: SeaquestState, noise: SeaquestNoise) -> SeaquestState:
-    """With a new enemy and a new diver, if they are due."""
+    """Adds a new enemy and a new diver if they are due."""
     swimmers = state.enemies.swimmers
     is_opposed = (
         swimmers.alive
@@ -186,8 +193,8 @@ def _spawn(state: SeaquestState, noise: SeaquestNoise) -> SeaquestState:
     new = due & ~jnp.any(is_opposed)
     place = state.place + new
     entrance = _cell(noise.y, jnp.where(noise.right, 0, 9))
-    comer = Swimmers(new, entrance, noise.right)
-    enemy = Enemies(comer, _move_speed(state), noise.submarine, ENEMY_RELOAD)
+    newcomer = Swimmers(new, entrance, noise.right)
+    enemy = Enemies(newcomer, _move_speed(state), noise.submarine, ENEMY_RELOAD)
     is_slot = new & (np.arange(ENEMIES) == state.place)
     spawn_speed = jnp.maximum(SPAWN - state.level, 1)
 
@@ -207,7 +214,7 @@ def _spawn(state: SeaquestState, noise: SeaquestNoise) -> SeaquestState:
 
 
 def _steer(state: SeaquestState, action: Array) -> SeaquestState:
-    """After our action: fired, or moved."""
+    """Applies the action: fires or moves."""
     fires = (action == game.FIRE) & (state.shot_timer == 0)
     shot = Swimmers(fires, _cell(state.y, state.x), state.right)
     left, right = action == game.LEFT, action == game.RIGHT
@@ -222,7 +229,7 @@ def _steer(state: SeaquestState, action: Array) -> SeaquestState:
 
 
 def _move_shots(state: SeaquestState) -> tuple[SeaquestState, Array]:
-    """Our shots move, the newest first; each hits one enemy, a fish if there is one."""
+    """Moves the agent's shots, newest first; each hits one enemy, preferably a fish."""
     enemies, shots = state.enemies, state.shots
     swimmers, alive = enemies.swimmers, enemies.swimmers.alive
     order = enemies.timer + 8 * enemies.submarine
@@ -241,7 +248,7 @@ def _move_shots(state: SeaquestState) -> tuple[SeaquestState, Array]:
 
 
 def _move_divers(state: SeaquestState) -> SeaquestState:
-    """Divers move, the newest first, and come aboard where they meet us."""
+    """Moves the divers, newest first; a diver that meets the submarine comes aboard."""
     divers, aboard = state.divers, state.divers_aboard
     ours = _cell(state.y, state.x)
     moves = divers.alive & (state.diver_moves == 0)
@@ -259,9 +266,9 @@ def _move_divers(state: SeaquestState) -> SeaquestState:
 
 
 def _move_enemies(state: SeaquestState) -> tuple[SeaquestState, Array, Array]:
-    """Enemies move, into our shots or into us, and shoot.
+    """Moves the enemies, which may hit shots or the submarine, and fires their guns.
 
-    Returns the state, whether one met us, and how many our shots hit.
+    Returns the state, whether an enemy met the submarine, and the number of hits.
     """
     enemies, shots = state.enemies, state.shots
     swimmers, ours = enemies.swimmers, _cell(state.y, state.x)
@@ -270,17 +277,17 @@ def _move_enemies(state: SeaquestState) -> tuple[SeaquestState, Array, Array]:
     alive = swimmers.alive & _is_inside(cell)
     met = swimmers.alive & ((swimmers.cell == ours) | (cell == ours))
 
-    # Where two of our shots share a cell the older one hits.
-    able = left = moves & alive & (cell != ours)
+    # If two shots share a cell, the older one hits.
+    targets = remaining = moves & alive & (cell != ours)
     flying = []
     for i in range(MAX_SHOTS):
-        hit = left & (cell == shots.cell[i]) & shots.alive[i]
-        left = left & ~hit
+        hit = remaining & (cell == shots.cell[i]) & shots.alive[i]
+        remaining = remaining & ~hit
         flying.append(shots.alive[i] & ~jnp.any(hit))
-    struck = able & ~left
+    struck = targets & ~remaining
 
     ready = enemies.reload == 0
-    fires = alive & enemies.submarine & ready  # even when struck
+    fires = alive & enemies.submarine & ready  # even if hit in this step
     bit = jnp.where(fires, 1 << (cell & 15) + game.SIZE * swimmers.right, 0)
     new = jnp.where(cell >> 4 == ROW[:, None], bit, 0)
     new = jax.lax.reduce(new, jnp.int32(0), jax.lax.bitwise_or, (1,))
@@ -299,7 +306,7 @@ def _move_enemies(state: SeaquestState) -> tuple[SeaquestState, Array, Array]:
 
 
 def _move_bullets(state: SeaquestState) -> tuple[SeaquestState, Array]:
-    """The enemies' bullets move; whether one hit us."""
+    """Moves the enemy bullets; returns the state, and whether one hit the submarine."""
     left, right = state.bullets_left >> 1, state.bullets_right << 1 & FULL
     bullet_paths = state.bullets_left | state.bullets_right | left | right
     hit = (state.y == ROW) & (bullet_paths >> state.x & 1 == 1)
@@ -309,9 +316,9 @@ def _move_bullets(state: SeaquestState) -> tuple[SeaquestState, Array]:
 def _update_oxygen(
     state: SeaquestState, ramping: bool
 ) -> tuple[SeaquestState, Array, Array]:
-    """Oxygen is used up or, at the surface, filled up.
+    """Consumes oxygen or, at the surface, refills it.
 
-    Returns the state, the reward for divers, and whether that was the end.
+    Returns the state, the reward for divers, and whether the game is over.
     """
     down = state.y > 0
     up = ~down & ~state.is_surfaced
@@ -330,7 +337,7 @@ def _update_oxygen(
 
 
 def _push(condition: Array, old: Any, new: Any) -> Any:
-    """With `new` as the last of two, and the last of `old` as the first."""
+    """If `condition`: drops the first of the two `old` entries and appends `new`."""
     return jax.tree.map(
         lambda item, pair: jnp.where(condition, jnp.stack([pair[1], item]), pair),
         new,
@@ -339,7 +346,7 @@ def _push(condition: Array, old: Any, new: Any) -> Any:
 
 
 def _cell(y: Array, x: Array) -> Array:
-    """A row and a column in one number, with room for a step off the board."""
+    """Encodes a row and a column in one integer, with room for a step off the board."""
     return y << 4 | x
 
 
@@ -357,7 +364,7 @@ def _paint(state: SeaquestState) -> tuple[Array, list[game.Sprites]]:
     air = (_CHANNEL == 7) & (jax.lax.div(state.oxygen, TENTH) > _X)
     full = (_CHANNEL == 8) & (9 - state.divers_aboard <= _X) & (_X < 9)
     board = [jnp.zeros_like(air)[None], bullets.astype(bool), (air | full)[None]]
-    back = np.arange(2)  # 0: the front of us
+    back = np.arange(2)  # 0: the front of the agent's submarine
     ours = state.x - back * game.x_step(state.right)
     shots = state.shots
     return jnp.concatenate(board), [
@@ -369,15 +376,15 @@ def _paint(state: SeaquestState) -> tuple[Array, list[game.Sprites]]:
 
 
 def _with_trails(swimmers: Swimmers, channel: Array | int) -> game.Sprites:
-    trail = np.array([[0], [1]])  # first all of them, then what they leave behind
+    trail = np.array([[0], [1]])  # the swimmers, then their trails
     cell = swimmers.cell - trail * game.x_step(swimmers.right)
     kind = jnp.where(trail == 1, 3, channel)
     return game.Sprites(cell >> 4, cell & 15, kind, swimmers.alive & _is_inside(cell))
 
 
 def _max_swimmers(number: int) -> Swimmers:
-    yes = np.ones(number, bool)
-    return Swimmers(yes, np.full(number, 2**8 - 1), yes)
+    ones = np.ones(number, bool)
+    return Swimmers(ones, np.full(number, 2**8 - 1), ones)
 
 
 RULES = game.GameRules(

@@ -17,8 +17,8 @@ ROW = np.arange(game.SIZE)
 FULL = 2**game.SIZE - 1  # a row of ten bits; bit x is column x
 LOWEST = game.SIZE - 1  # the row where the cannon stands
 WAVE = np.array([0b0011111100] * 4 + [0] * 6)
-RELOAD, ENEMY_RELOAD = 5, 10  # steps from one shot to the next
-SLOWEST, FASTEST = 12, 6  # steps between two moves of a full wave: first, and last
+RELOAD, ENEMY_RELOAD = 5, 10  # steps between two shots
+SLOWEST, FASTEST = 12, 6  # steps between two moves of a full wave: first and last wave
 
 CHANNELS = (
     game.Channel("cannon", drawing.BLUE),
@@ -31,17 +31,17 @@ CHANNELS = (
 
 
 class SpaceInvadersState(NamedTuple):
-    """Cannon, aliens and bullets. Rows are numbers whose bit x is column x."""
+    """Cannon, aliens and bullets. A row is an integer; bit x is column x."""
 
     x: Array  # int32: the cannon's column
-    right: Array  # bool: where the aliens go
+    right: Array  # bool: whether the aliens move right
     interval: Array  # int32: steps between two moves of a full wave
     move_timer: Array  # int32: steps until the aliens move
-    alien_timer: Array  # int32: steps until one of them shoots
+    alien_timer: Array  # int32: steps until an alien shoots
     shot_timer: Array  # int32: steps until the cannon may shoot
     aliens: Array  # int32[10]
-    shots: Array  # int32[10]: the cannon's, which fly up
-    bombs: Array  # int32[10]: the aliens', which fall
+    shots: Array  # int32[10]: bullets of the cannon, which move up
+    bombs: Array  # int32[10]: bullets of the aliens, which move down
 
 
 @game.register_game("SpaceInvaders")
@@ -51,21 +51,23 @@ def space_invaders(
     difficulty_ramping: bool = True,
     minimal_actions: bool = False,
 ) -> Environment:
-    """Plays SpaceInvaders: 1 for each alien that is shot down.
+    """Plays SpaceInvaders: reward 1 for each alien shot down.
 
-    The aliens go from side to side, and down at either; the fewer, the faster. The
-    nearest one shoots. After the last one comes another wave. The game is over when a
-    bullet or an alien hits the cannon, or when the aliens have landed.
-    Observation: bool `[10, 10, 6]`: row, column, and what is there: cannon, alien,
-    alien that goes to the left, to the right, bullet of ours, of theirs. Actions: 0
-    nothing, 1 left, 3 right, 5 fire; 2 and 4 do nothing. The rules are MinAtar's (Young
-    and Tian, 2019, https://arxiv.org/abs/1903.03176).
+    The aliens move from side to side, and down at either side; fewer aliens move
+    faster. The alien nearest to the cannon shoots. A new wave follows the last alien of
+    a wave. The game is over when a bullet or an alien hits the cannon, or when the
+    aliens land.
+    Observation: bool `[10, 10, 6]`: row, column, and channel: cannon, alien, alien
+    moving left, alien moving right, bullet of the cannon, bullet of an alien. Actions:
+    0 nothing, 1 left, 3 right, 5 fire; 2 and 4 have no effect. The rules are those of
+    MinAtar (Young and Tian, 2019, https://arxiv.org/abs/1903.03176).
 
     Args:
-        sticky_action_prob: how likely the last action is repeated; in an episode's
-            first step that is 0 (in MinAtar the last one of the episode before).
-        difficulty_ramping: whether a new wave is faster than the one before.
-        minimal_actions: whether there are only the four that do something.
+        sticky_action_prob: the probability that the last action is repeated. It does
+            not apply to the first step of an episode; MinAtar repeats the last action
+            of the previous episode.
+        difficulty_ramping: whether each wave is faster than the previous one.
+        minimal_actions: whether the actions are only the four with an effect.
     """
     return game.game_environment(
         RULES,
@@ -76,7 +78,7 @@ def space_invaders(
 
 
 def _begin(key: Key) -> SpaceInvadersState:
-    del key  # games begin alike
+    del key  # the initial state is fixed
     empty = jnp.zeros(game.SIZE, jnp.int32)
     return SpaceInvadersState(
         x=jnp.int32(5),
@@ -94,7 +96,7 @@ def _begin(key: Key) -> SpaceInvadersState:
 def _play(
     state: SpaceInvadersState, action: Array, noise: tuple[()], ramping: bool
 ) -> tuple[SpaceInvadersState, Array, Array]:
-    del noise  # nothing is random here
+    del noise  # the dynamics are deterministic
     fires = (action == game.FIRE) & (state.shot_timer == 0)
     move = (action == game.RIGHT).astype(jnp.int32) - (action == game.LEFT)
     x = jnp.clip(state.x + move, 0, LOWEST)
@@ -129,13 +131,13 @@ def _play(
 
 
 def _march(state: SpaceInvadersState) -> tuple[Array, Array, Array, Array]:
-    """The aliens, whether they go right, have landed, and moved at all."""
+    """Moves the aliens; returns rows, direction, whether they landed, and moved."""
     moves = state.move_timer == 0
     edge = jnp.where(state.right, 1 << LOWEST, 1)
     turns_back = moves & jnp.any(state.aliens & edge != 0)
     shifted_aliens = jnp.where(state.right, state.aliens << 1, state.aliens >> 1)
     aliens = jnp.where(moves, shifted_aliens, state.aliens)
-    # Those that have landed come in again from above; but then it is over.
+    # Landed aliens wrap around to the top, but the game is over then.
     aliens = jnp.where(turns_back, jnp.roll(state.aliens, 1), aliens)
     return (
         aliens,
@@ -146,23 +148,23 @@ def _march(state: SpaceInvadersState) -> tuple[Array, Array, Array, Array]:
 
 
 def _new_bombs(aliens: Array, x: Array) -> Array:
-    """Rows with the bomb of the alien in the nearest column, below all others there.
+    """The bullet of the lowest alien in the nearest column, as rows.
 
-    Of two columns that are as near the left one counts.
+    Of two equally near columns, the left one is used.
     """
     columns = jax.lax.reduce(aliens, jnp.int32(0), jax.lax.bitwise_or, (0,))
-    far = 2 * jnp.abs(COLUMN - x) + (x < COLUMN)
-    far = jnp.where(columns >> COLUMN & 1 == 1, far, 2 * game.SIZE)
-    bit = 1 << jnp.argmin(far).astype(jnp.int32)
-    low = jnp.max(jnp.where(aliens & bit != 0, ROW, -1))
-    return jnp.where(low == ROW, bit, 0)
+    distance = 2 * jnp.abs(COLUMN - x) + (x < COLUMN)
+    distance = jnp.where(columns >> COLUMN & 1 == 1, distance, 2 * game.SIZE)
+    bit = 1 << jnp.argmin(distance).astype(jnp.int32)
+    lowest = jnp.max(jnp.where(aliens & bit != 0, ROW, -1))
+    return jnp.where(lowest == ROW, bit, 0)
 
 
 def _popcount(rows: Array) -> Array:
     return jnp.sum(jax.lax.population_count(rows))
 
 
-# For each entry of a row of the board: which bit of aliens, shots and bombs it shows.
+# For each entry of a row of the board: its bit of aliens, shots and bombs.
 _X, _CHANNEL = np.divmod(np.arange(game.SIZE * len(CHANNELS)), len(CHANNELS))
 _SHIFT = _X + game.SIZE * np.array([0, 0, 0, 0, 1, 2])[_CHANNEL]
 

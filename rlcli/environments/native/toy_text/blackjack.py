@@ -169,7 +169,7 @@ def _hand_value(total: Array, ace: Array) -> tuple[Array, Array]:
 
 @functools.cache
 def _dealer_odds() -> np.ndarray:
-    """The probability of a final hand below 1 … 6, `[10, 6]` by the dealer's open card."""
+    """The probability of a dealer's hand below 1 … 6, `[10, 6]` by open card."""
     ends = np.zeros((10, 7))
     for card in range(1, 11):
         for hidden in DECK.tolist():
@@ -185,7 +185,7 @@ def _dealer_odds() -> np.ndarray:
 
 @functools.cache
 def _dealer_distribution(total: int, ace: bool) -> tuple[float, ...]:
-    """The probabilities that a dealer with these cards ends above 21, with 17, …, 21."""
+    """The probabilities of a final hand above 21 and of 17, …, 21, given the cards."""
     best = total + 10 if ace and total <= 11 else total
     if best > 16:
         return tuple(np.eye(6)[BUST if best > 21 else best - 16].tolist())

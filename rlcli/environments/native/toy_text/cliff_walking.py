@@ -20,7 +20,7 @@ CELL = 50  # pixels
 @register("environment", "CliffWalking-v0")
 @register("environment", "CliffWalking-v1")
 def cliff_walking(*, slippery: bool = False) -> Environment:
-    """Walks along a cliff: reward −1 per step, −100 for falling, which leads to the start.
+    """Walks along a cliff: reward −1 per step, −100 for a fall back to the start.
 
     Observation: int32, the index of the cell on the 4 x 12 grid, in row-major order;
     the start is 36. Actions: 0 up, 1 right, 2 down, 3 left; edges block. A step onto
@@ -63,7 +63,7 @@ def _world() -> tables.World:
 
 
 def _draw(walker: int) -> np.ndarray:
-    """Draws the cliff from above, `[240, 600, 3]` uint8, with the agent and a legend."""
+    """Draws the cliff from above, `[240, 600, 3]` uint8, with a legend."""
     canvas = drawing.Canvas(COLUMNS * CELL, ROWS * CELL + 40)
     for cell in range(ROWS * COLUMNS):
         top, left = (index * CELL for index in divmod(cell, COLUMNS))

@@ -69,7 +69,7 @@ def frozen_lake_8x8(
     hole_reward: float = 0.0,
     ice_reward: float = 0.0,
 ) -> Environment:
-    """Walks on the larger lake: FrozenLake-v1 with the map `8x8` and twice the time limit.
+    """Walks on the larger lake: FrozenLake-v1 on the map `8x8`, twice the time limit.
 
     Observation: int32, the index of the cell in row-major order. Actions: 0 left, 1
     down, 2 right, 3 up; edges block. Reward 1 for reaching the goal, else 0. The

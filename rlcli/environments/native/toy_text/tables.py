@@ -19,7 +19,7 @@ from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep
 
 
 class World(NamedTuple):
-    """The transitions of a tabular environment; every array is `[states, actions, outcomes]`.
+    """The transitions of a tabular environment; arrays `[states, actions, outcomes]`.
 
     Outcome 0 is the intended effect of the action; the others are random alternatives.
     """
@@ -40,7 +40,7 @@ Lookup = Callable[[Array, Array, Array | int], tuple[Array, Array, Array]]
 
 
 def outcome_lookup(world: World, rewards: Rewards) -> Lookup:
-    """Builds a function `(state, action, outcome)` → `(next state, reward, terminated)`."""
+    """Builds the lookup (state, action, outcome) → (next state, reward, terminated)."""
     bits = max(1, (len(rewards) - 1).bit_length())
     entries = (
         world.next_state.astype(np.int32) << bits | world.reward_index
@@ -63,7 +63,7 @@ def outcome_lookup(world: World, rewards: Rewards) -> Lookup:
 
 
 def choose_outcome(uniform: Array, probability: Array | float) -> Array:
-    """Maps a number in [0, 1) to an outcome: 0 with `probability`, else 1 or 2, equally."""
+    """Maps a number in [0, 1) to outcome 0 with `probability`, else 1 or 2 equally."""
     side = jnp.where(uniform < probability + (1 - probability) / 2, 1, 2)
     return jnp.where(uniform < probability, 0, side)
 
@@ -132,7 +132,7 @@ def grid_moves(rows: int, columns: int, moves: Sequence[tuple[int, int]]) -> np.
 def slippery_world(
     successors: np.ndarray, worth: np.ndarray, ends: np.ndarray
 ) -> World:
-    """Builds the transitions of moves that may slip to either side: outcomes 0, 1 and 2.
+    """The transitions of moves that may slip to either side: outcomes 0, 1 and 2.
 
     Terminal cells lead to themselves, with reward index 0.
 
