@@ -1,10 +1,10 @@
-"""Wrappers: environments made of environments, by name in a recipe's `wrappers:` list.
+"""Environment wrappers, listed by name under `wrappers:` in a recipe.
 
 Belongs here: factories that take an environment and return one; the part `wrapper`.
 May import: preprocessing, and the ground.
 
-A factory takes the core and gives a core. What it adds to the state stands beside the
-core's own, and what it draws beside the core's noise.
+A factory takes and returns an `Environment` without batch, time limit or automatic
+reset (a core). Its own state and noise are stored next to those of the core.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from rlcli.types import ArrayTree, Environment
 
 
 class WrapperState(NamedTuple):
-    """The state of a core, and what a wrapper remembers beside it."""
+    """The state of the wrapped environment, and the state of the wrapper."""
 
     core: ArrayTree
     memory: Any
 
 
 def refuse_mask(core: Environment, name: str) -> None:
-    """Refuses a core with an action mask, for what plays actions nobody chose just now.
+    """Raises an error if the core has an action mask, for wrappers that alter actions.
 
-    Such an action may be forbidden, and who obeys the mask would be punished for it.
+    Such a wrapper may play an action that the mask forbids, and the agent would be
+    penalized for it.
     """
     if action_masks.split_mask(core.observation)[1] is not None:
         raise RlcliError(
             f"wrapper `{name}` would play actions that the `{action_masks.MASK}` "
             f"forbids",
-            "leave it out of `wrappers`",
+            "remove it from `wrappers`",
         )

@@ -1,4 +1,4 @@
-"""Wrappers of actions: what becomes of an action on its way to the environment."""
+"""Action wrappers: repeat, discretize or transform actions."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from rlcli.registry import register
 from rlcli.spaces import describe, zeros
 from rlcli.types import Array, ArrayTree, Count, Environment, Key, Probability, TimeStep
 
-_MAX_ACTIONS = 10_000  # discrete actions: more would be no small set any more
+_MAX_ACTIONS = 10_000  # a larger discrete action space is impractical
 
 
 @register("wrapper")
 def sticky_actions(
     core: Environment, *, probability: Probability = 0.25
 ) -> Environment:
-    """Repeats the last action instead of the new one, now and then.
+    """Sticky actions: repeats the last action with probability `probability`.
 
-    Never in an episode's first step, which has no last action (Machado et al., 2018,
-    https://arxiv.org/abs/1709.06009). Not where actions may be forbidden.
+    The first action of an episode is never replaced (Machado et al., 2018,
+    https://arxiv.org/abs/1709.06009). Environments with an action mask are not
+    supported.
     """
     refuse_mask(core, "sticky_actions")
 
@@ -47,8 +48,8 @@ def sticky_actions(
             last,
             action,
         )
-        inner, timestep = core.step(state.core, action, core_noise)
-        return WrapperState(inner, (action, jnp.bool_(True))), timestep
+        core_state, timestep = core.step(state.core, action, core_noise)
+        return WrapperState(core_state, (action, jnp.bool_(True))), timestep
 
     return core._replace(
         reset=reset, draw=draw, step=step, render=lambda state: core.render(state.core)
@@ -57,12 +58,13 @@ def sticky_actions(
 
 @register("wrapper")
 def action_repeat(core: Environment, *, times: Count = 4) -> Environment:
-    """Plays each action several times, and adds up the rewards, until an end.
+    """Action repeat: plays each action `times` times and sums rewards, up to an end.
 
-    What the core logs is added up, too.
+    Logged values are summed, too.
 
-    Physics parameters and time limits stay those of the core, but a time limit counts
-    decisions: one of `times` steps each. Not where actions may be forbidden.
+    Physics parameters and time limits keep their values, but one step of the time limit
+    is now `times` steps of the environment. Environments with an action mask are not
+    supported.
     """
     refuse_mask(core, "action_repeat")
 
@@ -76,14 +78,14 @@ def action_repeat(core: Environment, *, times: Count = 4) -> Environment:
         first_result = core.step(state, action, first)
 
         def repeat_step(index: int, carry: tuple) -> tuple:
-            state, so_far = carry
+            state, total = carry
             step_noise = jax.tree.map(lambda leaf: leaf[index], noise)
             after, new = core.step(state, action, step_noise)
             new = new._replace(
-                reward=so_far.reward + new.reward,
-                info=jax.tree.map(jnp.add, so_far.info, new.info),
+                reward=total.reward + new.reward,
+                info=jax.tree.map(jnp.add, total.info, new.info),
             )
-            is_done = so_far.last
+            is_done = total.last
             return jax.tree.map(
                 lambda old, new: jnp.where(is_done, old, new), carry, (after, new)
             )
@@ -95,23 +97,24 @@ def action_repeat(core: Environment, *, times: Count = 4) -> Environment:
 
 @register("wrapper")
 def discrete_actions(core: Environment, *, bins: Count = 11) -> Environment:
-    """A Box of actions as a finite choice: a grid of `bins` points in each dimension.
+    """Discretizes a Box of actions: a grid of `bins` points in each dimension.
 
-    The points are evenly spaced from bound to bound; one bin is the middle. Choice i
-    has its digits in base `bins`, the first dimension's last.
+    The points are evenly spaced between the bounds, inclusive; a single bin is the
+    middle. The digits of action i in base `bins` are the grid indices; the last digit
+    is the first dimension.
     """
     low, high = _check_bounds(core.action, "discrete_actions")
     size = low.size
     if bins**size > _MAX_ACTIONS:
         raise RlcliError(
-            f"wrapper `discrete_actions` would make {bins}^{size} actions",
-            f"choose fewer `bins`: at most {_MAX_ACTIONS:,} actions make a choice",
+            f"wrapper `discrete_actions` would create {bins}^{size} actions",
+            f"use fewer `bins`: at most {_MAX_ACTIONS:,} actions are allowed",
         )
     share = np.linspace(0, 1, bins) if bins > 1 else np.array([0.5])
     points = low + share[:, None] * (high - low)  # [bins, size]
     table = points.astype(np.float32)
 
-    def action_of(choice: Array) -> Array:
+    def decode_action(choice: Array) -> Array:
         digits = choice // bins ** np.arange(size) % bins
         flat_action = jnp.asarray(table)[digits, np.arange(size)]
         return flat_action.reshape(core.action.shape or ())
@@ -119,14 +122,14 @@ def discrete_actions(core: Environment, *, bins: Count = 11) -> Environment:
     def step(
         state: ArrayTree, action: Array, noise: ArrayTree
     ) -> tuple[ArrayTree, TimeStep]:
-        return core.step(state, action_of(action), noise)
+        return core.step(state, decode_action(action), noise)
 
     return core._replace(step=step, action=spaces.Discrete(bins**size))
 
 
 @register("wrapper")
 def real_actions(core: Environment) -> Environment:
-    """A Box of actions stretched over all reals: a = low + (high − low) σ(x)."""
+    """Maps unbounded actions to a bounded Box: a = low + (high − low) σ(x)."""
     low, high = _check_bounds(core.action, "real_actions")
     shape = core.action.shape or ()
     low, high = (bound.reshape(shape).astype(np.float32) for bound in (low, high))
@@ -143,11 +146,11 @@ def real_actions(core: Environment) -> Environment:
 
 
 def _check_bounds(space: gymnasium.Space, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """The bounds of a Box, flat, in doubles; an error for what has none."""
+    """The flat bounds of a Box, float64; raises an error for any other space."""
     if isinstance(space, spaces.Box) and space.is_bounded():
         return space.low.ravel().astype(float), space.high.ravel().astype(float)
     raise RlcliError(
-        f"wrapper `{name}` needs a bounded Box of actions, and the environment has "
+        f"wrapper `{name}` needs a bounded Box of actions, but the environment has "
         f"{describe(space)}",
-        "leave it out of `wrappers`",
+        "remove it from `wrappers`",
     )

@@ -1,4 +1,4 @@
-"""Wrappers of observations: what the agent gets to see."""
+"""Observation wrappers: add noise, or the previous action and reward."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from rlcli.types import Array, ArrayTree, Environment, Key, NonNegative, TimeSte
 
 @register("wrapper")
 def observation_noise(core: Environment, *, scale: NonNegative) -> Environment:
-    """Adds normal noise of that standard deviation to every number that is seen.
+    """Adds normal noise with standard deviation `scale` to every observed number.
 
-    The space loses its bounds, for the noise has none. An action mask stays as it is.
+    The observation space becomes unbounded. An action mask stays unchanged.
     """
     observation, mask = action_masks.split_mask(core.observation)
-    free, _ = map_members(_unbounded_box)(observation)
+    unbounded, _ = map_members(_unbounded_box)(observation)
     size = flat_size(observation)
-    _, as_seen = ravel_pytree(zeros(observation))
+    _, unravel = ravel_pytree(zeros(observation))
 
-    def noisy(obs: ArrayTree, normal: Array) -> ArrayTree:
-        noisy_obs, noise = action_masks.remove_mask(obs), as_seen(scale * normal)
-        noisy_obs = jax.tree.map(lambda value, more: value + more, noisy_obs, noise)
+    def add_noise(obs: ArrayTree, normal: Array) -> ArrayTree:
+        noisy_obs, noise = action_masks.remove_mask(obs), unravel(scale * normal)
+        noisy_obs = jax.tree.map(lambda value, offset: value + offset, noisy_obs, noise)
         return action_masks.add_mask(noisy_obs, action_masks.get_mask(obs))
 
     def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
         core_key, noise_key = jax.random.split(key)
         state, obs = core.reset(core_key)
-        return state, noisy(obs, jax.random.normal(noise_key, (size,)))
+        return state, add_noise(obs, jax.random.normal(noise_key, (size,)))
 
     def draw(key: Key) -> tuple[ArrayTree, Array]:
         core_key, noise_key = jax.random.split(key)
@@ -47,10 +47,10 @@ def observation_noise(core: Environment, *, scale: NonNegative) -> Environment:
     ) -> tuple[ArrayTree, TimeStep]:
         core_noise, normal = noise
         state, timestep = core.step(state, action, core_noise)
-        noisy_obs = noisy(timestep.next_obs, normal)
+        noisy_obs = add_noise(timestep.next_obs, normal)
         return state, timestep._replace(obs=noisy_obs, next_obs=noisy_obs)
 
-    observation_space = action_masks.add_mask(free, mask)
+    observation_space = action_masks.add_mask(unbounded, mask)
     return core._replace(
         reset=reset, draw=draw, step=step, observation=observation_space
     )
@@ -59,24 +59,25 @@ def observation_noise(core: Environment, *, scale: NonNegative) -> Environment:
 def _unbounded_box(
     space: gymnasium.Space,
 ) -> tuple[gymnasium.Space, ObservationFunction]:
-    """A Box of real numbers without its bounds."""
+    """A Box of real numbers with its bounds removed."""
     if not isinstance(space, spaces.Box) or space.dtype.kind != "f":
         raise RlcliError(
-            "wrapper `observation_noise` needs real numbers, and the environment has "
+            "wrapper `observation_noise` needs real numbers, but the environment has "
             f"{describe(space)}",
-            "`flatten` before it in `wrappers` makes such of any",
+            "put `flatten` before it in `wrappers`",
         )
-    free = spaces.Box(-np.inf, np.inf, space.shape, space.dtype.type)
-    return free, lambda obs: obs
+    unbounded = spaces.Box(-np.inf, np.inf, space.shape, space.dtype.type)
+    return unbounded, lambda obs: obs
 
 
 @register("wrapper")
 def previous(core: Environment) -> Environment:
-    """Shows beside the observation what was done last, and what came of it.
+    """Adds the previous action and reward to the observation.
 
-    A vector: the observation, flat (a choice one-hot), the last action likewise, its
-    reward, and 1 in an episode's first step, when the two before are 0 (Duan et al.,
-    2016, https://arxiv.org/abs/1611.02779; Wang et al., 2016).
+    The observation becomes a vector: the flat observation and the flat last action
+    (discrete values one-hot), the last reward, and 1 in the first step of an episode,
+    when action and reward are 0 (Duan et al., 2016, https://arxiv.org/abs/1611.02779;
+    Wang et al., 2016).
     """
     observation, mask = action_masks.split_mask(core.observation)
     size = flat_size(observation) + flat_size(core.action) + 2
@@ -91,15 +92,15 @@ def previous(core: Environment) -> Environment:
 
     def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
         state, obs = core.reset(key)
-        nothing = jnp.zeros(flat_size(core.action))
-        return state, observe(obs, nothing, jnp.float32(0), 1.0)
+        no_action = jnp.zeros(flat_size(core.action))
+        return state, observe(obs, no_action, jnp.float32(0), 1.0)
 
     def step(
         state: ArrayTree, action: ArrayTree, noise: ArrayTree
     ) -> tuple[ArrayTree, TimeStep]:
         state, timestep = core.step(state, action, noise)
-        done = flatten(core.action, action)
-        obs = observe(timestep.next_obs, done, timestep.reward, 0.0)
+        last_action = flatten(core.action, action)
+        obs = observe(timestep.next_obs, last_action, timestep.reward, 0.0)
         return state, timestep._replace(obs=obs, next_obs=obs)
 
     vector = spaces.Box(-np.inf, np.inf, (size,), np.float32)

@@ -1,4 +1,4 @@
-"""Wrappers of observations: in which form they are shown."""
+"""Observation wrappers: one-hot, flat, stacked or extended observations."""
 
 from __future__ import annotations
 
@@ -21,43 +21,42 @@ from rlcli.types import ArrayTree, Count, Environment, Key, RenderState, TimeSte
 
 @register("wrapper")
 def one_hot(core: Environment) -> Environment:
-    """Shows choices as vectors of zeros with a one; what is no choice as it is."""
+    """One-hot encodes discrete observations; other observations stay unchanged."""
     return _apply_preprocess(core, functions.one_hot())
 
 
 @register("wrapper")
 def flatten(core: Environment) -> Environment:
-    """Shows any observation as one vector of float32, its choices one-hot.
+    """Flattens any observation into one float32 vector, with discrete values one-hot.
 
-    Networks do that by themselves; this is for what comes after it in the list, and for
-    other libraries.
+    Networks flatten by themselves; use this for later wrappers and for other libraries.
     """
     return _apply_preprocess(core, functions.flatten())
 
 
 @register("wrapper")
 def frame_stack(core: Environment, *, frames: Count = 4, axis: int = -1) -> Environment:
-    """Shows the last observations joined along `axis`, the newest last.
+    """Frame stacking: concatenates the last `frames` observations along `axis`.
 
-    An episode begins with its first one as often as needed (Mnih et al., 2015,
-    https://doi.org/10.1038/nature14236).
+    The newest observation comes last. At the start of an episode the first observation
+    is repeated (Mnih et al., 2015, https://doi.org/10.1038/nature14236).
     """
     return _apply_preprocess(core, functions.frame_stack(frames=frames, axis=axis))
 
 
 @register("wrapper")
 def expose_state(core: Environment) -> Environment:
-    """Shows the state itself beside the observation, for what plans with the rules.
+    """Adds the environment state to the observation, for planning with `core.step`.
 
     A Dict: `observation`, and `state`, a tuple of the state's arrays in the order of
-    `jax.tree.leaves`. `core.step` goes on from there.
+    `jax.tree.leaves`. `core.step` can continue from this state.
     """
     state, _ = jax.eval_shape(core.reset, jax.random.key(0))
     leaves = jax.tree.leaves(_without_details(state))
     if any(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves):
         raise RlcliError(
-            "wrapper `expose_state` cannot show a state with a random key in it",
-            "leave it out of `wrappers`",
+            "wrapper `expose_state` does not support a state with a random key",
+            "remove it from `wrappers`",
         )
 
     def observe(state: ArrayTree, obs: ArrayTree) -> dict[str, ArrayTree]:
@@ -71,7 +70,7 @@ def expose_state(core: Environment) -> Environment:
 
 
 def _without_details(state: ArrayTree) -> ArrayTree:
-    """The state as it is without `rendering`: policies are trained on that."""
+    """The state without the details for rendering, as in training."""
 
     def is_rendered(node: Any) -> bool:
         return isinstance(node, RenderState)
@@ -84,7 +83,7 @@ def _without_details(state: ArrayTree) -> ArrayTree:
 
 
 def _apply_preprocess(core: Environment, step: Preprocess) -> Environment:
-    """The core, showing what a function of `preprocess` makes of observations."""
+    """Applies a function of `preprocess` to the observations of the core."""
     stacked_core = stack_frames(core, [step] if step.frames > 1 else [])
     space, function = compose([step], stacked_core.observation)
     return _map_observation(stacked_core, lambda _, obs: function(obs), space)
@@ -95,25 +94,25 @@ def _map_observation(
     observe: Callable[[ArrayTree, ArrayTree], ArrayTree],
     space: gymnasium.Space,
 ) -> Environment:
-    """The core, with `observe(state, obs)`, an element of that space, as observation.
+    """Replaces the core's observation by `observe(state, obs)`, an element of `space`.
 
-    An action mask is none of `obs`, and shown beside it.
+    An action mask is not part of `obs`; it is passed through.
     """
 
-    def show(state: ArrayTree, obs: ArrayTree) -> ArrayTree:
+    def observe_with_mask(state: ArrayTree, obs: ArrayTree) -> ArrayTree:
         return action_masks.add_mask(
             observe(state, action_masks.remove_mask(obs)), action_masks.get_mask(obs)
         )
 
     def reset(key: Key) -> tuple[ArrayTree, ArrayTree]:
         state, obs = core.reset(key)
-        return state, show(state, obs)
+        return state, observe_with_mask(state, obs)
 
     def step(
         state: ArrayTree, action: ArrayTree, noise: ArrayTree
     ) -> tuple[ArrayTree, TimeStep]:
         state, timestep = core.step(state, action, noise)
-        obs = show(state, timestep.next_obs)
+        obs = observe_with_mask(state, timestep.next_obs)
         return state, timestep._replace(obs=obs, next_obs=obs)
 
     _, mask = action_masks.split_mask(core.observation)
@@ -123,7 +122,7 @@ def _map_observation(
 
 
 def _unbounded_box(leaf: jax.ShapeDtypeStruct) -> spaces.Box:
-    """A Box of all that an array of that kind can hold."""
+    """A Box with all values of an array of this shape and dtype."""
     if leaf.dtype == bool:
         return spaces.Box(0, 1, leaf.shape, leaf.dtype.type)
     if jnp.issubdtype(leaf.dtype, jnp.integer):

@@ -1,4 +1,4 @@
-"""Wrappers of rewards."""
+"""Reward wrappers: scale, clip or add noise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlcli.types import Array, ArrayTree, Environment, Key, NonNegative, TimeSte
 
 @register("wrapper")
 def scale_reward(core: Environment, *, factor: float) -> Environment:
-    """Multiplies every reward; returns are those of the scaled rewards, too."""
+    """Multiplies every reward by `factor`; reported returns are scaled, too."""
     return _map_reward(core, lambda reward: reward * factor)
 
 
@@ -22,17 +22,17 @@ def scale_reward(core: Environment, *, factor: float) -> Environment:
 def clip_reward(
     core: Environment, *, low: float = -1.0, high: float = 1.0
 ) -> Environment:
-    """Cuts every reward to an interval (Mnih et al., 2015)."""
+    """Clips every reward to [`low`, `high`] (Mnih et al., 2015)."""
     if isinstance(low, float) and isinstance(high, float) and low > high:
         raise RlcliError(
-            f"wrapper `clip_reward` has a `low` of {low:g} above its `high` of {high:g}"
+            f"wrapper `clip_reward` needs `low` ≤ `high`, but {low:g} > {high:g}"
         )
     return _map_reward(core, lambda reward: jnp.clip(reward, low, high))
 
 
 @register("wrapper")
 def reward_noise(core: Environment, *, scale: NonNegative) -> Environment:
-    """Adds normal noise of that standard deviation (bsuite's `noise` variants)."""
+    """Adds normal noise with standard deviation `scale` (bsuite's `noise` variants)."""
 
     def draw(key: Key) -> tuple[ArrayTree, Array]:
         core_key, noise_key = jax.random.split(key)
@@ -48,12 +48,12 @@ def reward_noise(core: Environment, *, scale: NonNegative) -> Environment:
     return core._replace(draw=draw, step=step)
 
 
-def _map_reward(core: Environment, change: Callable[[Array], Array]) -> Environment:
+def _map_reward(core: Environment, transform: Callable[[Array], Array]) -> Environment:
     def step(
         state: ArrayTree, action: ArrayTree, noise: ArrayTree
     ) -> tuple[ArrayTree, TimeStep]:
         state, timestep = core.step(state, action, noise)
-        reward = change(timestep.reward).astype(jnp.float32)
+        reward = transform(timestep.reward).astype(jnp.float32)
         return state, timestep._replace(reward=reward)
 
     return core._replace(step=step)

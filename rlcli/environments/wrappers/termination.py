@@ -1,4 +1,4 @@
-"""Wrappers of endings: when an episode is over."""
+"""Termination wrappers: change when an episode ends."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep
 
 @register("wrapper")
 def terminal_on_life_loss(core: Environment, *, lives: str = "lives") -> Environment:
-    """Ends the episode, as a termination, where a life is lost (Mnih et al., 2015).
+    """Terminates the episode when a life is lost (Mnih et al., 2015).
 
-    For a core that logs how many there are left; before `action_repeat` in the list,
-    which adds up what is logged.
+    The environment must log the number of remaining lives. Put this wrapper before
+    `action_repeat`, which sums logged values.
 
     Args:
-        lives: under which name it logs them.
+        lives: the name of the logged number of lives.
     """
 
     def reset(key: Key) -> tuple[WrapperState, ArrayTree]:
         state, obs = core.reset(key)
-        # Nobody knows before the first step how many there are.
+        # The number of lives is only known after the first step.
         return WrapperState(state, jnp.float32(-1)), obs
 
     def step(
         state: WrapperState, action: ArrayTree, noise: ArrayTree
     ) -> tuple[WrapperState, TimeStep]:
-        inner, timestep = core.step(state.core, action, noise)
-        left = _lives_left(timestep, lives)
-        last = timestep.last | (left < state.memory)
-        discount = jnp.where(left < state.memory, 0.0, timestep.discount)
-        return WrapperState(inner, left), timestep._replace(
+        core_state, timestep = core.step(state.core, action, noise)
+        remaining = _lives_left(timestep, lives)
+        last = timestep.last | (remaining < state.memory)
+        discount = jnp.where(remaining < state.memory, 0.0, timestep.discount)
+        return WrapperState(core_state, remaining), timestep._replace(
             discount=discount, last=last
         )
 
@@ -49,7 +49,7 @@ def _lives_left(timestep: TimeStep, name: str) -> Array:
         )
         raise RlcliError(
             f"wrapper `terminal_on_life_loss` needs an environment that logs `{name}`",
-            f"this one logs {known_names}; `lives` of the wrapper names what counts "
-            f"them",
+            f"this environment logs {known_names}; set the wrapper's `lives` to the "
+            f"name of the number of lives",
         )
     return jnp.asarray(timestep.info[name], jnp.float32)

@@ -157,7 +157,7 @@ def _check_sizes(height: int, reach: int, max_speed: int) -> None:
         )
     if max_speed >= height:
         raise RlcliError(
-            f"a ball of {max_speed} rows per step leaves a field of {height} immediately",
+            f"a ball with `max_speed: {max_speed}` leaves a field of {height} rows",
             "use a `max_speed` below `height`",
         )
 

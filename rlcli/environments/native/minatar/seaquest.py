@@ -107,7 +107,8 @@ def seaquest(
 ) -> Environment:
     """Plays Seaquest: reward 1 per enemy, up to 10 for surfacing with six divers.
 
-    Surfacing with six divers pays the remaining oxygen, in tenths of the tank. Surfacing costs one diver and refills the tank. The game is over when the submarine
+    Surfacing with six divers pays the remaining oxygen, in tenths of the tank.
+    Surfacing costs one diver and refills the tank. The game is over when the submarine
     surfaces without divers, runs out of oxygen, or touches a fish, a submarine or an
     enemy bullet. The submarine holds six divers.
     Observation: bool `[10, 10, 10]`: row, column, and channel: front of the agent's

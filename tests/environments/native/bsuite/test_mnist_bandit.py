@@ -97,7 +97,7 @@ def test_what_is_missing_or_broken_is_named(folder, tmp_path):
         assert error.value.hint
         return error.value.message
 
-    assert "no pictures" in refused()
+    assert "needs the MNIST training set" in refused()
     assert refused(path=str(tmp_path)).startswith(f"there is no `{ours.IMAGES}` in")
     images, labels = (
         (folder / f"{n}.gz").read_bytes() for n in (ours.IMAGES, ours.LABELS)
@@ -121,8 +121,8 @@ def test_what_is_missing_or_broken_is_named(folder, tmp_path):
         packed = gzip.compress(content)
         assert "IDX format" in refused(**written(name, packed))
     fewer = gzip.compress(idx(np.zeros((3, 28, 28), np.uint8)))
-    assert "do not go together" in refused(**written("fewer", fewer))
-    assert "is none" in refused(path=str(folder), fraction=0.001)
+    assert "do not match" in refused(**written("fewer", fewer))
+    assert "leaves none" in refused(path=str(folder), fraction=0.001)
 
 
 def test_the_digit_is_drawn_with_what_was_said(folder):

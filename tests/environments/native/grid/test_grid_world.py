@@ -82,7 +82,7 @@ def test_episodes_begin_on_any_start_or_without_one_on_any_floor(
         (("S..", "G."), "one length"),
         ((), "one length"),
         (("",), "one length"),
-        (("G#T",), "nowhere to start"),
+        (("G#T",), "no cell to start in"),
     ],
 )
 def test_a_map_that_is_none_is_refused(rows, words):
