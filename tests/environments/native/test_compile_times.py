@@ -16,11 +16,11 @@ import pytest
 
 from rlcli import registry
 
-LIMIT = 20  # seconds that compiling one program may take
-BATCHES = (None, 1, 8)  # the core alone, and vectors
+LIMIT = 20  # the maximum seconds to compile one program
+BATCHES = (None, 1, 8)  # a single environment, and vectors
 
-# The largest parameters that a factory's docstring or annotation names; where it names
-# none, well above what recipes and the papers use. What is not here has no sizes.
+# The largest parameters in a factory's docstring or annotation; if there are none, values
+# well above those of recipes and papers. Environments without sizes are not listed.
 LARGEST = {
     "BernoulliBandit-v0": [{"arms": 100, "length": 1000}],
     "ConnectFour-v0": [{"rows": 20, "columns": 20}],
@@ -36,7 +36,7 @@ LARGEST = {
     "Reacher-v0": [{"joints": 10}],
     "Swimmer-v0": [{"segments": 5}],
     "Taxi-v3": [{"is_rainy": True, "fickle_passenger": True}],
-    # The ends of bsuite's sweeps.
+    # The largest values of bsuite's sweeps.
     "bsuite/Catch": [{"rows": 50, "columns": 50}],
     "bsuite/DeepSea": [{"size": 50}, {"size": 50, "deterministic": False}],
     "bsuite/MNISTBandit": [{"fraction": 1.0}],
@@ -52,7 +52,7 @@ LARGEST = {
     ],
     "probe-needs-memory": [{"delay": 100}],
 }
-# MNIST's training set: 60,000 pictures, here without anything on them.
+# The size of MNIST's training set: 60,000 images, blank here.
 FILES = {
     "train-images-idx3-ubyte.gz": (60_000, 28, 28),
     "train-labels-idx1-ubyte.gz": (60_000,),
@@ -60,7 +60,7 @@ FILES = {
 
 
 def native():
-    """The environments of rlcli, by the first of their names."""
+    """The native environments, by the first of their names."""
     found = {}
     for name in registry.names("environment"):
         factory = registry.find("environment", name).factory
@@ -70,7 +70,7 @@ def native():
 
 
 def check(*programs):
-    """Compiles (name, options) in another process; fails where one takes too long."""
+    """Compiles (name, options) in another process; fails if one takes too long."""
     done = subprocess.run(
         [sys.executable, __file__, json.dumps(programs)],
         capture_output=True,
@@ -94,12 +94,12 @@ def test_it_compiles_in_seconds_at_its_largest(name, tmp_path):
     check(*((name, each) for each in options))
 
 
-def test_only_environments_that_exist_have_parameters_here():
+def test_all_listed_environments_exist():
     assert set(LARGEST) <= set(native())
 
 
 def mnist(folder):
-    """Writes the files of MNIST's training set, as large as the real ones."""
+    """Writes blank files of the size of MNIST's training set."""
     for name, shape in FILES.items():
         sizes = b"".join(size.to_bytes(4, "big") for size in shape)
         data = bytes([0, 0, 8, len(shape)]) + sizes + bytes(math.prod(shape))
@@ -108,7 +108,7 @@ def mnist(folder):
 
 
 def main(programs):
-    """Compiles reset and step of every program, and prints how long that takes."""
+    """Compiles reset and step of every program, and prints the seconds."""
     import jax
     import jax.numpy as jnp
 

@@ -1,7 +1,7 @@
-"""What holds for every environment of ours: whoever adds one, finds it tested here.
+"""Properties of every native environment; new environments are tested automatically.
 
-Each is compiled once, with all its numbers traced, and played at random; what was
-recorded is then looked at in NumPy.
+Each environment is compiled once with all numbers traced and played at random; the
+tests check the recorded play in NumPy.
 """
 
 import functools
@@ -26,14 +26,14 @@ from rlcli.errors import RlcliError
 from rlcli.recipe.annotations import MismatchError, convert, is_schedulable
 from rlcli.types import ArrayTree, TimeStep
 
-BATCH, STEPS, LIMIT = 6, 30, 12
+BATCH, STEPS, TIME_LIMIT = 6, 30, 12
 GOLDEN = Path(__file__).with_name("golden.npz")
 
-# Those that cannot be made without an option, and what they ask for.
-NEEDY = {"bsuite/MNISTBandit": "a folder with the pictures"}
+# Environments with a required option, and the option.
+REQUIRED_OPTIONS = {"bsuite/MNISTBandit": "a folder with the images"}
 
-# Another value of an option whose annotation does not suggest one.
-OTHERS: dict[str, Any] = {
+# Non-default values of options that cannot be derived from the annotation.
+OTHER_VALUES: dict[str, Any] = {
     "probabilities": (0.1, 0.9),
     "lake": ("FSFF", "FFHG"),
     "layout": ("SG", "T."),
@@ -43,8 +43,8 @@ OTHERS: dict[str, Any] = {
     "view": 5,
 }
 
-# Other options with which the effect of one shows in a little random play.
-WITH: dict[tuple[str, str], dict[str, Any]] = {
+# Additional options that make the effect of an option visible in short random play.
+CONTEXTS: dict[tuple[str, str], dict[str, Any]] = {
     ("Blackjack-v1", "natural"): {"sab": False},
     ("FrozenLake-v1", "goal_reward"): {"lake": ("SFG",)},
     ("MetaMaze-v0", "goal_reward"): {"size": 3},
@@ -62,13 +62,18 @@ WITH: dict[tuple[str, str], dict[str, Any]] = {
     ("Taxi-v3", "fickle_probability"): {"fickle_passenger": True},
 }
 
-# Options whose effect so little play cannot show, and why: other tests look at them.
-UNSEEN: dict[tuple[str, str], str] = {
+# Options without an effect in short play, and the reason; other tests cover them.
+NOT_VISIBLE: dict[tuple[str, str], str] = {
     (f"MinAtar/{game}", "difficulty_ramping"): "it ramps after many steps"
     for game in ("Seaquest-v0", "Seaquest-v1", "SpaceInvaders-v0", "SpaceInvaders-v1")
-} | {("FrozenLake8x8-v1", "goal_reward"): "the goal is farther away than `LIMIT` steps"}
+} | {
+    (
+        "FrozenLake8x8-v1",
+        "goal_reward",
+    ): "the goal is farther away than `TIME_LIMIT` steps"
+}
 
-# Options that do nothing: MinAtar takes them of every game.
+# Options without any effect: every MinAtar game has them.
 IDLE = {
     (f"MinAtar/{game}-v{version}", key)
     for version in (0, 1)
@@ -79,29 +84,29 @@ IDLE = {
     )
 }
 
-# Play takes the same numbers with any compiler options, and compiles in a third.
-QUICKLY = {"xla_backend_optimization_level": 0}
+# The results do not depend on compiler options; compiling takes a third of the time.
+FAST_COMPILE = {"xla_backend_optimization_level": 0}
 
 
 class Record(NamedTuple):
     """Random play, `[STEPS, BATCH, ...]`."""
 
-    before: ArrayTree  # states of the core, before the step …
+    before: ArrayTree  # states of the core before the step
     action: ArrayTree
-    noise: ArrayTree  # the core's
+    noise: ArrayTree  # of the core
     timestep: TimeStep
-    after: ArrayTree  # … and after it, or after the reset
-    fresh: ArrayTree  # state and observation to begin anew with
+    after: ArrayTree  # states after the step, or after the reset
+    fresh: ArrayTree  # state and observation of a reset
 
 
 def native():
-    """The cores that rlcli brings, by the first of their names."""
-    found = {}
+    """The native environments, by the first of their names."""
+    environments = {}
     for name in registry.names("environment"):
         factory = registry.find("environment", name).factory
         if not name.endswith("/") and factory.__module__.startswith("rlcli."):
-            found.setdefault(factory, name)
-    return list(found.values())
+            environments.setdefault(factory, name)
+    return list(environments.values())
 
 
 @functools.cache
@@ -109,14 +114,14 @@ def make(name):
     return registry.find("environment", name).factory()
 
 
-def drawn(name):
-    """As it is made for films."""
+def build_for_rendering(name):
+    """The environment as built for videos."""
     factory = registry.find("environment", name).factory
     return factory(**rendering_option(factory, True))
 
 
 def is_complete(name):
-    """Whether it can be made as it is."""
+    """Whether the environment needs no options."""
     try:
         make(name)
     except RlcliError:
@@ -125,20 +130,20 @@ def is_complete(name):
 
 
 ALL = native()
-OURS = [name for name in ALL if is_complete(name)]
-# One of each folder; the others are compiled by `make test-slow`.
+COMPLETE = [name for name in ALL if is_complete(name)]
+# One environment per package; `make test-slow` compiles the others.
 QUICK = {"CartPole-v1", "FrozenLake-v1", "probe-two-steps", "MinAtar/Breakout-v1"}
 QUICK |= {"bsuite/Catch", "FourRooms-v0", "BernoulliBandit-v0", "PointRobot-v0"}
 QUICK |= {"ConnectFour-v0"}
-EVERY = pytest.mark.parametrize("name", OURS)
+EVERY = pytest.mark.parametrize("name", COMPLETE)
 PLAYED = pytest.mark.parametrize(
     "name",
     [
         pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
-        for name in OURS
+        for name in COMPLETE
     ],
 )
-BRIEFLY = settings(max_examples=4, deadline=None, phases=[Phase.generate])
+FEW_EXAMPLES = settings(max_examples=4, deadline=None, phases=[Phase.generate])
 
 
 def options(name):
@@ -146,7 +151,7 @@ def options(name):
 
 
 def numbers(name):
-    """The options that may be traced, at their defaults."""
+    """The options that can be traced, with their defaults."""
     return {
         key: parameter.default
         for key, parameter in options(name).items()
@@ -156,12 +161,12 @@ def numbers(name):
 
 @functools.cache
 def compile_steps(name, fixed):
-    """What draws the noise of all steps, and what takes one; numbers are traced."""
+    """Compiles the noise of all steps, and one step; numbers are traced."""
     factory = registry.find("environment", name).factory
 
     def env(values):
         return vector(
-            lambda _: factory(**(values | dict(fixed))), BATCH, time_limit=LIMIT
+            lambda _: factory(**(values | dict(fixed))), BATCH, time_limit=TIME_LIMIT
         )
 
     def draw(values, key):
@@ -170,13 +175,13 @@ def compile_steps(name, fixed):
     def step(values, state, action, noise, t):
         return env(values).step(state, action, index_tree(noise, t))
 
-    return tuple(jax.jit(each, compiler_options=QUICKLY) for each in (draw, step))
+    return tuple(jax.jit(f, compiler_options=FAST_COMPILE) for f in (draw, step))
 
 
 def play_randomly(name, seed, *, shake=False, fixed=None, **changed):
-    """Random play of a batch: first observations, and `Record`.
+    """Plays a batch at random; returns the first observations and a `Record`.
 
-    With `shake` it begins anywhere: all floats of the first states have noise added.
+    `shake` adds noise to all floats of the first states.
     """
     draw, step = compile_steps(name, tuple((fixed or {}).items()))
     values = {key: jnp.float32(value) for key, value in numbers(name).items()}
@@ -189,13 +194,13 @@ def play_randomly(name, seed, *, shake=False, fixed=None, **changed):
     space, steps = make(name).action, []
     space.seed(seed)
     for t in range(STEPS):
-        drawn = [space.sample() for _ in range(BATCH)]
-        action = jax.tree.map(lambda *each: jnp.asarray(np.stack(each)), *drawn)
+        samples = [space.sample() for _ in range(BATCH)]
+        action = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *samples)
         after, timestep = step(values, state, action, noise, t)
         steps.append((state.core, action, timestep, after.core))
         state = after
     before, actions, timesteps, after = jax.tree.map(
-        lambda *each: np.stack(each), *steps
+        lambda *leaves: np.stack(leaves), *steps
     )
     noise = jax.tree.map(lambda leaf: np.asarray(leaf[:STEPS]), noise)
     record = Record(before, actions, noise.core, timesteps, after, noise.restart)
@@ -232,9 +237,9 @@ def differ(a, b):
 def dtypes(space):
     """The dtypes of a space's leaves, in the order of `jax.tree`."""
     if isinstance(space, gymnasium.spaces.Tuple):
-        return [each for part in space.spaces for each in dtypes(part)]
+        return [dtype for part in space.spaces for dtype in dtypes(part)]
     if isinstance(space, gymnasium.spaces.Dict):
-        return [each for _, part in sorted(space.items()) for each in dtypes(part)]
+        return [dtype for _, part in sorted(space.items()) for dtype in dtypes(part)]
     return [space.dtype]
 
 
@@ -244,28 +249,28 @@ def elements(tree, *shape):
         yield index_tree(tree, *index)
 
 
-def test_there_are_some():
-    assert set(OURS) >= QUICK | {"Taxi-v3"}
+def test_native_environments_are_registered():
+    assert set(COMPLETE) >= QUICK | {"Taxi-v3"}
 
 
-def test_what_cannot_be_made_as_it_is_says_what_is_missing():
-    assert set(ALL) - set(OURS) <= NEEDY.keys()
-    for name in set(ALL) - set(OURS):
+def test_a_missing_option_is_named_in_the_error():
+    assert set(ALL) - set(COMPLETE) <= REQUIRED_OPTIONS.keys()
+    for name in set(ALL) - set(COMPLETE):
         with pytest.raises(RlcliError) as error:
             registry.find("environment", name).factory()
         assert error.value.hint
 
 
 @EVERY
-def test_it_is_a_core_without_a_batch(name):
+def test_the_factory_returns_an_unbatched_environment(name):
     assert make(name).num_envs == 0
     assert make(name).pure
 
 
 @PLAYED
-@BRIEFLY
+@FEW_EXAMPLES
 @given(seed=st.integers(0, 2**31 - 1))
-def test_observations_are_in_its_space_with_its_dtype(name, seed):
+def test_observations_are_in_the_space_with_its_dtype(name, seed):
     space = make(name).observation
     first, record = play_randomly(name, seed)
     for seen in (first, record.timestep.obs, record.timestep.next_obs):
@@ -276,7 +281,7 @@ def test_observations_are_in_its_space_with_its_dtype(name, seed):
 
 @pytest.mark.slow
 @EVERY
-def test_observations_stay_in_its_space_for_whole_episodes(name):
+def test_observations_stay_in_the_space_for_whole_episodes(name):
     env = vector(lambda _: make(name), 64)
 
     def step(state, key):
@@ -290,15 +295,15 @@ def test_observations_stay_in_its_space_for_whole_episodes(name):
         state, _ = env.reset(key)
         return jax.lax.scan(step, state, jax.random.split(key, 3000))[1]
 
-    inside, finite = jax.jit(play, compiler_options=QUICKLY)(jax.random.key(0))
+    inside, finite = jax.jit(play, compiler_options=FAST_COMPILE)(jax.random.key(0))
     assert inside.all()
     assert finite.all()
 
 
 @PLAYED
-@BRIEFLY
+@FEW_EXAMPLES
 @given(seed=st.integers(0, 2**31 - 1))
-def test_episodes_end_and_begin_anew_where_they_should(name, seed):
+def test_episodes_end_and_reset_at_the_right_steps(name, seed):
     _, record = play_randomly(name, seed)
     timestep, elapsed = record.timestep, np.zeros(BATCH, int)
     for t in range(STEPS):
@@ -306,7 +311,7 @@ def test_episodes_end_and_begin_anew_where_they_should(name, seed):
         elapsed += 1
         assert np.all((now.discount == 0) | (now.discount == 1))
         np.testing.assert_array_equal(
-            now.last, (now.discount == 0) | (elapsed == LIMIT)
+            now.last, (now.discount == 0) | (elapsed == TIME_LIMIT)
         )
         for i in range(BATCH):
             mine = index_tree((record.after, timestep.obs), t, i)
@@ -321,13 +326,13 @@ def test_episodes_end_and_begin_anew_where_they_should(name, seed):
 
 
 @PLAYED
-def test_the_same_key_gives_the_same_play_and_another_one_another(name):
+def test_play_depends_only_on_the_key(name):
     equal(play_randomly(name, 1), play_randomly(name, 1))
     assert differ(play_randomly(name, 1), play_randomly(name, 2))
 
 
 @PLAYED
-def test_a_compiled_batch_is_what_python_computes_one_by_one(name):
+def test_a_compiled_batch_equals_single_eager_steps(name):
     core, (_, record) = make(name), play_randomly(name, 3)
     for t, i in ((0, 1), (STEPS - 1, BATCH - 1)):
         state, action, noise = index_tree(
@@ -335,7 +340,7 @@ def test_a_compiled_batch_is_what_python_computes_one_by_one(name):
         )
         state, action, noise = jax.tree.map(jnp.asarray, (state, action, noise))
         if isinstance(core.action, gymnasium.spaces.Discrete):
-            action = int(action)  # as one writes it by hand
+            action = int(action)  # a Python number
         after, found = core.step(state, action, noise)
         expected = index_tree(record.timestep, t, i)
         assert jax.tree.structure(after) == jax.tree.structure(state)
@@ -352,11 +357,11 @@ def test_a_compiled_batch_is_what_python_computes_one_by_one(name):
 
 
 @PLAYED
-def test_every_number_has_an_effect_and_may_be_traced(name):
+def test_every_number_has_an_effect_and_can_be_traced(name):
     for key in numbers(name):
-        fixed = WITH.get((name, key), {})
-        other = another(name, key)
-        assert (name, key) in UNSEEN or any(
+        fixed = CONTEXTS.get((name, key), {})
+        other = other_value(name, key)
+        assert (name, key) in NOT_VISIBLE or any(
             differ(
                 play_randomly(name, 4, shake=shake, fixed=fixed),
                 play_randomly(name, 4, shake=shake, fixed=fixed, **{key: other}),
@@ -366,13 +371,15 @@ def test_every_number_has_an_effect_and_may_be_traced(name):
 
 
 @PLAYED
-def test_every_other_option_shapes_a_space_or_the_program(name):
+def test_every_other_option_changes_a_space_or_the_program(name):
     for key in options(name).keys() - numbers(name).keys():
-        plain = WITH.get((name, key), {})
-        changed = plain | {key: another(name, key)}
-        acts = reshapes(name, changed) or program(name, plain) != program(name, changed)
+        plain = CONTEXTS.get((name, key), {})
+        changed = plain | {key: other_value(name, key)}
+        acts = changes_a_space(name, changed) or program(name, plain) != program(
+            name, changed
+        )
         assert acts == ((name, key) not in IDLE)
-        assert not reshapes(name, {})
+        assert not changes_a_space(name, {})
         assert program(name, plain) == program(name, plain)
 
 
@@ -380,11 +387,11 @@ def test_every_other_option_shapes_a_space_or_the_program(name):
 @PLAYED
 def test_every_other_option_has_an_effect(name):
     for key in options(name).keys() - numbers(name).keys():
-        plain = WITH.get((name, key), {})
-        changed = plain | {key: another(name, key)}
+        plain = CONTEXTS.get((name, key), {})
+        changed = plain | {key: other_value(name, key)}
         assert (
-            (name, key) in {*UNSEEN, *IDLE}
-            or reshapes(name, changed)
+            (name, key) in {*NOT_VISIBLE, *IDLE}
+            or changes_a_space(name, changed)
             or any(
                 differ(
                     play_randomly(name, seed, shake=shake, fixed=plain),
@@ -396,32 +403,32 @@ def test_every_other_option_has_an_effect(name):
         ), f"{changed} changes nothing"
 
 
-def test_what_is_said_to_be_unseen_exists():
-    for name, key in (*UNSEEN, *WITH, *IDLE):
-        assert name not in OURS or key in options(name)
+def test_all_listed_exceptions_exist():
+    for name, key in (*NOT_VISIBLE, *CONTEXTS, *IDLE):
+        assert name not in COMPLETE or key in options(name)
 
 
 @PLAYED
-def test_it_draws_itself_without_a_display(name, monkeypatch):
+def test_it_renders_without_a_display(name, monkeypatch):
     monkeypatch.delenv("DISPLAY", raising=False)
     states = two_states(name)
-    render = drawn(name).render
+    render = build_for_rendering(name).render
     frames = [render(state) for state in states]
     for frame in frames:
         assert frame.dtype == np.uint8
         assert frame.ndim == 3
         assert frame.shape[-1] == 3
         assert len(np.unique(frame.reshape(-1, 3), axis=0)) > 5
-    assert frames[0].shape == frames[1].shape  # as films need it
+    assert frames[0].shape == frames[1].shape  # as videos require
     np.testing.assert_array_equal(frames[0], render(states[0]))
     golden = np.load(GOLDEN)
-    if name in golden:  # those that somebody has looked at: `python golden.py NAME`
-        off = np.abs(shrunk(frames[1]).astype(int) - golden[name])
-        assert np.mean(off) < 3, "it draws something else than it did"
+    if name in golden:  # reviewed frames: `python golden.py NAME`
+        difference = np.abs(thumbnail(frames[1]).astype(int) - golden[name])
+        assert np.mean(difference) < 3, "its frame has changed"
 
 
 def two_states(name):
-    """A state to begin with, and one that play has come to."""
+    """An initial state, and a state reached by random play."""
     factory = registry.find("environment", name).factory
     _, record = play_randomly(name, 7, fixed=rendering_option(factory, True))
     return [
@@ -430,18 +437,18 @@ def two_states(name):
     ]
 
 
-def shrunk(frame):
-    """A picture `[H, W, 3]` as one so small, `[16, 24, 3]`, that it can be kept."""
+def thumbnail(frame):
+    """A thumbnail `[16, 24, 3]` of a frame `[H, W, 3]`."""
     image = Image.fromarray(frame).resize((24, 16), Image.Resampling.BOX)
     return np.asarray(image)
 
 
 @EVERY
-def test_it_says_what_it_is(name):
+def test_its_docstring_has_a_summary(name):
     factory = registry.find("environment", name).factory
     assert factory.__doc__
     summary, *rest = factory.__doc__.splitlines()
-    assert summary.endswith((".", ":", "?"))  # it is listed by this line alone
+    assert summary.endswith((".", ":", "?"))  # `rlcli list` prints this line
     assert len(rest) > 1
     positional = [
         parameter.name
@@ -451,8 +458,8 @@ def test_it_says_what_it_is(name):
     assert positional in ([], ["rendering"])
 
 
-def another(name, key):
-    """A value that an option may have, and that is not its default."""
+def other_value(name, key):
+    """A valid value of an option that is not its default."""
     parameter = options(name)[key]
     for value in suggestions(key, parameter.annotation, parameter.default):
         try:
@@ -461,12 +468,12 @@ def another(name, key):
             continue
         if converted != parameter.default:
             return converted
-    pytest.fail(f"say in OTHERS what else `{key}` of {name} may be")
+    pytest.fail(f"add other_value value of `{key}` of {name} to OTHER_VALUES")
 
 
 def suggestions(key, annotation, default):
-    if key in OTHERS:
-        yield OTHERS[key]
+    if key in OTHER_VALUES:
+        yield OTHER_VALUES[key]
     if get_origin(annotation) is Literal:
         yield from get_args(annotation)
     elif isinstance(default, bool):
@@ -479,14 +486,14 @@ def suggestions(key, annotation, default):
         yield from (3, 0.5, True)
 
 
-def reshapes(name, changed):
+def changes_a_space(name, changed):
     """Whether options change a space."""
     core, other = make(name), registry.find("environment", name).factory(**changed)
     return core.observation != other.observation or core.action != other.action
 
 
 def program(name, fixed):
-    """All that play computes, as text and constants."""
+    """The computation of play, as text and constants."""
     draw, step = compile_steps(name, tuple(fixed.items()))
     values = {key: jnp.float32(value) for key, value in numbers(name).items()}
     drawing = draw.trace(values, jax.random.key(0))
@@ -496,14 +503,14 @@ def program(name, fixed):
     )
     elapsed = jax.ShapeDtypeStruct((BATCH,), jnp.int32)
     action = jax.tree.map(
-        lambda *each: jnp.asarray(np.stack(each)),
+        lambda *leaves: jnp.asarray(np.stack(leaves)),
         *(make(name).action.sample() for _ in range(BATCH)),
     )
     stepping = step.trace(values, VectorState(core, elapsed), action, noise, 0)
     constants = [
-        np.asarray(each).tolist()
+        np.asarray(constant).tolist()
         for traced in (drawing, stepping)
-        for each in traced.jaxpr.consts
+        for constant in traced.jaxpr.consts
     ]
     text = f"{drawing.jaxpr} {stepping.jaxpr}"
     return re.sub(r"0x[0-9a-f]+", "", text), constants

@@ -1,4 +1,4 @@
-"""Probes: their values, by playing every sequence of actions."""
+"""Probes: their values, from playing every sequence of actions."""
 
 import itertools
 
@@ -24,16 +24,16 @@ def start(core, cue):
 def value(core, cue, actions):
     """Discounted return, observations, and whether the last action ended it."""
     state, obs = start(core, cue)
-    total, seen, discount, ended = 0.0, [float(obs[0])], 1.0, False
+    total, observations, discount, ended = 0.0, [float(obs[0])], 1.0, False
     for action in actions:
         assert not ended
         state, timestep = core.step(state, action, ())
         total += discount * float(timestep.reward)
         discount *= GAMMA * float(timestep.discount)
         ended = bool(timestep.last)
-        seen.append(float(timestep.obs[0]))
+        observations.append(float(timestep.obs[0]))
         assert ended == (float(timestep.discount) == 0.0)
-    return total, seen[:-1], ended
+    return total, observations[:-1], ended
 
 
 def probe(name, **options):
@@ -41,7 +41,7 @@ def probe(name, **options):
 
 
 @pytest.mark.parametrize(
-    ("name", "cue", "actions", "expected", "seen"),
+    ("name", "cue", "actions", "expected", "observations"),
     [
         ("constant-reward", 1, [0], 1, [0]),
         ("constant-reward", -1, [1], 1, [0]),
@@ -59,14 +59,16 @@ def probe(name, **options):
         ("continuous-action", -1, [jnp.array([-1.0])], -2.25, [0]),
     ],
 )
-def test_a_probe_is_worth_what_its_docstring_says(name, cue, actions, expected, seen):
-    total, shown, ended = value(probe(name), cue, actions)
+def test_a_probe_has_the_values_of_its_docstring(
+    name, cue, actions, expected, observations
+):
+    total, observed, ended = value(probe(name), cue, actions)
     assert total == pytest.approx(expected)
-    assert shown == seen
+    assert observed == observations
     assert ended
 
 
-def test_cues_are_fair():
+def test_both_cues_are_equally_likely():
     core = probe("reward-depends-on-observation")
     _, obs = jax.vmap(core.reset)(jax.random.split(jax.random.key(0), 4000))
     assert np.unique(obs).tolist() == [-1.0, 1.0]
@@ -74,18 +76,18 @@ def test_cues_are_fair():
 
 
 def test_truncation_never_terminates_but_has_a_time_limit():
-    total, shown, ended = value(probe("truncation"), 1, [0] * 300)
+    total, observed, ended = value(probe("truncation"), 1, [0] * 300)
     assert total == pytest.approx(1 / (1 - GAMMA))
-    assert set(shown) == {0.0}
+    assert set(observed) == {0.0}
     assert not ended
     assert registry.find("environment", "probe-truncation").facts["time_limit"] == 5
 
 
 @pytest.mark.parametrize("delay", [0, 1, 3])
-def test_memory_is_worth_as_much_as_it_is_needed(delay):
+def test_only_policies_with_memory_have_a_value_above_zero(delay):
     core = probe("needs-memory", delay=delay)
     plans = list(itertools.product([0, 1], repeat=delay + 1))
     values = {cue: [value(core, cue, plan)[0] for plan in plans] for cue in (-1, 1)}
     assert max(values[-1]) == max(values[1]) == pytest.approx(GAMMA**delay)
-    blind = np.mean([values[-1], values[1]], axis=0)  # one plan whatever was shown
+    blind = np.mean([values[-1], values[1]], axis=0)  # the same plan for both cues
     np.testing.assert_allclose(blind, 0.0, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Answers: a core's time step."""
+"""Time steps of native environments."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -6,7 +6,7 @@ import numpy as np
 from rlcli.environments.native.timesteps import make_timestep
 
 
-def test_an_answer_ends_the_episode_where_it_terminated_and_only_there():
+def test_a_timestep_is_last_exactly_where_it_terminated():
     terminated = jnp.array([False, True])
     obs = {"seen": jnp.array([3, 4])}
     timestep = make_timestep(

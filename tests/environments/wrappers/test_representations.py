@@ -68,7 +68,7 @@ def play_env(env: Environment, steps: int = 4, seed: int = 0):
         ("one_hot", spaces.MultiDiscrete([3, 2], start=[1, 0])),
     ],
 )
-def test_vectors_are_those_of_gymnasium(name, space):
+def test_flat_vectors_match_gymnasium(name, space):
     told = sample_space(space)
     env = wrap(teller(space, told), name)
     state, _ = teller(space, told).reset(jax.random.key(0))
@@ -84,7 +84,7 @@ def test_vectors_are_those_of_gymnasium(name, space):
 @pytest.mark.parametrize(
     "space", [spaces.Box(-1, 1, (2,)), spaces.Box(0, 9, (2, 2), np.uint8)]
 )
-def test_frames_are_stacked_as_gymnasium_stacks_them(space):
+def test_stacked_frames_match_gymnasium(space):
     told = sample_space(space)
 
     class Told(gymnasium.Env):
@@ -111,7 +111,7 @@ def test_frames_are_stacked_as_gymnasium_stacks_them(space):
     assert all(ours.observation.contains(np.asarray(each)) for each in play_env(ours))
 
 
-def test_choices_are_stacked_as_several_choices():
+def test_stacked_discrete_observations_are_multi_discrete():
     told = [np.int32(2 + i % 3) for i in range(20)]
     env = wrap(teller(spaces.Discrete(3, start=2), told), "frame_stack", frames=2)
     assert env.observation == spaces.MultiDiscrete([3, 3], np.int32, start=[2, 2])
@@ -119,7 +119,7 @@ def test_choices_are_stacked_as_several_choices():
         assert env.observation.contains(np.asarray(seen))
 
 
-def test_a_stack_begins_anew_with_each_episode():
+def test_a_stack_resets_with_each_episode():
     told = [np.float32([i]) for i in range(20)]
     core = teller(spaces.Box(0, 30, (1,)), told)
     env = vector(lambda _: wrap(core, "frame_stack", frames=2), 3, time_limit=2)
@@ -132,7 +132,7 @@ def test_a_stack_begins_anew_with_each_episode():
     np.testing.assert_array_equal(np.diff(timestep.next_obs)[:, 0], [1, 1, 1])
 
 
-def test_a_core_begins_no_episode():
+def test_a_core_does_not_reset_itself():
     """What is shown at an end is what was seen there, of a stack as of anything."""
     core = rlcli.make("bsuite/Catch", rows=3)
     env = rlcli.make("bsuite/Catch", rows=3, wrappers=["flatten", "frame_stack"])
@@ -150,7 +150,7 @@ def test_a_core_begins_no_episode():
 
 
 @pytest.mark.parametrize("name", ["flatten", "frame_stack", "expose_state", "previous"])
-def test_an_action_mask_is_shown_as_it_is(name):
+def test_an_action_mask_is_unchanged(name):
     core = rlcli.make("ConnectFour-v0")
     env = rlcli.make("ConnectFour-v0", wrappers=[name])
     assert (
@@ -167,7 +167,7 @@ def test_an_action_mask_is_shown_as_it_is(name):
         assert rlcli.spaces.contains(env.observation, timestep.obs)
 
 
-def test_the_exposed_state_is_where_one_can_go_on_from():
+def test_a_step_can_continue_from_the_exposed_state():
     space = spaces.Box(0, 30, (1,))
     core = teller(space, [np.float32([i]) for i in range(20)])
     env = wrap(core, "expose_state")
@@ -181,7 +181,7 @@ def test_the_exposed_state_is_where_one_can_go_on_from():
         assert float(ahead.obs[0]) == float(seen["observation"][0]) + 1
 
 
-def test_what_has_another_form_is_refused():
+def test_an_incompatible_observation_is_refused():
     image = teller(spaces.Box(0, 1, (2,)), sample_space(spaces.Box(0, 1, (2,))))
     with pytest.raises(RlcliError, match=r"along axis 1 of Box"):
         wrap(image, "frame_stack", axis=1)

@@ -35,7 +35,7 @@ def wrap(core, **options):
     return registry.find("wrapper", "terminal_on_life_loss").factory(core, **options)
 
 
-def test_an_episode_terminates_where_a_life_is_lost_and_nowhere_else():
+def test_an_episode_terminates_exactly_where_a_life_is_lost():
     env = wrap(mortal())
     state, _ = env.reset(jax.random.key(0))
     ends, discounts = [], []

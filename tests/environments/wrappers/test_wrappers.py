@@ -50,7 +50,7 @@ def play_env(env: Environment, actions, seed: int = 0) -> tuple[np.ndarray, Time
     return np.asarray(first), jax.jit(lambda: jax.lax.scan(step, state, given))()[1]
 
 
-def test_sticky_actions_are_those_of_before_as_often_as_said():
+def test_sticky_actions_repeat_the_last_action_with_their_probability():
     actions = np.arange(4_000) % 1_000
     _, answers = play_env(
         wrap(counter(5_000), "sticky_actions", probability=0.3), actions
@@ -63,7 +63,7 @@ def test_sticky_actions_are_those_of_before_as_often_as_said():
     assert abs(stuck.mean() - 0.3) < 4 * np.sqrt(0.3 * 0.7 / len(actions))
 
 
-def test_a_repeated_action_adds_up_its_rewards_until_the_end():
+def test_action_repeat_sums_rewards_up_to_the_end():
     _, answers = play_env(wrap(counter(10), "action_repeat", times=4), [7, 8, 9])
     assert answers.obs.tolist() == [[4, 7], [8, 8], [10, 9]]
     assert answers.reward.tolist() == [1 + 2 + 3 + 4, 5 + 6 + 7 + 8, 9 + 10]
@@ -72,7 +72,7 @@ def test_a_repeated_action_adds_up_its_rewards_until_the_end():
     assert answers.discount.tolist() == [1, 1, 0]
 
 
-def test_a_grid_of_choices_covers_the_box_from_corner_to_corner():
+def test_discrete_actions_cover_the_box_from_corner_to_corner():
     core = counter()
     seen = []
 
@@ -102,7 +102,7 @@ def test_real_actions_reach_every_point_of_the_box_and_no_other():
         assert np.allclose(ours.reward, theirs.reward, atol=1e-5)
 
 
-def test_rewards_are_scaled_cut_and_blurred():
+def test_rewards_are_scaled_clipped_and_noisy():
     scaled = play_env(wrap(counter(), "scale_reward", factor=0.5), [0, 0, 0])[1]
     assert scaled.reward.tolist() == [0.5, 1.0, 1.5]
     cut = play_env(wrap(counter(), "clip_reward", low=1.5, high=2.5), [0, 0, 0])[1]
@@ -113,7 +113,7 @@ def test_rewards_are_scaled_cut_and_blurred():
     assert abs(noise.std() - 2) < 0.1
 
 
-def test_observations_are_blurred_from_the_first_on():
+def test_noise_is_added_from_the_first_observation_on():
     env = wrap(counter(9_999), "observation_noise", scale=0.5)
     first, answers = play_env(env, [3] * 3_000)
     assert not np.array_equal(first, [0, -1])
@@ -123,7 +123,7 @@ def test_observations_are_blurred_from_the_first_on():
     assert np.array_equal(answers.obs, answers.next_obs)
 
 
-def test_every_member_is_blurred_but_the_mask():
+def test_noise_is_added_to_every_member_except_the_mask():
     noise = {"name": "observation_noise", "scale": 0.5}
     core = rlcli.make("ConnectFour-v0", wrappers=["flatten"])
     env = rlcli.make("ConnectFour-v0", wrappers=["flatten", noise])
@@ -139,7 +139,7 @@ def test_every_member_is_blurred_but_the_mask():
     assert np.unique(blurred).size == 84
 
 
-def test_what_was_done_last_is_seen_beside_the_observation():
+def test_the_previous_action_and_reward_are_added_to_the_observation():
     env = wrap(rlcli.make("CartPole-v1"), "previous")
     assert env.observation.shape == (4 + 2 + 2,)
     core = rlcli.make("CartPole-v1")
@@ -153,7 +153,7 @@ def test_what_was_done_last_is_seen_beside_the_observation():
     assert np.allclose(answer.obs, [*expected.obs, 0, 1, 1, 0])
 
 
-def test_a_recipe_wraps_its_environment_from_the_inside_out():
+def test_a_recipe_applies_wrappers_from_the_inside_out():
     data = {
         "environment": {
             "name": "Pendulum-v1",
@@ -195,7 +195,7 @@ def test_a_recipe_wraps_its_environment_from_the_inside_out():
         ("gymnasium/CartPole-v1", "previous", "takes no `wrappers`"),
     ],
 )
-def test_a_wrapper_that_does_not_fit_is_refused_with_its_line(
+def test_an_incompatible_wrapper_is_refused_with_its_line(
     environment, wrapper, message, tmp_path
 ):
     data = {"environment": {"name": environment, "wrappers": [wrapper]}}

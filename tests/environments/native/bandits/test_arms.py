@@ -13,7 +13,7 @@ from rlcli.environments.native.bandits.gaussian import gaussian_bandit
 from rlcli.environments.native.bandits.k_armed import k_armed_bandit
 
 EPISODES = 2000
-# The same numbers with any compiler options, and compiled in a third of the time.
+# The results do not depend on compiler options; compiling takes a third of the time.
 play_jitted = functools.partial(
     jax.jit, compiler_options={"xla_backend_optimization_level": 0}
 )
@@ -71,7 +71,7 @@ def rounds():
 @pytest.mark.parametrize(
     ("arms", "thompson", "chance"), [(5, 74.7, 49.9), (2, 64.0, 50.0)]
 )
-def test_thompson_sampling_and_chance_get_what_duan_et_al_print(
+def test_thompson_sampling_and_random_play_match_duan_et_al(
     rounds, arms, thompson, chance
 ):
     rng = np.random.default_rng(0)
@@ -86,7 +86,7 @@ def test_thompson_sampling_and_chance_get_what_duan_et_al_print(
     assert abs(total.mean() - chance) < 1.0
 
 
-def test_an_arm_pays_as_often_as_its_probability_says():
+def test_an_arm_pays_with_its_probability():
     game = Play(bernoulli_bandit(probabilities=(0.1, 0.9)), steps=1)
     means = np.asarray(game.state.means)
     np.testing.assert_allclose(means.sum(axis=1), 1.0, rtol=1e-6)
@@ -107,7 +107,7 @@ def test_probabilities_are_drawn_between_the_bounds(is_uniform):
     assert is_uniform(game.state.means, 0.2, 0.6)
 
 
-def test_of_two_gaussian_arms_one_pays_nothing_and_the_other_is_drawn():
+def test_one_gaussian_arm_pays_nothing_and_the_other_is_random():
     game = Play(gaussian_bandit(mean=-0.5, spread=2.0, noise=0.3), steps=2)
     mu = np.asarray(game.state.means[:, 1])
     assert normal(mu, -0.5, 2.0)
@@ -119,7 +119,7 @@ def test_of_two_gaussian_arms_one_pays_nothing_and_the_other_is_drawn():
     np.testing.assert_allclose(paid.info["regret"], np.maximum(-mu, 0), rtol=1e-6)
 
 
-def test_the_best_of_ten_arms_pays_what_order_statistics_say():
+def test_the_best_of_ten_arms_matches_order_statistics():
     """1.5388: the expectation of the largest of ten standard normal numbers."""
     game = Play(k_armed_bandit(), steps=1)
     means = np.asarray(game.state.means)
@@ -133,7 +133,7 @@ def test_the_best_of_ten_arms_pays_what_order_statistics_say():
 
 
 @pytest.mark.slow
-def test_greed_settles_for_less_than_curiosity_as_in_the_books_figure_2_2():
+def test_exploration_beats_greed_as_in_figure_2_2_of_the_book():
     """Late, ε = 0.1 pulls the best arm nearly 80 % of the time, greed a third of it."""
     episodes, steps = 1000, 500
     rng, curious = np.random.default_rng(0), np.arange(episodes) % 2 == 0
@@ -153,7 +153,7 @@ def test_greed_settles_for_less_than_curiosity_as_in_the_books_figure_2_2():
     assert 0.25 < right[~curious].mean() < 0.45
 
 
-def test_means_drift_after_each_pull_like_a_random_walk():
+def test_means_follow_a_random_walk():
     game = Play(k_armed_bandit(mean=2.0, spread=0.0, drift=0.5), steps=5)
     np.testing.assert_array_equal(game.state.means, 2.0)
     first = game.pull(np.zeros(EPISODES, int))
@@ -164,7 +164,7 @@ def test_means_drift_after_each_pull_like_a_random_walk():
     assert normal(np.asarray(game.state.means), 2.0, 0.5 * np.sqrt(5))
 
 
-def test_the_highest_bar_is_the_best_arms_and_green():
+def test_the_bar_of_the_best_arm_is_highest_and_green():
     core = k_armed_bandit(arms=3)
     state = BanditState(jnp.array([-1.0, 2.0, 0.5]), jnp.array([0, 30, 500]))
     frame = core.render(state).astype(int)

@@ -70,7 +70,9 @@ def anywhere(rng, theirs):
 
 
 @pytest.mark.parametrize(("task", "changed"), CHANGES)
-def test_a_step_is_bsuites_in_play_and_from_anywhere(pair_class, fits, task, changed):
+def test_a_step_matches_bsuite_in_play_and_from_any_state(
+    pair_class, fits, task, changed
+):
     make, theirs = TASKS[task]
     theirs, rng = theirs(**changed, seed=0), np.random.default_rng(1)
     pair = pair_class(make(**changed), state_of, wrap_state)
@@ -86,7 +88,7 @@ def test_a_step_is_bsuites_in_play_and_from_anywhere(pair_class, fits, task, cha
 
 
 @pytest.mark.parametrize("name", BODY)
-def test_what_bsuite_fixes_means_what_it_means_there(pair_class, name):
+def test_parameters_that_are_constants_in_bsuite_match_it(pair_class, name):
     theirs, rng = original.Cartpole(), np.random.default_rng(2)
     other, value = BODY[name]
     theirs._cartpole_config = theirs._cartpole_config._replace(**{other: value})
@@ -100,7 +102,7 @@ def test_what_bsuite_fixes_means_what_it_means_there(pair_class, name):
     assert np.mean(np.abs(speed - after.physics[:, 1]) > 1e-5) > 0.4
 
 
-def test_standing_still_ends_when_bsuites_does(pair_class):
+def test_an_idle_episode_ends_at_the_same_step_as_in_bsuite(pair_class):
     # Ten seconds of hundredths are a thousand steps, and one goes beyond.
     theirs = swingup.CartpoleSwingup(init_range=0.0)
     pair = pair_class(cartpole_swingup(init_range=0.0), state_of, wrap_state)
@@ -112,7 +114,7 @@ def test_standing_still_ends_when_bsuites_does(pair_class):
 
 
 @BOTH
-def test_an_episode_begins_as_bsuites(pair_class, task):
+def test_initial_states_match_bsuite(pair_class, task):
     make, theirs = TASKS[task]
     pair, theirs = pair_class(make(), state_of), theirs(seed=1)
     state, obs = pair.resets(0, 3000)
@@ -128,7 +130,7 @@ def test_an_episode_begins_as_bsuites(pair_class, task):
 
 
 @BOTH
-def test_the_pole_is_drawn_up_or_hanging(task):
+def test_the_pole_is_drawn_upright_or_hanging(task):
     def wood(angle):
         physics = jnp.array([0.0, 0.0, angle, 0.0])
         frame = TASKS[task][0]().render(CartpoleState(physics, jnp.int32(0)))
@@ -138,7 +140,7 @@ def test_the_pole_is_drawn_up_or_hanging(task):
     assert wood(0.0) < 274 < wood(np.pi)
 
 
-def test_the_angle_keeps_its_digits_near_upright(pair_class):
+def test_the_angle_keeps_its_precision_near_upright(pair_class):
     # Kept in [0, 2π), as bsuite keeps it in doubles, a float32 would lose half of them.
     theirs = original.Cartpole()
     pair = pair_class(cartpole(), state_of, wrap_state)
@@ -149,7 +151,7 @@ def test_the_angle_keeps_its_digits_near_upright(pair_class):
     assert np.all(np.abs(obs[:, 0, 2]) < 2e-3)
 
 
-def test_parameters_may_be_traced():
+def test_parameters_can_be_traced():
     def reward(height):
         core = cartpole(height_threshold=height)
         state = CartpoleState(jnp.array([0.0, 0.0, 1.0, 0.0]), jnp.int32(0))

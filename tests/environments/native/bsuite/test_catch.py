@@ -1,4 +1,4 @@
-"""Catch, beside bsuite's own."""
+"""Catch, compared with bsuite."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +18,7 @@ def state_of(env):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_step_is_bsuites_in_play_and_wherever_ball_and_paddle_are(
+def test_a_step_matches_bsuite_for_all_ball_and_paddle_positions(
     pair_class, fits, size
 ):
     theirs, rng = original.Catch(seed=1, **size), np.random.default_rng(2)
@@ -36,7 +36,7 @@ def test_a_step_is_bsuites_in_play_and_wherever_ball_and_paddle_are(
     assert np.sum(last) == np.sum(reward != 0)
 
 
-def test_an_episode_begins_as_bsuites_with_the_ball_in_any_column(pair_class):
+def test_initial_states_match_bsuite_with_the_ball_in_any_column(pair_class):
     pair, theirs = pair_class(catch(), state_of), original.Catch(seed=0)
     state, obs = pair.resets(0, 5000)
     counts = np.bincount(state.x, minlength=5)
@@ -50,7 +50,7 @@ def test_an_episode_begins_as_bsuites_with_the_ball_in_any_column(pair_class):
         assert seen[each.tobytes()] == begun
 
 
-def test_the_ball_is_drawn_where_it_is_and_tells_in_the_end_whether_it_was_caught():
+def test_the_ball_is_drawn_in_its_cell_and_its_colour_shows_the_result():
     def drawn(*state):
         state = CatchState(*(jnp.int32(each) for each in state))
         return catch().render(state)

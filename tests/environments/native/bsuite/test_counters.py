@@ -33,7 +33,7 @@ def nothing_yet(logged):
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_metrics_say_what_bsuite_counts(name):
+def test_metrics_match_the_counters_of_bsuite(name):
     theirs, core = TASKS[name], rlcli.make(name)
     key = jax.random.key(0)
     logged = jax.eval_shape(core.step, core.reset(key)[0], jnp.int32(0), key)[1].info

@@ -1,4 +1,4 @@
-"""DeepSea, beside bsuite's own."""
+"""DeepSea, compared with bsuite."""
 
 from types import SimpleNamespace
 
@@ -31,7 +31,7 @@ def anywhere(rng, theirs):
 
 
 @pytest.mark.parametrize("sea", SEAS)
-def test_a_step_is_bsuites_in_play_and_wherever_the_diver_is(pair_class, fits, sea):
+def test_a_step_matches_bsuite_for_all_diver_positions(pair_class, fits, sea):
     theirs, rng = theirs_of(**sea), np.random.default_rng(1)
     pair = pair_class(deep_sea(**sea), state_of)
     fits(pair.core, theirs)
@@ -45,7 +45,7 @@ def test_a_step_is_bsuites_in_play_and_wherever_the_diver_is(pair_class, fits, s
     assert 20 < np.sum(gained["bad_episodes"]) < np.sum(last)
 
 
-def test_actions_may_mean_the_same_in_every_cell(pair_class):
+def test_without_randomize_actions_the_mapping_is_constant(pair_class):
     with pytest.warns(UserWarning, match="debug"):
         theirs = theirs_of(randomize_actions=False)
     pair = pair_class(deep_sea(randomize_actions=False), state_of)
@@ -59,7 +59,7 @@ def test_actions_may_mean_the_same_in_every_cell(pair_class):
     np.testing.assert_array_equal(moved, 2 * action[inside] - 1)
 
 
-def test_a_stochastic_step_is_bsuites_with_the_same_luck(pair_class):
+def test_a_stochastic_step_matches_bsuite_with_the_same_noise(pair_class):
     theirs, rng = theirs_of(deterministic=False), np.random.default_rng(4)
     pair = pair_class(deep_sea(deterministic=False), state_of)
     number = 4000
@@ -89,7 +89,7 @@ def test_one_move_in_size_fails_and_the_noise_is_normal(pair_class):
     assert stats.kstest(luck.bonus, "norm").pvalue > 0.001
 
 
-def test_the_best_dive_returns_one_less_the_cost_and_is_no_bad_episode(pair_class):
+def test_the_optimal_return_is_one_minus_the_cost_without_a_bad_episode(pair_class):
     theirs, core = theirs_of(), deep_sea()
     state, obs = core.reset(jax.random.key(0))
     np.testing.assert_array_equal(obs, theirs.reset().observation)
@@ -104,7 +104,7 @@ def test_the_best_dive_returns_one_less_the_cost_and_is_no_bad_episode(pair_clas
     assert bad == 0
 
 
-def test_the_diver_is_drawn_where_it_is_red_once_the_treasure_is_out_of_reach():
+def test_the_diver_is_drawn_in_its_cell_and_red_once_the_treasure_is_lost():
     def drawn(row, column, bad):
         state = DeepSeaState(jnp.int32(row), jnp.int32(column), jnp.bool_(bad))
         return deep_sea().render(state)

@@ -1,4 +1,4 @@
-"""DiscountingChain, beside bsuite's own."""
+"""DiscountingChain, compared with bsuite."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +17,9 @@ def state_of(env):
 
 
 @pytest.mark.parametrize("seed", [0, 3, 17])
-def test_a_step_is_bsuites_in_play_and_at_any_time_in_any_chain(pair_class, fits, seed):
+def test_a_step_matches_bsuite_in_play_and_at_any_time_in_any_chain(
+    pair_class, fits, seed
+):
     theirs, rng = original.DiscountingChain(seed), np.random.default_rng(seed)
     pair = pair_class(discounting_chain(mapping_seed=seed), state_of)
     fits(pair.core, theirs)
@@ -32,7 +34,7 @@ def test_a_step_is_bsuites_in_play_and_at_any_time_in_any_chain(pair_class, fits
     assert gained == {}
 
 
-def test_the_end_after_a_hundred_steps_is_a_termination(pair_class):
+def test_the_episode_terminates_after_a_hundred_steps(pair_class):
     # gymnax truncates: whoever bootstraps there learns of rewards that never come.
     pair = pair_class(discounting_chain(), state_of)
     times = np.array([98, 99], np.int32)
@@ -42,14 +44,14 @@ def test_the_end_after_a_hundred_steps_is_a_termination(pair_class):
     assert timestep.discount.tolist() == [1.0, 0.0]
 
 
-def test_an_episode_begins_as_bsuites(pair_class):
+def test_initial_states_match_bsuite(pair_class):
     state, obs = pair_class(discounting_chain(), state_of).resets(0, 3)
     theirs = original.DiscountingChain(0)
     np.testing.assert_array_equal(obs, [theirs.reset().observation] * 3)
     assert state.chain.tolist() == [-1] * 3
 
 
-def test_the_chosen_chain_is_drawn_up_to_now():
+def test_the_selected_chain_is_drawn_up_to_the_current_time():
     def blue(time, chain):
         state = DiscountingChainState(jnp.int32(time), jnp.int32(chain))
         frame = discounting_chain().render(state).astype(int)

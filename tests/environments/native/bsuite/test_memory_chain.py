@@ -1,4 +1,4 @@
-"""MemoryChain, beside bsuite's own."""
+"""MemoryChain, compared with bsuite."""
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ def state_of(env):
 
 
 @pytest.mark.parametrize("chain", CHAINS)
-def test_a_step_is_bsuites_in_play_and_at_any_time(pair_class, fits, chain):
+def test_a_step_matches_bsuite_in_play_and_at_any_time(pair_class, fits, chain):
     theirs = original.MemoryChain(**{"memory_length": 5, **chain}, seed=1)
     rng, pair = np.random.default_rng(0), pair_class(memory_chain(**chain), state_of)
     fits(pair.core, theirs)
@@ -41,7 +41,7 @@ def test_a_step_is_bsuites_in_play_and_at_any_time(pair_class, fits, chain):
     np.testing.assert_array_equal(gained["perfect"], reward > 0)
 
 
-def test_the_bits_and_the_question_are_fair(pair_class):
+def test_the_bits_and_the_query_are_uniform(pair_class):
     state, obs = pair_class(memory_chain(num_bits=35), state_of).resets(0, 4000)
     ones = state.context.sum(axis=0)
     assert min(stats.binomtest(int(each), 4000).pvalue for each in ones) > 0.001 / 35
@@ -52,7 +52,7 @@ def test_the_bits_and_the_question_are_fair(pair_class):
     np.testing.assert_array_equal(obs[:, 0, 2:], 2.0 * state.context - 1)
 
 
-def test_an_episode_begins_as_bsuites(pair_class):
+def test_initial_states_match_bsuite(pair_class):
     pair, theirs = (
         pair_class(memory_chain(num_bits=3), state_of),
         original.MemoryChain(5, 3),
@@ -64,7 +64,7 @@ def test_an_episode_begins_as_bsuites(pair_class):
         np.testing.assert_array_equal(obs[i], theirs._get_observation())
 
 
-def test_whoever_remembers_returns_one():
+def test_a_policy_with_memory_returns_one():
     core = memory_chain(memory_length=10)
     step = jax.jit(core.step)
     for seed in range(4):
@@ -77,7 +77,7 @@ def test_whoever_remembers_returns_one():
         assert int(state.time) == 11
 
 
-def test_bits_are_drawn_in_full_colour_while_they_are_seen():
+def test_bits_are_drawn_in_full_colour_while_they_are_observed():
     def green(time):
         bits = jnp.array([True, False, True])
         state = MemoryChainState(jnp.int32(time), bits, jnp.int32(2))

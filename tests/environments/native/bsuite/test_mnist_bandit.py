@@ -44,7 +44,7 @@ def bsuite_env(folder):
         return original.MNISTBandit(seed=0)
 
 
-def test_a_step_is_bsuites_for_every_picture_and_digit(
+def test_a_step_matches_bsuite_for_every_image_and_digit(
     pair_class, fits, folder, bsuite_env
 ):
     core, pulled = mnist_bandit(path=str(folder)), []
@@ -62,7 +62,7 @@ def test_a_step_is_bsuites_for_every_picture_and_digit(
     assert np.sum(gained["regret"] == 2) == 9 * NUMBER
 
 
-def test_every_picture_is_shown_as_often(pair_class, folder):
+def test_every_image_is_equally_likely(pair_class, folder):
     pair = pair_class(mnist_bandit(path=str(folder)), None)
     state, _ = pair.resets(0, 5000)
     counts = np.bincount(state.image, minlength=NUMBER)
@@ -73,7 +73,7 @@ def test_every_picture_is_shown_as_often(pair_class, folder):
     assert set(few.image.tolist()) == set(range(5))
 
 
-def test_the_darkest_ink_is_not_negative(pair_class, folder, bsuite_env):
+def test_the_darkest_pixels_are_not_negative(pair_class, folder, bsuite_env):
     # bsuite, and gymnax with it, read pixels as signed bytes.
     state, obs = pair_class(mnist_bandit(path=str(folder)), None).resets(1, 100)
     pixels = bsuite_env._images[state.image].astype(np.float32)
@@ -81,7 +81,7 @@ def test_the_darkest_ink_is_not_negative(pair_class, folder, bsuite_env):
     np.testing.assert_allclose(obs, pixels % 256 / 255, rtol=1e-6)
 
 
-def test_files_need_not_be_compressed(folder, tmp_path):
+def test_uncompressed_files_are_supported(folder, tmp_path):
     for name in (ours.IMAGES, ours.LABELS):
         packed = (folder / f"{name}.gz").read_bytes()
         (tmp_path / name).write_bytes(gzip.decompress(packed))
@@ -90,7 +90,7 @@ def test_files_need_not_be_compressed(folder, tmp_path):
     np.testing.assert_array_equal(plain.reset(key)[1], packed.reset(key)[1])
 
 
-def test_what_is_missing_or_broken_is_named(folder, tmp_path):
+def test_missing_and_invalid_files_are_errors(folder, tmp_path):
     def refused(**options):
         with pytest.raises(RlcliError) as error:
             mnist_bandit(**options)
@@ -125,7 +125,7 @@ def test_what_is_missing_or_broken_is_named(folder, tmp_path):
     assert "leaves none" in refused(path=str(folder), fraction=0.001)
 
 
-def test_the_digit_is_drawn_with_what_was_said(folder):
+def test_the_digit_is_drawn_with_the_selected_one(folder):
     core = mnist_bandit(path=str(folder))
     names = ours._read_dataset(str(folder))[1]
 

@@ -29,7 +29,7 @@ def state_of(env):
 
 
 @pytest.mark.parametrize("changed", CHANGES)
-def test_a_step_is_bsuites_in_play_and_from_anywhere(pair_class, fits, changed):
+def test_a_step_matches_bsuite_in_play_and_from_any_state(pair_class, fits, changed):
     theirs = original.MountainCar(changed.get("max_steps", 1000), seed=0)
     for name, attribute in THEIRS.items():
         setattr(theirs, attribute, changed.get(name, getattr(theirs, attribute)))
@@ -54,7 +54,7 @@ def test_a_step_is_bsuites_in_play_and_from_anywhere(pair_class, fits, changed):
     assert np.sum((after.car.physics[:, 0] == np.float32(-1.2)) & ~last) > 50
 
 
-def test_an_episode_begins_as_bsuites(pair_class):
+def test_initial_states_match_bsuite(pair_class):
     pair, theirs = pair_class(mountain_car(), state_of), original.MountainCar()
     state, obs = pair.resets(0, 3000)
     places = state.car.physics[:, 0].astype(np.float64)

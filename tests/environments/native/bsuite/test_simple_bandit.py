@@ -1,4 +1,4 @@
-"""SimpleBandit, beside bsuite's own."""
+"""SimpleBandit, compared with bsuite."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ BANDITS = [{}, {"mapping_seed": 7}, {"num_actions": 3, "mapping_seed": 19}]
 
 
 @pytest.mark.parametrize("bandit", BANDITS)
-def test_every_arm_pays_what_it_pays_in_bsuite(pair_class, fits, bandit):
+def test_every_arm_pays_as_in_bsuite(pair_class, fits, bandit):
     theirs = original.SimpleBandit(**{"mapping_seed": 0, **bandit})
     core = simple_bandit(**bandit)
     fits(core, theirs)
@@ -32,7 +32,7 @@ def test_every_arm_pays_what_it_pays_in_bsuite(pair_class, fits, bandit):
     np.testing.assert_allclose(gained["regret"], 1 - reward)
 
 
-def test_arms_stay_where_they_are_whatever_the_key(pair_class):
+def test_the_order_of_the_arms_does_not_depend_on_the_key(pair_class):
     # gymnax puts them into a new order at every step: there is nothing to learn.
     pair = pair_class(simple_bandit(), None)
     state, _ = pair.resets(0, 2000)
@@ -43,7 +43,7 @@ def test_arms_stay_where_they_are_whatever_the_key(pair_class):
     assert len(np.unique(by_arm[0])) == 11
 
 
-def test_the_arm_that_was_pulled_is_drawn_blue():
+def test_the_pulled_arm_is_drawn_blue():
     def blue(arm):
         frame = simple_bandit().render(SimpleBanditState(jnp.int32(arm))).astype(int)
         return np.nonzero(np.abs(frame - [59, 111, 182]).sum(-1) < 30)[1]

@@ -1,4 +1,4 @@
-"""UmbrellaChain, beside bsuite's own."""
+"""UmbrellaChain, compared with bsuite."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -37,7 +37,7 @@ def state_of(env):
 
 
 @pytest.mark.parametrize("chain", CHAINS)
-def test_a_step_is_bsuites_at_any_time_with_the_same_coins(pair_class, fits, chain):
+def test_a_step_matches_bsuite_at_any_time_with_the_same_coins(pair_class, fits, chain):
     theirs = original.UmbrellaChain(**{"chain_length": 10, **chain}, seed=1)
     pair, rng = pair_class(umbrella_chain(**chain), state_of), np.random.default_rng(3)
     fits(pair.core, theirs)
@@ -58,7 +58,7 @@ def test_a_step_is_bsuites_at_any_time_with_the_same_coins(pair_class, fits, cha
     assert np.all(np.abs(reward) == 1)
 
 
-def test_all_coins_are_fair_and_tossed_by_themselves(pair_class):
+def test_all_coins_are_fair_and_independent(pair_class):
     pair = pair_class(umbrella_chain(n_distractor=33), state_of)
     state, obs = pair.resets(0, 4000)
     begun = np.concatenate(
@@ -71,7 +71,7 @@ def test_all_coins_are_fair_and_tossed_by_themselves(pair_class):
         assert np.max(np.abs(correlation)) < 4.5 / np.sqrt(4000)
 
 
-def test_an_episode_begins_as_bsuites(pair_class):
+def test_initial_states_match_bsuite(pair_class):
     pair = pair_class(umbrella_chain(n_distractor=2), state_of)
     theirs = original.UmbrellaChain(10, 2)
     told = theirs._rng = Told()
@@ -82,7 +82,7 @@ def test_an_episode_begins_as_bsuites(pair_class):
         np.testing.assert_array_equal(theirs.reset().observation, obs[i])
 
 
-def test_the_umbrella_is_drawn_blue_if_it_was_taken():
+def test_the_umbrella_is_drawn_blue_if_taken():
     def frame(had, needed):
         flags = (jnp.bool_(each) for each in (needed, had))
         return umbrella_chain().render(UmbrellaChainState(jnp.int32(3), *flags))

@@ -27,7 +27,7 @@ def episodes(pair, theirs, noises):
 
 
 @pytest.mark.parametrize("scale", [0.1, 3.0])
-def test_noise_is_bsuites_and_leaves_its_counters_alone(pair_class, scale):
+def test_reward_noise_matches_bsuite_and_leaves_counters_unchanged(pair_class, scale):
     theirs = wrappers.RewardNoise(original.Catch(seed=0), scale)
     pair = pair_class(reward_noise(catch(), scale=scale), state_of)
     _, normals = pair.noises(0, 900)
@@ -40,7 +40,7 @@ def test_noise_is_bsuites_and_leaves_its_counters_alone(pair_class, scale):
 
 
 @pytest.mark.parametrize("factor", [0.001, 1000.0])
-def test_scaled_rewards_are_bsuites_and_leave_its_counters_alone(pair_class, factor):
+def test_scaled_rewards_match_bsuite_and_leave_counters_unchanged(pair_class, factor):
     theirs = wrappers.RewardScale(original.Catch(seed=0), factor)
     pair = pair_class(scale_reward(catch(), factor=factor), state_of)
     episodes(pair, theirs, [()] * 900)
@@ -49,7 +49,7 @@ def test_scaled_rewards_are_bsuites_and_leave_its_counters_alone(pair_class, fac
     assert set(gained["regret"].tolist()) == {0.0, 2.0}
 
 
-def test_variants_have_no_effect_on_an_episodes_first_observation():
+def test_variants_do_not_change_the_first_observation():
     key = jax.random.key(0)
     plain = catch().reset(key)[1]
     for core in (reward_noise(catch(), scale=1.0), scale_reward(catch(), factor=2.0)):

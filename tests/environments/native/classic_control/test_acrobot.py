@@ -1,4 +1,4 @@
-"""Acrobot, beside Gymnasium's own."""
+"""Acrobot, compared with Gymnasium."""
 
 import functools
 import inspect
@@ -33,7 +33,7 @@ HIGH = np.array([1, 1, 1, 1, 4 * np.pi, 9 * np.pi], np.float32)
 
 @functools.cache
 def step_of(**options):
-    """Steps of many states at once; physics are traced."""
+    """Steps a batch of states; the physics parameters are traced."""
 
     def step(physics, states, actions):
         core = acrobot(**physics, **options)
@@ -74,14 +74,14 @@ def compare(steps_of, states, physics=PHYSICS, **options):
     return timestep
 
 
-def test_a_step_is_gymnasiums_in_every_state_a_random_policy_visits(
+def test_a_step_matches_gymnasium_in_states_of_a_random_policy(
     steps_of, visited_states
 ):
     compare(steps_of, visited_states("Acrobot-v1", 15))
 
 
 @pytest.mark.parametrize("equations", ["book", "nips"])
-def test_a_step_is_gymnasiums_in_states_never_visited(steps_of, equations):
+def test_a_step_matches_gymnasium_in_unvisited_states(steps_of, equations):
     timestep = compare(steps_of, random_states(), book_or_nips=equations)
     assert 100 < np.sum(timestep.last) < 1000
 
@@ -107,14 +107,14 @@ def test_the_book_has_a_term_that_the_paper_lacks():
         {"link_inertia": 1.7},
     ],
 )
-def test_physics_parameters_mean_what_they_mean_in_gymnasium(steps_of, changed):
+def test_physics_parameters_match_gymnasium(steps_of, changed):
     states = random_states(200)
     timestep = compare(steps_of, states, PHYSICS | changed)
     _, plain = step_of()(PHYSICS, states, np.arange(200) % 3)
     assert np.mean(np.abs(timestep.obs - plain.obs)) > 0.01
 
 
-def test_the_limits_of_speed_do_too_and_shape_the_space(steps_of):
+def test_speed_limits_match_gymnasium_and_set_the_space(steps_of):
     limits = {"max_speed_1": 2.0, "max_speed_2": 3.0}
     obs = compare(steps_of, random_states(200), **limits).obs
     assert np.max(np.abs(obs[:, 4:]), axis=0).tolist() == [2.0, 3.0]
@@ -122,7 +122,7 @@ def test_the_limits_of_speed_do_too_and_shape_the_space(steps_of):
     np.testing.assert_array_equal(core.observation.high, [1, 1, 1, 1, 2, 3])
 
 
-def test_half_the_gravity_is_gymnasiums_with_more_time(steps_of):
+def test_half_the_gravity_matches_gymnasium_in_slow_motion(steps_of):
     # Gymnasium's gravity cannot be changed. At half of it everything takes √2 times as
     # long, if the torque is half as well.
     states, actions, slower = random_states(), np.arange(1500) % 3, np.sqrt(2)
@@ -146,7 +146,7 @@ def test_the_torque_scales_the_actions(steps_of):
     np.testing.assert_allclose(obs, expected, atol=3e-4)
 
 
-def test_noise_of_the_torque_is_uniform_and_added(is_uniform):
+def test_torque_noise_is_uniform_and_additive(is_uniform):
     noisy, state = acrobot(torque_noise=0.5), AcrobotState(jnp.array([0.1, 0.2, 0, 0]))
     noise = jax.vmap(noisy.draw)(jax.random.split(jax.random.key(0), 20_000))
     assert is_uniform(noise[:, None], -0.5, 0.5)
@@ -155,7 +155,7 @@ def test_noise_of_the_torque_is_uniform_and_added(is_uniform):
     assert acrobot().draw(jax.random.key(0)) == ()
 
 
-def test_how_much_noise_there_is_may_be_traced():
+def test_the_scale_of_the_noise_can_be_traced():
     keys = jax.random.split(jax.random.key(1), 100)
 
     def noise(torque_noise):
@@ -167,7 +167,7 @@ def test_how_much_noise_there_is_may_be_traced():
     np.testing.assert_allclose(some, more / 2, rtol=1e-5)
 
 
-def test_spaces_and_time_limit_are_gymnasiums():
+def test_spaces_and_time_limit_match_gymnasium():
     env = gymnasium.make("Acrobot-v1")
     core = acrobot()
     assert core.observation == env.observation_space
@@ -176,7 +176,7 @@ def test_spaces_and_time_limit_are_gymnasiums():
     assert found.facts["time_limit"] == env.spec.max_episode_steps
 
 
-def test_episodes_begin_hanging_nearly_still(is_uniform):
+def test_initial_states_hang_almost_at_rest(is_uniform):
     keys = jax.random.split(jax.random.key(3), 20_000)
     state, obs = jax.jit(jax.vmap(acrobot().reset))(keys)
     physics = np.asarray(state.physics)

@@ -14,7 +14,7 @@ ANGLES = np.concatenate(
 ).astype(np.float32)
 
 
-def test_sine_and_cosine_are_numpys_within_a_float32():
+def test_sine_and_cosine_match_numpy_to_float32_precision():
     exact = ANGLES.astype(np.float64)
     sine, cosine = sine_and_cosine(jnp.asarray(ANGLES))
     np.testing.assert_allclose(sine, np.sin(exact), atol=1.2e-7, rtol=0)
@@ -22,13 +22,13 @@ def test_sine_and_cosine_are_numpys_within_a_float32():
     assert np.max(np.abs(sine)) == np.max(np.abs(cosine)) == 1
 
 
-def test_small_sines_are_exact_to_their_own_last_digits():
+def test_small_sines_have_full_relative_precision():
     small = np.logspace(-20, -1, 1000).astype(np.float32)
     sine, _ = sine_and_cosine(jnp.asarray(small))
     np.testing.assert_allclose(sine, np.sin(small.astype(np.float64)), rtol=2e-7)
 
 
-def test_a_wrapped_angle_is_the_same_one_between_minus_pi_and_pi():
+def test_a_wrapped_angle_is_equivalent_and_within_pi():
     angles = ANGLES[np.abs(ANGLES) < 100]
     found = np.asarray(wrap_angle(jnp.asarray(angles)), np.float64)
     assert np.max(np.abs(found)) <= np.pi + 1e-6

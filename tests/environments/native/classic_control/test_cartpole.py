@@ -1,4 +1,4 @@
-"""CartPole, beside Gymnasium's own."""
+"""CartPole, compared with Gymnasium."""
 
 import functools
 
@@ -93,19 +93,19 @@ def compare(states, **physics):
     return timestep
 
 
-def test_a_step_is_gymnasiums_in_every_state_a_random_policy_visits():
+def test_a_step_matches_gymnasium_in_states_of_a_random_policy():
     states = visited_states()
     assert len(states) > 1000
     assert 30 < np.sum(compare(states).last) < len(states)
 
 
-def test_a_step_is_gymnasiums_in_states_never_visited():
+def test_a_step_matches_gymnasium_in_unvisited_states():
     states = mutated_states()
     assert len(states) > 2000
     assert 100 < np.sum(compare(states).last) < len(states)
 
 
-def test_the_limits_are_gymnasiums_to_the_last_bit():
+def test_the_limits_match_gymnasium_bit_for_bit():
     states = boundary_states()
     last = compare(states).last
     assert 0 < np.sum(last) < len(states)
@@ -123,7 +123,7 @@ def test_the_limits_are_gymnasiums_to_the_last_bit():
         {"masscart": 0.5, "masspole": 0.3, "length": 0.2, "gravity": 12.0},
     ],
 )
-def test_physics_parameters_mean_what_they_mean_in_gymnasium(physics):
+def test_physics_parameters_match_gymnasium(physics):
     states = mutated_states()[::10]
     compare(states, **physics)
     actions = np.ones(len(states), int)
@@ -131,7 +131,7 @@ def test_physics_parameters_mean_what_they_mean_in_gymnasium(physics):
     assert not np.allclose(plain.next_obs, changed.next_obs)
 
 
-def test_thresholds_decide_when_it_ends_and_shape_the_space():
+def test_thresholds_set_the_termination_and_the_space():
     core = cartpole(theta_threshold=24.0, x_threshold=1.0)
     state = CartPoleState(jnp.array([0.0, 0.0, 0.3, 0.0]))
     assert not core.step(state, 0, ())[1].last
@@ -142,7 +142,7 @@ def test_thresholds_decide_when_it_ends_and_shape_the_space():
     np.testing.assert_allclose(core.observation.high[[0, 2]], [2.0, np.radians(48)])
 
 
-def test_only_the_failing_step_earns_the_failure_reward():
+def test_only_the_terminal_step_has_the_failure_reward():
     states = mutated_states()
     actions = np.zeros(len(states), int)
     timestep = step_batch(states, actions)
@@ -152,7 +152,7 @@ def test_only_the_failing_step_earns_the_failure_reward():
     assert unpaid.reward.dtype == jnp.float32
 
 
-def test_the_rewards_of_sutton_and_barto_are_gymnasiums():
+def test_sutton_and_barto_rewards_match_gymnasium():
     states = mutated_states()[::4]
     actions = np.ones(len(states), int)
     timestep = step_batch(states, actions, step_reward=0.0, failure_reward=-1.0)
@@ -161,7 +161,7 @@ def test_the_rewards_of_sutton_and_barto_are_gymnasiums():
     assert set(reward) == {0.0, -1.0}
 
 
-def test_spaces_and_time_limit_are_gymnasiums():
+def test_spaces_and_time_limit_match_gymnasium():
     env = gymnasium.make("CartPole-v1")
     core = cartpole()
     assert core.observation == env.observation_space
@@ -171,7 +171,7 @@ def test_spaces_and_time_limit_are_gymnasiums():
     assert found.facts["time_limit"] == env.spec.max_episode_steps
 
 
-def test_episodes_begin_uniformly_within_a_twentieth(is_uniform):
+def test_initial_states_are_uniform_within_a_twentieth(is_uniform):
     keys = jax.random.split(jax.random.key(3), 20_000)
     state, obs = jax.vmap(cartpole().reset)(keys)
     np.testing.assert_array_equal(state.physics, obs)
@@ -180,7 +180,7 @@ def test_episodes_begin_uniformly_within_a_twentieth(is_uniform):
     np.testing.assert_allclose(np.corrcoef(obs.T), np.eye(4), atol=0.03)
 
 
-def test_parameters_may_be_traced():
+def test_parameters_can_be_traced():
     state = CartPoleState(jnp.array([0.1, 0.2, 0.05, -0.3]))
     lengths = jnp.array([0.3, 0.5, 0.9])
 
@@ -192,7 +192,7 @@ def test_parameters_may_be_traced():
         np.testing.assert_allclose(obs, obs_with(length), rtol=1e-6)
 
 
-def test_a_compiled_step_is_the_plain_one():
+def test_a_compiled_step_equals_an_eager_step():
     core = cartpole()
     state = CartPoleState(jnp.array([0.1, 0.2, 0.05, -0.3]))
     compiled = jax.jit(core.step)(state, 1, ())
@@ -203,7 +203,7 @@ def test_a_compiled_step_is_the_plain_one():
     )
 
 
-def test_the_drawn_pole_leans_to_where_it_falls_and_is_as_long_as_it_is():
+def test_the_pole_is_drawn_with_its_angle_and_length():
     def wood(x=0.0, theta=0.0, **physics):
         state = CartPoleState(jnp.array([x, 0.0, theta, 0.0]))
         frame = cartpole(**physics).render(state).astype(int)

@@ -1,4 +1,4 @@
-"""MountainCar with discrete and with continuous actions, beside Gymnasium's own."""
+"""MountainCar with discrete and with continuous actions, compared with Gymnasium."""
 
 import functools
 import inspect
@@ -48,7 +48,7 @@ def physics_of(name):
 
 @functools.cache
 def step_of(name, **options):
-    """Steps of many states at once; physics are traced."""
+    """Steps a batch of states; the physics parameters are traced."""
 
     def step(physics, states, actions):
         core = FACTORIES[name](**physics, **options)
@@ -85,13 +85,13 @@ def compare(steps_of, name, states, actions, **changed):
 
 
 @BOTH
-def test_a_step_is_gymnasiums_in_every_state_and_for_every_action(steps_of, name):
+def test_a_step_matches_gymnasium_for_all_states_and_actions(steps_of, name):
     timestep = compare(steps_of, name, *everywhere(name))
     assert 100 < np.sum(timestep.last) < 1500
 
 
 @BOTH
-def test_a_step_is_gymnasiums_in_states_a_random_policy_visits(
+def test_a_step_matches_gymnasium_in_states_of_a_random_policy(
     steps_of, visited_states, name
 ):
     states = visited_states(name, 20)
@@ -99,7 +99,7 @@ def test_a_step_is_gymnasiums_in_states_a_random_policy_visits(
 
 
 @pytest.mark.parametrize(("name", "changed"), CHANGES)
-def test_parameters_mean_what_they_mean_in_gymnasium(steps_of, name, changed):
+def test_parameters_match_gymnasium(steps_of, name, changed):
     states, actions = (each[::3] for each in everywhere(name))
     timestep = compare(steps_of, name, states, actions, **changed)
     _, plain = step_of(name)(physics_of(name), states, actions)
@@ -108,7 +108,7 @@ def test_parameters_mean_what_they_mean_in_gymnasium(steps_of, name, changed):
     )
 
 
-def test_gravity_pulls_the_continuous_car_as_it_pulls_the_other():
+def test_gravity_has_the_same_effect_on_both_cars():
     states = everywhere("MountainCar-v0")[0]
     coasting = {"gravity": 0.001, "goal_position": 0.5, "goal_velocity": 0.0}
     one = step_of("MountainCar-v0")(
@@ -121,7 +121,7 @@ def test_gravity_pulls_the_continuous_car_as_it_pulls_the_other():
 
 
 @BOTH
-def test_the_goal_begins_where_gymnasiums_does_to_a_float32(steps_of, name):
+def test_the_goal_position_matches_gymnasium_to_float32_precision(steps_of, name):
     goal = 0.5 if name == "MountainCar-v0" else 0.45
     position = (goal + np.arange(-60, 60) * 3e-8).astype(np.float32)
     # So that it moves on by next to nothing.
@@ -147,7 +147,7 @@ def test_the_left_wall_stops_the_car(steps_of, name):
     assert obs[2, 1] > 0
 
 
-def test_an_action_outside_the_box_pushes_no_harder_but_costs_its_own_square():
+def test_an_action_outside_the_box_is_clipped_for_the_push_but_not_for_its_cost():
     states = np.array([[-0.5, 0.01]] * 2, np.float32)
     step = step_of("MountainCarContinuous-v0")
     physics = physics_of("MountainCarContinuous-v0")
@@ -159,7 +159,7 @@ def test_an_action_outside_the_box_pushes_no_harder_but_costs_its_own_square():
 
 
 @BOTH
-def test_spaces_and_time_limit_are_gymnasiums(name):
+def test_spaces_and_time_limit_match_gymnasium(name):
     env = gymnasium.make(name)
     core = FACTORIES[name]()
     assert core.observation == env.observation_space

@@ -1,4 +1,4 @@
-"""Pendulum, beside Gymnasium's own."""
+"""Pendulum, compared with Gymnasium."""
 
 import functools
 
@@ -25,7 +25,7 @@ def states_and_actions(n=3000):
 
 @functools.cache
 def step_of(**options):
-    """Steps of many states at once; physics are traced."""
+    """Steps a batch of states; the physics parameters are traced."""
 
     def step(physics, states, actions):
         core = pendulum(**physics, **options)
@@ -50,12 +50,12 @@ def compare(steps_of, physics, **options):
     return timestep
 
 
-def test_a_step_is_gymnasiums_in_every_state_and_for_every_torque(steps_of):
+def test_a_step_matches_gymnasium_for_all_states_and_torques(steps_of):
     timestep = compare(steps_of, PHYSICS)
     assert 100 < np.sum(np.abs(timestep.next_obs[:, 2]) == 8) < 2000
 
 
-def test_a_state_that_has_gone_round_is_worth_what_it_is_in_gymnasium(steps_of):
+def test_an_angle_beyond_pi_has_the_reward_of_gymnasium(steps_of):
     states, actions = states_and_actions()
     states[:, 0] += 2 * np.pi * (np.arange(len(states)) % 7 - 3)
     expected = steps_of("Pendulum-v1", states.astype(np.float64), actions)
@@ -69,21 +69,21 @@ def test_a_state_that_has_gone_round_is_worth_what_it_is_in_gymnasium(steps_of):
     "changed",
     [{"g": 3.7}, {"mass": 2.0}, {"length": 0.6}, {"dt": 0.1}, {"length": 1.5, "g": 9}],
 )
-def test_physics_parameters_mean_what_they_mean_in_gymnasium(steps_of, changed):
+def test_physics_parameters_match_gymnasium(steps_of, changed):
     physics = PHYSICS | {name: float(value) for name, value in changed.items()}
     assert not np.allclose(
         compare(steps_of, physics).next_obs, compare(steps_of, PHYSICS).next_obs
     )
 
 
-def test_the_limits_of_speed_and_torque_do_too_and_shape_the_spaces(steps_of):
+def test_speed_and_torque_limits_match_gymnasium_and_set_the_spaces(steps_of):
     compare(steps_of, PHYSICS, max_speed=3.0, max_torque=1.0)
     core = pendulum(max_speed=3.0, max_torque=1.0)
     np.testing.assert_array_equal(core.observation.high, [1, 1, 3])
     np.testing.assert_array_equal(core.action.high, [1])
 
 
-def test_a_torque_outside_the_box_does_and_costs_what_the_nearest_inside_does():
+def test_a_torque_outside_the_box_is_clipped_for_dynamics_and_reward():
     states = np.array([[1.0, 0.5]] * 2, np.float32)
     step = step_of()
     outside = step(PHYSICS, states, np.array([[2.5], [-100.0]], np.float32))
@@ -91,7 +91,7 @@ def test_a_torque_outside_the_box_does_and_costs_what_the_nearest_inside_does():
     jax.tree.map(np.testing.assert_array_equal, outside, inside)
 
 
-def test_spaces_and_time_limit_are_gymnasiums():
+def test_spaces_and_time_limit_match_gymnasium():
     env = gymnasium.make("Pendulum-v1")
     core = pendulum()
     assert core.observation == env.observation_space
@@ -110,7 +110,7 @@ def test_cosine_and_sine_of_any_angle_are_in_the_space():
     assert np.max(obs[:, 0]) == np.max(obs[:, 1]) == 1
 
 
-def test_episodes_begin_at_any_angle_and_turn_slowly(is_uniform):
+def test_initial_angles_are_arbitrary_and_initial_speeds_low(is_uniform):
     keys = jax.random.split(jax.random.key(3), 20_000)
     state, obs = jax.jit(jax.vmap(pendulum().reset))(keys)
     assert is_uniform(state.angle[:, None], -np.pi, np.pi)
@@ -121,7 +121,7 @@ def test_episodes_begin_at_any_angle_and_turn_slowly(is_uniform):
     np.testing.assert_array_equal(obs[:, 2], state.speed)
 
 
-def test_the_drawn_rod_points_where_it_does_and_is_as_long_as_it_is():
+def test_the_rod_is_drawn_with_its_angle_and_length():
     def rod(angle, **physics):
         frame = pendulum(**physics).render(PendulumState(angle, 0.0)).astype(int)
         rows, columns = np.nonzero(np.abs(frame - [194, 65, 58]).sum(-1) < 30)

@@ -31,7 +31,7 @@ def step_batch(core, state, actions, seed=1):
 
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("starts_again", [False, True])
-def test_a_step_leads_where_the_rules_say(dense, starts_again):
+def test_a_step_follows_the_rules(dense, starts_again):
     state, actions = states_and_actions()
     core = point_robot(dense=dense, starts_again=starts_again, shows_goal=True)
     after, timestep = step_batch(core, state, actions)
@@ -53,7 +53,7 @@ def test_a_step_leads_where_the_rules_say(dense, starts_again):
     assert not np.any(timestep.last)
 
 
-def test_the_longest_way_and_the_nearness_of_the_goal_are_options():
+def test_max_force_and_goal_radius_are_options():
     state, actions = states_and_actions()
     core = point_robot(max_force=0.15, goal_radius=0.35)
     after, timestep = step_batch(core, state, actions)
@@ -70,7 +70,7 @@ def radius_and_angle(points):
     return np.stack([np.hypot(*points.T), np.arctan2(points[:, 1], points[:, 0])], 1)
 
 
-def test_goals_are_on_the_half_circle_and_episodes_begin_in_the_middle(is_uniform):
+def test_goals_are_on_the_half_circle_and_episodes_begin_at_the_origin(is_uniform):
     keys = jax.random.split(jax.random.key(0), BATCH)
     core = point_robot(circle_radius=1.5)
     state, obs = jax.jit(jax.vmap(core.reset))(keys)
@@ -80,7 +80,7 @@ def test_goals_are_on_the_half_circle_and_episodes_begin_in_the_middle(is_unifor
     np.testing.assert_array_equal(obs, 0.0)
 
 
-def test_they_may_begin_and_begin_again_anywhere_in_it(is_uniform):
+def test_start_positions_can_be_anywhere_in_the_half_circle(is_uniform):
     keys = jax.random.split(jax.random.key(0), BATCH)
     core = point_robot(circle_radius=1.5, starts_anywhere=True, starts_again=True)
     state, obs = jax.jit(jax.vmap(core.reset))(keys)
@@ -93,7 +93,7 @@ def test_they_may_begin_and_begin_again_anywhere_in_it(is_uniform):
     np.testing.assert_array_equal(again.goal, state.goal)
 
 
-def test_it_is_drawn_where_it_is_or_at_the_edge():
+def test_the_robot_is_drawn_at_its_position_or_at_the_edge():
     core = point_robot()
 
     def robot(x, y):

@@ -39,7 +39,7 @@ def reference_step(angles, speeds, target, action, torque_scale, dt):
 
 @pytest.mark.parametrize("joints", [1, 2, 3, 7])
 @pytest.mark.parametrize("physics", [(1.0, 0.05), (3.0, 0.2)])
-def test_a_step_is_what_trigonometry_says_for_any_number_of_joints(joints, physics):
+def test_a_step_matches_trigonometry_for_any_number_of_joints(joints, physics):
     """In gymnax an arm of other than two joints is an error."""
     torque_scale, dt = physics
     state, actions = states_and_actions(joints)
@@ -65,7 +65,7 @@ def test_a_step_is_what_trigonometry_says_for_any_number_of_joints(joints, physi
 
 
 @pytest.mark.parametrize("joints", [1, 3])
-def test_episodes_begin_anywhere(is_uniform, joints):
+def test_initial_states_are_random(is_uniform, joints):
     keys = jax.random.split(jax.random.key(0), 10_000)
     state, obs = jax.jit(jax.vmap(reacher(joints=joints).reset))(keys)
     assert is_uniform(state.angles, -np.pi, np.pi)
@@ -78,7 +78,7 @@ def test_episodes_begin_anywhere(is_uniform, joints):
     np.testing.assert_array_equal(obs[:, 2 * joints : 3 * joints], state.speeds)
 
 
-def test_the_tip_is_drawn_where_it_is_and_so_is_the_target():
+def test_the_tip_and_the_target_are_drawn_at_their_positions():
     core = reacher(joints=3)
     angles, target = jnp.array([0.3, 1.4, 2.0]), jnp.array([-1.0, -2.0])
     frame = core.render(ReacherState(angles, jnp.zeros(3), target)).astype(int)

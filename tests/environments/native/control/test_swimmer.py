@@ -11,8 +11,8 @@ import pytest
 from rlcli.environments.native.control.swimmer import SwimmerState, swimmer
 
 BATCH = 1000
-# The same numbers with any compiler options, and compiled in a third of the time.
-QUICKLY = {"xla_backend_optimization_level": 0}
+# The results do not depend on compiler options; compiling takes a third of the time.
+FAST_COMPILE = {"xla_backend_optimization_level": 0}
 assert_near = functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-3)
 DEFAULTS = {"mass": 1.0, "length": 1.0, "viscosity": 10.0, "dt": 0.05}
 
@@ -132,12 +132,12 @@ def states_and_torques(n, seed=0):
 
 @functools.cache
 def step_of(n):
-    """Steps of many states at once; physics are traced."""
+    """Steps a batch of states; the physics parameters are traced."""
 
     def step(physics, state, torques):
         return jax.vmap(swimmer(segments=n, **physics).step)(state, torques, ())
 
-    return jax.jit(step, compiler_options=QUICKLY)
+    return jax.jit(step, compiler_options=FAST_COMPILE)
 
 
 def step_batch(n, state, torques, physics):
@@ -153,7 +153,7 @@ def step_batch(n, state, torques, physics):
         (5, {"viscosity": 6.0}),
     ],
 )
-def test_a_step_is_what_newtons_laws_make_of_it(n, changed):
+def test_a_step_follows_newtons_laws(n, changed):
     physics = DEFAULTS | changed
     state, torques = states_and_torques(n)
     after, timestep = step_batch(n, state, torques, physics)
@@ -175,7 +175,7 @@ def test_a_step_is_what_newtons_laws_make_of_it(n, changed):
 
 
 @pytest.mark.parametrize("driven", [False, True])
-def test_without_a_liquid_momenta_are_kept_and_without_torques_energy_is(driven):
+def test_momenta_are_conserved_without_liquid_and_energy_without_torques(driven):
     physics = DEFAULTS | {"viscosity": 0.0}
     state, torques = states_and_torques(3, seed=1)
     after, _ = step_batch(3, state, torques * driven, physics)
@@ -187,7 +187,7 @@ def test_without_a_liquid_momenta_are_kept_and_without_torques_energy_is(driven)
     assert np.all(np.abs(change) < 1e-3) != driven
 
 
-def test_the_liquid_only_takes_energy():
+def test_the_liquid_only_dissipates_energy():
     state, torques = states_and_torques(3, seed=2)
     after, _ = step_batch(3, state, 0 * torques, DEFAULTS)
     newton = Newton(3, 1.0, 1.0, 10.0)
@@ -196,14 +196,14 @@ def test_the_liquid_only_takes_energy():
     )
 
 
-def test_a_torque_outside_the_box_does_what_the_nearest_inside_does():
+def test_a_torque_outside_the_box_is_clipped():
     state, torques = states_and_torques(3, seed=3)
     outside = step_batch(3, state, np.sign(torques) * 50, DEFAULTS)
     inside = step_batch(3, state, np.sign(torques) * 5, DEFAULTS)
     jax.tree.map(np.testing.assert_array_equal, outside, inside)
 
 
-def test_a_gait_swims_forward_and_with_its_joints_exchanged_back():
+def test_a_gait_swims_forward_and_its_mirror_image_backward():
 
     def travelled(phase):
         core = swimmer()
@@ -215,7 +215,7 @@ def test_a_gait_swims_forward_and_with_its_joints_exchanged_back():
 
         return jax.lax.scan(step, state, np.arange(400))[0].centre[0]
 
-    travels = jax.jit(jax.vmap(travelled), compiler_options=QUICKLY)
+    travels = jax.jit(jax.vmap(travelled), compiler_options=FAST_COMPILE)
     forward, backward = travels(jnp.array([-2.4, 2.4]))
     assert forward > 5.0
     assert backward < -5.0
@@ -229,7 +229,7 @@ def test_episodes_begin_at_rest_and_nearly_straight(is_uniform):
         np.testing.assert_array_equal(still, 0.0)
 
 
-def test_the_picture_follows_the_swimmer_and_the_grid_does_not():
+def test_the_frame_is_centred_on_the_swimmer():
     core = swimmer()
     zero = jnp.zeros(3)
 

@@ -14,8 +14,8 @@ from rlcli.environments.native.games.connect_four import (
 OWN, THEIR = 1, 2
 SIZES = [(6, 7), (4, 5)]
 
-# The same numbers with any compiler options, and compiled in a third of the time.
-QUICKLY = {"xla_backend_optimization_level": 0}
+# The results do not depend on compiler options; compiling takes a third of the time.
+FAST_COMPILE = {"xla_backend_optimization_level": 0}
 
 
 def words(stones):
@@ -111,13 +111,13 @@ def random_games(request):
         np.array(each) for each in zip(*cases, strict=True)
     )
     core = connect_four(rows=rows, columns=columns)
-    taken = jax.jit(jax.vmap(core.step), compiler_options=QUICKLY)(
+    taken = jax.jit(jax.vmap(core.step), compiler_options=FAST_COMPILE)(
         state_of(board), column, ConnectFourNoise(which, looks)
     )
     return expected, board, jax.tree.map(np.asarray, taken)
 
 
-def test_a_step_is_what_the_rules_say(random_games):
+def test_a_step_follows_the_rules(random_games):
     (after, reward, over), _, (state, timestep) = random_games
     # A draw on the larger board takes better players than these.
     outcomes = (-1, 1) if after.shape[1] == 6 else (-1, 0, 1)
@@ -128,7 +128,7 @@ def test_a_step_is_what_the_rules_say(random_games):
     assert all(np.sum(over & (reward == each)) > 3 for each in outcomes)
 
 
-def test_the_mask_says_which_columns_have_room(random_games):
+def test_the_mask_has_the_columns_with_room(random_games):
     (after, _, _), _, (_, timestep) = random_games
     np.testing.assert_array_equal(timestep.obs["action_mask"], after[:, 0] == 0)
     assert timestep.obs["action_mask"].dtype == np.int8
@@ -136,14 +136,14 @@ def test_the_mask_says_which_columns_have_room(random_games):
     np.testing.assert_array_equal(timestep.obs["board"][..., 1], after == THEIR)
 
 
-def test_a_column_that_the_mask_forbids_loses_at_once_and_changes_nothing(random_games):
+def test_a_masked_column_loses_immediately_and_leaves_the_board_unchanged(random_games):
     (_, _, _), board, _ = random_games
     rows, columns = board.shape[1:]
     full = board[np.any(board[:, 0] != 0, axis=1)][:200]
     forbidden = np.argmax(full[:, 0] != 0, axis=1)
     core = connect_four(rows=rows, columns=columns)
     noise = jax.vmap(core.draw)(jax.random.split(jax.random.key(0), len(full)))
-    step = jax.jit(jax.vmap(core.step), compiler_options=QUICKLY)
+    step = jax.jit(jax.vmap(core.step), compiler_options=FAST_COMPILE)
     after, timestep = step(state_of(full), forbidden, noise)
     jax.tree.map(np.testing.assert_array_equal, after, state_of(full))
     np.testing.assert_array_equal(timestep.reward, -1.0)
@@ -160,14 +160,14 @@ def test_four_in_a_row_are_found_on_any_board():
     stones = words(boards)
     found = (
         np.asarray(
-            jax.jit(jax.vmap(completing_cells), compiler_options=QUICKLY)(stones)
+            jax.jit(jax.vmap(completing_cells), compiler_options=FAST_COMPILE)(stones)
         )
         & stones[:, 3:-3]
     )
     np.testing.assert_array_equal(np.any(found != 0, axis=1), expected)
 
 
-def test_the_opponent_looks_as_often_as_it_is_skilled(as_likely, is_uniform):
+def test_the_opponent_looks_with_the_probability_of_its_skill(as_likely, is_uniform):
     keys = jax.random.split(jax.random.key(0), 10_000)
     noise = jax.vmap(connect_four(opponent_skill=0.3).draw)(keys)
     assert as_likely(np.bincount(noise.is_skilled), [0.7, 0.3])
@@ -177,10 +177,10 @@ def test_the_opponent_looks_as_often_as_it_is_skilled(as_likely, is_uniform):
 @pytest.mark.parametrize(
     ("begins", "likely"), [("either", 0.5), ("agent", 0.0), ("opponent", 1.0)]
 )
-def test_who_begins(as_likely, begins, likely):
+def test_the_first_player_is_an_option(as_likely, begins, likely):
     keys = jax.random.split(jax.random.key(0), 5000)
     state, obs = jax.jit(
-        jax.vmap(connect_four(begins=begins).reset), compiler_options=QUICKLY
+        jax.vmap(connect_four(begins=begins).reset), compiler_options=FAST_COMPILE
     )(keys)
     assert not np.any(state.own)
     assert not np.any(state.their[:, :8])

@@ -10,8 +10,8 @@ from rlcli.errors import RlcliError
 
 FIELDS = [{}, {"width": 9, "height": 8, "reach": 1, "max_speed": 2}]
 DEFAULTS = {"width": 40, "height": 30, "reach": 2, "max_speed": 3}
-# The same numbers with any compiler options, and compiled in a third of the time.
-QUICKLY = {"xla_backend_optimization_level": 0}
+# The results do not depend on compiler options; compiling takes a third of the time.
+FAST_COMPILE = {"xla_backend_optimization_level": 0}
 
 
 def states(field, n=4000):
@@ -66,11 +66,11 @@ def reference_step(state, action, follows, field):
 
 
 @pytest.mark.parametrize("changed", FIELDS)
-def test_a_step_is_what_the_rules_say(changed):
+def test_a_step_follows_the_rules(changed):
     field = DEFAULTS | changed
     state, action, follows = states(field)
     core = pong(**field)
-    taken = jax.jit(jax.vmap(core.step), compiler_options=QUICKLY)(
+    taken = jax.jit(jax.vmap(core.step), compiler_options=FAST_COMPILE)(
         state, action, follows
     )
     after, timestep = jax.tree.map(np.asarray, taken)
@@ -88,7 +88,7 @@ def test_a_step_is_what_the_rules_say(changed):
     assert 100 < turned.sum() < len(turned) - 100
 
 
-def test_the_ball_bounces_off_the_wall_above_and_off_the_one_below():
+def test_the_ball_bounces_off_both_walls():
     """In gymnax there is none above: the ball leaves the field and never comes back."""
     row = np.array([0, 1, 2, 29, 28, 27], np.int32)
     down = np.array([-1, -3, -3, 1, 3, 3], np.int32)
@@ -115,7 +115,7 @@ def test_the_ball_stays_between_the_walls_for_whole_games():
 
     keys = jax.random.split(jax.random.key(0), 300)
     row, last, reward = jax.tree.map(
-        np.asarray, jax.jit(jax.vmap(game), compiler_options=QUICKLY)(keys)
+        np.asarray, jax.jit(jax.vmap(game), compiler_options=FAST_COMPILE)(keys)
     )
     over = np.cumsum(last, axis=1) - last > 0
     assert np.all((row >= 0) & (row < 30) | over)
@@ -123,10 +123,10 @@ def test_the_ball_stays_between_the_walls_for_whole_games():
     assert {-1, 1} == set(np.unique(reward[last & ~over]))
 
 
-def test_games_begin_in_any_row_and_in_every_direction(as_likely):
+def test_games_begin_in_any_row_and_direction(as_likely):
     """In gymnax they begin always the same."""
     keys = jax.random.split(jax.random.key(0), 20_000)
-    state, _ = jax.jit(jax.vmap(pong().reset), compiler_options=QUICKLY)(keys)
+    state, _ = jax.jit(jax.vmap(pong().reset), compiler_options=FAST_COMPILE)(keys)
     ways = (state.row * 3 + state.down + 1) * 2 + (state.right + 1) // 2
     assert as_likely(np.bincount(ways, minlength=180), np.full(180, 1 / 180))
     np.testing.assert_array_equal(state.column, 20)
@@ -134,11 +134,11 @@ def test_games_begin_in_any_row_and_in_every_direction(as_likely):
     np.testing.assert_array_equal(state.own, 15)
 
 
-def test_the_field_shows_paddles_ball_and_where_it_was():
+def test_the_visual_observation_has_paddles_ball_and_trail():
     field = DEFAULTS | FIELDS[1]
     state, action, follows = states(field, 300)
     core = pong(**field)
-    taken = jax.jit(jax.vmap(core.step), compiler_options=QUICKLY)(
+    taken = jax.jit(jax.vmap(core.step), compiler_options=FAST_COMPILE)(
         state, action, follows
     )
     after, timestep = jax.tree.map(np.asarray, taken)
@@ -155,10 +155,10 @@ def test_the_field_shows_paddles_ball_and_where_it_was():
         np.testing.assert_array_equal(seen, expected)
 
 
-def test_or_it_is_told_in_numbers_from_minus_one_to_one():
+def test_the_numeric_observation_is_within_minus_one_and_one():
     state, action, follows = states(DEFAULTS, 500)
     core = pong(visual=False)
-    taken = jax.jit(jax.vmap(core.step), compiler_options=QUICKLY)(
+    taken = jax.jit(jax.vmap(core.step), compiler_options=FAST_COMPILE)(
         state, action, follows
     )
     after, timestep = jax.tree.map(np.asarray, taken)
@@ -170,7 +170,7 @@ def test_or_it_is_told_in_numbers_from_minus_one_to_one():
     np.testing.assert_array_equal(timestep.obs[:, 5], after.right)
 
 
-def test_an_opponent_of_less_skill_stands_still_more_often():
+def test_an_opponent_with_less_skill_moves_less_often():
     keys = jax.random.split(jax.random.key(0), 5000)
     moves = jax.vmap(pong(opponent_skill=0.3).draw)(keys)
     assert stats.binomtest(int(moves.sum()), 5000, 0.3).pvalue > 0.001
@@ -184,7 +184,7 @@ def test_a_field_that_is_too_small_is_refused(options):
     assert error.value.hint
 
 
-def test_the_ball_is_drawn_where_it_is_or_where_it_left():
+def test_the_ball_is_drawn_at_its_position_or_at_the_edge():
     core = pong()
 
     def ball(row, column):
@@ -198,7 +198,7 @@ def test_the_ball_is_drawn_where_it_is_or_where_it_left():
     assert ball(10, 40) == pytest.approx((10, 39.3), abs=0.2)
 
 
-def test_the_point_is_drawn_on_the_side_of_who_has_it():
+def test_the_point_is_drawn_on_the_side_of_the_winner():
     def frame(column):
         state = PongState(*map(np.int32, (15, 15, 20, column, 0, 1, 20, 20)))
         return pong().render(state)[:70]  # above the ball

@@ -53,11 +53,11 @@ def next_cell(cell, direction):
     return cell if is_wall(row, column) else (row, column)
 
 
-def test_there_are_as_many_cells_as_in_the_paper():
+def test_the_number_of_cells_matches_the_paper():
     assert len(FREE) == 104
 
 
-def test_every_step_leads_where_the_rules_say(all_steps):
+def test_every_step_follows_the_rules(all_steps):
     cases, found = all_steps
     state, timestep = found[False]
     for i, (cell, goal, action, noise) in enumerate(cases):
@@ -69,7 +69,7 @@ def test_every_step_leads_where_the_rules_say(all_steps):
     np.testing.assert_array_equal(timestep.discount, 1.0 - timestep.last)
 
 
-def test_what_is_seen_from_above_has_rows_first_and_nobody_stands_in_a_wall(all_steps):
+def test_the_visual_observation_has_rows_first_and_no_agent_in_a_wall(all_steps):
     """In gymnax the walker is transposed: at (5, 11), say, it would be inside one."""
     cases, found = all_steps
     seen = found[True][1].obs
@@ -82,7 +82,7 @@ def test_what_is_seen_from_above_has_rows_first_and_nobody_stands_in_a_wall(all_
         assert list(zip(*np.nonzero(seen[i, ..., 2]), strict=True)) == [goal]
 
 
-def test_visual_or_not_the_same_happens(all_steps):
+def test_the_visual_option_does_not_change_the_dynamics(all_steps):
     _, found = all_steps
     for plain, visual in zip(
         jax.tree.leaves((found[False][0], found[False][1].reward)),
@@ -93,7 +93,7 @@ def test_visual_or_not_the_same_happens(all_steps):
 
 
 @pytest.mark.parametrize("rate", [1 / 3, 0.9])
-def test_a_move_that_fails_goes_in_any_other_direction(as_likely, rate):
+def test_a_failed_move_goes_in_any_other_direction(as_likely, rate):
     keys = jax.random.split(jax.random.key(0), 30_000)
     noise = jax.vmap(four_rooms(fail_probability=rate).draw)(keys)
     assert as_likely(np.bincount(noise), [1 - rate, *[rate / 3] * 3])
@@ -112,7 +112,7 @@ def test_episodes_begin_in_the_upper_left_room_and_end_in_the_lower_right_one():
     assert np.unique(goal).tolist() == [number((8, 9))]
 
 
-def test_start_and_goal_may_be_any_cell_but_never_the_same(as_likely):
+def test_a_random_start_and_a_random_goal_differ(as_likely):
     cell, goal = reset(start=None, goal=None)
     assert np.all(cell != goal)
     likely = np.bincount([number(each) for each in FREE], minlength=169) / 104
@@ -121,7 +121,7 @@ def test_start_and_goal_may_be_any_cell_but_never_the_same(as_likely):
 
 
 @pytest.mark.parametrize("drawn", ["start", "goal"])
-def test_of_the_two_one_may_be_drawn(as_likely, drawn):
+def test_start_or_goal_can_be_random_by_itself(as_likely, drawn):
     options = {"start": (7, 9), "goal": (7, 9)} | {drawn: None}
     cell, goal = reset(**options)
     found, fixed = (cell, goal) if drawn == "start" else (goal, cell)
@@ -133,18 +133,18 @@ def test_of_the_two_one_may_be_drawn(as_likely, drawn):
 
 @pytest.mark.parametrize("cell", [(0, 3), (6, 6), (13, 1), (-1, 1), (4, 40)])
 @pytest.mark.parametrize("option", ["start", "goal"])
-def test_neither_may_be_a_wall_or_outside(option, cell):
+def test_start_and_goal_cannot_be_walls_or_outside(option, cell):
     with pytest.raises(RlcliError, match=rf"`{option}`.*{cell[0]}, {cell[1]}") as error:
         four_rooms(**{option: cell})
     assert "row" in error.value.hint
 
 
-def test_they_cannot_be_the_same():
+def test_start_and_goal_cannot_be_equal():
     with pytest.raises(RlcliError, match="goal"):
         four_rooms(start=(2, 2), goal=(2, 2))
 
 
-def test_the_walker_is_drawn_in_its_cell_and_walls_are_dark():
+def test_the_agent_is_drawn_in_its_cell_and_walls_are_dark():
     core = four_rooms()
     here, there = (
         core.render(FourRoomsState(jnp.int32(number(cell)), jnp.int32(number((8, 9)))))

@@ -1,4 +1,4 @@
-"""GridWorld, beside a textbook's numbers and loops over its map."""
+"""GridWorld, compared with the values of a textbook and loops over its map."""
 
 import jax
 import jax.numpy as jnp
@@ -23,14 +23,14 @@ def outcomes(core):
 
 
 @pytest.mark.parametrize("rows", [("...G", ".#.T", "S..."), ODD])
-def test_every_step_leads_where_the_map_says(rows):
+def test_every_step_follows_the_map(rows):
     after, reward, last = outcomes(grid_world(layout=rows))
     for cell, letter in enumerate("".join(rows)):
         if letter in "GT#":
             continue
         row, column = divmod(cell, len(rows[0]))
         for action in range(4):
-            # As meant, and a quarter turn to either side.
+            # The intended direction, and a quarter turn to either side.
             for noise, turn in enumerate((0, -1, 1)):
                 down, right = MOVES[(action + turn) % 4]
                 r, c = row + down, column + right
@@ -44,7 +44,7 @@ def test_every_step_leads_where_the_map_says(rows):
                 assert last[where] == (found in "GT")
 
 
-def test_cells_are_worth_what_russell_and_norvig_print():
+def test_cell_values_match_russell_and_norvig():
     after, reward, last = outcomes(grid_world())
     likely, value = np.array([0.8, 0.1, 0.1]), np.zeros(12)
     for _ in range(100):
@@ -56,7 +56,7 @@ def test_cells_are_worth_what_russell_and_norvig_print():
     np.testing.assert_allclose(found[2], printed[2], atol=5e-4)
 
 
-def test_moves_slip_as_often_as_they_do(as_likely):
+def test_moves_slip_with_their_probabilities(as_likely):
     keys = jax.random.split(jax.random.key(0), 20_000)
     noise = jax.vmap(grid_world(success_rate=0.7).draw)(keys)
     assert as_likely(np.bincount(noise), [0.7, 0.15, 0.15])
@@ -65,7 +65,7 @@ def test_moves_slip_as_often_as_they_do(as_likely):
 @pytest.mark.parametrize(
     ("rows", "starts"), [(ODD, [2, 9]), (("G..", "#T."), [1, 2, 5])]
 )
-def test_episodes_begin_on_any_start_or_without_one_on_any_floor(
+def test_episodes_begin_on_any_start_cell_or_else_on_any_floor_cell(
     as_likely, rows, starts
 ):
     keys = jax.random.split(jax.random.key(0), 5000)
@@ -79,13 +79,13 @@ def test_episodes_begin_on_any_start_or_without_one_on_any_floor(
     ("rows", "words"),
     [
         (("S.X",), "X"),
-        (("S..", "G."), "one length"),
-        ((), "one length"),
-        (("",), "one length"),
+        (("S..", "G."), "equal length"),
+        ((), "equal length"),
+        (("",), "equal length"),
         (("G#T",), "no cell to start in"),
     ],
 )
-def test_a_map_that_is_none_is_refused(rows, words):
+def test_an_invalid_map_is_refused(rows, words):
     with pytest.raises(RlcliError, match=words) as error:
         grid_world(layout=rows)
     assert error.value.hint

@@ -11,8 +11,8 @@ from rlcli.errors import RlcliError
 
 MOVES = [(-1, 0), (0, 1), (1, 0), (0, -1)]
 SIZES = [(3, 3), (7, 3), (9, 3), (9, 5)]
-# The same numbers with any compiler options, and compiled in a third of the time.
-QUICKLY = {"xla_backend_optimization_level": 0}
+# The results do not depend on compiler options; compiling takes a third of the time.
+FAST_COMPILE = {"xla_backend_optimization_level": 0}
 
 
 def is_free(size, row, column):
@@ -34,7 +34,7 @@ def number(size, view, cell):
 
 
 @pytest.mark.parametrize(("size", "view"), SIZES)
-def test_every_step_leads_where_the_rules_say(size, view):
+def test_every_step_follows_the_rules(size, view):
     free = cells(size)
     aims = [free[0], free[-1], free[len(free) // 3]]
     cases = [(c, g, a) for c in free for g in aims for a in range(4) if c != g]
@@ -45,7 +45,7 @@ def test_every_step_leads_where_the_rules_say(size, view):
     action = np.array([case[2] for case in cases])
     uniform = np.linspace(0, 1, len(cases), endpoint=False, dtype=np.float32)
     core = meta_maze(size=size, view=view, wall_reward=-0.5)
-    step = jax.jit(jax.vmap(core.step), compiler_options=QUICKLY)
+    step = jax.jit(jax.vmap(core.step), compiler_options=FAST_COMPILE)
     taken = step(MetaMazeState(cell, goal), action, uniform)
     after, timestep = jax.tree.map(np.asarray, taken)
     places = {number(size, view, each): each for each in free}
@@ -66,13 +66,13 @@ def test_every_step_leads_where_the_rules_say(size, view):
     np.testing.assert_array_equal(after.goal, goal)
 
 
-def test_who_comes_upon_the_reward_is_put_into_any_other_cell(as_likely):
+def test_reaching_the_reward_moves_the_agent_to_any_other_cell(as_likely):
     goal = number(9, 3, (0, 0))
     state = MetaMazeState(jnp.int32(number(9, 3, (0, 1))), jnp.int32(goal))
     core = meta_maze()
     noise = jax.vmap(core.draw)(jax.random.split(jax.random.key(0), 20_000))
     after, timestep = jax.jit(
-        jax.vmap(lambda n: core.step(state, 3, n)), compiler_options=QUICKLY
+        jax.vmap(lambda n: core.step(state, 3, n)), compiler_options=FAST_COMPILE
     )(noise)
     others = [number(9, 3, cell) for cell in cells(9) if cell != (0, 0)]
     likely = np.bincount(others, minlength=121) / len(others)
@@ -80,7 +80,7 @@ def test_who_comes_upon_the_reward_is_put_into_any_other_cell(as_likely):
     np.testing.assert_array_equal(timestep.reward, 10.0)
 
 
-def test_nothing_terminates_and_the_reward_can_be_found_again():
+def test_the_episode_never_terminates_and_the_reward_stays():
     """In gymnax an episode is over when chance puts the finder back onto the reward."""
     core = meta_maze(size=3)
     keys = jax.random.split(jax.random.key(2), 200)
@@ -95,7 +95,7 @@ def test_nothing_terminates_and_the_reward_can_be_found_again():
 
         return jax.lax.scan(step, core.reset(begin)[0], jax.random.split(play, 200))[1]
 
-    timestep = jax.jit(jax.vmap(episode), compiler_options=QUICKLY)(keys)
+    timestep = jax.jit(jax.vmap(episode), compiler_options=FAST_COMPILE)(keys)
     assert not np.any(timestep.last)
     np.testing.assert_array_equal(timestep.discount, 1.0)
     assert np.min(np.sum(timestep.reward == 10, axis=1)) > 1
@@ -103,13 +103,11 @@ def test_nothing_terminates_and_the_reward_can_be_found_again():
 
 
 @pytest.mark.parametrize(("size", "view"), [(9, 3), (7, 5)])
-def test_episodes_begin_in_the_middle_and_the_reward_is_anywhere_else(
-    as_likely, size, view
-):
+def test_episodes_begin_in_the_middle_with_the_reward_elsewhere(as_likely, size, view):
     """In gymnax the middle is inside of a wall if the view is wider, or the maze 7."""
     keys = jax.random.split(jax.random.key(0), 20_000)
     state, _ = jax.jit(
-        jax.vmap(meta_maze(size=size, view=view).reset), compiler_options=QUICKLY
+        jax.vmap(meta_maze(size=size, view=view).reset), compiler_options=FAST_COMPILE
     )(keys)
     middle = (size // 2, size // 2)
     assert np.unique(state.cell).tolist() == [number(size, view, middle)]
@@ -119,12 +117,12 @@ def test_episodes_begin_in_the_middle_and_the_reward_is_anywhere_else(
 
 
 @pytest.mark.parametrize("option", ["size", "view"])
-def test_sizes_are_odd(option):
+def test_an_even_size_is_refused(option):
     with pytest.raises(RlcliError, match=f"`{option}`.*odd"):
         meta_maze(**{option: 4})
 
 
-def test_what_is_in_view_is_drawn_lighter():
+def test_the_observed_cells_are_drawn_lighter():
     core = meta_maze()
     state = MetaMazeState(
         jnp.int32(number(9, 3, (4, 4))), jnp.int32(number(9, 3, (0, 0)))

@@ -1,4 +1,4 @@
-"""Asterix, beside MinAtar's own."""
+"""Asterix, compared with MinAtar."""
 
 import collections
 
@@ -76,14 +76,14 @@ def pair(pair_class):
     )
 
 
-def test_random_play_is_minatars(pair):
+def test_random_play_matches_minatar(pair):
     before, _, _, _, (_, reward, terminal) = pair.check_play(range(5), 400)
     assert reward.sum() > 4
     assert terminal.sum() > 4
     assert before.game.level.max() > 0
 
 
-def test_a_step_is_minatars_from_states_never_seen(pair):
+def test_a_step_matches_minatar_from_unvisited_states(pair):
     pair.mutated(mutate, 0, 5000)
     before, _, _, after, (_, reward, terminal) = pair.check()
     assert reward.sum() > 300
@@ -95,7 +95,7 @@ def test_a_step_is_minatars_from_states_never_seen(pair):
     assert np.all(after.game.level[last] == 9)
 
 
-def test_what_comes_into_full_lanes_changes_none_of_them(pair):
+def test_full_lanes_do_not_change_when_an_object_is_due(pair):
     def full(rng, env):
         mutate(rng, env)
         env.entities = [[4, 1 + lane, bool(lane % 2), False] for lane in range(8)]
@@ -107,7 +107,7 @@ def test_what_comes_into_full_lanes_changes_none_of_them(pair):
     np.testing.assert_array_equal(after.game.column, before.game.column)
 
 
-def test_without_ramping_it_stays_as_hard_as_minatars(pair_class):
+def test_without_ramping_the_difficulty_matches_minatar(pair_class):
     pair = pair_class(
         "asterix",
         asterix.asterix,
@@ -123,11 +123,11 @@ def test_without_ramping_it_stays_as_hard_as_minatars(pair_class):
     np.testing.assert_array_equal(after.game.level, before.game.level)
 
 
-def test_episodes_begin_as_minatars(pair):
+def test_initial_states_match_minatar(pair):
     pair.check_reset()
 
 
-def test_what_appears_is_as_likely_as_in_minatar(pair):
+def test_objects_appear_with_the_probabilities_of_minatar(pair):
     number = 8000
     lanes = [None, [3, 2, True, False], None, None, [3, 5, True, False]] + [None] * 3
     theirs, free = (
@@ -153,13 +153,13 @@ def test_what_appears_is_as_likely_as_in_minatar(pair):
         assert n == 1 or stats.chisquare(counts).pvalue > 0.001
 
 
-def test_share_is_uniform_to_the_last_lane():
+def test_every_lane_is_equally_likely():
     shares = np.arange(840)
     for n in range(1, 9):
         np.testing.assert_array_equal(np.bincount(shares * n // 840), 840 // n)
 
 
-def test_chance_is_in_range(pair):
+def test_noise_is_in_range(pair):
     noise = jax.tree.map(np.asarray, pair.noises(3, 5000).game)
     assert noise.share.min() >= 0
     assert noise.share.max() < 840

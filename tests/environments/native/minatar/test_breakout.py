@@ -1,4 +1,4 @@
-"""Breakout, beside MinAtar's own."""
+"""Breakout, compared with MinAtar."""
 
 import jax
 import numpy as np
@@ -47,7 +47,7 @@ def pair(pair_class):
     return pair_class("breakout", breakout.breakout, breakout.RULES, state_of, calls_of)
 
 
-def test_random_play_is_minatars(pair):
+def test_random_play_matches_minatar(pair):
     before, _, noise, _, (_, reward, terminal) = pair.check_play(range(5), 400)
     assert reward.sum() > 50
     assert terminal.sum() > 50
@@ -55,7 +55,7 @@ def test_random_play_is_minatars(pair):
     assert before.game.struck.any()
 
 
-def test_a_step_is_minatars_from_states_never_seen(pair):
+def test_a_step_matches_minatar_from_unvisited_states(pair):
     pair.mutated(mutate, 0, 5000)
     before, _, _, after, (_, reward, terminal) = pair.check()
     ball = before.game
@@ -70,7 +70,7 @@ def test_a_step_is_minatars_from_states_never_seen(pair):
     np.testing.assert_array_equal(after.game.bricks[last], breakout.BRICKS)
 
 
-def test_the_ball_begins_at_either_side(pair):
+def test_the_ball_starts_at_either_side(pair):
     state, obs = pair.reset(jax.random.split(jax.random.key(0), 2000))
     right = np.asarray(game.unpack(pair.most, state).game.right)
     assert stats.binomtest(int(right.sum()), 2000).pvalue > 0.001

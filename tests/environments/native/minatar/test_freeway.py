@@ -1,4 +1,4 @@
-"""Freeway, beside MinAtar's own."""
+"""Freeway, compared with MinAtar."""
 
 import jax
 import numpy as np
@@ -45,13 +45,13 @@ def pair(pair_class):
     return pair_class("freeway", freeway.freeway, freeway.RULES, state_of, calls_of)
 
 
-def test_random_play_is_minatars(pair):
+def test_random_play_matches_minatar(pair):
     before, _, _, after, _ = pair.check_play(range(4), 400)
     assert np.any((before.game.y < 9) & (after.game.y == 9))  # hit
     assert len(np.unique(before.game.y)) > 4
 
 
-def test_a_step_is_minatars_from_states_never_seen(pair):
+def test_a_step_matches_minatar_from_unvisited_states(pair):
     pair.mutated(mutate, 0, 5000)
     before, _, noise, after, (_, reward, terminal) = pair.check()
     assert reward.sum() > 150
@@ -62,7 +62,7 @@ def test_a_step_is_minatars_from_states_never_seen(pair):
     assert hit.sum() > 300
 
 
-def test_time_ends_the_task_itself_after_2501_steps(pair):
+def test_the_game_terminates_after_2501_steps(pair):
     pair.restart(np.random.default_rng(0))
     noises = pair.noises(0, 2501)
     for t in range(2501):
@@ -73,7 +73,7 @@ def test_time_ends_the_task_itself_after_2501_steps(pair):
     assert terminal.sum() == 1  # and there our discount is 0, as `check` saw
 
 
-def test_cars_drive_as_likely_as_in_minatar(pair):
+def test_car_speeds_have_the_probabilities_of_minatar(pair):
     number = 3000
     env = pair.theirs.env
     env.random = np.random.RandomState(0)
@@ -103,7 +103,7 @@ def speed_of(cars):
     return np.asarray(cars.wait) * np.where(cars.right, 1, -1)
 
 
-def test_episodes_begin_below_with_all_cars_at_the_left(pair):
+def test_episodes_begin_at_the_bottom_with_all_cars_at_the_left(pair):
     pair.restart(np.random.default_rng(0))
     expected = pair.state().game
     state, obs = pair.reset(jax.random.split(jax.random.key(0), 5))

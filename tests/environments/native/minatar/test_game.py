@@ -18,8 +18,8 @@ from rlcli.environments.native.minatar.breakout import RULES as BREAKOUT
 from rlcli.environments.native.minatar.breakout import breakout
 from rlcli.environments.native.minatar.seaquest import seaquest
 
-# The same numbers with any compiler options, and compiled in a third of the time.
-QUICKLY = {"xla_backend_optimization_level": 0}
+# The results do not depend on compiler options; compiling takes a third of the time.
+FAST_COMPILE = {"xla_backend_optimization_level": 0}
 GAMES = {
     "Asterix": "asterix",
     "Breakout": "breakout",
@@ -29,7 +29,7 @@ GAMES = {
 }
 
 
-def test_ids_spaces_and_endings_are_those_of_minatar(monkeypatch):
+def test_ids_spaces_and_terminations_match_minatar(monkeypatch):
     registered = {}
     monkeypatch.setattr(
         minatar.gym,
@@ -52,14 +52,14 @@ def test_ids_spaces_and_endings_are_those_of_minatar(monkeypatch):
 
 
 @pytest.mark.parametrize("name", GAMES)
-def test_a_name_with_a_slash_is_no_adapter(name):
+def test_a_name_with_a_slash_is_not_an_adapter(name):
     found = registry.find("environment", f"MinAtar/{name}-v0")
     assert found.name == f"MinAtar/{name}-v0"
     assert not found.facts.get("adapter")
     assert set(registry.options(found.factory)) >= {"sticky_action_prob"}
 
 
-def test_minimal_actions_are_a_default_of_the_second_version():
+def test_version_1_has_minimal_actions_by_default():
     for version, expected in (("v0", False), ("v1", True)):
         factory = registry.find("environment", f"MinAtar/Breakout-{version}").factory
         assert registry.options(factory)["minimal_actions"].default is expected
@@ -67,7 +67,7 @@ def test_minimal_actions_are_a_default_of_the_second_version():
 
 
 @pytest.mark.parametrize("name", GAMES)
-def test_every_game_takes_the_options_that_minatar_takes_of_every_game(name):
+def test_every_game_has_the_common_options_of_minatar(name):
     defaults = inspect.signature(minatar.Environment).parameters
     for version in (0, 1):
         factory = registry.find("environment", f"MinAtar/{name}-v{version}").factory
@@ -78,7 +78,7 @@ def test_every_game_takes_the_options_that_minatar_takes_of_every_game(name):
 
 
 @pytest.mark.parametrize("name", ["Asterix", "Breakout", "Freeway", "SpaceInvaders"])
-def test_the_minimal_actions_do_what_minatars_do(name):
+def test_the_minimal_actions_match_minatar(name):
     theirs = minatar.Environment(GAMES[name]).minimal_action_set()
     find = registry.find
     full = find("environment", f"MinAtar/{name}-v0").factory(sticky_action_prob=0.0)
@@ -88,7 +88,7 @@ def test_the_minimal_actions_do_what_minatars_do(name):
 
     def after(core, actions):
         step = jax.vmap(lambda action: core.step(state, action, noise))
-        return jax.jit(step, compiler_options=QUICKLY)(np.array(actions))
+        return jax.jit(step, compiler_options=FAST_COMPILE)(np.array(actions))
 
     jax.tree.map(
         np.testing.assert_array_equal,
@@ -97,18 +97,18 @@ def test_the_minimal_actions_do_what_minatars_do(name):
     )
 
 
-def test_all_actions_of_seaquest_are_its_minimal_ones():
+def test_the_minimal_actions_of_seaquest_are_all_six():
     assert minatar.Environment("seaquest").minimal_action_set() == list(range(6))
     assert seaquest(minimal_actions=True).action == seaquest().action
 
 
-def test_the_last_action_sticks_one_time_in_ten():
+def test_the_last_action_is_repeated_with_probability_one_tenth():
     draw = jax.jit(jax.vmap(asterix().draw))
     repeat = draw(jax.random.split(jax.random.key(0), 20_000)).repeat
     assert stats.binomtest(int(repeat.sum()), 20_000, 0.1).pvalue > 0.001
 
 
-def test_how_often_it_sticks_may_be_traced():
+def test_the_probability_of_sticky_actions_can_be_traced():
     keys = jax.random.split(jax.random.key(1), 5000)
 
     def repeats(probability):
@@ -121,18 +121,18 @@ def test_how_often_it_sticks_may_be_traced():
     assert stats.binomtest(int(some.sum()), 5000, 0.3).pvalue > 0.001
 
 
-def test_what_sticks_is_the_action_that_was_taken():
+def test_the_repeated_action_is_the_executed_one():
     core = asterix()
     state, _ = core.reset(jax.random.key(0))
     noise = core.draw(jax.random.key(0))
-    step, columns = jax.jit(core.step, compiler_options=QUICKLY), []
+    step, columns = jax.jit(core.step, compiler_options=FAST_COMPILE), []
     for action, repeat in [(3, False), (1, True), (1, True), (1, False), (3, True)]:
         state, _ = step(state, action, noise._replace(repeat=jnp.array(repeat)))
         columns.append(int(game.unpack(game.max_state(ASTERIX), state).game.x))
     assert columns == [6, 7, 8, 7, 6]
 
 
-def test_no_action_sticks_from_one_episode_to_the_next_as_it_does_in_minatar():
+def test_unlike_in_minatar_no_action_is_repeated_across_episodes():
     theirs = minatar.Environment("breakout", sticky_action_prob=1.0)
     theirs.last_action = game.RIGHT  # with which an episode ended
     theirs.reset()
@@ -144,7 +144,7 @@ def test_no_action_sticks_from_one_episode_to_the_next_as_it_does_in_minatar():
     assert int(game.unpack(game.max_state(BREAKOUT), state).game.paddle) == 4
 
 
-def test_states_come_out_of_their_words_as_they_went_in():
+def test_unpack_inverts_pack():
     rng = np.random.default_rng(0)
     most = {
         "few": np.full(3, 5),
@@ -171,14 +171,14 @@ def test_states_come_out_of_their_words_as_they_went_in():
 
 
 @pytest.mark.parametrize("name", GAMES)
-def test_a_state_is_but_a_few_words(name):
+def test_a_state_has_few_words(name):
     core = registry.find("environment", f"MinAtar/{name}-v0").factory()
     state, _ = jax.eval_shape(core.reset, jax.random.key(0))
     assert sum(word.size * word.dtype.itemsize for word in state) <= 200
     assert len(state) <= 7
 
 
-def test_a_step_of_seaquest_costs_little():
+def test_a_step_of_seaquest_is_cheap():
     # Its 1000 cells are most of it; gymnax's buffers of 100 slots take 970 000.
     core, key = seaquest(), jax.random.key(0)
     state, _ = jax.eval_shape(core.reset, key)
@@ -187,7 +187,7 @@ def test_a_step_of_seaquest_costs_little():
     assert traced.cost_analysis()["flops"] < 40_000
 
 
-def test_things_are_drawn_in_their_cells_and_smaller_ones_on_top():
+def test_objects_are_drawn_in_their_cells_with_smaller_ones_on_top():
     core = asterix()
     none = np.zeros(8, bool)
     empty = AsterixState(2, 1, 9, 4, 9, 0, none, np.zeros(8, int), none, none)

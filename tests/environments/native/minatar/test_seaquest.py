@@ -1,4 +1,4 @@
-"""Seaquest, beside MinAtar's own."""
+"""Seaquest, compared with MinAtar."""
 
 import collections
 
@@ -178,14 +178,14 @@ def pair(pair_class):
     return pair_of(pair_class)
 
 
-def test_random_play_is_minatars(pair):
+def test_random_play_matches_minatar(pair):
     before, _, _, _, (_, reward, terminal) = pair.check_play(range(5), 400)
     assert reward.sum() > 5
     assert terminal.sum() > 10
     assert before.game.divers.alive.any()
 
 
-def test_a_step_is_minatars_from_states_never_seen(pair):
+def test_a_step_matches_minatar_from_unvisited_states(pair):
     pair.mutated(mutate, 0, 6000)
     before, _, _, after, (_, reward, terminal) = pair.check()
     a, b = before.game, after.game
@@ -204,7 +204,7 @@ def test_a_step_is_minatars_from_states_never_seen(pair):
     assert np.any((a.divers_aboard == 5) & a.divers.alive.all(axis=1))
 
 
-def test_a_crowded_sea_is_minatars_step_by_step(pair):
+def test_a_crowded_sea_matches_minatar_step_by_step(pair):
     pair.restart(np.random.default_rng(0))
     env = pair.theirs.env
     env.ramp_index, env.e_spawn_speed, env.move_speed = 19, 1, 2
@@ -223,7 +223,7 @@ def test_a_crowded_sea_is_minatars_step_by_step(pair):
     assert np.any(before.game.shots.alive.all(axis=1))
 
 
-def test_there_is_room_for_all_that_can_come(pair):
+def test_the_arrays_hold_the_maximum_number_of_enemies(pair):
     # With fewer than no divers aboard one may surface again and again, and each time
     # it becomes harder: from slow and few to fast and as many as there can be.
     pair.restart(np.random.default_rng(0))
@@ -249,7 +249,7 @@ def test_there_is_room_for_all_that_can_come(pair):
     assert most == 29
 
 
-def test_without_ramping_it_stays_as_hard_as_minatars(pair_class):
+def test_without_ramping_the_difficulty_matches_minatar(pair_class):
     pair = pair_of(pair_class, difficulty_ramping=False)
 
     def near_the_surface(rng, env):
@@ -262,11 +262,11 @@ def test_without_ramping_it_stays_as_hard_as_minatars(pair_class):
     np.testing.assert_array_equal(after.game.level, before.game.level)
 
 
-def test_episodes_begin_as_minatars(pair):
+def test_initial_states_match_minatar(pair):
     pair.check_reset()
 
 
-def test_what_comes_is_as_likely_as_in_minatar(pair):
+def test_enemies_and_divers_appear_with_the_probabilities_of_minatar(pair):
     number = 8000
     env = pair.theirs.env
     env.reset()
@@ -296,7 +296,7 @@ def count_columns(*columns):
     return collections.Counter(zip(*(each.tolist() for each in columns), strict=True))
 
 
-def test_the_observation_of_a_lost_game_shows_how_it_ended(pair):
+def test_the_last_observation_shows_the_collision(pair):
     pair.restart(np.random.default_rng(0))
     env = pair.theirs.env
     env.sub_x, env.sub_y, env.surface = 4, 3, False

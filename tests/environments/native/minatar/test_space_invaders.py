@@ -1,4 +1,4 @@
-"""SpaceInvaders, beside MinAtar's own."""
+"""SpaceInvaders, compared with MinAtar."""
 
 import numpy as np
 import pytest
@@ -62,7 +62,7 @@ def pair(pair_class):
     return pair_of(pair_class)
 
 
-def test_random_play_is_minatars(pair):
+def test_random_play_matches_minatar(pair):
     before, _, _, _, (_, reward, terminal) = pair.check_play(range(5), 400)
     assert reward.sum() > 50
     assert terminal.sum() > 5
@@ -70,7 +70,7 @@ def test_random_play_is_minatars(pair):
     assert not before.game.right.all()
 
 
-def test_a_step_is_minatars_from_states_never_seen(pair):
+def test_a_step_matches_minatar_from_unvisited_states(pair):
     pair.mutated(mutate, 0, 5000)
     before, _, _, after, (_, reward, terminal) = pair.check()
     assert reward.max() > 1
@@ -98,7 +98,7 @@ def test_the_nearest_alien_shoots_and_of_two_the_left_one(pair):
     assert np.all(np.sum(after.game.bombs != 0, axis=1) == 1)
 
 
-def test_without_ramping_a_new_wave_is_as_fast_as_in_minatar(pair_class):
+def test_without_ramping_a_new_wave_matches_minatar(pair_class):
     pair = pair_of(pair_class, difficulty_ramping=False)
     pair.mutated(mutate, 2, 500)
     before, _, _, after, _ = pair.check()
@@ -106,5 +106,5 @@ def test_without_ramping_a_new_wave_is_as_fast_as_in_minatar(pair_class):
     np.testing.assert_array_equal(after.game.interval, before.game.interval)
 
 
-def test_episodes_begin_as_minatars(pair):
+def test_initial_states_match_minatar(pair):
     pair.check_reset()

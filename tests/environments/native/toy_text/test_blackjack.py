@@ -86,7 +86,7 @@ def dealers_ends():
     return found
 
 
-def test_there_are_all_hands_and_all_ends():
+def test_the_test_covers_all_hands():
     assert len(hands()) == len({(t, a) for t, a, _ in hands()}) + 1  # 21 with an ace: 2
     assert {sum(h) for h in hands().values()} == set(range(2, 32))
     for ends in dealers_ends().values():
@@ -95,7 +95,7 @@ def test_there_are_all_hands_and_all_ends():
 
 
 @pytest.mark.parametrize("card", RANKS)
-def test_a_hit_is_gymnasiums_with_every_hand_and_card(card):
+def test_a_hit_matches_gymnasium_for_every_hand_and_card(card):
     standing = [h for h in hands() if not original.is_bust(hands()[h])]
     noise = np.float32((card - 0.5) / 13)
     step = jax.jit(jax.vmap(blackjack().step, (0, None, None)))
@@ -114,7 +114,7 @@ def test_a_hit_is_gymnasiums_with_every_hand_and_card(card):
 
 
 @pytest.mark.parametrize(("natural", "sab"), RULES)
-def test_sticking_pays_as_likely_as_gymnasiums_does(natural, sab):
+def test_the_rewards_of_sticking_have_gymnasiums_probabilities(natural, sab):
     core = blackjack(natural=natural, sab=sab)
     step = jax.jit(jax.vmap(jax.vmap(core.step, (None, None, 0)), (0, None, None)))
     for dealer, ends in dealers_ends().items():
@@ -134,7 +134,7 @@ def test_sticking_pays_as_likely_as_gymnasiums_does(natural, sab):
         assert tuple(int(each[-1, 0]) for each in timestep.obs) == obs
 
 
-def test_cards_are_as_likely_as_in_gymnasiums_deck():
+def test_cards_have_the_probabilities_of_gymnasiums_deck():
     core = blackjack()
     empty = BlackjackState(jnp.int32(0), jnp.asarray(False), jnp.asarray(False), 5)
     drawn = jax.vmap(core.step, (None, None, 0))(empty, 1, GRID)[0].total
@@ -142,7 +142,7 @@ def test_cards_are_as_likely_as_in_gymnasiums_deck():
     np.testing.assert_allclose(share, list(RANKS.values()), atol=1e-3)
 
 
-def test_deals_are_as_likely_as_gymnasiums(as_likely):
+def test_deals_have_the_probabilities_of_gymnasium(as_likely):
     keys = jax.random.split(jax.random.key(5), 60_000)
     state, obs = jax.jit(jax.vmap(blackjack().reset))(keys)
     expected = np.zeros((22, 2, 11))
@@ -160,13 +160,13 @@ def test_deals_are_as_likely_as_gymnasiums(as_likely):
     np.testing.assert_array_equal(natural, np.asarray(obs[0]) == 21)
 
 
-def test_luck_is_drawn_uniformly(as_likely):
+def test_noise_is_uniform(as_likely):
     keys = jax.random.split(jax.random.key(6), 26_000)
     luck = jax.vmap(blackjack().draw)(keys)
     assert as_likely(np.histogram(luck, 26, (0, 1))[0], [1 / 26] * 26)
 
 
-def test_spaces_and_time_limit_are_gymnasiums():
+def test_spaces_and_time_limit_match_gymnasium():
     env = gymnasium.make("Blackjack-v1")
     core = blackjack()
     sizes = [int(each.n) for each in core.observation.spaces]
@@ -178,7 +178,7 @@ def test_spaces_and_time_limit_are_gymnasiums():
     assert (env.unwrapped.natural, env.unwrapped.sab) == (False, True)
 
 
-def test_the_table_is_drawn_with_what_is_seen():
+def test_the_table_is_drawn_with_the_observation():
     def frame(total, ace, dealer):
         state = BlackjackState(total, ace, False, dealer)
         state = BlackjackState(*(jnp.asarray(each) for each in state))
@@ -213,7 +213,7 @@ def games(core, number=300, steps=5):
     return jax.tree.map(np.asarray, found)
 
 
-def test_the_cards_of_a_film_are_those_that_were_played():
+def test_the_cards_of_a_video_are_those_of_the_episode():
     states, actions, timesteps = games(blackjack(True))
     _, _, plain = games(blackjack())
     jax.tree.map(np.testing.assert_array_equal, timesteps, plain)
@@ -239,7 +239,7 @@ def test_the_cards_of_a_film_are_those_that_were_played():
     assert stuck > 100
 
 
-def test_the_dealers_cards_are_as_likely_as_the_dealer_draws_them(as_likely):
+def test_the_dealers_cards_have_the_right_probabilities(as_likely):
     hand, number = 5, 2000  # 21 without a natural, with an open 7
     lucks = np.linspace(0.1, 0.9, number, dtype=np.float32)
     found = [_dealer_cards(7, hand, luck) for luck in lucks]
@@ -261,7 +261,7 @@ def chance(total, ace, end):
     )
 
 
-def test_a_film_shows_the_dealers_cards_when_the_player_sticks():
+def test_a_video_shows_the_dealers_cards_when_the_player_sticks():
     core = blackjack(True)
     state, _ = core.reset(jax.random.key(1))
     hit, _ = core.step(state, jnp.int32(1), jnp.float32(0.1))

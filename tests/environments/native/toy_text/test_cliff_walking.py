@@ -1,4 +1,4 @@
-"""CliffWalking, beside Gymnasium's own table of transitions."""
+"""CliffWalking, compared with Gymnasium's table of transitions."""
 
 import gymnasium
 import jax
@@ -14,7 +14,7 @@ THIRDS = [(outcome, 1 / 3) for outcome in range(3)]
 
 
 @pytest.mark.parametrize("slippery", [False, True])
-def test_every_transition_is_gymnasiums(
+def test_every_transition_matches_gymnasium(
     gymnasium_table, native_table, tables_equal, slippery
 ):
     env = gymnasium.make("CliffWalking-v1", is_slippery=slippery)
@@ -24,7 +24,7 @@ def test_every_transition_is_gymnasiums(
 
 
 @pytest.mark.parametrize("name", ["CliffWalking-v1", "CliffWalkingSlippery-v1"])
-def test_the_registered_ones_are_gymnasiums(
+def test_the_registered_versions_match_gymnasium(
     gymnasium_table, native_table, tables_equal, name
 ):
     env, found = gymnasium.make(name), registry.find("environment", name)
@@ -37,19 +37,19 @@ def test_the_registered_ones_are_gymnasiums(
     tables_equal(native_table(core, CellState, noises), gymnasium_table(env))
 
 
-def test_the_older_name_means_the_same():
+def test_the_older_name_is_an_alias():
     older = registry.find("environment", "CliffWalking-v0")
     assert older.factory is registry.find("environment", "CliffWalking-v1").factory
 
 
-def test_slips_are_drawn_as_likely_as_they_are(as_likely):
+def test_slips_have_their_probabilities(as_likely):
     keys = jax.random.split(jax.random.key(0), 30_000)
     slips = jax.vmap(cliff_walking(slippery=True).draw)(keys)
     assert as_likely(np.bincount(slips, minlength=3), [1 / 3] * 3)
     assert cliff_walking().draw(keys[0]) == ()
 
 
-def test_the_safe_way_costs_17_and_the_short_one_13():
+def test_the_safe_path_costs_17_and_the_shortest_path_13():
     def earned(actions):
         core = cliff_walking()
         state, obs = core.reset(jax.random.key(0))
@@ -65,7 +65,7 @@ def test_the_safe_way_costs_17_and_the_short_one_13():
     assert earned([1] * 11) == (-1100, False)
 
 
-def test_the_cliff_is_dark_and_the_walker_is_in_its_cell():
+def test_the_cliff_is_dark_and_the_agent_is_drawn_in_its_cell():
     frames = [
         cliff_walking().render(CellState(jnp.int32(cell))).astype(int)
         for cell in (25, 36)

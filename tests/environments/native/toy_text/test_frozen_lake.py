@@ -1,4 +1,4 @@
-"""FrozenLake, beside Gymnasium's own table of transitions."""
+"""FrozenLake, compared with Gymnasium's table of transitions."""
 
 import gymnasium
 import jax
@@ -24,7 +24,7 @@ def outcomes_of(success_rate):
 
 @pytest.mark.parametrize("name", LAKES)
 @pytest.mark.parametrize("success_rate", [None, 1 / 3, 0.75])
-def test_every_transition_is_gymnasiums(
+def test_every_transition_matches_gymnasium(
     gymnasium_table, native_table, tables_equal, name, success_rate
 ):
     slippery = success_rate is not None
@@ -39,7 +39,7 @@ def test_every_transition_is_gymnasiums(
 
 
 @pytest.mark.parametrize("slippery", [False, True])
-def test_rewards_are_paid_where_gymnasium_pays_them(
+def test_rewards_are_paid_at_the_same_steps_as_in_gymnasium(
     gymnasium_table, native_table, tables_equal, slippery
 ):
     schedule = (5, -2, -0.5)
@@ -53,7 +53,7 @@ def test_rewards_are_paid_where_gymnasium_pays_them(
     tables_equal(native_table(core, CellState, noises), gymnasium_table(env))
 
 
-def test_the_large_lake_pays_what_it_is_told_to_as_gymnasiums_does(
+def test_the_rewards_of_the_large_lake_match_gymnasium(
     gymnasium_table, native_table, tables_equal
 ):
     env = gymnasium.make("FrozenLake8x8-v1", reward_schedule=(1, -1, -0.25))
@@ -63,7 +63,7 @@ def test_the_large_lake_pays_what_it_is_told_to_as_gymnasiums_does(
     )
 
 
-def test_rewards_may_be_traced():
+def test_rewards_can_be_traced():
     def step(goal_reward):
         core = frozen_lake(slippery=False, goal_reward=goal_reward)
         return core.step(CellState(jnp.int32(14)), 2, ())[1].reward
@@ -72,14 +72,14 @@ def test_rewards_may_be_traced():
 
 
 @pytest.mark.parametrize("rate", [1 / 3, 0.8])
-def test_slips_are_drawn_as_likely_as_they_are(as_likely, rate):
+def test_slips_have_their_probabilities(as_likely, rate):
     keys = jax.random.split(jax.random.key(0), 30_000)
     slips = jax.vmap(frozen_lake(success_rate=rate).draw)(keys)
     likely = [probability for _, probability in outcomes_of(rate)]
     assert as_likely(np.bincount(slips, minlength=3), likely)
 
 
-def test_how_likely_a_move_succeeds_may_be_traced():
+def test_the_success_rate_can_be_traced():
     keys = jax.random.split(jax.random.key(0), 1000)
 
     def slips(success_rate):
@@ -90,11 +90,11 @@ def test_how_likely_a_move_succeeds_may_be_traced():
     assert np.unique(always).tolist() == [0]
 
 
-def test_without_slips_nothing_is_drawn():
+def test_without_slips_there_is_no_noise():
     assert frozen_lake(slippery=False).draw(jax.random.key(0)) == ()
 
 
-def test_episodes_begin_on_any_start(as_likely):
+def test_episodes_begin_on_any_start_cell(as_likely):
     keys = jax.random.split(jax.random.key(0), 5000)
     _, obs = jax.vmap(frozen_lake(lake=ODD).reset)(keys)
     assert as_likely(np.bincount(obs, minlength=12), np.isin(range(12), [1, 5]) / 2)
@@ -102,7 +102,7 @@ def test_episodes_begin_on_any_start(as_likely):
 
 
 @pytest.mark.parametrize("name", ["FrozenLake-v1", "FrozenLake8x8-v1"])
-def test_the_registered_ones_are_gymnasiums(
+def test_the_registered_versions_match_gymnasium(
     gymnasium_table, native_table, tables_equal, name
 ):
     env, found = gymnasium.make(name), registry.find("environment", name)
@@ -115,7 +115,7 @@ def test_the_registered_ones_are_gymnasiums(
     )
 
 
-def test_the_one_without_slips_is_cut_after_20_steps():
+def test_the_non_slippery_lake_is_truncated_after_20_steps():
     found = registry.find("environment", "FrozenLakeNonSlippery-v0")
     assert found.facts["time_limit"] == 20
     core = found.factory()
@@ -132,18 +132,18 @@ def test_the_one_without_slips_is_cut_after_20_steps():
     ("lake", "words"),
     [
         (("SFX", "FFG"), "X"),
-        (("SFF", "FG"), "one length"),
-        (("FFF", "FFG"), "no"),
-        ((), "one length"),
+        (("SFF", "FG"), "equal length"),
+        (("FFF", "FFG"), "needs a start"),
+        ((), "equal length"),
     ],
 )
-def test_a_map_that_is_none_is_refused(lake, words):
+def test_an_invalid_map_is_refused(lake, words):
     with pytest.raises(RlcliError, match=words) as error:
         frozen_lake(lake=lake)
     assert "SFFF" in error.value.hint
 
 
-def test_the_walker_is_drawn_in_its_cell():
+def test_the_agent_is_drawn_in_its_cell():
     core = frozen_lake()
     frames = [core.render(CellState(jnp.int32(cell))) for cell in range(16)]
     assert frames[0].shape == (400, 400, 3)

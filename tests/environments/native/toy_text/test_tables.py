@@ -11,7 +11,7 @@ GRID = (np.arange(12_000, dtype=np.float32) + 0.5) / 12_000
 
 
 @pytest.mark.parametrize("rewards", [1, 2, 3, 4, 5])
-def test_every_entry_of_a_world_is_read_as_it_was_written(rewards):
+def test_the_lookup_returns_every_entry_of_a_world(rewards):
     rng = np.random.default_rng(rewards)
     shape = (50, 3, 2)
     after, worth = rng.integers(0, 50, shape), rng.integers(0, rewards, shape)
@@ -27,14 +27,14 @@ def test_every_entry_of_a_world_is_read_as_it_was_written(rewards):
 
 
 @pytest.mark.parametrize("likely", [0.0, 1 / 3, 0.8, 1.0])
-def test_turns_are_as_likely_as_they_should_be(likely):
+def test_outcomes_have_their_probabilities(likely):
     share = np.bincount(tables.choose_outcome(GRID, likely), minlength=3) / len(GRID)
     other = (1 - likely) / 2
     np.testing.assert_allclose(share, [likely, other, other], atol=1e-3)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 300])
-def test_a_choice_is_one_of_the_options_each_as_often(n):
+def test_choices_are_uniform_over_the_options(n):
     options = np.arange(7, 7 + n, dtype=np.int32)
     chosen = np.broadcast_to(tables.choose_uniformly(GRID, options), GRID.shape)
     assert np.bincount(chosen)[7:].tolist() == [len(GRID) // n] * n
@@ -49,6 +49,6 @@ def test_moves_stop_at_the_edge():
     assert moves.tolist() == expected
 
 
-def test_one_slips_to_either_side():
+def test_moves_slip_to_either_side():
     expected = [[0, 3, 1], [1, 0, 2], [2, 1, 3], [3, 2, 0]]
     assert tables.slip_actions(4).tolist() == expected

@@ -1,4 +1,4 @@
-"""Taxi, beside Gymnasium's own table of transitions."""
+"""Taxi, compared with Gymnasium's table of transitions."""
 
 import functools
 
@@ -19,7 +19,7 @@ def is_settled(number):
 
 
 @pytest.mark.parametrize("chance", [None, 0.8, 0.5])
-def test_every_transition_is_gymnasiums(
+def test_every_transition_matches_gymnasium(
     gymnasium_table, native_table, tables_equal, chance
 ):
     rain = {} if chance is None else {"is_rainy": True, "rainy_probability": chance}
@@ -59,7 +59,7 @@ def gymnasiums_fickle_steps(outcome, choice):
 
 
 @pytest.mark.parametrize("outcome", [0, 1, 2])
-def test_a_fickle_passenger_changes_his_mind_when_gymnasiums_does(outcome):
+def test_a_fickle_passenger_changes_destination_as_in_gymnasium(outcome):
     core = taxi(is_rainy=True, fickle_passenger=True)
     number, action = (each.ravel() for each in np.mgrid[:NUMBERS, :ACTIONS])
     state = TaxiState(jnp.asarray(number), jnp.ones(len(number), bool))
@@ -79,7 +79,7 @@ def test_a_fickle_passenger_changes_his_mind_when_gymnasiums_does(outcome):
     assert np.all(number[changed] // 4 % 5 == 4)
 
 
-def test_a_mind_changes_once():
+def test_the_destination_changes_at_most_once():
     core = taxi(fickle_passenger=True)
     aboard = TaxiState(jnp.int32((12 * 5 + 4) * 4 + 1), jnp.asarray(True))
     after, timestep = core.step(aboard, 0, (2,))
@@ -89,7 +89,7 @@ def test_a_mind_changes_once():
     assert int(timestep.obs) == (12 * 5 + 4) * 4 + 3
 
 
-def test_rain_and_other_destinations_are_drawn_as_likely_as_they_are(as_likely):
+def test_rain_and_new_destinations_have_their_probabilities(as_likely):
     core = taxi(is_rainy=True, fickle_passenger=True)
     keys = jax.random.split(jax.random.key(0), 30_000)
     turn, other = jax.vmap(core.draw)(keys)
@@ -99,7 +99,7 @@ def test_rain_and_other_destinations_are_drawn_as_likely_as_they_are(as_likely):
     assert taxi().draw(keys[0]) == ()
 
 
-def test_episodes_begin_as_gymnasiums_do(as_likely):
+def test_initial_states_match_gymnasium(as_likely):
     keys = jax.random.split(jax.random.key(1), 60_000)
     core = taxi(fickle_passenger=True, fickle_probability=0.3)
     state, obs = jax.jit(jax.vmap(core.reset))(keys)
@@ -112,7 +112,7 @@ def test_episodes_begin_as_gymnasiums_do(as_likely):
 
 
 @pytest.mark.parametrize("name", ["Taxi-v3", "Taxi-v4"])
-def test_spaces_and_time_limit_are_gymnasiums(name):
+def test_spaces_and_time_limit_match_gymnasium(name):
     env = gymnasium.make("Taxi-v4")
     found = registry.find("environment", name)
     assert found.factory is taxi
@@ -121,7 +121,7 @@ def test_spaces_and_time_limit_are_gymnasiums(name):
     assert taxi().action == env.action_space
 
 
-def test_taxi_passenger_and_destination_are_drawn_where_they_are():
+def test_taxi_passenger_and_destination_are_drawn_in_their_cells():
     def frame(cell, passenger, destination):
         number = jnp.int32((cell * 5 + passenger) * 4 + destination)
         return taxi().render(is_settled(number)).astype(int)
