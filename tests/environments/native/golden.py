@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 from test_every_native import (
-    GOLDEN,
     COMPLETE,
+    GOLDEN,
     build_for_rendering,
     thumbnail,
     two_states,

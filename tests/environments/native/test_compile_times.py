@@ -19,8 +19,8 @@ from rlcli import registry
 LIMIT = 20  # the maximum seconds to compile one program
 BATCHES = (None, 1, 8)  # a single environment, and vectors
 
-# The largest parameters in a factory's docstring or annotation; if there are none, values
-# well above those of recipes and papers. Environments without sizes are not listed.
+# The largest parameters in a factory's docstring or annotation; if there are none,
+# values well above those of recipes and papers. Environments without sizes are omitted.
 LARGEST = {
     "BernoulliBandit-v0": [{"arms": 100, "length": 1000}],
     "ConnectFour-v0": [{"rows": 20, "columns": 20}],

@@ -1,4 +1,4 @@
-"""Observations in other forms, beside Gymnasium's own."""
+"""Observation wrappers, compared with Gymnasium."""
 
 import gymnasium
 import jax
@@ -14,20 +14,20 @@ from rlcli.errors import RlcliError
 from rlcli.types import Environment, TimeStep
 
 
-def teller(space: gymnasium.Space, told: list) -> Environment:
-    """Shows what it is told to, one after the other, from wherever it begins."""
-    every = jax.tree.map(lambda *each: jnp.asarray(np.stack(each)), *told)
+def scripted_environment(space: gymnasium.Space, observations: list) -> Environment:
+    """Returns the given observations in order, from a random start."""
+    stacked = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *observations)
 
-    def seen(at):
-        return jax.tree.map(lambda leaf: leaf[at], every)
+    def observe(at):
+        return jax.tree.map(lambda leaf: leaf[at], stacked)
 
     def reset(key):
-        at = jax.random.randint(key, (), 0, len(told) - 5)
-        return {"at": at, "even": at % 2 == 0}, seen(at)
+        at = jax.random.randint(key, (), 0, len(observations) - 5)
+        return {"at": at, "even": at % 2 == 0}, observe(at)
 
     def step(state, action, noise):
         at = state["at"] + 1
-        obs, off = seen(at), jnp.bool_(False)
+        obs, off = observe(at), jnp.bool_(False)
         state = {"at": at, "even": at % 2 == 0}
         return state, TimeStep(obs, obs, jnp.float32(1), jnp.float32(1), off, {})
 
@@ -46,14 +46,14 @@ def sample_space(space: gymnasium.Space, count: int = 20) -> list:
 
 def play_env(env: Environment, steps: int = 4, seed: int = 0):
     state, first = env.reset(jax.random.key(seed))
-    seen = [first]
+    trajectory = [first]
     for _ in range(steps):
         state, timestep = env.step(state, jnp.int32(0), ())
         np.testing.assert_array_equal(
-            *(jax.tree.leaves(each)[0] for each in (timestep.obs, timestep.next_obs))
+            *(jax.tree.leaves(obs)[0] for obs in (timestep.obs, timestep.next_obs))
         )
-        seen.append(timestep.obs)
-    return seen
+        trajectory.append(timestep.obs)
+    return trajectory
 
 
 @pytest.mark.parametrize(
@@ -69,14 +69,14 @@ def play_env(env: Environment, steps: int = 4, seed: int = 0):
     ],
 )
 def test_flat_vectors_match_gymnasium(name, space):
-    told = sample_space(space)
-    env = wrap(teller(space, told), name)
-    state, _ = teller(space, told).reset(jax.random.key(0))
+    observations = sample_space(space)
+    env = wrap(scripted_environment(space, observations), name)
+    state, _ = scripted_environment(space, observations).reset(jax.random.key(0))
     expected = spaces.flatten_space(space)
     assert env.observation.shape == expected.shape
     for at, seen in enumerate(play_env(env), int(state["at"])):
         assert env.observation.contains(np.asarray(seen))
-        np.testing.assert_allclose(seen, spaces.flatten(space, told[at]))
+        np.testing.assert_allclose(seen, spaces.flatten(space, observations[at]))
     assert np.array_equal(env.observation.low, expected.low)
     assert np.array_equal(env.observation.high, expected.high)
 
@@ -85,43 +85,51 @@ def test_flat_vectors_match_gymnasium(name, space):
     "space", [spaces.Box(-1, 1, (2,)), spaces.Box(0, 9, (2, 2), np.uint8)]
 )
 def test_stacked_frames_match_gymnasium(space):
-    told = sample_space(space)
+    observations = sample_space(space)
 
-    class Told(gymnasium.Env):
+    class ScriptedEnv(gymnasium.Env):
         observation_space, action_space = space, spaces.Discrete(2)
 
         def reset(self, *, seed=None, options=None):
-            self.at = int(teller(space, told).reset(jax.random.key(0))[0]["at"])
-            return told[self.at], {}
+            self.at = int(
+                scripted_environment(space, observations).reset(jax.random.key(0))[0][
+                    "at"
+                ]
+            )
+            return observations[self.at], {}
 
         def step(self, action):
             self.at += 1
-            return told[self.at], 1.0, False, False, {}
+            return observations[self.at], 1.0, False, False, {}
 
-    theirs = gymnasium.wrappers.FrameStackObservation(Told(), 3)
-    expected = [theirs.reset()[0], *(theirs.step(0)[0] for _ in range(4))]
-    # Gymnasium's stack has an axis of its own, ours is joined along one that is there,
-    # and what has two is an image, of one channel.
+    reference = gymnasium.wrappers.FrameStackObservation(ScriptedEnv(), 3)
+    expected = [reference.reset()[0], *(reference.step(0)[0] for _ in range(4))]
+    # Gymnasium adds an axis for the stack, rlcli joins observations along an existing
+    # axis. An observation with two axes is an image with one channel.
     at = {"axis": 0} if len(space.shape) == 1 else {}
-    ours = wrap(teller(space, told), "frame_stack", frames=3, **at)
+    env = wrap(scripted_environment(space, observations), "frame_stack", frames=3, **at)
     flat = [np.concatenate(each, 0) if at else np.stack(each, -1) for each in expected]
-    assert ours.observation.shape == flat[0].shape
-    assert ours.observation.dtype == space.dtype
-    np.testing.assert_array_equal(play_env(ours), flat)
-    assert all(ours.observation.contains(np.asarray(each)) for each in play_env(ours))
+    assert env.observation.shape == flat[0].shape
+    assert env.observation.dtype == space.dtype
+    np.testing.assert_array_equal(play_env(env), flat)
+    assert all(env.observation.contains(np.asarray(each)) for each in play_env(env))
 
 
 def test_stacked_discrete_observations_are_multi_discrete():
-    told = [np.int32(2 + i % 3) for i in range(20)]
-    env = wrap(teller(spaces.Discrete(3, start=2), told), "frame_stack", frames=2)
+    observations = [np.int32(2 + i % 3) for i in range(20)]
+    env = wrap(
+        scripted_environment(spaces.Discrete(3, start=2), observations),
+        "frame_stack",
+        frames=2,
+    )
     assert env.observation == spaces.MultiDiscrete([3, 3], np.int32, start=[2, 2])
     for seen in play_env(env):
         assert env.observation.contains(np.asarray(seen))
 
 
 def test_a_stack_resets_with_each_episode():
-    told = [np.float32([i]) for i in range(20)]
-    core = teller(spaces.Box(0, 30, (1,)), told)
+    observations = [np.float32([i]) for i in range(20)]
+    core = scripted_environment(spaces.Box(0, 30, (1,)), observations)
     env = vector(lambda _: wrap(core, "frame_stack", frames=2), 3, time_limit=2)
     state, _ = env.reset(jax.random.key(0))
     for key in jax.random.split(jax.random.key(1), 2):
@@ -133,7 +141,7 @@ def test_a_stack_resets_with_each_episode():
 
 
 def test_a_core_does_not_reset_itself():
-    """What is shown at an end is what was seen there, of a stack as of anything."""
+    """The last observation of an episode is of the terminal state, also stacked."""
     core = rlcli.make("bsuite/Catch", rows=3)
     env = rlcli.make("bsuite/Catch", rows=3, wrappers=["flatten", "frame_stack"])
     key = jax.random.key(0)
@@ -169,7 +177,7 @@ def test_an_action_mask_is_unchanged(name):
 
 def test_a_step_can_continue_from_the_exposed_state():
     space = spaces.Box(0, 30, (1,))
-    core = teller(space, [np.float32([i]) for i in range(20)])
+    core = scripted_environment(space, [np.float32([i]) for i in range(20)])
     env = wrap(core, "expose_state")
     state, _ = env.reset(jax.random.key(0))
     for seen in play_env(env):
@@ -177,12 +185,14 @@ def test_a_step_can_continue_from_the_exposed_state():
         plain["state"] = tuple(np.asarray(leaf) for leaf in seen["state"])
         assert env.observation.contains(plain)
         again = jax.tree.unflatten(jax.tree.structure(state), seen["state"])
-        _, ahead = core.step(again, jnp.int32(0), ())
-        assert float(ahead.obs[0]) == float(seen["observation"][0]) + 1
+        _, timestep = core.step(again, jnp.int32(0), ())
+        assert float(timestep.obs[0]) == float(seen["observation"][0]) + 1
 
 
 def test_an_incompatible_observation_is_refused():
-    image = teller(spaces.Box(0, 1, (2,)), sample_space(spaces.Box(0, 1, (2,))))
+    image = scripted_environment(
+        spaces.Box(0, 1, (2,)), sample_space(spaces.Box(0, 1, (2,)))
+    )
     with pytest.raises(RlcliError, match=r"along axis 1 of Box"):
         wrap(image, "frame_stack", axis=1)
     keyed = image._replace(reset=lambda key: (key, jnp.zeros(2)))

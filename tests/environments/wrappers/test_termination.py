@@ -1,4 +1,4 @@
-"""Endings that a wrapper brings about."""
+"""Termination wrappers."""
 
 import gymnasium
 import jax
@@ -11,15 +11,15 @@ from rlcli.errors import RlcliError
 from rlcli.types import Environment, TimeStep
 
 
-def mortal(lives=(3, 3, 2, 2, 2, 1, 0)) -> Environment:
-    """Has so many lives after each of its steps; with the last one it is over."""
-    left = jnp.asarray(lives)
+def environment_with_lives(lives=(3, 3, 2, 2, 2, 1, 0)) -> Environment:
+    """An environment with the given lives after each step; it terminates at 0."""
+    remaining = jnp.asarray(lives)
 
     def step(state, action, noise):
-        now, over = left[state], left[state] == 0
+        current, over = remaining[state], remaining[state] == 0
         obs = jnp.float32(0)
         discount = 1.0 - over.astype(jnp.float32)
-        return state + 1, TimeStep(obs, obs, 1.0, discount, over, {"lives": now})
+        return state + 1, TimeStep(obs, obs, 1.0, discount, over, {"lives": current})
 
     return Environment(
         reset=lambda key: (jnp.int32(0), jnp.float32(0)),
@@ -36,7 +36,7 @@ def wrap(core, **options):
 
 
 def test_an_episode_terminates_exactly_where_a_life_is_lost():
-    env = wrap(mortal())
+    env = wrap(environment_with_lives())
     state, _ = env.reset(jax.random.key(0))
     ends, discounts = [], []
     for _ in range(7):
@@ -49,8 +49,8 @@ def test_an_episode_terminates_exactly_where_a_life_is_lost():
 
 
 def test_an_environment_that_logs_no_lives_is_refused():
-    env = wrap(mortal(), lives="hearts")
+    env = wrap(environment_with_lives(), lives="hearts")
     state, _ = env.reset(jax.random.key(0))
-    with pytest.raises(RlcliError, match="logs `hearts`") as caught:
+    with pytest.raises(RlcliError, match="logs `hearts`") as error:
         env.step(state, jnp.int32(0), ())
-    assert "logs `lives`" in caught.value.hint
+    assert "logs `lives`" in error.value.hint

@@ -1,4 +1,4 @@
-"""Wrappers: what becomes of actions, rewards and observations on their way."""
+"""Wrappers of actions, rewards and observations."""
 
 import gymnasium
 import jax
@@ -14,7 +14,7 @@ from rlcli.types import Clock, Environment, TimeStep
 
 
 def counter(length: int = 1_000) -> Environment:
-    """Tells its last action in its observation; the reward is the step's number."""
+    """Observes its last action; the reward is the number of the step."""
 
     def reset(key):
         del key
@@ -38,38 +38,38 @@ def wrap(core: Environment, name: str, **options) -> Environment:
 
 
 def play_env(env: Environment, actions, seed: int = 0) -> tuple[np.ndarray, TimeStep]:
-    """The first observation, and the answers to these actions."""
+    """The first observation, and the time steps of the actions."""
     keys = jax.random.split(jax.random.key(seed), len(actions) + 1)
     state, first = env.reset(keys[0])
 
-    def step(state, given):
-        action, key = given
+    def step(state, inputs):
+        action, key = inputs
         return env.step(state, action, env.draw(key))
 
-    given = jnp.asarray(actions), keys[1:]
-    return np.asarray(first), jax.jit(lambda: jax.lax.scan(step, state, given))()[1]
+    inputs = jnp.asarray(actions), keys[1:]
+    return np.asarray(first), jax.jit(lambda: jax.lax.scan(step, state, inputs))()[1]
 
 
 def test_sticky_actions_repeat_the_last_action_with_their_probability():
     actions = np.arange(4_000) % 1_000
-    _, answers = play_env(
+    _, timesteps = play_env(
         wrap(counter(5_000), "sticky_actions", probability=0.3), actions
     )
-    done = np.asarray(answers.obs[:, 1])
-    stuck = done != actions
-    assert not stuck[0]
-    # An action that sticks is what was done before, not what was asked for before.
-    assert np.array_equal(done[1:][stuck[1:]], done[:-1][stuck[1:]])
-    assert abs(stuck.mean() - 0.3) < 4 * np.sqrt(0.3 * 0.7 / len(actions))
+    executed = np.asarray(timesteps.obs[:, 1])
+    is_repeated = executed != actions
+    assert not is_repeated[0]
+    # The repeated action is the last executed one, not the last requested one.
+    assert np.array_equal(executed[1:][is_repeated[1:]], executed[:-1][is_repeated[1:]])
+    assert abs(is_repeated.mean() - 0.3) < 4 * np.sqrt(0.3 * 0.7 / len(actions))
 
 
 def test_action_repeat_sums_rewards_up_to_the_end():
-    _, answers = play_env(wrap(counter(10), "action_repeat", times=4), [7, 8, 9])
-    assert answers.obs.tolist() == [[4, 7], [8, 8], [10, 9]]
-    assert answers.reward.tolist() == [1 + 2 + 3 + 4, 5 + 6 + 7 + 8, 9 + 10]
-    assert answers.info["logged"].tolist() == answers.reward.tolist()
-    assert answers.last.tolist() == [False, False, True]
-    assert answers.discount.tolist() == [1, 1, 0]
+    _, timesteps = play_env(wrap(counter(10), "action_repeat", times=4), [7, 8, 9])
+    assert timesteps.obs.tolist() == [[4, 7], [8, 8], [10, 9]]
+    assert timesteps.reward.tolist() == [1 + 2 + 3 + 4, 5 + 6 + 7 + 8, 9 + 10]
+    assert timesteps.info["logged"].tolist() == timesteps.reward.tolist()
+    assert timesteps.last.tolist() == [False, False, True]
+    assert timesteps.discount.tolist() == [1, 1, 0]
 
 
 def test_discrete_actions_cover_the_box_from_corner_to_corner():
@@ -105,22 +105,22 @@ def test_real_actions_reach_every_point_of_the_box_and_no_other():
 def test_rewards_are_scaled_clipped_and_noisy():
     scaled = play_env(wrap(counter(), "scale_reward", factor=0.5), [0, 0, 0])[1]
     assert scaled.reward.tolist() == [0.5, 1.0, 1.5]
-    cut = play_env(wrap(counter(), "clip_reward", low=1.5, high=2.5), [0, 0, 0])[1]
-    assert cut.reward.tolist() == [1.5, 2.0, 2.5]
-    blurred = play_env(wrap(counter(9_999), "reward_noise", scale=2.0), [0] * 4_000)[1]
-    noise = np.asarray(blurred.reward) - np.arange(1, 4_001)
+    clipped = play_env(wrap(counter(), "clip_reward", low=1.5, high=2.5), [0, 0, 0])[1]
+    assert clipped.reward.tolist() == [1.5, 2.0, 2.5]
+    noisy = play_env(wrap(counter(9_999), "reward_noise", scale=2.0), [0] * 4_000)[1]
+    noise = np.asarray(noisy.reward) - np.arange(1, 4_001)
     assert abs(noise.mean()) < 4 * 2 / np.sqrt(4_000)
     assert abs(noise.std() - 2) < 0.1
 
 
 def test_noise_is_added_from_the_first_observation_on():
     env = wrap(counter(9_999), "observation_noise", scale=0.5)
-    first, answers = play_env(env, [3] * 3_000)
+    first, timesteps = play_env(env, [3] * 3_000)
     assert not np.array_equal(first, [0, -1])
-    noise = np.asarray(answers.obs)[:, 1] - 3
+    noise = np.asarray(timesteps.obs)[:, 1] - 3
     assert abs(noise.mean()) < 4 * 0.5 / np.sqrt(3_000)
     assert abs(noise.std() - 0.5) < 0.03
-    assert np.array_equal(answers.obs, answers.next_obs)
+    assert np.array_equal(timesteps.obs, timesteps.next_obs)
 
 
 def test_noise_is_added_to_every_member_except_the_mask():
@@ -129,14 +129,14 @@ def test_noise_is_added_to_every_member_except_the_mask():
     env = rlcli.make("ConnectFour-v0", wrappers=["flatten", noise])
     key = jax.random.key(0)
     (state, _), (bare, _) = env.reset(key), core.reset(key)
-    _, answer = env.step(state, jnp.int32(3), key)
+    _, timestep = env.step(state, jnp.int32(3), key)
     _, plain = core.step(bare, jnp.int32(3), key)
     assert env.observation["seen"] == gymnasium.spaces.Box(-np.inf, np.inf, (84,))
-    for each in (answer, plain):  # no column is full yet
-        np.testing.assert_array_equal(each.obs[action_masks.MASK], np.ones(7))
-    blurred = np.asarray(answer.obs["seen"])
-    assert abs(blurred.std() - np.hypot(0.5, plain.obs["seen"].std())) < 0.1
-    assert np.unique(blurred).size == 84
+    for result in (timestep, plain):  # no column is full yet
+        np.testing.assert_array_equal(result.obs[action_masks.MASK], np.ones(7))
+    noisy = np.asarray(timestep.obs["seen"])
+    assert abs(noisy.std() - np.hypot(0.5, plain.obs["seen"].std())) < 0.1
+    assert np.unique(noisy).size == 84
 
 
 def test_the_previous_action_and_reward_are_added_to_the_observation():
@@ -148,9 +148,9 @@ def test_the_previous_action_and_reward_are_added_to_the_observation():
     assert obs[4:].tolist() == [0, 0, 0, 1]
     bare, plain = core.reset(keys[0])
     assert np.array_equal(obs[:4], plain)
-    _, answer = env.step(state, jnp.int32(1), keys[1])
+    _, timestep = env.step(state, jnp.int32(1), keys[1])
     _, expected = core.step(bare, jnp.int32(1), keys[1])
-    assert np.allclose(answer.obs, [*expected.obs, 0, 1, 1, 0])
+    assert np.allclose(timestep.obs, [*expected.obs, 0, 1, 1, 0])
 
 
 def test_a_recipe_applies_wrappers_from_the_inside_out():
@@ -168,8 +168,8 @@ def test_a_recipe_applies_wrappers_from_the_inside_out():
     assert env.observation.shape == (3 + 1 + 2,)
     state, obs = env.reset(jax.random.key(0))
     assert obs.shape == (3, 6)
-    _, answer = env.step(state, jnp.int32([0, 2, 4]), env.draw(jax.random.key(1)))
-    assert np.allclose(answer.next_obs[:, 3], [-2, 0, 2])
+    _, timestep = env.step(state, jnp.int32([0, 2, 4]), env.draw(jax.random.key(1)))
+    assert np.allclose(timestep.next_obs[:, 3], [-2, 0, 2])
     assert recipe.load_recipe(recipe.resolve(parsed)) == parsed
 
 

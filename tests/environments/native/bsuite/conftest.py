@@ -1,4 +1,4 @@
-"""What the tests beside bsuite share: its tasks and ours, step by step."""
+"""Fixtures to compare tasks with bsuite's, step by step."""
 
 import dm_env
 import jax
@@ -9,11 +9,11 @@ import pytest
 FAST_COMPILE = {"xla_backend_optimization_level": 0}
 
 
-class Beside:
-    """One of bsuite's tasks beside ours.
+class TaskPair:
+    """A task of bsuite (`reference`) and the same task of rlcli.
 
-    `state_of` reads a state of ours out of theirs; `plain` makes of a batch of states
-    what is compared.
+    `state_of` converts a state of the reference to a state of rlcli's task. `plain`
+    selects the compared part of a batch of states.
     """
 
     def __init__(self, core, state_of, plain=lambda state: state):
@@ -24,48 +24,48 @@ class Beside:
         self.draw = jax.jit(jax.vmap(core.draw), compiler_options=FAST_COMPILE)
 
     def resets(self, seed, number):
-        """States and observations that ours begin with."""
+        """The initial states and observations of rlcli's task."""
         keys = jax.random.split(jax.random.key(seed), number)
         return jax.tree.map(np.asarray, self.reset(keys))
 
     def noises(self, seed, number):
-        """What ours draw."""
+        """The noise of rlcli's task."""
         keys = jax.random.split(jax.random.key(seed), number)
         return jax.tree.map(np.asarray, self.draw(keys))
 
-    def act(self, theirs, action, noise=()):
-        """One step of theirs; what came of it is kept for `check`."""
-        theirs._reset_next_step = False
-        before, counted = self.state(theirs), counters(theirs)
-        timestep = theirs.step(int(action))
-        gained = {k: each - counted[k] for k, each in counters(theirs).items()}
+    def act(self, reference, action, noise=()):
+        """Steps the reference, and records the step for `check`."""
+        reference._reset_next_step = False
+        before, counts = self.state(reference), counters(reference)
+        timestep = reference.step(int(action))
+        gained = {k: count - counts[k] for k, count in counters(reference).items()}
         seen = (timestep.observation, timestep.reward, timestep.last(), gained)
-        row = (before, np.int32(action), noise, self.state(theirs), seen)
+        row = (before, np.int32(action), noise, self.state(reference), seen)
         self.rows.append(row)
         return timestep
 
-    def play(self, theirs, episodes, rng):
-        """Whole episodes at random."""
+    def play(self, reference, episodes, rng):
+        """Plays whole episodes with random actions."""
         for _ in range(episodes):
-            timestep = theirs.reset()
+            timestep = reference.reset()
             while not timestep.last():
-                action = rng.integers(theirs.action_spec().num_values)
-                timestep = self.act(theirs, action)
+                action = rng.integers(reference.action_spec().num_values)
+                timestep = self.act(reference, action)
 
-    def state(self, theirs):
-        return jax.tree.map(np.asarray, self.state_of(theirs))
+    def state(self, reference):
+        return jax.tree.map(np.asarray, self.state_of(reference))
 
     def check(self, rtol=1e-6, atol=0.0):
-        """Every step since the last check is ours; what they were, as arrays."""
-        rows = jax.tree.map(lambda *each: np.stack(each), *self.rows)
+        """Compares all steps since the last check; returns them as arrays."""
+        rows = jax.tree.map(lambda *leaves: np.stack(leaves), *self.rows)
         self.rows = []
         before, action, noise, after, (obs, reward, last, gained) = rows
-        found, timestep = self.step(before, action, noise)
+        actual, timestep = self.step(before, action, noise)
 
         def close(a, b):
             np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
 
-        jax.tree.map(close, self.plain(found), self.plain(after))
+        jax.tree.map(close, self.plain(actual), self.plain(after))
         space = self.core.observation
         assert np.all((obs >= space.low) & (obs <= space.high))
         close(timestep.next_obs, obs)
@@ -74,37 +74,37 @@ class Beside:
         np.testing.assert_array_equal(timestep.last, last)
         np.testing.assert_array_equal(timestep.discount, 1.0 - last)
         assert timestep.info.keys() == gained.keys()
-        for name, each in timestep.info.items():
-            np.testing.assert_allclose(each, gained[name], rtol=rtol, atol=1e-6)
+        for name, value in timestep.info.items():
+            np.testing.assert_allclose(value, gained[name], rtol=rtol, atol=1e-6)
         return rows
 
 
-def counters(theirs):
-    """What bsuite has counted so far, but for what is no sum."""
-    counted = theirs.bsuite_info()
+def counters(reference):
+    """The counters of bsuite that are sums."""
+    counts = reference.bsuite_info()
     return {
         name.removeprefix("total_"): value
-        for name, value in counted.items()
+        for name, value in counts.items()
         if name != "best_episode"
     }
 
 
 @pytest.fixture(scope="session")
 def pair_class():
-    """The class of pairs: one of bsuite's tasks and ours."""
-    return Beside
+    """The class of a bsuite task and the same task of rlcli."""
+    return TaskPair
 
 
 @pytest.fixture(scope="session")
 def fits():
-    """A function: whether the spaces of ours are those that bsuite specifies."""
+    """A function that checks the spaces of a task against the specs of bsuite."""
 
-    def check(core, theirs):
-        spec = theirs.observation_spec()
+    def check(core, reference):
+        spec = reference.observation_spec()
         assert core.observation.shape == spec.shape
         assert core.observation.dtype == spec.dtype
-        assert core.action.n == theirs.action_spec().num_values
-        if isinstance(spec, dm_env.specs.BoundedArray):  # else nobody says it
+        assert core.action.n == reference.action_spec().num_values
+        if isinstance(spec, dm_env.specs.BoundedArray):  # other specs have no bounds
             np.testing.assert_array_equal(core.observation.low, spec.minimum)
             np.testing.assert_array_equal(core.observation.high, spec.maximum)
 

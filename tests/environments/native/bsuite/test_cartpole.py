@@ -54,33 +54,33 @@ def bsuite_time(env, steps):
     return np.cumsum([0.0, *[env._timescale] * steps])[-1]
 
 
-def anywhere(rng, theirs):
+def anywhere(rng, reference):
     """Cart and pole anywhere, often near where the pole stands, at any time."""
-    limit = theirs._x_threshold
+    limit = reference._x_threshold
     angle = rng.choice([rng.uniform(-np.pi, np.pi), rng.normal() * 0.6])
     physics = np.array(
         [rng.uniform(-1, 1) * limit, rng.normal() * 3, angle, rng.normal() * 2]
     )
-    last = int(theirs._max_time / theirs._timescale)
+    last = int(reference._max_time / reference._timescale)
     steps = rng.choice([last - 1, last, rng.integers(last)])
     # Of float32, so that ours begins from the very same.
     numbers = (float(each) for each in physics.astype(np.float32))
-    theirs._state = original.CartpoleState(*numbers, bsuite_time(theirs, steps))
-    theirs._episode_return = 0.0
+    reference._state = original.CartpoleState(*numbers, bsuite_time(reference, steps))
+    reference._episode_return = 0.0
 
 
 @pytest.mark.parametrize(("task", "changed"), CHANGES)
 def test_a_step_matches_bsuite_in_play_and_from_any_state(
     pair_class, fits, task, changed
 ):
-    make, theirs = TASKS[task]
-    theirs, rng = theirs(**changed, seed=0), np.random.default_rng(1)
+    make, reference = TASKS[task]
+    reference, rng = reference(**changed, seed=0), np.random.default_rng(1)
     pair = pair_class(make(**changed), state_of, wrap_state)
-    fits(pair.core, theirs)
-    pair.play(theirs, 3 if task == "balance" else 1, rng)
+    fits(pair.core, reference)
+    pair.play(reference, 3 if task == "balance" else 1, rng)
     for _ in range(2000):
-        anywhere(rng, theirs)
-        pair.act(theirs, rng.integers(3))
+        anywhere(rng, reference)
+        pair.act(reference, rng.integers(3))
     *_, (_, reward, last, gained) = pair.check(rtol=1e-5, atol=2e-6)
     assert 50 < np.sum(reward > 0) < len(reward) - 50
     assert 20 < np.sum(last) < len(last)
@@ -89,34 +89,34 @@ def test_a_step_matches_bsuite_in_play_and_from_any_state(
 
 @pytest.mark.parametrize("name", BODY)
 def test_parameters_that_are_constants_in_bsuite_match_it(pair_class, name):
-    theirs, rng = original.Cartpole(), np.random.default_rng(2)
+    reference, rng = original.Cartpole(), np.random.default_rng(2)
     other, value = BODY[name]
-    theirs._cartpole_config = theirs._cartpole_config._replace(**{other: value})
+    reference._cartpole_config = reference._cartpole_config._replace(**{other: value})
     pair = pair_class(cartpole(**{name: value}), state_of, wrap_state)
     for _ in range(300):
-        anywhere(rng, theirs)
-        pair.act(theirs, rng.integers(3))
+        anywhere(rng, reference)
+        pair.act(reference, rng.integers(3))
     before, action, _, after, _ = pair.check(rtol=1e-5, atol=2e-6)
     _, unchanged = pair_class(cartpole(), None).step(before, action, ())
-    speed = np.asarray(unchanged.obs)[:, 0, 1] * theirs._x_threshold
+    speed = np.asarray(unchanged.obs)[:, 0, 1] * reference._x_threshold
     assert np.mean(np.abs(speed - after.physics[:, 1]) > 1e-5) > 0.4
 
 
 def test_an_idle_episode_ends_at_the_same_step_as_in_bsuite(pair_class):
     # Ten seconds of hundredths are a thousand steps, and one goes beyond.
-    theirs = swingup.CartpoleSwingup(init_range=0.0)
+    reference = swingup.CartpoleSwingup(init_range=0.0)
     pair = pair_class(cartpole_swingup(init_range=0.0), state_of, wrap_state)
-    timestep = theirs.reset()
+    timestep = reference.reset()
     while not timestep.last():
-        timestep = pair.act(theirs, 1)
+        timestep = pair.act(reference, 1)
     *_, (_, _, last, _) = pair.check(rtol=1e-5, atol=2e-6)
     assert len(last) == 1001
 
 
 @BOTH
 def test_initial_states_match_bsuite(pair_class, task):
-    make, theirs = TASKS[task]
-    pair, theirs = pair_class(make(), state_of), theirs(seed=1)
+    make, reference = TASKS[task]
+    pair, reference = pair_class(make(), state_of), reference(seed=1)
     state, obs = pair.resets(0, 3000)
     middle = 0.0 if task == "balance" else np.pi
     physics = state.physics.astype(np.float64) - [0, 0, middle, 0]
@@ -125,8 +125,8 @@ def test_initial_states_match_bsuite(pair_class, task):
         assert stats.kstest(column, stats.uniform(-0.05, 0.1).cdf).pvalue > 0.001
     for i in range(100):
         numbers = (float(each) for each in state.physics[i])
-        theirs._state = original.CartpoleState(*numbers, 0.0)
-        np.testing.assert_allclose(obs[i], theirs.observation, rtol=1e-6, atol=1e-6)
+        reference._state = original.CartpoleState(*numbers, 0.0)
+        np.testing.assert_allclose(obs[i], reference.observation, rtol=1e-6, atol=1e-6)
 
 
 @BOTH
@@ -142,11 +142,11 @@ def test_the_pole_is_drawn_upright_or_hanging(task):
 
 def test_the_angle_keeps_its_precision_near_upright(pair_class):
     # Kept in [0, 2π), as bsuite keeps it in doubles, a float32 would lose half of them.
-    theirs = original.Cartpole()
+    reference = original.Cartpole()
     pair = pair_class(cartpole(), state_of, wrap_state)
     for tilt in np.float32([-1e-3, -1e-5, 1e-5]):
-        theirs._state = original.CartpoleState(0.0, 0.0, float(tilt), 0.0, 0.0)
-        pair.act(theirs, 1)
+        reference._state = original.CartpoleState(0.0, 0.0, float(tilt), 0.0, 0.0)
+        pair.act(reference, 1)
     *_, (obs, _, _, _) = pair.check(rtol=1e-5, atol=1e-9)
     assert np.all(np.abs(obs[:, 0, 2]) < 2e-3)
 

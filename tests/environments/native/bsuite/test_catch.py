@@ -21,15 +21,15 @@ def state_of(env):
 def test_a_step_matches_bsuite_for_all_ball_and_paddle_positions(
     pair_class, fits, size
 ):
-    theirs, rng = original.Catch(seed=1, **size), np.random.default_rng(2)
+    reference, rng = original.Catch(seed=1, **size), np.random.default_rng(2)
     pair = pair_class(catch(**size), state_of)
-    fits(pair.core, theirs)
-    pair.play(theirs, 100, rng)
+    fits(pair.core, reference)
+    pair.play(reference, 100, rng)
     rows, columns = pair.core.observation.shape
     for _ in range(2000):
-        theirs._ball_x, theirs._paddle_x = rng.integers(columns, size=2)
-        theirs._ball_y = rng.choice([rows - 2, rng.integers(rows - 1)])
-        pair.act(theirs, rng.integers(3))
+        reference._ball_x, reference._paddle_x = rng.integers(columns, size=2)
+        reference._ball_y = rng.choice([rows - 2, rng.integers(rows - 1)])
+        pair.act(reference, rng.integers(3))
     *_, (_, reward, last, gained) = pair.check()
     assert np.sum(reward > 0) > 100
     assert np.sum(gained["regret"] == 2) == np.sum(reward < 0)
@@ -37,14 +37,14 @@ def test_a_step_matches_bsuite_for_all_ball_and_paddle_positions(
 
 
 def test_initial_states_match_bsuite_with_the_ball_in_any_column(pair_class):
-    pair, theirs = pair_class(catch(), state_of), original.Catch(seed=0)
+    pair, reference = pair_class(catch(), state_of), original.Catch(seed=0)
     state, obs = pair.resets(0, 5000)
     counts = np.bincount(state.x, minlength=5)
     assert stats.chisquare(counts).pvalue > 0.001
     seen = {}
     for _ in range(50):
-        shown = theirs.reset().observation
-        seen[shown.tobytes()] = state_of(theirs)
+        shown = reference.reset().observation
+        seen[shown.tobytes()] = state_of(reference)
     assert {each.tobytes() for each in obs} == seen.keys()
     for each, begun in zip(obs[:20], zip(*state, strict=True), strict=False):
         assert seen[each.tobytes()] == begun

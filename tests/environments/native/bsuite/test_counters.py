@@ -34,19 +34,21 @@ def nothing_yet(logged):
 
 @pytest.mark.parametrize("name", TASKS)
 def test_metrics_match_the_counters_of_bsuite(name):
-    theirs, core = TASKS[name], rlcli.make(name)
+    reference, core = TASKS[name], rlcli.make(name)
     key = jax.random.key(0)
     logged = jax.eval_shape(core.step, core.reset(key)[0], jnp.int32(0), key)[1].info
     statistics = nothing_yet(logged)
     count, rng = jax.jit(update_statistics), np.random.default_rng(0)
     for _ in range(30):
-        timestep = theirs.reset()
+        timestep = reference.reset()
         while not timestep.last():
-            before = theirs.bsuite_info()
-            timestep = theirs.step(int(rng.integers(theirs.action_spec().num_values)))
+            before = reference.bsuite_info()
+            timestep = reference.step(
+                int(rng.integers(reference.action_spec().num_values))
+            )
             gained = {
                 each.removeprefix("total_"): np.float32([value - before[each]])
-                for each, value in theirs.bsuite_info().items()
+                for each, value in reference.bsuite_info().items()
                 if each != "best_episode"
             }
             assert gained.keys() == logged.keys()
@@ -55,7 +57,7 @@ def test_metrics_match_the_counters_of_bsuite(name):
             )
             statistics = count(statistics, answer)
     row = statistics_row(jax.tree.map(lambda leaf: leaf[None], statistics._asdict()), 0)
-    expected = theirs.bsuite_info()
+    expected = reference.bsuite_info()
     if "best_episode" in expected:
         assert row["max_raw_return"] == pytest.approx(expected.pop("best_episode"))
     for each, value in expected.items():

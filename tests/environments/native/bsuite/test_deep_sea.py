@@ -24,21 +24,21 @@ def theirs_of(**options):
     return original.DeepSea(**{"size": 10, "mapping_seed": 42, **options})
 
 
-def anywhere(rng, theirs):
+def anywhere(rng, reference):
     """Puts the diver anywhere, also where no dive leads."""
-    theirs._row, theirs._column = rng.integers(theirs._size, size=2)
-    theirs._bad_episode = bool(rng.integers(2))
+    reference._row, reference._column = rng.integers(reference._size, size=2)
+    reference._bad_episode = bool(rng.integers(2))
 
 
 @pytest.mark.parametrize("sea", SEAS)
 def test_a_step_matches_bsuite_for_all_diver_positions(pair_class, fits, sea):
-    theirs, rng = theirs_of(**sea), np.random.default_rng(1)
+    reference, rng = theirs_of(**sea), np.random.default_rng(1)
     pair = pair_class(deep_sea(**sea), state_of)
-    fits(pair.core, theirs)
-    pair.play(theirs, 60, rng)
+    fits(pair.core, reference)
+    pair.play(reference, 60, rng)
     for _ in range(2000):
-        anywhere(rng, theirs)
-        pair.act(theirs, rng.integers(2))
+        anywhere(rng, reference)
+        pair.act(reference, rng.integers(2))
     *_, (_, _, last, gained) = pair.check(atol=1e-7)
     assert np.sum(last) > 60
     assert np.sum(gained["denoised_return"]) > 20
@@ -47,12 +47,12 @@ def test_a_step_matches_bsuite_for_all_diver_positions(pair_class, fits, sea):
 
 def test_without_randomize_actions_the_mapping_is_constant(pair_class):
     with pytest.warns(UserWarning, match="debug"):
-        theirs = theirs_of(randomize_actions=False)
+        reference = theirs_of(randomize_actions=False)
     pair = pair_class(deep_sea(randomize_actions=False), state_of)
     rng = np.random.default_rng(0)
     for _ in range(500):
-        anywhere(rng, theirs)
-        pair.act(theirs, rng.integers(2))
+        anywhere(rng, reference)
+        pair.act(reference, rng.integers(2))
     before, action, _, after, _ = pair.check(atol=1e-7)
     inside = (before.column > 0) & (before.column < 9)
     moved = (after.column - before.column)[inside]
@@ -60,23 +60,23 @@ def test_without_randomize_actions_the_mapping_is_constant(pair_class):
 
 
 def test_a_stochastic_step_matches_bsuite_with_the_same_noise(pair_class):
-    theirs, rng = theirs_of(deterministic=False), np.random.default_rng(4)
+    reference, rng = theirs_of(deterministic=False), np.random.default_rng(4)
     pair = pair_class(deep_sea(deterministic=False), state_of)
     number = 4000
     luck = pair.noises(0, number)
     for i in range(number):
-        anywhere(rng, theirs)
+        anywhere(rng, reference)
         noise = jax.tree.map(lambda leaf, i=i: leaf[i], luck)
-        theirs._rng = SimpleNamespace(
+        reference._rng = SimpleNamespace(
             rand=lambda noise=noise: float(noise.succeeds),
             randn=lambda noise=noise: noise.bonus,
         )
-        pair.act(theirs, rng.integers(2), noise)
+        pair.act(reference, rng.integers(2), noise)
     before, action, noise, after, (_, reward, _, _) = pair.check(atol=1e-6)
     noisy = (before.row == 9) & np.isin(before.column, [0, 9])
     assert np.sum(noisy) > 50
     assert np.all(np.abs(reward[~noisy]) <= 1)
-    right = action == theirs._action_mapping[before.row, before.column]
+    right = action == reference._action_mapping[before.row, before.column]
     stays = right & ~noise.succeeds
     assert np.sum(stays) > 100
     np.testing.assert_array_equal(after.column[stays], before.column[stays])
@@ -90,17 +90,17 @@ def test_one_move_in_size_fails_and_the_noise_is_normal(pair_class):
 
 
 def test_the_optimal_return_is_one_minus_the_cost_without_a_bad_episode(pair_class):
-    theirs, core = theirs_of(), deep_sea()
+    reference, core = theirs_of(), deep_sea()
     state, obs = core.reset(jax.random.key(0))
-    np.testing.assert_array_equal(obs, theirs.reset().observation)
+    np.testing.assert_array_equal(obs, reference.reset().observation)
     total = bad = 0.0
     step = jax.jit(core.step)
     for row in range(10):
-        state, timestep = step(state, int(theirs._action_mapping[row, row]), ())
+        state, timestep = step(state, int(reference._action_mapping[row, row]), ())
         total += float(timestep.reward)
         bad += float(timestep.info["bad_episodes"])
     assert bool(timestep.last)
-    assert total == pytest.approx(theirs._optimal_return)
+    assert total == pytest.approx(reference._optimal_return)
     assert bad == 0
 
 

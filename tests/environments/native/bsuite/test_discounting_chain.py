@@ -20,15 +20,15 @@ def state_of(env):
 def test_a_step_matches_bsuite_in_play_and_at_any_time_in_any_chain(
     pair_class, fits, seed
 ):
-    theirs, rng = original.DiscountingChain(seed), np.random.default_rng(seed)
+    reference, rng = original.DiscountingChain(seed), np.random.default_rng(seed)
     pair = pair_class(discounting_chain(mapping_seed=seed), state_of)
-    fits(pair.core, theirs)
-    pair.play(theirs, 12, rng)
+    fits(pair.core, reference)
+    pair.play(reference, 12, rng)
     for _ in range(2000):
-        theirs._context = rng.integers(5)
-        near = DELAYS[theirs._context] - 1
-        theirs._timestep = rng.choice([near, rng.integers(100)])
-        pair.act(theirs, rng.integers(5))
+        reference._context = rng.integers(5)
+        near = DELAYS[reference._context] - 1
+        reference._timestep = rng.choice([near, rng.integers(100)])
+        pair.act(reference, rng.integers(5))
     *_, (_, reward, _, gained) = pair.check()
     assert set(np.round(reward, 3)) == {0.0, 1.0, 1.1}
     assert gained == {}
@@ -46,8 +46,8 @@ def test_the_episode_terminates_after_a_hundred_steps(pair_class):
 
 def test_initial_states_match_bsuite(pair_class):
     state, obs = pair_class(discounting_chain(), state_of).resets(0, 3)
-    theirs = original.DiscountingChain(0)
-    np.testing.assert_array_equal(obs, [theirs.reset().observation] * 3)
+    reference = original.DiscountingChain(0)
+    np.testing.assert_array_equal(obs, [reference.reset().observation] * 3)
     assert state.chain.tolist() == [-1] * 3
 
 

@@ -25,15 +25,15 @@ def state_of(env):
 
 @pytest.mark.parametrize("chain", CHAINS)
 def test_a_step_matches_bsuite_in_play_and_at_any_time(pair_class, fits, chain):
-    theirs = original.MemoryChain(**{"memory_length": 5, **chain}, seed=1)
+    reference = original.MemoryChain(**{"memory_length": 5, **chain}, seed=1)
     rng, pair = np.random.default_rng(0), pair_class(memory_chain(**chain), state_of)
-    fits(pair.core, theirs)
-    length = theirs._memory_length
-    pair.play(theirs, 1000 // length, rng)
+    fits(pair.core, reference)
+    length = reference._memory_length
+    pair.play(reference, 1000 // length, rng)
     for _ in range(1000):
-        theirs.reset()
-        theirs._timestep = rng.choice([0, length - 1, length, rng.integers(length)])
-        pair.act(theirs, rng.integers(2))
+        reference.reset()
+        reference._timestep = rng.choice([0, length - 1, length, rng.integers(length)])
+        pair.act(reference, rng.integers(2))
     *_, (_, reward, last, gained) = pair.check()
     assert np.sum(reward > 0) > 50
     assert np.sum(reward < 0) > 50
@@ -53,15 +53,15 @@ def test_the_bits_and_the_query_are_uniform(pair_class):
 
 
 def test_initial_states_match_bsuite(pair_class):
-    pair, theirs = (
+    pair, reference = (
         pair_class(memory_chain(num_bits=3), state_of),
         original.MemoryChain(5, 3),
     )
     state, obs = pair.resets(1, 100)
     for i in range(100):
-        theirs._timestep, theirs._context = 0, state.context[i].astype(int)
-        theirs._query = state.query[i]
-        np.testing.assert_array_equal(obs[i], theirs._get_observation())
+        reference._timestep, reference._context = 0, state.context[i].astype(int)
+        reference._query = state.query[i]
+        np.testing.assert_array_equal(obs[i], reference._get_observation())
 
 
 def test_a_policy_with_memory_returns_one():

@@ -30,21 +30,21 @@ def state_of(env):
 
 @pytest.mark.parametrize("changed", CHANGES)
 def test_a_step_matches_bsuite_in_play_and_from_any_state(pair_class, fits, changed):
-    theirs = original.MountainCar(changed.get("max_steps", 1000), seed=0)
+    reference = original.MountainCar(changed.get("max_steps", 1000), seed=0)
     for name, attribute in THEIRS.items():
-        setattr(theirs, attribute, changed.get(name, getattr(theirs, attribute)))
+        setattr(reference, attribute, changed.get(name, getattr(reference, attribute)))
     pair, rng = pair_class(mountain_car(**changed), state_of), np.random.default_rng(1)
-    fits(pair.core, theirs)
-    pair.play(theirs, 1, rng)
+    fits(pair.core, reference)
+    pair.play(reference, 1, rng)
     for _ in range(2000):
         low, high = [-1.2, -0.07], [0.6, 0.07]
         place, speed = np.float32(rng.uniform(low, high))
         place = rng.choice([place, np.float32(-1.19)])
-        theirs._position, theirs._velocity = float(place), float(speed)
-        theirs._timestep = int(
-            rng.choice([theirs._max_steps - 1, rng.integers(theirs._max_steps)])
+        reference._position, reference._velocity = float(place), float(speed)
+        reference._timestep = int(
+            rng.choice([reference._max_steps - 1, rng.integers(reference._max_steps)])
         )
-        pair.act(theirs, rng.integers(3))
+        pair.act(reference, rng.integers(3))
     *_, after, (obs, _, last, _) = pair.check(rtol=1e-5, atol=1e-7)
     goal = changed.get("goal_position", 0.5)
     backward = (obs[:, 0, 0] >= goal) & (obs[:, 0, 1] < 0)
@@ -55,10 +55,10 @@ def test_a_step_matches_bsuite_in_play_and_from_any_state(pair_class, fits, chan
 
 
 def test_initial_states_match_bsuite(pair_class):
-    pair, theirs = pair_class(mountain_car(), state_of), original.MountainCar()
+    pair, reference = pair_class(mountain_car(), state_of), original.MountainCar()
     state, obs = pair.resets(0, 3000)
     places = state.car.physics[:, 0].astype(np.float64)
     assert stats.kstest(places, stats.uniform(-0.6, 0.2).cdf).pvalue > 0.001
     for i in range(20):
-        theirs._position, theirs._timestep = float(places[i]), 0
-        np.testing.assert_array_equal(obs[i], theirs._get_observation())
+        reference._position, reference._timestep = float(places[i]), 0
+        np.testing.assert_array_equal(obs[i], reference._get_observation())

@@ -16,17 +16,17 @@ BANDITS = [{}, {"mapping_seed": 7}, {"num_actions": 3, "mapping_seed": 19}]
 
 @pytest.mark.parametrize("bandit", BANDITS)
 def test_every_arm_pays_as_in_bsuite(pair_class, fits, bandit):
-    theirs = original.SimpleBandit(**{"mapping_seed": 0, **bandit})
+    reference = original.SimpleBandit(**{"mapping_seed": 0, **bandit})
     core = simple_bandit(**bandit)
-    fits(core, theirs)
-    pulled = []  # theirs has no state: ours is the arm that was pulled
+    fits(core, reference)
+    pulled = []  # reference has no state: ours is the arm that was pulled
     pair = pair_class(core, lambda env: SimpleBanditState(np.int32(pulled[-1])))
     for arm in range(int(core.action.n)):
         pulled.append(arm)
         np.testing.assert_array_equal(
-            core.reset(jax.random.key(arm))[1], theirs.reset()[3]
+            core.reset(jax.random.key(arm))[1], reference.reset()[3]
         )
-        pair.act(theirs, arm)
+        pair.act(reference, arm)
     *_, (_, reward, _, gained) = pair.check()
     np.testing.assert_allclose(np.sort(reward), np.linspace(0, 1, len(reward)))
     np.testing.assert_allclose(gained["regret"], 1 - reward)

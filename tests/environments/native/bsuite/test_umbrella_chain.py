@@ -38,19 +38,19 @@ def state_of(env):
 
 @pytest.mark.parametrize("chain", CHAINS)
 def test_a_step_matches_bsuite_at_any_time_with_the_same_coins(pair_class, fits, chain):
-    theirs = original.UmbrellaChain(**{"chain_length": 10, **chain}, seed=1)
+    reference = original.UmbrellaChain(**{"chain_length": 10, **chain}, seed=1)
     pair, rng = pair_class(umbrella_chain(**chain), state_of), np.random.default_rng(3)
-    fits(pair.core, theirs)
-    told = theirs._rng = Told()
-    number, length = 3000, theirs._chain_length
+    fits(pair.core, reference)
+    told = reference._rng = Told()
+    number, length = 3000, reference._chain_length
     coins = pair.noises(0, number)
     for i in range(number):
-        theirs._timestep = rng.choice([0, length - 1, rng.integers(length)])
-        theirs._need_umbrella, theirs._has_umbrella = rng.integers(2, size=2)
+        reference._timestep = rng.choice([0, length - 1, rng.integers(length)])
+        reference._need_umbrella, reference._has_umbrella = rng.integers(2, size=2)
         # The last step has a reward without a coin.
-        over = theirs._timestep == length - 1
+        over = reference._timestep == length - 1
         told.coins = coins[i, int(over) :].astype(int).tolist()
-        pair.act(theirs, rng.integers(2), coins[i])
+        pair.act(reference, rng.integers(2), coins[i])
         assert not told.coins
     *_, (_, reward, last, gained) = pair.check()
     assert np.sum(last) > 500
@@ -73,13 +73,13 @@ def test_all_coins_are_fair_and_independent(pair_class):
 
 def test_initial_states_match_bsuite(pair_class):
     pair = pair_class(umbrella_chain(n_distractor=2), state_of)
-    theirs = original.UmbrellaChain(10, 2)
-    told = theirs._rng = Told()
+    reference = original.UmbrellaChain(10, 2)
+    told = reference._rng = Told()
     state, obs = pair.resets(0, 100)
     for i in range(100):
         pieces = (state.needed[i], state.had[i], *obs[i, 0, 3:])
         told.coins = [int(each) for each in pieces]
-        np.testing.assert_array_equal(theirs.reset().observation, obs[i])
+        np.testing.assert_array_equal(reference.reset().observation, obs[i])
 
 
 def test_the_umbrella_is_drawn_blue_if_taken():

@@ -17,22 +17,22 @@ def state_of(env):
     return CatchState(*(np.int32(each) for each in places))
 
 
-def episodes(pair, theirs, noises):
-    """Play of theirs, kept for the check; a noise for each step."""
+def episodes(pair, reference, noises):
+    """Play of reference, kept for the check; a noise for each step."""
     rng, timestep = np.random.default_rng(0), None
     for noise in noises:
         if timestep is None or timestep.last():
-            theirs.reset()
-        timestep = pair.act(theirs, rng.integers(3), noise)
+            reference.reset()
+        timestep = pair.act(reference, rng.integers(3), noise)
 
 
 @pytest.mark.parametrize("scale", [0.1, 3.0])
 def test_reward_noise_matches_bsuite_and_leaves_counters_unchanged(pair_class, scale):
-    theirs = wrappers.RewardNoise(original.Catch(seed=0), scale)
+    reference = wrappers.RewardNoise(original.Catch(seed=0), scale)
     pair = pair_class(reward_noise(catch(), scale=scale), state_of)
     _, normals = pair.noises(0, 900)
-    theirs._rng = SimpleNamespace(randn=iter(normals.tolist()).__next__)
-    episodes(pair, theirs, [((), each) for each in normals])
+    reference._rng = SimpleNamespace(randn=iter(normals.tolist()).__next__)
+    episodes(pair, reference, [((), each) for each in normals])
     *_, noise, _, (_, reward, last, gained) = pair.check(rtol=1e-5, atol=1e-6)
     assert np.std(reward[~last]) == pytest.approx(scale, rel=0.1)
     assert set(gained["regret"].tolist()) == {0.0, 2.0}
@@ -41,9 +41,9 @@ def test_reward_noise_matches_bsuite_and_leaves_counters_unchanged(pair_class, s
 
 @pytest.mark.parametrize("factor", [0.001, 1000.0])
 def test_scaled_rewards_match_bsuite_and_leave_counters_unchanged(pair_class, factor):
-    theirs = wrappers.RewardScale(original.Catch(seed=0), factor)
+    reference = wrappers.RewardScale(original.Catch(seed=0), factor)
     pair = pair_class(scale_reward(catch(), factor=factor), state_of)
-    episodes(pair, theirs, [()] * 900)
+    episodes(pair, reference, [()] * 900)
     *_, (_, reward, _, gained) = pair.check()
     assert set(reward.tolist()) == {-factor, 0.0, factor}
     assert set(gained["regret"].tolist()) == {0.0, 2.0}

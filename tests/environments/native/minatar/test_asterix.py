@@ -50,7 +50,7 @@ def comparable_state(state):
 
 
 def mutate(rng, env):
-    """Anywhere, at any level, often with all lanes full and the player beside one."""
+    """Any position and level, often full lanes and a player next to an object."""
     env.ramp_index = int(rng.integers(10))
     env.spawn_speed = max(1, 10 - env.ramp_index)
     env.move_speed = max(1, 5 - env.ramp_index // 2)
@@ -130,23 +130,23 @@ def test_initial_states_match_minatar(pair):
 def test_objects_appear_with_the_probabilities_of_minatar(pair):
     number = 8000
     lanes = [None, [3, 2, True, False], None, None, [3, 5, True, False]] + [None] * 3
-    theirs, free = (
+    reference, free = (
         collections.Counter(),
         [i for i, each in enumerate(lanes) if not each],
     )
-    env = pair.theirs.env
+    env = pair.reference.env
     env.random = np.random.RandomState(0)
     for _ in range(number):
         env.entities = list(lanes)
         env._spawn_entity()
         (lane,) = [i for i in free if env.entities[i]]
-        theirs[lane, *env.entities[lane][2:]] += 1
+        reference[lane, *env.entities[lane][2:]] += 1
     env.random = pair.script
     noise = pair.noises(1, number).game
     chosen = np.array(free)[noise.share * len(free) // 840]
     ours = collections.Counter(zip(chosen, noise.right, noise.gold, strict=True))
-    assert len(ours) == len(theirs) == 4 * len(free)
-    table = [[each[kind] for kind in sorted(theirs)] for each in (ours, theirs)]
+    assert len(ours) == len(reference) == 4 * len(free)
+    table = [[each[kind] for kind in sorted(reference)] for each in (ours, reference)]
     assert stats.chi2_contingency(table).pvalue > 0.001
     for n in range(1, 9):
         counts = np.bincount(noise.share * n // 840)

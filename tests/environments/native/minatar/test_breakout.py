@@ -28,7 +28,7 @@ def state_of(env):
 
 
 def mutate(rng, env):
-    """Anywhere, often beside walls, bricks and the paddle; few bricks or none."""
+    """Any position, often near walls, bricks and the paddle; few bricks or none."""
     env.ball_x = int(rng.choice([0, 9, rng.integers(10)]))
     env.ball_y = int(rng.choice([0, 8, rng.integers(9)]))
     env.ball_dir = int(rng.integers(4))
@@ -42,7 +42,7 @@ def mutate(rng, env):
 @pytest.fixture(scope="module")
 def pair(pair_class):
     def calls_of(env, action, noise):
-        return []  # nothing but the sticky action is random
+        return []  # only the sticky action is random
 
     return pair_class("breakout", breakout.breakout, breakout.RULES, state_of, calls_of)
 
@@ -77,7 +77,7 @@ def test_the_ball_starts_at_either_side(pair):
     rng, sides = np.random.default_rng(0), set()
     for _ in range(20):
         pair.restart(rng)
-        expected, seen = pair.state(), pair.theirs.state()
+        expected, seen = pair.state(), pair.reference.state()
         sides.add(bool(expected.game.right))
         mine = right == expected.game.right
         for word, one in zip(state, game.pack(pair.most, expected), strict=True):

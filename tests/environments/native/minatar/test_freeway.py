@@ -14,7 +14,7 @@ def state_of(env):
     return freeway.FreewayState(
         y=env.pos,
         rest=env.move_timer,
-        steps=max(env.terminate_timer, 0),  # −1 where it ended
+        steps=max(env.terminate_timer, 0),  # −1 at the end
         column=column,
         timer=timer,
         cars=freeway.Cars(np.abs(speed), speed > 0),
@@ -29,7 +29,7 @@ def calls_of(env, action, noise):
 
 
 def mutate(rng, env):
-    """Anywhere, often before the last step, near cars, or at the end of time."""
+    """Any position, often near the far side, near cars, or at the time limit."""
     env.pos = int(rng.choice([1, 9, rng.integers(1, 10)]))
     env.move_timer = int(rng.choice([0, rng.integers(4)]))
     env.terminate_timer = int(rng.choice([0, 1, rng.integers(2501)]))
@@ -70,12 +70,12 @@ def test_the_game_terminates_after_2501_steps(pair):
         ended = pair.act(game.NOTHING, noise)
         assert ended == (t == 2500)
     _, _, _, _, (_, _, terminal) = pair.check()
-    assert terminal.sum() == 1  # and there our discount is 0, as `check` saw
+    assert terminal.sum() == 1  # with a discount of 0, as `check` asserts
 
 
 def test_car_speeds_have_the_probabilities_of_minatar(pair):
     number = 3000
-    env = pair.theirs.env
+    env = pair.reference.env
     env.random = np.random.RandomState(0)
     speeds = []
     for _ in range(number):
@@ -112,5 +112,5 @@ def test_episodes_begin_at_the_bottom_with_all_cars_at_the_left(pair):
         every = np.asarray(getattr(found, name))
         np.testing.assert_array_equal(every, [getattr(expected, name)] * 5)
     np.testing.assert_array_equal(
-        np.asarray(obs)[..., :2], [pair.theirs.state()[..., :2]] * 5
+        np.asarray(obs)[..., :2], [pair.reference.state()[..., :2]] * 5
     )

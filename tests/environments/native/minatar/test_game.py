@@ -1,4 +1,4 @@
-"""What MinAtar's five share, beside MinAtar's own environment."""
+"""The MinAtar engine, compared with MinAtar."""
 
 import inspect
 
@@ -40,14 +40,14 @@ def test_ids_spaces_and_terminations_match_minatar(monkeypatch):
     names = registry.names("environment")
     assert [name for name in names if name.startswith("MinAtar/")] == sorted(registered)
     for name, options in registered.items():
-        theirs, found = (
+        reference, found = (
             minatar.gym.BaseEnv(**options),
             registry.find("environment", name),
         )
         core = found.factory()
-        assert core.observation == theirs.observation_space
-        assert core.observation.dtype == theirs.observation_space.dtype
-        assert core.action == theirs.action_space
+        assert core.observation == reference.observation_space
+        assert core.observation.dtype == reference.observation_space.dtype
+        assert core.action == reference.action_space
         assert "time_limit" not in found.facts
 
 
@@ -79,7 +79,7 @@ def test_every_game_has_the_common_options_of_minatar(name):
 
 @pytest.mark.parametrize("name", ["Asterix", "Breakout", "Freeway", "SpaceInvaders"])
 def test_the_minimal_actions_match_minatar(name):
-    theirs = minatar.Environment(GAMES[name]).minimal_action_set()
+    reference = minatar.Environment(GAMES[name]).minimal_action_set()
     find = registry.find
     full = find("environment", f"MinAtar/{name}-v0").factory(sticky_action_prob=0.0)
     few = find("environment", f"MinAtar/{name}-v1").factory(sticky_action_prob=0.0)
@@ -92,8 +92,8 @@ def test_the_minimal_actions_match_minatar(name):
 
     jax.tree.map(
         np.testing.assert_array_equal,
-        after(few, range(len(theirs))),
-        after(full, theirs),
+        after(few, range(len(reference))),
+        after(full, reference),
     )
 
 
@@ -133,11 +133,11 @@ def test_the_repeated_action_is_the_executed_one():
 
 
 def test_unlike_in_minatar_no_action_is_repeated_across_episodes():
-    theirs = minatar.Environment("breakout", sticky_action_prob=1.0)
-    theirs.last_action = game.RIGHT  # with which an episode ended
-    theirs.reset()
-    theirs.act(game.NOTHING)
-    assert theirs.env.pos == 5
+    reference = minatar.Environment("breakout", sticky_action_prob=1.0)
+    reference.last_action = game.RIGHT  # the last action of the previous episode
+    reference.reset()
+    reference.act(game.NOTHING)
+    assert reference.env.pos == 5
     core = breakout(sticky_action_prob=1.0)
     state, _ = core.reset(jax.random.key(0))
     state, _ = core.step(state, game.RIGHT, core.draw(jax.random.key(1)))
@@ -179,7 +179,7 @@ def test_a_state_has_few_words(name):
 
 
 def test_a_step_of_seaquest_is_cheap():
-    # Its 1000 cells are most of it; gymnax's buffers of 100 slots take 970 000.
+    # Most of the cost is its 1000 cells; gymnax's buffers of 100 slots take 970 000.
     core, key = seaquest(), jax.random.key(0)
     state, _ = jax.eval_shape(core.reset, key)
     noise = jax.eval_shape(core.draw, key)

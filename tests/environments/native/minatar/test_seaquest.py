@@ -15,19 +15,19 @@ LANES = range(1, 9)
 
 
 def swimmers(things, size):
-    """Those of a list, put at the end: the last of it is the newest."""
+    """Packs a list of objects at the end of the arrays, newest last."""
     rows = [(True, 16 * y + x, right) for x, y, right, *_ in things]
     rows = [(False, 0, False)] * (size - len(rows)) + rows
-    there, cell, right = zip(*rows, strict=True)
-    return Swimmers(np.array(there), np.array(cell), np.array(right, bool))
+    alive, cell, right = zip(*rows, strict=True)
+    return Swimmers(np.array(alive), np.array(cell), np.array(right, bool))
 
 
 def fill_array(values, size):
     return np.array([0] * (size - len(values)) + list(values))
 
 
-def flying(bullets, *, right):
-    """Of each row the bits of bullets that go one way."""
+def bullet_bits(bullets, *, right):
+    """For each row, the bits of the bullets that move in one direction."""
     rows = np.zeros(8, int)
     for x, y, way in bullets:
         if way == right:
@@ -45,14 +45,14 @@ def state_of(env):
         x=env.sub_x,
         y=env.sub_y,
         right=env.sub_or,
-        oxygen=max(env.oxygen, 0),  # −1 where it ended
+        oxygen=max(env.oxygen, 0),  # −1 at the end
         divers_aboard=env.diver_count,
         is_surfaced=env.surface,
         shot_timer=env.shot_timer,
         spawn_timer=env.e_spawn_timer,
         diver_timer=env.d_spawn_timer,
         level=env.ramp_index,
-        place=0,  # free: the enemies are put at the end
+        place=0,  # arbitrary: the enemies are packed at the end
         shots=swimmers(env.f_bullets, 2),
         divers=swimmers(env.divers, 2),
         diver_moves=fill_array([diver[3] for diver in env.divers], 2),
@@ -62,8 +62,8 @@ def state_of(env):
             fill_array(kinds, 30).astype(bool),
             fill_array(reloads, 30),
         ),
-        bullets_left=flying(env.e_bullets, right=False),
-        bullets_right=flying(env.e_bullets, right=True),
+        bullets_left=bullet_bits(env.e_bullets, right=False),
+        bullets_right=bullet_bits(env.e_bullets, right=True),
     )
 
 
@@ -80,7 +80,7 @@ def calls_of(env, action, noise):
 
 
 def comparable_state(state):
-    """Wherever they are noted, and whatever stands where nobody is."""
+    """A state without the order of its objects and without meaningless values."""
     enemies, divers = state.enemies, state.divers
     kinds = enemies.submarine * (50 + enemies.reload)
     return state._replace(
@@ -93,17 +93,17 @@ def comparable_state(state):
 
 
 def code(at, rest):
-    """One number for each: 0 where nobody is."""
+    """Encodes each object as one number: 0 if not alive."""
     return at.alive * (1 + 1000 * (2 * at.cell + at.right) + rest)
 
 
 def in_order(pair):
-    """The older before the newer, and nobody before either."""
+    """Sorts a pair: the older before the newer, empty entries first."""
     return np.where(pair[..., 1:] == 0, pair[..., ::-1], pair)
 
 
 def mutate(rng, env):
-    """Anywhere, at any level, often crowded; what the rules never let be is not."""
+    """Sets any position and level, often crowded, but no state the rules exclude."""
     env.sub_y = int(rng.choice([0, 1, rng.integers(9)]))
     env.sub_x = int(rng.integers(10))
     env.sub_or = bool(env.sub_x == 9 or (env.sub_x > 0 and rng.integers(2)))
@@ -121,7 +121,7 @@ def mutate(rng, env):
 
 
 def place_enemies(rng, env):
-    """Up to 29: those of a row go one way, and no two of it move as one."""
+    """Up to 29 enemies: those of a row have one direction and different moves."""
     ways = rng.integers(2, size=9).astype(bool)
     crowd = [[env.sub_y]] * 3 if env.sub_y else []
     rows = [*rng.integers(1, 9, size=rng.choice([0, 8, 26])), *np.ravel(crowd)]
@@ -130,7 +130,7 @@ def place_enemies(rng, env):
         (int(rng.choice([0, rng.integers(6)])), int(rng.choice([*near, *range(10)])), y)
         for y in map(int, rows)
     }
-    for timer, x, y in sorted(moves):  # the older moves first
+    for timer, x, y in sorted(moves):  # the older one moves first
         if rng.random() < 0.4:
             reload = int(rng.choice([0, rng.integers(11)]))
             env.e_subs.append([x, y, bool(ways[y]), timer, reload])
@@ -139,7 +139,7 @@ def place_enemies(rng, env):
 
 
 def place_others(rng, env):
-    """Shots that will hit, divers and bullets beside us."""
+    """Shots that will hit, divers, and bullets near the submarine."""
     targets = [*env.e_fish, *env.e_subs, [int(rng.integers(10)), 0]]
     shots = set()
     for _ in range(int(rng.integers(2 if env.shot_timer == 0 else 3))):
@@ -161,8 +161,8 @@ def place_others(rng, env):
             env.e_bullets.append(bullet)
 
 
-def pair_of(beside, **options):
-    return beside(
+def pair_of(pair_class, **options):
+    return pair_class(
         "seaquest",
         seaquest.seaquest,
         seaquest.RULES,
@@ -206,7 +206,7 @@ def test_a_step_matches_minatar_from_unvisited_states(pair):
 
 def test_a_crowded_sea_matches_minatar_step_by_step(pair):
     pair.restart(np.random.default_rng(0))
-    env = pair.theirs.env
+    env = pair.reference.env
     env.ramp_index, env.e_spawn_speed, env.move_speed = 19, 1, 2
     env.sub_x, env.e_spawn_timer = 5, 1
     rng, steps = np.random.default_rng(1), 400
@@ -224,10 +224,10 @@ def test_a_crowded_sea_matches_minatar_step_by_step(pair):
 
 
 def test_the_arrays_hold_the_maximum_number_of_enemies(pair):
-    # With fewer than no divers aboard one may surface again and again, and each time
-    # it becomes harder: from slow and few to fast and as many as there can be.
+    # With a negative number of divers the submarine can surface repeatedly, which
+    # increases the difficulty each time, up to the fastest and most frequent enemies.
     pair.restart(np.random.default_rng(0))
-    env = pair.theirs.env
+    env = pair.reference.env
     env.diver_count = -1
     state = seaquest.RULES.begin(jax.random.key(0))
     state = state._replace(divers_aboard=jnp.int32(-1))
@@ -238,7 +238,7 @@ def test_the_arrays_hold_the_maximum_number_of_enemies(pair):
         noise = noise._replace(y=jnp.int32(2 + t % 7))
         action = game.UP if t % 2 else game.DOWN
         pair.script.calls = [("rand", 0.5), *calls_of(env, action, noise)]
-        _, terminal = pair.theirs.act(action)
+        _, terminal = pair.reference.act(action)
         state, _, over = play(state, action, noise, ramping=True)
         number = int(state.enemies.swimmers.alive.sum())
         assert number == len(env.e_subs)
@@ -268,22 +268,22 @@ def test_initial_states_match_minatar(pair):
 
 def test_enemies_and_divers_appear_with_the_probabilities_of_minatar(pair):
     number = 8000
-    env = pair.theirs.env
+    env = pair.reference.env
     env.reset()
     env.random = np.random.RandomState(0)
-    theirs, their_divers = collections.Counter(), collections.Counter()
+    reference, their_divers = collections.Counter(), collections.Counter()
     for _ in range(number):
         env.e_fish, env.e_subs, env.divers = [], [], []
         env._spawn_enemy()
         env._spawn_diver()
         (enemy,) = env.e_fish + env.e_subs
-        theirs[bool(env.e_subs), enemy[1], bool(enemy[2])] += 1
+        reference[bool(env.e_subs), enemy[1], bool(enemy[2])] += 1
         their_divers[env.divers[0][1], bool(env.divers[0][2])] += 1
     env.random = pair.script
     noise = pair.noises(1, number).game
     ours = count_columns(noise.submarine, noise.y, noise.right)
     our_divers = count_columns(noise.diver_y, noise.diver_right)
-    for mine, other in ((ours, theirs), (our_divers, their_divers)):
+    for mine, other in ((ours, reference), (our_divers, their_divers)):
         assert mine.keys() == other.keys()
         table = [[each[kind] for kind in sorted(other)] for each in (mine, other)]
         assert stats.chi2_contingency(table).pvalue > 0.001
@@ -293,16 +293,18 @@ def test_enemies_and_divers_appear_with_the_probabilities_of_minatar(pair):
 
 
 def count_columns(*columns):
-    return collections.Counter(zip(*(each.tolist() for each in columns), strict=True))
+    return collections.Counter(
+        zip(*(column.tolist() for column in columns), strict=True)
+    )
 
 
 def test_the_last_observation_shows_the_collision(pair):
     pair.restart(np.random.default_rng(0))
-    env = pair.theirs.env
+    env = pair.reference.env
     env.sub_x, env.sub_y, env.surface = 4, 3, False
     env.e_fish = [[3, 3, True, 0]]
     noise = jax.tree.map(lambda leaf: leaf[0], pair.noises(0, 1))
     assert pair.act(0, noise._replace(repeat=np.False_))
     _, _, _, _, (obs, _, _) = pair.check()
-    assert np.argwhere(obs[0, :, :, 5]).tolist() == [[3, 4]]  # where we are
+    assert np.argwhere(obs[0, :, :, 5]).tolist() == [[3, 4]]  # the submarine's cell
     assert np.argwhere(obs[0, :, :, 0]).tolist() == [[3, 4]]

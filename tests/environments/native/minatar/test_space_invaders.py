@@ -27,7 +27,7 @@ def state_of(env):
 
 
 def mutate(rng, env):
-    """Any wave, down to one alien, at the edges, above the cannon and landed."""
+    """Any wave: one alien, aliens at the edges, above the cannon, and landed."""
     env.pos = int(rng.integers(10))
     env.alien_dir = int(rng.choice([-1, 1]))
     env.enemy_move_interval = int(rng.integers(6, 13))
@@ -40,19 +40,19 @@ def mutate(rng, env):
     row, column = rng.integers(10), rng.choice([0, 9, env.pos, rng.integers(10)])
     env.alien_map[row, column] = 1
     env.f_bullet_map = (rng.random((10, 10)) < 0.1).astype(float)
-    if rng.random() < 0.5:  # one that will meet the alien
+    if rng.random() < 0.5:  # a shot that will hit the alien
         env.f_bullet_map[min(row + 1, 9), column] = 1
     env.f_bullet_map[9] = 0
     env.e_bullet_map = (rng.random((10, 10)) < 0.1).astype(float)
 
 
-def pair_of(beside, **options):
-    return beside(
+def pair_of(pair_class, **options):
+    return pair_class(
         "space_invaders",
         space_invaders.space_invaders,
         space_invaders.RULES,
         state_of,
-        lambda env, action, noise: [],  # nothing but the sticky action is random
+        lambda env, action, noise: [],  # only the sticky action is random
         **options,
     )
 

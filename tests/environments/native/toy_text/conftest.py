@@ -1,4 +1,4 @@
-"""What the tests beside Gymnasium's tables share."""
+"""Fixtures to compare transitions with Gymnasium's tables."""
 
 from collections import defaultdict
 
@@ -9,9 +9,9 @@ import pytest
 
 @pytest.fixture(scope="session")
 def gymnasium_table():
-    """A function of one of Gymnasium's: its table, outcomes that are one merged.
+    """A function that returns Gymnasium's transition table, with equal outcomes merged.
 
-    `{(state, action): {(state after, reward, terminated): probability}}`
+    `{(state, action): {(next state, reward, terminated): probability}}`
     """
 
     def table(env):
@@ -29,19 +29,19 @@ def gymnasium_table():
 
 @pytest.fixture(scope="session")
 def native_table():
-    """A function that makes the same table of our steps with all the noise there is.
+    """A function that computes the same table for a native environment.
 
-    `noises` are pairs of a noise and its probability, `state_of` puts a number into the
-    core's state.
+    `noises` are all pairs of a noise and its probability. `state_of` converts a cell to
+    a state.
     """
 
     def table(core, state_of, noises):
         states, actions = int(core.observation.n), int(core.action.n)
         state, action = (
-            each.ravel().astype(np.int32) for each in np.mgrid[:states, :actions]
+            index.ravel().astype(np.int32) for index in np.mgrid[:states, :actions]
         )
         keys = list(zip(state.tolist(), action.tolist(), strict=True))
-        found = {key: defaultdict(float) for key in keys}
+        outcomes_of = {key: defaultdict(float) for key in keys}
         step = jax.jit(
             jax.vmap(lambda s, a, noise: core.step(state_of(s), a, noise), (0, 0, None))
         )
@@ -49,18 +49,20 @@ def native_table():
             _, timestep = step(state, action, noise)
             np.testing.assert_array_equal(timestep.discount, 1.0 - timestep.last)
             np.testing.assert_array_equal(timestep.next_obs, timestep.obs)
-            seen = (timestep.obs, timestep.reward, timestep.last)
-            outcomes = zip(*(np.asarray(each).tolist() for each in seen), strict=True)
+            results = (timestep.obs, timestep.reward, timestep.last)
+            outcomes = zip(
+                *(np.asarray(leaf).tolist() for leaf in results), strict=True
+            )
             for key, outcome in zip(keys, outcomes, strict=True):
-                found[key][outcome] += probability
-        return found
+                outcomes_of[key][outcome] += probability
+        return outcomes_of
 
     return table
 
 
 @pytest.fixture(scope="session")
 def tables_equal():
-    """A function: whether two such tables are one."""
+    """A function that asserts that two such tables are equal."""
 
     def check(a, b):
         assert a.keys() == b.keys()
