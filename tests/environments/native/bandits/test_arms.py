@@ -1,4 +1,4 @@
-"""Bandits, beside the numbers of the papers they come from."""
+"""Bandits, compared with the numbers of their papers."""
 
 import functools
 
@@ -20,7 +20,7 @@ play_jitted = functools.partial(
 
 
 class Play:
-    """Many episodes at once of one bandit, played from NumPy."""
+    """A batch of episodes of one bandit, played from NumPy."""
 
     def __init__(self, core, steps=100, episodes=EPISODES):
         keys = jax.random.split(jax.random.key(0), episodes)
@@ -37,7 +37,7 @@ class Play:
 
 
 def normal(sample, mean, deviation):
-    """Whether mean and deviation of a sample are within four standard errors."""
+    """Whether the mean and deviation of a sample are within four standard errors."""
     n = sample.size
     near = abs(sample.mean() - mean) < 4 * deviation / np.sqrt(n)
     return near and abs(sample.std() - deviation) < 4 * deviation / np.sqrt(2 * n)
@@ -67,7 +67,7 @@ def rounds():
     return play
 
 
-# Of two arms they print nothing: that is what NumPy alone gives, and a recipe cites.
+# The paper has no numbers for two arms: these are from NumPy, and a recipe cites them.
 @pytest.mark.parametrize(
     ("arms", "thompson", "chance"), [(5, 74.7, 49.9), (2, 64.0, 50.0)]
 )
@@ -78,8 +78,8 @@ def test_thompson_sampling_and_random_play_match_duan_et_al(
     total, regret = rounds(
         arms, lambda wins, losses: np.argmax(rng.beta(wins + 1, losses + 1), axis=1)
     )
-    assert abs(total.mean() - thompson) < 1.0  # they played 1000, to ± 0.5
-    # The best of n uniform numbers is n / (n + 1) on average.
+    assert abs(total.mean() - thompson) < 1.0  # they played 1000 episodes: ± 0.5
+    # The expected maximum of n uniform numbers is n / (n + 1).
     best = 100 * arms / (arms + 1)
     assert abs(total.mean() + regret.mean() - best) < 1.5
     total, _ = rounds(arms, lambda wins, _: rng.integers(arms, size=EPISODES))
@@ -90,7 +90,7 @@ def test_an_arm_pays_with_its_probability():
     game = Play(bernoulli_bandit(probabilities=(0.1, 0.9)), steps=1)
     means = np.asarray(game.state.means)
     np.testing.assert_allclose(means.sum(axis=1), 1.0, rtol=1e-6)
-    # Either order is as likely.
+    # Both orders are equally likely.
     assert abs(np.mean(means[:, 0] < 0.5) - 0.5) < 4 * 0.5 / np.sqrt(EPISODES)
     timestep = game.pull(np.zeros(EPISODES, int))
     for mean in (0.1, 0.9):
@@ -134,7 +134,7 @@ def test_the_best_of_ten_arms_matches_order_statistics():
 
 @pytest.mark.slow
 def test_exploration_beats_greed_as_in_figure_2_2_of_the_book():
-    """Late, ε = 0.1 pulls the best arm nearly 80 % of the time, greed a third of it."""
+    """Finally, ε = 0.1 pulls the best arm nearly 80 % of the time, greed a third."""
     episodes, steps = 1000, 500
     rng, curious = np.random.default_rng(0), np.arange(episodes) % 2 == 0
     game = Play(k_armed_bandit(), steps, episodes)
@@ -177,7 +177,7 @@ def test_the_bar_of_the_best_arm_is_highest_and_green():
     assert [np.any(green[:, each]) for each in thirds] == [False, True, False]
     heights = [np.any((green | blue)[:, each], axis=1).sum() for each in thirds]
     assert heights[1] > heights[0] > heights[2] > 0
-    below = np.nonzero(blue[:, thirds[0]])[0].min()  # what costs hangs down
+    below = np.nonzero(blue[:, thirds[0]])[0].min()  # negative means point down
     assert below > np.nonzero(blue[:, thirds[2]])[0].max() - 6
     counts = np.abs(frame[290:394] - [185, 160, 106]).sum(-1) < 30
     pulls = [np.any(counts[:, each], axis=1).sum() for each in thirds]

@@ -1,4 +1,4 @@
-"""bsuite's cartpoles, beside its own."""
+"""The cart-pole tasks, compared with bsuite."""
 
 import jax
 import jax.numpy as jnp
@@ -44,18 +44,18 @@ def state_of(env):
 
 
 def wrap_state(state):
-    """Without the jump from π to −π."""
+    """The state with the angle as sine and cosine, without the jump at π."""
     x, x_dot, theta, theta_dot = np.moveaxis(np.asarray(state.physics), -1, 0)
     return x, x_dot, np.sin(theta), np.cos(theta), theta_dot, state.time
 
 
 def bsuite_time(env, steps):
-    """The time after so many steps, as bsuite adds it up."""
+    """The time after a number of steps, summed as in bsuite."""
     return np.cumsum([0.0, *[env._timescale] * steps])[-1]
 
 
 def anywhere(rng, reference):
-    """Cart and pole anywhere, often near where the pole stands, at any time."""
+    """Any state and time, often near upright."""
     limit = reference._x_threshold
     angle = rng.choice([rng.uniform(-np.pi, np.pi), rng.normal() * 0.6])
     physics = np.array(
@@ -63,7 +63,7 @@ def anywhere(rng, reference):
     )
     last = int(reference._max_time / reference._timescale)
     steps = rng.choice([last - 1, last, rng.integers(last)])
-    # Of float32, so that ours begins from the very same.
+    # float32 values, so that both start from exactly the same state.
     numbers = (float(each) for each in physics.astype(np.float32))
     reference._state = original.CartpoleState(*numbers, bsuite_time(reference, steps))
     reference._episode_return = 0.0
@@ -103,7 +103,7 @@ def test_parameters_that_are_constants_in_bsuite_match_it(pair_class, name):
 
 
 def test_an_idle_episode_ends_at_the_same_step_as_in_bsuite(pair_class):
-    # Ten seconds of hundredths are a thousand steps, and one goes beyond.
+    # Ten seconds are 1000 steps of 0.01 s; the next step exceeds the limit.
     reference = swingup.CartpoleSwingup(init_range=0.0)
     pair = pair_class(cartpole_swingup(init_range=0.0), state_of, wrap_state)
     timestep = reference.reset()
@@ -141,7 +141,7 @@ def test_the_pole_is_drawn_upright_or_hanging(task):
 
 
 def test_the_angle_keeps_its_precision_near_upright(pair_class):
-    # Kept in [0, 2π), as bsuite keeps it in doubles, a float32 would lose half of them.
+    # In [0, 2π), as in bsuite with float64, a float32 angle would lose half its digits.
     reference = original.Cartpole()
     pair = pair_class(cartpole(), state_of, wrap_state)
     for tilt in np.float32([-1e-3, -1e-5, 1e-5]):

@@ -1,4 +1,4 @@
-"""What a run's metrics say of bsuite's tasks, beside what bsuite counts."""
+"""The metrics of a run, compared with bsuite's counters."""
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ TASKS = {
 
 
 def nothing_yet(logged):
-    """The statistics of a run with one environment, that logs what is named."""
+    """The statistics of a run with one environment that logs the named counters."""
     zero, zeros = jnp.float32(0), jnp.zeros(1)
     return EpisodeStatistics(
         *(zeros, jnp.zeros(1, jnp.int32), jnp.int32(0), zero, zero, zero),

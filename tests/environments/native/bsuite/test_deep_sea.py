@@ -25,7 +25,7 @@ def theirs_of(**options):
 
 
 def anywhere(rng, reference):
-    """Puts the diver anywhere, also where no dive leads."""
+    """Places the diver in any cell, including unreachable ones."""
     reference._row, reference._column = rng.integers(reference._size, size=2)
     reference._bad_episode = bool(rng.integers(2))
 

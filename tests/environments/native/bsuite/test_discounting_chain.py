@@ -35,7 +35,7 @@ def test_a_step_matches_bsuite_in_play_and_at_any_time_in_any_chain(
 
 
 def test_the_episode_terminates_after_a_hundred_steps(pair_class):
-    # gymnax truncates: whoever bootstraps there learns of rewards that never come.
+    # gymnax truncates: bootstrapping there predicts rewards that never come.
     pair = pair_class(discounting_chain(), state_of)
     times = np.array([98, 99], np.int32)
     state = DiscountingChainState(times, np.zeros(2, np.int32))

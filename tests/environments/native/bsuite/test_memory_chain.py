@@ -46,7 +46,7 @@ def test_the_bits_and_the_query_are_uniform(pair_class):
     ones = state.context.sum(axis=0)
     assert min(stats.binomtest(int(each), 4000).pvalue for each in ones) > 0.001 / 35
     assert stats.chisquare(np.bincount(state.query, minlength=35)).pvalue > 0.001
-    # No bit tells another.
+    # The bits are independent.
     correlation = np.corrcoef(state.context.T) - np.eye(35)
     assert np.max(np.abs(correlation)) < 4.5 / np.sqrt(4000)
     np.testing.assert_array_equal(obs[:, 0, 2:], 2.0 * state.context - 1)

@@ -1,4 +1,4 @@
-"""MNISTBandit, beside bsuite's own, on digits of our making."""
+"""MNISTBandit, beside bsuite's own, on synthetic digits."""
 
 import gzip
 
@@ -18,14 +18,14 @@ NUMBER = 50
 
 
 def idx(array):
-    """An array of bytes as a file."""
+    """An IDX file of an array of bytes."""
     sizes = b"".join(int(n).to_bytes(4, "big") for n in array.shape)
     return bytes([0, 0, 8, array.ndim]) + sizes + array.tobytes()
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with all four of MNIST's files, as small as can be."""
+    """A folder with small versions of MNIST's four files."""
     path, rng = tmp_path_factory.mktemp("mnist"), np.random.default_rng(0)
     for part in ("train", "t10k"):
         images = rng.integers(256, size=(NUMBER, 28, 28), dtype=np.uint8)
@@ -39,7 +39,9 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def bsuite_env(folder):
     with pytest.MonkeyPatch.context() as patch:
-        loaded = datasets.load_mnist(str(folder))  # downloads nothing: all is there
+        loaded = datasets.load_mnist(
+            str(folder)
+        )  # downloads nothing, since all files exist
         patch.setattr(datasets, "load_mnist", lambda: loaded)
         return original.MNISTBandit(seed=0)
 
@@ -74,7 +76,7 @@ def test_every_image_is_equally_likely(pair_class, folder):
 
 
 def test_the_darkest_pixels_are_not_negative(pair_class, folder, bsuite_env):
-    # bsuite, and gymnax with it, read pixels as signed bytes.
+    # bsuite and gymnax read pixels as signed bytes.
     state, obs = pair_class(mnist_bandit(path=str(folder)), None).resets(1, 100)
     pixels = bsuite_env._images[state.image].astype(np.float32)
     assert pixels.min() < 0

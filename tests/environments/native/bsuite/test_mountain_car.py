@@ -1,4 +1,4 @@
-"""bsuite's MountainCar, beside its own."""
+"""bsuite's MountainCar, compared with bsuite."""
 
 import numpy as np
 import pytest
@@ -48,8 +48,8 @@ def test_a_step_matches_bsuite_in_play_and_from_any_state(pair_class, fits, chan
     *_, after, (obs, _, last, _) = pair.check(rtol=1e-5, atol=1e-7)
     goal = changed.get("goal_position", 0.5)
     backward = (obs[:, 0, 0] >= goal) & (obs[:, 0, 1] < 0)
-    assert np.sum(backward & last) > 10  # out at any speed
-    assert np.sum(last & (obs[:, 0, 0] < goal)) > 500  # out of time
+    assert np.sum(backward & last) > 10  # at the goal at any speed
+    assert np.sum(last & (obs[:, 0, 0] < goal)) > 500  # at the time limit
     assert np.sum(~last) > 200
     assert np.sum((after.car.physics[:, 0] == np.float32(-1.2)) & ~last) > 50
 

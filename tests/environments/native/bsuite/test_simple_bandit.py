@@ -33,7 +33,7 @@ def test_every_arm_pays_as_in_bsuite(pair_class, fits, bandit):
 
 
 def test_the_order_of_the_arms_does_not_depend_on_the_key(pair_class):
-    # gymnax puts them into a new order at every step: there is nothing to learn.
+    # gymnax shuffles the arms at every step, so nothing can be learned.
     pair = pair_class(simple_bandit(), None)
     state, _ = pair.resets(0, 2000)
     arm = (np.arange(2000) % 11).astype(np.int32)

@@ -15,7 +15,7 @@ CHAINS = [{}, {"chain_length": 1}, {"chain_length": 20, "n_distractor": 40}]
 
 
 class Told:
-    """In place of NumPy's generator: tosses the coins that it was told."""
+    """Replaces NumPy's generator: returns scripted coins."""
 
     def __init__(self):
         self.coins = []
@@ -47,7 +47,7 @@ def test_a_step_matches_bsuite_at_any_time_with_the_same_coins(pair_class, fits,
     for i in range(number):
         reference._timestep = rng.choice([0, length - 1, rng.integers(length)])
         reference._need_umbrella, reference._has_umbrella = rng.integers(2, size=2)
-        # The last step has a reward without a coin.
+        # The last reward is not random.
         over = reference._timestep == length - 1
         told.coins = coins[i, int(over) :].astype(int).tolist()
         pair.act(reference, rng.integers(2), coins[i])

@@ -1,4 +1,4 @@
-"""bsuite's variants with noise and with scaled rewards: two of our wrappers."""
+"""bsuite's variants with noisy and scaled rewards, compared with the wrappers."""
 
 from types import SimpleNamespace
 
@@ -18,7 +18,7 @@ def state_of(env):
 
 
 def episodes(pair, reference, noises):
-    """Play of reference, kept for the check; a noise for each step."""
+    """Plays the reference with one noise per step, and records it for the check."""
     rng, timestep = np.random.default_rng(0), None
     for noise in noises:
         if timestep is None or timestep.last():

@@ -43,7 +43,7 @@ def step_of(**options):
 
 
 def random_states(n=1500):
-    """States all over the space, fast ones among them."""
+    """States across the space, including fast ones."""
     rng = np.random.default_rng(1)
     high = np.array([np.pi, np.pi, 4 * np.pi, 9 * np.pi])
     states = rng.uniform(-high, high, (n, 4)) * rng.choice([0.2, 1], (n, 1))
@@ -59,11 +59,11 @@ def compare(steps_of, states, physics=PHYSICS, **options):
     }
     expected = steps_of("Acrobot-v1", states.astype(np.float64), actions, **attributes)
     after, timestep = step_of(**options)(physics, states, actions)
-    # Relative to the range of each: a speed near 0 is the rest of two large ones.
+    # Relative to the range of each value: a speed near 0 is a difference of large ones.
     error = np.abs(timestep.next_obs - expected[0]) / np.maximum(
         np.abs(expected[0]), HIGH
     )
-    # A step at full speed turns a link nearly once, and a last digit into a hundred.
+    # At full speed a link turns nearly once per step, which amplifies rounding by 100.
     fast = np.max(np.abs(states[:, 2:]) / HIGH[4:], axis=1) > 0.25
     assert np.max(error[~fast]) < 1e-5
     assert np.max(error) < 1e-4
@@ -123,8 +123,8 @@ def test_speed_limits_match_gymnasium_and_set_the_space(steps_of):
 
 
 def test_half_the_gravity_matches_gymnasium_in_slow_motion(steps_of):
-    # Gymnasium's gravity cannot be changed. At half of it everything takes √2 times as
-    # long, if the torque is half as well.
+    # Gymnasium's gravity is fixed. At half the gravity and half the torque, everything
+    # takes √2 times as long.
     states, actions, slower = random_states(), np.arange(1500) % 3, np.sqrt(2)
     physics = PHYSICS | {"dt": 0.2 * slower, "torque": 0.5, "gravity": 4.9}
     time = np.array([1, 1, slower, slower], np.float32)

@@ -1,4 +1,4 @@
-"""Angles: beside NumPy's doubles."""
+"""Angles, compared with NumPy in float64."""
 
 import jax.numpy as jnp
 import numpy as np

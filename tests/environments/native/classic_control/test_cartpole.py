@@ -16,7 +16,7 @@ X_LIMIT, THETA_LIMIT = 2.4, 12 * 2 * np.pi / 360
 
 @functools.cache
 def visited_states() -> np.ndarray:
-    """States `[N, 4]` that a random policy comes to in Gymnasium."""
+    """States `[N, 4]` of a random policy in Gymnasium."""
     env = gymnasium.make("CartPole-v1").unwrapped
     env.action_space.seed(1)
     states = []
@@ -30,7 +30,7 @@ def visited_states() -> np.ndarray:
 
 
 def mutated_states() -> np.ndarray:
-    """Visited states, blown up and shaken: fast, fallen, far outside."""
+    """Visited states, scaled and with noise: fast, fallen, far outside."""
     rng = np.random.default_rng(2)
     states = np.repeat(visited_states(), 2, axis=0)
     noise = rng.normal(size=states.shape) * [1.5, 2.0, 0.3, 3.0]
@@ -54,7 +54,7 @@ def boundary_states() -> np.ndarray:
 
 
 def reference(states, actions, sutton_barto_reward=False, **physics):
-    """One step of Gymnasium's from each state: observations, rewards, terminations."""
+    """One step of Gymnasium from each state: observations, rewards, terminations."""
     env = gymnasium.make(
         "CartPole-v1", sutton_barto_reward=sutton_barto_reward
     ).unwrapped

@@ -21,7 +21,7 @@ FACTORIES = {
     "MountainCarContinuous-v0": mountain_car_continuous,
 }
 BOTH = pytest.mark.parametrize("name", FACTORIES)
-# All that Gymnasium has an attribute for: the continuous one's gravity is a constant.
+# The parameters with a Gymnasium attribute: the continuous car's gravity has none.
 CHANGES = [
     ("MountainCar-v0", {"force": 0.003}),
     ("MountainCar-v0", {"gravity": 0.001}),
@@ -40,7 +40,7 @@ CHANGES = [
 
 
 def physics_of(name):
-    """The parameters that may be traced, at their defaults."""
+    """The parameters that can be traced, with their defaults."""
     parameters = inspect.signature(FACTORIES[name]).parameters
     structural = ("min_position", "max_position", "max_speed")
     return {k: p.default for k, p in parameters.items() if k not in structural}
@@ -58,7 +58,7 @@ def step_of(name, **options):
 
 
 def everywhere(name, n=3000):
-    """States all over the valley, a little beyond it, and at its ends; all actions."""
+    """States across the valley, slightly outside, and at its ends; all actions."""
     rng = np.random.default_rng(1)
     states = rng.uniform([-1.3, -0.09], [0.7, 0.09], (n, 2)).astype(np.float32)
     states[: n // 10, 0] = -1.2
@@ -69,7 +69,7 @@ def everywhere(name, n=3000):
 
 
 def compare(steps_of, name, states, actions, **changed):
-    # Gymnasium keeps doubles with discrete actions, and float32 with continuous ones.
+    # Gymnasium uses float64 with discrete actions, and float32 with continuous ones.
     theirs = states.astype(np.float64) if name == "MountainCar-v0" else states
     obs, reward, terminated = steps_of(name, theirs, actions, **changed)
     traced = physics_of(name)
@@ -124,20 +124,20 @@ def test_gravity_has_the_same_effect_on_both_cars():
 def test_the_goal_position_matches_gymnasium_to_float32_precision(steps_of, name):
     goal = 0.5 if name == "MountainCar-v0" else 0.45
     position = (goal + np.arange(-60, 60) * 3e-8).astype(np.float32)
-    # So that it moves on by next to nothing.
+    # So that the car hardly moves.
     speed = (0.0025 * np.cos(3 * position.astype(np.float64)) + 1e-9).astype(np.float32)
     states = np.stack([position, speed], axis=1)
     still = np.ones(120, int) if name == "MountainCar-v0" else np.zeros((120, 1))
     theirs = states.astype(np.float64) if name == "MountainCar-v0" else states
     _, _, terminated = steps_of(name, theirs, still.astype(np.float32).astype(int))
     last = step_of(name)(physics_of(name), states, still)[1].last
-    assert np.sum(last != terminated) <= 3  # one float32 is two of these positions
+    assert np.sum(last != terminated) <= 3  # two of these positions are one float32
     assert 40 < np.sum(terminated) < 80
 
 
 @BOTH
 def test_the_left_wall_stops_the_car(steps_of, name):
-    # gymnax keeps the speed of the continuous one.
+    # gymnax does not stop the continuous car.
     states = np.array([[-1.2, -0.03], [-1.19, -0.05], [-1.2, 0.02]], np.float32)
     actions = np.array([0, 0, 2])
     if name != "MountainCar-v0":

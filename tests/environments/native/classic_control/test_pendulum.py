@@ -16,7 +16,7 @@ THEIR_NAMES = {"g": "g", "mass": "m", "length": "l", "dt": "dt"}
 
 
 def states_and_actions(n=3000):
-    """States all around and beyond the greatest speed; torques far outside the box."""
+    """States at all angles, beyond the maximum speed; torques far outside the box."""
     rng = np.random.default_rng(1)
     states = rng.uniform([-np.pi, -11], [np.pi, 11], (n, 2)).astype(np.float32)
     states[:5, 0] = [0, -np.pi / 2, np.pi / 2, 3.1415925, -3.1415925]
@@ -38,7 +38,7 @@ def step_of(**options):
 def compare(steps_of, physics, **options):
     states, actions = states_and_actions()
     theirs = {THEIR_NAMES.get(name, name): value for name, value in physics.items()}
-    # Gymnasium's angle is not wrapped: it may have gone round some times.
+    # Gymnasium's angle is not wrapped: it can be several turns away.
     rounds = np.array([2 * np.pi, 0]) * (np.arange(len(states)) % 7 - 3)[:, None]
     expected = steps_of("Pendulum-v1", states + rounds, actions, **theirs, **options)
     after, timestep = step_of(**options)(physics, states, actions)
@@ -60,7 +60,7 @@ def test_an_angle_beyond_pi_has_the_reward_of_gymnasium(steps_of):
     states[:, 0] += 2 * np.pi * (np.arange(len(states)) % 7 - 3)
     expected = steps_of("Pendulum-v1", states.astype(np.float64), actions)
     _, timestep = step_of()(PHYSICS, states, actions)
-    # Beside ±π a last digit of the angle is a full turn, but costs the same.
+    # Near ±π, rounding can change the angle by a full turn at the same cost.
     np.testing.assert_allclose(timestep.reward, expected[1], rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(timestep.next_obs, expected[0], rtol=1e-5, atol=1e-5)
 

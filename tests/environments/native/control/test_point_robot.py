@@ -1,4 +1,4 @@
-"""PointRobot, beside the same in NumPy."""
+"""PointRobot, compared with NumPy."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Reacher, beside explicit trigonometry."""
+"""Reacher, compared with explicit trigonometry."""
 
 import math
 
@@ -40,7 +40,7 @@ def reference_step(angles, speeds, target, action, torque_scale, dt):
 @pytest.mark.parametrize("joints", [1, 2, 3, 7])
 @pytest.mark.parametrize("physics", [(1.0, 0.05), (3.0, 0.2)])
 def test_a_step_matches_trigonometry_for_any_number_of_joints(joints, physics):
-    """In gymnax an arm of other than two joints is an error."""
+    """In gymnax an arm with another number of joints than two is an error."""
     torque_scale, dt = physics
     state, actions = states_and_actions(joints)
 

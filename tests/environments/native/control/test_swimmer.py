@@ -1,4 +1,4 @@
-"""Swimmer, beside Newton's laws for every segment, its joints held by forces."""
+"""Swimmer, compared with Newton's laws for segments with joint forces."""
 
 import functools
 import itertools
@@ -18,60 +18,60 @@ DEFAULTS = {"mass": 1.0, "length": 1.0, "viscosity": 10.0, "dt": 0.05}
 
 
 class Newton:
-    """Segments as free bodies, `[batch]` swimmers at once, in float64.
+    """Segments as free bodies, for `[batch]` swimmers, in float64.
 
-    Middles `[batch, n, 2]` and angles `[batch, n]`; forces in the joints are unknowns
-    beside the accelerations. The liquid's drag is summed over points of each segment.
+    Middles `[batch, n, 2]` and angles `[batch, n]`; the forces in the joints and the
+    accelerations are unknown. The liquid's drag is summed over points of each segment.
     """
 
     def __init__(self, n, mass, length, viscosity):
         self.n, self.mass, self.length, self.viscosity = n, mass, length, viscosity
 
-    def chained(self, state):
-        """Middles and angles, and their velocities, of a state of ours."""
+    def from_state(self, state):
+        """Middles and angles, and their velocities, of a `SwimmerState`."""
         centre, angles, velocity, speeds = (np.asarray(s, np.float64) for s in state)
         half = self.length / 2
         along = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
         across = np.stack([-np.sin(angles), np.cos(angles)], axis=-1)
-        middles, moving = [np.zeros((len(angles), 2))], [np.zeros((len(angles), 2))]
+        middles, velocities = [np.zeros((len(angles), 2))], [np.zeros((len(angles), 2))]
         for i in range(1, self.n):
             middles.append(middles[-1] + half * (along[:, i - 1] + along[:, i]))
             turn = speeds[:, i - 1, None] * across[:, i - 1]
             turn = turn + speeds[:, i, None] * across[:, i]
-            moving.append(moving[-1] + half * turn)
-        middles, moving = np.stack(middles, axis=1), np.stack(moving, axis=1)
+            velocities.append(velocities[-1] + half * turn)
+        middles, velocities = np.stack(middles, axis=1), np.stack(velocities, axis=1)
         middles += (centre - middles.mean(axis=1))[:, None]
-        moving += (velocity - moving.mean(axis=1))[:, None]
-        return middles, angles, moving, speeds
+        velocities += (velocity - velocities.mean(axis=1))[:, None]
+        return middles, angles, velocities, speeds
 
-    def drag(self, angles, moving, speeds):
+    def drag(self, angles, velocities, speeds):
         """The liquid's force on each segment and its torque around the middle."""
         across = np.stack([-np.sin(angles), np.cos(angles)], axis=-1)
-        force, torque = np.zeros_like(moving), np.zeros_like(speeds)
+        force, torque = np.zeros_like(velocities), np.zeros_like(speeds)
         points, weights = np.polynomial.legendre.leggauss(3)
         for point, weight in zip(points, weights, strict=True):
             at, share = point * self.length / 2, weight * self.length / 2
-            slip = np.sum(moving * across, axis=-1) + at * speeds
+            slip = np.sum(velocities * across, axis=-1) + at * speeds
             push = -self.viscosity * share * slip
             force += push[..., None] * across
             torque += push * at
         return force, torque
 
     def accelerations(self, state, torques):
-        _, angles, moving, speeds = state
+        _, angles, velocities, speeds = state
         n, half = self.n, self.length / 2
         cosine, sine = np.cos(angles), np.sin(angles)
-        force, torque = self.drag(angles, moving, speeds)
+        force, torque = self.drag(angles, velocities, speeds)
         # Unknowns: 2n accelerations, n angular ones, 2 forces in each of n − 1 joints.
         size = 3 * n + 2 * (n - 1)
         matrix = np.zeros((len(angles), size, size))
-        known = np.zeros((len(angles), size))
+        right_side = np.zeros((len(angles), size))
         for i, axis in itertools.product(range(n), range(2)):
             matrix[:, 2 * i + axis, 2 * i + axis] = self.mass
-            known[:, 2 * i + axis] = force[:, i, axis]
+            right_side[:, 2 * i + axis] = force[:, i, axis]
         for i in range(n):
             matrix[:, 2 * n + i, 2 * n + i] = self.mass * self.length**2 / 12
-            known[:, 2 * n + i] = torque[:, i]
+            right_side[:, 2 * n + i] = torque[:, i]
         for joint in range(n - 1):
             fx = 3 * n + 2 * joint
             fy = fx + 1
@@ -81,41 +81,43 @@ class Newton:
                 # The arm is half a segment, forward for the first, back for the second.
                 matrix[:, 2 * n + i, fy] -= half * cosine[:, i]
                 matrix[:, 2 * n + i, fx] += half * sine[:, i]
-                known[:, 2 * n + i] -= sign * torques[:, joint]
-                # Both ends that meet here have one acceleration.
+                right_side[:, 2 * n + i] -= sign * torques[:, joint]
+                # The two ends at a joint have the same acceleration.
                 matrix[:, fx, 2 * i] = sign
                 matrix[:, fy, 2 * i + 1] = sign
                 matrix[:, fx, 2 * n + i] = -half * sine[:, i]
                 matrix[:, fy, 2 * n + i] = half * cosine[:, i]
-                known[:, fx] += half * speeds[:, i] ** 2 * cosine[:, i]
-                known[:, fy] += half * speeds[:, i] ** 2 * sine[:, i]
-        found = np.linalg.solve(matrix, known[..., None])[..., 0]
-        return found[:, : 2 * n].reshape(-1, n, 2), found[:, 2 * n : 3 * n]
+                right_side[:, fx] += half * speeds[:, i] ** 2 * cosine[:, i]
+                right_side[:, fy] += half * speeds[:, i] ** 2 * sine[:, i]
+        solution = np.linalg.solve(matrix, right_side[..., None])[..., 0]
+        return solution[:, : 2 * n].reshape(-1, n, 2), solution[:, 2 * n : 3 * n]
 
-    def advanced(self, state, torques, dt, substeps=50):
-        """`dt` later, by many small steps of the midpoint rule."""
+    def advance(self, state, torques, dt, substeps=50):
+        """The state after `dt`, by many small steps of the midpoint rule."""
         for _ in range(substeps):
-            middle = self.moved(state, state, torques, dt / substeps / 2)
-            state = self.moved(state, middle, torques, dt / substeps)
+            middle = self.euler_step(state, state, torques, dt / substeps / 2)
+            state = self.euler_step(state, middle, torques, dt / substeps)
         return state
 
-    def moved(self, state, at, torques, dt):
+    def euler_step(self, state, at, torques, dt):
         pushed, turned = self.accelerations(at, torques)
         change = (at[2], at[3], pushed, turned)
         return tuple(s + dt * c for s, c in zip(state, change, strict=True))
 
     def energy(self, state):
-        _, _, moving, speeds = state
+        _, _, velocities, speeds = state
         inertia = self.mass * self.length**2 / 12
-        linear = np.sum(self.mass * moving**2, axis=(1, 2))
+        linear = np.sum(self.mass * velocities**2, axis=(1, 2))
         return (linear + np.sum(inertia * speeds**2, axis=1)) / 2
 
     def momenta(self, state):
-        """Linear and angular, around the origin."""
-        middles, _, moving, speeds = state
-        cross = middles[..., 0] * moving[..., 1] - middles[..., 1] * moving[..., 0]
+        """The linear and angular momentum, around the origin."""
+        middles, _, velocities, speeds = state
+        cross = (
+            middles[..., 0] * velocities[..., 1] - middles[..., 1] * velocities[..., 0]
+        )
         spin = self.mass * cross + self.mass * self.length**2 / 12 * speeds
-        return self.mass * moving.sum(axis=1), spin.sum(axis=1)
+        return self.mass * velocities.sum(axis=1), spin.sum(axis=1)
 
 
 def states_and_torques(n, seed=0):
@@ -159,16 +161,16 @@ def test_a_step_follows_newtons_laws(n, changed):
     after, timestep = step_batch(n, state, torques, physics)
     dt = physics.pop("dt")
     newton = Newton(n, **physics)
-    found = newton.advanced(newton.chained(state), np.clip(torques, -5, 5), dt)
-    middles, angles, moving, speeds = found
+    found = newton.advance(newton.from_state(state), np.clip(torques, -5, 5), dt)
+    middles, angles, velocities, speeds = found
     assert_near(after.centre, middles.mean(axis=1))
-    assert_near(after.velocity, moving.mean(axis=1))
+    assert_near(after.velocity, velocities.mean(axis=1))
     assert_near(after.speeds, speeds)
     assert_near(np.cos(after.angles), np.cos(angles))
     assert_near(np.sin(after.angles), np.sin(angles))
     swum = (middles.mean(axis=1) - state.centre)[:, 0] / dt
     assert_near(timestep.reward, swum)
-    parts = (np.cos(angles), np.sin(angles), speeds, moving.mean(axis=1))
+    parts = (np.cos(angles), np.sin(angles), speeds, velocities.mean(axis=1))
     assert_near(timestep.obs, np.concatenate(parts, axis=1))
     assert not np.any(timestep.last)
     assert np.all(np.abs(after.angles) <= np.pi + 1e-6)
@@ -180,7 +182,7 @@ def test_momenta_are_conserved_without_liquid_and_energy_without_torques(driven)
     state, torques = states_and_torques(3, seed=1)
     after, _ = step_batch(3, state, torques * driven, physics)
     newton = Newton(3, 1.0, 1.0, 0.0)
-    before, later = newton.chained(state), newton.chained(after)
+    before, later = newton.from_state(state), newton.from_state(after)
     for one, other in zip(newton.momenta(before), newton.momenta(later), strict=True):
         assert_near(other, one)
     change = newton.energy(later) / newton.energy(before) - 1
@@ -192,7 +194,8 @@ def test_the_liquid_only_dissipates_energy():
     after, _ = step_batch(3, state, 0 * torques, DEFAULTS)
     newton = Newton(3, 1.0, 1.0, 10.0)
     assert np.all(
-        newton.energy(newton.chained(after)) < newton.energy(newton.chained(state))
+        newton.energy(newton.from_state(after))
+        < newton.energy(newton.from_state(state))
     )
 
 

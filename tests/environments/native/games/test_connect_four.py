@@ -1,4 +1,4 @@
-"""ConnectFour, beside a search through all lines in plain Python."""
+"""ConnectFour, compared with a search through all lines in Python."""
 
 import jax
 import numpy as np
@@ -46,7 +46,7 @@ def has_four(board, whose, every):
 
 
 def with_stone(board, column, whose):
-    """A copy with one more stone; None where there is no room."""
+    """A copy with one more stone, or None if the column is full."""
     board = [list(row) for row in board]
     for row in reversed(board):
         if row[column] == 0:
@@ -73,7 +73,7 @@ def opponent_column(board, which, looks, every):
 
 
 def reference_step(board, column, which, looks, every):
-    """The board after a step, the reward, and whether that was the end."""
+    """The board after a step, the reward, and whether the game is over."""
     after = with_stone(board, column, OWN)
     if after is None:
         return board, -1, True
@@ -89,7 +89,7 @@ def reference_step(board, column, which, looks, every):
 
 @pytest.fixture(scope="module", params=SIZES, ids=str)
 def random_games(request):
-    """Steps of many games at random, from either side's first stone on; and ours."""
+    """Random steps of many games, and those of rlcli; either side plays first."""
     rows, columns = request.param
     rng, every, cases = np.random.default_rng(0), lines(rows, columns), []
     while len(cases) < 2500:
@@ -99,7 +99,7 @@ def random_games(request):
         over = False
         while not over:
             room = [c for c in range(columns) if board[0][c] == 0]
-            # Now and then a column that may be full.
+            # Sometimes a column that may be full.
             any_ = rng.random() < 0.05
             column = int(rng.integers(columns) if any_ else rng.choice(room))
             which = rng.random(dtype=np.float32)
@@ -119,7 +119,7 @@ def random_games(request):
 
 def test_a_step_follows_the_rules(random_games):
     (after, reward, over), _, (state, timestep) = random_games
-    # A draw on the larger board takes better players than these.
+    # These players are too weak for a draw on the larger board.
     outcomes = (-1, 1) if after.shape[1] == 6 else (-1, 0, 1)
     jax.tree.map(np.testing.assert_array_equal, state, state_of(after))
     np.testing.assert_array_equal(timestep.reward, reward)
@@ -186,7 +186,7 @@ def test_the_first_player_is_an_option(as_likely, begins, likely):
     assert not np.any(state.their[:, :8])
     stone = np.asarray(state.their[:, 8])
     assert np.all(stone & (stone - 1) == 0)  # one at most
-    # Its column, or 7 where there is none.
+    # Its column, or 7 without a stone.
     column = np.where(stone > 0, np.log2(np.maximum(stone, 1)), 7)
     lowest = np.bincount(column.astype(int), minlength=8)
     if begins == "agent":

@@ -1,4 +1,4 @@
-"""Pong, beside its rules in plain Python."""
+"""Pong, compared with its rules in Python."""
 
 import jax
 import numpy as np
@@ -15,7 +15,7 @@ FAST_COMPILE = {"xla_backend_optimization_level": 0}
 
 
 def states(field, n=4000):
-    """Anything that may happen, half of it near the paddles."""
+    """Random states, half of them near the paddles."""
     rng = np.random.default_rng(0)
     height, width, reach = field["height"], field["width"], field["reach"]
     column = rng.integers(0, width, n)
@@ -58,7 +58,9 @@ def reference_step(state, action, follows, field):
     ):
         if there and abs(row - paddle) <= reach:
             column, right = front - (column - front), -right
-            down = round(down + (row - paddle) / reach)  # Python's, too: half to even
+            down = round(
+                down + (row - paddle) / reach
+            )  # `round` also rounds half to even
             down = max(-field["max_speed"], min(field["max_speed"], down))
             break
     reward = 1 if column >= width else -1 if column < 0 else 0
@@ -89,7 +91,7 @@ def test_a_step_follows_the_rules(changed):
 
 
 def test_the_ball_bounces_off_both_walls():
-    """In gymnax there is none above: the ball leaves the field and never comes back."""
+    """In gymnax there is no upper wall: the ball leaves the field for good."""
     row = np.array([0, 1, 2, 29, 28, 27], np.int32)
     down = np.array([-1, -3, -3, 1, 3, 3], np.int32)
     still = np.full(6, 15, np.int32)
@@ -124,7 +126,7 @@ def test_the_ball_stays_between_the_walls_for_whole_games():
 
 
 def test_games_begin_in_any_row_and_direction(as_likely):
-    """In gymnax they begin always the same."""
+    """In gymnax the initial state is fixed."""
     keys = jax.random.split(jax.random.key(0), 20_000)
     state, _ = jax.jit(jax.vmap(pong().reset), compiler_options=FAST_COMPILE)(keys)
     ways = (state.row * 3 + state.down + 1) * 2 + (state.right + 1) // 2

@@ -1,4 +1,4 @@
-"""FourRooms, beside loops that know where its walls are."""
+"""FourRooms, compared with loops over its cells."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ import pytest
 from rlcli.environments.native.grid.four_rooms import FourRoomsState, four_rooms
 from rlcli.errors import RlcliError
 
-DOORS = {(3, 6), (10, 6), (6, 2), (7, 9)}  # as the paper's figure has them
+DOORS = {(3, 6), (10, 6), (6, 2), (7, 9)}  # from the figure of the paper
 MOVES = [(-1, 0), (0, 1), (1, 0), (0, -1)]
 
 
@@ -29,7 +29,7 @@ def number(cell):
 
 @pytest.fixture(scope="module")
 def all_steps():
-    """Each cell with each action, noise and three goals; and the steps from there."""
+    """Every cell with every action and noise, and three goals; and their steps."""
     goals = [(8, 9), (3, 6), (1, 1)]
     cases = [
         (cell, goal, action, noise)
@@ -70,7 +70,7 @@ def test_every_step_follows_the_rules(all_steps):
 
 
 def test_the_visual_observation_has_rows_first_and_no_agent_in_a_wall(all_steps):
-    """In gymnax the walker is transposed: at (5, 11), say, it would be inside one."""
+    """In gymnax the agent is transposed: at (5, 11), for example, it is in a wall."""
     cases, found = all_steps
     seen = found[True][1].obs
     walls = np.array([[is_wall(r, c) for c in range(13)] for r in range(13)])

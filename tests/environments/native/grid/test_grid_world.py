@@ -14,7 +14,7 @@ ODD = ("G.S#", ".#..", "TS.G")
 
 
 def outcomes(core):
-    """Cell after, reward and end, `[cells, 4, 3]`, for every cell, action and noise."""
+    """Next cell, reward and end, `[cells, 4, 3]`, for every cell, action and noise."""
     cells = int(core.observation.n)
     grid = np.mgrid[:cells, :4, :3].reshape(3, -1).astype(np.int32)
     state, timestep = jax.jit(jax.vmap(core.step))(CellState(grid[0]), grid[1], grid[2])

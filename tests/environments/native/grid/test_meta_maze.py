@@ -1,4 +1,4 @@
-"""MetaMaze, beside loops that know where its walls are."""
+"""MetaMaze, compared with loops over its cells."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ FAST_COMPILE = {"xla_backend_optimization_level": 0}
 
 
 def is_free(size, row, column):
-    """Cells are counted from 0, inside of the walls around."""
+    """Cells are counted from 0, inside the outer walls."""
     if not (0 <= row < size and 0 <= column < size):
         return False
     middle = row == column == size // 2
@@ -81,7 +81,7 @@ def test_reaching_the_reward_moves_the_agent_to_any_other_cell(as_likely):
 
 
 def test_the_episode_never_terminates_and_the_reward_stays():
-    """In gymnax an episode is over when chance puts the finder back onto the reward."""
+    """In gymnax an episode ends if the agent is moved back onto the reward."""
     core = meta_maze(size=3)
     keys = jax.random.split(jax.random.key(2), 200)
 
@@ -104,7 +104,7 @@ def test_the_episode_never_terminates_and_the_reward_stays():
 
 @pytest.mark.parametrize(("size", "view"), [(9, 3), (7, 5)])
 def test_episodes_begin_in_the_middle_with_the_reward_elsewhere(as_likely, size, view):
-    """In gymnax the middle is inside of a wall if the view is wider, or the maze 7."""
+    """In gymnax the middle is in a wall for a wider view or a maze of size 7."""
     keys = jax.random.split(jax.random.key(0), 20_000)
     state, _ = jax.jit(
         jax.vmap(meta_maze(size=size, view=view).reset), compiler_options=FAST_COMPILE

@@ -72,15 +72,15 @@ def test_a_step_matches_minatar_from_unvisited_states(pair):
 
 def test_the_ball_starts_at_either_side(pair):
     state, obs = pair.reset(jax.random.split(jax.random.key(0), 2000))
-    right = np.asarray(game.unpack(pair.most, state).game.right)
+    right = np.asarray(game.unpack(pair.max_values, state).game.right)
     assert stats.binomtest(int(right.sum()), 2000).pvalue > 0.001
     rng, sides = np.random.default_rng(0), set()
     for _ in range(20):
         pair.restart(rng)
         expected, seen = pair.state(), pair.reference.state()
         sides.add(bool(expected.game.right))
-        mine = right == expected.game.right
-        for word, one in zip(state, game.pack(pair.most, expected), strict=True):
-            assert np.all(np.asarray(word)[mine] == one)
-        assert np.all(np.asarray(obs)[mine] == seen)
+        same_side = right == expected.game.right
+        for word, one in zip(state, game.pack(pair.max_values, expected), strict=True):
+            assert np.all(np.asarray(word)[same_side] == one)
+        assert np.all(np.asarray(obs)[same_side] == seen)
     assert sides == {False, True}

@@ -1,4 +1,4 @@
-"""Blackjack, beside Gymnasium's own game, hand by hand."""
+"""Blackjack, compared with Gymnasium hand by hand."""
 
 import functools
 import itertools
@@ -24,7 +24,7 @@ REWARDS = (-1.0, 0.0, 1.0, 1.5)
 
 
 class Script:
-    """Stands in for Gymnasium's generator: deals these cards, then has none."""
+    """Replaces Gymnasium's generator: deals the given cards, then raises an error."""
 
     def __init__(self, cards):
         self.cards = list(cards)
@@ -43,7 +43,7 @@ def game(player, dealer, cards=(), *, natural=False, sab=True):
 
 @functools.cache
 def hands():
-    """A hand for everything a player may hold: `{(total, ace, natural): cards}`."""
+    """A hand for every state of a player: `{(total, ace, natural): cards}`."""
     found = {}
     waiting = [list(pair) for pair in itertools.product(RANKS, RANKS)]
     while waiting:
@@ -57,7 +57,7 @@ def hands():
 
 
 def states(dealer):
-    """Our states, one for each of the hands, with that card of the dealer."""
+    """One `BlackjackState` per hand, with the given card of the dealer."""
     total, ace, natural = (np.array(each) for each in zip(*hands(), strict=True))
     return BlackjackState(
         total.astype(np.int32), ace, natural, np.full(len(total), dealer, np.int32)
@@ -66,7 +66,7 @@ def states(dealer):
 
 @functools.cache
 def dealers_ends():
-    """How Gymnasium's dealer ends: `{card: {(cards of one such end): probability}}`."""
+    """The final hands of Gymnasium's dealer: `{card: {cards of a hand: probability}}`."""
     found = {}
     for card in RANKS:
         ends, of_kind = {}, {}
@@ -76,7 +76,7 @@ def dealers_ends():
             env = game([10, 10], [card, cards[0]], cards[1:])
             try:
                 env.step(0)
-            except IndexError:  # wants another card
+            except IndexError:  # needs another card
                 waiting += [([*cards, c], probability * RANKS[c]) for c in RANKS]
                 continue
             kind = (original.score(env.dealer), original.is_natural(env.dealer))
@@ -153,7 +153,7 @@ def test_deals_have_the_probabilities_of_gymnasium(as_likely):
         expected[best, usable, dealer] += likely
     counts = np.zeros_like(expected)
     np.add.at(counts, (np.asarray(obs[0]), np.asarray(obs[2]), np.asarray(obs[1])), 1)
-    often = expected > 2e-4  # the others are too rare to be counted
+    often = expected > 2e-4  # the others are too rare to count
     assert as_likely(counts[often], expected[often] / expected[often].sum())
     assert np.all(expected[counts > 0] > 0)
     natural = np.asarray(state.natural)
@@ -197,7 +197,7 @@ def test_the_table_is_drawn_with_the_observation():
 
 
 def games(core, number=300, steps=5):
-    """Random hands, `[number, steps]`; what follows the end of one means nothing."""
+    """Random hands, `[number, steps]`; steps after the end of a hand are invalid."""
 
     def play(key):
         def step(state, key):
@@ -252,7 +252,7 @@ def test_the_dealers_cards_have_the_right_probabilities(as_likely):
 
 @functools.cache
 def chance(total, ace, end):
-    """How likely a dealer with that sum ends with another one."""
+    """The probability that a dealer with one sum ends with another."""
     best = total + 10 if ace and total <= 11 else total
     if best > 16:
         return float(best == end)

@@ -1,4 +1,4 @@
-"""Tables: what is packed into one number comes out again; chance by its measure."""
+"""Tables: packed entries are read back, and outcomes have their probabilities."""
 
 import jax
 import jax.numpy as jnp

@@ -32,7 +32,7 @@ def test_every_transition_matches_gymnasium(
 
 
 class Script:
-    """Stands in for Gymnasium's generator: gives what it is told to."""
+    """Replaces Gymnasium's generator: returns scripted values."""
 
     def __init__(self, uniform, choice):
         self.uniform, self.choice_of = uniform, choice
@@ -46,7 +46,7 @@ class Script:
 
 @functools.cache
 def gymnasiums_fickle_steps(outcome, choice):
-    """Observation, reward, end and mood after a step, of each state and action."""
+    """Observation, reward, end and fickleness after a step of each state and action."""
     env = gymnasium.make("Taxi-v4", is_rainy=True, fickle_passenger=True).unwrapped
     env.reset(seed=0)
     env._np_random = Script((0.4, 0.85, 0.95)[outcome], choice)
@@ -72,7 +72,7 @@ def test_a_fickle_passenger_changes_destination_as_in_gymnasium(outcome):
         found.append(
             np.stack([timestep.obs, timestep.reward, timestep.last, after.fickle], 1)
         )
-    # Of the three destinations that are left each comes once, in whatever order.
+    # Each of the three other destinations appears once, in any order.
     np.testing.assert_array_equal(np.sort(found, axis=0), np.sort(expected, axis=0))
     changed = ~np.asarray(after.fickle)
     assert 100 < np.sum(changed) < 400
