@@ -1,7 +1,7 @@
 """Compile times: every native environment at its largest parameters, in seconds.
 
-Each is compiled in a process of its own, whose watchdog ends it where a compilation
-takes too long: a hang inside XLA fails the test, and does not hang it.
+Each environment compiles in a separate process with a watchdog, so that a compilation
+that hangs in XLA fails the test instead of hanging it.
 """
 
 import faulthandler
@@ -115,12 +115,12 @@ def main(programs):
     import rlcli
     from rlcli import spaces
 
-    def compile_one(what, function, *arguments):
+    def compile_one(label, function, *arguments):
         faulthandler.dump_traceback_later(LIMIT, exit=True)
         start = time.perf_counter()
         jax.jit(function).lower(*arguments).compile()
         faulthandler.cancel_dump_traceback_later()
-        print(f"{what}: {time.perf_counter() - start:.2f} s", flush=True)
+        print(f"{label}: {time.perf_counter() - start:.2f} s", flush=True)
 
     key = jax.random.key(0)
     for name, options in programs:
@@ -132,9 +132,9 @@ def main(programs):
                 lambda leaf, shape=shape: jnp.broadcast_to(leaf, shape + leaf.shape),
                 spaces.zeros(env.action),
             )
-            what = f"{name} {options}, {batch or 'alone'}"
-            compile_one(f"{what}, reset", env.reset, key)
-            compile_one(f"{what}, step", env.step, state, action, key)
+            label = f"{name} {options}, {batch or 'single'}"
+            compile_one(f"{label}, reset", env.reset, key)
+            compile_one(f"{label}, step", env.step, state, action, key)
 
 
 if __name__ == "__main__":

@@ -348,11 +348,11 @@ def test_a_compiled_batch_equals_single_eager_steps(name):
         assert bool(found.last) == (float(found.discount) == 0)
         assert jax.tree.structure(found) == jax.tree.structure(expected)
         together = (expected.next_obs, expected.reward, expected.discount)
-        alone = (found.next_obs, found.reward, found.discount)
+        single_results = (found.next_obs, found.reward, found.discount)
         jax.tree.map(
             partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5),
             together,
-            alone,
+            single_results,
         )
 
 
@@ -367,7 +367,7 @@ def test_every_number_has_an_effect_and_can_be_traced(name):
                 play_randomly(name, 4, shake=shake, fixed=fixed, **{key: other}),
             )
             for shake in (False, True)
-        ), f"{key}: {other} is what {numbers(name)[key]} is"
+        ), f"{key}: {other} has the same effect as {numbers(name)[key]}"
 
 
 @PLAYED

@@ -96,10 +96,10 @@ def test_real_actions_reach_every_point_of_the_box_and_no_other():
     core = rlcli.make("Pendulum-v1")
     state, _ = core.reset(jax.random.key(0))
     for real, torque in ((0.0, 0.0), (100.0, 2.0), (-100.0, -2.0), (np.log(3), 1.0)):
-        ours = env.step(state, jnp.float32([real]), jax.random.key(1))[1]
-        theirs = core.step(state, jnp.float32([torque]), jax.random.key(1))[1]
-        assert np.allclose(ours.next_obs, theirs.next_obs, atol=1e-6)
-        assert np.allclose(ours.reward, theirs.reward, atol=1e-5)
+        wrapped = env.step(state, jnp.float32([real]), jax.random.key(1))[1]
+        plain = core.step(state, jnp.float32([torque]), jax.random.key(1))[1]
+        assert np.allclose(wrapped.next_obs, plain.next_obs, atol=1e-6)
+        assert np.allclose(wrapped.reward, plain.reward, atol=1e-5)
 
 
 def test_rewards_are_scaled_clipped_and_noisy():

@@ -83,10 +83,10 @@ def connect_four(
 
     def reset(key: Key) -> tuple[ConnectFourState, dict[str, Array]]:
         coin, start = jax.random.uniform(key, (2,))
-        theirs = {"either": coin < 0.5, "agent": False}.get(begins, True)
+        opponent_begins = {"either": coin < 0.5, "agent": False}.get(begins, True)
         stone = jnp.uint32(1) << (start * columns).astype(jnp.uint32)
         empty = jnp.zeros(rows + 2 * EDGE, jnp.uint32)
-        their_stones = empty.at[-1 - EDGE].set(jnp.where(theirs, stone, 0))
+        their_stones = empty.at[-1 - EDGE].set(jnp.where(opponent_begins, stone, 0))
         state = ConnectFourState(empty, their_stones)
         return state, observe(state)
 

@@ -115,14 +115,14 @@ def _play(
     y = jnp.clip(state.y + downward, 1, 8)
 
     lane = y == ROW
-    met = state.is_occupied & lane & (state.column == x)
-    is_occupied = state.is_occupied & ~(met & state.gold)
+    met_before = state.is_occupied & lane & (state.column == x)
+    is_occupied = state.is_occupied & ~(met_before & state.gold)
     moves = is_occupied & (state.move_timer == 0)
     column = state.column + jnp.where(moves, game.x_step(state.right), 0)
     is_occupied = is_occupied & game.is_on_board(column)
     met_after = is_occupied & lane & (column == x)
-    collected = (met | met_after) & state.gold  # a lane has one object at most
-    hit = (met | met_after) & ~state.gold
+    collected = (met_before | met_after) & state.gold  # a lane has one object at most
+    hit = (met_before | met_after) & ~state.gold
     is_occupied = is_occupied & ~collected
 
     move_timer = jnp.where(state.move_timer == 0, _move_speed(state), state.move_timer)

@@ -167,7 +167,7 @@ def _play(
 ) -> tuple[SeaquestState, Array, Array]:
     state = _steer(_spawn(state, noise), action)
     state, shot = _move_shots(state)
-    state, met, hits = _move_enemies(_move_divers(state))
+    state, is_touched, hits = _move_enemies(_move_divers(state))
     state, hit = _move_bullets(state)
     state, reward, terminated = _update_oxygen(state, ramping)
     state = state._replace(
@@ -175,7 +175,7 @@ def _play(
         diver_timer=jnp.maximum(state.diver_timer - 1, 0),
         shot_timer=jnp.maximum(state.shot_timer - 1, 0),
     )
-    return state, shot + hits + reward, met | hit | terminated
+    return state, shot + hits + reward, is_touched | hit | terminated
 
 
 def _move_speed(state: SeaquestState) -> Array:
@@ -251,11 +251,11 @@ def _move_shots(state: SeaquestState) -> tuple[SeaquestState, Array]:
 def _move_divers(state: SeaquestState) -> SeaquestState:
     """Moves the divers, newest first; a diver that meets the submarine comes aboard."""
     divers, aboard = state.divers, state.divers_aboard
-    ours = _cell(state.y, state.x)
+    own_cell = _cell(state.y, state.x)
     moves = divers.alive & (state.diver_moves == 0)
     timer = jnp.where(moves, DIVER_MOVE, state.diver_moves - divers.alive)
     cell = divers.cell + jnp.where(moves, game.x_step(divers.right), 0)
-    meets = divers.alive & ((divers.cell == ours) | (cell == ours))
+    meets = divers.alive & ((divers.cell == own_cell) | (cell == own_cell))
     stays = divers.alive & _is_inside(cell)
     alive = []
     for i in reversed(range(MAX_SHOTS)):
@@ -272,14 +272,14 @@ def _move_enemies(state: SeaquestState) -> tuple[SeaquestState, Array, Array]:
     Returns the state, whether an enemy met the submarine, and the number of hits.
     """
     enemies, shots = state.enemies, state.shots
-    swimmers, ours = enemies.swimmers, _cell(state.y, state.x)
+    swimmers, own_cell = enemies.swimmers, _cell(state.y, state.x)
     moves = swimmers.alive & (enemies.timer == 0)
     cell = swimmers.cell + jnp.where(moves, game.x_step(swimmers.right), 0)
     alive = swimmers.alive & _is_inside(cell)
-    met = swimmers.alive & ((swimmers.cell == ours) | (cell == ours))
+    is_touched = swimmers.alive & ((swimmers.cell == own_cell) | (cell == own_cell))
 
     # If two shots share a cell, the older one hits.
-    targets = remaining = moves & alive & (cell != ours)
+    targets = remaining = moves & alive & (cell != own_cell)
     flying = []
     for i in range(MAX_SHOTS):
         hit = remaining & (cell == shots.cell[i]) & shots.alive[i]
@@ -303,7 +303,7 @@ def _move_enemies(state: SeaquestState) -> tuple[SeaquestState, Array, Array]:
         bullets_left=state.bullets_left | new & FULL,
         bullets_right=state.bullets_right | new >> game.SIZE,
     )
-    return after, jnp.any(met), jnp.sum(struck)
+    return after, jnp.any(is_touched), jnp.sum(struck)
 
 
 def _move_bullets(state: SeaquestState) -> tuple[SeaquestState, Array]:
@@ -366,10 +366,10 @@ def _paint(state: SeaquestState) -> tuple[Array, list[game.Sprites]]:
     full = (_CHANNEL == 8) & (9 - state.divers_aboard <= _X) & (_X < 9)
     board = [jnp.zeros_like(air)[None], bullets.astype(bool), (air | full)[None]]
     back = np.arange(2)  # 0: the front of the agent's submarine
-    ours = state.x - back * game.x_step(state.right)
+    own_x = state.x - back * game.x_step(state.right)
     shots = state.shots
     return jnp.concatenate(board), [
-        game.Sprites(state.y, ours, back),
+        game.Sprites(state.y, own_x, back),
         game.Sprites(shots.cell >> 4, shots.cell & 15, 2, shots.alive),
         _with_trails(state.divers, 9),
         _with_trails(state.enemies.swimmers, jnp.where(state.enemies.submarine, 6, 5)),

@@ -10,7 +10,7 @@ from bsuite.environments import mnist as original
 from bsuite.utils import datasets
 from scipy import stats
 
-from rlcli.environments.native.bsuite import mnist_bandit as ours
+from rlcli.environments.native.bsuite import mnist_bandit as native
 from rlcli.environments.native.bsuite.mnist_bandit import MNISTBanditState, mnist_bandit
 from rlcli.errors import RlcliError
 
@@ -84,7 +84,7 @@ def test_the_darkest_pixels_are_not_negative(pair_class, folder, bsuite_env):
 
 
 def test_uncompressed_files_are_supported(folder, tmp_path):
-    for name in (ours.IMAGES, ours.LABELS):
+    for name in (native.IMAGES, native.LABELS):
         packed = (folder / f"{name}.gz").read_bytes()
         (tmp_path / name).write_bytes(gzip.decompress(packed))
     key = jax.random.key(3)
@@ -100,16 +100,16 @@ def test_missing_and_invalid_files_are_errors(folder, tmp_path):
         return error.value.message
 
     assert "needs the MNIST training set" in refused()
-    assert refused(path=str(tmp_path)).startswith(f"there is no `{ours.IMAGES}` in")
+    assert refused(path=str(tmp_path)).startswith(f"there is no `{native.IMAGES}` in")
     images, labels = (
-        (folder / f"{n}.gz").read_bytes() for n in (ours.IMAGES, ours.LABELS)
+        (folder / f"{n}.gz").read_bytes() for n in (native.IMAGES, native.LABELS)
     )
 
     def written(name, content):
         place = tmp_path / name
         place.mkdir()
-        (place / f"{ours.IMAGES}.gz").write_bytes(content)
-        (place / f"{ours.LABELS}.gz").write_bytes(labels)
+        (place / f"{native.IMAGES}.gz").write_bytes(content)
+        (place / f"{native.LABELS}.gz").write_bytes(labels)
         return {"path": str(place)}
 
     assert "cannot be read" in refused(**written("cut", images[:-20]))
@@ -129,7 +129,7 @@ def test_missing_and_invalid_files_are_errors(folder, tmp_path):
 
 def test_the_digit_is_drawn_with_the_selected_one(folder):
     core = mnist_bandit(path=str(folder))
-    names = ours._read_dataset(str(folder))[1]
+    names = native._read_dataset(str(folder))[1]
 
     def drawn(guess):
         state = MNISTBanditState(jnp.int32(0), jnp.int32(guess))

@@ -19,7 +19,7 @@ def test_every_arm_pays_as_in_bsuite(pair_class, fits, bandit):
     reference = original.SimpleBandit(**{"mapping_seed": 0, **bandit})
     core = simple_bandit(**bandit)
     fits(core, reference)
-    pulled = []  # reference has no state: ours is the arm that was pulled
+    pulled = []  # the state of rlcli; the reference has none
     pair = pair_class(core, lambda env: SimpleBanditState(np.int32(pulled[-1])))
     for arm in range(int(core.action.n)):
         pulled.append(arm)

@@ -14,7 +14,7 @@ from rlcli.environments.native.bsuite.umbrella_chain import (
 CHAINS = [{}, {"chain_length": 1}, {"chain_length": 20, "n_distractor": 40}]
 
 
-class Told:
+class ScriptedCoins:
     """Replaces NumPy's generator: returns scripted coins."""
 
     def __init__(self):
@@ -41,7 +41,7 @@ def test_a_step_matches_bsuite_at_any_time_with_the_same_coins(pair_class, fits,
     reference = original.UmbrellaChain(**{"chain_length": 10, **chain}, seed=1)
     pair, rng = pair_class(umbrella_chain(**chain), state_of), np.random.default_rng(3)
     fits(pair.core, reference)
-    told = reference._rng = Told()
+    coin_source = reference._rng = ScriptedCoins()
     number, length = 3000, reference._chain_length
     coins = pair.noises(0, number)
     for i in range(number):
@@ -49,9 +49,9 @@ def test_a_step_matches_bsuite_at_any_time_with_the_same_coins(pair_class, fits,
         reference._need_umbrella, reference._has_umbrella = rng.integers(2, size=2)
         # The last reward is not random.
         over = reference._timestep == length - 1
-        told.coins = coins[i, int(over) :].astype(int).tolist()
+        coin_source.coins = coins[i, int(over) :].astype(int).tolist()
         pair.act(reference, rng.integers(2), coins[i])
-        assert not told.coins
+        assert not coin_source.coins
     *_, (_, reward, last, gained) = pair.check()
     assert np.sum(last) > 500
     assert 200 < np.sum(gained["regret"] == 2) < np.sum(last)
@@ -74,11 +74,11 @@ def test_all_coins_are_fair_and_independent(pair_class):
 def test_initial_states_match_bsuite(pair_class):
     pair = pair_class(umbrella_chain(n_distractor=2), state_of)
     reference = original.UmbrellaChain(10, 2)
-    told = reference._rng = Told()
+    coin_source = reference._rng = ScriptedCoins()
     state, obs = pair.resets(0, 100)
     for i in range(100):
         pieces = (state.needed[i], state.had[i], *obs[i, 0, 3:])
-        told.coins = [int(each) for each in pieces]
+        coin_source.coins = [int(each) for each in pieces]
         np.testing.assert_array_equal(reference.reset().observation, obs[i])
 
 

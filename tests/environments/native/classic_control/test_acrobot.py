@@ -53,9 +53,9 @@ def random_states(n=1500):
 def compare(steps_of, states, physics=PHYSICS, **options):
     actions = np.arange(len(states)) % 3
     attributes = {
-        theirs: value
+        attribute: value
         for name, value in (physics | options).items()
-        for theirs in NAMES.get(name, [name])
+        for attribute in NAMES.get(name, [name])
     }
     expected = steps_of("Acrobot-v1", states.astype(np.float64), actions, **attributes)
     after, timestep = step_of(**options)(physics, states, actions)
@@ -183,8 +183,8 @@ def test_initial_states_hang_almost_at_rest(is_uniform):
     assert is_uniform(physics, -0.1, 0.1)
     np.testing.assert_allclose(np.corrcoef(physics.T), np.eye(4), atol=0.03)
     angles = physics[:, :2]
-    shown = np.stack([np.cos(angles), np.sin(angles)], axis=2).reshape(-1, 4)
-    np.testing.assert_allclose(obs[:, :4], shown, atol=1e-6)
+    expected = np.stack([np.cos(angles), np.sin(angles)], axis=2).reshape(-1, 4)
+    np.testing.assert_allclose(obs[:, :4], expected, atol=1e-6)
     np.testing.assert_array_equal(obs[:, 4:], physics[:, 2:])
 
 

@@ -70,8 +70,8 @@ def everywhere(name, n=3000):
 
 def compare(steps_of, name, states, actions, **changed):
     # Gymnasium uses float64 with discrete actions, and float32 with continuous ones.
-    theirs = states.astype(np.float64) if name == "MountainCar-v0" else states
-    obs, reward, terminated = steps_of(name, theirs, actions, **changed)
+    reference_states = states.astype(np.float64) if name == "MountainCar-v0" else states
+    obs, reward, terminated = steps_of(name, reference_states, actions, **changed)
     traced = physics_of(name)
     physics = {key: changed.pop(key, value) for key, value in traced.items()}
     after, timestep = step_of(name, **changed)(physics, states, actions)
@@ -128,8 +128,10 @@ def test_the_goal_position_matches_gymnasium_to_float32_precision(steps_of, name
     speed = (0.0025 * np.cos(3 * position.astype(np.float64)) + 1e-9).astype(np.float32)
     states = np.stack([position, speed], axis=1)
     still = np.ones(120, int) if name == "MountainCar-v0" else np.zeros((120, 1))
-    theirs = states.astype(np.float64) if name == "MountainCar-v0" else states
-    _, _, terminated = steps_of(name, theirs, still.astype(np.float32).astype(int))
+    reference_states = states.astype(np.float64) if name == "MountainCar-v0" else states
+    _, _, terminated = steps_of(
+        name, reference_states, still.astype(np.float32).astype(int)
+    )
     last = step_of(name)(physics_of(name), states, still)[1].last
     assert np.sum(last != terminated) <= 3  # two of these positions are one float32
     assert 40 < np.sum(terminated) < 80

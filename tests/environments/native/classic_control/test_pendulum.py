@@ -37,10 +37,12 @@ def step_of(**options):
 
 def compare(steps_of, physics, **options):
     states, actions = states_and_actions()
-    theirs = {THEIR_NAMES.get(name, name): value for name, value in physics.items()}
+    attributes = {THEIR_NAMES.get(name, name): value for name, value in physics.items()}
     # Gymnasium's angle is not wrapped: it can be several turns away.
     rounds = np.array([2 * np.pi, 0]) * (np.arange(len(states)) % 7 - 3)[:, None]
-    expected = steps_of("Pendulum-v1", states + rounds, actions, **theirs, **options)
+    expected = steps_of(
+        "Pendulum-v1", states + rounds, actions, **attributes, **options
+    )
     after, timestep = step_of(**options)(physics, states, actions)
     np.testing.assert_allclose(timestep.next_obs, expected[0], rtol=1e-5, atol=2e-6)
     np.testing.assert_allclose(timestep.reward, expected[1], rtol=1e-5, atol=1e-6)

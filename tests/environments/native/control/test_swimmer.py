@@ -240,8 +240,8 @@ def test_the_frame_is_centred_on_the_swimmer():
         state = SwimmerState(jnp.array([x, 0.0]), zero, jnp.zeros(2), zero)
         return core.render(state).astype(int)
 
-    def blue(picture):
-        return np.abs(picture - [59, 111, 182]).sum(-1) < 30
+    def blue(image):
+        return np.abs(image - [59, 111, 182]).sum(-1) < 30
 
     here, there = frame(0.0), frame(0.3)
     np.testing.assert_array_equal(blue(here), blue(there))

@@ -144,9 +144,11 @@ def test_objects_appear_with_the_probabilities_of_minatar(pair):
     env.random = pair.script
     noise = pair.noises(1, number).game
     chosen = np.array(free)[noise.share * len(free) // 840]
-    ours = collections.Counter(zip(chosen, noise.right, noise.gold, strict=True))
-    assert len(ours) == len(reference) == 4 * len(free)
-    table = [[each[kind] for kind in sorted(reference)] for each in (ours, reference)]
+    native = collections.Counter(zip(chosen, noise.right, noise.gold, strict=True))
+    assert len(native) == len(reference) == 4 * len(free)
+    table = [
+        [counts[kind] for kind in sorted(reference)] for counts in (native, reference)
+    ]
     assert stats.chi2_contingency(table).pvalue > 0.001
     for n in range(1, 9):
         counts = np.bincount(noise.share * n // 840)
