@@ -1,12 +1,12 @@
-"""Policies: how to act, given what a network says of the observation.
+"""Policies: select actions from the outputs of a network.
 
 Belongs here: exploration and exploitation; the part `policy`.
 May import: distributions, and the ground.
 
-A factory's first positional parameter names what the policy acts upon, and an updater
-offers it: `values` (one per action), `distribution` (a family and its parameters),
-`action` (the action itself), or `model` (what actions lead to). `build` itself offers
-`observation`, the space of what is shown, and `gamma`, the tracer's.
+The first positional parameter of a factory names the policy's input, which an updater
+offers: `values` (one per action), `distribution` (a family and its parameters),
+`action` (the action itself), or `model` (a transition model). `build` itself offers
+`observation`, the observation space, and `gamma`, the tracer's discount factor.
 """
 
 from __future__ import annotations
@@ -22,24 +22,23 @@ from rlcli.types import Array, ArrayTree, Network, Policy
 
 
 class ValuesOffer(NamedTuple):
-    """Action values to act upon: `network` gives `[..., actions]`."""
+    """Action values: `network` returns `[..., actions]`."""
 
     network: Network
 
 
 class DistributionOffer(NamedTuple):
-    """A distribution to act upon: `network` gives its parameters."""
+    """A distribution over actions: `network` returns its parameters."""
 
     network: Network
     distribution: Distribution
 
 
 class ActionOffer(NamedTuple):
-    """An action to act upon: `network` gives it, `[..., *shape]` or flat, in a Box.
+    """A continuous action: `network` returns it, `[..., *shape]` or flat, in a Box.
 
-    `features`, a feed-forward network on the same parameters, gives what noise that
-    depends on the state depends on, `[..., features]`; without it that is the
-    observation.
+    `features`, a feed-forward network on the same parameters, returns the inputs of
+    state-dependent noise, `[..., features]`. By default they are the observation.
     """
 
     network: Network
@@ -50,29 +49,29 @@ Offer = ValuesOffer | DistributionOffer | ActionOffer
 
 
 class SearchState(NamedTuple):
-    """A state as a model has it, and what there is to be said of it."""
+    """A latent state of a model, with its policy logits and value."""
 
-    hidden: ArrayTree  # `[B, ...]`: what the model goes on from
-    logits: Array  # `[B, actions]`: how likely each action is to be a good one
+    hidden: ArrayTree  # `[B, ...]`: input of the next model step
+    logits: Array  # `[B, actions]`: prior policy
     value: Array  # `[B]`
 
 
 class PlanningModel(NamedTuple):
-    """What actions lead to, to plan with."""
+    """A transition model for planning."""
 
     root: Callable[[ArrayTree, ArrayTree], SearchState]  # params, obs[B]
-    # (params, hidden[B], action[B]) -> the reward `[B]`, and what follows
+    # (params, hidden[B], action[B]) -> the reward `[B]`, the next state
     predict: Callable[[ArrayTree, ArrayTree, Array], tuple[Array, SearchState]]
     actions: gymnasium.spaces.Discrete
 
 
 def single_step_outputs(offer: Offer) -> Callable[..., tuple[ArrayTree, ArrayTree]]:
-    """`(params, obs[B], memory, first[B]) -> outputs[B], memory`: one step in time."""
+    """Returns `(params, obs[B], carry, first[B]) -> outputs[B], carry`, one timestep."""
     return single_step(offer.network)
 
 
 def single_step(network: Network) -> Callable[..., tuple[ArrayTree, ArrayTree]]:
-    """A network for one step in time, `[B, ...]` instead of `[T, B, ...]`."""
+    """Returns the network for one timestep, `[B, ...]` instead of `[T, B, ...]`."""
 
     def outputs(params, obs, carry, first):
         inputs = jax.tree.map(lambda leaf: leaf[None], (obs, first))
@@ -89,21 +88,21 @@ def policy_from_outputs(
     exploit: Callable,
     log_prob: Callable,
 ) -> Policy:
-    """A policy without a noise process of its own, of what it does with the outputs.
+    """Builds a policy without a noise process from functions of the network outputs.
 
     `explore` and `exploit` are `(outputs[B, ...], noise) -> Decision`.
     """
     outputs = single_step_outputs(offer)
 
-    def deciding(decide: Callable) -> Callable:
+    def act_with(select_action: Callable) -> Callable:
         def act(acting, obs, state, first, noise):
             carry, process = state
             values, carry = outputs(acting, obs, carry, first)
-            return decide(values, noise), (carry, process)
+            return select_action(values, noise), (carry, process)
 
         return act
 
     def initial(batch: int) -> ArrayTree:
         return offer.network.initial(batch), ()
 
-    return Policy(initial, draw, deciding(explore), deciding(exploit), log_prob)
+    return Policy(initial, draw, act_with(explore), act_with(exploit), log_prob)

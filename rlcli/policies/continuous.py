@@ -1,4 +1,4 @@
-"""Policies that add noise to the action of a network, in a Box."""
+"""Policies that add exploration noise to the action of a network, in a Box."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from rlcli.types import (
     Positive,
 )
 
-_MIN_DEVIATION = 1e-6  # a deviation of 0 has no density: this one stands for it
+_MIN_DEVIATION = 1e-6  # replaces a standard deviation of 0, which has no density
 
 
 class _NoiseProcess(NamedTuple):
-    """What is added to an action, in half-widths of its Box."""
+    """A noise process added to the action, in half-widths of the Box."""
 
     draw: Callable[[Key, int], Array]
     initial: Callable[[int], ArrayTree]  # batch -> the state of the process
-    # (process, noise, first, features) -> process, what is added `[B, entries]`
+    # (process, noise, first, features) -> process, action noise `[B, entries]`
     step: Callable[..., tuple[ArrayTree, Array]]
-    deviation: Array  # of what is added, seen on its own
+    deviation: Array  # marginal standard deviation of the action noise
 
 
 @register("policy")
@@ -47,10 +47,10 @@ def deterministic(
     noise: Literal["gaussian", "ornstein_uhlenbeck", "state_dependent"] = "gaussian",
     scale: NonNegative = 0.1,
 ) -> Policy:
-    """The action of the network, and while exploring noise, clipped to the Box.
+    """Deterministic policy with exploration noise, clipped to the Box.
 
-    Short for the policies `gaussian_noise`, `ornstein_uhlenbeck` and
-    `state_dependent`, which have options of their own.
+    A shorthand for the policies `gaussian_noise`, `ornstein_uhlenbeck` and
+    `state_dependent`, which have further options.
     """
     noisy = {
         "gaussian": gaussian_noise,
@@ -64,13 +64,13 @@ def deterministic(
 def gaussian_noise(
     action: ActionOffer, space: gymnasium.spaces.Box, *, scale: NonNegative = 0.1
 ) -> Policy:
-    """The action of the network and, while exploring, noise that has no memory.
+    """Deterministic policy with Gaussian exploration noise.
 
         a = clip(μ(s) + h σ ε, low, high),  ε ~ N(0, 1)
 
-    σ is `scale`, h half the width of the Box (1 where it has none), as in TD3
+    σ is `scale`, h half the width of the Box (1 if unbounded), as in TD3
     (Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477). `log_prob` is exact:
-    a density within the bounds, at a bound the probability of what was clipped to it.
+    a density within the bounds, the probability of clipping at a bound.
     """
 
     def step(process, noise, first, features):
@@ -90,17 +90,17 @@ def ornstein_uhlenbeck(
     scale: NonNegative = 0.2,
     dt: Positive = 1.0,
 ) -> Policy:
-    """The action of the network and, while exploring, noise that drifts.
+    """Deterministic policy with Ornstein-Uhlenbeck exploration noise.
 
         dx = −θ x dt + σ dW            a = clip(μ(s) + h x, low, high)
         x′ = e^(−θ dt) x + σ √((1 − e^(−2 θ dt)) / 2θ) ε,  ε ~ N(0, 1)
 
-    The process of Ornstein & Uhlenbeck (1930), as DDPG explores (Lillicrap et al.,
-    2016, https://arxiv.org/abs/1509.02971), in its exact steps for any `dt`: its
-    correlation over k steps is e^(−θ k dt), its deviation comes to σ/√2θ. σ is
-    `scale`, h half the width of the Box (1 where it has none); x is 0 before the first
-    step of an episode. `log_prob` does not know x: it is that of a process that has
-    gone on for long.
+    The process of Ornstein & Uhlenbeck (1930), as in DDPG (Lillicrap et al., 2016,
+    https://arxiv.org/abs/1509.02971), with the exact transition for any `dt`: the
+    correlation over k steps is e^(−θ k dt), the stationary standard deviation σ/√2θ.
+    σ is `scale`, h half the width of the Box (1 if unbounded). x is 0 before the first
+    step of an episode. `log_prob` does not condition on x: it uses the stationary
+    distribution.
     """
     entries = event_size(space.shape)
     decay = jnp.exp(-theta * dt)
@@ -120,16 +120,16 @@ def ornstein_uhlenbeck(
 
 
 def _normal_noise(space: gymnasium.spaces.Box) -> Callable[[Key, int], Array]:
-    """Draws a standard normal number for each entry of an action."""
+    """Returns a function that draws standard normal noise for each action entry."""
     entries = event_size(space.shape)
     return lambda key, batch: jax.random.normal(key, (batch, entries))
 
 
 class _MatrixState(NamedTuple):
-    """The noise matrix of each environment."""
+    """The noise matrix of each environment, stored as its seed."""
 
-    seed: Array  # uint32 [B, 2]: what it is drawn from
-    age: Array  # int32 [B]: steps it was used for
+    seed: Array  # uint32 [B, 2]: generates the matrix
+    age: Array  # int32 [B]: steps since the matrix was sampled
 
 
 @register("policy")
@@ -140,17 +140,17 @@ def state_dependent(
     scale: NonNegative = 0.1,
     every: Count = 8,
 ) -> Policy:
-    """The action of the network and, while exploring, a random function of the state.
+    """Generalized state-dependent exploration (gSDE).
 
         a = clip(μ(s) + h W z(s), low, high),  Wᵢⱼ ~ N(0, σ²)
         z(s) = (1, f(s)) / ‖(1, f(s))‖
 
-    Generalized state-dependent exploration (Raffin et al., 2021,
-    https://arxiv.org/abs/2005.05719): the same state gets the same noise until W is
-    drawn anew, every so many steps and with each episode. f are the features that the
-    updater offers, or the observation; their length is taken out, so that σ, `scale`,
-    is the deviation of the noise whatever they are, in units of h, half the width of
-    the Box (1 where it has none). `log_prob` does not know W: it is that of a new one.
+    (Raffin et al., 2021, https://arxiv.org/abs/2005.05719) The noise is a function of
+    the state until W is resampled, after `every` steps and at the start of each
+    episode. f are the features that the updater offers, or else the observation. They
+    are normalized, so that σ, `scale`, is the standard deviation of the noise in units
+    of h, half the width of the Box (1 if unbounded). `log_prob` does not condition on
+    W: it uses the distribution over a newly sampled W.
     """
     entries = event_size(space.shape)
 
@@ -158,9 +158,9 @@ def state_dependent(
         return jax.random.bits(key, (batch, 2), jnp.uint32)
 
     def step(process, noise, first, features):
-        anew = first | (process.age >= every)
-        seed = jnp.where(anew[:, None], noise, process.seed)
-        age = jnp.where(anew, 0, process.age) + 1
+        resample = first | (process.age >= every)
+        seed = jnp.where(resample[:, None], noise, process.seed)
+        age = jnp.where(resample, 0, process.age) + 1
         ones = jnp.ones((features.shape[0], 1))
         z = jnp.concatenate([ones, features], axis=-1)
         z = z / jnp.linalg.norm(z, axis=-1, keepdims=True)
@@ -181,11 +181,11 @@ def state_dependent(
 def _noisy_policy(
     action: ActionOffer, space: gymnasium.spaces.Box, noise: _NoiseProcess
 ) -> Policy:
-    """The policy that adds this noise, in half-widths of the Box."""
+    """Returns the policy that adds the noise process to the action of the network."""
     if not isinstance(space, gymnasium.spaces.Box) or space.dtype.kind != "f":
         raise RlcliError(
             f"noise cannot be added to actions of {spaces.describe(space)}",
-            "it takes a Box of floats",
+            "use an environment whose action space is a Box of floats",
         )
     shape, dtype = space.shape, spaces.dtype(space)
     low, high = (bound.astype(np.float32).ravel() for bound in spaces.bounds(space))
@@ -223,8 +223,8 @@ def _noisy_policy(
         carry, process = state
         mean, carry = outputs(acting, obs, carry, first)
         action = to_action(mean.reshape((first.shape[0], len(low))))
-        sure = {"log_prob": jnp.zeros(first.shape)}
-        return Decision(action, sure), (carry, process)
+        extras = {"log_prob": jnp.zeros(first.shape)}
+        return Decision(action, extras), (carry, process)
 
     def initial(batch: int) -> ArrayTree:
         return action.network.initial(batch), noise.initial(batch)
@@ -235,7 +235,7 @@ def _noisy_policy(
 def _feature_function(
     action: ActionOffer,
 ) -> Callable[[ArrayTree, ArrayTree, Array], Array]:
-    """`(acting, obs[B], first[B]) -> [B, features]`, float32."""
+    """Returns `(acting, obs[B], first[B]) -> [B, features]`, float32."""
 
     def observe_features(acting, obs, first):
         del acting

@@ -1,4 +1,4 @@
-"""Policies over a finite number of actions."""
+"""Policies over discrete actions."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def epsilon_greedy(
     *,
     epsilon: Probability = 0.05,
 ) -> Policy:
-    """The best action, or with probability ε one at random; ties broken at random.
+    """Epsilon-greedy policy: the greedy action, or a random one with probability ε.
 
-    π(a|s) = ε/|A| + (1 − ε) 1[a is best] / (number of best actions)
+    π(a|s) = ε/|A| + (1 − ε) 1[a is greedy] / (number of greedy actions)
 
-    A are the actions that a mask allows, where there is one.
+    A is the set of legal actions. Ties are broken at random.
     """
     actions, start = int(space.n), int(space.start)
 
@@ -37,14 +37,14 @@ def epsilon_greedy(
         best = _is_best(q)
         greedy = best / jnp.sum(best, axis=-1, keepdims=True)
         is_legal = is_allowed(q)
-        among = is_legal / jnp.sum(is_legal, axis=-1, keepdims=True)
-        probabilities = epsilon * among + (1 - epsilon) * greedy
+        uniform = is_legal / jnp.sum(is_legal, axis=-1, keepdims=True)
+        probabilities = epsilon * uniform + (1 - epsilon) * greedy
         return jnp.log(select_index(probabilities, action - start))
 
     def explore(q: Array, noise: tuple[Array, Array]) -> Decision:
-        # One random order serves both: it picks among the best, and among all.
-        wander, order = noise
-        candidates = _is_best(q) | (is_allowed(q) & (wander < epsilon)[:, None])
+        # One random order breaks ties and selects the random action.
+        uniform, order = noise
+        candidates = _is_best(q) | (is_allowed(q) & (uniform < epsilon)[:, None])
         action = start + _first_in_order(candidates, order)
         return Decision(action, {"log_prob": log_prob(q, action)})
 
@@ -61,14 +61,16 @@ def boltzmann(
     *,
     temperature: Positive = 1.0,
 ) -> Policy:
-    """Better actions more often; for evaluation the best, with ties broken at random.
+    """Boltzmann (softmax) policy; greedy for evaluation.
 
     π(a|s) = exp(q(s, a)/τ) / Σ exp(q(s, ·)/τ)
+
+    Ties are broken at random.
     """
     family = categorical(int(space.n), int(space.start))
 
     def logits(q: Array) -> Array:
-        # Less the best, so that a low temperature does not make an infinity of it.
+        # Subtract the maximum, so that a low temperature does not overflow.
         return (q - jnp.max(q, axis=-1, keepdims=True)) / temperature
 
     def log_prob(q: Array, action: Array) -> Array:
@@ -87,15 +89,15 @@ def boltzmann(
 
 
 def _is_best(q: Array) -> Array:
-    """Which actions are as good as the best."""
+    """Marks the actions with the maximal value."""
     return q == jnp.max(q, axis=-1, keepdims=True)
 
 
 def _first_in_order(candidates: Array, order: Array) -> Array:
-    """Of the candidates, the index of the first in a random order."""
+    """Returns the index of the candidate that comes first in a random order."""
     return jnp.argmax(jnp.where(candidates, order, -jnp.inf), axis=-1)
 
 
 def _deterministic_decision(action: Array) -> Decision:
-    """A decision that leaves nothing to chance, but for ties."""
+    """A decision of probability 1; random tie-breaking is ignored."""
     return Decision(action, {"log_prob": jnp.zeros(action.shape)})

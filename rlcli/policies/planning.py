@@ -1,4 +1,4 @@
-"""Policies that plan: they look ahead with a model before they act."""
+"""Planning policies: search with a model before they select an action."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Count, Decision, Key, NonNegative, Policy
 from rlcli.xla.indexing import select_index
 
-_MIN_PROBABILITY = 1e-30  # of a probability whose logarithm is stored
+_MIN_PROBABILITY = 1e-30  # lower bound of a probability, so that its log is finite
 
 
 @register("policy")
@@ -32,25 +32,25 @@ def gumbel_muzero(
     rescale: bool = True,
     depth: Count | None = None,
 ) -> Policy:
-    """Searches a tree of what a learnt model foretells, and acts upon what it finds.
+    """Gumbel MuZero: Monte Carlo tree search with a learned model.
 
         a = argmax g(a) + logits(a) + σ(q(a)),  g ~ `gumbel_scale` · Gumbel(0)
         π′ = softmax(logits + σ(q))
 
-    where q comes of so many `simulations`, each a path into the tree that adds one
-    state; at its root they are shared out by sequential halving among the `considered`
-    actions whose g + logits are greatest. σ(q) is `value_scale` (50 + most visits) q;
-    an action that nobody tried counts as what the others make likely. With `rescale`
-    the values of a state's actions are brought to [0, 1] before that, so that the best
-    is as much above the worst everywhere, in whatever unit rewards are; without, it
-    counts how much is at stake. Evaluation draws no g. No path is longer than `depth`,
-    if it is given. What a mask forbids is not looked at.
+    q is estimated by `simulations`, each a path into the tree that adds one state. At
+    the root, sequential halving distributes them among the `considered` actions with
+    the largest g + logits. σ(q) is `value_scale` (50 + largest visit count) q. The q of
+    an unvisited action is completed with the mixed value of the visited ones. `rescale`
+    first maps the values of each state to [0, 1], which makes the search independent of
+    the unit of rewards; without it, larger value differences weigh more. Evaluation
+    uses g = 0. `depth` bounds the length of a path. Illegal actions are not searched.
 
-    The decision keeps π′ as `action_weights` `[B, A]`, and as `root_value` `[B]` what
-    π′ is worth, Σ π′(a) q(a) over the actions that were tried: a mean over simulations
-    counts as many of the worse actions as sequential halving tries. `log_prob` is that
-    of π′, and γ the tracer's. (Danihelka et al., 2022,
-    https://openreview.net/forum?id=bERaNdoegnO, as in mctx; needs the extra `muzero`.)
+    The decision stores π′ as `action_weights` `[B, A]` and the value of π′,
+    Σ π′(a) q(a) over the visited actions, as `root_value` `[B]`. (The mean over all
+    simulations would include the worse actions that sequential halving visits.)
+    `log_prob` is that of π′. γ is the tracer's discount factor. (Danihelka et al.,
+    2022, https://openreview.net/forum?id=bERaNdoegnO, as in mctx; needs the extra
+    `muzero`.)
     """
     mctx = import_library("mctx", "rlcli[muzero]")
     start = int(model.actions.start)
@@ -64,7 +64,7 @@ def gumbel_muzero(
     def predict(
         params: ArrayTree, key: Key, action: Array, hidden: ArrayTree
     ) -> tuple[ArrayTree, ArrayTree]:
-        del key  # the model draws nothing
+        del key  # the model is deterministic
         reward, (hidden, logits, value) = model.predict(params, hidden, start + action)
         discount = jnp.broadcast_to(jnp.float32(gamma), reward.shape)
         output = mctx.RecurrentFnOutput(
@@ -72,9 +72,9 @@ def gumbel_muzero(
         )
         return output, hidden
 
-    def deciding(scale: Array | float) -> Callable:
+    def act_with(scale: Array | float) -> Callable:
         def act(acting, obs, state, first, noise):
-            del first  # nothing to forget
+            del first  # no state to reset
             hidden, logits, value = model.root(acting, obs)
             output = mctx.gumbel_muzero_policy(
                 acting,
@@ -92,7 +92,7 @@ def gumbel_muzero(
             )
             weights, tree = output.action_weights, output.search_tree.summary()
             visited_weights = jnp.where(tree.visit_counts > 0, weights, 0.0)
-            worth = jnp.sum(visited_weights * tree.qvalues, axis=-1) / jnp.sum(
+            root_value = jnp.sum(visited_weights * tree.qvalues, axis=-1) / jnp.sum(
                 visited_weights, axis=-1
             )
             probability = jnp.maximum(
@@ -101,7 +101,7 @@ def gumbel_muzero(
             extras = {
                 "log_prob": jnp.log(probability),
                 "action_weights": weights,
-                "root_value": worth,
+                "root_value": root_value,
             }
             return Decision(start + output.action, extras), state
 
@@ -113,7 +113,7 @@ def gumbel_muzero(
     return Policy(
         initial=lambda batch: ((), ()),
         draw=lambda key, batch: key,
-        explore=deciding(gumbel_scale),
-        exploit=deciding(0.0),
+        explore=act_with(gumbel_scale),
+        exploit=act_with(0.0),
         log_prob=log_prob,
     )

@@ -15,12 +15,12 @@ from rlcli.types import Array, ArrayTree, Decision, Key, Policy
 
 @register("policy")
 def sampled(distribution: DistributionOffer) -> Policy:
-    """An action drawn from the distribution; its mode for evaluation."""
+    """Samples the action from the distribution; its mode for evaluation."""
     family = distribution.distribution
 
     def decide(parameters: Array, action: ArrayTree) -> Decision:
-        # Of the action as it is stored, not of the noise: then the ratio to it is one
-        # as long as the parameters stay.
+        # Computed from the stored action, not from the noise, so that the importance
+        # ratio is exactly 1 until the parameters change.
         return Decision(action, {"log_prob": family.log_prob(parameters, action)})
 
     def explore(parameters: Array, noise: ArrayTree) -> Decision:
@@ -37,7 +37,7 @@ def sampled(distribution: DistributionOffer) -> Policy:
 
 @register("policy")
 def mode(distribution: DistributionOffer) -> Policy:
-    """The most likely action, always: for parameters that are themselves noisy."""
+    """The mode of the distribution, also for training: for noisy parameters."""
     inner = sampled(distribution)
     return inner._replace(explore=inner.exploit)
 
@@ -46,7 +46,7 @@ def mode(distribution: DistributionOffer) -> Policy:
 def random(
     space: gymnasium.Space, observation: gymnasium.Space | None = None
 ) -> Policy:
-    """Any action of the space, whatever the observation; of what a mask allows."""
+    """Random policy: samples the action space; uniform over the legal actions."""
     if observation is not None and action_masks.split_mask(observation)[1] is not None:
         return _random_allowed_policy(space)
 
@@ -68,16 +68,16 @@ def random(
 
 
 def _random_allowed_policy(space: gymnasium.Space) -> Policy:
-    """Any of the actions that the mask in the observation allows."""
+    """Samples uniformly among the actions that the observation's mask allows."""
     if not isinstance(space, gymnasium.spaces.Discrete):
-        raise ValueError(f"expected actions that can be counted, got {space}")
+        raise ValueError(f"expected Discrete actions, got {space}")
     actions, start = int(space.n), int(space.start)
 
     def draw(key: Key, batch: int) -> Array:
         return jax.random.uniform(key, (batch, actions))
 
     def log_prob(outputs: ArrayTree, action: Array) -> Array:
-        del outputs  # of the mask it cannot know
+        del outputs  # they do not contain the mask
         return jnp.full(action.shape, -np.log(actions), jnp.float32)
 
     def act(acting, obs, state, first, noise):
@@ -91,7 +91,7 @@ def _random_allowed_policy(space: gymnasium.Space) -> Policy:
 
 
 def _leading_shape(space: gymnasium.Space, action: ArrayTree) -> tuple[int, ...]:
-    """The axes in front of one action."""
+    """Returns the leading (batch) axes of an action."""
     if isinstance(space, gymnasium.spaces.Tuple):
         return _leading_shape(space.spaces[0], action[0])
     if isinstance(space, gymnasium.spaces.Dict):
@@ -101,16 +101,15 @@ def _leading_shape(space: gymnasium.Space, action: ArrayTree) -> tuple[int, ...]
 
 
 def _log_density(space: gymnasium.Space) -> float:
-    """The log-density of `spaces.sample`; that of an unbounded Box counts as 0."""
+    """The log-density of `spaces.sample`; 0 for an unbounded Box."""
     if isinstance(space, gymnasium.spaces.Tuple):
         return sum(map(_log_density, space.spaces))
     if isinstance(space, gymnasium.spaces.Dict):
         return sum(map(_log_density, space.spaces.values()))
-    box = isinstance(space, gymnasium.spaces.Box)
-    if box and not space.is_bounded():
+    is_box = isinstance(space, gymnasium.spaces.Box)
+    if is_box and not space.is_bounded():
         return 0.0
     low, high = (bound.astype(np.float64) for bound in spaces.bounds(space))
     is_discrete = not np.issubdtype(spaces.dtype(space), np.floating)
-    return -float(
-        np.sum(np.log(high - low + is_discrete))
-    )  # width, or how many there are
+    # The width of an interval, or the number of discrete elements.
+    return -float(np.sum(np.log(high - low + is_discrete)))

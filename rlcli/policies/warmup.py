@@ -1,4 +1,4 @@
-"""The first steps of a run, played by another policy than the one that learns."""
+"""Warm-up: another policy acts during the first steps of a run."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rlcli.xla.control_flow import tree_select
 
 
 def warmup_policy(policy: Policy, first: Policy, warming: Array) -> Policy:
-    """Explores as `first` while `warming` holds (a scalar), then as `policy`."""
+    """Explores with `first` while the scalar `warming` is true, then with `policy`."""
 
     def draw(key: Key, batch: int) -> tuple:
-        ours, theirs = jax.random.split(key)
-        return policy.draw(ours, batch), first.draw(theirs, batch)
+        policy_key, warmup_key = jax.random.split(key)
+        return policy.draw(policy_key, batch), first.draw(warmup_key, batch)
 
     def explore(acting, obs, state, begins, noise):
         policy_decision, state = policy.explore(acting, obs, state, begins, noise[0])
