@@ -1,9 +1,9 @@
-"""Masks: which actions the rules allow, an entry `action_mask` of a Dict observation.
+"""Action masks: the legal actions, as entry `action_mask` of a Dict observation.
 
-It is `[n]` for a Discrete(n), and what is not 0 is allowed. No network sees it, and
-nothing preprocesses it. Instead, what networks say of a forbidden action is
-`FORBIDDEN_VALUE` where they are made: so low that no rule, no objective and no policy
-chooses it, and finite, so that its probability of 0 makes 0 of it.
+The mask is `[n]` for a Discrete(n); actions with a nonzero entry are legal. Networks
+do not read it, and it is not preprocessed. Instead, networks output `FORBIDDEN_VALUE`
+for illegal actions: low enough that no target, loss or policy selects them, and finite,
+so that its product with a probability of 0 is 0.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from rlcli.errors import RlcliError
 from rlcli.types import Array
 
 MASK = "action_mask"
-FORBIDDEN_VALUE = -1e9  # the value, or the logit, of an action that is not allowed
+FORBIDDEN_VALUE = -1e9  # the value or logit of an illegal action
 
 
 def split_mask(
     space: gymnasium.Space,
 ) -> tuple[gymnasium.Space, gymnasium.Space | None]:
-    """What is to be seen of a space, and that of the mask, if it has one."""
+    """Splits an observation space into the rest and the mask (None if absent)."""
     if not isinstance(space, spaces.Dict) or MASK not in space.spaces:
         return space, None
     rest = {name: member for name, member in space.spaces.items() if name != MASK}
@@ -32,21 +32,22 @@ def split_mask(
 
 
 def remove_mask(obs: Any) -> Any:
-    """What is to be seen of an observation: all but the mask."""
+    """Returns the observation without its mask."""
     if get_mask(obs) is None:
         return obs
     return {name: member for name, member in obs.items() if name != MASK}
 
 
 def get_mask(obs: Any) -> Any:
-    """The mask of an observation, as it is there; None if it has none."""
+    """Returns the mask of an observation, or None."""
     return obs.get(MASK) if isinstance(obs, dict) else None
 
 
 def add_mask(visible: Any, mask: Any) -> Any:
-    """What is shown, or its space, with the mask that belongs to it, or its space.
+    """Adds a mask to an observation, or the space of a mask to a space.
 
-    What has no name is `seen`; without a mask, None, it stays as it is.
+    An observation that is not a dict becomes the entry `seen`. A mask of None leaves
+    it unchanged.
     """
     if mask is None:
         return visible
@@ -59,28 +60,32 @@ def add_mask(visible: Any, mask: Any) -> Any:
 
 
 def check_mask(observation: gymnasium.Space, action: gymnasium.Space) -> None:
-    """Refuses a mask that is not one number for each action."""
+    """Raises unless the mask has one number for each action."""
     _, mask = split_mask(observation)
     is_discrete = isinstance(action, spaces.Discrete)
     if mask is None or (is_discrete and mask.shape == (int(action.n),)):
         return
     raise RlcliError(
-        f"the observations have an `{MASK}` of {mask}, and the actions are {action}",
-        "a mask has one number for each of the actions of a Discrete space",
+        f"the observations have an `{MASK}` of {mask}, but the action space is "
+        f"{action}",
+        "a mask needs one number for each action of a Discrete space",
     )
 
 
 def allowed_actions(obs: Any) -> Array:
-    """What is allowed, `[..., n]` bool; where nothing is, as after an end, all is."""
+    """Returns the legal actions, `[..., n]` bool; all if the mask allows none.
+
+    Observations after the end of an episode may allow none.
+    """
     mask = jnp.asarray(obs[MASK]) != 0
     return mask | ~jnp.any(mask, axis=-1, keepdims=True)
 
 
 def mask_outputs(outputs: Array, mask: Array) -> Array:
-    """The outputs of what is allowed; the two are broadcast."""
+    """Masks the values of illegal actions; the arguments broadcast."""
     return jnp.where(mask, outputs, FORBIDDEN_VALUE)
 
 
 def is_allowed(outputs: Array) -> Array:
-    """Which actions are, by what networks say of them."""
+    """Returns which actions are legal, given masked network outputs."""
     return outputs > FORBIDDEN_VALUE / 2

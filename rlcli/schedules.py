@@ -1,10 +1,10 @@
-"""Schedules: numbers of a recipe that follow the clock of a run.
+"""Schedules: options of a recipe that change over training time.
 
-Parts take numbers, never schedules: `build` evaluates them at the current step, inside
-the compiled program, and calls the factories with the values.
+Parts take numbers, never schedules: `build` evaluates schedules at the current step,
+inside the compiled program, and passes the values to the factories.
 
-With t the environment steps of one seed (or, with `per: episode`, the episodes
-finished) and x = t / over, at most 1, a recipe may write
+Let t be the environment steps of one seed (with `per: episode`, its finished episodes)
+and x = min(t / over, 1). A recipe may write
 
     {from: a, to: b, over: 20_000}               linear: a (1 - x) + b x
     {from: a, to: b, over: 20%}                  the same, over 20 % of `train.steps`
@@ -30,7 +30,7 @@ from rlcli.xla.numeric_limits import is_float32
 if typing.TYPE_CHECKING:
     from rlcli.types import Array, Clock
 
-KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(  # by name: what it takes
+KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(  # the options of each schedule
     {
         "linear": ("from", "to", "over"),
         "cosine": ("from", "to", "over"),
@@ -43,29 +43,29 @@ KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(  # by name: what it take
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """A number over time, as a recipe wrote it; unused fields keep their defaults."""
+    """A number over time, as the recipe defines it; unused fields keep defaults."""
 
     name: str  # one of KEYS
     start: float = 0.0  # `from`
     end: float = 0.0  # `to`
     over: float = 100.0
-    percent: bool = True  # whether `over` is in percent of `train.steps`
+    percent: bool = True  # whether `over` is a percentage of `train.steps`
     rate: float = 0.0
     milestones: tuple[tuple[float, float], ...] = ()  # of `steps`: (t, value)
     per: Literal["step", "episode"] = "step"
 
     def limits(self) -> tuple[float, ...]:
-        """Its extreme values: if they are within a range, so is every other."""
+        """Returns the extreme values: every value lies between them."""
         if self.name == "steps":
             return tuple(value for _, value in self.milestones)
         if self.name in ("linear", "cosine"):
             return self.start, self.end
-        # It comes as near to zero as one likes, but never there.
+        # The value approaches zero but does not reach it.
         return self.start, math.nextafter(0.0, self.start) if self.rate else self.start
 
 
 def parse_schedule(value: Mapping[str, Any], where: str = "") -> Schedule:
-    """The schedule that a recipe's mapping means; `where` begins its error messages."""
+    """Parses a mapping of a recipe; `where` is the prefix of error messages."""
 
     def fail(message: str, hint: str = "") -> typing.NoReturn:
         raise RlcliError(f"{where}: {message}" if where else message, hint)
@@ -79,34 +79,35 @@ def parse_schedule(value: Mapping[str, Any], where: str = "") -> Schedule:
             fail(f"schedule `{name}` has no option {quote(key)}", suggest(key, keys))
     for key in KEYS[name]:
         if key not in value and key != "over":
-            hint = f"it takes {', '.join(f'`{key_name}`' for key_name in KEYS[name])}"
+            keys_text = ", ".join(f"`{key_name}`" for key_name in KEYS[name])
+            hint = f"`{name}` takes {keys_text}"
             fail(f"schedule `{name}` has no `{key}`", hint)
     per = value.get("per", "step")
     if per not in ("step", "episode"):
-        fail(f"`per` is `step` or `episode`, not {quote(per)}")
+        fail(f"`per` must be `step` or `episode`, got {quote(per)}")
     if name == "steps":
         return Schedule(
             name, milestones=_parse_milestones(value["steps"], fail), per=per
         )
     for key in ("from", "to", "rate"):
         if key in value and not _is_number(value[key]):
-            _fail_number(f"`{key}` of a schedule is a number", value[key], fail)
+            _fail_number(f"`{key}` of a schedule must be a number", value[key], fail)
     start = float(value["from"])
     if "rate" in KEYS[name]:
         if value["rate"] < 0:
-            fail(f"`rate` of a schedule is at least 0, not {quote(value['rate'])}")
+            fail(f"`rate` of a schedule must be ≥ 0, got {quote(value['rate'])}")
         return Schedule(name, start, rate=float(value["rate"]), per=per)
     span, percent = _parse_over(value.get("over", "100%"), fail)
     if percent and per == "episode":
-        hint = "such as `over: 500`: how many episodes there will be is not known"
+        hint = "such as `over: 500`; the number of episodes is not known in advance"
         fail("a schedule with `per: episode` needs `over` in episodes", hint)
     return Schedule(name, start, float(value["to"]), span, percent, per=per)
 
 
 def schedule_value(schedule: Schedule, clock: Clock, total_steps: int) -> Array:
-    """The schedule's value now, a float32 scalar; pure and cheap, so it may be traced.
+    """Evaluates the schedule at `clock`; a float32 scalar. Pure and traceable.
 
-    `total_steps` is `train.steps`, which `over` in percent refers to.
+    `total_steps` is `train.steps`, the reference of `over` in percent.
     """
     import jax.numpy as jnp
 
@@ -131,7 +132,7 @@ def schedule_value(schedule: Schedule, clock: Clock, total_steps: int) -> Array:
 
 
 def evaluate_options(options: Any, clock: Clock, total_steps: int) -> Any:
-    """A copy of nested options with every schedule replaced by its value now."""
+    """Returns a copy of nested options with each schedule replaced by its value."""
     if isinstance(options, Schedule):
         return schedule_value(options, clock, total_steps)
     if isinstance(options, Mapping):
@@ -147,7 +148,7 @@ def evaluate_options(options: Any, clock: Clock, total_steps: int) -> Any:
 
 
 def schedule_to_plain(schedule: Schedule) -> dict[str, Any]:
-    """The schedule as a recipe writes it, with every default filled in."""
+    """Returns the schedule as plain recipe data, with all defaults."""
     if schedule.name == "steps":
         steps = [[_shorten(t), value] for t, value in schedule.milestones]
         return {"name": "steps", "steps": steps, "per": schedule.per}
@@ -174,7 +175,7 @@ def _fail_number(
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number and (isinstance(value, int) or math.isfinite(value)):
         message = f"{message} that float32 can represent"
-    fail(f"{message}, not {quote(value)}")
+    fail(f"{message}, got {quote(value)}")
 
 
 def _shorten(value: float) -> int | float:
@@ -190,13 +191,13 @@ def _parse_over(value: Any, fail: Callable[..., typing.NoReturn]) -> tuple[float
         except ValueError:
             number = math.nan
     usable = _is_number(number) and number > 0
-    if usable and percent:  # of a run of one step or more
+    if usable and percent:  # of at least one step
         usable = number <= 100 and is_float32(number / 100)
     if not usable:
         hint = (
             "a number of steps such as 20_000, or a share of `train.steps` up to 100%"
         )
-        fail("`over` of a schedule is positive: steps or percent", hint)
+        fail("`over` of a schedule must be > 0, in steps or percent", hint)
     return float(number), percent
 
 
@@ -205,17 +206,18 @@ def _parse_milestones(
 ) -> tuple[tuple[float, float], ...]:
     hint = "such as `steps: [[0, 1.0], [1_000_000, 0.1]]`"
     if not isinstance(value, list | tuple) or not value:
-        fail("`steps` of a schedule is a list of pairs [step, value]", hint)
+        fail("`steps` of a schedule must be a list of pairs [step, value]", hint)
     for pair in value:
         if not isinstance(pair, list | tuple) or len(pair) != 2:
-            message = "`steps` of a schedule holds pairs [step, value]"
-            fail(f"{message}, not {quote(pair)}", hint)
+            message = "`steps` of a schedule must contain pairs [step, value]"
+            fail(f"{message}, got {quote(pair)}", hint)
         if not all(map(_is_number, pair)):
-            wrong = next(each for each in pair if not _is_number(each))
-            _fail_number("`steps` of a schedule holds pairs of numbers", wrong, fail)
+            wrong = next(number for number in pair if not _is_number(number))
+            message = "`steps` of a schedule must contain pairs of numbers"
+            _fail_number(message, wrong, fail)
     times = [float(t) for t, _ in value]
     if times[0] != 0:
-        fail(f"`steps` of a schedule begins at step 0, not at {times[0]:g}", hint)
+        fail(f"`steps` of a schedule must begin at step 0, got {times[0]:g}", hint)
     if any(time >= next_time for time, next_time in itertools.pairwise(times)):
-        fail("`steps` of a schedule go up: each begins after the one before", hint)
+        fail("the step numbers in `steps` of a schedule must increase", hint)
     return tuple((t, float(v)) for t, (_, v) in zip(times, value, strict=True))

@@ -1,8 +1,8 @@
-"""Spaces: Gymnasium's spaces, as JAX sees them.
+"""Spaces: JAX functions for Gymnasium's spaces.
 
-`sample` and `contains` are about one element and run under `jit` and `vmap`; what a
-space says itself (bounds, sizes) is constant. Elements of `Tuple` and `Dict` are tuples
-and dicts. JAX works in 32 bits: `dtype` tells what becomes of 64.
+`sample` and `contains` handle one element and run under `jit` and `vmap`; bounds and
+sizes are constants. Elements of `Tuple` and `Dict` are tuples and dicts. JAX uses 32
+bits: `dtype` converts 64-bit dtypes.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from rlcli.xla.random_bits import unroll_key
 
 
 def dtype(space: gymnasium.Space) -> np.dtype:
-    """The dtype that arrays of a space have in JAX: 64 bits become 32."""
+    """Returns the dtype of a space's arrays in JAX: 64 bits become 32."""
     if space.dtype is None or space.dtype.kind not in "biuf":
         raise TypeError(f"expected a space of numbers, got {space}")
     return np.dtype(jax.dtypes.canonicalize_dtype(space.dtype))
 
 
 def zeros(space: gymnasium.Space) -> ArrayTree:
-    """Zeros in the shape and dtype of an element: an example, not always an element."""
+    """Returns zeros of an element's shape and dtype; not necessarily an element."""
     if isinstance(space, spaces.Tuple):
         return tuple(zeros(member) for member in space.spaces)
     if isinstance(space, spaces.Dict):
@@ -39,7 +39,7 @@ def zeros(space: gymnasium.Space) -> ArrayTree:
 
 
 def members(space: gymnasium.Space) -> Mapping[Any, gymnasium.Space]:
-    """The spaces that a Tuple or a Dict is made of, by index or name."""
+    """Returns the member spaces of a Tuple or a Dict, by index or name."""
     match space:
         case spaces.Tuple():
             return dict(enumerate(space.spaces))
@@ -49,7 +49,7 @@ def members(space: gymnasium.Space) -> Mapping[Any, gymnasium.Space]:
 
 
 def flat_size(space: gymnasium.Space) -> int:
-    """How many numbers an element is when flattened; a choice of n counts n (one-hot).
+    """The size of a flattened element; a Discrete(n) has size n (one-hot).
 
     The same as `gymnasium.spaces.flatdim`.
     """
@@ -57,7 +57,7 @@ def flat_size(space: gymnasium.Space) -> int:
 
 
 def flatten(space: gymnasium.Space, element: ArrayTree) -> Array:
-    """An element as a vector of float32 `[flat_size]`, a choice one-hot.
+    """Flattens an element into float32 `[flat_size]`, discrete values one-hot.
 
     The same as `gymnasium.spaces.flatten`.
     """
@@ -81,10 +81,10 @@ def flatten(space: gymnasium.Space, element: ArrayTree) -> Array:
 
 
 def sample(space: gymnasium.Space, key: Key, shape: tuple[int, ...] = ()) -> ArrayTree:
-    """One random element, distributed as `space.sample()` is; or `shape` of them.
+    """Samples one element, or `shape` of them, distributed as `space.sample()`.
 
-    `sample(env.action, key, (env.num_envs,))` is one for each environment, and cheaper
-    than as many keys.
+    `sample(env.action, key, (env.num_envs,))` samples one for each environment, and is
+    cheaper than one key for each.
     """
     key = unroll_key(key)
     match space:
@@ -114,9 +114,9 @@ def sample(space: gymnasium.Space, key: Key, shape: tuple[int, ...] = ()) -> Arr
 
 
 def contains(space: gymnasium.Space, x: ArrayTree) -> Array:
-    """Whether `x` is an element, as `space.contains` says it: a bool array `[]`.
+    """Whether `x` is an element, as in `space.contains`: a bool array `[]`.
 
-    A wrong shape, or a dtype that does not fit into the space's, is no element.
+    False for a wrong shape, or a dtype that cannot be cast to that of the space.
     """
     match space:
         case spaces.Tuple():
@@ -143,9 +143,9 @@ def contains(space: gymnasium.Space, x: ArrayTree) -> Array:
 
 
 def bounds(space: gymnasium.Space) -> tuple[np.ndarray, np.ndarray]:
-    """The least and the largest element (inclusive), in the space's shape.
+    """Returns the lower and upper bounds (inclusive), in the space's shape.
 
-    64-bit bounds become the nearest ones that JAX's 32 bits can hold.
+    64-bit bounds become the nearest 32-bit ones.
     """
     match space:
         case spaces.Box():
@@ -162,24 +162,24 @@ def bounds(space: gymnasium.Space) -> tuple[np.ndarray, np.ndarray]:
     if to.kind in "iu":
         limits = np.iinfo(to)
         low, high = (np.clip(bound, limits.min, limits.max) for bound in (low, high))
-    with np.errstate(over="ignore"):  # beyond float32 is infinite
+    with np.errstate(over="ignore"):  # overflow to infinity is intended
         return low.astype(to), high.astype(to)
 
 
 def half_width(space: spaces.Box) -> np.ndarray:
-    """Half the width of each entry of a Box, float32; 1 where it has no two bounds."""
+    """Half the width of each entry of a Box, float32; 1 if a bound is infinite."""
     low, high = (bound.astype(np.float32) for bound in bounds(space))
     is_bounded = np.isfinite(low) & np.isfinite(high)
     return np.where(is_bounded, np.where(is_bounded, high / 2 - low / 2, 1), 1)
 
 
 def boolean_box(*shape: int) -> spaces.Box:
-    """The space of arrays of bools in that shape."""
+    """Returns the Box of boolean arrays of that shape."""
     return spaces.Box(0.0, 1.0, shape, bool)  # pyright: ignore[reportArgumentType, reportCallIssue] # Gymnasium takes it
 
 
 def describe(space: gymnasium.Space) -> str:
-    """A space in a few words, for messages.
+    """A short description of a space, for messages.
 
     >>> describe(spaces.Box(-2, 2, (4,)))
     'Box(4,) in [-2, 2]'
@@ -201,7 +201,7 @@ def describe(space: gymnasium.Space) -> str:
 
 
 def _format_interval(space: spaces.Box) -> str:
-    """The bounds where all entries share them, else nothing: they would be a page."""
+    """The bounds if all entries share them, else "", which keeps messages short."""
     low, high = np.unique(space.low), np.unique(space.high)
     if len(low) != 1 or len(high) != 1:
         return ""
@@ -214,23 +214,23 @@ def _sample_choice(
     """Uniform in {start, …, start + n - 1}, entry by entry."""
     n = np.asarray(n, np.int64)
     if np.any(n > np.iinfo(np.int32).max):
-        raise ValueError(f"expected choices that 32 bits can count, got {n.max()}")
+        raise ValueError(f"expected n that fits in 32 bits, got {n.max()}")
     indices = jax.random.randint(key, shape, 0, n.astype(np.int32))
     return (indices + np.asarray(start).astype(np.int32)).astype(to)
 
 
 def _sample_box(space: spaces.Box, key: Key, shape: tuple[int, ...]) -> Array:
-    """Each entry by its interval: [a, b] uniform, [a, ∞) and (-∞, b] exponential from
-    the bound, (-∞, ∞) normal. Drawn in float32 at least.
+    """Samples each entry by its interval: [a, b] uniform, [a, ∞) and (-∞, b]
+    exponential from the bound, (-∞, ∞) normal. Computed in float32 or wider.
     """
     uniform_key, tail_key, normal_key = (jax.random.fold_in(key, i) for i in range(3))
     to, shape = dtype(space), (*shape, *space.shape)
     low, high = (bound.astype(np.float32) for bound in bounds(space))
     has_low, has_high = np.isfinite(low), np.isfinite(high)
-    # Stand-ins for infinity, so that no branch that is not taken makes a NaN.
+    # Finite placeholders, so that branches that are not selected produce no NaN.
     low, high = np.where(has_low, low, 0), np.where(has_high, high, 0)
     share = jax.random.uniform(uniform_key, shape)
-    # Not low + share (high - low): that overflows where the interval is all of float32.
+    # Not low + share (high - low), which overflows for the full range of float32.
     samples = low * (1 - share) + high * share
     if not np.all(has_low & has_high):
         tail = jax.random.exponential(tail_key, shape)
@@ -238,13 +238,13 @@ def _sample_box(space: spaces.Box, key: Key, shape: tuple[int, ...]) -> Array:
         outward = jnp.where(has_low, low + tail, high - tail)
         samples = jnp.where(has_low & has_high, samples, outward)
         samples = jnp.where(has_low | has_high, samples, normal)
-    return jnp.clip(samples.astype(to), *bounds(space))  # rounding may step over
+    return jnp.clip(samples.astype(to), *bounds(space))  # rounding may exceed a bound
 
 
 def _sample_integer_box(space: spaces.Box, key: Key, shape: tuple[int, ...]) -> Array:
     """As `_sample_box`, rounded down, for integers and booleans.
 
-    The largest 32-bit integer itself is never drawn: nothing in 32 bits lies above it.
+    The largest 32-bit integer is never sampled: its exclusive bound does not fit.
     """
     uniform_key, tail_key, normal_key = (jax.random.fold_in(key, i) for i in range(3))
     to, shape = dtype(space), (*shape, *space.shape)

@@ -126,30 +126,30 @@ def test_a_schedule_is_written_with_its_defaults_and_read_back_the_same(
         ({"from": 1, "to": 0, "ovr": 3}, "has no option `ovr`"),
         ({"name": "expo", "from": 1, "rate": 1}, "there is no schedule `expo`"),
         ({"name": ["x"]}, "there is no schedule"),
-        ({"name": "inverse", "from": 1, "rate": -1}, "at least 0"),
-        ({"from": "a", "to": 0}, "`from` of a schedule is a number"),
-        ({"from": True, "to": 0}, "`from` of a schedule is a number"),
-        ({"from": math.nan, "to": 0}, "`from` of a schedule is a number"),
-        ({"from": 1, "to": 0, "over": 0}, "`over` of a schedule is positive"),
-        ({"from": 1, "to": 0, "over": "120%"}, "`over` of a schedule is positive"),
-        ({"from": 1, "to": 0, "over": "x%"}, "`over` of a schedule is positive"),
+        ({"name": "inverse", "from": 1, "rate": -1}, "must be ≥ 0"),
+        ({"from": "a", "to": 0}, "`from` of a schedule must be a number"),
+        ({"from": True, "to": 0}, "`from` of a schedule must be a number"),
+        ({"from": math.nan, "to": 0}, "`from` of a schedule must be a number"),
+        ({"from": 1, "to": 0, "over": 0}, "`over` of a schedule must be > 0"),
+        ({"from": 1, "to": 0, "over": "120%"}, "`over` of a schedule must be > 0"),
+        ({"from": 1, "to": 0, "over": "x%"}, "`over` of a schedule must be > 0"),
         ({"from": 1, "to": 0, "per": "hour"}, "`step` or `episode`"),
         ({"from": 1, "to": 0, "per": "episode"}, "needs `over` in episodes"),
         ({"steps": []}, "list of pairs"),
         ({"steps": [[0, 1, 2]]}, "pairs [step, value]"),
         ({"steps": [[0, "x"]]}, "pairs of numbers"),
-        ({"steps": [[5, 1.0]]}, "begins at step 0"),
-        ({"steps": [[0, 1.0], [0, 2.0]]}, "go up"),
+        ({"steps": [[5, 1.0]]}, "must begin at step 0"),
+        ({"steps": [[0, 1.0], [0, 2.0]]}, "must increase"),
     ],
 )
-def test_a_schedule_that_means_nothing_is_refused_with_its_place(given, message):
+def test_an_invalid_schedule_is_refused_with_its_location(given, message):
     with pytest.raises(RlcliError) as error:
         schedules.parse_schedule(given, "x.yaml:3: policy.epsilon")
     assert error.value.message.startswith("x.yaml:3: policy.epsilon: ")
     assert message in error.value.message
 
 
-def test_a_schedule_knows_the_limits_of_its_values():
+def test_limits_are_the_extreme_values_of_a_schedule():
     linear = schedules.parse_schedule(LINEAR, "here")
     assert linear.limits() == (1.0, 0.2)
     decaying = schedules.parse_schedule(

@@ -1,13 +1,13 @@
-"""Preprocessing: what becomes of an observation before a network reads it.
+"""Preprocessing: transforms observations before a network reads them.
 
 Belongs here: functions of observations, frame stacks, normalization.
 May import: networks, and the ground.
 
-A factory gives a `Preprocess`, a function of one observation. The only memory there is
-are the last few observations, in a stack: what looks at more than one says how many.
-They are stacked where observations are made, in the environment (`frame_stack`), so
-that unrolls, replays, checkpoints and whoever watches have them; the rest is computed
-where networks read (`network_inputs`).
+A factory returns a `Preprocess`, a function of one observation. The only state is a
+stack of recent observations, whose length `Preprocess.frames` declares. The environment
+builds the stacks (`frame_stack`), so that unrolls, replays, checkpoints and evaluation
+contain them. Networks compute everything else when they read observations
+(`network_inputs`).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ ObservationFunction = Callable[[ArrayTree], ArrayTree]  # of one observation
 
 
 class Preprocess(NamedTuple):
-    """`build(space) -> space, function`: what is seen then, and how it is made.
+    """A transform of observations: `build(space) -> new space, function`.
 
-    With `frames` it is given as many of the last observations, stacked along `axis`.
+    If `frames` > 1, its input is a stack of that many observations along `axis`.
     """
 
     build: Callable[[gymnasium.Space], tuple[gymnasium.Space, ObservationFunction]]
@@ -39,7 +39,7 @@ class Preprocess(NamedTuple):
 def map_members(
     build: Callable[[gymnasium.Space], tuple[gymnasium.Space, ObservationFunction]],
 ) -> Callable[[gymnasium.Space], tuple[gymnasium.Space, ObservationFunction]]:
-    """`build` for every member of a Tuple or a Dict, however deep."""
+    """Applies `build` to every member of a Tuple or a Dict, recursively."""
 
     def build_members(
         space: gymnasium.Space,
@@ -64,7 +64,7 @@ def map_members(
 def compose(
     steps: Sequence[Preprocess], space: gymnasium.Space
 ) -> tuple[gymnasium.Space, ObservationFunction]:
-    """One function after the other, of what is to be seen of an observation."""
+    """Composes the functions; the action mask is removed first."""
     space, _ = action_masks.split_mask(space)
     functions = []
     for step in steps:

@@ -1,4 +1,4 @@
-"""Showing: environments whose observations are stacks of the last few."""
+"""Frame stacking: environments whose observations are stacks of recent frames."""
 
 from __future__ import annotations
 
@@ -17,20 +17,18 @@ from rlcli.errors import RlcliError
 from rlcli.preprocessing import ObservationFunction, Preprocess, map_members
 from rlcli.types import ArrayTree, Environment, TimeStep
 
-_SAVED_PREFIX = (
-    "stack"  # begins the names of what a host environment saves beside its own
-)
+_SAVED_PREFIX = "stack"  # prefix of the stacks' names in a host environment's `save`
 
 
 class FrameStackState(NamedTuple):
-    """What an environment remembers, and what it has shown last at each step."""
+    """The state of the environment and the current stack of each stage."""
 
     environment: ArrayTree
     stacks: tuple[ArrayTree, ...]
 
 
 class _Stage(NamedTuple):
-    """Some functions of an observation, and the stack of what they make."""
+    """Functions of an observation, followed by a stack of their results."""
 
     functions: tuple[ObservationFunction, ...]
     frames: int
@@ -39,15 +37,15 @@ class _Stage(NamedTuple):
 
 
 def stack_frames(environment: Environment, steps: Sequence[Preprocess]) -> Environment:
-    """A core, or a vector, pure or on the host, that shows what `steps` make.
+    """Wraps a core or a vector, pure or on the host, to stack frames as `steps` need.
 
-    What the last of them makes of its stack is left to who reads it: shown is the stack
-    itself, so that replays can keep each frame once. An action mask is shown as it is.
+    Observations contain the last stack itself; networks apply the remaining functions.
+    This lets replays store each frame once. An action mask passes unchanged.
     """
     if not steps:
         return environment
     numpy = jnp if environment.pure else np
-    # Axes of what it shows: those of a core alone, of environments, of seeds as well.
+    # Leading axes of observations: none (a core), environments, or seeds as well.
     leading = (1 if environment.num_envs else 0) if environment.pure else 2
     visible, mask = action_masks.split_mask(environment.observation)
     stages = _build_stages(steps, visible)
@@ -73,7 +71,7 @@ def stack_frames(environment: Environment, steps: Sequence[Preprocess]) -> Envir
             )
             return numpy.where(last, new, old)
 
-        if leading:  # a core begins no episode
+        if leading:  # a core does not auto-reset
             stacks = jax.tree.map(choose, begin_stacks(timestep.obs), next_stacks)
         return FrameStackState(inner, stacks), timestep._replace(
             obs=show(stacks, timestep.obs),
@@ -96,21 +94,21 @@ def stack_frames(environment: Environment, steps: Sequence[Preprocess]) -> Envir
 def _save_and_restore(
     environment: Environment, stages: tuple[_Stage, ...]
 ) -> dict[str, Any]:
-    """`save` and `restore` of a host environment whose stacks are saved beside it."""
+    """Returns `save` and `restore` of a host environment, including the stacks."""
     spaces_ = tuple(stage.space for stage in stages)
     tree = jax.tree.structure(jax.eval_shape(lambda: [*map(spaces.zeros, spaces_)]))
 
     def save(state: FrameStackState) -> dict[str, Any]:
         leaves = jax.tree.leaves(state.stacks)
-        mine = {f"{_SAVED_PREFIX}{index}": leaf for index, leaf in enumerate(leaves)}
-        return {**environment.save(state.environment), **mine}
+        stacks = {f"{_SAVED_PREFIX}{index}": leaf for index, leaf in enumerate(leaves)}
+        return {**environment.save(state.environment), **stacks}
 
     def restore(arrays: Mapping[str, Any]) -> tuple[FrameStackState, str]:
         names = [f"{_SAVED_PREFIX}{index}" for index in range(tree.num_leaves)]
         rest = {name: array for name, array in arrays.items() if name not in names}
-        state, sentence = environment.restore(rest)
+        state, warning = environment.restore(rest)
         leaves = [np.array(arrays[name]) for name in names]
-        return FrameStackState(state, tuple(jax.tree.unflatten(tree, leaves))), sentence
+        return FrameStackState(state, tuple(jax.tree.unflatten(tree, leaves))), warning
 
     return {"save": save, "restore": restore}
 
@@ -118,8 +116,8 @@ def _save_and_restore(
 def _stack_functions(
     stages: tuple[_Stage, ...], numpy: Any, leading: int
 ) -> tuple[Callable[..., tuple[ArrayTree, ...]], ...]:
-    """`begin_stacks(obs)`: all stacks as an episode begins; `push_stacks(stacks, obs)`:
-    one later.
+    """Returns `begin_stacks(obs)`, the stacks at the start of an episode, and
+    `push_stacks(stacks, obs)`, the stacks after the next observation.
     """
 
     def place(stage: _Stage) -> int:
@@ -130,7 +128,7 @@ def _stack_functions(
             for _ in range(leading):
                 function = jax.vmap(function)
             obs = jax.tree.map(numpy.asarray, function(obs))
-        # A number is a vector of one, an image `[H, W]` has one channel.
+        # A scalar becomes a vector, an image `[H, W]` gets a channel axis.
         return jax.tree.map(
             lambda leaf: leaf[..., None] if leaf.ndim - leading in (0, 2) else leaf, obs
         )
@@ -155,12 +153,12 @@ def _stack_functions(
     def push_stacks(
         stacks: tuple[ArrayTree, ...], obs: ArrayTree
     ) -> tuple[ArrayTree, ...]:
-        after, value = [], action_masks.remove_mask(obs)
+        new_stacks, value = [], action_masks.remove_mask(obs)
         for stage, stack in zip(stages, stacks, strict=True):
             push = functools.partial(push_frame, axis=place(stage))
             value = jax.tree.map(push, stack, make_frame(stage, value))
-            after.append(value)
-        return tuple(after)
+            new_stacks.append(value)
+        return tuple(new_stacks)
 
     return begin_stacks, push_stacks
 
@@ -168,7 +166,7 @@ def _stack_functions(
 def _build_stages(
     steps: Sequence[Preprocess], space: gymnasium.Space
 ) -> tuple[_Stage, ...]:
-    """The steps, with a stage for each that has a memory."""
+    """Groups the steps into stages, one for each step that stacks frames."""
     stages, functions = [], []
     for step in steps:
         if step.frames > 1:
@@ -185,7 +183,7 @@ def _build_stages(
 
 
 def _frame_space(space: gymnasium.Space) -> tuple[gymnasium.Space, ObservationFunction]:
-    """What a stack is made of: at least one axis, and of an image three."""
+    """The space of one frame: at least one axis, and three for an image."""
     if isinstance(space, kinds.Discrete):
         to = spaces.dtype(space).type
         choices = kinds.MultiDiscrete([space.n], to, start=[space.start])
@@ -199,12 +197,12 @@ def _frame_space(space: gymnasium.Space) -> tuple[gymnasium.Space, ObservationFu
 def _repeat_space(
     space: gymnasium.Space, frames: int, axis: int
 ) -> tuple[gymnasium.Space, ObservationFunction]:
-    """The space of so many of a space's elements, joined along an axis."""
+    """The space of `frames` elements, concatenated along `axis`."""
     rank = len(space.shape or ())
     if not -rank <= axis < rank:
         raise RlcliError(
-            f"frames cannot be joined along axis {axis} of {spaces.describe(space)}",
-            f"its axes are {', '.join(map(str, range(rank)))}, and the last is −1 too",
+            f"frames cannot be stacked along axis {axis} of {spaces.describe(space)}",
+            f"its axes are {', '.join(map(str, range(rank)))}; −1 is the last",
         )
 
     def repeat(array: Any) -> np.ndarray:
@@ -219,7 +217,7 @@ def _repeat_space(
             return kinds.MultiDiscrete(counts, space.dtype.type, start=start), _identity
         case kinds.MultiBinary():
             return kinds.MultiBinary(repeat(np.zeros(space.shape)).shape), _identity
-    raise RlcliError(f"frames cannot be joined that are {spaces.describe(space)}")
+    raise RlcliError(f"frames of {spaces.describe(space)} cannot be stacked")
 
 
 def _identity(obs: ArrayTree) -> ArrayTree:

@@ -1,4 +1,4 @@
-"""The functions that recipes name under `preprocess:`."""
+"""The preprocessing functions: parts for `preprocess:` in a recipe."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from rlcli.types import Array, Count
 
 @register("preprocess")
 def one_hot() -> Preprocess:
-    """Choices as vectors of zeros with a one; several choices side by side.
+    """One-hot encoding of discrete observations; several are concatenated.
 
-    What is no choice stays as it is.
+    Other observations are unchanged.
     """
 
     def build(space: gymnasium.Space) -> tuple[gymnasium.Space, ObservationFunction]:
@@ -32,20 +32,20 @@ def one_hot() -> Preprocess:
 
 @register("preprocess")
 def flatten() -> Preprocess:
-    """Everything as one vector of float32, choices one-hot, members side by side."""
+    """Flattens an observation into one float32 vector; discrete values are one-hot."""
     return Preprocess(_flat_vector)
 
 
 @register("preprocess")
 def scale() -> Preprocess:
-    """Numbers between two bounds as shares of the way: (x − low) / (high − low)."""
+    """Min-max scaling to [0, 1]: (x − low) / (high − low)."""
 
     def build(space: gymnasium.Space) -> tuple[gymnasium.Space, ObservationFunction]:
         if not isinstance(space, kinds.Box):
             return space, lambda obs: obs
         low, high = (bound.astype(np.float32) for bound in bounds(space))
         if not np.all(np.isfinite(high - low) & (high > low)):
-            raise _refusal("scale", space, "a Box with bounds, one above the other")
+            raise _refusal("scale", space, "a Box with finite bounds, low < high")
         shares = kinds.Box(0.0, 1.0, space.shape, np.float32)
         return shares, lambda obs: (obs.astype(jnp.float32) - low) / (high - low)
 
@@ -54,7 +54,7 @@ def scale() -> Preprocess:
 
 @register("preprocess")
 def member(*, of: str) -> Preprocess:
-    """One member of a Dict, by its name; the others are not seen."""
+    """Selects one member of a Dict by name and drops the others."""
 
     def build(space: gymnasium.Space) -> tuple[gymnasium.Space, ObservationFunction]:
         if not isinstance(space, kinds.Dict) or of not in space.spaces:
@@ -66,7 +66,7 @@ def member(*, of: str) -> Preprocess:
 
 @register("preprocess")
 def channels_last() -> Preprocess:
-    """Images `[C, H, W]` as `[H, W, C]`, which is how `cnn` takes them."""
+    """Transposes images `[C, H, W]` to `[H, W, C]`, the layout that `cnn` expects."""
 
     def build(space: gymnasium.Space) -> tuple[gymnasium.Space, ObservationFunction]:
         if not isinstance(space, kinds.Box) or len(space.shape) != 3:
@@ -80,30 +80,32 @@ def channels_last() -> Preprocess:
 
 @register("preprocess")
 def frame_stack(*, frames: Count = 4, axis: int = -1) -> Preprocess:
-    """The last few observations, the newest last (Mnih et al., 2015).
+    """Frame stacking: the last few observations, the newest last (Mnih et al., 2015).
 
-    They are joined along `axis` of theirs; an image `[H, W]` is one of one channel, a
-    number a vector of one, and of a choice there are several. What an episode begins
-    with stands there several times. The replay `frames` keeps each of them once.
+    Frames are concatenated along `axis`. An image `[H, W]` gets a channel axis, a
+    scalar becomes a vector, and a Discrete a MultiDiscrete. The first observation of an
+    episode fills the whole stack. The replay `frames` stores each frame once.
     """
     return Preprocess(lambda space: (space, lambda obs: obs), frames, axis)
 
 
 @register("preprocess")
 def diff_transform(*, frames: Count = 3) -> Preprocess:
-    """Of the last few observations the newest, how it changes, how that changes …
+    """Finite differences of the last few observations.
 
         xₜ₋ₖ for k < n  ↦  …, xₜ − 2 xₜ₋₁ + xₜ₋₂, xₜ − xₜ₋₁, xₜ
 
-    joined along the last axis, the newest last: position, velocity and acceleration
-    where positions are seen alone (`rlcli.utils.diff_transform`).
+    Concatenated along the last axis, the newest observation last: acceleration,
+    velocity and position if observations are positions (`rlcli.utils.diff_transform`).
     """
 
     def build(space: gymnasium.Space) -> tuple[gymnasium.Space, ObservationFunction]:
         if not isinstance(space, kinds.Box):
-            raise _refusal("diff_transform", space, "numbers; `one_hot` makes some")
+            raise _refusal(
+                "diff_transform", space, "a Box; `one_hot` converts discrete values"
+            )
         depth = space.shape[-1] // frames
-        free = kinds.Box(-np.inf, np.inf, space.shape, np.float32)
+        unbounded = kinds.Box(-np.inf, np.inf, space.shape, np.float32)
 
         def function(obs: Array) -> Array:
             rows = obs.astype(jnp.float32).reshape((*obs.shape[:-1], frames, depth))
@@ -113,13 +115,13 @@ def diff_transform(*, frames: Count = 3) -> Preprocess:
                 rows = jnp.diff(rows, axis=-2)
             return jnp.concatenate(differences, axis=-1)
 
-        return free, function
+        return unbounded, function
 
     return Preprocess(map_members(build), frames)
 
 
 def _flat_vector(space: gymnasium.Space) -> tuple[gymnasium.Space, ObservationFunction]:
-    """As networks read what they are given nothing else for."""
+    """Flattens an observation, the default input of networks."""
     low, high = _flat_bounds(space)
     vector = kinds.Box(low, high, low.shape, np.float32)
     return vector, lambda obs: flattened(space, obs)
@@ -135,6 +137,6 @@ def _flat_bounds(space: gymnasium.Space) -> tuple[np.ndarray, np.ndarray]:
 
 def _refusal(name: str, space: gymnasium.Space, requirement: str) -> RlcliError:
     return RlcliError(
-        f"`preprocess` cannot `{name}` what is {describe(space)}",
-        f"it takes {requirement}",
+        f"`preprocess` cannot apply `{name}` to {describe(space)}",
+        f"`{name}` takes {requirement}",
     )

@@ -1,4 +1,4 @@
-"""Reading: what networks make of an observation before anything else."""
+"""Network inputs: networks preprocess observations before their first layer."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from rlcli.types import ArrayTree
 
 
 def prepare_torso(torso: Torso, steps: Sequence[Preprocess]) -> Torso:
-    """A torso that reads what the functions make of observations."""
+    """Returns the torso with preprocessing in front of its input reader."""
 
-    def reads(space: gymnasium.Space) -> Callable[[ArrayTree], ArrayTree]:
-        new_space, make = _batch_preprocessing(steps, space)
+    def input_reader(space: gymnasium.Space) -> Callable[[ArrayTree], ArrayTree]:
+        new_space, preprocess = _batch_preprocessing(steps, space)
         read = torso.input_reader(new_space)
-        return lambda obs: read(make(obs))
+        return lambda obs: read(preprocess(obs))
 
-    return torso._replace(input_reader=reads)
+    return torso._replace(input_reader=input_reader)
 
 
 def prepare_forward_pass(
     forward: Callable, steps: Sequence[Preprocess], space: gymnasium.Space
 ) -> Callable:
-    """A user's own forward pass, given what the functions make of observations."""
-    _, make = _batch_preprocessing(steps, space)
+    """Returns a user's forward pass with preprocessing in front of it."""
+    _, preprocess = _batch_preprocessing(steps, space)
     if isinstance(space, Pair):
-        return lambda *pair: forward(*make(pair))
-    return lambda obs: forward(make(obs))
+        return lambda *pair: forward(*preprocess(pair))
+    return lambda obs: forward(preprocess(obs))
 
 
 def _batch_preprocessing(
     steps: Sequence[Preprocess], space: gymnasium.Space
 ) -> tuple[gymnasium.Space, ObservationFunction]:
-    """The functions for a batch `[N, ...]` of observations, or of pairs."""
+    """Composes the functions for a batch `[N, ...]` of observations or pairs."""
     if isinstance(space, Pair):
         visible, action = space.spaces
         new_space, function = compose(steps, visible)

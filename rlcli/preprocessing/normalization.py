@@ -1,9 +1,9 @@
-"""Normalization: observations and rewards in units of what was seen so far.
+"""Normalization: observations and rewards scaled by running statistics.
 
-It wraps an updater and the agent made of it. Unrolls, replays and tracers hold what the
-environment said; it is brought to scale where the updater uses it. Statistics are taken
-of each fresh unroll once the agent has learnt from it, so that an unroll is learnt from
-as it was acted upon.
+It wraps an updater and its agent. Unrolls, replays and tracers hold raw values of the
+environment; the updater normalizes them when it uses them. The statistics include a new
+unroll only after the agent has learned from it, so that learning uses the same scale as
+acting did.
 """
 
 from __future__ import annotations
@@ -31,16 +31,14 @@ from rlcli.types import (
 )
 from rlcli.xla.fusion_barrier import round_to_dtype
 
-_CLIP = 10.0  # deviations beyond which an observation is cut
-_EPSILON = 1e-8  # is added to variances
-_MAX_COUNT = (
-    2**30
-)  # rows that are counted; later ones move the mean as much as that one
+_CLIP = 10.0  # bound of a normalized observation, in standard deviations
+_EPSILON = 1e-8  # added to variances
+_MAX_COUNT = 2**30  # the count saturates here, and so does the weight of new rows
 _REWARDS = ("reward", "advantage")  # extras that are sums of rewards
 
 
 class Moments(NamedTuple):
-    """Mean and variance of all rows so far; 0 and 1 as long as there are none."""
+    """Running mean and variance; initially 0 and 1."""
 
     count: Array  # int32
     mean: ArrayTree
@@ -48,42 +46,42 @@ class Moments(NamedTuple):
 
 
 class NormalizationStatistics(NamedTuple):
-    """What was seen; () where nobody asks."""
+    """Running statistics; () for those that are disabled."""
 
     observation: Moments | tuple[()]
-    returns: Moments | tuple[()]  # discounted, as they ran up
-    running: Array | tuple[()]  # `[B]`: the return of each environment so far
+    returns: Moments | tuple[()]  # of the running discounted returns
+    running: Array | tuple[()]  # `[B]`: running discounted return of each environment
 
 
 class NormalizedState(NamedTuple):
-    """The state of an updater, and the statistics it sees the world by."""
+    """The state of an updater and the normalization statistics."""
 
     learner: ArrayTree
     statistics: NormalizationStatistics
 
 
 class NormalizedActing(NamedTuple):
-    """What a policy acts with, and the scale of what it sees."""
+    """The parameters of a policy and the moments of its observations."""
 
     policy: ArrayTree
     observation: Moments | tuple[()]
 
 
 class Normalizer(NamedTuple):
-    """`updater` wraps an updater, `agent` the agent that was made of it."""
+    """Wrappers: `updater` wraps an updater, `agent` the agent built from it."""
 
     updater: Callable[[Updater], Updater]
     agent: Callable[[Agent], Agent]
 
 
 def initial_moments(like: ArrayTree) -> Moments:
-    """The moments of no rows, each shaped as `like`."""
+    """Returns moments of zero rows, shaped as `like`."""
     zeros = jax.tree.map(jnp.zeros_like, like)
     return Moments(jnp.int32(0), zeros, jax.tree.map(jnp.ones_like, like))
 
 
 def update_moments(moments: Moments, rows: ArrayTree) -> Moments:
-    """The moments with more rows, `[N, ...]`.
+    """Updates the moments with rows `[N, ...]`.
 
         δ = mean(rows) − m,  s = N / (n + N)
         m ← m + s δ          v ← (1 − s) v + s (var(rows) + (1 − s) δ²)
@@ -98,7 +96,7 @@ def update_moments(moments: Moments, rows: ArrayTree) -> Moments:
 
     def spread(variance: Array, mean: Array, new: Array) -> Array:
         between_variance = (1 - share) * jnp.square(jnp.mean(new, axis=0) - mean)
-        # Not v + s (… − v): of the 1 at first that would keep a rounding error.
+        # Not v + s (… − v): a rounding error of the initial 1 would remain.
         return (1 - share) * variance + share * (
             jnp.var(new, axis=0) + between_variance
         )
@@ -118,19 +116,19 @@ def normalizer(
     reward: bool,
     gamma: Array | float,
 ) -> Normalizer:
-    """Brings observations, and rewards, to scale.
+    """Normalizes observations and rewards.
 
         o ↦ clip((o − mean) / √(var + 10⁻⁸), −10, 10)
-        r ↦ r / √(var(G) + 10⁻⁸),  G = r + γ G of the step before
+        r ↦ r / √(var(G) + 10⁻⁸),  Gₜ = rₜ + γ Gₜ₋₁
 
-    Every real number of the space is, and nothing else: no choice, no byte, no action
-    mask. G begins anew with each episode, as in OpenAI's baselines.
+    Only floating-point observations are normalized: not discrete values, integers or
+    action masks. G restarts with each episode, as in OpenAI's baselines.
     """
     real = _real_leaves(space)
     if observation and not any(real):
         raise RlcliError(
-            f"`normalize` has nothing to do in {spaces.describe(space)}",
-            "it is for real numbers: leave `observation` out",
+            f"`normalize` found no floats to normalize in {spaces.describe(space)}",
+            "remove `observation` from `normalize`",
         )
     pick, put = _leaf_selector(real)
 
@@ -179,7 +177,7 @@ def _normalize_updater(
     begin: Callable[[], NormalizationStatistics],
     normalize: Callable[..., ArrayTree],
 ) -> Updater:
-    """The updater, which is shown everything to scale."""
+    """Returns the updater with normalized inputs."""
 
     def normalize_steps(
         statistics: NormalizationStatistics, steps: Transition
@@ -196,8 +194,8 @@ def _normalize_updater(
     def in_unit(returns: Moments | tuple[()], rewards: ArrayTree) -> ArrayTree:
         if not isinstance(returns, Moments):
             return rewards
-        # Rounded, or a division, which XLA takes for a product, and the sum of a target
-        # would be one in the one loop and two in the other.
+        # Rounded: XLA turns the division into a product, which it could fuse with the
+        # sum of a target in one loop (host or compiled) and not in the other.
         unit = _reward_scale(returns)
         return round_to_dtype(jax.tree.map(lambda x: x / unit, rewards), returns.count)
 
@@ -214,7 +212,7 @@ def _normalize_updater(
         )
         if not isinstance(state.statistics.returns, Moments):
             return estimates
-        # Tracers add rewards as they are, so they are told values in the same unit.
+        # Tracers sum raw rewards, so they need values in the same unit.
         unit = _reward_scale(state.statistics.returns)
         return estimates._replace(
             v_tm1=estimates.v_tm1 * unit,
@@ -238,16 +236,19 @@ def _normalize_updater(
 
 
 def _normalize_policy(policy: Policy, normalize: Callable[..., ArrayTree]) -> Policy:
-    """The policy, which sees everything to scale."""
+    """Returns the policy with normalized observations."""
 
-    def to_scale(act: Callable) -> Callable:
-        def acting_so(acting: NormalizedActing, obs: ArrayTree, *rest: Any) -> tuple:
+    def with_normalized_obs(act: Callable) -> Callable:
+        def normalized_act(
+            acting: NormalizedActing, obs: ArrayTree, *rest: Any
+        ) -> tuple:
             return act(acting.policy, normalize(acting.observation, obs), *rest)
 
-        return acting_so
+        return normalized_act
 
     return policy._replace(
-        explore=to_scale(policy.explore), exploit=to_scale(policy.exploit)
+        explore=with_normalized_obs(policy.explore),
+        exploit=with_normalized_obs(policy.exploit),
     )
 
 
@@ -257,7 +258,7 @@ def _normalize_agent(
         [NormalizationStatistics, Transition], NormalizationStatistics
     ],
 ) -> Agent:
-    """The agent, which takes the statistics of each unroll."""
+    """Returns the agent, which updates the statistics with each unroll."""
 
     def learn(
         state: Any, steps: Transition, clock: Clock, noise: ArrayTree
@@ -273,27 +274,27 @@ def _normalize_agent(
 
 
 def _reward_scale(returns: Moments) -> Array:
-    """What a reward is divided by."""
+    """The divisor of rewards."""
     return jnp.sqrt(returns.variance + _EPSILON)
 
 
 def _running_returns(
     running: Any, steps: Transition, gamma: Array | float
 ) -> tuple[Array, Array]:
-    """The returns of `[T, B]` steps as they run up, after the last and at each."""
+    """Computes running discounted returns: after the last step, at each `[T, B]`."""
 
     def scan_step(
         return_before: Array, step: tuple[Array, Array]
     ) -> tuple[Array, Array]:
         reward, first = step
-        after = reward + gamma * jnp.where(first, 0.0, return_before)
-        return after, after
+        new_return = reward + gamma * jnp.where(first, 0.0, return_before)
+        return new_return, new_return
 
     return jax.lax.scan(scan_step, running, (steps.reward, steps.first))
 
 
 def _real_leaves(space: gymnasium.Space) -> list[bool]:
-    """Which leaves of an element are real numbers."""
+    """Marks the leaves of an element that are floats."""
     visible, mask = action_masks.split_mask(space)
     shapes = jax.eval_shape(lambda: spaces.zeros(visible))
     real = jax.tree.map(lambda leaf: leaf.dtype.kind == "f", shapes)
@@ -301,14 +302,14 @@ def _real_leaves(space: gymnasium.Space) -> list[bool]:
 
 
 def _leaf_selector(is_selected: list[bool]) -> tuple[Callable, Callable]:
-    """`pick(tree) -> leaves`, those of them; `put(tree, leaves) -> tree`."""
+    """Returns `pick(tree) -> selected leaves` and `put(tree, leaves) -> tree`."""
 
     def pick(tree: ArrayTree) -> list[Array]:
-        return [leaf for leaf, ours in pairs(tree) if ours]
+        return [leaf for leaf, selected in pairs(tree) if selected]
 
     def put(tree: ArrayTree, leaves: list[Array]) -> ArrayTree:
         new = iter(leaves)
-        new_leaves = [next(new) if ours else leaf for leaf, ours in pairs(tree)]
+        new_leaves = [next(new) if selected else leaf for leaf, selected in pairs(tree)]
         return jax.tree.unflatten(jax.tree.structure(tree), new_leaves)
 
     def pairs(tree: ArrayTree) -> Iterable[tuple[Array, bool]]:

@@ -59,7 +59,7 @@ def test_scaled_numbers_are_shares_of_the_way():
     seen, function = build_function([functions.scale()], uneven)
     np.testing.assert_allclose(function(np.float32([0, 4])), [0.25, 0.4])
     assert (seen.low.min(), seen.high.max()) == (0, 1)
-    with pytest.raises(RlcliError, match=r"cannot `scale` what is Box\(2,\)"):
+    with pytest.raises(RlcliError, match=r"cannot apply `scale` to Box\(2,\)"):
         compose([functions.scale()], spaces.Box(-np.inf, np.inf, (2,)))
 
 
@@ -88,7 +88,7 @@ def test_differences_are_those_of_the_toolbox():
     _, function = build_function([step], stack)
     expected = np.asarray(utils.diff_transform(frames.T)).T
     np.testing.assert_allclose(function(frames.ravel()), expected.ravel(), atol=1e-5)
-    with pytest.raises(RlcliError, match="`one_hot` makes some"):
+    with pytest.raises(RlcliError, match="`one_hot` converts discrete values"):
         compose([step], CHOICES)
 
 

@@ -199,7 +199,9 @@ def test_exploring_and_evaluating_see_what_learning_sees():
 def test_what_has_no_real_numbers_is_refused():
     recipe = {"environment": "FrozenLake-v1", "updater": "a2c"}
     recipe["normalize"] = {"observation": True}
-    with pytest.raises(RlcliError, match="`normalize` has nothing to do in Discrete"):
+    with pytest.raises(
+        RlcliError, match="`normalize` found no floats to normalize in Discrete"
+    ):
         build(load_recipe(recipe))
     recipe["normalize"] = {"observation": False, "reward": True}
     assert load_recipe(resolve(load_recipe(recipe))) == load_recipe(recipe)

@@ -76,11 +76,15 @@ def test_a_value_becomes_what_its_annotation_says(annotation, value, expected):
             1 - 1e-12,
             "expected a number below 1 when rounded",
         ),
-        (float, {"from": 1e39, "to": 0}, "`from` of a schedule is a number that float"),
+        (
+            float,
+            {"from": 1e39, "to": 0},
+            "`from` of a schedule must be a number that float",
+        ),
         (
             float,
             {"from": 1, "to": 0, "over": 1e-40},
-            "`over` of a schedule is positive",
+            "`over` of a schedule must be > 0",
         ),
         (int, 2**31, "expected a whole number of at most 2,147,483,647, got"),
         (int, -(2**31), "expected a whole number of at least -2,147,483,647, got"),
