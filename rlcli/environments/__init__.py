@@ -1,6 +1,6 @@
 """Environments: native JAX environments, adapters to other libraries, and wrappers.
 
-Belongs here: what makes an `Environment`, the vector, and `to_gymnasium`.
+Belongs here: factories of an `Environment`, the vector, and `to_gymnasium`.
 May import: preprocessing (wrappers only), and the ground.
 """
 

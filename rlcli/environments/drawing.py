@@ -1,4 +1,4 @@
-"""Drawing: what the pictures of our environments share: Pillow, and no display."""
+"""Drawing: a canvas for the images of native environments; Pillow, no display."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-SCALE = 3  # Pillow's shapes have hard edges: drawn larger, then shrunk, they have soft
+SCALE = 3  # supersampling: Pillow does not anti-alias shapes
 
 INK = "#1f2937"
 GREY = "#9ca3af"
@@ -23,7 +23,7 @@ Point = tuple[float, float]  # x to the right, y downward, in pixels
 
 
 class Canvas:
-    """A picture of `width` x `height` pixels to be drawn upon, anti-aliased."""
+    """An anti-aliased image of `width` x `height` pixels to draw on."""
 
     def __init__(self, width: int, height: int, background: str = PAPER) -> None:
         self._image = Image.new("RGB", (width * SCALE, height * SCALE), background)
@@ -62,9 +62,9 @@ class Canvas:
         fill: str = INK,
         anchor: str = "mm",
     ) -> None:
-        """Writes `text` at a point: its middle, or what Pillow's `anchor` says.
+        """Writes `text` at a point: its middle, or Pillow's `anchor`.
 
-        Pillow's own font has ASCII, and little beyond: what it lacks becomes `?`.
+        Pillow's default font has few characters beyond ASCII; others become `?`.
         """
         text = "".join(map(_printable_letter, text))
         self._draw.text(_scale_point(position), text, fill, _font(size), anchor)
@@ -72,7 +72,7 @@ class Canvas:
     def legend(
         self, corner: Point, colours: Mapping[str, str], size: float = 14
     ) -> None:
-        """Names colours `{name: fill}` from left to right: a swatch and its name."""
+        """Draws a legend of colours `{name: fill}` from left to right."""
         x, y = corner
         for name, fill in colours.items():
             self.box((x - 1, y - 1), size + 2, size + 2, GREY, radius=4)
@@ -81,14 +81,14 @@ class Canvas:
             x += round(3 * size + _font(size).getlength(name) / SCALE)
 
     def flag(self, foot: Point, height: float) -> None:
-        """Plants a green flag, as goals have it."""
+        """Draws a green flag, the symbol of a goal."""
         x, y = foot[0], foot[1] - height
         self.line(foot, (x, y), height / 17, INK)
         pennant = [(x, y), (x + 0.44 * height, y + 0.19 * height)]
         self.polygon([*pennant, (x, y + 0.38 * height)], GREEN)
 
     def walker(self, centre: Point, size: float, coat: str) -> None:
-        """Draws somebody seen from the front, in a square of that size."""
+        """Draws a person from the front, in a square of that size."""
         share = size / 100
         x, y = centre
 
@@ -107,7 +107,7 @@ class Canvas:
             self.circle((x + side * share, y - 13 * share), 2 * share, INK)
 
     def pixels(self) -> np.ndarray:
-        """The picture, `[height, width, 3]` uint8."""
+        """Returns the image, `[height, width, 3]` uint8."""
         return np.asarray(self._image.reduce(SCALE))
 
 
@@ -118,7 +118,7 @@ def _font(size: float) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 
 @functools.cache
 def _printable_letter(letter: str) -> str:
-    """A letter that the font has: of others it would draw an empty box."""
+    """Replaces a letter that the font lacks, which it would draw as an empty box."""
     if letter == "−":
         return "-"
     masks = (_font(12).getmask(character) for character in ("\uffff", letter))

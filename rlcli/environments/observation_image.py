@@ -1,4 +1,4 @@
-"""Observed: a drawing of an observation, for environments that have no drawing."""
+"""Observation images: for environments that cannot render themselves."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from gymnasium import spaces
 from rlcli.environments.drawing import BLUE, INK, MIST, PAPER, RED, Canvas
 from rlcli.spaces import bounds
 
-WIDTH = 320  # pixels of every picture
-HEIGHT = 480  # at most, of what is no list of members
+WIDTH = 320  # pixels of every image
+HEIGHT = 480  # maximum in pixels, except for a Tuple or a Dict
 _MARGIN = 12
-_ROW = 18  # pixels of a number's bar
-_MAX_BARS = 24  # numbers that have a bar each; more of them are cells
-_CELLS_ACROSS = 64  # cells in a row of more numbers than that
-_CELL = 24  # pixels of a cell's sides, at least, while there is room
-_CHANNELS = 1, 3, 4  # of an image: grey, in colours, a stack
+_ROW = 18  # height in pixels of the row of one bar
+_MAX_BARS = 24  # numbers drawn as bars; larger arrays are drawn as cells
+_CELLS_ACROSS = 64  # maximum cells per row of a folded vector
+_CELL = 24  # minimum side of a cell in pixels, if space allows
+_CHANNELS = 1, 3, 4  # of an image: grayscale, RGB, a stack
 _DARK = (17, 24, 39)
 
 
 def observation_image(space: gymnasium.Space, obs: Any) -> np.ndarray:
-    """An observation as a picture `[H, 320, 3]` uint8; H depends on the space alone.
+    """Draws an observation as an image `[H, 320, 3]` uint8; H depends on the space.
 
-    Pixels are shown as they are, planes and fields as cells (a colour for each plane),
-    few numbers as bars between their bounds, a choice as one of a row of cells, and the
-    members of a Dict or a Tuple below each other, by name. Bytes `[C, H, W]` are an
-    image where C can only be its channels. What is no number is drawn as 0.
+    Pixels are drawn unchanged, planes and matrices as cells (a colour for each plane),
+    short vectors as bars between their bounds, a Discrete as one of a row of cells, and
+    the members of a Dict or a Tuple below each other, by name. uint8 `[C, H, W]` is an
+    image if C can only be its channels. NaN is drawn as 0.
     """
     if isinstance(space, spaces.Tuple):
         members = {str(i): (member, obs[i]) for i, member in enumerate(space.spaces)}
@@ -47,16 +47,17 @@ def observation_image(space: gymnasium.Space, obs: Any) -> np.ndarray:
         return _draw_image(space, values)
     if values.ndim == 3:
         return _enlarge(_draw_planes(_fractions(space, values)), _CELL)
-    field = values.ndim == 2 and 1 not in values.shape
-    if field or values.size > _MAX_BARS:
-        flat = _fractions(space, values)
-        return _enlarge(_heat_map(flat if field else _fold(flat.ravel())), _CELL)
+    is_matrix = values.ndim == 2 and 1 not in values.shape
+    if is_matrix or values.size > _MAX_BARS:
+        shares = _fractions(space, values)
+        matrix = shares if is_matrix else _fold(shares.ravel())
+        return _enlarge(_heat_map(matrix), _CELL)
     shares = _fractions(space, np.stack([values, np.zeros_like(values)]))
     return _draw_bars(values.ravel(), *shares.reshape((2, -1)))
 
 
 def _draw_image(space: gymnasium.Space, values: np.ndarray) -> np.ndarray:
-    """Bytes, with their channels in front or behind."""
+    """Draws uint8 pixels, with channels first or last."""
     first = values.shape[0] in _CHANNELS and values.shape[-1] not in _CHANNELS
     axis = 0 if first else -1
     pixels = np.moveaxis(values, axis, -1)
@@ -66,10 +67,10 @@ def _draw_image(space: gymnasium.Space, values: np.ndarray) -> np.ndarray:
 
 
 def _fractions(space: gymnasium.Space, values: np.ndarray) -> np.ndarray:
-    """Where numbers lie between their bounds, from 0 to 1; without bounds by arctan."""
+    """Scales numbers to [0, 1] by their bounds; unbounded ones by arctan."""
     low, high = (bound.astype(np.float64) for bound in bounds(space))
     values = np.where(np.isnan(values), 0, values).astype(np.float64)
-    # Some spaces have the largest number for a bound where they mean none.
+    # Some spaces use the largest float as the bound of an unbounded entry.
     finite = (np.abs(low) < 1e30) & (np.abs(high) < 1e30) & (high > low)
     width = np.where(finite, high - low, 1.0)
     fractions = np.clip((values - np.where(finite, low, 0.0)) / width, 0.0, 1.0)
@@ -77,9 +78,9 @@ def _fractions(space: gymnasium.Space, values: np.ndarray) -> np.ndarray:
 
 
 def _draw_planes(shares: np.ndarray) -> np.ndarray:
-    """Planes `[H, W, C]` as one picture: every plane has a colour, the last is on top.
+    """Draws planes `[H, W, C]` as one image: a colour for each, the last on top.
 
-    Where a plane has its least value, those below show through.
+    A plane is transparent where it has its minimum.
     """
     image = np.broadcast_to(np.array(_DARK, np.float64), (*shares.shape[:2], 3))
     for plane in range(shares.shape[-1]):
@@ -93,24 +94,24 @@ def _draw_planes(shares: np.ndarray) -> np.ndarray:
 
 
 def _heat_map(shares: np.ndarray) -> np.ndarray:
-    """Numbers `[H, W]` from dark blue over red to yellow."""
+    """Draws numbers `[H, W]` as a heat map: dark blue, red, yellow."""
     stops = np.array([_DARK, (59, 111, 182), (194, 65, 58), (250, 220, 110)])
     channels = [np.interp(shares, np.linspace(0, 1, 4), stops[:, i]) for i in range(3)]
     return np.stack(channels, axis=-1).round().astype(np.uint8)
 
 
 def _fold(shares: np.ndarray) -> np.ndarray:
-    """A long vector as rows of cells; the last row is filled up with zeros."""
+    """Folds a long vector into rows of cells, padded with zeros."""
     across = min(_CELLS_ACROSS, int(np.ceil(np.sqrt(shares.size))))
     rows = -(-shares.size // across)
     return np.resize(np.pad(shares, (0, rows * across - shares.size)), (rows, across))
 
 
 def _enlarge(image: np.ndarray, min_size: int = 0) -> np.ndarray:
-    """The picture with crisp pixels, in the middle of `WIDTH`, not above `HEIGHT`.
+    """Scales the image without interpolation, centred in `WIDTH`, up to `HEIGHT`.
 
-    Its proportions are kept, but for cells, whose sides are of at `min_size` so many
-    pixels while there is room: none is left out for the sake of the other axis.
+    The aspect ratio is kept, unless `min_size` is given: then cells have sides of at
+    least `min_size` pixels if space allows, and each axis is subsampled independently.
     """
     room = np.array([HEIGHT, WIDTH])
     steps = -(-np.array(image.shape[:2]) // room)
@@ -128,7 +129,7 @@ def _enlarge(image: np.ndarray, min_size: int = 0) -> np.ndarray:
 
 
 def _draw_choice(count: int, index: int) -> np.ndarray:
-    """One of a row of cells, and its number."""
+    """Draws a discrete value as one of a row of cells, with its number."""
     canvas = Canvas(WIDTH, 64)
     canvas.text((WIDTH / 2, 18), f"{index} of {count}", 15)
     room = WIDTH - 2 * _MARGIN
@@ -140,7 +141,7 @@ def _draw_choice(count: int, index: int) -> np.ndarray:
 
 
 def _draw_bars(values: np.ndarray, shares: np.ndarray, zeros: np.ndarray) -> np.ndarray:
-    """A bar for each number, from where 0 lies in its interval, and the number."""
+    """Draws a bar for each number, from the position of 0, and the number."""
     canvas = Canvas(WIDTH, _ROW * len(values) + 2 * _MARGIN)
     room = WIDTH - 90 - _MARGIN
     for index, value in enumerate(values):
@@ -148,14 +149,14 @@ def _draw_bars(values: np.ndarray, shares: np.ndarray, zeros: np.ndarray) -> np.
         canvas.box((_MARGIN, top + 3), room, _ROW - 6, MIST)
         zero, tip = (_MARGIN + room * row[index] for row in (zeros, shares))
         colour = BLUE if tip >= zero else RED
-        # Of a width, so that it shows where a number is exactly 0.
+        # At least one pixel wide, so that a bar of exactly 0 is visible.
         canvas.box((min(tip, zero), top + 3), abs(tip - zero) + 1, _ROW - 6, colour)
         canvas.text((WIDTH - _MARGIN, top + _ROW / 2), f"{value:.4g}", 11, anchor="rm")
     return canvas.pixels()
 
 
 def _stack_members(members: dict[str, tuple[gymnasium.Space, Any]]) -> np.ndarray:
-    """Pictures below each other, each under its name."""
+    """Stacks the images of members vertically, each below its name."""
     frames = []
     for name, (space, value) in members.items():
         frames += [_draw_title(name), observation_image(space, value)]
@@ -163,7 +164,7 @@ def _stack_members(members: dict[str, tuple[gymnasium.Space, Any]]) -> np.ndarra
 
 
 def _draw_title(name: str) -> np.ndarray:
-    """A line with a name in it."""
+    """Draws a line with a name."""
     title = Canvas(WIDTH, 22, PAPER)
     title.text((_MARGIN, 12), name, 12, INK, anchor="lm")
     return title.pixels()

@@ -1,4 +1,4 @@
-"""Exported: environments of ours behind Gymnasium's interface, for other libraries."""
+"""To Gymnasium: rlcli environments behind Gymnasium's interface."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gymnasium.vector.utils import batch_space
 from rlcli.types import ArrayTree, Environment
 
 _FPS = 50
-_BEYOND = (  # Gymnasium's own sentence
+_STEP_AFTER_END = (  # the warning of Gymnasium itself
     "You are calling 'step()' even though this environment has already returned "
     "terminated = True. You should always call 'reset()' once you receive "
     "'terminated = True' -- any further steps are undefined behavior."
@@ -28,7 +28,7 @@ _BEYOND = (  # Gymnasium's own sentence
 def to_gymnasium(
     env: Environment, *, time_limit: int | None = None, render_mode: str | None = None
 ) -> gymnasium.Env:
-    """A core of `rlcli.make(name)` as a `gymnasium.Env`.
+    """Converts a core of `rlcli.make(name)` into a `gymnasium.Env`.
 
         model = stable_baselines3.PPO("MlpPolicy", to_gymnasium(rlcli.make("…")))
 
@@ -36,33 +36,33 @@ def to_gymnasium(
         time_limit: steps after which an episode is truncated; a core has none itself.
         render_mode: `rgb_array`, or None.
 
-    An action that is not in the space raises `gymnasium.error.InvalidAction`, but for
-    numbers beyond the bounds of a Box, which count as its nearest ones. A step before
-    `reset` raises `ResetNeeded`, and one after a termination warns.
+    An action outside the space raises `gymnasium.error.InvalidAction`, except that
+    values outside the bounds of a Box are clipped. A step before `reset` raises
+    `ResetNeeded`; a step after termination warns.
     """
     if env.num_envs or not env.pure:
-        raise ValueError("expected a pure core, as `rlcli.make(name)` gives it")
+        raise ValueError("expected a pure core, as `rlcli.make(name)` returns it")
     if render_mode not in (None, "rgb_array"):
         raise ValueError(f"expected `rgb_array` or None, got {render_mode!r}")
     return _GymnasiumEnv(env, time_limit, render_mode)
 
 
 def to_gymnasium_vector(env: Environment) -> VectorEnv:
-    """A vector of `rlcli.make(name, num_envs=…)` as a `gymnasium.vector.VectorEnv`.
+    """Converts `rlcli.make(name, num_envs=…)` into a `gymnasium.vector.VectorEnv`.
 
-    Its episodes begin again in the step that ends them (`AutoresetMode.SAME_STEP`):
-    `infos["final_obs"]` is an array of objects, as Gymnasium's own vectors have it: the
-    last observation of each that `_final_obs` marks, and None elsewhere.
+    Environments reset in the step that ends an episode (`AutoresetMode.SAME_STEP`).
+    `infos["final_obs"]` is an array of objects, as in Gymnasium's vectors: the last
+    observation of each environment that `_final_obs` marks, and None elsewhere.
     """
     if not env.num_envs or not env.pure:
         raise ValueError(
-            "expected a vector, as `rlcli.make(name, num_envs=8)` gives it"
+            "expected a vector, as `rlcli.make(name, num_envs=8)` returns it"
         )
     return _GymnasiumVectorEnv(env)
 
 
 class _GymnasiumEnv(gymnasium.Env):
-    """One core."""
+    """A core as a Gymnasium environment."""
 
     def __init__(
         self, env: Environment, time_limit: int | None, render_mode: str | None
@@ -70,12 +70,14 @@ class _GymnasiumEnv(gymnasium.Env):
         self.metadata = {"render_modes": ["rgb_array"], "render_fps": _FPS}
         self.render_mode = render_mode
         self.observation_space = _finite_space(env.observation)
-        # Actions may be without bounds: random ones are normal then, and not enormous.
+        # Stays unbounded: then Gymnasium samples normal actions, not enormous ones.
         self.action_space = env.action
-        # So that whoever wants another render mode can make it anew.
+        # Lets libraries recreate the environment with another render mode.
         self.spec = EnvSpec(
             "rlcli/Exported-v0",
-            entry_point=lambda **more: to_gymnasium(env, time_limit=time_limit, **more),
+            entry_point=lambda **kwargs: to_gymnasium(
+                env, time_limit=time_limit, **kwargs
+            ),
             disable_env_checker=True,
             kwargs={"render_mode": render_mode},
         )
@@ -89,7 +91,7 @@ class _GymnasiumEnv(gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begins an episode; the same seed, the same episodes."""
+        """Starts an episode; the same seed yields the same episodes."""
         super().reset(seed=seed, options=options)
         self._terminated = self._warned = False
         self._state, obs = self._reset(_next_key(self.np_random))
@@ -97,12 +99,12 @@ class _GymnasiumEnv(gymnasium.Env):
         return _to_element(_to_host(obs), self.observation_space), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """One step; after an episode's end `reset` comes first."""
+        """Takes one step; call `reset` after the end of an episode."""
         _require_reset(self._state, "step")
-        action = _checked(self.action_space, action)
+        action = _check_action(self.action_space, action)
         if self._terminated and not self._warned:
             self._warned = True
-            gymnasium.logger.warn(_BEYOND)
+            gymnasium.logger.warn(_STEP_AFTER_END)
         key = _next_key(self.np_random)
         self._state, timestep = self._step(self._state, action, key)
         self._elapsed += 1
@@ -116,7 +118,7 @@ class _GymnasiumEnv(gymnasium.Env):
         return obs, float(timestep.reward), terminated, truncated, dict(timestep.info)
 
     def render(self) -> Any:
-        """A picture `[H, W, 3]` uint8."""
+        """Returns an image `[H, W, 3]` uint8, or None without a render mode."""
         if self.render_mode is None:
             return None
         _require_reset(self._state, "render")
@@ -124,7 +126,7 @@ class _GymnasiumEnv(gymnasium.Env):
 
 
 class _GymnasiumVectorEnv(VectorEnv):
-    """B environments that begin again by themselves."""
+    """A vector as a Gymnasium vector environment with auto-reset."""
 
     def __init__(self, env: Environment) -> None:
         self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
@@ -141,15 +143,15 @@ class _GymnasiumVectorEnv(VectorEnv):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begins an episode everywhere; one seed serves all."""
+        """Starts an episode in every environment, all from one seed."""
         super().reset(seed=seed, options=options)
         self._state, obs = self._reset(_next_key(self.np_random))
         return _to_host(obs), {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """One step of every environment."""
+        """Takes one step in every environment."""
         _require_reset(self._state, "step")
-        actions = _checked(self.action_space, actions)
+        actions = _check_action(self.action_space, actions)
         key = _next_key(self.np_random)
         self._state, timestep = self._step(self._state, actions, key)
         timestep = _to_host(timestep)
@@ -172,25 +174,28 @@ class _GymnasiumVectorEnv(VectorEnv):
 
 
 def _next_key(random: np.random.Generator) -> Any:
-    """A key from Gymnasium's own generator, which `seed` has set."""
+    """Draws a key from Gymnasium's generator, which `reset(seed=…)` seeds."""
     return jax.random.key(int(random.integers(2**32)))
 
 
 def _require_reset(state: ArrayTree, method: str) -> None:
-    """Raises where nothing has begun yet."""
+    """Raises `ResetNeeded` before the first `reset`."""
     if state is None:
         raise gymnasium.error.ResetNeeded(f"call `reset` before `{method}`")
 
 
-def _checked(space: gymnasium.Space, action: Any) -> Any:
-    """The action as arrays; an error for one that is not in the space."""
+def _check_action(space: gymnasium.Space, action: Any) -> Any:
+    """Returns the action as arrays; raises if it is not in the space."""
     if isinstance(space, spaces.Tuple):
         if isinstance(action, Sequence) and len(action) == len(space.spaces):
             pairs = zip(space.spaces, action, strict=True)
-            return tuple(_checked(each, part) for each, part in pairs)
+            return tuple(_check_action(member, part) for member, part in pairs)
     elif isinstance(space, spaces.Dict):
         if isinstance(action, Mapping) and action.keys() == space.spaces.keys():
-            return {name: _checked(each, action[name]) for name, each in space.items()}
+            return {
+                name: _check_action(member, action[name])
+                for name, member in space.items()
+            }
     else:
         array = np.asarray(action)
         if _is_valid(space, array):
@@ -201,16 +206,16 @@ def _checked(space: gymnasium.Space, action: Any) -> Any:
 
 
 def _is_valid(space: gymnasium.Space, action: np.ndarray) -> bool:
-    if isinstance(space, spaces.Box):  # what is out of bounds counts as the nearest
-        numbers = action.dtype.kind in "biuf" and action.shape == space.shape
-        return numbers and not np.any(np.isnan(action))
+    if isinstance(space, spaces.Box):  # values outside the bounds are clipped later
+        is_number = action.dtype.kind in "biuf" and action.shape == space.shape
+        return is_number and not np.any(np.isnan(action))
     return action.dtype.kind in "biu" and space.contains(action.astype(space.dtype))
 
 
 def _finite_space(space: gymnasium.Space) -> gymnasium.Space:
-    """The space with the largest number where it has no bound: Gymnasium warns else.
+    """Replaces infinite bounds by the largest float, since Gymnasium warns otherwise.
 
-    And where a number is always the same the space lets it be greater, too.
+    For the same reason the bounds of a constant entry are widened.
     """
     if isinstance(space, spaces.Tuple):
         return spaces.Tuple([_finite_space(member) for member in space.spaces])
@@ -227,12 +232,12 @@ def _finite_space(space: gymnasium.Space) -> gymnasium.Space:
 
 
 def _to_host(tree: ArrayTree) -> Any:
-    """Arrays of NumPy's that their receiver may write to; a buffer of JAX's is not."""
+    """Copies into writable NumPy arrays; JAX's buffers are read-only."""
     return jax.tree.map(np.array, jax.device_get(tree))
 
 
 def _to_element(obs: ArrayTree, space: gymnasium.Space) -> Any:
-    """One observation as Gymnasium wants it: choices are plain numbers."""
+    """Converts an observation for Gymnasium: discrete values become int."""
     if isinstance(space, spaces.Tuple):
         parts = zip(obs, space.spaces, strict=True)
         return tuple(_to_element(part, member) for part, member in parts)

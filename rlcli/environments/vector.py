@@ -1,7 +1,7 @@
-"""The vector: one core made into B environments that restart by themselves.
+"""The vector: B copies of a core with auto-reset.
 
-A core knows its task and nothing else. Here it gets the batch axis, the time limit and
-the auto-reset, and here all random numbers of a step are drawn, once per batch.
+A core implements only its task. The vector adds the batch axis, the time limit and
+auto-reset, and draws all random numbers of a step, once per batch.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from rlcli.xla.random_bits import unroll_key
 
 
 class VectorState(NamedTuple):
-    """What B environments remember."""
+    """The state of B environments."""
 
-    core: ArrayTree  # the core's own state, `[B, ...]`
+    core: ArrayTree  # the state of the core, `[B, ...]`
     elapsed: Array  # int32[B]: steps of the episode so far
-    # With `rendering` the core's state that the last step led to, before any reset.
+    # With `rendering`: the core's state after the last step, before any reset.
     final: ArrayTree = ()
 
 
 class VectorNoise(NamedTuple):
-    """Everything random of one step of B environments, `[B, ...]`."""
+    """The random numbers of one step of B environments, `[B, ...]`."""
 
-    restart: ArrayTree  # state and observation to restart from, where the episode ends
-    core: ArrayTree  # what the core itself draws for a step
+    restart: ArrayTree  # initial state and observation, used if the episode ends
+    core: ArrayTree  # noise of the core's step
 
 
 def vector(
@@ -43,21 +43,21 @@ def vector(
 ) -> Environment:
     """Runs `num_envs` copies of a core, each restarting when its episode ends.
 
-    At the time limit, and where a step says `cut`, an episode is truncated: `last`, but
-    `discount` stays 1. Where `last`, `next_obs` is the true final observation and `obs`
-    the new episode's first.
-    Environment i draws from (key, i) alone: more of them change nothing for the others.
+    An episode is truncated at the time limit and by `step(…, cut=True)`: `last` is
+    true, but `discount` stays 1. If `last`, `next_obs` is the true final observation
+    and `obs` the first of the new episode.
+    The noise of environment i depends only on (key, i), not on `num_envs`.
 
     Args:
-        core_of: makes the core from the values of `each`, which are traced.
-        time_limit: steps after which an episode is truncated; None: never.
-        each: options by environment, `[n]` each: environment i takes value i mod n.
+        core_of: builds the core from the values of `each`, which are traced.
+        time_limit: steps after which an episode is truncated; None: no limit.
+        each: options per environment, `[n]` each: environment i takes value i mod n.
         rendering: whether to store final states, for `render_final`.
     """
     each = each or {}
 
-    # Functions, which are traced: as constants they would be held before any program
-    # runs, be there a billion environments.
+    # Functions, so that they are traced: constants would occupy memory before any
+    # program runs, even with a billion environments.
     def environments() -> Array:
         return jnp.arange(num_envs)
 
@@ -67,7 +67,7 @@ def vector(
             for name, options in each.items()
         }
 
-    # Even numbers are for resets and odd ones for steps, with one hash for either.
+    # Even numbers are for resets and odd ones for steps: one hash for each key.
     reset_keys = jax.vmap(lambda key, i: jax.random.fold_in(key, 2 * i), (None, 0))
     step_keys = jax.vmap(lambda key, i: jax.random.fold_in(key, 2 * i + 1), (None, 0))
     core_reset = jax.vmap(lambda values, key: core_of(values).reset(key))
@@ -107,17 +107,17 @@ def vector(
         state = VectorState(core, elapsed, final)
         return state, timestep._replace(obs=obs, last=last)
 
-    def picture(core: ArrayTree, index: int) -> Any:
-        one = jax.tree.map(lambda leaf: leaf[index], core)
-        return core_of(values_of(index)).render(one)
+    def render_core(core: ArrayTree, index: int) -> Any:
+        single_core = jax.tree.map(lambda leaf: leaf[index], core)
+        return core_of(values_of(index)).render(single_core)
 
     def render(state: VectorState, index: int = 0) -> Any:
-        return picture(state.core, index)
+        return render_core(state.core, index)
 
     def render_final(state: VectorState, index: int = 0) -> Any:
-        return picture(state.final, index) if rendering else None
+        return render_core(state.final, index) if rendering else None
 
-    # Only spaces are read of it, and no `each` shapes one.
+    # Only its spaces are used, which do not depend on `each`.
     example = core_of(values_of(0))
     return Environment(
         reset=reset,
@@ -132,14 +132,14 @@ def vector(
 
 
 def rendering_option(factory: Callable, rendering: bool) -> dict[str, bool]:
-    """`{"rendering": True}` for a core's factory that stores details for pictures."""
+    """Returns `{"rendering": True}` if the factory stores details for rendering."""
     known = inspect.signature(factory).parameters.get("rendering")
     takes = known is not None and known.kind is not inspect.Parameter.KEYWORD_ONLY
     return {"rendering": True} if rendering and takes else {}
 
 
 def keyed_environment(env: Environment) -> Environment:
-    """The same environment, stepped with a key: `step(state, action, key)`."""
+    """Returns the environment with `step(state, action, key)`."""
 
     def step(
         state: ArrayTree, action: Array, key: Key, cut: Array | bool = False
@@ -152,7 +152,7 @@ def keyed_environment(env: Environment) -> Environment:
 def _select_per_environment(
     condition: Array, new: ArrayTree, old: ArrayTree
 ) -> ArrayTree:
-    """Takes `new` where `condition` `[B]` holds, leaf by leaf, `[B, ...]` each."""
+    """Selects `new` where `condition` `[B]` is true, leaf by leaf, `[B, ...]` each."""
 
     def choose(new: Array, old: Array) -> Array:
         mask = condition.reshape(condition.shape + (1,) * (jnp.ndim(old) - 1))
