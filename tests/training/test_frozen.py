@@ -307,7 +307,9 @@ def test_an_observation_beyond_its_bounds_is_warned_of_once_and_trained_on(tmp_p
 
 
 def test_a_reward_that_is_no_number_ends_the_run_and_is_recorded(tmp_path):
-    with pytest.raises(rlcli.RlcliError, match="a reward that is no number") as caught:
+    with pytest.raises(
+        rlcli.RlcliError, match="a reward that is not a number"
+    ) as caught:
         hosted("reward", "a lot", tmp_path)
     facts = info(tmp_path / "run")
     assert facts["status"] == "failed"

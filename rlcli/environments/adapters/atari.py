@@ -1,7 +1,8 @@
-"""Atari: the Arcade Learning Environment's games, with the standard preprocessing.
+"""Atari: games of the Arcade Learning Environment (ALE), with standard preprocessing.
 
-Gymnasium's wrappers do it (`AtariPreprocessing`, `FrameStackObservation`), or ALE's own
-vector, whose pictures are the same; here is what they are told. https://ale.farama.org
+This module configures Gymnasium's wrappers (`AtariPreprocessing`,
+`FrameStackObservation`) or ALE's own vector, which returns the same frames.
+https://ale.farama.org
 """
 
 from __future__ import annotations
@@ -25,29 +26,29 @@ from rlcli.libraries import import_library
 INSTALL = "rlcli[atari]"
 NAMESPACE = "ALE"
 STANDARD_PREPROCESSING: Mapping[str, Any] = {
-    "noop_max": 30,  # an episode begins after 1 to so many steps of no action
-    "frame_skip": 4,  # an action is held for so long; the last two pictures' maximum
+    "noop_max": 30,  # an episode starts with 1 to `noop_max` no-op actions
+    "frame_skip": 4,  # an action is repeated; maximum over the last two frames
     "screen_size": 84,
     "terminal_on_life_loss": False,
     "grayscale_obs": True,
     "scale_obs": False,
-    "stack": 4,  # pictures of an observation
+    "stack": 4,  # frames of an observation
 }
 
 
 def register_games() -> None:
-    """Makes Gymnasium know the games."""
+    """Registers the games with Gymnasium."""
     gymnasium.register_envs(import_library("ale_py", INSTALL))
 
 
 def preprocess_spec(
     spec: EnvSpec, changes: Mapping[str, Any] | str, limit: int | None, use_native: bool
 ) -> EnvSpec:
-    """The game's spec with the standard preprocessing: wrappers, or its `use_native`
-    vector's.
+    """Returns the game's spec with the standard preprocessing.
 
-    Observations are uint8 `[84, 84, 4]`, the newest picture last. `limit` is the time
-    limit, in the agent's steps, instead of the game's own, in frames.
+    Wrappers do the preprocessing, or ALE's own vector if `use_native`. Observations are
+    uint8 `[84, 84, 4]`, the newest frame last. `limit` is the time limit in steps of
+    the agent; it replaces the game's limit, which is in frames.
     """
     name = f"environment `gymnasium/{spec.id}`"
     options = {} if isinstance(changes, str) else dict(changes)
@@ -58,21 +59,21 @@ def preprocess_spec(
     numbers = {**STANDARD_PREPROCESSING, **options}
     if use_native and spec.vector_entry_point is not None:
         if changes == "raw" or numbers["scale_obs"]:
-            what = "raw" if changes == "raw" else "{scale_obs: true}"
+            value = "raw" if changes == "raw" else "{scale_obs: true}"
             raise RlcliError(
-                f"{name}: `atari: {what}` does not go with `vectorization: own`, for "
-                "ALE's vector shows nothing but small uint8 pictures",
-                "`vectorization: sync` or `async` goes with it",
+                f"{name}: `atari: {value}` does not work with `vectorization: own`, "
+                "since ALE's vector only returns preprocessed uint8 frames",
+                "use `vectorization: sync` or `async`",
             )
         return _vectorize_spec(spec, numbers, limit)
     kwargs, wrappers = dict(spec.kwargs), [*spec.additional_wrappers]
     if changes != "raw":
-        import_library("cv2", INSTALL)  # which the wrapper shrinks pictures with
-        kwargs["frameskip"] = 1  # of the game itself: the wrapper skips them
+        import_library("cv2", INSTALL)  # the wrapper resizes frames with it
+        kwargs["frameskip"] = 1  # the wrapper skips frames
         wrappers += _standard_wrappers(numbers)
     if limit is not None:
-        kwargs["max_num_frames_per_episode"] = 0  # none
-        # Outside: the limit of `gymnasium.make` counts the frames of the game.
+        kwargs["max_num_frames_per_episode"] = 0  # no limit
+        # The outermost wrapper: the limit of `gymnasium.make` counts frames.
         wrappers += [_wrapper_spec("TimeLimit", max_episode_steps=limit)]
     return dataclasses.replace(spec, kwargs=kwargs, additional_wrappers=tuple(wrappers))
 
@@ -80,7 +81,7 @@ def preprocess_spec(
 def _vectorize_spec(
     spec: EnvSpec, numbers: dict[str, Any], limit: int | None
 ) -> EnvSpec:
-    """The spec with the vector of ALE's, told to do what the wrappers would."""
+    """Returns the spec with ALE's vector, configured to match the wrappers."""
     skip = numbers["frame_skip"]
     kwargs = spec.kwargs | {
         "noop_max": numbers["noop_max"],
@@ -95,20 +96,20 @@ def _vectorize_spec(
         "use_fire_reset": False,
         "autoreset_mode": AutoresetMode.SAME_STEP,
     }
-    if limit is not None:  # in frames, without those of the beginning
+    if limit is not None:  # in frames, excluding the initial no-op steps
         kwargs["max_num_frames_per_episode"] = min(limit * skip, NO_TIME_LIMIT)
     entry = functools.partial(_make_newest_last, spec.vector_entry_point)
     return dataclasses.replace(spec, kwargs=kwargs, vector_entry_point=entry)
 
 
 def _make_newest_last(entry: Any, **keywords: Any) -> VectorEnv:
-    """The vector that an entry point makes, with axes in the order of the wrappers."""
+    """Creates the vector of an entry point, with axes in the order of the wrappers."""
     make: Any = load_env_creator(entry) if isinstance(entry, str) else entry
     return _NewestFrameLast(make(**keywords))
 
 
 class _NewestFrameLast(VectorWrapper):
-    """A vector that stacks pictures in front, `[4, 84, 84]`, with them behind."""
+    """Moves the stack axis of a vector from first, `[4, 84, 84]`, to last."""
 
     def __init__(self, env: VectorEnv) -> None:
         super().__init__(env)
@@ -124,12 +125,12 @@ class _NewestFrameLast(VectorWrapper):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """As the vector's."""
+        """Resets the vector."""
         obs, infos = self.env.reset(seed=seed, options=options)
         return self._move_frames_last(obs), infos
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """As the vector's."""
+        """Steps the vector."""
         obs, reward, terminated, truncated, infos = self.env.step(actions)
         if "final_obs" in infos:
             infos = infos | {"final_obs": self._move_frames_last(infos["final_obs"])}
@@ -140,7 +141,7 @@ class _NewestFrameLast(VectorWrapper):
 
 
 def _standard_wrappers(numbers: dict[str, Any]) -> list[WrapperSpec]:
-    """The wrappers; all of them functions that can be sent to another process."""
+    """Returns the specs of the wrappers, all of them picklable."""
     stack = numbers.pop("stack")
     wrappers = [_wrapper_spec("AtariPreprocessing", **numbers)]
     if stack == 1:

@@ -1,7 +1,7 @@
-"""Conversion: between the spaces of foreign environments and those that parts see.
+"""Conversion between native spaces of external environments and canonical spaces.
 
-What parts see counts choices from 0, and has 32 bits. All is NumPy's, for whole batches
-`[N, ...]`, with plain tuples and dicts for the members of a Tuple and a Dict.
+Parts use canonical spaces: discrete values start at 0, and dtypes have 32 bits. All
+functions take NumPy batches `[N, ...]`, with tuples and dicts for a Tuple and a Dict.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from rlcli.errors import RlcliError
 from rlcli.spaces import describe, dtype
 from rlcli.types import ArrayTree
 
-HostArray = Any  # a NumPy array, where the records of `types` say a JAX one
+HostArray = Any  # a NumPy array where the types in `types` declare a JAX array
 
 
-class AnswerError(Exception):
-    """An environment returned what it must not; the message says what.
+class InvalidOutputError(Exception):
+    """An environment returned an invalid output, which the message describes.
 
-    `index` is its place among those that were stepped, or reset, at once.
+    `index` is the environment's position in the batch that was stepped or reset.
     """
 
     def __init__(self, message: str, index: int | None = None) -> None:
@@ -34,9 +34,9 @@ class AnswerError(Exception):
 
 
 def canonical_space(space: gymnasium.Space, owner: str) -> gymnasium.Space:
-    """The space that parts see: choices count from 0, float64 is float32.
+    """Returns the canonical space: discrete values start at 0, float64 is float32.
 
-    `owner` begins the error for a space whose elements have no fixed shape.
+    `owner` is the prefix of the error for a space without a fixed shape.
     """
     match space:
         case spaces.Discrete():
@@ -57,15 +57,15 @@ def canonical_space(space: gymnasium.Space, owner: str) -> gymnasium.Space:
             }
             return spaces.Dict(members)
     raise RlcliError(
-        f"{owner} is {describe(space)}, which has no arrays of fixed shape",
-        "a wrapper around the environment can make it a Box",
+        f"{owner} is {describe(space)}, which has no fixed shape",
+        "wrap the environment to convert the space into a Box",
     )
 
 
 def _narrow_box(space: spaces.Box) -> spaces.Box:
     if space.dtype != np.float64:
         return space
-    with np.errstate(over="ignore"):  # bounds beyond float32 are none
+    with np.errstate(over="ignore"):  # bounds beyond float32 become infinite
         low, high = space.low.astype(np.float32), space.high.astype(np.float32)
     return spaces.Box(low, high, space.shape, np.float32)
 
@@ -73,7 +73,7 @@ def _narrow_box(space: spaces.Box) -> spaces.Box:
 def _map_leaves(
     space: gymnasium.Space, make: Callable[[gymnasium.Space], Callable]
 ) -> Callable[[ArrayTree], ArrayTree]:
-    """A function of batches of a space's elements: of each leaf, what `make` makes."""
+    """Builds a function of batches that applies `make(leaf space)` to each leaf."""
     if isinstance(space, spaces.Tuple):
         members = [_map_leaves(member, make) for member in space.spaces]
         return lambda batch: tuple(
@@ -88,35 +88,38 @@ def _map_leaves(
 
 
 def canonical_converter(space: gymnasium.Space) -> Callable[[ArrayTree], ArrayTree]:
-    """What makes new arrays, as parts see them, of a batch of the space's elements."""
+    """Returns a function that converts batches of native elements to canonical ones.
+
+    It always copies.
+    """
 
     def leaf(space: gymnasium.Space) -> Callable[[Any], HostArray]:
         to, start = dtype(space), _discrete_start(space)
         check = _dtype_checker(space)
 
-        def converted(batch: Any) -> HostArray:
+        def convert(batch: Any) -> HostArray:
             if problem := check(batch):
-                raise AnswerError(problem)
+                raise InvalidOutputError(problem)
             if start is None:
                 return np.array(batch, to)
             return np.asarray(batch - start, to)
 
-        return converted
+        return convert
 
     return _map_leaves(space, leaf)
 
 
 def _dtype_checker(space: gymnasium.Space) -> Callable[[Any], str]:
-    """What is wrong with the dtype of an observation, or of several; "" if nothing.
+    """Returns a function that describes a wrong dtype of observations, or returns "".
 
-    Numbers of another dtype are converted, unless that would change them: 0.5 is no
+    Numbers of another dtype are valid if conversion does not change them: 0.5 is not an
     element of a space of integers.
     """
     to = dtype(space)
-    fitting: set[Any] = {to}  # dtypes and types of Python's that need no other look
+    fitting: set[Any] = {to}  # dtypes and Python types that need no further check
 
     def check(element: Any) -> str:
-        # Another look takes longer than a step of CartPole.
+        # The full check takes longer than a step of CartPole.
         kind = getattr(element, "dtype", None) or type(element)
         if kind in fitting:
             return ""
@@ -133,7 +136,7 @@ def _dtype_checker(space: gymnasium.Space) -> Callable[[Any], str]:
                 if np.array_equal(array.astype(to), array):
                     return ""
         return (
-            f"an observation of {_dtype_name(element, array)}, which is no {to}; its "
+            f"an observation of {_dtype_name(element, array)} instead of {to}; its "
             f"space is {describe(space)}"
         )
 
@@ -141,10 +144,10 @@ def _dtype_checker(space: gymnasium.Space) -> Callable[[Any], str]:
 
 
 def _fits(given: np.dtype, to: np.dtype) -> bool:
-    """Whether all numbers of a dtype can be converted, at most rounded or shortened."""
+    """Whether a dtype can be converted; rounding and narrowing are accepted."""
     if to.kind == "f":
         return given.kind in "biuf"
-    wide = to.kind == given.kind == "i" and to.itemsize >= 4  # choices are small
+    wide = to.kind == given.kind == "i" and to.itemsize >= 4  # values are small
     return wide or np.can_cast(given, to)
 
 
@@ -155,7 +158,7 @@ def _dtype_name(element: Any, array: np.ndarray) -> str:
 def action_flattener(
     space: gymnasium.Space, grid: tuple[int, int]
 ) -> Callable[[ArrayTree], ArrayTree]:
-    """What copies actions `[S, B, ...]`, as parts choose them, to `[S · B, ...]`."""
+    """Returns a function that copies actions `[S, B, ...]` to `[S · B, ...]`."""
 
     def leaf(space: gymnasium.Space) -> Callable[[Any], HostArray]:
         to, flat = dtype(space), (math.prod(grid), *(space.shape or ()))
@@ -172,9 +175,9 @@ def action_flattener(
 
 
 def native_converter(space: gymnasium.Space) -> Callable[[ArrayTree], ArrayTree]:
-    """What makes actions, as environments take them, of a batch that parts chose.
+    """Returns a function that converts a batch of canonical actions to native ones.
 
-    Choices count from where the space has them begin; a Box clips what is beyond it.
+    Discrete values are offset by the start of the space; those of a Box are clipped.
     """
 
     def leaf(space: gymnasium.Space) -> Callable[[HostArray], HostArray]:
@@ -190,22 +193,22 @@ def native_converter(space: gymnasium.Space) -> Callable[[ArrayTree], ArrayTree]
 
 
 def _discrete_start(space: gymnasium.Space) -> Any:
-    """Where choices begin, unless that is 0."""
+    """The `start` of a discrete space; None if it is 0."""
     start = getattr(space, "start", None)
     return start if start is not None and np.any(start) else None
 
 
 def map_tree(function: Callable, tree: ArrayTree, *rest: ArrayTree) -> Any:
-    """`jax.tree.map`, which takes longer than a step of CartPole, for lone arrays."""
+    """`jax.tree.map`, faster for a single array: it outlasts a step of CartPole."""
     if isinstance(tree, np.ndarray):
         return function(tree, *rest)
     return jax.tree.map(function, tree, *rest)
 
 
 def element_stacker(space: gymnasium.Space) -> Callable[[Sequence[Any]], ArrayTree]:
-    """What makes arrays, as parts see them, of a list of a space's elements.
+    """Returns a function that stacks a list of native elements into canonical arrays.
 
-    It raises an `AnswerError` for the first of them that has another structure, shape
+    It raises an `InvalidOutputError` for the first element of another structure, shape
     or dtype.
     """
     if isinstance(space, spaces.Tuple):
@@ -224,17 +227,17 @@ def element_stacker(space: gymnasium.Space) -> Callable[[Sequence[Any]], ArrayTr
     def stack(items: Sequence[Any]) -> HostArray:
         for index, item in enumerate(items):
             if problem := check(item):
-                raise AnswerError(problem, index)
+                raise InvalidOutputError(problem, index)
         try:
             array = np.array(items, to)
-        except (ValueError, OverflowError):  # of different shapes, or out of range
+        except (ValueError, OverflowError):  # different shapes, or out of range
             array = None
         if array is None or array.shape[1:] != shape:
             shapes = [np.shape(item) for item in items]
-            wrong = [i for i, each in enumerate(shapes) if each != shape]
+            wrong = [i for i, item_shape in enumerate(shapes) if item_shape != shape]
             index = wrong[0] if wrong else 0
             problem = f"shape {shapes[index]}" if wrong else f"numbers beyond {to}"
-            raise AnswerError(
+            raise InvalidOutputError(
                 f"an observation of {problem}, but its space is {describe(space)}",
                 index,
             )
@@ -244,13 +247,13 @@ def element_stacker(space: gymnasium.Space) -> Callable[[Sequence[Any]], ArrayTr
 
 
 def _member(items: Sequence[Any], name: Any, space: gymnasium.Space) -> list[Any]:
-    """One member of each of the elements of a Tuple or a Dict."""
+    """Selects one member from each element of a Tuple or a Dict."""
     members = []
     for index, item in enumerate(items):
         try:
             members.append(item[name])
         except (TypeError, LookupError):
-            raise AnswerError(
+            raise InvalidOutputError(
                 f"an observation without the member `{name}` of its space, "
                 f"{describe(space)}",
                 index,

@@ -1,4 +1,4 @@
-"""EnvPool: the adapter behind `envpool/…`, whose threads step many at once, in C++."""
+"""EnvPool: the adapter behind `envpool/…`, a C++ thread pool of environments."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def envpool_adapter(
     *,
     options: dict[str, Any] | None = None,
 ) -> Environment:
-    """An environment of EnvPool's (Weng et al., 2022), on the host.
+    """Environments of EnvPool (Weng et al., 2022), on the host.
 
-    `options` are its own configuration, such as `num_threads`. An environment is seeded
-    when it is made, not at every episode: a resumed run begins new episodes.
-    https://arxiv.org/abs/2206.10558
+    `options` are EnvPool's configuration, such as `num_threads`. EnvPool seeds an
+    environment at construction, not at every episode, so a resumed run starts new
+    episodes. https://arxiv.org/abs/2206.10558
     """
     envpool = import_library("envpool", INSTALL)
     name = f"environment `envpool/{id}`"
@@ -54,14 +54,14 @@ def envpool_adapter(
         keywords["render_mode"] = "rgb_array"
 
     def make(count: int, env_seeds: Sequence[int]) -> Any:
-        # int32 is what it takes
+        # EnvPool takes int32 seeds.
         config = {"num_envs": count, "env_seed": [seed % 2**31 for seed in env_seeds]}
         try:
             with warnings.catch_warnings():
-                # It makes 32-bit Boxes of 64-bit bounds: nobody can change that.
+                # EnvPool creates float32 Boxes from float64 bounds.
                 warnings.filterwarnings("ignore", message=".*precision lowered")
                 env = envpool.make(id, env_type="gymnasium", **config, **keywords)
-                _ = env.observation_space, env.action_space  # made when asked for
+                _ = env.observation_space, env.action_space  # created on access
             return env
         except Exception as error:  # foreign code may raise anything
             raise RlcliError(
@@ -83,7 +83,7 @@ def envpool_adapter(
 
 
 class _EnvPoolVector:
-    """A pool of EnvPool's, made when the first episodes begin, with their seeds."""
+    """An EnvPool vector, created with the seeds of the first episodes."""
 
     is_replayable = False
 
@@ -103,7 +103,7 @@ class _EnvPoolVector:
         self._env: Any = None
 
     def begin(self, indices: HostArray, seeds: Sequence[int]) -> ArrayTree:
-        """As `Pool.begin`; seeds are read the first time alone."""
+        """As `HostVector.begin`; only the first call uses the seeds."""
         if self._env is None:
             self._env = self._make(self._count, seeds)
             self._reset = with_timeout(self._env.reset, self._timeout)
@@ -112,15 +112,15 @@ class _EnvPoolVector:
         return self._to_canonical(obs)
 
     def step(self, action: ArrayTree) -> HostTimeStep:
-        """As `Pool.step`."""
+        """As `HostVector.step`."""
         obs, reward, terminated, truncated, _ = self._step(action)
         return host_timestep(self._to_canonical(obs), reward, terminated, truncated)
 
     def render(self, index: int) -> HostArray:
-        """As `Pool.render`."""
+        """As `HostVector.render`."""
         return np.asarray(self._env.render(np.array([index], np.int32)))[0]
 
     def close(self) -> None:
-        """As `Pool.close`."""
+        """As `HostVector.close`."""
         if self._env is not None:
             self._env.close()

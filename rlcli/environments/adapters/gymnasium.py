@@ -1,6 +1,6 @@
-"""Gymnasium: the adapter behind `gymnasium/…`, for any environment registered there.
+"""Gymnasium: the adapter behind `gymnasium/…`, for any registered environment.
 
-The id is Gymnasium's own: `CartPole-v1`, `CartPole` (its newest version),
+The id is that of Gymnasium: `CartPole-v1`, `CartPole` (the newest version),
 `namespace/Name-v0`, or `module:Id`, which imports the module that registers it.
 """
 
@@ -28,15 +28,15 @@ from rlcli.registry import register
 from rlcli.types import Environment
 
 REGISTERED_LIMIT = "default"  # the time limit that the id is registered with
-RESERVED_OPTIONS = {  # keywords of `gymnasium.make` that have a name of ours
-    "max_episode_steps": "`time_limit` says how long an episode may be",
-    "render_mode": "`rlcli render` draws what was learnt",
+RESERVED_OPTIONS = {  # arguments of `gymnasium.make` that rlcli sets itself
+    "max_episode_steps": "set `time_limit` instead",
+    "render_mode": "use `rlcli render` to render a policy",
     "disable_env_checker": "the adapter does its own checks",
-    "vectorization_mode": "`vectorization` says how several are stepped",
-    "num_envs": "it stands beside `options`",
-    "id": "`name` says which environment it is",
+    "vectorization_mode": "set `vectorization` instead",
+    "num_envs": "set `num_envs` of `environment`, outside `options`",
+    "id": "set `name` instead",
 }
-# What brings the packages that environments need: by the package they are in.
+# The extra that installs an environment's dependencies, by the package of its class.
 INSTALL_EXTRAS = {
     "gymnasium.envs.mujoco": "rlcli[mujoco]",
     "gymnasium.envs.box2d": "rlcli[box2d]",
@@ -57,27 +57,28 @@ def gymnasium_adapter(
     vectorization: Literal["sync", "async", "own"] = "sync",
     atari: dict[str, Any] | Literal["standard", "raw"] = "standard",
 ) -> Environment:
-    """An environment of Gymnasium's (https://gymnasium.farama.org), on the host.
+    """Environments of Gymnasium (https://gymnasium.farama.org), on the host.
 
-    `options` are Gymnasium's own: the keywords that `gymnasium.make` hands on to it.
-    Every episode is seeded, so a run resumes exactly wherever the environment repeats
-    itself. Actions beyond a Box are clipped to it.
+    `options` are keyword arguments that `gymnasium.make` passes to the environment.
+    Every episode is seeded, so a run resumes exactly if the environment is
+    deterministic given its seed. Actions are clipped to the bounds of a Box.
 
-    Several are stepped one after the other (`sync`), each in a process of its own, with
-    memory that they share for observations (`async`), or by a vector of the
-    environment's author (`own`), whose episodes a resumed run has to begin anew; of
-    one that begins them a step late every episode opens with a step that does nothing.
+    `vectorization` steps environments sequentially (`sync`), in one process each with
+    shared memory for observations (`async`), or with the environment's own vector
+    implementation (`own`). With `own`, a resumed run starts new episodes, and in a
+    vector that resets one step late every episode starts with a step without effect.
 
     `atari` is for ids in `ALE/`: the standard preprocessing (Mnih et al., 2015,
     https://doi.org/10.1038/nature14236; Machado et al., 2018,
-    https://arxiv.org/abs/1709.06009), changes to its keywords, or none of it (`raw`).
-    ALE's own vector shows the same, but for the first pictures of an episode's stacks,
-    which are black; it can do neither `raw` nor `scale_obs`.
+    https://arxiv.org/abs/1709.06009), changes to its arguments, or none of it (`raw`).
+    ALE's own vector returns the same observations, except that the first frame stacks
+    of an episode contain black frames. It supports neither `raw` nor `scale_obs`.
     """
     name = f"environment `gymnasium/{id}`"
     options = dict(options or {})
     for key in RESERVED_OPTIONS.keys() & options:
-        raise RlcliError(f"{name}: `{key}` is no option here", RESERVED_OPTIONS[key])
+        message = f"{name}: `options` cannot contain `{key}`"
+        raise RlcliError(message, RESERVED_OPTIONS[key])
     spec = _find_spec(id, name)
     limit = NO_TIME_LIMIT if time_limit is None else time_limit
     limits = {"max_episode_steps": limit} if isinstance(limit, int) else {}
@@ -88,7 +89,8 @@ def gymnasium_adapter(
     elif atari != "standard":
         raise RlcliError(
             f"{name} has no option `atari`",
-            f"it is for ids in `{arcade.NAMESPACE}/`, such as `gymnasium/ALE/Pong-v5`",
+            f"`atari` is for ids in `{arcade.NAMESPACE}/`, such as "
+            "`gymnasium/ALE/Pong-v5`",
         )
     external = ExternalEnvironment(name, _install_extra(spec), timeout)
     if use_native:
@@ -102,12 +104,12 @@ def gymnasium_adapter(
 
 
 def imports_module(id: str) -> bool:
-    """Whether naming `id` imports a module, which a recipe needs to be trusted for."""
+    """Whether creating `id` imports a module, which only trusted recipes may do."""
     return ":" in id
 
 
 def _find_spec(id: str, name: str) -> EnvSpec:
-    """What Gymnasium has under an id; the newest version where it gives none."""
+    """Finds the spec of an id; the newest version if the id has none."""
     module, _, plain = id.rpartition(":")
     if module:
         try:
@@ -133,7 +135,7 @@ def _find_spec(id: str, name: str) -> EnvSpec:
 
 
 def _suggest_id(namespace: str | None, short: str) -> str:
-    """A hint: the versions of that name, or the nearest id."""
+    """Returns a hint: the versions of that name, or the closest id."""
     specs = gymnasium.registry.values()
     versions = [
         f"`gymnasium/{spec.id}`"
@@ -142,21 +144,21 @@ def _suggest_id(namespace: str | None, short: str) -> str:
     ]
     if versions:
         return "there is " + ", ".join(sorted(versions))
-    # Without versions, which would make any two names of one version alike.
+    # Without versions, since equal versions would make different names similar.
     names = {get_env_id(spec.namespace, spec.name, None): spec.id for spec in specs}
     full_name = get_env_id(namespace, short, None)
     close = difflib.get_close_matches(full_name, names, n=1, cutoff=0.7)
     if close:
         return f"did you mean `gymnasium/{names[close[0]]}`?"
     return (
-        f"`gymnasium/{arcade.NAMESPACE}/…` are Atari's games; "
-        "`gymnasium/MODULE:ID` imports the module that registers it; "
-        "`gymnasium.pprint_registry()` lists what there is"
+        f"`gymnasium/{arcade.NAMESPACE}/…` are Atari games; "
+        "`gymnasium/MODULE:ID` imports the module that registers the id; "
+        "`gymnasium.pprint_registry()` lists all ids"
     )
 
 
 def _install_extra(spec: EnvSpec) -> str:
-    """The extra of rlcli that brings what an environment needs."""
+    """Returns the extra of rlcli that installs an environment's dependencies."""
     entry = spec.entry_point if isinstance(spec.entry_point, str) else ""
     extras = (
         extra for package, extra in INSTALL_EXTRAS.items() if entry.startswith(package)
@@ -167,7 +169,7 @@ def _install_extra(spec: EnvSpec) -> str:
 def _make_env(
     external: ExternalEnvironment, spec: EnvSpec, keywords: dict[str, Any]
 ) -> gymnasium.Env:
-    """One environment; whatever goes wrong is said by its name."""
+    """Creates one environment; errors name it."""
     return _call_external(
         external, gymnasium.make, spec, disable_env_checker=True, **keywords
     )
@@ -176,20 +178,20 @@ def _make_env(
 def _call_external(
     external: ExternalEnvironment, function: Any, /, *args: Any, **keywords: Any
 ) -> Any:
-    """What a function of Gymnasium's gives; what it raises is said by `external`'s
-    name.
+    """Calls a function of Gymnasium; errors name the environment.
 
-    The first two have no names, which keywords of a user's could repeat.
+    The first two parameters are positional-only, so that no user keyword collides.
     """
     try:
         return function(*args, **keywords)
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
         hint = f'pip install "{external.install}"'
-        raise RlcliError(f"{external.name} needs more: {error}", hint) from error
+        message = f"{external.name} lacks a dependency: {error}"
+        raise RlcliError(message, hint) from error
     except Exception as error:  # foreign code may raise anything
         raise RlcliError(
             f"{external.name} cannot be made: {type(error).__name__}: {error}",
-            "`options` are the keywords of the environment itself",
+            "`options` are the keyword arguments of the environment",
         ) from error
 
 
@@ -200,17 +202,15 @@ def _async_vector(
     num_envs: int,
     seeds: int,
 ) -> Environment:
-    """A process for each environment."""
+    """Builds a vector with one process for each environment."""
     example = _make_env(external, spec, keywords)
     example.close()
-    # Nothing of ours is pickled: a process that imports rlcli imports JAX, too.
-    plain = functools.partial(
-        gymnasium.make, spec, disable_env_checker=True, **keywords
-    )
+    # Only Gymnasium objects are pickled: unpickling rlcli ones would import JAX.
+    make = functools.partial(gymnasium.make, spec, disable_env_checker=True, **keywords)
     return host_environment(
         external,
         (example.observation_space, example.action_space),
-        lambda count: AsyncVector(plain, count, external.timeout),
+        lambda count: AsyncVector(make, count, external.timeout),
         num_envs,
         seeds,
     )
@@ -223,11 +223,11 @@ def _native_vector(
     num_envs: int,
     seeds: int,
 ) -> Environment:
-    """A vector of the environment's author for each seed."""
+    """Builds one native vector of the environment for each seed."""
     if spec.vector_entry_point is None:
         raise RlcliError(
-            f"{external.name} has no vector of its own",
-            "`vectorization: sync` or `async` steps several of any environment",
+            f"{external.name} has no vector implementation",
+            "use `vectorization: sync` or `async`, which work for any environment",
         )
     make = functools.partial(
         _call_external,
@@ -252,8 +252,8 @@ def _native_vector(
 def _render_mode(
     external: ExternalEnvironment, spec: EnvSpec, keywords: dict[str, Any]
 ) -> dict[str, str]:
-    """The keyword that makes an environment draw pictures, where it can."""
+    """Returns `{"render_mode": "rgb_array"}` if the environment supports it."""
     env = _make_env(external, spec, keywords)
     env.close()
-    can = "rgb_array" in env.metadata.get("render_modes", [])
-    return {"render_mode": "rgb_array"} if can else {}
+    can_render = "rgb_array" in env.metadata.get("render_modes", [])
+    return {"render_mode": "rgb_array"} if can_render else {}

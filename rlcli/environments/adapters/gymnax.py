@@ -1,4 +1,4 @@
-"""Gymnax: the adapter behind `gymnax/…`, whose environments compile with the agent."""
+"""Gymnax: the adapter behind `gymnax/…`, compiled with the agent."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Environment, Key
 
 INSTALL = "rlcli[gymnax]"
-# Of what kinds values may be where a default is of one; and what these are called.
+# By the dtype kind of a default: the kinds that values may have, and their name.
 _ACCEPTED_KINDS = {
-    "b": ("b", "true or false"),
-    "i": ("iu", "whole numbers"),
-    "f": ("iuf", "numbers"),
+    "b": ("b", "bool"),
+    "i": ("iu", "int"),
+    "f": ("iuf", "float"),
 }
 
 
 @register("environment", "gymnax/")
 def gymnax_adapter(id: str, *, options: dict[str, Any] | None = None) -> Environment:
-    """An environment of gymnax's (https://github.com/RobertTLange/gymnax), compiled.
+    """Environments of gymnax (https://github.com/RobertTLange/gymnax), compiled.
 
-    `options` are fields of its parameters and keywords of its class. It keeps the time
-    limit of its own (`max_steps_in_episode`), as truncation; `time_limit` can only make
-    episodes shorter. Observations have the dtypes of their space.
+    `options` are fields of the parameters and keyword arguments of the class. The
+    environment's own time limit (`max_steps_in_episode`) truncates; `time_limit` can
+    only shorten episodes. Observations have the dtypes of their space.
     """
     env, params, observation, action = _make_env(
         id, json.dumps(options or {}, default=_to_json_value)
@@ -52,10 +52,10 @@ def gymnax_adapter(id: str, *, options: dict[str, Any] | None = None) -> Environ
 
 
 def _termination(env: Any, params: Any, state: Any, done: Array) -> tuple[Array, Array]:
-    """Whether an episode terminated, and whether it is cut short.
+    """Returns whether an episode terminated, and whether it is truncated.
 
-    A `step` of six values tells them apart; of gymnax before 1.0, whose `step` has
-    five, `done` is either, and the state alone tells.
+    A `step` of six values distinguishes the two. In gymnax before 1.0, `step` returns
+    five values and `done` means either, so the state determines which.
     """
     if hasattr(env, "is_truncated"):
         return done, env.is_truncated(state, params)
@@ -68,9 +68,9 @@ def _termination(env: Any, params: Any, state: Any, done: Array) -> tuple[Array,
 def _make_env(
     id: str, options: str
 ) -> tuple[Any, Any, gymnasium.Space, gymnasium.Space]:
-    """The environment, its parameters and its spaces, of options in JSON.
+    """Returns the environment, its parameters and its spaces, from options in JSON.
 
-    Made once: parts are made anew at every trace. No array of it may be a tracer's.
+    Cached, since each trace rebuilds parts; so no array of it may be a JAX tracer.
     """
     gymnax = import_library("gymnax", INSTALL)
     name = f"environment `gymnax/{id}`"
@@ -91,7 +91,7 @@ def _make_env(
         except Exception as error:  # foreign code may raise anything
             raise RlcliError(
                 f"{name} cannot be made: {type(error).__name__}: {error}",
-                "`options` are fields of its parameters and keywords of its class",
+                "`options` are fields of its parameters and arguments of its class",
             ) from error
         changes = {
             key: _convert_option(
@@ -105,17 +105,17 @@ def _make_env(
 
 
 def _to_json_value(value: Any) -> Any:
-    """A number or a list of them instead of an array, for JSON."""
+    """Converts an array into a number or a list, for JSON."""
     if isinstance(value, np.generic | np.ndarray | jax.Array):
         return np.asarray(value).tolist()
     raise RlcliError(
         f"an option is {value!r}",
-        "options are numbers, words, true and false, and lists of these",
+        "options are numbers, strings, booleans, and lists of these",
     )
 
 
 def _convert_option(default: Any, value: Any, owner: str) -> Any:
-    """A value that takes the place of a default: of its shape, a number or an array."""
+    """Converts a value that replaces a default; it needs the shape of the default."""
     like = np.asarray(default)
     kinds, description = _ACCEPTED_KINDS[like.dtype.kind]
     try:
@@ -124,13 +124,13 @@ def _convert_option(default: Any, value: Any, owner: str) -> Any:
     except ValueError:  # lists of different lengths
         fits = False
     if not fits:
-        shape_note = f", {like.shape} of them" if like.ndim else ""
-        raise RlcliError(f"{owner} is {value!r}", f"it takes {description}{shape_note}")
+        shape_note = f" of shape {like.shape}" if like.ndim else ""
+        raise RlcliError(f"{owner} is {value!r}", f"expected {description}{shape_note}")
     return jnp.asarray(value, like.dtype) if like.ndim else value
 
 
 def _convert_space(space: Any) -> gymnasium.Space:
-    """Gymnax's space as Gymnasium's."""
+    """Converts a space of gymnax into one of Gymnasium."""
     members = getattr(space, "spaces", None)
     if isinstance(members, dict):
         return gymnasium.spaces.Dict(

@@ -1,25 +1,25 @@
-"""Environments on the host: what JAX cannot trace, played for all seeds in one vector.
+"""Host environments: environments that JAX cannot trace, in one vector for all seeds.
 
 The contract of an `Environment` whose `pure` is false. Every array has the leading
-axes `[S, B]`: S seeds, B environments of each. All are NumPy's, but for actions, which
-are as the loop has them: JAX's.
+axes `[S, B]`: S seeds, B environments of each. All are NumPy arrays, except actions,
+which are JAX arrays.
 
-    reset(seeds[S] uint32) -> state, obs              begins episode 0 everywhere
+    reset(seeds[S] uint32) -> state, obs              starts episode 0 everywhere
     step(state, action, noise=(), cut=False) -> state, TimeStep
-                                                      as `TimeStep` says, info {}
+                                                      see `TimeStep`; info {}
     save(state) -> arrays                             for a checkpoint
-    restore(arrays) -> state, sentence                "" where it is exact
-    close(state)                                      the end
+    restore(arrays) -> state, warning                 "" if it is exact
+    close(state)                                      releases all resources
     render(state, index) -> [H, W, 3] uint8           index: environment + B × seed
-    render_final(state, index)                        before the episode that began last
+    render_final(state, index)                        the final state before a reset
 
-`state` is a handle that changes in place: `step` returns the one it was given. Arrays
-that were handed out are never written to again, for JAX may still read them. `draw`
-gives `()`, except for `hosted` environments.
+`state` is a handle that changes in place: `step` returns its argument. Returned arrays
+are never written to again, since JAX may still read them. `draw` returns `()`, except
+for environments of `to_host_environment`.
 
-A host environment resumes exactly without being pickled: *every* episode is seeded
-from (seed, environment, episode), so a checkpoint needs only these and the actions of
-the episode so far. They are replayed, and what comes out is compared.
+A host environment resumes exactly without pickling: *every* episode is seeded from
+(seed, environment, episode), so a checkpoint needs only these and the actions of the
+current episode. `restore` replays the actions and compares the observations.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = [
 
 
 def draw_nothing(key: Key) -> tuple[()]:
-    """The `draw` of a host environment: its randomness is its own."""
+    """The `draw` of a host environment, which has its own random numbers."""
     del key
     return ()
 
@@ -61,11 +61,11 @@ def sync_host_environment(
     num_envs: int,
     seeds: int,
 ) -> Environment:
-    """S×B copies of what `make` makes, stepped one after the other in this process.
+    """Builds S×B environments with `make`, stepped sequentially in this process.
 
-    A copy ends its episodes itself (time limits are `make`'s), begins the next one at
-    once, and may take `foreign.timeout` seconds for a step or a reset. The spaces are
-    `canonical_space`; actions beyond a Box are clipped to it.
+    Time limits are those of `make`. An environment resets in the step that ends its
+    episode, and may take `external.timeout` seconds for a step or a reset. The spaces
+    are `canonical_space`; actions are clipped to the bounds of a Box.
     """
     example = make()
     example.close()
@@ -84,10 +84,10 @@ def host_environment(
     num_envs: int,
     seeds: int,
 ) -> Environment:
-    """S×B environments of the pool that `make(S · B)` makes, which steps all at once.
+    """Builds S×B environments from the vector `make(S · B)`, stepped simultaneously.
 
-    Environment b of seed s is number b + B × s of the pool. `spaces` are one's own, of
-    observations and of actions; parts see them `canonical_space`.
+    Environment b of seed s has index b + B × s in the vector. `spaces` are its native
+    observation and action spaces; the result has their `canonical_space`.
     """
     observation = canonical_space(spaces[0], f"{external.name}: its observation space")
     action = canonical_space(spaces[1], f"{external.name}: its action space")
@@ -142,13 +142,13 @@ def host_environment(
 def to_host_environment(
     env: Environment, seeds: int, key: Callable[[Any], Key] = jax.random.key
 ) -> Environment:
-    """A pure environment behind the host contract: the same numbers, step by step.
+    """Wraps a pure environment in the host contract, with the same results.
 
-    What `key` makes of a seed resets it, and `step` is given the noise of the pure
-    one's `draw`, `[S, ...]`. A lone seed is not vmapped, as in the compiled loop.
+    `reset` uses `key(seed)`, and `step` takes the noise of the pure environment's
+    `draw`, `[S, ...]`. A single seed is not vmapped, as in the compiled loop.
     """
     if not env.pure:
-        return env  # it is there already
+        return env
     is_single = seeds == 1
     begin = jax.jit(env.reset if is_single else jax.vmap(env.reset))
     go = jax.jit(env.step if is_single else jax.vmap(env.step, (0, 0, 0, None)))
@@ -173,14 +173,14 @@ def to_host_environment(
         return state, jax.tree.map(expand, timestep)
 
     def on_host(draw: Callable) -> Callable:
-        """A function of (state, index) that draws one environment of one seed."""
+        """Returns a function of (state, index) that renders one environment."""
 
-        def picture(state: ArrayTree, index: int = 0) -> Any:
+        def render(state: ArrayTree, index: int = 0) -> Any:
             seed, environment = divmod(index, env.num_envs)
-            one = state if is_single else jax.tree.map(lambda x: x[seed], state)
-            return draw(jax.device_get(one), environment)
+            seed_state = state if is_single else jax.tree.map(lambda x: x[seed], state)
+            return draw(jax.device_get(seed_state), environment)
 
-        return picture
+        return render
 
     return env._replace(
         reset=reset,

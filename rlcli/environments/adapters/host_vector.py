@@ -1,7 +1,7 @@
-"""Copies: a pool's environments with the episodes they are in, for all seeds.
+"""The state of host environments: all environments of all seeds and their episodes.
 
-Every episode is seeded from (seed, environment, episode). So what brings it back are
-these and its actions: they are replayed, and what comes out is compared.
+Every episode is seeded from (seed, environment, episode). These and the actions of an
+episode restore it: the actions are replayed and the observations compared.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 from gymnasium.error import DependencyNotInstalled
 
 from rlcli.environments.adapters.conversion import (
-    AnswerError,
     HostArray,
+    InvalidOutputError,
     action_flattener,
     map_tree,
     native_converter,
@@ -30,27 +30,27 @@ from rlcli.errors import RlcliError
 from rlcli.spaces import zeros
 from rlcli.types import ArrayTree, Environment, TimeStep
 
-MAX_NAMED = 3  # how many environments a sentence names before it only counts them
+MAX_NAMED = 3  # environments that a message names; it counts the others
 
 
 def episode_seed(seed: int, environment: int, episode: int) -> int:
-    """The seed of one episode: 32 bits that depend on nothing but these three."""
+    """Returns the seed of an episode: 32 bits, a function of the three arguments."""
     sequence = np.random.SeedSequence([int(seed), int(environment), int(episode)])
     return int(sequence.generate_state(1)[0])
 
 
 class ExternalEnvironment(NamedTuple):
-    """What messages say of environments of somebody else's."""
+    """The description of an external environment in messages, and its timeout."""
 
     name: str  # such as "environment `gymnasium/CartPole-v1`"
-    install: str  # what brings all that they need to work and to be drawn
-    timeout: float | None = None  # seconds that a step of one may take
+    install: str  # the extra that installs its dependencies, also for rendering
+    timeout: float | None = None  # maximum seconds of a step
 
 
 class HostVectorState:
-    """The state of a host environment: S×B copies, `obs` `[S · B, ...]`, their past.
+    """The state of S×B host environments: `obs` `[S · B, ...]`, actions so far.
 
-    `is_lost` are those that are not where their episode should be.
+    `is_lost` marks environments whose episode could not be restored.
     """
 
     def __init__(
@@ -61,9 +61,7 @@ class HostVectorState:
         template: Environment,
         seeds: HostArray,
     ) -> None:
-        """`action` is the environments' own space; `template` has those that parts
-        see.
-        """
+        """`action` is the native action space; `template` has the canonical spaces."""
         self.external = external
         self.vector = vector
         self._is_replayable = vector.is_replayable
@@ -73,38 +71,38 @@ class HostVectorState:
         self.space = template.observation
         self._flatten_action = action_flattener(action, self.grid)
         self._to_native = native_converter(action)
-        # The shape of what is `action_flattener`: zeros.
+        # Zeros in the shapes that `action_flattener` returns.
         self._action_template = jax.tree.map(
             lambda leaf: np.zeros((self.count, *leaf.shape), leaf.dtype),
             zeros(template.action),
         )
         self.episode = np.zeros(self.count, np.int64)
-        # Counted for all at once: an addition of NumPy's takes 5 µs after XLA's work.
+        # One Python counter: an addition in NumPy takes 5 µs after an XLA program.
         self._steps = 0
         self._start_steps = np.zeros(self.count, np.int64)
         self.is_lost = np.zeros(self.count, np.bool_)
         self._has_lost = False
-        # The actions of the longest episode; a row's own are the last `length`. None of
-        # a pool that they would not bring back.
+        # The actions of the longest episode; those of a row are the last `length`.
+        # Empty if the vector is not replayable.
         self.history: collections.deque[ArrayTree] = collections.deque()
         self.obs: ArrayTree = None
-        # How the episodes that ended last came to their end, for `render_final`.
+        # The final states of the episodes that ended last, for `render_final`.
         self._final_obs: ArrayTree = None
-        self._final_pictures: dict[int, HostArray] = {}
+        self._final_images: dict[int, HostArray] = {}
 
     @property
     def length(self) -> HostArray:
-        """How many steps each has made of its episode, `[S · B]`."""
+        """The steps of each environment's episode so far, `[S · B]`."""
         return self._steps - self._start_steps
 
     def begin(self) -> ArrayTree:
-        """Begins episode 0 of every copy; returns obs `[S, B, ...]`."""
+        """Starts episode 0 of every environment; returns obs `[S, B, ...]`."""
         self.obs = self._begin_episodes(np.arange(self.count))
         return map_tree(self._to_grid, self.obs)
 
     def step(self, action: ArrayTree, cut: bool = False) -> TimeStep:
-        """One step of every copy, with action `[S, B, ...]`; `cut` truncates all."""
-        # Copied, for it is kept: the caller's buffer may be donated.
+        """Steps all environments, with action `[S, B, ...]`; `cut` truncates all."""
+        # Copied, since it is stored and the caller's buffer may be donated.
         actions = self._flatten_action(action)
         try:
             timestep = self.vector.step(self._to_native(actions))
@@ -120,7 +118,7 @@ class HostVectorState:
         if cut or self._has_lost:
             lost = self.is_lost
             reward[lost], discount[lost] = 0, 1
-            next_obs = map_tree(np.copy, next_obs)  # the pool may still need its own
+            next_obs = map_tree(np.copy, next_obs)  # the vector may still use its own
             _write_rows(next_obs, lost, _select_rows(self.obs, lost))
             last |= lost | cut
         self.obs = next_obs
@@ -139,13 +137,9 @@ class HostVectorState:
         )
 
     def _begin_next(self, obs: ArrayTree, done_rows: HostArray) -> ArrayTree:
-        """The observations to act upon: of new episodes, in the copies in
-        `done_rows`.
-        """
-        if (
-            self.vector.can_render
-        ):  # built with `rendering`: before the next episode begins
-            self._final_pictures = {int(each): self.render(each) for each in done_rows}
+        """Starts new episodes in `done_rows`; returns the current observations."""
+        if self.vector.can_render:  # only before the next episode starts
+            self._final_images = {int(row): self.render(row) for row in done_rows}
         self._final_obs = obs
         obs = map_tree(np.copy, obs)
         self.episode[done_rows] += 1
@@ -157,10 +151,11 @@ class HostVectorState:
         return obs
 
     def save(self) -> dict[str, HostArray]:
-        """What brings them back.
+        """Returns the arrays that `restore` needs.
 
-        Actions are `[S, B, L, ...]`, those of an episode at the end, zeros before it; L
-        differs from one checkpoint to the next, and is 0 where they bring nothing back.
+        Actions are `[S, B, L, ...]`, those of an episode at the end, padded with zeros
+        in front. L is the length of the longest episode, or 0 if the vector is not
+        replayable.
         """
         longest = len(self.history)
         past = jax.tree.map(
@@ -186,15 +181,15 @@ class HostVectorState:
         }
 
     def restore(self, arrays: Mapping[str, HostArray]) -> str:
-        """Brings them back by replaying; returns a sentence about those it could not.
+        """Restores episodes by replaying; returns a warning about those it could not.
 
-        A copy that is not where it was is `is_lost`: its next step ends the episode at
-        the saved observation, truncated, with reward 0.
+        Those are `is_lost`: the next step truncates the episode at the saved
+        observation, with reward 0.
         """
         self.episode = np.array(arrays["episode"], np.int64).ravel()
         self._start_steps = self._steps - np.array(arrays["length"], np.int64).ravel()
         current_obs = self._begin_episodes(np.arange(self.count))
-        was = jax.tree.map(
+        saved_obs = jax.tree.map(
             lambda name, like: np.array(arrays[name], like.dtype).reshape(like.shape),
             _leaf_names("obs", current_obs),
             current_obs,
@@ -212,20 +207,19 @@ class HostVectorState:
         if self._is_replayable:
             self.history.extend(past)
             self.is_lost = ~self._replay(past, current_obs) | ~_rows_equal(
-                current_obs, was
+                current_obs, saved_obs
             )
         self._has_lost = bool(self.is_lost.any())
-        if self._has_lost:  # else a pool that steps all of them may refuse to
+        if self._has_lost:  # otherwise a vector may refuse to step ended episodes
             self._begin_episodes(np.flatnonzero(self.is_lost))
-        self.obs = was
+        self.obs = saved_obs
         return self._describe_lost()
 
     def _replay(self, past: list[ArrayTree], current_obs: ArrayTree) -> HostArray:
-        """Plays the actions again, changes `current_obs`; which episodes lasted them
-        out.
+        """Replays the actions and updates `current_obs`; marks the intact episodes.
 
-        All come to their end at once: an episode begins when so many steps are left as
-        it is long.
+        All replays finish simultaneously: an episode starts when the number of
+        remaining steps equals its length. It is intact if it does not end early.
         """
         is_intact = np.ones(self.count, np.bool_)
         for time, action in enumerate(past):
@@ -237,7 +231,7 @@ class HostVectorState:
             )
             ended_rows = np.array(timestep.last, np.bool_)
             is_intact &= ~(ended_rows & is_replaying)
-            # Also what has only passed the time: it is to be stepped once more.
+            # Also environments whose own replay starts with the next step.
             restart_rows = np.flatnonzero(ended_rows | (self.length == left - 1))
             if len(restart_rows):
                 _write_rows(
@@ -246,26 +240,26 @@ class HostVectorState:
         return is_intact
 
     def render(self, index: int) -> HostArray:
-        """A picture `[H, W, 3]` uint8 of one copy: its own, or of its observation."""
+        """Renders an environment as `[H, W, 3]` uint8, or else its observation."""
         if not self.vector.can_render:
             return observation_image(self.space, _select_rows(self.obs, index))
         image = self._call_vector("render", index)
         if not isinstance(image, np.ndarray) or image.ndim != 3:
-            raise RlcliError(f"{self.external.name} draws no picture of itself")
+            raise RlcliError(f"{self.external.name} does not render itself as an image")
         return image.astype(np.uint8)
 
     def render_final(self, index: int) -> HostArray | None:
-        """The picture of the final state of an episode that the last step ended."""
+        """Renders the final state of an episode that the last step ended."""
         if self.vector.can_render:
-            return self._final_pictures.get(index)
+            return self._final_images.get(index)
         return observation_image(self.space, _select_rows(self._final_obs, index))
 
     def close(self) -> None:
-        """Closes every copy."""
+        """Closes all environments."""
         self.vector.close()
 
     def label(self, index: int) -> str:
-        """Which copy it is, for messages."""
+        """Describes an environment, for messages."""
         row, column = divmod(index, self.grid[1])
         return (
             f"{self.external.name} (number {column} of seed {self.seeds[row]}, "
@@ -273,7 +267,7 @@ class HostVectorState:
         )
 
     def _begin_episodes(self, indices: HostArray) -> ArrayTree:
-        """Begins the episodes that copies are in; their observations, as shown."""
+        """Starts the current episodes of environments; returns their observations."""
         rows, columns = np.divmod(indices, self.grid[1])
         seeds = [
             episode_seed(self.seeds[row], column, int(self.episode[index]))
@@ -282,7 +276,7 @@ class HostVectorState:
         return self._call_vector("begin", indices, seeds)
 
     def _call_vector(self, method: str, *args: Any) -> Any:
-        """Calls the pool; what its environments raise gets their name and place."""
+        """Calls the vector; errors name the environment and its position."""
         try:
             return getattr(self.vector, method)(*args)
         except Exception as error:  # noqa: BLE001 - foreign code may raise anything
@@ -291,44 +285,44 @@ class HostVectorState:
     def _wrap_error(
         self, method: str, error: BaseException, action: ArrayTree = ()
     ) -> RlcliError:
-        """What is said of an error that the pool raised."""
+        """Converts an error that the vector raised into an `RlcliError`."""
         name, method = self.external.name, "reset" if method == "begin" else method
         index = None
         if isinstance(error, EnvironmentFailedError):
             index, name, method = error.index, self.label(error.index), error.method
         error = _original_error(error)
-        if isinstance(error, AnswerError):
+        if isinstance(error, InvalidOutputError):
             where = f"`{method}`"
             if method == "step" and index is not None:
                 where = f"step {self.length[index] + 1}"
             return RlcliError(
                 f"{name} returned in {where} {error}",
-                "the environment has to return observations of its declared space, and "
-                "numbers as rewards; a wrapper around it can convert them",
+                "an environment must return observations of its declared space, and "
+                "numbers as rewards; use a wrapper to convert them",
             )
         if isinstance(error, StepTimeoutError):
             return RlcliError(
                 f"{name} took longer than {self.external.timeout:g} s for a `{method}`",
-                "`timeout` under `environment:` says how long it may take",
+                "increase `timeout` under `environment:`",
             )
         hint = ""
         if isinstance(error, ImportError | DependencyNotInstalled):
             hint = f'pip install "{self.external.install}"'
         elif "OpenGL" in str(error):
-            hint = "without a display MuJoCo draws where `MUJOCO_GL=egl` is set"
+            hint = "set `MUJOCO_GL=egl` to render MuJoCo without a display"
         message = f"{name} failed in `{method}`: {type(error).__name__}: {error}"
         if method == "step":
-            message += self._suspicion(
+            message += self._describe_cause(
                 slice(None) if index is None else [index], action
             )
         return RlcliError(message, hint)
 
-    def _suspicion(self, which: Any, action: ArrayTree) -> str:
-        """What may have made a step fail: an action or observation with a NaN."""
-        if not _is_finite(_select_rows(action, which)):
+    def _describe_cause(self, index: Any, action: ArrayTree) -> str:
+        """The likely cause of a failed step: an action or observation with a NaN."""
+        if not _is_finite(_select_rows(action, index)):
             return "; its action was not finite"
-        if not _is_finite(_select_rows(self.obs, which)):
-            return "; the observation that it had returned before was not finite"
+        if not _is_finite(_select_rows(self.obs, index)):
+            return "; its previous observation was not finite"
         return ""
 
     def _to_grid(self, leaf: HostArray) -> HostArray:
@@ -339,17 +333,19 @@ class HostVectorState:
         if not lost:
             return ""
         more = f" and {len(lost) - MAX_NAMED} more" if len(lost) > MAX_NAMED else ""
-        why = (
-            "replaying the actions did not" if self._is_replayable else "nothing could"
+        reason = (
+            "replaying the actions did not restore"
+            if self._is_replayable
+            else "it is not possible to restore"
         )
         return (
-            f"{why} bring back {', '.join(lost[:MAX_NAMED])}{more}: {len(lost)} of "
+            f"{reason} {', '.join(lost[:MAX_NAMED])}{more}: {len(lost)} of "
             f"{self.count} episodes end here, and new ones begin"
         )
 
 
 def _original_error(error: BaseException) -> BaseException:
-    """The environment's own error, where a pool says which environment raised it."""
+    """Returns the error of the environment itself, which a vector may wrap."""
     cause = error.__cause__
     return cause if isinstance(error, EnvironmentFailedError) and cause else error
 
@@ -359,7 +355,7 @@ def _select_rows(tree: ArrayTree, index: Any) -> ArrayTree:
 
 
 def _write_rows(tree: ArrayTree, index: HostArray, rows: ArrayTree) -> None:
-    """Writes rows into arrays."""
+    """Writes rows into arrays in place."""
     pairs = zip(jax.tree.leaves(tree), jax.tree.leaves(rows), strict=True)
     for leaf, new in pairs:
         leaf[index] = new
@@ -369,17 +365,17 @@ def _is_finite(tree: ArrayTree) -> bool:
     return all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(tree))
 
 
-def _rows_equal(current: ArrayTree, was: ArrayTree) -> HostArray:
-    """Which rows are the same, a NaN equal to a NaN: a bool `[N]`."""
+def _rows_equal(current: ArrayTree, saved: ArrayTree) -> HostArray:
+    """Compares rows, with NaN equal to NaN: bool `[N]`."""
     matches = []
-    for a, b in zip(jax.tree.leaves(current), jax.tree.leaves(was), strict=True):
-        is_equal = (a == b) | ((a != a) & (b != b))  # a NaN is no number's equal
+    for a, b in zip(jax.tree.leaves(current), jax.tree.leaves(saved), strict=True):
+        is_equal = (a == b) | ((a != a) & (b != b))
         matches.append(is_equal.reshape((len(a), -1)).all(axis=1))
     return np.all(matches, axis=0)
 
 
 def _leaf_names(name: str, tree: ArrayTree) -> ArrayTree:
-    """The keys that the leaves of a tree are saved under."""
+    """The keys of a tree's leaves in `save`."""
     leaves, structure = jax.tree.flatten(tree)
     if len(leaves) == 1:
         return structure.unflatten([name])

@@ -1,22 +1,22 @@
-"""Adapters: what all of them share that lend us the environments of another library.
+"""JAX adapters: convert traceable environments of other libraries into cores.
 
-An adapter is an environment's factory that is registered as `backend/` and takes the
-rest of the name, the id, before anything else. There are two kinds.
+An adapter is an environment factory that is registered as `backend/`. Its first
+parameter is the rest of the name, the id. There are two kinds.
 
-Of a library whose steps JAX can trace it makes a core, with `pure_core`:
+An adapter of a library whose steps JAX can trace returns a core, with `pure_core`:
 
     @register("environment", "brax/")
     def brax(id: str, *, options: dict[str, Any] | None = None) -> Environment
 
-Of any other it makes a vector on the host, with `host.sync_host_environment` of
-`gymnasium.Env`s, or with `host.host_environment` of whatever steps many at once; the
-fact `adapter` says so:
+An adapter of any other library returns a vector on the host: with
+`host.sync_host_environment` from `gymnasium.Env`s, or with `host.host_environment` from
+a vector environment. It is registered with `adapter=True`:
 
     @register("environment", "dm_control/", adapter=True)
     def dm_control(id, num_envs, seeds, time_limit, timeout, rendering=False, *, …)
 
-Either imports its library when it is called, by `libraries.import_library`, and shows
-spaces of Gymnasium's.
+Both import their library when called, with `libraries.import_library`, and use
+Gymnasium's spaces.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep
 
 
 class AdapterState(NamedTuple):
-    """What an adapted core remembers."""
+    """The state of an adapted core."""
 
-    state: ArrayTree  # the library's own
-    obs: ArrayTree  # what it showed last, to be drawn
+    state: ArrayTree  # the library's own state
+    obs: ArrayTree  # the last observation, for rendering
 
 
 def pure_core(
@@ -47,14 +47,14 @@ def pure_core(
     observation: gymnasium.Space,
     action: gymnasium.Space,
 ) -> Environment:
-    """A core of functions that JAX can trace, without batch and auto-reset.
+    """Builds a core from traceable functions without batch axis and auto-reset.
 
         begin(key) -> state, obs
         go(state, action, key) -> state, obs, reward, terminated, truncated
 
-    `obs` is what the step led to, also where it ends an episode. It is cast to the
-    dtypes of its space, and drawn. A limit of the library's own may truncate: there
-    `last` holds, and `discount` stays 1.
+    `obs` is the next observation, also at the end of an episode. It is cast to the
+    dtypes of its space, and rendered as an image. If the library truncates an episode,
+    `last` is true and `discount` stays 1.
     """
 
     def make_state(state: ArrayTree, obs: ArrayTree) -> AdapterState:
@@ -65,17 +65,18 @@ def pure_core(
         return AdapterState(jax.tree.map(_strong_type, state), cast)
 
     def reset(key: Key) -> tuple[AdapterState, ArrayTree]:
-        after = make_state(*begin(key))
-        return after, after.obs
+        state = make_state(*begin(key))
+        return state, state.obs
 
     def step(
         state: AdapterState, action: ArrayTree, key: Key
     ) -> tuple[AdapterState, TimeStep]:
         inner_state, obs, reward, terminated, truncated = go(state.state, action, key)
-        after, terminated = make_state(inner_state, obs), jnp.asarray(terminated, bool)
-        return after, TimeStep(
-            obs=after.obs,
-            next_obs=after.obs,
+        new_state = make_state(inner_state, obs)
+        terminated = jnp.asarray(terminated, bool)
+        return new_state, TimeStep(
+            obs=new_state.obs,
+            next_obs=new_state.obs,
             reward=jnp.asarray(reward, jnp.float32).reshape(()),
             discount=1.0 - terminated.astype(jnp.float32),
             last=terminated | jnp.asarray(truncated, bool),
@@ -89,7 +90,7 @@ def pure_core(
 
 
 def _strong_type(leaf: Any) -> Array:
-    """An array whose dtype no longer depends on what it meets, as a plain 0 has it."""
+    """Returns an array whose dtype is not weak, unlike that of a Python scalar."""
     leaf = jnp.asarray(leaf)
     if jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
         return leaf  # a key

@@ -1,4 +1,4 @@
-"""Limits: how long foreign code on the host may take."""
+"""Time limits for calls of external code on the host."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 
 
 class StepTimeoutError(Exception):
-    """An environment took longer than it may."""
+    """A call of an environment exceeded its timeout."""
 
 
 class Timeout:
-    """A context that raises `StepTimeoutError` where it takes longer than `seconds`.
+    """A context that raises `StepTimeoutError` if it takes longer than `seconds`.
 
-    In the main thread an alarm interrupts loops, sleeps and waiting for others. Code
-    that does not return to Python, and other threads, are found out afterwards; so is
-    everything where somebody else already uses the alarm.
+    In the main thread SIGALRM interrupts loops, sleeps and waiting. Code that does not
+    return to Python, and code in other threads, is only checked afterwards, and so is
+    all code if another handler of SIGALRM is installed.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -39,9 +39,7 @@ class Timeout:
 
 
 def with_timeout(function: Callable, seconds: float | None) -> Callable:
-    """The function, raising `StepTimeoutError` where it takes longer; as it is for
-    None.
-    """
+    """Makes a function raise `StepTimeoutError` after `seconds`; None: no limit."""
     if seconds is None:
         return function
     limit = Timeout(seconds)
@@ -58,9 +56,10 @@ def _raise_timeout(*_: object) -> None:
 
 
 def _install_alarm() -> bool:
-    """Answers the alarm from now on, where nobody does; whether it is ours.
+    """Installs a handler of SIGALRM if there is none; returns whether it is ours.
 
-    It stays: changing the handler at every step costs more than stepping CartPole.
+    The handler stays installed: changing it at every step costs more than a step of
+    CartPole.
     """
     if signal.getsignal(signal.SIGALRM) is signal.SIG_DFL:
         signal.signal(signal.SIGALRM, _raise_timeout)

@@ -1,4 +1,4 @@
-"""Pgx: the adapter behind `pgx/…`, for its games of one player."""
+"""Pgx: the adapter behind `pgx/…`, for single-player games."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Environment, Key
 
 INSTALL = "rlcli[pgx]"
-_FLAG: Any = bool  # as a dtype, of which the stubs of Box do not know
+_FLAG: Any = bool  # a dtype that the type stubs of Box lack
 
 
 @register("environment", "pgx/")
 def pgx_adapter(id: str, *, action_mask: bool = True) -> Environment:
-    """A game of Pgx's for one player (Koyama et al., 2023), compiled with the agent.
+    """Single-player games of Pgx (Koyama et al., 2023), compiled with the agent.
 
-    The observation is a Dict: `observation`, as Pgx has it, and `action_mask`, which
-    actions the rules allow; without `action_mask` it is the former alone. Another
-    action ends the game, at Pgx's penalty. https://github.com/sotetsuk/pgx
+    The observation is a Dict: `observation`, that of Pgx, and `action_mask`, the legal
+    actions; with `action_mask: false` it is only the former. An illegal action ends the
+    game with Pgx's penalty. https://github.com/sotetsuk/pgx
     """
     env, observation, action = _make_env(id, action_mask)
 
@@ -40,9 +40,9 @@ def pgx_adapter(id: str, *, action_mask: bool = True) -> Environment:
         return state, observe(state)
 
     def go(state: Any, action: Array, key: Key) -> tuple:
-        after = env.step(state, action, key)
-        reward = after.rewards[0]
-        return after, observe(after), reward, after.terminated, after.truncated
+        state = env.step(state, action, key)
+        reward = state.rewards[0]
+        return state, observe(state), reward, state.terminated, state.truncated
 
     return pure_core(begin, go, observation, action)
 
@@ -51,7 +51,7 @@ def pgx_adapter(id: str, *, action_mask: bool = True) -> Environment:
 def _make_env(
     id: str, action_mask: bool
 ) -> tuple[Any, gymnasium.Space, gymnasium.Space]:
-    """The game and its spaces; made once, for parts are made anew at every trace."""
+    """Returns the game and its spaces; cached, since each trace rebuilds parts."""
     pgx = import_library("pgx", INSTALL)
     name = f"environment `pgx/{id}`"
     if id not in pgx.available_envs():
@@ -62,7 +62,7 @@ def _make_env(
         if env.num_players != 1:
             raise RlcliError(
                 f"{name} has {env.num_players} players",
-                "one agent learns at a time: `pgx/2048` and `pgx/minatar-…` have one",
+                "choose a single-player game, such as `pgx/2048` or `pgx/minatar-…`",
             )
         board = jax.eval_shape(env.init, jax.random.key(0)).observation
     space: gymnasium.Space = _board_space(board)
@@ -73,7 +73,7 @@ def _make_env(
 
 
 def _board_space(board: Any) -> gymnasium.spaces.Box:
-    """The space of what a game shows: Pgx says no bounds, and flags have their own."""
+    """The space of a game's observations, with bounds from the dtype: Pgx has none."""
     if board.dtype == np.bool_:
         return gymnasium.spaces.Box(0, 1, board.shape, _FLAG)
     is_integer = np.issubdtype(board.dtype, np.integer)

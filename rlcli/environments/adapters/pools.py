@@ -1,9 +1,9 @@
-"""Pools: many environments of somebody else's, stepped at once on the host.
+"""Host vectors: many external environments, stepped simultaneously on the host.
 
-What `host.host_environment` makes a vector of. A pool has `count` environments,
-numbered from 0; all arrays are NumPy's, trees of them for a Tuple or a Dict. Actions
-are as environments take them, observations as parts see them
-(`conversion.canonical_converter`), in arrays that nobody writes to again.
+`host.host_environment` builds an `Environment` from a host vector. It has `count`
+environments with indices from 0. All arrays are NumPy arrays, in trees for a Tuple or a
+Dict. Actions are native, observations canonical (`conversion.canonical_converter`), in
+arrays that are never written to again.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
 from gymnasium.vector.async_vector_env import AsyncState
 
 from rlcli.environments.adapters.conversion import (
-    AnswerError,
     HostArray,
+    InvalidOutputError,
     canonical_converter,
     element_stacker,
     map_tree,
@@ -30,74 +30,79 @@ from rlcli.environments.adapters.conversion import (
 from rlcli.environments.adapters.limits import with_timeout
 from rlcli.types import ArrayTree
 
-# Steps of an episode without a time limit: a word for "none" is nowhere the same.
+# The time limit that means none: libraries have no common value for it.
 NO_TIME_LIMIT = int(np.iinfo(np.int32).max)
-_MAX_SEED = 2**30  # of vectors, some of which take int32 and count on from it
-_START_METHOD = "forkserver"  # how processes are made
+_MAX_SEED = 2**30  # some vectors take int32 and increment the seed per environment
+_START_METHOD = "forkserver"  # of processes
 
 
 class HostTimeStep(NamedTuple):
-    """What a pool says to a step, of each environment: arrays `[count]`, or lists.
+    """The result of a step for each environment: arrays `[count]`, or lists.
 
-    Lists of a few are made of Python's numbers, without an operation of NumPy's: after
-    a program of XLA's one of those takes 2 to 5 µs: its code has left the caches.
+    Small vectors use lists of Python numbers and no NumPy operation, which takes 2 to
+    5 µs after an XLA program, since its code has left the caches.
     """
 
-    obs: ArrayTree  # what the actions led to, `[count, ...]`
+    obs: ArrayTree  # the next observations, `[count, ...]`
     reward: Sequence[float] | HostArray
     discount: Sequence[float] | HostArray  # 0 where the episode terminated, else 1
-    last: Sequence[bool] | HostArray  # whether it ended, terminated or truncated
+    last: Sequence[bool] | HostArray  # whether it terminated or was truncated
 
 
 def host_timestep(
     obs: ArrayTree, reward: HostArray, terminated: HostArray, truncated: HostArray
 ) -> HostTimeStep:
-    """Answers of a vector as Gymnasium's give them, `[count, ...]`."""
-    for name, each in (
+    """Builds a `HostTimeStep` from the results of a Gymnasium vector, `[count, ...]`.
+
+    It checks that rewards and flags are numbers.
+    """
+    for name, values in (
         ("rewards", reward),
         ("`terminated`", terminated),
         ("`truncated`", truncated),
     ):
-        array = np.asarray(each)
+        array = np.asarray(values)
         count = len(jax.tree.leaves(obs)[0])
         if array.shape != (count,) or array.dtype.kind not in "biuf":
-            raise AnswerError(
-                f"{name} of {array.dtype} and shape {array.shape}, not {count} numbers"
+            raise InvalidOutputError(
+                f"{name} of dtype {array.dtype} and shape {array.shape}, "
+                f"not {count} numbers"
             )
     last = np.logical_or(terminated, truncated)
     return HostTimeStep(obs, reward, np.logical_not(terminated), last)
 
 
 class HostVector(Protocol):
-    """Environments that begin no episode unless `begin` says so."""
+    """A vector of host environments without auto-reset: only `begin` starts episodes.
 
-    # Whether the seed of an episode and its actions bring it back; and whether it
-    # draws pictures itself.
+    `is_replayable`: the seed and the actions of an episode reproduce it.
+    """
+
     is_replayable: bool
     can_render: bool
 
     def begin(self, indices: HostArray, seeds: Sequence[int]) -> ArrayTree:
-        """Begins an episode in the environments numbered `indices`, each with its seed.
+        """Starts an episode in the environments `indices`, each with its seed.
 
-        Returns their observations, `[len(indices), ...]`. `indices` grows.
+        Returns their observations, `[len(indices), ...]`. `indices` is sorted.
         """
         ...
 
     def step(self, action: ArrayTree) -> HostTimeStep:
-        """One step of all, with actions `[count, ...]`."""
+        """Steps all environments, with actions `[count, ...]`."""
         ...
 
     def render(self, index: int) -> Any:
-        """A picture `[H, W, 3]` of one of them, where it `can_render`."""
+        """Renders one environment as an image `[H, W, 3]`, if `can_render`."""
         ...
 
     def close(self) -> None:
-        """Lets go of everything."""
+        """Releases all resources."""
         ...
 
 
 class EnvironmentFailedError(Exception):
-    """Environment `index` raised, as `__cause__`, in a method that the pool called."""
+    """Environment `index` failed in `method`; `__cause__` is its error."""
 
     def __init__(self, index: int, method: str) -> None:
         super().__init__(f"environment {index} failed in `{method}`")
@@ -110,35 +115,35 @@ _NUMBERS = (float, int, np.floating, np.integer, np.bool_)
 
 
 def _number(value: Any, index: int, name: str) -> Any:
-    """The number in an array of one; an error for anything else that is no number."""
+    """Returns the number in an array of size 1; raises for anything else."""
     array = np.asarray(value)
     if array.size == 1 and array.dtype.kind in "biuf":
         return array.item()
     shape = f" of shape {array.shape}" if array.shape else ""
-    said = f"{name} that is no number: {_type(value)}{shape}"
-    raise _failed(index, "step", said)
+    problem = f"{name} that is not a number: {_type_name(value)}{shape}"
+    raise _invalid_output(index, "step", problem)
 
 
-def _failed(index: int, method: str, problem: str) -> EnvironmentFailedError:
-    """The error of an environment that returned what it must not."""
+def _invalid_output(index: int, method: str, problem: str) -> EnvironmentFailedError:
+    """The error for an environment that returned an invalid output."""
     error = EnvironmentFailedError(index, method)
-    error.__cause__ = AnswerError(problem, index)
+    error.__cause__ = InvalidOutputError(problem, index)
     return error
 
 
-def _no_answer(answer: Any) -> str:
-    """What was returned in place of an answer to a step."""
-    some = f" of {len(answer)}" if isinstance(answer, tuple) else ""
+def _describe_result(result: Any) -> str:
+    """Describes an invalid result of `step`."""
+    size = f" of {len(result)}" if isinstance(result, tuple) else ""
     fields = "(observation, reward, terminated, truncated, info)"
-    return f"{_type(answer)}{some}, not {fields}"
+    return f"{_type_name(result)}{size}, not {fields}"
 
 
-def _type(value: Any) -> str:
+def _type_name(value: Any) -> str:
     return type(value).__name__ if value is not None else "None"
 
 
 class SyncVector:
-    """Copies in this process, one after the other; each may take `timeout` seconds."""
+    """Steps environments sequentially in this process, with a `timeout` for each."""
 
     is_replayable = True
 
@@ -146,25 +151,25 @@ class SyncVector:
         self, make: Callable[[], gymnasium.Env], count: int, timeout: float | None
     ) -> None:
         self.envs = [make() for _ in range(count)]
-        # Found once, and called without a detour: that would be a tenth of a step.
+        # Resolved once: an attribute lookup per call costs a tenth of a step.
         self._steps = [with_timeout(env.step, timeout) for env in self.envs]
         self._stack = element_stacker(self.envs[0].observation_space)
         self.can_render = self.envs[0].render_mode is not None
         self._timeout = timeout
 
     def begin(self, indices: HostArray, seeds: Sequence[int]) -> ArrayTree:
-        """As `Pool.begin`."""
+        """As `HostVector.begin`."""
         first = []
         for index, seed in zip(indices, seeds, strict=True):
-            answer = self._call(int(index), "reset", seed=seed)
-            if type(answer) is not tuple or len(answer) != 2:
-                problem = f"{_type(answer)}, not (observation, info)"
-                raise _failed(int(index), "reset", problem)
-            first.append(answer[0])
-        return self._joined(first, "reset", indices)
+            result = self._call(int(index), "reset", seed=seed)
+            if type(result) is not tuple or len(result) != 2:
+                problem = f"{_type_name(result)}, not (observation, info)"
+                raise _invalid_output(int(index), "reset", problem)
+            first.append(result[0])
+        return self._stack_obs(first, "reset", indices)
 
     def step(self, action: ArrayTree) -> HostTimeStep:
-        """As `Pool.step`."""
+        """As `HostVector.step`."""
         obs, reward, discount, last = [], [], [], []
         for index, step in enumerate(self._steps):
             single_action = map_tree(operator.itemgetter(index), action)
@@ -173,9 +178,9 @@ class SyncVector:
             except Exception as error:  # foreign code may raise anything
                 raise EnvironmentFailedError(index, "step") from error
             if type(result) is not tuple or len(result) != 5:
-                raise _failed(index, "step", _no_answer(result))
+                raise _invalid_output(index, "step", _describe_result(result))
             next_obs, step_reward, terminated, truncated, _ = result
-            # A lone `isinstance` where all is well: it is asked at every step.
+            # Only `isinstance` in the valid case, since this runs at every step.
             if not isinstance(step_reward, _NUMBERS):
                 step_reward = _number(step_reward, index, "a reward")
             if not isinstance(terminated, _BOOLS):
@@ -186,28 +191,26 @@ class SyncVector:
             reward.append(step_reward)
             discount.append(0.0 if terminated else 1.0)
             last.append(terminated or truncated)
-        return HostTimeStep(self._joined(obs, "step"), reward, discount, last)
+        return HostTimeStep(self._stack_obs(obs, "step"), reward, discount, last)
 
     def render(self, index: int) -> Any:
-        """As `Pool.render`."""
+        """As `HostVector.render`."""
         return self._call(index, "render")
 
     def close(self) -> None:
-        """As `Pool.close`."""
+        """As `HostVector.close`."""
         for env in self.envs:
             env.close()
 
-    def _joined(
-        self, items: list[Any], method: str, which: HostArray | None = None
+    def _stack_obs(
+        self, items: list[Any], method: str, indices: HostArray | None = None
     ) -> ArrayTree:
-        """Observations as arrays; those of the environments numbered `which`."""
+        """Stacks observations of all environments, or of those with `indices`."""
         try:
             return self._stack(items)
-        except AnswerError as error:
-            assert (
-                error.index is not None
-            )  # `element_stacker` says which of the items it is
-            index = error.index if which is None else int(which[error.index])
+        except InvalidOutputError as error:
+            assert error.index is not None  # `element_stacker` sets it
+            index = error.index if indices is None else int(indices[error.index])
             raise EnvironmentFailedError(index, method) from error
 
     def _call(self, index: int, method: str, **keywords: Any) -> Any:
@@ -219,10 +222,10 @@ class SyncVector:
 
 
 class AsyncVector:
-    """A process for each copy, which write observations into memory that they share.
+    """Steps each environment in its own process; observations are in shared memory.
 
-    `make` is called in them, so it has to be picklable. Together they may take
-    `timeout` seconds for a step.
+    The processes call `make`, so it has to be picklable. A step of all environments may
+    take `timeout` seconds.
     """
 
     is_replayable = True
@@ -231,8 +234,8 @@ class AsyncVector:
     def __init__(
         self, make: Callable[[], gymnasium.Env], count: int, timeout: float | None
     ) -> None:
-        # Not forked of this process: that copies locks which threads of JAX may hold.
-        # Of one that has imported Gymnasium once, and nothing else.
+        # Forking this process would copy locks that threads of JAX may hold. The fork
+        # server has imported only Gymnasium.
         multiprocessing.get_context(_START_METHOD).set_forkserver_preload(["gymnasium"])
         self.env = AsyncVectorEnv(
             [make] * count, context=_START_METHOD, autoreset_mode=AutoresetMode.DISABLED
@@ -242,43 +245,43 @@ class AsyncVector:
         self._step = with_timeout(self.env.step, timeout)
 
     def begin(self, indices: HostArray, seeds: Sequence[int]) -> ArrayTree:
-        """As `Pool.begin`."""
+        """As `HostVector.begin`."""
         mask = np.zeros(self.env.num_envs, np.bool_)
         mask[indices] = True
-        all_seeds: list[int | None] = [None] * len(mask)  # read where the mask holds
+        all_seeds: list[int | None] = [None] * len(mask)  # used where the mask is true
         for index, seed in zip(indices, seeds, strict=True):
             all_seeds[index] = seed
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it warns of what it raises as well
+            warnings.simplefilter("ignore")  # errors are raised as well
             obs, _ = self._reset(seed=all_seeds, options={"reset_mask": mask})
         return jax.tree.map(lambda leaf: leaf[indices], self._to_canonical(obs))
 
     def step(self, action: ArrayTree) -> HostTimeStep:
-        """As `Pool.step`."""
+        """As `HostVector.step`."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it warns of what it raises as well
+            warnings.simplefilter("ignore")  # errors are raised as well
             obs, reward, terminated, truncated, _ = self._step(action)
         return host_timestep(self._to_canonical(obs), reward, terminated, truncated)
 
     def render(self, index: int) -> Any:
-        """They draw in their own processes, and nothing here."""
+        """Renders nothing: `can_render` is false."""
         del index
 
     def close(self) -> None:
-        """As `Pool.close`; what is still at work, or was interrupted, is stopped."""
-        busy = self.env._state is not AsyncState.DEFAULT
-        if busy:  # else it would wait for an answer of which half may be read
+        """As `HostVector.close`; terminates processes with an unfinished call."""
+        is_busy = self.env._state is not AsyncState.DEFAULT
+        if is_busy:  # waiting for the result could block: it may be half read
             self.env._state = AsyncState.DEFAULT
         if not self.env.closed:
-            self.env.close(terminate=busy)
+            self.env.close(terminate=is_busy)
 
 
 class NativeVector:
-    """Vectors by the environments' author: one for each seed, with streams of its own.
+    """Native vectors of an environment: one for each seed, with its own random stream.
 
-    How they begin episodes is their own affair. Where they do so one step late
-    (`AutoresetMode.NEXT_STEP`), an episode opens with its predecessor's last
-    observation, and a step that does nothing, with reward 0.
+    They reset environments themselves. With `AutoresetMode.NEXT_STEP`, an episode
+    starts with the last observation of its predecessor and a step without effect, of
+    reward 0.
     """
 
     is_replayable = False
@@ -290,10 +293,10 @@ class NativeVector:
         self._to_canonical = canonical_converter(first_vector.single_observation_space)
         self.size = first_vector.num_envs
         self._autoreset_mode = first_vector.metadata.get("autoreset_mode")
-        self._last_obs: ArrayTree = None  # to begin with, where an episode has ended
+        self._last_obs: ArrayTree = None  # the first one where an episode has ended
 
     def begin(self, indices: HostArray, seeds: Sequence[int]) -> ArrayTree:
-        """As `Pool.begin`; of a part of them only where their episodes have ended."""
+        """As `HostVector.begin`; a subset may only start where episodes have ended."""
         if len(indices) == self.size * len(self.vectors):
             first = [
                 vector.reset(seed=seeds[row * self.size] % _MAX_SEED)[0]
@@ -305,7 +308,7 @@ class NativeVector:
         return jax.tree.map(lambda leaf: leaf[indices], self._last_obs)
 
     def step(self, action: ArrayTree) -> HostTimeStep:
-        """As `Pool.step`."""
+        """As `HostVector.step`."""
         parts = []
         for row, vector in enumerate(self.vectors):
             rows = slice(row * self.size, (row + 1) * self.size)
@@ -321,11 +324,11 @@ class NativeVector:
         return host_timestep(obs, reward, terminated, truncated)
 
     def render(self, index: int) -> Any:
-        """They draw all of them or none."""
+        """Renders nothing: `can_render` is false."""
         del index
 
     def close(self) -> None:
-        """As `Pool.close`."""
+        """As `HostVector.close`."""
         for vector in self.vectors:
             vector.close()
 
@@ -334,7 +337,7 @@ class NativeVector:
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *observations)
 
     def _reset(self, indices: HostArray, seeds: Sequence[int]) -> None:
-        """Begins episodes where a mask says so."""
+        """Resets the environments with these indices, with a reset mask."""
         self._last_obs = jax.tree.map(np.copy, self._last_obs)
         for row, vector in enumerate(self.vectors):
             own_rows = indices[indices // self.size == row]
@@ -353,7 +356,7 @@ class NativeVector:
                 place[own_rows] = new[own_rows % self.size]
 
     def _final_obs(self, infos: list[dict], is_done: HostArray) -> ArrayTree:
-        """The observations that the step led to: `final_obs` where episodes ended."""
+        """Returns the next observations: `final_obs` where episodes ended."""
         obs = jax.tree.map(np.copy, self._last_obs)
         for index in np.flatnonzero(is_done):
             row, place = divmod(int(index), self.size)

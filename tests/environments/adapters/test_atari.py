@@ -1,4 +1,4 @@
-"""Atari: the standard preprocessing, beside Gymnasium's wrappers by hand."""
+"""Atari: the standard preprocessing, compared with Gymnasium's wrappers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def wrapper_keywords(changes, limit=None):
     return {each.name: each.kwargs for each in spec.additional_wrappers}, spec.kwargs
 
 
-class Pictures(gymnasium.vector.VectorEnv):
+class FrameVector(gymnasium.vector.VectorEnv):
     """A vector with the keywords of ALE's; one of two episodes ends at each step."""
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
@@ -56,7 +56,7 @@ class Pictures(gymnasium.vector.VectorEnv):
 
 
 def vector_keywords(changes, limit=None):
-    game = dataclasses.replace(GAME, vector_entry_point=Pictures)
+    game = dataclasses.replace(GAME, vector_entry_point=FrameVector)
     spec = atari.preprocess_spec(game, changes, limit, True)
     return gymnasium.make_vec(spec, 2, "vector_entry_point")
 
@@ -66,7 +66,7 @@ def cv2(monkeypatch):
     monkeypatch.setitem(sys.modules, "cv2", sys)  # only asked for
 
 
-def test_the_standard_is_that_of_the_papers(cv2):
+def test_the_standard_preprocessing_is_that_of_the_papers(cv2):
     wrappers, options = wrapper_keywords("standard")
     assert options == {"frameskip": 1, "max_num_frames_per_episode": 108_000}
     told = wrappers["AtariPreprocessing"]
@@ -75,7 +75,7 @@ def test_the_standard_is_that_of_the_papers(cv2):
     assert wrappers["TransformObservation"]["observation_space"].shape == (84, 84, 4)
 
 
-def test_its_numbers_may_be_changed_and_it_may_be_left_out(cv2):
+def test_the_preprocessing_can_be_changed_and_disabled(cv2):
     wrappers, _ = wrapper_keywords(
         {"stack": 2, "grayscale_obs": False, "scale_obs": True}
     )
@@ -96,23 +96,21 @@ def test_the_time_limit_counts_the_agents_steps(cv2):
         assert options["max_num_frames_per_episode"] == 0  # which is no limit
     told = vector_keywords({"frame_skip": 5}, 100).env.told
     assert (told["frameskip"], told["max_num_frames_per_episode"]) == (5, 500)
-    told = vector_keywords(
-        "standard", NO_TIME_LIMIT
-    ).env.told  # whose word for none that is
+    told = vector_keywords("standard", NO_TIME_LIMIT).env.told
     assert told["max_num_frames_per_episode"] == NO_TIME_LIMIT
 
 
 @pytest.mark.parametrize("grey", [True, False])
 @pytest.mark.parametrize("stack", [1, 3])
-def test_the_vectors_pictures_have_the_axes_of_the_wrappers(grey, stack):
+def test_the_vectors_frames_have_the_axes_of_the_wrappers(grey, stack):
     env = vector_keywords({"stack": stack, "grayscale_obs": grey})
     shape = (6, 7, stack * (1 if grey else 3))
     shape = (6, 7) if shape == (6, 7, 1) else shape
     assert env.single_observation_space == spaces.Box(0, 255, shape, np.uint8)
 
-    def expected(pictures):  # newest last, and its colours side by side
-        pictures = pictures.reshape(2, stack, 6, 7, -1)
-        planes = [pictures[:, time] for time in range(stack)]
+    def expected(frames):  # newest last, colour channels adjacent
+        frames = frames.reshape(2, stack, 6, 7, -1)
+        planes = [frames[:, time] for time in range(stack)]
         return np.concatenate(planes, -1).reshape(env.observation_space.shape)
 
     np.testing.assert_array_equal(env.reset()[0], expected(env.env.shown))
@@ -122,8 +120,8 @@ def test_the_vectors_pictures_have_the_axes_of_the_wrappers(grey, stack):
 
 
 @pytest.mark.parametrize("changes", ["raw", {"scale_obs": True}])
-def test_what_ales_vector_cannot_show_is_refused(changes):
-    with pytest.raises(RlcliError, match="does not go with `vectorization: own`"):
+def test_options_that_ales_vector_does_not_support_are_refused(changes):
+    with pytest.raises(RlcliError, match="does not work with `vectorization: own`"):
         vector_keywords(changes)
 
 
@@ -135,7 +133,7 @@ def test_a_missing_package_names_the_extra(package, monkeypatch):
     assert caught.value.hint == 'pip install "rlcli[atari]"'
 
 
-def test_breakout_is_what_gymnasiums_wrappers_make_of_it():
+def test_observations_of_breakout_match_gymnasiums_wrappers():
     pytest.importorskip("ale_py")
     pytest.importorskip("cv2")
     ours = gymnasium_adapter("ALE/Breakout-v5", 1, 1, None, None)
@@ -155,7 +153,7 @@ def test_breakout_is_what_gymnasiums_wrappers_make_of_it():
     ours.close(state)
 
 
-def test_the_vector_of_ales_shows_what_the_wrappers_show():
+def test_ales_vector_returns_the_observations_of_the_wrappers():
     pytest.importorskip("ale_py")
     pytest.importorskip("cv2")
     plays = []
@@ -178,8 +176,8 @@ def test_the_vector_of_ales_shows_what_the_wrappers_show():
     assert len(ended) > 2 and any(each.discount == 0 for each in plays[0])
     since = 0
     for ours, theirs in zip(*plays, strict=True):
-        # At the beginning the wrapper repeats the first picture, and ALE shows black.
-        # Where it truncates the newest is no maximum of two.
+        # At the start the wrapper repeats the first frame, while ALE has black frames.
+        # If ALE truncates, the newest frame is not the maximum of two.
         seen = slice(-min(since + 2, 4), -1 if ours.last and ours.discount else None)
         same = ours.next_obs[..., seen] == theirs.next_obs[..., seen]
         assert same.size and same.all()

@@ -328,12 +328,16 @@ def test_an_id_that_is_unknown_is_answered_with_the_librarys_own(package, id, me
 @pytest.mark.parametrize(
     ("id", "options", "hint"),
     [
-        ("Pendulum-v1", {"g": "x"}, "it takes numbers"),
-        ("Pendulum-v1", {"g": [1.0]}, "it takes numbers"),
-        ("Pendulum-v1", {"max_steps_in_episode": 3.5}, "it takes whole numbers"),
-        ("Asterix-MinAtar", {"ramping": 1}, "it takes true or false"),
-        ("Acrobot-v1", {"available_torque": [[1], [2, 3]]}, r"it takes numbers, (3,)"),
-        ("Pendulum-v1", {"g": object()}, "options are numbers, words"),
+        ("Pendulum-v1", {"g": "x"}, "expected float"),
+        ("Pendulum-v1", {"g": [1.0]}, "expected float"),
+        ("Pendulum-v1", {"max_steps_in_episode": 3.5}, "expected int"),
+        ("Asterix-MinAtar", {"ramping": 1}, "expected bool"),
+        (
+            "Acrobot-v1",
+            {"available_torque": [[1], [2, 3]]},
+            r"expected float of shape (3,)",
+        ),
+        ("Pendulum-v1", {"g": object()}, "options are numbers, strings"),
         ("Pendulum-v1", {"gravitee": 3}, "`options` are fields of its parameters"),
     ],
 )

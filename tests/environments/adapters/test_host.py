@@ -253,35 +253,35 @@ BOTH = spaces.Dict({"at": spaces.Box(-1.0, 1.0, (2,)), "choice": CHOICE})
 @pytest.mark.parametrize(
     ("place", "value", "space", "said"),
     [
-        (1, None, None, "a reward that is no number: None"),
-        (1, "1.0", None, "a reward that is no number: str"),
-        (1, np.ones(2), None, "a reward that is no number: ndarray of shape (2,)"),
-        (1, 1 + 2j, None, "a reward that is no number: complex"),
-        (2, None, None, "`terminated` that is no number: None"),
-        (3, "no", None, "`truncated` that is no number: str"),
+        (1, None, None, "a reward that is not a number: None"),
+        (1, "1.0", None, "a reward that is not a number: str"),
+        (1, np.ones(2), None, "a reward that is not a number: ndarray of shape (2,)"),
+        (1, 1 + 2j, None, "a reward that is not a number: complex"),
+        (2, None, None, "`terminated` that is not a number: None"),
+        (3, "no", None, "`truncated` that is not a number: str"),
         (0, np.zeros(3), None, "an observation of shape (3,), but its space is Box(2"),
-        (0, None, None, "an observation of NoneType, which is no float32"),
-        (0, np.zeros(2, complex), None, "an observation of complex128, which is no fl"),
-        (0, [[1], 2], None, "an observation of list, which is no float32"),
-        (0, np.array([0.5, 0.2]), PIXELS, "an observation of float64, which is no uin"),
-        (0, np.array([1, 300]), PIXELS, "an observation of int64, which is no uint8; "),
+        (0, None, None, "an observation of NoneType instead of float32"),
+        (0, np.zeros(2, complex), None, "an observation of complex128 instead of fl"),
+        (0, [[1], 2], None, "an observation of list instead of float32"),
+        (0, np.array([0.5, 0.2]), PIXELS, "an observation of float64 instead of uin"),
+        (0, np.array([1, 300]), PIXELS, "an observation of int64 instead of uint8; "),
         (
             0,
             1.5,
             CHOICE,
-            "an observation of float64, which is no int32; its space is D",
+            "an observation of float64 instead of int32; its space is D",
         ),
         (
             0,
             "a",
             CHOICE,
-            "an observation of str, which is no int32; its space is Discr",
+            "an observation of str instead of int32; its space is Discr",
         ),
         (
             0,
             np.nan,
             CHOICE,
-            "an observation of float64, which is no int32; its space i",
+            "an observation of float64 instead of int32; its space i",
         ),
         (0, {"choice": 1}, BOTH, "an observation without the member `at` of its space"),
         (0, None, BOTH, "an observation without the member `at` of its space, Dict("),
@@ -351,8 +351,7 @@ def test_a_step_that_fails_after_a_nan_says_so():
     with pytest.raises(RlcliError) as caught:
         stepped(Fails)
     assert caught.value.message.endswith(
-        "ZeroDivisionError: by nothing; the observation that it had returned before "
-        "was not finite"
+        "ZeroDivisionError: by nothing; its previous observation was not finite"
     )
 
 

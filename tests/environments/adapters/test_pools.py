@@ -1,4 +1,4 @@
-"""Pools: processes and vectors of authors, beside one environment after the other."""
+"""Host vectors: async and native vectors, compared with sequential stepping."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from rlcli.environments.adapters.conversion import AnswerError
+from rlcli.environments.adapters.conversion import InvalidOutputError
 from rlcli.environments.adapters.gymnasium import gymnasium_adapter
 from rlcli.environments.adapters.host import (
     ExternalEnvironment,
@@ -60,24 +60,24 @@ SPACES = (Walk.observation_space, Walk.action_space)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def sent():
-    """Processes cannot import this file."""
+def pickled_module():
+    """Pickles this module by value: worker processes cannot import it."""
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     yield
     cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
 
 
 def parallel(kind, timeout=None):
-    foreign = ExternalEnvironment(
+    external = ExternalEnvironment(
         f"environment `{kind.__name__}`", "rlcli[gymnasium]", timeout
     )
     return host_environment(
-        foreign, SPACES, lambda count: AsyncVector(kind, count, timeout), 2, 2
+        external, SPACES, lambda count: AsyncVector(kind, count, timeout), 2, 2
     )
 
 
 class Strict(SyncVectorEnv):
-    """Takes 32 bits with a sign, as ALE's and other vectors in C++."""
+    """Accepts int32 seeds only, as vectors in C++ such as ALE's do."""
 
     def reset(self, *, seed=None, options=None):
         assert seed is None or seed + self.num_envs < 2**31
@@ -88,24 +88,24 @@ def make_native_vector(mode, num_envs=2):
     def make():
         return Strict([Walk] * num_envs, autoreset_mode=mode)
 
-    foreign = ExternalEnvironment("environment `Walk`", "rlcli[gymnasium]")
+    external = ExternalEnvironment("environment `Walk`", "rlcli[gymnasium]")
     return host_environment(
-        foreign, SPACES, lambda count: NativeVector(make, 2), num_envs, 2
+        external, SPACES, lambda count: NativeVector(make, 2), num_envs, 2
     )
 
 
 def play(env, steps=STEPS):
-    """First observations and answers `[T, S, B, ...]` of random play."""
+    """Plays at random; returns the state, first observations, timesteps `[T, S, B]`."""
     rng = np.random.default_rng(1)
     state, first = env.reset(SEEDS)
-    answers = []
+    timesteps = []
     for action in rng.integers(0, 3, (steps, *first.shape[:2])):
-        state, answer = env.step(state, action)
-        answers.append(answer)
-    return state, first, jax.tree.map(lambda *each: np.stack(each), *answers)
+        state, timestep = env.step(state, action)
+        timesteps.append(timestep)
+    return state, first, jax.tree.map(lambda *each: np.stack(each), *timesteps)
 
 
-def test_processes_play_what_one_process_plays():
+def test_async_and_sync_vectors_return_the_same_timesteps():
     state, *found = play(parallel(Walk))
     _, *expected = play(
         sync_host_environment(
@@ -117,7 +117,7 @@ def test_processes_play_what_one_process_plays():
     parallel(Walk).close(state)
 
 
-def test_what_a_process_raises_is_said_by_the_environments_name():
+def test_an_error_in_a_process_names_the_environment():
     env = parallel(Broken)
     state, _ = env.reset(SEEDS)
     with pytest.raises(RlcliError, match="`Broken` failed in `step`: ZeroDivision"):
@@ -136,37 +136,37 @@ def test_processes_that_take_too_long_are_interrupted_and_stopped():
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.DISABLED])
-def test_a_vector_that_begins_episodes_in_time_shows_both_observations(mode):
-    _, first, answers = play(make_native_vector(mode))
-    last = answers.last
+def test_a_vector_that_resets_in_time_returns_both_observations(mode):
+    _, first, timesteps = play(make_native_vector(mode))
+    last = timesteps.last
     assert last.sum() > 10
-    assert np.all(answers.next_obs[last][:, 1] > 5)
-    assert np.all(answers.obs[last][:, 1] == 0)
-    assert np.all(answers.discount == 1 - last)
-    np.testing.assert_array_equal(answers.obs[~last], answers.next_obs[~last])
-    before = np.concatenate([first[None], answers.obs[:-1]])
-    moved = answers.next_obs[..., 1] - before[..., 1]
-    np.testing.assert_array_equal(moved, answers.reward)
+    assert np.all(timesteps.next_obs[last][:, 1] > 5)
+    assert np.all(timesteps.obs[last][:, 1] == 0)
+    assert np.all(timesteps.discount == 1 - last)
+    np.testing.assert_array_equal(timesteps.obs[~last], timesteps.next_obs[~last])
+    before = np.concatenate([first[None], timesteps.obs[:-1]])
+    moved = timesteps.next_obs[..., 1] - before[..., 1]
+    np.testing.assert_array_equal(moved, timesteps.reward)
 
 
-def test_a_vector_that_begins_episodes_late_opens_them_with_an_idle_step():
-    _, first, answers = play(make_native_vector(AutoresetMode.NEXT_STEP))
-    last = answers.last
-    before = np.concatenate([first[None], answers.obs[:-1]])
+def test_a_vector_that_resets_late_starts_episodes_with_an_idle_step():
+    _, first, timesteps = play(make_native_vector(AutoresetMode.NEXT_STEP))
+    last = timesteps.last
+    before = np.concatenate([first[None], timesteps.obs[:-1]])
     idle = np.concatenate([np.zeros_like(last[:1]), last[:-1]])
-    # Where all of them end at once, all begin at once.
+    # If all episodes end simultaneously, all are reset without an idle step.
     idle &= ~np.concatenate([np.zeros_like(last[:1]), last[:-1]]).all((1, 2))[
         :, None, None
     ]
     assert idle.sum() > 10
-    assert np.all(answers.reward[idle] == 0)
-    assert np.all(answers.next_obs[idle][:, 1] == 0)
+    assert np.all(timesteps.reward[idle] == 0)
+    assert np.all(timesteps.next_obs[idle][:, 1] == 0)
     assert not last[idle].any()
-    moved = answers.next_obs[..., 1] - before[..., 1]
-    np.testing.assert_array_equal(moved[~idle], answers.reward[~idle])
+    moved = timesteps.next_obs[..., 1] - before[..., 1]
+    np.testing.assert_array_equal(moved[~idle], timesteps.reward[~idle])
 
 
-def test_of_a_vector_that_cannot_repeat_itself_no_actions_are_kept():
+def test_actions_of_a_vector_that_is_not_replayable_are_not_saved():
     env = make_native_vector(AutoresetMode.SAME_STEP)
     state, *_ = play(env)
     saved = env.save(state)
@@ -176,7 +176,7 @@ def test_of_a_vector_that_cannot_repeat_itself_no_actions_are_kept():
     assert env.step(again, np.zeros((2, 2), int))[1].last.all()
 
 
-def test_gymnasiums_own_vector_of_cartpoles_falls_as_single_ones_do():
+def test_the_native_vector_of_cartpole_matches_single_environments():
     env = gymnasium_adapter("CartPole-v1", 3, 2, "default", None, vectorization="own")
     state, obs = env.reset(SEEDS)
     single = gymnasium.make("CartPole-v1").unwrapped
@@ -184,16 +184,16 @@ def test_gymnasiums_own_vector_of_cartpoles_falls_as_single_ones_do():
         single.reset()
         single.state = obs[1, 2].astype(float)  # pyright: ignore[reportAttributeAccessIssue]
         action = np.full((2, 3), time_ % 2)
-        state, answer = env.step(state, action)
+        state, timestep = env.step(state, action)
         seen, reward, terminated, _, _ = single.step(time_ % 2)
-        np.testing.assert_allclose(answer.next_obs[1, 2], seen, rtol=1e-3, atol=1e-5)
-        assert answer.reward[1, 2] == reward
-        assert bool(answer.last[1, 2]) == terminated
-        obs = answer.obs
+        np.testing.assert_allclose(timestep.next_obs[1, 2], seen, rtol=1e-3, atol=1e-5)
+        assert timestep.reward[1, 2] == reward
+        assert bool(timestep.last[1, 2]) == terminated
+        obs = timestep.obs
 
 
 @pytest.mark.parametrize(("limit", "cut"), [(None, False), (4, True)])
-def test_a_vector_of_the_authors_has_the_time_limit_or_none(limit, cut):
+def test_a_native_vector_obeys_the_time_limit(limit, cut):
     env = gymnasium_adapter("CartPole-v1", 2, 1, limit, None, vectorization="own")
     state, _ = env.reset(SEEDS[:1])
     alternating = [env.step(state, np.full((1, 2), t % 2))[1] for t in range(4)]
@@ -201,28 +201,36 @@ def test_a_vector_of_the_authors_has_the_time_limit_or_none(limit, cut):
     assert not np.any([each.last for each in alternating[:3]])
 
 
-def test_an_environment_without_a_vector_of_its_own_is_told_so():
-    with pytest.raises(RlcliError, match="has no vector of its own") as caught:
+def test_an_environment_without_a_native_vector_is_refused():
+    with pytest.raises(RlcliError, match="has no vector implementation") as caught:
         gymnasium_adapter("Acrobot-v1", 3, 2, "default", None, vectorization="own")
     assert "`async`" in caught.value.hint
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "said"),
+    ("place", "value", "message"),
     [
         (
             0,
             np.array([None, None]),
-            r"rewards of object and shape \(2,\), not 2 number",
+            r"rewards of dtype object and shape \(2,\), not 2 number",
         ),
-        (0, np.zeros((2, 2)), r"rewards of float64 and shape \(2, 2\), not 2 numbers"),
-        (0, np.zeros(2, complex), r"rewards of complex128 and shape"),
-        (1, np.array(["", ""]), r"`terminated` of <U1 and shape"),
-        (2, np.zeros(3, bool), r"`truncated` of bool and shape \(3,\), not 2 numbers"),
+        (
+            0,
+            np.zeros((2, 2)),
+            r"rewards of dtype float64 and shape \(2, 2\), not 2 numbers",
+        ),
+        (0, np.zeros(2, complex), r"rewards of dtype complex128 and shape"),
+        (1, np.array(["", ""]), r"`terminated` of dtype <U1 and shape"),
+        (
+            2,
+            np.zeros(3, bool),
+            r"`truncated` of dtype bool and shape \(3,\), not 2 numbers",
+        ),
     ],
 )
-def test_answers_of_a_vector_that_are_no_numbers_are_refused(place, value, said):
+def test_rewards_and_flags_of_a_vector_must_be_numbers(place, value, message):
     rest = [np.zeros(2), np.zeros(2, bool), np.zeros(2, bool)]
     rest[place] = value
-    with pytest.raises(AnswerError, match=said):
+    with pytest.raises(InvalidOutputError, match=message):
         host_timestep(np.zeros((2, 3)), *rest)
