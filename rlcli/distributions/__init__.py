@@ -1,11 +1,11 @@
-"""Distributions: over actions and over values; pure functions of their parameters.
+"""Distributions over actions and values: pure functions of their parameters.
 
 Belongs here: families with sampling, log-probability, entropy and divergence.
 May import: the ground.
 
-Sampling is split as everywhere: `draw(key, batch)` gives noise that depends on no
-parameter, and `sample(parameters, noise)` turns it into an element of the space.
-`size` is how many numbers a network has to give for one distribution.
+Sampling has two steps, as in the whole package: `draw(key, batch)` returns noise that
+does not depend on parameters, and `sample(parameters, noise)` maps it to an element of
+the space. `size` is the number of parameters, the size of the network output.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ __all__ = [
 ]
 
 BoxFamily = Literal["normal", "squashed_normal", "discretized"]
-_MAX_CHOICES = 1024  # numbers that an entry of a Box of integers may be one of
+_MAX_CHOICES = 1024  # largest number of values of an entry of an integer Box
 
 
 def distribution_for(
     space: gymnasium.Space, *, box: BoxFamily = "normal", bins: int = 11
 ) -> Distribution:
-    """The default family of distributions over a space.
+    """Returns the default family of distributions over a space.
 
-    Categorical over Discrete, and independently over MultiDiscrete, MultiBinary and a
-    small Box of integers; `box` over a Box of floats (`bins` are those of
-    `discretized`); of these, independently, over the members of a Tuple or a Dict.
-    A TypeError names a space that has none.
+    Categorical for Discrete; independent categoricals for MultiDiscrete, MultiBinary
+    and a small Box of integers; `box` for a Box of floats (with `bins` for
+    `discretized`); the product of independent members for a Tuple or a Dict. Raises a
+    TypeError for any other space.
     """
     match space:
         case kinds.Discrete():
@@ -89,7 +89,7 @@ def distribution_for(
             )
     raise TypeError(
         "expected Discrete, MultiDiscrete, MultiBinary, a Box of floats or of at most "
-        f"{_MAX_CHOICES} integers, or a Tuple or Dict of such, got {space}"
+        f"{_MAX_CHOICES} integers, or a Tuple or Dict of these, got {space}"
     )
 
 
@@ -100,10 +100,10 @@ def _box_distribution(space: kinds.Box, box: BoxFamily, bins: int) -> Distributi
         return squashed_normal(space)
     if box == "discretized":
         return discretized_box(space, bins)
-    raise ValueError(f"expected `box` among {get_args(BoxFamily)}, got {box!r}")
+    raise ValueError(f"expected `box` in {get_args(BoxFamily)}, got {box!r}")
 
 
 def _integer_counts(space: kinds.Box) -> np.ndarray:
-    """How many integers each entry may be."""
-    # As float64, which 64-bit bounds do not overflow.
+    """The number of integers between the bounds of each entry."""
+    # In float64, where 64-bit bounds do not overflow.
     return space.high.astype(np.float64) - space.low.astype(np.float64) + 1

@@ -1,4 +1,4 @@
-"""Categorical distributions: of one choice, of several at once, of bits, of atoms."""
+"""Categorical distributions: over one or several discrete values, bits and atoms."""
 
 from __future__ import annotations
 
@@ -24,31 +24,30 @@ NoiseSampler = Callable[[Key, tuple[int, int]], Array]
 
 
 class _Outcomes(NamedTuple):
-    """What independent choices may come to: a row of n points for each of them."""
+    """The outcomes of independent categoricals: a row of n points for each."""
 
-    points: np.ndarray  # [choices, n]: the outcomes as numbers, going up
-    counts: np.ndarray  # [choices]: how many of a row there are
+    points: np.ndarray  # [choices, n]: the outcomes as numbers, increasing
+    counts: np.ndarray  # [choices]: the number of valid outcomes of each row
     from_index: Callable[[Array], Array]  # indices [..., choices] -> numbers
-    to_index: Callable[[Array], Array]  # and back
-    to_logits: Callable[
-        [Array], Array
-    ]  # parameters [..., size] -> logits [..., choices, n]
-    to_parameters: Callable[[Array], Array]  # and back
+    to_index: Callable[[Array], Array]  # the inverse of `from_index`
+    # parameters [..., size] -> logits [..., choices, n]
+    to_logits: Callable[[Array], Array]
+    to_parameters: Callable[[Array], Array]  # the inverse of `to_logits`
 
 
 def categorical(actions: int, start: int = 0, dtype: Any = np.int32) -> Distribution:
-    """A categorical distribution over `start … start + actions − 1`, by its logits.
+    """Categorical distribution over `start … start + actions − 1`, with logits.
 
-    Sampled by the Gumbel-max trick: `argmax(logits + g)` (Gumbel, 1954). Its mean and
-    `affine` take the choices for the numbers that they are; what `affine` moves
-    between two of them is dealt to both, what it moves beyond goes to the ends.
+    Sampled by the Gumbel-max trick: `argmax(logits + g)` (Gumbel, 1954). `mean` and
+    `affine` treat outcomes as numbers. `affine` distributes the mass of a point between
+    two outcomes to both, and assigns mass beyond the ends to the ends.
     """
     distribution = multi_discrete(np.array(actions), start, dtype)
     return distribution._replace(name="categorical")
 
 
 def multi_discrete(nvec: Any, start: Any = 0, dtype: Any = np.int32) -> Distribution:
-    """Independent choices: entry i is one of `startᵢ … startᵢ + nᵢ − 1`.
+    """Independent categorical distributions: xᵢ is in `startᵢ … startᵢ + nᵢ − 1`.
 
         p(x) = Π pᵢ(xᵢ)
 
@@ -60,7 +59,7 @@ def multi_discrete(nvec: Any, start: Any = 0, dtype: Any = np.int32) -> Distribu
     starts = np.broadcast_to(np.asarray(start, np.int64), shape).ravel()
     first = starts.astype(np.int32)
     size, longest = int(counts.sum()), int(counts.max(initial=1))
-    # One row per entry, as long as the longest: what is beyond its own is forbidden.
+    # One row per entry, padded to the longest: logits of the padding are −∞.
     column = np.arange(longest)
     exists = column < counts[:, None]
     begin = np.cumsum(counts) - counts
@@ -85,12 +84,12 @@ def multi_discrete(nvec: Any, start: Any = 0, dtype: Any = np.int32) -> Distribu
 
 
 def multi_binary(shape: Shape, dtype: Any = np.int8) -> Distribution:
-    """Independent bits; a parameter is the logit of a one.
+    """Independent Bernoulli distributions; a parameter is the logit of 1.
 
         p(x) = Π σ(lᵢ)^xᵢ σ(−lᵢ)^(1 − xᵢ)
 
-    Sampled by logistic noise: 1 where l + g > 0. What `affine` moves between 0 and 1
-    is dealt to both, what it moves beyond goes to them.
+    Sampled with logistic noise: 1 if l + g > 0. `affine` distributes the mass of a
+    point between 0 and 1 to both, and assigns mass beyond them to the nearer one.
     """
     size = event_size(shape)
 
@@ -111,11 +110,11 @@ def multi_binary(shape: Shape, dtype: Any = np.int8) -> Distribution:
 
 
 def atoms(low: float, high: float, number: int) -> Distribution:
-    """A categorical distribution over numbers at equal distances from low to high.
+    """Categorical distribution over equally spaced atoms from low to high.
 
-    The parameters are logits, as of the values of C51 (Bellemare et al., 2017,
-    https://arxiv.org/abs/1707.06887), x is `[...]`. `log_prob` is that of the nearest
-    atom; `affine` projects onto the atoms, which keeps the mean where nothing leaves
+    The parameters are logits, as in C51 (Bellemare et al., 2017,
+    https://arxiv.org/abs/1707.06887); x is `[...]`. `log_prob` is that of the nearest
+    atom. `affine` projects onto the atoms, which preserves the mean if no mass leaves
     [low, high].
     """
     if number < 2 or not low < high:
@@ -144,7 +143,7 @@ def atoms(low: float, high: float, number: int) -> Distribution:
 def _independent_categoricals(
     name: str, shape: Shape, size: int, noise: NoiseSampler, outcomes: _Outcomes
 ) -> Distribution:
-    """The family of such choices; `noise` on the parameters makes a mode a sample."""
+    """Builds the family; the mode of `parameters + noise` is a sample."""
     points, table = outcomes.points, outcomes.to_logits
     last = points[np.arange(len(points)), outcomes.counts - 1]
 

@@ -1,4 +1,4 @@
-"""Composite distributions: independent ones over the members of a Tuple or a Dict."""
+"""Composite distributions: products over the members of a Tuple or a Dict."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from rlcli.types import Array, ArrayTree, Key
 def composite(
     members: Sequence[Distribution] | Mapping[str, Distribution],
 ) -> Distribution:
-    """The product of its members: p(x) = Π pᵢ(xᵢ), with x a tuple, or a dict.
+    """Product of independent members: p(x) = Π pᵢ(xᵢ), with x a tuple or a dict.
 
-    The parameters are those of the first member, then those of the second, and so on;
-    a member may be a composite itself. `affine` takes scales and shifts in the
-    structure of x, or one number for all.
+    The parameters are the concatenated parameters of the members, which may be
+    composites. `affine` takes scales and shifts in the structure of x, or one number
+    for all.
     """
     if not members:
         raise ValueError("expected at least one distribution, got none")
@@ -34,21 +34,21 @@ def composite(
     def unpack(x: ArrayTree) -> list[Any]:
         return [x[key] for key in (range(len(families)) if names is None else names)]
 
-    def cut(parameters: Array) -> list[Array]:
+    def split(parameters: Array) -> list[Array]:
         return jnp.split(parameters, ends[:-1], axis=-1)
 
     def draw(key: Key, batch: int) -> tuple:
         keys = jax.random.split(key, len(families))
         return tuple(family.draw(keys[i], batch) for i, family in enumerate(families))
 
-    def each_of(function: str, *arguments: Sequence[Any]) -> list[Any]:
+    def call_members(function: str, *arguments: Sequence[Any]) -> list[Any]:
         return [
             getattr(family, function)(*values)
             for family, *values in zip(families, *arguments, strict=True)
         ]
 
     def differentiable(parameters: Array, noise: tuple) -> tuple[ArrayTree, Array]:
-        pairs = each_of("differentiable", cut(parameters), noise)
+        pairs = call_members("differentiable", split(parameters), noise)
         return pack([x for x, _ in pairs]), sum(log_prob for _, log_prob in pairs)
 
     def affine(parameters: Array, scale: ArrayTree, shift: ArrayTree) -> Array:
@@ -58,7 +58,7 @@ def composite(
             else [value] * len(families)
             for value in (scale, shift)
         )
-        new_members = each_of("affine", cut(parameters), scales, shifts)
+        new_members = call_members("affine", split(parameters), scales, shifts)
         return jnp.concatenate(new_members, axis=-1)
 
     return Distribution(
@@ -66,17 +66,19 @@ def composite(
         size=int(ends[-1]),
         draw=draw,
         sample=lambda parameters, noise: pack(
-            each_of("sample", cut(parameters), noise)
+            call_members("sample", split(parameters), noise)
         ),
-        mode=lambda parameters: pack(each_of("mode", cut(parameters))),
+        mode=lambda parameters: pack(call_members("mode", split(parameters))),
         log_prob=lambda parameters, x: sum(
-            each_of("log_prob", cut(parameters), unpack(x))
+            call_members("log_prob", split(parameters), unpack(x))
         ),
-        entropy=lambda parameters: sum(each_of("entropy", cut(parameters))),
-        kl=lambda parameters, other: sum(each_of("kl", cut(parameters), cut(other))),
-        mean=lambda parameters: pack(each_of("mean", cut(parameters))),
+        entropy=lambda parameters: sum(call_members("entropy", split(parameters))),
+        kl=lambda parameters, other: sum(
+            call_members("kl", split(parameters), split(other))
+        ),
+        mean=lambda parameters: pack(call_members("mean", split(parameters))),
         cross_entropy=lambda parameters, other: sum(
-            each_of("cross_entropy", cut(parameters), cut(other))
+            call_members("cross_entropy", split(parameters), split(other))
         ),
         affine=affine,
         differentiable=(

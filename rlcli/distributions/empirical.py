@@ -1,4 +1,4 @@
-"""The empirical quantile distribution: what a number of equally likely values says."""
+"""The empirical quantile distribution, defined by equally likely values."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from rlcli.distributions.family import (
 from rlcli.types import Array
 from rlcli.xla.indexing import select_index
 
-_MIN_GAP = 1e-6  # how near two quantiles may be, in the size of the largest (plus one)
+_MIN_GAP = 1e-6  # minimum gap of two quantiles, relative to 1 + the largest
 _TINY = float(np.finfo(np.float32).tiny)
 
 
 class _PiecewiseDensity(NamedTuple):
-    """A density in pieces, one for each entry: `[..., entries]`."""
+    """A piecewise density for each entry: `[..., entries]`."""
 
-    knots: Array  # [..., entries, n], going up
-    gaps: Array  # [..., entries, n − 1] between them
+    knots: Array  # [..., entries, n], increasing
+    gaps: Array  # [..., entries, n − 1] between the knots
     first: Array
     last: Array
-    tail: Array  # the mean length of what lies beyond either
-    half: float  # 1/2n: the mass beyond either
+    tail: Array  # mean length of each tail
+    half: float  # 1/2n: the mass of each tail
 
 
 def quantile_distribution(number: int, shape: Shape = ()) -> Distribution:
-    """The distribution with these quantiles, at the middles of n equal shares.
+    """Quantile distribution with n quantiles at the quantile midpoints.
 
         F(θᵢ) = (i + ½) / n,  i = 0 … n − 1
 
     The parameters are the quantiles of the first entry of x, in any order, then those
-    of the second, as of the values of QR-DQN (Dabney et al., 2018,
-    https://arxiv.org/abs/1710.10044). Between neighbours F is a straight line; the
-    1/2n beyond each end has an exponential density, half a mean gap long, so that the
-    mean is that of the quantiles, and every density is finite everywhere. All is in
-    closed form. In a density, quantiles that coincide count as a millionth of the
-    largest apart. `mode` is the middle of the narrowest gap; `affine` is exact.
+    of the second, and so on, as in QR-DQN (Dabney et al., 2018,
+    https://arxiv.org/abs/1710.10044). F is linear between neighbours. Each tail has
+    mass 1/2n and an exponential density with a mean length of half the mean gap, so
+    that the mean is that of the quantiles and the density is finite everywhere. All
+    functions have closed forms. Densities separate coinciding quantiles by a millionth
+    of the largest. `mode` is the middle of the narrowest gap; `affine` is exact.
     """
     if number < 2:
         raise ValueError(f"expected at least 2 quantiles, got {number}")
@@ -95,7 +95,7 @@ def quantile_distribution(number: int, shape: Shape = ()) -> Distribution:
 
 
 def _density(table: Array) -> _PiecewiseDensity:
-    """The density of the quantiles `[..., entries, n]`."""
+    """Returns the piecewise density of the quantiles `[..., entries, n]`."""
     sorted_table = jnp.sort(table, axis=-1)
     largest = jnp.max(jnp.abs(sorted_table), axis=-1, keepdims=True)
     min_gap = _MIN_GAP * (1 + jax.lax.stop_gradient(largest))
@@ -107,7 +107,7 @@ def _density(table: Array) -> _PiecewiseDensity:
 
 
 def _inverse_cdf(p: _PiecewiseDensity, noise: Array) -> Array:
-    """F⁻¹ of a number in (0, 1) for each entry."""
+    """Evaluates F⁻¹ at a number in (0, 1) for each entry."""
     number = p.knots.shape[-1]
     place = jnp.clip(noise * number - 0.5, 0, number - 1)
     index = jnp.minimum(place.astype(jnp.int32), number - 2)
@@ -138,7 +138,7 @@ def _entropy(p: _PiecewiseDensity) -> Array:
 
 
 def _cross_entropy(p: _PiecewiseDensity, q: _PiecewiseDensity) -> Array:
-    """−log q is constant between its knots, and goes up evenly beyond them."""
+    """E_p[−log q]; −log q is constant between knots and linear in the tails."""
     number = q.knots.shape[-1]
     cdf, excess = _cdf(p, q.knots), _shortfall(p, q.knots)
     inside = jnp.sum(jnp.diff(cdf, axis=-1) * jnp.log(number * q.gaps), axis=-1)
@@ -156,7 +156,7 @@ def _select(rows: Array, index: Array) -> Array:
 
 
 def _cdf(p: _PiecewiseDensity, x: Array) -> Array:
-    """F(x) for each of `x` `[..., entries, m]`."""
+    """Evaluates F at each `x`, `[..., entries, m]`."""
     low, high, tail = (value[..., None] for value in (p.first, p.last, p.tail))
     lower = jnp.exp(jnp.minimum(x - low, 0) / tail)
     upper = 1 - jnp.exp(-jnp.maximum(x - high, 0) / tail)
@@ -164,7 +164,7 @@ def _cdf(p: _PiecewiseDensity, x: Array) -> Array:
 
 
 def _shortfall(p: _PiecewiseDensity, x: Array) -> Array:
-    """E[(x − X)₊], by how much X falls short of each `x` on average."""
+    """E[(x − X)₊], the expected shortfall of X below each `x`."""
     low, high, tail = (value[..., None] for value in (p.first, p.last, p.tail))
     lower = jnp.maximum(x - low, 0) + tail * jnp.exp(jnp.minimum(x - low, 0) / tail)
     excess = jnp.maximum(x - high, 0)
@@ -175,6 +175,6 @@ def _shortfall(p: _PiecewiseDensity, x: Array) -> Array:
 
 
 def _gap_fraction(p: _PiecewiseDensity, x: Array) -> Array:
-    """How much of each gap lies below each `x`: `[..., entries, m, n − 1]`."""
+    """The fraction of each gap that lies below each `x`: `[..., entries, m, n − 1]`."""
     fraction = (x[..., None] - p.knots[..., None, :-1]) / p.gaps[..., None, :]
     return jnp.clip(fraction, 0, 1)

@@ -1,4 +1,4 @@
-"""The discretized interval: every entry of a Box cut into bins of equal width."""
+"""Discretized Box: each entry is divided into bins of equal width."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _TINY = float(np.finfo(np.float32).tiny)
 
 
 def discretized_box(space: gymnasium.spaces.Box, bins: int = 11) -> Distribution:
-    """A histogram over each entry of a bounded Box: one logit per bin.
+    """Histogram over each entry of a bounded Box: one logit per bin.
 
         p(x) = Π p[bin of xᵢ] / (width of a bin)
 
     After Tang & Agrawal (2020, https://arxiv.org/abs/1901.10500), whose bins are
-    points. Here every x within a bin is as likely as any other, so that samples reach
-    the bounds and the density is one over the Box. Sampled by the inverse of the
-    distribution function. `mode` is the middle of the most likely bin; `affine` moves
-    the middles, and deals their mass to the nearest two bins.
+    points. Here x is uniform within a bin, so that samples reach the bounds and the
+    density integrates to 1 over the Box. Sampled by inverting the cumulative
+    distribution function. `mode` is the middle of the most likely bin. `affine` moves
+    the middles and distributes their mass to the nearest two bins.
     """
     if not np.issubdtype(space.dtype, np.floating) or not space.is_bounded():
         raise TypeError(f"expected a Box of floats with bounds, got {space}")
@@ -36,10 +36,10 @@ def discretized_box(space: gymnasium.spaces.Box, bins: int = 11) -> Distribution
     step = (bounds[1] - bounds[0]) / bins
     log_step = float(np.sum(np.log(step)))
     low, high, step = (bound.astype(np.float32) for bound in (*bounds, step))
-    histogram = multi_discrete(np.full(shape, bins))  # bins, by number
+    histogram = multi_discrete(np.full(shape, bins))  # over the indices of bins
 
     def point(index: Array) -> Array:
-        """Where that is in the Box; the middle of bin k is at k + ½."""
+        """Maps a bin position to the Box; the middle of bin k is at k + ½."""
         return jnp.clip(low + step * index, low, high)
 
     def sample(parameters: Array, noise: Array) -> Array:
@@ -47,7 +47,7 @@ def discretized_box(space: gymnasium.spaces.Box, bins: int = 11) -> Distribution
         cdf = jnp.cumsum(p, axis=-1)
         goal = noise * cdf[..., -1]
         index = jnp.sum(cdf <= goal[..., None], axis=-1)
-        index = jnp.minimum(index, bins - 1)  # rounding may step over
+        index = jnp.minimum(index, bins - 1)  # rounding may exceed the last bin
         end, mass = (select_index(row, index) for row in (cdf, p))
         missing = jnp.clip((end - goal) / jnp.maximum(mass, _TINY), 0, 1)
         return point(unflatten_event(index + 1 - missing, shape)).astype(dtype)

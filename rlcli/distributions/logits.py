@@ -1,7 +1,7 @@
-"""Logits: what is computed of a table `[..., n]` of them, one row per distribution.
+"""Functions of logits `[..., n]`, one row per distribution.
 
-A logit of −∞ forbids its outcome: it adds nothing to an expectation, and no gradient
-comes of it.
+A logit of −∞ excludes its outcome: it contributes neither to expectations nor to
+gradients.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def log_prob(logits: Array, index: Array) -> Array:
 
 
 def expectation(logits: Array, values: Array) -> Array:
-    """Σ p · value over the outcomes that are possible: `[...]`."""
+    """Σ p · value over the possible outcomes: `[...]`."""
     p = jax.nn.softmax(logits)
     return jnp.sum(p * jnp.where(p > 0, values, 0), axis=-1)
 
@@ -34,7 +34,7 @@ def entropy(logits: Array) -> Array:
 
 
 def cross_entropy(logits: Array, other: Array) -> Array:
-    """−Σ p log q, `[...]`; infinite where q forbids what p does not."""
+    """−Σ p log q, `[...]`; infinite if q excludes an outcome that p does not."""
     return -expectation(logits, jax.nn.log_softmax(other))
 
 
@@ -42,18 +42,18 @@ def kl(logits: Array, other: Array) -> Array:
     """Σ p (log p − log q), `[...]`."""
     logs, other_logs = jax.nn.log_softmax(logits), jax.nn.log_softmax(other)
     possible = logs > -jnp.inf
-    # Else −∞ − −∞, where both forbid it, would make a NaN of the gradient.
+    # Without it, −∞ − −∞ of excluded outcomes would make the gradient NaN.
     return expectation(logits, jnp.where(possible, logs - other_logs, 0))
 
 
 def project(logits: Array, points: Array, atoms: Array) -> Array:
-    """Logits on `atoms` `[m]` of what has the outcomes `points` `[..., n]`.
+    """Projects a distribution over `points` `[..., n]` onto `atoms` `[m]`; logits.
 
-    Mass between two atoms goes to both, the nearer the more, so that the mean is kept;
-    mass beyond the ends goes to them (Bellemare et al., 2017,
-    https://arxiv.org/abs/1707.06887). No logit is −∞: gradients stay finite.
+    Mass between two atoms is distributed to both in proportion to proximity, which
+    preserves the mean. Mass beyond the ends goes to the ends (Bellemare et al., 2017,
+    https://arxiv.org/abs/1707.06887). No logit is −∞, so gradients stay finite.
     """
-    import rlax  # here, since importing it takes most of a second
+    import rlax  # lazily: importing it takes most of a second
 
     project = jnp.vectorize(rlax.categorical_l2_project, signature="(n),(n),(m)->(m)")
     p = project(points, jax.nn.softmax(logits), jnp.asarray(atoms, jnp.float32))

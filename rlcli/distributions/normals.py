@@ -1,4 +1,4 @@
-"""Normal distributions: independent in every entry of an array of numbers."""
+"""Normal distributions: independent for each entry of an array."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def normal(shape: Shape, dtype: Any = np.float32) -> Distribution:
 
         log p(x) = Σ −½ ((x − μ)/σ)² − log σ − ½ log 2π
 
-    Whether the scales depend on the observation is the network's affair.
+    The network determines whether the scales depend on the observation.
     """
     size = event_size(shape)
 
@@ -47,7 +47,7 @@ def normal(shape: Shape, dtype: Any = np.float32) -> Distribution:
     def affine(parameters: Array, scale: Array, shift: Array) -> Array:
         mean, log_scale = split_parameters(parameters)
         scale, shift = (broadcast_event(value, shape) for value in (scale, shift))
-        # A scale of 0 (a value that is not bootstrapped) leaves the least of widths.
+        # A scale of 0 (a value that is not bootstrapped) yields the minimum width.
         new_log_scale = log_scale + jnp.log(jnp.maximum(jnp.abs(scale), _TINY))
         return join_parameters(shift + scale * mean, new_log_scale)
 
@@ -70,13 +70,13 @@ def normal(shape: Shape, dtype: Any = np.float32) -> Distribution:
 
 
 def split_parameters(parameters: Array) -> tuple[Array, Array]:
-    """Means and log-scales."""
+    """Splits parameters into means and log-scales."""
     mean, log_scale = jnp.split(parameters, 2, axis=-1)
     return mean, log_scale
 
 
 def join_parameters(mean: Array, log_scale: Array) -> Array:
-    """Parameters, of what broadcasts against each other."""
+    """Joins means and log-scales, which broadcast, into parameters."""
     return jnp.concatenate(jnp.broadcast_arrays(mean, log_scale), axis=-1)
 
 

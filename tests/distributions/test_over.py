@@ -50,7 +50,7 @@ def test_a_box_of_floats_may_have_another_wherever_it_stands(box, name, size):
 
 
 def test_a_box_has_no_other_families():
-    with pytest.raises(ValueError, match=r"expected `box` among .*, got 'beta'"):
+    with pytest.raises(ValueError, match=r"expected `box` in .*, got 'beta'"):
         distributions.distribution_for(spaces.Box(-1, 1, ()), box="beta")
 
 

@@ -231,7 +231,7 @@ class HostVectorState:
             )
             ended_rows = np.array(timestep.last, np.bool_)
             is_intact &= ~(ended_rows & is_replaying)
-            # Also environments whose own replay starts with the next step.
+            # Also ended episodes that are not replayed: the vector steps them again.
             restart_rows = np.flatnonzero(ended_rows | (self.length == left - 1))
             if len(restart_rows):
                 _write_rows(

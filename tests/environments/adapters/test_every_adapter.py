@@ -335,7 +335,7 @@ def test_an_id_that_is_unknown_is_answered_with_the_librarys_own(package, id, me
         (
             "Acrobot-v1",
             {"available_torque": [[1], [2, 3]]},
-            r"expected float of shape (3,)",
+            "float of shape (3,)",
         ),
         ("Pendulum-v1", {"g": object()}, "options are numbers, strings"),
         ("Pendulum-v1", {"gravitee": 3}, "`options` are fields of its parameters"),
