@@ -66,7 +66,7 @@ class PlanningModel(NamedTuple):
 
 
 def single_step_outputs(offer: Offer) -> Callable[..., tuple[ArrayTree, ArrayTree]]:
-    """Returns `(params, obs[B], carry, first[B]) -> outputs[B], carry`, one timestep."""
+    """Returns `(params, obs[B], carry, first[B]) -> outputs[B], carry`: one step."""
     return single_step(offer.network)
 
 

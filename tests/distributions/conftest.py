@@ -1,4 +1,4 @@
-"""What tests of distributions share."""
+"""Fixtures of the distribution tests."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""Families of choices, beside distrax and sums by hand."""
+"""Categorical families, compared with distrax and explicit sums."""
 
 import distrax
 import jax
@@ -32,14 +32,14 @@ def distrax_reference():
     return lambda p, q: jax.tree.map(np.asarray, said(p, q))
 
 
-def test_categorical_says_what_distrax_says(compile_family, distrax_reference):
+def test_categorical_matches_distrax(compile_family, distrax_reference):
     start, theirs = -2, distrax_reference(LOGITS, OTHER)
     ours = compile_family(distributions.categorical(ACTIONS, start))
     assert ours.size == ACTIONS
     np.testing.assert_allclose(ours.entropy(LOGITS), theirs["entropy"], rtol=1e-5)
     np.testing.assert_allclose(ours.kl(LOGITS, OTHER), theirs["kl"], rtol=1e-4)
-    found = ours.cross_entropy(LOGITS, OTHER)
-    np.testing.assert_allclose(found, theirs["cross_entropy"], rtol=1e-4)
+    actual = ours.cross_entropy(LOGITS, OTHER)
+    np.testing.assert_allclose(actual, theirs["cross_entropy"], rtol=1e-4)
     np.testing.assert_array_equal(ours.mode(LOGITS), start + theirs["mode"])
     taken = np.indices((ACTIONS, 7))[0]
     every = ours.log_prob(np.broadcast_to(LOGITS, (ACTIONS, 7, ACTIONS)), start + taken)
@@ -56,8 +56,8 @@ def test_multi_discrete_is_the_product_of_its_entries(
     theirs = [distrax_reference(*each) for each in pairs]
     x = np.stack([RNG.integers(0, n, 7) for n in (5, 3, 1)], -1)
     log_prob = sum(each["logs"][x[:, i], np.arange(7)] for i, each in enumerate(theirs))
-    found = ours.log_prob(p, x + np.array([0, -1, 4]))
-    np.testing.assert_allclose(found, log_prob, rtol=1e-4)
+    actual = ours.log_prob(p, x + np.array([0, -1, 4]))
+    np.testing.assert_allclose(actual, log_prob, rtol=1e-4)
     for name in ("kl", "cross_entropy"):
         expected = sum(each[name] for each in theirs)
         np.testing.assert_allclose(getattr(ours, name)(p, q), expected, rtol=1e-4)
@@ -65,7 +65,7 @@ def test_multi_discrete_is_the_product_of_its_entries(
     np.testing.assert_allclose(ours.entropy(p), entropy, rtol=1e-4)
 
 
-def test_multi_binary_says_what_distrax_says_of_bits(compile_family):
+def test_multi_binary_matches_distrax(compile_family):
     ours = compile_family(distributions.multi_binary((ACTIONS,)))
     x = RNG.integers(0, 2, LOGITS.shape).astype(np.int8)
 
@@ -84,18 +84,18 @@ def test_multi_binary_says_what_distrax_says_of_bits(compile_family):
 
 def expected_projection(points, p, atoms):
     """Each point's mass, dealt to the two atoms around it."""
-    found = np.zeros(len(atoms))
+    actual = np.zeros(len(atoms))
     width = atoms[1] - atoms[0]
     for point, mass in zip(points, p, strict=True):
         place = (np.clip(point, atoms[0], atoms[-1]) - atoms[0]) / width
         below = int(np.floor(place))
         above = min(below + 1, len(atoms) - 1)
-        found[below] += mass * (1 - (place - below))
-        found[above] += mass * (place - below)
-    return found
+        actual[below] += mass * (1 - (place - below))
+        actual[above] += mass * (place - below)
+    return actual
 
 
-def test_moved_atoms_are_dealt_to_their_neighbours(compile_family):
+def test_affine_distributes_atoms_to_their_neighbours(compile_family):
     ours = compile_family(distributions.atoms(-2.0, 2.0, ACTIONS))
     points = np.linspace(-2, 2, ACTIONS)
     scale = np.array([0.5, -1.0, 0.0, 3.0, 1.0, -0.3, 0.9], "f4")
@@ -110,7 +110,7 @@ def test_moved_atoms_are_dealt_to_their_neighbours(compile_family):
     np.testing.assert_allclose(ours.mean(moved)[inside], mean[inside], atol=1e-5)
 
 
-def test_each_entry_may_be_moved_on_its_own(compile_family):
+def test_affine_can_transform_each_entry_separately(compile_family):
     ours = compile_family(distributions.multi_discrete([3, 2], start=[-1, 0]))
     p, scale, shift = LOGITS, np.array([-1.0, 0.5]), np.array([0.0, 0.25])
     moved = ours.affine(p, scale, shift)
@@ -124,17 +124,17 @@ def test_each_entry_may_be_moved_on_its_own(compile_family):
     np.testing.assert_allclose(negated, [-3, 1], rtol=1e-4)
 
 
-def test_an_atom_is_the_one_nearest(compile_family):
+def test_log_prob_is_that_of_the_nearest_atom(compile_family):
     ours = compile_family(distributions.atoms(0.0, 1.0, 3))
     logits = np.array([0.0, 1.0, 2.0], "f4")
     x = np.array([0.2, 0.3, 0.5, 0.9, 7.0, -1.0], "f4")
-    found = ours.log_prob(np.broadcast_to(logits, (6, 3)), x)
+    actual = ours.log_prob(np.broadcast_to(logits, (6, 3)), x)
     expected = log_softmax(logits)[[0, 1, 1, 2, 2, 0]]
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("low", "high", "number"), [(0.0, 1.0, 1), (1.0, 1.0, 5)])
-def test_atoms_need_an_interval_and_two_ends(low, high, number):
+def test_atoms_need_a_nonempty_interval_and_two_atoms(low, high, number):
     with pytest.raises(ValueError, match="expected at least 2 atoms from low to high"):
         distributions.atoms(low, high, number)
 
@@ -143,7 +143,7 @@ FORBIDDEN = np.array([[0.5, -np.inf, 1.0, -np.inf, 0.0]] * 2, "f4")
 EXTREME = np.array([[1e4, -1e4, 0.0, 1e4, 3.0], [-3e38, 0.0, 1.0, 2.0, 3e38]], "f4")
 
 
-def test_extreme_and_forbidden_choices_have_finite_numbers_and_gradients():
+def test_extreme_and_masked_logits_have_finite_values_and_gradients():
     ours = distributions.categorical(ACTIONS)
 
     @jax.jit
@@ -160,7 +160,7 @@ def test_extreme_and_forbidden_choices_have_finite_numbers_and_gradients():
         assert np.all(np.isfinite(gradient))
 
 
-def test_what_is_forbidden_is_never_done_and_adds_nothing(compile_family):
+def test_masked_actions_are_never_sampled_and_contribute_nothing(compile_family):
     ours, there = compile_family(distributions.categorical(ACTIONS)), [0, 2, 4]
     logits, p = FORBIDDEN[0], softmax(FORBIDDEN[0, there])
     noise = ours.draw(jax.random.key(0, impl="rbg"), 2_000)

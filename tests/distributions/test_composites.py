@@ -1,4 +1,4 @@
-"""Composites, beside distrax's joint distribution."""
+"""Composites, compared with distrax's joint distribution."""
 
 import distrax
 import jax
@@ -52,10 +52,10 @@ def test_a_composite_is_the_joint_of_its_members():
 
     assert FAMILY.size == 3 + 4 + 2
     ours, other = said(P, Q)
-    for found, expected in zip(
+    for actual, expected in zip(
         jax.tree.leaves(ours), jax.tree.leaves(other), strict=True
     ):
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_members_do_not_share_their_noise(compile_family):
@@ -66,7 +66,7 @@ def test_members_do_not_share_their_noise(compile_family):
     assert abs(np.corrcoef(x[:, 0], y[:, 0])[0, 1]) < 0.1
 
 
-def test_members_may_be_moved_together_or_each_on_its_own(
+def test_affine_transforms_members_together_or_separately(
     compile_family, compiled_family
 ):
     twins = compile_family(distributions.composite([distributions.normal((1,))] * 2))
@@ -78,6 +78,6 @@ def test_members_may_be_moved_together_or_each_on_its_own(
     assert np.all(np.isfinite(compiled_family.affine(P, 0.5, 0.1)))
 
 
-def test_of_nothing_there_is_no_composite():
+def test_a_composite_needs_at_least_one_member():
     with pytest.raises(ValueError, match="expected at least one distribution"):
         distributions.composite({})

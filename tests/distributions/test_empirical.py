@@ -1,4 +1,4 @@
-"""Empirical quantiles, beside NumPy's."""
+"""Empirical quantiles, compared with NumPy's."""
 
 import jax
 import jax.numpy as jnp
@@ -18,16 +18,16 @@ def compiled_family(compile_family):
     return compile_family(FAMILY)
 
 
-def test_samples_have_the_quantiles_that_it_is_made_of(compiled_family):
+def test_samples_have_the_quantiles_of_the_distribution(compiled_family):
     draws = 100_000
     noise = compiled_family.draw(jax.random.key(0, impl="rbg"), draws)
     x = compiled_family.sample(np.broadcast_to(QUANTILES[0], (draws, NUMBER)), noise)
     fractions = (np.arange(NUMBER) + 0.5) / NUMBER
-    found = np.quantile(x, fractions)
-    np.testing.assert_allclose(found, np.sort(QUANTILES[0]), atol=0.03)
+    actual = np.quantile(x, fractions)
+    np.testing.assert_allclose(actual, np.sort(QUANTILES[0]), atol=0.03)
 
 
-def test_the_order_of_quantiles_means_nothing(compiled_family):
+def test_the_order_of_quantiles_does_not_matter(compiled_family):
     mixed = RNG.permuted(QUANTILES, axis=-1)
     x = RNG.normal(size=5).astype("f4")
     np.testing.assert_array_equal(
@@ -45,7 +45,7 @@ def test_the_mean_is_that_of_the_quantiles(compiled_family):
     )
 
 
-def test_a_moved_variable_has_moved_quantiles(compiled_family):
+def test_affine_transforms_the_quantiles(compiled_family):
     reward, discount = RNG.normal(size=5).astype("f4"), np.array([0.9, 0, 1, -1, 2])
     moved = compiled_family.affine(QUANTILES, discount, reward)
     by_hand = reward[:, None] + discount[:, None] * QUANTILES
@@ -59,7 +59,7 @@ def test_a_moved_variable_has_moved_quantiles(compiled_family):
     )
 
 
-def test_every_entry_has_quantiles_of_its_own(compiled_family, compile_family):
+def test_every_entry_has_its_own_quantiles(compiled_family, compile_family):
     five = compile_family(distributions.quantile_distribution(NUMBER, (5,)))
     assert five.size == 5 * NUMBER
     together, x = QUANTILES.reshape(-1), RNG.normal(size=5).astype("f4")
@@ -73,7 +73,7 @@ def test_every_entry_has_quantiles_of_its_own(compiled_family, compile_family):
     )
 
 
-def test_coinciding_quantiles_have_finite_numbers_and_gradients():
+def test_coinciding_quantiles_have_finite_values_and_gradients():
     def said(parameters):
         other = jnp.linspace(-1.0, 1.0, NUMBER)
         x = FAMILY.sample(parameters[None], jnp.array([[0.3]]))[0]
@@ -89,6 +89,6 @@ def test_coinciding_quantiles_have_finite_numbers_and_gradients():
     assert np.all(np.isfinite(gradient))
 
 
-def test_one_quantile_says_too_little():
+def test_one_quantile_is_refused():
     with pytest.raises(ValueError, match="expected at least 2 quantiles, got 1"):
         distributions.quantile_distribution(1)

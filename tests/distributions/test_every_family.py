@@ -1,4 +1,4 @@
-"""What is true of every family: beside sums over all outcomes, and integrals."""
+"""Properties of every family, checked with sums over outcomes and integrals."""
 
 import itertools
 
@@ -137,23 +137,23 @@ def test_probabilities_add_up_to_one(known_case):
     assert np.sum(known_case.mass) == pytest.approx(1, abs=2e-4)
 
 
-def assert_close(found, expected):
-    np.testing.assert_allclose(found, expected, atol=5e-4)
+def assert_close(actual, expected):
+    np.testing.assert_allclose(actual, expected, atol=5e-4)
 
 
-def test_entropy_is_the_expected_surprise(known_case):
+def test_entropy_is_the_expected_negative_log_prob(known_case):
     assert_close(
         known_case.said["entropy"], -known_case.expected(known_case.said["log_p"])
     )
 
 
-def test_cross_entropy_is_the_expected_surprise_of_another(known_case):
+def test_cross_entropy_is_the_expected_negative_log_prob_of_another(known_case):
     assert_close(
         known_case.said["cross_entropy"], -known_case.expected(known_case.said["log_q"])
     )
 
 
-def test_kl_is_cross_entropy_less_entropy(known_case):
+def test_kl_is_cross_entropy_minus_entropy(known_case):
     said = known_case.said
     difference = said["cross_entropy"] - said["entropy"]
     np.testing.assert_allclose(said["kl"], difference, atol=1e-5)
@@ -163,12 +163,12 @@ def test_kl_is_cross_entropy_less_entropy(known_case):
 
 
 def test_the_mean_is_the_expected_element(known_case):
-    for found, x in zip(
+    for actual, x in zip(
         jax.tree.leaves(known_case.said["mean"]),
         jax.tree.leaves(known_case.x),
         strict=True,
     ):
-        assert_close(found, known_case.expected(np.asarray(x, np.float64)))
+        assert_close(actual, known_case.expected(np.asarray(x, np.float64)))
 
 
 def test_nothing_is_more_likely_than_the_mode(known_case):
@@ -180,7 +180,7 @@ def test_nothing_is_more_likely_than_the_mode(known_case):
         assert known_case.said["log_prob_of_mode"] == pytest.approx(best, abs=1e-4)
 
 
-def test_samples_are_as_likely_as_it_says(known_case):
+def test_samples_are_distributed_as_log_prob_predicts(known_case):
     pairs = zip(
         jax.tree.leaves(known_case.said["sample"]),
         jax.tree.leaves(known_case.x),
@@ -198,5 +198,5 @@ def test_samples_are_as_likely_as_it_says(known_case):
     assert abs(error) <= 4.5 * np.std(surprise) / DRAWS**0.5 + 1e-5
 
 
-def test_a_variable_that_is_not_moved_has_the_same_distribution(known_case):
+def test_the_identity_transform_preserves_the_distribution(known_case):
     assert known_case.said["kl_to_unmoved"] == pytest.approx(0, abs=1e-5)

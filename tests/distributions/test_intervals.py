@@ -1,4 +1,4 @@
-"""The discretized interval, beside distrax's mixture of uniform distributions."""
+"""Discretized Box, compared with distrax's mixture of uniform distributions."""
 
 import distrax
 import jax
@@ -31,7 +31,7 @@ def mixture_density(logits, edges, x):
     return mixture.log_prob(x)
 
 
-def test_the_density_is_that_of_a_mixture_of_uniform_ones(compiled_family):
+def test_the_density_is_a_mixture_of_uniform_distributions(compiled_family):
     x = RNG.uniform(LOW, HIGH, (6, 2)).astype("f4")
     log_prob = 0
     for i in range(2):
@@ -44,7 +44,7 @@ def test_the_density_is_that_of_a_mixture_of_uniform_ones(compiled_family):
     )
 
 
-def test_samples_reach_every_place_of_the_box(compiled_family):
+def test_samples_cover_the_box(compiled_family):
     draws = 40_000
     noise = compiled_family.draw(jax.random.key(0, impl="rbg"), draws)
     uniform = np.zeros((draws, 2 * BINS), "f4")
@@ -65,11 +65,11 @@ def test_bounds_belong_to_the_bins_at_the_ends(compiled_family):
     logs = log_softmax(PARAMETERS.reshape(6, 2, BINS), -1)
     for x, index in [(LOW, 0), (HIGH, -1)]:
         expected = np.sum(logs[..., index], -1) - np.log(1.0) - np.log(2.5)
-        found = compiled_family.log_prob(PARAMETERS, np.broadcast_to(x, (6, 2)))
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
+        actual = compiled_family.log_prob(PARAMETERS, np.broadcast_to(x, (6, 2)))
+        np.testing.assert_allclose(actual, expected, rtol=1e-5)
 
 
-def test_a_moved_interval_keeps_its_mean_where_nothing_leaves_it(compiled_family):
+def test_affine_transforms_the_mean_inside_the_box(compiled_family):
     parameters = np.where(np.arange(8) % 4 < 2, 0, -30).astype("f4")  # the lower half
     moved = compiled_family.affine(
         parameters, np.array([0.5, 0.5]), np.array([0.3, 2.0])
@@ -82,11 +82,11 @@ def test_a_moved_interval_keeps_its_mean_where_nothing_leaves_it(compiled_family
 @pytest.mark.parametrize(
     "space", [spaces.Box(0, np.inf, ()), spaces.Box(0, 9, (), np.int32)]
 )
-def test_what_has_no_bounds_or_no_fractions_cannot_be_cut(space):
+def test_unbounded_and_integer_boxes_are_refused(space):
     with pytest.raises(TypeError, match="expected a Box of floats with bounds, got"):
         distributions.discretized_box(space)
 
 
-def test_one_bin_is_none():
+def test_one_bin_is_refused():
     with pytest.raises(ValueError, match="expected at least 2 bins, got 1"):
         distributions.discretized_box(BOX, 1)

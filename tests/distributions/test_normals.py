@@ -1,4 +1,4 @@
-"""The normal family, beside distrax."""
+"""The normal family, compared with distrax."""
 
 import distrax
 import jax
@@ -15,7 +15,7 @@ NORMAL = np.concatenate([MEAN, LOG_SCALE], -1)
 OTHER = np.concatenate([OTHER_MEAN, OTHER_LOG_SCALE], -1)
 
 
-def test_normal_says_what_distrax_says(compile_family):
+def test_normal_matches_distrax(compile_family):
     ours = compile_family(distributions.normal((3,)))
     actions = RNG.normal(size=(7, 3)).astype("f4")
 
@@ -30,13 +30,13 @@ def test_normal_says_what_distrax_says(compile_family):
     np.testing.assert_allclose(ours.log_prob(NORMAL, actions), log_prob, rtol=1e-4)
     np.testing.assert_allclose(ours.entropy(NORMAL), entropy, rtol=1e-5)
     np.testing.assert_allclose(ours.kl(NORMAL, OTHER), kl, rtol=1e-4)
-    found = ours.cross_entropy(NORMAL, OTHER)
-    np.testing.assert_allclose(found, np.asarray(kl) + entropy, rtol=1e-4)
+    actual = ours.cross_entropy(NORMAL, OTHER)
+    np.testing.assert_allclose(actual, np.asarray(kl) + entropy, rtol=1e-4)
     np.testing.assert_allclose(ours.mode(NORMAL), MEAN)
     np.testing.assert_allclose(ours.mean(NORMAL), MEAN)
 
 
-def test_entries_are_sampled_with_their_deviation_and_without_correlation(
+def test_entries_are_sampled_with_their_scale_and_without_correlation(
     compile_family,
 ):
     ours, draws = compile_family(distributions.normal((3,))), 20_000
@@ -64,7 +64,7 @@ def test_actions_have_the_shape_of_their_box(shape):
     assert log_prob.shape == (4,)
 
 
-def test_a_moved_normal_is_a_normal(compile_family):
+def test_affine_of_a_normal_is_a_normal(compile_family):
     ours = compile_family(distributions.normal((3,)))
     scale, shift = np.array([2.0, -0.5, 1.0]), RNG.normal(size=(7, 1)).astype("f4")
     mean, log_scale = np.split(ours.affine(NORMAL, scale, shift), 2, -1)

@@ -1,4 +1,4 @@
-"""Which family goes with which space, and that it stays in it."""
+"""The default family of each space; samples stay in the space."""
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("space", "name", "size"), CASES)
-def test_a_space_of_actions_has_its_family(space, name, size):
+def test_every_action_space_has_its_default_family(space, name, size):
     ours = distributions.distribution_for(space)
     assert (ours.name, ours.size) == (name, size)
 
@@ -38,7 +38,7 @@ def test_a_space_of_actions_has_its_family(space, name, size):
     ("box", "name", "size"),
     [("squashed_normal", "squashed_normal", 4), ("discretized", "discretized", 10)],
 )
-def test_a_box_of_floats_may_have_another_wherever_it_stands(box, name, size):
+def test_the_family_of_a_box_of_floats_can_be_chosen_also_in_members(box, name, size):
     space = spaces.Box(-1, 1, (2,))
     assert distributions.distribution_for(space, box=box, bins=5).name == name
     both = distributions.distribution_for(
@@ -49,7 +49,7 @@ def test_a_box_of_floats_may_have_another_wherever_it_stands(box, name, size):
     assert distributions.distribution_for(space, box=box, bins=5).size == size
 
 
-def test_a_box_has_no_other_families():
+def test_an_unknown_family_of_a_box_is_refused():
     with pytest.raises(ValueError, match=r"expected `box` in .*, got 'beta'"):
         distributions.distribution_for(spaces.Box(-1, 1, ()), box="beta")
 
@@ -87,10 +87,10 @@ def test_samples_and_modes_are_elements_of_the_space():
         many = jnp.broadcast_to(parameters, (64, ours.size))
         return ours.sample(many, noise), ours.mode(many)
 
-    for found in drawn(jax.random.key(0, impl="rbg")):
-        found = jax.tree.map(np.asarray, found)
+    for actual in drawn(jax.random.key(0, impl="rbg")):
+        actual = jax.tree.map(np.asarray, actual)
         for i in range(64):
-            element = jax.tree.map(lambda leaf, i=i: np.asarray(leaf[i]), found)
+            element = jax.tree.map(lambda leaf, i=i: np.asarray(leaf[i]), actual)
             for member, space in zip(element, whole, strict=True):
                 assert space.contains(member), (space, member)
 
@@ -106,8 +106,8 @@ def test_samples_and_modes_are_elements_of_the_space():
         spaces.Tuple([spaces.Discrete(2), spaces.Sequence(spaces.Discrete(2))]),
     ],
 )
-def test_other_spaces_have_none(space):
-    with pytest.raises(TypeError, match=r"expected Discrete, .* of such, got"):
+def test_other_spaces_are_refused(space):
+    with pytest.raises(TypeError, match=r"expected Discrete, .* of these, got"):
         distributions.distribution_for(space)
 
 

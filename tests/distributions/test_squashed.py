@@ -1,4 +1,4 @@
-"""The squashed Normal: its Jacobian, its bounds, and what float32 makes of them."""
+"""Squashed normal: its Jacobian, its bounds, and float32 precision."""
 
 import distrax
 import jax
@@ -23,7 +23,7 @@ def compiled_family(compile_family):
     return compile_family(FAMILY)
 
 
-def test_the_density_counts_how_wide_the_box_is(compile_family):
+def test_the_density_includes_the_width_of_the_box(compile_family):
     ours = compile_family(distributions.squashed_normal(spaces.Box(-2, 2, (1,))))
     # At the middle: log N(0; 0, 1) − log g′(0), and g′(0) is 2.
     middle = ours.log_prob(np.zeros(2, "f4"), np.zeros(1, "f4"))
@@ -34,7 +34,7 @@ def test_the_density_counts_how_wide_the_box_is(compile_family):
     assert one == pytest.approx(by_hand, abs=1e-6)
 
 
-def test_a_bounded_box_is_what_distrax_makes_by_tanh_and_scale(compile_family):
+def test_a_bounded_box_matches_tanh_and_scale_in_distrax(compile_family):
     low, high = np.array([-2.0, 0.0], "f4"), np.array([2.0, 10.0], "f4")
     ours = compile_family(distributions.squashed_normal(spaces.Box(low, high)))
     p, q = RNG.normal(size=(2, 7, 4)).astype("f4") * 0.7
@@ -125,15 +125,15 @@ def test_densities_and_gradients_are_finite_at_the_bounds():
     assert np.all(np.isfinite(gradient))
 
 
-def test_a_bound_counts_as_a_millionth_of_the_width_away_from_it(compile_family):
+def test_log_prob_at_a_bound_is_that_a_millionth_of_the_width_away(compile_family):
     ours = compile_family(distributions.squashed_normal(spaces.Box(0, 1, ())))
     at, near = np.array(1.0, "f4"), np.array(1 - 1e-6, "f4")
     parameters = np.array([2.0, 0.0], "f4")
-    found = [float(ours.log_prob(parameters, each)) for each in (at, near)]
-    assert found[0] == pytest.approx(found[1], abs=0.5)  # 1e-6 is 17 steps of float32
+    actual = [float(ours.log_prob(parameters, each)) for each in (at, near)]
+    assert actual[0] == pytest.approx(actual[1], abs=0.5)  # 1e-6 is 17 steps of float32
     u = 0.5 * np.log((1 - 1e-6) / 1e-6)
     by_hand = stats.norm.logpdf(u, 2.0) - np.log(2 * 1e-6)
-    assert found[0] == pytest.approx(by_hand, abs=1e-3)
+    assert actual[0] == pytest.approx(by_hand, abs=1e-3)
 
 
 def test_gradients_reach_the_parameters_through_the_sample():
@@ -157,7 +157,7 @@ def test_gradients_reach_the_parameters_through_the_sample():
     np.testing.assert_allclose(by_sample[1], exact[1], atol=0.03)
 
 
-def test_estimates_are_as_near_as_they_say(compile_family):
+def test_quadrature_has_the_documented_accuracy(compile_family):
     ours = compile_family(distributions.squashed_normal(spaces.Box(-2, 2, ())))
     means = np.linspace(-3, 3, 13).astype("f4")
     z = np.linspace(-9, 9, 20_001)
@@ -173,7 +173,7 @@ def test_estimates_are_as_near_as_they_say(compile_family):
         np.testing.assert_allclose(ours.entropy(parameters), entropy, atol=2 * error)
 
 
-def test_a_moved_variable_keeps_its_mean_as_far_as_it_stays_in_the_box(compile_family):
+def test_affine_transforms_the_mean_inside_the_bounds(compile_family):
     ours = compile_family(distributions.squashed_normal(spaces.Box(-2, 2, (1,))))
     parameters = np.array([[0.2, -1.5], [-0.5, -2.0]], "f4")
     moved = ours.affine(parameters, 0.5, 0.4)
@@ -186,12 +186,12 @@ def test_a_moved_variable_keeps_its_mean_as_far_as_it_stays_in_the_box(compile_f
     np.testing.assert_allclose(moved[0], by_hand, atol=5e-3)
 
 
-def test_only_a_box_of_floats_can_be_squashed_into():
+def test_other_spaces_than_a_box_of_floats_are_refused():
     with pytest.raises(TypeError, match="expected a Box of floats, got"):
         distributions.squashed_normal(spaces.Box(0, 3, (), np.int32))
 
 
-def test_a_sample_says_how_likely_it_is_with_the_gradients_of_both():
+def test_differentiable_returns_the_log_prob_with_exact_gradients():
     p = 0.5 * RNG.normal(size=(9, 10)).astype("f4")  # so that few come to a bound
     noise = FAMILY.draw(jax.random.key(0), 9)
     x, log_prob = jax.jit(FAMILY.differentiable)(p, noise)
@@ -208,7 +208,7 @@ def test_a_sample_says_how_likely_it_is_with_the_gradients_of_both():
         assert jax.grad(likely)(mean) == pytest.approx(2 * np.tanh(mean), abs=1e-5)
 
 
-def test_the_samples_of_a_composite_have_gradients_where_all_members_have():
+def test_a_composite_is_differentiable_if_all_members_are():
     real = distributions.distribution_for(
         spaces.Box(-1, 1, (2,)), box="squashed_normal"
     )

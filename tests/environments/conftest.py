@@ -1,4 +1,4 @@
-"""What the tests of environments share: is what is random as random as it should be?"""
+"""Fixtures of the environment tests: statistical tests of random numbers."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def as_likely():
-    """A function: Pearson's test at p = 0.001, of counts beside probabilities."""
+    """A function: Pearson's chi-squared test of counts at p = 0.001."""
 
     def check(counts, probabilities):
         counts, probabilities = np.asarray(counts), np.asarray(probabilities)
@@ -18,7 +18,7 @@ def as_likely():
         expected = counts.sum() * probabilities
         assert expected.min() > 5
         statistic = np.sum((counts - expected) ** 2 / expected)
-        # Wilson and Hilferty: its cube root is nearly normal.
+        # Wilson-Hilferty: its cube root is nearly normal.
         freedom = len(counts) - 1
         share = 2 / (9 * freedom)
         return statistic < freedom * (1 - share + 3.0902 * np.sqrt(share)) ** 3
@@ -28,7 +28,7 @@ def as_likely():
 
 @pytest.fixture(scope="session")
 def is_uniform():
-    """A function: Kolmogorov and Smirnov's test at p = 0.001, of each column."""
+    """A function: the Kolmogorov-Smirnov test of each column at p = 0.001."""
 
     def check(sample, low, high):
         sample = (np.asarray(sample, np.float64) - low) / np.subtract(high, low)

@@ -1,4 +1,4 @@
-"""Drawing: shapes where they were asked for, with soft edges."""
+"""Drawing: anti-aliased shapes at the given positions."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def test_a_circle_has_its_area_and_soft_edges():
     assert np.any((light > 0.1) & (light < 0.9))
 
 
-def test_lines_polygons_and_text_leave_their_mark():
+def test_lines_polygons_and_text_are_drawn():
     for shape in ("line", "polygon", "text"):
         canvas = Canvas(60, 60, "#000000")
         if shape == "line":
@@ -44,11 +44,11 @@ def test_lines_polygons_and_text_leave_their_mark():
 
 
 @pytest.mark.parametrize(("given", "same"), [("−1 °", "-1 °"), ("größe", "gr??e")])
-def test_letters_that_the_font_lacks_are_no_empty_boxes(given, same):
-    found, expected = Canvas(60, 60), Canvas(60, 60)
-    found.text((30, 30), given, 12)
+def test_letters_that_the_font_lacks_are_replaced(given, same):
+    actual, expected = Canvas(60, 60), Canvas(60, 60)
+    actual.text((30, 30), given, 12)
     expected.text((30, 30), same, 12)
-    np.testing.assert_array_equal(found.pixels(), expected.pixels())
+    np.testing.assert_array_equal(actual.pixels(), expected.pixels())
 
 
 def test_a_legend_has_every_colour_from_left_to_right_beside_its_name():

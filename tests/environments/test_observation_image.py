@@ -1,4 +1,4 @@
-"""Observed: every observation has a picture, and a change of it shows."""
+"""Observation images: every observation has one, and changes are visible."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ SPACES = {
 
 
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
-def test_two_observations_have_two_pictures_of_one_shape(space):
+def test_different_observations_have_different_images_of_one_shape(space):
     space.seed(3)
     first, second = space.sample(), space.sample()
     frames = [observation_image(space, each) for each in (first, second, first)]
@@ -48,11 +48,11 @@ def test_two_observations_have_two_pictures_of_one_shape(space):
 
 
 @pytest.mark.parametrize("name", [each for each in SPACES if each != "members"])
-def test_a_picture_is_no_strip_and_no_higher_than_a_screen(name):
+def test_the_height_of_an_image_is_limited(name):
     assert 20 <= len(observation_image(SPACES[name], SPACES[name].sample())) <= HEIGHT
 
 
-def test_of_a_wide_field_no_row_is_left_out():
+def test_no_row_of_a_wide_matrix_is_dropped():
     space = spaces.Box(-1, 1, (2, 1000), np.float32)
     values = space.sample()
     changed = values.copy()
@@ -63,7 +63,7 @@ def test_of_a_wide_field_no_row_is_left_out():
     assert differs.mean() == 0.5
 
 
-def test_channels_may_stand_in_front():
+def test_channels_may_come_first():
     space = spaces.Box(0, 255, (84, 90, 3), np.uint8)
     pixels = space.sample()
     turned = np.moveaxis(pixels, -1, 0)
@@ -75,7 +75,7 @@ def test_channels_may_stand_in_front():
 
 @pytest.mark.parametrize("shape", [(3,), (30,), (3, 4), (3, 4, 2)])
 @pytest.mark.parametrize("bound", [1, np.inf])
-def test_what_is_no_number_is_drawn_too(shape, bound):
+def test_nan_and_infinity_are_drawn(shape, bound):
     space = spaces.Box(-bound, bound, shape, np.float32)
     for strange in (np.nan, np.inf, -np.inf):
         obs = np.zeros(shape, np.float32)
@@ -87,11 +87,11 @@ def test_what_is_no_number_is_drawn_too(shape, bound):
 @pytest.mark.parametrize(
     "space", [spaces.Tuple([]), spaces.Dict({}), spaces.Box(0, 1, (0, 3), np.float32)]
 )
-def test_nothing_has_a_picture(space):
+def test_empty_observations_have_an_image(space):
     assert len(np.unique(observation_image(space, space.sample()))) > 1
 
 
-def test_pixels_are_shown_as_they_are_and_as_large_as_fits():
+def test_pixels_are_unchanged_and_enlarged_to_fit():
     pixels = np.arange(2 * 160 * 3, dtype=np.uint8).reshape(2, 160, 3)
     frame = observation_image(spaces.Box(0, 255, pixels.shape, np.uint8), pixels)
     np.testing.assert_array_equal(frame, pixels.repeat(2, 0).repeat(2, 1))

@@ -1,4 +1,4 @@
-"""Exported: what Gymnasium's own checker and its users say of our environments."""
+"""To Gymnasium: Gymnasium's checker and Stable-Baselines3 accept environments."""
 
 import warnings
 
@@ -43,21 +43,21 @@ def to_checked_env(core):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_gymnasiums_checker_has_nothing_to_say(name):
+def test_gymnasiums_checker_finds_no_problem(name):
     to_checked_env(rlcli.make(name))
 
 
-def test_nor_of_an_observation_without_bounds_that_has_members():
+def test_the_checker_accepts_unbounded_observations_with_members():
     to_checked_env(rlcli.make("CartPole-v1", wrappers=["expose_state"]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [each for each in natives() if each not in NAMES])
-def test_it_has_nothing_to_say_of_any_other(name):
+def test_the_checker_accepts_all_environments(name):
     to_checked_env(rlcli.make(name))
 
 
-def test_it_plays_as_the_original_does():
+def test_it_matches_the_original_environment():
     ours = to_gymnasium(rlcli.make("CartPole-v1"), time_limit=500)
     theirs = gymnasium.make("CartPole-v1")
     obs, _ = ours.reset(seed=3)
@@ -84,7 +84,7 @@ def test_a_time_limit_truncates_and_the_same_seed_gives_the_same_episodes():
     assert ends == [(False, False), (False, False), (False, True)]
 
 
-def test_the_vector_begins_again_in_the_step_that_ends_an_episode():
+def test_the_vector_resets_in_the_step_that_ends_an_episode():
     env = to_gymnasium_vector(rlcli.make("CartPole-v1", num_envs=4))
     assert env.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
     obs, _ = env.reset(seed=0)
@@ -100,7 +100,7 @@ def test_the_vector_begins_again_in_the_step_that_ends_an_episode():
     assert np.all(np.abs(obs[terminated]) <= 0.05)
 
 
-def test_last_observations_have_the_form_that_gymnasiums_vectors_give_them():
+def test_final_obs_has_the_format_of_gymnasiums_vectors():
     env = to_gymnasium_vector(rlcli.make("ConnectFour-v0", num_envs=2))
     env.reset(seed=0)
     told = {}
@@ -112,7 +112,7 @@ def test_last_observations_have_the_form_that_gymnasiums_vectors_give_them():
         assert (last in env.single_observation_space) if ended else last is None
 
 
-def test_what_is_handed_out_may_be_written_to():
+def test_returned_arrays_are_writable():
     single = to_gymnasium(rlcli.make("CartPole-v1"))
     several = to_gymnasium_vector(rlcli.make("CartPole-v1", num_envs=2))
     for env, action in ((single, 0), (several, np.array([0, 0]))):
@@ -120,7 +120,7 @@ def test_what_is_handed_out_may_be_written_to():
             obs += 1
 
 
-def test_what_is_no_core_or_no_vector_is_refused():
+def test_cores_and_vectors_are_checked():
     with pytest.raises(ValueError, match="expected a pure core"):
         to_gymnasium(rlcli.make("CartPole-v1", num_envs=2))
     with pytest.raises(ValueError, match="expected a vector"):
@@ -132,7 +132,7 @@ def test_what_is_no_core_or_no_vector_is_refused():
 
 
 @pytest.mark.parametrize("action", [2, -1, 0.0, np.array([0]), None, "left", [0, 1]])
-def test_an_action_that_is_no_choice_is_refused_as_by_gymnasiums(action):
+def test_an_invalid_discrete_action_is_refused_as_in_gymnasium(action):
     theirs = gymnasium.make("CartPole-v1")
     theirs.reset(seed=0)
     with pytest.raises(AssertionError, match="invalid"):
@@ -144,7 +144,7 @@ def test_an_action_that_is_no_choice_is_refused_as_by_gymnasiums(action):
     ours.step(1)  # nothing is lost
 
 
-def test_choices_may_be_any_kind_of_whole_number():
+def test_discrete_actions_may_have_any_integer_type():
     env = to_gymnasium(rlcli.make("CartPole-v1"))
     env.reset(seed=0)
     for action in (1, True, np.int32(1), np.array(1), np.uint8(0), jnp.int32(1)):
@@ -159,7 +159,7 @@ def test_an_action_of_another_shape_is_refused(action):
         env.step(action)
 
 
-def test_numbers_beyond_a_box_count_as_the_nearest_as_in_gymnasiums():
+def test_values_outside_a_box_are_clipped_as_in_gymnasium():
     ends = []
     for torque in (2.0, 50.0):
         env = to_gymnasium(rlcli.make("Pendulum-v1"))
@@ -174,7 +174,7 @@ def test_numbers_beyond_a_box_count_as_the_nearest_as_in_gymnasiums():
 @pytest.mark.parametrize(
     "actions", [np.array([0, 2]), np.array([0]), np.zeros(2), [0, -1], 0]
 )
-def test_a_vector_refuses_actions_as_gymnasiums_own(actions):
+def test_a_vector_refuses_invalid_actions_as_in_gymnasium(actions):
     theirs = gymnasium.make_vec("CartPole-v1", 2, "vector_entry_point")
     theirs.reset(seed=0)
     with pytest.raises(AssertionError, match="invalid"):
@@ -207,7 +207,7 @@ def test_a_step_after_a_termination_warns_once_as_gymnasiums_cartpole_does():
     assert said == said[:1] * 4
 
 
-def test_after_a_truncation_one_may_step_on_as_with_gymnasiums_time_limit():
+def test_steps_after_a_truncation_are_allowed_as_in_gymnasium():
     for env in (
         gymnasium.make("Pendulum-v1", max_episode_steps=2),
         to_gymnasium(rlcli.make("Pendulum-v1"), time_limit=2),

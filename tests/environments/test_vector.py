@@ -1,4 +1,4 @@
-"""The vector, beside a loop over single cores that a child could follow."""
+"""The vector, compared with a simple loop over single cores."""
 
 import functools
 from typing import NamedTuple
@@ -112,7 +112,7 @@ def test_where_an_episode_ends_next_obs_is_its_own_and_obs_is_the_next_ones():
     assert state.elapsed.tolist() == [1, 1]
 
 
-def test_environments_end_apart_from_each_other():
+def test_environments_end_independently():
     lengths = {"length": jnp.array([2, 3, 5])}
     env = vector(lambda values: counter(**values), 3, each=lengths)
     _, timesteps, _ = play(env, 30)
@@ -168,7 +168,7 @@ def test_more_environments_change_nothing_for_the_others():
             np.testing.assert_array_equal(a, b[:, :3])
 
 
-def test_environments_and_keys_draw_apart():
+def test_environments_and_keys_draw_different_noise():
     env = vector(lambda values: counter(), 5)
     noises = [env.draw(jax.random.key(k)) for k in range(4)]
     resets = [env.reset(jax.random.key(k))[0] for k in range(4)]
@@ -177,7 +177,7 @@ def test_environments_and_keys_draw_apart():
     assert len(np.unique([state.core.start for state in resets])) == 20
 
 
-def test_noise_drawn_ahead_gives_the_same_bits_as_step_by_step():
+def test_noise_drawn_in_advance_has_the_same_bits():
     env = vector(lambda values: frozen_lake(slippery=True), 4, time_limit=6)
     state, _ = env.reset(jax.random.key(0))
     keys = jax.random.split(jax.random.key(1), 50)
@@ -194,7 +194,7 @@ def test_noise_drawn_ahead_gives_the_same_bits_as_step_by_step():
     assert keyed_environment(env).draw is key_as_noise
 
 
-def test_seeds_under_vmap_are_seeds_one_by_one():
+def test_vmap_over_seeds_matches_separate_seeds():
     env = vector(lambda values: frozen_lake(slippery=True), 3, time_limit=6)
 
     def run(key):
@@ -209,7 +209,7 @@ def test_seeds_under_vmap_are_seeds_one_by_one():
         equal(jax.tree.map(lambda leaf, i=i: leaf[i], together), alone(seed))
 
 
-def test_a_compiled_step_is_the_plain_one():
+def test_a_compiled_step_matches_the_uncompiled_one():
     env = vector(lambda values: counter(), 2, time_limit=3)
     state, _ = env.reset(jax.random.key(0))
     noise = env.draw(jax.random.key(1))
@@ -248,7 +248,7 @@ def test_values_of_each_may_be_traced():
     np.testing.assert_allclose(paid, [[1, 2, 1, 2], [3, 4, 3, 4]], rtol=1e-6)
 
 
-def test_types_are_what_the_contract_says():
+def test_dtypes_follow_the_contract():
     env = vector(lambda values: cartpole(), 3, time_limit=5)
     state, obs = jax.eval_shape(env.reset, jax.random.key(0))
     noise = jax.eval_shape(env.draw, jax.random.key(0))
@@ -264,7 +264,7 @@ def test_types_are_what_the_contract_says():
     assert (env.num_envs, env.pure) == (3, True)
 
 
-def test_render_shows_the_environment_asked_for_with_its_own_values():
+def test_render_draws_the_selected_environment_with_its_values():
     env = vector(
         lambda values: counter(**values), 3, each={"length": jnp.array([2, 9])}
     )

@@ -1,4 +1,4 @@
-"""Noise on actions: its moments, its memory, and how it stays in the Box."""
+"""Action noise: its moments, its autocorrelation, and clipping to the Box."""
 
 import gymnasium
 import jax
@@ -22,15 +22,15 @@ BATCH = 2_000
 BOX = spaces.Box(np.array([-2.0, 0.0], "f4"), np.array([2.0, 10.0], "f4"))
 HALF = np.array([2.0, 5.0])
 WIDE = spaces.Box(-np.inf, np.inf, (2,))
-EVERY = {
+POLICIES = {
     "gaussian_noise": gaussian_noise,
     "ornstein_uhlenbeck": ornstein_uhlenbeck,
     "state_dependent": state_dependent,
 }
 
 
-def stating(outputs=None):
-    """A network that says the same of everything, or, without it, what it is shown."""
+def constant_network(outputs=None):
+    """A network that outputs a constant, or its input if `outputs` is None."""
 
     def apply(params, key, inputs, carry, first):
         assert inputs.shape[0] == first.shape[0] == 1  # one step in time
@@ -41,7 +41,7 @@ def stating(outputs=None):
 
 
 def play_policy(policy, steps, *, batch=BATCH, first=None, obs=None):
-    """Actions and log-probs `[steps, B]`, from noise drawn at once as in the loop."""
+    """Actions and log-probs `[steps, B]`; noise is drawn in advance as in the loop."""
     first = np.zeros((steps, batch), bool) if first is None else first
     obs = np.ones((steps, batch, 2), "f4") if obs is None else obs
 
@@ -67,7 +67,7 @@ def correlation(x, y):
 
 def test_gaussian_noise_has_its_deviation_and_no_memory():
     mean = np.array([0.5, 4.0], "f4")
-    policy = gaussian_noise(ActionOffer(stating(mean)), BOX, scale=0.1)
+    policy = gaussian_noise(ActionOffer(constant_network(mean)), BOX, scale=0.1)
     action, _ = play_policy(policy, 8)
     noise = (action - mean) / HALF  # in half-widths of the Box
     assert abs(np.mean(noise)) < 4 * 0.1 / noise.size**0.5
@@ -76,9 +76,9 @@ def test_gaussian_noise_has_its_deviation_and_no_memory():
     assert abs(correlation(noise[..., 0], noise[..., 1])) < 4 / (8 * BATCH) ** 0.5
 
 
-def test_the_log_prob_of_gaussian_noise_counts_what_was_clipped():
+def test_the_log_prob_of_gaussian_noise_includes_clipping():
     mean, scale = np.array([1.8, 4.0], "f4"), 0.2
-    policy = gaussian_noise(ActionOffer(stating(mean)), BOX, scale=scale)
+    policy = gaussian_noise(ActionOffer(constant_network(mean)), BOX, scale=scale)
     (action,), (log_prob,) = play_policy(policy, 1, batch=20_000)
     normal = stats.norm(mean, scale * HALF)
     share = np.mean(action[:, 0] == 2.0)
@@ -88,9 +88,11 @@ def test_the_log_prob_of_gaussian_noise_counts_what_was_clipped():
     np.testing.assert_allclose(log_prob, density.sum(-1), rtol=1e-3, atol=1e-3)
     again = jax.jit(policy.log_prob)(np.broadcast_to(mean, action.shape), action)
     np.testing.assert_allclose(again, log_prob, rtol=1e-5, atol=1e-5)
-    # Density within, masses at both bounds: together they are one.
+    # The density inside and the masses at both bounds integrate to 1.
     x = np.linspace(-2, 2, 4_001).astype("f4")
-    alone = gaussian_noise(ActionOffer(stating(mean[:1])), spaces.Box(-2, 2, (1,)))
+    alone = gaussian_noise(
+        ActionOffer(constant_network(mean[:1])), spaces.Box(-2, 2, (1,))
+    )
     mean = np.full((4_001, 1), 0.3, "f4")
     mass = np.exp(jax.jit(alone.log_prob)(mean, x[:, None]))
     inside = np.trapezoid(mass[1:-1], x[1:-1])
@@ -98,30 +100,32 @@ def test_the_log_prob_of_gaussian_noise_counts_what_was_clipped():
 
 
 @pytest.mark.parametrize(("theta", "scale", "dt"), [(0.15, 0.2, 1.0), (2.0, 0.5, 0.1)])
-def test_the_ornstein_uhlenbeck_process_drifts_as_it_says(theta, scale, dt):
+def test_the_ornstein_uhlenbeck_process_has_its_moments(theta, scale, dt):
     mean, steps = np.array([0.5, -0.5], "f4"), 60
     options = {"theta": theta, "scale": scale, "dt": dt}
-    policy = ornstein_uhlenbeck(ActionOffer(stating(mean)), WIDE, **options)
+    policy = ornstein_uhlenbeck(ActionOffer(constant_network(mean)), WIDE, **options)
     action, log_prob = play_policy(policy, steps)
     noise = action - mean  # the Box has no width: as it is
     decay = np.exp(-theta * dt)
     stationary = scale / np.sqrt(2 * theta)
-    # It begins from 0, and reaches its deviation.
+    # It starts at 0 and reaches its stationary deviation.
     first = stationary * np.sqrt(1 - decay**2)
     assert np.std(noise[0]) == pytest.approx(first, rel=0.05)
     assert np.std(noise[-1]) == pytest.approx(stationary, rel=0.05)
     for k in (1, 3, 8):
-        found = correlation(noise[-1 - k], noise[-1])
-        assert found == pytest.approx(decay**k, abs=0.06)
-    said = stats.norm(mean, stationary).logpdf(action).sum(-1)
-    np.testing.assert_allclose(log_prob, said, rtol=1e-3, atol=1e-3)
+        actual = correlation(noise[-1 - k], noise[-1])
+        assert actual == pytest.approx(decay**k, abs=0.06)
+    expected_log_prob = stats.norm(mean, stationary).logpdf(action).sum(-1)
+    np.testing.assert_allclose(log_prob, expected_log_prob, rtol=1e-3, atol=1e-3)
 
 
 def test_a_small_step_of_the_process_is_that_of_its_equation():
     @jax.jit  # options may be known only when the program runs
     def step(theta, scale, dt):
         options = {"theta": theta, "scale": scale, "dt": dt}
-        policy = ornstein_uhlenbeck(ActionOffer(stating(np.zeros(2))), WIDE, **options)
+        policy = ornstein_uhlenbeck(
+            ActionOffer(constant_network(np.zeros(2))), WIDE, **options
+        )
         noise = policy.draw(jax.random.key(0, impl="rbg"), 5)
         state, obs = ((), jnp.full((5, 2), 1.5)), jnp.ones((5, 2))
         decision, _ = policy.explore((), obs, state, jnp.zeros(5, bool), noise)
@@ -133,10 +137,10 @@ def test_a_small_step_of_the_process_is_that_of_its_equation():
     np.testing.assert_allclose(action, euler, atol=1e-5)
 
 
-def test_the_process_begins_anew_with_each_episode():
+def test_the_process_restarts_with_each_episode():
     first = np.zeros((30, BATCH), bool)
     first[20, : BATCH // 2] = True
-    policy = ornstein_uhlenbeck(ActionOffer(stating(np.zeros(2))), WIDE)
+    policy = ornstein_uhlenbeck(ActionOffer(constant_network(np.zeros(2))), WIDE)
     noise, _ = play_policy(policy, 30, first=first)
     new, old = noise[:, : BATCH // 2], noise[:, BATCH // 2 :]
     assert abs(correlation(new[19], new[20])) < 0.1
@@ -144,9 +148,9 @@ def test_the_process_begins_anew_with_each_episode():
     assert np.std(new[20]) == pytest.approx(np.std(noise[0]), rel=0.1)
 
 
-def test_the_same_state_has_the_same_noise_until_the_matrix_is_drawn_anew():
+def test_the_same_state_has_the_same_noise_until_the_matrix_is_resampled():
     policy = state_dependent(
-        ActionOffer(stating(np.zeros(2))), WIDE, scale=0.3, every=4
+        ActionOffer(constant_network(np.zeros(2))), WIDE, scale=0.3, every=4
     )
     first = np.zeros((12, BATCH), bool)
     first[6, 0] = True
@@ -156,33 +160,35 @@ def test_the_same_state_has_the_same_noise_until_the_matrix_is_drawn_anew():
     np.testing.assert_array_equal(np.flatnonzero(~other) + 1, [4, 8])
     np.testing.assert_array_equal(np.flatnonzero(~kept) + 1, [4, 6, 8, 10])
     assert np.std(noise[::4]) == pytest.approx(0.3, rel=0.03)
-    said = stats.norm(0, 0.3).logpdf(noise).sum(-1)
-    np.testing.assert_allclose(log_prob, said, rtol=1e-3, atol=1e-3)
+    expected_log_prob = stats.norm(0, 0.3).logpdf(noise).sum(-1)
+    np.testing.assert_allclose(log_prob, expected_log_prob, rtol=1e-3, atol=1e-3)
 
 
 def test_similar_states_have_similar_noise():
     features = np.array([[0.0, 0.0], [0.1, 0.0], [3.0, -1.0], [-30.0, 10.0]], "f4")
     obs = np.broadcast_to(features[:, None], (4, BATCH, 2))
-    policy = state_dependent(ActionOffer(stating(np.zeros(2))), WIDE, scale=0.2)
+    policy = state_dependent(
+        ActionOffer(constant_network(np.zeros(2))), WIDE, scale=0.2
+    )
     noise, _ = play_policy(policy, 4, obs=obs)
     z = np.concatenate([np.ones((4, 1)), features], -1)
     z = z / np.linalg.norm(z, axis=-1, keepdims=True)
-    found = np.einsum("ibk,jbk->ij", noise, noise) / noise[0].size / 0.2**2
-    np.testing.assert_allclose(found, z @ z.T, atol=0.07)
+    actual = np.einsum("ibk,jbk->ij", noise, noise) / noise[0].size / 0.2**2
+    np.testing.assert_allclose(actual, z @ z.T, atol=0.07)
 
 
 def test_noise_may_depend_on_features_that_the_updater_offers():
-    halves = stating(np.full(3, 0.5, "f4"))
-    policy = state_dependent(ActionOffer(stating(np.zeros(2)), halves), WIDE)
+    halves = constant_network(np.full(3, 0.5, "f4"))
+    policy = state_dependent(ActionOffer(constant_network(np.zeros(2)), halves), WIDE)
     obs = np.random.default_rng(0).normal(size=(2, BATCH, 2)).astype("f4")
     (first, second), _ = play_policy(policy, 2, obs=obs)
     np.testing.assert_array_equal(first, second)  # as the features, not the states
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", POLICIES)
 def test_actions_are_clipped_to_the_box_and_noise_is_not(name):
-    policy = EVERY[name](
-        ActionOffer(stating(np.array([1.9, 0.0], "f4"))), BOX, scale=2.0
+    policy = POLICIES[name](
+        ActionOffer(constant_network(np.array([1.9, 0.0], "f4"))), BOX, scale=2.0
     )
     action, log_prob = play_policy(policy, 5)
     assert np.all((action >= BOX.low) & (action <= BOX.high))
@@ -191,10 +197,10 @@ def test_actions_are_clipped_to_the_box_and_noise_is_not(name):
     assert np.all(np.isfinite(log_prob))
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_evaluation_has_no_noise_and_leaves_the_process_alone(name):
+@pytest.mark.parametrize("name", POLICIES)
+def test_evaluation_has_no_noise_and_keeps_the_process_state(name):
     mean = np.array([0.5, 12.0], "f4")
-    policy = EVERY[name](ActionOffer(stating(mean)), BOX, scale=1.0)
+    policy = POLICIES[name](ActionOffer(constant_network(mean)), BOX, scale=1.0)
     decide = jax.jit(policy.exploit)  # which is given noise, and uses none
     state, obs, first = policy.initial(4), np.ones((4, 2), "f4"), np.ones(4, bool)
     decision, after = decide((), obs, state, first, None)
@@ -203,21 +209,21 @@ def test_evaluation_has_no_noise_and_leaves_the_process_alone(name):
     assert jax.tree.all(jax.tree.map(np.array_equal, state, after))
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_the_short_form_is_each_of_them(name):
-    action, noise = ActionOffer(stating()), name.removesuffix("_noise")
+@pytest.mark.parametrize("name", POLICIES)
+def test_deterministic_matches_each_noise_policy(name):
+    action, noise = ActionOffer(constant_network()), name.removesuffix("_noise")
     short = deterministic(action, BOX, noise=noise, scale=0.3)
-    long = EVERY[name](action, BOX, scale=0.3)
+    long = POLICIES[name](action, BOX, scale=0.3)
     process = [jax.tree.structure(each.initial(7)) for each in (short, long)]
     assert process[0] == process[1]  # each has another
     point = np.array([0.5, 1.0], "f4"), np.array([1.0, 1.0], "f4")
     ours, theirs = (jax.jit(each.log_prob)(*point) for each in (short, long))
     assert ours == theirs
-    assert ours != jax.jit(EVERY[name](action, BOX, scale=0.2).log_prob)(*point)
+    assert ours != jax.jit(POLICIES[name](action, BOX, scale=0.2).log_prob)(*point)
 
 
 def test_without_a_scale_there_is_no_noise():
-    policy = gaussian_noise(ActionOffer(stating()), WIDE, scale=0.0)
+    policy = gaussian_noise(ActionOffer(constant_network()), WIDE, scale=0.0)
     obs = np.random.default_rng(0).normal(size=(2, 5, 2)).astype("f4")
     action, log_prob = play_policy(policy, 2, batch=5, obs=obs)
     np.testing.assert_array_equal(action, obs)
@@ -225,14 +231,14 @@ def test_without_a_scale_there_is_no_noise():
 
 
 @pytest.mark.parametrize("space", [spaces.Discrete(3), spaces.Box(0, 3, (), np.int32)])
-def test_what_is_no_box_of_floats_takes_no_noise(space):
+def test_spaces_other_than_a_box_of_floats_are_refused(space):
     with pytest.raises(RlcliError, match="noise cannot be added to actions of"):
-        gaussian_noise(ActionOffer(stating()), space)
+        gaussian_noise(ActionOffer(constant_network()), space)
 
 
-def test_actions_of_any_shape_are_taken_flat_or_as_they_are():
+def test_networks_may_return_actions_flat_or_in_their_shape():
     box = gymnasium.spaces.Box(-1, 1, (2, 3))
-    flat = gaussian_noise(ActionOffer(stating(np.full(6, 0.5, "f4"))), box)
+    flat = gaussian_noise(ActionOffer(constant_network(np.full(6, 0.5, "f4"))), box)
     action, log_prob = play_policy(flat, 2, batch=3)
     assert (action.shape, log_prob.shape) == ((2, 3, 2, 3), (2, 3))
     outputs = np.full((2, 3, 2, 3), 0.5, "f4")

@@ -1,4 +1,4 @@
-"""ε-greedy and Boltzmann: probabilities by counting."""
+"""ε-greedy and Boltzmann: probabilities estimated by counting."""
 
 import gymnasium
 import jax
@@ -14,7 +14,7 @@ DRAWS = 20_000
 
 
 def values():
-    """A network that says what it is shown: the parameters are the action values."""
+    """A network that outputs its parameters as action values."""
 
     def apply(params, key, inputs, carry, first):
         assert inputs.shape[0] == first.shape[0] == 1  # one step in time
@@ -29,15 +29,15 @@ def policy(actions, epsilon, start=0):
 
 
 def play(how, policy, q, seed=0):
-    """Many actions at once, upon the same action values: actions, log_probs."""
+    """Selects many actions for the same action values: actions, log_probs."""
 
     @jax.jit
-    def decided(q, key):
+    def run(q, key):
         noise = policy.draw(key, DRAWS)
         obs, first = jnp.zeros((DRAWS, 1)), jnp.zeros(DRAWS, bool)
         return how(q, obs, policy.initial(DRAWS), first, noise)[0]
 
-    decision = decided(jnp.asarray(q), jax.random.key(seed, impl="rbg"))
+    decision = run(jnp.asarray(q), jax.random.key(seed, impl="rbg"))
     return np.asarray(decision.action), np.asarray(decision.extras["log_prob"])
 
 
@@ -56,25 +56,25 @@ CASES = [
 
 
 @pytest.mark.parametrize(("q", "epsilon", "probabilities"), CASES)
-def test_exploring_takes_each_action_as_often_as_it_says(q, epsilon, probabilities):
+def test_exploration_frequencies_match_log_prob(q, epsilon, probabilities):
     ours = policy(len(q), epsilon)
     action, log_prob = play(ours.explore, ours, q)
-    found = frequencies(action, len(q))
+    actual = frequencies(action, len(q))
     error = np.sqrt(np.multiply(probabilities, np.subtract(1, probabilities)) / DRAWS)
-    assert np.all(np.abs(found - probabilities) <= 4 * error)
+    assert np.all(np.abs(actual - probabilities) <= 4 * error)
     # The log-probability of an action is the logarithm of how often it is taken.
     np.testing.assert_allclose(np.exp(log_prob), np.take(probabilities, action), 1e-5)
     every = np.broadcast_to(np.array(q, "f4"), (len(q), len(q)))
-    said = np.exp(jax.jit(ours.log_prob)(every, np.arange(len(q))))
-    np.testing.assert_allclose(said, probabilities, rtol=1e-5)
+    expected_log_prob = np.exp(jax.jit(ours.log_prob)(every, np.arange(len(q))))
+    np.testing.assert_allclose(expected_log_prob, probabilities, rtol=1e-5)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1.0])
-def test_exploiting_takes_the_best_and_breaks_ties_at_random(epsilon):
+def test_exploit_selects_the_best_action_and_breaks_ties_at_random(epsilon):
     ours = policy(4, epsilon)
     action, _ = play(ours.exploit, ours, [0.0, 5.0, 5.0, -1.0])
-    found = frequencies(action, 4)
-    np.testing.assert_allclose(found, [0, 0.5, 0.5, 0], atol=4 * 0.5 / DRAWS**0.5)
+    actual = frequencies(action, 4)
+    np.testing.assert_allclose(actual, [0, 0.5, 0.5, 0], atol=4 * 0.5 / DRAWS**0.5)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1.0])
@@ -86,10 +86,10 @@ def test_actions_begin_where_the_space_begins(epsilon):
     assert set(play(ours.exploit, ours, [9.0, 1.0, 0.0])[0]) == {-1}
 
 
-def test_environments_wander_on_their_own():
+def test_environments_explore_independently():
     ours = policy(2, 0.5)
     action, _ = play(ours.explore, ours, [0.0, 1.0])
-    # Neither all together nor in turns: neighbours agree as often as chance has it.
+    # Not synchronized: neighbours agree as often as independent draws.
     agree = np.mean(action[1:] == action[:-1])
     assert agree == pytest.approx(0.75**2 + 0.25**2, abs=0.02)
 
@@ -133,8 +133,8 @@ def test_boltzmann_takes_better_actions_as_much_more_often(q, temperature):
     probabilities = np.exp(scaled) / np.sum(np.exp(scaled))
     error = np.sqrt(probabilities * (1 - probabilities) / DRAWS)
     assert np.all(np.abs(frequencies(action, 3, 2) - probabilities) <= 4 * error)
-    said = np.take(probabilities, action - 2)
-    np.testing.assert_allclose(np.exp(log_prob), said, rtol=1e-4)
+    expected_log_prob = np.take(probabilities, action - 2)
+    np.testing.assert_allclose(np.exp(log_prob), expected_log_prob, rtol=1e-4)
     batch = np.broadcast_to(np.array(q, "f4"), (DRAWS, 3))
     again = jax.jit(ours.log_prob)(batch, action)
     np.testing.assert_allclose(again, log_prob, rtol=1e-5, atol=1e-7)
@@ -143,8 +143,8 @@ def test_boltzmann_takes_better_actions_as_much_more_often(q, temperature):
 def test_boltzmann_exploits_the_best_and_breaks_ties_at_random():
     ours = boltzmann_policy(4, 100.0, start=1)
     action, log_prob = play(ours.exploit, ours, [0.0, 5.0, 5.0, -1.0])
-    found = frequencies(action, 4, 1)
-    np.testing.assert_allclose(found, [0, 0.5, 0.5, 0], atol=4 * 0.5 / DRAWS**0.5)
+    actual = frequencies(action, 4, 1)
+    np.testing.assert_allclose(actual, [0, 0.5, 0.5, 0], atol=4 * 0.5 / DRAWS**0.5)
     assert not np.any(log_prob)
     again, _ = play(ours.exploit, ours, [0.0, 5.0, 5.0, -1.0])
     np.testing.assert_array_equal(action, again)  # the same noise, the same actions

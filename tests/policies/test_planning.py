@@ -1,4 +1,4 @@
-"""Planning: of a model that is known, the search finds what is best."""
+"""Planning: with a known model, the search finds the best action."""
 
 import sys
 
@@ -74,39 +74,39 @@ def has_clear_best(q, gap):
     return ordered[..., -1] - ordered[..., -2] > gap
 
 
-def test_with_true_values_the_search_takes_the_best_action():
+def test_with_true_values_the_search_selects_the_best_action():
     pytest.importorskip("mctx")
     rewards, leads, q = decision_processes()
     state = np.random.default_rng(1).integers(0, STATES, BATCH)
     decide = decider(tabular(rewards, leads, q.max(-1)), simulations=3)
-    found = decide({"state": state})
+    actual = decide({"state": state})
     # Three simulations: each action once, and then the true value behind it.
     here = q[np.arange(BATCH), state]
     sure = has_clear_best(here, 0.01)
     assert sure.sum() > 300
-    np.testing.assert_array_equal(found.action[sure] - START, here.argmax(-1)[sure])
-    weights = found.extras["action_weights"]
+    np.testing.assert_array_equal(actual.action[sure] - START, here.argmax(-1)[sure])
+    weights = actual.extras["action_weights"]
     np.testing.assert_allclose(jnp.sum(weights, -1), 1, rtol=1e-5)
     worth = np.sum(weights * here, axis=-1)  # of the improved policy, by true values
-    np.testing.assert_allclose(found.extras["root_value"], worth, atol=1e-4)
-    taken = np.take_along_axis(weights, found.action[:, None] - START, -1)[:, 0]
-    np.testing.assert_allclose(found.extras["log_prob"], np.log(taken), atol=1e-5)
+    np.testing.assert_allclose(actual.extras["root_value"], worth, atol=1e-4)
+    taken = np.take_along_axis(weights, actual.action[:, None] - START, -1)[:, 0]
+    np.testing.assert_allclose(actual.extras["log_prob"], np.log(taken), atol=1e-5)
 
 
-def test_knowing_no_values_the_search_looks_far_enough_ahead_to_find_it():
+def test_without_values_the_search_finds_the_best_action_by_lookahead():
     pytest.importorskip("mctx")
     rewards, leads, q = decision_processes()
     state = np.random.default_rng(2).integers(0, STATES, BATCH)
     model = tabular(rewards, leads, np.zeros((BATCH, STATES), "f4"))
     here = q[np.arange(BATCH), state]
     sure, best = has_clear_best(here, 0.5), here.argmax(-1)
-    found = decider(model, simulations=64)({"state": state}).action - START
+    actual = decider(model, simulations=64)({"state": state}).action - START
     at_once = rewards[np.arange(BATCH), state].argmax(-1)
     assert np.mean((at_once == best)[sure]) < 0.85
-    assert np.mean((found == best)[sure]) > 0.9
+    assert np.mean((actual == best)[sure]) > 0.9
 
 
-def test_what_a_mask_forbids_is_never_done_and_weighs_nothing():
+def test_illegal_actions_are_never_selected_and_have_no_weight():
     pytest.importorskip("mctx")
     rewards, leads, q = decision_processes()
     rng = np.random.default_rng(3)
@@ -114,9 +114,9 @@ def test_what_a_mask_forbids_is_never_done_and_weighs_nothing():
     mask[np.arange(BATCH), rng.integers(0, ACTIONS, BATCH)] = True
     model = tabular(rewards, leads, q.max(-1))
     decide = decider(model, "explore", MASKED, simulations=6, gumbel_scale=3.0)
-    found = decide({"state": state, action_masks.MASK: mask.astype("i1")})
-    assert np.all(mask[np.arange(BATCH), found.action - START])
-    weights = np.asarray(found.extras["action_weights"])
+    actual = decide({"state": state, action_masks.MASK: mask.astype("i1")})
+    assert np.all(mask[np.arange(BATCH), actual.action - START])
+    weights = np.asarray(actual.extras["action_weights"])
     assert np.all(weights[~mask] == 0)
     np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
     # The best of what is allowed, and not of all, is what is made likelier.
@@ -125,7 +125,7 @@ def test_what_a_mask_forbids_is_never_done_and_weighs_nothing():
     assert np.mean((weights.argmax(-1) == here.argmax(-1))[sure]) > 0.9
 
 
-def test_gumbel_noise_explores_as_often_as_the_prior_says_and_evaluation_has_none():
+def test_gumbel_noise_samples_from_the_prior_and_evaluation_has_none():
     pytest.importorskip("mctx")
     zeros = np.zeros((BATCH, STATES, ACTIONS), "f4")
     logits = jnp.log(jnp.array([0.6, 0.3, 0.1]))
@@ -143,8 +143,8 @@ def test_the_probability_of_an_action_is_that_of_the_networks_logits():
     model = tabular(None, None, None)
     policy = gumbel_muzero(model, SHOWN, GAMMA)
     logits = jnp.log(jnp.array([[0.6, 0.3, 0.1]] * 3)) + 4
-    found = policy.log_prob(logits, START + jnp.arange(3))
-    np.testing.assert_allclose(jnp.exp(found), [0.6, 0.3, 0.1], rtol=1e-5)
+    actual = policy.log_prob(logits, START + jnp.arange(3))
+    np.testing.assert_allclose(jnp.exp(actual), [0.6, 0.3, 0.1], rtol=1e-5)
 
 
 def test_without_its_library_the_error_names_the_extra(monkeypatch):

@@ -1,4 +1,4 @@
-"""Policies that sample: what they do, and what they say of it."""
+"""Sampling policies: their actions and log-probabilities."""
 
 import gymnasium
 import jax
@@ -16,7 +16,7 @@ DRAWS = 4_000
 
 
 def network():
-    """A network whose parameters are what it gives, and whose carry counts steps."""
+    """A network that outputs its parameters, with a carry that counts steps."""
 
     def apply(params, key, inputs, carry, first):
         shown = jnp.broadcast_to(params, (*inputs.shape[:2], *params.shape))
@@ -28,12 +28,12 @@ def network():
 
 def play(how, policy, outputs, first=False):
     @jax.jit
-    def decided(outputs, key):
+    def run(outputs, key):
         noise = policy.draw(key, DRAWS)
         obs, firsts = jnp.zeros((DRAWS, 1)), jnp.full(DRAWS, first)
         return how(outputs, obs, policy.initial(DRAWS), firsts, noise)
 
-    return decided(jnp.asarray(outputs), jax.random.key(0))
+    return run(jnp.asarray(outputs), jax.random.key(0))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def play(how, policy, outputs, first=False):
         (distributions.normal((2,)), [1.0, -2.0, 0.5, -1.0]),
     ],
 )
-def test_exploring_samples_and_exploiting_takes_the_mode(family, outputs):
+def test_explore_samples_and_exploit_returns_the_mode(family, outputs):
     policy = sampled(DistributionOffer(network(), family))
     explored, _ = play(policy.explore, policy, outputs)
     exploited, _ = play(policy.exploit, policy, outputs)
@@ -52,21 +52,23 @@ def test_exploring_samples_and_exploiting_takes_the_mode(family, outputs):
     np.testing.assert_array_equal(exploited.action, mode)
     assert len(np.unique(explored.action, axis=0)) > 1
     for decision in (explored, exploited):
-        said = family.log_prob(parameters, decision.action)
-        np.testing.assert_allclose(decision.extras["log_prob"], said, rtol=1e-6)
+        expected_log_prob = family.log_prob(parameters, decision.action)
+        np.testing.assert_allclose(
+            decision.extras["log_prob"], expected_log_prob, rtol=1e-6
+        )
     again = policy.log_prob(parameters, explored.action)
     np.testing.assert_allclose(explored.extras["log_prob"], again, rtol=1e-6)
 
 
-def test_a_distribution_is_sampled_as_often_as_it_says():
+def test_sample_frequencies_match_the_distribution():
     family = distributions.categorical(3)
     policy = sampled(DistributionOffer(network(), family))
     decision, _ = play(policy.explore, policy, np.log([0.2, 0.3, 0.5]))
-    found = np.bincount(decision.action, minlength=3) / DRAWS
-    np.testing.assert_allclose(found, [0.2, 0.3, 0.5], atol=4 * 0.5 / DRAWS**0.5)
+    actual = np.bincount(decision.action, minlength=3) / DRAWS
+    np.testing.assert_allclose(actual, [0.2, 0.3, 0.5], atol=4 * 0.5 / DRAWS**0.5)
 
 
-def test_the_memory_of_the_network_goes_from_step_to_step():
+def test_the_carry_of_the_network_passes_from_step_to_step():
     policy = sampled(DistributionOffer(network(), distributions.categorical(2)))
     noise = policy.draw(jax.random.key(0), 2)
     state, first = policy.initial(2), jnp.array([True, True])
@@ -76,7 +78,7 @@ def test_the_memory_of_the_network_goes_from_step_to_step():
         first = jnp.array([False, expected == [1, 1]])  # the second begins anew, once
 
 
-def acts_at_random(space):
+def play_random(space):
     policy = random(space)
 
     def both(*given):
@@ -88,16 +90,16 @@ def acts_at_random(space):
 
 
 def test_random_actions_are_spread_over_a_discrete_space():
-    action, log_prob = acts_at_random(spaces.Discrete(4, start=2))
-    found = np.bincount(action - 2, minlength=4) / DRAWS
-    np.testing.assert_allclose(found, 0.25, atol=4 * 0.44 / DRAWS**0.5)
+    action, log_prob = play_random(spaces.Discrete(4, start=2))
+    actual = np.bincount(action - 2, minlength=4) / DRAWS
+    np.testing.assert_allclose(actual, 0.25, atol=4 * 0.44 / DRAWS**0.5)
     np.testing.assert_allclose(log_prob, np.log(0.25), rtol=1e-6)
     assert log_prob.shape == (DRAWS,)
 
 
 def test_random_actions_are_spread_over_a_box():
     space = spaces.Box(np.array([-1.0, 0.0], "f4"), np.array([1.0, 4.0], "f4"))
-    action, log_prob = acts_at_random(space)
+    action, log_prob = play_random(space)
     assert action.shape == (DRAWS, 2)
     assert np.all((action >= space.low) & (action <= space.high))
     np.testing.assert_allclose(np.mean(action, 0), [0, 2], atol=0.08)
@@ -114,14 +116,14 @@ def test_random_actions_are_spread_over_a_box():
         (spaces.MultiBinary(3), 8),
     ],
 )
-def test_of_finitely_many_actions_each_has_the_same_chance(space, elements):
-    action, log_prob = acts_at_random(space)
+def test_discrete_random_actions_are_equally_likely(space, elements):
+    action, log_prob = play_random(space)
     assert len(np.unique(action, axis=0)) == elements
     np.testing.assert_allclose(log_prob, -np.log(elements), rtol=1e-5)
 
 
 def test_an_unbounded_box_has_random_actions_too():
-    action, log_prob = acts_at_random(gymnasium.spaces.Box(-np.inf, np.inf, (2,)))
+    action, log_prob = play_random(gymnasium.spaces.Box(-np.inf, np.inf, (2,)))
     assert np.all(np.isfinite(action))
     assert np.all(np.isfinite(log_prob))
 

@@ -1,4 +1,4 @@
-"""A policy that is warmed up: one plays first, another after it."""
+"""Warm-up: one policy acts first, another after it."""
 
 import gymnasium
 import jax
@@ -15,7 +15,7 @@ from rlcli.types import Clock, Decision
 DRAWS = 2_000
 
 
-def stubborn():
+def constant_policy():
     """Always takes action 0 when exploring, 1 when exploiting; counts its decisions."""
 
     def act(action):
@@ -38,25 +38,27 @@ def play(how, policy):
 
 
 @pytest.mark.parametrize("warming", [True, False])
-def test_the_first_policy_plays_as_long_as_it_is_warming(warming):
+def test_the_warmup_policy_acts_during_warmup(warming):
     other = random(gymnasium.spaces.Discrete(4))
-    policy = warmup_policy(stubborn(), other, jnp.asarray(warming))
+    policy = warmup_policy(constant_policy(), other, jnp.asarray(warming))
     decision, state = play(policy.explore, policy)
     assert set(np.asarray(decision.action)) == ({0, 1, 2, 3} if warming else {0})
-    said = np.log(0.25) if warming else 0.0
-    np.testing.assert_allclose(decision.extras["log_prob"], said, rtol=1e-6)
-    assert np.all(decision.extras["mark"] == 1)  # the same extras, whoever plays
-    assert state == 1  # the memory goes on meanwhile
+    expected_log_prob = np.log(0.25) if warming else 0.0
+    np.testing.assert_allclose(
+        decision.extras["log_prob"], expected_log_prob, rtol=1e-6
+    )
+    assert np.all(decision.extras["mark"] == 1)  # the same extras from either policy
+    assert state == 1  # the state advances during warm-up
 
 
-def test_evaluation_is_by_the_policy_that_learns():
+def test_evaluation_uses_the_learned_policy():
     other = random(gymnasium.spaces.Discrete(4))
-    policy = warmup_policy(stubborn(), other, jnp.asarray(True))
+    policy = warmup_policy(constant_policy(), other, jnp.asarray(True))
     decision, _ = play(policy.exploit, policy)
     assert np.all(decision.action == 1)
 
 
-def test_a_run_that_warms_up_at_random_does_so_until_it_starts_to_learn():
+def test_a_run_warms_up_until_learning_starts():
     setup = build(
         recipe.load_recipe(
             {

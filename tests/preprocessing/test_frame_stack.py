@@ -1,4 +1,4 @@
-"""Environments that show stacks, beside the frames they are made of."""
+"""Frame stacking, compared with stacks built from the frames."""
 
 import jax
 import jax.numpy as jnp
@@ -26,36 +26,36 @@ CUBE = spaces.Box(0, 255, (2, 3, 1), np.uint8)
 PAIR = spaces.Tuple((ROW, CHOICE))
 
 
-def show(count, space):
+def to_element(count, space):
     """A count from 10 to 99 as an element of one of these spaces."""
     if isinstance(space, spaces.Tuple):
-        return tuple(show(count, each) for each in space)
+        return tuple(to_element(count, each) for each in space)
     if isinstance(space, spaces.Discrete):
         return count
     return jnp.full(space.shape, count, space.dtype)
 
 
-def counting(space, masked=False):
-    """Counts on from anywhere, in episodes of up to five steps."""
+def make_counter(space, masked=False):
+    """A vector of counters that start at random, in episodes of up to five steps."""
 
-    def seen(count):
-        shown = show(count, space)
+    def observe(count):
+        obs = to_element(count, space)
         mask = jnp.stack([count % 2, 1])
-        return {"view": shown, action_masks.MASK: mask} if masked else shown
+        return {"view": obs, action_masks.MASK: mask} if masked else obs
 
     def reset(key):
         count = jax.random.randint(key, (), 10, 90)
-        return count, seen(count)
+        return count, observe(count)
 
     def step(count, action, noise):
         count = count + 1
         over = count % 5 == 0
-        answer = seen(count)
-        return count, TimeStep(answer, answer, 1.0, 1.0 - over, over, {})
+        obs = observe(count)
+        return count, TimeStep(obs, obs, 1.0, 1.0 - over, over, {})
 
     whole = {"view": space, action_masks.MASK: spaces.MultiBinary(2)}
-    shown = spaces.Dict(whole) if masked else space
-    core = Environment(reset, step, shown, spaces.Discrete(2), lambda state: None)
+    observation = spaces.Dict(whole) if masked else space
+    core = Environment(reset, step, observation, spaces.Discrete(2), lambda state: None)
     return vector(lambda _: core._replace(draw=lambda key: ()), 3)
 
 
@@ -64,12 +64,12 @@ def play_env(env, steps=12):
     key = jax.random.key(0)
     draw, step = jax.jit(env.draw), jax.jit(env.step)
     state, obs = jax.jit(env.reset)(key)
-    answers = []
+    timesteps = []
     for time in range(steps):
         noise = draw(jax.random.fold_in(key, time))
-        state, answer = step(state, jnp.zeros(3, int), noise)
-        answers.append(jax.device_get(answer))
-    return jax.device_get(obs), answers
+        state, timestep = step(state, jnp.zeros(3, int), noise)
+        timesteps.append(jax.device_get(timestep))
+    return jax.device_get(obs), timesteps
 
 
 def rows(tree, index):
@@ -92,10 +92,10 @@ def to_frame(leaf):
     ids=str,
 )
 def test_a_stack_holds_the_last_frames_of_its_own_episode(space, frames, axis, masked):
-    raw = counting(space, masked)
+    raw = make_counter(space, masked)
     env = stack_frames(raw, [frame_stack(frames=frames, axis=axis)])
-    first, answers = play_env(raw)
-    shown, stacked = play_env(env)
+    first, timesteps = play_env(raw)
+    first_stacks, stacked = play_env(env)
 
     def whole(history):
         each = [
@@ -105,37 +105,37 @@ def test_a_stack_holds_the_last_frames_of_its_own_episode(space, frames, axis, m
 
     for index in range(3):
         history = [rows(first, index)] * frames
-        seen = rows(shown, index)
-        for plain, answer in zip(answers, stacked, strict=True):
+        seen = rows(first_stacks, index)
+        for plain, timestep in zip(timesteps, stacked, strict=True):
             assert env.observation.contains(jax.tree.map(np.asarray, seen))
-            found = action_masks.remove_mask(seen)
-            jax.tree.map(np.testing.assert_array_equal, found, whole(history))
+            actual = action_masks.remove_mask(seen)
+            jax.tree.map(np.testing.assert_array_equal, actual, whole(history))
             history = [*history[1:], rows(plain.next_obs, index)]
-            after = action_masks.remove_mask(rows(answer.next_obs, index))
+            after = action_masks.remove_mask(rows(timestep.next_obs, index))
             jax.tree.map(np.testing.assert_array_equal, after, whole(history))
             if plain.last[index]:
                 history = [rows(plain.obs, index)] * frames
-            seen = rows(answer.obs, index)
+            seen = rows(timestep.obs, index)
             if masked:
                 expected = rows(plain.obs, index)[action_masks.MASK]
                 np.testing.assert_array_equal(seen[action_masks.MASK], expected)
-    assert any(answer.last.any() for answer in answers)
+    assert any(timestep.last.any() for timestep in timesteps)
 
 
-def test_what_comes_before_a_stack_is_stacked_and_what_comes_after_is_the_networks():
+def test_functions_before_a_stack_are_stacked_and_later_ones_run_in_the_network():
     steps = [one_hot(), frame_stack(frames=2), diff_transform(frames=2)]
-    env = stack_frames(counting(CHOICE), steps)
+    env = stack_frames(make_counter(CHOICE), steps)
     assert env.observation.shape == (90 * 2 * 2,)
-    first, _ = play_env(counting(CHOICE))
-    shown, _ = play_env(env, 0)
+    first, _ = play_env(make_counter(CHOICE))
+    first_stacks, _ = play_env(env, 0)
     expected = np.tile(np.eye(90, dtype="f4")[first - 10], (1, 4))
-    np.testing.assert_array_equal(shown, expected)
+    np.testing.assert_array_equal(first_stacks, expected)
 
 
-def test_on_the_host_the_stacks_are_the_same():
+def test_host_and_pure_environments_have_the_same_stacks():
     steps = [one_hot(), frame_stack(frames=3)]
-    pure = to_host_environment(stack_frames(counting(CHOICE), steps), 2)
-    host = stack_frames(to_host_environment(counting(CHOICE), 2), steps)
+    pure = to_host_environment(stack_frames(make_counter(CHOICE), steps), 2)
+    host = stack_frames(to_host_environment(make_counter(CHOICE), 2), steps)
     states, seen = zip(*(env.reset(np.arange(2)) for env in (pure, host)), strict=True)
     np.testing.assert_array_equal(*seen)
     states = list(states)
@@ -143,39 +143,39 @@ def test_on_the_host_the_stacks_are_the_same():
     action = np.zeros((2, 3), int)
     for key in keys:
         noise = jax.vmap(pure.draw)(jax.random.split(key))
-        answers = []
+        timesteps = []
         for index, env in enumerate((pure, host)):
-            states[index], answer = env.step(states[index], action, noise)
-            answers.append(answer)
-        jax.tree.map(np.testing.assert_array_equal, *answers)
+            states[index], timestep = env.step(states[index], action, noise)
+            timesteps.append(timestep)
+        jax.tree.map(np.testing.assert_array_equal, *timesteps)
 
 
-def test_a_host_environment_comes_back_with_its_stacks():
+def test_a_host_environment_is_restored_with_its_stacks():
     inner = gymnasium_adapter("FrozenLake-v1", 2, 1, 100, None)
     env = stack_frames(inner, [one_hot(), frame_stack(frames=3)])
     state, _ = env.reset(np.array([3]))
     actions = np.random.default_rng(0).integers(0, 4, (12, 1, 2))
     for action in actions[:5]:
         state, _ = env.step(state, action)
-    again, sentence = env.restore(flatten_tree(env.save(state)))
-    assert sentence == ""
+    restored, warning = env.restore(flatten_tree(env.save(state)))
+    assert warning == ""
     for action in actions[5:]:
-        state, answer = env.step(state, action)
-        again, other = env.step(again, action)
-        jax.tree.map(np.testing.assert_array_equal, answer, other)
+        state, timestep = env.step(state, action)
+        restored, other = env.step(restored, action)
+        jax.tree.map(np.testing.assert_array_equal, timestep, other)
     env.close(state)
-    env.close(again)
+    env.close(restored)
 
 
-def test_an_axis_that_is_not_there_is_refused():
+def test_a_missing_axis_is_refused():
     with pytest.raises(RlcliError, match=r"along axis 1 of Box\(2,\)"):
-        stack_frames(counting(ROW), [frame_stack(axis=1)])
+        stack_frames(make_counter(ROW), [frame_stack(axis=1)])
 
 
 BASE = {"environment": "MountainCar-v0", "updater": "ppo", "train": {"unroll": 4}}
 
 
-def at_first(network, **more):
+def build_shapes(network, **more):
     """The environment of a recipe, and shapes of what its agent learns."""
     recipe = load_recipe({**BASE, **more, "network": network})
     assert load_recipe(resolve(recipe)) == recipe
@@ -187,30 +187,32 @@ def at_first(network, **more):
     return shape, jax.eval_shape(agent.init, jax.random.key(0), unroll)
 
 
-def test_a_recipe_shows_the_stack_and_its_networks_read_what_is_made_of_it():
+def test_observations_contain_the_stack_and_networks_preprocess_it():
     memory = {"name": "frame_stack", "frames": 3}
-    shape, state = at_first({"name": "linear", "preprocess": ["scale", memory]})
+    shape, state = build_shapes({"name": "linear", "preprocess": ["scale", memory]})
     assert shape == (6,)
     assert state.learner.params["value"]["linear"]["w"].shape == (6, 1)
-    shape, state = at_first({"name": "linear", "preprocess": ["one_hot", "flatten"]})
+    shape, state = build_shapes(
+        {"name": "linear", "preprocess": ["one_hot", "flatten"]}
+    )
     assert shape == (2,)
     assert state.learner.params["value"]["linear"]["w"].shape == (2, 1)
 
 
-def test_functions_read_their_own_way_and_remember_the_same():
+def test_networks_may_preprocess_differently_but_must_stack_the_same_frames():
     memory = {"name": "diff_transform", "frames": 2}
     network = {
         "policy": {"name": "linear", "preprocess": [memory, "flatten"]},
         "value": {"name": "mlp", "preprocess": [memory]},
     }
-    shape, _ = at_first(network)
+    shape, _ = build_shapes(network)
     assert shape == (4,)
     network["value"]["preprocess"] = ["flatten"]
     with pytest.raises(RlcliError, match="`policy` and `value` remember different"):
-        at_first(network)
+        build_shapes(network)
 
 
-def test_stacks_go_with_the_replay_that_stores_each_frame_once():
+def test_the_replay_frames_stores_each_frame_once():
     memory = {"name": "frame_stack", "frames": 4}
     more = {"replay": {"name": "frames", "capacity": 64}, "updater": "q_learning"}
     recipe = load_recipe(

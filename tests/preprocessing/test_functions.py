@@ -28,53 +28,53 @@ def sample_space(space, count=5):
 
 def build_function(steps, space):
     """What is seen, and the function of one observation, compiled."""
-    seen, function = compose(steps, space)
-    return seen, jax.jit(function)
+    new_space, function = compose(steps, space)
+    return new_space, jax.jit(function)
 
 
 @pytest.mark.parametrize("space", SPACES, ids=str)
-def test_flat_is_as_gymnasium_flattens(space):
-    seen, function = build_function([functions.flatten()], space)
+def test_flatten_matches_gymnasium(space):
+    new_space, function = build_function([functions.flatten()], space)
     for obs in sample_space(space):
-        found = np.asarray(function(obs))
-        np.testing.assert_allclose(found, spaces.flatten(space, obs), rtol=1e-6)
-        assert seen.contains(found)
+        actual = np.asarray(function(obs))
+        np.testing.assert_allclose(actual, spaces.flatten(space, obs), rtol=1e-6)
+        assert new_space.contains(actual)
 
 
-def test_choices_are_one_hot_wherever_they_are():
-    seen, function = build_function([functions.one_hot()], TREE)
+def test_discrete_members_are_one_hot_at_any_depth():
+    new_space, function = build_function([functions.one_hot()], TREE)
     for obs in sample_space(TREE):
-        found = jax.device_get(function(obs))
+        actual = jax.device_get(function(obs))
         expected = spaces.flatten(TREE["a"], obs["a"])
-        np.testing.assert_array_equal(found["a"], expected)
-        box, binary, choices = found["b"]
+        np.testing.assert_array_equal(actual["a"], expected)
+        box, binary, choices = actual["b"]
         np.testing.assert_array_equal(box, obs["b"][0])
         np.testing.assert_array_equal(binary, obs["b"][1])
         np.testing.assert_array_equal(choices, spaces.flatten(CHOICES, obs["b"][2]))
-        assert seen.contains(found)
+        assert new_space.contains(actual)
 
 
-def test_scaled_numbers_are_shares_of_the_way():
+def test_scale_maps_bounds_to_zero_and_one():
     uneven = spaces.Box(np.float32([-1, 0]), np.float32([3, 10]))
-    seen, function = build_function([functions.scale()], uneven)
+    new_space, function = build_function([functions.scale()], uneven)
     np.testing.assert_allclose(function(np.float32([0, 4])), [0.25, 0.4])
-    assert (seen.low.min(), seen.high.max()) == (0, 1)
+    assert (new_space.low.min(), new_space.high.max()) == (0, 1)
     with pytest.raises(RlcliError, match=r"cannot apply `scale` to Box\(2,\)"):
         compose([functions.scale()], spaces.Box(-np.inf, np.inf, (2,)))
 
 
 def test_channels_come_last():
     image = spaces.Box(0, 255, (4, 6, 5), np.uint8)
-    seen, function = build_function([functions.channels_last()], image)
+    new_space, function = build_function([functions.channels_last()], image)
     for obs in sample_space(image):
         np.testing.assert_array_equal(function(obs), np.moveaxis(obs, 0, -1))
-    assert (seen.shape, seen.dtype) == ((6, 5, 4), np.uint8)
+    assert (new_space.shape, new_space.dtype) == ((6, 5, 4), np.uint8)
 
 
-def test_of_a_dict_one_member_is_seen():
-    seen, function = build_function([functions.member(of="b")], TREE)
+def test_member_selects_one_entry_of_a_dict():
+    new_space, function = build_function([functions.member(of="b")], TREE)
     obs = sample_space(TREE, 1)[0]
-    assert seen == TREE["b"]
+    assert new_space == TREE["b"]
     jax.tree.map(np.testing.assert_array_equal, function(obs), obs["b"])
     with pytest.raises(RlcliError, match="a Dict with a member `c`"):
         compose([functions.member(of="c")], TREE)
@@ -92,15 +92,15 @@ def test_differences_are_those_of_the_toolbox():
         compose([step], CHOICES)
 
 
-def test_one_function_follows_the_other_and_no_mask_is_seen():
+def test_functions_are_composed_and_the_mask_is_removed():
     shown = spaces.Dict({"view": TREE, action_masks.MASK: spaces.MultiBinary(3)})
     steps = [functions.flatten(), functions.frame_stack(frames=2)]
-    seen, function = compose(steps, shown)
+    new_space, function = compose(steps, shown)
     obs = sample_space(shown, 1)[0]
-    assert seen.shape == spaces.flatten_space(TREE).shape
+    assert new_space.shape == spaces.flatten_space(TREE).shape
     np.testing.assert_allclose(function(obs), spaces.flatten(TREE, obs["view"]))
 
 
-def test_all_that_is_named_is_registered():
-    named = {"channels_last", "diff_transform", "flatten", "frame_stack", "one_hot"}
-    assert set(registry.names("preprocess")) >= {*named, "member", "scale"}
+def test_all_functions_are_registered():
+    expected = {"channels_last", "diff_transform", "flatten", "frame_stack", "one_hot"}
+    assert set(registry.names("preprocess")) >= {*expected, "member", "scale"}

@@ -45,7 +45,7 @@ SEEN = spaces.Dict(
 
 
 @pytest.mark.parametrize("sizes", [[1] * 40, [7, 1, 32, 3]])
-def test_moments_are_those_of_all_rows_at_once(sizes):
+def test_running_moments_match_those_of_all_rows(sizes):
     rng = np.random.default_rng(0)
     rows = rng.normal(50.0, [0.1, 30.0], (sum(sizes), 2)).astype("f4")
     moments = initial_moments(jnp.zeros(2))
@@ -60,7 +60,7 @@ def test_moments_are_those_of_all_rows_at_once(sizes):
     np.testing.assert_allclose(moments.variance, expected.var(0), rtol=1e-3)
 
 
-def test_the_count_stays_where_it_can_be_held():
+def test_the_count_saturates():
     moments = Moments(jnp.int32(2**30 - 1), jnp.zeros(2), jnp.ones(2))
     assert update_moments(moments, jnp.ones((5, 2))).count == 2**30
 
@@ -68,7 +68,7 @@ def test_the_count_stays_where_it_can_be_held():
 GAMMA, ENVS, STEPS = 0.9, 3, 4
 
 
-def echo():
+def echo_updater():
     """An updater whose state is what it was shown last, and which values all as 1."""
 
     def shown(steps):
@@ -128,9 +128,11 @@ def unroll(index):
 @functools.cache
 def learn_unrolls():
     """An agent that echoes, and its state after each of some unrolls."""
-    both = normalizer(SEEN, ENVS, observation=True, reward=True, gamma=GAMMA)
-    inner = agents.online_agent(both.updater(echo()), lambda_return(gamma=GAMMA))
-    agent = both.agent(inner)
+    wrapper = normalizer(SEEN, ENVS, observation=True, reward=True, gamma=GAMMA)
+    inner = agents.online_agent(
+        wrapper.updater(echo_updater()), lambda_return(gamma=GAMMA)
+    )
+    agent = wrapper.agent(inner)
     state = agent.init(jax.random.key(0), unroll(0))
     learn, states = jax.jit(agent.learn), [state]
     for index in range(3):
@@ -140,7 +142,7 @@ def learn_unrolls():
     return agent, jax.device_get(states)
 
 
-def place(count):
+def place_moments(count):
     """All places of the first unrolls, and their mean and deviation."""
     if not count:
         return 0.0, 1.0
@@ -149,7 +151,7 @@ def place(count):
     return rows.mean(0), rows.std(0)
 
 
-def deviation(count):
+def return_deviation(count):
     """Of the discounted returns that ran up in the first unrolls, in a loop."""
     running, every = np.zeros(ENVS), []
     for index in range(count):
@@ -160,35 +162,37 @@ def deviation(count):
     return np.std(every) if count else 1.0
 
 
-def test_an_unroll_is_learnt_from_in_units_of_all_that_came_before():
+def test_learning_uses_the_statistics_of_earlier_unrolls():
     _, states = learn_unrolls()
     for index, state in enumerate(states[1:]):
-        mean, spread = place(index)
+        mean, spread = place_moments(index)
         for name in ("obs", "next_obs"):
             raw, shown = getattr(unroll(index), name), state.learner.learner[name]
             expected = np.clip((raw["place"] - mean) / spread, -10, 10)
             np.testing.assert_allclose(shown["place"], expected, rtol=1e-3, atol=1e-3)
-            for kept in ("bytes", "choice", action_masks.MASK):
-                np.testing.assert_array_equal(shown[kept], raw[kept])
+            for unchanged in ("bytes", "choice", action_masks.MASK):
+                np.testing.assert_array_equal(shown[unchanged], raw[unchanged])
 
 
-def test_returns_are_in_units_of_the_deviation_of_running_returns():
+def test_returns_are_scaled_by_the_deviation_of_running_returns():
     """λ-returns of scaled rewards, where every value is 1 in that unit."""
     _, states = learn_unrolls()
     ones = np.ones((STEPS, ENVS), "f4")
     for index, state in enumerate(states[1:]):
         steps = unroll(index)
-        scaled = steps._replace(reward=steps.reward / np.float32(deviation(index)))
-        told = Estimates(ones, ones, ones, ones)
-        expected = lambda_return(gamma=GAMMA).trace(scaled, told).reward
-        found = state.learner.learner["reward"]
-        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+        scaled = steps._replace(
+            reward=steps.reward / np.float32(return_deviation(index))
+        )
+        estimates = Estimates(ones, ones, ones, ones)
+        expected = lambda_return(gamma=GAMMA).trace(scaled, estimates).reward
+        actual = state.learner.learner["reward"]
+        np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-3)
 
 
-def test_exploring_and_evaluating_see_what_learning_sees():
+def test_acting_normalizes_observations_as_learning_does():
     agent, states = learn_unrolls()
     raw = jax.tree.map(lambda leaf: leaf[0], unroll(9).obs)
-    mean, spread = place(3)
+    mean, spread = place_moments(3)
     acting = agent.acting(states[3])
     for act in (agent.policy.explore, agent.policy.exploit):
         decision, _ = act(acting, raw, (), np.zeros(ENVS, bool), ())
@@ -196,7 +200,7 @@ def test_exploring_and_evaluating_see_what_learning_sees():
         np.testing.assert_allclose(decision.action["place"], expected, rtol=1e-3)
 
 
-def test_what_has_no_real_numbers_is_refused():
+def test_observations_without_floats_are_refused():
     recipe = {"environment": "FrozenLake-v1", "updater": "a2c"}
     recipe["normalize"] = {"observation": True}
     with pytest.raises(
@@ -217,7 +221,7 @@ BASE = {
 }
 
 
-def test_in_a_run_the_statistics_of_each_seed_are_of_all_that_it_saw():
+def test_each_seed_of_a_run_has_its_own_statistics():
     setup = build(load_recipe(BASE))
     engine = loop.make_loop(setup)
     progress, seen = engine.begin(), []
@@ -234,7 +238,7 @@ def test_in_a_run_the_statistics_of_each_seed_are_of_all_that_it_saw():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["MountainCar-v0", "gymnasium/MountainCar-v0"])
-def test_a_run_that_was_left_goes_on_with_its_statistics(name, tmp_path):
+def test_an_interrupted_run_resumes_with_its_statistics(name, tmp_path):
     recipe = {**BASE, "environment": {**BASE["environment"], "name": name}}
     rlcli.train(recipe, quiet=True, run=tmp_path / "whole")
     steps = rlcli.chunks(recipe, quiet=True, run=tmp_path / "left")
@@ -244,10 +248,10 @@ def test_a_run_that_was_left_goes_on_with_its_statistics(name, tmp_path):
     whole, left = (tmp_path / run for run in ("whole", "left"))
     last = "checkpoints/000000064.pkl.lz4"
     for saved, what in ((last, "progress"), ("policy.pkl.lz4", "acting")):
-        expected, found = (checkpoint.read(run / saved)[what] for run in (whole, left))
-        assert set(found) == set(expected)
+        expected, actual = (checkpoint.read(run / saved)[what] for run in (whole, left))
+        assert set(actual) == set(expected)
         assert [
-            k for k in expected if found[k].tobytes() != expected[k].tobytes()
+            k for k in expected if actual[k].tobytes() != expected[k].tobytes()
         ] == []
     assert {"observation/count", "observation/mean/0"} <= set(expected)
     assert expected["observation/count"].tolist() == [64, 64]

@@ -34,8 +34,8 @@ class FrameVector(gymnasium.vector.VectorEnv):
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
 
-    def __init__(self, *, num_envs, stack_num, grayscale, **told):
-        self.num_envs, self.told = num_envs, told
+    def __init__(self, *, num_envs, stack_num, grayscale, **keywords):
+        self.num_envs, self.keywords = num_envs, keywords
         shape = (stack_num, 6, 7) if grayscale else (stack_num, 6, 7, 3)
         self.single_observation_space = spaces.Box(0, 255, shape, np.uint8)
         self.single_action_space = spaces.Discrete(2)
@@ -69,9 +69,13 @@ def cv2(monkeypatch):
 def test_the_standard_preprocessing_is_that_of_the_papers(cv2):
     wrappers, options = wrapper_keywords("standard")
     assert options == {"frameskip": 1, "max_num_frames_per_episode": 108_000}
-    told = wrappers["AtariPreprocessing"]
-    assert (told["noop_max"], told["frame_skip"], told["screen_size"]) == (30, 4, 84)
-    assert told["grayscale_obs"] and not told["terminal_on_life_loss"]
+    keywords = wrappers["AtariPreprocessing"]
+    assert (keywords["noop_max"], keywords["frame_skip"], keywords["screen_size"]) == (
+        30,
+        4,
+        84,
+    )
+    assert keywords["grayscale_obs"] and not keywords["terminal_on_life_loss"]
     assert wrappers["TransformObservation"]["observation_space"].shape == (84, 84, 4)
 
 
@@ -88,16 +92,16 @@ def test_the_preprocessing_can_be_changed_and_disabled(cv2):
     assert caught.value.hint == "did you mean `stack`?"
 
 
-def test_the_time_limit_counts_the_agents_steps(cv2):
+def test_the_time_limit_counts_steps_of_the_agent(cv2):
     for changes in ("standard", "raw"):
         wrappers, options = wrapper_keywords(changes, 100)
         assert list(wrappers)[-1] == "TimeLimit"  # outside of what skips frames
         assert wrappers["TimeLimit"] == {"max_episode_steps": 100}
         assert options["max_num_frames_per_episode"] == 0  # which is no limit
-    told = vector_keywords({"frame_skip": 5}, 100).env.told
-    assert (told["frameskip"], told["max_num_frames_per_episode"]) == (5, 500)
-    told = vector_keywords("standard", NO_TIME_LIMIT).env.told
-    assert told["max_num_frames_per_episode"] == NO_TIME_LIMIT
+    keywords = vector_keywords({"frame_skip": 5}, 100).env.keywords
+    assert (keywords["frameskip"], keywords["max_num_frames_per_episode"]) == (5, 500)
+    keywords = vector_keywords("standard", NO_TIME_LIMIT).env.keywords
+    assert keywords["max_num_frames_per_episode"] == NO_TIME_LIMIT
 
 
 @pytest.mark.parametrize("grey", [True, False])
@@ -144,12 +148,12 @@ def test_observations_of_breakout_match_gymnasiums_wrappers():
     seen, _ = hand.reset(seed=episode_seed(3, 0, 0))
     for action in np.random.default_rng(0).integers(0, 4, 60):
         np.testing.assert_array_equal(obs[0, 0], np.moveaxis(seen, 0, -1))
-        state, answer = ours.step(state, np.array([[action]]))
+        state, timestep = ours.step(state, np.array([[action]]))
         seen, reward, terminated, *_ = hand.step(action)
-        assert answer.reward[0, 0] == reward
+        assert timestep.reward[0, 0] == reward
         if terminated:
             break
-        obs = answer.obs
+        obs = timestep.obs
     ours.close(state)
 
 

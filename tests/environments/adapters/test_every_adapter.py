@@ -1,6 +1,6 @@
-"""The contract of adapters: one test for all, of whatever is installed.
+"""The contract of adapters: the same tests for all installed libraries.
 
-Each is played behind the host's face, which pure environments have as well.
+All run behind the host contract, which also wraps pure environments.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SEEDS, BATCH, STEPS = np.array([3, 11], np.uint32), 3, 25
 
 
 class Case(NamedTuple):
-    """An environment that stands for its adapter."""
+    """An environment that represents its adapter."""
 
     name: str
     package: str  # without which it is skipped
@@ -122,14 +122,20 @@ class Many(gymnasium.Env):
     def step(self, action):
         assert action in self.action_space
         obs = self.observation_space.sample()
-        told = spaces.flatten(self.action_space, action)
+        flat_action = spaces.flatten(self.action_space, action)
         seen = spaces.flatten(self.observation_space, obs)
-        return obs, told @ np.arange(len(told)) + seen[0], seen[1] > 0.9, False, {}
+        return (
+            obs,
+            flat_action @ np.arange(len(flat_action)) + seen[0],
+            seen[1] > 0.9,
+            False,
+            {},
+        )
 
 
 @pytest.fixture(autouse=True, scope="module")
 def many_env_id():
-    """Known to Gymnasium, and to processes that cannot import this file."""
+    """Registers the environment, also for processes that cannot import this file."""
     gymnasium.register("rlcli_test/Many-v0", Many)
     module = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(module)
@@ -153,26 +159,32 @@ def case(request) -> Case:
 
 @pytest.fixture(scope="module")
 def environment(case) -> Environment:
-    """It, as a recipe makes it."""
-    named = {"name": case.name, "num_envs": BATCH, "time_limit": case.limit}
-    recipe = load_recipe({"environment": named | case.options, "updater": "vanilla_pg"})
-    made = build(recipe, SEEDS.tolist()).parts(Clock.zero())[0]
-    return to_host_environment(made, len(SEEDS))
+    """The environment as built from a recipe."""
+    environment_options = {
+        "name": case.name,
+        "num_envs": BATCH,
+        "time_limit": case.limit,
+    }
+    recipe = load_recipe(
+        {"environment": environment_options | case.options, "updater": "vanilla_pg"}
+    )
+    env = build(recipe, SEEDS.tolist()).parts(Clock.zero())[0]
+    return to_host_environment(env, len(SEEDS))
 
 
 class Play(NamedTuple):
-    """Random play: where it ended, and what was seen, `[STEPS, S, B, ...]`."""
+    """Random play: the last state, and the timesteps `[STEPS, S, B, ...]`."""
 
     state: Any
     first: ArrayTree
-    answers: TimeStep
+    timesteps: TimeStep
 
 
 def element(tree, *index):
     return jax.tree.map(lambda leaf: np.asarray(leaf)[index], tree)
 
 
-def actions_of(environment, steps, seed=0):
+def sample_actions(environment, steps, seed=0):
     environment.action.seed(seed)
     for _ in range(steps):
         drawn = [environment.action.sample() for _ in range(len(SEEDS) * BATCH)]
@@ -183,110 +195,118 @@ def actions_of(environment, steps, seed=0):
 
 
 @functools.cache
-def drawing(draw):
+def jit_draw(draw):
     return jax.jit(jax.vmap(draw))
 
 
-def noise_of(environment, time):
+def sample_noise(environment, time):
     keys = jax.random.split(jax.random.key(time), len(SEEDS))
-    return drawing(environment.draw)(keys)
+    return jit_draw(environment.draw)(keys)
 
 
-def gone_on(environment, state, first, steps, seed=0):
-    answers = []
-    for time, action in enumerate(actions_of(environment, steps, seed)):
-        state, answer = environment.step(state, action, noise_of(environment, time))
-        answers.append(answer)
-    return Play(state, first, jax.tree.map(lambda *each: np.stack(each), *answers))
+def continue_play(environment, state, first, steps, seed=0):
+    timesteps = []
+    for time, action in enumerate(sample_actions(environment, steps, seed)):
+        state, timestep = environment.step(
+            state, action, sample_noise(environment, time)
+        )
+        timesteps.append(timestep)
+    return Play(state, first, jax.tree.map(lambda *each: np.stack(each), *timesteps))
 
 
 @pytest.fixture(scope="module")
 def play(environment) -> Play:
     state, first = environment.reset(SEEDS)
-    return gone_on(environment, state, first, STEPS)
+    return continue_play(environment, state, first, STEPS)
 
 
 def test_observations_are_in_its_space_with_their_dtype(environment, play):
-    for seen in (play.first, play.answers.obs, play.answers.next_obs):
+    for seen in (play.first, play.timesteps.obs, play.timesteps.next_obs):
         leaf = jax.tree.leaves(seen)[0]
         grid = leaf.shape[: leaf.ndim - np.ndim(jax.tree.leaves(play.first)[0]) + 2]
         for index in np.ndindex(*grid):
-            one = element(seen, *index)
-            assert environment.observation.contains(one), one
+            single_obs = element(seen, *index)
+            assert environment.observation.contains(single_obs), single_obs
 
 
-def test_answers_are_as_the_contract_has_them(play):
-    answers = play.answers
+def test_timesteps_follow_the_contract(play):
+    timesteps = play.timesteps
     shape = (STEPS, len(SEEDS), BATCH)
     for field, dtype in (("reward", "f4"), ("discount", "f4"), ("last", "?")):
-        found = getattr(answers, field)
-        assert (found.shape, found.dtype) == (shape, np.dtype(dtype))
-    assert np.all(np.isfinite(answers.reward))
-    assert set(np.unique(answers.discount)) <= {0.0, 1.0}
-    assert np.all(answers.last[answers.discount == 0])
-    assert answers.last.any() and not answers.last.all()
+        actual = getattr(timesteps, field)
+        assert (actual.shape, actual.dtype) == (shape, np.dtype(dtype))
+    assert np.all(np.isfinite(timesteps.reward))
+    assert set(np.unique(timesteps.discount)) <= {0.0, 1.0}
+    assert np.all(timesteps.last[timesteps.discount == 0])
+    assert timesteps.last.any() and not timesteps.last.all()
 
 
-def test_where_no_episode_ends_the_next_observation_is_the_one_to_act_upon(play):
-    answers = play.answers
-    for index in np.argwhere(~answers.last):
+def test_obs_equals_next_obs_unless_an_episode_ends(play):
+    timesteps = play.timesteps
+    for index in np.argwhere(~timesteps.last):
         jax.tree.map(
             np.testing.assert_array_equal,
-            element(answers.obs, *index),
-            element(answers.next_obs, *index),
+            element(timesteps.obs, *index),
+            element(timesteps.next_obs, *index),
         )
 
 
 def test_episodes_are_cut_at_the_time_limit_and_no_later(case, play):
     limit = case.limit or case.options["options"]["max_steps_in_episode"]
-    lengths = np.zeros(play.answers.last.shape[1:], int)
-    for last, discount in zip(play.answers.last, play.answers.discount, strict=True):
+    lengths = np.zeros(play.timesteps.last.shape[1:], int)
+    for last, discount in zip(
+        play.timesteps.last, play.timesteps.discount, strict=True
+    ):
         lengths += 1
         assert np.all(last[lengths == limit])
         cut = lengths[last & (discount == 1)]
-        # Where all end at once they all begin at once, and not late.
+        # If all end simultaneously, all reset immediately, not late.
         assert np.all((cut == limit) | (cut == limit - case.late))
         lengths[last] = -case.late
 
 
 def test_the_same_seeds_give_the_same_play_and_seeds_differ(environment, play):
     state, first = environment.reset(SEEDS)
-    again = gone_on(environment, state, first, STEPS)
-    jax.tree.map(np.testing.assert_array_equal, again[1:], play[1:])
-    environment.close(again.state)
-    ones = [leaf[:, row] for row in (0, 1) for leaf in jax.tree.leaves(play.answers)]
+    restored = continue_play(environment, state, first, STEPS)
+    jax.tree.map(np.testing.assert_array_equal, restored[1:], play[1:])
+    environment.close(restored.state)
+    ones = [leaf[:, row] for row in (0, 1) for leaf in jax.tree.leaves(play.timesteps)]
     half = len(ones) // 2
     pairs = zip(ones[:half], ones[half:], strict=True)
     assert any(not np.array_equal(*each) for each in pairs)
 
 
-def test_a_step_that_says_cut_truncates_everywhere(environment):
+def test_a_step_with_cut_truncates_all_environments(environment):
     state, _ = environment.reset(SEEDS)
-    action = next(actions_of(environment, 1))
-    state, answer = environment.step(state, action, noise_of(environment, 0), True)
-    assert answer.last.all()
-    state, answer = environment.step(state, action, noise_of(environment, 1))
-    assert not answer.last.all()
+    action = next(sample_actions(environment, 1))
+    state, timestep = environment.step(
+        state, action, sample_noise(environment, 0), True
+    )
+    assert timestep.last.all()
+    state, timestep = environment.step(state, action, sample_noise(environment, 1))
+    assert not timestep.last.all()
     environment.close(state)
 
 
-def test_what_was_saved_goes_on_where_it_was_or_says_that_it_does_not(
+def test_a_saved_environment_is_restored_exactly_or_with_a_warning(
     case, environment, play
 ):
     saved = jax.tree.map(np.array, environment.save(play.state))
-    again, sentence = environment.restore(saved)
-    assert bool(sentence) != case.exact
-    expected = gone_on(environment, play.state, play.first, 12, seed=1)
-    found = gone_on(environment, again, play.first, 12, seed=1)
+    restored, warning = environment.restore(saved)
+    assert bool(warning) != case.exact
+    expected = continue_play(environment, play.state, play.first, 12, seed=1)
+    actual = continue_play(environment, restored, play.first, 12, seed=1)
     if case.exact:
-        jax.tree.map(np.testing.assert_array_equal, found.answers, expected.answers)
+        jax.tree.map(
+            np.testing.assert_array_equal, actual.timesteps, expected.timesteps
+        )
     else:
-        assert found.answers.last[0].all()
-        assert np.all(found.answers.discount[0] == 1)
-    environment.close(found.state)
+        assert actual.timesteps.last[0].all()
+        assert np.all(actual.timesteps.discount[0] == 1)
+    environment.close(actual.state)
 
 
-def test_it_draws_itself_and_no_picture_is_blank(environment):
+def test_it_renders_and_no_image_is_blank(environment):
     state, _ = environment.reset(SEEDS)
     frames = [environment.render(state, index) for index in (0, BATCH * 2 - 1)]
     assert frames[0].shape == frames[1].shape
@@ -297,13 +317,13 @@ def test_it_draws_itself_and_no_picture_is_blank(environment):
 
 
 def adapt(name):
-    """What an adapter makes of an id, be it a core or a vector on the host."""
-    found = registry.find("environment", name)
-    return found.factory(*[1, 1, None, None] * bool(found.facts.get("adapter")))
+    """Builds the core or host vector of an id."""
+    actual = registry.find("environment", name)
+    return actual.factory(*[1, 1, None, None] * bool(actual.facts.get("adapter")))
 
 
 @pytest.mark.parametrize("package", ["gymnax", "pgx", "envpool"])
-def test_a_package_that_is_missing_is_named_with_the_extra(package, monkeypatch):
+def test_a_missing_package_is_named_with_its_extra(package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(RlcliError, match=f"`{package}` cannot be imported") as caught:
         adapt(f"{package}/Nothing-v0")
@@ -318,7 +338,7 @@ def test_a_package_that_is_missing_is_named_with_the_extra(package, monkeypatch)
         ("pgx", "2O48", "2048"),
     ],
 )
-def test_an_id_that_is_unknown_is_answered_with_the_librarys_own(package, id, meant):
+def test_an_unknown_id_suggests_the_closest_id(package, id, meant):
     pytest.importorskip(package)
     with pytest.raises(RlcliError, match=f"no environment `{package}/{id}`") as caught:
         adapt(f"{package}/{id}")
@@ -341,14 +361,14 @@ def test_an_id_that_is_unknown_is_answered_with_the_librarys_own(package, id, me
         ("Pendulum-v1", {"gravitee": 3}, "`options` are fields of its parameters"),
     ],
 )
-def test_a_parameter_of_gymnaxs_takes_what_its_default_is(id, options, hint):
+def test_a_parameter_of_gymnax_needs_the_type_of_its_default(id, options, hint):
     pytest.importorskip("gymnax")
     with pytest.raises(RlcliError) as caught:
         registry.find("environment", f"gymnax/{id}").factory(options=options)
     assert hint in caught.value.hint
 
 
-def test_parameters_of_gymnaxs_may_be_arrays():
+def test_parameters_of_gymnax_may_be_arrays():
     pytest.importorskip("gymnax")
     make = registry.find("environment", "gymnax/Acrobot-v1").factory
     torques = {"available_torque": jax.numpy.array([1.0, 1.0, 1.0])}
@@ -359,7 +379,7 @@ def test_parameters_of_gymnaxs_may_be_arrays():
     np.testing.assert_array_equal(alike[0], alike[2])
 
 
-def test_a_game_for_two_is_no_environment_of_one_agent():
+def test_a_two_player_game_is_refused():
     pytest.importorskip("pgx")
     with pytest.raises(RlcliError, match="has 2 players"):
         registry.find("environment", "pgx/chess").factory()

@@ -1,4 +1,4 @@
-"""The Gymnasium adapter, beside stepping Gymnasium by hand."""
+"""The Gymnasium adapter, compared with stepping Gymnasium directly."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def actions_for(id: str, steps: int, *grid: int) -> np.ndarray:
     return np.array(drawn).reshape(steps, *grid, *space.shape)
 
 
-class ByHand:
-    """One environment, as one would step it in a notebook."""
+class DirectGymnasium:
+    """One environment, stepped as in a notebook."""
 
     def __init__(self, id: str, seed: int, environment: int, **keywords) -> None:
         self.env = gymnasium.make(id, **keywords)
@@ -62,11 +62,11 @@ class ByHand:
 def play(env, actions):
     """All observations and answers, from the reset on."""
     state, obs = env.reset(SEEDS[: actions.shape[1]])
-    answers = []
+    timesteps = []
     for action in actions:
-        state, answer = env.step(state, action)
-        answers.append(answer)
-    return state, obs, answers
+        state, timestep = env.step(state, action)
+        timesteps.append(timestep)
+    return state, obs, timesteps
 
 
 def equal(a, b) -> None:
@@ -75,88 +75,88 @@ def equal(a, b) -> None:
 
 
 @pytest.mark.parametrize("id", IDS)
-def test_the_adapter_plays_what_gymnasium_plays_by_hand(id: str) -> None:
+def test_the_adapter_matches_stepping_gymnasium_directly(id: str) -> None:
     limit, seeds, num_envs, steps = 13, 2, 2, 40
     actions = actions_for(id, steps, seeds, num_envs)
     env = adapter(id, num_envs, seeds, limit)
-    _, obs, answers = play(env, actions)
+    _, obs, timesteps = play(env, actions)
     for row in range(seeds):
         for column in range(num_envs):
-            hand = ByHand(id, int(SEEDS[row]), column, max_episode_steps=limit)
+            hand = DirectGymnasium(id, int(SEEDS[row]), column, max_episode_steps=limit)
             np.testing.assert_array_equal(obs[row, column], hand.reset())
-            for action, answer in zip(actions, answers, strict=True):
+            for action, timestep in zip(actions, timesteps, strict=True):
                 expected = hand.step(action[row, column])
-                for ours, theirs in zip(answer, expected, strict=False):
+                for ours, theirs in zip(timestep, expected, strict=False):
                     np.testing.assert_array_equal(ours[row, column], theirs)
 
 
 @pytest.mark.parametrize("id", IDS)
-def test_answers_have_the_dtypes_and_spaces_that_are_shown(id: str) -> None:
+def test_timesteps_have_the_declared_dtypes_and_spaces(id: str) -> None:
     env = adapter(id, 2, 2, 5)
-    _, obs, answers = play(env, actions_for(id, 12, 2, 2))
+    _, obs, timesteps = play(env, actions_for(id, 12, 2, 2))
     to = np.float32 if isinstance(env.observation, spaces.Box) else np.int32
     assert obs.dtype == to and obs.shape == (2, 2, *env.observation.shape)
-    for answer in answers:
-        assert answer.obs.dtype == answer.next_obs.dtype == to
-        assert answer.reward.dtype == answer.discount.dtype == np.float32
-        assert answer.last.dtype == np.bool_
-        assert answer.reward.shape == answer.last.shape == (2, 2)
-        assert answer.info == {}
-        for row in answer.obs.reshape(4, *env.observation.shape):
+    for timestep in timesteps:
+        assert timestep.obs.dtype == timestep.next_obs.dtype == to
+        assert timestep.reward.dtype == timestep.discount.dtype == np.float32
+        assert timestep.last.dtype == np.bool_
+        assert timestep.reward.shape == timestep.last.shape == (2, 2)
+        assert timestep.info == {}
+        for row in timestep.obs.reshape(4, *env.observation.shape):
             assert env.observation.contains(row)
 
 
-def test_a_truncated_episode_shows_its_true_final_observation() -> None:
+def test_a_truncated_episode_returns_its_true_final_observation() -> None:
     env = adapter("Pendulum-v1", limit=3)
-    _, _, answers = play(env, actions_for("Pendulum-v1", 4, 1, 1))
-    assert [bool(each.last) for each in answers] == [False, False, True, False]
-    assert all(each.discount == 1 for each in answers)
-    assert np.array_equal(answers[1].obs, answers[1].next_obs)
-    assert not np.array_equal(answers[2].obs, answers[2].next_obs)
+    _, _, timesteps = play(env, actions_for("Pendulum-v1", 4, 1, 1))
+    assert [bool(each.last) for each in timesteps] == [False, False, True, False]
+    assert all(each.discount == 1 for each in timesteps)
+    assert np.array_equal(timesteps[1].obs, timesteps[1].next_obs)
+    assert not np.array_equal(timesteps[2].obs, timesteps[2].next_obs)
 
 
 @pytest.mark.parametrize(("limit", "ends"), [("default", 200), (None, None), (50, 50)])
-def test_the_time_limit_is_the_ids_own_or_none_or_a_number(limit, ends) -> None:
+def test_the_time_limit_is_the_default_none_or_a_number(limit, ends) -> None:
     env = adapter("Pendulum-v1", limit=limit)
-    _, _, answers = play(env, np.zeros((210, 1, 1, 1), np.float32))
-    ended = [step for step, each in enumerate(answers, 1) if each.last]
+    _, _, timesteps = play(env, np.zeros((210, 1, 1, 1), np.float32))
+    ended = [step for step, each in enumerate(timesteps, 1) if each.last]
     assert ended[:1] == ([] if ends is None else [ends])
 
 
-def test_arrays_that_were_handed_out_are_never_written_again() -> None:
+def test_returned_arrays_are_never_written_again() -> None:
     env = adapter("CartPole-v1", 2, 1, 4)
     state, obs = env.reset(SEEDS[:1])
     seen, copies = [obs], [obs.copy()]
     for action in actions_for("CartPole-v1", 12, 1, 2):
-        state, answer = env.step(state, action)
-        seen += [answer.obs, answer.next_obs]
-        copies += [answer.obs.copy(), answer.next_obs.copy()]
+        state, timestep = env.step(state, action)
+        seen += [timestep.obs, timestep.next_obs]
+        copies += [timestep.obs.copy(), timestep.next_obs.copy()]
         action[:] = 0  # nor is the action that was taken in
-    state, sentence = env.restore(env.save(state))
-    assert sentence == ""
+    state, warning = env.restore(env.save(state))
+    assert warning == ""
     for a, b in zip(seen, copies, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("id", IDS)
-def test_a_restored_environment_goes_on_exactly(id: str) -> None:
+def test_a_restored_environment_continues_exactly(id: str) -> None:
     limit = {"CartPole-v1": "default"}.get(id, 30)
     actions = actions_for(id, 100, 2, 2)
     env = adapter(id, 2, 2, limit)
     state, _, _ = play(env, actions[:47])
     saved = env.save(state)
-    kept = {name: array.copy() for name, array in saved.items()}
+    saved_copy = {name: array.copy() for name, array in saved.items()}
     expected = []
     for action in actions[47:]:
-        state, answer = env.step(state, action)
-        expected.append(answer)
-    again, sentence = adapter(id, 2, 2, limit).restore(saved)
-    assert sentence == ""
-    for name, array in env.save(again).items():
-        np.testing.assert_array_equal(array, kept[name], name)
-    for action, answer in zip(actions[47:], expected, strict=True):
-        again, ours = env.step(again, action)
-        equal(ours, answer)
+        state, timestep = env.step(state, action)
+        expected.append(timestep)
+    restored, warning = adapter(id, 2, 2, limit).restore(saved)
+    assert warning == ""
+    for name, array in env.save(restored).items():
+        np.testing.assert_array_equal(array, saved_copy[name], name)
+    for action, timestep in zip(actions[47:], expected, strict=True):
+        restored, ours = env.step(restored, action)
+        equal(ours, timestep)
 
 
 def test_actions_beyond_a_box_are_clipped_to_it() -> None:
@@ -167,7 +167,7 @@ def test_actions_beyond_a_box_are_clipped_to_it() -> None:
         equal(wild[0], tame[0])
 
 
-def test_the_newest_version_is_meant_where_none_is_given() -> None:
+def test_an_id_without_a_version_means_the_newest() -> None:
     _, _, old = play(adapter("CartPole-v0"), np.zeros((1, 1, 1), np.int32))
     _, _, new = play(adapter("CartPole"), np.zeros((1, 1, 1), np.int32))
     equal(old[0], new[0])
@@ -175,7 +175,7 @@ def test_the_newest_version_is_meant_where_none_is_given() -> None:
     assert env.reset(SEEDS[:1])[0].vector.envs[0].spec.id == "CartPole-v1"
 
 
-def test_options_are_handed_on_to_gymnasium() -> None:
+def test_options_are_passed_to_gymnasium() -> None:
     assert adapter("FrozenLake-v1", map_name="8x8").observation == spaces.Discrete(64)
 
 
@@ -185,21 +185,21 @@ def test_options_are_handed_on_to_gymnasium() -> None:
         ("CartPol-v1", "there is no environment `gymnasium/CartPol-v1`", "CartPole-v1"),
         ("CartPole-v9", "gymnasium/CartPole-v9", "there is `gymnasium/CartPole-v0`, "),
         ("Qzxw-v1", "gymnasium/Qzxw-v1", "MODULE:ID"),
-        # No other environment of version 5 is meant, though half of its id is alike.
+        # No other environment of version 5 is suggested, although its id is similar.
         ("Pong-v5", "gymnasium/Pong-v5", "`gymnasium/ALE/…` are Atari games"),
         ("nowhere/Qzxw-v1", "gymnasium/nowhere/Qzxw-v1", "MODULE:ID"),
         ("no_such_module:A-v0", "`no_such_module` cannot be imported", "install"),
         ("$", "Malformed environment ID", ""),
     ],
 )
-def test_an_unknown_id_is_answered_with_the_nearest(id, message, hint) -> None:
+def test_an_unknown_id_suggests_the_closest_registered_id(id, message, hint) -> None:
     with pytest.raises(RlcliError) as caught:
         adapter(id)
     assert message in caught.value.message
     assert hint in caught.value.hint
 
 
-def test_spaces_without_arrays_of_fixed_shape_are_refused() -> None:
+def test_spaces_without_a_fixed_shape_are_refused() -> None:
     class Says(Plain):
         observation_space = spaces.Tuple([spaces.Discrete(2), spaces.Text(4)])
 
@@ -221,7 +221,7 @@ def test_an_option_that_the_environment_lacks_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["num_envs", "id", "function", "external"])
 @pytest.mark.parametrize("way", ["sync", "own"])
-def test_no_option_is_taken_for_an_argument_of_ours(name, way) -> None:
+def test_options_never_collide_with_arguments_of_the_adapter(name, way) -> None:
     with pytest.raises(RlcliError, match=f"cannot contain|argument '{name}'"):
         gymnasium_adapter(
             "CartPole-v1", 1, 1, None, None, options={name: 4}, vectorization=way
@@ -229,7 +229,7 @@ def test_no_option_is_taken_for_an_argument_of_ours(name, way) -> None:
 
 
 @pytest.mark.parametrize("atari", ["raw", {"stack": 2}])
-def test_an_option_for_ataris_games_goes_with_no_other(atari) -> None:
+def test_the_option_atari_is_refused_for_other_environments(atari) -> None:
     with pytest.raises(RlcliError, match="has no option `atari`"):
         gymnasium_adapter("CartPole-v1", 1, 1, None, None, atari=atari)
 
@@ -254,7 +254,7 @@ def test_a_missing_renderer_names_the_extra(monkeypatch) -> None:
     assert caught.value.hint == 'pip install "rlcli[gymnasium]"'
 
 
-def test_an_environment_without_pictures_draws_its_observation() -> None:
+def test_an_environment_without_rendering_draws_its_observation() -> None:
     env = gymnasium_adapter("rlcli_test/Plain-v0", 1, 1, None, None, True)
     state, _ = env.reset(SEEDS[:1])
     before = env.render(state, 0)
@@ -262,17 +262,17 @@ def test_an_environment_without_pictures_draws_its_observation() -> None:
     assert not np.array_equal(before, env.render(state, 0))
 
 
-def test_an_environment_with_pictures_is_drawn_by_itself() -> None:
+def test_an_environment_with_rendering_renders_itself() -> None:
     pytest.importorskip("pygame")
     env = gymnasium_adapter("CartPole-v1", 2, 1, "default", None, True)
     state, _ = env.reset(SEEDS[:1])
-    hand = ByHand("CartPole-v1", int(SEEDS[0]), 1, render_mode="rgb_array")
+    hand = DirectGymnasium("CartPole-v1", int(SEEDS[0]), 1, render_mode="rgb_array")
     hand.reset()
     np.testing.assert_array_equal(env.render(state, 1), hand.env.render())
 
 
 class Plain(gymnasium.Env):
-    """No pictures, no end; choices from 3, observations from -1, float64 rewards."""
+    """No rendering, no end; actions from 3, observations from -1, float64 rewards."""
 
     metadata = {"render_modes": []}  # noqa: RUF012 # as Gymnasium has it
     observation_space = spaces.Discrete(5, start=-1)
@@ -296,15 +296,15 @@ def plain_env_id():
     gymnasium.registry.pop("rlcli_test/Plain-v0")
 
 
-def test_choices_count_from_zero() -> None:
+def test_discrete_values_start_at_zero() -> None:
     env = adapter("rlcli_test/Plain-v0")
     assert env.action == env.observation == spaces.Discrete(5)
-    _, obs, answers = play(env, np.arange(5).reshape(5, 1, 1))
+    _, obs, timesteps = play(env, np.arange(5).reshape(5, 1, 1))
     assert obs == 0
-    assert [int(each.obs[0, 0]) for each in answers] == [0, 1, 2, 3, 4]
+    assert [int(each.obs[0, 0]) for each in timesteps] == [0, 1, 2, 3, 4]
 
 
-def test_a_module_is_imported_for_what_it_registers(tmp_path, monkeypatch) -> None:
+def test_an_id_may_name_the_module_that_registers_it(tmp_path, monkeypatch) -> None:
     (tmp_path / "rlcli_test_module.py").write_text(
         "import gymnasium\n"
         "gymnasium.register('my_space/Mine-v2', "
@@ -323,7 +323,7 @@ def test_only_an_id_with_a_module_imports_one() -> None:
     assert not imports_module("CartPole-v1") and not imports_module("space/Id-v0")
 
 
-def test_float64_boxes_are_shown_as_float32_that_holds_the_observations() -> None:
+def test_float64_boxes_become_float32_boxes_that_contain_the_observations() -> None:
     class Tenth(Plain):
         observation_space = spaces.Box(-0.1, 0.1, (2,), np.float64)
 
@@ -338,7 +338,7 @@ def test_float64_boxes_are_shown_as_float32_that_holds_the_observations() -> Non
     gymnasium.registry.pop("rlcli_test/Tenth-v0")
 
 
-def test_a_recipe_may_set_nothing_but_options() -> None:
+def test_a_recipe_may_set_only_keyword_options() -> None:
     keywords = [
         name
         for name, each in inspect.signature(gymnasium_adapter).parameters.items()

@@ -1,4 +1,4 @@
-"""The host vector: resuming, failing, time; and pure environments behind it."""
+"""Host environments: resuming, errors, timeouts; and pure ones behind the contract."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Walk(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        # One buffer for all observations, as some environments have it.
+        # One buffer for all observations, as in some environments.
         self.at = np.array([self.np_random.random(), 0], np.float32)
         return self.at, {}
 
@@ -43,7 +43,7 @@ class Walk(gymnasium.Env):
 
 
 class Hidden(Walk):
-    """A randomness of its own, which no seed reaches, in environments begun below ½."""
+    """Unseeded random observations in environments that start below ½."""
 
     def step(self, action):
         seen, *rest = super().step(action)
@@ -58,17 +58,17 @@ class Hidden(Walk):
 
 
 def make_host_env(kind, num_envs: int = 2, seeds: int = 2, timeout=None) -> Environment:
-    foreign = ExternalEnvironment(
+    external = ExternalEnvironment(
         f"environment `{kind.__name__}`", "rlcli[gymnasium]", timeout
     )
-    return sync_host_environment(foreign, kind, num_envs, seeds)
+    return sync_host_environment(external, kind, num_envs, seeds)
 
 
 def play_env(env: Environment, steps: int):
     state, obs = env.reset(SEEDS)
     for step in range(steps):
-        state, answer = env.step(state, np.full(obs.shape[:2], step % 3))
-        obs = answer.obs
+        state, timestep = env.step(state, np.full(obs.shape[:2], step % 3))
+        obs = timestep.obs
     return state, obs
 
 
@@ -84,63 +84,63 @@ def test_environments_do_not_depend_on_how_many_there_are() -> None:
     np.testing.assert_array_equal(play_env(few, 30)[1], play_env(many, 30)[1][:, :1])
 
 
-def test_a_host_environment_says_so_and_draws_nothing() -> None:
+def test_a_host_environment_is_not_pure_and_draws_no_noise() -> None:
     env = make_host_env(Walk)
     assert not env.pure and env.num_envs == 2
     assert env.draw(jax.random.key(0)) == ()
 
 
 @pytest.mark.parametrize("steps", [0, 1, 25, 70])
-def test_what_is_saved_is_what_brings_it_back(steps: int) -> None:
+def test_saved_arrays_restore_the_environment(steps: int) -> None:
     env = make_host_env(Walk)
     state, obs = play_env(env, steps)
     saved = env.save(state)
     assert saved["actions"].shape[:3] == (2, 2, saved["length"].max())
     np.testing.assert_array_equal(saved["obs"], obs)
     np.testing.assert_array_equal(saved["seeds"], SEEDS)
-    again, sentence = env.restore(saved)
-    assert sentence == ""
+    restored, warning = env.restore(saved)
+    assert warning == ""
     for action in np.arange(60) % 3:
         state, a = env.step(state, np.full((2, 2), action))
-        again, b = env.step(again, np.full((2, 2), action))
+        restored, b = env.step(restored, np.full((2, 2), action))
         for ours, theirs in zip(a[:5], b[:5], strict=True):
             np.testing.assert_array_equal(ours, theirs)
 
 
-def test_what_does_not_repeat_itself_is_named_and_ends_its_episode() -> None:
+def test_environments_that_cannot_be_restored_are_named_and_truncated() -> None:
     env = make_host_env(Hidden, 4)
     state, obs = play_env(env, 10)
     hides = np.array([each.hides for each in state.vector.envs]).reshape(2, 4)
     assert hides.any() and not hides.all()
-    again, sentence = env.restore(env.save(state))
-    assert f"{hides.sum()} of 8 episodes end here" in sentence
+    restored, warning = env.restore(env.save(state))
+    assert f"{hides.sum()} of 8 episodes end here" in warning
     row, column = np.argwhere(hides)[0]
-    assert f"(number {column} of seed {SEEDS[row]}, episode 0)" in sentence
-    saved = env.save(again)  # saving before the next step changes nothing of that
-    again, sentence_again = env.restore(saved)
-    assert sentence_again == sentence
-    again, answer = env.step(again, np.ones((2, 4), np.int32))
-    np.testing.assert_array_equal(answer.last, hides)
-    np.testing.assert_array_equal(answer.next_obs[hides], obs[hides])
-    assert (answer.discount == 1).all()
-    np.testing.assert_array_equal(answer.reward, np.where(hides, 0, 1))
-    np.testing.assert_array_equal(env.save(again)["episode"], hides)
-    again, answer = env.step(again, np.ones((2, 4), np.int32))
-    assert not answer.last.any()
+    assert f"(number {column} of seed {SEEDS[row]}, episode 0)" in warning
+    saved = env.save(restored)  # saving before the next step changes nothing of that
+    restored, second_warning = env.restore(saved)
+    assert second_warning == warning
+    restored, timestep = env.step(restored, np.ones((2, 4), np.int32))
+    np.testing.assert_array_equal(timestep.last, hides)
+    np.testing.assert_array_equal(timestep.next_obs[hides], obs[hides])
+    assert (timestep.discount == 1).all()
+    np.testing.assert_array_equal(timestep.reward, np.where(hides, 0, 1))
+    np.testing.assert_array_equal(env.save(restored)["episode"], hides)
+    restored, timestep = env.step(restored, np.ones((2, 4), np.int32))
+    assert not timestep.last.any()
 
 
-def test_an_episode_that_ends_in_the_replay_is_not_brought_back() -> None:
+def test_an_episode_that_ends_during_the_replay_is_lost() -> None:
     env = make_host_env(Walk)
     state, _ = play_env(env, 5)
     saved = env.save(state)
     saved["actions"] = np.full((2, 2, 12), 2)  # ends at the 11th
     saved["length"] = np.full((2, 2), 12)
-    again, sentence = env.restore(saved)
-    assert "4 of 4 episodes end here" in sentence and "and 1 more" in sentence
-    assert env.step(again, np.zeros((2, 2), int))[1].last.all()
+    restored, warning = env.restore(saved)
+    assert "4 of 4 episodes end here" in warning and "and 1 more" in warning
+    assert env.step(restored, np.zeros((2, 2), int))[1].last.all()
 
 
-def test_an_error_names_the_environment_and_its_place() -> None:
+def test_an_error_names_the_environment_seed_and_episode() -> None:
     class Broken(Walk):
         def step(self, action):
             if action == 2:
@@ -181,26 +181,26 @@ def test_an_environment_that_hangs_is_interrupted(busy: bool, swallows: bool) ->
     assert time.perf_counter() - began < 10
 
 
-def test_in_another_thread_a_slow_step_is_found_out_afterwards() -> None:
+def test_in_another_thread_a_slow_step_raises_afterwards() -> None:
     class Slow(Walk):
         def step(self, action):
             time.sleep(0.3 * action)
             return super().step(action)
 
-    said = []
+    problem = []
 
     def run() -> None:
         state, _ = env.reset(SEEDS)
         try:
             env.step(state, np.array([[0, 0], [0, 1]]))
         except RlcliError as error:
-            said.append(error.message)
+            problem.append(error.message)
 
     env = make_host_env(Slow, timeout=0.1)
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    assert "(number 1 of seed 6, episode 0) took longer than 0.1 s" in said[0]
+    assert "(number 1 of seed 6, episode 0) took longer than 0.1 s" in problem[0]
 
 
 def test_an_observation_of_another_shape_is_refused() -> None:
@@ -212,10 +212,10 @@ def test_an_observation_of_another_shape_is_refused() -> None:
         make_host_env(Odd).reset(SEEDS)
 
 
-def spoiling(place: int, value, space=None, at: int = 3):
-    """A kind of environment that returns `value` in step `at`, as part of its answer.
+def make_spoiled_env(place: int, value, space=None, at: int = 3):
+    """An environment class whose step `at` returns `value` at index `place`.
 
-    `space` is that of its observations, Box(2,) if none.
+    `space` is its observation space, by default Box(2,).
     """
 
     class Spoils(Walk):
@@ -226,23 +226,23 @@ def spoiling(place: int, value, space=None, at: int = 3):
 
         def step(self, action):
             self.time += 1
-            answer = list(super().step(action))
-            answer[0] = answer[0] if space is None else space.sample()
+            timestep = list(super().step(action))
+            timestep[0] = timestep[0] if space is None else space.sample()
             if self.time == at:
-                answer[place] = value
-            return tuple(answer)
+                timestep[place] = value
+            return tuple(timestep)
 
     if space is not None:
         Spoils.observation_space = space
     return Spoils
 
 
-def stepped(kind, steps: int = 4) -> TimeStep:
+def play_steps(kind, steps: int = 4) -> TimeStep:
     env = make_host_env(kind)
     state, _ = env.reset(SEEDS)
     for _ in range(steps):
-        state, answer = env.step(state, np.zeros((2, 2), np.int32))
-    return answer
+        state, timestep = env.step(state, np.zeros((2, 2), np.int32))
+    return timestep
 
 
 PIXELS = spaces.Box(0, 255, (2,), np.uint8)
@@ -251,7 +251,7 @@ BOTH = spaces.Dict({"at": spaces.Box(-1.0, 1.0, (2,)), "choice": CHOICE})
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "space", "said"),
+    ("place", "value", "space", "problem"),
     [
         (1, None, None, "a reward that is not a number: None"),
         (1, "1.0", None, "a reward that is not a number: str"),
@@ -287,12 +287,12 @@ BOTH = spaces.Dict({"at": spaces.Box(-1.0, 1.0, (2,)), "choice": CHOICE})
         (0, None, BOTH, "an observation without the member `at` of its space, Dict("),
     ],
 )
-def test_an_answer_of_another_type_is_refused_with_its_place(place, value, space, said):
+def test_an_invalid_timestep_is_refused_with_its_location(place, value, space, problem):
     with pytest.raises(RlcliError) as caught:
-        stepped(spoiling(place, value, space))
+        play_steps(make_spoiled_env(place, value, space))
     message = caught.value.message
     where = "environment `Spoils` (number 0 of seed 5, episode 0) returned in step 3 "
-    assert message.startswith(where + said)
+    assert message.startswith(where + problem)
     assert "wrapper" in caught.value.hint
 
 
@@ -312,24 +312,24 @@ def test_an_answer_of_another_type_is_refused_with_its_place(place, value, space
         (0, np.array(2), CHOICE),
     ],
 )
-def test_an_answer_that_loses_nothing_by_conversion_is_taken(place, value, space):
-    assert stepped(spoiling(place, value, space)).reward.shape == (2, 2)
+def test_a_lossless_conversion_is_accepted(place, value, space):
+    assert play_steps(make_spoiled_env(place, value, space)).reward.shape == (2, 2)
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("timestep", "problem"),
     [
         (None, "None, not (observation, reward, terminated, truncated, info)"),
         ((1, 2, 3, 4), "tuple of 4, not (observation, reward, terminated, truncated"),
     ],
 )
-def test_an_answer_that_is_none_is_refused(answer, said):
+def test_a_step_result_of_another_type_is_refused(timestep, problem):
     class Odd(Walk):
         def step(self, action):
-            return answer
+            return timestep
 
-    with pytest.raises(RlcliError, match=re.escape(f"returned in step 1 {said}")):
-        stepped(Odd)
+    with pytest.raises(RlcliError, match=re.escape(f"returned in step 1 {problem}")):
+        play_steps(Odd)
 
 
 def test_a_reset_without_info_is_refused():
@@ -342,20 +342,20 @@ def test_a_reset_without_info_is_refused():
 
 
 def test_a_step_that_fails_after_a_nan_says_so():
-    class Fails(spoiling(0, np.array([np.nan, 0]))):
+    class Fails(make_spoiled_env(0, np.array([np.nan, 0]))):
         def step(self, action):
             if self.time == 3:
                 raise ZeroDivisionError("by nothing")
             return super().step(action)
 
     with pytest.raises(RlcliError) as caught:
-        stepped(Fails)
+        play_steps(Fails)
     assert caught.value.message.endswith(
         "ZeroDivisionError: by nothing; its previous observation was not finite"
     )
 
 
-def test_a_step_that_fails_at_an_action_that_is_no_number_says_so():
+def test_a_step_that_fails_after_a_nan_action_says_so():
     class Fails(Walk):
         action_space = spaces.Box(-1.0, 1.0, (1,))
 
@@ -394,7 +394,7 @@ def test_closing_closes_every_copy() -> None:
 
 
 def drift(num_envs: int) -> Environment:
-    """A pure environment of numbers that drift, end beyond 2 and begin anew."""
+    """A pure environment of numbers that drift; an episode ends beyond 2."""
 
     def reset(key):
         at = jax.random.uniform(key, (num_envs,))
@@ -418,7 +418,7 @@ def drift(num_envs: int) -> Environment:
 
 
 @pytest.mark.parametrize("seeds", [1, 3])
-def test_a_hosted_environment_answers_as_the_pure_one(seeds: int) -> None:
+def test_to_host_environment_matches_the_pure_environment(seeds: int) -> None:
     env = drift(4)
     host = to_host_environment(env, seeds)
     numbers = np.arange(seeds, dtype=np.uint32)
@@ -430,15 +430,15 @@ def test_a_hosted_environment_answers_as_the_pure_one(seeds: int) -> None:
     for time_ in range(20):
         keys = jax.random.split(jax.random.key(time_), seeds)
         noise, action = jax.vmap(env.draw)(keys), np.full((seeds, 4), 0.1, np.float32)
-        state, answer = host.step(state, action, noise)
+        state, timestep = host.step(state, action, noise)
         if time_ == 10:
-            state, sentence = host.restore(host.save(state))
-            assert sentence == ""
+            state, warning = host.restore(host.save(state))
+            assert warning == ""
         for row in range(seeds):
             states[row], expected = step(states[row], action[row], noise[row])
-            ours = jax.tree.map(lambda x, row=row: x[row], answer)
+            ours = jax.tree.map(lambda x, row=row: x[row], timestep)
             jax.tree.map(np.testing.assert_array_equal, ours, expected)
-    assert all(isinstance(each, np.ndarray) for each in jax.tree.leaves(answer))
+    assert all(isinstance(each, np.ndarray) for each in jax.tree.leaves(timestep))
     assert host.render(state, 4 * seeds - 1)[0, 0, 0] == states[-1][-1]
     host.close(state)
     assert not host.pure and host.num_envs == 4

@@ -67,7 +67,7 @@ def pickled_module():
     cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
 
 
-def parallel(kind, timeout=None):
+def make_async_vector(kind, timeout=None):
     external = ExternalEnvironment(
         f"environment `{kind.__name__}`", "rlcli[gymnasium]", timeout
     )
@@ -106,19 +106,19 @@ def play(env, steps=STEPS):
 
 
 def test_async_and_sync_vectors_return_the_same_timesteps():
-    state, *found = play(parallel(Walk))
+    state, *actual = play(make_async_vector(Walk))
     _, *expected = play(
         sync_host_environment(
             ExternalEnvironment("environment `Walk`", "rlcli[gymnasium]"), Walk, 2, 2
         )
     )
-    jax.tree.map(np.testing.assert_array_equal, found, expected)
-    assert found[1].last.sum() > 10
-    parallel(Walk).close(state)
+    jax.tree.map(np.testing.assert_array_equal, actual, expected)
+    assert actual[1].last.sum() > 10
+    make_async_vector(Walk).close(state)
 
 
 def test_an_error_in_a_process_names_the_environment():
-    env = parallel(Broken)
+    env = make_async_vector(Broken)
     state, _ = env.reset(SEEDS)
     with pytest.raises(RlcliError, match="`Broken` failed in `step`: ZeroDivision"):
         env.step(state, np.array([[0, 1], [2, 1]]))
@@ -126,7 +126,7 @@ def test_an_error_in_a_process_names_the_environment():
 
 
 def test_processes_that_take_too_long_are_interrupted_and_stopped():
-    env = parallel(Slow, timeout=0.5)
+    env = make_async_vector(Slow, timeout=0.5)
     state, _ = env.reset(SEEDS)
     began = time.perf_counter()
     with pytest.raises(RlcliError, match=r"took longer than 0\.5 s for a `step`"):
@@ -171,9 +171,9 @@ def test_actions_of_a_vector_that_is_not_replayable_are_not_saved():
     state, *_ = play(env)
     saved = env.save(state)
     assert saved["actions"].shape == (2, 2, 0) and saved["length"].any()
-    again, sentence = env.restore(saved)
-    assert "4 of 4 episodes end here" in sentence
-    assert env.step(again, np.zeros((2, 2), int))[1].last.all()
+    restored, warning = env.restore(saved)
+    assert "4 of 4 episodes end here" in warning
+    assert env.step(restored, np.zeros((2, 2), int))[1].last.all()
 
 
 def test_the_native_vector_of_cartpole_matches_single_environments():
