@@ -1,23 +1,22 @@
-"""Updaters: a loss, and a way to act.
+"""Updaters: learning algorithms, each with a loss and a policy.
 
-Belongs here: algorithms, one file each, by family, and what families share.
+Belongs here: algorithms, one file each, by family, and the modules that families share.
 May import: policies, preprocessing, networks, distributions, and the ground.
 
-A factory is given, by position, the parts it builds upon:
+The positional arguments of an updater factory are its parts:
 
-- `spaces`: the observations and actions of the environment;
+- `spaces`: the observation and action spaces of the environment;
 - `networks(name, head, observation=None, action=None, copies=None) -> Network`: the
-  recipe's network as function `name`, with parameters of its own (or on the recipe's
-  shared torso); `head` is a factory that takes the options of the recipe's `head:`.
-  With `observation`, a space, it is a function of that, and not of what the environment
-  shows. With `action`, a space, it is a function of (observation, action). With
-  `copies` there are so many of it, from different parameters, and an axis for them in
-  front of all they say;
-- `policies(**offers) -> Policy`: the recipe's policy, acting on what is offered;
+  recipe's network for the function `name`, with its own parameters (or on the recipe's
+  shared torso). `head` is a factory that takes the options of the recipe's `head:`.
+  `observation`: a space that replaces the environment's observation space as input.
+  `action`: a space; the network is then a function of (observation, action). `copies`:
+  the number of copies with different parameters, stacked on a leading output axis;
+- `policies(**offers) -> Policy`: the recipe's policy, which acts on one of the offers;
 - `optimizer`: an optax gradient transformation over all parameters.
 
-The facts it registers are its defaults: `policy`, `tracer`, `replay` if it wants one,
-and `unroll`, the steps of each environment between two updates.
+The registered facts are the recipe's defaults: `policy`, `tracer`, `replay` if the
+updater needs one, and `unroll`, the steps of each environment between two updates.
 """
 
 from __future__ import annotations
@@ -35,37 +34,37 @@ from rlcli.types import Environment
 
 
 class Spaces(NamedTuple):
-    """What one environment shows and takes, and what rows are made of its steps."""
+    """The spaces of one environment, and how its steps become rows."""
 
     observation: gymnasium.Space
     action: gymnasium.Space
-    num_envs: int = 1  # how many of them there are
-    owner: str = "the environment"  # whose they are, for messages
-    # One environment alone, without batch and time limit, for what plans with it; None
-    # where it cannot be asked, or shows something else than what the agent is shown.
+    num_envs: int = 1  # number of parallel environments
+    owner: str = "the environment"  # name of the environment, for messages
+    # A single environment without batch and time limit, for planning. None if it does
+    # not run in the compiled program, or if the agent sees other observations.
     simulator: Callable[[], Environment | None] = lambda: None
-    gamma: Any = 1.0  # what the tracer discounts a step with
-    span: int | None = 1  # steps that its rows are of; None: whole episodes
+    gamma: Any = 1.0  # the tracer's discount factor for one step
+    span: int | None = 1  # steps per row of the tracer; None: whole episodes
 
 
 def require_discrete(spaces: Spaces, updater: str) -> gymnasium.spaces.Discrete:
-    """The space of actions, if it has a finite number of them."""
+    """Returns the action space if it is Discrete, else raises an error."""
     if isinstance(spaces.action, gymnasium.spaces.Discrete):
         return spaces.action
     raise RlcliError(
-        f"updater `{updater}` needs a Discrete action space, and {spaces.owner} has "
+        f"updater `{updater}` needs a Discrete action space, but {spaces.owner} has "
         f"{describe(spaces.action)}",
-        "`ppo` acts in a Box; or choose an environment with Discrete actions",
+        "use `ppo` for a Box, or choose an environment with Discrete actions",
     )
 
 
 def default_distribution(space: gymnasium.Space, updater: str) -> Distribution:
-    """The default family of distributions over the space, if it has one."""
+    """Returns the default family of distributions over the space, or raises an error."""
     try:
         return distributions.distribution_for(space)
     except TypeError as error:
         raise RlcliError(
-            f"updater `{updater}` needs actions that a distribution is over, and the "
-            f"environment's are {space}",
+            f"updater `{updater}` needs a distribution over actions, but there is none "
+            f"for the action space {space}",
             str(error),
         ) from error

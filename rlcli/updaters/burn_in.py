@@ -1,4 +1,4 @@
-"""Burn-in: steps in front of a sequence that refresh a memory, and teach nothing."""
+"""Burn-in: leading steps of a sequence that only refresh the recurrent carry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlcli.types import Array, ArrayTree, Transition
 
 
 class RowOrder(NamedTuple):
-    """Rows of `[T, B, ...]` in another order, in each column; and back again."""
+    """A permutation of the rows of `[T, B, ...]` in each column, and its inverse."""
 
     forward: Callable[[ArrayTree], ArrayTree]
     backward: Callable[[ArrayTree], ArrayTree]
@@ -21,17 +21,17 @@ class RowOrder(NamedTuple):
 def refresh_carry(
     steps: Transition, weight: Array, carries: Callable[[ArrayTree], ArrayTree]
 ) -> tuple[Transition, RowOrder]:
-    """The steps in the order in which to learn from them, with the memory at each.
+    """Returns the steps in learning order with a refreshed carry each, and that order.
 
-    What replayed sequences begin with is the memory of long ago, which the rows in
-    front, that weigh 0, have to bring up to date: "using a portion of the replay
-    sequence only for unrolling the network and producing a start state" (Kapturowski
-    et al., 2019, https://openreview.net/forum?id=r1lyTjAqYX, section 3). So these go
-    behind the others, where no gradient of the others passes, and those begin with the
-    memory that was reached: a number, like the observation.
+    Replayed sequences begin with a stored, stale carry. Burn-in rows, which come first
+    and have weight 0, refresh it: "using a portion of the replay sequence only for
+    unrolling the network and producing a start state" (Kapturowski et al., 2019,
+    https://openreview.net/forum?id=r1lyTjAqYX, section 3). The burn-in rows move behind
+    the learning rows, so that no gradient passes through them. The learning rows begin
+    with the refreshed carry, as a constant.
 
-    `carries(carry)` is what is carried after each step, `[T, B, ...]`, from the carry
-    before the first. Steps that know what each was taken with stay as they are.
+    `carries(carry)` returns the carry after each step, `[T, B, ...]`, from the carry
+    before the first. Steps that already store a carry per row stay unchanged.
     """
     carry = steps.extras.get("carry", ())
     rows = weight.shape[0]
@@ -49,7 +49,7 @@ def refresh_carry(
 
 
 def _rotate_rows(front: Array, rows: int) -> RowOrder:
-    """The first `front[B]` of the rows go behind the others."""
+    """Moves the first `front[B]` rows behind the others."""
     forward = (jnp.arange(rows)[:, None] + front) % rows
     back = (jnp.arange(rows)[:, None] - front) % rows
 

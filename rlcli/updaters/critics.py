@@ -1,7 +1,7 @@
-"""Critics: functions that predict returns, as rules and losses ask for them.
+"""Critics: functions that predict returns, for TD rules and losses.
 
-A critic is one or several functions that learn the same thing; what they say is
-`[C, T, B, …, K]`, a record of `rlcli.networks.predictions`, for C of them.
+A critic is an ensemble of C functions that learn the same target. Its output is a
+`Prediction` of `rlcli.networks.predictions`, with arrays `[C, T, B, …, K]`.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ ROLES: tuple[Role, ...] = ("learn", "bootstrap", "act")
 
 
 class Critic(NamedTuple):
-    """What the value of an action is, or of all of them.
+    """Predicts the return of one action or of all actions.
 
-    A `Role` says what for; without a key nothing is drawn, and there is no noise. One
-    with a memory begins from `carry` `[B, ...]`, and forgets where `first`.
+    A `Role` states the purpose of the prediction. Without a key the networks use no
+    noise. A recurrent critic starts from `carry` `[B, ...]` and resets where `first`.
     """
 
     init: Callable[[Key], Params]
-    # (role, params, key, obs, action, first, carry) -> of that action, `[C, T, B, K]`
+    # (role, params, key, obs, action, first, carry) -> q(s, a), `[C, T, B, K]`
     predict_action: Callable[..., Prediction]
-    # (role, params, key, obs, first, carry) -> of every action, `[C, T, B, A, K]`
+    # (role, params, key, obs, first, carry) -> q(s, ·), `[C, T, B, A, K]`
     predict_all_actions: Callable[..., Prediction]
     initial: Callable[[int], ArrayTree] = lambda batch: ()  # batch -> carry
     # (params, obs, first, carry) -> the carry after each step, `[T, B, ...]`
@@ -48,21 +48,18 @@ class Critic(NamedTuple):
 
 
 class Backup(NamedTuple):
-    """What a row bootstraps: M distributions of returns, one of which follows.
-
-    What is added to them costs nothing to leave out: zeros, and a probability of one.
-    """
+    """The bootstrap value of a row: a mixture of M distributions of returns."""
 
     bootstrap_value: Particles  # `[T, B, M, K]`
     probability: Array | float = 1.0  # `[T, B, M]`
-    bonus: Array | float = 0.0  # `[T, B, M]`: beside what follows
-    reward: Array | float = 0.0  # `[T, B]`: at once
+    bonus: Array | float = 0.0  # `[T, B, M]`: added to the bootstrap value
+    reward: Array | float = 0.0  # `[T, B]`: added to the reward
 
 
 def state_critic(
     networks: Callable[..., Network], name: str, critics: int = 1
 ) -> Critic:
-    """v(s): the same whatever the action, and the only one of "every action"."""
+    """A critic v(s): independent of the action; A = 1 in `predict_all_actions`."""
     apply, network = _apply_by_role(networks, name, (), critics)
     _refuse_memory(network, "the value of states")
 
@@ -83,9 +80,9 @@ def all_actions_critic(
     space: gymnasium.spaces.Discrete,
     critics: int = 1,
 ) -> Critic:
-    """q(s, ·): a function of the observation that gives a value for every action.
+    """A critic q(s, ·): a function of the observation, with one value per action.
 
-    The only critic that may have a memory.
+    The only critic that may be recurrent.
     """
     predict_all_actions, network = _apply_by_role(
         networks, name, (int(space.n),), critics
@@ -111,9 +108,9 @@ def one_action_critic(
     space: gymnasium.Space,
     critics: int = 1,
 ) -> Critic:
-    """q(s, a): a function of observation and action, in any space of actions.
+    """A critic q(s, a): a function of observation and action, in any action space.
 
-    It is asked for every action where they can be counted.
+    Over Discrete actions, `predict_all_actions` evaluates it for every action.
     """
     apply, network = _apply_by_role(networks, name, (), critics, action=space)
     _refuse_memory(network, "a function of observation and action")
@@ -123,7 +120,7 @@ def one_action_critic(
 
     def predict_all_actions(role, params, key, obs, first, carry=()):
         if not isinstance(space, gymnasium.spaces.Discrete):
-            raise ValueError(f"expected actions that can be counted, got {space}")
+            raise ValueError(f"expected a Discrete action space, got {space}")
         count, dtype = int(space.n), jax.dtypes.canonicalize_dtype(space.dtype)
         numbers = int(space.start) + jnp.arange(count, dtype=dtype)
         action = jnp.broadcast_to(
@@ -145,7 +142,7 @@ def _apply_by_role(
     critics: int,
     **more: Any,
 ) -> tuple[Callable[..., Prediction], Network]:
-    """`(role, params, key, inputs, first, carry) -> [C, …]`, and the network."""
+    """Returns `(role, params, key, inputs, first, carry) -> [C, …]`, and the network."""
     if critics > 1:
         more["copies"] = critics
     by_role = {
@@ -162,22 +159,22 @@ def _apply_by_role(
     return apply, by_role["learn"]
 
 
-def _refuse_memory(network: Network, what: str) -> None:
-    """Refuses a memory where no updater would carry it."""
+def _refuse_memory(network: Network, function: str) -> None:
+    """Refuses recurrent networks in critics whose carry no updater stores."""
     if is_recurrent(network):
         raise RlcliError(
-            f"temporal differences cannot learn {what} with a memory",
-            "leave out `memory`, or choose a rule of actions with `q: all`",
+            f"temporal differences cannot learn {function} with a memory",
+            "remove `memory`, or choose a rule for action values with `q: all`",
         )
 
 
 def is_recurrent_critic(critic: Critic) -> bool:
-    """Whether a critic carries anything."""
+    """Whether a critic has a carry."""
     return bool(jax.tree.leaves(jax.eval_shape(lambda: critic.initial(1))))
 
 
 def initial_carry(critic: Critic, steps: Transition) -> ArrayTree:
-    """What a critic carries into the first of the steps."""
+    """The critic's carry before the first step, `[B, ...]`."""
     if not is_recurrent_critic(critic):
         return ()
     return jax.tree.map(lambda leaf: leaf[0], steps.extras["carry"])
@@ -189,10 +186,10 @@ def apply_single_steps(
     shape: tuple[int, int],
     carries: ArrayTree,
 ) -> Prediction:
-    """What a critic says of rows that follow upon nothing: each has its own carry.
+    """Applies a critic to rows that are not consecutive, each with its own carry.
 
-    `function(*rows, first, carry)` of rows and carries `[T, B, ...]`, whose `shape` is
-    (T, B), as one step of T · B environments that forget nothing.
+    Calls `function(*rows, first, carry)` on rows and carries `[T, B, ...]`, of `shape`
+    (T, B), as one step of T · B environments without resets.
     """
 
     def merge_time(leaf: Array) -> Array:
@@ -207,11 +204,11 @@ def apply_single_steps(
 
 
 def bootstrap_target(rows: Transition, backup: Backup) -> Particles:
-    """The target of rows `[T, B]`: the distribution of y, `[T, B, M · K]`.
+    """The bootstrap target of rows `[T, B]`: the distribution of y, `[T, B, M · K]`.
 
         y = R + r + I (z + b)
 
-    z is what follows, b its bonus, r the backup's own reward.
+    z is the backup's bootstrap value, b its bonus, r its reward.
     """
     bootstrap_value = backup.bootstrap_value
     shape = bootstrap_value.value.shape[:-1]
@@ -231,10 +228,10 @@ def regression_losses(
     loss: Callable[[Array], Array],
     scale: Transform,
 ) -> Losses:
-    """The loss of a critic `[C, T, B, K]` that is to predict the target `[T, B, K′]`.
+    """The loss of a critic's prediction `[C, T, B, K]` of the target `[T, B, K′]`.
 
-    Every one of the C learns it; their losses are summed. The priority is the mean
-    error |E[y] − E[z]|: of each row, where there are several.
+    The losses of the C functions are summed. The priority is their mean error
+    |E[y] − E[z]|: `[T, B]`, or `[B]` if T = 1.
     """
     error = jnp.abs(prediction.error(target, scale))
     term = jnp.sum(prediction.loss(target, loss, scale), axis=0)
@@ -245,6 +242,6 @@ def regression_losses(
 
 
 def backup_value(backup: Backup) -> Array:
-    """What a backup is worth on average, `[T, B]`."""
+    """The expected value of a backup, `[T, B]`."""
     mean = backup.bootstrap_value.mean() + backup.bonus
     return jnp.sum(mean * backup.probability, axis=-1)

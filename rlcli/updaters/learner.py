@@ -1,4 +1,4 @@
-"""Learning: the gradient step that updaters share."""
+"""Learners: the gradient step and target update that updaters share."""
 
 from __future__ import annotations
 
@@ -15,43 +15,44 @@ from annotated_types import Gt, Le
 from rlcli.errors import RlcliError
 from rlcli.types import Array, ArrayTree, Clock, Count, Params
 
-NOT_FAILED = -1  # of `Learner.failed`: nothing has failed
+NOT_FAILED = -1  # value of `Learner.failed` while all losses were finite
 
 
 class Target(TypedDict, total=False):
-    """How the target parameters follow: copied every so many updates, or slowly."""
+    """The target update: a copy `every` n updates, or Polyak averaging."""
 
     every: Count
     polyak: Annotated[float, Gt(0.0), Le(1.0)]
 
 
 class Learner(NamedTuple):
-    """What a gradient step changes."""
+    """The state of gradient-based learning."""
 
     params: Params
-    target: ArrayTree  # parameters that follow; () where nobody asks for them
+    target: ArrayTree  # target parameters; () without a target
     optimizer: ArrayTree
-    failed: Array  # int32: the update whose loss was not finite, or GOING
+    failed: Array  # int32: the update whose loss was not finite, or `NOT_FAILED`
 
 
 class Losses(NamedTuple):
-    """What a loss function returns."""
+    """The result of a loss function."""
 
-    terms: Mapping[str, Array]  # `[T, B]` each, summed; weights touch `critic` alone
+    # `[T, B]` each, summed. Replay weights scale only `critic`; they mask the others.
+    terms: Mapping[str, Array]
     priority: Array  # `[B]`
-    # Anything: its mean, or of `[..., T, B]` that of the rows that count, is reported.
+    # Of any shape; reported as means, for `[..., T, B]` over rows of weight > 0.
     metrics: Mapping[str, Array]
 
 
 def target_update(
     target: Target | None,
 ) -> Callable[[Params, ArrayTree, Array], ArrayTree]:
-    """`(params, target, updates) -> target`, as the option says."""
+    """Returns the target update as a function `(params, target, updates) -> target`."""
     if target is None:
         return lambda params, old, updates: old
     if len(target) != 1:
         raise RlcliError(
-            f"`target` is {dict(target)}", "give either `every` or `polyak`"
+            f"`target` is {dict(target)}", "set either `every` or `polyak`"
         )
     if "polyak" in target:
         rate = target["polyak"]
@@ -60,7 +61,7 @@ def target_update(
 
     def copy_params(params: Params, old: ArrayTree, updates: Array) -> ArrayTree:
         due = (updates % period == 0).astype(jnp.int32)
-        # A loop of 0 or 1 turns: a select would copy all of it at every update.
+        # A loop of 0 or 1 iterations: a select would copy all parameters every update.
         return jax.lax.fori_loop(0, due, lambda _, __: params, old)
 
     return copy_params
@@ -71,7 +72,7 @@ def learner(
     optimizer: optax.GradientTransformation,
     target: Target | None = None,
 ) -> tuple[Callable, Callable]:
-    """`begin(key) -> Learner` and `step(learner, loss, weight, clock, …)`."""
+    """Returns `begin(key) -> Learner` and `step(learner, loss, weight, clock)`."""
     update_target = target_update(target)
 
     def begin(key: Array) -> Learner:
@@ -88,8 +89,8 @@ def learner(
     ) -> tuple[Learner, Array, dict[str, Array]]:
         """One gradient step on the weighted mean of `loss`: state, priority, metrics.
 
-        A step whose loss is not finite is not taken, nor any after it: the parameters
-        stay the last good ones, and `failed` says which update it was.
+        If the loss is not finite, this step and all later ones are skipped: the
+        parameters stay at the last finite step, and `failed` records the update.
         """
         gradient_step = _gradient_step(
             optimizer,
@@ -116,13 +117,14 @@ def alternating_learner(
     target_groups: Sequence[str] = (),
     delay: int = 1,
 ) -> tuple[Callable, Callable]:
-    """`begin(key) -> Learner` and `step(learner, losses, weight, clock, …)`.
+    """Returns `begin(key) -> Learner` and `step(learner, losses, weight, clock)`.
 
-    For functions that learn from each other: a turn is a gradient step on a loss of its
-    own that moves the groups of parameters it names, and sees what the turns before it
-    have moved. All turns but the first, and then the target, which follows the groups
-    `target_groups` alone, are taken in one of `delay` updates (Fujimoto et al., 2018,
-    https://arxiv.org/abs/1802.09477). Groups that there are not are passed over.
+    Alternating updates of parameter groups, such as critic and policy. Each turn is a
+    gradient step on its own loss that changes only the groups listed in `turns`, and
+    uses the parameters that earlier turns updated. The first turn is taken in every
+    update. The other turns, and then the target update of `target_groups`, are taken
+    once every `delay` updates (Fujimoto et al., 2018,
+    https://arxiv.org/abs/1802.09477). Missing groups are ignored.
     """
     update_target = target_update(target)
 
@@ -142,10 +144,10 @@ def alternating_learner(
         weight: Array,
         clock: Clock,
     ) -> tuple[Learner, Array, dict[str, Array]]:
-        """The turns, each on a loss of all parameters: state, priority, metrics.
+        """Takes the turns, each on its own loss: state, priority, metrics.
 
-        Priority, loss and norm of the gradient are those of the first. What is not
-        finite stops them all, as it stops `learner`.
+        Each loss is a function of all parameters. Priority, loss and gradient norm are
+        those of the first turn. A non-finite loss stops all turns, as in `learner`.
         """
 
         def turn(index: int, state_before: Learner) -> tuple[Learner, _GradientStep]:
@@ -161,8 +163,8 @@ def alternating_learner(
                     state_before.failed,
                 ),
             )
-            group_params, mine, failed = gradient_step.state
-            moments = (*moments[:index], mine, *moments[index + 1 :])
+            group_params, group_moments, failed = gradient_step.state
+            moments = (*moments[:index], group_moments, *moments[index + 1 :])
             return Learner(
                 {**params, **group_params}, state_before.target, moments, failed
             ), gradient_step
@@ -170,10 +172,10 @@ def alternating_learner(
         def later_turns(_, state_before: Learner) -> Learner:
             for index in range(1, len(turns)):
                 state_before = turn(index, state_before)[0]
-            moves = (clock.updates + 1) // delay
+            target_updates = (clock.updates + 1) // delay
             group_params = _select_groups(state_before.params, target_groups)
             return state_before._replace(
-                target=update_target(group_params, state_before.target, moves)
+                target=update_target(group_params, state_before.target, target_updates)
             )
 
         state, first = turn(0, state)
@@ -181,11 +183,11 @@ def alternating_learner(
             state = later_turns(0, state)
         else:
             due = ((clock.updates + 1) % delay == 0).astype(jnp.int32)
-            # A loop of 0 or 1 turns: what goes through a `cond` is copied.
+            # A loop of 0 or 1 iterations: a `cond` would copy the state.
             state = jax.lax.fori_loop(0, due, later_turns, state)
 
         def report() -> dict[str, Array]:
-            # Evaluated for this, since the turn may not have been due.
+            # Evaluated again, because the later turns may not have been due.
             metrics = (_mean_metrics(loss(state.params), weight) for loss in losses[1:])
             return functools.reduce(operator.or_, metrics, first.report())
 
@@ -203,9 +205,9 @@ def _select_groups(params: Params, groups: Sequence[str]) -> Params:
 
 
 class _GradientStep(NamedTuple):
-    """A gradient step, and what it was made of."""
+    """The result of a gradient step."""
 
-    state: tuple[Params, ArrayTree, Array]  # parameters, of the optimizer, failed
+    state: tuple[Params, ArrayTree, Array]  # parameters, optimizer state, failed
     losses: Losses
     report: Callable[[], dict[str, Array]]
 
@@ -232,7 +234,7 @@ def _gradient_step(
     is_finite = jnp.isfinite(value)
     is_applied = is_finite & (failed == NOT_FAILED)
     failed = jnp.where((failed == NOT_FAILED) & ~is_finite, updates, failed)
-    # The parameters alone are held back: what else has failed will not be used.
+    # Only the parameters are masked: the rest of a failed state is never used again.
     change = jax.tree.map(lambda leaf: jnp.where(is_applied, leaf, 0), change)
 
     def report() -> dict[str, Array]:
@@ -246,36 +248,36 @@ def _gradient_step(
 
 
 def _mean_metrics(losses: Losses, weight: Array) -> dict[str, Array]:
-    """What the metrics come to."""
+    """Reduces each metric to its mean."""
 
     def reduce(metric: Array) -> Array:
-        of_rows = jnp.shape(metric)[-2:] == weight.shape
-        return masked_mean(metric, weight) if of_rows else jnp.mean(metric)
+        has_rows = jnp.shape(metric)[-2:] == weight.shape
+        return masked_mean(metric, weight) if has_rows else jnp.mean(metric)
 
     return {name: reduce(metric) for name, metric in losses.metrics.items()}
 
 
 def _metrics_if_requested(compute_metrics: Array, report: Callable) -> dict[str, Array]:
-    """The report where somebody reads it: reductions are a tenth of a small update."""
+    """The report if requested, else zeros: reductions take 10% of a small update."""
     names = sorted(jax.eval_shape(report))
 
     def numbers() -> Array:
         metrics = report()
         return jnp.stack([metrics[name] for name in names])
 
-    silence = jnp.zeros(len(names))  # one array: each would have to be written
-    values = jax.lax.cond(compute_metrics, numbers, lambda: silence)
+    zeros = jnp.zeros(len(names))  # one array: separate scalars would cost a write each
+    values = jax.lax.cond(compute_metrics, numbers, lambda: zeros)
     return dict(zip(names, values, strict=True))
 
 
 def masked_mean(values: Array, weight: Array, axis: int | None = None) -> Array:
-    """The mean over the rows that count; 0 where none does."""
-    counts = jnp.broadcast_to(weight > 0, values.shape)
-    rows = jnp.maximum(jnp.sum(counts, axis=axis), 1)
-    return jnp.sum(values, where=counts, axis=axis) / rows
+    """The mean over rows of weight > 0; 0 if there are none."""
+    mask = jnp.broadcast_to(weight > 0, values.shape)
+    rows = jnp.maximum(jnp.sum(mask, axis=axis), 1)
+    return jnp.sum(values, where=mask, axis=axis) / rows
 
 
 def _weighted_mean(term: Array, weight: Array) -> Array:
-    """The mean of what the rows that count weigh."""
+    """The weighted sum divided by the number of rows of weight > 0."""
     rows = jnp.maximum(jnp.sum(weight > 0), 1)
     return jnp.sum(term * weight) / rows

@@ -1,4 +1,4 @@
-"""Passes: over an unroll several times, in minibatches of sequences."""
+"""Minibatch epochs: several epochs over an unroll, in minibatches of sequences."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from rlcli.updaters.learner import masked_mean
 
 
 def sequence_length(sequence: Count | None, is_whole_unroll: bool, steps: int) -> int:
-    """Steps that stay together: where it is not said, all or one."""
+    """The length of training sequences: `sequence`, else the whole unroll or 1."""
     return sequence or (steps if is_whole_unroll else 1)
 
 
 def split_sequences(batch: ArrayTree, length: int, updater: str) -> ArrayTree:
-    """`[T, B, ...]` as `[length, T / length · B, ...]`; the order within is kept."""
+    """Reshapes `[T, B, ...]` to `[length, T / length · B, ...]`, in order of time."""
     steps, environments = jax.tree.leaves(batch)[0].shape[:2]
     if steps % length:
         raise RlcliError(
-            f"updater `{updater}` cannot cut an unroll of {steps} steps in sequences "
-            f"of {length}",
-            "choose `train.unroll` as a multiple of `updater.sequence`",
+            f"updater `{updater}` cannot split an unroll of {steps} steps into "
+            f"sequences of {length}",
+            "make `train.unroll` a multiple of `updater.sequence`",
         )
 
     def cut(leaf: Array) -> Array:
@@ -46,33 +46,33 @@ def minibatch_epochs(
     minibatches: int,
     updater: str,
 ) -> tuple[ArrayTree, ArrayTree]:
-    """`learn(state, part) -> state, metrics` on each minibatch of each epoch.
+    """Calls `learn(state, minibatch) -> state, metrics` on each minibatch of each epoch.
 
-    The batch is `[L, N, ...]`: N sequences, dealt anew in each epoch. The metrics are
-    means over all steps.
+    The batch is `[L, N, ...]`: N sequences, shuffled in each epoch. The metrics are
+    means over all calls.
     """
     rows = jax.tree.leaves(batch)[0].shape[1]
     if rows % minibatches:
         raise RlcliError(
-            f"updater `{updater}` cannot deal {rows} sequences to {minibatches} "
-            "minibatches",
-            "choose `updater.minibatches` as a divisor of `train.unroll` times "
-            "`environment.num_envs`, over `updater.sequence`",
+            f"updater `{updater}` cannot split {rows} sequences into {minibatches} "
+            "equal minibatches",
+            "make `updater.minibatches` a divisor of `train.unroll` × "
+            "`environment.num_envs` / `updater.sequence`",
         )
     if epochs == minibatches == 1:
-        return learn(state, batch)  # all of it, in whatever order
+        return learn(state, batch)  # the order does not matter
     keys = jax.random.split(key, epochs)
     orders = jax.vmap(lambda epoch_key: jax.random.permutation(epoch_key, rows))(keys)
     orders = orders.reshape((epochs * minibatches, rows // minibatches))
 
-    def turn(state: ArrayTree, index: Array) -> tuple[ArrayTree, ArrayTree]:
-        part = jax.tree.map(lambda leaf: jnp.take(leaf, index, axis=1), batch)
-        return learn(state, part)
+    def scan_step(state: ArrayTree, index: Array) -> tuple[ArrayTree, ArrayTree]:
+        minibatch = jax.tree.map(lambda leaf: jnp.take(leaf, index, axis=1), batch)
+        return learn(state, minibatch)
 
-    state, metrics = jax.lax.scan(turn, state, orders)
+    state, metrics = jax.lax.scan(scan_step, state, orders)
     return state, jax.tree.map(lambda metric: jnp.mean(metric, axis=0), metrics)
 
 
 def masked_variance(values: Array, weight: Array) -> Array:
-    """The variance over the rows that count."""
+    """The variance over rows of weight > 0."""
     return masked_mean((values - masked_mean(values, weight)) ** 2, weight)

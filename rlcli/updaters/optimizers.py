@@ -1,4 +1,4 @@
-"""Optimizers: those of optax, by name, and one for each group of parameters."""
+"""Optimizers: every optax optimizer by name, and one per parameter group."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ from rlcli.types import NonNegative, Positive, Probability
 Natural = Annotated[int, Ge(0)]
 
 CLIP = "clip_norm"
-_POSITIVE: Any = Positive  # a checker takes what is annotated for no type
+_POSITIVE: Any = Positive  # type checkers reject `Annotated[...] | None` at run time
 _DECAY: Any = Annotated[float, Ge(0.0), Lt(1.0)]
-# What optax takes beyond `NonNegative`, by the name of the option. A decay of 1 never
-# takes in a gradient, and the correction of its bias divides by zero.
+# Ranges of options that differ from `NonNegative`, by name. A decay of 1 ignores every
+# gradient, and its bias correction divides by zero.
 _RANGES: dict[str, Any] = {
     **dict.fromkeys(("b1", "b2", "b3", "rho", "decay"), _DECAY),
     "momentum": Probability,
     "eta_minus": Probability,
     "eta_plus": Annotated[float, Ge(1.0)],
-    "threshold": Annotated[float, Ge(4.0)],  # RAdam's root is imaginary below
-    "decay_offset": Annotated[int, Ge(0), Le(0)],  # of steps made in an earlier run
+    "threshold": Annotated[float, Ge(4.0)],  # below, RAdam's square root is imaginary
+    "decay_offset": Annotated[
+        int, Ge(0), Le(0)
+    ],  # optax counts steps of an earlier run
 }
 
 
 def partition_by_group(
     groups: Mapping[str, optax.GradientTransformation],
 ) -> optax.GradientTransformation:
-    """One optimizer per function; `default` serves those that are not named.
+    """One optimizer per parameter group; `default` applies to groups not listed.
 
     The groups are the top-level names of the parameters: `q`, `policy`, `shared`, …
     """
@@ -45,12 +47,12 @@ def partition_by_group(
 
 
 def _option_annotation(parameter: inspect.Parameter) -> Any | None:
-    """The type of an option of optax's, by its default; None if a recipe has no say."""
+    """The type of an optax option by its default; None if recipes cannot set it."""
     if parameter.name == "learning_rate":
         return NonNegative
     if parameter.name in _RANGES:
-        found = _RANGES[parameter.name]
-        return found if parameter.default is not None else found | None
+        option_range = _RANGES[parameter.name]
+        return option_range if parameter.default is not None else option_range | None
     if isinstance(parameter.default, bool):
         return bool
     if isinstance(parameter.default, int):
@@ -61,7 +63,7 @@ def _option_annotation(parameter: inspect.Parameter) -> Any | None:
 
 
 def _from_optax(factory: Callable) -> Callable:
-    """The same optimizer with options that a recipe may set, and `clip_norm`."""
+    """Wraps an optax optimizer: only options that recipes may set, and `clip_norm`."""
     parameters = [
         inspect.Parameter(
             name,
@@ -103,10 +105,10 @@ def _default_value(name: str, default: Any) -> Any:
 
 
 def _is_optimizer(member: Any) -> bool:
-    """Whether it takes a learning rate, and nothing more that has no default.
+    """Whether it takes a learning rate and has no other required argument.
 
-    Parts of optimizers (`scale_by_…`) are none; nor is what needs more than a gradient:
-    a search along a line asks for losses, and noise for a key at every step.
+    Excludes parts of optimizers (`scale_by_…`) and optimizers that need more than a
+    gradient: a line search needs the loss function, and noise needs a key every step.
     """
     if not inspect.isfunction(member) or member.__name__.startswith(("_", "scale_by_")):
         return False
@@ -116,11 +118,11 @@ def _is_optimizer(member: Any) -> bool:
         for name, parameter in parameters.items()
         if parameter.default is parameter.empty
     }
-    takes_more = {"linesearch", "key"} & set(parameters)
+    needs_more = {"linesearch", "key"} & set(parameters)
     return (
         "learning_rate" in parameters
         and required_names <= {"learning_rate"}
-        and not takes_more
+        and not needs_more
     )
 
 

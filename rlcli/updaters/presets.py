@@ -1,4 +1,4 @@
-"""Presets: an updater under another name, with other defaults."""
+"""Presets: an updater registered under another name, with other defaults."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rlcli.types import Updater
 def preset(
     factory: Callable[..., Updater], facts: dict[str, Any], **defaults: Any
 ) -> Callable[[Callable], Callable[..., Updater]]:
-    """A decorator: registers `factory` with these defaults, under a function's name.
+    """Decorator that registers `factory` with these defaults under a function's name.
 
-    The function says nothing but its name and its docstring.
+    The decorated function provides only its name and its docstring.
     """
     signature = inspect.signature(factory, eval_str=True)
     parameters = signature.parameters

@@ -1,24 +1,23 @@
-"""Regularizers: what a policy is bent towards beside its objective, and how strongly.
+"""Regularizers: terms added to the policy objective, such as an entropy bonus.
 
-With parameters θ of the policy, weight w, and means over the rows:
+With policy parameters θ, weight w, and means over the rows:
 
 - `entropy`: adds −w H(π(·|s)) to the loss (Williams & Peng, 1991,
   https://doi.org/10.1080/09540099108946587);
-- `kl` to `prior`: adds w KL(π(·|s) ‖ p), where p has all parameters zero: uniform over
-  choices, the standard normal distribution over numbers;
+- `kl` to `prior`: adds w KL(π(·|s) ‖ p), where all parameters of p are zero: uniform
+  over discrete actions, the standard normal distribution over continuous ones;
 - `kl` to `old`: adds w KL(π_old(·|s) ‖ π(·|s)), where π_old is the policy before this
   update (Schulman et al., 2017, https://arxiv.org/abs/1707.06347, section 4);
-- `n_step_entropy`: adds to the return what later entropies are worth,
+- `n_step_entropy`: adds the discounted entropies of later states to the return,
 
       Gₜ += w Σ_{k≥1} γᵏ λᵏ⁻¹ H(π(·|sₜ₊ₖ))
 
-  up to the end of the episode or of the unroll: not the state at which the episode
-  terminated, which nobody acts in, but the one at which it was cut short. With γ and λ
-  those of the tracer `lambda_return` the values learnt are soft ones,
-  v(s) = E Σ γᵏ (rₖ₊₁ + w γₖ₊₁ H(π(·|sₖ₊₁))) (Haarnoja et al., 2018,
-  https://arxiv.org/abs/1801.01290). Rows have to be single steps: n = 1 of `n_step`
-  goes with λ = 0. The entropy at s itself is no part of it: beside the values, add
-  `entropy` with the same weight.
+  up to the end of the episode or of the unroll. The state where an episode terminates
+  is excluded, because no action is taken there; the state where it is truncated is
+  included. With the γ and λ of the tracer `lambda_return`, the learned values are soft
+  values, v(s) = E Σ γᵏ (rₖ₊₁ + w γₖ₊₁ H(π(·|sₖ₊₁))) (Haarnoja et al., 2018,
+  https://arxiv.org/abs/1801.01290). Rows must be single steps: with `n_step`, use n = 1
+  and λ = 0. The entropy at s itself is excluded: add `entropy` with the same weight.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from rlcli.distributions import Distribution
 from rlcli.errors import RlcliError, suggest
 from rlcli.types import Array, NonNegative, Probability
 
-Regularizer = TypedDict(  # called, for `lambda` is a word of Python
+Regularizer = TypedDict(  # functional syntax, because `lambda` is a Python keyword
     "Regularizer",
     {
         "name": Required[Literal["entropy", "kl", "n_step_entropy"]],
@@ -54,7 +53,7 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 
 def fill_defaults(regularizers: Sequence[Regularizer]) -> list[Mapping[str, Any]]:
-    """The regularizers with their defaults; an error where one has a foreign option."""
+    """Returns the regularizers with defaults; raises an error on unknown options."""
     for regularizer in regularizers:
         known_options = ("name", "weight", *_DEFAULTS[regularizer["name"]])
         for option in regularizer:
@@ -70,12 +69,12 @@ def fill_defaults(regularizers: Sequence[Regularizer]) -> list[Mapping[str, Any]
 
 
 def requires_old_policy(regularizers: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the policy before the update is asked for."""
+    """Whether a regularizer needs the policy before the update."""
     return any(regularizer.get("to") == "old" for regularizer in regularizers)
 
 
 def requires_entropy_bonus(regularizers: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether returns are added to."""
+    """Whether a regularizer adds an entropy bonus to returns."""
     return any(regularizer["name"] == "n_step_entropy" for regularizer in regularizers)
 
 
@@ -85,18 +84,18 @@ def penalties(
     parameters: Array,
     old: Array | None,
 ) -> dict[str, Array]:
-    """Terms of a loss `[T, B]`, of the policy's parameters `[T, B, size]`."""
+    """Loss terms `[T, B]`, from the parameters of the policy `[T, B, size]`."""
     terms: dict[str, Array] = {}
     for index, regularizer in enumerate(regularizers):
         if regularizer["name"] == "entropy":
             term = -family.entropy(parameters)
         elif regularizer.get("to") == "old":
-            assert old is not None  # `requires_old_policy` said so
+            assert old is not None  # checked by `requires_old_policy`
             term = family.kl(old, parameters)
         elif regularizer["name"] == "kl":
             term = family.kl(parameters, jnp.zeros_like(parameters))
         else:
-            continue  # it is in the return
+            continue  # `n_step_entropy` is part of the return
         terms[f"{regularizer['name']} {index}"] = regularizer["weight"] * term
     return terms
 
@@ -104,9 +103,9 @@ def penalties(
 def entropy_bonus(
     regularizers: Sequence[Mapping[str, Any]], entropy: Array, last: Array
 ) -> Array:
-    """What later entropies add to the returns, `[T, B]`.
+    """The discounted sum of later entropies, added to the returns, `[T, B]`.
 
-    `entropy` is that of the policy at `next_obs`, zero where the episode terminated.
+    `entropy` is the policy's at `next_obs`, zero where the episode terminated.
     """
 
     def discounted_sum(gamma: Array, lambda_: Array) -> Array:
@@ -115,8 +114,8 @@ def entropy_bonus(
             later = gamma * (entropy + lambda_ * jnp.where(last, 0, later))
             return later, later
 
-        nothing = jnp.zeros_like(entropy[0])
-        return jax.lax.scan(back, nothing, (entropy, last), reverse=True)[1]
+        zeros = jnp.zeros_like(entropy[0])
+        return jax.lax.scan(back, zeros, (entropy, last), reverse=True)[1]
 
     return sum(
         (

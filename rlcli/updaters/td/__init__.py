@@ -1,8 +1,8 @@
-"""Temporal differences: learning action values by bootstrapping.
+"""Temporal-difference (TD) learning: learn action values by bootstrapping.
 
-Belongs here: rules for targets, such as Q-learning and SARSA, and the core they share.
+Belongs here: rules for targets, such as Q-learning and SARSA, and their shared core.
 May import: the shared modules of updaters, and what updaters may import.
 """
 
-from rlcli.updaters.td.temporal_difference import RuleContext as RuleContext
+from rlcli.updaters.td.rule_context import RuleContext as RuleContext
 from rlcli.updaters.td.temporal_difference import rule as rule

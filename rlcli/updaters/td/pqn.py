@@ -1,4 +1,4 @@
-"""Parallelised Q-networks: Q-learning of unrolls, without replay or target."""
+"""Parallelised Q-networks (PQN): Q-learning from unrolls, without replay or target."""
 
 from __future__ import annotations
 
@@ -55,38 +55,39 @@ def pqn(
     minibatches: Count = 4,
     sequence: Count | None = None,
 ) -> Updater:
-    """Moves q(s, a) towards λ-returns of the best actions, several times an unroll.
+    """Parallelised Q-networks (PQN): Q(λ) in minibatch epochs over each unroll.
 
         Gₜ = rₜ₊₁ + γ ((1 − λ) max q(sₜ₊₁, ·) + λ Gₜ₊₁)        ½ (q(s, a) − G)²
 
-    (Gallici et al., 2024, https://arxiv.org/abs/2407.04811). G is that of before the
-    update, from the tracer `lambda_return`; many environments stand in for a replay,
-    and layer norm for a target network. `sequence` is how many consecutive steps stay
-    together in a minibatch; null: one, or, with a memory, the whole unroll.
+    (Gallici et al., 2024, https://arxiv.org/abs/2407.04811). The tracer `lambda_return`
+    computes G once, before the update. Many parallel environments replace the replay,
+    and layer norm replaces the target network. `sequence` is the number of consecutive
+    steps that stay together in a minibatch; null: 1, or the whole unroll if the network
+    is recurrent.
     """
     actions = require_discrete(spaces, "pqn")
     network = networks("q", functools.partial(action_values_head, int(actions.n)))
-    remembers = is_recurrent(network)
+    has_memory = is_recurrent(network)
     policy = policies(values=ValuesOffer(network), space=actions)
     begin, step = learner(network.init, optimizer)
 
     def q(params: ArrayTree, steps: Transition) -> tuple[Array, Array, ArrayTree]:
-        """All values, that of the action taken, and the carries after each step."""
-        carry = steps.extras["carry"] if remembers else ()
+        """Values of all actions and of the action taken, and carries after each step."""
+        carry = steps.extras["carry"] if has_memory else ()
         carry = jax.tree.map(lambda leaf: leaf[0], carry)
         q_values, carries = network.apply(params, None, steps.obs, carry, steps.first)
         action_value = select_index(q_values, steps.action - int(actions.start))
         return q_values, action_value, carries
 
-    def best(params: ArrayTree, steps: Transition, carries: ArrayTree) -> Array:
+    def max_next_q(params: ArrayTree, steps: Transition, carries: ArrayTree) -> Array:
         return jnp.max(apply_to_next(network, params, steps.next_obs, carries), axis=-1)
 
     def losses(part: tuple, params: ArrayTree) -> Losses:
         steps, weight, target = part
         q_values, action_value, _ = q(params, steps)
         error = action_value - target
-        worth = jnp.mean(q_values, axis=-1, where=is_allowed(q_values))
-        metrics = {"td_error": jnp.abs(error), "q": worth}
+        mean_q = jnp.mean(q_values, axis=-1, where=is_allowed(q_values))
+        metrics = {"td_error": jnp.abs(error), "q": mean_q}
         metrics = {
             name: masked_mean(metric, weight) for name, metric in metrics.items()
         }
@@ -95,21 +96,25 @@ def pqn(
     def update(
         state: Learner, batch: Transition, weight: Array, clock: Clock, key: Key
     ) -> tuple[Learner, Report]:
-        carries = batch.extras["next_carry"] if remembers else ()
-        target = batch.reward + batch.discount * best(state.params, batch, carries)
+        carries = batch.extras["next_carry"] if has_memory else ()
+        target = batch.reward + batch.discount * max_next_q(
+            state.params, batch, carries
+        )
         _, action_value, after = q(state.params, batch)
-        ready, order = refresh_carry(batch, weight, lambda carry: after)
+        refreshed, order = refresh_carry(batch, weight, lambda carry: after)
 
         def learn(state: Learner, part: tuple) -> tuple[Learner, dict[str, Array]]:
             loss = functools.partial(losses, part)
             state, _, metrics = step(state, loss, part[1], clock)
             return state, metrics
 
-        length = sequence_length(sequence, remembers, weight.shape[0])
+        length = sequence_length(sequence, has_memory, weight.shape[0])
         state, metrics = minibatch_epochs(
             learn,
             state,
-            split_sequences((ready, *order.forward((weight, target))), length, "pqn"),
+            split_sequences(
+                (refreshed, *order.forward((weight, target))), length, "pqn"
+            ),
             key,
             epochs=epochs,
             minibatches=minibatches,
@@ -122,7 +127,7 @@ def pqn(
         q_values, action_value, carries = q(state.params, steps)
         return Estimates(
             v_tm1=jnp.max(q_values, axis=-1),
-            v_t=best(state.params, steps, carries),
+            v_t=max_next_q(state.params, steps, carries),
             log_prob=policy.log_prob(q_values, steps.action),
             q_tm1=action_value,
             carry=carries,
@@ -135,5 +140,5 @@ def pqn(
         update=update,
         estimate=estimate,
         failed_at=lambda state: state.failed,
-        requires=("carry",) if remembers else (),
+        requires=("carry",) if has_memory else (),
     )

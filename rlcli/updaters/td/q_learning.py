@@ -1,4 +1,4 @@
-"""Q-learning and its relatives: the best next action, and who says which that is."""
+"""Q-learning, double Q-learning and clipped double Q-learning."""
 
 from __future__ import annotations
 
@@ -8,30 +8,33 @@ import jax.numpy as jnp
 from rlcli.networks.predictions import Particles, index_actions
 from rlcli.types import Array
 from rlcli.updaters.critics import Backup
-from rlcli.updaters.td.temporal_difference import RuleContext, rule
+from rlcli.updaters.td.rule_context import RuleContext
+from rlcli.updaters.td.temporal_difference import rule
 
-POLYAK_TARGET = {"polyak": 0.005}  # how target parameters follow, where they are wanted
+POLYAK_TARGET = {
+    "polyak": 0.005
+}  # the default target update of the rules that need one
 
 
 @rule()
 def q_learning(context: RuleContext) -> Backup:
-    """Moves q(s, a) towards the value of the best next action (Watkins, 1989).
+    """Q-learning: bootstraps from the best next action (Watkins, 1989).
 
         y = R + I max q⁻(s′, ·)
 
-    With a network, a replay and a target this is DQN (Mnih et al., 2015,
-    https://doi.org/10.1038/nature14236).
+    With a neural network, a replay and target parameters this is deep Q-learning (DQN;
+    Mnih et al., 2015, https://doi.org/10.1038/nature14236).
     """
     next_q = context.next_q()
     if next_q.value.shape[-1] > 1:
         return _bootstrap_from_argmax(context, next_q.mean())
-    best = jnp.max(next_q.value, axis=-2, keepdims=True)  # a number is its own mean
+    best = jnp.max(next_q.value, axis=-2, keepdims=True)  # K = 1: equal to the mean
     return Backup(Particles(best, jnp.ones_like(best)))
 
 
 @rule(target=POLYAK_TARGET)
 def double_q_learning(context: RuleContext) -> Backup:
-    """The online network chooses the next action, the target network values it.
+    """Double Q-learning: selects the next action online, evaluates it with the target.
 
         y = R + I q⁻(s′, argmax q(s′, ·))
 
@@ -42,17 +45,17 @@ def double_q_learning(context: RuleContext) -> Backup:
 
 @rule(target=POLYAK_TARGET, critics=2)
 def clipped_double_q_learning(context: RuleContext) -> Backup:
-    """Double Q-learning that believes the least of two critics.
+    """Clipped double Q-learning: the minimum of two critics.
 
         y = R + I q⁻(s′, argmax q(s′, ·)),  q = min(q₁, q₂)
 
-    As in TD3 (Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477), for actions
-    that can be counted. The policy acts on the least, too.
+    As in TD3 (Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477), for Discrete
+    actions. The policy acts on the minimum as well.
     """
     return _bootstrap_from_argmax(context, context.online_next_q())
 
 
 def _bootstrap_from_argmax(context: RuleContext, values: Array) -> Backup:
-    """Bootstraps from the action that these values `[T, B, A]` prefer."""
+    """Bootstraps from the action that maximizes these values `[T, B, A]`."""
     bootstrap_value = index_actions(context.next_q(), jnp.argmax(values, axis=-1))
     return Backup(jax.tree.map(lambda leaf: leaf[..., None, :], bootstrap_value))

@@ -1,4 +1,4 @@
-"""SARSA and its relatives: the value of what the policy does."""
+"""SARSA, expected SARSA and TD(0): the values of the policy that acts."""
 
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ from rlcli.types import Count, Network, Policy, Updater
 from rlcli.updaters import Spaces
 from rlcli.updaters.critics import Backup, state_critic
 from rlcli.updaters.learner import Target
-from rlcli.updaters.td.temporal_difference import RuleContext, TDParts, rule, td_updater
+from rlcli.updaters.td.rule_context import RuleContext, TDParts
+from rlcli.updaters.td.temporal_difference import rule, td_updater
 
 
 @rule(discrete_only=False)
 def sarsa(context: RuleContext) -> Backup:
-    """Moves q(s, a) towards the value of the action that the policy takes next.
+    """SARSA: bootstraps from an action sampled from the policy.
 
         y = R + I q⁻(s′, a′),  a′ ~ π(·|s′)
 
-    (Rummery & Niranjan, 1994; Sutton & Barto, 2018, section 6.4). a′ is drawn from the
-    policy as it is now: so it is on-policy with a replay and over n steps, too, and
-    there is one where a time limit cut the episode and nobody acted any more. With
-    `q: one` in any space of actions.
+    (Rummery & Niranjan, 1994; Sutton & Barto, 2018, section 6.4). a′ is sampled from
+    the current policy, so the target is on-policy with a replay and with n-step
+    returns, and is defined where a time limit truncates the episode. With `q: one`,
+    SARSA supports any action space.
     """
     return Backup(context.sampled_next_q())
 
 
 @rule()
 def expected_sarsa(context: RuleContext) -> Backup:
-    """Moves q(s, a) towards the mean value of what the policy may do next.
+    """Expected SARSA: bootstraps from the expected value under the policy.
 
         y = R + I Σ π(a|s′) q⁻(s′, a)
 
     (van Seijen et al., 2009, https://doi.org/10.1109/ADPRL.2009.4927542). π is the
-    recipe's policy on q⁻, as it explores.
+    recipe's exploring policy, acting on q⁻.
     """
     next_q = context.next_q()
     return Backup(next_q, context.action_probabilities(next_q.mean()))
@@ -55,11 +56,11 @@ def simple_td(
     loss: Loss = "huber",
     transform: TransformName | None = None,
 ) -> Updater:
-    """Learns what states are worth to a policy that does not learn (Sutton, 1988).
+    """TD(0): learns the state values of a fixed policy (Sutton, 1988).
 
         y = R + I v⁻(s′)
 
-    The policy has no values of actions to act upon: `random`.
+    There are no action values to act on, so the policy is `random`.
     """
     scale = predictions.value_transform(transform)
     critic = state_critic(networks, "value", critics)

@@ -1,4 +1,4 @@
-"""Soft Q-learning and its relatives: to be undecided is worth something."""
+"""Soft Q-learning and Munchausen Q-learning: values with an entropy bonus."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ import jax.numpy as jnp
 from rlcli.types import Array, NonNegative, Positive
 from rlcli.updaters.critics import Backup
 from rlcli.updaters.td.q_learning import POLYAK_TARGET
-from rlcli.updaters.td.temporal_difference import RuleContext, rule
+from rlcli.updaters.td.rule_context import RuleContext
+from rlcli.updaters.td.temporal_difference import rule
 from rlcli.xla.indexing import select_index
 
 
 @rule(policy="boltzmann")
 def soft_q_learning(context: RuleContext, *, temperature: Positive = 1.0) -> Backup:
-    """Bootstraps from the soft maximum, the value of the policy π ∝ exp(q⁻/τ).
+    """Soft Q-learning: bootstraps from the soft value of the policy π ∝ exp(q⁻/τ).
 
         y = R + I τ log Σ exp(q⁻(s′, ·)/τ) = R + I Σ π(a|s′) (q⁻(s′, a) − τ log π(a|s′))
 
-    (Haarnoja et al., 2017, https://arxiv.org/abs/1702.08165). The policy that acts has
-    a temperature of its own.
+    (Haarnoja et al., 2017, https://arxiv.org/abs/1702.08165). The acting policy
+    has its own temperature.
     """
     return _soft_backup(context, temperature)
 
@@ -28,12 +29,12 @@ def soft_q_learning(context: RuleContext, *, temperature: Positive = 1.0) -> Bac
 def soft_clipped_double_q_learning(
     context: RuleContext, *, temperature: Positive = 1.0
 ) -> Backup:
-    """Soft Q-learning that believes the least of two critics, action by action.
+    """Soft clipped double Q-learning: the minimum of two critics for each action.
 
         y = R + I τ log Σ exp(q⁻(s′, ·)/τ),  q⁻ = min(q₁⁻, q₂⁻)
 
     As in soft actor-critic (Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905),
-    with the policy that the values imply.
+    with the Boltzmann policy that the values imply.
     """
     return _soft_backup(context, temperature)
 
@@ -46,22 +47,25 @@ def munchausen(
     alpha: NonNegative = 0.9,
     clip: float = -1.0,
 ) -> Backup:
-    """Soft Q-learning that is paid for what it was sure of already.
+    """Munchausen Q-learning: adds the clipped log-policy to the reward.
 
         y = R + α max(τ log π(a|s), l₀) + I Σ π(a′|s′) (q⁻(s′, a′) − τ log π(a′|s′))
 
     π ∝ exp(q⁻/τ), l₀ is `clip` (Vieillard et al., 2020,
-    https://arxiv.org/abs/2007.14430). Of an n-step row the first action is paid for.
+    https://arxiv.org/abs/2007.14430). In an n-step row, only the first action
+    adds to the reward.
     """
-    sure = temperature * jax.nn.log_softmax(context.current_q() / temperature)
-    log_policy = select_index(sure, context.action)
+    scaled_log_probs = temperature * jax.nn.log_softmax(
+        context.current_q() / temperature
+    )
+    log_policy = select_index(scaled_log_probs, context.action)
     return _soft_backup(context, temperature)._replace(
         reward=alpha * jnp.maximum(log_policy, clip)
     )
 
 
 def _soft_backup(context: RuleContext, temperature: Array | float) -> Backup:
-    """The mixture over actions by π ∝ exp(q⁻/τ), with its entropy for a bonus."""
+    """The mixture over actions under π ∝ exp(q⁻/τ), with its entropy as a bonus."""
     next_q = context.next_q()
     log_prob = jax.nn.log_softmax(next_q.mean() / temperature)
     return Backup(next_q, jnp.exp(log_prob), -temperature * log_prob)

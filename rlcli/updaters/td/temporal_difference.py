@@ -1,7 +1,7 @@
-"""TD learning = rule × head: what all rules share, whatever predicts the values.
+"""Temporal-difference (TD) updaters: one rule combined with any return head.
 
-A rule says which value a row bootstraps from. What learns that value, a number or a
-distribution, is the head's business; the two meet in `rlcli.updaters.critics`.
+A rule selects the value a row bootstraps from. The head determines how that value is
+learned, as a number or as a distribution. `rlcli.updaters.critics` combines the two.
 """
 
 from __future__ import annotations
@@ -17,15 +17,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rlcli.networks.heads import Role
 from rlcli.networks.predictions import (
     LOSSES,
     Loss,
-    Particles,
     Transform,
     TransformName,
     min_over_critics,
-    mix_particles,
     value_transform,
 )
 from rlcli.policies import ValuesOffer
@@ -46,11 +43,8 @@ from rlcli.types import (
 from rlcli.updaters import Spaces, require_discrete
 from rlcli.updaters.burn_in import refresh_carry
 from rlcli.updaters.critics import (
-    Backup,
     Critic,
     all_actions_critic,
-    apply_single_steps,
-    backup_value,
     bootstrap_target,
     initial_carry,
     is_recurrent_critic,
@@ -58,14 +52,14 @@ from rlcli.updaters.critics import (
     regression_losses,
 )
 from rlcli.updaters.learner import Learner, Losses, Target, learner
+from rlcli.updaters.td.rule_context import Rule, TDParts, expected_value, make_context
 
-# Folded into a key it gives one that no draw of a policy reaches, which count from 0.
+# Keeps the network noise apart from the policy's random numbers, which fold in 0, 1, …
 _NOISE_STREAM = 2**31
-_FIXED_SEED = 0  # the seed of actions that are only looked at
 
 
 class TDOptions(NamedTuple):
-    """What a recipe may set of every rule."""
+    """The options of every rule."""
 
     q: Literal["all", "one"] = "all"
     critics: Count = 1
@@ -74,48 +68,14 @@ class TDOptions(NamedTuple):
     transform: TransformName | None = None
 
 
-class RuleContext(NamedTuple):
-    """What a rule may ask about its rows `[T, B]`; nothing else is computed.
-
-    A minus, as in q⁻, stands for the target parameters, where there are some. Several
-    critics are one that says the least of what they say.
-    """
-
-    next_q: Callable[[], Particles]  # what follows each action at s′, by q⁻: [T,B,A,K]
-    sampled_next_q: Callable[
-        [], Particles
-    ]  # the same of an action of the policy: [T,B,1,K]
-    online_next_q: Callable[[], Array]  # q(s′, ·) [T, B, A]
-    current_q: Callable[[], Array]  # q⁻(s, ·) [T, B, A]
-    action_probabilities: Callable[
-        [Array], Array
-    ]  # q [T, B, A] -> how likely each action is
-    action: Array  # the number of the action that was taken, from 0
-
-
-Rule = Callable[..., Backup]
-
-
-class TDParts(NamedTuple):
-    """What an updater of temporal differences is made of."""
-
-    rule: Rule
-    critic: Critic
-    policy: Policy
-    space: gymnasium.Space  # of actions
-    scale: Transform
-    # (params, obs, first, carry) -> what the policy's `log_prob` wants to see
-    outputs: Callable[..., ArrayTree]
-
-
 def rule(
     policy: str = "epsilon_greedy", discrete_only: bool = True, **defaults: Any
 ) -> Callable[[Rule], Callable[..., Updater]]:
-    """A decorator: registers an updater under the name of a rule.
+    """Decorator that registers a TD updater under the name of its rule.
 
-    A rule is a function of `RuleContext`; its keyword-only parameters are options
-    beside those of `TDOptions`, whose `defaults` are given here. `discrete_only`:
-    whether it asks for every action, and not only for drawn ones.
+    A rule is a function of `RuleContext`. Its keyword-only parameters are options in
+    addition to those of `TDOptions`; `defaults` override the latter's default values.
+    `discrete_only`: the rule uses the values of all actions, not only of sampled ones.
     """
 
     def decorate(function: Rule) -> Callable[..., Updater]:
@@ -131,9 +91,9 @@ def rule(
             settings, rest = _split_options({**defaults, **options})
             if discrete_only or settings.q == "all":
                 require_discrete(spaces, name)
-            follows = functools.partial(function, **rest)
+            rule_function = functools.partial(function, **rest)
             return _action_value_updater(
-                follows, settings, spaces.action, networks, policies, optimizer
+                rule_function, settings, spaces.action, networks, policies, optimizer
             )
 
         updater.__name__, updater.__doc__ = name, function.__doc__
@@ -148,7 +108,7 @@ def rule(
 
 
 def _split_options(options: dict[str, Any]) -> tuple[TDOptions, dict[str, Any]]:
-    """The options of every rule, and those of the rule itself."""
+    """Splits options into those of every rule and those of this rule."""
     common = {k: v for k, v in options.items() if k in TDOptions._fields}
     rest = {k: v for k, v in options.items() if k not in TDOptions._fields}
     return TDOptions(**common), rest
@@ -157,7 +117,7 @@ def _split_options(options: dict[str, Any]) -> tuple[TDOptions, dict[str, Any]]:
 def _updater_signature(
     updater: Callable, function: Rule, defaults: dict[str, Any]
 ) -> inspect.Signature:
-    """What the updater takes: parts, the options of every rule, and the rule's own."""
+    """The updater's signature: parts, the options of every rule, the rule's options."""
     parts = inspect.signature(updater, eval_str=True).parameters.values()
     hints = typing.get_type_hints(TDOptions, include_extras=True)
     common = [
@@ -177,17 +137,17 @@ def _updater_signature(
 
 
 def _action_value_updater(
-    follows: Rule,
+    rule_function: Rule,
     settings: TDOptions,
     space: gymnasium.Space,
     networks: Callable[..., Network],
     policies: Callable[..., Policy],
     optimizer: optax.GradientTransformation,
 ) -> Updater:
-    """The updater of a rule for action values."""
+    """The TD updater of a rule for action values."""
     scale = value_transform(settings.transform)
-    make = {"all": all_actions_critic, "one": one_action_critic}[settings.q]
-    critic = make(networks, "q", space, settings.critics)
+    build_critic = {"all": all_actions_critic, "one": one_action_critic}[settings.q]
+    critic = build_critic(networks, "q", space, settings.critics)
 
     def values(
         params: ArrayTree, obs: ArrayTree, first: Array, carry: ArrayTree
@@ -199,7 +159,7 @@ def _action_value_updater(
         policy, outputs = _value_policy(critic, scale, policies, space), values
     else:
         policy, outputs = policies(space=space), lambda *_: ()
-    parts = TDParts(follows, critic, policy, space, scale, outputs)
+    parts = TDParts(rule_function, critic, policy, space, scale, outputs)
     return td_updater(parts, settings.target, LOSSES[settings.loss], optimizer)
 
 
@@ -209,7 +169,7 @@ def _value_policy(
     policies: Callable[..., Policy],
     space: gymnasium.spaces.Discrete,
 ) -> Policy:
-    """The recipe's policy on the values; noise in them is for exploring alone."""
+    """The recipe's policy on action values, with network noise only in `explore`."""
 
     def apply(acting, key, obs, carry, first):
         del key
@@ -239,7 +199,7 @@ def td_updater(
     loss: Callable[[Array], Array],
     optimizer: optax.GradientTransformation,
 ) -> Updater:
-    """The updater that learns what the rule says."""
+    """The updater that regresses the critic on the rule's bootstrap targets."""
     critic, scale = parts.critic, parts.scale
     begin, step = learner(critic.init, optimizer, target)
 
@@ -251,7 +211,7 @@ def td_updater(
         goal = bootstrap_target(
             batch,
             parts.rule(
-                _make_context(parts, state.params, target_params, batch, target_key)
+                make_context(parts, state.params, target_params, batch, target_key)
             ),
         )
 
@@ -291,10 +251,10 @@ def td_updater(
             parts.outputs(params, steps.obs, *inputs), steps.action
         )
         return Estimates(
-            v_tm1=_expected_value(
+            v_tm1=expected_value(
                 parts, params, _with_obs_as_next(critic, steps, next_carries["online"])
             ),
-            v_t=_expected_value(
+            v_t=expected_value(
                 parts, params, _with_next_carry(steps, next_carries["online"])
             ),
             log_prob=log_prob,
@@ -314,7 +274,7 @@ def td_updater(
 
 
 def _with_next_carry(steps: Transition, carries: ArrayTree) -> Transition:
-    """The steps, whose `next_obs` are seen with these carries by everybody."""
+    """The steps with these carries at `next_obs`, for online and target parameters."""
     next_carry = {"next_carry": {"online": carries, "target": carries}}
     return steps._replace(extras={**steps.extras, **next_carry})
 
@@ -322,121 +282,17 @@ def _with_next_carry(steps: Transition, carries: ArrayTree) -> Transition:
 def _with_obs_as_next(
     critic: Critic, steps: Transition, carries: ArrayTree
 ) -> Transition:
-    """The steps with `obs` for `next_obs`: what is to be valued is here, not there."""
+    """The steps with `obs` in place of `next_obs`, to value the current state."""
     fresh = critic.initial(steps.first.shape[1])
 
     def carry_before(begin: Array, after: Array, fresh: Array) -> Array:
         carries_before = jnp.concatenate([begin[None], after[:-1]])
-        forgets = steps.first.reshape(
+        is_first = steps.first.reshape(
             steps.first.shape + (1,) * (carries_before.ndim - 2)
         )
-        return jnp.where(forgets, fresh, carries_before)
+        return jnp.where(is_first, fresh, carries_before)
 
     current_carries = jax.tree.map(
         carry_before, initial_carry(critic, steps), carries, fresh
     )
     return _with_next_carry(steps._replace(next_obs=steps.obs), current_carries)
-
-
-def _make_context(
-    parts: TDParts,
-    online: ArrayTree,
-    target_params: ArrayTree,
-    rows: Transition,
-    key: Key,
-) -> RuleContext:
-    """What the rule may ask, with a key for each answer."""
-    critic, scale = parts.critic, parts.scale
-    keys = jax.random.split(key, 5)
-    shape = rows.first.shape
-    next_carry = rows.extras.get("next_carry") or {"online": (), "target": ()}
-
-    def predict_next(
-        predict: Callable, role: Role, parameters_of: str, key: Key, *more: Array
-    ) -> Any:
-        params = {"online": online, "target": target_params}[parameters_of]
-        function = functools.partial(predict, role, params, key)
-        prediction = apply_single_steps(
-            function, (rows.next_obs, *more), shape, next_carry[parameters_of]
-        )
-        return min_over_critics(prediction.particles(scale))
-
-    @functools.cache
-    def next_q() -> Particles:
-        return predict_next(critic.predict_all_actions, "bootstrap", "target", keys[0])
-
-    def current_q() -> Array:
-        carry = initial_carry(critic, rows)
-        prediction = critic.predict_all_actions(
-            "act", target_params, keys[4], rows.obs, rows.first, carry
-        )
-        return min_over_critics(prediction.particles(scale)).mean()
-
-    def sampled_next_q() -> Particles:
-        action = _sample_next_action(
-            parts.policy, online, rows, next_carry["online"], keys[1]
-        )
-        prediction = predict_next(
-            critic.predict_action, "bootstrap", "target", keys[2], action
-        )
-        return jax.tree.map(lambda leaf: leaf[..., None, :], prediction)
-
-    return RuleContext(
-        next_q=next_q,
-        sampled_next_q=sampled_next_q,
-        online_next_q=lambda: predict_next(
-            critic.predict_all_actions, "act", "online", keys[3]
-        ).mean(),
-        current_q=current_q,
-        action_probabilities=functools.partial(_action_probabilities, parts),
-        action=rows.action - _first_action(parts.space),
-    )
-
-
-def _sample_next_action(
-    policy: Policy, acting: ArrayTree, rows: Transition, carries: ArrayTree, key: Key
-) -> Array:
-    """An action of the policy at `next_obs` for each of `[T, B]` rows."""
-    shape = rows.first.shape
-    number = rows.first.size
-
-    def flat(leaf: Array) -> Array:
-        return leaf.reshape((number, *leaf.shape[2:]))
-
-    noise, (fresh, process) = policy.draw(key, number), policy.initial(number)
-    carry = jax.tree.map(flat, carries) if jax.tree.leaves(carries) else fresh
-    obs, first = jax.tree.map(flat, rows.next_obs), jnp.zeros(number, bool)
-    action = policy.explore(acting, obs, (carry, process), first, noise)[0].action
-    return jax.tree.map(lambda leaf: leaf.reshape((*shape, *leaf.shape[1:])), action)
-
-
-def _first_action(space: gymnasium.Space) -> int:
-    """The number of the first action, where they can be counted."""
-    return int(space.start) if isinstance(space, gymnasium.spaces.Discrete) else 0
-
-
-def _action_probabilities(parts: TDParts, q: Array) -> Array:
-    """How likely each action is where these are the values, `[..., A]` both."""
-    numbers = _first_action(parts.space) + jnp.arange(q.shape[-1])
-
-    def probability_of(number: Array) -> Array:
-        return parts.policy.log_prob(q, jnp.full(q.shape[:-1], number))
-
-    return jnp.exp(jnp.moveaxis(jax.vmap(probability_of)(numbers), 0, -1))
-
-
-def _expected_value(parts: TDParts, params: ArrayTree, steps: Transition) -> Array:
-    """What the rule says `next_obs` is worth by these parameters, on average."""
-    # An estimate is given no key. Where something has to be drawn it is the same thing
-    # each time; where actions can be counted, nothing has to.
-    context = _make_context(parts, params, params, steps, jax.random.key(_FIXED_SEED))
-    if isinstance(parts.space, gymnasium.spaces.Discrete):
-        context = context._replace(sampled_next_q=lambda: expected_next_q(context))
-    return backup_value(parts.rule(context))
-
-
-def expected_next_q(context: RuleContext) -> Particles:
-    """What follows an action of the policy, whichever it is: `[T, B, 1, A · K]`."""
-    next_q = context.next_q()
-    mixture = mix_particles(next_q, context.action_probabilities(next_q.mean()))
-    return jax.tree.map(lambda leaf: leaf[..., None, :], mixture)

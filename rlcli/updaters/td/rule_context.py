@@ -1,0 +1,166 @@
+"""The context of a TD rule: the values and probabilities a rule may ask for."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+
+from rlcli.networks.heads import Role
+from rlcli.networks.predictions import (
+    Particles,
+    Transform,
+    min_over_critics,
+    mix_particles,
+)
+from rlcli.types import Array, ArrayTree, Key, Policy, Transition
+from rlcli.updaters.critics import (
+    Backup,
+    Critic,
+    apply_single_steps,
+    backup_value,
+    initial_carry,
+)
+
+_FIXED_SEED = 0  # for sampled actions in estimates, which are given no key
+
+
+class RuleContext(NamedTuple):
+    """The values of a batch of rows `[T, B]`, computed only when a rule calls for them.
+
+    q⁻ uses the target parameters, or the online parameters if there is no target.
+    With several critics, q is their minimum.
+    """
+
+    # q⁻(s′, ·), `[T, B, A, K]`
+    next_q: Callable[[], Particles]
+    # q⁻(s′, a′) of an action sampled from the policy, `[T, B, 1, K]`
+    sampled_next_q: Callable[[], Particles]
+    online_next_q: Callable[[], Array]  # q(s′, ·), `[T, B, A]`
+    current_q: Callable[[], Array]  # q⁻(s, ·), `[T, B, A]`
+    # q `[T, B, A]` -> π(·|s) of the policy acting on q, `[T, B, A]`
+    action_probabilities: Callable[[Array], Array]
+    action: Array  # index of the action taken, from 0
+
+
+Rule = Callable[..., Backup]
+
+
+class TDParts(NamedTuple):
+    """The parts of a TD updater."""
+
+    rule: Rule
+    critic: Critic
+    policy: Policy
+    space: gymnasium.Space  # action space
+    scale: Transform
+    # (params, obs, first, carry) -> the outputs that the policy's `log_prob` takes
+    outputs: Callable[..., ArrayTree]
+
+
+def make_context(
+    parts: TDParts,
+    online: ArrayTree,
+    target_params: ArrayTree,
+    rows: Transition,
+    key: Key,
+) -> RuleContext:
+    """The context of a rule, with a separate key for each field that samples."""
+    critic, scale = parts.critic, parts.scale
+    keys = jax.random.split(key, 5)
+    shape = rows.first.shape
+    next_carry = rows.extras.get("next_carry") or {"online": (), "target": ()}
+
+    def predict_next(
+        predict: Callable, role: Role, params_name: str, key: Key, *more: Array
+    ) -> Any:
+        params = {"online": online, "target": target_params}[params_name]
+        function = functools.partial(predict, role, params, key)
+        prediction = apply_single_steps(
+            function, (rows.next_obs, *more), shape, next_carry[params_name]
+        )
+        return min_over_critics(prediction.particles(scale))
+
+    @functools.cache
+    def next_q() -> Particles:
+        return predict_next(critic.predict_all_actions, "bootstrap", "target", keys[0])
+
+    def current_q() -> Array:
+        carry = initial_carry(critic, rows)
+        prediction = critic.predict_all_actions(
+            "act", target_params, keys[4], rows.obs, rows.first, carry
+        )
+        return min_over_critics(prediction.particles(scale)).mean()
+
+    def sampled_next_q() -> Particles:
+        action = _sample_next_action(
+            parts.policy, online, rows, next_carry["online"], keys[1]
+        )
+        prediction = predict_next(
+            critic.predict_action, "bootstrap", "target", keys[2], action
+        )
+        return jax.tree.map(lambda leaf: leaf[..., None, :], prediction)
+
+    return RuleContext(
+        next_q=next_q,
+        sampled_next_q=sampled_next_q,
+        online_next_q=lambda: predict_next(
+            critic.predict_all_actions, "act", "online", keys[3]
+        ).mean(),
+        current_q=current_q,
+        action_probabilities=functools.partial(_action_probabilities, parts),
+        action=rows.action - _first_action(parts.space),
+    )
+
+
+def _sample_next_action(
+    policy: Policy, acting: ArrayTree, rows: Transition, carries: ArrayTree, key: Key
+) -> Array:
+    """Samples an action from the policy at `next_obs` of each of `[T, B]` rows."""
+    shape = rows.first.shape
+    number = rows.first.size
+
+    def flat(leaf: Array) -> Array:
+        return leaf.reshape((number, *leaf.shape[2:]))
+
+    noise, (fresh, process) = policy.draw(key, number), policy.initial(number)
+    carry = jax.tree.map(flat, carries) if jax.tree.leaves(carries) else fresh
+    obs, first = jax.tree.map(flat, rows.next_obs), jnp.zeros(number, bool)
+    action = policy.explore(acting, obs, (carry, process), first, noise)[0].action
+    return jax.tree.map(lambda leaf: leaf.reshape((*shape, *leaf.shape[1:])), action)
+
+
+def _first_action(space: gymnasium.Space) -> int:
+    """The first action of a Discrete space, else 0."""
+    return int(space.start) if isinstance(space, gymnasium.spaces.Discrete) else 0
+
+
+def _action_probabilities(parts: TDParts, q: Array) -> Array:
+    """π(·|s) of the policy acting on the values q; both are `[..., A]`."""
+    numbers = _first_action(parts.space) + jnp.arange(q.shape[-1])
+
+    def probability_of(number: Array) -> Array:
+        return parts.policy.log_prob(q, jnp.full(q.shape[:-1], number))
+
+    return jnp.exp(jnp.moveaxis(jax.vmap(probability_of)(numbers), 0, -1))
+
+
+def expected_value(parts: TDParts, params: ArrayTree, steps: Transition) -> Array:
+    """The expected bootstrap value of `next_obs` under these parameters, `[T, B]`."""
+    # An estimate gets no key, so samples use a fixed seed. Over Discrete actions the
+    # expectation is exact and needs no samples.
+    context = make_context(parts, params, params, steps, jax.random.key(_FIXED_SEED))
+    if isinstance(parts.space, gymnasium.spaces.Discrete):
+        context = context._replace(sampled_next_q=lambda: expected_next_q(context))
+    return backup_value(parts.rule(context))
+
+
+def expected_next_q(context: RuleContext) -> Particles:
+    """q⁻(s′, a′) as a mixture over a′ ~ π(·|s′), `[T, B, 1, A · K]`."""
+    next_q = context.next_q()
+    mixture = mix_particles(next_q, context.action_probabilities(next_q.mean()))
+    return jax.tree.map(lambda leaf: leaf[..., None, :], mixture)
