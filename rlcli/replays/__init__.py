@@ -1,5 +1,5 @@
-"""Replays: buffers of past steps, and how they are sampled.
+"""Replays: buffers of past steps and their sampling.
 
-Belongs here: rings, windows, priorities; the part `replay`.
+Belongs here: ring buffers, windows, priorities; the part `replay`.
 May import: the ground.
 """

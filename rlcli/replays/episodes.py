@@ -1,4 +1,4 @@
-"""Replay of whole episodes, each of which is handed out once."""
+"""Replay of whole episodes, each sampled once."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from rlcli.types import Array, ArrayTree, Count, Key, Replay, Transition, key_as
 
 
 class EpisodeQueue(NamedTuple):
-    """Episodes that have ended, oldest first."""
+    """Completed episodes, oldest first."""
 
-    start: Array  # int32 `[places]`: the time at which one begins
+    start: Array  # int32 `[places]`: the time of the first step
     length: Array  # int32 `[places]`
     environment: Array  # int32 `[places]`
 
 
 class EpisodeReplayState(NamedTuple):
-    """The state of the replay. The n-th episode has place n mod places."""
+    """The state of the replay. Episode n is stored at place n mod `places`."""
 
-    steps: ArrayTree  # of the ring
-    began: Array  # int32 `[num_envs]`: when the episode under way did
+    steps: ArrayTree  # ring state
+    began: Array  # int32 `[num_envs]`: start time of the current episode
     queue: EpisodeQueue
-    ended: Array  # int32: episodes that ended so far
-    served: Array  # int32: of them, those that were handed out
+    ended: Array  # int32: number of completed episodes
+    served: Array  # int32: number of those already sampled
 
 
 @register("replay")
@@ -40,16 +40,15 @@ def episodes(
     batch_size: Count | None = None,
     length: Count = 1_000,
 ) -> Replay:
-    """Hands out each finished episode once, in the order in which they ended.
+    """Episode replay: returns each completed episode once, in order of completion.
 
-    `[length + window − 1, batch_size, ...]`: an episode from its first step on, and
-    behind its end padding that weighs 0. An update takes the `batch_size` (if absent,
-    as many as there are environments) that have waited longest; where fewer wait the
-    other columns weigh 0, and with none at all there is no update. So a tracer sees
-    whole episodes, wherever unrolls begin and end: what `monte_carlo` needs. Of an
-    episode longer than `length` the last `length` steps are handed out, whose returns
-    are exact as well; of one that waited until the ring overwrote its beginning, what
-    is left.
+    Samples are `[length + window − 1, batch_size, ...]`: an episode from its first
+    step, then padding of weight 0. An update takes the `batch_size` oldest episodes (by
+    default `num_envs`). If fewer are available, the other columns have weight 0; if
+    there are none, there is no update. The tracer thus sees whole episodes, regardless
+    of unroll boundaries, as `monte_carlo` requires. Of an episode longer than `length`,
+    the last `length` steps are returned, whose returns are still exact. If the ring has
+    overwritten the beginning of an episode, the remaining steps are returned.
     """
     rows = ring_rows(capacity, unroll, num_envs)
     check_capacity(
@@ -58,14 +57,14 @@ def episodes(
     ring = step_ring(capacity, unroll, num_envs)
     size = batch_size or num_envs
     span = length + window - 1
-    places = rows * num_envs  # no more episodes than that fit into the ring
+    places = rows * num_envs  # the maximum number of episodes in the ring
 
     def init(steps: Transition) -> EpisodeReplayState:
-        nothing = jnp.zeros(places, jnp.int32)
+        zeros = jnp.zeros(places, jnp.int32)
         return EpisodeReplayState(
             ring.init(steps),
             jnp.zeros(num_envs, jnp.int32),
-            EpisodeQueue(nothing, nothing, nothing),
+            EpisodeQueue(zeros, zeros, zeros),
             jnp.int32(0),
             jnp.int32(0),
         )
@@ -75,10 +74,10 @@ def episodes(
     ) -> EpisodeReplayState:
         time = count * unroll + jnp.arange(unroll, dtype=jnp.int32)[:, None]
         began = jnp.where(steps.first, time, state.began)
-        began = jax.lax.cummax(began)  # of the episode that each step is of
+        began = jax.lax.cummax(began)  # start time of each step's episode
         last = steps.last.reshape(-1)
         number = state.ended + jnp.cumsum(last, dtype=jnp.int32) - 1
-        place = jnp.where(last, number % places, places)  # outside: not written
+        place = jnp.where(last, number % places, places)  # out of range: not written
         environment = jnp.broadcast_to(jnp.arange(num_envs), steps.last.shape)
         new = EpisodeQueue(began, time + 1 - began, environment)
         return EpisodeReplayState(
@@ -96,10 +95,10 @@ def episodes(
     def sample(
         state: EpisodeReplayState, count: Array, noise: Key
     ) -> tuple[Transition, Array, ArrayTree]:
-        del noise  # they come in their order
-        # What more than `places` episodes have followed was overwritten long ago.
-        next_one = jnp.maximum(state.served, state.ended - places)
-        number = next_one + jnp.arange(size, dtype=jnp.int32)
+        del noise  # the order is fixed
+        # Episodes older than the last `places` have been overwritten.
+        next_episode = jnp.maximum(state.served, state.ended - places)
+        number = next_episode + jnp.arange(size, dtype=jnp.int32)
         queue_rows = jax.tree.map(lambda leaf: leaf[number % places], state.queue)
         end = queue_rows.start + queue_rows.length
         oldest = jnp.maximum(count * unroll - rows, 0)
@@ -107,7 +106,7 @@ def episodes(
         steps, _ = ring.take(state.steps, start, queue_rows.environment, span)
         is_step = jnp.arange(span)[:, None] < end - start
         weight = (is_step & (number < state.ended)).astype(jnp.float32)
-        return steps, weight, jnp.minimum(next_one + size, state.ended)
+        return steps, weight, jnp.minimum(next_episode + size, state.ended)
 
     def reweigh(
         state: EpisodeReplayState, index: Array, priority: Array

@@ -1,4 +1,4 @@
-"""Replay of stacked frames, each of which is stored once."""
+"""Replay of stacked frames that stores each frame once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Padding = Literal["repeat", "zero"]
 
 
 class FrameOptions(TypedDict, total=False):
-    """How observations are made of frames."""
+    """Options of observations that stack frames."""
 
     stack: Count
     axis: int
@@ -41,16 +41,17 @@ def frames(
     padding: Padding = "repeat",
     ends: Count | None = None,
 ) -> Replay:
-    """The `uniform` replay of observations that stack the newest `stack` frames.
+    """Frame replay: `uniform` for stacked observations, storing each frame once.
 
-    A frame is stored once (Mnih et al., 2015, https://doi.org/10.1038/nature14236):
-    of an observation only the newest, a `stack`-th of its `axis`, on which the oldest
-    comes first. What an episode begins with repeats its first frame, or is `zero`, as
-    `padding` says. `next_obs` is made of the frame that follows; so the newest step of
-    each environment waits for the next. At the end of an episode another one follows:
-    the true last frame is kept beside the ring, of the newest `ends` episodes (a
-    sixteenth of the capacity). A window with an end that is no longer there weighs 0.
-    Equal to `uniform`, with 1 / (2 · `stack`) of the memory.
+    An observation stacks the newest `stack` frames along `axis`, the oldest first; only
+    the newest frame is stored (Mnih et al., 2015,
+    https://doi.org/10.1038/nature14236). `padding` fills the stack at the beginning of
+    an episode: `repeat` repeats its first frame, `zero` uses zeros. `next_obs` is
+    rebuilt from the next step's frame, so the newest step of each environment cannot be
+    sampled yet. At the end of an episode, the next step belongs to another episode, so
+    the true last frame is stored separately, for the newest `ends` episodes (by default
+    1/16 of the capacity). A window whose last frame has been overwritten has weight 0.
+    Samples equal those of `uniform`, with 1 / (2 · `stack`) of the memory.
     """
     ring = frame_ring(capacity, unroll, num_envs, stack, axis, padding, ends)
     windows = Windows(ring, unroll, window)
@@ -59,11 +60,11 @@ def frames(
 
 
 class _FrameRingState(NamedTuple):
-    """The newest frames of steps, and the last ones of episodes."""
+    """The newest frame of each step, and the last frames of episodes."""
 
-    steps: ArrayTree  # of the ring: steps without `next_obs`, and numbers of ends
-    finals: ArrayTree  # `[places, ...]`: frames
-    ended: Array  # int32: episodes that ended so far
+    steps: ArrayTree  # ring state: steps without `next_obs`, and episode numbers
+    finals: ArrayTree  # `[places, ...]`: last frames of episodes
+    ended: Array  # int32: number of completed episodes
 
 
 def frame_ring(
@@ -75,9 +76,9 @@ def frame_ring(
     padding: Padding = "repeat",
     ends: int | None = None,
 ) -> Ring:
-    """A ring of steps whose observations are made of frames, each stored once."""
+    """A ring buffer of steps with stacked frames, each frame stored once."""
     size = unroll * num_envs
-    # No two ends of an unroll share a place.
+    # At least `size`, so that two ends in one unroll never share a place.
     places = max(ends or ring_rows(capacity, unroll, num_envs) * num_envs // 16, size)
     inner = step_ring(capacity, unroll, num_envs)
     newest = functools.partial(_newest_frame, stack=stack, axis=axis)
@@ -100,7 +101,7 @@ def frame_ring(
     def add(state: _FrameRingState, steps: Transition, count: Array) -> _FrameRingState:
         last = steps.last.reshape(-1)
         number = state.ended + jnp.cumsum(last, dtype=jnp.int32) - 1
-        place = jnp.where(last, number % places, places)  # outside: not written
+        place = jnp.where(last, number % places, places)  # out of range: not written
 
         def write(old: Array, new: Array) -> Array:
             rows = newest(new).reshape((size, *old.shape[1:]))
@@ -115,8 +116,8 @@ def frame_ring(
     def take(
         state: _FrameRingState, start: Array, environment: Array, span: int
     ) -> tuple[Transition, Array]:
-        # From the oldest frame of the first observation to that behind the last step.
-        # What lies before the run is hidden by the episode that begins with it.
+        # From the oldest frame of the first observation to the frame after the last
+        # step. An episode begins at time 0, so frames before the run are never used.
         early_start = start - (stack - 1)
         (rows, number), _ = inner.take(
             state.steps, early_start, environment, span + stack
@@ -130,12 +131,12 @@ def frame_ring(
             (rows._replace(obs=()), number),
         )
         finals = jax.tree.map(lambda leaf: leaf[number % places], state.finals)
-        next_of = functools.partial(_next_observations, last=steps.last, axis=axis)
-        lost = steps.last & (number < state.ended - places)
+        stack_next = functools.partial(_next_observations, last=steps.last, axis=axis)
+        is_overwritten = steps.last & (number < state.ended - places)
         return steps._replace(
             obs=jax.tree.map(lambda leaf: leaf[:-1], observations),
-            next_obs=jax.tree.map(next_of, observations, finals),
-        ), ~jnp.any(lost, axis=0)
+            next_obs=jax.tree.map(stack_next, observations, finals),
+        ), ~jnp.any(is_overwritten, axis=0)
 
     return Ring(init, add, take, inner.rows, start_margin=stack - 1, end_margin=1)
 
@@ -145,9 +146,9 @@ def _newest_frame(obs: Array, stack: int, axis: int) -> Array:
     shape = obs.shape[2:]
     if not -len(shape) <= axis < len(shape) or shape[axis] % stack:
         raise RlcliError(
-            f"replay `frames` cannot cut an observation of {shape} in {stack} frames "
-            f"along axis {axis}",
-            "`replay.stack` is how many it has, `replay.axis` where they are",
+            f"replay `frames` cannot split an observation of shape {shape} into "
+            f"{stack} frames along axis {axis}",
+            "set `replay.stack` to the number of frames and `replay.axis` to their axis",
         )
     place = axis % len(shape) + 2
     depth = obs.shape[place] // stack
@@ -157,18 +158,20 @@ def _newest_frame(obs: Array, stack: int, axis: int) -> Array:
 def _stack_frames(
     frames: Array, first: Array, stack: int, axis: int, padding: Padding
 ) -> Array:
-    """Observations of frames `[T, N, ...]`: of all but the first `stack` − 1."""
+    """Stacks frames `[T, N, ...]` into T − `stack` + 1 observations."""
     times = jnp.arange(frames.shape[0])[:, None]
     begin = jax.lax.cummax(jnp.where(first, times, 0))[stack - 1 :]
     stacked_frames = []
     for age in reversed(range(stack)):
         frame_times = times[stack - 1 :] - age
-        index = jnp.maximum(frame_times, begin)  # an older frame is another episode's
+        index = jnp.maximum(
+            frame_times, begin
+        )  # older frames belong to another episode
         index = index.reshape(index.shape + (1,) * (frames.ndim - 2))
         frame = jnp.take_along_axis(frames, index, axis=0)
         if padding == "zero":
-            ours = (frame_times >= begin).reshape(index.shape)
-            frame = jnp.where(ours, frame, jnp.zeros_like(frame))
+            in_episode = (frame_times >= begin).reshape(index.shape)
+            frame = jnp.where(in_episode, frame, jnp.zeros_like(frame))
         stacked_frames.append(frame)
     return jnp.concatenate(stacked_frames, axis=axis % (frames.ndim - 2) + 2)
 
@@ -176,10 +179,10 @@ def _stack_frames(
 def _next_observations(
     observations: Array, final: Array, last: Array, axis: int
 ) -> Array:
-    """What follows each of all observations but the last of them.
+    """The next observation of each observation but the last.
 
-    The next one; and at the end of an episode its own without the oldest frame, and
-    the `final` one behind.
+    At the end of an episode this is the observation without its oldest frame, followed
+    by the `final` frame.
     """
     place = axis % (observations.ndim - 2) + 2
     depth = final.shape[place]

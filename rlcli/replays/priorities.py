@@ -1,4 +1,4 @@
-"""Priorities: which windows are drawn more often, and what they weigh for that."""
+"""Priorities: sampling probabilities of windows, and importance weights."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from rlcli.types import Array, ArrayTree, Key, Replay, Transition
 
 
 class PriorityMasses(NamedTuple):
-    """How priorities become masses; a leaf is drawn in proportion to its own.
+    """Converts priorities to masses; a leaf is sampled in proportion to its mass.
 
-    The state's first field is the sum tree. What comes new has the largest priority so
-    far, what is gone no mass; the last leaf stands for no window, and never has any.
+    The state's first field is the sum tree. New windows get the largest priority so
+    far, removed windows mass 0. The last leaf stands for no window; its mass is 0.
     """
 
     init: Callable[[], ArrayTree]
-    renew: Callable[..., ArrayTree]  # (state, gone[M], come[K], count) -> state
+    renew: Callable[..., ArrayTree]  # (state, removed[M], added[K], count) -> state
     reweigh: Callable[..., ArrayTree]  # (state, index[N], priority[N]) -> state
 
 
@@ -38,12 +38,12 @@ class RankedState(NamedTuple):
 
     tree: Tree
     largest: Array
-    priority: Array  # `[leaves]`, −1 where there is none
-    ascending: Array  # the same, as sorted last
+    priority: Array  # `[leaves]`, −1 for leaves without a window
+    ascending: Array  # priorities of the last sort, ascending
 
 
 def proportional_masses(leaves: int, alpha: float, epsilon: float) -> PriorityMasses:
-    """Mass (p + ε)^α, with α as it was when p was set."""
+    """Mass (p + ε)^α, with the α at the time p was set."""
 
     def init() -> ProportionalState:
         return ProportionalState(sum_tree.empty_tree(leaves), jnp.float32(1.0))
@@ -74,8 +74,8 @@ def proportional_masses(leaves: int, alpha: float, epsilon: float) -> PriorityMa
 def rank_masses(leaves: int, alpha: float, sort_period: int) -> PriorityMasses:
     """Mass (1 / rank)^α, where rank 1 has the largest priority.
 
-    All are sorted once in `sort_period` unrolls, so that a step costs O(log N) as well:
-    between two sorts a new priority has the rank it would have had at the last one.
+    All priorities are sorted once every `sort_period` unrolls. Between two sorts, a new
+    priority gets the rank it would have had at the last sort, in O(log N).
     """
 
     def init() -> RankedState:
@@ -89,15 +89,15 @@ def rank_masses(leaves: int, alpha: float, sort_period: int) -> PriorityMasses:
     ) -> RankedState:
         tree = _renew_leaves(state.tree, removed, added, 1.0, leaves - 1)
         priority = state.priority.at[removed].set(-1.0).at[added].set(state.largest)
-        priority = priority.at[-1].set(-1.0)  # the leaf that stands for none
+        priority = priority.at[-1].set(-1.0)  # the leaf of no window
         state = state._replace(tree=tree, priority=priority)
         due = (count % sort_period == 0).astype(jnp.int32)
-        # A loop of 0 or 1 turns: a `cond` would copy all of it at every step.
+        # A loop of 0 or 1 iterations: a `cond` would copy the state at every step.
         return jax.lax.fori_loop(0, due, sort, state)
 
-    def sort(turn: Array, state: RankedState) -> RankedState:
-        # As if it depended on the turn: else XLA sorts in front of the loop, always.
-        priority = jnp.where(turn == 0, state.priority, 0.0)
+    def sort(iteration: Array, state: RankedState) -> RankedState:
+        # Made to depend on `iteration`; otherwise XLA hoists the sort out of the loop.
+        priority = jnp.where(iteration == 0, state.priority, 0.0)
         order = jnp.argsort(priority, descending=True)
         rank = jnp.zeros(leaves).at[order].set(jnp.arange(1.0, leaves + 1))
         mass = jnp.where(priority >= 0, rank**-alpha, 0.0)
@@ -122,14 +122,14 @@ def rank_masses(leaves: int, alpha: float, sort_period: int) -> PriorityMasses:
 
 
 class PrioritizedState(NamedTuple):
-    """The state of a replay with priorities."""
+    """The state of a prioritized replay."""
 
-    steps: ArrayTree  # of the ring
+    steps: ArrayTree  # ring state
     masses: ArrayTree
 
 
 def leaf_count(windows: Windows, num_envs: int) -> int:
-    """One for each window that there may be, and one that stands for none."""
+    """The number of leaves: one per possible window, and one for no window."""
     return windows.slots * num_envs + 1
 
 
@@ -141,10 +141,10 @@ def prioritized_replay(
     masses: PriorityMasses,
     beta: float,
 ) -> Replay:
-    """A replay that draws windows in proportion to their masses.
+    """A replay that samples windows in proportion to their masses.
 
-    One of each `batch_size`-th of the whole mass; each weighs (min P / P(i))^β, with
-    the minimum over the batch.
+    Sampling is stratified: one window from each of `batch_size` equal shares of the
+    total mass. Each has weight (min P / P(i))^β, with the minimum over the batch.
     """
     ring = windows.ring
     no_window = windows.slots * num_envs
@@ -179,9 +179,7 @@ def prioritized_replay(
         share = (jnp.arange(batch_size) + noise) / batch_size
         index = sum_tree.find_leaves(tree, share * sum_tree.total_weight(tree))
         mass = sum_tree.leaf_weights(tree)[index]
-        index = jnp.where(
-            mass > 0, index, no_window
-        )  # where there is nothing to be drawn
+        index = jnp.where(mass > 0, index, no_window)  # the tree may still be empty
         start = windows.start_time(index // num_envs, count)
         steps, is_complete = ring.take(
             state.steps, start, index % num_envs, windows.span
@@ -202,7 +200,7 @@ def prioritized_replay(
 def _renew_leaves(
     tree: Tree, removed: Array, added: Array, mass: Array | float, no_window: int
 ) -> Tree:
-    """The tree with this mass where windows came, and none where they are gone."""
+    """The tree with this mass at added windows, and mass 0 at removed ones."""
     mass = jnp.where(added < no_window, mass, 0.0)
     index = jnp.concatenate([removed, added])
     weight = jnp.concatenate([jnp.zeros(removed.shape), mass])
@@ -210,5 +208,5 @@ def _renew_leaves(
 
 
 def _replace_non_finite(priority: Array, largest: Array) -> Array:
-    """Priorities, with the largest so far for one that is no number."""
+    """Replaces non-finite priorities with the largest priority so far."""
     return jnp.where(jnp.isfinite(priority), priority, largest)

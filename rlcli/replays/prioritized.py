@@ -32,19 +32,19 @@ def prioritized(
     sort_every: Count = 1_000,
     frames: FrameOptions | None = None,
 ) -> Replay:
-    """Draws windows the more often, the more there is to learn from them.
+    """Prioritized experience replay (PER): samples by TD error or gradient norm.
 
         P(i) = mᵢ / Σ m        m = (p + ε)^α, or 1 / rank(p)^α        w = (min P / P)^β
 
-    p is what the updater reported of a window when it learnt from it last: |δ|, also
-    for `rank` (Schaul et al., 2015, https://arxiv.org/abs/1511.05952). For
-    `gradient_norm` it has to be ‖∇ loss‖ of each row by itself (Lahire et al., 2022,
-    https://arxiv.org/abs/2110.01528): updaters that can report it have an option
-    `priority`. New windows have the largest p so far. α and β may follow schedules; a
-    mass keeps the α it was set with. The minimum is over the batch, of which every
-    window is drawn from a share of its own of the whole mass. For `rank` all are sorted
-    once in `sort_every` unrolls. `frames` are the options of replay `frames`, which
-    stores each frame once.
+    p is the priority the updater last reported for a window: |δ| for `td_error` and
+    `rank` (Schaul et al., 2015, https://arxiv.org/abs/1511.05952). For `gradient_norm`
+    it must be ‖∇ loss‖ of each row (Lahire et al., 2022,
+    https://arxiv.org/abs/2110.01528); updaters that can report it have an option
+    `priority`. New windows get the largest p so far. α and β may be schedules; a mass
+    keeps the α it was set with. The minimum is over the batch. Sampling is stratified:
+    each window of the batch comes from its own equal share of the total mass. For
+    `rank`, all priorities are sorted once every `sort_every` unrolls. `frames` are the
+    options of replay `frames`, which stores each frame once.
     """
     if frames is None:
         ring = step_ring(capacity, unroll, num_envs)

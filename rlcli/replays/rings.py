@@ -1,4 +1,4 @@
-"""Rings: where replays keep raw steps, the newest in the place of the oldest."""
+"""Ring buffers of raw steps; new steps overwrite the oldest."""
 
 from __future__ import annotations
 
@@ -12,61 +12,60 @@ from rlcli.errors import RlcliError
 from rlcli.types import Array, ArrayTree
 from rlcli.xla.packing import PackedTree, Packing
 
-NARROW_SIZE = 32  # numbers: longer ones are worth a kernel of their own
+NARROW_SIZE = 32  # elements: larger arrays are stored unpacked, with their own kernel
 
 
 class RingState(NamedTuple):
-    """Steps as a ring keeps them, each packed: what is narrow is written together."""
+    """The stored steps, packed so that small arrays are written in one operation."""
 
     packed: PackedTree  # `[slots, ...]`
-    packing: Packing  # of one step
+    packing: Packing  # packing of one step
 
 
 class Ring(NamedTuple):
-    """Keeps `rows` steps of each environment.
+    """A ring buffer of the newest `rows` steps of each environment.
 
-    Times count the steps of an environment from the beginning of the run. Windows may
-    begin `start_margin` steps after the oldest, and end `end_margin` steps before the
-    newest.
+    Times count the steps of an environment since the start of the run. Windows begin at
+    least `start_margin` steps after the oldest step, and end at least `end_margin`
+    steps before the newest.
     """
 
-    init: Callable[[Any], ArrayTree]  # one unroll [unroll, num_envs, ...], an example
+    init: Callable[[Any], ArrayTree]  # example unroll [unroll, num_envs, ...] -> state
     add: Callable[[Any, Any, Array], ArrayTree]  # (state, steps, count)
     take: Callable[..., tuple[Any, Array]]
-    # (state, start[N], environment[N], span) -> steps[span, N], whole[N]: bool
+    # (state, start[N], environment[N], span) -> steps[span, N], is_complete[N]
     rows: int
     start_margin: int = 0
     end_margin: int = 0
 
 
 def ring_rows(capacity: int, unroll: int, num_envs: int) -> int:
-    """Steps of each environment that a capacity holds: whole unrolls alone."""
+    """Steps of each environment that fit into a capacity, in whole unrolls."""
     return capacity // (num_envs * unroll) * unroll
 
 
 def check_capacity(
     replay: str, capacity: int, rows: int, unroll: int, num_envs: int, why: str
 ) -> None:
-    """Refuses a capacity of less than `rows` steps of each environment."""
+    """Raises an error if a capacity holds less than `rows` steps per environment."""
     capacity_rows = ring_rows(capacity, unroll, num_envs)
     if capacity_rows >= rows:
         return
     min_capacity = -(-rows // unroll) * unroll * num_envs
     raise RlcliError(
         f"replay `{replay}` with a capacity of {capacity:,} holds {capacity_rows:,} "
-        f"steps of "
-        f"each environment, and {why} {rows:,} in a row",
+        f"steps of each environment, but {why} {rows:,} consecutive steps",
         f"raise `replay.capacity` to at least {min_capacity:,}",
     )
 
 
 def step_ring(capacity: int, unroll: int, num_envs: int) -> Ring:
-    """A ring of steps as they are: any tree of arrays `[unroll, num_envs, ...]`."""
+    """A ring buffer of unmodified steps, any pytree `[unroll, num_envs, ...]`."""
     rows = ring_rows(capacity, unroll, num_envs)
     size = unroll * num_envs  # steps of an unroll
-    # A lone row is written twice, the second time over the slot that comes next, which
-    # is spare: else XLA takes the write for so cheap that it repeats it inside the
-    # read, and for that copies the whole ring at every step.
+    # A single row is written twice, the second time into the next slot, which is spare.
+    # Otherwise XLA considers the write so cheap that it repeats it inside the read,
+    # which copies the whole ring at every step.
     num_writes, spare = (2, 1) if size == 1 else (1, 0)
     slots = rows // unroll + spare
 

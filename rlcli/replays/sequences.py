@@ -1,4 +1,4 @@
-"""Replay of sequences, for networks that remember."""
+"""Replay of sequences, for recurrent networks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Natural = Annotated[int, Ge(0)]
 
 
 class PriorityOptions(TypedDict, total=False):
-    """How sequences are preferred; what is left out is as in the paper."""
+    """Options of prioritized sequences; the defaults are those of the paper."""
 
     eta: Probability
     alpha: NonNegative
@@ -49,25 +49,26 @@ def sequences(
     batch_size: Count = 32,
     priorities: PriorityOptions | None = None,
 ) -> Replay:
-    """Draws sequences, with the memory they began with (Kapturowski et al., 2019).
+    """R2D2 sequence replay with stored recurrent state (Kapturowski et al., 2019).
 
-    Every `length` − `overlap` steps (half of `length` if absent) one begins: `burn_in`
-    steps that weigh 0 and only refresh the memory, `length` steps to learn from, and
-    the `window` − 1 behind that the tracer needs for them. The memory is stored where
-    sequences begin, and nowhere else: `extras["carry"]` has one row. They may go over
-    the end of an episode, where networks forget and tracers stop
-    (https://openreview.net/forum?id=r1lyTjAqYX).
+    A sequence begins every `length` − `overlap` steps (`overlap` is half of `length` by
+    default). It has `burn_in` steps of weight 0 that only refresh the recurrent state,
+    `length` steps to learn from, and `window` − 1 more that the tracer needs. The
+    recurrent state is stored only at the beginning of sequences: `extras["carry"]` has
+    one row. Sequences may cross the end of an episode, where the recurrent state resets
+    and tracers stop (https://openreview.net/forum?id=r1lyTjAqYX).
 
         p = η max |δ| + (1 − η) mean |δ|        m = (p + ε)^α        w = (min P / P)^β
 
-    With `priorities` (η 0.9, α 0.9, β 0.6, ε 1e-6), else with equal chances. The
-    updater has to report p of each row, `[T, N]`; if it reports `[N]`, that is p.
+    With `priorities` (default η 0.9, α 0.9, β 0.6, ε 1e-6) sampling is prioritized,
+    otherwise uniform. The updater reports |δ| of each row, `[T, N]`; a report `[N]` is
+    used as p.
     """
     overlap = length // 2 if overlap is None else overlap
     if overlap >= length:
         raise RlcliError(
             f"replay `sequences` cannot overlap {overlap} of {length} steps",
-            "choose `replay.overlap` less than `replay.length`",
+            "set `replay.overlap` to less than `replay.length`",
         )
     span = burn_in + length + window - 1
     inner = step_ring(capacity, unroll, num_envs)
@@ -96,14 +97,14 @@ _PUBLISHED_PRIORITIES = {"eta": 0.9, "alpha": 0.9, "beta": 0.6, "epsilon": 1e-6}
 
 
 class _CarryRingState(NamedTuple):
-    """Steps without memory, and the memory at the beginnings of sequences."""
+    """Steps without carries, and the carries at the beginning of sequences."""
 
     steps: ArrayTree
-    carries: ArrayTree  # `[slots + 1, num_envs, ...]`: the last one is for the others
+    carries: ArrayTree  # `[slots + 1, num_envs, ...]`: the last slot is discarded
 
 
 def _carry_ring(windows: Windows) -> Ring:
-    """The windows' ring, with memory stored where one begins, and nowhere else."""
+    """The ring of the windows, which stores carries only where a window begins."""
     inner = windows.ring
 
     def split_carry(steps: Transition) -> tuple[Transition, ArrayTree]:
@@ -141,7 +142,7 @@ def _carry_ring(windows: Windows) -> Ring:
 
 
 def _with_burn_in(replay: Replay, burn_in: int) -> Replay:
-    """The same, whose first `burn_in` steps weigh 0."""
+    """The same replay, with weight 0 for the first `burn_in` steps."""
 
     def sample(
         state: ArrayTree, count: Array, noise: ArrayTree
@@ -156,7 +157,7 @@ def _with_burn_in(replay: Replay, burn_in: int) -> Replay:
 def _with_mixed_priority(
     replay: Replay, eta: float, burn_in: int, length: int
 ) -> Replay:
-    """The same, with a priority mixed of those of the rows that are learnt from."""
+    """The same replay, with priorities η max + (1 − η) mean over the learning rows."""
 
     def reweigh(state: ArrayTree, index: ArrayTree, priority: Array) -> ArrayTree:
         if priority.ndim == 2:

@@ -1,6 +1,6 @@
-"""Sum trees on the device: draws in proportion to weights that change all the time.
+"""Sum trees on the device: sampling in proportion to changing weights.
 
-`rlcli.utils.SumTree` is its counterpart on the host.
+`rlcli.utils.SumTree` is the counterpart on the host.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ import jax.numpy as jnp
 
 from rlcli.types import Array
 
-# Children of a node. Each level is a handful of small operations whatever its width,
-# so a broad tree is a fast one; sixteen numbers are a cache line.
+# Children per node. Each level costs a few small operations regardless of its width, so
+# a broad tree is fast; 16 floats fill a cache line.
 FANOUT = 16
 
 Tree = tuple[Array, ...]  # levels from the root's children down to the leaves
 
 
 def empty_tree(capacity: int) -> Tree:
-    """`capacity` leaves without weight: ⌈log₁₆ capacity⌉ levels, float32."""
+    """A tree of `capacity` leaves of weight 0: ⌈log₁₆ capacity⌉ levels, float32."""
     if capacity < 1:
         raise ValueError(f"expected a capacity of at least 1, got {capacity}")
     levels = []
@@ -40,7 +40,7 @@ def total_weight(tree: Tree) -> Array:
 
 
 def build_tree(tree: Tree, weight: Array) -> Tree:
-    """The tree with these leaves, `[capacity]` or padded: O(capacity)."""
+    """The tree with these leaf weights, `[capacity]` or padded: O(capacity)."""
     padding = tree[-1].shape[0] - weight.shape[0]
     levels = [jnp.pad(weight, (0, padding))]
     for level in reversed(tree[:-1]):
@@ -52,8 +52,8 @@ def build_tree(tree: Tree, weight: Array) -> Tree:
 def set_weights(tree: Tree, index: Array, weight: Array) -> Tree:
     """The tree with `weight` `[N]` at the leaves `index` `[N]`: O(N log capacity).
 
-    Where a leaf comes twice the larger weight stays, whatever the order in which a
-    device writes. Sums are added up anew, never corrected: no error accumulates.
+    For duplicate leaves the larger weight wins, regardless of the order of writes.
+    Sums are recomputed, not updated by differences, so rounding does not accumulate.
     """
     zeroed = tree[-1].at[index].set(0.0)
     levels = [zeroed.at[index].max(weight)]
@@ -66,10 +66,10 @@ def set_weights(tree: Tree, index: Array, weight: Array) -> Tree:
 
 
 def find_leaves(tree: Tree, mass: Array) -> Array:
-    """The least leaf i with mass < w₀ + … + wᵢ, int32 `[N]`, for masses `[N]`.
+    """The smallest leaf i with mass < w₀ + … + wᵢ, int32 `[N]`, for masses `[N]`.
 
-    Masses lie in [0, total). A leaf without weight is never given, unless none has
-    any; what rounding puts behind the last one gives that one. O(N log capacity).
+    Masses lie in [0, total). Leaves of weight 0 are returned only if all weights are 0.
+    Masses rounded beyond the last leaf return the last leaf. O(N log capacity).
     """
     children = jnp.arange(FANOUT)
     node = jnp.zeros(mass.shape, jnp.int32)

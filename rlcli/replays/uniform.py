@@ -21,12 +21,12 @@ def uniform(
     batch_size: Count = 32,
     replacement: bool = True,
 ) -> Replay:
-    """A ring of the newest `capacity` steps, drawn with equal chances (Lin, 1992).
+    """Uniform replay: samples the newest `capacity` steps uniformly (Lin, 1992).
 
-    Stores raw steps, an unroll at a time, and draws `window` consecutive ones, none
-    over the head of the ring: `sample` gives `[window, batch_size, ...]`. Without
-    `replacement` no window comes twice in a batch; while there are fewer than
-    `batch_size`, the others weigh 0.
+    Stores raw steps, one unroll at a time, and samples windows of `window` consecutive
+    steps that do not cross the head of the ring: `[window, batch_size, ...]`. Without
+    `replacement` no window occurs twice in a batch; while there are fewer than
+    `batch_size` windows, the rest of the batch has weight 0.
     """
     check_capacity("uniform", capacity, window, unroll, num_envs, "the tracer needs")
     ring = step_ring(capacity, unroll, num_envs)
@@ -41,7 +41,7 @@ def uniform_replay(
     batch_size: int,
     replacement: bool,
 ) -> Replay:
-    """A replay that draws all windows of a ring with equal chances."""
+    """A replay that samples the windows of a ring uniformly."""
     ring = windows.ring
 
     def draw(key: Key) -> Array:
@@ -59,7 +59,7 @@ def uniform_replay(
         return steps, jnp.broadcast_to(weight, (windows.span, batch_size)), index
 
     def reweigh(state: ArrayTree, index: ArrayTree, priority: Array) -> ArrayTree:
-        del index, priority  # every step keeps its chance
+        del index, priority  # probabilities are constant
         return state
 
     return Replay(
@@ -68,33 +68,33 @@ def uniform_replay(
 
 
 def sample_indices(bits: Array, number: Array) -> tuple[Array, Array]:
-    """Indices below `number`, of `[N]` random uint32, and that they are all there.
+    """Indices below `number` from `[N]` random uint32, and a mask of valid ones (all).
 
-    Remainders of 32 random bits: off by at most `number` / 2³².
+    Remainders of 32 random bits: the bias is at most `number` / 2³².
     """
     index = (bits % number.astype(jnp.uint32)).astype(jnp.int32)
     return index, jnp.ones(bits.shape, bool)
 
 
 def sample_distinct_indices(bits: Array, number: Array) -> tuple[Array, Array]:
-    """The same, none twice: every set of N is as likely (Floyd, in Bentley, 1987).
+    """Distinct indices below `number`: Floyd's algorithm (Bentley, 1987), and a mask.
 
-    Of N draws the i-th is a tᵢ ≤ jᵢ = `number` − N + i, unless tᵢ was taken before:
-    then it is jᵢ, which nobody can have taken. With fewer than N indices the first
-    draws have none: they are not there.
+    Every set of N indices is equally likely. Draw i is a random tᵢ ≤ jᵢ = `number` − N
+    + i, or jᵢ if an earlier draw took tᵢ; no earlier draw can have taken jᵢ. If `number`
+    is less than N, the first draws are invalid.
     """
     order = jnp.arange(bits.shape[0], dtype=jnp.int32)
     largest = number - bits.shape[0] + order
     is_valid = largest >= 0
     draw = bits % jnp.maximum(largest + 1, 1).astype(jnp.uint32)
     draw = draw.astype(jnp.int32)
-    # Taken before: by a draw that was alike …
+    # A duplicate of an equal earlier draw …
     is_same = (draw[:, None] == draw) & is_valid & (order < order[:, None])
     is_duplicate = jnp.any(is_same, axis=1)
-    # … or by an earlier one that had to give way to its own j, and so on back.
+    # … or of an earlier draw that was itself replaced by its j, recursively.
     earlier = draw - largest[0]
-    follows = (earlier >= 0) & (earlier < order)
-    link = jnp.where(follows, earlier, order)
+    is_linked = (earlier >= 0) & (earlier < order)
+    link = jnp.where(is_linked, earlier, order)
     for _ in range(max(bits.shape[0] - 1, 1).bit_length()):
         is_duplicate, link = is_duplicate | is_duplicate[link], link[link]
     return jnp.where(is_valid, jnp.where(is_duplicate, largest, draw), 0), is_valid

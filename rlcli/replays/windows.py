@@ -1,7 +1,7 @@
-"""Windows: which stretches of a ring may be handed out, as time goes on.
+"""Windows: the stretches of a ring buffer that can be sampled at a given time.
 
-A window is `span` consecutive steps of one environment, and begins every `stride` of
-them. It comes when its last step does, and is gone when its first is overwritten.
+A window is `span` consecutive steps of one environment; one begins every `stride`
+steps. It is available from its last step until its first step is overwritten.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rlcli.types import Array
 
 
 class Windows(NamedTuple):
-    """The windows of a ring; `count` is how many unrolls it was given."""
+    """The windows of a ring; `count` is the number of unrolls added so far."""
 
     ring: Ring
     unroll: int
@@ -24,51 +24,51 @@ class Windows(NamedTuple):
 
     @property
     def min_steps(self) -> int:
-        """Steps of each environment with which there is one for sure."""
+        """Steps of each environment that guarantee at least one window."""
         return (
             self.ring.start_margin + self.span + self.ring.end_margin + self.stride - 1
         )
 
     @property
     def slots(self) -> int:
-        """As many as there may be in one environment at once, and one more."""
+        """The maximum number of simultaneous windows per environment, plus one."""
         return self.ring.rows // self.stride + 2
 
     def oldest_start(self, count: Array) -> Array:
-        """The time before which no window may begin."""
-        after = (count * self.unroll) - self.ring.rows
-        # At time 0 an episode begins: there is nothing before it that one could need.
-        return jnp.where(after > 0, after + self.ring.start_margin, 0)
+        """The earliest time at which a window may begin."""
+        oldest_step = (count * self.unroll) - self.ring.rows
+        # At time 0 an episode begins, so no window needs earlier steps.
+        return jnp.where(oldest_step > 0, oldest_step + self.ring.start_margin, 0)
 
     def newest_start(self, count: Array) -> Array:
-        """The time after which none may begin; negative while there is none."""
+        """The latest time at which a window may begin; negative if there is none."""
         return count * self.unroll - self.ring.end_margin - self.span
 
     def available(self, count: Array) -> tuple[Array, Array]:
-        """When the oldest begins, and how many there are, at least one."""
+        """The start of the oldest window, and the number of windows, at least 1."""
         first = self._next_start(self.oldest_start(count))
         number = (self.newest_start(count) - first) // self.stride + 1
         return first, jnp.maximum(number, 1)
 
     def overwritten_slots(self, count: Array) -> Array:
-        """Slots of the windows that unroll number `count` overwrites; `slots`: none."""
+        """Slots of windows that unroll number `count` overwrites; `slots` for none."""
         first = self._next_start(self.oldest_start(count))
         starts = first + self._start_offsets(self.unroll + self.ring.start_margin)
         return self._slot(starts, starts < self.oldest_start(count + 1))
 
     def completed_slots(self, count: Array) -> Array:
-        """Slots of the windows that unroll number `count` completes; `slots`: none."""
+        """Slots of windows that unroll number `count` completes; `slots` for none."""
         first = self._next_start(self.newest_start(count) + 1)
         starts = first + self._start_offsets(self.unroll)
-        is_standing = starts <= self.newest_start(count + 1)
+        is_complete = starts <= self.newest_start(count + 1)
         return self._slot(
-            starts, is_standing & (starts >= self.oldest_start(count + 1))
+            starts, is_complete & (starts >= self.oldest_start(count + 1))
         )
 
     def starting_rows(self, count: Array) -> tuple[Array, Array]:
-        """Rows of unroll number `count` at which one begins, and slots; `slots`: none.
+        """Rows of unroll number `count` where windows begin, and their slots.
 
-        A row without a window is some row.
+        Surplus entries have slot `slots` and an arbitrary row.
         """
         start_time = count * self.unroll
         starts = self._next_start(start_time) + self._start_offsets(self.unroll)
@@ -78,7 +78,7 @@ class Windows(NamedTuple):
         )
 
     def start_time(self, slot: Array, count: Array) -> Array:
-        """The time at which the standing window in a slot begins."""
+        """The time at which the current window of a slot begins."""
         first = self._next_start(self.oldest_start(count)) // self.stride
         return (first + (slot - first) % self.slots) * self.stride
 
@@ -86,7 +86,7 @@ class Windows(NamedTuple):
         return -(-time // self.stride) * self.stride
 
     def _start_offsets(self, length: int) -> Array:
-        """Where windows begin in so many steps, if one does in the first."""
+        """Offsets of windows in `length` steps if one begins at the first step."""
         return jnp.arange(0, length, self.stride, dtype=jnp.int32)
 
     def _slot(self, start: Array, is_valid: Array) -> Array:

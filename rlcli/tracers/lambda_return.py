@@ -1,4 +1,4 @@
-"""The λ-return, and with it generalized advantage estimation."""
+"""The λ-return and generalized advantage estimation (GAE)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rlcli.types import Array, Estimates, Probability, Tracer, Transition
 
 @register("tracer")
 def lambda_return(*, gamma: Probability = 0.99, lambda_: Probability = 0.95) -> Tracer:
-    """Mixes n-step returns of every length (Sutton, 1988; Schulman et al., 2016).
+    """λ-return: mixes n-step returns of all n (Sutton, 1988; Schulman et al., 2016).
 
         Gₜ = rₜ₊₁ + γₜ₊₁ ((1 − λₜ₊₁) v(sₜ₊₁) + λₜ₊₁ Gₜ₊₁)
 
-    λ is zero at the end of an episode, so a truncated one bootstraps from its true
-    next observation; so does the last step of the unroll. `Gₜ − v(sₜ)` is the
-    generalized advantage (https://arxiv.org/abs/1506.02438). The row's `reward` is Gₜ,
-    with nothing left to discount.
+    λ is zero at the end of an episode, so a truncated episode bootstraps from its true
+    next observation. The last step of the unroll does the same. `Gₜ − v(sₜ)` is the
+    generalized advantage (GAE; https://arxiv.org/abs/1506.02438). The row's `reward` is
+    Gₜ, and its discount is 0.
     """
 
     def trace(steps: Transition, estimates: Estimates) -> Transition:

@@ -1,4 +1,4 @@
-"""The return of a whole episode."""
+"""The Monte Carlo return of an episode."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rlcli.types import Array, Estimates, Probability, Tracer, Transition
 
 @register("tracer")
 def monte_carlo(*, gamma: Probability = 0.99) -> Tracer:
-    """Sums rewards until the episode ends; bootstraps from nothing but what was cut.
+    """Monte Carlo return: sums rewards to the end; bootstraps only if truncated.
 
-        Gₜ = rₜ₊₁ + γ rₜ₊₂ + … + γᵏ⁻¹ rₜ₊ₖ        I = γᵏ if it was cut short, else 0
+        Gₜ = rₜ₊₁ + γ rₜ₊₂ + … + γᵏ⁻¹ rₜ₊ₖ        I = γᵏ if truncated, else 0
 
     k is the number of steps to the end. Where a time limit, or the end of `[T, B]`
-    steps, cuts the episode, `next_obs` of all its rows is the true last observation
-    (Sutton and Barto, 2018, chapter 5). Goes with `replay: episodes`, which hands out
-    whole episodes.
+    steps, truncates the episode, `next_obs` of all its rows is the true last
+    observation (Sutton and Barto, 2018, chapter 5). Use it with `replay: episodes`,
+    which returns whole episodes.
     """
 
     def trace(steps: Transition, estimates: Estimates) -> Transition:
@@ -29,11 +29,11 @@ def monte_carlo(*, gamma: Probability = 0.99) -> Tracer:
 
         def back(later: tuple, step_inputs: tuple) -> tuple[tuple, tuple]:
             reward, discount, end, time = step_inputs
-            later_return, left, where = later
+            later_return, later_discount, end_time = later
             result = (
                 reward + jnp.where(end, 0.0, discount * later_return),
-                discount * jnp.where(end, 1.0, left),
-                jnp.where(end, time, where),
+                discount * jnp.where(end, 1.0, later_discount),
+                jnp.where(end, time, end_time),
             )
             return result, result
 

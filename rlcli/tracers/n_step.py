@@ -13,13 +13,13 @@ from rlcli.types import Array, Count, Estimates, Probability, Tracer, Transition
 
 @register("tracer")
 def n_step(*, n: Count = 1, gamma: Probability = 0.99) -> Tracer:
-    """Sums rewards over `n` steps, or until the episode ends.
+    """n-step return: sums rewards over `n` steps or until the episode ends.
 
         R = rₜ₊₁ + γ rₜ₊₂ + … + γⁿ⁻¹ rₜ₊ₙ        I = γⁿ, or 0 once terminated
 
-    Where the episode ends after k < n steps the sum stops there: I = γᵏ and the next
-    observation is the true last one if it was cut short, I = 0 if it terminated.
-    Of `[T, B]` steps the first T − n + 1 rows are complete (Sutton, 1988).
+    If the episode ends after k < n steps, the sum stops there. A truncated episode has
+    I = γᵏ and the true last observation as `next_obs`; a terminated one has I = 0. Of
+    `[T, B]` steps, the first T − n + 1 rows are complete (Sutton, 1988).
     """
 
     def trace(steps: Transition, estimates: Estimates) -> Transition:
@@ -63,6 +63,6 @@ def n_step(*, n: Count = 1, gamma: Probability = 0.99) -> Tracer:
 
 
 def _select_rows(condition: Array, new: Array, old: Array) -> Array:
-    """Takes `new` where `condition` `[T, B]` holds; `[T, B, ...]` both."""
+    """Selects `new` where `condition` `[T, B]` holds, else `old`, `[T, B, ...]`."""
     shape = condition.shape + (1,) * (old.ndim - condition.ndim)
     return jnp.where(condition.reshape(shape), new, old)

@@ -1,4 +1,4 @@
-"""Returns of steps that another policy took, or the same some time ago."""
+"""Off-policy returns: V-trace and Retrace(λ)."""
 
 from __future__ import annotations
 
@@ -25,17 +25,16 @@ def v_trace(
     clip_rho: Positive = 1.0,
     clip_c: NonNegative = 1.0,
 ) -> Tracer:
-    """The n-step value target of IMPALA, corrected for who acted.
+    """V-trace: the off-policy corrected n-step value target of IMPALA.
 
         ρₜ = min(ρ̄, π/μ)        cₜ = λ min(c̄, π/μ)
         Vₜ = v(sₜ) + ρₜ (rₜ₊₁ + γₜ₊₁ v(sₜ₊₁) − v(sₜ)) + γₜ₊₁ cₜ (Vₜ₊₁ − v(sₜ₊₁))
         Âₜ = ρₜ (rₜ₊₁ + γₜ₊₁ (λ Vₜ₊₁ + (1 − λ) v(sₜ₊₁)) − v(sₜ))
 
-    π is the policy as it is now, μ as it was when it acted. The row's `reward` is Vₜ,
-    with nothing left to discount, and `extras["advantage"]` is Âₜ. At the end of an
-    episode, and of `[T, B]` steps, v(sₜ₊₁) stands for Vₜ₊₁: a truncated episode
-    bootstraps from its true next observation
-    (Espeholt et al., 2018, https://arxiv.org/abs/1802.01561).
+    π is the current policy, μ the behavior policy. The row's `reward` is Vₜ, its
+    discount is 0, and `extras["advantage"]` is Âₜ. At the end of an episode, and of
+    `[T, B]` steps, v(sₜ₊₁) replaces Vₜ₊₁: a truncated episode bootstraps from its true
+    next observation (Espeholt et al., 2018, https://arxiv.org/abs/1802.01561).
     """
 
     def trace(steps: Transition, estimates: Estimates) -> Transition:
@@ -45,7 +44,7 @@ def v_trace(
         rho, c = jnp.minimum(clip_rho, ratio), lambda_ * jnp.minimum(clip_c, ratio)
         continues = _continues(steps.last)
         error = rho * (steps.reward + discount * v_t - v_tm1)
-        # What the target is above the value; nothing behind the end of an episode.
+        # V − v; the recursion stops at the end of an episode.
         correction = _accumulate(error, discount * c * continues)
         value = v_tm1 + correction
         next_target = jnp.concatenate([value[1:], v_t[-1:]])
@@ -62,16 +61,15 @@ def v_trace(
 
 @register("tracer")
 def retrace(*, gamma: Probability = 0.99, lambda_: Probability = 1.0) -> Tracer:
-    """The off-policy target of action values that is safe whoever acted.
+    """Retrace(λ): a target for action values that is safe for any behavior policy.
 
         Qₜ = rₜ₊₁ + γₜ₊₁ (v(sₜ₊₁) + cₜ₊₁ (Qₜ₊₁ − q(sₜ₊₁, aₜ₊₁)))
         cₜ = λ min(1, π/μ)
 
-    v is the expected action value under π, the policy as it is now; μ is the policy as
-    it was when it acted. The row's `reward` is Qₜ, with nothing left to discount. At
-    the end of an episode, and of `[T, B]` steps, c is 0: a truncated episode bootstraps
-    from its true next observation (Munos et al., 2016,
-    https://arxiv.org/abs/1606.02647).
+    v is the expected action value under the current policy π; μ is the behavior policy.
+    The row's `reward` is Qₜ, and its discount is 0. At the end of an episode, and of
+    `[T, B]` steps, c is 0: a truncated episode bootstraps from its true next
+    observation (Munos et al., 2016, https://arxiv.org/abs/1606.02647).
     """
 
     def trace(steps: Transition, estimates: Estimates) -> Transition:
@@ -79,7 +77,7 @@ def retrace(*, gamma: Probability = 0.99, lambda_: Probability = 1.0) -> Tracer:
         discount = gamma * steps.discount
         ratio = jnp.exp(estimates.log_prob - steps.extras["log_prob"])
         c = lambda_ * jnp.minimum(1.0, ratio)
-        next_c = jnp.concatenate([c[1:], c[-1:]])  # the last is cut off anyway
+        next_c = jnp.concatenate([c[1:], c[-1:]])  # the last is multiplied by 0 below
         error = steps.reward + discount * v_t - q_tm1
         weight = discount * next_c * _continues(steps.last)
         value = q_tm1 + _accumulate(error, weight)
@@ -89,12 +87,12 @@ def retrace(*, gamma: Probability = 0.99, lambda_: Probability = 1.0) -> Tracer:
 
 
 def _continues(last: Array) -> Array:
-    """1 where the step that follows is of the same episode, and known; else 0."""
+    """1 where the next row belongs to the same episode, else 0."""
     return 1.0 - jnp.asarray(last).at[-1].set(True)
 
 
 def _accumulate(error: Array, weight: Array) -> Array:
-    """xₜ = eₜ + wₜ xₜ₊₁, backwards over `[T, B]`."""
+    """xₜ = eₜ + wₜ xₜ₊₁, computed backwards over `[T, B]`."""
 
     def back(later: Array, step_inputs: tuple) -> tuple[Array, Array]:
         error, weight = step_inputs

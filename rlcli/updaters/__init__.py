@@ -59,7 +59,7 @@ def require_discrete(spaces: Spaces, updater: str) -> gymnasium.spaces.Discrete:
 
 
 def default_distribution(space: gymnasium.Space, updater: str) -> Distribution:
-    """Returns the default family of distributions over the space, or raises an error."""
+    """Returns the default distribution family over the space, or raises an error."""
     try:
         return distributions.distribution_for(space)
     except TypeError as error:

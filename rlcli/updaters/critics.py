@@ -142,7 +142,7 @@ def _apply_by_role(
     critics: int,
     **more: Any,
 ) -> tuple[Callable[..., Prediction], Network]:
-    """Returns `(role, params, key, inputs, first, carry) -> [C, …]`, and the network."""
+    """Returns `(role, params, key, inputs, first, carry) -> [C, …]` and the network."""
     if critics > 1:
         more["copies"] = critics
     by_role = {

@@ -46,7 +46,7 @@ def minibatch_epochs(
     minibatches: int,
     updater: str,
 ) -> tuple[ArrayTree, ArrayTree]:
-    """Calls `learn(state, minibatch) -> state, metrics` on each minibatch of each epoch.
+    """Calls `learn(state, minibatch) -> state, metrics` per minibatch and epoch.
 
     The batch is `[L, N, ...]`: N sequences, shuffled in each epoch. The metrics are
     means over all calls.

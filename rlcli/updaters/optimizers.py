@@ -15,7 +15,7 @@ from rlcli.types import NonNegative, Positive, Probability
 Natural = Annotated[int, Ge(0)]
 
 CLIP = "clip_norm"
-_POSITIVE: Any = Positive  # type checkers reject `Annotated[...] | None` at run time
+_POSITIVE: Any = Positive  # `Any`: type checkers reject `Positive | None` as a value
 _DECAY: Any = Annotated[float, Ge(0.0), Lt(1.0)]
 # Ranges of options that differ from `NonNegative`, by name. A decay of 1 ignores every
 # gradient, and its bias correction divides by zero.

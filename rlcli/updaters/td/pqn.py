@@ -72,7 +72,7 @@ def pqn(
     begin, step = learner(network.init, optimizer)
 
     def q(params: ArrayTree, steps: Transition) -> tuple[Array, Array, ArrayTree]:
-        """Values of all actions and of the action taken, and carries after each step."""
+        """Values of all actions and of the action taken; carries after each step."""
         carry = steps.extras["carry"] if has_memory else ()
         carry = jax.tree.map(lambda leaf: leaf[0], carry)
         q_values, carries = network.apply(params, None, steps.obs, carry, steps.first)

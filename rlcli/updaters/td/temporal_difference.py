@@ -54,7 +54,7 @@ from rlcli.updaters.critics import (
 from rlcli.updaters.learner import Learner, Losses, Target, learner
 from rlcli.updaters.td.rule_context import Rule, TDParts, expected_value, make_context
 
-# Keeps the network noise apart from the policy's random numbers, which fold in 0, 1, …
+# Separates network noise from the policy's random numbers, which fold in 0, 1, …
 _NOISE_STREAM = 2**31
 
 
