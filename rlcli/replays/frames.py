@@ -148,7 +148,7 @@ def _newest_frame(obs: Array, stack: int, axis: int) -> Array:
         raise RlcliError(
             f"replay `frames` cannot split an observation of shape {shape} into "
             f"{stack} frames along axis {axis}",
-            "set `replay.stack` to the number of frames and `replay.axis` to their axis",
+            "set `replay.stack` to the number of frames, `replay.axis` to their axis",
         )
     place = axis % len(shape) + 2
     depth = obs.shape[place] // stack

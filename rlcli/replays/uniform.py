@@ -80,8 +80,8 @@ def sample_distinct_indices(bits: Array, number: Array) -> tuple[Array, Array]:
     """Distinct indices below `number`: Floyd's algorithm (Bentley, 1987), and a mask.
 
     Every set of N indices is equally likely. Draw i is a random tᵢ ≤ jᵢ = `number` − N
-    + i, or jᵢ if an earlier draw took tᵢ; no earlier draw can have taken jᵢ. If `number`
-    is less than N, the first draws are invalid.
+    + i, or jᵢ if an earlier draw took tᵢ; no earlier draw can have taken jᵢ. If
+    `number` is less than N, the first draws are invalid.
     """
     order = jnp.arange(bits.shape[0], dtype=jnp.int32)
     largest = number - bits.shape[0] + order

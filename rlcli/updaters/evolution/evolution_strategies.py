@@ -1,6 +1,7 @@
-"""Evolution: environment i plays member i, and whole unrolls are what is learnt from.
+"""Evolution strategies: environment i evaluates population member i.
 
-The strategies are evosax's. Here is what they are told, and how members act.
+The strategies are those of evosax. This module computes their fitness from whole
+unrolls and makes the members act.
 """
 
 from __future__ import annotations
@@ -45,16 +46,16 @@ _InitialDeviation = Annotated[float, Gt(0.0), "structural"]
 
 
 class EvolutionState(NamedTuple):
-    """What a generation comes to."""
+    """The state of an evolution strategy: one generation."""
 
-    members: Params  # `[P, ...]`: what environment i plays with
-    best: Params  # what is played with when it counts
-    strategy: ArrayTree  # evosax's own state
-    failed: Array  # int32: the update whose fitness was not finite, or GOING
+    members: Params  # `[P, ...]`: parameters of environment i
+    best: Params  # parameters for evaluation
+    strategy: ArrayTree  # state of the evosax strategy
+    failed: Array  # int32: the update whose fitness was not finite, or `NOT_FAILED`
 
 
 class Strategy(NamedTuple):
-    """An evolution strategy over vectors of D numbers, for P members."""
+    """An evolution strategy over D-dimensional vectors, for P members."""
 
     begin: Callable[[Key, Array], tuple[ArrayTree, Array]]  # key, [D] -> state, [P, D]
     # (key, state, members [P, D], cost [P]) -> state
@@ -73,21 +74,21 @@ def open_es(
     deviation: Positive = 0.1,
     antithetic: bool = True,
 ) -> Updater:
-    """Follows an estimate of the gradient of the mean return, made of returns alone.
+    """OpenAI evolution strategy (OpenAI-ES): estimates the gradient from returns.
 
         θᵢ = θ + σ εᵢ        g = −1/(P σ) Σ r(Fᵢ) εᵢ,  ε ~ N(0, 1)
 
-    of P members, one for each environment, σ the `deviation`; the recipe's optimizer
-    takes a step along −g. Fᵢ is the mean return of member i over its unroll, r its
-    rank, from −½ to ½. With `antithetic` noise ε and −ε come in pairs, for which the
-    number of environments has to be even. Evaluation plays θ. (Salimans et al., 2017,
+    There are P members, one for each environment; σ is `deviation`. The recipe's
+    optimizer takes a step along −g. Fᵢ is the mean return of member i over its unroll,
+    r its rank, from −½ to ½. With `antithetic`, noise comes in pairs ε and −ε, which
+    requires an even number of environments. Evaluation uses θ. (Salimans et al., 2017,
     https://arxiv.org/abs/1703.03864; needs the extra `evolution`.)
     """
     if antithetic and spaces.num_envs % 2:
         raise RlcliError(
-            "updater `open_es` makes its members in pairs, and there are "
+            "updater `open_es` samples its members in pairs, but there are "
             f"{spaces.num_envs} environments",
-            "give `num_envs` an even number, or set `antithetic: false`",
+            "set `num_envs` to an even number, or set `antithetic: false`",
         )
 
     def strategy(algorithms: Any, example: Array, unravel: Callable) -> Strategy:
@@ -113,14 +114,14 @@ def cma_es(
     *,
     deviation: _InitialDeviation = 0.1,
 ) -> Updater:
-    """Adapts a normal distribution of parameters to what does well, covariance and all.
+    """Covariance matrix adaptation evolution strategy (CMA-ES).
 
         θᵢ ~ N(θ, σ² C)        θ ← Σ wᵢ θᵢ over the better half of the members
 
-    and from its paths to there come σ, which begins as `deviation`, and C (Hansen,
-    2016, https://arxiv.org/abs/1604.00772). Evaluation plays θ. C has as many rows as
-    there are parameters: for networks of hundreds. It has no use for an optimizer.
-    (Needs the extra `evolution`.)
+    The evolution paths of θ adapt σ, which starts at `deviation`, and the covariance C
+    (Hansen, 2016, https://arxiv.org/abs/1604.00772). Evaluation uses θ. C has one row
+    per parameter, so networks should have at most hundreds of parameters. The optimizer
+    is not used. (Needs the extra `evolution`.)
     """
     del optimizer
     _require_population("cma_es", spaces)
@@ -144,14 +145,14 @@ def simple_ga(
     deviation: Positive = 0.1,
     crossover: Probability = 0.0,
 ) -> Updater:
-    """The better half of the members have all children, which are a little different.
+    """Simple genetic algorithm (GA): mutated children of the better half of members.
 
         θᵢ′ = (1 − m) θ_a + m θ_b + σ ε,  ε ~ N(0, 1)
 
-    with a and b drawn among them, each of m's numbers 1 with the probability
-    `crossover`, and σ the `deviation` (Such et al., 2017,
-    https://arxiv.org/abs/1712.06567). Evaluation plays the fittest of the generation
-    that was seen last. It has no use for an optimizer. (Needs the extra `evolution`.)
+    The parents a and b are sampled from the better half. Each entry of m is 1 with
+    probability `crossover`; σ is `deviation` (Such et al., 2017,
+    https://arxiv.org/abs/1712.06567). Evaluation uses the fittest member of the last
+    evaluated generation. The optimizer is not used. (Needs the extra `evolution`.)
     """
     del optimizer
     _require_population("simple_ga", spaces)
@@ -185,13 +186,13 @@ def simple_ga(
 def fitness(steps: Transition) -> Array:
     """The mean return of the episodes of an unroll `[T, B]`, for each member: `[B]`.
 
-    Rewards are the raw ones. An episode that the end of the unroll has cut counts only
-    where it is the first: else who falls early would have a short one for the price.
+    Uses the raw rewards. An episode cut by the end of the unroll counts only if it is
+    the member's first: otherwise its partial return would bias the mean.
     """
-    number = jnp.cumsum(steps.last, axis=0) - steps.last  # of the episode, from 0
-    cut = (number == number[-1]) & (number > 0) & (steps.discount[-1] > 0)
-    total = jnp.sum(jnp.where(cut, 0.0, steps.extras["reward"]), axis=0)
-    return total / jnp.maximum(jnp.sum(steps.last & ~cut, axis=0), 1)
+    number = jnp.cumsum(steps.last, axis=0) - steps.last  # episode number, from 0
+    is_cut = (number == number[-1]) & (number > 0) & (steps.discount[-1] > 0)
+    total = jnp.sum(jnp.where(is_cut, 0.0, steps.extras["reward"]), axis=0)
+    return total / jnp.maximum(jnp.sum(steps.last & ~is_cut, axis=0), 1)
 
 
 def _evolution_updater(
@@ -199,9 +200,9 @@ def _evolution_updater(
     spaces: Spaces,
     networks: Callable[..., Network],
     policies: Callable[..., Policy],
-    strategy_of: Callable[[Any, Array, Callable], Strategy],
+    build_strategy: Callable[[Any, Array, Callable], Strategy],
 ) -> Updater:
-    """The updater of a strategy: members act, and it is told how they have done."""
+    """The updater of a strategy: members act, and the strategy gets their fitness."""
     algorithms = import_library("evosax.algorithms", "rlcli[evolution]")
     family = default_distribution(spaces.action, name)
     network = networks("policy", functools.partial(distribution_head, family))
@@ -212,7 +213,7 @@ def _evolution_updater(
     shapes = jax.eval_shape(network.init, jax.eval_shape(lambda: jax.random.key(0)))
     blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     example, unravel = ravel_pytree(blank)
-    strategy = strategy_of(algorithms, example, unravel)
+    strategy = build_strategy(algorithms, example, unravel)
 
     def flat(members: Params) -> Array:
         return jax.vmap(lambda member: ravel_pytree(member)[0])(members)
@@ -231,8 +232,8 @@ def _evolution_updater(
     ) -> tuple[EvolutionState, Report]:
         if weight.shape[1] != spaces.num_envs:
             raise RlcliError(
-                f"updater `{name}` learns from whole unrolls, one for each member",
-                "leave out `replay`",
+                f"updater `{name}` learns from whole unrolls, one per member",
+                "remove `replay`",
             )
         tell_key, ask_key = jax.random.split(key)
         fitnesses = fitness(batch)
@@ -247,8 +248,8 @@ def _evolution_updater(
             unravel(strategy.best(strategy_state)),
             next_strategy,
         )
-        fails = ~is_finite & (state.failed == NOT_FAILED)
-        failed = jnp.where(fails, clock.updates, state.failed)
+        fails_now = ~is_finite & (state.failed == NOT_FAILED)
+        failed = jnp.where(fails_now, clock.updates, state.failed)
         old = (state.members, state.best, state.strategy)
         members, best, next_strategy = tree_select(is_applied, after, old)
         new_state = EvolutionState(members, best, next_strategy, failed)
@@ -266,9 +267,9 @@ def _evolution_updater(
 
 
 def _population_policy(policy: Policy) -> Policy:
-    """A policy whose environment i explores with member i; all exploit with the best.
+    """A policy where environment i explores with member i; all exploit with the best.
 
-    To the inner policy each environment is a batch of one.
+    The inner policy sees each environment as a batch of one.
     """
 
     def initial(batch: int) -> ArrayTree:
@@ -282,28 +283,30 @@ def _population_policy(policy: Policy) -> Policy:
             jax.random.split(key, batch)
         )
 
-    def acting(decide: Callable, axis: int | None) -> Callable:
-        decide_each = jax.vmap(decide, in_axes=(axis, 0, 0, 0, 0))
+    def per_environment(act_once: Callable, axis: int | None) -> Callable:
+        act_all = jax.vmap(act_once, in_axes=(axis, 0, 0, 0, 0))
 
         def act(params, obs, state, first, noise):
             obs, first = jax.tree.map(lambda leaf: leaf[:, None], (obs, first))
-            decision, state = decide_each(params, obs, state, first, noise)
-            return jax.tree.map(lambda leaf: leaf[:, 0], decision), state
+            output, state = act_all(params, obs, state, first, noise)
+            return jax.tree.map(lambda leaf: leaf[:, 0], output), state
 
         return act
 
     def explore(params, obs, state, first, noise):
         batch = first.shape[0]
         num_members = jax.tree.leaves(params["members"])[0].shape[0]
-        # Whoever watches may have another number of environments.
+        # Evaluation may use a different number of environments.
         members = params["members"]
         if batch != num_members:
             index = jnp.arange(batch) % num_members
             members = jax.tree.map(lambda leaf: leaf[index], members)
-        return acting(policy.explore, 0)(members, obs, state, first, noise)
+        explore_members = per_environment(policy.explore, 0)
+        return explore_members(members, obs, state, first, noise)
 
     def exploit(params, obs, state, first, noise):
-        return acting(policy.exploit, None)(params["best"], obs, state, first, noise)
+        exploit_best = per_environment(policy.exploit, None)
+        return exploit_best(params["best"], obs, state, first, noise)
 
     return Policy(initial, draw, explore, exploit, policy.log_prob)
 
@@ -311,9 +314,7 @@ def _population_policy(policy: Policy) -> Policy:
 def _distribution_strategy(
     algorithm: Any, settings: Any, fixed_settings: dict[str, Array]
 ) -> Strategy:
-    """A strategy of evosax's with a mean; the recipe says what is `fixed_settings` of
-    it.
-    """
+    """An evosax strategy with a mean; `fixed_settings` override fields of its state."""
 
     def ask(key: Key, state: Any) -> tuple[ArrayTree, Array]:
         members, state = algorithm.ask(key, state.replace(**fixed_settings), settings)
@@ -332,7 +333,7 @@ def _distribution_strategy(
 def _flat_optimizer(
     optimizer: optax.GradientTransformation, unravel: Callable[[Array], Params]
 ) -> optax.GradientTransformation:
-    """An optimizer of parameters by group, as one of vectors."""
+    """Adapts an optimizer of parameter groups to flat vectors."""
 
     def init(params: Any) -> ArrayTree:
         return optimizer.init(unravel(params))
@@ -345,21 +346,21 @@ def _flat_optimizer(
 
 
 def _strong_types(state: ArrayTree) -> ArrayTree:
-    """Arrays whose type is their own: that of Python's numbers would change."""
+    """Removes weak types, which would change the type of the state in a loop."""
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.asarray(leaf).dtype), state)
 
 
 def _zero_estimates(state: EvolutionState, steps: Transition) -> Estimates:
-    """A strategy values nothing: only returns count."""
+    """Zeros: an evolution strategy has no value estimates."""
     del state
     zero = jnp.zeros(steps.reward.shape)
     return Estimates(zero, zero, zero, zero)
 
 
 def _require_population(name: str, spaces: Spaces) -> None:
-    """Refuses a generation of one."""
+    """Raises an error if there is only one environment."""
     if spaces.num_envs < 2:
         raise RlcliError(
-            f"updater `{name}` needs several members, and there is 1 environment",
-            "set `environment.num_envs`: environment i plays member i",
+            f"updater `{name}` needs at least 2 members, but there is 1 environment",
+            "raise `environment.num_envs`: environment i evaluates member i",
         )

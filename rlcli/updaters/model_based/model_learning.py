@@ -1,4 +1,4 @@
-"""Model-based learning: values of states, and actions by looking one step ahead."""
+"""Model-based value learning: state values and one-step lookahead."""
 
 from __future__ import annotations
 
@@ -78,32 +78,32 @@ def model_learning(
     loss: Loss = "huber",
     transform: TransformName | None = None,
 ) -> Updater:
-    """Learns what actions lead to, what states are worth, and acts by both.
+    """Learned model: fits transitions and state values, acts by one-step lookahead.
 
         q(s, a) = r(s, a) + γ c(s, a) Σ p(s′|s, a) v(s′)
 
-    as in coax's model-based CartPole. Four functions learn at once: `value` v, and of
-    observation and action `transition` p (the distribution of s′ if the episode goes
-    on), `reward` r (the mean) and `continuation` c (how likely the episode goes on, so
-    that endings are foretold, too). Of rows of n steps the model says what follows
-    after n, and γ is the tracer's, to the power of n.
-    v learns by `backup` (Sutton & Barto, 2018, §8.5,
-    http://incompleteideas.net/book/the-book-2nd.html)
+    as in coax's model-based CartPole. Four functions are learned simultaneously:
+    `value` v, and as functions of observation and action `transition` p (the
+    distribution of s′ if the episode continues), `reward` r (the mean) and
+    `continuation` c (the probability that the episode continues, so that termination is
+    predicted as well). With n-step rows the model predicts n steps ahead, and γ is the
+    tracer's to the power of n. `backup` selects the target of v (Sutton & Barto, 2018,
+    §8.5, http://incompleteideas.net/book/the-book-2nd.html)
 
-        best      y = max q⁻(s, ·), by the model: whoever gathered the data
-        sample    y = R + I v⁻(s′), as it went: what the policy that played is worth
+        best      y = max q⁻(s, ·), by the model: off-policy
+        sample    y = R + I v⁻(s′), from the data: the value of the behavior policy
 
-    Observations are a Box or choices. Not `stochastic`: p is looked at where it is
-    greatest, and over a Box of floats `transition` gives s′ − s. `stochastic`: p and r
-    have scales of their own; v is averaged over all s′ that can be counted, else over
-    so many `samples`, which are the same for every action.
+    Observations are a Box or discrete. Without `stochastic`, s′ is the mode of p, and
+    over a Box of floats `transition` predicts s′ − s. With `stochastic`, p and r have
+    learned scales, and v is averaged over all s′ if they are discrete, else over
+    `samples`, which use the same noise for every action.
     """
     actions = require_discrete(spaces, "model_learning")
     if spaces.span is None:
         raise RlcliError(
-            "updater `model_learning` foretells what so many steps lead to, and the "
-            "tracer's rows are of whole episodes",
-            "`tracer: n_step` has rows of `n` steps",
+            "updater `model_learning` predicts a fixed number of steps ahead, but the "
+            "tracer's rows are whole episodes",
+            "use `tracer: n_step`, whose rows have `n` steps",
         )
     model = learned_model(
         networks,
@@ -130,15 +130,15 @@ def model_known(
     loss: Loss = "huber",
     transform: TransformName | None = None,
 ) -> Updater:
-    """Learns what states are worth, and acts by the rules of the environment itself.
+    """Known model: learns state values, acts by the environment's own transitions.
 
-        q(s, a) = E[R + γ v(s′)],  (s′, R) = step(s, a), and no v(s′) at an end
+        q(s, a) = E[R + γ v(s′)],  (s′, R) = step(s, a), without v(s′) at termination
 
-    `model_learning` with nothing to learn but `value`, whose `backup`s are the same;
-    γ is the tracer's. Where the environment draws noise it is stepped so many `samples`
-    times. It goes on from the state that the wrapper `expose_state` shows, the last in
-    `wrappers`; a network sees the observation alone by `preprocess: [{name: member, of:
-    observation}]`.
+    Like `model_learning`, but learns only `value`, with the same `backup` options; γ is
+    the tracer's. A stochastic environment is stepped `samples` times. The step starts
+    from the state that the wrapper `expose_state`, the last in `wrappers`, adds to the
+    observation. Use `preprocess: [{name: member, of: observation}]` to hide the state
+    from the network.
     """
     actions = require_discrete(spaces, "model_known")
     model = known_model(_require_simulator(spaces), spaces.gamma, samples)
@@ -147,7 +147,7 @@ def model_known(
 
 
 class ModelLearningOptions(NamedTuple):
-    """How values of states are learnt."""
+    """The options of model-based value learning."""
 
     backup: BackupName
     target: Target | None
@@ -156,7 +156,7 @@ class ModelLearningOptions(NamedTuple):
 
 
 class ModelLearningParts(NamedTuple):
-    """What backups are made of."""
+    """The parts of a backup."""
 
     model: TransitionModel
     critic: Critic
@@ -165,26 +165,25 @@ class ModelLearningParts(NamedTuple):
 
 
 def _require_simulator(spaces: Spaces) -> Environment:
-    """The environment itself, if its state is seen."""
-    rules, observation = spaces.simulator(), spaces.observation
-    if rules is None:
+    """Returns a simulator of the environment if its state is observed."""
+    simulator, observation = spaces.simulator(), spaces.observation
+    if simulator is None:
         raise RlcliError(
-            f"updater `model_known` goes by the rules of {spaces.owner}, which cannot "
-            "be asked",
-            "they can where it runs in the compiled program, all of it is alike (no "
-            "`each`), and what it shows is seen as it is (no `normalize`, no frames); "
-            "`model_learning` learns them",
+            f"updater `model_known` needs a simulator of {spaces.owner}, which is not "
+            "available",
+            "use a compiled environment without `each`, `normalize` and frame "
+            "stacking; or learn the model with `model_learning`",
         )
     if (
         not isinstance(observation, gymnasium.spaces.Dict)
         or "state" not in observation.spaces
     ):
         raise RlcliError(
-            f"updater `model_known` goes on from the state of {spaces.owner}, which "
-            "is not seen",
-            "`wrappers: [expose_state]` shows it",
+            f"updater `model_known` needs the state of {spaces.owner}, which is not "
+            "part of the observation",
+            "set `wrappers: [expose_state]`",
         )
-    return rules
+    return simulator
 
 
 def _lookahead_updater(
@@ -195,23 +194,23 @@ def _lookahead_updater(
     policies: Callable[..., Policy],
     optimizer: optax.GradientTransformation,
 ) -> Updater:
-    """The updater that acts on the values of what may follow."""
+    """The updater that acts by one-step lookahead with a model."""
     target, scale = settings.target, value_transform(settings.transform)
     critic = state_critic(networks, "value")
     parts = ModelLearningParts(
         model, critic, model_action_values(model, critic, actions, scale), scale
     )
-    goal_of = {"best": _best_target, "sample": _sample_target}[settings.backup]
+    target_of_rows = {"best": _best_target, "sample": _sample_target}[settings.backup]
 
     def init(key: Key) -> Params:
         return {**critic.init(key), **model.init(key)}
 
     def values(params, key, obs, carry, first):
-        del key  # the same each time: what an action is worth is no noise
+        del key  # a fixed key: sampling noise would disturb the comparison of actions
         return parts.q("act", params, None, obs, first).mean(), carry
 
-    looking = Network(init, values, lambda batch: ())
-    policy = policies(values=ValuesOffer(looking), space=actions)
+    lookahead = Network(init, values, lambda batch: ())
+    policy = policies(values=ValuesOffer(lookahead), space=actions)
     begin, step = learner(init, optimizer, target)
 
     def update(
@@ -219,22 +218,24 @@ def _lookahead_updater(
     ) -> tuple[Learner, Report]:
         learn_key, target_key = jax.random.split(key)
         target_params = state.params if target is None else state.target
-        goal = goal_of(parts, target_params, target_key, batch)
+        value_target = target_of_rows(parts, target_params, target_key, batch)
 
         def losses(params: Params) -> Losses:
             inputs = (learn_key, batch.obs, batch.action, batch.first)
             prediction = critic.predict_action("learn", params, *inputs)
-            of_value = regression_losses(prediction, goal, LOSSES[settings.loss], scale)
-            errors = model.losses(params, batch)
-            return of_value._replace(
-                terms={**of_value.terms, **errors},
-                metrics={**of_value.metrics, **errors},
+            value_losses = regression_losses(
+                prediction, value_target, LOSSES[settings.loss], scale
+            )
+            model_losses = model.losses(params, batch)
+            return value_losses._replace(
+                terms={**value_losses.terms, **model_losses},
+                metrics={**value_losses.metrics, **model_losses},
             )
 
         state, priority, metrics = step(state, losses, weight, clock)
         return state, Report(priority, metrics)
 
-    def worth(params: Params, obs: ArrayTree, first: Array) -> Array:
+    def state_value(params: Params, obs: ArrayTree, first: Array) -> Array:
         prediction = critic.predict_action("act", params, None, obs, None, first)
         return min_over_critics(prediction.particles(scale)).mean()
 
@@ -242,8 +243,8 @@ def _lookahead_updater(
         params, first = state.params, steps.first
         q = parts.q("act", params, None, steps.obs, first).mean()
         return Estimates(
-            v_tm1=worth(params, steps.obs, first),
-            v_t=worth(params, steps.next_obs, first),
+            v_tm1=state_value(params, steps.obs, first),
+            v_t=state_value(params, steps.next_obs, first),
             log_prob=policy.log_prob(q, steps.action),
             q_tm1=select_index(q, steps.action - int(actions.start)),
         )
@@ -261,7 +262,7 @@ def _lookahead_updater(
 def _best_target(
     parts: ModelLearningParts, params: Params, key: Key, rows: Transition
 ) -> Particles:
-    """What follows the best action, by the model."""
+    """The return of the best action, predicted by the model."""
     q_values = parts.q("bootstrap", params, key, rows.obs, rows.first)
     return index_actions(q_values, jnp.argmax(q_values.mean(), axis=-1))
 
@@ -269,7 +270,7 @@ def _best_target(
 def _sample_target(
     parts: ModelLearningParts, params: Params, key: Key, rows: Transition
 ) -> Particles:
-    """What followed."""
+    """The bootstrap target from the observed transition."""
     inputs = (key, rows.next_obs, rows.first)
     prediction = parts.critic.predict_all_actions("bootstrap", params, *inputs)
     return bootstrap_target(

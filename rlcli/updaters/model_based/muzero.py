@@ -1,4 +1,4 @@
-"""MuZero: a model that is learnt for nothing but to be planned with."""
+"""MuZero: planning with a learned latent model."""
 
 from __future__ import annotations
 
@@ -52,23 +52,23 @@ from rlcli.updaters.learner import Learner, Losses, learner
 
 
 class UnrollTargets(NamedTuple):
-    """What a model is to say along K steps, `[K + 1, S, B]`; its 0 is where they begin.
+    """Targets of a model unrolled for K steps, `[K + 1, S, B]`; index 0 is the start.
 
-    What weighs 0 is not known: what a policy would do once an episode has ended, and
-    anything behind a time limit.
+    Unknown targets have weight 0: the policy after the end of an episode, and all
+    targets after a truncation.
     """
 
-    action: Array  # that leads on from there
-    policy: Array  # `[K + 1, S, B, A]`: what the search made of it
+    action: Array  # the action taken at this step
+    policy: Array  # `[K + 1, S, B, A]`: action weights of the search
     value: Array
-    reward: Array  # on the way there; at 0 there is none
+    reward: Array  # the reward on arrival at this step; none at index 0
     policy_weight: Array
     value_weight: Array
     reward_weight: Array
 
 
 class MuZeroNetworks(NamedTuple):
-    """What a model is made of, of arrays with any axes in front."""
+    """The networks of a MuZero model, for arrays with any leading axes."""
 
     represent: Callable[[Params, ArrayTree], Array]  # params, obs -> hidden
     dynamics: Callable[[Params, Array, Array], DynamicsOutput]  # params, hidden, action
@@ -96,21 +96,21 @@ def muzero(
     loss: Loss = "mse",
     transform_: TransformName | None = "signed_hyperbolic",
 ) -> Updater:
-    """Learns a model of rewards, values and policies, and plans with it.
+    """MuZero: learns a latent model of rewards, values and policies, and plans with it.
 
         s⁰ = h(oₜ)        rᵏ, sᵏ = g(sᵏ⁻¹, aₜ₊ₖ₋₁)        pᵏ, vᵏ = f(sᵏ)
         ℓᵏ = H(π′ₜ₊ₖ, pᵏ) + w_v L(zₜ₊ₖ, vᵏ) + w_r L(rₜ₊ₖ, rᵏ)
         ℓ = ℓ⁰ + (1 / K) Σ ℓᵏ,  k = 1 … K
 
-    h is the network `representation`, g `dynamics` and f `prediction`; hidden states
-    have `size` numbers from 0 to 1, K is `steps`. The policy searches with the model,
-    and what it keeps is learnt: π′, and the value z = R + I ν(s′) of the tracer's row,
-    where ν is the value that the search found, or v of `next_obs` where a time limit
-    cut the episode. A terminated one goes on without rewards; what would follow upon a
-    cut is not learnt. The gradient through each g is halved. Rewards and values are
-    learnt by the heads of `dynamics` and `prediction`, `loss` and `transform` as for
-    temporal differences; an importance weight is one of all of ℓ. Without noise in the
-    networks: the search brings its own. (Schrittwieser et al., 2020,
+    h is the network `representation`, g `dynamics` and f `prediction`. Hidden states
+    have `size` entries in [0, 1]; K is `steps`. The policy searches with the model. The
+    targets are the search policy π′ and the value z = R + I ν(s′) of the tracer's row,
+    where ν is the root value of the search, or v of `next_obs` where a time limit
+    truncates the episode. A terminated episode continues with zero rewards; steps after
+    a truncation are not learned. The gradient through each g is halved. The heads of
+    `dynamics` and `prediction` learn rewards and values, with `loss` and `transform` as
+    in TD updaters. Importance weights scale all of ℓ. The networks use no noise; the
+    search adds its own. (Schrittwieser et al., 2020,
     https://arxiv.org/abs/1911.08265; Danihelka et al., 2022,
     https://openreview.net/forum?id=bERaNdoegnO; needs the extra `muzero`.)
     """
@@ -126,7 +126,7 @@ def muzero(
     def update(
         state: Learner, batch: Transition, weight: Array, clock: Clock, key: Key
     ) -> tuple[Learner, Report]:
-        del key  # nothing is drawn
+        del key  # nothing is sampled
         goals = unroll_targets(batch, steps)
         starts = goals.value.shape[1]
         obs = jax.tree.map(lambda leaf: leaf[:starts], batch.obs)
@@ -146,7 +146,7 @@ def muzero(
             v_t=next_value,
             log_prob=policy.log_prob(logits, rows.action),
             q_tm1=root_value,
-            # What is known of `next_obs`: tracers move it along with it.
+            # Knowledge about `next_obs`, which tracers move together with `next_obs`.
             carry={"value": next_value, "terminated": rows.discount == 0},
         )
 
@@ -158,42 +158,42 @@ def muzero(
         estimate=estimate,
         failed_at=lambda state: state.failed,
         requires=("action_weights", "root_value"),
-        rows=steps + 2,  # so that the search has seen what the last of them bootstraps
+        rows=steps + 2,  # the last target bootstraps from the next row's root value
     )
 
 
 def next_values(rows: Transition, model_value: Array) -> Array:
-    """What `next_obs` of steps `[T, B]` is worth by the search, `[T, B]`.
+    """The value of `next_obs` of steps `[T, B]`, `[T, B]`.
 
-    The next step's root value; `model_value`, the model's, where no step follows upon
-    it: at the end of an episode, and of the steps.
+    This is the search's root value of the next step. At the end of an episode and of
+    the steps, where there is no next step, it is the model's `model_value`.
     """
     next_root_value = jnp.concatenate([rows.extras["root_value"][1:], model_value[-1:]])
     return jnp.where(rows.last, model_value, next_root_value)
 
 
 def unroll_targets(rows: Transition, steps: int) -> UnrollTargets:
-    """What is to be said along `steps` steps from each of S rows of `[T, B]`.
+    """The model targets for `steps` steps from each of the first S rows of `[T, B]`.
 
-    S = T − `steps` − 1: the last row may lack what it bootstraps from.
+    S = T − `steps` − 1: the last row may lack its bootstrap value.
     """
     starts = rows.reward.shape[0] - steps - 1
     if starts < 1:
         raise RlcliError(
-            f"updater `muzero` follows its model for {steps} steps, and there are "
-            f"{rows.reward.shape[0]} rows in a row where that takes {steps + 2}",
-            "make `train.unroll` longer, or bring a `replay`",
+            f"updater `muzero` unrolls its model for {steps} steps, which needs "
+            f"{steps + 2} consecutive rows, but there are {rows.reward.shape[0]}",
+            "raise `train.unroll`, or use a `replay`",
         )
 
     def along(leaf: Array) -> Array:
         return jnp.stack([leaf[k : k + starts] for k in range(steps + 1)])
 
     def shift(leaf: Array) -> Array:
-        """The same of one step earlier; of nothing at first."""
+        """The values of the previous step; zeros at the first."""
         return jnp.concatenate([jnp.zeros_like(leaf[:1]), leaf[:-1]])
 
     next_carry = rows.extras["next_carry"]
-    begins = along(rows.first).at[0].set(False)  # another episode, on the way
+    begins = along(rows.first).at[0].set(False)  # a later episode begins
     has_ended = jnp.cumsum(begins, axis=0) > 0
     first_end = begins & ~shift(has_ended)
     is_terminal = first_end & shift(along(next_carry["terminated"]))
@@ -221,7 +221,7 @@ def muzero_losses(
     obs: ArrayTree,
     goals: UnrollTargets,
 ) -> Losses:
-    """The loss of each beginning `[S, B]`: of the model followed along its actions."""
+    """The loss of the model unrolled along the actions from each start, `[S, B]`."""
     steps = goals.value.shape[0] - 1
 
     def prediction_losses(
@@ -267,35 +267,35 @@ def muzero_losses(
 def _build_networks(
     networks: Callable[..., Network], actions: gymnasium.spaces.Discrete, size: int
 ) -> MuZeroNetworks:
-    """The recipe's networks, as a model."""
+    """Builds the model from the recipe's networks."""
     state = gymnasium.spaces.Box(0.0, 1.0, (size,), np.float32)
     represent = networks("representation", functools.partial(hidden_state_head, size))
-    follow = networks(
+    dynamics = networks(
         "dynamics",
         functools.partial(dynamics_head, size),
         observation=state,
         action=actions,
     )
     heads = functools.partial(prediction_head, int(actions.n))
-    look = networks("prediction", heads, observation=state)
-    if any(is_recurrent(network) for network in (represent, follow, look)):
+    prediction = networks("prediction", heads, observation=state)
+    if any(is_recurrent(network) for network in (represent, dynamics, prediction)):
         raise RlcliError(
-            "updater `muzero` cannot plan with a network that has a memory",
-            "leave out `memory`; `preprocess: [{name: frame_stack}]` remembers as well",
+            "updater `muzero` does not support recurrent networks",
+            "remove `memory`; use `preprocess: [{name: frame_stack}]` instead",
         )
 
     def apply_fn(network: Network) -> Callable[[Params, ArrayTree], ArrayTree]:
         return lambda params, inputs: network.apply(params, None, inputs, (), None)[0]
 
     def init(key: Key) -> Params:
-        return {**represent.init(key), **follow.init(key), **look.init(key)}
+        return {**represent.init(key), **dynamics.init(key), **prediction.init(key)}
 
     return MuZeroNetworks(
         represent=apply_fn(represent),
-        dynamics=lambda params, hidden, action: apply_fn(follow)(
+        dynamics=lambda params, hidden, action: apply_fn(dynamics)(
             params, (hidden, action)
         ),
-        predict=apply_fn(look),
+        predict=apply_fn(prediction),
         init=init,
     )
 
@@ -303,7 +303,7 @@ def _build_networks(
 def _planning_model(
     model: MuZeroNetworks, scale: Transform, actions: gymnasium.spaces.Discrete
 ) -> PlanningModel:
-    """The model as policies plan with it: in numbers."""
+    """The model for planning policies: predictions reduced to scalars."""
 
     def search_state(params: Params, hidden: Array) -> SearchState:
         logits, value = model.predict(params, hidden)
@@ -322,18 +322,18 @@ def _planning_model(
 
 
 def _expected_value(prediction: Prediction, scale: Transform) -> Array:
-    """The number that a prediction stands for, `[...]`: h⁻¹(E[Z]).
+    """The expected value of a prediction, `[...]`: h⁻¹(E[Z]).
 
-    Of one target, h(y) dealt to two atoms, it makes y again.
+    It inverts the projection of one target h(y) onto two atoms exactly.
     """
     return scale.inverse(prediction.particles().mean())
 
 
 def _point_mass(value: Array) -> Particles:
-    """A target that is one number, `[...]`."""
+    """A target distribution with all mass at `value`, `[...]`."""
     return Particles(value[..., None], jnp.ones_like(value)[..., None])
 
 
 def _halve_gradient(hidden: Array) -> Array:
-    """The same, with half of the gradient."""
+    """Returns `hidden` with half of its gradient."""
     return hidden / 2 + jax.lax.stop_gradient(hidden) / 2

@@ -1,8 +1,7 @@
-"""Models: what an action may lead to, learnt or known, and its value one step ahead.
+"""Transition models, learned or known, and action values by one-step lookahead.
 
-A model says of (observation, action) which outcomes there may be; what the action is
-worth follows from what the states are worth that it may lead to. So policies act on
-the values of states as they would on those of actions.
+A model predicts the outcomes of (observation, action). Action values follow from the
+values of the next states, so policies for action values can act on state values.
 """
 
 from __future__ import annotations
@@ -33,28 +32,27 @@ from rlcli.spaces import describe
 from rlcli.types import Array, ArrayTree, Environment, Key, Network, Params, Transition
 from rlcli.updaters.critics import Critic
 
-MIN_LOG_SCALE = (
-    -5.0
-)  # of log-scales: where nothing is random a density has no upper bound
-_FIXED_SEED = 0  # the seed of what is drawn without a key, the same each time
+# Without a bound, the density of a deterministic outcome grows without limit.
+MIN_LOG_SCALE = -5.0
+_FIXED_SEED = 0  # for samples without a key
 
 
 class Outcomes(NamedTuple):
-    """What may come of an action: one of K outcomes, `[..., K]` each."""
+    """K possible outcomes of an action with probabilities, `[..., K]` each."""
 
     reward: Array
-    discount: Array  # what multiplies the value of `next_obs`: 0 at an end
+    discount: Array  # factor of the value of `next_obs`: 0 at termination
     next_obs: ArrayTree  # `[..., K, *shape]`
     probability: Array
 
 
 class TransitionModel(NamedTuple):
-    """What actions lead to."""
+    """Predicts the outcomes of actions."""
 
     init: Callable[[Key], Params]
-    # (params, key, obs, action, first) -> Outcomes; without a key the same each time
+    # (params, key, obs, action, first) -> Outcomes; without a key, a fixed seed
     predict: Callable[..., Outcomes]
-    # (params, rows) -> what there is to be learnt, by name, `[T, B]` each
+    # (params, rows) -> losses by name, `[T, B]` each
     losses: Callable[[Params, Transition], Mapping[str, Array]]
 
 
@@ -67,18 +65,18 @@ def learned_model(
     stochastic: bool,
     samples: int,
 ) -> TransitionModel:
-    """A model made of three functions of (observation, action), fitted to rows.
+    """A model of three functions of (observation, action), fitted to rows.
 
-        p(s′|s, a)  `transition`: if the episode goes on; its error is −log p
-        r(s, a)     `reward`: the mean of R; its error is −log p(R|s, a)
-        c(s, a)     `continuation`: how likely the episode goes on; its error is −log c
-                    where it did, else −log(1 − c)
+        p(s′|s, a)  `transition`: if the episode continues; the loss is −log p
+        r(s, a)     `reward`: the mean of R; the loss is −log p(R|s, a)
+        c(s, a)     `continuation`: the probability that the episode continues; the loss
+                    is −log c if it did, else −log(1 − c)
 
-    Rows that ended teach `transition` nothing, so that γ c(s, a) Σ p(s′|s, a) v(s′) is
-    right where endings hang on chance.
-    Over a Box of floats p is a normal distribution about s + d(s, a); one of one's own
-    network gives d. Not `stochastic`: of scale 1, and its mode alone is looked at.
-    Otherwise all states where they can be counted, else so many `samples` of them.
+    `transition` is not trained on terminated rows, so γ c(s, a) Σ p(s′|s, a) v(s′) is
+    correct for stochastic termination. Over a Box of floats p is a normal distribution
+    with mean s + d(s, a), where the network predicts d. Without `stochastic`, its scale
+    is 1 and the only outcome is its mode. With `stochastic`, the outcomes are all
+    states if they are discrete, else `samples` samples.
     """
     family = _observation_distribution(observation)
     transition = _prediction_network(
@@ -90,7 +88,7 @@ def learned_model(
     reward = _prediction_network(networks, "reward", scalar, actions, stochastic)
     continuation = networks("continuation", state_value_head, action=actions)
     networks_by_name = {"transition": transition.network, "reward": reward.network}
-    outcomes_of = _outcome_function(family, observation, stochastic, samples)
+    outcome_function = _outcome_function(family, observation, stochastic, samples)
 
     def apply(network: Network, params: Params, rows: tuple, first: Array) -> Array:
         return network.apply(params, None, rows, (), first)[0]
@@ -98,7 +96,9 @@ def learned_model(
     def init(key: Key) -> Params:
         all_networks = [*networks_by_name.values(), continuation]
         return {
-            name: e for network in all_networks for name, e in network.init(key).items()
+            name: params
+            for network in all_networks
+            for name, params in network.init(key).items()
         }
 
     def outcomes(
@@ -106,7 +106,7 @@ def learned_model(
     ) -> Outcomes:
         pair = (obs, action)
         outputs = apply(transition.network, params, pair, first)
-        next_obs, probability = outcomes_of(outputs, key)
+        next_obs, probability = outcome_function(outputs, key)
         reward_mean = scalar.mean(apply(reward.network, params, pair, first))
         discount = gamma * jax.nn.sigmoid(apply(continuation, params, pair, first))
         reward_mean, discount = (
@@ -118,45 +118,45 @@ def learned_model(
     def errors(params: Params, rows: Transition) -> dict[str, Array]:
         pair = (rows.obs, rows.action)
         outputs = {
-            name: apply(e, params, pair, rows.first)
-            for name, e in networks_by_name.items()
+            name: apply(network, params, pair, rows.first)
+            for name, network in networks_by_name.items()
         }
-        surprise = -family.log_prob(outputs["transition"], rows.next_obs)
+        transition_loss = -family.log_prob(outputs["transition"], rows.next_obs)
         logit = apply(continuation, params, pair, rows.first)
-        went_on = rows.discount > 0
+        is_continued = rows.discount > 0
         return {
-            "transition": jnp.where(went_on, surprise, 0.0),
+            "transition": jnp.where(is_continued, transition_loss, 0.0),
             "reward": -scalar.log_prob(outputs["reward"], rows.reward),
-            "continuation": optax.sigmoid_binary_cross_entropy(logit, went_on),
+            "continuation": optax.sigmoid_binary_cross_entropy(logit, is_continued),
         }
 
     return TransitionModel(init, outcomes, errors)
 
 
 def known_model(
-    rules: Environment, gamma: Array | float, samples: int
+    environment: Environment, gamma: Array | float, samples: int
 ) -> TransitionModel:
-    """The environment's own step as a model, which has nothing to learn.
+    """The environment's own step function as a model, without parameters.
 
-        (s′, R, 1 − terminated) = step(s, a, noise),  so many `samples` of noise
+        (s′, R, 1 − terminated) = step(s, a, noise),  for `samples` samples of noise
 
-    The discount is γ, or 0 where the step terminates. What is observed has to show the
-    state, as the wrapper `expose_state` does.
+    The discount is γ, or 0 where the step terminates. Observations must contain the
+    state, as with the wrapper `expose_state`.
     """
     key = jax.eval_shape(lambda: jax.random.key(_FIXED_SEED))
-    state = jax.eval_shape(rules.reset, key)[0]
+    state = jax.eval_shape(environment.reset, key)[0]
     tree = jax.tree.structure(state)
-    number = samples if jax.tree.leaves(jax.eval_shape(rules.draw, key)) else 1
+    number = samples if jax.tree.leaves(jax.eval_shape(environment.draw, key)) else 1
 
     def outcomes(
         params: Params, key: Key | None, obs: ArrayTree, action: Array, first: Array
     ) -> Outcomes:
         del params, first
-        noise = jax.vmap(rules.draw)(jax.random.split(_key_or_fixed(key), number))
+        noise = jax.vmap(environment.draw)(jax.random.split(_key_or_fixed(key), number))
 
         def step_once(leaves: tuple[Array, ...], action: Array):
             state = jax.tree.unflatten(tree, leaves)
-            step = functools.partial(rules.step, state, action)
+            step = functools.partial(environment.step, state, action)
             return jax.vmap(lambda step_noise: step(step_noise)[1], axis_size=number)(
                 noise
             )
@@ -165,8 +165,8 @@ def known_model(
             step_once = jax.vmap(step_once)
         after = step_once(obs["state"], action)
         shape = after.reward.shape
-        discount, even = gamma * after.discount, jnp.full(shape, 1 / number)
-        return Outcomes(after.reward, discount, after.next_obs, even)
+        discount, probability = gamma * after.discount, jnp.full(shape, 1 / number)
+        return Outcomes(after.reward, discount, after.next_obs, probability)
 
     return TransitionModel(lambda key: {}, outcomes, lambda params, rows: {})
 
@@ -177,12 +177,12 @@ def model_action_values(
     actions: gymnasium.spaces.Discrete,
     scale: Transform,
 ) -> Callable[..., Particles]:
-    """Action values by the values of the states that follow: coax's SuccessorStateQ.
+    """Action values from the values of the next states, as coax's SuccessorStateQ.
 
         q(s, a) = Σₖ pₖ (rₖ + Iₖ v(s′ₖ)),  k over the outcomes of (s, a)
 
-    `(role, params, key, obs[T, B], first) -> Particles [T, B, A, K]`; a `Role` says
-    what the value is asked for.
+    Returns `(role, params, key, obs[T, B], first) -> Particles [T, B, A, K]`; the
+    `Role` states the purpose of the values.
     """
     count, start = int(actions.n), int(actions.start)
 
@@ -202,10 +202,10 @@ def model_action_values(
         )
         bootstrap_value = min_over_critics(prediction.particles(scale))
         reward, discount = after.reward[..., None], after.discount[..., None]
-        worth = bootstrap_value._replace(
+        outcome_value = bootstrap_value._replace(
             value=reward + discount * bootstrap_value.value
         )
-        q_values = mix_particles(worth, after.probability)
+        q_values = mix_particles(outcome_value, after.probability)
         q_values = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), q_values)
         if action_masks.get_mask(obs) is None:
             return q_values
@@ -216,10 +216,10 @@ def model_action_values(
 
 
 def _observation_distribution(space: gymnasium.Space) -> distributions.Distribution:
-    """The family that observations are foretold with."""
+    """The distribution family of predicted observations."""
     refusal = RlcliError(
-        f"a model cannot foretell observations of {describe(space)}",
-        "it foretells a Box, and choices; the wrapper `flatten` makes a Box of any",
+        f"a model cannot predict observations of {describe(space)}",
+        "use a Box or a discrete space; the wrapper `flatten` converts any to a Box",
     )
     if isinstance(space, gymnasium.spaces.Tuple | gymnasium.spaces.Dict):
         raise refusal
@@ -236,16 +236,18 @@ def _prediction_network(
     actions: gymnasium.spaces.Discrete,
     stochastic: bool,
 ) -> DistributionOffer:
-    """p(·|s, a) by a network of that name: a distribution, and its parameters.
+    """The distribution p(·|s, a) predicted by the network `name`.
 
-    Of normal distributions the network gives means alone where nothing is
-    `stochastic`: their scale is 1. Otherwise scales are never below e⁻⁵.
+    For normal distributions without `stochastic` the network predicts only means, and
+    the scale is 1. With `stochastic`, scales are at least e⁻⁵.
     """
     known_scale = family.name == "normal" and not stochastic
     size = family.size // 2 if known_scale else family.size
     network = networks(name, functools.partial(action_head, size), action=actions)
     if is_recurrent(network):
-        raise RlcliError("a model cannot have a memory", "leave out `memory`")
+        raise RlcliError(
+            "a transition model does not support recurrent networks", "remove `memory`"
+        )
     if family.name != "normal":
         return DistributionOffer(network, family)
 
@@ -264,7 +266,7 @@ def _prediction_network(
 def _relative_to_state(
     offer: DistributionOffer, shape: tuple[int, ...]
 ) -> DistributionOffer:
-    """The same distribution about where one is: means are changes."""
+    """The same distribution with means relative to the current observation."""
     network = offer.network
 
     def apply(params, key, pair, carry, first):
@@ -281,7 +283,7 @@ def _outcome_function(
     stochastic: bool,
     samples: int,
 ) -> Callable[[Array, Key | None], tuple[Array, Array]]:
-    """`(parameters[..., size], key) -> next_obs[..., K, *shape], their probability`."""
+    """Returns `(parameters[..., size], key) -> next_obs[..., K, ...], probability`."""
 
     def mode(parameters: Array, key: Key | None) -> tuple[Array, Array]:
         del key
@@ -297,7 +299,7 @@ def _outcome_function(
         return jnp.broadcast_to(states, probabilities.shape), probabilities
 
     def sample_outcomes(parameters: Array, key: Key | None) -> tuple[Array, Array]:
-        # The same noise for all: what tells two actions apart is not what was drawn.
+        # The same noise for all actions, so that sampling does not change their order.
         noise = family.draw(_key_or_fixed(key), samples)
         next_obs = family.sample(parameters[..., None, :], noise)
         return next_obs, jnp.full((*parameters.shape[:-1], samples), 1 / samples)

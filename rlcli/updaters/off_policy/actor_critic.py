@@ -1,14 +1,14 @@
-"""Climbing: what updaters share whose policy goes where action values are high.
+"""Off-policy actor-critic: the shared core of DDPG, TD3 and SAC.
 
-Critics learn what actions are worth, q(s, a), from what a replay remembers, with any
-head; the policy climbs them (Degris et al., 2012, https://arxiv.org/abs/1205.4839).
-Where the policy goes is one objective,
+Critics with any return head learn action values q(s, a) from a replay. The policy
+maximizes them (Degris et al., 2012, https://arxiv.org/abs/1205.4839). It minimizes the
+left expression; the critics learn the target y,
 
     Σ π(a|s) (τ log π(a|s) − q(s, a))        y = R + I Σ π(a′|s′) (z⁻ − τ log π(a′|s′))
 
-with τ the temperature, 0 if to be undecided is worth nothing, and z⁻ what the target
-parameters say follows. The sum is over all actions where they can be counted; else it
-is what one action says that was drawn, and through which the gradient goes.
+where τ is the temperature (0 without an entropy bonus) and z⁻ the prediction of the
+target critics at (s′, a′). Over Discrete actions the sum is exact; otherwise it is
+estimated from one sampled action, and the gradient passes through the sample.
 """
 
 from __future__ import annotations
@@ -61,46 +61,42 @@ from rlcli.updaters.learner import Learner, Losses, Target, alternating_learner
 from rlcli.updaters.off_policy.actors import ActionChoices, Actor, evaluate_choices
 from rlcli.updaters.regularizers import penalties
 
-CriticReduction = Callable[
-    [Particles], Particles
-]  # of several critics the one that counts
+CriticReduction = Callable[[Particles], Particles]  # reduces C critics to one
 
 
 def first_critic(particles: Particles) -> Particles:
-    """What the first critic says, whatever the others do."""
+    """The prediction of the first critic."""
     return jax.tree.map(lambda leaf: leaf[0], particles)
 
 
 class Temperature(NamedTuple):
-    """How much to be undecided is worth: τ, in units of reward for each nat."""
+    """The temperature τ, the weight of the entropy bonus: reward per nat."""
 
-    params: Params  # what is learnt of it: {} if nothing is
+    params: Params  # learned parameters; {} for a fixed temperature
     value: Callable[[Params], Array | float]
-    target_entropy: float = 0.0  # the entropy at which it stays
+    target_entropy: float = 0.0  # entropy at which a learned temperature is stationary
 
 
 ZERO_TEMPERATURE = Temperature({}, lambda params: 0.0)
 
 
 class OffPolicyOptions(NamedTuple):
-    """What an updater sets, and a recipe through it."""
+    """The options of an off-policy actor-critic."""
 
     critics: Count = 1
     target: Target | None = None
     loss: Loss = "mse"
     transform: TransformName | None = None
     delay: Count = 1
-    actor_reduction: CriticReduction = (
-        min_over_critics  # what the policy climbs, of several critics
-    )
-    has_target_policy: bool = (
-        False  # whether the policy has a target, to bootstrap from
-    )
-    regularizers: Sequence[Mapping[str, Any]] = ()  # with their defaults
+    # Reduces the critics to the action value that the policy maximizes.
+    actor_reduction: CriticReduction = min_over_critics
+    # Whether bootstrap targets use target parameters of the policy.
+    has_target_policy: bool = False
+    regularizers: Sequence[Mapping[str, Any]] = ()  # with defaults filled in
 
 
 class OffPolicyParts(NamedTuple):
-    """What losses and backups are made of."""
+    """The parts of losses and bootstrap targets."""
 
     actor: Actor
     critic: Critic
@@ -110,8 +106,8 @@ class OffPolicyParts(NamedTuple):
 
     def soft(self, params: Params, choice: ActionChoices, q: Array) -> Array:
         """Σ π(a|s) (q(s, a) − τ log π(a|s)), `[T, B]`."""
-        worth = q - self.temperature.value(params) * choice.log_prob
-        return jnp.sum(choice.probability * worth, axis=-1)
+        soft_q = q - self.temperature.value(params) * choice.log_prob
+        return jnp.sum(choice.probability * soft_q, axis=-1)
 
 
 def off_policy_actor_critic(
@@ -124,7 +120,7 @@ def off_policy_actor_critic(
     temperature: Temperature,
     settings: OffPolicyOptions,
 ) -> Updater:
-    """The updater of this actor, its critics and its temperature."""
+    """The updater of an actor, its critics and its temperature."""
     _refuse_memory(name, is_recurrent(actor.network))
     if isinstance(spaces.action, gymnasium.spaces.Discrete):
         critic = all_actions_critic(networks, "critic", spaces.action, settings.critics)
@@ -139,7 +135,7 @@ def off_policy_actor_critic(
     def init(key: Key) -> Params:
         return {**actor.network.init(key), **critic.init(key), **temperature.params}
 
-    # A torso that both share is the critics': the policy reads it, and leaves it alone.
+    # Only the critics' loss trains a shared torso; the policy uses it unchanged.
     begin, step = alternating_learner(
         init,
         optimizer,
@@ -156,20 +152,25 @@ def off_policy_actor_critic(
     def update(
         state: Learner, batch: Transition, weight: Array, clock: Clock, key: Key
     ) -> tuple[Learner, Report]:
-        goal_key, critic_key, policy_key = jax.random.split(key, 3)
+        target_key, critic_key, policy_key = jax.random.split(key, 3)
         target_params = state.params if settings.target is None else state.target
         target_params = {**state.params, **target_params}
-        goal = _critic_target(parts, state.params, target_params, batch, goal_key)
+        critic_target = _critic_target(
+            parts, state.params, target_params, batch, target_key
+        )
 
-        def critics(params: Params) -> Losses:
+        def critic_losses(params: Params) -> Losses:
             inputs = (critic_key, batch.obs, batch.action, batch.first)
             prediction = critic.predict_action("learn", params, *inputs)
-            return regression_losses(prediction, goal, LOSSES[settings.loss], scale)
+            return regression_losses(
+                prediction, critic_target, LOSSES[settings.loss], scale
+            )
 
-        def climb(params: Params) -> Losses:
+        def actor_losses(params: Params) -> Losses:
             return _actor_losses(parts, params, batch, policy_key)
 
-        state, priority, metrics = step(state, [critics, climb], weight, clock)
+        losses = [critic_losses, actor_losses]
+        state, priority, metrics = step(state, losses, weight, clock)
         return state, Report(priority, metrics)
 
     return Updater(
@@ -189,10 +190,10 @@ def _critic_target(
     rows: Transition,
     key: Key,
 ) -> Particles:
-    """What the critics are to predict of rows `[T, B]`."""
+    """The bootstrap target of the critics for rows `[T, B]`."""
     choice_key, critic_key = jax.random.split(key)
-    # Of soft values it is the policy as it is now whose entropy is worth something, at
-    # the states that follow: the target parameters have their say in what follows.
+    # Without a target policy, the current policy selects the next actions and its
+    # entropy is the bonus; only the critics use target parameters.
     policy_params = target_params if parts.settings.has_target_policy else online
     choice = parts.actor.choose_target(
         policy_params, rows.next_obs, rows.first, choice_key
@@ -209,7 +210,7 @@ def _critic_target(
 def _actor_losses(
     parts: OffPolicyParts, params: Params, rows: Transition, key: Key
 ) -> Losses:
-    """What the policy is to make small, and what the temperature is to."""
+    """The losses of the policy and of a learned temperature."""
     choice_key, critic_key = jax.random.split(key)
     fixed_params = jax.lax.stop_gradient(params)
     choice = parts.actor.choose(params, rows.obs, rows.first, choice_key)
@@ -238,62 +239,63 @@ def _actor_losses(
 def _estimate(
     parts: OffPolicyParts, policy: Policy, params: Params, steps: Transition
 ) -> Estimates:
-    """What the parameters say of raw steps."""
-    # An estimate is given no key. What has to be drawn is the same each time.
+    """The estimates of raw steps for tracers."""
+    # An estimate gets no key, so samples use a fixed seed.
     key = jax.random.key(0)
     first = steps.first
 
-    def value(obs: ArrayTree) -> tuple[Array, ActionChoices]:
+    def soft_value(obs: ArrayTree) -> tuple[Array, ActionChoices]:
         choice = parts.actor.choose(params, obs, first, key)
         prediction = evaluate_choices(
             parts.critic, "act", params, None, obs, choice, first
         )
         return parts.soft(
             params, choice, min_over_critics(prediction.particles(parts.scale)).mean()
-        ), (choice)
+        ), choice
 
-    v_tm1, choice = value(steps.obs)
+    v_tm1, choice = soft_value(steps.obs)
     prediction = parts.critic.predict_action(
         "act", params, None, steps.obs, steps.action, first
     )
     family = parts.actor.family
-    # Of the policy that is learnt; one that leaves nothing to chance as it explores.
+    # The learned distribution; for a deterministic actor, the exploring policy.
     log_prob = policy.log_prob if family is None else family.log_prob
     return Estimates(
         v_tm1=v_tm1,
-        v_t=value(steps.next_obs)[0],
+        v_t=soft_value(steps.next_obs)[0],
         log_prob=log_prob(choice.outputs, steps.action),
         q_tm1=min_over_critics(prediction.particles(parts.scale)).mean(),
     )
 
 
 def _acting_params(params: Params) -> Params:
-    """What acting needs: no critics."""
+    """The parameters that acting needs, without the critics'."""
     return {name: params[name] for name in ("policy", SHARED) if name in params}
 
 
 def _refuse_memory(name: str, has_memory: bool) -> None:
     if has_memory:
         raise RlcliError(
-            f"updater `{name}` learns from single steps, which take no memory",
-            "leave `memory` out of the network",
+            f"updater `{name}` learns from single steps and does not support recurrent "
+            "networks",
+            "remove `memory` from the network",
         )
 
 
 def _check_regularizers(
     name: str, actor: Actor, regularizers: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Refuses regularizers of what is not there."""
+    """Raises an error on regularizers that this actor does not support."""
     for regularizer in regularizers:
         if regularizer["name"] == "n_step_entropy" or regularizer.get("to") == "old":
             raise RlcliError(
-                f"updater `{name}` learns from single steps, one at a time: "
-                f"`regularizers` has {dict(regularizer)}",
-                "it takes `entropy`, and `kl` to the prior",
+                f"updater `{name}` learns from single steps and does not support the "
+                f"regularizer {dict(regularizer)}",
+                "use `entropy`, or `kl` to the prior",
             )
         if actor.family is None:
             raise RlcliError(
-                f"the policy of updater `{name}` leaves nothing to chance, and "
-                "`regularizers` are about distributions",
-                "leave `regularizers` out",
+                f"the policy of updater `{name}` is deterministic, but `regularizers` "
+                "apply to distributions",
+                "remove `regularizers`",
             )

@@ -1,8 +1,8 @@
-"""Actors: policies that climb action values, as objectives and backups ask for them.
+"""Actors: policies that maximize action values, for objectives and backups.
 
-Whatever the space of actions, what a policy may do is a set of M actions with their
-probabilities: all of them where they can be counted, else one that was drawn, whose
-probability is one and through which gradients go.
+In any action space, an actor returns M actions with their probabilities. Over Discrete
+actions these are all actions. Otherwise it is one sampled action of probability one,
+through which gradients pass.
 """
 
 from __future__ import annotations
@@ -28,35 +28,36 @@ from rlcli.updaters.critics import Critic
 
 
 class ActionChoices(NamedTuple):
-    """What a policy may do in each of `[T, B]` states."""
+    """The actions of a policy in each of `[T, B]` states, with probabilities."""
 
-    action: ArrayTree  # `[T, B, *shape]`: the only one; None: all that there are
+    action: ArrayTree  # `[T, B, *shape]`: the one action (M = 1); None: all actions
     probability: Array  # `[T, B, M]`
-    log_prob: Array  # `[T, B, M]`: or density; 0 of what leaves nothing to chance
-    outputs: Array  # `[T, B, size]`: of the policy's network
+    log_prob: Array  # `[T, B, M]`: log-probability or density; 0 if deterministic
+    outputs: Array  # `[T, B, size]`: outputs of the policy network
 
 
 class Actor(NamedTuple):
-    """A policy to be improved; what it offers is what recipes' policies act upon."""
+    """A policy to improve; the recipe's policy acts on one of its offers."""
 
     network: Network
-    # (params, obs, first, key) -> Choice
+    # (params, obs, first, key) -> ActionChoices, for the policy's objective
     choose: Callable[[Params, ArrayTree, Array, Key], ActionChoices]
-    # the same of what is bootstrapped from
+    # the same for bootstrap targets
     choose_target: Callable[[Params, ArrayTree, Array, Key], ActionChoices]
     offers: Mapping[str, Offer]
-    family: Distribution | None  # of the network's outputs; None: there is none
+    family: Distribution | None  # distribution of the outputs; None: deterministic
 
 
 def categorical_actor(networks: Callable[..., Network], family: Distribution) -> Actor:
-    """π(·|s) over actions that can be counted, by its logits.
+    """A categorical policy π(·|s) over Discrete actions.
 
-    All of them are weighed, and none is drawn: gradients of expectations are exact.
+    It returns all actions with their probabilities, so expectations and their gradients
+    are exact.
     """
     logits = networks("policy", functools.partial(distribution_head, family))
 
     def choose(params, obs, first, key):
-        del key  # nothing is drawn
+        del key  # nothing is sampled
         outputs, _ = logits.apply(params, None, obs, (), first)
         log_prob = jax.nn.log_softmax(outputs)
         return ActionChoices(None, jnp.exp(log_prob), log_prob, outputs)
@@ -69,12 +70,12 @@ def categorical_actor(networks: Callable[..., Network], family: Distribution) ->
 
 
 def stochastic_actor(networks: Callable[..., Network], family: Distribution) -> Actor:
-    """π(·|s) over numbers, of which one action is drawn, with its gradient."""
+    """A stochastic policy π(·|s) over continuous actions, with pathwise gradients."""
     network = networks("policy", functools.partial(distribution_head, family))
     sample = family.differentiable
     if sample is None:
         raise ValueError(
-            f"expected samples with gradients, and `{family.name}` has none"
+            f"expected a distribution with reparameterized samples, got `{family.name}`"
         )
 
     def choose(params, obs, first, key):
@@ -105,42 +106,42 @@ def deterministic_actor(
     smoothing: Array | float,
     clip: Array | float,
 ) -> Actor:
-    """One action, pressed into the Box: a = μ(s); noise where it is bootstrapped from.
+    """A deterministic policy a = μ(s) squashed into the Box; noise in its target.
 
         a′ = clip(μ(s) + h clip(σ ε, −c, c), low, high),  ε ~ N(0, 1)
 
-    σ is `smoothing`, c `clip`, h half the width of the Box (1 where it has none).
+    σ is `smoothing`, c `clip`, h half the width of the Box (1 where it is unbounded).
     """
     size, shape = event_size(space.shape), space.shape
     low, high = (bound.astype(np.float32).ravel() for bound in spaces.bounds(space))
     half, squash = spaces.half_width(space).ravel(), box_bijector(low, high)
-    numbers = networks("policy", functools.partial(action_head, size))
+    action_network = networks("policy", functools.partial(action_head, size))
 
     def flat(params, key, obs, carry, first):
-        outputs, carry = numbers.apply(params, key, obs, carry, first)
+        outputs, carry = action_network.apply(params, key, obs, carry, first)
         return squash.forward(outputs), carry
 
     def to_choice(entries: Array) -> ActionChoices:
-        nothing = jnp.zeros((*entries.shape[:-1], 1))
+        zeros = jnp.zeros((*entries.shape[:-1], 1))
         return ActionChoices(
             unflatten_event(entries, shape).astype(spaces.dtype(space)),
-            nothing + 1,
-            nothing,
+            zeros + 1,
+            zeros,
             entries,
         )
 
     def choose(params, obs, first, key):
-        del key  # it is always the same
+        del key  # deterministic
         return to_choice(flat(params, None, obs, (), first)[0])
 
-    def follow(params, obs, first, key):
+    def choose_target(params, obs, first, key):
         mean = flat(params, None, obs, (), first)[0]
         noise = smoothing * jax.random.normal(key, mean.shape)
         noisy_mean = mean + half * jnp.clip(noise, -clip, clip)
         return to_choice(jnp.clip(noisy_mean, low, high))
 
-    acting = Network(numbers.init, flat, numbers.initial)
-    return Actor(acting, choose, follow, {"action": ActionOffer(acting)}, None)
+    acting = Network(action_network.init, flat, action_network.initial)
+    return Actor(acting, choose, choose_target, {"action": ActionOffer(acting)}, None)
 
 
 def evaluate_choices(
@@ -152,7 +153,7 @@ def evaluate_choices(
     choice: ActionChoices,
     first: Array,
 ) -> Prediction:
-    """What the critic says of each of the actions, `[C, T, B, M, K]`."""
+    """The critic's prediction for each of the actions, `[C, T, B, M, K]`."""
     if choice.action is None:
         return critic.predict_all_actions(role, params, key, obs, first)
     q = critic.predict_action(role, params, key, obs, choice.action, first)

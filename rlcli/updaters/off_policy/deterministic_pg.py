@@ -1,4 +1,4 @@
-"""The deterministic policy gradient: climb the action values."""
+"""The deterministic policy gradient (DPG), DDPG and TD3."""
 
 from __future__ import annotations
 
@@ -53,26 +53,26 @@ def deterministic_pg(
     transform: TransformName | None = None,
     regularizers: list[Regularizer] = [],  # noqa: B006 - never mutated
 ) -> Updater:
-    """Follows the values' gradient through the action, a = μ(s), to the policy.
+    """Deterministic policy gradient (DPG): maximizes action values through a = μ(s).
 
         −q₁(s, μ(s))        y = R + I min q⁻(s′, a′)
         a′ = clip(μ⁻(s′) + h clip(σ ε, −c, c), low, high),  ε ~ N(0, 1)
 
-    (Silver et al., 2014, https://proceedings.mlr.press/v32/silver14.html). Of so many
-    `critics` the policy climbs the first, and bootstraps from the one with the least
-    mean; σ is `smoothing`, c `smoothing_clip`, h half the width of the Box (1 where it
-    has none); with `delay` the policy and the target move in one of so many updates
+    (Silver et al., 2014, https://proceedings.mlr.press/v32/silver14.html). The policy
+    maximizes the first of `critics`; the target uses the one with the smallest mean. σ
+    is `smoothing`, c `smoothing_clip`, h half the width of the Box (1 where it is
+    unbounded). The policy and the target are updated once every `delay` updates
     (Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477).
 
-    Where actions are Discrete μ(s) is what a softmax makes of the network's numbers: a
-    point among the mixtures of actions, on which values are linear,
+    With Discrete actions, μ(s) is the softmax of the network's outputs, a mixture of
+    actions in which values are linear,
 
         −Σ π(a|s) q₁(s, a)        y = R + I Σ π⁻(a|s′) min q⁻(s′, a)
 
     (Sutton et al., 2001, "Comparing policy-gradient algorithms"; Ciosek & Whiteson,
-    2020, https://arxiv.org/abs/1801.03326). A sum over all actions is smooth already:
-    σ is not asked for. Distributions have `regularizers`: `entropy`, and `kl` to the
-    prior. Recipes say how to explore: the policy `sampled`, or `epsilon_greedy`.
+    2020, https://arxiv.org/abs/1801.03326). The sum over all actions is smooth, so σ
+    is not used. Only this case supports `regularizers`: `entropy`, and `kl` to the
+    prior. To explore, use the policy `sampled` or `epsilon_greedy`.
     """
     return off_policy_actor_critic(
         "deterministic_pg",
@@ -97,7 +97,7 @@ def deterministic_pg(
 
 @preset(deterministic_pg, _DEFAULTS, target=_POLYAK_TARGET)
 def ddpg() -> None:
-    """Deep deterministic policy gradient: `deterministic_pg` with a target.
+    """Deep deterministic policy gradient (DDPG): `deterministic_pg` with a target.
 
     (Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971). The noise of the paper
     is the policy `ornstein_uhlenbeck`.
@@ -113,7 +113,7 @@ def ddpg() -> None:
     delay=2,
 )
 def td3() -> None:
-    """Twin delayed DDPG: `deterministic_pg` with two critics, smoothing, and a delay.
+    """Twin delayed DDPG (TD3): `deterministic_pg`, two critics, smoothing, a delay.
 
     (Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477). With the head
     `implicit_quantile` it is TD4.
@@ -126,15 +126,15 @@ def _build_actor(
     smoothing: float,
     clip: float,
 ) -> Actor:
-    """The actor over that space: a point of a Box, or probabilities."""
+    """A deterministic actor over a Box, or a categorical one over Discrete actions."""
     space = spaces.action
     if isinstance(space, gymnasium.spaces.Discrete):
         family = default_distribution(space, "deterministic_pg")
         return categorical_actor(networks, family)
     if not isinstance(space, gymnasium.spaces.Box) or space.dtype.kind != "f":
         raise RlcliError(
-            "`deterministic_pg` needs a Discrete action space or a Box of floats, and "
+            "`deterministic_pg` needs a Discrete action space or a Box of floats, but "
             f"{spaces.owner} has {describe(space)}",
-            "`ppo` and `a2c` act in any space",
+            "`ppo` and `a2c` support any action space",
         )
     return deterministic_actor(networks, space, smoothing, clip)

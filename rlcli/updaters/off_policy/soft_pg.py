@@ -1,4 +1,4 @@
-"""The soft policy gradient: climb the action values, and stay undecided."""
+"""The soft policy gradient and soft actor-critic (SAC)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from rlcli.updaters.presets import preset
 from rlcli.updaters.regularizers import Regularizer, fill_defaults
 
 _DEFAULTS = {"policy": "sampled", "tracer": "n_step", "replay": "uniform", "unroll": 1}
-_ENTROPY_SHARE = 0.98  # of log |A|, as Christodoulou has it
+_ENTROPY_SHARE = 0.98  # fraction of log |A| (Christodoulou, 2019)
 
 
 @register("updater", **_DEFAULTS)
@@ -49,28 +49,29 @@ def soft_pg(
     delay: Count = 1,
     regularizers: list[Regularizer] = [],  # noqa: B006 - never mutated
 ) -> Updater:
-    """Follows the values' gradient through actions that it draws, and pays for entropy.
+    """Soft policy gradient: maximizes action values plus entropy, by sampled actions.
 
         E[τ log π(a|s) − min q(s, a)],  a ~ π(·|s)
         y = R + I (min q⁻(s′, a′) − τ log π(a′|s′)),  a′ ~ π(·|s′)
 
-    (Haarnoja et al., 2018a, https://arxiv.org/abs/1801.01290), with π a normal
-    distribution pressed into the Box, or categorical: then both are sums over all
-    actions (Christodoulou, 2019, https://arxiv.org/abs/1910.07207). Of so many
-    `critics` the one with the least mean counts. A head that is a distribution learns
-    that of the soft returns (Ma et al., 2020, https://arxiv.org/abs/2004.14547; Duan et
-    al., 2021, https://arxiv.org/abs/2001.02811).
+    (Haarnoja et al., 2018a, https://arxiv.org/abs/1801.01290). In a Box, π is a normal
+    distribution squashed into the Box. For Discrete actions π is categorical, and both
+    expressions are sums over all actions (Christodoulou, 2019,
+    https://arxiv.org/abs/1910.07207). The minimum is over `critics`, by mean. A
+    distributional head learns the distribution of soft returns (Ma et al., 2020,
+    https://arxiv.org/abs/2004.14547; Duan et al., 2021,
+    https://arxiv.org/abs/2001.02811).
 
-    A `temperature` that is `learnt` begins as `initial_temperature`, and goes down
-    where the policy's entropy is above `target_entropy` H̄, up where it is below,
+    `temperature: learnt` starts at `initial_temperature` and minimizes
 
         τ (H(π(·|s)) − H̄)
 
-    (Haarnoja et al., 2018b, https://arxiv.org/abs/1812.05905). In nats of the action
-    as it is; null: −1 + log h for each entry, h half the width of its Box (1 where it
-    has none), or 0.98 log |A|. With `delay` the policy, its temperature and the target
-    move in one of so many updates. Between the steps of an n-step return nobody is
-    paid for entropy.
+    (Haarnoja et al., 2018b, https://arxiv.org/abs/1812.05905): it falls while the
+    policy's entropy is above `target_entropy` H̄, and rises while it is below. H̄ is in
+    nats of the unscaled action; null: −1 + log h for each entry, with h half the width
+    of its Box (1 where it is unbounded), or 0.98 log |A|. The policy, its temperature
+    and the target are updated once every `delay` updates. There is no entropy bonus
+    between the steps of an n-step return.
     """
     return off_policy_actor_critic(
         "soft_pg",
@@ -95,25 +96,25 @@ def soft_pg(
 
 @preset(soft_pg, _DEFAULTS, temperature="learnt", critics=2, target={"polyak": 0.005})
 def sac() -> None:
-    """Soft actor-critic: `soft_pg` with a temperature that is learnt, and two critics.
+    """Soft actor-critic (SAC): `soft_pg` with a learned temperature and two critics.
 
-    (Haarnoja et al., 2018b, https://arxiv.org/abs/1812.05905). Where actions are
-    Discrete it is discrete SAC (Christodoulou, 2019, https://arxiv.org/abs/1910.07207),
-    with a head of quantiles DSAC (Ma et al., 2020, https://arxiv.org/abs/2004.14547).
+    (Haarnoja et al., 2018b, https://arxiv.org/abs/1812.05905). With Discrete actions
+    this is discrete SAC (Christodoulou, 2019, https://arxiv.org/abs/1910.07207), with a
+    quantile head DSAC (Ma et al., 2020, https://arxiv.org/abs/2004.14547).
     """
 
 
 def _build_actor(spaces: Spaces, networks: Callable[..., Network]) -> Actor:
-    """The actor over that space, if its samples have gradients or can be counted."""
+    """The actor over Discrete actions, or over a Box with reparameterized samples."""
     if isinstance(spaces.action, kinds.Discrete):
         family = default_distribution(spaces.action, "soft_pg")
         return categorical_actor(networks, family)
     family = distributions.distribution_for(spaces.action, box="squashed_normal")
     if family.differentiable is None:
         raise RlcliError(
-            "`soft_pg` needs a Discrete action space or a Box of floats, and "
+            "`soft_pg` needs a Discrete action space or a Box of floats, but "
             f"{spaces.owner} has {describe(spaces.action)}",
-            "`ppo` and `a2c` act in any space",
+            "`ppo` and `a2c` support any action space",
         )
     return stochastic_actor(networks, family)
 
@@ -122,15 +123,15 @@ def _build_temperature(
     space: gymnasium.Space,
     temperature: float | Literal["learnt"],
     initial: float,
-    goal: float | None,
+    target_entropy: float | None,
 ) -> Temperature:
-    """What it is, or how it is learnt: by its logarithm, so that it stays above 0."""
+    """A fixed temperature, or one learned by its logarithm so that it stays above 0."""
     if not isinstance(temperature, str):
         return Temperature({}, lambda params: temperature)
     return Temperature(
         {"temperature": {"temperature": {"log": jnp.log(jnp.float32(initial))}}},
         lambda params: jnp.exp(params["temperature"]["temperature"]["log"]),
-        _default_target_entropy(space) if goal is None else goal,
+        _default_target_entropy(space) if target_entropy is None else target_entropy,
     )
 
 

@@ -1,5 +1,5 @@
-"""Policy gradients: actor-critic algorithms that learn from their own recent steps.
+"""Policy gradients: on-policy actor-critic algorithms, and V-trace.
 
-Belongs here: REINFORCE, A2C, PPO, V-trace, and the core they share.
+Belongs here: REINFORCE, A2C, PPO, V-trace, and their shared core.
 May import: the shared modules of updaters, and what updaters may import.
 """

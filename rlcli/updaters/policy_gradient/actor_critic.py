@@ -1,4 +1,4 @@
-"""Actor-critic: what updaters with a policy and a value share."""
+"""Actor-critic: the shared core of policy-gradient updaters."""
 
 from __future__ import annotations
 
@@ -50,32 +50,29 @@ from rlcli.xla.control_flow import tree_select
 
 
 class ActorCriticNetworks(NamedTuple):
-    """A policy, and the value of states; without one every value is zero."""
+    """The networks of policy and state value; without a critic all values are 0."""
 
     family: Distribution
     actor: Network
     critic: Network | None
-    joint_actor: (
-        Network  # the actor to act with: it carries the critic's memory as well
-    )
+    joint_actor: Network  # the acting network, which also updates the critic's carry
     is_recurrent: bool
 
 
 class Batch(NamedTuple):
-    """Rows `[T, B]`, or sequences `[L, N]`, with what stays fixed while learning."""
+    """Rows `[T, B]`, or sequences `[L, N]`, with arrays held fixed during an update."""
 
     steps: Transition
     weight: Array
-    target: Array  # what the value should be
-    value: Array  # what it was before this update
-    advantage: Array  # the tracer's, or the difference; normalized where asked for
-    old_policy: (
-        Array | None
-    )  # `[..., size]`: the policy before this update, if asked for
+    target: Array  # the value target
+    value: Array  # the value before this update
+    advantage: Array  # the tracer's, else target − value; optionally normalized
+    # `[..., size]`: policy parameters before this update, if a regularizer needs them
+    old_policy: Array | None
 
 
 class ActorCriticOptions(NamedTuple):
-    """What the updaters below may set; the meaning is that of `ppo`'s options."""
+    """The options of actor-critic updaters; see `ppo` for their meaning."""
 
     value_weight: NonNegative = 0.5
     normalize_advantage: bool = False
@@ -88,7 +85,7 @@ class ActorCriticOptions(NamedTuple):
     sequence: Count | None = None
 
 
-# (log π(a|s), rows) -> the policy's loss, and metrics; all `[T, B]`
+# (log π(a|s), rows) -> policy loss and metrics, `[T, B]` each
 Objective = Callable[[Array, Batch], tuple[Array, Mapping[str, Array]]]
 
 
@@ -102,11 +99,11 @@ def actor_critic(
     options: ActorCriticOptions,
     requires: tuple[str, ...] = (),
 ) -> Updater:
-    """An updater by its objective: what it makes of log π(a|s) and the advantage Â.
+    """The updater of an objective, a policy loss of log π(a|s) and the advantage Â.
 
-    The tracer says what the value should be, and Â is that minus what it was before the
-    update, unless the tracer has left an `advantage` among the extras. `requires` are
-    the extras that the objective reads.
+    The tracer computes the value target. Â is the target minus the value before the
+    update, unless the tracer sets the extra `advantage`. `requires` lists the extras
+    that the objective reads.
     """
     functions = build_actor_critic(name, spaces, networks, options.baseline)
     regularizers = fill_defaults(options.regularizers)
@@ -123,11 +120,11 @@ def actor_critic(
         state: Learner, batch: Transition, weight: Array, clock: Clock, key: Key
     ) -> tuple[Learner, Report]:
         rows = _make_batch(functions, regularizers, state.params, batch, weight)
-        carries_of = (functions, state.params, batch)
-        ready, order = refresh_carry(
-            batch, weight, functools.partial(_unroll_carries, *carries_of)
+        unroll_carries = functools.partial(
+            _unroll_carries, functions, state.params, batch
         )
-        rows = order.forward(rows._replace(steps=()))._replace(steps=ready)
+        refreshed, order = refresh_carry(batch, weight, unroll_carries)
+        rows = order.forward(rows._replace(steps=()))._replace(steps=refreshed)
         steps = weight.shape[0]
         is_whole_unroll = (
             functions.is_recurrent or options.epochs == options.minibatches == 1
@@ -142,11 +139,9 @@ def actor_critic(
             after, _, metrics = step(state_before, loss, part.weight, clock)
             if options.kl_limit is None:
                 return (after, is_learning), metrics
-            # Not `<=`: a divergence that is no number is the loss's to report.
-            far = (
-                approximate_kl(functions, state_before.params, part) > options.kl_limit
-            )
-            is_learning = is_learning & ~far
+            # `>`, not `~(<=)`: a NaN divergence must reach the loss, which reports it.
+            kl = approximate_kl(functions, state_before.params, part)
+            is_learning = is_learning & ~(kl > options.kl_limit)
             metrics = {**metrics, "stopped": 1.0 - is_learning}
             return (tree_select(is_learning, after, state_before), is_learning), metrics
 
@@ -178,20 +173,20 @@ def actor_critic(
 def build_actor_critic(
     name: str, spaces: Spaces, networks: Callable[..., Network], baseline: bool
 ) -> ActorCriticNetworks:
-    """Policy and value on the recipe's networks."""
+    """Builds policy and value from the recipe's networks."""
     family = default_distribution(spaces.action, name)
     actor = networks("policy", functools.partial(distribution_head, family))
     critic = networks("value", state_value_head) if baseline else None
     functions = {"policy": actor} | ({"value": critic} if critic else {})
-    remember = {name for name, function in functions.items() if is_recurrent(function)}
-    if not remember:
+    recurrent = {name for name, function in functions.items() if is_recurrent(function)}
+    if not recurrent:
         return ActorCriticNetworks(family, actor, critic, actor, False)
 
     def apply(params, key, obs, carry, first):
         results = {
             name: function.apply(params, key, obs, carry[name], first)
             for name, function in functions.items()
-            if name == "policy" or name in remember
+            if name == "policy" or name in recurrent
         }
         carries = {name: result[1] for name, result in results.items()}
         return results["policy"][0], {**carry, **carries}
@@ -212,7 +207,7 @@ def actor_critic_losses(
     batch: Batch,
     params: ArrayTree,
 ) -> Losses:
-    """The objective, the value's error, and the regularizers."""
+    """The policy objective, the value loss and the regularizers."""
     weight = batch.weight
     if options.normalize_advantage:
         advantage = standardize(batch.advantage, weight)
@@ -223,14 +218,14 @@ def actor_critic_losses(
     terms = {"policy": policy}
     terms |= penalties(regularizers, functions.family, outputs, batch.old_policy)
     metrics = {"entropy": functions.family.entropy(outputs), **objective_metrics}
-    priority = jnp.zeros(weight.shape[1:])  # it is that of before the update
+    priority = jnp.zeros(weight.shape[1:])  # reported from before the update
     if functions.critic:
         value, _ = _values(functions, params, batch.steps)
         error = 0.5 * (value - batch.target) ** 2
         metrics["value_loss"] = error
         if options.value_clip_ratio is not None:
-            far = options.value_clip_ratio
-            clipped_value = batch.value + jnp.clip(value - batch.value, -far, far)
+            limit = options.value_clip_ratio
+            clipped_value = batch.value + jnp.clip(value - batch.value, -limit, limit)
             error = jnp.maximum(error, 0.5 * (clipped_value - batch.target) ** 2)
         terms["critic"] = options.value_weight * error
     metrics = {name: masked_mean(metric, weight) for name, metric in metrics.items()}
@@ -240,7 +235,7 @@ def actor_critic_losses(
 def approximate_kl(
     functions: ActorCriticNetworks, params: ArrayTree, batch: Batch
 ) -> Array:
-    """How far the policy is from the one that acted, approximately: a scalar.
+    """An estimate of the KL divergence from the policy that acted: a scalar.
 
     E[ρ − 1 − log ρ] with ρ = π(a|s) / π_old(a|s), which estimates KL(π_old ‖ π) without
     bias and is never negative (Schulman, 2020, http://joschu.net/blog/kl-approx.html).
@@ -252,21 +247,21 @@ def approximate_kl(
 
 
 def standardize(advantage: Array, weight: Array) -> Array:
-    """Zero mean and unit deviation, over the rows that count."""
+    """Shifts and scales to mean 0 and standard deviation 1 over rows of weight > 0."""
     deviation = advantage - masked_mean(advantage, weight)
     return deviation / (jnp.sqrt(masked_variance(advantage, weight)) + 1e-8)
 
 
 def explained_variance(batch: Batch) -> Array:
-    """The share of the targets' variance that the values know: 1 at best."""
-    left = masked_variance(batch.target - batch.value, batch.weight)
-    return 1 - left / (masked_variance(batch.target, batch.weight) + 1e-8)
+    """The fraction of the targets' variance that the values explain: at most 1."""
+    residual = masked_variance(batch.target - batch.value, batch.weight)
+    return 1 - residual / (masked_variance(batch.target, batch.weight) + 1e-8)
 
 
 def _initial_carries(
     functions: ActorCriticNetworks, steps: Transition
 ) -> Mapping[str, ArrayTree]:
-    """What each function carries into the first of the steps."""
+    """The carry of each function before the first step."""
     if not functions.is_recurrent:
         return {"policy": (), "value": ()}
     return jax.tree.map(lambda leaf: leaf[0], steps.extras["carry"])
@@ -290,7 +285,7 @@ def _unroll_carries(
 def _policy_outputs(
     functions: ActorCriticNetworks, params: ArrayTree, steps: Transition
 ) -> tuple[Array, ArrayTree]:
-    """Parameters of the policy `[T, B, size]`, and the carries after each step."""
+    """Distribution parameters `[T, B, size]`, and the carries after each step."""
     carry = _initial_carries(functions, steps)["policy"]
     return functions.actor.apply(params, None, steps.obs, carry, steps.first)
 
@@ -324,7 +319,7 @@ def _make_batch(
     steps: Transition,
     weight: Array,
 ) -> Batch:
-    """The rows that a tracer left, with targets and advantages."""
+    """The tracer's rows with value targets and advantages."""
     next_carries = steps.extras.get("next_carry", ())
     carries = next_carries["value"] if functions.is_recurrent else ()
     value, _ = _values(functions, params, steps)
@@ -333,8 +328,8 @@ def _make_batch(
     )
     advantage = steps.extras.get("advantage", target - value)
     if requires_entropy_bonus(regularizers):
-        more = entropy_bonus(regularizers, next_carries["entropy"], steps.last)
-        target, advantage = target + more, advantage + more
+        bonus = entropy_bonus(regularizers, next_carries["entropy"], steps.last)
+        target, advantage = target + bonus, advantage + bonus
     old = (
         _policy_outputs(functions, params, steps)[0]
         if requires_old_policy(regularizers)
@@ -349,19 +344,19 @@ def _estimate(
     state: Learner,
     steps: Transition,
 ) -> Estimates:
-    """What the parameters say of raw steps, and what `next_obs` is seen with."""
+    """The estimates of raw steps for tracers, and the carries at `next_obs`."""
     params, family = state.params, functions.family
     outputs, policy = _policy_outputs(functions, params, steps)
     v_tm1, value = _values(functions, params, steps)
     carry = {"policy": policy, "value": value} if functions.is_recurrent else {}
     if requires_entropy_bonus(regularizers):
         next_outputs = apply_to_next(functions.actor, params, steps.next_obs, policy)
-        # Here, for after the tracer nobody knows where an episode terminated.
+        # Computed here: after the tracer, termination can no longer be recovered.
         carry["entropy"] = steps.discount * family.entropy(next_outputs)
     return Estimates(
         v_tm1=v_tm1,
         v_t=_next_values(functions, params, steps, value),
         log_prob=family.log_prob(outputs, steps.action),
-        q_tm1=v_tm1,  # a state value knows no actions
+        q_tm1=v_tm1,  # state values do not depend on actions
         carry=carry or (),
     )

@@ -1,4 +1,4 @@
-"""Cross-entropy: the policy imitates what turned out well."""
+"""Advantage-filtered cross-entropy: self-imitation, CRR and behavior cloning."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rlcli.updaters.policy_gradient.actor_critic import (
 )
 from rlcli.updaters.regularizers import Regularizer
 
-_MAX_WEIGHT = 20.0  # of an exponential filter, as its authors have it
+_MAX_WEIGHT = 20.0  # limit of the exponential filter (Wang et al., 2020)
 
 
 @register(
@@ -42,7 +42,7 @@ def cross_entropy(
     regularizers: list[Regularizer] = [{"name": "entropy", "weight": 0.01}],  # noqa: B006 - never mutated
     sequence: Count | None = None,
 ) -> Updater:
-    """Makes actions likelier, weighted by a filter of the advantage that is never < 0.
+    """Cross-entropy: imitates actions, weighted by a non-negative advantage filter.
 
         −f(Â) log π(a|s)        Â = G − v(s)
 
@@ -50,10 +50,10 @@ def cross_entropy(
     https://arxiv.org/abs/1806.05635), 1 if Â > 0 else 0 (`binary`) or
     min(exp(Â / β), 20) with β the `temperature` (`exponential`; both are those of
     critic-regularized regression, Wang et al., 2020, https://arxiv.org/abs/2006.15134),
-    or 1 (`none`: behaviour cloning). Unlike that of `vanilla_pg` this loss has a
-    minimum, the policy that takes those actions only, whoever took them: it needs no
-    ratio, also in several epochs. For the value `value_weight` · ½ (v(s) − G)², with G
-    as the tracer says.
+    or 1 (`none`: behavior cloning). Unlike the loss of `vanilla_pg`, this loss has a
+    minimum for any behavior policy: the policy that takes only the weighted actions. So
+    it needs no importance ratio, even over several epochs. The value loss is
+    `value_weight` · ½ (v(s) − G)², with G from the tracer.
     """
     filters: dict[str, Callable[[Array], Array]] = {
         "positive": lambda advantage: jnp.maximum(advantage, 0),
@@ -65,8 +65,8 @@ def cross_entropy(
     }
 
     def imitate(log_prob: Array, batch: Batch) -> tuple[Array, dict[str, Array]]:
-        share = filters[filter](batch.advantage)
-        return -share * log_prob, {"imitated": share > 0}
+        action_weight = filters[filter](batch.advantage)
+        return -action_weight * log_prob, {"imitated": action_weight > 0}
 
     options = ActorCriticOptions(
         value_weight=value_weight,

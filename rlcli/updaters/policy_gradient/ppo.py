@@ -1,4 +1,4 @@
-"""Proximal policy optimization."""
+"""Proximal policy optimization (PPO)."""
 
 from __future__ import annotations
 
@@ -40,20 +40,21 @@ def ppo(
     regularizers: list[Regularizer] = [{"name": "entropy", "weight": 0.01}],  # noqa: B006 - never mutated
     sequence: Count | None = None,
 ) -> Updater:
-    """Several passes over an unroll, none of which moves the policy far.
+    """Proximal policy optimization (PPO): a clipped objective over minibatch epochs.
 
         ρ = π(a|s) / π_old(a|s)        −min(ρ Â, clip(ρ, 1 − ε, 1 + ε) Â)
 
-    (Schulman et al., 2017, https://arxiv.org/abs/1707.06347), with ε `clip_ratio`, and
-    for the value `value_weight` · ½ (v(s) − G)². The tracer says what the value should
-    be, G; the advantage Â is that minus the value of before the update, normalized in
-    each minibatch if `normalize_advantage`.
+    (Schulman et al., 2017, https://arxiv.org/abs/1707.06347). ε is `clip_ratio`. The
+    value loss is `value_weight` · ½ (v(s) − G)², with the value target G from the
+    tracer. The advantage Â is G minus the value before the update, normalized in each
+    minibatch if `normalize_advantage`.
 
-    `value_clip_ratio` ε_v clips the value as well: it pays the greater of its error and
-    that of v_old + clip(v − v_old, −ε_v, ε_v). With `kl_limit` no more steps are taken
-    in an update once E[ρ − 1 − log ρ], over the next minibatch, exceeds it: the metric
-    `stopped` is the share of them. `sequence` is how many consecutive steps stay
-    together in a minibatch; null: one, or, with a memory, the whole unroll.
+    `value_clip_ratio` ε_v clips the value loss: it is the larger of the loss of v and
+    that of v_old + clip(v − v_old, −ε_v, ε_v). With `kl_limit`, the update stops once
+    E[ρ − 1 − log ρ] over the next minibatch exceeds it; the metric `stopped` is the
+    fraction of gradient steps skipped. `sequence` is the number of consecutive steps
+    that stay together in a minibatch; null: 1, or the whole unroll if the network is
+    recurrent.
     """
 
     def clipped_objective(

@@ -1,4 +1,4 @@
-"""V-trace actor-critic: policy gradients of what an older policy did."""
+"""V-trace actor-critic (IMPALA): off-policy corrected policy gradients."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def v_trace(
     regularizers: list[Regularizer] = [{"name": "entropy", "weight": 0.01}],  # noqa: B006 - never mutated
     sequence: Count = 20,
 ) -> Updater:
-    """One step along the gradient of the return, whoever acted.
+    """V-trace actor-critic (IMPALA): an off-policy corrected policy gradient.
 
         −Â log π(a|s)        Âₜ = ρₜ (rₜ₊₁ + γ Vₜ₊₁ − v(sₜ))
 
-    with Â held fixed, and for the value `value_weight` · ½ (v(s) − V)². ρ and V are
-    those of the tracer `v_trace`, which says how much π is to blame for what μ did
-    (Espeholt et al., 2018, https://arxiv.org/abs/1802.01561). From unrolls, or from a
-    replay, which is asked for `sequence` consecutive steps; there, normalizing is
-    refused: what π never does has an advantage of 0, and has to keep it. The metric
-    `ratio` is π/μ.
+    Â is held fixed; the value loss is `value_weight` · ½ (v(s) − V)². The tracer
+    `v_trace` computes ρ and V, which correct for the behavior policy μ (Espeholt et
+    al., 2018, https://arxiv.org/abs/1802.01561). It learns from unrolls, or from a
+    replay of `sequence` consecutive steps. With a replay, `normalize_advantage` is not
+    allowed: actions that π never takes must keep an advantage of 0. The metric `ratio`
+    is π/μ.
     """
     options = ActorCriticOptions(value_weight, normalize_advantage, regularizers)
     parts = (spaces, networks, policies, optimizer)

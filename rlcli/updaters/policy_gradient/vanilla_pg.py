@@ -1,4 +1,4 @@
-"""The policy gradient as it is: REINFORCE, and advantage actor-critic."""
+"""The policy gradient, REINFORCE and advantage actor-critic (A2C)."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def vanilla_pg(
     normalize_advantage: bool = False,
     regularizers: list[Regularizer] = [{"name": "entropy", "weight": 0.01}],  # noqa: B006 - never mutated
 ) -> Updater:
-    """One step along the gradient of the return, on each unroll.
+    """Policy gradient: one gradient step on each unroll, with an optional baseline.
 
         −Â log π(a|s)        Â = G − v(s)
 
-    with Â held fixed, and for the value `value_weight` · ½ (v(s) − G)². The tracer says
-    what G is: with λ-returns this is A2C (Mnih et al., 2016,
-    https://arxiv.org/abs/1602.01783). Without a `baseline` there is no value at all,
-    Â = G, and with whole returns this is REINFORCE (Williams, 1992,
-    https://doi.org/10.1007/BF00992696). `normalize_advantage` gives Â zero mean and
-    unit deviation over the unroll.
+    Â is held fixed; the value loss is `value_weight` · ½ (v(s) − G)². The tracer
+    computes G: with λ-returns this is A2C (Mnih et al., 2016,
+    https://arxiv.org/abs/1602.01783). Without a `baseline` there is no value function,
+    so Â = G; with whole returns this is REINFORCE (Williams, 1992,
+    https://doi.org/10.1007/BF00992696). `normalize_advantage` scales Â to mean 0 and
+    standard deviation 1 over the unroll.
     """
     options = ActorCriticOptions(
         value_weight=value_weight,
@@ -64,7 +64,7 @@ def a2c(
     normalize_advantage: bool = False,
     regularizers: list[Regularizer] = [{"name": "entropy", "weight": 0.01}],  # noqa: B006 - never mutated
 ) -> Updater:
-    """Advantage actor-critic: `vanilla_pg` with a baseline, on λ-returns.
+    """Advantage actor-critic (A2C): `vanilla_pg` with a baseline and λ-returns.
 
     (Mnih et al., 2016, https://arxiv.org/abs/1602.01783)
     """
@@ -83,10 +83,10 @@ def reinforce(
     normalize_advantage: bool = False,
     regularizers: list[Regularizer] = [],  # noqa: B006 - never mutated
 ) -> Updater:
-    """REINFORCE: `vanilla_pg` without a baseline, on whole returns.
+    """REINFORCE: `vanilla_pg` with whole returns and without a baseline.
 
-    (Williams, 1992, https://doi.org/10.1007/BF00992696). A return that goes on beyond
-    the unroll, or is cut short by a time limit, counts as far as it was seen.
+    (Williams, 1992, https://doi.org/10.1007/BF00992696). Returns truncated by the end
+    of the unroll or by a time limit sum only the observed rewards.
     """
     options = ActorCriticOptions(0.0, normalize_advantage, regularizers, baseline=False)
     parts = (spaces, networks, policies, optimizer)
