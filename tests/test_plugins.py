@@ -111,7 +111,7 @@ def test_a_broken_plug_in_is_listed_with_its_reason_and_the_others_as_ever():
     assert "it cannot be called" in listed["number"]
     assert "its signature cannot be read" in listed["builtin"]
     assert "takes 3 positional arguments" in listed["short"]
-    assert listed["ppo"].startswith("Several passes")
+    assert listed["ppo"].startswith("Proximal policy optimization")
 
 
 def test_rlcli_list_and_show_survive_a_broken_plug_in(capsys):

@@ -107,21 +107,21 @@ def test_a_policy_that_the_updater_does_not_feed_is_refused_with_those_it_does(
         (
             "updater: {name: ppo, minibatches: 3}",
             2,
-            "updater `ppo` cannot deal 128 sequences to 3 minibatches",
-            "choose `updater.minibatches` as a divisor of `train.unroll` times "
-            "`environment.num_envs`, over `updater.sequence`",
+            "updater `ppo` cannot split 128 sequences into 3 equal minibatches",
+            "make `updater.minibatches` a divisor of `train.unroll` × "
+            "`environment.num_envs` / `updater.sequence`",
         ),
         (
             "updater: {name: ppo, sequence: 7}",
             2,
-            "updater `ppo` cannot cut an unroll of 128 steps in sequences of 7",
-            "choose `train.unroll` as a multiple of `updater.sequence`",
+            "updater `ppo` cannot split an unroll of 128 steps into sequences of 7",
+            "make `train.unroll` a multiple of `updater.sequence`",
         ),
         (
             "updater: {name: q_learning, target: {every: 3, polyak: 0.1}}",
             2,
             "`target` is {'every': 3, 'polyak': 0.1}",
-            "give either `every` or `polyak`",
+            "set either `every` or `polyak`",
         ),
         (
             "updater: q_learning\ntrain: {devices: 99, seeds: 99}",
@@ -156,7 +156,7 @@ def test_a_misfit_is_told_with_its_line_and_what_fits(
     [
         (
             "replay: {name: uniform, capacity: 3}\ntracer: {name: n_step, n: 5}",
-            "capacity of 3 holds 3 steps of each environment, and the tracer needs 5",
+            "capacity of 3 holds 3 steps of each environment, but the tracer needs 5",
             "raise `replay.capacity` to at least 5",
         ),
         (

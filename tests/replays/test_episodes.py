@@ -123,6 +123,6 @@ def test_as_many_are_handed_out_at_once_as_there_are_environments(stream):
 
 
 def test_a_capacity_that_holds_no_episode_is_refused():
-    with pytest.raises(RlcliError, match="it needs 13 in a row") as caught:
+    with pytest.raises(RlcliError, match="it needs 13 consecutive steps") as caught:
         episodes(1, 4, 2, capacity=31, length=10)
     assert caught.value.hint.endswith("at least 32")

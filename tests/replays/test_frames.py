@@ -129,13 +129,13 @@ def test_a_frame_takes_a_fraction_of_the_memory_of_two_stacked_observations(stre
 def test_observations_that_are_no_such_stacks_are_refused(stack, axis, stream):
     steps = stack_steps(stream(5, 1, 1, 1), 3, 4, -1, "repeat")
     replay = frames(1, 1, 1, capacity=16, stack=stack, axis=axis)
-    with pytest.raises(RlcliError, match=rf"in {stack} frames along axis {axis}"):
+    with pytest.raises(RlcliError, match=rf"into {stack} frames along axis {axis}"):
         jax.eval_shape(replay.init, jax.tree.map(lambda leaf: leaf[0], steps))
 
 
 def test_a_capacity_counts_the_frames_before_and_behind_a_window():
     with pytest.raises(RlcliError) as caught:
         frames(1, 1, 2, capacity=9, stack=4)
-    assert "it needs 5 in a row" in caught.value.message
+    assert "it needs 5 consecutive steps" in caught.value.message
     assert caught.value.hint.endswith("at least 10")
     assert frames(1, 1, 2, capacity=10, stack=4).window == 5

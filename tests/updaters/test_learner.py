@@ -71,7 +71,7 @@ def test_without_a_target_there_is_none():
 def test_a_target_that_follows_in_two_ways_or_none_is_refused(target):
     with pytest.raises(RlcliError) as caught:
         target_update(target)
-    assert caught.value.hint == "give either `every` or `polyak`"
+    assert caught.value.hint == "set either `every` or `polyak`"
 
 
 def test_target_and_parameters_share_no_buffer():

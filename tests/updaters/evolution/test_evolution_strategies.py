@@ -108,12 +108,12 @@ def test_an_optimizer_of_groups_moves_a_vector_as_it_moves_the_groups():
 @pytest.mark.parametrize(
     ("updater", "num_envs", "message"),
     [
-        ("open_es", 5, "makes its members in pairs, and there are 5"),
-        ("cma_es", 1, "needs several members"),
-        ("simple_ga", 1, "needs several members"),
+        ("open_es", 5, "samples its members in pairs, but there are 5"),
+        ("cma_es", 1, "needs at least 2 members"),
+        ("simple_ga", 1, "needs at least 2 members"),
     ],
 )
-def test_a_generation_that_cannot_be_is_refused(updater, num_envs, message):
+def test_an_impossible_population_size_is_refused(updater, num_envs, message):
     environment = {"name": "probe-reward-depends-on-action", "num_envs": num_envs}
     with pytest.raises(RlcliError, match=message):
         build(recipe.load_recipe(probe_recipe(updater, environment=environment)))

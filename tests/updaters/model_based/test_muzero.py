@@ -317,7 +317,7 @@ SHARED = {"shared": "mlp", "representation": {}, "dynamics": {}, "prediction": {
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"network": MEMORY}, "cannot plan with a network that has a memory"),
+        ({"network": MEMORY}, "`muzero` does not support recurrent networks"),
         ({"network": SHARED}, "`dynamics` does not see what the environment shows"),
         ({"network": {"name": "mlp", "head": "categorical"}}, "predicts no returns"),
         ({"policy": "random"}, "policy `random` acts on space, and updater `muzero`"),

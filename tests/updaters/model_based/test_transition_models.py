@@ -134,10 +134,10 @@ def test_a_model_discounts_as_the_rows_of_its_tracer_do(tracer, factor, monkeypa
     np.testing.assert_allclose(seen, factor, rtol=1e-6)
 
 
-def test_what_follows_whole_episodes_cannot_be_foretold():
+def test_a_model_refuses_rows_of_whole_episodes():
     data = probe_recipe("probe-two-steps")
     data |= {"tracer": "monte_carlo", "replay": "episodes"}
-    with pytest.raises(RlcliError, match="rows are of whole episodes"):
+    with pytest.raises(RlcliError, match="rows are whole episodes"):
         build(recipe.load_recipe(data))
 
 
@@ -416,23 +416,26 @@ def log_probs(agent, params, obs):
 
 
 REFUSED = {
-    "no counted actions": ("model_learning", "Pendulum-v1", {}, "Discrete action"),
+    "no discrete actions": ("model_learning", "Pendulum-v1", {}, "Discrete action"),
     "several members": (
         *("model_learning", {"name": "CartPole-v1", "wrappers": ["expose_state"]}, {}),
-        "cannot foretell observations of Dict",
+        "cannot predict observations of Dict",
     ),
     "a memory": (
         *("model_learning", "CartPole-v1"),
         {"network": {"name": "mlp", "memory": {"name": "gru", "size": 4}}},
-        "cannot have a memory",
+        "a transition model does not support recurrent networks",
     ),
-    "no state": ("model_known", "CartPole-v1", {}, "which is not seen"),
+    "no state": (
+        *("model_known", "CartPole-v1", {}),
+        "which is not part of the observation",
+    ),
     "another scale": (
         *("model_known", {"name": "CartPole-v1", "wrappers": ["expose_state"]}),
         {"normalize": {"observation": True}},
-        "cannot be asked",
+        "which is not available",
     ),
-    "several rules": (
+    "several sets of constants": (
         "model_known",
         {
             "name": "CartPole-v1",
@@ -441,9 +444,9 @@ REFUSED = {
             "each": {"length": [0.5, 1.0]},
         },
         {},
-        "cannot be asked",
+        "which is not available",
     ),
-    "the host": ("model_known", "gymnasium/CartPole-v1", {}, "cannot be asked"),
+    "the host": ("model_known", "gymnasium/CartPole-v1", {}, "which is not available"),
 }
 
 

@@ -354,17 +354,20 @@ def build_error(**sections):
 
 def test_what_does_not_fit_is_refused_with_its_reason():
     memory = {"name": "mlp", "memory": "gru"}
-    assert "take no memory" in build_error(updater="sac", network=memory).message
+    assert (
+        "does not support recurrent"
+        in build_error(updater="sac", network=memory).message
+    )
     entropy = [{"name": "entropy", "weight": 0.1}]
     updater = {"name": "ddpg", "regularizers": entropy}
-    assert "leaves nothing to chance" in build_error(updater=updater).message
+    assert (
+        "is deterministic, but `regularizers`" in build_error(updater=updater).message
+    )
     updater = {
         "name": "sac",
         "regularizers": [{**entropy[0], "name": "n_step_entropy"}],
     }
-    assert (
-        build_error(updater=updater).hint == "it takes `entropy`, and `kl` to the prior"
-    )
+    assert build_error(updater=updater).hint == "use `entropy`, or `kl` to the prior"
     wordy = {"name": "sac", "temperature": "learned"}
     assert build_error(updater=wordy).message.endswith("got `learned`")
     groups = {"temperatur": "adam"}

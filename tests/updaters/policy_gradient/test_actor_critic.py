@@ -462,9 +462,9 @@ def test_with_a_memory_too_the_first_ratio_is_one():
     assert metrics["kl"][0] == pytest.approx(0.0, abs=1e-6)
 
 
-def test_a_memory_is_refused_by_whoever_would_not_carry_it():
+def test_recurrence_is_refused_by_parts_that_do_not_support_it():
     data = data_of("a2c", NETWORKS["gru"])
-    with pytest.raises(RlcliError, match="take no memory"):
+    with pytest.raises(RlcliError, match="does not support recurrent networks"):
         build(recipe.load_recipe({**data, "updater": "sac", "tracer": "n_step"}))
     own = {"name": "rlcli.networks.torsos:Torso", "memory": "gru"}
     with pytest.raises(RlcliError, match="it takes no memory"):

@@ -191,9 +191,9 @@ def test_each_epoch_sees_every_row_once(sequence):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sequence": 3}, "cannot cut an unroll of 8 steps in sequences of 3"),
-        ({"minibatches": 5}, "cannot deal 32 sequences to 5 minibatches"),
-        ({"minibatches": 5, "sequence": 8}, "cannot deal 4 sequences to 5"),
+        ({"sequence": 3}, "cannot split an unroll of 8 steps into sequences of 3"),
+        ({"minibatches": 5}, "cannot split 32 sequences into 5 equal minibatches"),
+        ({"minibatches": 5, "sequence": 8}, "cannot split 4 sequences into 5"),
     ],
 )
 def test_what_cannot_be_dealt_out_evenly_is_refused(options, message):

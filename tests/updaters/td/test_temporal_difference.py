@@ -112,7 +112,7 @@ def test_a_rule_that_counts_actions_refuses_a_box_by_name(name, options):
         both = Spaces(gymnasium.spaces.Discrete(2), box)
         factory(both, None, None, optax.sgd(1.0), **options)
     assert "Box" in caught.value.message
-    assert "`ppo` acts in a Box" in caught.value.hint
+    assert "use `ppo` for a Box" in caught.value.hint
 
 
 def test_a_function_of_the_pair_is_the_same_learner_as_one_of_all_actions(tabular):
