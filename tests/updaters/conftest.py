@@ -1,4 +1,4 @@
-"""Updaters of tables, whose every number a test may set."""
+"""Tabular updaters whose values tests can set."""
 
 import functools
 
@@ -22,15 +22,15 @@ CLOCK = Clock.zero()._replace(compute_metrics=np.bool_(True))
 
 
 class Tabular:
-    """An updater of tables, with as many states and actions as given."""
+    """A tabular updater with `STATES` states and `ACTIONS` actions."""
 
     def __init__(self, name, head=None, start=0, optimizer=None, torso=None, **more):
-        shown = gymnasium.spaces.Discrete(STATES)
+        observation = gymnasium.spaces.Discrete(STATES)
         space = gymnasium.spaces.Discrete(ACTIONS, start=start)
         self.start = start
 
         def networks(name, factory, action=None, copies=None):
-            inputs = shown if action is None else Pair(shown, action)
+            inputs = observation if action is None else Pair(observation, action)
             return separate_network(
                 name, torso or table(), factory(**(head or {})), inputs, copies
             )
@@ -42,30 +42,33 @@ class Tabular:
 
         factory = registry.find("updater", name).factory
         optimizer = optimizer or optax.sgd(1.0)
-        whole = factory(Spaces(shown, space), networks, policies, optimizer, **more)
-        self.whole, self.policy = whole, whole.policy
-        self.update = jax.jit(functools.partial(self._update, whole))
-        self.estimate = jax.jit(whole.estimate)
+        updater = factory(
+            Spaces(observation, space), networks, policies, optimizer, **more
+        )
+        self.whole, self.policy = updater, updater.policy
+        self.update = jax.jit(functools.partial(self._update, updater))
+        self.estimate = jax.jit(updater.estimate)
 
     def state(self, weights, target):
         """Parameters and target parameters, as tables `[…, STATES, numbers]`."""
-        begun = jax.eval_shape(self.whole.init, jax.random.key(0))
-        names = {name: list(group) for name, group in begun.params.items()}
+        state = jax.eval_shape(self.whole.init, jax.random.key(0))
+        names = {name: list(group) for name, group in state.params.items()}
         ((group, (module,)),) = names.items()
-        params, follower = (
-            {group: {module: {"w": jnp.asarray(each, jnp.float32)}}}
-            for each in (weights, target)
+        params, target_params = (
+            {group: {module: {"w": jnp.asarray(table, jnp.float32)}}}
+            for table in (weights, target)
         )
-        follower = follower if begun.target != () else ()
-        return begun._replace(params=params, target=follower, optimizer=None), group
+        target_params = target_params if state.target != () else ()
+        state = state._replace(params=params, target=target_params, optimizer=None)
+        return state, group
 
     @staticmethod
-    def _update(whole, params, target, rows, weight, key):
-        state = whole.init(jax.random.key(0))._replace(params=params, target=target)
-        return whole.update(state, rows, weight, CLOCK, key)
+    def _update(updater, params, target, rows, weight, key):
+        state = updater.init(jax.random.key(0))._replace(params=params, target=target)
+        return updater.update(state, rows, weight, CLOCK, key)
 
     def updated(self, rows, weights, target, weight=None, key=0):
-        """New tables, and the report, of one gradient step."""
+        """The tables after one gradient step, and the report."""
         state, group = self.state(weights, target)
         weight = np.ones(rows.reward.shape, "f4") if weight is None else weight
         new, report = self.update(
@@ -74,7 +77,7 @@ class Tabular:
         return jax.tree.leaves(new.params[group])[0], report
 
     def rows(self, seed=0, shape=(3, 5)):
-        """Rows `[T, B]` as a tracer leaves them."""
+        """Random rows `[T, B]` as tracers return them."""
         rng = np.random.default_rng(seed)
         return Transition(
             obs=rng.integers(0, STATES, shape),

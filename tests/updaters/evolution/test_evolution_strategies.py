@@ -1,4 +1,4 @@
-"""Evolution: what members are worth, who plays with what, and that returns rise."""
+"""Evolution strategies: fitness, acting members, and rising returns."""
 
 import sys
 
@@ -33,7 +33,7 @@ def unroll(reward, last, discount):
 
 
 def reference_fitness(reward, last, discount):
-    """The same bookkeeping, an episode after the other."""
+    """The fitness computed episode by episode."""
     episodes, running, ended = [], 0.0, True
     for step in range(len(reward)):
         running += reward[step]
@@ -46,7 +46,7 @@ def reference_fitness(reward, last, discount):
     return np.mean(episodes)
 
 
-def test_fitness_is_the_mean_return_of_the_episodes_that_the_unroll_has_not_cut():
+def test_fitness_is_the_mean_return_of_complete_episodes():
     rng = np.random.default_rng(0)
     steps, batch = 20, 400
     reward = rng.normal(size=(steps, batch))
@@ -59,7 +59,7 @@ def test_fitness_is_the_mean_return_of_the_episodes_that_the_unroll_has_not_cut(
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_an_episode_that_is_cut_counts_if_it_is_the_only_one():
+def test_a_cut_episode_counts_if_it_is_the_only_one():
     reward, last = (
         np.ones((3, 2)),
         np.array([[False, True], [False, False], [True] * 2]),
@@ -69,7 +69,7 @@ def test_an_episode_that_is_cut_counts_if_it_is_the_only_one():
 
 
 def probe_recipe(updater, **more):
-    """A recipe on the probe whose reward says which action is right."""
+    """A recipe on the probe that rewards the correct action."""
     return {
         "environment": {"name": "probe-reward-depends-on-action", "num_envs": MEMBERS},
         "network": "linear",
@@ -88,13 +88,13 @@ def test_without_its_library_the_error_names_the_extra(monkeypatch):
     assert caught.value.hint == 'pip install "rlcli[evolution]"'
 
 
-def test_an_evolutions_unrolls_begin_with_a_reset_unless_the_recipe_says_otherwise():
+def test_unrolls_of_evolution_begin_with_a_reset_by_default():
     assert recipe.load_recipe(probe_recipe("open_es")).train.reset
     train = {"steps": 1_000, "unroll": 4, "reset": False}
     assert not recipe.load_recipe(probe_recipe("open_es", train=train)).train.reset
 
 
-def test_an_optimizer_of_groups_moves_a_vector_as_it_moves_the_groups():
+def test_a_grouped_optimizer_updates_a_flat_vector_like_the_groups():
     params = {"a": jnp.arange(3.0), "b": {"w": jnp.ones((2, 2))}}
     flat, unravel = ravel_pytree(params)
     optimizer = optax.adam(0.1)
@@ -141,7 +141,7 @@ def evolved_run(request):
     return setup, early, jax.tree.map(np.asarray, progress), metrics
 
 
-def test_every_strategy_climbs_to_the_action_that_is_rewarded(evolved_run):
+def test_every_strategy_finds_the_rewarded_action(evolved_run):
     setup, _, progress, metrics = evolved_run
     agent = setup.parts(Clock.zero())[1]
     assert int(agent.failed_at(progress.agent)[0]) == -1
@@ -153,7 +153,7 @@ def test_every_strategy_climbs_to_the_action_that_is_rewarded(evolved_run):
     assert float(metrics["fitness_best"][0]) == 1.0
 
 
-def test_members_differ_and_change_from_one_generation_to_the_next(evolved_run):
+def test_members_differ_and_change_between_generations(evolved_run):
     setup, early, progress, _ = evolved_run
     agent = setup.parts(Clock.zero())[1]
     before = jax.tree.leaves(agent.acting(early)["members"])[0][0]
@@ -186,7 +186,7 @@ def test_environment_i_explores_with_member_i_and_exploits_with_the_best():
         np.testing.assert_allclose(exploited.action, 7 + np.arange(batch))
 
 
-def test_returns_that_are_no_numbers_stop_an_evolution(evolved_run):
+def test_non_finite_returns_stop_evolution(evolved_run):
     setup, early, progress, _ = evolved_run
     assert int(early.learner.failed[0]) == NOT_FAILED
     agent = setup.parts(Clock.zero())[1]
@@ -205,8 +205,8 @@ def test_returns_that_are_no_numbers_stop_an_evolution(evolved_run):
 
 
 @slow
-def test_members_see_the_world_in_units_of_what_all_generations_saw():
-    """And act upon it: the first row of θᵢ's outputs that is the largest."""
+def test_observations_are_normalized_by_statistics_of_all_generations():
+    """Members act on normalized observations: argmax of θᵢ's outputs."""
     pytest.importorskip("evosax")
     data = probe_recipe({"name": "open_es", "deviation": 0.5})
     data["environment"] = {"name": "MountainCar-v0", "num_envs": MEMBERS}

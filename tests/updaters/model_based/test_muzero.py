@@ -1,4 +1,4 @@
-"""MuZero: its targets and losses beside loops in NumPy, and known values learnt."""
+"""MuZero: targets and losses against NumPy loops; learning of known values."""
 
 import itertools
 
@@ -31,7 +31,7 @@ slow = pytest.mark.slow
 
 
 def make_updater(**options):
-    """The updater of linear networks, with a policy that is never asked to act."""
+    """The updater on linear networks, with a policy that never acts."""
 
     def networks(name, head, observation=None, action=None):
         space = SHOWN if observation is None else observation
@@ -55,7 +55,7 @@ def make_updater(**options):
 
 
 def raw_steps(seed=0):
-    """Raw steps `[STEPS, BATCH]` of several episodes, terminated and cut ones."""
+    """Raw steps `[STEPS, BATCH]` of several episodes, terminated and truncated."""
     rng = np.random.default_rng(seed)
     shape = STEPS, BATCH
     last = rng.random(shape) < 0.25
@@ -77,7 +77,7 @@ def raw_steps(seed=0):
 
 
 def trace_rows(updater, state, steps, tracer):
-    """Rows as agents make them: what the updater knows, then the tracer."""
+    """Rows as agents compute them: the updater's estimates, then the tracer."""
     found = updater.estimate(state, steps)
     kept = {"reward": steps.reward, "next_carry": found.carry}
     rows = steps._replace(extras={**steps.extras, **kept})
@@ -86,7 +86,7 @@ def trace_rows(updater, state, steps, tracer):
 
 @pytest.fixture(scope="module")
 def random_learner():
-    """The updater, and a learner whose every number is random."""
+    """The updater, and a learner with random parameters."""
     updater = make_updater()
     state = updater.init(jax.random.key(0))
     leaves, tree = jax.tree.flatten(state.params)
@@ -95,7 +95,7 @@ def random_learner():
     return updater, state._replace(params=jax.tree.unflatten(tree, random))
 
 
-# The model once more, of single vectors.
+# A second implementation of the model, for single vectors.
 
 
 def layer(params, inputs, name="linear"):
@@ -126,7 +126,7 @@ def h(x):
 
 
 def inverse(z):
-    """Of h, by bisection."""
+    """The inverse of h, by bisection."""
     low, high = -1e3, 1e3
     for _ in range(100):
         middle = (low + high) / 2
@@ -134,7 +134,7 @@ def inverse(z):
     return low
 
 
-def value_goal(params, steps, t, b):
+def reference_value(params, steps, t, b):
     """Reward by reward, to n steps or the end of the episode."""
     total = 0.0
     for k in range(N):
@@ -147,7 +147,7 @@ def value_goal(params, steps, t, b):
 
 
 def reference_targets(params, steps, t, b):
-    """Along K steps from one beginning: (value, reward, policy), None if unknown."""
+    """Targets of K steps from one start: (value, reward, policy), None if unknown."""
     found, state = [], "going"
     for k in range(K + 1):
         reward = 0.0 if state == "terminated" else None
@@ -158,18 +158,18 @@ def reference_targets(params, steps, t, b):
                 state = "cut" if cut else "terminated"
         value, policy = (0.0 if state == "terminated" else None), None
         if state == "going":
-            value = value_goal(params, steps, t + k, b)
+            value = reference_value(params, steps, t + k, b)
             policy = steps.extras["action_weights"][t + k, b]
         found.append((value, reward, policy))
     return found
 
 
 def for_each_start(function):
-    """For each beginning: `[STARTS, BATCH]` of what the function says of (t, b)."""
+    """Applies the function to each start (t, b): `[STARTS, BATCH]`."""
     return [[function(t, b) for b in range(BATCH)] for t in range(STARTS)]
 
 
-def test_targets_are_those_of_a_loop_over_rewards_ends_and_time_limits(random_learner):
+def test_targets_equal_a_loop_over_rewards_ends_and_time_limits(random_learner):
     updater, state = random_learner
     params = jax.tree.map(np.asarray, state.params)
     steps = raw_steps()
@@ -196,12 +196,12 @@ def test_targets_are_those_of_a_loop_over_rewards_ends_and_time_limits(random_le
                     assert goals.reward[at] == pytest.approx(reward, abs=1e-6)
                 if policy is not None:
                     np.testing.assert_allclose(goals.policy[at], policy, rtol=1e-6)
-    # Begun, going on, terminated, just cut, and behind a cut: all were there.
+    # All cases occur: start, middle, termination, truncation, after a truncation.
     assert len(kinds) == 5
 
 
 def reference_loss(params, steps, t, b):
-    """(ℓ, |error| at the beginning), term by term."""
+    """(ℓ, |error| at the start), term by term."""
     goals = reference_targets(params, steps, t, b)
     hidden = represent(params, steps.obs[t, b])
     total, error = 0.0, None
@@ -224,7 +224,7 @@ def reference_loss(params, steps, t, b):
     return total, abs(error)
 
 
-def test_the_loss_is_that_of_the_model_followed_by_hand(random_learner):
+def test_the_loss_equals_that_of_a_model_unrolled_in_numpy(random_learner):
     updater, state = random_learner
     params = jax.tree.map(np.asarray, state.params)
     steps = raw_steps(seed=2)
@@ -246,7 +246,7 @@ def test_the_loss_is_that_of_the_model_followed_by_hand(random_learner):
     assert all(jax.tree.leaves(moved))
 
 
-def test_half_of_the_gradient_goes_back_through_the_dynamics():
+def test_the_gradient_through_the_dynamics_is_halved():
     value, gradient = jax.value_and_grad(lambda x: jnp.sum(_halve_gradient(x) ** 2))(
         jnp.array([3.0, -1.0])
     )
@@ -254,7 +254,7 @@ def test_half_of_the_gradient_goes_back_through_the_dynamics():
     np.testing.assert_allclose(gradient, [3.0, -1.0])  # and not 6, −2
 
 
-def test_values_of_the_search_may_be_mixed_along_an_episode_too(random_learner):
+def test_search_values_can_be_mixed_by_lambda_returns(random_learner):
     updater, state = random_learner
     params = jax.tree.map(np.asarray, state.params)
     steps = raw_steps(seed=4)
@@ -283,13 +283,15 @@ def test_values_of_the_search_may_be_mixed_along_an_episode_too(random_learner):
         np.testing.assert_allclose(goals.value[0, :, b], expected[:there], atol=ROUNDED)
 
 
-def test_fewer_rows_than_the_model_is_followed_for_are_refused():
+def test_fewer_rows_than_the_model_unrolls_are_refused():
     rows = raw_steps()._replace(reward=np.zeros((K + 1, BATCH), "f4"))
-    with pytest.raises(RlcliError, match="follows its model for 3 steps, and there"):
+    with pytest.raises(
+        RlcliError, match="for 3 steps, which needs 5 consecutive rows, but"
+    ):
         unroll_targets(rows, K)
 
 
-def test_actions_that_cannot_be_counted_are_refused():
+def test_continuous_actions_are_refused():
     spaces = Spaces(SHOWN, gymnasium.spaces.Box(-1, 1, (2,), np.float32))
     with pytest.raises(RlcliError, match="`muzero` needs a Discrete action space"):
         muzero(spaces, None, None, None)
@@ -324,7 +326,7 @@ SHARED = {"shared": "mlp", "representation": {}, "dynamics": {}, "prediction": {
     ],
     ids=["memory", "shared", "head", "policy"],
 )
-def test_what_cannot_plan_is_refused(more, message):
+def test_recipes_that_cannot_plan_are_refused(more, message):
     with pytest.raises(RlcliError, match=message):
         build(recipe.load_recipe(probe_recipe("constant-reward", **more)))
 
@@ -349,7 +351,7 @@ HEADS = {
 
 
 def learn_probe(probe, **more):
-    """What a recipe decides greedily upon the observations of a probe."""
+    """The greedy actions of a trained recipe on the observations of a probe."""
     pytest.importorskip("mctx")
     setup = build(recipe.load_recipe(probe_recipe(probe, **more)))
     progress, _ = (engine := loop.make_loop(setup)).advance(engine.begin(), 400)

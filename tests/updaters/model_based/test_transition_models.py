@@ -1,4 +1,4 @@
-"""Models: what actions lead to, beside loops, Gymnasium's tables, value iteration."""
+"""Transition models against loops, Gymnasium's tables and value iteration."""
 
 import inspect
 
@@ -45,7 +45,7 @@ def make_updater(
 
 
 def fill_params(ours, seed=1):
-    """Its state, with random numbers for parameters, and these by function."""
+    """A state with random parameters, and these parameters by function."""
     rng, state = np.random.default_rng(seed), ours.init(KEY)
     params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape), state.params)
     params = jax.tree.map(lambda leaf: leaf.astype("f4"), params)
@@ -54,7 +54,7 @@ def fill_params(ours, seed=1):
 
 
 def steps_of(obs, action):
-    """Rows `[1, N]` that say nothing but this."""
+    """Rows `[1, N]` of these observations and actions; the rest is zero."""
     flag = np.zeros(action.shape, bool)[None]
     zero = np.zeros(flag.shape, "f4")
     rows = Transition(obs, action, zero, zero, obs, flag, flag, {})
@@ -71,13 +71,13 @@ def sigmoid(logit):
 
 
 def every_pair():
-    """Each state with each action, `[STATES · ACTIONS]` both, as they are seen."""
+    """Each state with each action, `[STATES · ACTIONS]` both, as observed."""
     state, action = (each.ravel() for each in np.mgrid[:STATES, :ACTIONS])
     return 2 + state, 1 + action
 
 
 @pytest.mark.parametrize("stochastic", [False, True])
-def test_choices_are_worth_what_all_states_are_that_they_may_lead_to(stochastic):
+def test_action_values_average_over_all_next_states(stochastic):
     ours = make_updater(CHOICES, table(), stochastic=stochastic)
     state, arrays = fill_params(ours)
     found = ours.estimate(state, steps_of(*every_pair())).q_tm1[0]
@@ -95,12 +95,12 @@ def test_choices_are_worth_what_all_states_are_that_they_may_lead_to(stochastic)
 
 
 @pytest.mark.parametrize(("stochastic", "span"), [(False, 1), (True, 1), (False, 3)])
-def test_numbers_are_foretold_by_how_they_change(stochastic, span):
+def test_continuous_observations_are_predicted_as_changes(stochastic, span):
     ours = make_updater(NUMBERS, linear(), stochastic=stochastic, samples=7, span=span)
     state, arrays = fill_params(ours)
     obs = RNG.normal(size=(ACTIONS, 2)).astype("f4")
     found = ours.estimate(state, steps_of(obs, 1 + np.arange(ACTIONS))).q_tm1[0]
-    # Without a key what is drawn is the same each time.
+    # Without a key, samples use a fixed seed.
     noise = np.asarray(distributions.normal((2,)).draw(KEY, 7)) if stochastic else 0.0
 
     def said(name, inputs):
@@ -142,7 +142,7 @@ def test_a_model_refuses_rows_of_whole_episodes():
 
 
 @pytest.mark.parametrize("policy", [epsilon_greedy, boltzmann])
-def test_policies_act_on_what_lies_ahead_as_on_any_action_values(policy):
+def test_policies_act_on_lookahead_values_as_on_any_action_values(policy):
     ours = make_updater(CHOICES, table(), policy=policy)
     state, _ = fill_params(ours)
     obs, action = every_pair()
@@ -160,7 +160,7 @@ def test_policies_act_on_what_lies_ahead_as_on_any_action_values(policy):
     np.testing.assert_allclose(np.exp(tried.extras["log_prob"]), chosen, rtol=1e-4)
 
 
-def test_each_function_learns_its_own_from_a_row():
+def test_each_function_learns_its_own_target_from_a_row():
     ours = make_updater(NUMBERS, linear(), backup="sample", loss="mse")
     state, arrays = fill_params(ours)
     rows = random_rows()
@@ -200,7 +200,7 @@ def random_rows():
     return Transition(obs, np.array([[1, 3]]), reward, reward, after, flag, flag, {})
 
 
-# A world in which chance leads on, or to an end: [state, action, which of eight].
+# A stochastic environment with random termination: [state, action, one of 8 outcomes].
 AFTER = RNG.integers(0, STATES, (STATES, ACTIONS, 8))
 REWARD = RNG.normal(size=(STATES, ACTIONS, 8))
 ENDS = RNG.random((STATES, ACTIONS, 8)) < 0.3
@@ -218,7 +218,7 @@ def value_iteration():
 
 @pytest.fixture(scope="module")
 def tabular_learner():
-    """The updater, and its state after many updates with every row of the world."""
+    """The updater, and its state after many updates with every possible row."""
     state, action = (each.ravel() for each in np.mgrid[:STATES, :ACTIONS])
     every = (np.repeat(each, 8)[None] for each in (2 + state, 1 + action))
     obs, action = every
@@ -245,7 +245,7 @@ def tabular_learner():
     return ours, run()
 
 
-def test_the_fixed_point_is_that_of_value_iteration(tabular_learner):
+def test_the_fixed_point_equals_value_iteration(tabular_learner):
     ours, state = tabular_learner
     found = ours.estimate(state, steps_of(*every_pair()))
     expected = value_iteration()
@@ -255,7 +255,7 @@ def test_the_fixed_point_is_that_of_value_iteration(tabular_learner):
     np.testing.assert_allclose(v, expected.max(-1), atol=0.02)
 
 
-def test_transitions_are_learnt_as_likely_as_they_are_where_nothing_ends(
+def test_learned_transition_probabilities_are_correct_without_termination(
     tabular_learner,
 ):
     _, state = tabular_learner
@@ -273,7 +273,7 @@ def test_transitions_are_learnt_as_likely_as_they_are_where_nothing_ends(
 
 
 def lake(slippery):
-    """Gymnasium's table: how likely each state is, and the values of the best policy.
+    """Gymnasium's table: transition probabilities, and the values of the best policy.
 
     `[16, 4, 16]`, whether the next is no end, `[16]`, and q `[16, 4]`.
     """
@@ -318,7 +318,7 @@ def learn_recipe(data, iterations):
 
 
 @pytest.mark.slow
-def test_a_slippery_lake_is_learnt_as_gymnasium_has_it():
+def test_the_model_of_a_slippery_lake_matches_gymnasium():
     data = lake_recipe({"name": "model_learning", "stochastic": True}, 100_000)
     data["network"] = "table"
     _, _, params = learn_recipe(data, iterations=1_560)
@@ -330,7 +330,7 @@ def test_a_slippery_lake_is_learnt_as_gymnasium_has_it():
         np.testing.assert_allclose(found[state, action], on / on.sum(), atol=0.1)
 
 
-def test_the_rules_of_a_slippery_lake_lead_where_gymnasium_says():
+def test_the_known_model_of_a_slippery_lake_matches_gymnasium():
     lake_env = registry.find("environment", "FrozenLake-v1").factory()
     rules = registry.find("wrapper", "expose_state").factory(lake_env)
     state, action = (each.ravel() for each in np.mgrid[:16, :4])
@@ -350,7 +350,7 @@ def test_the_rules_of_a_slippery_lake_lead_where_gymnasium_says():
     np.testing.assert_allclose(np.sum(after.probability, axis=-1), 1, rtol=1e-4)
 
 
-def test_with_the_rules_of_the_lake_values_are_those_of_value_iteration():
+def test_values_with_a_known_model_equal_value_iteration():
     updater = {"name": "model_known", "target": {"polyak": 0.5}}
     data = lake_recipe(updater, 30_000, wrappers=["expose_state"], slippery=False)
     _, _, params = learn_recipe(data, iterations=460)
@@ -408,7 +408,7 @@ def test_a_model_of_a_probe_gives_its_values(name, backup, stochastic):
 
 
 def log_probs(agent, params, obs):
-    """How likely either action is while exploring, by trying often."""
+    """Log-probabilities of both actions while exploring, estimated by sampling."""
     seen, many = jnp.full((4_000, 1), float(obs)), jnp.zeros(4_000, bool)
     noise, begun = agent.policy.draw(KEY, 4_000), agent.policy.initial(4_000)
     decision, _ = jax.jit(agent.policy.explore)(params, seen, begun, many, noise)
@@ -451,7 +451,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_model_is_refused_where_there_is(case):
+def test_a_model_refuses(case):
     updater, environment, more, message = REFUSED[case]
     data = {"environment": environment, "updater": updater, **more}
     with pytest.raises(RlcliError, match=message):
@@ -459,19 +459,19 @@ def test_a_model_is_refused_where_there_is(case):
 
 
 def cart_motion(obs, action):
-    """How a cart changes in a step of 0.02 s, but for what the pole does to it."""
+    """The change of a cart in a step of 0.02 s, without the effect of the pole."""
     push = jnp.where(action == 1, 10.0, -10.0) / 1.1
     speed, turning = obs[:, 1], obs[:, 3]
     return 0.02 * jnp.stack([speed, push, turning, -1.5 * push], axis=-1)
 
 
 def always_paid(obs, action):
-    """The reward of a pole that stands."""
+    """The reward while the pole is upright."""
     del action
     return jnp.ones((len(obs), 1))
 
 
-def test_functions_that_are_known_are_given_as_forward_passes_without_parameters():
+def test_known_functions_are_forward_passes_without_parameters():
     given = {"transition": f"{__name__}:moved", "reward": f"{__name__}:always_paid"}
     data = {
         "environment": "CartPole-v1",

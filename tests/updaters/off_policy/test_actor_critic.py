@@ -1,4 +1,4 @@
-"""Policies that climb action values, beside loops and derivatives by hand."""
+"""Off-policy actor-critic against loops and analytic derivatives."""
 
 import gymnasium
 import jax
@@ -48,13 +48,13 @@ def updater(factory, shown, space, torso, **options):
     return factory(spaces, networks, policies, optax.sgd(1.0), **options)
 
 
-def counting(factory, **options):
-    """An updater of tables, whose actions can be counted."""
+def tabular_updater(factory, **options):
+    """A tabular updater with Discrete actions."""
     return updater(factory, SHOWN, CHOICES, table, **options)
 
 
 def tables(ours, critics=CRITICS, logits=LOGITS, targets=TARGETS, old=OLD, tau=TAU):
-    """A state with these numbers."""
+    """A state with these tables."""
     state = ours.init(KEY)
     numbers = {"critic": critics, "policy": logits, "temperature": np.log(tau)}
     follow = {"critic": targets, "policy": old}
@@ -76,7 +76,7 @@ def tables(ours, critics=CRITICS, logits=LOGITS, targets=TARGETS, old=OLD, tau=T
 
 
 def leaf(params, name):
-    """The numbers of a function that has one array of them."""
+    """The parameters of a function that has a single array."""
     (found,) = jax.tree.leaves(params[name])
     return np.asarray(found)
 
@@ -107,7 +107,7 @@ def update_once(ours, state, batch, updates=0, weight=ONES):
 
 
 def reference_critics(batch, probabilities, tau, weight=ONES):
-    """Both critics after one step, row by row, and the errors."""
+    """Both critics after one gradient step, row by row, and the errors."""
     new, errors = CRITICS.astype("f8"), np.zeros((2, *SHAPE))
     for at in np.ndindex(SHAPE):
         state, after = batch.obs[at], batch.next_obs[at]
@@ -136,9 +136,9 @@ def reference_policy(batch, q, tau):
 
 
 @pytest.mark.parametrize("learnt", [False, True])
-def test_a_soft_update_over_actions_that_can_be_counted_is_that_of_loops(learnt):
+def test_a_soft_update_with_discrete_actions_equals_a_loop(learnt):
     options = {"temperature": "learnt" if learnt else TAU, "target_entropy": 0.5}
-    ours, batch = counting(sac, target=FAR, **options), rows()
+    ours, batch = tabular_updater(sac, target=FAR, **options), rows()
     weight = RNG.choice([0.5, 1.0, 2.0], SHAPE).astype("f4")
     state, report = update_once(ours, tables(ours), batch, weight=weight)
     critics, errors = reference_critics(
@@ -147,7 +147,7 @@ def test_a_soft_update_over_actions_that_can_be_counted_is_that_of_loops(learnt)
     found = leaf(state.params, "critic")
     np.testing.assert_allclose(found, critics, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(report.priority, np.abs(errors).mean(axis=0), rtol=1e-5)
-    # The policy climbs what the critics have come to, of which the lesser counts.
+    # The policy maximizes the minimum of the updated critics.
     policy = reference_policy(batch, critics.min(axis=0), TAU)
     np.testing.assert_allclose(
         leaf(state.params, "policy"), policy, rtol=1e-4, atol=1e-5
@@ -161,8 +161,8 @@ def test_a_soft_update_over_actions_that_can_be_counted_is_that_of_loops(learnt)
         assert leaf(state.params, "temperature") == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_deterministic_update_over_actions_that_can_be_counted_is_that_of_loops():
-    ours, batch = counting(deterministic_pg, target=FAR, critics=2), rows()
+def test_a_deterministic_update_with_discrete_actions_equals_a_loop():
+    ours, batch = tabular_updater(deterministic_pg, target=FAR, critics=2), rows()
     state, _ = update_once(ours, tables(ours), batch)
     critics, _ = reference_critics(batch, lambda after: softmax(OLD[after]), 0.0)
     np.testing.assert_allclose(
@@ -174,11 +174,13 @@ def test_a_deterministic_update_over_actions_that_can_be_counted_is_that_of_loop
     )
 
 
-def test_regularizers_are_added_to_what_the_policy_climbs():
-    """An entropy with weight w is what a fixed temperature w is to the policy."""
+def test_regularizers_are_added_to_the_policy_objective():
+    """For the policy, `entropy` with weight w equals a fixed temperature w."""
     batch = rows()
     regularizers = [{"name": "entropy", "weight": TAU}]
-    ours = counting(deterministic_pg, target=FAR, critics=2, regularizers=regularizers)
+    ours = tabular_updater(
+        deterministic_pg, target=FAR, critics=2, regularizers=regularizers
+    )
     state, _ = update_once(ours, tables(ours), batch)
     critics = leaf(state.params, "critic")
     expected = reference_policy(batch, critics[0], TAU)
@@ -187,8 +189,8 @@ def test_regularizers_are_added_to_what_the_policy_climbs():
     )
 
 
-def test_policy_and_targets_move_in_one_of_so_many_updates():
-    ours = counting(td3, target={"polyak": 0.5}, delay=3)
+def test_policy_and_targets_are_updated_once_every_delay_updates():
+    ours = tabular_updater(td3, target={"polyak": 0.5}, delay=3)
     state, step = tables(ours), jax.jit(ours.update)
     for updates in range(6):
         before = state
@@ -206,12 +208,12 @@ def test_policy_and_targets_move_in_one_of_so_many_updates():
 
 
 def linear_updater(factory, **options):
-    """An updater of linear functions, whose actions are in a Box."""
+    """An updater of linear functions with actions in a Box."""
     return updater(factory, REAL, BOX, linear, **options)
 
 
-def straight(ours, **weights):
-    """A state whose functions are these `(w, b)`; the target's critics are online's."""
+def linear_state(ours, **weights):
+    """A state with functions `(w, b)`; target critics equal the online critics."""
     state = ours.init(KEY)
     params = {
         name: {
@@ -242,10 +244,10 @@ CRITIC = np.array([[0.3], [-0.2], [0.7], [-1.1]]), np.array([0.4])  # of s, then
 POLICY = np.array([[0.5, -0.4], [0.2, 0.1]]), np.array([0.1, -0.3])
 
 
-def test_an_update_in_a_box_is_that_of_the_chain_rule():
+def test_an_update_in_a_box_follows_the_chain_rule():
     ours, batch = linear_updater(ddpg, target=FAR), points()
     state, report = update_once(
-        ours, straight(ours, critic=CRITIC, policy=POLICY), batch
+        ours, linear_state(ours, critic=CRITIC, policy=POLICY), batch
     )
     assert state.failed == -1
 
@@ -285,7 +287,7 @@ def test_an_update_in_a_box_is_that_of_the_chain_rule():
 MANY = (64, 64)
 
 
-def test_the_action_bootstrapped_from_is_smoothed_within_its_limits_and_the_box():
+def test_target_actions_are_smoothed_within_the_clip_and_the_box():
     sigma, limit = 0.4, 0.5
     ours = linear_updater(
         td3, target=FAR, critics=1, smoothing=sigma, smoothing_clip=limit
@@ -296,10 +298,10 @@ def test_the_action_bootstrapped_from_is_smoothed_within_its_limits_and_the_box(
     batch = points(shape=MANY)._replace(
         obs=zero, action=zero, reward=zero[..., 0], discount=zero[..., 0] + 1
     )
-    state = straight(ours, critic=only, policy=still)
+    state = linear_state(ours, critic=only, policy=still)
     update = jax.jit(ours.update)
     _, report = update(state, batch, np.ones(MANY, "f4"), CLOCK, KEY)
-    # What follows is 2 + 2 clip(0.4 ε, −0.5, 0.5), and that within the Box, up to 3.
+    # The target action is 2 + 2 clip(0.4 ε, −0.5, 0.5), clipped to the Box, up to 3.
     drawn = np.random.default_rng(0).normal(size=1_000_000)
     expected = np.clip(2 + 2 * np.clip(sigma * drawn, -limit, limit), -1, 3)
     np.testing.assert_allclose(report.metrics["td_error"], expected.mean(), atol=0.04)
@@ -311,28 +313,31 @@ def test_the_action_bootstrapped_from_is_smoothed_within_its_limits_and_the_box(
 
 
 @pytest.mark.parametrize("scale", [-2.0, 0.5])
-def test_soft_values_pay_for_the_entropy_of_what_follows(scale):
-    """Of s′, not of s, and of the density in the Box, not in [−1, 1]."""
+def test_soft_values_include_the_entropy_at_the_next_state(scale):
+    """At s′, not at s, and of the density in the Box, not in [−1, 1]."""
     ours = linear_updater(soft_pg, target=FAR, temperature=TAU)
     nothing = np.zeros((4, 1)), np.zeros(1)
-    # The log-scales are 100 s₁, or what is added to it, after s.
+    # The log-scales are 100 s₁ plus an offset.
     after = np.array([[0, 0, 100, 100], [0, 0, 0, 0.0]]), np.array([0, 0, scale, scale])
     zero = np.zeros((*MANY, 2), "f4")
     batch = points(shape=MANY)._replace(
         obs=zero - 1, next_obs=zero, action=zero, reward=zero[..., 0] - 9
     )
     discount = batch.discount
-    state = straight(ours, critic=nothing, policy=after)
+    state = linear_state(ours, critic=nothing, policy=after)
     _, report = jax.jit(ours.update)(state, batch, np.ones(MANY, "f4"), CLOCK, KEY)
     family = distributions.squashed_normal(BOX)
     entropy = family.entropy(np.array([0, 0, scale, scale], "f4"))
-    # Of the critic, which says 0 everywhere, the error is the target, below 0.
+    # The critic is 0 everywhere, so its error is the target, below 0.
     expected = 9 - discount.mean() * TAU * float(entropy)
     np.testing.assert_allclose(report.metrics["td_error"], expected, atol=0.02)
 
 
-def test_estimates_are_what_the_tables_say():
-    ours, batch = counting(soft_pg, target=FAR, temperature=TAU, critics=2), rows()
+def test_estimates_equal_the_tables():
+    ours, batch = (
+        tabular_updater(soft_pg, target=FAR, temperature=TAU, critics=2),
+        rows(),
+    )
     found = jax.jit(ours.estimate)(tables(ours), batch)
     least, likely = CRITICS.min(axis=0), np.array([softmax(row) for row in LOGITS])
     values = np.sum(likely * (least - TAU * np.log(likely)), axis=-1)
@@ -352,7 +357,7 @@ def build_error(**sections):
     return caught.value
 
 
-def test_what_does_not_fit_is_refused_with_its_reason():
+def test_unsupported_options_are_refused_with_a_reason():
     memory = {"name": "mlp", "memory": "gru"}
     assert (
         "does not support recurrent"
@@ -374,7 +379,7 @@ def test_what_does_not_fit_is_refused_with_its_reason():
     assert build_error(updater="sac", optimizer=groups).hint == (
         "did you mean `temperature`?"
     )
-    # What is not learnt has no optimizer.
+    # A fixed temperature has no optimizer.
     fixed = {"name": "sac", "temperature": 0.1}
     assert build_error(updater=fixed, optimizer={"temperature": "adam"})
 
@@ -391,7 +396,7 @@ def test_what_does_not_fit_is_refused_with_its_reason():
         ("sac", {"tracer": {"name": "retrace"}, "policy": "random"}),
     ],
 )
-def test_what_fits_is_built_and_traced(updater, more):
+def test_supported_combinations_build_and_trace(updater, more):
     setup = build(recipe.load_recipe({**PENDULUM, "updater": updater, **more}))
     _, agent = setup.parts(Clock.zero())
     assert agent.updates(2_000) == 1_800

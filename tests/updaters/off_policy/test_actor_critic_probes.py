@@ -1,4 +1,4 @@
-"""Policies that climb action values, on environments whose values are known.
+"""Off-policy actor-critic on probe environments with known values.
 
 The replay is filled at random: a policy that is sure takes one action alone, and of the
 others it has to know what they are worth, too.
@@ -28,7 +28,7 @@ HEADS = {
     "quantile": {"quantiles": 11},
     "implicit_quantile": {"samples": 8, "target_samples": 8, "policy_samples": 16},
 }
-# So little that to be undecided is worth next to nothing.
+# So small that the entropy bonus is negligible.
 UPDATERS = {"ddpg": {}, "td3": {}, "sac": {"temperature": 0.01}}
 pytestmark = pytest.mark.slow
 
@@ -61,7 +61,7 @@ def learn_probe(probe, name, head):
 
 
 def apply_function(params, name, head, space, *inputs, copies=None):
-    """What a function of one observation, or of pairs, says, as numbers."""
+    """The outputs of a function of observations, or of pairs, as scalars."""
     network = separate_network(name, mlp(layers=[16]), head, space, copies)
     shown = [jnp.asarray(each, jnp.float32)[:, None] for each in inputs]
     given = shown[0] if len(shown) == 1 else tuple(shown)
@@ -74,13 +74,13 @@ def critics(name):
 
 
 @pytest.mark.parametrize(("name", "head"), [*itertools.product(UPDATERS, HEADS)])
-def test_the_top_of_a_parabola_is_found_with_every_head(name, head):
+def test_the_maximum_of_a_parabola_is_found_with_every_head(name, head):
     params, head = learn_probe("continuous-action", name, head)
     numbers = (
         distribution_head(distributions.squashed_normal(BOX)) if name == "sac" else None
     )
     found = apply_function(params, "policy", numbers or action_head(1), SHOWN, [0.0])
-    # So near the top is flat: what is off by 0.15 loses 0.02.
+    # The maximum is flat: an error of 0.15 loses 0.02.
     assert np.tanh(found[0, 0]) == pytest.approx(0.5, abs=0.15)
     tried = np.array([0.2, 0.5, 0.8], "f4")
     copies = critics(name) if critics(name) > 1 else None
@@ -92,7 +92,7 @@ def test_the_top_of_a_parabola_is_found_with_every_head(name, head):
     np.testing.assert_allclose(q, expected, atol=0.06)
 
 
-# probe -> what the actions are worth to the best policy, and the one that it takes.
+# probe -> action values of the best policy, and its action.
 COUNTED = {
     "reward-depends-on-action": ((-1, 1), 1),
     "truncation": ((1 / (1 - GAMMA), 1 / (1 - GAMMA)), None),
@@ -104,7 +104,7 @@ COUNTED = {
     [("sac", *each) for each in itertools.product(HEADS, COUNTED)]
     + [(name, "scalar", probe) for name in ("ddpg", "td3") for probe in COUNTED],
 )
-def test_actions_that_can_be_counted_are_valued_and_chosen(name, head, probe):
+def test_discrete_actions_are_valued_and_selected(name, head, probe):
     params, head = learn_probe(probe, name, head)
     family = distributions.categorical(2)
     logits = apply_function(params, "policy", distribution_head(family), SHOWN, [0.0])
@@ -115,5 +115,5 @@ def test_actions_that_can_be_counted_are_valued_and_chosen(name, head, probe):
     made = functools.partial(return_head, (2,), "act")(**head)
     q = apply_function(params, "critic", made, SHOWN, [0.0], copies=copies)
     q = np.asarray(q.particles().mean()).reshape(-1, 2)
-    # A policy that is never quite sure is worth a little more.
+    # A stochastic policy has a slightly higher soft value.
     np.testing.assert_allclose(q, np.broadcast_to(values, q.shape), rtol=0.03, atol=0.1)
