@@ -1,4 +1,4 @@
-"""What the tests of replays share: a random stream of steps, and a life on it."""
+"""Fixtures for tests of replays: a random stream of steps, and a replay run on it."""
 
 import functools
 
@@ -9,8 +9,8 @@ import pytest
 
 from rlcli.types import Transition
 
-# Compiling is what these tests spend their time on.
-QUICKLY = {
+# These tests spend most of their time compiling.
+FAST_COMPILATION = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
 }
@@ -20,8 +20,8 @@ QUICKLY = {
 def stream():
     """`(seed, unrolls, unroll, num_envs, end) -> steps [unrolls, unroll, num_envs]`.
 
-    The action is the number of the step: time · num_envs + environment. Observations
-    are random, and follow each other within an episode only.
+    The action is the step number: time · num_envs + environment. Observations are
+    random; within an episode, `next_obs` equals the next step's `obs`.
     """
 
     def make(seed, unrolls, unroll, num_envs, end=0.2):
@@ -49,40 +49,38 @@ def stream():
 
 @pytest.fixture(scope="session")
 def run_replay():
-    """`(replay, steps, see, report) -> what there was after every unroll`, stacked.
+    """`(replay, steps, inspect, report) -> samples and states`, stacked over unrolls.
 
-    The replay is given an unroll and asked for a sample, again and again. `see(state)`
-    is looked at after the unroll was added, and after the sample was reweighed;
-    `report(steps)` is what an updater reports.
+    Repeatedly adds an unroll, samples and reweighs. `inspect(state)` is evaluated after
+    adding and after reweighing; `report(steps)` returns the updater's priorities.
     """
 
-    def live(replay, steps, see=lambda state: (), report=None):
-        def one(state, now):
-            count, unroll, noise = now
+    def run(replay, steps, inspect=lambda state: (), report=None):
+        def scan_step(state, inputs):
+            count, unroll, noise = inputs
             state = replay.add(state, unroll, count)
-            added = see(state)
-            drawn, weight, index = replay.sample(state, count + 1, noise)
-            priority = report(drawn) if report else jnp.ones(weight.shape[1])
+            state_after_add = inspect(state)
+            batch, weight, index = replay.sample(state, count + 1, noise)
+            priority = report(batch) if report else jnp.ones(weight.shape[1])
             state = replay.reweigh(state, index, priority)
-            return state, (drawn, weight, index, added, see(state))
+            return state, (batch, weight, index, state_after_add, inspect(state))
 
-        @functools.partial(jax.jit, compiler_options=QUICKLY)
-        def life(steps):
+        @functools.partial(jax.jit, compiler_options=FAST_COMPILATION)
+        def run_compiled(steps):
             count = jnp.arange(len(steps.reward))
             keys = jax.random.split(jax.random.key(0), len(count))
             state = replay.init(jax.tree.map(lambda leaf: leaf[0], steps))
             inputs = (count, steps, jax.vmap(replay.draw)(keys))
-            return jax.lax.scan(one, state, inputs)[1]
+            return jax.lax.scan(scan_step, state, inputs)[1]
 
-        seen = life(steps)
-        return jax.tree.map(np.asarray, seen)
+        return jax.tree.map(np.asarray, run_compiled(steps))
 
-    return live
+    return run
 
 
 @pytest.fixture(scope="session")
 def original():
-    """`(steps, numbers) -> these steps`, of the stream, by their numbers."""
+    """`(steps, numbers) -> steps`: the steps of the stream with these numbers."""
 
     def look_up(steps, numbers):
         flat = jax.tree.map(lambda leaf: leaf.reshape((-1, *leaf.shape[3:])), steps)

@@ -1,4 +1,4 @@
-"""Replay of frames, beside the stacked observations that they come from."""
+"""Frame replay against the original stacked observations."""
 
 import jax
 import jax.numpy as jnp
@@ -9,11 +9,11 @@ from rlcli.errors import RlcliError
 from rlcli.replays.frames import frames
 from rlcli.replays.uniform import uniform
 
-SHAPE = (3, 2, 2)  # of a frame: height, width, channels
+SHAPE = (3, 2, 2)  # frame: height, width, channels
 
 
 def stack_steps(steps, seed, stack, axis, padding):
-    """The same steps with stacks of random frames for observations."""
+    """The same steps with stacks of random frames as observations."""
     rng = np.random.default_rng(seed)
     unrolls, unroll, num_envs = steps.reward.shape
     first = steps.first.reshape(-1, num_envs)
@@ -45,7 +45,7 @@ SIZES = [
 @pytest.mark.parametrize(
     ("window", "unroll", "num_envs", "capacity", "stack", "axis", "padding"), SIZES
 )
-def test_observations_are_put_together_again_over_all_ends_of_episodes(
+def test_observations_are_rebuilt_across_ends_of_episodes(
     window,
     unroll,
     num_envs,
@@ -69,48 +69,50 @@ def test_observations_are_put_together_again_over_all_ends_of_episodes(
         padding=padding,
         ends=capacity,
     )
-    drawn, weight, *_ = run_replay(replay, steps)
+    batch, weight, *_ = run_replay(replay, steps)
     rows = capacity // (unroll * num_envs) * unroll
     for count in range(unrolls):
         time = (count + 1) * unroll
         if time < replay.window:
             continue
         assert np.all(weight[count] == 1)
-        numbers = drawn.action[count]
+        numbers = batch.action[count]
         truth = original(steps, numbers)
         jax.tree.map(
             np.testing.assert_array_equal,
-            jax.tree.map(lambda x, count=count: x[count], drawn),
+            jax.tree.map(lambda x, count=count: x[count], batch),
             truth,
         )
         assert np.all(np.diff(numbers, axis=0) == num_envs)
-        # From the oldest whose frames are all there to the newest but one.
+        # From the oldest step with a complete stack to the second newest.
         starts = set((numbers[0] // num_envs).tolist())
         oldest = 0 if time <= rows else time - rows + stack - 1
         assert starts <= set(range(oldest, time - window))
         assert time < 2 * rows or len(starts) > 1 or oldest == time - window - 1
-    assert drawn.last.any()
-    assert (drawn.last & (drawn.discount == 1)).any()
+    assert batch.last.any()
+    assert (batch.last & (batch.discount == 1)).any()
 
 
-def test_a_window_whose_last_frame_is_no_longer_there_weighs_nothing(
+def test_a_window_whose_last_frame_was_overwritten_has_weight_zero(
     stream, run_replay, original
 ):
     plain = stream(3, 60, 1, 1, end=0.5)
     steps = stack_steps(plain, 2, 2, -1, "repeat")
     replay = frames(1, 1, 1, capacity=30, batch_size=64, stack=2, ends=3)
-    drawn, weight, *_ = run_replay(replay, steps)
+    batch, weight, *_ = run_replay(replay, steps)
     ends = np.cumsum(plain.last[:, 0, 0])
     for count in range(3, 60):
-        numbers = drawn.action[count][0]
-        lost = plain.last[numbers, 0, 0] & (ends[numbers] <= ends[count] - 3)
-        np.testing.assert_array_equal(weight[count][0], ~lost)
+        numbers = batch.action[count][0]
+        is_lost = plain.last[numbers, 0, 0] & (ends[numbers] <= ends[count] - 3)
+        np.testing.assert_array_equal(weight[count][0], ~is_lost)
         truth = original(steps, numbers).next_obs
-        np.testing.assert_array_equal(drawn.next_obs[count][0][~lost], truth[~lost])
+        np.testing.assert_array_equal(
+            batch.next_obs[count][0][~is_lost], truth[~is_lost]
+        )
     assert 0 < np.mean(weight[3:]) < 1
 
 
-def test_a_frame_takes_a_fraction_of_the_memory_of_two_stacked_observations(stream):
+def test_frames_take_a_fraction_of_the_memory_of_stacked_observations(stream):
     steps = stack_steps(stream(4, 1, 1, 1), 3, 4, -1, "repeat")
     unroll = jax.tree.map(lambda leaf: leaf[0], steps)
 
@@ -119,21 +121,21 @@ def test_a_frame_takes_a_fraction_of_the_memory_of_two_stacked_observations(stre
         return sum(leaf.size for leaf in leaves if leaf.dtype == jnp.uint8)
 
     once = size(frames(1, 1, 1, capacity=1_600, stack=4))
-    # The sixteenth beside the ring, and the ring's spare row.
+    # Last frames take 1/16 more; the ring has a spare row.
     assert once / size(uniform(1, 1, 1, capacity=1_600)) == pytest.approx(
         (1 + 1 / 16) / 8, rel=0.01
     )
 
 
 @pytest.mark.parametrize(("stack", "axis"), [(3, -1), (4, 0), (4, 5)])
-def test_observations_that_are_no_such_stacks_are_refused(stack, axis, stream):
+def test_observations_that_do_not_match_the_stack_are_refused(stack, axis, stream):
     steps = stack_steps(stream(5, 1, 1, 1), 3, 4, -1, "repeat")
     replay = frames(1, 1, 1, capacity=16, stack=stack, axis=axis)
     with pytest.raises(RlcliError, match=rf"into {stack} frames along axis {axis}"):
         jax.eval_shape(replay.init, jax.tree.map(lambda leaf: leaf[0], steps))
 
 
-def test_a_capacity_counts_the_frames_before_and_behind_a_window():
+def test_the_minimum_capacity_includes_frames_before_and_after_a_window():
     with pytest.raises(RlcliError) as caught:
         frames(1, 1, 2, capacity=9, stack=4)
     assert "it needs 5 consecutive steps" in caught.value.message

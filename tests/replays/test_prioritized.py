@@ -1,4 +1,4 @@
-"""Prioritized replay, beside a dictionary of all windows and their priorities."""
+"""Prioritized replay against a dictionary of all windows and their priorities."""
 
 import jax
 import jax.numpy as jnp
@@ -16,16 +16,16 @@ SIZES = [(1, 1, 1, 7), (4, 3, 2, 36)]
 
 
 def report_priority(steps):
-    """Something positive that depends on the window alone, and differs widely."""
+    """A positive priority that depends only on the window, over a wide range."""
     return jnp.exp(3 * steps.reward[0])
 
 
-def looked_at(state):
+def masses_and_largest(state):
     return sum_tree.leaf_weights(state.masses.tree), state.masses.largest
 
 
 def masses_of(rows, span, num_envs, count, unroll, leaves):
-    """The leaves as {number of the step a window starts with: mass}."""
+    """The leaves as {number of the window's first step: mass}."""
     newest = count * unroll - span
     oldest = max(count * unroll - rows, 0)
     slots = rows + 2
@@ -37,7 +37,7 @@ def masses_of(rows, span, num_envs, count, unroll, leaves):
 
 
 @pytest.mark.parametrize(("window", "unroll", "num_envs", "capacity"), SIZES)
-def test_masses_follow_what_is_reported_written_and_overwritten(
+def test_masses_follow_reports_and_windows_added_and_overwritten(
     window, unroll, num_envs, capacity, stream, run_replay, original
 ):
     rows = capacity // (unroll * num_envs) * unroll
@@ -45,18 +45,18 @@ def test_masses_follow_what_is_reported_written_and_overwritten(
     options = {"alpha": ALPHA, "beta": BETA, "epsilon": EPSILON, "batch_size": 5}
     replay = prioritized(window, unroll, num_envs, capacity=capacity, **options)
     drawn, weight, _, added, after = run_replay(
-        replay, steps, looked_at, report_priority
+        replay, steps, masses_and_largest, report_priority
     )
     brute, largest = {}, 1.0
     for count in range(len(steps.reward)):
-        # Windows that the new unroll completes have the largest priority so far.
+        # Windows completed by the new unroll have the largest priority so far.
         leaves, _ = added[0][count], added[1]
         there = masses_of(rows, window, num_envs, count + 1, unroll, leaves)
         brute = {each: brute.get(each, largest) for each in there}
         np.testing.assert_allclose(
             [*there.values()], np.array([*brute.values()]) ** ALPHA, rtol=1e-5
         )
-        # Nothing else has any: neither what crosses the head nor what was overwritten.
+        # All others have mass 0: windows across the head and overwritten windows.
         assert np.sum(leaves > 0) == len(brute)
         if not brute:
             assert not np.any(weight[count])
@@ -79,7 +79,7 @@ def test_masses_follow_what_is_reported_written_and_overwritten(
         )
 
 
-def test_windows_are_drawn_in_proportion_to_priority_to_the_power_of_alpha(stream):
+def test_windows_are_sampled_in_proportion_to_priority_to_the_power_of_alpha(stream):
     steps = stream(2, 9, 1, 2)
     draws = 20_000
     options = {"alpha": 0.5, "beta": 1.0, "epsilon": 0.0, "batch_size": draws}
@@ -88,12 +88,12 @@ def test_windows_are_drawn_in_proportion_to_priority_to_the_power_of_alpha(strea
     @jax.jit
     def seen(key):
         state = replay.init(jax.tree.map(lambda leaf: leaf[0], steps))
-        state, _ = jax.lax.scan(  # the ring holds the newest six
+        state, _ = jax.lax.scan(  # the ring holds the newest 6
             lambda state, now: (replay.add(state, *now), ()),
             state,
             (steps, jnp.arange(9)),
         )
-        # All come once, and are told how much there is to learn: their number.
+        # All windows are sampled once and get their number as priority.
         first, _, index = replay.sample(state, jnp.int32(9), replay.draw(key))
         state = replay.reweigh(state, index, first.action[0].astype("f4"))
         noise = replay.draw(jax.random.fold_in(key, 1))
@@ -101,14 +101,14 @@ def test_windows_are_drawn_in_proportion_to_priority_to_the_power_of_alpha(strea
         return first.action[0], again.action[0], weight[0]
 
     first, again, weight = jax.tree.map(np.asarray, seen(jax.random.key(3)))
-    windows = np.arange(3 * 2, 8 * 2)  # that start at one of five times
+    windows = np.arange(3 * 2, 8 * 2)  # windows start at one of 5 times
     assert set(first.tolist()) == set(windows.tolist())
     probability = np.sqrt(windows) / np.sqrt(windows).sum()
     counts = np.array([np.sum(again == each) for each in windows])
     statistic = np.sum((counts - draws * probability) ** 2 / (draws * probability))
     degrees = len(windows) - 1
     assert jax.scipy.special.gammaincc(degrees / 2, statistic / 2) > 0.001
-    # (N P)^−β with β = 1 makes up for it, up to the largest weight of the batch.
+    # (N P)^−β with β = 1 corrects for it, relative to the largest weight of the batch.
     expected = np.sqrt(windows.min() / again)
     np.testing.assert_allclose(weight, expected, rtol=1e-4)
 
@@ -122,7 +122,9 @@ def test_by_rank_the_masses_are_those_of_ranks_when_they_were_sorted_last(
     steps = stream(4, unrolls, unroll, num_envs)
     options = {"by": "rank", "alpha": ALPHA, "sort_every": every, "batch_size": 5}
     replay = prioritized(window, unroll, num_envs, capacity=capacity, **options)
-    drawn, _, _, added, after = run_replay(replay, steps, looked_at, report_priority)
+    drawn, _, _, added, after = run_replay(
+        replay, steps, masses_and_largest, report_priority
+    )
     brute, largest = {}, 1.0
     ascending = np.zeros(0)  # priorities as sorted last
     for count in range(unrolls):
@@ -151,7 +153,7 @@ def test_by_rank_the_masses_are_those_of_ranks_when_they_were_sorted_last(
         largest = max(largest, priority.max())
 
 
-def test_a_priority_that_is_no_number_counts_as_the_largest_so_far(stream):
+def test_a_non_finite_priority_is_replaced_by_the_largest_so_far(stream):
     replay = prioritized(1, 1, 1, capacity=4, batch_size=2, alpha=1.0, epsilon=0.0)
     steps = stream(5, 1, 1, 1)
     unroll = jax.tree.map(lambda leaf: leaf[0], steps)
@@ -162,11 +164,11 @@ def test_a_priority_that_is_no_number_counts_as_the_largest_so_far(stream):
         state = replay.reweigh(state, jnp.array([0, 0]), priority)
         return state.masses.largest, sum_tree.total_weight(state.masses.tree)
 
-    found = largest(jnp.array([jnp.nan, 0.5]))
-    assert [float(each) for each in found] == [1.0, 1.0]
+    result = largest(jnp.array([jnp.nan, 0.5]))
+    assert [float(value) for value in result] == [1.0, 1.0]
 
 
-def test_frames_may_be_stored_once_here_too(stream, run_replay, original):
+def test_prioritized_replay_can_store_each_frame_once(stream, run_replay, original):
     steps = stream(6, 40, 1, 2)
     replay = prioritized(
         2, 1, 2, capacity=24, batch_size=4, frames={"stack": 1, "ends": 24}
@@ -177,19 +179,19 @@ def test_frames_may_be_stored_once_here_too(stream, run_replay, original):
         truth = original(steps, drawn.action[count])
         np.testing.assert_array_equal(drawn.next_obs[count], truth.next_obs)
     like = jax.eval_shape(replay.init, jax.tree.map(lambda x: x[0], steps))
-    alone = jax.eval_shape(
+    frames_state = jax.eval_shape(
         frames(2, 1, 2, capacity=24, stack=1, ends=24).init,
         jax.tree.map(lambda x: x[0], steps),
     )
-    assert jax.tree.leaves(like.steps) == jax.tree.leaves(alone)
+    assert jax.tree.leaves(like.steps) == jax.tree.leaves(frames_state)
 
 
-def test_a_capacity_that_holds_no_window_is_refused():
+def test_a_capacity_too_small_for_a_window_is_refused():
     with pytest.raises(RlcliError, match="replay `prioritized` with a capacity of 5"):
         prioritized(3, 1, 2, capacity=5)
 
 
-def test_only_priorities_by_gradient_norm_ask_the_updater_for_more():
+def test_only_priorities_by_gradient_norm_require_an_updater_option():
     kinds = ("td_error", "rank", "gradient_norm")
-    wanted = [prioritized(1, 1, 1, by=kind).priority for kind in kinds]
-    assert wanted == ["", "", "gradient_norm"]
+    required = [prioritized(1, 1, 1, by=kind).priority for kind in kinds]
+    assert required == ["", "", "gradient_norm"]

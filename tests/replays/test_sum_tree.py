@@ -1,4 +1,4 @@
-"""The sum tree on the device, beside NumPy's cumulative sum."""
+"""The device sum tree against NumPy's cumulative sum."""
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ def small():
     return set_weights(sum_tree.empty_tree(8), jnp.arange(8), numbers)
 
 
-def test_masses_belong_to_the_leaves_worked_out_by_hand(small):
+def test_masses_map_to_the_leaves_computed_by_hand(small):
     begins = [0, 13, 20, 31, 48, 67, 72, 75]
     assert sum_tree.total_weight(small) == 98
     np.testing.assert_array_equal(
@@ -29,20 +29,18 @@ def test_masses_belong_to_the_leaves_worked_out_by_hand(small):
     )
 
 
-def test_what_rounding_puts_behind_the_last_leaf_gives_the_last(small):
-    everything = jnp.array([98.0, 98.1, 1e9, 0.0, 13.0, 20.0, 31.0, 48.0])
-    np.testing.assert_array_equal(
-        find_leaves(small, everything), [7, 7, 7, 0, 1, 2, 3, 4]
-    )
+def test_masses_beyond_the_total_return_the_last_leaf(small):
+    masses = jnp.array([98.0, 98.1, 1e9, 0.0, 13.0, 20.0, 31.0, 48.0])
+    np.testing.assert_array_equal(find_leaves(small, masses), [7, 7, 7, 0, 1, 2, 3, 4])
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 16, 17, 300])
-def test_masses_are_found_as_in_a_cumulative_sum_after_many_changes(capacity):
+def test_find_leaves_equals_a_cumulative_sum_after_many_changes(capacity):
     rng = np.random.default_rng(capacity)
     tree, weights = sum_tree.empty_tree(capacity), np.zeros(capacity, np.float32)
     for _ in range(30):
         index = rng.integers(capacity, size=24)
-        # Whole numbers, whose sums are exact; a third of them zero.
+        # Integers, so that sums are exact; a third of them zero.
         new = np.maximum(rng.integers(-4, 9, size=24), 0).astype("f4")
         tree = set_weights(tree, index, new)
         weights[index] = 0
@@ -76,7 +74,7 @@ def test_sums_do_not_drift():
     np.testing.assert_allclose(sum_tree.total_weight(tree), leaves.sum(), rtol=1e-6)
 
 
-def test_leaves_are_drawn_in_proportion_to_their_weights(small):
+def test_leaves_are_sampled_in_proportion_to_their_weights(small):
     share = jax.random.uniform(jax.random.key(0), (50_000,))
     counts = np.bincount(find_leaves(small, share * 98), minlength=8)
     expected = 50_000 * np.array(LEAVES) / 98
@@ -84,6 +82,6 @@ def test_leaves_are_drawn_in_proportion_to_their_weights(small):
     assert jax.scipy.special.gammaincc(7 / 2, statistic / 2) > 0.001
 
 
-def test_a_tree_of_nothing_is_refused():
+def test_an_empty_tree_is_refused():
     with pytest.raises(ValueError, match="at least 1, got 0"):
         sum_tree.empty_tree(0)

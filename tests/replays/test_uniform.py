@@ -1,4 +1,4 @@
-"""Uniform replay, beside Python's own ring: a deque of unrolls."""
+"""Uniform replay against a deque of unrolls."""
 
 import collections
 import functools
@@ -21,9 +21,9 @@ DRAWS = 20_000
 SIZES = [
     (1, 1, 1, 7),  # an unroll of one row has a spare slot
     (3, 1, 1, 7),
-    (4, 1, 1, 4),  # the only window there is
+    (4, 1, 1, 4),  # a single window
     (1, 1, 4, 20),
-    (3, 1, 4, 22),  # two steps are no unroll
+    (3, 1, 4, 22),  # 2 steps left over
     (3, 2, 1, 10),
     (2, 5, 1, 15),
     (5, 4, 3, 36),
@@ -32,7 +32,7 @@ SIZES = [
 
 
 def unroll_of(count, unroll, num_envs):
-    """The `count`-th unroll: each step knows its time and its environment, from 1."""
+    """The `count`-th unroll; each step contains its time and environment, from 1."""
     time = (
         count * unroll
         + np.arange(unroll, dtype=np.int32)[:, None]
@@ -53,21 +53,21 @@ def unroll_of(count, unroll, num_envs):
 
 
 def windows_in(ring, window):
-    """All that may be drawn: (time it starts at, environment)."""
+    """All available windows: (start time, environment)."""
     steps = list(itertools.chain(*ring))
     starts = steps[: max(len(steps) - window + 1, 0)]
-    return {tuple(each) for step in starts for each in step.astype(int)}
+    return {tuple(window) for step in starts for window in step.astype(int)}
 
 
 @functools.cache
 def compile_replay(window, unroll, num_envs, capacity):
-    """A replay whose functions run as in a run, compiled once for all tests."""
+    """A replay with jitted functions, compiled once for all tests."""
     replay = uniform(window, unroll, num_envs, capacity=capacity, batch_size=DRAWS)
     return replay._replace(add=jax.jit(replay.add), sample=jax.jit(replay.sample))
 
 
 def fill_ring(replay, unroll, num_envs, adds):
-    """The ring after so many adds."""
+    """The ring after `adds` unrolls."""
     ring = replay.init(unroll_of(0, unroll, num_envs))
     for count in range(adds):
         ring = replay.add(ring, unroll_of(count, unroll, num_envs), jnp.int32(count))
@@ -81,7 +81,7 @@ def test_windows_are_consecutive_of_one_environment_and_among_the_newest(
     replay = compile_replay(window, unroll, num_envs, capacity)
     ring = replay.init(unroll_of(0, unroll, num_envs))
     brute = collections.deque(maxlen=capacity // (unroll * num_envs))
-    for count in range(5 * brute.maxlen):  # around the ring, and again
+    for count in range(5 * brute.maxlen):  # several times around the ring
         steps = unroll_of(count, unroll, num_envs)
         ring = replay.add(ring, steps, jnp.int32(count))
         brute.append(steps.obs)
@@ -89,35 +89,35 @@ def test_windows_are_consecutive_of_one_environment_and_among_the_newest(
         if not allowed:
             continue  # no window is complete yet
         noise = replay.draw(jax.random.key(count))
-        drawn, weight, _ = replay.sample(ring, jnp.int32(count + 1), noise)
-        assert drawn.obs.shape == (window, DRAWS, 2)
+        batch, weight, _ = replay.sample(ring, jnp.int32(count + 1), noise)
+        assert batch.obs.shape == (window, DRAWS, 2)
         assert np.all(weight == 1.0)
         assert weight.shape == (window, DRAWS)
-        time, env = np.moveaxis(np.asarray(drawn.obs), -1, 0).astype(int)
+        time, env = np.moveaxis(np.asarray(batch.obs), -1, 0).astype(int)
         np.testing.assert_array_equal(np.diff(time, axis=0), 1)
         np.testing.assert_array_equal(env, np.broadcast_to(env[0], env.shape))
         assert set(zip(time[0], env[0], strict=True)) <= allowed
 
 
-def test_every_field_of_a_step_stays_with_it():
+def test_all_fields_of_a_step_stay_together():
     replay = compile_replay(2, 4, 3, 24)
     ring = fill_ring(replay, 4, 3, adds=5)
     noise = replay.draw(jax.random.key(0))
-    drawn, _, _ = replay.sample(ring, jnp.int32(5), noise)
-    time, env = np.moveaxis(np.asarray(drawn.obs), -1, 0).astype(int)
-    np.testing.assert_array_equal(drawn.action, time * 10 + env)
-    np.testing.assert_array_equal(drawn.reward, time)
-    np.testing.assert_array_equal(drawn.discount, time)
-    np.testing.assert_array_equal(drawn.next_obs["time"], time)
-    np.testing.assert_array_equal(drawn.next_obs["env"], env)
-    np.testing.assert_array_equal(drawn.first, time % 3 == 0)
-    np.testing.assert_array_equal(drawn.last, time % 3 == 2)
-    np.testing.assert_array_equal(drawn.extras["log_prob"], -time)
-    assert drawn.first.dtype == bool
+    batch, _, _ = replay.sample(ring, jnp.int32(5), noise)
+    time, env = np.moveaxis(np.asarray(batch.obs), -1, 0).astype(int)
+    np.testing.assert_array_equal(batch.action, time * 10 + env)
+    np.testing.assert_array_equal(batch.reward, time)
+    np.testing.assert_array_equal(batch.discount, time)
+    np.testing.assert_array_equal(batch.next_obs["time"], time)
+    np.testing.assert_array_equal(batch.next_obs["env"], env)
+    np.testing.assert_array_equal(batch.first, time % 3 == 0)
+    np.testing.assert_array_equal(batch.last, time % 3 == 2)
+    np.testing.assert_array_equal(batch.extras["log_prob"], -time)
+    assert batch.first.dtype == bool
 
 
 def tail_of_chi_squared(statistic, degrees):
-    """P(χ² > statistic): how likely chance alone is that far off."""
+    """P(χ² > statistic): the p-value."""
     return float(jax.scipy.special.gammaincc(degrees / 2, statistic / 2))
 
 
@@ -132,11 +132,11 @@ def test_all_starts_are_equally_likely(window, unroll, num_envs, capacity, adds)
     newest = range(max(count - unrolls, 0), count)
     allowed = windows_in([unroll_of(c, unroll, num_envs).obs for c in newest], window)
     noise = replay.draw(jax.random.key(1))
-    drawn, _, _ = replay.sample(ring, jnp.int32(count), noise)
-    seen = collections.Counter(map(tuple, np.asarray(drawn.obs[0]).astype(int)))
+    batch, _, _ = replay.sample(ring, jnp.int32(count), noise)
+    seen = collections.Counter(map(tuple, np.asarray(batch.obs[0]).astype(int)))
     assert set(seen) == allowed
     expected = DRAWS / len(allowed)
-    statistic = sum((seen[each] - expected) ** 2 / expected for each in allowed)
+    statistic = sum((seen[window] - expected) ** 2 / expected for window in allowed)
     if len(allowed) > 1:
         assert tail_of_chi_squared(statistic, len(allowed) - 1) > 0.001
 
@@ -145,7 +145,7 @@ def test_a_ring_holds_no_more_than_its_capacity():
     for window, unroll, num_envs, capacity in SIZES:
         replay = uniform(window, unroll, num_envs, capacity=capacity)
         like = jax.eval_shape(replay.init, unroll_of(0, unroll, num_envs))
-        spare = 2 if unroll * num_envs == 1 else 0  # the slot that comes next, twice
+        spare = 2 if unroll * num_envs == 1 else 0  # a row is written twice
         rows = capacity // (unroll * num_envs) * unroll * num_envs + spare
         assert {len(leaf) for leaf in jax.tree.leaves(like)} == {rows}
         assert replay.capacity == capacity
@@ -155,18 +155,18 @@ def test_a_ring_holds_no_more_than_its_capacity():
     ("window", "unroll", "num_envs", "capacity", "least"),
     [(3, 1, 1, 2, 3), (3, 1, 4, 11, 12), (5, 4, 2, 15, 16), (1, 8, 2, 15, 16)],
 )
-def test_a_capacity_that_holds_no_window_is_refused(
+def test_a_capacity_too_small_for_a_window_is_refused(
     window, unroll, num_envs, capacity, least
 ):
     with pytest.raises(RlcliError, match="capacity") as caught:
         uniform(window, unroll, num_envs, capacity=capacity)
     assert f"at least {least:,}" in caught.value.hint
-    uniform(window, unroll, num_envs, capacity=least)  # the cure works
+    uniform(window, unroll, num_envs, capacity=least)  # the hint works
 
 
 @pytest.mark.parametrize(
     ("n", "unroll", "num_envs", "start", "first"),
-    # The first iteration that learns: as the recipe says, or with the first window.
+    # The first iteration with an update: at `start`, or with the first window.
     [
         (1, 1, 1, 0, 1),
         (3, 1, 1, 0, 3),
@@ -175,7 +175,7 @@ def test_a_capacity_that_holds_no_window_is_refused(
         (3, 1, 1, 9, 10),
     ],
 )
-def test_nothing_is_learnt_before_there_is_a_window(n, unroll, num_envs, start, first):
+def test_updates_start_with_the_first_window(n, unroll, num_envs, start, first):
     data = {
         "environment": {"name": "probe-two-steps", "num_envs": num_envs},
         "network": "table",
@@ -188,22 +188,22 @@ def test_nothing_is_learnt_before_there_is_a_window(n, unroll, num_envs, start, 
     assert [agent.updates(first - 1), agent.updates(first)] == [0, 1]
 
 
-def test_rings_of_several_seeds_are_vmapped_with_one_count():
+def test_rings_of_several_seeds_can_be_vmapped_with_one_count():
     replay = uniform(2, 1, 2, capacity=8, batch_size=5)
     steps = [unroll_of(count, 1, 2) for count in range(6)]
     twice = [
-        jax.tree.map(lambda leaf: np.stack([leaf, leaf + leaf]), each) for each in steps
+        jax.tree.map(lambda leaf: np.stack([leaf, leaf + leaf]), step) for step in steps
     ]
     ring = jax.jit(jax.vmap(replay.init))(twice[0])
     add = jax.jit(jax.vmap(replay.add, in_axes=(0, 0, None)))
-    for count, each in enumerate(twice):
-        ring = add(ring, each, jnp.int32(count))
+    for count, unrolls in enumerate(twice):
+        ring = add(ring, unrolls, jnp.int32(count))
     noise = jax.vmap(replay.draw)(jax.random.split(jax.random.key(0), 2))
     sample = jax.jit(jax.vmap(replay.sample, in_axes=(0, None, 0)))
-    drawn, _, _ = sample(ring, jnp.int32(6), noise)
-    assert set(np.unique(drawn.reward[0])) <= {3, 4, 5, 6}
-    assert set(np.unique(drawn.reward[1])) <= {6, 8, 10, 12}
-    assert not np.array_equal(2 * drawn.reward[0], drawn.reward[1])
+    batch, _, _ = sample(ring, jnp.int32(6), noise)
+    assert set(np.unique(batch.reward[0])) <= {3, 4, 5, 6}
+    assert set(np.unique(batch.reward[1])) <= {6, 8, 10, 12}
+    assert not np.array_equal(2 * batch.reward[0], batch.reward[1])
 
 
 def test_priorities_change_nothing():
@@ -216,27 +216,28 @@ def test_priorities_change_nothing():
 
 def floyd(bits, number):
     """Floyd's algorithm, one draw after another."""
-    taken, found = set(), []
-    for order, each in enumerate(bits.tolist()):
+    indices = []
+    for order, draw in enumerate(bits.tolist()):
         largest = number - len(bits) + order
         if largest < 0:
             continue
-        index = each % (largest + 1)
-        found.append(largest if index in taken else index)
-        taken.add(found[-1])
-    return found
+        index = draw % (largest + 1)
+        indices.append(largest if index in indices else index)
+    return indices
 
 
-def test_distinct_draws_are_those_of_floyds_algorithm():
+def test_distinct_draws_equal_floyds_algorithm():
     rng = np.random.default_rng(0)
     number = rng.integers(1, 40, 400)
     number[:20] = 1_000
     bits = rng.integers(0, 2**32, (400, 16), dtype=np.uint32)
-    index, there = jax.jit(jax.vmap(sample_distinct_indices))(bits, jnp.asarray(number))
+    index, is_valid = jax.jit(jax.vmap(sample_distinct_indices))(
+        bits, jnp.asarray(number)
+    )
     for row in range(400):
-        kept = np.asarray(index[row])[np.asarray(there[row])].tolist()
-        assert kept == floyd(bits[row], int(number[row]))
-        assert len(set(kept)) == len(kept) == min(number[row], 16)
+        indices = np.asarray(index[row])[np.asarray(is_valid[row])].tolist()
+        assert indices == floyd(bits[row], int(number[row]))
+        assert len(set(indices)) == len(indices) == min(number[row], 16)
 
 
 def test_every_set_of_distinct_draws_is_equally_likely():
@@ -248,19 +249,19 @@ def test_every_set_of_distinct_draws_is_equally_likely():
     sets = [*map(frozenset, itertools.combinations(range(6), 3))]
     assert set(seen) == set(sets)
     expected = DRAWS / len(sets)
-    statistic = sum((seen[each] - expected) ** 2 / expected for each in sets)
+    statistic = sum((seen[subset] - expected) ** 2 / expected for subset in sets)
     assert tail_of_chi_squared(statistic, len(sets) - 1) > 0.001
 
 
-def test_without_replacement_no_window_comes_twice_and_what_is_not_there_weighs_nothing(
+def test_without_replacement_windows_are_distinct_and_missing_ones_have_weight_zero(
     stream, run_replay
 ):
     steps = stream(1, 30, 2, 3)
     replay = uniform(3, 2, 3, capacity=60, batch_size=40, replacement=False)
-    drawn, weight, *_ = run_replay(replay, steps)
+    batch, weight, *_ = run_replay(replay, steps)
     for count in range(1, 30):
         windows = (min((count + 1) * 2, 20) - 2) * 3
         counts = weight[count] > 0
         assert np.all(counts == counts[0])
-        starts = drawn.action[count][0][counts[0]]
+        starts = batch.action[count][0][counts[0]]
         assert len(set(starts.tolist())) == len(starts) == min(windows, 40)

@@ -1,4 +1,4 @@
-"""Windows of a ring, beside sets of all that stand at a time."""
+"""Windows of a ring against sets of all available windows."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ import pytest
 from rlcli.replays.rings import Ring
 from rlcli.replays.windows import Windows
 
-# (rows, unroll, span, stride, before, behind)
+# (rows, unroll, span, stride, before, after)
 SHAPES = [
     (7, 1, 1, 1, 0, 0),
     (4, 1, 4, 1, 0, 0),
@@ -23,72 +23,73 @@ SHAPES = [
 ]
 
 
-def standing(shape, count):
-    """Where windows begin after so many unrolls, by the definition."""
-    rows, unroll, span, stride, before, behind = shape
+def available_starts(shape, count):
+    """Starts of available windows after `count` unrolls, by definition."""
+    rows, unroll, span, stride, before, after = shape
     time = count * unroll
     oldest = 0 if time <= rows else time - rows + before
-    starts = range(oldest, time - span - behind + 1)
+    starts = range(oldest, time - span - after + 1)
     return {start for start in starts if start % stride == 0}
 
 
 def windows_of(shape):
-    rows, unroll, span, stride, before, behind = shape
-    return Windows(Ring(None, None, None, rows, before, behind), unroll, span, stride)
+    rows, unroll, span, stride, before, after = shape
+    return Windows(Ring(None, None, None, rows, before, after), unroll, span, stride)
 
 
 def unrolls_of(shape):
-    return 6 * (shape[0] // shape[1])  # around the ring, again and again
+    return 6 * (shape[0] // shape[1])  # several times around the ring
 
 
 @pytest.fixture(scope="module")
 def window_results():
-    """What the windows of every shape say, at all times: one program."""
+    """The results of the windows of every shape at all times, in one program."""
 
-    def everything():
+    def results():
         for shape in SHAPES:
             windows, counts = windows_of(shape), jnp.arange(unrolls_of(shape))
             slots = jnp.arange(windows.slots)
             yield {
-                "standing": jax.vmap(windows.available)(counts),
-                "gone": jax.vmap(windows.overwritten_slots)(counts),
-                "come": jax.vmap(windows.completed_slots)(counts),
-                "begun": jax.vmap(windows.starting_rows)(counts),
+                "available": jax.vmap(windows.available)(counts),
+                "overwritten": jax.vmap(windows.overwritten_slots)(counts),
+                "completed": jax.vmap(windows.completed_slots)(counts),
+                "starting": jax.vmap(windows.starting_rows)(counts),
                 "start": jax.vmap(windows.start_time, (None, 0))(slots, counts),
             }
 
-    found = jax.jit(lambda: list(everything()))()
-    return dict(zip(SHAPES, jax.tree.map(np.asarray, found), strict=True))
+    arrays = jax.jit(lambda: list(results()))()
+    return dict(zip(SHAPES, jax.tree.map(np.asarray, arrays), strict=True))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_windows_stand_from_their_last_step_until_their_first_is_overwritten(
+def test_windows_are_available_from_their_last_step_until_their_first_is_overwritten(
     shape, window_results
 ):
     _, unroll, _, stride, _, _ = shape
-    windows, said = windows_of(shape), window_results[shape]
-    there = np.zeros(windows.slots + 1, bool)
+    windows, results = windows_of(shape), window_results[shape]
+    is_available = np.zeros(windows.slots + 1, bool)
     for count in range(unrolls_of(shape)):
-        expected = standing(shape, count)
-        first, number = (each[count] for each in said["standing"])
+        expected = available_starts(shape, count)
+        first, number = (values[count] for values in results["available"])
         if expected:
             assert sorted(expected) == [first + i * stride for i in range(number)]
-        assert set(said["start"][count][there[:-1]]) == expected
+        assert set(results["start"][count][is_available[:-1]]) == expected
         if count * unroll >= windows.min_steps:
             assert expected
-        there[said["gone"][count]] = False
-        there[said["come"][count]] = True
-        there[-1] = False  # stands for none
+        is_available[results["overwritten"][count]] = False
+        is_available[results["completed"][count]] = True
+        is_available[-1] = False  # the slot for no window
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_windows_begin_on_their_grid_in_every_unroll(shape, window_results):
     _, unroll, _, stride, _, _ = shape
     slots = windows_of(shape).slots
-    rows, begun = window_results[shape]["begun"]
+    rows, starting_slots = window_results[shape]["starting"]
     for count in range(unrolls_of(shape)):
         new = range(count * unroll, (count + 1) * unroll)
         beginning = [time for time in new if time % stride == 0]
-        held = begun[count] < slots
-        assert (rows[count][held] + count * unroll).tolist() == beginning
-        assert begun[count][held].tolist() == [t // stride % slots for t in beginning]
+        is_window = starting_slots[count] < slots
+        assert (rows[count][is_window] + count * unroll).tolist() == beginning
+        expected_slots = [time // stride % slots for time in beginning]
+        assert starting_slots[count][is_window].tolist() == expected_slots

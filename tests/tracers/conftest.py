@@ -1,4 +1,4 @@
-"""What the tests of tracers share: steps that are random, and yet consistent."""
+"""Fixtures for tests of tracers: random but consistent steps."""
 
 import numpy as np
 import pytest
@@ -8,9 +8,9 @@ from rlcli.types import Estimates, Transition
 
 @pytest.fixture
 def random_steps():
-    """`(seed, terminate, truncate) -> steps, estimates`: a walk that is cut.
+    """`(seed, terminate, truncate) -> steps, estimates`: a random walk with ends.
 
-    Every observation is a number of its own: who mistakes one for another is seen.
+    All observations are distinct, so that tests detect any mix-up.
     """
 
     def make(seed, terminate=0.15, truncate=0.15):

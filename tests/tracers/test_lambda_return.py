@@ -1,4 +1,4 @@
-"""The λ-return, beside its recursion in NumPy and rlax."""
+"""The λ-return against its recursion in NumPy and rlax."""
 
 import jax
 import numpy as np
@@ -10,18 +10,17 @@ from rlcli.tracers.n_step import n_step
 
 
 def reference_returns(steps, v_t, gamma, lambda_):
-    """Gₜ of every step, backwards; an end, or that of the unroll, bootstraps."""
+    """Gₜ of every step, backwards; bootstraps at ends of episodes and of the unroll."""
     returns = np.zeros_like(steps.reward)
     T, B = steps.reward.shape
     for b in range(B):
         for t in reversed(range(T)):
             ends = steps.last[t, b] or t == T - 1
-            following = v_t[t, b]
+            next_value = v_t[t, b]
             if not ends:
-                mixed = (1 - lambda_) * v_t[t, b] + lambda_ * returns[t + 1, b]
-                following = mixed
+                next_value = (1 - lambda_) * v_t[t, b] + lambda_ * returns[t + 1, b]
             discount = gamma * steps.discount[t, b]
-            returns[t, b] = steps.reward[t, b] + discount * following
+            returns[t, b] = steps.reward[t, b] + discount * next_value
     return returns
 
 
@@ -38,7 +37,7 @@ def test_returns_equal_the_recursion_over_random_endings(random_steps, gamma, la
         np.testing.assert_array_equal(getattr(rows, name), getattr(steps, name))
 
 
-def test_without_truncation_returns_are_those_of_rlax(random_steps):
+def test_without_truncation_returns_equal_rlax(random_steps):
     steps, estimates = random_steps(seed=2, truncate=0.0)
     rows = lambda_return(gamma=0.95, lambda_=0.7).trace(steps, estimates)
     expected = jax.vmap(rlax.lambda_returns, in_axes=1, out_axes=1)(
@@ -50,9 +49,9 @@ def test_without_truncation_returns_are_those_of_rlax(random_steps):
     np.testing.assert_allclose(rows.reward, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_without_truncation_advantages_are_the_generalized_ones_of_rlax(random_steps):
+def test_without_truncation_advantages_equal_gae_of_rlax(random_steps):
     steps, estimates = random_steps(seed=3, truncate=0.0)
-    # rlax has one value per time: that of `next_obs` is that of the `obs` that follows.
+    # rlax has one value per time: `next_obs` has the value of the next step's `obs`.
     v_t = np.concatenate([estimates.v_tm1[1:], estimates.v_t[-1:]])
     rows = lambda_return(gamma=0.95, lambda_=0.7).trace(
         steps, estimates._replace(v_t=v_t)
@@ -68,7 +67,7 @@ def test_without_truncation_advantages_are_the_generalized_ones_of_rlax(random_s
     )
 
 
-def test_a_truncated_step_bootstraps_and_sees_nothing_of_the_next_episode(random_steps):
+def test_a_truncated_step_bootstraps_and_ignores_the_next_episode(random_steps):
     steps, estimates = random_steps(seed=4, terminate=0.0, truncate=0.0)
     cut = np.array(steps.last)
     cut[9] = True

@@ -1,4 +1,4 @@
-"""The return of a whole episode, beside numbers by hand and a loop."""
+"""The Monte Carlo return against numbers by hand and a loop."""
 
 import jax
 import numpy as np
@@ -12,8 +12,8 @@ from rlcli.types import Estimates, Transition
 NOTHING = Estimates(None, None, None, None)
 
 
-def test_three_rewards_of_one_have_the_returns_worked_out_by_hand():
-    last = np.arange(5)[:, None] == 2  # two steps of padding follow
+def test_three_rewards_of_one_have_the_returns_computed_by_hand():
+    last = np.arange(5)[:, None] == 2  # then two steps of padding
     states = np.arange(5)[:, None, None].astype(np.float32)
     steps = Transition(
         obs=states,
@@ -56,32 +56,32 @@ def test_rows_equal_a_loop_over_random_endings(random_steps, gamma):
         assert rows.discount[t, b] == pytest.approx(factor, abs=1e-6)
         assert rows.next_obs[t, b] == steps.next_obs[k, b]
         assert rows.last[t, b] == steps.last[k, b]
-        # What is named `next_…` moves along; the rest stays with `obs`.
+        # Extras named `next_…` move with `next_obs`; the others stay with `obs`.
         assert rows.extras["next_carry"][t, b] == steps.next_obs[k, b] + 0.5
     np.testing.assert_array_equal(rows.extras["log_prob"], steps.extras["log_prob"])
     for name in ("obs", "action", "first"):
         np.testing.assert_array_equal(getattr(rows, name), getattr(steps, name))
 
 
-def test_without_truncation_returns_are_those_of_rlax(random_steps):
+def test_without_truncation_returns_equal_rlax(random_steps):
     steps, _ = random_steps(seed=2, truncate=0.0)
     rows = monte_carlo(gamma=0.95).trace(steps, NOTHING)
     bootstrap = np.random.default_rng(0).normal(size=4).astype("f4")
     expected = jax.vmap(rlax.discounted_returns, in_axes=(1, 1, 0), out_axes=1)(
         steps.reward, 0.95 * steps.discount, bootstrap
     )
-    found = rows.reward + rows.discount * bootstrap
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    actual = rows.reward + rows.discount * bootstrap
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_row_of_as_many_steps_as_there_are_is_the_same(random_steps):
+def test_it_equals_the_n_step_return_over_all_steps(random_steps):
     steps, _ = random_steps(seed=3)
     rows = monte_carlo(gamma=0.9).trace(steps, NOTHING)
     whole = n_step(n=len(steps.reward), gamma=0.9).trace(steps, NOTHING)
     for name in ("reward", "discount", "next_obs", "last"):
-        found, expected = getattr(rows, name)[:1], getattr(whole, name)
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        actual, expected = getattr(rows, name)[:1], getattr(whole, name)
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_it_looks_at_whole_episodes():
+def test_its_window_is_the_whole_episode():
     assert monte_carlo().window is None

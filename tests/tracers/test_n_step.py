@@ -1,4 +1,4 @@
-"""The n-step return, beside numbers by hand and a loop that a child could follow."""
+"""The n-step return against numbers by hand and a simple loop."""
 
 import jax
 import numpy as np
@@ -10,8 +10,8 @@ from rlcli.types import Estimates, Transition
 NOTHING = Estimates(None, None, None, None)
 
 
-def test_an_episode_of_five_rewards_has_the_returns_worked_out_by_hand():
-    # R = 1 … 5, then it terminates; two steps of another one make its rows complete.
+def test_an_episode_of_five_rewards_has_the_returns_computed_by_hand():
+    # R = 1 … 5, then termination; two steps of the next episode complete the rows.
     rewards = np.array([1, 2, 3, 4, 5, 100, 100], np.float32)[:, None]
     last = np.arange(7)[:, None] == 4
     states = np.arange(7)[:, None, None].astype(np.float32)
@@ -33,7 +33,7 @@ def test_an_episode_of_five_rewards_has_the_returns_worked_out_by_hand():
 
 
 def reference_row(steps, n, gamma, t, b):
-    """Return, discount, and the step it looks as far as, of one row."""
+    """Return, discount and last step of one row."""
     total, factor = 0.0, 1.0
     for k in range(t, t + n):
         total += factor * steps.reward[k, b]
@@ -55,7 +55,7 @@ def test_rows_equal_a_loop_over_random_endings(random_steps, n, gamma):
         assert rows.discount[t, b] == pytest.approx(factor, abs=1e-6)
         assert rows.next_obs[t, b] == steps.next_obs[k, b]
         assert rows.last[t, b] == steps.last[k, b]
-        # What is named `next_…` moves along; the rest stays with `obs`.
+        # Extras named `next_…` move with `next_obs`; the others stay with `obs`.
         assert rows.extras["next_carry"][t, b] == steps.next_obs[k, b] + 0.5
         assert rows.extras["log_prob"][t, b] == steps.obs[t, b] + 0.25
     for name in ("obs", "action", "first"):
@@ -74,7 +74,7 @@ def test_a_truncated_episode_bootstraps_from_its_true_next_observation(random_st
         np.testing.assert_array_equal(rows.next_obs[t], steps.next_obs[t + k - 1])
 
 
-def test_observations_may_be_trees(random_steps):
+def test_observations_may_be_pytrees(random_steps):
     steps, _ = random_steps(seed=3)
     nested = steps._replace(
         obs={"x": steps.obs, "y": (steps.obs[..., 0],)},
@@ -86,12 +86,12 @@ def test_observations_may_be_trees(random_steps):
     np.testing.assert_array_equal(rows.next_obs["y"][0], plain.next_obs[..., 0])
 
 
-def test_a_carry_may_have_one_row_that_of_the_first_step(random_steps):
+def test_a_carry_of_one_row_stays_unchanged(random_steps):
     steps, _ = random_steps(seed=4)
     carry = np.ones((1, 4, 2), np.float32)
     rows = n_step(n=3).trace(steps._replace(extras={"carry": carry}), NOTHING)
     np.testing.assert_array_equal(rows.extras["carry"], carry)
 
 
-def test_the_window_is_as_wide_as_a_row_is_long():
+def test_the_window_is_n():
     assert [n_step(n=n).window for n in (1, 5)] == [1, 5]
