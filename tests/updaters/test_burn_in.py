@@ -1,4 +1,4 @@
-"""Burn-in: rows in front that weigh 0 refresh the memory, and teach nothing."""
+"""Burn-in: leading rows of weight 0 only refresh the carry."""
 
 import functools
 
@@ -26,7 +26,7 @@ CLOCK = Clock.zero()._replace(compute_metrics=np.bool_(True))
 
 
 def steps(carry):
-    """Rows that a tracer left: targets, and advantages, whoever acted."""
+    """Rows as a tracer returns them, with targets and advantages."""
     rng = np.random.default_rng(0)
     shape = STEPS, BATCH
     extras = {
@@ -48,33 +48,34 @@ def steps(carry):
 
 
 def counting(carry):
-    """What a memory that counts steps carries after each."""
+    """The carry after each step of a network that counts steps."""
     return carry + 1 + np.arange(STEPS)[:, None]
 
 
-def test_steps_that_count_come_first_and_begin_with_the_memory_of_those_in_front():
+def test_learning_rows_come_first_and_begin_with_the_refreshed_carry():
     front = np.array([0, 1, 3, 6, 0])  # of each column
     weight = (np.arange(STEPS)[:, None] >= front).astype("f4")
-    weight[:, -1] = 0  # nothing of it counts, so that its order is no matter
+    weight[:, -1] = 0  # all weights are 0, so the order does not matter
     begin = np.array([[10.0, 20.0, 30.0, 40.0, 50.0]])
     rows = steps(begin)
-    found, order = refresh_carry(rows, weight, counting)
+    refreshed, order = refresh_carry(rows, weight, counting)
     for b, late in enumerate(front):
-        turned = np.roll(np.arange(STEPS), -late)
-        np.testing.assert_array_equal(found.obs[:, b], rows.obs[turned, b])
-        np.testing.assert_array_equal(found.extras["carry"][:, b], begin[0, b] + turned)
-    np.testing.assert_array_equal(order.backward(found.obs), rows.obs)
-    np.testing.assert_array_equal(order.forward(rows.action), found.action)
+        times = np.roll(np.arange(STEPS), -late)
+        np.testing.assert_array_equal(refreshed.obs[:, b], rows.obs[times, b])
+        carry = refreshed.extras["carry"][:, b]
+        np.testing.assert_array_equal(carry, begin[0, b] + times)
+    np.testing.assert_array_equal(order.backward(refreshed.obs), rows.obs)
+    np.testing.assert_array_equal(order.forward(rows.action), refreshed.action)
 
 
-def test_steps_that_know_what_they_were_taken_with_stay_as_they_are():
+def test_steps_with_a_carry_per_row_stay_unchanged():
     rows = steps(np.zeros((STEPS, BATCH)))
     weight = np.zeros((STEPS, BATCH), "f4")
     assert refresh_carry(rows, weight, lambda carry: 1 / 0)[0] is rows
 
 
 @pytest.mark.slow
-def test_a_policy_learns_of_sequences_what_it_learns_of_their_later_steps_alone():
+def test_learning_from_sequences_equals_learning_from_their_learning_rows():
     def networks(name, head):
         return memory.separate_recurrent_network(
             name, linear(), memory.gru(size=SIZE), head(), SHOWN
@@ -96,16 +97,16 @@ def test_a_policy_learns_of_sequences_what_it_learns_of_their_later_steps_alone(
     raw = steps(begin)
 
     @jax.jit
-    def learnt(state):
-        known = ours.estimate(state, raw).carry
-        batch = raw._replace(extras={**raw.extras, "next_carry": known})
+    def update_both(state):
+        next_carry = ours.estimate(state, raw).carry
+        batch = raw._replace(extras={**raw.extras, "next_carry": next_carry})
         later = jax.tree.map(
             lambda leaf: leaf[FRONT:],
-            batch._replace(extras={**batch.extras, "carry": known}),
+            batch._replace(extras={**batch.extras, "carry": next_carry}),
         )
-        # What is carried into a step is what was carried out of that before.
-        into = jax.tree.map(lambda leaf: leaf[FRONT - 1 : -1], known)
-        later.extras["carry"] = into
+        # The carry before a step is the carry after the previous one.
+        carries_before = jax.tree.map(lambda leaf: leaf[FRONT - 1 : -1], next_carry)
+        later.extras["carry"] = carries_before
         update = functools.partial(ours.update, state)
         weight = (jnp.arange(STEPS) >= FRONT)[:, None] * jnp.ones((1, BATCH))
         key = jax.random.key(2)
@@ -114,25 +115,25 @@ def test_a_policy_learns_of_sequences_what_it_learns_of_their_later_steps_alone(
             update(later, weight[FRONT:], CLOCK, key),
         )
 
-    (found, said), (expected, told) = learnt(state)
+    (actual, report), (expected, expected_report) = update_both(state)
     for one, other in zip(
-        jax.tree.leaves(found.params), jax.tree.leaves(expected.params), strict=True
+        jax.tree.leaves(actual.params), jax.tree.leaves(expected.params), strict=True
     ):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(said.priority, told.priority, rtol=1e-4)
-    for name in told.metrics:
+    np.testing.assert_allclose(report.priority, expected_report.priority, rtol=1e-4)
+    for name, expected_metric in expected_report.metrics.items():
         np.testing.assert_allclose(
-            said.metrics[name], told.metrics[name], rtol=1e-3, atol=1e-6
+            report.metrics[name], expected_metric, rtol=1e-3, atol=1e-6
         )
 
 
 @pytest.mark.parametrize("updater", ["v_trace", "pqn"])
-def test_what_learns_unrolls_with_a_memory_learns_sequences_from_a_replay(updater):
+def test_recurrent_on_policy_updaters_learn_from_replayed_sequences(updater):
     data = {
         "environment": {"name": "bsuite/MemoryChain", "num_envs": 2},
         "network": {"name": "linear", "memory": "gru"},
         "updater": updater,
         "replay": {"name": "sequences", "length": 20, "burn_in": 4},
     }
-    read = recipe.load_recipe(data)
-    assert Experiment(read, build(read)).check()
+    loaded = recipe.load_recipe(data)
+    assert Experiment(loaded, build(loaded)).check()

@@ -1,4 +1,4 @@
-"""The gradient step that updaters share, beside optax and arithmetic by hand."""
+"""The shared gradient step against optax and arithmetic by hand."""
 
 import jax
 import jax.numpy as jnp
@@ -32,28 +32,28 @@ def random_params(seed):
 
 
 @pytest.mark.parametrize("rate", [0.005, 0.5, 1.0])
-def test_a_polyak_target_follows_slowly(rate):
-    follow = jax.jit(target_update({"polyak": rate}))
+def test_a_polyak_target_is_a_moving_average(rate):
+    update = jax.jit(target_update({"polyak": rate}))
     target = ours = random_params(0)
     for updates in range(1, 6):
         params = random_params(updates)
-        ours = follow(params, ours, jnp.int32(updates))
+        ours = update(params, ours, jnp.int32(updates))
         target = jax.tree.map(
             lambda new, old: rate * new + (1 - rate) * old, params, target
         )
         np.testing.assert_allclose(leaves(ours), leaves(target), rtol=1e-5, atol=1e-6)
         incremental = optax.incremental_update(params, ours, rate)
         np.testing.assert_array_equal(
-            leaves(follow(params, ours, jnp.int32(0))), leaves(incremental)
+            leaves(update(params, ours, jnp.int32(0))), leaves(incremental)
         )
 
 
-def test_a_target_is_copied_after_every_so_many_updates_and_never_between():
-    follow = jax.jit(target_update({"every": 3}))
+def test_a_periodic_target_is_copied_every_n_updates_only():
+    update = jax.jit(target_update({"every": 3}))
     target = random_params(0)
     for updates in range(1, 10):
         params = random_params(updates)
-        new = follow(params, target, jnp.int32(updates))
+        new = update(params, target, jnp.int32(updates))
         copied = updates % 3 == 0
         np.testing.assert_array_equal(leaves(new), leaves(params if copied else target))
         periodic = optax.periodic_update(params, target, jnp.int32(updates), 3)
@@ -68,7 +68,7 @@ def test_without_a_target_there_is_none():
 
 
 @pytest.mark.parametrize("target", [{}, {"every": 3, "polyak": 0.1}])
-def test_a_target_that_follows_in_two_ways_or_none_is_refused(target):
+def test_a_target_with_both_options_or_none_is_refused(target):
     with pytest.raises(RlcliError) as caught:
         target_update(target)
     assert caught.value.hint == "set either `every` or `polyak`"
@@ -79,12 +79,14 @@ def test_target_and_parameters_share_no_buffer():
     begin, _ = learner(lambda key: copy, optax.sgd(1.0), {"every": 2})
     state = begin(jax.random.key(0))
     np.testing.assert_array_equal(leaves(state.target), leaves(state.params))
-    donated = jax.jit(lambda each: each, donate_argnums=0)(state)  # would be an error
+    donated = jax.jit(lambda state: state, donate_argnums=0)(
+        state
+    )  # fails on shared buffers
     assert donated.failed == NOT_FAILED
 
 
 def sums(**terms):
-    """A loss with terms that are linear in one parameter: gradients are readable."""
+    """A loss whose terms are linear in one parameter, so gradients are constant."""
 
     def loss(params):
         return Losses(
@@ -100,31 +102,33 @@ def sums(**terms):
 
 
 def gradient_of(weight, loss, params):
-    """What sgd subtracts at a learning rate of one."""
+    """The change that SGD subtracts at a learning rate of 1."""
     begin, step = learner(lambda key: params, optax.sgd(1.0))
     state, _, metrics = step(begin(jax.random.key(0)), loss, weight, CLOCK)
-    moved = jax.tree.map(lambda old, new: (old - new)[0], params, state.params)
-    return {name: float(each["w"]) for name, each in moved.items()}, metrics
+    change = jax.tree.map(lambda old, new: (old - new)[0], params, state.params)
+    return {name: float(group["w"]) for name, group in change.items()}, metrics
 
 
-def test_weights_touch_the_critic_alone_and_padding_touches_all():
+def test_weights_scale_only_the_critic_and_padding_masks_all_terms():
     critic = np.array([[1.0, 10.0], [100.0, 1000.0]])
     weight = np.array([[0.5, 2.0], [0.25, 0.0]])  # the last row is padding
     params = {name: {"w": jnp.array([1.0])} for name in ("critic", "policy")}
     loss = sums(critic=critic, policy=critic)
-    found, metrics = gradient_of(weight, loss, params)
-    assert found["critic"] == pytest.approx((0.5 + 20 + 25) / 3, rel=1e-6)
-    assert found["policy"] == pytest.approx((1 + 10 + 100) / 3, rel=1e-6)
+    gradient, metrics = gradient_of(weight, loss, params)
+    assert gradient["critic"] == pytest.approx((0.5 + 20 + 25) / 3, rel=1e-6)
+    assert gradient["policy"] == pytest.approx((1 + 10 + 100) / 3, rel=1e-6)
     assert metrics["loss"] == pytest.approx((45.5 + 111) / 3, rel=1e-6)
 
 
-def test_where_no_row_counts_nothing_is_learnt():
+def test_without_rows_of_positive_weight_the_gradient_is_zero():
     params = {"critic": {"w": jnp.array([1.0])}}
-    found, metrics = gradient_of(np.zeros((2, 2)), sums(critic=np.ones((2, 2))), params)
-    assert found["critic"] == metrics["loss"] == 0.0
+    gradient, metrics = gradient_of(
+        np.zeros((2, 2)), sums(critic=np.ones((2, 2))), params
+    )
+    assert gradient["critic"] == metrics["loss"] == 0.0
 
 
-def test_a_step_is_that_of_optax_on_the_sum_of_the_terms():
+def test_a_step_equals_optax_on_the_sum_of_the_terms():
     optimizer = optax.adam(0.1)
     begin, step = learner(lambda key: PARAMS, optimizer, {"every": 2})
 
@@ -161,28 +165,31 @@ def test_a_step_is_that_of_optax_on_the_sum_of_the_terms():
         assert same == copied
 
 
-def test_metrics_are_zero_where_nobody_watches_and_nothing_else_differs():
+def test_metrics_are_zero_unless_requested_and_nothing_else_differs():
     begin, step = learner(lambda key: PARAMS, optax.sgd(0.1))
 
     def loss(params):
         term = jnp.sum(params["q"]["w"] ** 2) * ONES
         return Losses({"critic": term}, jnp.array([7.0]), {"x": jnp.array(5.0)})
 
-    def at(watched):
-        clock = CLOCK._replace(compute_metrics=jnp.asarray(watched))
+    def run(compute_metrics):
+        clock = CLOCK._replace(compute_metrics=jnp.asarray(compute_metrics))
         return jax.jit(lambda: step(begin(jax.random.key(0)), loss, ONES, clock))()
 
-    (seen, priority, metrics), (unseen, same, silence) = at(True), at(False)
-    assert set(metrics) == set(silence) == {"loss", "x", "gradient_norm"}
-    assert all(float(each) != 0 for each in metrics.values())
-    assert all(float(each) == 0 for each in silence.values())
-    np.testing.assert_array_equal(leaves(seen.params), leaves(unseen.params))
-    assert priority == same == 7.0
+    (state, priority, metrics), (other_state, other_priority, zeros) = (
+        run(True),
+        run(False),
+    )
+    assert set(metrics) == set(zeros) == {"loss", "x", "gradient_norm"}
+    assert all(float(metric) != 0 for metric in metrics.values())
+    assert all(float(zero) == 0 for zero in zeros.values())
+    np.testing.assert_array_equal(leaves(state.params), leaves(other_state.params))
+    assert priority == other_priority == 7.0
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("target", [None, {"every": 1}, {"polyak": 0.5}])
-def test_a_loss_that_is_not_finite_ends_all_learning_at_its_update(bad, target):
+def test_a_non_finite_loss_stops_learning_at_its_update(bad, target):
     begin, step = learner(lambda key: PARAMS, optax.adam(0.1), target)
     step = jax.jit(step, static_argnums=1)
 
@@ -193,44 +200,44 @@ def test_a_loss_that_is_not_finite_ends_all_learning_at_its_update(bad, target):
 
         return loss
 
-    fine, broken = loss_times(1.0), loss_times(bad)
+    finite, non_finite = loss_times(1.0), loss_times(bad)
     state = begin(jax.random.key(0))
 
-    def made(state, loss, updates):
+    def update(state, loss, updates):
         clock = CLOCK._replace(updates=jnp.int32(updates))
         return step(state, loss, ONES, clock)[0]
 
     for updates in range(3):
-        before, state = state, made(state, fine, updates)
+        before, state = state, update(state, finite, updates)
         assert not np.array_equal(leaves(before.params), leaves(state.params))
         assert state.failed == NOT_FAILED
     good = leaves(state.params)
-    state = made(state, broken, 3)
+    state = update(state, non_finite, 3)
     np.testing.assert_array_equal(leaves(state.params), good)
     assert state.failed == 3
-    for updates, loss in [(4, fine), (5, broken), (6, fine)]:
-        state = made(state, loss, updates)
+    for updates, loss in [(4, finite), (5, non_finite), (6, finite)]:
+        state = update(state, loss, updates)
         np.testing.assert_array_equal(leaves(state.params), good)
-        assert state.failed == 3  # the first that failed
+        assert state.failed == 3  # the first failure
     if target is not None:
         assert np.all(np.isfinite(leaves(state.target)))
 
 
-def test_when_holds_a_state_or_hands_it_on():
+def test_run_if_applies_a_function_or_keeps_the_state():
     def function(state, amount):
         return state + amount, {"sum": state + amount, "flag": jnp.array(True)}
 
     def maybe(predicate):
         return control_flow.run_if(predicate, function, jnp.float32(1), jnp.float32(2))
 
-    for each in (maybe, jax.jit(maybe)):
-        state, report = each(jnp.array(True))
+    for run in (maybe, jax.jit(maybe)):
+        state, report = run(jnp.array(True))
         assert (state, report["sum"], report["flag"]) == (3, 3, True)
-        state, report = each(jnp.array(False))
+        state, report = run(jnp.array(False))
         assert (state, report["sum"], report["flag"]) == (1, 0, False)
 
 
-def test_kept_takes_one_tree_or_the_other():
+def test_tree_select_returns_one_of_two_trees():
     new, old = {"a": jnp.ones(2)}, {"a": jnp.zeros(2)}
     assert np.all(control_flow.tree_select(jnp.array(True), new, old)["a"] == 1)
     assert np.all(control_flow.tree_select(jnp.array(False), new, old)["a"] == 0)
@@ -240,18 +247,18 @@ TURNS = [("q", "shared"), ("policy",)]
 
 
 def chase_loss(params):
-    """A loss of `policy` that pulls it to where `q` is."""
+    """A loss that pulls `policy` towards `q`."""
     error = params["policy"]["w"][0] - params["q"]["w"][0]
     return Losses({"policy": error**2 * ONES}, jnp.zeros(1), {"far": jnp.abs(error)})
 
 
 def pull_loss(params):
-    """A loss of `q`, which says something of `policy` as well."""
+    """A loss of `q` that depends on `policy` as well."""
     term = jnp.sum(params["q"]["w"] ** 2) + jnp.sum(params["policy"]["w"] ** 3)
     return Losses({"critic": term * ONES}, jnp.array([7.0]), {"x": jnp.arange(4)})
 
 
-def test_turns_are_steps_of_optax_of_their_own_one_after_the_other():
+def test_turns_are_consecutive_optax_steps_of_their_own_groups():
     optimizer = optax.adam(0.1)
     begin, step = alternating_learner(
         lambda key: PARAMS,
@@ -262,16 +269,18 @@ def test_turns_are_steps_of_optax_of_their_own_one_after_the_other():
     )
     state, step = begin(jax.random.key(0)), jax.jit(step, static_argnums=1)
     q, policy = PARAMS["q"]["w"], PARAMS["policy"]["w"]
-    theirs, own, target = optimizer.init(q), optimizer.init(policy), q
+    q_moments, policy_moments = optimizer.init(q), optimizer.init(policy)
+    target = q
     for updates in range(4):
         clock = CLOCK._replace(updates=jnp.int32(updates))
         state, priority, metrics = step(state, (pull_loss, chase_loss), ONES, clock)
         assert priority == 7.0
         assert metrics["x"] == 1.5
         assert metrics["gradient_norm"] == pytest.approx(2 * float(np.linalg.norm(q)))
-        change, theirs = optimizer.update(2 * q, theirs)
+        change, q_moments = optimizer.update(2 * q, q_moments)
         q = optax.apply_updates(q, change)
-        change, own = optimizer.update(2 * (policy - q[0]), own)
+        gradient = 2 * (policy - q[0])
+        change, policy_moments = optimizer.update(gradient, policy_moments)
         policy = optax.apply_updates(policy, change)
         target = (target + q) / 2
         far = float(abs(policy[0] - q[0]))
@@ -281,7 +290,7 @@ def test_turns_are_steps_of_optax_of_their_own_one_after_the_other():
         np.testing.assert_allclose(leaves(state.target), target, rtol=1e-5)
 
 
-def test_a_turn_that_is_not_due_leaves_its_optimizer_alone():
+def test_a_turn_that_is_not_due_leaves_its_optimizer_unchanged():
     begin, step = alternating_learner(
         lambda key: PARAMS, optax.adam(0.1), TURNS, delay=2
     )
@@ -299,7 +308,7 @@ def test_a_turn_that_is_not_due_leaves_its_optimizer_alone():
 
 
 @pytest.mark.parametrize("failing", [0, 1])
-def test_a_turn_that_fails_stops_every_turn(failing):
+def test_a_failing_turn_stops_all_turns(failing):
     def broken(params):
         return Losses({"critic": jnp.nan * ONES}, jnp.zeros(1), {})
 

@@ -1,4 +1,4 @@
-"""Optimizers: optax's own, by name, and one for each function."""
+"""Optimizers: every optax optimizer by name, and one per parameter group."""
 
 import functools
 import inspect
@@ -42,27 +42,27 @@ def test_every_optimizer_goes_downhill_with_its_defaults(name):
             params = optax.apply_updates(params, updates)
         return params
 
-    # A learning rate that is known only when the program runs, as with a schedule.
+    # A traced learning rate, as with a schedule.
     after = jax.jit(once)(jnp.float32(0.01))
     assert np.linalg.norm(leaves(after)) < np.linalg.norm(leaves(PARAMS))
     assert np.all(np.isfinite(leaves(after)))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_default_is_what_its_annotation_allows(name):
+def test_every_default_satisfies_its_annotation(name):
     for parameter in registry.options(factory(name)).values():
         allowed = annotations.convert(parameter.annotation, parameter.default)
         assert allowed == parameter.default
 
 
-def test_the_optimizers_that_recipes_live_on_are_there_and_parts_of_some_are_not():
+def test_common_optimizers_are_registered_and_their_parts_are_not():
     assert {"adam", "adamw", "rmsprop", "sgd", "lamb", "radam"} <= set(NAMES)
     assert not [name for name in NAMES if name.startswith("scale_by_")]
     assert "lbfgs" not in NAMES  # asks for losses along a line
     assert "noisy_sgd" not in NAMES  # asks for a key at every step
 
 
-def test_an_optimizer_is_that_of_optax():
+def test_an_optimizer_equals_that_of_optax():
     ours = factory("adam")(learning_rate=0.1, b1=0.5)
     theirs = optax.adam(0.1, b1=0.5)
     for old, new in zip(
@@ -73,7 +73,7 @@ def test_an_optimizer_is_that_of_optax():
         np.testing.assert_array_equal(old, new)
 
 
-def test_the_learning_rate_has_a_default_and_the_signature_is_the_schema():
+def test_the_learning_rate_has_a_default_and_the_signature_defines_the_schema():
     for name in ("adam", "sgd", "adadelta"):
         options = registry.options(factory(name))
         assert options["learning_rate"].default == pytest.approx(1e-3, rel=10)
@@ -103,7 +103,7 @@ def test_clip_norm_clips_the_norm_of_the_whole_gradient():
     np.testing.assert_allclose(step(clip_norm=100.0), leaves(gradient), rtol=1e-6)
 
 
-def test_each_function_follows_its_own_optimizer_and_the_rest_the_default():
+def test_each_group_uses_its_own_optimizer_and_the_others_the_default():
     params = {name: {"w": jnp.ones(3)} for name in ("policy", "critic", "value")}
     sgd = factory("sgd")
     optimizer = partition_by_group(
@@ -116,16 +116,16 @@ def test_each_function_follows_its_own_optimizer_and_the_rest_the_default():
     after = step_params(optimizer, params, jax.tree.map(lambda leaf: 2 * leaf, params))
     np.testing.assert_allclose(after["policy"]["w"], 1.0)
     np.testing.assert_allclose(after["value"]["w"], 0.8, rtol=1e-6)
-    # Clipped by the norm of its own gradient alone: 2 / (2 √3) each.
+    # Clipped by the norm of its own gradient only: 2 / (2 √3) each.
     np.testing.assert_allclose(after["critic"]["w"], 1 - 1 / np.sqrt(3), rtol=1e-5)
 
 
-def test_a_lone_default_serves_all():
+def test_a_single_default_applies_to_all_groups():
     adam = factory("adam")()
     assert partition_by_group({"default": adam}) is adam
 
 
-def test_a_schedule_in_a_recipe_becomes_a_learning_rate_of_the_step():
+def test_a_schedule_in_a_recipe_sets_the_learning_rate_of_each_step():
     read = recipe.load_recipe(
         {
             "environment": "CartPole-v1",
@@ -172,7 +172,7 @@ def refused(name, option, value):
         ("radam", "threshold", 3),
     ],
 )
-def test_an_option_with_which_optax_gives_nan_is_refused(name, option, value):
+def test_options_that_make_optax_return_nan_are_refused(name, option, value):
     assert refused(name, option, value)
     optimizer = factory(name)(**{option: value})
     state, params = optimizer.init(PARAMS), PARAMS
@@ -193,15 +193,13 @@ def test_an_option_with_which_optax_gives_nan_is_refused(name, option, value):
         ("rprop", "eta_plus", 0.5),
     ],
 )
-def test_a_decay_or_factor_that_learns_nothing_or_diverges_is_refused(
-    name, option, value
-):
+def test_decays_and_factors_that_prevent_learning_are_refused(name, option, value):
     assert refused(name, option, value)
 
 
 @pytest.mark.filterwarnings("ignore:`optimistic_adam` is deprecated")  # optax's word
 @pytest.mark.parametrize("name", NAMES)
-def test_the_ends_of_every_range_leave_parameters_finite(name):
+def test_parameters_stay_finite_at_the_ends_of_every_range(name):
     for option, parameter in registry.options(factory(name)).items():
         for value in (0, 0.999, 1, 4):
             if refused(name, option, value):

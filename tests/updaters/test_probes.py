@@ -1,6 +1,6 @@
-"""Updaters on environments whose values are known: whole recipes, learnt in seconds.
+"""Updaters on probe environments with known values: whole recipes, trained in seconds.
 
-The probes say what the values are, and why: `rlcli.environments.native.probes`.
+`rlcli.environments.native.probes` documents the values.
 """
 
 import functools
@@ -39,7 +39,7 @@ REPLAY = {"name": "uniform", "capacity": 512, "batch_size": 64}
 
 
 def learn_recipe(data, iterations):
-    """What the recipe has learnt: setup, and parameters to act with."""
+    """The setup of a recipe, and its acting parameters after training."""
     setup = build(recipe.load_recipe(data))
     engine = loop.make_loop(setup)
     progress, _ = engine.advance(engine.begin(), iterations)
@@ -55,7 +55,7 @@ def learn_recipe(data, iterations):
 
 
 def outputs(setup, params, name, torso, head, obs, make=separate_network):
-    """A function of the observations `[N]`, as numbers."""
+    """The outputs of a function of the observations `[N]`."""
     environment = setup.parts(Clock.zero())[0]
     network = make(name, torso, head, environment.observation)
     shown = jnp.asarray(obs, jnp.float32)[:, None]
@@ -64,7 +64,7 @@ def outputs(setup, params, name, torso, head, obs, make=separate_network):
 
 
 def values(setup, params, obs):
-    """Of both actions, by a linear function."""
+    """The values of both actions, by a linear function."""
     return outputs(setup, params, "q", linear(), action_values_head(2), obs)
 
 
@@ -102,7 +102,7 @@ FAST = [("double", "truncation")]
         for probe in VALUES
     ],
 )
-def test_temporal_differences_learn_the_values_of(kind, probe):
+def test_td_updaters_learn_the_values_of(kind, probe):
     setup, params = learn_recipe(td_recipe(probe, *TD[kind]), iterations=800)
     expected = VALUES[probe]
     q = values(setup, params, list(expected))
@@ -112,7 +112,7 @@ def test_temporal_differences_learn_the_values_of(kind, probe):
 RULES = {
     **{name: {} for name in ("q_learning", "double_q_learning", "sarsa")},
     **{name: {} for name in ("expected_sarsa", "clipped_double_q_learning")},
-    # So little that what is not sure is worth next to nothing more.
+    # So small that the entropy bonus is negligible.
     "soft_q_learning": {"temperature": 0.01},
     "soft_clipped_double_q_learning": {"temperature": 0.01},
     "munchausen": {"temperature": 0.01, "alpha": 0.1},
@@ -134,7 +134,7 @@ QUICK = [("munchausen", "quantile", "two-steps")]
         for each in itertools.product(RULES, HEADS, TOLD_APART)
     ],
 )
-def test_every_rule_learns_with_every_head_the_values_of(name, head, probe):
+def test_every_rule_with_every_head_learns_the_values_of(name, head, probe):
     data = td_recipe(probe, {"name": name, **RULES[name], "target": {"polyak": 0.2}})
     options = {"name": head, **HEADS[head]}
     data["network"] = {"name": "mlp", "layers": [16], "head": options}
@@ -163,7 +163,7 @@ def test_every_rule_learns_with_every_head_the_values_of(name, head, probe):
 
 @pytest.mark.parametrize("head", HEADS)
 @slow
-def test_a_value_of_states_is_learnt_with_every_head(head):
+def test_state_values_are_learned_with_every_head(head):
     options = {"name": head, **HEADS[head]}
     data = td_recipe("truncation", {"name": "simple_td"})
     data["network"] = {"name": "mlp", "layers": [16], "head": options}
@@ -177,7 +177,7 @@ def test_a_value_of_states_is_learnt_with_every_head(head):
 
 
 @slow
-def test_without_memory_what_needs_it_is_worth_nothing():
+def test_without_memory_a_task_that_needs_it_has_value_zero():
     data = td_recipe("needs-memory", *TD["online"])
     data["environment"]["delay"] = 1
     data["optimizer"]["learning_rate"] = 0.02  # the values are means of ±1
@@ -197,7 +197,7 @@ def ppo_recipe(probe, **more):
     }
 
 
-# probe -> observation -> value of the best policy, and the action it takes, if it does.
+# probe -> observation -> value of the best policy, and its action if it matters.
 BEST = {
     "constant-reward": {0: (1, None)},
     "reward-depends-on-observation": {-1: (-1, None), 1: (1, None)},
@@ -215,7 +215,7 @@ BEST = {
         for probe in BEST
     ],
 )
-def test_proximal_policy_optimization_learns_values_and_actions_of(probe):
+def test_ppo_learns_values_and_actions_of(probe):
     setup, params = learn_recipe(ppo_recipe(probe), iterations=150)
     torso, obs = linear(), list(BEST[probe])
     values, actions = zip(*BEST[probe].values(), strict=True)
@@ -229,7 +229,7 @@ def test_proximal_policy_optimization_learns_values_and_actions_of(probe):
 
 
 @slow
-def test_proximal_policy_optimization_finds_the_top_of_a_parabola():
+def test_ppo_finds_the_maximum_of_a_parabola():
     setup, params = learn_recipe(ppo_recipe("continuous-action"), iterations=150)
     torso, family = linear(), distributions.normal((1,))
     found = outputs(setup, params, "policy", torso, distribution_head(family), [0])
@@ -289,7 +289,7 @@ def test_policy_gradients_learn_values_and_actions_of(kind, probe):
     if kind == "v_trace":
         data["tracer"]["name"] = kind
     if probe == "truncation" and kind in ("a2c", "cross_entropy", "v_trace"):
-        # One step an unroll has to come as far as a value of 10.
+        # With one gradient step per unroll, values must reach 10.
         data["optimizer"]["learning_rate"] = 0.05
     setup, params = learn_recipe(data, iterations=600 if probe == "truncation" else 400)
     obs = list(BEST[probe])
@@ -318,8 +318,8 @@ def test_parallelised_q_networks_learn_the_values_of(probe):
 
 
 @slow
-def test_soft_values_are_worth_the_entropies_to_come():
-    # Both actions are alike, so the policy stays uniform: H = log 2 at the second step.
+def test_soft_values_include_later_entropies():
+    # Both actions are equal, so the policy stays uniform: H = log 2 at the second step.
     data = ppo_recipe("two-steps")
     soft = {"name": "n_step_entropy", "weight": 0.5, "gamma": GAMMA, "lambda": 0.95}
     same = {"name": "entropy", "weight": 0.5}
@@ -339,7 +339,7 @@ def test_soft_values_are_worth_the_entropies_to_come():
         ("sarsa", "gru", "scalar"),
     ],
 )
-def test_replayed_sequences_teach_a_memory_what_to_keep(name, memory, head):
+def test_recurrent_networks_learn_from_replayed_sequences(name, memory, head):
     data = td_recipe("needs-memory", {"name": name, "target": {"polyak": 0.05}}, 2)
     data["environment"]["delay"] = 3
     data["policy"] = {"name": "epsilon_greedy", "epsilon": 0.1}
@@ -359,7 +359,7 @@ def test_replayed_sequences_teach_a_memory_what_to_keep(name, memory, head):
     ("name", "memory"),
     [("ppo", "gru"), ("ppo", "lstm"), ("a2c", "gru"), ("pqn", "gru")],
 )
-def test_with_a_memory_what_needs_it_is_learnt(name, memory):
+def test_with_memory_a_task_that_needs_it_is_learned(name, memory):
     data = {
         "environment": {"name": "probe-needs-memory", "delay": 2, "num_envs": 16},
         "network": {"name": "linear", "memory": {"name": memory, "size": 16}},

@@ -1,4 +1,4 @@
-"""Policy gradients and their regularizers, beside plain formulas and loops."""
+"""Policy gradients and their regularizers against plain formulas and loops."""
 
 import functools
 
@@ -38,38 +38,36 @@ ONES = np.ones(SHAPE, "f4")
 FAMILY = distributions.categorical(ACTIONS)
 
 
-def gradient_keeper():
-    """An optimizer that keeps the gradient as its state, and never moves."""
+def store_gradient():
+    """An optimizer that stores the gradient and never changes parameters."""
     zeros = optax.tree.zeros_like
     return optax.GradientTransformation(zeros, lambda new, _, params: (zeros(new), new))
 
 
 def updater(factory, optimizer=None, **options):
-    shown = gymnasium.spaces.Discrete(STATES)
+    observation = gymnasium.spaces.Discrete(STATES)
 
     def networks(name, head):
-        return separate_network(name, table(), head(), shown)
+        return separate_network(name, table(), head(), observation)
 
     def policies(distribution, space):
         return sampled(distribution)
 
-    spaces = Spaces(shown, gymnasium.spaces.Discrete(ACTIONS))
-    return factory(
-        spaces, networks, policies, optimizer or gradient_keeper(), **options
-    )
+    spaces = Spaces(observation, gymnasium.spaces.Discrete(ACTIONS))
+    return factory(spaces, networks, policies, optimizer or store_gradient(), **options)
 
 
-def _instead(numbers, leaf):
+def _replace_leaf(numbers, leaf):
     assert leaf.shape == numbers.shape
     return jnp.asarray(numbers)
 
 
 def state_of(ours):
-    """A learner with our numbers in its tables."""
+    """A learner with `LOGITS` and `VALUES` in its tables."""
     state = ours.init(KEY)
     numbers = {"policy": LOGITS, "value": VALUES[:, None]}
     params = {
-        name: jax.tree.map(functools.partial(_instead, numbers[name]), each)
+        name: jax.tree.map(functools.partial(_replace_leaf, numbers[name]), each)
         for name, each in state.params.items()
     }
     return state._replace(params=params)
@@ -99,7 +97,7 @@ def log_probs(logits, obs, action):
 
 
 def gradients(ours, rows, weight=ONES, update=None):
-    """The gradient of one update: of the logits, and of the values if there are any."""
+    """The gradient of one update: of the logits, and of the values if any."""
     update = update or jax.jit(ours.update)
     state, report = update(state_of(ours), rows, weight, CLOCK, KEY)
     assert state.failed == -1
@@ -117,7 +115,7 @@ def weighted(term, weight):
 
 
 @pytest.mark.parametrize("normalize", [False, True])
-def test_the_policy_gradient_is_that_of_the_plain_formula(normalize):
+def test_the_policy_gradient_equals_the_plain_formula(normalize):
     rows = batch()
     target, error = error_of(rows)
 
@@ -148,7 +146,7 @@ def test_the_policy_gradient_is_that_of_the_plain_formula(normalize):
 
 
 @pytest.mark.filterwarnings("ignore:Rlax softmax")
-def test_without_a_baseline_there_is_no_value_and_the_return_is_the_weight():
+def test_without_a_baseline_there_is_no_critic_and_the_return_is_the_weight():
     rows = batch()
 
     def loss(logits):
@@ -170,7 +168,7 @@ def test_without_a_baseline_there_is_no_value_and_the_return_is_the_weight():
 
 
 @pytest.mark.filterwarnings("ignore:Rlax softmax")
-def test_what_another_policy_did_is_learnt_from_as_rlax_learns_from_it():
+def test_off_policy_gradients_equal_rlax():
     raw = batch(discount=np.ones(SHAPE, "f4"), last=np.zeros(SHAPE, bool))
     raw = raw._replace(next_obs=np.concatenate([raw.obs[1:], raw.next_obs[-1:]]))
     noise = np.random.default_rng(2).normal(size=SHAPE).astype("f4")
@@ -210,7 +208,7 @@ def test_what_another_policy_did_is_learnt_from_as_rlax_learns_from_it():
         ({"filter": "none"}, np.ones_like),
     ],
 )
-def test_cross_entropy_imitates_what_its_filter_lets_through(options, share):
+def test_cross_entropy_imitates_actions_by_filter_weight(options, share):
     rows = batch()
     kept = share(error_of(rows)[1])
 
@@ -225,7 +223,7 @@ def test_cross_entropy_imitates_what_its_filter_lets_through(options, share):
     assert report.metrics["imitated"] == pytest.approx(np.mean(kept > 0))
 
 
-def test_what_explains_and_what_is_to_be_learnt_are_of_the_rows_that_count():
+def test_priority_and_explained_variance_use_rows_of_positive_weight():
     rows = batch()
     target, error = error_of(rows)
     ours = updater(a2c)
@@ -244,7 +242,7 @@ def test_what_explains_and_what_is_to_be_learnt_are_of_the_rows_that_count():
         np.testing.assert_allclose(other.metrics[name], value, rtol=1e-4, err_msg=name)
 
 
-def test_a_clipped_value_pays_the_greater_error():
+def test_a_clipped_value_loss_is_the_larger_error():
     rows = batch()
     target, _ = error_of(rows)
     old = VALUES[rows.obs]
@@ -267,7 +265,7 @@ def test_a_clipped_value_pays_the_greater_error():
     np.testing.assert_allclose(found[:, 0], values, rtol=1e-4, atol=1e-5)
 
 
-def test_no_step_is_taken_once_the_policy_has_moved_too_far():
+def test_updates_stop_once_the_kl_limit_is_exceeded():
     rows = batch()
     options = {"optimizer": optax.sgd(0.5), "minibatches": 1}
 
@@ -284,7 +282,7 @@ def test_no_step_is_taken_once_the_policy_has_moved_too_far():
     assert unstopped.metrics["stopped"] == 0
 
 
-def test_a_loss_that_is_no_number_is_reported_whatever_the_limit():
+def test_a_nan_loss_is_reported_with_a_kl_limit():
     rows = batch()
     rows.extras["log_prob"] = np.full(SHAPE, np.nan, "f4")
     ours = updater(ppo, kl_limit=0.1)
@@ -292,7 +290,7 @@ def test_a_loss_that_is_no_number_is_reported_whatever_the_limit():
     assert state.failed == 0
 
 
-def test_divergences_are_those_of_a_sum_over_actions():
+def test_divergences_equal_a_sum_over_actions():
     rng = np.random.default_rng(5)
     now, old = rng.normal(size=(2, *SHAPE, ACTIONS)).astype("f4")
     p, q = (np.exp(x) / np.exp(x).sum(-1, keepdims=True) for x in (now, old))
@@ -314,8 +312,8 @@ def test_divergences_are_those_of_a_sum_over_actions():
         np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-5)
 
 
-def test_the_old_policy_is_that_of_before_the_update_in_every_step_of_it():
-    # Where its KL outweighs all else, several steps hardly move the policy.
+def test_the_old_policy_stays_constant_during_an_update():
+    # With a dominant KL term, several steps hardly change the policy.
     rows, moved = batch(), {}
     for weight in (0.0, 1000.0):
         pull = [{"name": "kl", "weight": weight, "to": "old"}]
@@ -349,8 +347,8 @@ def test_later_entropies_count_until_the_episode_ends():
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_with_the_tracers_numbers_the_returns_are_those_of_soft_values():
-    # As if each reward came with the entropy of what is done next.
+def test_with_the_tracers_gamma_and_lambda_returns_are_soft_values():
+    # As if each reward included the entropy at the next state.
     weight, gamma, mixing = 0.3, 0.9, 0.8
     soft = {
         "name": "n_step_entropy",
@@ -435,7 +433,7 @@ def data_of(name, network, probe="probe-needs-memory", **train):
         for fast in [network == "gru" or (name == "ppo" and network != "none")]
     ],
 )
-def test_every_updater_goes_with_every_memory(name, network):
+def test_every_updater_supports_every_memory(name, network):
     chosen = dict(NETWORKS[network])
     if name in ("reinforce", "pqn") and "value" in chosen:
         del chosen["value"]
@@ -446,14 +444,14 @@ def test_every_updater_goes_with_every_memory(name, network):
 
 
 @pytest.mark.parametrize("name", ["ppo", "a2c", "cross_entropy"])
-def test_every_objective_takes_continuous_actions(name):
+def test_every_objective_supports_continuous_actions(name):
     data = data_of(name, NETWORKS["gru"], "probe-continuous-action")
     parsed = recipe.load_recipe(data)
     Experiment(parsed, build(parsed)).check()
 
 
 @pytest.mark.slow
-def test_with_a_memory_too_the_first_ratio_is_one():
+def test_with_recurrent_networks_the_first_ratio_is_one():
     data = data_of("ppo", NETWORKS["gru"])
     data["updater"] = {"name": "ppo", "epochs": 1, "minibatches": 1, "sequence": 4}
     engine = loop.make_loop(build(recipe.load_recipe(data)))

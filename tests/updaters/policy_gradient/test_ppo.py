@@ -1,4 +1,4 @@
-"""Proximal policy optimization, beside rlax and arithmetic by hand."""
+"""Proximal policy optimization (PPO) against rlax and arithmetic by hand."""
 
 import gymnasium
 import jax
@@ -40,7 +40,7 @@ def updater(action=CHOICE, optimizer=None, **options):
 
 
 def batch(action=CHOICE, seed=0):
-    """Rows `[T, B]` as a tracer leaves them: reward is the return, discount 0."""
+    """Rows `[T, B]` as tracers return them: reward is the return, discount 0."""
     rng = np.random.default_rng(seed)
     obs, next_obs = rng.normal(size=(2, *SHAPE, 3)).astype("f4")
     choice = 1 + rng.integers(0, 3, SHAPE)
@@ -64,7 +64,7 @@ def update_once(ours, rows, weight=None):
 
 
 def with_near_log_probs(ours, rows):
-    """The rows, with log-probabilities not far from what the policy says now."""
+    """The rows, with log-probabilities close to those of the current policy."""
     noise = np.random.default_rng(1).normal(0, 0.3, SHAPE).astype("f4")
     said = jax.jit(ours.estimate)(ours.init(KEY), rows).log_prob
     return rows._replace(extras={"log_prob": said + noise})
@@ -79,7 +79,7 @@ def with_near_log_probs(ours, rows):
         (BOX, 0.3, True, 0.5, 0.1),
     ],
 )
-def test_the_loss_is_that_of_rlax_with_a_value_and_an_entropy(
+def test_the_loss_equals_rlax_plus_value_loss_and_entropy(
     action, clip, normalize, value_weight, entropy_weight
 ):
     ours = updater(
@@ -112,13 +112,13 @@ def test_the_loss_is_that_of_rlax_with_a_value_and_an_entropy(
         1 - np.var(error) / np.var(target), abs=1e-3
     )
     np.testing.assert_allclose(report.priority, np.abs(error).mean(0), rtol=1e-4)
-    # At first the policy is almost uniform, or a normal distribution of scale one.
+    # The initial policy is almost uniform, or a normal distribution of scale 1.
     uniform = np.log(3) if action is CHOICE else np.log(2 * np.pi * np.e)
     assert metrics["entropy"] == pytest.approx(uniform, rel=0.1)
 
 
-def test_before_anything_is_learnt_the_ratio_is_one():
-    ours = updater(optimizer=summing(), epochs=3, minibatches=4, value_weight=0.0)
+def test_before_the_first_step_the_ratio_is_one():
+    ours = updater(optimizer=sum_gradients(), epochs=3, minibatches=4, value_weight=0.0)
     state = ours.init(KEY)
     rows = batch()
     said = jax.jit(ours.estimate)(state, rows).log_prob
@@ -129,7 +129,7 @@ def test_before_anything_is_learnt_the_ratio_is_one():
     assert report.metrics["loss"] == pytest.approx(0.0, abs=1e-6)  # Â has mean 0
 
 
-def test_the_first_update_of_a_run_is_made_of_what_the_policy_itself_said():
+def test_the_first_update_of_a_run_uses_the_policys_own_log_probabilities():
     data = {
         "environment": {"name": "probe-reward-depends-on-action", "num_envs": 4},
         "network": {"name": "mlp", "layers": [8]},
@@ -156,7 +156,7 @@ def test_rows_without_weight_change_nothing():
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
 
 
-def test_a_minibatch_in_which_no_row_counts_is_no_failure():
+def test_a_minibatch_without_rows_of_positive_weight_does_not_fail():
     weight = np.zeros(SHAPE, "f4")
     weight[-1] = 1.0
     _, state, report = update_once(updater(minibatches=8, epochs=2), batch(), weight)
@@ -164,8 +164,8 @@ def test_a_minibatch_in_which_no_row_counts_is_no_failure():
     assert np.isfinite(report.metrics["loss"])
 
 
-def summing():
-    """An optimizer that adds gradients up, and never moves."""
+def sum_gradients():
+    """An optimizer that sums gradients and never changes parameters."""
     zeros = optax.tree.zeros_like
     return optax.GradientTransformation(
         zeros, lambda new, old, params: (zeros(new), optax.tree.add(new, old))
@@ -177,8 +177,11 @@ def summing():
     [4, None, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 8))],
 )
 def test_each_epoch_sees_every_row_once(sequence):
-    # So the gradients of its minibatches add up to the same, however rows are dealt.
-    rows, options = batch(), {"normalize_advantage": False, "optimizer": summing()}
+    # So the sum of minibatch gradients does not depend on the shuffling.
+    rows, options = (
+        batch(),
+        {"normalize_advantage": False, "optimizer": sum_gradients()},
+    )
     _, whole, _ = update_once(updater(**options), rows)
     ours = updater(**options, epochs=3, minibatches=2, sequence=sequence)
     _, dealt, _ = update_once(ours, rows)
@@ -196,14 +199,14 @@ def test_each_epoch_sees_every_row_once(sequence):
         ({"minibatches": 5, "sequence": 8}, "cannot split 4 sequences into 5"),
     ],
 )
-def test_what_cannot_be_dealt_out_evenly_is_refused(options, message):
+def test_uneven_sequences_and_minibatches_are_refused(options, message):
     ours = updater(**options)
     with pytest.raises(RlcliError, match=message) as caught:
         jax.eval_shape(ours.update, ours.init(KEY), batch(), np.ones(SHAPE), CLOCK, KEY)
     assert "`train.unroll`" in caught.value.hint
 
 
-def test_estimates_are_what_the_parameters_say():
+def test_estimates_equal_the_parameters():
     ours, rows = updater(), batch()
     state = ours.init(KEY)
     found = ours.estimate(state, rows)
@@ -220,7 +223,7 @@ def test_estimates_are_what_the_parameters_say():
     )
 
 
-def test_actions_that_no_distribution_is_over_are_refused():
+def test_action_spaces_without_a_distribution_are_refused():
     with pytest.raises(RlcliError, match=r"`ppo` needs .* are Text") as caught:
         updater(gymnasium.spaces.Text(3))
     assert "Box of floats" in caught.value.hint

@@ -1,4 +1,4 @@
-"""What each rule comes to with each head, in a small world: what its equation says."""
+"""The fixed point of each rule with each head, in a small environment."""
 
 import jax
 import jax.numpy as jnp
@@ -33,26 +33,26 @@ FAST += [("expected_sarsa", "categorical")]
 
 
 def fixed_point(name):
-    """The q that the rule's equation is true of, `[STATES, ACTIONS]`."""
+    """The q that satisfies the rule's equation, `[STATES, ACTIONS]`."""
     q = np.zeros((STATES, ACTIONS))
     for _ in range(300):
         best = q == q.max(-1, keepdims=True)
-        likely = EPSILON / ACTIONS + (1 - EPSILON) * best
+        probability = EPSILON / ACTIONS + (1 - EPSILON) * best
         soft = TEMPERATURE * np.log(np.exp(q / TEMPERATURE).sum(-1))
-        v, paid = q.max(-1), 0
+        v, bonus = q.max(-1), 0
         if "sarsa" in name:
-            v = (likely * q).sum(-1)
+            v = (probability * q).sum(-1)
         if "soft" in name or name == "munchausen":
             v = soft
         if name == "munchausen":
-            paid = ALPHA * np.maximum(q - soft[:, None], -1.0)
-        q = REWARD + paid + DISCOUNT * v[NEXT]
+            bonus = ALPHA * np.maximum(q - soft[:, None], -1.0)
+        q = REWARD + bonus + DISCOUNT * v[NEXT]
     return q
 
 
 def every_row():
     """Each action in each state, once: `[1, STATES · ACTIONS]`."""
-    state, action = (each.reshape(1, -1) for each in np.mgrid[:STATES, :ACTIONS])
+    state, action = (grid.reshape(1, -1) for grid in np.mgrid[:STATES, :ACTIONS])
     flag = np.zeros(state.shape, bool)
     return Transition(
         obs=state,
@@ -67,7 +67,7 @@ def every_row():
 
 
 def learn_values(ours, steps):
-    """The action values after so many updates with every row."""
+    """The action values after `steps` updates with every row."""
     rows = every_row()
     weight = jnp.ones(rows.reward.shape)
 
@@ -92,8 +92,8 @@ def learn_values(ours, steps):
         for head in HEADS
     ],
 )
-def test_what_is_learnt_is_what_the_equation_of_the_rule_says(name, head, tabular):
-    # Of a table an implicit quantile has one feature for each state: it wants more.
+def test_learned_values_satisfy_the_equation_of_the_rule(name, head, tabular):
+    # A table gives implicit quantiles only one feature per state, which is too few.
     torso = mlp(layers=[32]) if head == "implicit_quantile" else None
     steps = 4_000
     rate = optax.cosine_decay_schedule(0.01 if torso else 0.1, steps)
@@ -106,6 +106,6 @@ def test_what_is_learnt_is_what_the_equation_of_the_rule_says(name, head, tabula
         **RULES[name],
     )
     found, expected = learn_values(ours.whole, steps), fixed_point(name)
-    # The mean of quantiles of a mixture, and of drawn ones, is not quite its mean.
+    # The mean of quantiles of a mixture, or of sampled ones, is approximate.
     wide = "quantile" in head or name == "sarsa"
     np.testing.assert_allclose(found, expected, atol=0.25 if wide else 0.03)

@@ -1,4 +1,4 @@
-"""Parallelised Q-networks, beside rlax and what the tracer makes of them."""
+"""Parallelised Q-networks (PQN) against rlax and the tracer."""
 
 import gymnasium
 import jax
@@ -22,16 +22,16 @@ Q = np.random.default_rng(0).normal(size=(STATES, ACTIONS)).astype("f4")
 
 
 def updater(optimizer, **options):
-    shown = gymnasium.spaces.Discrete(STATES)
+    observation = gymnasium.spaces.Discrete(STATES)
     space = gymnasium.spaces.Discrete(ACTIONS, start=1)
 
     def networks(name, head):
-        return separate_network(name, table(), head(), shown)
+        return separate_network(name, table(), head(), observation)
 
     def policies(values, space):
         return epsilon_greedy(values, space, epsilon=0.2)
 
-    return pqn(Spaces(shown, space), networks, policies, optimizer, **options)
+    return pqn(Spaces(observation, space), networks, policies, optimizer, **options)
 
 
 def state_of(ours):
@@ -40,7 +40,7 @@ def state_of(ours):
 
 
 def raw_unroll():
-    """Raw steps of environments that go on from state to state, and never end."""
+    """Raw steps of consecutive states, without ends of episodes."""
     rng = np.random.default_rng(1)
     states = rng.integers(0, STATES, (STEPS + 1, BATCH))
     shape = (STEPS, BATCH)
@@ -56,7 +56,7 @@ def raw_unroll():
     )
 
 
-def test_its_error_is_that_of_q_lambda():
+def test_errors_equal_q_lambda_of_rlax():
     rows = raw_unroll()
     ours = updater(optax.sgd(1.0), epochs=1, minibatches=1)
     state = state_of(ours)
@@ -77,19 +77,19 @@ def test_its_error_is_that_of_q_lambda():
     assert report.metrics["loss"] == pytest.approx(0.5 * np.mean(error**2), rel=1e-4)
     expected = Q.copy()
     np.add.at(expected, (rows.obs, rows.action - 1), error / error.size)
-    (found,) = jax.tree.leaves(after.params)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+    (table_after,) = jax.tree.leaves(after.params)
+    np.testing.assert_allclose(table_after, expected, rtol=1e-4, atol=1e-6)
 
 
-def test_targets_stay_those_of_before_the_update_in_every_pass():
+def test_targets_stay_constant_over_all_epochs():
     rows = raw_unroll()._replace(discount=np.full((STEPS, BATCH), 0.9, "f4"))
     ours = updater(optax.sgd(4.0), epochs=300, minibatches=1)
     weight = np.ones((STEPS, BATCH), "f4")
     weight[0] = 0.0
     state, _ = jax.jit(ours.update)(state_of(ours), rows, weight, CLOCK, KEY)
     target = rows.reward + 0.9 * Q[rows.next_obs].max(-1)
-    (found,) = jax.tree.leaves(state.params)
-    for where in np.ndindex(STATES, ACTIONS):
-        there = (rows.obs == where[0]) & (rows.action == 1 + where[1]) & (weight > 0)
-        expected = target[there].mean() if there.any() else Q[where]
-        assert found[where] == pytest.approx(expected, rel=1e-3, abs=1e-3)
+    (table_after,) = jax.tree.leaves(state.params)
+    for pair in np.ndindex(STATES, ACTIONS):
+        is_pair = (rows.obs == pair[0]) & (rows.action == 1 + pair[1]) & (weight > 0)
+        expected = target[is_pair].mean() if is_pair.any() else Q[pair]
+        assert table_after[pair] == pytest.approx(expected, rel=1e-3, abs=1e-3)

@@ -1,4 +1,4 @@
-"""Temporal differences of networks that remember, beside steps taken one at a time."""
+"""TD updaters with recurrent networks against networks stepped one at a time."""
 
 import functools
 
@@ -25,13 +25,13 @@ ACTIONS, SIZE, STEPS, BATCH, N, GAMMA, EPSILON = 3, 4, 9, 5, 2, 0.9, 0.2
 CLOCK = Clock.zero()._replace(compute_metrics=np.bool_(True))
 
 
-def recalling(name, head, action=None, copies=None):
+def recurrent_network(name, head, action=None, copies=None):
     made = memory.gru(size=SIZE), head(), SHOWN, copies
     return memory.separate_recurrent_network(name, mlp(layers=[5]), *made)
 
 
 def steps(seed=0):
-    """Raw steps of several episodes, and the memory that the first was taken with."""
+    """Raw steps of several episodes, and the carry before the first."""
     rng = np.random.default_rng(seed)
     shape = STEPS, BATCH
     last = rng.random(shape) < 0.3
@@ -49,7 +49,7 @@ def steps(seed=0):
 
 
 def make_updater(name, **options):
-    """An updater, and a learner whose target parameters are not its parameters."""
+    """An updater, and a learner with different target parameters."""
 
     def policies(values, space):
         return epsilon_greedy(values, space, epsilon=EPSILON)
@@ -58,7 +58,7 @@ def make_updater(name, **options):
     factory = registry.find("updater", name).factory
     target = {"every": 100}
     ours = factory(
-        spaces, recalling, policies, optax.sgd(1.0), target=target, **options
+        spaces, recurrent_network, policies, optax.sgd(1.0), target=target, **options
     )
     begun = ours.init(jax.random.key(0))
     return ours, begun._replace(target=ours.init(jax.random.key(1)).params)
@@ -67,7 +67,7 @@ def make_updater(name, **options):
 @pytest.fixture(scope="module")
 def one_step():
     """`(params, obs[2], carry[4], first) -> q[3], carry[4]`, compiled once."""
-    network = recalling("q", functools.partial(action_values_head, ACTIONS))
+    network = recurrent_network("q", functools.partial(action_values_head, ACTIONS))
 
     @jax.jit
     def step(params, obs, carry, first):
@@ -80,7 +80,7 @@ def one_step():
 
 
 def one_at_a_time(step, rows, params, b):
-    """q(s, ·) of each step of an environment, and q(s′, ·) with what was seen then."""
+    """q(s, ·) and q(s′, ·) of each step of an environment, with its carry."""
     carry, here, there = rows.extras["carry"][0, b], [], []
     for t in range(STEPS):
         q, carry = step(params, rows.obs[t, b], carry, rows.first[t, b])
@@ -90,7 +90,7 @@ def one_at_a_time(step, rows, params, b):
 
 
 def expected_bootstrap(name, online, target):
-    """What the rule bootstraps from: numbers of one next observation."""
+    """The bootstrap value of the rule, from the values of one next observation."""
     if name == "double_q_learning":
         return target[online.argmax()]
     greedy = EPSILON / ACTIONS + (1 - EPSILON) * (target == target.max())
@@ -101,7 +101,7 @@ def expected_bootstrap(name, online, target):
     "name",
     ["double_q_learning", pytest.param("expected_sarsa", marks=pytest.mark.slow)],
 )
-def test_errors_are_those_of_networks_that_are_stepped_one_at_a_time(name, one_step):
+def test_errors_equal_those_of_networks_stepped_one_at_a_time(name, one_step):
     rows, (ours, state) = steps(), make_updater(name)
     assert ours.requires == ("carry",)
 
@@ -139,7 +139,7 @@ def test_errors_are_those_of_networks_that_are_stepped_one_at_a_time(name, one_s
             assert report.priority[t, b] == pytest.approx(error, rel=1e-3, abs=1e-5)
 
 
-def test_burn_in_is_not_learnt_and_refreshes_the_memory():
+def test_burn_in_rows_are_not_learned_and_refresh_the_carry():
     rows, (ours, state) = steps(), make_updater("q_learning")
     rows = rows._replace(first=np.zeros_like(rows.first))
     burn_in = 3
@@ -148,40 +148,40 @@ def test_burn_in_is_not_learnt_and_refreshes_the_memory():
     def gradient(reward, obs):
         changed = rows._replace(reward=reward, obs=obs)
         estimates = ours.estimate(state, changed)
-        seen = {**rows.extras, "next_carry": estimates.carry}
-        learnt = jnp.arange(STEPS)[:, None] >= burn_in
-        weight = jnp.broadcast_to(learnt, reward.shape).astype(jnp.float32)
-        traced = n_step(gamma=GAMMA).trace(changed._replace(extras=seen), estimates)
+        extras = {**rows.extras, "next_carry": estimates.carry}
+        is_learning = jnp.arange(STEPS)[:, None] >= burn_in
+        weight = jnp.broadcast_to(is_learning, reward.shape).astype(jnp.float32)
+        traced = n_step(gamma=GAMMA).trace(changed._replace(extras=extras), estimates)
         after, _ = ours.update(state, traced, weight, CLOCK, jax.random.key(2))
         return jax.tree.leaves(after.params)
 
     def same(one, other):
         return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
-    begun = gradient(rows.reward, rows.obs)
-    earlier, later, seen = rows.reward.copy(), rows.reward.copy(), rows.obs.copy()
+    expected = gradient(rows.reward, rows.obs)
+    earlier, later, obs = rows.reward.copy(), rows.reward.copy(), rows.obs.copy()
     earlier[burn_in - 1] += 1
     later[burn_in] += 1
-    seen[burn_in - 1] += 1
-    assert same(gradient(earlier, rows.obs), begun)
-    assert not same(gradient(later, rows.obs), begun)
-    assert not same(gradient(rows.reward, seen), begun)
+    obs[burn_in - 1] += 1
+    assert same(gradient(earlier, rows.obs), expected)
+    assert not same(gradient(later, rows.obs), expected)
+    assert not same(gradient(rows.reward, obs), expected)
 
 
 @pytest.mark.parametrize("burn_in", [3, pytest.param(0, marks=pytest.mark.slow)])
-def test_no_gradient_goes_through_a_burn_in(burn_in):
-    """It is that of the later steps alone, with the memory they begin with a number."""
+def test_no_gradient_passes_through_burn_in(burn_in):
+    """The gradient is that of the learning rows, with their first carry as constant."""
     rows, (ours, state) = steps(), make_updater("q_learning", loss="mse")
     rows = rows._replace(discount=np.zeros_like(rows.discount))  # the target is R
-    network = recalling("q", functools.partial(action_values_head, ACTIONS))
+    network = recurrent_network("q", functools.partial(action_values_head, ACTIONS))
     weight = np.ones((STEPS, BATCH), "f4")
     weight[:burn_in] = 0
 
     @jax.jit
-    def moved(state):
+    def update(state):
         estimates = ours.estimate(state, rows)
-        seen = {**rows.extras, "next_carry": estimates.carry}
-        traced = n_step(gamma=GAMMA).trace(rows._replace(extras=seen), estimates)
+        extras = {**rows.extras, "next_carry": estimates.carry}
+        traced = n_step(gamma=GAMMA).trace(rows._replace(extras=extras), estimates)
         after, report = ours.update(state, traced, weight, CLOCK, jax.random.key(2))
         change = jax.tree.map(jnp.subtract, state.params, after.params)
         return change, report.priority, report.metrics["td_error"]
@@ -196,9 +196,9 @@ def test_no_gradient_goes_through_a_burn_in(burn_in):
         front, carries = network.apply(params, None, early[0], begin, early[1])
         carry = carries[-1] if burn_in else begin
         carry = carry if through else jax.lax.stop_gradient(carry)
-        found, _ = network.apply(params, None, late[0], carry, late[1])
-        every = jnp.concatenate([front, found])
-        taken = jnp.take_along_axis(every, rows.action[..., None], axis=-1)[..., 0]
+        back, _ = network.apply(params, None, late[0], carry, late[1])
+        q_values = jnp.concatenate([front, back])
+        taken = jnp.take_along_axis(q_values, rows.action[..., None], axis=-1)[..., 0]
         return rows.reward - taken
 
     def gradient(through):
@@ -207,19 +207,19 @@ def test_no_gradient_goes_through_a_burn_in(burn_in):
 
         return jax.tree.leaves(jax.grad(loss)(state.params))
 
-    found, priority, td_error = moved(state)
+    change, priority, td_error = update(state)
     stopped, flowing = gradient(False), gradient(True)
-    for each, expected in zip(jax.tree.leaves(found), stopped, strict=True):
-        np.testing.assert_allclose(each, expected, rtol=1e-3, atol=1e-6)
+    for actual, expected in zip(jax.tree.leaves(change), stopped, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-6)
     expected = np.abs(errors(state.params, False))[burn_in:]
     np.testing.assert_allclose(priority[burn_in:], expected, rtol=1e-4, atol=1e-5)
     assert td_error == pytest.approx(expected.mean(), rel=1e-4)
-    apart = max(np.abs(a - b).max() for a, b in zip(stopped, flowing, strict=True))
-    assert (apart > 1e-3) == (burn_in > 0)
+    distance = max(np.abs(a - b).max() for a, b in zip(stopped, flowing, strict=True))
+    assert (distance > 1e-3) == (burn_in > 0)
 
 
 @pytest.mark.parametrize("updater", [{"name": "q_learning", "q": "one"}, "simple_td"])
-def test_a_critic_that_cannot_remember_says_so(updater):
+def test_critics_without_a_carry_refuse_memory(updater):
     network = {"name": "linear", "memory": "gru"}
     data = {"environment": "CartPole-v1", "network": network, "updater": updater}
     with pytest.raises(RlcliError, match="with a memory"):

@@ -1,4 +1,4 @@
-"""Rules of temporal differences: numbers by hand, loops over rows, rlax."""
+"""TD rules against numbers by hand, loops over rows, and rlax."""
 
 import functools
 
@@ -8,13 +8,13 @@ import pytest
 import rlax
 
 STATES, ACTIONS, EPSILON = 6, 4, 0.2
-FAR = {"every": 100}  # target parameters that stay where they are
+FAR = {"every": 100}  # target parameters that stay constant
 Q, TARGET = [1, 2, 3, 10], [7, 0, 0, 4]
 SOFT = {"temperature": 1.0}
-# rule -> its options, and the targets worked out by hand at s′, of Q and TARGET.
+# rule -> options, and the target at s′ computed by hand from Q and TARGET.
 BY_HAND = {
-    "q_learning": ({}, 7),  # the best that the target sees
-    "double_q_learning": ({}, 4),  # of what online thinks is best
+    "q_learning": ({}, 7),  # the maximum of TARGET
+    "double_q_learning": ({}, 4),  # TARGET at the argmax of Q
     "expected_sarsa": ({}, 6.15),  # 0.8 · 7 + 0.2 · (7 + 4) / 4
     "soft_q_learning": (SOFT, 7.050323),  # log(e⁷ + e⁴ + 2)
     "munchausen": (SOFT, 7.050323 - 0.9),  # log ¼ is below −1
@@ -29,7 +29,7 @@ def one_row(tabular):
 
 
 @pytest.mark.parametrize("name", BY_HAND)
-def test_a_row_bootstraps_from_the_number_worked_out_by_hand(name, tabular):
+def test_a_row_bootstraps_from_the_number_computed_by_reference(name, tabular):
     options, expected = BY_HAND[name]
     ours = tabular(name, target=FAR, **options)
     tables = np.zeros((2, STATES, ACTIONS))
@@ -42,23 +42,25 @@ def test_a_row_bootstraps_from_the_number_worked_out_by_hand(name, tabular):
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("clipped_double_q_learning", -1),  # what the lesser says of action 2
+        ("clipped_double_q_learning", -1),  # the minimum at action 2
         ("soft_clipped_double_q_learning", 5.024226),  # log(e⁵ + 1 + e⁻¹ + e⁴) = …
     ],
 )
-def test_of_two_critics_the_lesser_is_believed(name, expected, tabular):
+def test_the_minimum_of_two_critics_is_used(name, expected, tabular):
     ours = tabular(name, target=FAR, **(SOFT if "soft" in name else {}))
-    tables = np.zeros((2, 2, STATES, ACTIONS))  # online or target, which critic
+    tables = np.zeros((2, 2, STATES, ACTIONS))  # online or target, critic
     tables[0, 0, 1], tables[1, 0, 1] = Q, TARGET
     tables[0, 1, 1], tables[1, 1, 1] = [9, 9, 9, 1], [5, 5, -1, 5]
-    least = np.min(tables[:, :, 1], axis=1)  # online [1, 2, 3, 1], target [5, 0, −1, 4]
+    minimum = np.min(
+        tables[:, :, 1], axis=1
+    )  # online [1, 2, 3, 1], target [5, 0, −1, 4]
     if "soft" in name:
-        expected = np.log(np.exp(least[1]).sum())
+        expected = np.log(np.exp(minimum[1]).sum())
     _, report = ours.updated(one_row(ours), *tables)
     np.testing.assert_allclose(report.metrics["td_error"], abs(expected), rtol=1e-5)
 
 
-def test_without_a_target_a_rule_follows_itself(tabular):
+def test_without_a_target_a_rule_bootstraps_from_online_parameters(tabular):
     tables = np.zeros((STATES, ACTIONS))
     tables[1] = Q
     for name in ("q_learning", "double_q_learning"):
@@ -74,14 +76,14 @@ def greedy(values):
 
 
 def soft(values, temperature):
-    """The soft maximum and the log-probabilities it is made with."""
+    """The soft maximum and the log-probabilities of its policy."""
     top = values.max()
     total = top + temperature * np.log(np.exp((values - top) / temperature).sum())
     return total, (values - total) / temperature
 
 
-def follows(name, q, target, row, temperature, alpha):
-    """What a row bootstraps, and what it is paid at once; by the equations."""
+def reference_backup(name, q, target, row, temperature, alpha):
+    """The bootstrap value of a row and its extra reward, by the equations."""
     there = target[row.next_obs]
     if "double_q" in name and "soft" not in name:
         return there[q[row.next_obs].argmax()], 0
@@ -108,7 +110,7 @@ RULES = {
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_errors_loss_gradient_and_estimates_are_those_of_a_loop(name, tabular):
+def test_errors_loss_gradient_and_estimates_equal_a_loop(name, tabular):
     options = RULES[name]
     copies = 2 if "clipped" in name else 1
     rng = np.random.default_rng(1)
@@ -120,18 +122,18 @@ def test_errors_loss_gradient_and_estimates_are_those_of_a_loop(name, tabular):
     given = tables if copies > 1 else tables[:, 0]
     new, report = ours.updated(rows, *given, weight)
     new = np.asarray(new).reshape(copies, STATES, ACTIONS)
-    goals, gradient = np.zeros(30), np.zeros((copies, STATES, ACTIONS))
-    hand = functools.partial(
-        follows, name, temperature=options.get("temperature"), alpha=0.4
+    targets, gradient = np.zeros(30), np.zeros((copies, STATES, ACTIONS))
+    reference = functools.partial(
+        reference_backup, name, temperature=options.get("temperature"), alpha=0.4
     )
     errors = np.zeros((copies, 30))
     for b in range(30):
         row = jax.tree.map(lambda leaf, b=b: leaf[0, b], rows._replace(extras=()))
         row = row._replace(action=row.action - 2)
-        value, paid = hand(q, target, row)
-        goals[b] = row.reward + paid + row.discount * value
+        value, bonus = reference(q, target, row)
+        targets[b] = row.reward + bonus + row.discount * value
         for copy in range(copies):
-            error = goals[b] - tables[0, copy, row.obs, row.action]
+            error = targets[b] - tables[0, copy, row.obs, row.action]
             errors[copy, b] = error
             gradient[copy, row.obs, row.action] -= 2 * weight[0, b] * error / 30
     np.testing.assert_allclose(
@@ -140,57 +142,59 @@ def test_errors_loss_gradient_and_estimates_are_those_of_a_loop(name, tabular):
     loss = (weight * (errors**2).sum(0)).mean()
     np.testing.assert_allclose(report.metrics["loss"], loss, rtol=1e-4)
     np.testing.assert_allclose(tables[0] - new, gradient, atol=1e-4)
-    check_estimates(ours, rows, given, q, hand)
+    check_estimates(ours, rows, given, q, reference)
 
 
-def check_estimates(ours, rows, tables, q, hand):
-    """Of a rule's values and the policy's probabilities, by the online tables."""
-    found = ours.estimate(ours.state(*tables)[0], rows)
+def check_estimates(ours, rows, tables, q, reference):
+    """Checks a rule's values and the policy's probabilities, by the online tables."""
+    estimates = ours.estimate(ours.state(*tables)[0], rows)
     for b in range(30):
         row = jax.tree.map(lambda leaf, b=b: leaf[0, b], rows._replace(extras=()))
         row = row._replace(action=row.action - 2)
         before = row._replace(next_obs=row.obs)
-        v_t, v_tm1 = hand(q, q, row)[0], hand(q, q, before)[0]
-        np.testing.assert_allclose(found.v_t[0, b], v_t, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(found.v_tm1[0, b], v_tm1, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(found.q_tm1[0, b], q[row.obs, row.action])
+        v_t, v_tm1 = reference(q, q, row)[0], reference(q, q, before)[0]
+        np.testing.assert_allclose(estimates.v_t[0, b], v_t, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(estimates.v_tm1[0, b], v_tm1, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(estimates.q_tm1[0, b], q[row.obs, row.action])
         likely = greedy(q[row.obs])[row.action]
-        np.testing.assert_allclose(np.exp(found.log_prob[0, b]), likely, rtol=1e-4)
+        np.testing.assert_allclose(np.exp(estimates.log_prob[0, b]), likely, rtol=1e-4)
 
 
-def test_sarsa_bootstraps_from_actions_that_the_policy_would_take(tabular):
+def test_sarsa_bootstraps_from_actions_sampled_from_the_policy(tabular):
     ours = tabular("sarsa", start=2, target=FAR, loss="mse")
     rng = np.random.default_rng(2)
     tables = rng.normal(size=(2, STATES, ACTIONS)).astype("f4")
     rows = ours.rows(shape=(1, 6_000))
     _, report = ours.updated(rows, *tables)
     taken = tables[0][rows.obs, rows.action - 2]
-    # The priority is |y − q|: either sign of it is the error.
+    # The priority is |y − q|: the error has either sign.
     sides = np.stack([taken + report.priority, taken - report.priority])[:, 0]
-    found = (sides - rows.reward[0]) / np.where(rows.discount[0], rows.discount[0], 1)
+    bootstrap_values = (sides - rows.reward[0]) / np.where(
+        rows.discount[0], rows.discount[0], 1
+    )
     going = rows.discount[0] > 0
-    each = np.abs(found[..., None] - tables[1][rows.next_obs[0]]).min(0)
+    each = np.abs(bootstrap_values[..., None] - tables[1][rows.next_obs[0]]).min(0)
     assert each[going].min(-1).max() < 1e-4  # always some q⁻(s′, a′)
     action = each.argmin(-1)
-    for state in range(STATES):  # chosen by what online thinks of s′
+    for state in range(STATES):  # sampled by the online values of s′
         here = going & (rows.next_obs[0] == state)
         share = np.bincount(action[here], minlength=ACTIONS) / here.sum()
         np.testing.assert_allclose(share, greedy(tables[0][state]), atol=0.06)
 
 
-def test_an_estimate_by_sarsa_is_the_expectation(tabular):
+def test_estimates_of_sarsa_are_expectations(tabular):
     rng = np.random.default_rng(3)
     table = rng.normal(size=(STATES, ACTIONS)).astype("f4")
     ours = tabular("sarsa")
     rows = ours.rows()
-    found = ours.estimate(ours.state(table, table)[0], rows)
+    estimates = ours.estimate(ours.state(table, table)[0], rows)
     for at in np.ndindex(rows.reward.shape):
         here, there = table[rows.obs[at]], table[rows.next_obs[at]]
-        np.testing.assert_allclose(found.v_tm1[at], greedy(here) @ here, rtol=1e-5)
-        np.testing.assert_allclose(found.v_t[at], greedy(there) @ there, rtol=1e-5)
+        np.testing.assert_allclose(estimates.v_tm1[at], greedy(here) @ here, rtol=1e-5)
+        np.testing.assert_allclose(estimates.v_t[at], greedy(there) @ there, rtol=1e-5)
 
 
-def test_simple_td_learns_a_value_whatever_the_action(tabular):
+def test_simple_td_learns_state_values(tabular):
     ours = tabular("simple_td", target=FAR, loss="mse")
     rng = np.random.default_rng(4)
     tables = rng.normal(size=(2, STATES, 1)).astype("f4")
@@ -199,10 +203,10 @@ def test_simple_td_learns_a_value_whatever_the_action(tabular):
     v, target = tables[..., 0]
     error = rows.reward + rows.discount * target[rows.next_obs] - v[rows.obs]
     np.testing.assert_allclose(report.priority, np.abs(error)[0], rtol=1e-4, atol=1e-6)
-    found = ours.estimate(ours.state(*tables)[0], rows)
-    np.testing.assert_allclose(found.v_t, v[rows.next_obs])
-    np.testing.assert_allclose(found.q_tm1, v[rows.obs])
-    np.testing.assert_allclose(np.exp(found.log_prob), 1 / ACTIONS, rtol=1e-6)
+    estimates = ours.estimate(ours.state(*tables)[0], rows)
+    np.testing.assert_allclose(estimates.v_t, v[rows.next_obs])
+    np.testing.assert_allclose(estimates.q_tm1, v[rows.obs])
+    np.testing.assert_allclose(np.exp(estimates.log_prob), 1 / ACTIONS, rtol=1e-6)
 
 
 QUANTILES = {"name": "quantile", "quantiles": 3}
@@ -211,7 +215,7 @@ TAU = np.array([1 / 6, 1 / 2, 5 / 6], "f4")
 
 
 def rlax_loss(name, here, there, selector, action, reward, discount):
-    """Of one row, `[A, K]` each; what rlax says of it."""
+    """The rlax loss of one row, `[A, K]` each."""
     if name == "categorical":
         atoms = np.linspace(-4, 4, 5, dtype="f4")
         choose = jax.nn.softmax(selector) @ atoms
@@ -234,9 +238,7 @@ def rlax_loss(name, here, there, selector, action, reward, discount):
     ids=lambda each: each if isinstance(each, str) else each["name"],
 )
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:rlax")
-def test_distributions_are_learnt_by_the_loss_of_rlax_times_the_weight(
-    rule, head, tabular
-):
+def test_distributional_losses_equal_rlax_times_the_weight(rule, head, tabular):
     ours = tabular(rule, head, target=FAR)
     rng = np.random.default_rng(5)
     size = 3 if head is QUANTILES else 5
@@ -254,7 +256,7 @@ def test_distributions_are_learnt_by_the_loss_of_rlax_times_the_weight(
 
 
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:rlax")
-def test_expected_sarsa_of_quantiles_is_that_of_rlax(tabular):
+def test_expected_sarsa_with_quantiles_equals_rlax(tabular):
     ours = tabular("expected_sarsa", QUANTILES, target=FAR)
     tables = np.random.default_rng(6).normal(size=(2, STATES, ACTIONS, 3)).astype("f4")
     rows = ours.rows()
@@ -275,7 +277,7 @@ def test_expected_sarsa_of_quantiles_is_that_of_rlax(tabular):
     np.testing.assert_allclose(report.metrics["loss"], np.mean(losses), rtol=1e-4)
 
 
-def test_values_on_a_scale_are_put_back_before_they_are_bootstrapped(tabular):
+def test_transformed_values_are_inverted_before_bootstrapping(tabular):
     rng = np.random.default_rng(7)
     tables = rng.normal(size=(2, STATES, ACTIONS)).astype("f4") * 2
     ours = tabular("q_learning", target=FAR, transform="log", loss="mse")

@@ -1,4 +1,4 @@
-"""What all rules share: noise, drawing, spaces of actions, every pair with a head."""
+"""TD updaters: noise, sampling, action spaces, every pair of rule and head."""
 
 import itertools
 
@@ -17,12 +17,12 @@ from rlcli.updaters import Spaces
 
 KEY = jax.random.key(0)
 CLOCK = Clock.zero()
-COUNTED = (
+DISCRETE_ONLY = (
     *("q_learning", "double_q_learning", "clipped_double_q_learning"),
     *("soft_q_learning", "soft_clipped_double_q_learning", "munchausen"),
     "expected_sarsa",
 )
-RULES = ("sarsa", *COUNTED)
+RULES = ("sarsa", *DISCRETE_ONLY)
 HEADS = {
     "scalar": {},
     "categorical": {"atoms": 5},
@@ -31,7 +31,7 @@ HEADS = {
 }
 
 
-def built(updater, head, environment="CartPole-v1", **more):
+def build_parts(updater, head, environment="CartPole-v1", **more):
     data = {
         "environment": environment,
         "network": {"name": "mlp", "layers": [8], "head": head},
@@ -46,7 +46,7 @@ def built(updater, head, environment="CartPole-v1", **more):
 
 
 def unroll(environment, steps=3):
-    """Rows `[T, 1]` of zeros, but for rewards."""
+    """Rows `[T, 1]` of zeros, with reward and discount 1."""
 
     def row(space):
         return jnp.zeros((steps, 1, *space.shape), spaces.dtype(space))
@@ -56,19 +56,19 @@ def unroll(environment, steps=3):
     return Transition(obs, action, one, one, obs, flag, flag, {})
 
 
-def shapes(environment, agent):
-    """Traces the life of an agent: it begins, acts, and learns from three rows."""
+def check_shapes(environment, agent):
+    """Traces an agent that is initialized, acts and learns from three rows."""
 
     def run(key):
         rows = unroll(environment)
         before = agent.init(key, rows)
         after, metrics = agent.learn(before, rows, CLOCK, key)
-        asked = (rows.obs[0], agent.policy.initial(1), rows.first[0])
+        inputs = (rows.obs[0], agent.policy.initial(1), rows.first[0])
         noise = agent.policy.draw(key, 1)
         for act in (agent.policy.explore, agent.policy.exploit):
-            decision, _ = act(agent.acting(after), *asked, noise)
-            assert decision.action.shape == rows.action.shape[1:]
-            assert decision.extras["log_prob"].shape == (1,)
+            output, _ = act(agent.acting(after), *inputs, noise)
+            assert output.action.shape == rows.action.shape[1:]
+            assert output.extras["log_prob"].shape == (1,)
         return before, after, metrics
 
     before, after, metrics = jax.eval_shape(run, KEY)
@@ -78,32 +78,32 @@ def shapes(environment, agent):
 
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("name", RULES)
-def test_every_rule_goes_with_every_head_of_one_action_and_of_all(name, head):
+def test_every_rule_supports_every_head_for_one_action_and_for_all(name, head):
     options = {"name": head, **HEADS[head], "noisy": True}
-    shapes(*built({"name": name, "q": "all"}, {**options, "dueling": True}))
-    shapes(*built({"name": name, "q": "one", "transform": "log"}, options))
+    check_shapes(*build_parts({"name": name, "q": "all"}, {**options, "dueling": True}))
+    check_shapes(*build_parts({"name": name, "q": "one", "transform": "log"}, options))
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_a_value_of_states_goes_with_every_head(head):
-    shapes(*built("simple_td", {"name": head, **HEADS[head]}))
+def test_state_values_support_every_head(head):
+    check_shapes(*build_parts("simple_td", {"name": head, **HEADS[head]}))
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_sarsa_of_one_action_learns_in_a_box(head):
+def test_sarsa_of_one_action_supports_a_box(head):
     box = "probe-continuous-action"
     options = {"name": head, **HEADS[head]}
     sarsa = {"name": "sarsa", "q": "one", "critics": 2}
-    shapes(*built(sarsa, options, box, policy="random"))
-    shapes(*built("simple_td", options, box))
+    check_shapes(*build_parts(sarsa, options, box, policy="random"))
+    check_shapes(*build_parts("simple_td", options, box))
 
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [(name, {"q": q}) for name, q in itertools.product(COUNTED, ["all", "one"])]
+    [(name, {"q": q}) for name, q in itertools.product(DISCRETE_ONLY, ["all", "one"])]
     + [("sarsa", {"q": "all"})],
 )
-def test_a_rule_that_counts_actions_refuses_a_box_by_name(name, options):
+def test_a_rule_for_discrete_actions_refuses_a_box_by_name(name, options):
     factory = registry.find("updater", name).factory
     box = gymnasium.spaces.Box(-1, 1, (2,))
     with pytest.raises(
@@ -115,21 +115,21 @@ def test_a_rule_that_counts_actions_refuses_a_box_by_name(name, options):
     assert "use `ppo` for a Box" in caught.value.hint
 
 
-def test_a_function_of_the_pair_is_the_same_learner_as_one_of_all_actions(tabular):
+def test_one_action_and_all_actions_critics_learn_the_same(tabular):
     rng = np.random.default_rng(0)
     tables = rng.normal(size=(2, 6, 4)).astype("f4")
     for name in ("double_q_learning", "munchausen"):
-        found = []
+        results = []
         for q, shape in [("all", (2, 6, 4)), ("one", (2, 24, 1))]:
             ours = tabular(name, start=3, q=q, target={"every": 9})
             new, report = ours.updated(ours.rows(), *tables.reshape(shape))
-            found.append((np.asarray(new).ravel(), report.priority))
-        for one, other in zip(*found, strict=True):
+            results.append((np.asarray(new).ravel(), report.priority))
+        for one, other in zip(*results, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-def test_noise_is_for_learning_and_exploring_and_not_for_exploiting():
-    environment, agent = built(
+def test_network_noise_affects_exploring_and_not_exploiting():
+    environment, agent = build_parts(
         {"name": "q_learning"},
         {"noisy": True},
         policy={"name": "epsilon_greedy", "epsilon": 0.0},
@@ -141,9 +141,9 @@ def test_noise_is_for_learning_and_exploring_and_not_for_exploiting():
     @jax.jit
     def actions(key):
         noise = agent.policy.draw(key, 64)
-        asked = (params, obs, agent.policy.initial(64), begin, noise)
+        inputs = (params, obs, agent.policy.initial(64), begin, noise)
         return [
-            act(*asked)[0].action
+            act(*inputs)[0].action
             for act in (agent.policy.explore, agent.policy.exploit)
         ]
 
@@ -154,8 +154,8 @@ def test_noise_is_for_learning_and_exploring_and_not_for_exploiting():
     assert len(np.unique(explored, axis=0)) > 1
 
 
-def test_a_policy_draws_what_it_would_draw_without_a_network_that_does():
-    _, agent = built("q_learning", {}, policy={"name": "epsilon_greedy"})
+def test_network_noise_does_not_change_the_random_numbers_of_the_policy():
+    _, agent = build_parts("q_learning", {}, policy={"name": "epsilon_greedy"})
     drawn, ours = agent.policy.draw(KEY, 5)
     uniform = jax.random.uniform(KEY, (5, 3))
     np.testing.assert_array_equal(drawn[0], uniform[:, 0])
@@ -174,9 +174,7 @@ def test_a_policy_draws_what_it_would_draw_without_a_network_that_does():
         ("sarsa", {}, True),
     ],
 )
-def test_an_update_depends_on_its_key_only_where_something_is_drawn(
-    name, head, draws, tabular
-):
+def test_an_update_depends_on_its_key_only_if_it_samples(name, head, draws, tabular):
     ours = tabular(name, head, target={"every": 9})
     state = jax.jit(ours.whole.init)(KEY)
     rng = np.random.default_rng(0)
@@ -191,28 +189,28 @@ def test_an_update_depends_on_its_key_only_where_something_is_drawn(
     assert (losses[0] != losses[1]) == draws
 
 
-def test_acting_needs_the_parameters_alone(tabular):
+def test_acting_uses_only_the_parameters(tabular):
     ours = tabular("double_q_learning").whole
     state = jax.eval_shape(ours.init, KEY)
     assert ours.acting(state) is state.params
 
 
-def test_targets_follow_by_default_where_the_rule_has_a_use_for_them():
-    following = {
+def test_rules_that_need_a_target_have_one_by_default():
+    rules_with_target = {
         name
         for name in RULES
         if registry.options(registry.find("updater", name).factory)["target"].default
     }
-    assert following == {
+    assert rules_with_target == {
         *("double_q_learning", "clipped_double_q_learning", "munchausen"),
         "soft_clipped_double_q_learning",
     }
 
 
-def test_the_options_of_a_rule_are_those_of_all_and_its_own():
+def test_the_options_of_a_rule_are_the_common_ones_and_its_own():
     def options(name):
-        known = registry.options(registry.find("updater", name).factory)
-        return {key: each.default for key, each in known.items()}
+        options = registry.options(registry.find("updater", name).factory)
+        return {key: option.default for key, option in options.items()}
 
     common = {"q": "all", "critics": 1, "target": None, "loss": "huber"}
     common["transform"] = None
@@ -223,9 +221,9 @@ def test_the_options_of_a_rule_are_those_of_all_and_its_own():
     assert options("munchausen").items() >= own.items()
 
 
-def test_a_head_that_predicts_no_returns_has_no_name():
+def test_a_policy_network_refuses_return_heads():
     with pytest.raises(RlcliError) as caught:
-        built("ppo", {"name": "quantile"})
+        build_parts("ppo", {"name": "quantile"})
     assert caught.value.message == (
         "network `policy` has no head `quantile`: it predicts no returns"
     )
