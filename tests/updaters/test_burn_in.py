@@ -20,7 +20,7 @@ from rlcli.updaters import Spaces
 from rlcli.updaters.burn_in import refresh_carry
 from rlcli.updaters.policy_gradient.v_trace import v_trace
 
-SHOWN = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+OBSERVATION = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
 ACTIONS, SIZE, STEPS, BATCH, FRONT = 3, 4, 7, 5, 3
 CLOCK = Clock.zero()._replace(compute_metrics=np.bool_(True))
 
@@ -78,10 +78,10 @@ def test_steps_with_a_carry_per_row_stay_unchanged():
 def test_learning_from_sequences_equals_learning_from_their_learning_rows():
     def networks(name, head):
         return memory.separate_recurrent_network(
-            name, linear(), memory.gru(size=SIZE), head(), SHOWN
+            name, linear(), memory.gru(size=SIZE), head(), OBSERVATION
         )
 
-    spaces = Spaces(SHOWN, gymnasium.spaces.Discrete(ACTIONS))
+    spaces = Spaces(OBSERVATION, gymnasium.spaces.Discrete(ACTIONS))
     ours = v_trace(
         spaces,
         networks,

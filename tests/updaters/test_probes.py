@@ -157,7 +157,9 @@ def test_every_rule_with_every_head_learns_the_values_of(name, head, probe):
     q = q.min(0) if copies else q
     expected = np.array(list(expected.values()), float)
     if (name, probe) == ("munchausen", "reward-depends-on-action"):
-        expected += [[-0.1, 0]]  # α for what it would never do
+        expected += [
+            [-0.1, 0]
+        ]  # α times the log-policy of an action that it never takes
     np.testing.assert_allclose(q, expected, rtol=0.03, atol=0.05)
 
 

@@ -20,13 +20,13 @@ from rlcli.types import Clock, Decision, Policy, Transition
 from rlcli.updaters import Spaces
 from rlcli.updaters.model_based.muzero import _halve_gradient, muzero, unroll_targets
 
-SHOWN = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
+OBSERVATION = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
 ACTIONS, START, SIZE, K, N, GAMMA = 3, 2, 4, 3, 2, 0.9
 STEPS, BATCH = 9, 40
 STARTS = STEPS - N + 1 - K - 1
 CLOCK = Clock.zero()._replace(compute_metrics=np.bool_(True))
 WEIGHTS = {"value_weight": 0.5, "reward_weight": 2.0}
-ROUNDED = 1e-3  # what the inverse of h loses in float32
+ROUNDED = 1e-3  # float32 error of the inverse of h
 slow = pytest.mark.slow
 
 
@@ -34,22 +34,22 @@ def make_updater(**options):
     """The updater on linear networks, with a policy that never acts."""
 
     def networks(name, head, observation=None, action=None):
-        space = SHOWN if observation is None else observation
+        space = OBSERVATION if observation is None else observation
         space = space if action is None else Pair(space, action)
         return separate_network(name, linear(), head(), space)
 
     def policies(model):
         del model
-        said = Decision(jnp.zeros(BATCH, int), {"log_prob": jnp.zeros(BATCH)})
+        decision = Decision(jnp.zeros(BATCH, int), {"log_prob": jnp.zeros(BATCH)})
         return Policy(
             initial=lambda batch: ((), ()),
             draw=lambda key, batch: key,
-            explore=lambda *_: (said, ()),
-            exploit=lambda *_: (said, ()),
+            explore=lambda *_: (decision, ()),
+            exploit=lambda *_: (decision, ()),
             log_prob=lambda logits, action: jnp.zeros(action.shape),
         )
 
-    spaces = Spaces(SHOWN, gymnasium.spaces.Discrete(ACTIONS, start=START))
+    spaces = Spaces(OBSERVATION, gymnasium.spaces.Discrete(ACTIONS, start=START))
     options = {"size": SIZE, "steps": K, **WEIGHTS, **options}
     return muzero(spaces, networks, policies, optax.sgd(0.1), **options)
 
@@ -292,7 +292,7 @@ def test_fewer_rows_than_the_model_unrolls_are_refused():
 
 
 def test_continuous_actions_are_refused():
-    spaces = Spaces(SHOWN, gymnasium.spaces.Box(-1, 1, (2,), np.float32))
+    spaces = Spaces(OBSERVATION, gymnasium.spaces.Box(-1, 1, (2,), np.float32))
     with pytest.raises(RlcliError, match="`muzero` needs a Discrete action space"):
         muzero(spaces, None, None, None)
 

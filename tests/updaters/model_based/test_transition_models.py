@@ -103,17 +103,17 @@ def test_continuous_observations_are_predicted_as_changes(stochastic, span):
     # Without a key, samples use a fixed seed.
     noise = np.asarray(distributions.normal((2,)).draw(KEY, 7)) if stochastic else 0.0
 
-    def said(name, inputs):
+    def apply(name, inputs):
         return inputs @ arrays[name]["w"] + arrays[name]["b"]
 
     for action in range(ACTIONS):
         pair = np.concatenate([obs[action], np.eye(ACTIONS)[action]])
-        change = said("transition", pair)
+        change = apply("transition", pair)
         scale = np.exp(-5 + np.log1p(np.exp(change[2:] + 5))) if stochastic else 0.0
         following = obs[action] + change[:2]
-        value = said("value", following + scale * noise).mean()
-        going = sigmoid(said("continuation", pair)[0])
-        expected = said("reward", pair)[0] + GAMMA**span * going * value
+        value = apply("value", following + scale * noise).mean()
+        going = sigmoid(apply("continuation", pair)[0])
+        expected = apply("reward", pair)[0] + GAMMA**span * going * value
         assert found[action] == pytest.approx(expected, rel=1e-4)
 
 
@@ -121,17 +121,20 @@ def test_continuous_observations_are_predicted_as_changes(stochastic, span):
     ("tracer", "factor"), [({"name": "n_step", "n": 3}, 0.99**3), ("n_step", 0.99)]
 )
 def test_a_model_discounts_as_the_rows_of_its_tracer_do(tracer, factor, monkeypatch):
-    seen = []
+    gammas = []
     factory = registry.find("updater", "model_learning").factory
     module = inspect.getmodule(factory)
-    learnt = module.learnt
-    monkeypatch.setattr(
-        module, "learnt", lambda *a, **k: seen.append(k["gamma"]) or learnt(*a, **k)
-    )
+    learned_model = module.learned_model
+
+    def recorded_model(*args, **options):
+        gammas.append(options["gamma"])
+        return learned_model(*args, **options)
+
+    monkeypatch.setattr(module, "learned_model", recorded_model)
     data = probe_recipe("probe-two-steps") | {"tracer": tracer}
     build(recipe.load_recipe(data))
-    assert seen
-    np.testing.assert_allclose(seen, factor, rtol=1e-6)
+    assert gammas
+    np.testing.assert_allclose(gammas, factor, rtol=1e-6)
 
 
 def test_a_model_refuses_rows_of_whole_episodes():
@@ -168,18 +171,18 @@ def test_each_function_learns_its_own_target_from_a_row():
     weight = np.array([[1.0, 1.0]], "f4")
     _, report = ours.update(state, rows, weight, CLOCK, KEY)
 
-    def said(name, inputs):
+    def apply(name, inputs):
         return inputs @ arrays[name]["w"] + arrays[name]["b"]
 
     pair = np.concatenate([rows.obs[0], np.eye(ACTIONS)[rows.action[0] - 1]], -1)
-    error = rows.next_obs[0] - rows.obs[0] - said("transition", pair)
+    error = rows.next_obs[0] - rows.obs[0] - apply("transition", pair)
     nats = 0.5 * (error**2).sum(-1) + np.log(2 * np.pi)
-    missed = rows.reward[0] - said("reward", pair)[:, 0]
-    likely = sigmoid(said("continuation", pair)[:, 0])
+    missed = rows.reward[0] - apply("reward", pair)[:, 0]
+    likely = sigmoid(apply("continuation", pair)[:, 0])
     discount = rows.discount[0]
     crossed = -np.log([likely[0], 1 - likely[1]])  # the first went on
-    goal = rows.reward[0] + discount * said("value", rows.next_obs[0])[:, 0]
-    surprise = goal - said("value", rows.obs[0])[:, 0]
+    goal = rows.reward[0] + discount * apply("value", rows.next_obs[0])[:, 0]
+    surprise = goal - apply("value", rows.obs[0])[:, 0]
     expected = {
         "transition": nats[0] / 2,  # the second row has ended
         "reward": np.mean(0.5 * missed**2 + 0.5 * np.log(2 * np.pi)),
@@ -307,7 +310,7 @@ def lake_recipe(updater, steps, **environment):
 
 
 def learn_recipe(data, iterations):
-    """Environment, agent and parameters after so many iterations."""
+    """Environment, agent and parameters after `iterations` iterations."""
     setup = build(recipe.load_recipe(data))
     engine = loop.make_loop(setup)
     progress, _ = engine.advance(engine.begin(), iterations)
@@ -341,7 +344,7 @@ def test_the_known_model_of_a_slippery_lake_matches_gymnasium():
     likely, going, _ = lake(slippery=True)
     for pair, where in enumerate(zip(state, action, strict=True)):
         if not going[where[0]]:
-            continue  # nobody acts where the episode has ended
+            continue  # no action is taken in terminal states
         found = np.bincount(cells[pair], minlength=16) / 2_000
         np.testing.assert_allclose(found, likely[where], atol=0.05)
         ends = ~going[cells[pair]]
@@ -403,7 +406,7 @@ def test_a_model_of_a_probe_gives_its_values(name, backup, stochastic):
         inputs = np.maximum(inputs, 0) if module == "linear" else inputs
     worth = np.max(list(expected.values()), axis=-1)
     if (name, backup) == ("probe-reward-depends-on-action", "sample"):
-        worth = worth * np.tanh(1.0)  # of a policy that does the worse at times
+        worth = worth * np.tanh(1.0)  # the value of an exploring policy
     np.testing.assert_allclose(inputs[:, 0], worth, rtol=0.05, atol=0.05)
 
 
@@ -483,7 +486,7 @@ def test_known_functions_are_forward_passes_without_parameters():
     }
     parsed = recipe.load_recipe(data)
     setup = build(parsed)
-    Experiment(parsed, setup).check()  # that it learns, by shapes alone
+    Experiment(parsed, setup).check()  # traces an update
     _, agent = setup.parts(Clock.zero())
     begun = jax.eval_shape(loop.make_loop(setup).begin).agent
     shapes = agent.acting(begun)

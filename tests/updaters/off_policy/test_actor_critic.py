@@ -27,7 +27,7 @@ FAR = {"every": 1_000}  # target parameters that stay where they are
 RNG = np.random.default_rng(0)
 CRITICS, TARGETS = RNG.normal(size=(2, 2, STATES, ACTIONS)).astype("f4")
 LOGITS, OLD = RNG.normal(size=(2, STATES, ACTIONS)).astype("f4")
-SHOWN = gymnasium.spaces.Discrete(STATES)
+OBSERVATION = gymnasium.spaces.Discrete(STATES)
 CHOICES = gymnasium.spaces.Discrete(ACTIONS, start=1)
 REAL = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
 BOX = gymnasium.spaces.Box(np.array([-1, 0], "f4"), np.array([3, 1], "f4"))
@@ -50,7 +50,7 @@ def updater(factory, shown, space, torso, **options):
 
 def tabular_updater(factory, **options):
     """A tabular updater with Discrete actions."""
-    return updater(factory, SHOWN, CHOICES, table, **options)
+    return updater(factory, OBSERVATION, CHOICES, table, **options)
 
 
 def tables(ours, critics=CRITICS, logits=LOGITS, targets=TARGETS, old=OLD, tau=TAU):
@@ -204,7 +204,7 @@ def test_policy_and_targets_are_updated_once_every_delay_updates():
             np.testing.assert_allclose(leaf(state.target, name), expected, rtol=1e-6)
         same = leaf(state.params, "policy") == leaf(before.params, "policy")
         assert same.all() != due
-        assert report.metrics["policy_loss"] != 0  # somebody reads it at any time
+        assert report.metrics["policy_loss"] != 0  # reported in every update
 
 
 def linear_updater(factory, **options):
@@ -279,9 +279,11 @@ def test_an_update_in_a_box_follows_the_chain_rule():
     np.testing.assert_allclose(
         policy["b"], POLICY[1] + along.mean(axis=(0, 1)), rtol=1e-5
     )
-    climbed = -np.mean(q(batch.obs, actor(batch.obs), critic))
-    assert report.metrics["policy_loss"] != climbed  # it is that of the policy since
-    assert report.metrics["policy_loss"] < climbed
+    loss_before = -np.mean(q(batch.obs, actor(batch.obs), critic))
+    assert (
+        report.metrics["policy_loss"] != loss_before
+    )  # evaluated after the critic step
+    assert report.metrics["policy_loss"] < loss_before
 
 
 MANY = (64, 64)
@@ -302,14 +304,14 @@ def test_target_actions_are_smoothed_within_the_clip_and_the_box():
     update = jax.jit(ours.update)
     _, report = update(state, batch, np.ones(MANY, "f4"), CLOCK, KEY)
     # The target action is 2 + 2 clip(0.4 ε, −0.5, 0.5), clipped to the Box, up to 3.
-    drawn = np.random.default_rng(0).normal(size=1_000_000)
-    expected = np.clip(2 + 2 * np.clip(sigma * drawn, -limit, limit), -1, 3)
+    normal = np.random.default_rng(0).normal(size=1_000_000)
+    expected = np.clip(2 + 2 * np.clip(sigma * normal, -limit, limit), -1, 3)
     np.testing.assert_allclose(report.metrics["td_error"], expected.mean(), atol=0.04)
     seen = np.asarray(report.priority)  # of each row
     assert 1 <= seen.min() < 1.01
     assert 2.99 < seen.max() <= 3
-    alone = update(state, batch, np.ones(MANY, "f4"), CLOCK, jax.random.key(1))[1]
-    assert alone.metrics["td_error"] != report.metrics["td_error"]
+    single = update(state, batch, np.ones(MANY, "f4"), CLOCK, jax.random.key(1))[1]
+    assert single.metrics["td_error"] != report.metrics["td_error"]
 
 
 @pytest.mark.parametrize("scale", [-2.0, 0.5])

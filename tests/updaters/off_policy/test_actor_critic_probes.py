@@ -1,7 +1,7 @@
 """Off-policy actor-critic on probe environments with known values.
 
-The replay is filled at random: a policy that is sure takes one action alone, and of the
-others it has to know what they are worth, too.
+The replay is filled by random actions: a deterministic policy takes only one action,
+but its critic must learn the values of the others as well.
 """
 
 import functools
@@ -20,7 +20,7 @@ from rlcli.networks.heads import action_head, distribution_head, return_head
 from rlcli.networks.torsos import mlp
 
 GAMMA = 0.9
-SHOWN = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+OBSERVATION = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
 BOX = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
 HEADS = {
     "scalar": {},
@@ -79,13 +79,15 @@ def test_the_maximum_of_a_parabola_is_found_with_every_head(name, head):
     numbers = (
         distribution_head(distributions.squashed_normal(BOX)) if name == "sac" else None
     )
-    found = apply_function(params, "policy", numbers or action_head(1), SHOWN, [0.0])
+    found = apply_function(
+        params, "policy", numbers or action_head(1), OBSERVATION, [0.0]
+    )
     # The maximum is flat: an error of 0.15 loses 0.02.
     assert np.tanh(found[0, 0]) == pytest.approx(0.5, abs=0.15)
     tried = np.array([0.2, 0.5, 0.8], "f4")
     copies = critics(name) if critics(name) > 1 else None
     made = return_head((), "act", **head)
-    pair = Pair(SHOWN, BOX)
+    pair = Pair(OBSERVATION, BOX)
     q = apply_function(params, "critic", made, pair, 0 * tried, tried, copies=copies)
     q = np.asarray(q.particles().mean()).reshape(-1, 3)
     expected = np.broadcast_to(-((tried - 0.5) ** 2), q.shape)
@@ -107,13 +109,15 @@ COUNTED = {
 def test_discrete_actions_are_valued_and_selected(name, head, probe):
     params, head = learn_probe(probe, name, head)
     family = distributions.categorical(2)
-    logits = apply_function(params, "policy", distribution_head(family), SHOWN, [0.0])
+    logits = apply_function(
+        params, "policy", distribution_head(family), OBSERVATION, [0.0]
+    )
     values, best = COUNTED[probe]
     if best is not None:
         assert np.exp(family.log_prob(logits, np.array([best]))) > 0.95
     copies = critics(name) if critics(name) > 1 else None
     made = functools.partial(return_head, (2,), "act")(**head)
-    q = apply_function(params, "critic", made, SHOWN, [0.0], copies=copies)
+    q = apply_function(params, "critic", made, OBSERVATION, [0.0], copies=copies)
     q = np.asarray(q.particles().mean()).reshape(-1, 2)
     # A stochastic policy has a slightly higher soft value.
     np.testing.assert_allclose(q, np.broadcast_to(values, q.shape), rtol=0.03, atol=0.1)

@@ -122,7 +122,7 @@ def test_the_policy_gradient_equals_the_plain_formula(normalize):
     @jax.jit
     @functools.partial(jax.grad, argnums=(0, 1))
     def gradient(logits, values, advantage, weight):
-        there = jnp.sign(weight)  # importance weights are for the value alone
+        there = jnp.sign(weight)  # importance weights scale only the value loss
         chosen = log_probs(logits, rows.obs, rows.action)
         critic = 0.5 * (values[rows.obs] - target) ** 2
         entropy = -jnp.sum(jax.nn.softmax(logits) * jax.nn.log_softmax(logits), axis=-1)
@@ -329,7 +329,7 @@ def test_the_old_policy_stays_constant_during_an_update():
 def test_later_entropies_count_until_the_episode_ends():
     rng = np.random.default_rng(2)
     last = np.zeros((5, 2), bool)
-    last[2, 0] = True  # terminated: what follows in row 0 is another episode
+    last[2, 0] = True  # terminated: the next row belongs to another episode
     last[3, 1] = True  # cut short
     discount = np.ones((5, 2), "f4")
     discount[2, 0] = 0.0
@@ -361,15 +361,17 @@ def test_with_the_tracers_gamma_and_lambda_returns_are_soft_values():
     raw = raw._replace(
         discount=np.where(raw.last & (raw.action > 0), 0, 1).astype("f4")
     )
-    said = ours.estimate(state_of(ours), raw)
-    rows = tracer.trace(raw, said)
-    rows.extras["next_carry"] = said.carry
+    estimates = ours.estimate(state_of(ours), raw)
+    rows = tracer.trace(raw, estimates)
+    rows.extras["next_carry"] = estimates.carry
     (_, found), _ = gradients(ours, rows)
     p = np.exp(LOGITS) / np.exp(LOGITS).sum(-1, keepdims=True)
     entropy = -np.sum(p * np.log(p), -1)[raw.next_obs]
-    paid = raw._replace(reward=raw.reward + weight * gamma * raw.discount * entropy)
+    soft_rows = raw._replace(
+        reward=raw.reward + weight * gamma * raw.discount * entropy
+    )
     plain = updater(a2c, value_weight=1.0)
-    (_, expected), _ = gradients(plain, tracer.trace(paid, said))
+    (_, expected), _ = gradients(plain, tracer.trace(soft_rows, estimates))
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 

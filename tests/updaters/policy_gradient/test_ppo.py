@@ -20,7 +20,7 @@ from rlcli.updaters.policy_gradient.ppo import ppo
 
 CLOCK = Clock.zero()._replace(compute_metrics=np.bool_(True))
 KEY = jax.random.key(0)
-SHOWN = gymnasium.spaces.Box(-1, 1, (3,))
+OBSERVATION = gymnasium.spaces.Box(-1, 1, (3,))
 CHOICE = gymnasium.spaces.Discrete(3, start=1)
 BOX = gymnasium.spaces.Box(-1, 1, (2,))
 SHAPE = (8, 4)
@@ -29,14 +29,14 @@ PLAIN = {"epochs": 1, "minibatches": 1, "regularizers": []}
 
 def updater(action=CHOICE, optimizer=None, **options):
     def networks(name, head):
-        return separate_network(name, mlp(layers=[8]), head(), SHOWN)
+        return separate_network(name, mlp(layers=[8]), head(), OBSERVATION)
 
     def policies(distribution, space):
         return sampled(distribution)
 
     optimizer = optimizer or optax.sgd(0.1)
-    shown = Spaces(SHOWN, action)
-    return ppo(shown, networks, policies, optimizer, **{**PLAIN, **options})
+    spaces = Spaces(OBSERVATION, action)
+    return ppo(spaces, networks, policies, optimizer, **{**PLAIN, **options})
 
 
 def batch(action=CHOICE, seed=0):
@@ -66,8 +66,8 @@ def update_once(ours, rows, weight=None):
 def with_near_log_probs(ours, rows):
     """The rows, with log-probabilities close to those of the current policy."""
     noise = np.random.default_rng(1).normal(0, 0.3, SHAPE).astype("f4")
-    said = jax.jit(ours.estimate)(ours.init(KEY), rows).log_prob
-    return rows._replace(extras={"log_prob": said + noise})
+    log_prob = jax.jit(ours.estimate)(ours.init(KEY), rows).log_prob
+    return rows._replace(extras={"log_prob": log_prob + noise})
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,8 @@ def test_before_the_first_step_the_ratio_is_one():
     ours = updater(optimizer=sum_gradients(), epochs=3, minibatches=4, value_weight=0.0)
     state = ours.init(KEY)
     rows = batch()
-    said = jax.jit(ours.estimate)(state, rows).log_prob
-    rows = rows._replace(extras={"log_prob": said})
+    log_prob = jax.jit(ours.estimate)(state, rows).log_prob
+    rows = rows._replace(extras={"log_prob": log_prob})
     _, _, report = update_once(ours, rows)
     assert report.metrics["clip_fraction"] == 0.0
     assert report.metrics["kl"] == pytest.approx(0.0, abs=1e-6)

@@ -20,13 +20,13 @@ from rlcli.tracers.n_step import n_step
 from rlcli.types import Clock, Transition
 from rlcli.updaters import Spaces
 
-SHOWN = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+OBSERVATION = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
 ACTIONS, SIZE, STEPS, BATCH, N, GAMMA, EPSILON = 3, 4, 9, 5, 2, 0.9, 0.2
 CLOCK = Clock.zero()._replace(compute_metrics=np.bool_(True))
 
 
 def recurrent_network(name, head, action=None, copies=None):
-    made = memory.gru(size=SIZE), head(), SHOWN, copies
+    made = memory.gru(size=SIZE), head(), OBSERVATION, copies
     return memory.separate_recurrent_network(name, mlp(layers=[5]), *made)
 
 
@@ -54,14 +54,14 @@ def make_updater(name, **options):
     def policies(values, space):
         return epsilon_greedy(values, space, epsilon=EPSILON)
 
-    spaces = Spaces(SHOWN, gymnasium.spaces.Discrete(ACTIONS))
+    spaces = Spaces(OBSERVATION, gymnasium.spaces.Discrete(ACTIONS))
     factory = registry.find("updater", name).factory
     target = {"every": 100}
     ours = factory(
         spaces, recurrent_network, policies, optax.sgd(1.0), target=target, **options
     )
-    begun = ours.init(jax.random.key(0))
-    return ours, begun._replace(target=ours.init(jax.random.key(1)).params)
+    state = ours.init(jax.random.key(0))
+    return ours, state._replace(target=ours.init(jax.random.key(1)).params)
 
 
 @pytest.fixture(scope="module")
@@ -106,14 +106,14 @@ def test_errors_equal_those_of_networks_stepped_one_at_a_time(name, one_step):
     assert ours.requires == ("carry",)
 
     @jax.jit
-    def learnt(state):
+    def update(state):
         estimates = ours.estimate(state, rows)
         seen = {**rows.extras, "next_carry": estimates.carry}
         traced = n_step(n=N, gamma=GAMMA).trace(rows._replace(extras=seen), estimates)
         weight = jnp.ones(traced.reward.shape)
         return estimates, ours.update(state, traced, weight, CLOCK, jax.random.key(2))
 
-    estimates, (_, report) = learnt(state)
+    estimates, (_, report) = update(state)
     assert report.priority.shape == (STEPS - N + 1, BATCH)
     for b in range(BATCH):
         here, there = one_at_a_time(one_step, rows, state.params, b)

@@ -156,10 +156,10 @@ def test_network_noise_affects_exploring_and_not_exploiting():
 
 def test_network_noise_does_not_change_the_random_numbers_of_the_policy():
     _, agent = build_parts("q_learning", {}, policy={"name": "epsilon_greedy"})
-    drawn, ours = agent.policy.draw(KEY, 5)
+    noise, ours = agent.policy.draw(KEY, 5)
     uniform = jax.random.uniform(KEY, (5, 3))
-    np.testing.assert_array_equal(drawn[0], uniform[:, 0])
-    np.testing.assert_array_equal(drawn[1], uniform[:, 1:])
+    np.testing.assert_array_equal(noise[0], uniform[:, 0])
+    np.testing.assert_array_equal(noise[1], uniform[:, 1:])
     first = jax.random.bits(KEY, (100_000,))
     assert not np.isin(jax.random.key_data(ours), first).all()
 
