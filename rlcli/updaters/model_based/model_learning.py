@@ -200,7 +200,7 @@ def _lookahead_updater(
     parts = ModelLearningParts(
         model, critic, model_action_values(model, critic, actions, scale), scale
     )
-    target_of_rows = {"best": _best_target, "sample": _sample_target}[settings.backup]
+    compute_target = {"best": _best_target, "sample": _sample_target}[settings.backup]
 
     def init(key: Key) -> Params:
         return {**critic.init(key), **model.init(key)}
@@ -218,7 +218,7 @@ def _lookahead_updater(
     ) -> tuple[Learner, Report]:
         learn_key, target_key = jax.random.split(key)
         target_params = state.params if target is None else state.target
-        value_target = target_of_rows(parts, target_params, target_key, batch)
+        value_target = compute_target(parts, target_params, target_key, batch)
 
         def losses(params: Params) -> Losses:
             inputs = (learn_key, batch.obs, batch.action, batch.first)

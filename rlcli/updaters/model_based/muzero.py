@@ -119,7 +119,7 @@ def muzero(
     model = _build_networks(networks, actions, size)
     policy = policies(model=_planning_model(model, scale, actions))
     begin, step = learner(model.init, optimizer)
-    losses_of = functools.partial(
+    loss_function = functools.partial(
         muzero_losses, model, LOSSES[loss], scale, (value_weight, reward_weight)
     )
 
@@ -127,10 +127,10 @@ def muzero(
         state: Learner, batch: Transition, weight: Array, clock: Clock, key: Key
     ) -> tuple[Learner, Report]:
         del key  # nothing is sampled
-        goals = unroll_targets(batch, steps)
-        starts = goals.value.shape[1]
+        targets = unroll_targets(batch, steps)
+        starts = targets.value.shape[1]
         obs = jax.tree.map(lambda leaf: leaf[:starts], batch.obs)
-        loss = functools.partial(losses_of, obs=obs, goals=goals)
+        loss = functools.partial(loss_function, obs=obs, targets=targets)
         state, priority, metrics = step(state, loss, weight[:starts], clock)
         return state, Report(priority, metrics)
 
@@ -219,34 +219,38 @@ def muzero_losses(
     weights: tuple[Array | float, Array | float],
     params: Params,
     obs: ArrayTree,
-    goals: UnrollTargets,
+    targets: UnrollTargets,
 ) -> Losses:
     """The loss of the model unrolled along the actions from each start, `[S, B]`."""
-    steps = goals.value.shape[0] - 1
+    steps = targets.value.shape[0] - 1
 
     def prediction_losses(
-        hidden: Array, goal: UnrollTargets
+        hidden: Array, target: UnrollTargets
     ) -> tuple[Array, Array, Prediction]:
         prediction = model.predict(params, hidden)
-        policy = optax.softmax_cross_entropy(prediction.logits, goal.policy)
-        value = prediction.value.loss(_point_mass(goal.value), loss, scale)
-        return goal.policy_weight * policy, goal.value_weight * value, prediction.value
+        policy = optax.softmax_cross_entropy(prediction.logits, target.policy)
+        value = prediction.value.loss(_point_mass(target.value), loss, scale)
+        return (
+            target.policy_weight * policy,
+            target.value_weight * value,
+            prediction.value,
+        )
 
     def scan_step(
         hidden: Array, step_targets: tuple[Array, UnrollTargets]
     ) -> tuple[Array, tuple]:
-        action, goal = step_targets
+        action, target = step_targets
         output = model.dynamics(params, _halve_gradient(hidden), action)
-        reward = output.reward.loss(_point_mass(goal.reward), loss, scale)
-        policy, value, _ = prediction_losses(output.hidden, goal)
-        return output.hidden, (policy, value, goal.reward_weight * reward)
+        reward = output.reward.loss(_point_mass(target.reward), loss, scale)
+        policy, value, _ = prediction_losses(output.hidden, target)
+        return output.hidden, (policy, value, target.reward_weight * reward)
 
     hidden = model.represent(params, obs)
     policy, value, root = prediction_losses(
-        hidden, jax.tree.map(lambda leaf: leaf[0], goals)
+        hidden, jax.tree.map(lambda leaf: leaf[0], targets)
     )
-    rest = jax.tree.map(lambda leaf: leaf[1:], goals)
-    _, terms_by_step = jax.lax.scan(scan_step, hidden, (goals.action[:-1], rest))
+    rest = jax.tree.map(lambda leaf: leaf[1:], targets)
+    _, terms_by_step = jax.lax.scan(scan_step, hidden, (targets.action[:-1], rest))
     step_means = [jnp.sum(term, axis=0) / steps for term in terms_by_step]
     terms = {
         "policy_loss": policy + step_means[0],
@@ -258,7 +262,7 @@ def muzero_losses(
         + weights[0] * terms["value_loss"]
         + weights[1] * terms["reward_loss"]
     )
-    error = jnp.abs(root.error(_point_mass(goals.value[0]), scale))
+    error = jnp.abs(root.error(_point_mass(targets.value[0]), scale))
     priority = error[0] if error.shape[0] == 1 else error
     metrics = {**terms, "td_error": error, "value": _expected_value(root, scale)}
     return Losses({"critic": total}, priority, metrics)

@@ -68,10 +68,10 @@ def soft_pg(
 
     (Haarnoja et al., 2018b, https://arxiv.org/abs/1812.05905): it falls while the
     policy's entropy is above `target_entropy` H̄, and rises while it is below. H̄ is in
-    nats of the unscaled action; null: −1 + log h for each entry, with h half the width
-    of its Box (1 where it is unbounded), or 0.98 log |A|. The policy, its temperature
-    and the target are updated once every `delay` updates. There is no entropy bonus
-    between the steps of an n-step return.
+    nats, in the units of the action; null: −1 + log h for each entry, with h half the
+    width of its Box (1 where it is unbounded), or 0.98 log |A|. The policy, its
+    temperature and the target are updated once every `delay` updates. There is no
+    entropy bonus between the steps of an n-step return.
     """
     return off_policy_actor_critic(
         "soft_pg",

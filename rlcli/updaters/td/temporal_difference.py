@@ -208,7 +208,7 @@ def td_updater(
     ) -> tuple[Learner, Report]:
         learn_key, target_key = jax.random.split(key)
         target_params = state.params if target is None else state.target
-        goal = bootstrap_target(
+        td_target = bootstrap_target(
             batch,
             parts.rule(
                 make_context(parts, state.params, target_params, batch, target_key)
@@ -231,7 +231,7 @@ def td_updater(
             )
             prediction = critic.predict_action("learn", params, *inputs)
             return regression_losses(
-                jax.vmap(order.backward)(prediction), goal, loss, scale
+                jax.vmap(order.backward)(prediction), td_target, loss, scale
             )
 
         state, priority, metrics = step(state, losses, weight, clock)
