@@ -45,7 +45,7 @@ def test_q_learning_in_a_box_names_both_and_what_fits(updater, tmp_path):
     error = build_error(f"{BOX}updater: {updater}\nreplay: uniform\n", tmp_path)
     assert error.message == (
         f"{tmp_path}/mine.yaml:2: updater `{updater}` needs a Discrete action space, "
-        "and environment `probe-continuous-action` has Box(1,) in [-1, 1]"
+        "but environment `probe-continuous-action` has Box(1,) in [-1, 1]"
     )
     assert "`ppo`" in error.hint
 
