@@ -468,14 +468,17 @@ def cart_motion(obs, action):
     return 0.02 * jnp.stack([speed, push, turning, -1.5 * push], axis=-1)
 
 
-def always_paid(obs, action):
+def constant_reward(obs, action):
     """The reward while the pole is upright."""
     del action
     return jnp.ones((len(obs), 1))
 
 
 def test_known_functions_are_forward_passes_without_parameters():
-    given = {"transition": f"{__name__}:moved", "reward": f"{__name__}:always_paid"}
+    given = {
+        "transition": f"{__name__}:cart_motion",
+        "reward": f"{__name__}:constant_reward",
+    }
     data = {
         "environment": "CartPole-v1",
         "updater": {"name": "model_learning"},
