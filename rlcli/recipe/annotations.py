@@ -1,17 +1,18 @@
-"""Annotations: what they make of the values of a recipe, and what they refuse.
+"""Annotations: convert and validate the values of a recipe by their type annotations.
 
-An option annotated `float` takes a number or a schedule, unless it is structural; `int`
-takes 1e3 too; `Literal`, `list`, `TypedDict`, unions and the rest mean what they say.
+An option annotated `float` takes a number or a schedule, unless it is structural. An
+`int` also takes 1e3. `Literal`, `list`, `TypedDict` and unions have their usual meaning.
 Ranges stand in the annotation: `Annotated[float, Ge(0.0), Le(1.0)]`.
 
 Compiled programs compute in 32 bits: a float must be finite and nonzero in float32 as
-well, and keep its range when rounded to it. An integer must fit in an int32, unless its
-annotation has an upper bound of its own.
+well, and stay in its range when rounded to float32. An integer must fit in an int32,
+unless its annotation has an upper bound of its own.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
 import math
 import numbers
 import operator
@@ -34,7 +35,7 @@ from rlcli.xla.numeric_limits import INT32_MAX, is_float32, to_float32
 
 
 class MismatchError(ValueError):
-    """A value that its annotation does not admit; `place` is where within it."""
+    """A value does not match its annotation; `place` is the path within the value."""
 
     def __init__(self, place: Place, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -44,35 +45,35 @@ class MismatchError(ValueError):
 
 
 def convert(annotation: Any, value: Any) -> Any:
-    """The value as its annotation wants it; `MismatchError` if it cannot be."""
+    """Returns the value converted to its annotation, or raises `MismatchError`."""
     try:
         return pydantic.TypeAdapter(_with_validators(annotation)).validate_python(value)
     except pydantic.ValidationError as error:
-        wrong = [_Mismatch.from_error(item, value) for item in error.errors()]
-    deepest = max(len(mismatch.place) for mismatch in wrong)
-    wrong = [mismatch for mismatch in wrong if len(mismatch.place) == deepest]
-    # A sentence says more than that another type was possible, too.
-    first_message = next((mismatch for mismatch in wrong if mismatch.message), None)
+        mismatches = [_Mismatch.from_error(item, value) for item in error.errors()]
+    depth = max(len(mismatch.place) for mismatch in mismatches)
+    mismatches = [mismatch for mismatch in mismatches if len(mismatch.place) == depth]
+    # A specific message is more useful than the list of possible types.
+    first_message = next(
+        (mismatch for mismatch in mismatches if mismatch.message), None
+    )
     if first_message is not None:
         raise MismatchError(
             first_message.place, first_message.message, first_message.hint
         )
-    alternatives = " or ".join(
-        dict.fromkeys(mismatch.expected_type for mismatch in wrong)
-    )
-    hint = next((mismatch.hint for mismatch in wrong if mismatch.hint), "")
-    message = f"expected {alternatives}, got {format_value(wrong[0].value)}"
-    raise MismatchError(wrong[0].place, message, hint)
+    expected = _join_types([mismatch.expected_type for mismatch in mismatches])
+    hint = next((mismatch.hint for mismatch in mismatches if mismatch.hint), "")
+    message = f"expected {expected}, got {format_value(mismatches[0].value)}"
+    raise MismatchError(mismatches[0].place, message, hint)
 
 
 def is_schedulable(annotation: Any) -> bool:
-    """Whether an option is a number that may follow a schedule, or vary."""
+    """Whether an option is a float that may follow a schedule or vary over copies."""
     base, metadata = _unwrap(annotation)
     return base is float and "structural" not in metadata
 
 
 def format_value(value: Any) -> str:
-    """The value as YAML, cut where it is long."""
+    """Formats a value as YAML for a message; long values are truncated."""
     if not isinstance(value, str | int | float | list | dict | None):
         return quote(repr(value))[1:-1]
     try:
@@ -82,7 +83,7 @@ def format_value(value: Any) -> str:
 
 
 class _Mismatch(NamedTuple):
-    """One of the things that pydantic found wrong, in our words."""
+    """One error of pydantic, with the type that rlcli expects."""
 
     place: Place  # within the option's value
     value: Any
@@ -93,7 +94,7 @@ class _Mismatch(NamedTuple):
     @classmethod
     def from_error(cls, error: Any, value: Any) -> _Mismatch:
         place: Place = ()
-        for step in error["loc"]:  # beside keys, it names the members of unions
+        for step in error["loc"]:  # contains keys, and the names of union members
             is_index = isinstance(value, list | tuple) and isinstance(step, int)
             if (is_index and step < len(value)) or (
                 isinstance(value, Mapping) and step in value
@@ -107,39 +108,69 @@ class _Mismatch(NamedTuple):
 
 
 _TYPE_NAMES = {
-    "list_type": "a list",
-    "tuple_type": "a list",
-    "sequence_type": "a list",
-    "dict_type": "a mapping",
-    "mapping_type": "a mapping",
-    "typed_dict_type": "a mapping",
+    "list_type": "list",
+    "tuple_type": "list",
+    "sequence_type": "list",
+    "dict_type": "mapping",
+    "mapping_type": "mapping",
+    "typed_dict_type": "mapping",
 }
 
 
-def describe_annotation(annotation: Any) -> str:
-    """What a recipe may write for an annotation, in words."""
+def describe_annotation(annotation: Any, *, is_nested: bool = False) -> str:
+    """Formats an annotation as a type: `int ≥ 1`, `"relu" | "tanh"`, `list[str]`.
+
+    A schedulable float is `float, or a schedule`, and `float | schedule` inside
+    brackets. A `TypedDict` is `{key, optional_key?}`: see `describe_fields`.
+    """
     base, metadata = _unwrap(annotation)
     arguments = typing.get_args(base)
-    if base is float:
-        schedule = "" if "structural" in metadata else " or a schedule"
-        return f"a number{_format_range(metadata)}{schedule}"
-    if base is int:
-        return f"a whole number{_format_range(metadata)}"
+    origin = typing.get_origin(base)
+    if base is float and "structural" not in metadata:
+        schedule = " | schedule" if is_nested else ", or a schedule"
+        return _format_number_type("float", metadata) + schedule
+    if base in (int, float):
+        return _format_number_type(base.__name__, metadata)
     if base in _EXACT:
         return _EXACT[base]
-    if typing.get_origin(base) is Literal:
-        return " or ".join(f"`{choice}`" for choice in arguments)
-    if typing.get_origin(base) in (typing.Union, types.UnionType):
-        return " or ".join(describe_annotation(argument) for argument in arguments)
+    if origin is Literal:
+        return _format_choices(arguments)
+    if origin in (typing.Union, types.UnionType):
+        members = [describe_annotation(a, is_nested=is_nested) for a in arguments]
+        return _join_types(members)
     if typing_extensions.is_typeddict(base):
-        hints = typing_extensions.get_type_hints(base, include_extras=True)
         fields = (
-            f"{name}: {describe_annotation(hint)}" for name, hint in hints.items()
+            f"{key}{'' if is_required else '?'}"
+            for key, (_, is_required) in _typed_dict_fields(base).items()
         )
         return "{" + ", ".join(fields) + "}"
-    if typing.get_origin(base) in (list, tuple, Sequence):
-        return f"a list of {describe_annotation(arguments[0])}"
-    return "anything" if base is Any else inspect.formatannotation(base)
+    if origin in (list, tuple, Sequence):
+        return f"list[{describe_annotation(arguments[0], is_nested=True)}]"
+    if origin in (dict, Mapping):
+        key, item = (describe_annotation(a, is_nested=True) for a in arguments)
+        return f"mapping[{key}, {item}]"
+    return "any" if base is Any else inspect.formatannotation(base)
+
+
+def describe_fields(annotation: Any) -> dict[str, str]:
+    """The keys and types of the `TypedDict` in an annotation; {} if it has none."""
+    base, _ = _unwrap(annotation)
+    if typing_extensions.is_typeddict(base):
+        return {
+            key: describe_annotation(hint) + ("" if is_required else ", optional")
+            for key, (hint, is_required) in _typed_dict_fields(base).items()
+        }
+    fields = (describe_fields(argument) for argument in typing.get_args(base))
+    return next(filter(None, fields), {})
+
+
+def _join_types(alternatives: Sequence[str]) -> str:
+    names = list(dict.fromkeys(alternatives))
+    return (", or " if any(", or" in name for name in names) else " | ").join(names)
+
+
+def _format_choices(choices: Sequence[Any]) -> str:
+    return " | ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
 
 
 def _custom_error(expected: str = "", **details: Any) -> PydanticCustomError:
@@ -147,10 +178,10 @@ def _custom_error(expected: str = "", **details: Any) -> PydanticCustomError:
 
 
 def _with_validators(annotation: Any) -> Any:
-    """The annotation with our own validators in its leaves.
+    """Replaces the leaves of an annotation by rlcli's validators.
 
-    Floats are numbers or schedules, booleans are no numbers, 1e3 is an integer too, and
-    what was expected is said in words.
+    They accept schedules for floats and 1e3 for integers, refuse booleans as numbers,
+    and name the expected type in errors.
     """
     base, metadata = _unwrap(annotation)
     if base in (inspect.Parameter.empty, Any):
@@ -189,7 +220,7 @@ def _leaf_validator(convert: Callable[[Any], Any]) -> Any:
     return Annotated[Any, pydantic.PlainValidator(convert)]
 
 
-_EXACT = {bool: "true or false", str: "text", types.NoneType: "null"}
+_EXACT = {bool: "bool", str: "str", types.NoneType: "null"}
 
 
 def _exact_type(exact_type: type) -> Callable[[Any], Any]:
@@ -202,7 +233,7 @@ def _exact_type(exact_type: type) -> Callable[[Any], Any]:
 
 
 def _literal(choices: tuple) -> Callable[[Any], Any]:
-    expected = " or ".join(f"`{choice}`" for choice in choices)
+    expected = _format_choices(choices)
 
     def convert(value: Any) -> Any:
         for choice in choices:
@@ -216,13 +247,13 @@ def _literal(choices: tuple) -> Callable[[Any], Any]:
 
 def _number_validator(metadata: tuple) -> Callable[[Any], Any]:
     structural = "structural" in metadata
-    expected = f"a number{_format_range(metadata)}"
+    expected = _format_number_type("float", metadata)
 
     def convert(value: Any) -> float | schedules.Schedule:
         if structural or not isinstance(value, Mapping | schedules.Schedule):
             if not _is_number(value) or not _is_within(value, metadata):
                 raise _custom_error(
-                    expected if structural else f"{expected} or a schedule"
+                    expected if structural else f"{expected}, or a schedule"
                 )
             if not is_float32(value):
                 raise _custom_error(f"{expected} that float32 can represent")
@@ -238,7 +269,7 @@ def _number_validator(metadata: tuple) -> Callable[[Any], Any]:
         for limit in schedule.limits():
             fits = not is_float32(limit) or _within_float32(limit, metadata)
             if not fits or not _is_within(limit, metadata):
-                message = f"expected {expected}, got a schedule that has {limit:g}"
+                message = f"expected {expected}, got a schedule that reaches {limit:g}"
                 raise _custom_error(message=message)
         return schedule
 
@@ -246,7 +277,7 @@ def _number_validator(metadata: tuple) -> Callable[[Any], Any]:
 
 
 def _integer_validator(metadata: tuple) -> Callable[[Any], Any]:
-    expected = f"a whole number{_format_range(metadata)}"
+    expected = _format_number_type("int", metadata)
     bounded = not {"le", "lt"}.isdisjoint(_bounds(metadata))
 
     def convert(value: Any) -> int:
@@ -255,20 +286,18 @@ def _integer_validator(metadata: tuple) -> Callable[[Any], Any]:
         if not _is_within(int(value), metadata):
             raise _custom_error(expected)
         if not bounded and value > INT32_MAX:
-            raise _custom_error(
-                f"a whole number{_format_range((*metadata, Le(INT32_MAX)))}"
-            )
+            limits = (*metadata, Le(INT32_MAX))
+            raise _custom_error(_format_number_type("int", limits))
         if value < -INT32_MAX:
-            raise _custom_error(
-                f"a whole number{_format_range((*metadata, Ge(-INT32_MAX)))}"
-            )
+            limits = (*metadata, Ge(-INT32_MAX))
+            raise _custom_error(_format_number_type("int", limits))
         return int(value)
 
     return convert
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a finite real number, but no boolean."""
+    """Whether a value is a finite real number and not a boolean."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return False
     try:
@@ -278,10 +307,10 @@ def _is_number(value: Any) -> bool:
 
 
 _COMPARISONS = (
-    ("ge", operator.ge, "at least"),
-    ("gt", operator.gt, "above"),
-    ("le", operator.le, "at most"),
-    ("lt", operator.lt, "below"),
+    ("ge", operator.ge, "≥"),
+    ("gt", operator.gt, ">"),
+    ("le", operator.le, "≤"),
+    ("lt", operator.lt, "<"),
 )
 
 
@@ -306,9 +335,9 @@ def _is_within(value: Any, metadata: tuple) -> bool:
 
 
 def _within_float32(value: Any, metadata: tuple) -> bool:
-    """Whether a number that is in range still is when rounded to float32.
+    """Whether a number is in range after rounding it to float32.
 
-    Bounds are rounded alike, so that each closed range contains its ends.
+    Bounds are rounded as well, so that a closed range contains its ends.
     """
     bounds, rounded = _bounds(metadata), to_float32(value)
     return all(
@@ -318,52 +347,62 @@ def _within_float32(value: Any, metadata: tuple) -> bool:
     )
 
 
-def _format_range(metadata: tuple) -> str:
-    bounds = _bounds(metadata)
-    if set(bounds) == {"ge", "le"}:
-        return f" from {_bound(bounds['ge'])} to {_bound(bounds['le'])}"
-    words = [
-        f"{word} {_bound(bounds[name])}"
-        for name, _, word in _COMPARISONS
-        if name in bounds
-    ]
-    if not words:
-        return ""
-    return (" of " if words[0].startswith("at") else " ") + " and ".join(words)
+def _format_number_type(name: str, metadata: tuple) -> str:
+    """The name of a type with its range: `int ≥ 1`, `0 ≤ float < 1`."""
+    bounds = {key: _format_bound(value) for key, value in _bounds(metadata).items()}
+    lower = next((key for key in ("ge", "gt") if key in bounds), None)
+    upper = next((key for key in ("le", "lt") if key in bounds), None)
+    symbols = {key: symbol for key, _, symbol in _COMPARISONS}
+    if lower and upper:
+        before = f"{bounds[lower]} {symbols[lower].translate(_MIRRORED)} "
+        return f"{before}{name} {symbols[upper]} {bounds[upper]}"
+    bound = lower or upper
+    return f"{name} {symbols[bound]} {bounds[bound]}" if bound else name
 
 
-def _bound(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.12g}"
+_MIRRORED = str.maketrans("≥>", "≤<")
+
+
+def _format_bound(value: float) -> str:
+    # Underscores, as in YAML and Python: a comma would end the type in a message.
+    return f"{value:_}" if isinstance(value, int) else f"{value:.12g}"
 
 
 def _typed_dict_validator(typed_dict: Any) -> Any:
-    """A mapping with these keys only, whose floats may be schedules, too."""
-    hints = typing_extensions.get_type_hints(typed_dict, include_extras=True)
-    # `__required_keys__` does not see marks in annotations that are text.
-    markers = {key: typing.get_origin(hint) for key, hint in hints.items()}
-    required_keys = {
-        key
-        for key, mark in markers.items()
-        if mark is typing.Required
-        or (mark is not typing.NotRequired and key in typed_dict.__required_keys__)
-    }
+    """A mapping with these keys only, whose floats may also be schedules."""
+    described = _typed_dict_fields(typed_dict)
+    required_keys = {key for key, (_, is_required) in described.items() if is_required}
     fields: dict[str, Any] = {}
-    for key, hint in hints.items():
-        if markers[key] in (typing.Required, typing.NotRequired):
-            hint = typing.get_args(hint)[0]
-        wrap = typing.Required if key in required_keys else typing.NotRequired
+    for key, (hint, is_required) in described.items():
+        wrap = typing.Required if is_required else typing.NotRequired
         fields[key] = wrap[_with_validators(hint)]
-    inner = typing_extensions.TypedDict(typed_dict.__name__, fields)  # type: ignore[misc] # made of the user's
+    inner = typing_extensions.TypedDict(typed_dict.__name__, fields)  # type: ignore[misc] # built at run time
 
     def check(value: Any) -> Any:
         if isinstance(value, Mapping):
             for key in value:
                 if key not in fields:
-                    details = {"message": "there is no such option", "below": (key,)}
+                    details = {"message": "unknown option", "below": (key,)}
                     raise _custom_error(**details, hint=suggest(str(key), fields))
             for key in sorted(required_keys):
                 if key not in value:
-                    raise _custom_error(message=f"it has no `{key}`")
+                    raise _custom_error(message=f"`{key}` is missing")
         return value
 
     return Annotated[inner, pydantic.BeforeValidator(check)]
+
+
+def _typed_dict_fields(typed_dict: Any) -> dict[str, tuple[Any, bool]]:
+    """The annotation of each key, and whether the key is required."""
+    hints = typing_extensions.get_type_hints(typed_dict, include_extras=True)
+    fields: dict[str, tuple[Any, bool]] = {}
+    for key, hint in hints.items():
+        # `__required_keys__` misses marks in annotations written as strings.
+        mark = typing.get_origin(hint)
+        is_required = mark is typing.Required or (
+            mark is not typing.NotRequired and key in typed_dict.__required_keys__
+        )
+        if mark in (typing.Required, typing.NotRequired):
+            hint = typing.get_args(hint)[0]
+        fields[key] = hint, is_required
+    return fields

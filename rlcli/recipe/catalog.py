@@ -1,4 +1,4 @@
-"""Catalog: the parts that recipes can name, and the options that they take."""
+"""Catalog: the parts that recipes can name, and their options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from rlcli import registry
 from rlcli.errors import RlcliError
 from rlcli.recipe import dump_recipe, load_recipe, resolve, shipped_recipes
-from rlcli.recipe.annotations import describe_annotation
+from rlcli.recipe.annotations import describe_annotation, describe_fields
 from rlcli.registry import KINDS, parse_kind
 from rlcli.spaces import describe
 
@@ -19,12 +19,13 @@ _TRAITS = ("backend", "renders", "action", "observation")  # of an environment
 
 
 def list(kind: str | None = None) -> dict[str, builtins.list[dict[str, str]]]:
-    """What there is, by kind: names, and the first line of what they say of themselves.
+    """Lists parts and recipes by kind: names, and the first lines of their docstrings.
 
-    `{"environments": [{"name", "summary"}], …, "recipes": […]}`; one kind if named, in
-    singular or plural. Environments say as well what they are, as they are by default:
-    `backend`, `jax` if compiled with the agent, else `host`; what of them `renders`, a
-    `drawing` or the `observation`; and `action` and `observation`, their spaces.
+    Returns `{"environments": [{"name", "summary"}], …, "recipes": […]}`, or only one
+    kind, named in singular or plural. Environments also have, with their default
+    options: `backend`, `jax` if compiled with the agent, else `host`; `renders`, what
+    a frame contains, a `drawing` or the `observation`; and their `action` and
+    `observation` spaces.
     """
     if kind in ("recipe", "recipes"):
         return {"recipes": _list_recipes()}
@@ -37,23 +38,23 @@ def list(kind: str | None = None) -> dict[str, builtins.list[dict[str, str]]]:
 
 
 def show(*what: str) -> str:
-    """A recipe with every default filled in; or, of `kind, name`, what a part takes."""
+    """Returns a recipe with every default, or the options of a part (`kind, name`)."""
     if len(what) == 1:
         return dump_recipe(resolve(load_recipe(what[0])))
     if len(what) != 2:
         raise RlcliError(
-            "`show` takes a recipe, or a kind and a name",
-            "such as `rlcli show updater q_learning`",
+            "`show` takes a recipe, or the kind and the name of a part",
+            "for example `rlcli show updater q_learning`",
         )
     return _describe_part(registry.find(parse_kind(what[0]), what[1]))
 
 
 def _list_parts(kind: str) -> builtins.list[dict[str, str]]:
-    return [_listed(kind, name) for name in registry.names(kind)]
+    return [_list_name(kind, name) for name in registry.names(kind)]
 
 
-def _listed(kind: str, name: str) -> dict[str, str]:
-    """What the list says of a name; of a plug-in that is broken, why it is."""
+def _list_name(kind: str, name: str) -> dict[str, str]:
+    """The list entry of a name; for a plug-in that cannot be loaded, the reason."""
     try:
         return _list_entry(registry.find(kind, name))
     except RlcliError as error:
@@ -64,14 +65,17 @@ def _listed(kind: str, name: str) -> dict[str, str]:
 
 
 def _list_entry(part: registry.RegisteredPart) -> dict[str, str]:
-    """What the list says of a part; of an adapter for any of its ids."""
+    """The list entry of a part; that of an adapter stands for all its ids."""
     name = f"{part.name}ID" if part.name.endswith("/") else part.name
     entry = {"name": name, "summary": _summary_line(part.factory)}
     return entry | (_environment_traits(part) if part.kind == "environment" else {})
 
 
 def _environment_traits(part: registry.RegisteredPart) -> dict[str, str]:
-    """What an environment is by default; `?` where that takes data, or an id."""
+    """An environment's backend, rendering and default spaces.
+
+    `?` where the spaces depend on data or on an id.
+    """
     library = part.name.partition("/")[0] + "/"
     is_hosted = bool(part.facts.get("adapter"))
     observation = action = "?"
@@ -102,7 +106,7 @@ def _list_recipes() -> builtins.list[dict[str, str]]:
 
 
 def _first_comment(path: Path) -> str:
-    """The first line of a recipe, which says what it does."""
+    """The comment on the first line of a recipe, which summarizes it."""
     first = path.read_text(encoding="utf-8").partition("\n")[0]
     return first.removeprefix("#").strip() if first.startswith("#") else ""
 
@@ -112,25 +116,27 @@ def _summary_line(factory: Any) -> str:
 
 
 def _docstring(factory: Any) -> str:
-    """What a factory says of itself; an adapter's, which is bound to an id, as well."""
+    """The docstring of a factory, also of an adapter's that is bound to an id."""
     return inspect.getdoc(getattr(factory, "func", factory)) or ""
 
 
 def _describe_part(part: registry.RegisteredPart) -> str:
-    """What a part takes: name, options with type and default, what it fills in."""
+    """A part's name, options with types and defaults, and docstring."""
     lines = [f"{part.kind} {part.name}", ""]
     for name, parameter in registry.options(part.factory).items():
         default = ""
         if parameter.default is not inspect.Parameter.empty:
             default = f" = {_format_value(parameter.default)}"
         lines.append(f"  {name}: {describe_annotation(parameter.annotation)}{default}")
+        fields = describe_fields(parameter.annotation)
+        lines += [f"    {key}: {description}" for key, description in fields.items()]
     if part.facts:
-        lines += ["", "unless the recipe says otherwise:"]
+        lines += ["", "defaults for other sections:"]
         lines += [
             f"  {name}: {_format_value(fact)}" for name, fact in part.facts.items()
         ]
     if part.kind == "environment":
-        lines += ["", "by default:"]
+        lines += ["", "with default options:"]
         lines += [
             f"  {name}: {trait}" for name, trait in _environment_traits(part).items()
         ]
@@ -139,5 +145,5 @@ def _describe_part(part: registry.RegisteredPart) -> str:
 
 
 def _format_value(value: Any) -> str:
-    """A value as a recipe has it, in one line."""
+    """A value as a recipe writes it, on one line."""
     return dump_recipe({"": value}).removeprefix("'':").strip() if value != "" else "''"

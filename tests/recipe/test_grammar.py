@@ -68,7 +68,7 @@ def test_an_option_without_default_is_needed():
 
 def test_a_wrong_option_is_refused_with_its_place():
     error = _refusal({"size": 1, "layers": [1, "x"]})
-    expected = "`layers.1` of tracer `x`: expected a whole number, got `x`"
+    expected = "`layers.1` of tracer `x`: expected int, got `x`"
     assert error.message == f"tracer.layers.1: {expected}"
 
 
