@@ -1,11 +1,11 @@
-"""rlcli: from one YAML file to a trained, evaluated and rendered agent.
+"""rlcli: trains, evaluates and renders reinforcement learning agents from YAML recipes.
 
-Each verb of the command line is a function here, with the same keywords:
+Each command of the CLI is a function here, with the same keywords:
 
     folder = rlcli.train("dqn_cartpole", seeds=8)
     print(rlcli.eval(folder)["return"])
 
-They are imported when they are first asked for, for JAX takes its time.
+The functions are imported on first use, because importing JAX is slow.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlcli import _old_paths as _old_paths
 from rlcli.errors import RlcliError
-from rlcli.runs.durations import START_TIME as _STARTED  # noqa: F401 - the clock starts
+from rlcli.runs.durations import START_TIME as _START_TIME  # noqa: F401 - starts the clock
 
 if TYPE_CHECKING:
     from rlcli.evaluation.evaluate import eval

@@ -1,4 +1,4 @@
-"""Errors: what a user can mend, and the exit codes. Imports `terminal` alone."""
+"""Errors: `RlcliError`, exit codes and hints. Imports only `terminal`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from types import MappingProxyType
 from rlcli.terminal import printable
 
 OK = 0
-USER_ERROR = 1  # recipe, option, file or checkpoint; or no seed left
-USAGE = 2  # no such verb, option or argument
-SOME_SEEDS_FROZEN = 3  # the run has ended, but not all of its seeds are sound
+USER_ERROR = 1  # an error in a recipe, option, file or checkpoint; or all seeds failed
+USAGE = 2  # unknown command, option or argument
+SOME_SEEDS_FROZEN = 3  # the run has ended, but some of its seeds are frozen
 OUT_OF_TIME = 75  # --max-time reached, after a checkpoint
 HUNG_UP = 129  # SIGHUP, after a checkpoint
 INTERRUPTED = 130  # Ctrl-C, after a checkpoint
@@ -21,7 +21,7 @@ TERMINATED = 143  # SIGTERM, after a checkpoint
 EXIT_CODES: Mapping[str, int] = MappingProxyType(  # by the status in `run.json`
     {
         "finished": OK,
-        "stopped": OK,  # at the return that `train.stop` asks for
+        "stopped": OK,  # reached the return in `train.stop`
         "failed": USER_ERROR,
         "out_of_time": OUT_OF_TIME,
         "hung_up": HUNG_UP,
@@ -29,15 +29,14 @@ EXIT_CODES: Mapping[str, int] = MappingProxyType(  # by the status in `run.json`
         "terminated": TERMINATED,
     }
 )
-_MAX_LISTED = 100  # names of a hint
+_MAX_LISTED = 100  # names in a hint
 _LONGEST = 60  # characters of a value in a message
 
 
 class RlcliError(Exception):
-    """Something the user can mend: what, where, and how.
+    """An error that the user can fix: a message and a hint.
 
-    Raised where it is known, caught in `rlcli.cli.main`, which prints both and exits
-    with `code`.
+    `rlcli.cli.main` catches it, prints both and exits with `code`.
     """
 
     def __init__(self, message: str, hint: str = "", *, code: int = USER_ERROR) -> None:
@@ -51,12 +50,12 @@ class RlcliError(Exception):
 
 
 def shorten(text: str, longest: int = _LONGEST) -> str:
-    """The text, with an ellipsis in place of what exceeds `longest` characters."""
+    """Truncates a text to `longest` characters, with an ellipsis at the end."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def quote(value: object, longest: int = _LONGEST) -> str:
-    """A name or value from user input in backticks: one short line for a message."""
+    """Formats user input for a message: one short line in backticks."""
     try:
         text = printable(shorten(str(value), longest))
     except ValueError:  # Python does not print an integer of thousands of digits
@@ -66,36 +65,36 @@ def quote(value: object, longest: int = _LONGEST) -> str:
 
 
 def suggest(name: str, names: Iterable[str], prefix: str = "") -> str:
-    """A hint that names what `name` may have been meant to be, or lists what there is.
+    """A hint with the known name most similar to `name`, or else with all known names.
 
-    Names are alike as they are spelled, or as their words are in any order and case,
-    without a version: other libraries call `bsuite/Catch` `Catch-bsuite`. All are
-    written with `prefix` in front, which says nothing of likeness.
+    Similarity compares the spelling, and the words in any order and case without a
+    version: other libraries call `bsuite/Catch` `Catch-bsuite`. `prefix` is written in
+    front of each name and does not count.
 
-    >>> nearest("learning_rat", ["learning_rate", "clip_norm"])
+    >>> suggest("learning_rat", ["learning_rate", "clip_norm"])
     'did you mean `learning_rate`?'
     """
     name = name[:_LONGEST]  # the comparison is quadratic in the length
     names = sorted(names)
     if not names:
-        return "there is none"
-    likeness, close = max(
+        return "there are none"
+    similarity, closest = max(
         (_similarity(name, known_name), known_name) for known_name in names
     )
-    if likeness >= 0.6:
-        return f"did you mean `{prefix}{close}`?"
+    if similarity >= 0.6:
+        return f"did you mean `{prefix}{closest}`?"
     more = f", and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
     listing = ", ".join(f"`{prefix}{known_name}`" for known_name in names[:_MAX_LISTED])
-    return f"there is {listing}{more}"
+    return f"choose from {listing}{more}"
 
 
 def _similarity(name: str, known_name: str) -> float:
-    """From 0 to 1."""
+    """How similar two names are, from 0 to 1."""
     pairs = ((known_name, name), (_sorted_words(known_name), _sorted_words(name)))
     return max(difflib.SequenceMatcher(None, *pair).ratio() for pair in pairs)
 
 
 def _sorted_words(name: str) -> str:
-    """The words of a name in the order of the alphabet, but for a version."""
+    """The words of a name in alphabetical order, without a version."""
     words = re.findall(r"[^\W_]+", name.lower())
     return " ".join(sorted(word for word in words if not re.fullmatch(r"v\d+", word)))

@@ -1,4 +1,4 @@
-"""Terminal: text that is safe to print. Imports nothing of ours.
+"""Terminal: escapes text so that it is safe to print. Imports no rlcli module.
 
 File names, recipes and the metadata of plug-ins may contain escape sequences that move
 the cursor, change the title of the window or hide text. Unicode's format characters
@@ -23,22 +23,22 @@ def printable(text: str) -> str:
     >>> print(printable("\x1b[2J"))
     \x1b[2J
     """
-    return _escaped(text, lambda code: f"\\x{code:02x}" if code < 256 else _wide(code))
+    return _escape(text, lambda code: f"\\x{code:02x}" if code < 256 else _wide(code))
 
 
 def printable_json(text: str) -> str:
-    r"""The same for JSON, whose strings know no escape but `\uXXXX`."""
-    return _escaped(text, _pair)
+    r"""The same for JSON, whose only escape for code points is `\uXXXX`."""
+    return _escape(text, _surrogates)
 
 
-def _escaped(text: str, escape: Callable[[int], str]) -> str:
-    if text.isascii() and text.isprintable():  # most texts
+def _escape(text: str, escape: Callable[[int], str]) -> str:
+    if text.isascii() and text.isprintable():  # the common case
         return text
     return "".join(
-        escape(ord(each))
-        if unicodedata.category(each) in _UNSAFE and each not in _ALLOWED
-        else each
-        for each in text
+        escape(ord(character))
+        if unicodedata.category(character) in _UNSAFE and character not in _ALLOWED
+        else character
+        for character in text
     )
 
 
@@ -46,7 +46,7 @@ def _wide(code: int) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _pair(code: int) -> str:
-    """A code point as JSON writes it: beyond 16 bits as two surrogates."""
+def _surrogates(code: int) -> str:
+    """A code point as JSON escapes it: beyond 16 bits as two surrogates."""
     units = chr(code).encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))

@@ -230,7 +230,7 @@ def test_all_that_is_not_in_this_version_is_named():
 )
 def test_what_train_does_not_have_yet_is_refused(option):
     data = {"environment": "CartPole-v1", "updater": "q_learning"}
-    with pytest.raises(RlcliError, match="is not in this version"):
+    with pytest.raises(RlcliError, match="is not supported in this version"):
         load_recipe(data, [f"train.{option}"])
 
 

@@ -36,10 +36,10 @@ def test_exit_codes_are_those_that_are_documented():
         ("rate_learning", ["learning_rate"], "did you mean `learning_rate`?"),
         ("Cup-toys", ["CupX-v1", "toys/Cup"], "did you mean `toys/Cup`?"),
         ("CUP", ["Cap-v1", "Cup-v0", "Cup-v1"], "did you mean `Cup-v1`?"),
-        ("v3", ["abc-v3", "abc-v4"], "there is `abc-v3`, `abc-v4`"),
-        ("zzz", ["b", "a"], "there is `a`, `b`"),
-        ("zzz", [], "there is none"),
-        ("zzz", {"b": 1, "a": 2}, "there is `a`, `b`"),
+        ("v3", ["abc-v3", "abc-v4"], "choose from `abc-v3`, `abc-v4`"),
+        ("zzz", ["b", "a"], "choose from `a`, `b`"),
+        ("zzz", [], "there are none"),
+        ("zzz", {"b": 1, "a": 2}, "choose from `a`, `b`"),
     ],
 )
 def test_the_nearest_name_is_named_or_all_there_are(name, known, hint):
@@ -47,17 +47,17 @@ def test_the_nearest_name_is_named_or_all_there_are(name, known, hint):
 
 
 def test_names_may_come_from_an_iterator():
-    assert suggest("zzz", iter(["a", "b"])) == "there is `a`, `b`"
+    assert suggest("zzz", iter(["a", "b"])) == "choose from `a`, `b`"
 
 
 def test_what_stands_in_front_of_a_name_makes_none_alike():
     known = ["CartPole-v1", "Pong-misc"]
     assert suggest("CartPole", known, "gymnax/") == "did you mean `gymnax/CartPole-v1`?"
-    hint = "there is `gymnax/CartPole-v1`, `gymnax/Pong-misc`"
+    hint = "choose from `gymnax/CartPole-v1`, `gymnax/Pong-misc`"
     assert suggest("Xy", known, "gymnax/") == hint
 
 
 def test_of_very_many_names_a_hint_lists_the_first():
     hint = suggest("zzz", [f"name{index:03}" for index in range(608)])
-    assert hint.startswith("there is `name000`, `name001`")
+    assert hint.startswith("choose from `name000`, `name001`")
     assert hint.endswith("`name099`, and 508 more")

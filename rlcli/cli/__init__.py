@@ -1,9 +1,11 @@
-"""Command line: one thin file a verb, each calls the function of that name in `rlcli`.
+"""Command line interface: one thin module per command.
+
+Each command calls the function of the same name in `rlcli`.
 
 Belongs here: arguments, options, printing, exit codes.
 May import: rlcli, and modules without JAX; anything else inside a command.
 
-Imports no JAX: that is for the commands to do, after `threads` had its say.
+Commands import JAX only when they run, after `thread_layout` has set its threads.
 """
 
 from __future__ import annotations
@@ -18,15 +20,15 @@ import typer.main
 import rlcli
 from rlcli import errors
 
-# Two of these modules are named as built-ins are: neither is used in this file.
+# `eval` and `list` shadow built-ins, which this file does not use.
 from rlcli.cli import check, eval, list, output, render, resume, show, train
 from rlcli.errors import RlcliError
 
 app = typer.Typer(
     name="rlcli",
-    help="From one YAML file to a trained, evaluated and rendered agent.",
+    help="Train, evaluate and render reinforcement learning agents from YAML recipes.",
     add_completion=False,
-    rich_markup_mode=None,  # plain help answers in half the time
+    rich_markup_mode=None,  # halves the time of `--help`
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for _name, _verb in {
@@ -45,7 +47,7 @@ for _name, _verb in {
 def _rlcli(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.")
+        bool, typer.Option("--version", help="Print the version and exit.")
     ] = False,
 ) -> None:
     if version:
@@ -57,12 +59,12 @@ def _rlcli(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command line, `sys.argv`'s by default; returns its exit code.
+    """Runs a command line, by default `sys.argv`, and returns the exit code.
 
-    What the user can mend becomes two lines on stderr, never a traceback.
+    Prints an `RlcliError` as a message and a hint on stderr, without a traceback.
     """
     output.open_standard_streams()
-    code = _answer([*(sys.argv[1:] if arguments is None else arguments)])
+    code = _run_and_report([*(sys.argv[1:] if arguments is None else arguments)])
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -71,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _answer(arguments: Sequence[str]) -> int:
+def _run_and_report(arguments: Sequence[str]) -> int:
     try:
         return _run(arguments)
     except RlcliError as error:
@@ -85,10 +87,10 @@ def _answer(arguments: Sequence[str]) -> int:
         return errors.INTERRUPTED
     except BrokenPipeError:
         output.silence(sys.stdout)
-        return errors.OK  # the reader has read enough
+        return errors.OK  # the reader, for example `head`, has closed the pipe
     except OSError as error:
-        # No space, no permission, no such folder: the machine's state, not a mistake
-        # of ours. What is known of it better is an RlcliError before it comes here.
+        # No space, no permission, no such folder: the state of the machine, not a bug.
+        # Where more is known, an RlcliError is raised instead.
         where = f"`{error.filename}`: " if error.filename else ""
         output.print_message(f"error: {where}{error.strerror or error}")
         return errors.USER_ERROR
@@ -97,7 +99,7 @@ def _answer(arguments: Sequence[str]) -> int:
 def _run(arguments: Sequence[str]) -> int:
     command = typer.main.get_command(app)
     try:
-        # Not `command.main`: it prints errors its own way, and ends the process.
+        # `command.main` would print errors in another format and exit the process.
         with command.make_context("rlcli", [*arguments]) as context:
             command.invoke(context)
     except typer.Exit as end:
@@ -106,7 +108,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _format_usage_error(error: typer.TyperException) -> str:
-    """An error of usage as our own look: Typer's sentence, and where to read on."""
+    """A usage error of Typer in rlcli's format, with a hint to `--help`."""
     sentence = " ".join(error.format_message().split()).removesuffix(".")
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "rlcli"

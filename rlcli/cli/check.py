@@ -1,4 +1,4 @@
-"""`rlcli check`: whether recipes are sound, without running them."""
+"""`rlcli check`: checks recipes without running them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ def command(
         list[str],
         typer.Argument(
             metavar="RECIPE",
-            help="YAML files, or names of recipes that come with rlcli.",
+            help="YAML files, or names of shipped recipes.",
             show_default=False,
         ),
     ],
 ) -> None:
-    """Check recipes: parameters, memory, shapes; without training."""
-    from rlcli.recipe import documents  # here, for `--help` is to answer at once
+    """Check recipes without training them.
+
+    Prints the number of parameters, the memory and the shapes of each.
+    """
+    from rlcli.recipe import documents  # here, to keep `--help` fast
 
     code = OK
     for recipe in recipes:
         try:
             reports = rlcli.check([recipe])
-        except RlcliError as error:  # the others are to be checked all the same
+        except RlcliError as error:  # continue with the other recipes
             output.print_message(f"error: {error}")
             code = error.code
             continue

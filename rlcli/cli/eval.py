@@ -1,4 +1,4 @@
-"""`rlcli eval`: plays episodes with what was learnt, and says how good it is."""
+"""`rlcli eval`: evaluates a trained policy over whole episodes."""
 
 from __future__ import annotations
 
@@ -28,28 +28,30 @@ def command(
     ],
     best: Best = False,
     episodes: Annotated[
-        int, typer.Option("--episodes", metavar="N", min=1, help="Of each seed.")
+        int,
+        typer.Option("--episodes", metavar="N", min=1, help="Episodes of each seed."),
     ] = 100,
     seed: Seed = 0,
     explore: Annotated[
-        bool, typer.Option("--explore", help="Act as in training, not greedily.")
+        bool,
+        typer.Option("--explore", help="Explore as in training, instead of greedily."),
     ] = False,
     environment: Annotated[
         str | None,
         typer.Option(
             "--environment",
             metavar="NAME",
-            help="Play this one instead, such as `gymnasium/CartPole-v1`, or "
+            help="Evaluate in another environment: `gymnasium/CartPole-v1`, or "
             "`{name: CartPole-v1, length: 0.7}`.",
         ),
     ] = None,
     json: Json = False,
     trust: Trust = False,
 ) -> None:
-    """Play whole episodes with each seed's policy.
+    """Evaluate each seed's policy over whole episodes.
 
-    Prints each seed's returns, and over the seeds their mean, interquartile mean, and
-    its 95 % interval.
+    Prints the returns of each seed, and over all seeds the mean, the interquartile mean
+    (IQM) and its 95 % confidence interval.
     """
     thread_layout.apply_for_policy(path)
     result = rlcli.eval(
@@ -68,7 +70,7 @@ def command(
 
 
 def _print_results(result: Mapping[str, Any]) -> None:
-    """A table of the seeds, and a line for all of them."""
+    """Prints a row per seed and a line that summarizes all seeds."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table
@@ -79,14 +81,14 @@ def _print_results(result: Mapping[str, Any]) -> None:
     for column in (*COLUMNS, "frozen") if frozen else COLUMNS:
         table.add_column(column, justify="right")
     for row in result["seeds"]:
-        cells = [_format_number(row[each]) for each in COLUMNS[1:]]
+        cells = [_format_number(row[column]) for column in COLUMNS[1:]]
         if frozen:
             step = row["frozen"] and row["frozen"]["step"]
             cells.append("no" if step is None else f"at step {step:,}")
         table.add_row(str(row["seed"]), *cells)
     console.print(table)
-    for seed, each in frozen.items():
-        line = f"seed {seed} is frozen: {each['reason']}"
+    for seed, record in frozen.items():
+        line = f"seed {seed} is frozen: {record['reason']}"
         console.print(escape(line), soft_wrap=True)
     total = result["return"]
     low, high = total["ci95"]

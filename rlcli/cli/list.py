@@ -1,4 +1,4 @@
-"""`rlcli list`: what there is to name in a recipe."""
+"""`rlcli list`: lists parts and recipes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def command(
         str | None,
         typer.Argument(
             metavar="KIND",
-            help="Of this kind only, in singular or plural: `updaters`.",
+            help="Only this kind, singular or plural: `updaters`, `recipes`.",
             show_default=False,
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """List the parts and the recipes that there are."""
+    """List the available parts and recipes."""
     kinds = rlcli.list(kind)
     if json:
         output.print_data(output.as_json(kinds))
@@ -39,7 +39,7 @@ def command(
 
 
 def _print_table(rows: Sequence[Mapping[str, str]], columns: Sequence[str]) -> None:
-    """Prints rows, their columns below each other; what begins a list stands out."""
+    """Prints rows with aligned columns, indented below their heading."""
     widths = {key: max((len(row[key]) for row in rows), default=0) for key in columns}
     for row in rows:
         cells = "  ".join(f"{row[key]:{widths[key]}}" for key in columns)

@@ -1,4 +1,4 @@
-"""Options: those that several verbs share, as Typer reads them from annotations."""
+"""Options shared by several commands, as annotations for Typer."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import typer
 
 from rlcli.runs import durations
 
-MAX_SEED = 2**31 - 1  # the greatest seed that a recipe may have, too
+MAX_SEED = 2**31 - 1  # also the largest seed of a recipe
 
 
 def parse_max_time(text: str | None) -> float | None:
-    """What `--max-time` says, in seconds; None where it is not given."""
+    """Parses `--max-time` to seconds; None if it is not given."""
     if text is None:
         return None
     try:
@@ -22,14 +22,14 @@ def parse_max_time(text: str | None) -> float | None:
 
 
 def parse_size(text: str | None) -> tuple[int, int] | None:
-    """What `--size` says, as (width, height); None where it is not given."""
+    """Parses `--size` to (width, height); None if it is not given."""
     if text is None:
         return None
     width, _, height = text.lower().partition("x")
     sides = [side for side in (width, height) if side.isascii() and side.isdecimal()]
     if len(sides) < 2 or not all(1 <= int(side) <= 10_000 for side in sides):
         raise typer.BadParameter(
-            f"expected width and height such as 600x400, got {text!r}",
+            f"expected a width and a height such as 600x400, got {text!r}",
             param_hint="--size",
         )
     return int(width), int(height)
@@ -40,7 +40,7 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Set an option of the recipe: `train.steps=1000`. May be repeated.",
+        help="Override an option of the recipe: `train.steps=1000`. Can be repeated.",
     ),
 ]
 MaxTime = Annotated[
@@ -48,26 +48,28 @@ MaxTime = Annotated[
     typer.Option(
         "--max-time",
         metavar="TIME",
-        help="Stop in time, with a checkpoint: `90s`, `10m`, `3h50m` after the start.",
+        help="Save a checkpoint and stop after this time: `90s`, `10m`, `3h50m`.",
     ),
 ]
 Quiet = Annotated[
-    bool, typer.Option("--quiet", help="Say nothing on stderr but what went wrong.")
+    bool, typer.Option("--quiet", help="Print only warnings and errors to stderr.")
 ]
 Trust = Annotated[
     bool,
-    typer.Option("--trust", help="Import the code that a checkpoint's recipe names."),
+    typer.Option(
+        "--trust", help="Allow the checkpoint's recipe to import code outside rlcli."
+    ),
 ]
 Best = Annotated[
     bool,
     typer.Option(
-        "--best", help="Take each seed's best evaluated policy, not its last."
+        "--best", help="Use each seed's best policy by evaluation, not its latest."
     ),
 ]
 Seed = Annotated[
     int,
     typer.Option(
-        "--seed", metavar="N", min=0, max=MAX_SEED, help="The seed of what is played."
+        "--seed", metavar="N", min=0, max=MAX_SEED, help="Random seed of the episodes."
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

@@ -1,4 +1,4 @@
-"""Output: data goes to stdout, talk to stderr."""
+"""Output: prints data to stdout and messages to stderr."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 
 
 def open_standard_streams() -> None:
-    """Opens on the null device what the caller has closed of stdin, stdout and stderr.
+    """Redirects closed standard streams to the null device.
 
-    Else the next file to be opened would get the number of stderr, and with it whatever
-    a library writes there.
+    Otherwise the next opened file would get the descriptor of stderr, and with it
+    everything that libraries write to stderr.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor
         if getattr(sys, name) is None:
             mode = "r" if name == "stdin" else "w"
             setattr(sys, name, os.fdopen(os.dup(number), mode))
 
 
 def print_data(text: object) -> None:
-    """Prints the result of a command on stdout, without control characters.
+    """Prints the result of a command to stdout, with control characters escaped.
 
-    A reader that has closed the pipe, as `head` does, gets no more.
+    Stops silently when the reader, for example `head`, has closed the pipe.
     """
     try:
         print(printable(str(text)), flush=True)
@@ -43,8 +43,8 @@ def print_data(text: object) -> None:
 
 
 def print_message(text: str) -> None:
-    """Prints what is good to know, on stderr, without control characters."""
-    if sys.stderr is None:  # `print` would choose stdout
+    """Prints a message to stderr, with control characters escaped."""
+    if sys.stderr is None:  # `print` would use stdout
         return
     try:
         print(printable(text), file=sys.stderr)
@@ -53,20 +53,20 @@ def print_message(text: str) -> None:
 
 
 def console() -> Console:
-    """Stdout for tables. A reader that has closed the pipe gets no more."""
-    from rich.console import Console  # here, for `--help` is to answer at once
+    """A Rich console on stdout, for tables; a closed pipe silences it."""
+    from rich.console import Console  # here, to keep `--help` fast
 
     class Stdout(Console):
-        def on_broken_pipe(self) -> None:  # Rich would end the process
+        def on_broken_pipe(self) -> None:  # Rich would exit the process
             silence(sys.stdout)
 
     return Stdout(highlight=False)
 
 
 def silence(stream: TextIO) -> None:
-    """Sends what is still written to a stream to the null device.
+    """Redirects a stream to the null device.
 
-    Python would try to write what is buffered at exit, and fail again.
+    Otherwise Python would fail again when it flushes the buffer at exit.
     """
     descriptor = os.open(os.devnull, os.O_WRONLY)
     os.dup2(descriptor, stream.fileno())
@@ -74,7 +74,7 @@ def silence(stream: TextIO) -> None:
 
 
 def as_json(value: Any) -> str:
-    """The value as JSON, for which NaN and infinity are no numbers: null."""
+    """Formats a value as JSON; NaN and infinity become null."""
     text = json.dumps(
         _replace_non_finite(value), indent=2, ensure_ascii=False, default=str
     )

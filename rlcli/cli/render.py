@@ -1,4 +1,4 @@
-"""`rlcli render`: a film of an agent at work."""
+"""`rlcli render`: renders episodes as a video."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def command(
         str,
         typer.Argument(
             metavar="CHECKPOINT|RUN|RECIPE|ENVIRONMENT",
-            help="Of a recipe or an environment's name, a random policy is shown.",
+            help="A recipe or an environment is rendered with a random policy.",
             show_default=False,
         ),
     ],
@@ -28,12 +28,12 @@ def command(
         typer.Option(
             "--output",
             metavar="FILE",
-            help="A `.gif`, `.mp4` or `.png` (a film strip). Default: `render.gif` in "
-            "the run's folder.",
+            help="A `.gif`, `.mp4` or `.png` file (a png is a film strip). Default: "
+            "`render.gif` in the run's folder.",
         ),
     ] = None,
     episodes: Annotated[
-        int, typer.Option("--episodes", metavar="N", min=1, help="How many.")
+        int, typer.Option("--episodes", metavar="N", min=1, help="Number of episodes.")
     ] = 1,
     seed: Seed = 0,
     fps: Annotated[
@@ -43,7 +43,7 @@ def command(
             metavar="N",
             min=1,
             max=100,
-            help="Frames per second, else the environment's own.",
+            help="Frames per second. Default: 50.",
         ),
     ] = None,
     size: Annotated[
@@ -53,12 +53,12 @@ def command(
     overlay: Annotated[
         bool,
         typer.Option(
-            "--overlay", help="Write step, return and action below each picture."
+            "--overlay", help="Write step, return and action below each frame."
         ),
     ] = False,
     trust: Trust = False,
 ) -> None:
-    """Make a film of episodes, without a display."""
+    """Render episodes as a video; works without a display."""
     pixels = options.parse_size(size)
     thread_layout.apply_for_policy(path)
     file = rlcli.render(

@@ -1,4 +1,4 @@
-"""Report: what is said after training, and the exit code that it comes to."""
+"""Report: the messages after training, and the exit code."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rlcli.cli import output
 
 
 def report_training(folder: Path, *, quiet: bool) -> int:
-    """Prints the run's folder and what to try next; the exit code of its status.
+    """Prints the run's folder and the next command; returns the exit code.
 
-    Frozen seeds are named even if `quiet`: their results are no results.
+    Frozen seeds are reported even if `quiet`, because their results are not valid.
     """
-    from rlcli.runs.run_folder import Run  # here, for `--help` is to answer at once
+    from rlcli.runs.run_folder import Run  # here, to keep `--help` fast
 
     info = Run(folder).read_info()
     status = info.get("status", "failed")

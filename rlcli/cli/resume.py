@@ -1,4 +1,4 @@
-"""`rlcli resume`: goes on with a run exactly where it stopped."""
+"""`rlcli resume`: continues a run exactly where it stopped."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def command(
         Path,
         typer.Argument(metavar="RUN", help="The folder of a run.", show_default=False),
     ],
-    set: Set = [],  # noqa: B006 - Typer copies it, and knows no other empty default
+    set: Set = [],  # noqa: B006 - Typer copies it, and supports no other empty default
     max_time: MaxTime = None,
     quiet: Quiet = False,
     trust: Trust = False,
 ) -> None:
-    """Go on with a run exactly where it stopped.
+    """Continue a run exactly where it stopped.
 
-    Of its recipe only `train.steps`, `train.stop` and the periods may be set anew.
+    Of its recipe only `train.steps`, `train.stop` and the periods can be changed.
     """
-    from rlcli.training import signals  # here, for `--help` is to answer at once
+    from rlcli.training import signals  # here, to keep `--help` fast
 
     limit = options.parse_max_time(max_time)
     signals.own_process()

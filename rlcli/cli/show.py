@@ -1,4 +1,4 @@
-"""`rlcli show`: a recipe with every default, or what a part takes."""
+"""`rlcli show`: prints a recipe with every default, or the options of a part."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ def command(
         str,
         typer.Argument(
             metavar="RECIPE|KIND",
-            help="A recipe; or a kind of part, followed by its name.",
+            help="A recipe, or the kind of a part, such as `updater`.",
             show_default=False,
         ),
     ],
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="Of the part.", show_default=False),
+        typer.Argument(metavar="NAME", help="Name of the part.", show_default=False),
     ] = None,
 ) -> None:
-    """Show a recipe with every default filled in, or what a part takes."""
+    """Show a recipe with all defaults, or the options of a part."""
     words = (what,) if name is None else (what, name)
     output.print_data(rlcli.show(*words).rstrip("\n"))

@@ -1,4 +1,4 @@
-"""`rlcli train`: from a recipe to the folder of a run."""
+"""`rlcli train`: trains the agent of a recipe."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def command(
         str,
         typer.Argument(
             metavar="RECIPE",
-            help="A YAML file, or the name of a recipe that comes with rlcli.",
+            help="A YAML file, or the name of a shipped recipe.",
             show_default=False,
         ),
     ],
-    set: Set = [],  # noqa: B006 - Typer copies it, and knows no other empty default
+    set: Set = [],  # noqa: B006 - Typer copies it, and supports no other empty default
     seed: Annotated[
         int | None,
         typer.Option(
@@ -31,30 +31,34 @@ def command(
     seeds: Annotated[
         int | None,
         typer.Option(
-            "--seeds", min=1, metavar="N", help="Train N seeds at once, from the first."
+            "--seeds",
+            min=1,
+            metavar="N",
+            help="Train N consecutive seeds simultaneously.",
         ),
     ] = None,
     runs: Annotated[
         Path,
         typer.Option(
-            "--runs", metavar="DIR", help="Make the run's folder under this one."
+            "--runs", metavar="DIR", help="Create the run as DIR/<recipe>/<time>."
         ),
     ] = Path("runs"),
     run: Annotated[
         Path | None,
-        typer.Option("--run", metavar="DIR", help="Make this very folder the run's."),
+        typer.Option("--run", metavar="DIR", help="Create the run in exactly DIR."),
     ] = None,
     max_time: MaxTime = None,
     smoke: Annotated[
-        bool, typer.Option("--smoke", help="Try the whole pipeline in a few seconds.")
+        bool,
+        typer.Option("--smoke", help="Test the whole pipeline with a tiny budget."),
     ] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train the agent of a recipe into a run folder.
+    """Train the agent of a recipe and save it in a run folder.
 
-    Prints the folder on stdout, and on stderr the command to try next.
+    Prints the folder to stdout, and a command to try next to stderr.
     """
-    from rlcli.training import signals  # here, for `--help` is to answer at once
+    from rlcli.training import signals  # here, to keep `--help` fast
 
     limit = options.parse_max_time(max_time)
     signals.own_process()

@@ -1,10 +1,10 @@
-"""Recipe: from YAML to a validated `Recipe`, with every default filled in.
+"""Recipe: reads YAML into a validated `Recipe` with every default filled in.
 
 Belongs here: reading, merging, validating and writing recipes; the catalog of parts.
-May import: the ground, and the options of `networks.heads`. Builds nothing.
+May import: the top-level modules, and the options of `networks.heads`. Builds nothing.
 
-`documents` reads text with places, `annotations` says what a value may be, `grammar`
-and `sections` what a recipe may hold, and `loading` makes a `Recipe` of it.
+`documents` parses YAML with line numbers, `annotations` validates single values,
+`grammar` and `sections` define the sections, and `loading` assembles the `Recipe`.
 """
 
 from rlcli.recipe.loading import Recipe as Recipe

@@ -1,8 +1,8 @@
-"""Grammar: what a recipe may say, and what its values have to be.
+"""Grammar: the sections and options of a recipe, and their types.
 
-The signature of a factory is the schema of a part: keyword-only parameters are its
-options, their annotations convert and validate. The sections that no factory stands
-behind are dataclasses here, read in the same way.
+The signature of a factory is the schema of a part: its keyword-only parameters are the
+options, and their annotations convert and validate values. Sections without a factory
+are dataclasses here, which are read in the same way.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SECTIONS = (
     *("environment", "network", "policy", "tracer", "replay", "updater"),
     *("normalize", "optimizer", "train", "extra"),
 )
-# What the grammar foresees and this version does not have is refused by its name.
+# Reserved for later versions: refused with a message that says so.
 UNSUPPORTED_SECTIONS = ("vary", "plugins")
 UNSUPPORTED_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -41,7 +41,7 @@ UNSUPPORTED_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 PositiveInt = Annotated[int, Ge(1)]
-# Steps of all environments together: metrics and checkpoints hold them as floats.
+# Steps of all environments together: metrics and checkpoints store them as floats.
 Steps = Annotated[int, Ge(1), Le(EXACT_MAX)]
 # Each seed has a row of metrics at every log point, and entries in the run's files.
 Seeds = Annotated[int, Ge(1), Le(1_000_000)]
@@ -50,14 +50,14 @@ FailFunction = Callable[[Place, str, str], NoReturn]  # (place, message, hint)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Log:
-    """The grid of metrics rows."""
+    """How often to write rows of metrics."""
 
     every: Steps | None = 1_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluate:
-    """When to play for evaluation, and how many episodes."""
+    """How often to evaluate, and over how many episodes."""
 
     every: Steps | None = None
     episodes: PositiveInt = 20
@@ -66,7 +66,7 @@ class Evaluate:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """When to save everything, and how many of these files to keep."""
+    """How often to save a checkpoint, and how many to keep."""
 
     every: Steps | None = 10_000
     keep: PositiveInt = 1
@@ -74,7 +74,7 @@ class Checkpoint:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Stop:
-    """What every seed has to reach in an evaluation for the run to end."""
+    """The evaluation return at which the run ends, once every seed has reached it."""
 
     return_: Annotated[float, "structural"]
 
@@ -109,7 +109,7 @@ class Train:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Normalize:
-    """The section `normalize`: what is brought to scale by what was seen so far."""
+    """The section `normalize`: which values are scaled by running statistics."""
 
     observation: bool = False
     reward: bool = False
@@ -117,7 +117,7 @@ class Normalize:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Vector:
-    """What every environment takes beside the keywords of its factory."""
+    """The options that every environment has, in addition to those of its factory."""
 
     num_envs: PositiveInt = 1
     time_limit: PositiveInt | Literal["default"] | None
@@ -127,7 +127,7 @@ class Vector:
 
 
 class PerStep(TypedDict):
-    """How many updates an environment step is worth."""
+    """Updates per environment step."""
 
     per_step: Annotated[float, Ge(0.001), "structural"]
 
@@ -145,9 +145,9 @@ class Reader(NamedTuple):
         options: Mapping[str, Any],
         common: Sequence[str] = (),
     ) -> dict[str, Any]:
-        """Every option, converted, by the name it has in Python; defaults filled in.
+        """All options, converted, by their names in Python, with defaults filled in.
 
-        `common` are keys that were read elsewhere, for the hints to mention.
+        `common` are keys that are read elsewhere; hints may suggest them.
         """
         for key in options:
             if key not in parameters:
@@ -166,7 +166,7 @@ class Reader(NamedTuple):
         if key not in options:
             if parameter.default is parameter.empty:
                 self.fail(self.place, f"{self.label} needs `{key}`", "")
-            # Converted too, so that a recipe with all defaults written is the same.
+            # Converted as well, so that a recipe that writes its defaults is equal.
             return self._convert(key, parameter, parameter.default)
         return self._convert(key, parameter, options[key])
 
@@ -177,21 +177,21 @@ class Reader(NamedTuple):
         single_keys: Collection[str],
         num_envs: int,
     ) -> dict[str, list[float]]:
-        """Several numbers for some options, by the names that these have in Python.
+        """The values of `each` for some options, by the options' names in Python.
 
-        What is in `single_keys` has a value by itself. There are at most `num_envs`
-        numbers, for environment i takes the one at i mod their number.
+        Options in `single_keys` are already set for all copies. Environment i takes
+        value i mod n of its option, so n is at most `num_envs`.
         """
         numbers = {k: v for k, v in parameters.items() if is_schedulable(v.annotation)}
         varied: dict[str, list[float]] = {}
         for key, values in options.items():
             place = (*self.place, "each", key)
             if key not in numbers:
-                message = f"`each` cannot change {quote(key)} of {self.label}"
+                message = f"`each` cannot vary {quote(key)} of {self.label}"
                 self.fail(place, message, suggest(key, numbers))
             if key in single_keys:
-                message = f"`{key}` is given twice, by itself and in `each`"
-                self.fail(place, message, "")
+                message = f"`{key}` is set twice, directly and in `each`"
+                self.fail(place, message, "remove one of the two")
             if not len(values):
                 self.fail(place, f"`each` has no value for `{key}`", "")
             if len(values) > num_envs:
@@ -210,7 +210,7 @@ class Reader(NamedTuple):
         return varied
 
     def value(self, annotation: Any, value: Any, place: Place) -> Any:
-        """A value as its annotation wants it."""
+        """A value, converted to its annotation."""
         try:
             return convert(annotation, value)
         except MismatchError as error:
@@ -236,13 +236,13 @@ class Reader(NamedTuple):
         label = f"`{key}` of {self.label}"
         if not isinstance(value, Mapping):
             message = f"{label}: expected a mapping, got {format_value(value)}"
-            self.fail(place, message, _describe_options(registry.options(section)))
+            self.fail(place, message, _list_options(registry.options(section)))
         inner = Reader(label, place, self.fail)
         return section(**inner.options(registry.options(section), value))
 
 
 def to_plain(value: Any) -> Any:
-    """Options and sections as a recipe writes them."""
+    """Options and sections as plain data, as a recipe writes them."""
     if isinstance(value, schedules.Schedule):
         return schedules.schedule_to_plain(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -268,37 +268,37 @@ def _dataclass_in(annotation: Any) -> Any:
     return next(sections, None)
 
 
-def _describe_options(parameters: Mapping[str, Any]) -> str:
-    return "it takes " + ", ".join(f"`{option}`" for option in parameters)
+def _list_options(parameters: Mapping[str, Any]) -> str:
+    return "its options are " + ", ".join(f"`{option}`" for option in parameters)
 
 
 def contradictions(
     train: Train, num_envs: int, has_replay: bool
 ) -> Iterator[tuple[Place, str, str]]:
-    """What section `train` says that cannot be, or not yet: (place, message, hint)."""
+    """Contradictory or unsupported options of `train`: (place, message, hint)."""
     unsupported = (
-        ("episodes", train.episodes is not None, "say how many `steps`"),
-        ("precision", train.precision != "float32", "there is `float32`"),
-        ("on_error", train.on_error != "stop", "there is `stop`"),
+        ("episodes", train.episodes is not None, "set `steps`"),
+        ("precision", train.precision != "float32", "use `float32`"),
+        ("on_error", train.on_error != "stop", "use `stop`"),
         ("trackers", bool(train.trackers), ""),
     )
     for key, is_set, hint in unsupported:
         if is_set:
             value = format_value(to_plain(getattr(train, key))).strip("`")
-            message = f"`{key}: {value}` is not in this version of rlcli"
+            message = f"`{key}: {value}` is not supported in this version of rlcli"
             yield ("train", key), message, hint
     if train.evaluate.render:
-        message = "`render: true` is not in this version of rlcli"
-        yield ("train", "evaluate", "render"), message, "`rlcli render` makes GIFs"
+        message = "`render: true` is not supported in this version of rlcli"
+        yield ("train", "evaluate", "render"), message, "`rlcli render` writes GIFs"
     if train.start >= train.steps:
-        message = f"nothing would be learnt: `start` is {train.start:,}"
-        hint = "learning begins after `start` steps: make it smaller than `steps`"
-        yield ("train", "start"), f"{message}, `steps` {train.steps:,}", hint
+        message = f"the agent would never learn: `start` is {train.start:,}"
+        hint = "updates begin after `start` steps: make it smaller than `steps`"
+        yield ("train", "start"), f"{message}, `steps` is {train.steps:,}", hint
     if train.unroll * num_envs > train.steps:
         visit = f"{train.unroll:,} × {num_envs:,}"
-        message = f"nothing would be learnt: an unroll has {visit} steps"
-        hint = "it has `unroll` steps of each of `num_envs` environments"
-        yield ("train", "steps"), f"{message}, the run {train.steps:,}", hint
+        message = f"the agent would never learn: an unroll has {visit} steps"
+        hint = "an unroll has `unroll` steps of each of `num_envs` environments"
+        yield ("train", "steps"), f"{message}, the run has {train.steps:,}", hint
     yield from _overflows(train, num_envs)
     replaying = {
         "updates": train.updates != 1,
@@ -306,38 +306,39 @@ def contradictions(
     }
     for key, is_set in replaying.items():
         if is_set and not has_replay:
-            message = f"`{key}` is for agents with a replay"
-            yield ("train", key), message, "this one learns from every unroll once"
+            message = f"`{key}` requires a replay"
+            hint = "without a replay the agent learns once from every unroll"
+            yield ("train", key), message, hint
     if train.stop is not None and train.evaluate.every is None:
-        message = "`stop` needs evaluations, and there are none"
-        yield ("train", "stop"), message, "such as `evaluate: {every: 10_000}`"
+        message = "`stop` requires evaluations during training"
+        yield ("train", "stop"), message, "for example `evaluate: {every: 10_000}`"
 
 
 def _overflows(train: Train, num_envs: int) -> Iterator[tuple[Place, str, str]]:
-    """What the counters of the loop, which are int32, cannot count."""
+    """Counts that exceed the int32 counters of the loop."""
     visit = train.unroll * num_envs
     iterations = train.steps // visit
     if visit > INT32_MAX:
         message = f"an unroll has {train.unroll:,} × {num_envs:,} steps"
         hint = "lower `train.unroll` or `environment.num_envs`"
-        yield ("train", "unroll"), f"{message}, and {_COUNTED}", hint
+        yield ("train", "unroll"), f"{message}, but {_COUNTER_LIMIT}", hint
     if iterations * train.unroll > INT32_MAX:
         steps = iterations * train.unroll
         message = f"the run has {steps:,} steps of each environment"
         most = INT32_MAX // train.unroll * visit + visit - 1
         hint = f"lower `train.steps` to at most {most:,}"
-        yield ("train", "steps"), f"{message}, and {_COUNTED}", hint
+        yield ("train", "steps"), f"{message}, but {_COUNTER_LIMIT}", hint
     # The numerator is counted before it is divided.
     elif iterations * train.updates.numerator > INT32_MAX:
-        made = shorten(f"{iterations * train.updates.numerator:,}", 30)
-        message = f"the run makes {made}"
+        count = shorten(f"{iterations * train.updates.numerator:,}", 30)
+        message = f"the run makes {count}"
         if train.updates.denominator > 1:
             message += f" / {train.updates.denominator:,}"
         most = INT32_MAX // train.updates.numerator * visit
         hint = "lower `train.updates`"
         if most >= visit:
             hint += f", or `train.steps` to at most {most:,}"
-        yield ("train", "updates"), f"{message} updates, and {_COUNTED}", hint
+        yield ("train", "updates"), f"{message} updates, but {_COUNTER_LIMIT}", hint
 
 
-_COUNTED = f"32-bit counters count to {INT32_MAX:,}"
+_COUNTER_LIMIT = f"32-bit counters only reach {INT32_MAX:,}"

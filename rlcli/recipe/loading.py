@@ -1,8 +1,7 @@
-"""Recipes: load, merge, validate, resolve, dump.
+"""Loading: reads, merges, validates, resolves and dumps recipes.
 
-A `Recipe` holds every option of a run, validated and with all defaults filled in, but
-builds nothing of it: that is `build`'s. What is wrong with a recipe is said with file
-and line.
+A `Recipe` holds every option of a run, validated and with all defaults filled in.
+`rlcli.assembly.build` builds it. Errors name the file and the line.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ class Recipe:
 
     environment: Part
     num_envs: int
-    time_limit: int | Literal["default"] | None  # default: an adapter's own
-    timeout: float | None  # seconds that a host environment may take for a step
+    time_limit: int | Literal["default"] | None  # default: that of the library
+    timeout: float | None  # seconds per step of a host environment
     each: Mapping[str, list[float]]  # environment i takes value i mod n
     wrappers: tuple[Part, ...]  # from the inside out
-    network: Mapping[str, NetworkSpec]  # by function, DEFAULT or SHARED
+    network: Mapping[str, NetworkSpec]  # keys: functions, DEFAULT or SHARED
     policy: Part
     tracer: Part
     replay: Part | None  # without one the agent learns online
     updater: Part
-    optimizer: Mapping[str, Part]  # by group, DEFAULT always among them
+    optimizer: Mapping[str, Part]  # keys: groups, always with DEFAULT
     normalize: grammar.Normalize
     train: grammar.Train
-    extra: Mapping[str, Any]  # the user's own
+    extra: Mapping[str, Any]  # data of the user, ignored by rlcli
     name: str = dataclasses.field(default="recipe", compare=False)
     document: Document = dataclasses.field(
         default_factory=lambda: Document({}), compare=False, repr=False
@@ -45,7 +44,7 @@ class Recipe:
 
     @property
     def source(self) -> str:
-        """The file it was read from, or nothing."""
+        """The file the recipe was read from; "" if there is none."""
         return self.document.source
 
     def error(self, place: Place, message: str, hint: str = "") -> RlcliError:
@@ -53,10 +52,10 @@ class Recipe:
         return RlcliError(f"{self.document.where(place)}{message}", hint)
 
     def locate_error(self, place: Place, error: RlcliError) -> RlcliError:
-        """What a part said, with file and line of its section, unless it has them."""
-        begins = self.document.where(place)
-        placed = ("--set ", f"{self.source}:", begins)
-        if not begins or error.message.startswith(placed):
+        """Adds the file and line of a section to an error that has none."""
+        prefix = self.document.where(place)
+        known_prefixes = ("--set ", f"{self.source}:", prefix)
+        if not prefix or error.message.startswith(known_prefixes):
             return RlcliError(error.message, error.hint)
         return self.error(place, error.message, error.hint)
 
@@ -64,13 +63,11 @@ class Recipe:
 def shipped_recipes() -> dict[str, Path]:
     """The recipes that come with rlcli, by name."""
     package = Path(__file__).parents[1]
-    # In the package where it is installed, beside it in a checkout.
+    # Inside the package when installed, beside it in a checkout.
     folders = (package / "recipes", package.parent / "recipes")
-    folder_found = next((folder for folder in folders if folder.is_dir()), None)
+    folder = next((folder for folder in folders if folder.is_dir()), None)
     return (
-        {path.stem: path for path in sorted(folder_found.glob("*.yaml"))}
-        if folder_found
-        else {}
+        {path.stem: path for path in sorted(folder.glob("*.yaml"))} if folder else {}
     )
 
 
@@ -80,9 +77,9 @@ def load_recipe(
     *,
     trusted: bool = True,
 ) -> Recipe:
-    """Reads a recipe: a file, the name of a shipped one, or the data of one.
+    """Loads a recipe from a file, by the name of a shipped recipe, or from data.
 
-    `sets` are `a.b=value`. What is not trusted may import nothing but built-in parts
+    `sets` are `a.b=value`. A recipe that is not `trusted` may only use built-in parts
     and installed plug-ins.
     """
     if isinstance(recipe, Mapping):
@@ -95,30 +92,30 @@ def load_recipe(
 
 
 def find_recipe(recipe: str | Path) -> Path:
-    """The file of a recipe; a path wins over the name of a shipped one."""
+    """The file of a recipe; an existing file takes precedence over a shipped name."""
     path, recipes = Path(recipe), shipped_recipes()
     try:
-        is_file, is_there = path.is_file(), path.exists()
-    except OSError:  # such as a name too long for a file
-        is_file = is_there = False
+        is_file, exists = path.is_file(), path.exists()
+    except OSError:  # for example a name too long for a file
+        is_file = exists = False
     if isinstance(recipe, Path) or is_file or path.name != recipe:
         return path
     if recipe in recipes:
         return recipes[recipe]
-    if is_there or path.suffix:
-        return path  # reading it says what is wrong
+    if exists or path.suffix:
+        return path  # reading it raises a precise error
     raise RlcliError(f"there is no recipe {quote(recipe)}", suggest(recipe, recipes))
 
 
 def resolve(recipe: Recipe) -> dict[str, Any]:
-    """The recipe as plain data with every default filled in; loads as the same."""
+    """The recipe as plain data with every default; loading it gives an equal recipe."""
     varied = {key.removesuffix("_"): list(v) for key, v in recipe.each.items()}
     environment = _part_to_plain(recipe.environment)
     environment |= {"num_envs": recipe.num_envs, "time_limit": recipe.time_limit}
     environment = {
         key: value
         for key, value in environment.items()
-        if key not in varied  # what differs between environments is written there
+        if key not in varied  # written under `each`
     }
     if recipe.timeout is not None:
         environment["timeout"] = recipe.timeout
@@ -145,12 +142,12 @@ def resolve(recipe: Recipe) -> dict[str, Any]:
 
 
 def dump_recipe(data: Mapping[str, Any]) -> str:
-    """The text of a recipe's data, such as `resolve` gives."""
+    """The YAML text of a recipe's data, for example of `resolve`."""
     return documents.dump_yaml(data)
 
 
 def _read_recipe(sections: Sections, name: str) -> Recipe:
-    """All sections, in an order in which each knows what its defaults depend on."""
+    """Reads all sections, each after those that its defaults depend on."""
     sections.check()
     environment, vector = sections.environment()
     updater = sections.part("updater", sections.data["updater"])
@@ -183,9 +180,9 @@ def _read_recipe(sections: Sections, name: str) -> Recipe:
 
 def _train_to_plain(recipe: Recipe) -> dict[str, Any]:
     train = recipe.train
-    is_whole_number = train.updates.denominator == 1
+    is_integer = train.updates.denominator == 1
     per_step = train.updates / (train.unroll * recipe.num_envs)
-    updates = int(train.updates) if is_whole_number else {"per_step": float(per_step)}
+    updates = int(train.updates) if is_integer else {"per_step": float(per_step)}
     return grammar.to_plain(train) | {"updates": updates}
 
 

@@ -1,4 +1,4 @@
-"""Sections: what each section of a recipe says, read into parts and options."""
+"""Sections: reads each section of a recipe into parts and options."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from rlcli.recipe import grammar
 from rlcli.recipe.annotations import format_value
 from rlcli.recipe.documents import Document, Place
 
-DEFAULT = "default"  # the network, or optimizer, of functions that are not named
-SHARED = "shared"  # the network whose parameters all functions use
+DEFAULT = "default"  # the network or optimizer of functions without their own
+SHARED = "shared"  # the torso shared by all functions
 
 
 class Part(NamedTuple):
-    """A part that a recipe names; options by their names in Python, all filled in."""
+    """A part of a recipe: kind, name and all options, by their names in Python."""
 
     kind: str
     name: str
-    options: Mapping[str, Any]  # with Schedules where the recipe has some
+    options: Mapping[str, Any]  # may contain Schedules
 
 
 class NetworkSpec(NamedTuple):
-    """The network of a function; without a part it is a head on the shared one."""
+    """The network of a function; without a part it is a head on the shared torso."""
 
     part: Part | None
-    head: Mapping[str, Any]  # only what the recipe or the updater sets
-    memory: Part | None = None  # what it carries from step to step, if anything
-    preprocess: tuple[Part, ...] = ()  # what becomes of observations before all
+    head: Mapping[str, Any]  # only options that the recipe or the updater sets
+    memory: Part | None = None  # a recurrent core
+    preprocess: tuple[Part, ...] = ()  # applied to observations, in this order
 
 
 class Sections:
-    """The sections of one document; each method reads one.
+    """The sections of one document; each method reads one section.
 
-    An updater's facts are the defaults it brings for other sections.
+    The facts of an updater are its defaults for other sections.
     """
 
     def __init__(self, document: Document, is_trusted: bool) -> None:
@@ -45,11 +45,11 @@ class Sections:
         self.data: dict[str, Any] = document.data
 
     def fail(self, place: Place, message: str, hint: str = "") -> NoReturn:
-        """Refuses the value at that place, with its file and line."""
+        """Raises an error about the value at that place, with its file and line."""
         raise RlcliError(f"{self.document.where(place)}{message}", hint)
 
     def check(self) -> None:
-        """Refuses unknown sections, and a recipe without one of the two it needs."""
+        """Refuses unknown sections, and recipes without environment or updater."""
         for key, value in self.data.items():
             self._refuse_unsupported(
                 "section", (key,), grammar.UNSUPPORTED_SECTIONS, value
@@ -60,11 +60,11 @@ class Sections:
                 self.fail((key,), f"a recipe has no section {quote(key)}", hint)
         for kind in ("environment", "updater"):
             if self.data.get(kind) is None:
-                hint = f"`rlcli list {kind}s` names what there is"
+                hint = f"`rlcli list {kind}s` lists the available ones"
                 self.fail((), f"the recipe has no `{kind}`", hint)
 
     def default(self, kind: str, facts: Mapping[str, Any], otherwise: str) -> Part:
-        """A section, or what the updater has for it, or what anybody would take."""
+        """The part of a section: the recipe's, else the updater's, else `otherwise`."""
         section = self.data.get(kind)
         return self.part(
             kind, facts.get(kind, otherwise) if section is None else section
@@ -73,58 +73,56 @@ class Sections:
     def part(
         self, kind: str, value: Any, place: Place = (), common: Sequence[str] = ()
     ) -> Part:
-        """A part and its options, but for keys in `common`, which are not its own."""
+        """A part with its options; keys in `common` are not options of the part."""
         place = place or (kind,)
         value = {"name": value} if isinstance(value, str) else value
         if not isinstance(value, Mapping):
             message = (
                 f"expected the {kind}'s name or a mapping, got {format_value(value)}"
             )
-            self.fail(place, message, f"such as `{kind}: {{name: …}}`")
+            self.fail(place, message, f"for example `{kind}: {{name: …}}`")
         name = self.name(kind, value.get("name"), place)
-        hint = registry.options(self.find_part(kind, name, place).factory)
+        parameters = registry.options(self.find_part(kind, name, place).factory)
         given_options = {
             key: option
             for key, option in value.items()
-            if key != "name" and (key not in common or key in hint)
+            if key != "name" and (key not in common or key in parameters)
         }
         unsupported = grammar.UNSUPPORTED_OPTIONS.get(kind, ())
-        for key in [key_name for key_name in given_options if key_name not in hint]:
+        for key in [key for key in given_options if key not in parameters]:
             self._refuse_unsupported(
                 "option", (*place, key), unsupported, given_options[key]
             )
             if key in unsupported:
                 del given_options[key]
         reader = grammar.Reader(f"{kind} {quote(name)}", place, self.fail)
-        return Part(kind, name, reader.options(hint, given_options, common))
+        return Part(kind, name, reader.options(parameters, given_options, common))
 
     def name(self, kind: str, value: Any, place: Place) -> str:
-        """The name of a part, which has to be text."""
-        hint = f"`rlcli list {registry.KINDS[kind]}` names what there is"
+        """The name of a part, which has to be a string."""
+        hint = f"`rlcli list {registry.KINDS[kind]}` lists the available ones"
         if value is None:
             self.fail(place, f"the {kind} has no `name`", hint)
         if not isinstance(value, str):
             message = (
-                f"the {kind} has no `name`: expected text, got {format_value(value)}"
+                f"the {kind} has no `name`: expected str, got {format_value(value)}"
             )
             self.fail((*place, "name"), message, hint)
         return value
 
     def find_part(self, kind: str, name: str, place: Place) -> registry.RegisteredPart:
-        """The part of that name, unless it would run code that nobody vouches for."""
+        """The registered part of that name; untrusted recipes may not import code."""
         name_place = (*place, "name")
         if ":" in name and not self.trusted:
-            message = f"the {kind} {quote(name)} would import code that is not rlcli's"
-            self.fail(
-                name_place, message, "if you trust where it comes from, pass `--trust`"
-            )
+            message = f"{kind} {quote(name)} would import code from outside rlcli"
+            self.fail(name_place, message, "pass `--trust` if you trust its source")
         try:
             return registry.find(kind, name)
         except RlcliError as error:
             self.fail(name_place, error.message, error.hint)
 
     def environment(self) -> tuple[Part, grammar.Vector]:
-        """The environment's factory with its options, and how many of it there are."""
+        """The environment with its options, and the options of vectorization."""
         value = self.data["environment"]
         parameters = registry.options(grammar.Vector)
         part = self.part("environment", value, common=tuple(parameters))
@@ -138,19 +136,20 @@ class Sections:
         vector = grammar.Vector(**reader.options(parameters, options))
         if vector.timeout is not None and not facts.get("adapter"):
             message = f"{label} runs in the compiled program: it has no `timeout`"
-            self.fail(("environment", "timeout"), message, "leave it out")
+            self.fail(("environment", "timeout"), message, "remove `timeout`")
         if vector.time_limit == "default" != limit:
-            message = f"{label} has no time limit to take as default"
-            self.fail(("environment", "time_limit"), message, "give steps, or null")
+            message = f"{label} has no default time limit"
+            hint = "set `time_limit` to a number of steps, or to null"
+            self.fail(("environment", "time_limit"), message, hint)
         return part, vector
 
     def wrappers(self, environment: Part, wrappers: Sequence[Any]) -> tuple[Part, ...]:
-        """What the environment is wrapped in, from the inside out."""
+        """The wrappers of the environment, from the inside out."""
         place = ("environment", "wrappers")
         facts = registry.find("environment", environment.name).facts
         if wrappers and facts.get("adapter"):
             message = f"environment {quote(environment.name)} runs on the host"
-            self.fail(place, f"{message}: it takes no `wrappers`", "leave them out")
+            self.fail(place, f"{message}: it takes no `wrappers`", "remove `wrappers`")
         return tuple(
             self.part("wrapper", value, (*place, index))
             for index, value in enumerate(wrappers)
@@ -159,7 +158,7 @@ class Sections:
     def each(
         self, environment: Part, varied: Mapping[str, list[Any]], num_envs: int
     ) -> dict[str, list[float]]:
-        """For some keywords of the environment one number for each of it, by turns."""
+        """Values of `environment.each`: copy i takes value i mod n of each option."""
         parameters = registry.options(
             registry.find("environment", environment.name).factory
         )
@@ -168,7 +167,7 @@ class Sections:
         return reader.read_each(parameters, varied, self.data["environment"], num_envs)
 
     def networks(self, facts: Mapping[str, Any]) -> dict[str, NetworkSpec]:
-        """One for all functions, or one by one, or heads on a shared one."""
+        """One network for all functions, one for each, or heads on a shared torso."""
         place = ("network",)
         value = self.data.get("network")
         value = facts.get("network", "mlp") if value is None else value
@@ -176,7 +175,7 @@ class Sections:
         if not isinstance(value, Mapping) or "name" in value:
             return {DEFAULT: self.network(value, place, head)}
         if not value or set(value) & {"head", "layers", "preprocess", "memory"}:
-            hint = "`rlcli list networks` names what there is"
+            hint = "`rlcli list networks` lists the available ones"
             self.fail(place, "the network has no `name`", hint)
         if SHARED not in value:
             return {
@@ -187,7 +186,7 @@ class Sections:
         shared_spec = value[SHARED]
         if isinstance(shared_spec, Mapping) and "head" in shared_spec:
             message = "the shared network has no `head` of its own"
-            hint = "give one to each function, as in `policy: {dueling: true}`"
+            hint = "set the head of each function, as in `policy: {dueling: true}`"
             self.fail((*shared_place, "head"), message, hint)
         result = {SHARED: self.network(shared_spec, shared_place, {})}
         for key, spec in value.items():
@@ -199,7 +198,7 @@ class Sections:
     def network(
         self, value: Any, place: Place, default: Mapping[str, Any]
     ) -> NetworkSpec:
-        """A network and the head of its function."""
+        """A network with the head of its function."""
         common = ("head", "memory", "preprocess")
         part = self.part("network", value, place, common)
         given_options = value if isinstance(value, Mapping) else {}
@@ -212,18 +211,18 @@ class Sections:
         )
 
     def preprocess(self, options: Mapping[str, Any], place: Place) -> tuple[Part, ...]:
-        """What becomes of observations, one after the other."""
+        """The preprocessing functions of a network, in order."""
         place, value = (*place, "preprocess"), options.get("preprocess") or []
         if not isinstance(value, list):
             message = f"`preprocess`: expected a list, got {format_value(value)}"
-            self.fail(place, message, "such as `preprocess: [one_hot]`")
+            self.fail(place, message, "for example `preprocess: [one_hot]`")
         return tuple(
             self.part("preprocess", spec, (*place, index))
             for index, spec in enumerate(value)
         )
 
     def head(self, value: Any, place: Place) -> dict[str, Any]:
-        """What is said about a head, beside its name."""
+        """The options of a head, with its name unless it is `scalar`."""
         value = {"name": value} if isinstance(value, str) else value
         given_options = dict(self.mapping(place, value))
         name = given_options.pop("name", "scalar")
@@ -235,20 +234,20 @@ class Sections:
         parameters = registry.options(heads.RETURN_HEADS[name])
         reader = grammar.Reader(f"head `{name}`", place, self.fail)
         options = reader.options(parameters, given_options)
-        if name == "scalar":  # which not every function knows by name
+        if name == "scalar":  # not every function accepts this name
             return {key: options[key] for key in options if key in given_options}
         return {"name": name, **options}
 
     def optimizers(self) -> dict[str, Part]:
-        """One for all parameters, or by group."""
+        """One optimizer for all parameters, or one for each group."""
         value = self.data.get("optimizer")
         value = "adam" if value is None else value
         if not isinstance(value, Mapping) or "name" in value:
             return {DEFAULT: self.part("optimizer", value)}
-        loose = [key for key, spec in value.items() if not _has_name(spec)]
-        if loose or not value:
+        nameless = [key for key, spec in value.items() if not _has_name(spec)]
+        if nameless or not value:
             hint = "`optimizer: {name: adam, …}`, or one for each function"
-            self.fail(("optimizer", *loose[:1]), "the optimizer has no `name`", hint)
+            self.fail(("optimizer", *nameless[:1]), "the optimizer has no `name`", hint)
         groups = {DEFAULT: "adam", **value}
         return {
             name: self.part("optimizer", spec, ("optimizer", name))
@@ -264,7 +263,7 @@ class Sections:
         parameters = registry.options(grammar.Train)
         steps = reader.option("steps", parameters["steps"], options)
         options = {"unroll": unroll, "updates": 1, "reset": reset} | options
-        # Some steps to choose among, before they are learnt from.
+        # Fill the replay with some steps before the first update.
         options = {"start": min(1_000, steps // 10) if has_replay else 0} | options
         unroll = reader.option("unroll", parameters["unroll"], options)
         updates = self.updates(reader, options["updates"], unroll * num_envs)
@@ -283,16 +282,16 @@ class Sections:
         return grammar.Normalize(**reader.options(parameters, options))
 
     def updates(self, reader: grammar.Reader, value: Any, visit: int) -> Fraction:
-        """How many updates a visit makes, from its steps where it is said per step."""
+        """Updates per visit; `{per_step: …}` is multiplied by the steps of a visit."""
         place = ("train", "updates")
         if not isinstance(value, Mapping):
             return Fraction(reader.value(grammar.PositiveInt, value, place))
         per_step = reader.value(grammar.PerStep, value, place)["per_step"]
-        # As text, for 0.1 is a tenth to people, and an awkward number in binary.
+        # Via text: 0.1 means a tenth, which the binary float is not exactly.
         return Fraction(str(per_step)).limit_denominator(1_000) * visit
 
     def mapping(self, place: Place, value: Any) -> Mapping[str, Any]:
-        """A section that is a mapping, or nothing."""
+        """A section that is a mapping; {} if it is absent."""
         if value is not None and not isinstance(value, Mapping):
             message = (
                 f"{quote(place[-1])}: expected a mapping, got {format_value(value)}"
@@ -305,7 +304,8 @@ class Sections:
     ) -> None:
         if value and place[-1] in unsupported:
             self.fail(
-                place, f"{what} {quote(place[-1])} is not in this version of rlcli"
+                place,
+                f"{what} {quote(place[-1])} is not supported in this version of rlcli",
             )
 
 

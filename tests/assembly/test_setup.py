@@ -90,13 +90,13 @@ def test_a_policy_that_the_updater_does_not_feed_is_refused_with_those_it_does(
             "updater: ppo\noptimizer: {critic: adam}",
             3,
             "updater `ppo` has no function `critic`",
-            "there is `policy`, `value`",
+            "choose from `policy`, `value`",
         ),
         (
             "updater: ppo\nnetwork: {name: mlp, head: {dueling: true}}",
             3,
             "the head of network `policy` has no option `dueling`",
-            "there is none",
+            "there are none",
         ),
         (
             "updater: q_learning\nnetwork: {name: mlp, head: {duelling: true}}",

@@ -17,7 +17,7 @@ def test_a_size_is_width_and_height(text, expected):
     "text", ["", "x", "600", "0x1", "1x2x3", "-1x2", "²x2", "9e9x1"]
 )
 def test_another_size_is_refused(text):
-    with pytest.raises(typer.BadParameter, match="such as 600x400"):
+    with pytest.raises(typer.BadParameter, match="a height such as 600x400"):
         options.parse_size(text)
 
 
