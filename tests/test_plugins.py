@@ -181,7 +181,7 @@ def test_what_cannot_be_a_factory_is_refused_and_not_called(each, words):
         ("updater=mine_parts:swallows", "it made `NoneType`"),
         ("tracer=mine_parts:raises", "KeyError: 'key' (mine_parts.py:"),
         ("network=mine_parts:forward", "AttributeError"),
-        ("network=mine_parts:text", "gives `str` where an array is needed"),
+        ("network=mine_parts:text", "expected an array, got `str`"),
     ],
 )
 def test_what_makes_no_part_is_refused_by_name(each, words):

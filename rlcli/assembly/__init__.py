@@ -1,11 +1,11 @@
-"""Assembly: from a `Recipe` to a `Setup`; alone knows all kinds of parts.
+"""Assembly: builds a `Setup` from a `Recipe`; the only package that knows all parts.
 
-Belongs here: building environment, networks and agent, and refusing what does not fit.
+Belongs here: building environment, networks and agent; checks that parts are compatible.
 May import: recipe, loop, and every package of parts.
 
-Nothing a recipe says may be scheduled is a number before the program runs: `parts`
-makes environment and agent as they are at a given time, inside the compiled program.
-The factories are pure and cheap; only a host environment is made once.
+Scheduled options have no value before the program runs. `Setup.parts` therefore builds
+environment and agent for a given time, inside the compiled program. Factories are pure
+and cheap; only a host environment is built once.
 """
 
 from rlcli.assembly.setup import build as build

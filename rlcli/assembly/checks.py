@@ -1,4 +1,4 @@
-"""Refuses what cannot go together, or could never learn anything."""
+"""Checks: refuses incompatible parts, and runs that could never learn."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from rlcli.xla.tree_paths import leaves_by_path
 def check_names(recipe: Recipe, used_names: set[str], groups: set[str]) -> None:
     """Refuses networks and optimizers for functions that the updater does not have.
 
-    `groups` are those of its parameters: some are no functions, but have an optimizer.
+    `groups` are the updater's parameter groups. Some are not functions, but have an
+    optimizer.
     """
     for section, known_names in (
         ("network", used_names),
@@ -36,71 +37,71 @@ def check_names(recipe: Recipe, used_names: set[str], groups: set[str]) -> None:
 
 
 def check_episodes(recipe: Recipe, tracer: Tracer, replay: Replay | None) -> None:
-    """Refuses a tracer of whole episodes where there are parts of them alone."""
+    """Refuses a tracer of whole episodes where only parts of episodes are available."""
     if tracer.window is not None or (replay is not None and replay.episodes):
         return
     name = recipe.replay.name if recipe.replay else ""
-    hands = f"replay `{name}` hands out" if replay else "without a replay there are"
+    samples = f"replay `{name}` samples" if replay else "without a replay there are"
     raise recipe.error(
         ("tracer",),
-        f"tracer `{recipe.tracer.name}` looks at whole episodes, and {hands} parts of "
-        "them",
-        "`replay: episodes` hands out whole ones",
+        f"tracer `{recipe.tracer.name}` requires whole episodes, but {samples} only "
+        "parts of them",
+        "use `replay: episodes`, which samples whole episodes",
     )
 
 
 def check_priority(recipe: Recipe, replay: Replay) -> None:
-    """Refuses priorities that mean something else than the updater reports."""
+    """Refuses a replay that needs another priority than the updater reports."""
     required_priority = replay.priority
-    assert recipe.replay is not None  # there is the one that was made of it
+    assert recipe.replay is not None  # `replay` was built from it
     if required_priority in ("", recipe.updater.options.get("priority", "td_error")):
         return
     options = registry.options(registry.find("updater", recipe.updater.name).factory)
     raise recipe.error(
         ("replay",),
-        f"replay `{recipe.replay.name}` goes by `{required_priority}`, and updater "
-        f"`{recipe.updater.name}` reports something else",
+        f"replay `{recipe.replay.name}` requires the priority `{required_priority}`, "
+        f"which updater `{recipe.updater.name}` does not report",
         f"set `updater.priority: {required_priority}`" if "priority" in options else "",
     )
 
 
 def check_capacity(recipe: Recipe, replay: Replay, visit: int) -> None:
-    """Refuses a replay whose entries 32-bit indices cannot count.
+    """Refuses a replay with more entries than 32-bit indices can address.
 
-    `visit` is how many steps an unroll has; a ring keeps room for one or two more, and
-    a sum tree rounds up to whole nodes.
+    `visit` is the number of steps of an unroll. A ring has room for one or two more,
+    and a sum tree rounds up to whole nodes.
     """
-    most = INT32_MAX - 2 * visit - 32
-    if replay.capacity <= most:
+    max_capacity = INT32_MAX - 2 * visit - 32
+    if replay.capacity <= max_capacity:
         return
-    assert recipe.replay is not None  # there is the one that was made of it
+    assert recipe.replay is not None  # `replay` was built from it
     raise recipe.error(
         ("replay", "capacity"),
         f"replay `{recipe.replay.name}` with a capacity of {replay.capacity:,} has "
-        "more entries than 32-bit indices count",
-        f"lower `replay.capacity` to at most {most:,}",
+        "more entries than 32-bit indices can address",
+        f"lower `replay.capacity` to at most {max_capacity:,}",
     )
 
 
 def check_gradient_steps(recipe: Recipe, num_envs: int) -> None:
-    """Refuses more gradient steps than optimizers count: their counters are int32."""
+    """Refuses more gradient steps than the int32 counters of optimizers can count."""
     options, train = recipe.updater.options, recipe.train
-    each = options.get("epochs", 1) * options.get("minibatches", 1)
-    steps = each * (train.steps // (train.unroll * num_envs))
+    steps_per_update = options.get("epochs", 1) * options.get("minibatches", 1)
+    steps = steps_per_update * (train.steps // (train.unroll * num_envs))
     if steps > INT32_MAX:
         raise recipe.error(
             ("updater", "epochs"),
             f"updater `{recipe.updater.name}` makes {steps:,} gradient steps in the "
-            f"run, and 32-bit counters count to {INT32_MAX:,}",
+            f"run, but 32-bit counters only reach {INT32_MAX:,}",
             "lower `updater.epochs`, `updater.minibatches` or `train.steps`",
         )
 
 
 def check_rows(recipe: Recipe, tracer: Tracer) -> None:
-    """Refuses later entropies in the return where a row is more than a single step.
+    """Refuses `n_step_entropy` with a tracer whose rows span several steps.
 
-    They are added up from row to row (`updaters.regularizers.bonus`); a row that sums
-    up several steps has counted them already, and ends where the next one has not.
+    The entropies are summed from row to row (`updaters.regularizers.bonus`). A row of
+    several steps would count them twice.
     """
     regularizers = recipe.updater.options.get("regularizers", ())
     if tracer.window == 1 or all(
@@ -110,40 +111,41 @@ def check_rows(recipe: Recipe, tracer: Tracer) -> None:
     spans = "whole episodes" if tracer.window is None else f"{tracer.window:,} steps"
     raise recipe.error(
         ("updater", "regularizers"),
-        "regularizer `n_step_entropy` wants rows of single steps, and those of tracer "
-        f"`{recipe.tracer.name}` span {spans}",
-        "`tracer: lambda_return` looks further by single steps",
+        "regularizer `n_step_entropy` requires rows of single steps, but the rows of "
+        f"tracer `{recipe.tracer.name}` span {spans}",
+        "use `tracer: lambda_return`, whose rows are single steps",
     )
 
 
 def check_advantage(recipe: Recipe, tracer: Tracer, replay: Replay | None) -> None:
-    """Refuses to centre advantages that say who acted.
+    """Refuses to normalize the advantages of an off-policy tracer.
 
-    In a replay there are actions that the policy has given up. Such a tracer gives them
-    an advantage of about 0; less the mean they would be learnt, or unlearnt for ever.
+    A replay contains actions that the policy no longer selects. Such a tracer gives
+    them an advantage of about 0. Minus the mean, it would reinforce or suppress them.
     """
     is_normalizing = recipe.updater.options.get("normalize_advantage")
     if replay is None or not is_normalizing or "log_prob" not in tracer.requires:
         return
     raise recipe.error(
         ("updater", "normalize_advantage"),
-        "`normalize_advantage` cannot go with a replay: by tracer "
-        f"`{recipe.tracer.name}` what the policy never does has an advantage of 0, and "
-        "has to keep it",
-        "leave out `updater.normalize_advantage`, or `replay`",
+        "`normalize_advantage` cannot be used with a replay: tracer "
+        f"`{recipe.tracer.name}` gives actions that the policy never selects an "
+        "advantage of 0, which normalization would change",
+        "remove `updater.normalize_advantage` or `replay`",
     )
 
 
 def check_window(recipe: Recipe, window: int, num_envs: int) -> None:
-    """Refuses a tracer that looks further than the whole run is long."""
+    """Refuses a tracer whose window is longer than the whole run."""
     unroll = recipe.train.unroll
     steps = recipe.train.steps // (unroll * num_envs) * unroll
     if steps < window:
         min_steps = -(-window // unroll) * unroll * num_envs
         raise recipe.error(
             ("tracer",),
-            f"nothing would be learnt: tracer `{recipe.tracer.name}` needs {window:,} "
-            f"steps in a row, and the run has {steps:,} of each environment",
+            f"the agent would never learn: tracer `{recipe.tracer.name}` needs "
+            f"{window:,} consecutive steps, but the run has {steps:,} of each "
+            "environment",
             f"raise `train.steps` to at least {min_steps:,}",
         )
 
@@ -155,17 +157,17 @@ def check_updates(recipe: Recipe, setup: Setup) -> None:
     if agent.updates(iterations) == 0:
         raise recipe.error(
             ("train", "steps"),
-            f"nothing would be learnt: the run ends after {recipe.train.steps:,} "
+            f"the agent would never learn: the run ends after {recipe.train.steps:,} "
             "steps, before its first update",
-            "`train.start` and `train.updates` say when that comes",
+            "raise `train.steps`, or change `train.start` and `train.updates`",
         )
 
 
 def check_answers(recipe: Recipe, core: Environment) -> None:
-    """Refuses a core whose `reset` or `step` returns what its spaces do not declare.
+    """Refuses a core whose `reset` or `step` does not match its declared spaces.
 
-    Traced with shapes alone. Without this, a misfit shows as an error of JAX in some
-    network, or not at all.
+    Only traces shapes. Without this check, a mismatch causes an error of JAX in some
+    network, or none at all.
     """
     name = f"environment `{recipe.environment.name}`"
 
@@ -173,39 +175,37 @@ def check_answers(recipe: Recipe, core: Environment) -> None:
         raise recipe.error(
             ("environment",),
             f"{name} returns from `{method}` {problem}",
-            "`rlcli.types.TimeStep` says what a step returns, and the environment's "
-            "`observation` what an observation is",
+            "`rlcli.types.TimeStep` defines what `step` returns, and the environment's "
+            "`observation` defines its observations",
         )
 
-    def compare(method: str, what: str, found: Any, expected: Any, why: str) -> None:
-        ours, theirs = _texts(expected), _texts(found)
-        for path in sorted(ours.keys() | theirs.keys()):
-            if ours.get(path) != theirs.get(path):
+    def compare(method: str, what: str, value: Any, expected: Any, source: str) -> None:
+        expected_leaves, leaves = _describe_leaves(expected), _describe_leaves(value)
+        for path in sorted(expected_leaves.keys() | leaves.keys()):
+            if expected_leaves.get(path) != leaves.get(path):
                 member = f" whose `{path}` is" if path else " that is"
-                is_there, wanted = (
-                    theirs.get(path, "missing"),
-                    ours.get(path, "nothing"),
-                )
-                refuse(method, f"{what}{member} {is_there}, where {why} {wanted}")
+                leaf = leaves.get(path, "missing")
+                expected_leaf = expected_leaves.get(path, "nothing")
+                refuse(method, f"{what}{member} {leaf}, but {source} {expected_leaf}")
 
     observation, action = map(spaces.zeros, (core.observation, core.action))
     key = jax.eval_shape(lambda: jax.random.key(0))
-    begun = jax.eval_shape(core.reset, key)
-    if not isinstance(begun, tuple) or len(begun) != 2:
-        refuse("reset", f"{type(begun).__name__}, where (state, observation) is due")
-    state, obs = begun
-    declared = f"its space {spaces.describe(core.observation)} has"
+    initial = jax.eval_shape(core.reset, key)
+    if not isinstance(initial, tuple) or len(initial) != 2:
+        refuse("reset", f"{type(initial).__name__}, expected (state, observation)")
+    state, obs = initial
+    declared = f"its space {spaces.describe(core.observation)} declares"
     compare("reset", "an observation", obs, observation, declared)
     noise = jax.eval_shape(core.draw, key)
-    answer = jax.eval_shape(core.step, state, action, noise)
+    result = jax.eval_shape(core.step, state, action, noise)
     if not (
-        isinstance(answer, tuple)
-        and len(answer) == 2
-        and isinstance(answer[1], TimeStep)
+        isinstance(result, tuple)
+        and len(result) == 2
+        and isinstance(result[1], TimeStep)
     ):
-        refuse("step", f"{type(answer).__name__}, where (state, TimeStep) is due")
-    after, timestep = answer
-    compare("step", "a state", after, state, "`reset` returns")
+        refuse("step", f"{type(result).__name__}, expected (state, TimeStep)")
+    next_state, timestep = result
+    compare("step", "a state", next_state, state, "`reset` returns")
     for field, expected in {
         "obs": observation,
         "next_obs": observation,
@@ -213,17 +213,18 @@ def check_answers(recipe: Recipe, core: Environment) -> None:
         "discount": np.float32(0),
         "last": np.bool_(False),
     }.items():
-        why = declared if field.endswith("obs") else "a TimeStep has"
-        compare("step", f"a `{field}`", getattr(timestep, field), expected, why)
-    for logged, each in timestep.info.items():
-        if each.shape:
-            refuse("step", f"an `info` whose `{logged}` is {_text(each)}, no number")
+        source = declared if field.endswith("obs") else "a TimeStep has"
+        compare("step", f"a `{field}`", getattr(timestep, field), expected, source)
+    for name, leaf in timestep.info.items():
+        if leaf.shape:
+            described = _describe_leaf(leaf)
+            refuse("step", f"an `info` whose `{name}` is {described}, not a number")
 
 
-def _texts(tree: Any) -> dict[str, str]:
+def _describe_leaves(tree: Any) -> dict[str, str]:
     """Dtype and shape of every leaf, by tree path."""
-    return {path: _text(leaf) for path, leaf in leaves_by_path(tree).items()}
+    return {path: _describe_leaf(leaf) for path, leaf in leaves_by_path(tree).items()}
 
 
-def _text(leaf: Any) -> str:
+def _describe_leaf(leaf: Any) -> str:
     return f"{leaf.dtype}{list(leaf.shape)}"

@@ -1,7 +1,7 @@
-"""Memory: what a run or an evaluation needs, added up before it is allocated.
+"""Memory usage: estimates what a run or an evaluation needs before it allocates.
 
-Sizes come from shapes. They are lower bounds: what is left out, such as the arrays that
-an environment's library keeps for itself, only adds to them.
+Sizes are computed from shapes. They are lower bounds: for example the arrays that an
+environment's library allocates itself are not included.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from rlcli.types import ArrayTree, Clock
 from rlcli.xla.machine import format_size
 from rlcli.xla.temporaries import tree_bytes
 
-COMPILER = 200 * 2**20  # bytes that XLA takes to compile a run's program, at least
+COMPILER = 200 * 2**20  # bytes that XLA needs to compile a run's program, at least
 _HOST_ENVIRONMENT = 3 * 2**10  # bytes of a Gymnasium environment in this process …
-_PROCESS = 21 * 2**20  # … and of one in a process of its own
-_NAMED = 4  # items that an error lists
+_PROCESS = 21 * 2**20  # … and of one in its own process
+_MAX_LISTED = 4  # items in an error
 
 
 class Item(NamedTuple):
-    """Memory that one thing needs."""
+    """The memory of one component."""
 
     name: str
     size: int  # bytes
     detail: str = ""
-    # The options that change it and their values, the most effective first.
+    # The options that change the size, with their values, the most effective first.
     options: Mapping[str, int | None] = MappingProxyType({})
-    on_host: bool = False  # in the host's memory also where an accelerator computes
+    on_host: bool = False  # in host memory even if an accelerator computes
 
 
 def run_memory(recipe: Recipe, setup: Setup, loop: Loop) -> list[Item]:
-    """What a run needs. Traces its program, and allocates nothing."""
+    """The memory of a run; traces its program without allocating."""
     progress = loop.shapes()
     items = [
         *_state(recipe, setup, progress),
@@ -58,15 +58,15 @@ def run_memory(recipe: Recipe, setup: Setup, loop: Loop) -> list[Item]:
 
 
 def _state(recipe: Recipe, setup: Setup, progress: Progress) -> Iterator[Item]:
-    """Everything that a run keeps."""
+    """The state of a run."""
     state, seeds, count = progress.agent, len(setup.seeds), _counts(recipe, setup)
     replay, tail = getattr(state, "replay", ()), getattr(state, "tail", ())
     size = tree_bytes(state) - tree_bytes((replay, tail))
     yield Item(
         "parameters and optimizer",
         size,
-        f"{_counted(seeds, 'seed')} of {format_size(size / seeds)}",
-        {**_unvalued(network_sizes(recipe)), "train.seeds": seeds},
+        f"{_count_noun(seeds, 'seed')} of {format_size(size / seeds)}",
+        {**_without_values(network_sizes(recipe)), "train.seeds": seeds},
     )
     if recipe.replay is not None:
         size, capacity = tree_bytes(replay), capacity_of(recipe)
@@ -74,44 +74,44 @@ def _state(recipe: Recipe, setup: Setup, progress: Progress) -> Iterator[Item]:
         yield Item(
             "replay",
             size,
-            f"{_counted(seeds, 'seed')} × {capacity:,} rows of {row}",
+            f"{_count_noun(seeds, 'seed')} × {capacity:,} rows of {row}",
             {"replay.capacity": capacity, "train.seeds": seeds},
         )
     size = _environment_bytes(progress)
-    each = format_size(size / seeds / recipe.num_envs)
-    detail = f"{_counted(seeds, 'seed')} × {recipe.num_envs:,} of {each}"
+    size_each = format_size(size / seeds / recipe.num_envs)
+    detail = f"{_count_noun(seeds, 'seed')} × {recipe.num_envs:,} of {size_each}"
     yield Item("environments", size, detail, count)
-    detail = f"{_counted(seeds, 'seed')} × {setup.unroll:,} steps of "
-    detail += _counted(recipe.num_envs, "environment")
+    detail = f"{_count_noun(seeds, 'seed')} × {setup.unroll:,} steps of "
+    detail += _count_noun(recipe.num_envs, "environment")
     options = {"train.unroll": setup.unroll, **count}
     size = tree_bytes((progress.unroll, tail))
     yield Item("unroll", size, detail, options)
 
 
 def _program(recipe: Recipe, setup: Setup, loop: Loop) -> Iterator[Item]:
-    """What the compiled program needs beside that: random numbers and temporaries."""
-    step, decide, learn = _noise_bytes(setup)
+    """The memory of the compiled program: random numbers and temporaries."""
+    step, act, learn = _noise_bytes(setup)
     count = _counts(recipe, setup)
     batch = _batch_size(recipe)
-    noise = step + decide + learn
+    noise = step + act + learn
     options = {**batch, "train.seeds": len(setup.seeds)} if batch else count
     yield Item("random numbers", noise, "", options if learn > noise / 2 else count)
     rest = max(0, loop.temporaries() - noise)
-    networks = _unvalued(network_sizes(recipe))
+    networks = _without_values(network_sizes(recipe))
     rows = batch or {"train.unroll": setup.unroll, **count}
-    # Gradients have the size of the parameters; what is larger grows with the rows.
-    wide = rest < 4 * tree_bytes(_acting(setup, loop.shapes()))
-    options = {**networks, **rows} if wide else {**rows, **networks}
+    # Gradients have the size of the parameters; larger temporaries grow with the rows.
+    is_mostly_gradients = rest < 4 * tree_bytes(_acting(setup, loop.shapes()))
+    options = {**networks, **rows} if is_mostly_gradients else {**rows, **networks}
     options = {**options, "train.seeds": len(setup.seeds)}
     yield Item("temporaries of the program", rest, "", options)
 
 
 def _evaluation(recipe: Recipe, setup: Setup, progress: Progress) -> Item:
-    """What an evaluation between two chunks needs."""
+    """The memory of an evaluation between two chunks."""
     episodes, seeds = recipe.train.evaluate.episodes, len(setup.seeds)
     num_envs = parallel_environments(episodes, _is_adapter(recipe))
-    # The policy on host and device, the best one, old and new; returns and lengths of
-    # all episodes, before and after a step.
+    # The policy on host and device, the old and the new best policy; returns and
+    # lengths of all episodes, before and after a step.
     size = 4 * tree_bytes(_acting(setup, progress)) + 16 * seeds * episodes
     size += _environment_bytes(progress) * num_envs // recipe.num_envs
     options = {"train.evaluate.episodes": episodes, "train.seeds": seeds}
@@ -119,14 +119,14 @@ def _evaluation(recipe: Recipe, setup: Setup, progress: Progress) -> Item:
 
 
 def player_memory(recipe: Recipe, player: Evaluator, acting: ArrayTree) -> list[Item]:
-    """What playing takes, beside what was read: `player` with the policy `acting`."""
+    """The memory of an evaluation of the policy `acting`, without the file it is from."""
     shapes, temporaries = player.shapes(acting)
     size = tree_bytes(shapes)
     seeds, num_envs = player.seeds, player.environment.num_envs
-    detail = f"{_counted(seeds, 'seed')} × {num_envs:,} of "
+    detail = f"{_count_noun(seeds, 'seed')} × {num_envs:,} of "
     detail += format_size(size / seeds / num_envs)
-    networks, sizes = _unvalued(network_sizes(recipe)), environment_sizes(recipe)
-    options = _unvalued({**sizes, "--episodes": None})
+    networks, sizes = _without_values(network_sizes(recipe)), environment_sizes(recipe)
+    options = _without_values({**sizes, "--episodes": None})
     return [
         Item("policy", tree_bytes(acting), "", networks),
         Item("environments", size, detail, options),
@@ -136,51 +136,51 @@ def player_memory(recipe: Recipe, player: Evaluator, acting: ArrayTree) -> list[
 
 
 def total(items: Sequence[Item]) -> int:
-    """Bytes of all of them."""
+    """The sum of the sizes, in bytes."""
     return sum(item.size for item in items)
 
 
 def breakdown(items: Sequence[Item]) -> str:
-    """The largest items in words: `replay 16.0 GiB (1 seed × …), unroll 2.1 GiB`."""
-    largest = sorted(items, key=lambda item: -item.size)
-    named = [item for item in largest[:_NAMED] if item.size * 100 >= largest[0].size]
+    """Lists the largest items: `replay 16.0 GiB (1 seed × …), unroll 2.1 GiB`."""
+    largest = sorted(items, key=lambda item: -item.size)[:_MAX_LISTED]
+    listed = [item for item in largest if item.size * 100 >= largest[0].size]
     words = [
         f"{item.name} {format_size(item.size)}"
         + (f" ({item.detail})" if item.detail else "")
-        for item in named
+        for item in listed
     ]
     return ", ".join(words)
 
 
 def _noise_bytes(setup: Setup) -> list[int]:
-    """The random numbers of a block of steps: of environments, policy and updates."""
+    """Bytes of the random numbers of a block of steps: environments, policy, updates."""
     noise = jax.eval_shape(
         lambda seed: draw_noise_block(setup, seed, jnp.int32(0)),
         jax.ShapeDtypeStruct((), jnp.uint32),
     )
-    return [len(setup.seeds) * tree_bytes(each) for each in noise]
+    return [len(setup.seeds) * tree_bytes(tree) for tree in noise]
 
 
 def _acting(setup: Setup, progress: Progress) -> ArrayTree:
-    """The shapes of what policies need to act."""
+    """The shapes of the acting state of the policies."""
     return jax.eval_shape(setup.parts(Clock.zero())[1].acting, progress.agent)
 
 
 def host_environments(recipe: Recipe, seeds: int, num_envs: int) -> list[Item]:
-    """Environments of other libraries, which are counted before any is made."""
+    """The memory of environments of other libraries, estimated before they exist."""
     if not _is_adapter(recipe):
         return []
-    separate = recipe.environment.options.get("vectorization") == "async"
-    each = _PROCESS if separate else _HOST_ENVIRONMENT
-    what = "processes" if separate else "environments"
+    has_processes = recipe.environment.options.get("vectorization") == "async"
+    size_each = _PROCESS if has_processes else _HOST_ENVIRONMENT
+    what = "processes" if has_processes else "environments"
     options = {"environment.num_envs": num_envs, "train.seeds": seeds}
-    detail = f"{_counted(seeds, 'seed')} × {num_envs:,}"
-    size = seeds * num_envs * each
+    detail = f"{_count_noun(seeds, 'seed')} × {num_envs:,}"
+    size = seeds * num_envs * size_each
     return [Item(f"{what} on the host", size, detail, options, on_host=True)]
 
 
 def _environment_bytes(progress: Progress) -> int:
-    """Bytes of environments, with what is decided and counted for each."""
+    """Bytes of the environments, their actions and their statistics."""
     return tree_bytes(progress._replace(unroll=(), agent=()))
 
 
@@ -195,7 +195,7 @@ def _counts(recipe: Recipe, setup: Setup) -> dict[str, int | None]:
 
 
 def capacity_of(recipe: Recipe) -> int:
-    """How many steps the replay of a recipe holds."""
+    """The capacity of the recipe's replay, in steps."""
     assert recipe.replay is not None
     return int(recipe.replay.options.get("capacity", 1))
 
@@ -214,37 +214,37 @@ def environment_sizes(recipe: Recipe) -> dict[str, int | None]:
 
 def network_sizes(recipe: Recipe) -> dict[str, int | None]:
     """The options of the recipe's networks that may be sizes, with their values."""
-    found: dict[str, int | None] = {}
+    sizes: dict[str, int | None] = {}
     for name, spec in recipe.network.items():
         prefix = "network" if name == DEFAULT else f"network.{name}"
-        found |= sizes_in(prefix, spec.part.options if spec.part else {})
-        found |= sizes_in(
+        sizes |= sizes_in(prefix, spec.part.options if spec.part else {})
+        sizes |= sizes_in(
             f"{prefix}.memory", spec.memory.options if spec.memory else {}
         )
-        found |= sizes_in(f"{prefix}.head", spec.head)
-    return found
+        sizes |= sizes_in(f"{prefix}.head", spec.head)
+    return sizes
 
 
 def sizes_in(place: str, options: Mapping[str, Any]) -> dict[str, int | None]:
     """The largest integer in each option that has one, by the name of the option."""
-    found: dict[str, int | None] = {}
+    sizes: dict[str, int | None] = {}
     for name, value in options.items():
         values = value if isinstance(value, list | tuple) else [value]
-        numbers = [each for each in values if type(each) is int]
+        numbers = [number for number in values if type(number) is int]
         if numbers:
-            found[f"{place}.{name.removesuffix('_')}"] = max(numbers)
-    return found
+            sizes[f"{place}.{name.removesuffix('_')}"] = max(numbers)
+    return sizes
 
 
-def _unvalued(options: Mapping[str, int | None]) -> dict[str, int | None]:
-    """The names of options on which memory depends in another way than linearly."""
+def _without_values(options: Mapping[str, int | None]) -> dict[str, int | None]:
+    """The names of options on which memory does not depend linearly."""
     return dict.fromkeys(options)
 
 
-def _counted(number: int, noun: str) -> str:
+def _count_noun(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def accelerated() -> bool:
-    """Whether programs run on something else than the processor."""
+    """Whether programs run on an accelerator instead of the CPU."""
     return jax.default_backend() != "cpu"

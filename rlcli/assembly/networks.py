@@ -1,4 +1,4 @@
-"""The recipe's networks, as the functions that an updater asks for."""
+"""Networks: builds the functions of an updater from the recipe's networks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import jax
 from rlcli import registry, schedules
 from rlcli.assembly.parts import (
     build_part,
-    failed,
+    failure_message,
     format_names,
     is_own,
     positional_parameters,
@@ -42,12 +42,11 @@ def build_network(
     action: gymnasium.Space | None = None,
     copies: int | None = None,
 ) -> Network:
-    """The recipe's network as function `name` of the observation, or of the pair.
+    """Builds the recipe's network for function `name` of the updater.
 
-    With `observation`, a space, it is a function of its elements instead of what the
-    environment shows. With `action`, a space, it takes (observation, action); with
-    `copies` there are so many, from different parameters, with an axis in front of all
-    they say.
+    Its input is the environment's observation, or an element of the space `observation`
+    if given. With the space `action` the input is the pair (observation, action). With
+    `copies` there are several sets of parameters, and outputs have a leading axis.
     """
     used_names.add(name)
     specs = recipe.network
@@ -66,9 +65,9 @@ def build_network(
     if observation is not None and torso_spec is not spec:
         raise recipe.error(
             ("network", SHARED),
-            f"network `{name}` does not see what the environment shows: it cannot "
-            "share a torso with what does",
-            "leave out `shared`, and give each function a network of its own",
+            f"network `{name}` does not take the environment's observations: it cannot "
+            "share a torso with networks that do",
+            "remove `shared`, and give each function its own network",
         )
     space = env_spaces.observation if observation is None else observation
     steps = network_preprocessing(recipe, torso_spec) if observation is None else []
@@ -91,13 +90,12 @@ def _network_factory(
     steps: list[Preprocess],
     is_separate: bool,
 ) -> Callable[[str, Head, gymnasium.Space, int | None], Network]:
-    """What makes a function of the network; `is_separate`: on no torso that others
-    share.
+    """A factory of functions on this network, preceded by the preprocessing `steps`.
 
-    `steps` come before all that it reads.
+    `is_separate` functions do not share their torso.
     """
     part = spec.part
-    assert part is not None  # the grammar sees to it
+    assert part is not None  # guaranteed by the grammar
     factory = registry.find("network", part.name).factory
     if positional_parameters(factory):
         if spec.memory is not None:
@@ -107,30 +105,30 @@ def _network_factory(
             )
         forward = _forward(recipe, clock, part, factory)
 
-        def passing(
+        def build_forward_pass(
             name: str, head: Head, space: gymnasium.Space, copies: int | None
         ) -> Network:
             batched_forward = prepare_forward_pass(forward, steps, space)
             return functions.forward_pass(name, batched_forward, head, space, copies)
 
-        return passing
+        return build_forward_pass
     torso = prepare_torso(build_part(part, clock, recipe), steps)
     if spec.memory is None:
-        make = functions.separate_network if is_separate else functions.shared_network
-        return lambda name, *rest: make(name, torso, *rest)
-    recall = (
+        build = functions.separate_network if is_separate else functions.shared_network
+        return lambda name, *rest: build(name, torso, *rest)
+    build_recurrent = (
         memory.separate_recurrent_network
         if is_separate
         else memory.shared_recurrent_network
     )
     core = build_part(spec.memory, clock, recipe)
-    return lambda name, *rest: recall(name, torso, core, *rest)
+    return lambda name, *rest: build_recurrent(name, torso, core, *rest)
 
 
 def _forward(
     recipe: Recipe, clock: Clock, part: Part, factory: Callable
 ) -> Callable[..., Any]:
-    """A forward pass with its options as they are at that time."""
+    """A forward pass with the values of its options at that time."""
     settings = schedules.evaluate_options(part.options, clock, recipe.train.steps)
     label = f"network {quote(part.name)}"
 
@@ -142,12 +140,12 @@ def _forward(
         except Exception as error:
             if is_own(factory):
                 raise
-            message = failed(label, error, factory)
+            message = failure_message(label, error, factory)
             raise recipe.error(("network",), message) from error
         for leaf in jax.tree.leaves(outputs):
             if not hasattr(leaf, "shape"):
                 kind = quote(type(leaf).__name__)
-                message = f"{label} gives {kind} where an array is needed"
+                message = f"{label}: expected an array, got {kind}"
                 raise recipe.error(("network",), message)
         return outputs
 
@@ -155,18 +153,18 @@ def _forward(
 
 
 def _bounded(recipe: Recipe, name: str, network: Network) -> Network:
-    """The network; its `init` refuses arrays whose entries an int32 cannot count."""
+    """The network with an `init` that refuses arrays too large for int32 indices."""
 
     def init(key: Key) -> Params:
         params = network.init(key)
         shapes = [leaf.shape for leaf in jax.tree.leaves(params)]
         largest = max(shapes, key=math.prod, default=())
         if math.prod(largest) > INT32_MAX:
-            shape = " × ".join(f"{each:,}" for each in largest)
+            shape = " × ".join(f"{size:,}" for size in largest)
             raise recipe.error(
                 ("network",),
-                f"network `{name}` has an array of {shape} parameters, and 32-bit "
-                f"indices count to {INT32_MAX:,}",
+                f"network `{name}` has an array of {shape} parameters, but 32-bit "
+                f"indices only reach {INT32_MAX:,}",
                 "choose smaller layers",
             )
         return params
@@ -184,11 +182,11 @@ def _build_head(
     if "name" in options and "name" not in known_options:
         raise recipe.error(
             ("network", "head", "name"),
-            f"network `{name}` has no head {quote(options['name'])}: it predicts no "
-            "returns",
-            "say for each function what its head is, as in `value: {…, head: …}`",
+            f"network `{name}` cannot have the head {quote(options['name'])}: it does "
+            "not predict returns",
+            "set the head of each function, as in `value: {…, head: …}`",
         )
-    # What the options of a head with a name are, the grammar has seen to.
+    # The grammar has already checked the options of a head with a name.
     for option in () if "name" in known_options else options:
         if option not in known_options:
             raise recipe.error(

@@ -1,6 +1,6 @@
-"""Out of memory: recipes that are refused for it, and allocations that fail.
+"""Out of memory: refuses recipes that need too much, and explains failed allocations.
 
-Either becomes one error, which says what takes the memory and which option changes it.
+Both raise one error, which names what needs the memory and which options change it.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class OutOfMemoryError(RlcliError):
 
 
 def check_recipe(recipe: Recipe, seeds: int) -> None:
-    """Refuses a recipe whose numbers alone need more memory than there is.
+    """Refuses a recipe whose sizes need more memory than available.
 
-    A lower bound that takes no building: a recipe may ask for 10¹² environments.
+    A lower bound that builds nothing: a recipe may request 10¹² environments.
     """
     train, num_envs = recipe.train, recipe.num_envs
     count = {"environment.num_envs": num_envs, "train.seeds": seeds}
@@ -58,7 +58,7 @@ def check_recipe(recipe: Recipe, seeds: int) -> None:
 
 @contextlib.contextmanager
 def play_within(recipe: Recipe, player: Evaluator, acting: ArrayTree) -> Iterator[None]:
-    """Plays in the memory that there is: refuses what needs more, before it begins."""
+    """Context for an evaluation: refuses it first if it needs too much memory."""
     with limit_building(recipe):
         items = player_memory(recipe, player, acting)
     require("this policy", items)
@@ -67,10 +67,10 @@ def play_within(recipe: Recipe, player: Evaluator, acting: ArrayTree) -> Iterato
 
 
 def require(who: str, items: Sequence[Item], devices: int = 1) -> None:
-    """Refuses what needs more memory than there is, in one line.
+    """Refuses items that need more memory than available.
 
-    Names what takes most of it, and the options that change that. Accelerators share
-    evenly, so many `devices` of them, what is not on the host.
+    The error names the largest items, and the options that change them. Items that are
+    not on the host are shared evenly by the accelerators, `devices` in number.
     """
     on_host = items
     if accelerated():
@@ -88,7 +88,7 @@ def _compare(
     source = available.source
     where = "" if source == "physical memory" else f" by {source}"
     raise OutOfMemoryError(
-        f"{who} needs {format_size(needed)} of memory, and "
+        f"{who} needs {format_size(needed)} of memory, but only "
         f"{format_size(available.size)} are available{where}: {breakdown(items)}",
         _remedy(items, needed - available.size),
     )
@@ -96,7 +96,7 @@ def _compare(
 
 @contextlib.contextmanager
 def explain_out_of_memory(who: str, items: Sequence[Item] = ()) -> Iterator[None]:
-    """Raises one `OutOfMemoryError` where an allocation of NumPy or JAX fails."""
+    """Raises an `OutOfMemoryError` if an allocation of NumPy or JAX fails."""
     try:
         yield
     except (MemoryError, jax.errors.JaxRuntimeError) as error:
@@ -111,9 +111,9 @@ def explain_out_of_memory(who: str, items: Sequence[Item] = ()) -> Iterator[None
 
 @contextlib.contextmanager
 def limit_building(recipe: Recipe) -> Iterator[None]:
-    """Refuses a recipe that cannot be built, or traced, in the memory that there is.
+    """Refuses a recipe that cannot be built or traced in the available memory.
 
-    For sizes that become arrays before there are shapes, such as those of a map.
+    For sizes that become arrays before shapes are known, such as those of a map.
     """
     try:
         with machine.limit_allocations():
@@ -122,9 +122,9 @@ def limit_building(recipe: Recipe) -> Iterator[None]:
         if not _is_out_of_memory(error):
             raise
         available = machine.available_memory()
-        room = f" in {format_size(available.size)}" if available else ""
+        room = f" in {format_size(available.size)} of memory" if available else ""
         raise OutOfMemoryError(
-            f"recipe `{recipe.name}` cannot be built{room} of memory: {_reason(error)}",
+            f"recipe `{recipe.name}` cannot be built{room}: {_reason(error)}",
             _largest_size(recipe),
         ) from error
 
@@ -132,7 +132,7 @@ def limit_building(recipe: Recipe) -> Iterator[None]:
 def _is_out_of_memory(error: Exception) -> bool:
     if isinstance(error, MemoryError):
         return True
-    # Of a dispatch that fails later JAX says no more than `INTERNAL`.
+    # JAX reports a failure after dispatch only as `INTERNAL`.
     return "RESOURCE_EXHAUSTED" in str(error) or _ALLOCATION in str(error)
 
 
@@ -141,25 +141,26 @@ def _reason(error: Exception) -> str:
     text = str(error).strip().partition("\n")[0]
     if _ALLOCATION in text:
         text = text[text.index(_ALLOCATION) :]
-    return text.removeprefix("RESOURCE_EXHAUSTED: ").rstrip(".") or "it failed"
+    text = text.removeprefix("RESOURCE_EXHAUSTED: ").rstrip(".")
+    return text or "an allocation failed"
 
 
 def _largest_size(recipe: Recipe) -> str:
-    """A hint: the option with the largest integer, of those that may be sizes."""
+    """A hint: the option with the largest integer that may be a size."""
     sizes = environment_sizes(recipe) | network_sizes(recipe)
     sizes |= sizes_in("tracer", recipe.tracer.options)
     sizes |= sizes_in("replay", recipe.replay.options if recipe.replay else {})
     sizes |= {"environment.num_envs": recipe.num_envs}
     sizes |= {"train.unroll": recipe.train.unroll}
     value, name = max((value or 0, name) for name, value in sizes.items())
-    return f"the largest size in it is `{name}` ({value:,})"
+    return f"the largest size in the recipe is `{name}` ({value:,})"
 
 
 def _remedy(items: Sequence[Item], excess: int) -> str:
     """A hint: the options of the largest item, with the values that would fit."""
     variable = [item for item in items if item.options]
     if not variable:
-        return "give it smaller sizes, or a machine with more memory"
+        return "choose smaller sizes, or a machine with more memory"
     largest = max(variable, key=lambda item: item.size)
     words = []
     for name, value in largest.options.items():
@@ -172,18 +173,18 @@ def _remedy(items: Sequence[Item], excess: int) -> str:
 
 def _fitting(value: int, size: int, excess: int) -> int:
     """The largest value of two digits with which `size` is smaller by `excess`."""
-    most = value * (size - excess) // size
-    if most < 1:
+    max_value = value * (size - excess) // size
+    if max_value < 1:
         return 0
-    digits = 10 ** max(0, len(str(most)) - 2)
-    return most // digits * digits
+    digits = 10 ** max(0, len(str(max_value)) - 2)
+    return max_value // digits * digits
 
 
 def _device_memory(devices: int) -> machine.Available | None:
-    """What the first accelerators together have left; None if they do not tell."""
-    stats = [each.memory_stats() or {} for each in jax.local_devices()[:devices]]
-    if not all("bytes_limit" in each for each in stats):
+    """The free memory of the first accelerators together; None if it is unknown."""
+    stats = [device.memory_stats() or {} for device in jax.local_devices()[:devices]]
+    if not all("bytes_limit" in record for record in stats):
         return None
-    left = (each["bytes_limit"] - each.get("bytes_in_use", 0) for each in stats)
-    what = "the accelerator" if devices == 1 else f"{devices} accelerators"
-    return machine.Available(devices * min(left), what)
+    free = (record["bytes_limit"] - record.get("bytes_in_use", 0) for record in stats)
+    source = "the accelerator" if devices == 1 else f"{devices} accelerators"
+    return machine.Available(devices * min(free), source)

@@ -1,4 +1,4 @@
-"""What building any part takes: its factory, its options now, and who named it."""
+"""Parts: builds a part of a recipe with the options of a given time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rlcli.recipe import Part, Recipe
 from rlcli.recipe.documents import Place
 from rlcli.types import Clock, Environment, Policy, Replay, Tracer, Updater
 
-_RECORDS: Mapping[str, Any] = MappingProxyType(  # what a factory of a kind returns
+_RECORDS: Mapping[str, Any] = MappingProxyType(  # the return type of factories, by kind
     {
         "environment": Environment,
         "wrapper": Environment,
@@ -42,42 +42,43 @@ def build_part(
     place: Place = (),
     **more: Any,
 ) -> Any:
-    """What a part's factory makes, with its options as they are at that time."""
+    """Calls the factory of a part with the values of its options at that time."""
     factory = registry.find(part.kind, part.name).factory
     options = schedules.evaluate_options(part.options, clock, recipe.train.steps)
     place = place or (part.kind,)
     label = f"{part.kind} {quote(part.name)}"
     try:
-        found = factory(*parts, **{**options, **more})
+        record = factory(*parts, **{**options, **more})
     except RlcliError as error:
         raise recipe.locate_error(place, error) from error
     except MemoryError:  # `limit_building` explains it
         raise
     except (ArithmeticError, ValueError) as error:
-        message = f"{label} cannot be made with these options: {plugins.reason(error)}"
-        hint = f"`rlcli show {part.kind} {part.name}` describes them"
+        reason = plugins.reason(error)
+        message = f"{label} cannot be built with these options: {reason}"
+        hint = f"`rlcli show {part.kind} {part.name}` describes the options"
         raise recipe.error(place, message, hint) from error
     except Exception as error:
         if is_own(factory):
             raise
-        raise recipe.error(place, failed(label, error, factory)) from error
-    _check_record(recipe, place, part.kind, label, found)
-    return found
+        raise recipe.error(place, failure_message(label, error, factory)) from error
+    _check_record(recipe, place, part.kind, label, record)
+    return record
 
 
-def failed(label: str, error: Exception, factory: Callable) -> str:
+def failure_message(label: str, error: Exception, factory: Callable) -> str:
     """The message about a factory from outside rlcli that raised an exception."""
-    return f"{label} cannot be made: {plugins.reason(error, factory)}"
+    return f"{label} cannot be built: {plugins.reason(error, factory)}"
 
 
 def is_own(factory: Callable) -> bool:
-    """Whether a factory is one of rlcli's, whose exceptions are bugs."""
+    """Whether a factory belongs to rlcli, so that its exceptions are bugs."""
     module = getattr(getattr(factory, "func", factory), "__module__", "")
     return str(module).startswith("rlcli.")
 
 
 def positional_parameters(factory: Callable) -> list[str]:
-    """The names of the parts that a factory is given."""
+    """The names of the positional parameters of a factory."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [
         name
@@ -87,22 +88,22 @@ def positional_parameters(factory: Callable) -> list[str]:
 
 
 def format_names(names: Sequence[str] | Mapping[str, Any]) -> str:
-    """Names for a message."""
+    """Formats names for a message."""
     return ", ".join(f"`{name}`" for name in names) or "nothing"
 
 
 def _check_record(
-    recipe: Recipe, place: Place, kind: str, label: str, found: Any
+    recipe: Recipe, place: Place, kind: str, label: str, record: Any
 ) -> None:
-    """Refuses what a factory returned if fields of its kind's record are missing."""
-    wanted = _RECORDS[kind]
-    if isinstance(found, wanted):
+    """Refuses the result of a factory that lacks fields of its kind's record."""
+    expected = _RECORDS[kind]
+    if isinstance(record, expected):
         return
-    missing = [name for name in wanted._fields if not hasattr(found, name)]
+    missing = [name for name in expected._fields if not hasattr(record, name)]
     if missing:
         raise recipe.error(
             place,
-            f"{label} is no factory of its kind: it made "
-            f"{quote(type(found).__name__)}, which has no `{missing[0]}`",
-            f"it has to return a `{wanted.__module__}.{wanted.__name__}`",
+            f"{label} returned {quote(type(record).__name__)}, which has no "
+            f"`{missing[0]}`",
+            f"return a `{expected.__module__}.{expected.__name__}`",
         )

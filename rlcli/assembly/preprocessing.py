@@ -1,7 +1,7 @@
-"""What the recipe's networks make of observations, and where.
+"""Preprocessing: splits a network's preprocessing between environment and network.
 
-Up to the last function with a memory it is the environment that shows it; the rest is
-the network's. So all functions of an updater share what is remembered.
+The environment applies the functions up to the last frame stack, so that all functions
+of an updater share the stored frames. The network applies the rest.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rlcli.types import Clock
 
 
 def environment_preprocessing(recipe: Recipe) -> list[Preprocess]:
-    """The functions that the environment sees to, the last one's stack alone."""
+    """The functions that the environment applies, up to the last frame stack."""
     specs = [(name, e) for name, e in recipe.network.items() if e.part is not None]
     stacked = [
         (name, spec.preprocess[: _stack_boundary(recipe, spec)]) for name, spec in specs
@@ -23,9 +23,9 @@ def environment_preprocessing(recipe: Recipe) -> list[Preprocess]:
         if other_steps != environment_steps:
             raise recipe.error(
                 ("network", name, "preprocess"),
-                f"networks `{first}` and `{name}` remember different things",
-                "the environment shows all networks the same: give both the same "
-                "`preprocess`, up to the last that remembers",
+                f"networks `{first}` and `{name}` stack different frames",
+                "all networks share the environment's frame stack: give both the same "
+                "`preprocess` up to their last frame stack",
             )
     return [
         build_part(part, Clock.zero(), recipe, place=("network",))
@@ -34,7 +34,7 @@ def environment_preprocessing(recipe: Recipe) -> list[Preprocess]:
 
 
 def network_preprocessing(recipe: Recipe, spec: NetworkSpec) -> list[Preprocess]:
-    """The functions that are left to the network, of what is shown."""
+    """The functions that the network applies to the environment's observations."""
     begin = max(_stack_boundary(recipe, spec) - 1, 0)
     return [
         build_part(part, Clock.zero(), recipe, place=("network",))
@@ -43,7 +43,7 @@ def network_preprocessing(recipe: Recipe, spec: NetworkSpec) -> list[Preprocess]
 
 
 def _stack_boundary(recipe: Recipe, spec: NetworkSpec) -> int:
-    """Behind the last function with a memory."""
+    """The index after the last function that stacks frames."""
     steps = [
         build_part(e, Clock.zero(), recipe, place=("network",)) for e in spec.preprocess
     ]

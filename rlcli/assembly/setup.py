@@ -1,4 +1,4 @@
-"""The setup of a recipe: its environment and its agent, as they are at any time."""
+"""Setup: builds the environment and the agent of a recipe for a given time."""
 
 from __future__ import annotations
 
@@ -45,22 +45,22 @@ from rlcli.xla import threads
 def build(
     recipe: Recipe, seeds: Sequence[int] | None = None, *, rendering: bool = False
 ) -> Setup:
-    """Environment and agent of a recipe, for these seeds (the recipe's, if None).
+    """Builds environment and agent of a recipe for `seeds` (by default the recipe's).
 
-    Every misfit of two parts is an `RlcliError` that names both.
+    Raises an `RlcliError` that names both parts where two are incompatible.
     """
     try:
         return _build(recipe, seeds, rendering)
     except MemoryError as error:
         raise recipe.error(
             (),
-            f"the recipe needs more memory than there is: {plugins.reason(error)}",
+            f"the recipe needs more memory than available: {plugins.reason(error)}",
             "lower `environment.num_envs`, `train.seeds` or the sizes of parts",
         ) from error
 
 
 def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setup:
-    """The setup, as `build` describes it."""
+    """Implements `build`."""
     threads.disable_async_dispatch()
     train = recipe.train
     if seeds is None:
@@ -81,43 +81,44 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
 def build_environment(
     recipe: Recipe, seeds: int, clock: Clock, *, rendering: bool = False
 ) -> Environment:
-    """The environment alone, as it is at a given time."""
+    """Builds only the environment, for a given time."""
     with out_of_memory.limit_building(recipe):
         return _environment_factory(recipe, seeds, rendering)(clock)
 
 
 def check_environment(recipe: Recipe) -> None:
-    """Refuses a compiled environment that does not return what its spaces declare."""
+    """Refuses a compiled environment that does not match its declared spaces."""
     if registry.find("environment", recipe.environment.name).facts.get("adapter"):
-        return  # on the host: its answers are checked when they come
-    values = {name: jnp.asarray(each)[0] for name, each in recipe.each.items()}
+        return  # on the host: the results of its steps are checked at run time
+    values = {name: jnp.asarray(numbers)[0] for name, numbers in recipe.each.items()}
     check_answers(recipe, _build_core(recipe, Clock.zero(), values))
 
 
 def _device_count(recipe: Recipe, seeds: int) -> int:
-    """How many devices the seeds are spread over: each has an equal share."""
+    """The number of devices; each gets an equal share of the seeds."""
     requested, pool = recipe.train.devices, recipe.train.threads
     if seeds > 1 and isinstance(pool, int) and pool > 1:
         raise recipe.error(
             ("train", "threads"),
-            f"`threads: {pool}` with {seeds} seeds could wait for ever",
-            "leave it out: several seeds run with one thread",
+            f"`threads: {pool}` with {seeds} seeds could deadlock",
+            "remove `threads`: several seeds use one thread",
         )
     available = jax.local_device_count()
     if requested == "auto" and jax.default_backend() == "cpu":
-        # Several seeds vmapped on each of several devices of a processor can wait for
-        # each other for ever (PPO with 4 seeds on each of 2 did); on one they cannot.
+        # Several vmapped seeds on each of several CPU devices can deadlock (PPO with 4
+        # seeds on each of 2 did); on one device they cannot.
         return 1
     if requested == "auto":
         return max(n for n in range(1, min(available, seeds) + 1) if seeds % n == 0)
     if requested > available:
         raise recipe.error(
-            ("train", "devices"), f"`devices: {requested}`, and there are {available}"
+            ("train", "devices"),
+            f"`devices: {requested}`, but there are {available} devices",
         )
     if seeds % requested:
         raise recipe.error(
             ("train", "devices"),
-            f"{seeds} seeds cannot be dealt to {requested} devices",
+            f"{seeds} seeds cannot be divided evenly among {requested} devices",
         )
     return requested
 
@@ -125,7 +126,7 @@ def _device_count(recipe: Recipe, seeds: int) -> int:
 def _environment_factory(
     recipe: Recipe, seeds: int, rendering: bool
 ) -> Callable[[Clock], Environment]:
-    """The environment, as it is at a given time."""
+    """A function that builds the vectorized environment for a given time."""
     part, frame_steps = recipe.environment, environment_preprocessing(recipe)
     if registry.find(part.kind, part.name).facts.get("adapter"):
         if names := _scheduled_options(part):
@@ -148,7 +149,7 @@ def _environment_factory(
         return lambda clock: host_env
 
     limit = recipe.time_limit
-    assert limit != "default"  # adapters alone have a limit of their own
+    assert limit != "default"  # only adapters have a default limit
 
     def environment(clock: Clock) -> Environment:
         varied = {name: jnp.asarray(values) for name, values in recipe.each.items()}
@@ -167,10 +168,10 @@ def _environment_factory(
 def _build_core(
     recipe: Recipe, clock: Clock, values: Mapping[str, Any], rendering: bool = False
 ) -> Environment:
-    """The core, in what the recipe wraps it in."""
+    """One environment with its wrappers."""
     part = recipe.environment
-    more = rendering_option(registry.find(part.kind, part.name).factory, rendering)
-    core = build_part(part, clock, recipe, **more, **values)
+    option = rendering_option(registry.find(part.kind, part.name).factory, rendering)
+    core = build_part(part, clock, recipe, **option, **values)
     for index, wrapper in enumerate(recipe.wrappers):
         place = ("environment", "wrappers", index)
         core = build_part(wrapper, clock, recipe, core, place=place)
@@ -178,7 +179,10 @@ def _build_core(
 
 
 def _simulator(recipe: Recipe, clock: Clock) -> Environment | None:
-    """One environment alone, if it is pure and what it shows is what the agent sees."""
+    """One environment as a simulator for planning.
+
+    None unless it is pure and the agent sees its observations and rewards unchanged.
+    """
     part, normalization = recipe.environment, recipe.normalize
     if registry.find(part.kind, part.name).facts.get("adapter"):
         return None
@@ -203,7 +207,7 @@ def _scheduled_options(part: Part) -> list[str]:
 def _agent_factory(
     recipe: Recipe, environment: Environment
 ) -> Callable[[Clock], Agent]:
-    """The agent, as it is at a given time, in that environment."""
+    """A function that builds the agent for a given time, in that environment."""
     train = recipe.train
     owner = f"environment `{recipe.environment.name}`"
     env_spaces = Spaces(
@@ -215,7 +219,7 @@ def _agent_factory(
         raise recipe.locate_error(("environment",), error) from error
     check_gradient_steps(recipe, environment.num_envs)
     visit = train.unroll * environment.num_envs
-    used_names: set[str] = set()  # the functions that the updater asks for
+    used_names: set[str] = set()  # of the functions that the updater requests
     span = build_part(recipe.tracer, Clock.zero(), recipe).window
 
     def updater_at(clock: Clock) -> Updater:
@@ -255,7 +259,7 @@ def _agent_factory(
         check_episodes(recipe, tracer, replay)
         check_priority(recipe, replay)
         check_advantage(recipe, tracer, replay)
-        # Not before there is a window to be drawn, whatever the recipe says.
+        # Never before the replay can sample a window, even if `train.start` is smaller.
         min_iterations = -(-max(window, replay.window) // train.unroll) - 1
         start = max(-(-train.start // visit), min_iterations)
         updates = Fraction(train.updates)
@@ -274,13 +278,13 @@ def _agent_factory(
 
 
 def _parameter_groups(updater: Updater) -> set[str]:
-    """The groups of an updater's parameters, if it keeps them as a `Learner` does."""
+    """The parameter groups of an updater whose state is a `Learner`."""
     state = jax.eval_shape(updater.init, jax.eval_shape(lambda: jax.random.key(0)))
     return set(getattr(state, "params", {}))
 
 
 def _build_normalizer(recipe: Recipe, clock: Clock, env_spaces: Spaces) -> Normalizer:
-    """What brings observations and rewards to scale, if the recipe wants it."""
+    """The normalizer of observations and rewards; the identity if not requested."""
     normalization = recipe.normalize
     if not (normalization.observation or normalization.reward):
         return Normalizer(lambda updater: updater, lambda agent: agent)
@@ -297,7 +301,7 @@ def _build_normalizer(recipe: Recipe, clock: Clock, env_spaces: Spaces) -> Norma
 
 
 def _tracer_gamma(recipe: Recipe, clock: Clock) -> Any:
-    """What the tracer discounts with."""
+    """The discount factor of the tracer."""
     options = schedules.evaluate_options(
         recipe.tracer.options, clock, recipe.train.steps
     )
@@ -307,7 +311,7 @@ def _tracer_gamma(recipe: Recipe, clock: Clock) -> Any:
 def _build_policy(
     recipe: Recipe, clock: Clock, env_spaces: Spaces, **offers: Any
 ) -> Policy:
-    """The recipe's policy, acting on what the updater offers."""
+    """The recipe's policy, built from the functions that the updater provides."""
     part = recipe.policy
     gamma = _tracer_gamma(recipe, clock)
     offers = {**offers, "observation": env_spaces.observation, "gamma": gamma}
@@ -319,25 +323,25 @@ def _build_policy(
         ]
         raise recipe.error(
             ("policy",),
-            f"policy `{part.name}` acts on {missing[0]}, and updater "
-            f"`{recipe.updater.name}` offers none in "
+            f"policy `{part.name}` requires `{missing[0]}`, which updater "
+            f"`{recipe.updater.name}` does not provide in "
             f"{spaces.describe(env_spaces.action)}",
-            f"what fits is {format_names(fitting)}",
+            f"choose from {format_names(fitting)}",
         )
     policy = build_part(part, clock, recipe, *(offers[name] for name in required_names))
     if recipe.train.warmup == "random" and recipe.train.start:
-        warming = clock.steps < recipe.train.start
+        is_warmup = clock.steps < recipe.train.start
         return warmup_policy(
             policy,
             random(env_spaces.action, env_spaces.observation),
-            jnp.asarray(warming),
+            jnp.asarray(is_warmup),
         )
     return policy
 
 
 def _policy_fits(policy: str, offers: Mapping[str, Any]) -> bool:
     try:
-        wanted = positional_parameters(registry.find("policy", policy).factory)
-    except RlcliError:  # a plug-in that is broken
+        required = positional_parameters(registry.find("policy", policy).factory)
+    except RlcliError:  # a plug-in that cannot be loaded
         return False
-    return all(name in offers for name in wanted)
+    return all(name in offers for name in required)

@@ -1,8 +1,8 @@
-"""Documents: YAML text with line numbers, read from anybody safely.
+"""Documents: YAML with line numbers, safe for untrusted input.
 
-A document is plain data (dicts, lists, strings, numbers, booleans, None) that knows on
-which line each of its values was written. Nothing of a text is ever called, imported or
-expanded without bound: recipes come out of checkpoints that others made.
+A document is plain data (dicts, lists, strings, numbers, booleans, None) with the line
+of each value. Parsing never calls or imports anything, and expansion is bounded:
+checkpoints of other users contain recipes.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ import yaml
 
 from rlcli.errors import RlcliError, quote, shorten
 
-MAX_BYTES = 1_000_000  # bytes of a file
-MAX_VALUES = 20_000  # after aliases are expanded
+MAX_BYTES = 1_000_000  # of a file
+MAX_VALUES = 20_000  # after the expansion of aliases
 MAX_NESTING = 50  # nested mappings and lists
 LONGEST_SET, LONGEST_PATH = 80, 200  # characters in messages
-LARGEST_NUMBER = sys.float_info.max  # of integers, too: every option may be a float
+LARGEST_NUMBER = sys.float_info.max  # also for integers: any option may be a float
 
 Place = tuple[str | int, ...]  # ("train", "log", "every")
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-# Without YAML 1.1's surprises: 1e-3 is a number, 010 is ten, 1:30 and dates are text.
+# Deviates from YAML 1.1: 1e-3 is a number, 010 is ten, 1:30 and dates are strings.
 _RESOLVERS = (
     ("null", r"~|null|Null|NULL|", [*"~nN", ""]),
     ("bool", r"(?i:true|false|yes|no|on|off)", [*"tTfFyYnNoO"]),
@@ -46,7 +46,7 @@ _RESOLVERS = (
 
 
 class _ResolverMixin:
-    """Which plain scalars are more than text, for reading and writing alike."""
+    """Resolves plain scalars that are not strings, for reading and for writing."""
 
     yaml_implicit_resolvers: typing.ClassVar[dict] = {}
 
@@ -59,11 +59,11 @@ for _tag, _pattern, _first in _RESOLVERS:
 
 
 class _Reader(_ResolverMixin, _Loader):  # pyright: ignore[reportGeneralTypeIssues] chosen
-    """PyYAML's parser; values are constructed here, not by it."""
+    """PyYAML's parser; `_Builder` constructs the values."""
 
 
 class _Writer(_ResolverMixin, yaml.SafeDumper):
-    """PyYAML's emitter; quotes what would be read back as something else."""
+    """PyYAML's emitter; quotes strings that would be read back as other types."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -71,23 +71,23 @@ class _Writer(_ResolverMixin, yaml.SafeDumper):
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-    """Data and where it was written."""
+    """Plain data with the places where it was written."""
 
     data: Any
-    source: str = ""  # a file's name, or "" where there is none
+    source: str = ""  # a file name; "" if there is none
     lines: Mapping[Place, int] = dataclasses.field(default_factory=dict)
     origins: Mapping[Place, str] = dataclasses.field(default_factory=dict)  # `--set …`
-    text: str = ""  # as written, before anything was set
+    text: str = ""  # as written, before `--set`
 
     def line_of(self, place: Place) -> int | None:
-        """The line of a value, or of the innermost one around it that has a line."""
+        """The line of a value, or of the innermost enclosing value with a line."""
         for length in range(len(place), -1, -1):
             if place[:length] in self.lines:
                 return self.lines[place[:length]]
         return None
 
     def where(self, place: Place = ()) -> str:
-        """How an error message about a value begins: `file:line: `, or nothing."""
+        """The prefix of an error message about a value: `file:line: `, or ""."""
         for length in range(len(place), -1, -1):
             if place[:length] in self.origins:
                 return f"{self.origins[place[:length]]}: "
@@ -100,7 +100,7 @@ class Document:
 
 
 def load_document(text_or_path: str | Path, source: str = "") -> Document:
-    """Reads a YAML text, or the file of a `Path`: a mapping, with its lines."""
+    """Reads a mapping with its lines from a YAML text, or from the file of a `Path`."""
     if isinstance(text_or_path, Path):
         source = source or str(text_or_path)
         text = _read_text(text_or_path)
@@ -110,24 +110,26 @@ def load_document(text_or_path: str | Path, source: str = "") -> Document:
     document = _parse(text, source)
     if document.data is None:
         raise RlcliError(
-            f"{_location(source, 1)}the file is empty", "a recipe has sections"
+            f"{_location(source, 1)}the file is empty",
+            "a recipe needs at least `environment` and `updater`",
         )
     if not isinstance(document.data, dict):
         kind = "a list" if isinstance(document.data, list) else "a single value"
-        hint = "it is a mapping, such as `environment: {name: CartPole-v1}`"
+        hint = "a recipe is a mapping, such as `environment: {name: CartPole-v1}`"
         raise RlcliError(f"{document.where()}expected a mapping, got {kind}", hint)
     return dataclasses.replace(document, text=text)
 
 
 def from_mapping(data: Mapping[str, Any], source: str = "") -> Document:
-    """A document of plain data that somebody made in Python; keys become text."""
+    """A document of plain Python data; keys become strings."""
     return Document(_plain(data), source)
 
 
 def merge(document: Document, sets: Sequence[str]) -> Document:
-    """The document with values replaced: each of `sets` reads `a.b.c=value`.
+    """The document with values replaced; each of `sets` is `a.b.c=value`.
 
-    Values are YAML. Below a part written as a bare name, `NAME` becomes `{name: NAME}`.
+    Values are YAML. To set an option of a part written as its name only, `NAME` becomes
+    `{name: NAME}`.
     """
     data = _plain(document.data)
     lines, origins = dict(document.lines), dict(document.origins)
@@ -137,7 +139,7 @@ def merge(document: Document, sets: Sequence[str]) -> Document:
         _refuse_long(len(setting), origin)
         keys = dotted_key.strip().split(".")
         if not equals or not all(keys):
-            hint = "such as `--set train.steps=10_000`"
+            hint = "for example `--set train.steps=10_000`"
             raise RlcliError(f"{origin}: expected `key=value`", hint)
         if len(keys) > MAX_NESTING:
             raise RlcliError(f"{origin}: nested more than {MAX_NESTING} deep")
@@ -147,12 +149,12 @@ def merge(document: Document, sets: Sequence[str]) -> Document:
             for inner in [key for key in records if key[: len(place)] == place]:
                 del records[inner]
         origins[place] = origin
-        data = _plain(data)  # which refuses what several of them have made too large
+        data = _plain(data)  # refuses data that several settings have made too large
     return dataclasses.replace(document, data=data, lines=lines, origins=origins)
 
 
 def dump_yaml(data: Any) -> str:
-    """YAML for people: small values on one line, in braces; larger ones indented."""
+    """Formats data as readable YAML: small values inline, larger ones indented."""
     if not isinstance(data, Mapping) or not data:
         return f"{format_inline(data)}\n"
     return "".join(f"{line}\n" for line in _format_block(data, 0))
@@ -163,12 +165,12 @@ def _read_text(path: Path) -> str:
         if path.is_dir():
             raise RlcliError(
                 f"{quote(path, LONGEST_PATH)} is a folder, not a file",
-                "name the file in it",
+                "pass a file of the folder",
             )
         if not path.exists():
             raise RlcliError(f"there is no file {quote(path, LONGEST_PATH)}")
         if not path.is_file():
-            raise RlcliError(f"{quote(path, LONGEST_PATH)} is no ordinary file")
+            raise RlcliError(f"{quote(path, LONGEST_PATH)} is not a regular file")
         _refuse_long(path.stat().st_size, str(path))
         content = path.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a path with a null byte
@@ -187,8 +189,8 @@ def _read_text(path: Path) -> str:
 def _refuse_long(size: int, source: str) -> None:
     if size > MAX_BYTES:
         prefix = f"{source}: " if source else ""
-        message = f"{prefix}{size:,} bytes are more than a recipe's {MAX_BYTES:,}"
-        raise RlcliError(message, "is it a recipe?")
+        message = f"{prefix}{size:,} bytes exceed a recipe's limit of {MAX_BYTES:,}"
+        raise RlcliError(message, "check that this is a recipe")
 
 
 def _parse(text: str, source: str) -> Document:
@@ -209,7 +211,7 @@ def _parse(text: str, source: str) -> Document:
 
 
 def _refuse_deep(text: str, source: str) -> None:
-    # Events come one by one; composing recurses in C, and would overflow the stack.
+    # Events are a flat stream; composing recurses in C, and could overflow the stack.
     depth = 0
     for event in yaml.parse(text, Loader=_Reader):
         depth += isinstance(event, yaml.CollectionStartEvent)
@@ -221,17 +223,16 @@ def _refuse_deep(text: str, source: str) -> None:
 
 def _syntax_error(text: str, source: str, line: int, problem: str) -> RlcliError:
     lines = text.splitlines()
-    for number in (line, line - 1):  # the parser may notice one line late
+    for number in (line, line - 1):  # the parser may report the next line
         if 0 < number <= len(lines) and re.match(r"\s*\t", lines[number - 1]):
-            message = (
-                f"{_location(source, number)}a tab, which YAML does not indent with"
-            )
-            return RlcliError(message, "replace it by spaces")
+            message = f"{_location(source, number)}YAML does not allow a tab as indent"
+            return RlcliError(message, "replace it with spaces")
     if line <= len(lines) and "\t" in lines[line - 1]:
         return RlcliError(
-            f"{_location(source, line)}{problem}", "there is a tab: use spaces"
+            f"{_location(source, line)}{problem}",
+            "the line contains a tab: replace it with spaces",
         )
-    return RlcliError(f"{_location(source, line)}{problem}", "it is not YAML")
+    return RlcliError(f"{_location(source, line)}{problem}", "this is not valid YAML")
 
 
 def _location(source: str, line: int) -> str:
@@ -241,7 +242,7 @@ def _location(source: str, line: int) -> str:
 
 
 class _Builder:
-    """Makes plain data of PyYAML's nodes, and notes lines."""
+    """Builds plain data from PyYAML's nodes, and records lines."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -251,9 +252,9 @@ class _Builder:
     def value(self, node: yaml.Node, place: Place) -> Any:
         self.lines.setdefault(place, node.start_mark.line + 1)
         self.count += 1
-        # An alias is expanded where it stands: few bytes may mean billions of values.
+        # Aliases are expanded: a few bytes can expand to billions of values.
         if self.count > MAX_VALUES or len(place) > MAX_NESTING:
-            message = f"more than {MAX_VALUES:,} values, or an alias within itself"
+            message = f"more than {MAX_VALUES:,} values, or a recursive alias"
             raise self.error(node, message, "use fewer aliases")
         tag = node.tag.removeprefix("tag:yaml.org,2002:")
         if isinstance(node, yaml.MappingNode) and tag == "map":
@@ -263,9 +264,7 @@ class _Builder:
             return [self.value(item, (*place, index)) for index, item in items]
         if isinstance(node, yaml.ScalarNode):
             return self.scalar(node, tag)
-        raise self.error(
-            node, f"the tag {quote(node.tag)} is not for recipes", "leave it"
-        )
+        raise self.unsupported_tag(node)
 
     def mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -273,12 +272,13 @@ class _Builder:
         for key_node, value_node in node.value:
             key = key_node.value
             if not isinstance(key_node, yaml.ScalarNode) or key in ("", "~", "<<"):
-                hint = "keys are words, such as `name: value`"
+                hint = "keys are strings, such as `name: value`"
                 raise self.error(key_node, "this cannot be a key", hint)
             line = key_node.start_mark.line + 1
             if key in result:
-                message = f"the key {quote(key)} is on line {first_lines[key]} already"
-                raise self.error(key_node, message, "keep one of the two")
+                first = first_lines[key]
+                message = f"duplicate key {quote(key)}, first on line {first}"
+                raise self.error(key_node, message, "remove one of the two")
             first_lines[key] = line
             self.lines[(*place, key)] = line
             result[key] = self.value(value_node, (*place, key))
@@ -296,13 +296,15 @@ class _Builder:
             if tag == "float":
                 return _float(text)
         except ValueError as error:
-            message = f"{quote(text)} is no number, or too large for a float"
+            message = f"{quote(text)} is not a number, or too large for a float"
             raise self.error(node, message) from error
         if tag == "str":
             return text
-        raise self.error(
-            node, f"the tag {quote(node.tag)} is not for recipes", "leave it"
-        )
+        raise self.unsupported_tag(node)
+
+    def unsupported_tag(self, node: yaml.Node) -> RlcliError:
+        message = f"recipes do not support the tag {quote(node.tag)}"
+        return self.error(node, message, "remove the tag")
 
     def error(self, node: yaml.Node, message: str, hint: str = "") -> RlcliError:
         place = _location(self.source, node.start_mark.line + 1)
@@ -310,29 +312,29 @@ class _Builder:
 
 
 def _int(text: str) -> int:
-    bare = text.replace("_", "")
-    value = int(bare, 16) if bare[:2] == "0x" else int(bare)
+    digits = text.replace("_", "")
+    value = int(digits, 16) if digits[:2] == "0x" else int(digits)
     if abs(value) > LARGEST_NUMBER:
         raise ValueError("too large for a float")
     return value
 
 
 def _float(text: str) -> float:
-    bare = text.replace("_", "").lower()
-    if bare.endswith((".inf", ".nan")):
-        return float(bare.replace(".", ""))
-    value = float(bare)
+    digits = text.replace("_", "").lower()
+    if digits.endswith((".inf", ".nan")):
+        return float(digits.replace(".", ""))
+    value = float(digits)
     if math.isinf(value):
         raise ValueError("too large for a float")
     return value
 
 
 def _plain(value: Any) -> Any:
-    """A deep copy in dicts, lists and plain values; keys become text."""
+    """A deep copy as dicts, lists and plain values; keys become strings."""
     counter = itertools.count()
 
     def copy(value: Any, place: Place) -> Any:
-        # What comes out of a checkpoint may hold one list many times, or itself.
+        # Data from a checkpoint may contain one list many times, or a cycle.
         if next(counter) > MAX_VALUES or len(place) > MAX_NESTING:
             raise RlcliError(
                 f"more than {MAX_VALUES:,} values, or {MAX_NESTING} levels"
@@ -341,7 +343,7 @@ def _plain(value: Any) -> Any:
             items = ((str(key), item) for key, item in value.items())
             return {key: copy(item, (*place, key)) for key, item in items}
         if isinstance(value, list | tuple):
-            return [copy(each, (*place, i)) for i, each in enumerate(value)]
+            return [copy(item, (*place, i)) for i, item in enumerate(value)]
         value = value.item() if isinstance(value, np.generic) else value
         if isinstance(value, int) and abs(value) > LARGEST_NUMBER:
             where = quote(".".join(map(str, place)))
@@ -352,7 +354,7 @@ def _plain(value: Any) -> Any:
 
 
 def _set_value(data: Any, keys: list[str], value: Any, origin: str) -> Place:
-    """Puts a value into nested data, and says where that was."""
+    """Sets a value in nested data, and returns its place."""
     place = (_resolve_step(data, keys[0], "", origin),)
     for depth, key in enumerate(keys[1:], 1):
         parent = data
@@ -372,34 +374,32 @@ def _set_value(data: Any, keys: list[str], value: Any, origin: str) -> Place:
 
 
 def _resolve_step(data: Any, key: str, parent_path: str, origin: str) -> Any:
-    """The key of a mapping, or the index of a list, that a word of `--set` means."""
+    """Converts a key of `--set` to the key of a mapping or the index of a list."""
     if not isinstance(data, list):
         return key
     index = int(key) if key.isdecimal() and len(key) < 10 else len(data)
     if index >= len(data):
-        hint = f"it has {len(data)} entries, counted from 0"
+        hint = f"the list has {len(data)} entries, numbered from 0"
         message = f"{quote(parent_path)} has no entry {quote(key)}"
         raise RlcliError(f"{origin}: {message}", hint)
     return index
 
 
 def format_inline(value: Any) -> str:
-    """YAML on one line."""
+    """Formats a value as YAML on one line."""
     try:
         text = yaml.dump(
             value,
             Dumper=_Writer,
             default_flow_style=True,
             sort_keys=False,
-            allow_unicode=False,  # some unicode is a line's end to YAML
+            allow_unicode=False,  # YAML treats some characters as line breaks
             width=math.inf,
         )
     except yaml.representer.RepresenterError as error:
         kind = type(error.args[-1]).__name__
         message = f"a value of type `{kind}` cannot be written in a recipe"
-        raise RlcliError(
-            message, "use plain numbers, text, lists and mappings"
-        ) from error
+        raise RlcliError(message, "use numbers, strings, lists and mappings") from error
     return text.removesuffix("\n").removesuffix("\n...")
 
 

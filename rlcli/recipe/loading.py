@@ -66,9 +66,7 @@ def shipped_recipes() -> dict[str, Path]:
     # Inside the package when installed, beside it in a checkout.
     folders = (package / "recipes", package.parent / "recipes")
     folder = next((folder for folder in folders if folder.is_dir()), None)
-    return (
-        {path.stem: path for path in sorted(folder.glob("*.yaml"))} if folder else {}
-    )
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))} if folder else {}
 
 
 def load_recipe(

@@ -56,26 +56,26 @@ def test_an_environment_that_returns_what_it_declares_is_taken():
     check_environment(load_recipe(data("sound")))
 
 
-SPACE = r"where its space Box\(2,\) in \[-1, 1\] has float32\[2\]"
+SPACE = r"but its space Box\(2,\) in \[-1, 1\] declares float32\[2\]"
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "message"),
     [
         ("short", rf"`reset` an observation that is float32\[1\], {SPACE}"),
         ("long", rf"`step` a `obs` that is float32\[3\], {SPACE}"),
         ("whole", rf"`step` a `next_obs` that is int32\[2\], {SPACE}"),
         ("member", rf"`step` a `obs` that is missing, {SPACE}"),
-        ("two_rewards", r"`reward` that is float32\[2\], where a TimeStep has float32"),
-        ("whole_reward", r"`reward` that is int32\[\], where a TimeStep has float32\["),
-        ("number", r"`last` that is float32\[\], where a TimeStep has bool\[\]"),
-        ("list", r"an `info` whose `speed` is float32\[3\], no number"),
-        ("tuple", r"`step` tuple, where \(state, TimeStep\) is due"),
-        ("forgets", r"a state that is float32\[\], where `reset` returns int32\[\]"),
+        ("two_rewards", r"`reward` that is float32\[2\], but a TimeStep has float32"),
+        ("whole_reward", r"`reward` that is int32\[\], but a TimeStep has float32\["),
+        ("number", r"`last` that is float32\[\], but a TimeStep has bool\[\]"),
+        ("list", r"an `info` whose `speed` is float32\[3\], not a number"),
+        ("tuple", r"`step` tuple, expected \(state, TimeStep\)"),
+        ("forgets", r"a state that is float32\[\], but `reset` returns int32\[\]"),
     ],
 )
-def test_an_environment_that_returns_something_else_is_refused_by_name(kind, said):
-    with pytest.raises(RlcliError, match=said) as caught:
+def test_an_environment_that_returns_something_else_is_refused_by_name(kind, message):
+    with pytest.raises(RlcliError, match=message) as caught:
         check_environment(load_recipe(data(kind)))
     assert f"environment `{__name__}:core` returns from" in caught.value.message
 

@@ -91,7 +91,7 @@ def test_an_environment_that_does_not_fit_is_refused(forged, verb, tmp_path):
     with pytest.raises(RlcliError, match=r"cannot be built in .* 18\.6 GiB") as caught:
         verb(path)
     assert caught.value.hint == (
-        "the largest size in it is `environment.size` (50,000)"
+        "the largest size in the recipe is `environment.size` (50,000)"
     )
     assert list(tmp_path.iterdir()) == [path]
 
@@ -104,7 +104,7 @@ def test_parameters_that_the_file_does_not_hold_are_not_made_up(forged):
 
 def test_more_episodes_than_fit_are_refused(policy):
     with pytest.raises(
-        RlcliError, match=r"this policy needs .*TiB of memory, and"
+        RlcliError, match=r"this policy needs .*TiB of memory, but only"
     ) as e:
         rlcli.eval(policy, episodes=10**12)
     assert "`--episodes`" in e.value.hint

@@ -1,4 +1,4 @@
-"""Build: what fits together is put together, and what does not is refused by name."""
+"""Setup: builds compatible parts, and refuses incompatible ones by name."""
 
 from typing import Literal
 
@@ -60,15 +60,15 @@ def test_q_learning_in_a_box_names_both_and_what_fits(updater, tmp_path):
         ("epsilon_greedy", "ppo", "values", "`mode`, `random`, `sampled`"),
     ],
 )
-def test_a_policy_that_the_updater_does_not_feed_is_refused_with_those_it_does(
+def test_a_policy_that_the_updater_does_not_support_is_refused_with_those_it_does(
     policy, updater, acts_on, fitting, tmp_path
 ):
     error = build_error(f"{CARTPOLE}updater: {updater}\npolicy: {policy}\n", tmp_path)
     assert error.message == (
-        f"{tmp_path}/mine.yaml:3: policy `{policy}` acts on {acts_on}, and updater "
-        f"`{updater}` offers none in Discrete(2)"
+        f"{tmp_path}/mine.yaml:3: policy `{policy}` requires `{acts_on}`, which "
+        f"updater `{updater}` does not provide in Discrete(2)"
     )
-    assert error.hint == f"what fits is {fitting}"
+    assert error.hint == f"choose from {fitting}"
 
 
 @pytest.mark.parametrize(
@@ -126,24 +126,24 @@ def test_a_policy_that_the_updater_does_not_feed_is_refused_with_those_it_does(
         (
             "updater: q_learning\ntrain: {devices: 99, seeds: 99}",
             3,
-            "`devices: 99`, and there are 2",
+            "`devices: 99`, but there are 2 devices",
             "",
         ),
         (
             "updater: q_learning\ntrain: {devices: 2, seeds: 3}",
             3,
-            "3 seeds cannot be dealt to 2 devices",
+            "3 seeds cannot be divided evenly among 2 devices",
             "",
         ),
         (
             "updater: q_learning\ntrain: {threads: 2, seeds: 3}",
             3,
-            "`threads: 2` with 3 seeds could wait for ever",
-            "leave it out: several seeds run with one thread",
+            "`threads: 2` with 3 seeds could deadlock",
+            "remove `threads`: several seeds use one thread",
         ),
     ],
 )
-def test_a_misfit_is_told_with_its_line_and_what_fits(
+def test_a_misfit_is_refused_with_its_line_and_a_hint(
     text, line, message, hint, tmp_path
 ):
     error = build_error(f"{CARTPOLE}{text}\n", tmp_path)
@@ -161,43 +161,42 @@ def test_a_misfit_is_told_with_its_line_and_what_fits(
         ),
         (
             "replay: uniform\ntracer: {name: n_step, n: 90}\ntrain: {steps: 60}",
-            "tracer `n_step` needs 90 steps in a row, and the run has 60",
+            "tracer `n_step` needs 90 consecutive steps, but the run has 60",
             "raise `train.steps` to at least 90",
         ),
         (
             "tracer: {name: n_step, n: 500}\ntrain: {unroll: 16, steps: 400}",
-            "tracer `n_step` needs 500 steps in a row, and the run has 400",
+            "tracer `n_step` needs 500 consecutive steps, but the run has 400",
             "raise `train.steps` to at least 512",
         ),
         (
             "replay: uniform\ntrain: {steps: 30, start: 0, updates: {per_step: 0.01}}",
             "the run ends after 30 steps, before its first update",
-            "`train.start` and `train.updates` say when that comes",
+            "raise `train.steps`, or change `train.start` and `train.updates`",
         ),
     ],
 )
-def test_a_recipe_in_which_nothing_could_be_learnt_is_refused(
-    text, says, hint, tmp_path
-):
+def test_a_recipe_that_could_never_learn_is_refused(text, says, hint, tmp_path):
     error = build_error(f"{CARTPOLE}updater: q_learning\n{text}\n", tmp_path)
     assert says in error.message
     assert error.hint == hint
 
 
 @pytest.mark.parametrize(
-    ("replay", "hands"),
+    ("replay", "samples"),
     [
-        ("replay: uniform\n", "replay `uniform` hands out"),
+        ("replay: uniform\n", "replay `uniform` samples"),
         ("", "without a replay there are"),
     ],
 )
-def test_a_tracer_of_whole_episodes_needs_a_replay_of_them(replay, hands, tmp_path):
+def test_a_tracer_of_whole_episodes_needs_a_replay_of_them(replay, samples, tmp_path):
     text = f"{CARTPOLE}updater: q_learning\n{replay}tracer: monte_carlo\n"
     error = build_error(text, tmp_path)
     assert error.message.endswith(
-        f"tracer `monte_carlo` looks at whole episodes, and {hands} parts of them"
+        f"tracer `monte_carlo` requires whole episodes, but {samples} only "
+        "parts of them"
     )
-    assert error.hint == "`replay: episodes` hands out whole ones"
+    assert error.hint == "use `replay: episodes`, which samples whole episodes"
     fitting = f"{CARTPOLE}updater: q_learning\nreplay: episodes\ntracer: monte_carlo\n"
     assert Experiment(*built(fitting, tmp_path)).check()
 
@@ -209,34 +208,34 @@ def test_a_tracer_of_whole_episodes_needs_a_replay_of_them(replay, hands, tmp_pa
         ("tracer: monte_carlo\nreplay: episodes", "`monte_carlo` span whole episodes"),
     ],
 )
-def test_later_entropies_are_added_to_rows_of_single_steps_alone(text, spans, tmp_path):
+def test_n_step_entropy_requires_rows_of_single_steps(text, spans, tmp_path):
     regular = "regularizers: [{name: n_step_entropy, weight: 0.1}]"
     updater = f"updater: {{name: a2c, {regular}}}\n"
     error = build_error(f"{CARTPOLE}{updater}{text}\n", tmp_path)
     assert error.message.startswith(f"{tmp_path}/mine.yaml:2: ")
     assert error.message.endswith(
-        f"wants rows of single steps, and those of tracer {spans}"
+        f"requires rows of single steps, but the rows of tracer {spans}"
     )
-    assert error.hint == "`tracer: lambda_return` looks further by single steps"
+    assert error.hint == "use `tracer: lambda_return`, whose rows are single steps"
     for fitting in ("tracer: {name: n_step, n: 1}", "tracer: lambda_return"):
         built(f"{CARTPOLE}{updater}{fitting}\n", tmp_path)
     built(f"{CARTPOLE}updater: a2c\n{text}\n", tmp_path)
 
 
-def test_advantages_that_say_who_acted_are_not_centred_in_a_replay(tmp_path):
+def test_off_policy_advantages_are_not_normalized_with_a_replay(tmp_path):
     replay = "replay: {name: sequences, length: 20}\n"
     centred = "updater: {name: v_trace, normalize_advantage: true}\n"
     error = build_error(f"{CARTPOLE}{centred}{replay}", tmp_path)
     assert error.message == (
-        f"{tmp_path}/mine.yaml:2: `normalize_advantage` cannot go with a replay: by "
-        "tracer `v_trace` what the policy never does has an advantage of 0, and has to "
-        "keep it"
+        f"{tmp_path}/mine.yaml:2: `normalize_advantage` cannot be used with a replay: "
+        "tracer `v_trace` gives actions that the policy never selects an advantage of "
+        "0, which normalization would change"
     )
     built(f"{CARTPOLE}{centred}", tmp_path)
     built(f"{CARTPOLE}updater: v_trace\n{replay}", tmp_path)
 
 
-def test_nothing_is_learnt_before_a_replay_has_what_it_hands_out(tmp_path):
+def test_no_update_happens_before_a_replay_can_be_sampled(tmp_path):
     text = (
         "replay: {name: sequences, length: 12, burn_in: 4, overlap: 6}\n"
         "tracer: {name: n_step, n: 3}\ntrain: {start: 0, unroll: 5}\n"
@@ -250,19 +249,19 @@ def test_nothing_is_learnt_before_a_replay_has_what_it_hands_out(tmp_path):
 def reporting(
     spaces, networks, policies, optimizer, *, priority: Literal["gradient_norm"]
 ):
-    """Q-learning that says it reports what is asked for."""
+    """Q-learning that claims to report the requested priority."""
     return q_learning(spaces, networks, policies, optimizer)
 
 
-def test_priorities_by_gradient_norm_need_an_updater_that_reports_them(tmp_path):
+def test_gradient_norm_priorities_require_an_updater_that_reports_them(tmp_path):
     text = (
         f"{CARTPOLE}replay: {{name: prioritized, by: gradient_norm}}\n"
         "policy: epsilon_greedy\n"
     )
     error = build_error(f"{text}updater: q_learning\n", tmp_path)
     assert error.message.endswith(
-        "replay `prioritized` goes by `gradient_norm`, and updater `q_learning` "
-        "reports something else"
+        "replay `prioritized` requires the priority `gradient_norm`, which updater "
+        "`q_learning` does not report"
     )
     own = f"{{name: '{__name__}:reporting', priority: gradient_norm}}"
     assert Experiment(*built(f"{text}updater: {own}\n", tmp_path)).check()

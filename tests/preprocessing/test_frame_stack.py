@@ -208,7 +208,7 @@ def test_networks_may_preprocess_differently_but_must_stack_the_same_frames():
     shape, _ = build_shapes(network)
     assert shape == (4,)
     network["value"]["preprocess"] = ["flatten"]
-    with pytest.raises(RlcliError, match="`policy` and `value` remember different"):
+    with pytest.raises(RlcliError, match="`policy` and `value` stack different"):
         build_shapes(network)
 
 

@@ -153,7 +153,7 @@ def test_what_has_no_annotation_we_know_is_left_alone():
         (Literal["mse", "huber"], "hubr", 'expected "mse" | "huber", got `hubr`'),
         (Literal[1, 2], True, "expected 1 | 2, got `true`"),
         (Positive | None, "x", "expected float > 0, or a schedule, or null, got"),
-        (int | Literal["auto"], "all", "expected int | \"auto\", got `all`"),
+        (int | Literal["auto"], "all", 'expected int | "auto", got `all`'),
         (list[int], 3, "expected list, got `3`"),
         (list[int], "ab", "expected list, got `ab`"),
         (tuple[int, ...], 3, "expected list, got `3`"),

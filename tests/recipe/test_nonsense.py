@@ -85,9 +85,9 @@ def refusal(name, sets, builds=False):
         ("optimizer.clip_norm=1e-50", "> 0 that float32 can represent"),
         ("optimizer.b1=1", "0 ≤ float < 1"),
         ("optimizer.b1=0.99999999999", "< 1 when rounded to float32"),
-        (f"train.steps={DIGITS}", "is no number, or too large"),
-        (f"optimizer.learning_rate={{from: {DIGITS}, to: 1}}", "is no number"),
-        (f"environment.each.length=[{DIGITS}.5]", "is no number"),
+        (f"train.steps={DIGITS}", "is not a number, or too large"),
+        (f"optimizer.learning_rate={{from: {DIGITS}, to: 1}}", "is not a number"),
+        (f"environment.each.length=[{DIGITS}.5]", "is not a number"),
         ("network.head={name: {a: 1}}", "there is no head"),
         ("network={shared: mlp, q: {name: {a: 1}}}", "there is no head"),
         ("network.memory={name: {a: 1}}", "the memory has no `name`: expected str"),
@@ -99,7 +99,7 @@ def refusal(name, sets, builds=False):
         (".".join(["extra", *"a" * 100]) + "=1", "nested more than 50 deep"),
         (f"extra={'[' * 5_000}{']' * 5_000}", "nested more than 50 deep"),
         (f"extra=[{'1,' * 30_000}]", "more than 20,000 values"),
-        (f"extra={'x' * 1_000_001}", "are more than a recipe's 1,000,000"),
+        (f"extra={'x' * 1_000_001}", "exceed a recipe's limit of 1,000,000"),
     ],
 )
 def test_nonsense_is_refused_when_the_recipe_is_read(each, words):

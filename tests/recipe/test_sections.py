@@ -175,7 +175,7 @@ def test_optimizers_are_one_or_by_group_with_a_default():
         ("seeds: 1", "stop: {return: 475}", 8, "`stop` requires evalu", "evaluate"),
         ("seeds: 1", "on_nan: freez", 8, 'expected "freeze" | "stop"', "`freeze`"),
         ("\ntrain:", "\nextra: 5\ntrain:", 8, "`extra`: expected a mapping", ""),
-        ("\ntrain: ", "\ntracer: n_step\ntrain: ", 8, "on line 4 already", "one"),
+        ("\ntrain: ", "\ntracer: n_step\ntrain: ", 8, "first on line 4", "one"),
         ("\ntrain: ", "\n\ttrain: ", 8, "a tab", "spaces"),
     ],
 )

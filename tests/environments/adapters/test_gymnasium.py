@@ -183,7 +183,11 @@ def test_options_are_passed_to_gymnasium() -> None:
     ("id", "message", "hint"),
     [
         ("CartPol-v1", "there is no environment `gymnasium/CartPol-v1`", "CartPole-v1"),
-        ("CartPole-v9", "gymnasium/CartPole-v9", "choose from `gymnasium/CartPole-v0`, "),
+        (
+            "CartPole-v9",
+            "gymnasium/CartPole-v9",
+            "choose from `gymnasium/CartPole-v0`, ",
+        ),
         ("Qzxw-v1", "gymnasium/Qzxw-v1", "MODULE:ID"),
         # No other environment of version 5 is suggested, although its id is similar.
         ("Pong-v5", "gymnasium/Pong-v5", "`gymnasium/ALE/…` are Atari games"),

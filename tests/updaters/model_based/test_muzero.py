@@ -320,7 +320,10 @@ SHARED = {"shared": "mlp", "representation": {}, "dynamics": {}, "prediction": {
     ("more", "message"),
     [
         ({"network": MEMORY}, "`muzero` does not support recurrent networks"),
-        ({"network": SHARED}, "`dynamics` does not see what the environment shows"),
+        (
+            {"network": SHARED},
+            "`dynamics` does not take the environment's observations",
+        ),
         ({"network": {"name": "mlp", "head": "categorical"}}, "predicts no returns"),
         ({"policy": "random"}, "policy `random` acts on space, and updater `muzero`"),
     ],

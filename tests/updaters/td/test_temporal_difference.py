@@ -225,5 +225,5 @@ def test_a_policy_network_refuses_return_heads():
     with pytest.raises(RlcliError) as caught:
         build_parts("ppo", {"name": "quantile"})
     assert caught.value.message == (
-        "network `policy` has no head `quantile`: it predicts no returns"
+        "network `policy` cannot have the head `quantile`: it does not predict returns"
     )
