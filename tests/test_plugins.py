@@ -148,7 +148,7 @@ def test_a_recipe_that_names_one_says_distribution_module_and_exception(data):
 def test_a_recipe_that_does_not_is_read_and_built():
     parsed = recipe.load_recipe("dqn_cartpole", ["network={name: fine}"])
     assert build(parsed).steps == 8
-    with pytest.raises(RlcliError, match="policy `sampled` acts on"):
+    with pytest.raises(RlcliError, match="policy `sampled` requires"):
         build(recipe.load_recipe("dqn_cartpole", ["policy=sampled"]))
 
 
@@ -175,10 +175,10 @@ def test_what_cannot_be_a_factory_is_refused_and_not_called(each, words):
 @pytest.mark.parametrize(
     ("each", "words"),
     [
-        ("tracer=mine_parts:no_record", "it made `str`, which has no `window`"),
-        ("network=mine_parts:no_record", "it made `str`, which has no `features`"),
+        ("tracer=mine_parts:no_record", "returned `str`, which has no `window`"),
+        ("network=mine_parts:no_record", "returned `str`, which has no `features`"),
         ("optimizer=mine_parts:no_record", "`optax"),
-        ("updater=mine_parts:swallows", "it made `NoneType`"),
+        ("updater=mine_parts:swallows", "returned `NoneType`"),
         ("tracer=mine_parts:raises", "KeyError: 'key' (mine_parts.py:"),
         ("network=mine_parts:forward", "AttributeError"),
         ("network=mine_parts:text", "expected an array, got `str`"),

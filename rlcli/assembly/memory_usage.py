@@ -153,7 +153,7 @@ def breakdown(items: Sequence[Item]) -> str:
 
 
 def _noise_bytes(setup: Setup) -> list[int]:
-    """Bytes of the random numbers of a block of steps: environments, policy, updates."""
+    """Bytes of the noise of a block of steps: environments, policy, updates."""
     noise = jax.eval_shape(
         lambda seed: draw_noise_block(setup, seed, jnp.int32(0)),
         jax.ShapeDtypeStruct((), jnp.uint32),

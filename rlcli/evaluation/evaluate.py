@@ -15,8 +15,9 @@ from rlcli.errors import RlcliError, quote
 from rlcli.evaluation.evaluator import make_evaluator
 from rlcli.loop.episodes import MAX_EPISODE_STEPS
 from rlcli.recipe import Recipe, documents, load_recipe, resolve
-from rlcli.runs import run_folder, snapshots
+from rlcli.runs import snapshots
 from rlcli.runs.frozen import count_frozen
+from rlcli.runs.locate import locate_policy
 from rlcli.runs.snapshots import Snapshot
 from rlcli.runs.statistics import episode_summary, summary
 from rlcli.spaces import describe
@@ -55,7 +56,7 @@ def eval(
         "reason"}`), or is None; that of `return` is how many of the seeds are, all of
         which count in it.
     """
-    run, file = run_folder.locate_policy(path, best=best)
+    run, file = locate_policy(path, best=best)
     snapshot = snapshots.load_snapshot(file, trust=trust)
     recipe = replace_environment(snapshot.recipe, environment)
     setup = build(recipe, snapshot.seeds)

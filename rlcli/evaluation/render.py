@@ -19,7 +19,9 @@ from rlcli.evaluation import films
 from rlcli.loop.episodes import EvaluationStep, Evaluator
 from rlcli.loop.progress import Setup
 from rlcli.recipe import Recipe, load_recipe, shipped_recipes
-from rlcli.runs import run_folder, snapshots
+from rlcli.runs import snapshots
+from rlcli.runs.locate import locate_policy
+from rlcli.runs.run_folder import SUFFIX
 from rlcli.types import Clock
 
 _FPS = 50  # of an environment that says nothing: CartPole's own rate
@@ -78,7 +80,7 @@ def _select_evaluator(
             )
         player = _first_seed_evaluator(random, build(random, (0,)), episodes)
         return random, Path("render.gif"), player, ()
-    run, file = run_folder.locate_policy(path, best=best)
+    run, file = locate_policy(path, best=best)
     snapshot = snapshots.load_snapshot(file, trust=trust)
     setup = build(snapshot.recipe, snapshot.seeds)
     acting = snapshots.restore_acting(snapshot, setup, file)
@@ -100,7 +102,7 @@ def _first_seed_evaluator(recipe: Recipe, setup: Setup, episodes: int) -> Evalua
 def _random_recipe(path: str | Path) -> Recipe | None:
     """A recipe whose policy is random, if a recipe or an environment is named."""
     target = Path(path)
-    if target.is_dir() or target.name.endswith(run_folder.SUFFIX):
+    if target.is_dir() or target.name.endswith(SUFFIX):
         return None
     if target.suffix in (".yaml", ".yml") or str(path) in shipped_recipes():
         recipe = load_recipe(path, ["policy=random", "train.seeds=1"])

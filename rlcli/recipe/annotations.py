@@ -1,8 +1,8 @@
 """Annotations: convert and validate the values of a recipe by their type annotations.
 
 An option annotated `float` takes a number or a schedule, unless it is structural. An
-`int` also takes 1e3. `Literal`, `list`, `TypedDict` and unions have their usual meaning.
-Ranges stand in the annotation: `Annotated[float, Ge(0.0), Le(1.0)]`.
+`int` also takes 1e3. `Literal`, `list`, `TypedDict` and unions mean what they usually
+mean. Ranges stand in the annotation: `Annotated[float, Ge(0.0), Le(1.0)]`.
 
 Compiled programs compute in 32 bits: a float must be finite and nonzero in float32 as
 well, and stay in its range when rounded to float32. An integer must fit in an int32,

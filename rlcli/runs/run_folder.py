@@ -1,9 +1,8 @@
-"""Runs: the folder that a run leaves, `runs/<recipe>/<time>[-n]/`, and finding it."""
+"""Run folder: the files of a run in `runs/<recipe>/<time>[-n]/`."""
 
 from __future__ import annotations
 
 import contextlib
-import difflib
 import fcntl
 import os
 import re
@@ -28,7 +27,7 @@ from rlcli.runs.files import (
 from rlcli.runs.provenance import command_line
 
 SUFFIX = ".pkl.lz4"
-_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)(?:-(\d+))?")
+TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)(?:-(\d+))?")
 _CHECKPOINT = re.compile(rf"(\d{{9,18}}){re.escape(SUFFIX)}")
 _LOCK = ".lock"
 _PATIENCE = 5.0  # seconds to wait for another process that creates the same run
@@ -100,12 +99,12 @@ class Run:
     def newest_first(self) -> list[Path]:
         """All checkpoints: the one that the index names, then by falling step."""
         named = self.checkpoints / str(self.read_index().get("latest"))
-        by_step = sorted(self._saved(), key=_checkpoint_step, reverse=True)
+        by_step = sorted(self.list_checkpoints(), key=_checkpoint_step, reverse=True)
         return sorted(by_step, key=lambda path: path != named)
 
     def is_missing_checkpoints(self) -> bool:
         """Whether checkpoints were written, and none of them is there any more."""
-        return not self._saved() and "latest" in self.read_index()
+        return not self.list_checkpoints() and "latest" in self.read_index()
 
     def prune_checkpoints(self, keep: int, step: int) -> None:
         """Removes all but the newest `keep` of the checkpoints up to a step.
@@ -115,7 +114,7 @@ class Run:
         """
         if keep < 1:
             raise ValueError(f"expected to keep at least 1 checkpoint, got {keep}")
-        older = [path for path in self._saved() if _checkpoint_step(path) <= step]
+        older = [path for path in self.list_checkpoints() if _checkpoint_step(path) <= step]
         for path in sorted(older, key=_checkpoint_step)[:-keep]:
             with files.name_file_in_errors(path, "removed"):
                 path.unlink(missing_ok=True)
@@ -198,18 +197,18 @@ class Run:
         A folder that was there before (`--run`) stays, without what `create_run` put in
         it.
         """
-        if self._saved():
+        if self.list_checkpoints():
             raise ValueError(f"expected no checkpoint in {self.folder}")
         if self.is_new:
             shutil.rmtree(self.folder)
-            if _TIME.fullmatch(self.folder.name):
+            if TIME.fullmatch(self.folder.name):
                 with contextlib.suppress(OSError):  # not empty: runs of the recipe
                     self.folder.parent.rmdir()
             return
         for path in (self.recipe, self.resolved_recipe, self.info, self.folder / _LOCK):
             path.unlink(missing_ok=True)
 
-    def _saved(self) -> list[Path]:
+    def list_checkpoints(self) -> list[Path]:
         """The checkpoints, in any order; folders, pipes and other names are none."""
         paths = self.checkpoints.glob(f"*{SUFFIX}")
         return [
@@ -315,116 +314,16 @@ def _claim(run: Run) -> Iterator[None]:
 
 
 def _refuse_existing(run: Run) -> None:
-    if _is_run(run.folder):
+    if is_run(run.folder):
         raise RlcliError(
             f"`{run.folder}` holds a run already",
             f"`rlcli resume {shlex.quote(str(run.folder))}` continues it",
         )
 
 
-def locate_policy(path: str | Path, *, best: bool = False) -> tuple[Run | None, Path]:
-    """The run and the policy file that a user means, for eval and render.
-
-    `path` is a run's folder, the folder of a recipe's runs (the newest is meant), or a
-    policy or checkpoint file anywhere, which may belong to no run. A run is meant by
-    its `policy.pkl.lz4`, or by `best.pkl.lz4` if `best`.
-    """
-    path = Path(path)
-    if path.is_file():
-        run = _owning_run(path)
-        if best and (run is None or path != run.best):
-            raise RlcliError(
-                f"`--best` chooses from a run, and `{path}` is one file",
-                "name the folder of the run, or leave out `--best`",
-            )
-        return run, path
-    run = locate_run(path)
-    if best:
-        return run, _best_policy(run)
-    policy = run.policy if run.policy.is_file() else run.latest_checkpoint()
-    if policy is None:
-        raise RlcliError(
-            f"run `{run.folder}` has no policy yet",
-            "its first checkpoint brings one; "
-            f"`rlcli resume {shlex.quote(str(run.folder))}` goes on with it",
-        )
-    return run, policy
-
-
-def locate_run(path: str | Path) -> Run:
-    """The run that a user means: its folder, any file of it, or its recipe's folder."""
-    path = Path(path)
-    if path.is_file():
-        run = _owning_run(path)
-        if run is None:
-            raise RlcliError(
-                f"`{path}` lies in no run",
-                "name the folder of a run, `runs/<recipe>/<time>`",
-            )
-        return run
-    if not path.is_dir():
-        raise RlcliError(f"there is no `{path}`", _suggest_path(path))
-    if _is_run(path):
-        return Run(path)
-    full_path = path.absolute()  # "." has no name
-    if full_path.name == "checkpoints" and _is_run(full_path.parent):
-        return Run(path.parent if path.name else full_path.parent)
-    inside = [info.parent for info in path.glob("*/run.json")]
-    if inside:
-        return Run(max(inside, key=_start_order))
-    recipes = sorted({info.parents[1] for info in path.glob("*/*/run.json")})
-    raise RlcliError(
-        f"`{path}` holds no run",
-        "name one of its folders: " + ", ".join(f"`{recipe}`" for recipe in recipes)
-        if recipes
-        else "a run is a folder with a `run.json`, made by `rlcli train`",
-    )
-
-
-def _best_policy(run: Run) -> Path:
-    if not run.best.is_file():
-        raise RlcliError(
-            f"run `{run.folder}` has no best policy",
-            "evaluations find it while training: `train.evaluate` in the recipe; "
-            "without `--best` the latest policy is taken",
-        )
-    return run.best
-
-
-def _owning_run(path: Path) -> Run | None:
-    """The run that a file lies in, itself or among the checkpoints."""
-    parents = path.parents if len(path.parents) > 1 else path.absolute().parents
-    if parents[0].name == "checkpoints" and _is_run(parents[1]):
-        return Run(parents[1])
-    return Run(path.parent) if _is_run(path.parent) else None
-
-
-def _is_run(folder: Path) -> bool:
+def is_run(folder: Path) -> bool:
     """Whether a folder has a `run.json`, or checkpoints to write it again from."""
-    return (folder / "run.json").is_file() or bool(Run(folder)._saved())
-
-
-def _start_order(folder: Path) -> tuple[str, int]:
-    """Sorts runs by when they began: by name, or, for a name of the user's, by file."""
-    match = _TIME.fullmatch(folder.name)
-    if match:
-        return match[1], int(match[2] or 1)
-    created = time.gmtime((folder / "run.json").stat().st_mtime)
-    return time.strftime("%Y-%m-%dT%H-%M-%S", created), 1
-
-
-def _suggest_path(path: Path) -> str:
-    """What beside a path that is not there has nearly its name, or such a recipe."""
-    recipe_runs = Path("runs") / path
-    if recipe_runs.exists():
-        return f"did you mean `{recipe_runs}`?"
-    while not path.parent.is_dir():
-        path = path.parent
-    siblings = [sibling.name for sibling in path.parent.iterdir()]
-    close = difflib.get_close_matches(path.name, siblings, n=1)
-    if close:
-        return f"did you mean `{path.parent / close[0]}`?"
-    return "`rlcli train` makes runs, `runs/<recipe>/<time>`"
+    return (folder / "run.json").is_file() or bool(Run(folder).list_checkpoints())
 
 
 def timestamp() -> str:

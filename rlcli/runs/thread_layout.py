@@ -78,7 +78,7 @@ def apply_for_policy(path: str | Path) -> None:
 def _recorded_layout(path: str | Path) -> Layout | None:
     """The layout that a run was trained with; None where there is no such run."""
     from rlcli.runs import checkpoint
-    from rlcli.runs.run_folder import locate_run
+    from rlcli.runs.locate import locate_run
 
     try:
         run = locate_run(path)

@@ -123,8 +123,8 @@ def test_the_error_says_how_much_of_what_and_which_value_would_fit(
     with pytest.raises(rlcli.RlcliError) as caught:
         rlcli.train(DATA, set=sets, runs=tmp_path, quiet=True)
     assert caught.value.message == (
-        "this run needs 1.5 GiB of memory, but only 1.0 GiB are available: replay 1.3 GiB "
-        "(3 seeds × 10,000,000 rows of 46 B), compiler 200.0 MiB"
+        "this run needs 1.5 GiB of memory, but only 1.0 GiB are available: "
+        "replay 1.3 GiB (3 seeds × 10,000,000 rows of 46 B), compiler 200.0 MiB"
     )
     assert caught.value.hint == (
         "lower `replay.capacity` (6,200,000 would fit) or `train.seeds` (1 would fit)"

@@ -14,8 +14,9 @@ import pytest
 from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor
 from rlcli.runs import run_folder
+from rlcli.runs.locate import locate_policy, locate_run
 from rlcli.runs.metrics import Metrics
-from rlcli.runs.run_folder import Run, create_run, locate_policy, locate_run
+from rlcli.runs.run_folder import Run, create_run
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d"
 

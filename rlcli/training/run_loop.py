@@ -1,0 +1,223 @@
+"""Run loop: advances a run chunk by chunk until it ends.
+
+Between two chunks it writes metrics and checkpoints, and handles signals.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import dataclasses
+import functools
+import shlex
+import time
+import weakref
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlcli import errors
+from rlcli.errors import RlcliError
+from rlcli.monitor import Monitor
+from rlcli.runs import run_folder
+from rlcli.runs.durations import START_TIME, parse_duration
+from rlcli.runs.metrics import Metrics
+from rlcli.runs.run_folder import Run
+from rlcli.training.pace import Pace
+from rlcli.training.signals import Signals, exit_now
+from rlcli.training.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from rlcli.training.experiment import Experiment
+
+STOP_REACHED = "every seed has reached the return of `train.stop`"
+
+
+@dataclasses.dataclass(frozen=True)
+class Chunk:
+    """What `chunks` yields: where the run stands, and what there is to log."""
+
+    run: Path
+    step: int  # environment steps of one seed
+    rows: Sequence[Mapping[str, Any]]  # of metrics: one per seed, at log points
+    evaluation: Sequence[Mapping[str, Any]]  # one per seed, where it was evaluated
+    _experiment: Experiment = dataclasses.field(repr=False)
+
+    @functools.cached_property
+    def acting(self) -> Any:
+        """What the policies need, `[seeds, ...]`: do as you like with it.
+
+        It is fetched when it is first asked for, which has to be before the next chunk.
+        """
+        if self._experiment.step != self.step:
+            raise ValueError(
+                f"expected to be asked at step {self.step:,}, before the next chunk: "
+                f"it is step {self._experiment.step:,} now"
+            )
+        return self._experiment.acting()
+
+
+_unfinished: weakref.WeakSet[Generator[Chunk, None, Path]] = weakref.WeakSet()
+
+
+def close_at_exit(generator: Generator[Chunk, None, Path]) -> None:
+    """Ends the run of a generator, with a checkpoint, when the interpreter exits."""
+    _unfinished.add(generator)
+
+
+def _close_unfinished() -> None:
+    """Ends the runs whose chunks were left unfinished when the interpreter exits."""
+    for generator in [*_unfinished]:
+        generator.close()
+
+
+def run_in_memory(
+    folder: Run, experiment: Experiment, chunks: Iterator[Chunk]
+) -> Iterator[Chunk]:
+    """The chunks of a run; one that runs out of memory is recorded as failed.
+
+    The folder of one that has neither made a step nor a checkpoint is removed.
+    """
+    from rlcli.assembly import out_of_memory
+
+    try:
+        with out_of_memory.explain_out_of_memory("this run", experiment.memory):
+            yield from chunks
+    except out_of_memory.OutOfMemoryError as error:
+        if experiment.step == 0 and folder.latest_checkpoint() is None:
+            for path in (folder.metrics, folder.log):
+                path.unlink(missing_ok=True)
+            folder.discard()
+        else:
+            reason = error.message
+            folder.write_info(
+                status="failed", reason=reason, ended=run_folder.timestamp()
+            )
+        raise
+
+
+def run_chunks(
+    folder: Run,
+    experiment: Experiment,
+    signals: Signals,
+    max_time: str | float | None,
+    quiet: bool,
+    *messages: str,
+) -> Iterator[Chunk]:
+    """All chunks that are left, with everything that has to be done between them."""
+    # Functions are called in reverse order: this one before those of JAX.
+    atexit.unregister(_close_unfinished)
+    atexit.register(_close_unfinished)
+    start_step = experiment.step
+    deadline = None if max_time is None else START_TIME + parse_duration(max_time)
+    failures = experiment.failures
+    folder.write_info(status="running", reason="", hint="", frozen=failures.reasons)
+    resume_at = start_step if folder.latest_checkpoint() is not None else None
+    monitor = Monitor(
+        experiment.total_steps,
+        experiment.setup.seeds,
+        title=experiment.recipe.name,
+        quiet=quiet,
+        log_path=folder.log,
+        start=start_step,
+    )
+    pace = Pace(experiment.updates, experiment.iterations)
+    with (
+        Metrics(folder.folder, resume_at) as rows,
+        monitor,
+        Watchdog(monitor.message),
+        _record_errors(folder),
+    ):
+        for message in filter(None, messages):
+            monitor.message(message)
+        while True:
+            status, reason = _final_status(experiment, signals, deadline)
+            if status:
+                break
+            before = experiment.iteration
+            report = experiment.advance(pace.size(before))
+            pace.measure(before, report.iterations, report.seconds)
+            rows.append([*report.rows, *report.evaluation])
+            monitor.update(report.rows, experiment.step, report.evaluation)
+            for report_message in report.messages:
+                monitor.message(report_message)
+            if report.messages:
+                folder.write_info(frozen=failures.reasons)
+            requested = signals.take_save_request()
+            if report.is_checkpoint_due or requested or pace.is_slow:
+                experiment.save(folder)
+            if requested:
+                monitor.message(f"checkpoint saved at step {experiment.step:,}")
+            try:
+                yield Chunk(
+                    folder.folder,
+                    experiment.step,
+                    report.rows,
+                    report.evaluation,
+                    experiment,
+                )
+            except GeneratorExit:  # the caller's loop over the chunks has ended
+                status = "stopped"
+                reason = f"by its caller, at step {experiment.step:,}"
+                break
+        signals.answer()
+        experiment.save(folder)
+        experiment.close()
+    if status != "failed":  # of which the reason names them already
+        reason = "; ".join(filter(None, [reason, failures.summary]))
+    folder.write_info(
+        status=status,
+        reason=reason,
+        hint=failures.remedy,
+        frozen=failures.reasons,
+        ended=run_folder.timestamp(),
+    )
+
+
+@contextlib.contextmanager
+def _record_errors(folder: Run) -> Iterator[None]:
+    """Writes down an error that ends the run, such as one of its environment."""
+    try:
+        yield
+    except RlcliError as error:
+        fields = {
+            "reason": error.message,
+            "hint": error.hint,
+            "ended": run_folder.timestamp(),
+        }
+        with contextlib.suppress(RlcliError):  # the same disk may be full
+            folder.write_info(status="failed", **fields)
+        raise
+
+
+def catch_signals(folder: Run) -> Signals:
+    return Signals(functools.partial(_abandon, folder))
+
+
+def _abandon(folder: Run, status: str) -> None:
+    """Ends the process while it computes: resume takes the newest checkpoint."""
+    latest = folder.latest_checkpoint()
+    where = f"in {latest.name}" if latest else "not saved yet: it begins anew"
+    reason = "ended at once, between two checkpoints"
+    with contextlib.suppress(RlcliError):
+        folder.write_info(status=status, reason=reason, ended=run_folder.timestamp())
+    name = shlex.quote(str(folder.folder))
+    told = f"stopped at once; the run is {where}\nnext: rlcli resume {name}"
+    exit_now(errors.EXIT_CODES[status], told=told, data=str(folder.folder))
+
+
+def _final_status(
+    experiment: Experiment, signals: Signals, deadline: float | None
+) -> tuple[str, str]:
+    """The status with which a run ends now, and why; nothing if it goes on."""
+    if experiment.failure:
+        return "failed", experiment.failure
+    if experiment.has_reached_stop:
+        return "stopped", STOP_REACHED
+    if experiment.is_finished:
+        return "finished", ""
+    if signals.status:
+        return signals.status, f"at step {experiment.step:,}"
+    if deadline is not None and time.monotonic() >= deadline:
+        return "out_of_time", f"at step {experiment.step:,}"
+    return "", ""
