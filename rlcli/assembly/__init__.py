@@ -1,6 +1,6 @@
 """Assembly: builds a `Setup` from a `Recipe`; the only package that knows all parts.
 
-Belongs here: building environment, networks and agent; checks that parts are compatible.
+Belongs here: building environment, networks and agent; checks that parts fit together.
 May import: recipe, loop, and every package of parts.
 
 Scheduled options have no value before the program runs. `Setup.parts` therefore builds

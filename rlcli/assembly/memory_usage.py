@@ -119,7 +119,7 @@ def _evaluation(recipe: Recipe, setup: Setup, progress: Progress) -> Item:
 
 
 def player_memory(recipe: Recipe, player: Evaluator, acting: ArrayTree) -> list[Item]:
-    """The memory of an evaluation of the policy `acting`, without the file it is from."""
+    """The memory of an evaluation of the policy `acting`, beyond reading its file."""
     shapes, temporaries = player.shapes(acting)
     size = tree_bytes(shapes)
     seeds, num_envs = player.seeds, player.environment.num_envs

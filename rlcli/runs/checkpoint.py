@@ -1,21 +1,22 @@
 r"""Checkpoints: files that are safe to open. Imports JAX only when used.
 
-A file is a header of 52 bytes, then one lz4 frame up to its end. All numbers are
+A file is a header of 52 bytes, followed by one lz4 frame up to the end. All numbers are
 little-endian:
 
     offset  size  what
          0     8  magic: 89 72 6c 63 6c 69 0d 0a (`\x89rlcli\r\n`)
          8     4  format_version; these first 12 bytes mean the same in every version
-        12     8  size of what the frame holds, uncompressed
-        20    32  SHA-256 of every other byte of the file, in their order
-        52     …  the lz4 frame; it holds a pickle (see `rlcli.runs.pickles`)
+        12     8  uncompressed size of the frame's content
+        20    32  SHA-256 of all other bytes of the file, in order
+        52     …  the lz4 frame, which contains a pickle (see `rlcli.runs.pickles`)
 
-Reading believes nothing: the header first, then whether the file could hold what it
-claims, the checksum, the frame piece by piece and no byte beyond the claim, the
-pickle's opcodes, and only then the pickle, by an unpickler that admits no global.
+Reading does not trust the file. It checks the header, whether the file can contain the
+claimed size, and the checksum. It decompresses the frame piece by piece and never beyond
+the claimed size, checks the pickle's opcodes, and only then loads the pickle, with an
+unpickler that allows no globals.
 
-Nothing in a file depends on clock, path or machine: equal data are equal bytes. A tree
-of arrays is stored flat, by tree path; its structure comes from code (`restore_tree`).
+A file does not depend on clock, path or machine: equal data give equal bytes. A tree of
+arrays is stored flat, by tree path; its structure comes from code (`restore_tree`).
 """
 
 from __future__ import annotations
@@ -44,26 +45,24 @@ FORMAT_VERSION = 1
 HEADER_SIZE = 52
 
 _HEADER = struct.Struct("<8sIQ")  # the header up to its checksum
-_LZ4_MAGIC = b"\x04\x22\x4d\x18"  # how an lz4 frame begins
-_MAX_RATIO = 255  # lz4 packs no tighter: a byte says at most "255 more of the same"
-_OTHER_FORMATS = {  # how other files begin
-    b"PK\x03\x04": "a zip archive, as PyTorch's checkpoints are",
-    _LZ4_MAGIC: "an lz4 file, as coax's pickles are",
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"  # the first bytes of an lz4 frame
+_MAX_RATIO = 255  # the largest compression ratio of lz4
+_OTHER_FORMATS = {  # by the first bytes of a file
+    b"PK\x03\x04": "a zip archive, like PyTorch's checkpoints",
+    _LZ4_MAGIC: "an lz4 file, like coax's pickles",
     b"\x80": "a plain pickle, which could run code",
     b"\x89HDF": "an HDF5 file",
     b"\x1f\x8b": "a gzip file",
-    b"version https://git-lfs": "a pointer of Git LFS: see `git lfs pull`",
+    b"version https://git-lfs": "a Git LFS pointer: run `git lfs pull`",
 }
-_COPY_AGAIN = (
-    "copy it again from where it came from, or take another checkpoint of the run"
-)
+_COPY_AGAIN = "copy the file again, or use another checkpoint of the run"
 
 
 def to_bytes(data: Any) -> bytes:
-    """The bytes of a file that holds `data`.
+    """Encodes plain data as the bytes of a file.
 
-    `data` is plain: None, bool, int (64 bits), float, str, list, dict by str, and NumPy
-    arrays. Anything else is a `TypeError` that names its tree path.
+    Plain data are None, bool, int (64 bits), float, str, list, dict with str keys, and
+    NumPy arrays. Other types raise a `TypeError` that names the tree path.
     """
     file = io.BytesIO()
     _write_to(file, data)
@@ -71,29 +70,29 @@ def to_bytes(data: Any) -> bytes:
 
 
 def from_bytes(data: bytes, *, source: str | os.PathLike[str] = "data") -> Any:
-    """The data in the bytes of a file; its arrays are read-only.
+    """Decodes the bytes of a file; arrays are read-only.
 
-    `source` is what an `RlcliError` calls the file.
+    Errors name the file `source`.
     """
     header, frame = data[:HEADER_SIZE], memoryview(data)[HEADER_SIZE:]
     size = _claimed_size(header, len(data), source)
     if _checksum(header[: _HEADER.size], frame) != header[_HEADER.size :]:
         raise RlcliError(
-            f"`{source}` is damaged: its checksum does not fit", _COPY_AGAIN
+            f"`{source}` is damaged: its checksum does not match", _COPY_AGAIN
         )
     try:
         return pickles.decode(_decompress_frame(frame, size))
     except pickles.MalformedError as error:
         raise RlcliError(
-            f"`{source}` was not written by rlcli and is not opened: it holds {error}",
-            "take a checkpoint from a source that you trust",
+            f"`{source}` was not written by rlcli and is refused: it contains {error}",
+            "use a checkpoint from a source that you trust",
         ) from error
 
 
 def write(path: str | os.PathLike[str], data: Any) -> None:
-    """Writes a file, atomically: at every moment `path` is the old file or the new one.
+    """Writes a file atomically: at any time `path` is the old file or the new one.
 
-    The temporary file lies in the same folder, and its name starts with a dot.
+    The temporary file is in the same folder, and its name starts with a dot.
     """
     path = Path(path)
     try:
@@ -102,12 +101,12 @@ def write(path: str | os.PathLike[str], data: Any) -> None:
     except OSError as error:
         raise RlcliError(
             f"`{path}` cannot be written: {error.strerror}",
-            "see that its folder exists, may be written to, and has room",
+            "check that its folder exists and is writable, and that the disk has room",
         ) from error
 
 
 def _write_to(file: BinaryIO, data: Any) -> None:
-    """Writes the bytes of a file, piece by piece: none of `data` is held twice."""
+    """Writes the bytes of a file piece by piece, without a copy of `data`."""
     head = _HEADER.pack(MAGIC, FORMAT_VERSION, pickles.encoded_size(data))
     digest = hashlib.sha256(head)
     file.write(bytes(HEADER_SIZE))
@@ -128,10 +127,10 @@ def _compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def read(path: str | os.PathLike[str]) -> Any:
-    """The data in a file; an `RlcliError` says what is wrong with it."""
+    """Reads the data of a file; raises an `RlcliError` if it is invalid."""
     path = Path(path)
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for ever
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would block
             raise OSError(errno.EISDIR, "it is a folder or a device, not a file")
         with path.open("rb") as file:
             header = file.read(HEADER_SIZE)
@@ -142,22 +141,22 @@ def read(path: str | os.PathLike[str]) -> Any:
     except FileNotFoundError as error:
         raise RlcliError(
             f"there is no checkpoint `{path}`",
-            "name a run's folder, or a `.pkl.lz4` file that lies in one",
+            "pass a run's folder, or a `.pkl.lz4` file",
         ) from error
     except OSError as error:
         raise RlcliError(
             f"`{path}` cannot be read: {error.strerror}",
-            "name a `.pkl.lz4` file that you may read",
+            "pass a `.pkl.lz4` file that you can read",
         ) from error
     return from_bytes(data, source=path)
 
 
 def flatten_tree(tree: Any) -> dict[str, np.ndarray]:
-    r"""The arrays of a tree by tree path, on the host: `agent/params/linear_0/w`.
+    r"""Flattens a tree to host arrays by tree path: `agent/params/linear_0/w`.
 
-    A path is made of NamedTuple fields, dict keys and indices. In a dict key a slash is
-    written `\/` and a backslash `\\`, so that no two leaves share a path. The typed
-    keys of JAX are stored as their data, of uint32.
+    A path consists of NamedTuple fields, dict keys and indices. In a dict key a slash
+    is written `\/` and a backslash `\\`, so that no two leaves share a path. Typed JAX
+    keys are stored as their uint32 data.
     """
     import jax
 
@@ -175,26 +174,26 @@ def restore_tree(
     *,
     source: str | os.PathLike[str] = "data",
 ) -> Any:
-    """The tree of which `arrays` are the leaves.
+    """Restores a tree from its arrays by tree path.
 
-    `shapes` is the tree that the program expects, of `jax.ShapeDtypeStruct` (from
-    `jax.eval_shape`). A leaf too few, too many or of another shape or dtype is an
-    `RlcliError` that names its path. Leaves are NumPy arrays, and typed JAX keys.
+    `shapes` is the expected tree of `jax.ShapeDtypeStruct` (from `jax.eval_shape`).
+    Missing and surplus leaves, and leaves of another shape or dtype, raise an
+    `RlcliError` that names the path. Leaves are NumPy arrays, or typed JAX keys.
     """
     import jax
 
     expected_leaves = leaves_by_path(shapes)
     for path in sorted(expected_leaves.keys() | arrays.keys()):
-        is_saved, expected_type = "nothing", "nothing"
+        stored_type, expected_type = "nothing", "nothing"
         if path in arrays:
-            is_saved = _describe_leaf(arrays[path])
+            stored_type = _describe_leaf(arrays[path])
         if path in expected_leaves:
             expected_type = _describe_leaf(_stored_shape(expected_leaves[path]))
-        if is_saved != expected_type:
+        if stored_type != expected_type:
             raise RlcliError(
-                f"`{source}` does not fit its recipe: at `{path}` it holds {is_saved}, "
-                f"where {expected_type} is expected",
-                "use the recipe and the version of rlcli that it was written with",
+                f"`{source}` does not match its recipe: expected {expected_type} at "
+                f"`{path}`, got {stored_type}",
+                "use the recipe and the version of rlcli that wrote the file",
             )
     return jax.tree.unflatten(
         jax.tree.structure(shapes),
@@ -203,7 +202,7 @@ def restore_tree(
 
 
 def _claimed_size(header: bytes, file_size: int, source: str | os.PathLike[str]) -> int:
-    """How much the header claims that the frame holds; refused if it cannot be."""
+    """The uncompressed size in the header; refused if it is impossible."""
     if not header:
         raise RlcliError(f"`{source}` is empty", _COPY_AGAIN)
     if not header.startswith(MAGIC[: len(header)]):
@@ -211,40 +210,38 @@ def _claimed_size(header: bytes, file_size: int, source: str | os.PathLike[str])
             what for start, what in _OTHER_FORMATS.items() if header.startswith(start)
         ]
         raise RlcliError(
-            f"`{source}` is no checkpoint of rlcli"
-            + "".join(f": it is {w}" for w in formats),
-            "name a `.pkl.lz4` file out of a run's folder",
+            f"`{source}` is not an rlcli checkpoint"
+            + "".join(f": it is {format_}" for format_ in formats),
+            "pass a `.pkl.lz4` file from a run's folder",
         )
     if len(header) < HEADER_SIZE:
-        raise RlcliError(f"`{source}` is cut short", _COPY_AGAIN)
+        raise RlcliError(f"`{source}` is truncated", _COPY_AGAIN)
     _, version, size = _HEADER.unpack_from(header)
     if version > FORMAT_VERSION:
         raise RlcliError(
-            f"`{source}` has the format {version}, newer than this rlcli's "
-            f"({FORMAT_VERSION})",
+            f"`{source}` has format version {version}, but this rlcli only supports "
+            f"{FORMAT_VERSION}",
             "upgrade: `pip install --upgrade rlcli`",
         )
     if version < FORMAT_VERSION or size > _MAX_RATIO * (file_size - HEADER_SIZE):
-        raise RlcliError(
-            f"`{source}` is damaged: its header makes no sense", _COPY_AGAIN
-        )
+        raise RlcliError(f"`{source}` is damaged: its header is invalid", _COPY_AGAIN)
     return size
 
 
 def _check_memory(file_size: int, size: int, source: Path) -> None:
-    """Refuses a file that does not fit into memory, with its content held twice."""
+    """Refuses a file that does not fit in memory together with its content twice."""
     needed, available = file_size + 2 * size, available_memory()
     if available is not None and needed > available.size:
         raise RlcliError(
-            f"reading `{source}` needs {format_size(needed)} of memory, and "
+            f"reading `{source}` needs {format_size(needed)} of memory, but only "
             f"{format_size(available.size)} are available",
             "read it on a machine with more memory",
         )
 
 
 def _decompress_frame(frame: memoryview, size: int) -> io.BytesIO:
-    """What the frame holds. It grows as data come, never beyond `size`."""
-    if frame[: len(_LZ4_MAGIC)] != _LZ4_MAGIC:  # lz4 would skip over "skippable" ones
+    """Decompresses a frame piece by piece, never beyond `size` bytes."""
+    if frame[: len(_LZ4_MAGIC)] != _LZ4_MAGIC:  # lz4 would skip "skippable" frames
         raise pickles.MalformedError("no lz4 frame")
     content = io.BytesIO()
     decompressor = lz4.frame.LZ4FrameDecompressor()
@@ -258,7 +255,7 @@ def _decompress_frame(frame: memoryview, size: int) -> io.BytesIO:
         if decompressor.eof and not decompressor.unused_data and content.tell() == size:
             return content
     raise pickles.MalformedError(
-        "a frame that ends before the file, or sooner than claimed"
+        "a frame that ends before the file, or before its claimed size"
     )
 
 
@@ -268,21 +265,21 @@ def _decompress_piece(
     content: io.BytesIO,
     size: int,
 ) -> None:
-    """Adds to `content` what a piece of the frame gives."""
+    """Decompresses a piece of the frame into `content`."""
     while not decompressor.eof:
-        room = size - content.tell() + 1  # one more, which would show a false claim
+        room = size - content.tell() + 1  # one more byte would exceed the claimed size
         try:
             piece = decompressor.decompress(
                 data, max_length=min(room, pickles.PIECE_SIZE)
             )
-        except RuntimeError as error:  # lz4 has no type for it
-            raise pickles.MalformedError(f"an unsound lz4 frame: {error}") from error
+        except RuntimeError as error:  # lz4 has no own exception type
+            raise pickles.MalformedError(f"an invalid lz4 frame: {error}") from error
         content.write(piece)
         if content.tell() > size:
-            raise pickles.MalformedError("more than its header claims")
+            raise pickles.MalformedError("more data than its header claims")
         if not piece:
             break
-        data = b""  # lz4 keeps what it has not looked at yet
+        data = b""  # lz4 buffers the rest of the piece
 
 
 def _checksum(*parts: bytes | memoryview) -> bytes:
@@ -293,14 +290,14 @@ def _checksum(*parts: bytes | memoryview) -> bytes:
 
 
 def _is_key(leaf: Any) -> bool:
-    """Whether a leaf is a typed JAX key, which NumPy does not know."""
+    """Whether a leaf is a typed JAX key, which NumPy cannot represent."""
     import jax
 
     return jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _to_stored(leaf: Any) -> Any:
-    """A leaf as it is stored: a typed key by its data."""
+    """A leaf in its stored form: a typed key as its data."""
     import jax
 
     return jax.random.key_data(leaf) if _is_key(leaf) else leaf
@@ -310,12 +307,12 @@ def _stored_shape(shape: Any) -> Any:
     """The shape and dtype under which a leaf is stored."""
     import jax
 
-    # NumPy's own, such as int64, do not go through JAX, which might narrow them.
+    # Other dtypes, such as int64, bypass JAX, which might narrow them.
     return jax.eval_shape(_to_stored, shape) if _is_key(shape) else shape
 
 
 def _restore_leaf(shape: Any, array: np.ndarray) -> Any:
-    """A leaf as the program has it: a typed key again, where it was one."""
+    """A leaf in the program's form: keys are typed keys again."""
     import jax
 
     if not _is_key(shape):
@@ -326,7 +323,7 @@ def _restore_leaf(shape: Any, array: np.ndarray) -> Any:
 
 
 def _describe_leaf(leaf: Any) -> str:
-    """Its dtype and shape, for a message: `float32[4, 64]`."""
+    """The dtype and shape of a leaf, for a message: `float32[4, 64]`."""
     if not hasattr(leaf, "dtype"):  # a forged file may hold anything
         return f"a {type(leaf).__name__}"
     return f"{leaf.dtype.name}{list(leaf.shape)}"

@@ -30,18 +30,18 @@ SUFFIX = ".pkl.lz4"
 TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)(?:-(\d+))?")
 _CHECKPOINT = re.compile(rf"(\d{{9,18}}){re.escape(SUFFIX)}")
 _LOCK = ".lock"
-_PATIENCE = 5.0  # seconds to wait for another process that creates the same run
+_PATIENCE = 5.0  # seconds to wait for a process that creates the same run
 _POLL = 0.01
 
 
 @dataclass(frozen=True)
 class Run:
-    """The folder of a run, and the names of what lies in it."""
+    """The folder of a run, with the paths of its files."""
 
     folder: Path
     is_new: bool = field(
         default=False, compare=False
-    )  # by us, just now: ours to remove
+    )  # created by this process, which may remove it
 
     @property
     def recipe(self) -> Path:
@@ -65,27 +65,27 @@ class Run:
 
     @property
     def log(self) -> Path:
-        """The plain lines of the monitor."""
+        """The lines of the monitor."""
         return self.folder / "log.txt"
 
     @property
     def checkpoints(self) -> Path:
-        """The folder of everything, for resume."""
+        """The folder of the checkpoints, which contain the whole state for resume."""
         return self.folder / "checkpoints"
 
     @property
     def policy(self) -> Path:
-        """What acting needs, as it was last."""
+        """The latest policy: what acting needs."""
         return self.folder / f"policy{SUFFIX}"
 
     @property
     def best(self) -> Path:
-        """What acting needs, as it was when each seed evaluated best."""
+        """The policy of each seed at its best evaluation."""
         return self.folder / f"best{SUFFIX}"
 
     @property
     def index(self) -> Path:
-        """The names of the latest checkpoint and of the best steps."""
+        """The name of the latest checkpoint, and the steps of the best policies."""
         return self.folder / "checkpoints.json"
 
     def checkpoint(self, step: int) -> Path:
@@ -97,30 +97,32 @@ class Run:
         return next(iter(self.newest_first()), None)
 
     def newest_first(self) -> list[Path]:
-        """All checkpoints: the one that the index names, then by falling step."""
+        """All checkpoints: the latest by the index, then by descending step."""
         named = self.checkpoints / str(self.read_index().get("latest"))
         by_step = sorted(self.list_checkpoints(), key=_checkpoint_step, reverse=True)
         return sorted(by_step, key=lambda path: path != named)
 
     def is_missing_checkpoints(self) -> bool:
-        """Whether checkpoints were written, and none of them is there any more."""
+        """Whether checkpoints were written, but none exists any more."""
         return not self.list_checkpoints() and "latest" in self.read_index()
 
     def prune_checkpoints(self, keep: int, step: int) -> None:
-        """Removes all but the newest `keep` of the checkpoints up to a step.
+        """Removes all checkpoints up to a step except the newest `keep`.
 
-        Those beyond it are from before a resume at an older checkpoint. The run comes
-        to them again.
+        Checkpoints beyond the step remain from before a resume at an older checkpoint.
+        The run will reach and replace them again.
         """
         if keep < 1:
             raise ValueError(f"expected to keep at least 1 checkpoint, got {keep}")
-        older = [path for path in self.list_checkpoints() if _checkpoint_step(path) <= step]
+        older = [
+            path for path in self.list_checkpoints() if _checkpoint_step(path) <= step
+        ]
         for path in sorted(older, key=_checkpoint_step)[:-keep]:
             with files.name_file_in_errors(path, "removed"):
                 path.unlink(missing_ok=True)
 
     def remove_temporaries(self) -> None:
-        """Removes the temporary files of killed processes; the lock has to be held."""
+        """Removes temporary files of killed processes; requires the lock."""
         policies = (self.policy.name, self.best.name)
         texts = (self.recipe, self.resolved_recipe, self.info, self.index)
         names = [re.escape(name) for name in policies]
@@ -129,52 +131,52 @@ class Run:
         files.remove_temporaries(self.checkpoints, [_CHECKPOINT.pattern])
 
     def make_checkpoints_folder(self) -> None:
-        """Makes the folder of the checkpoints, unless it or a link to one is there."""
-        with files.name_file_in_errors(self.checkpoints, "made"):
+        """Creates the folder of the checkpoints, unless it or a link to one exists."""
+        with files.name_file_in_errors(self.checkpoints, "created"):
             self.checkpoints.mkdir(exist_ok=True)
 
     def read_info(self) -> dict[str, Any]:
-        """All that `run.json` holds; an `RlcliError` if a field has another type."""
+        """The content of `run.json`; an `RlcliError` if a field has a wrong type."""
         info = read_json(self.info)
         for name, is_sound in _INFO.items():
             if name in info and not is_sound(info[name]):
                 raise RlcliError(
                     f"`{self.info}` is damaged: `{name}` is {_short(info[name])}",
-                    "restore the file, or remove it: `rlcli resume` writes it again",
+                    "restore the file, or remove it: `rlcli resume` recreates it",
                 )
         return info
 
     def write_info(self, **fields: Any) -> None:
-        """Sets these fields of `run.json`, and leaves the others as they are."""
+        """Sets fields of `run.json`, and keeps the others."""
         merge_json(self.info, fields)
 
     def record_resume(self, **fields: Any) -> None:
-        """Adds to the list of resumes: when, by which command, and `fields`."""
+        """Appends a resume to `run.json`: its time, its command, and `fields`."""
         resume = {"time": timestamp(), "command": command_line(), **fields}
         self.write_info(resumes=[*self.read_info().get("resumes", []), resume])
 
     def read_index(self) -> dict[str, Any]:
-        """`{"latest": file name, "best": {seed: {"step", "return"}}}`; {} before it.
+        """`{"latest": file name, "best": {seed: {"step", "return"}}}`, or {}.
 
-        Seeds are strings, as JSON has it.
+        Seeds are strings, as in JSON.
         """
         index = read_json(self.index)
         if not isinstance(index.get("best", {}), dict):
             raise RlcliError(
                 f"`{self.index}` is damaged: `best` is {_short(index['best'])}",
-                "remove it: the next checkpoint writes it again",
+                "remove it: the next checkpoint recreates it",
             )
         return index
 
     def write_index(self, **fields: Any) -> None:
-        """Sets these fields of `checkpoints.json`."""
+        """Sets fields of `checkpoints.json`."""
         merge_json(self.index, fields)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Keeps other processes from training into this folder.
+        """Prevents other processes from training into this folder.
 
-        The operating system releases the lock when the process ends, however it ends.
+        The operating system releases the lock when the process ends for any reason.
         """
         path = self.folder / _LOCK
         with open_regular(path, os.O_RDWR | os.O_CREAT, "r+", encoding="ascii") as file:
@@ -183,7 +185,7 @@ class Run:
             except BlockingIOError:
                 raise LockedError(self.folder, file.read(20).strip()) from None
             except OSError:
-                # Some network file systems know no locks: then there is none to hold.
+                # Some network file systems do not support locks.
                 pass
             file.seek(0)
             file.truncate(0)
@@ -192,10 +194,10 @@ class Run:
             yield
 
     def discard(self) -> None:
-        """Removes the folder of a run that never started, and nothing of the user's.
+        """Removes the folder of a run that never started, but no files of the user.
 
-        A folder that was there before (`--run`) stays, without what `create_run` put in
-        it.
+        A folder that existed before (`--run`) remains, without the files of
+        `create_run`.
         """
         if self.list_checkpoints():
             raise ValueError(f"expected no checkpoint in {self.folder}")
@@ -209,23 +211,23 @@ class Run:
             path.unlink(missing_ok=True)
 
     def list_checkpoints(self) -> list[Path]:
-        """The checkpoints, in any order; folders, pipes and other names are none."""
+        """All checkpoints, unordered; skips folders, pipes and other names."""
         paths = self.checkpoints.glob(f"*{SUFFIX}")
         return [
-            each
-            for each in paths
-            if _CHECKPOINT.fullmatch(each.name) and each.is_file()
+            path
+            for path in paths
+            if _CHECKPOINT.fullmatch(path.name) and path.is_file()
         ]
 
 
 class LockedError(RlcliError):
-    """Another process trains into the folder."""
+    """Another process is training into the folder."""
 
     def __init__(self, folder: Path, process: str) -> None:
         number = process if process.isdecimal() else "?"
         super().__init__(
-            f"process {number} trains into `{folder}`",
-            "wait for its end, or train into another folder",
+            f"process {number} is already training into `{folder}`",
+            "wait until it ends, or train into another folder",
         )
 
 
@@ -239,13 +241,13 @@ def create_run(
 ) -> Run:
     """Creates the folder of a run: `<runs>/<recipe>/<UTC time>[-n]`, or `run` itself.
 
-    Two processes never get the same one. Call it once the recipe is known to be sound:
-    a refused recipe leaves no folder.
+    Two processes never get the same folder. Call it only after checking the recipe: a
+    refused recipe leaves no folder behind.
 
     Args:
         recipe: the name of the recipe.
         runs: the folder in which runs are created.
-        run: the folder of this run, in place of one below `runs`.
+        run: the folder of this run, instead of one below `runs`.
         written: the recipe as the user wrote it.
         resolved: the recipe with every default filled in.
     """
@@ -260,13 +262,13 @@ def create_run(
             created = _create_numbered(parent)
     except OSError as error:
         raise RlcliError(
-            f"`{error.filename}` cannot be made: {error.strerror}",
-            "`--runs` or `--run` names another place",
+            f"`{error.filename}` cannot be created: {error.strerror}",
+            "choose another folder with `--runs` or `--run`",
         ) from error
     with _claim(created):
         replace_file(created.recipe, written.encode())
         replace_file(created.resolved_recipe, resolved.encode())
-        # The last one: with a `run.json` a folder is a run, and complete.
+        # Last, because `run.json` marks the folder as a complete run.
         fields = {"recipe": recipe, "status": "created", "created": timestamp()}
         write_json(created.info, fields)
     return created
@@ -278,7 +280,7 @@ def _create_numbered(parent: Path) -> Run:
     while True:
         folder = parent / (name if n == 1 else f"{name}-{n}")
         try:
-            os.mkdir(folder)  # fails if it exists: the process that makes it owns it
+            os.mkdir(folder)  # fails if it exists: the process that creates it owns it
         except FileExistsError:
             n += 1
             continue
@@ -298,7 +300,7 @@ def _existing_or_new(folder: Path) -> Run:
 
 @contextlib.contextmanager
 def _claim(run: Run) -> Iterator[None]:
-    """Holds the lock of a folder that has no run yet; of two claims one succeeds."""
+    """Holds the lock of a folder without a run; only one of two claims succeeds."""
     deadline = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -316,18 +318,18 @@ def _claim(run: Run) -> Iterator[None]:
 def _refuse_existing(run: Run) -> None:
     if is_run(run.folder):
         raise RlcliError(
-            f"`{run.folder}` holds a run already",
+            f"`{run.folder}` already contains a run",
             f"`rlcli resume {shlex.quote(str(run.folder))}` continues it",
         )
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder has a `run.json`, or checkpoints to write it again from."""
+    """Whether a folder has a `run.json`, or checkpoints to recreate it from."""
     return (folder / "run.json").is_file() or bool(Run(folder).list_checkpoints())
 
 
 def timestamp() -> str:
-    """The time, as runs note it: `2026-11-20T10:00:00Z`."""
+    """The current time in the format of `run.json`: `2026-11-20T10:00:00Z`."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
@@ -342,7 +344,7 @@ def _short(value: Any) -> str:
 
 def _is_list_of(kind: type) -> Callable[[Any], bool]:
     return lambda value: (
-        isinstance(value, list) and all(type(each) is kind for each in value)
+        isinstance(value, list) and all(type(item) is kind for item in value)
     )
 
 
@@ -350,7 +352,7 @@ def _is(kind: type) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, kind)
 
 
-# The fields of `run.json` that are read again, and whether a value is sound.
+# The fields of `run.json` that rlcli reads, with checks of their types.
 _INFO: Mapping[str, Callable[[Any], bool]] = MappingProxyType(
     {
         "recipe": _is(str),

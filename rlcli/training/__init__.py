@@ -1,4 +1,4 @@
-"""Training: runs from their recipe to their end, and on from where they stopped.
+"""Training: trains runs, and resumes them.
 
 Belongs here: train, resume, check, the experiment, signals.
 May import: evaluation, monitor, and everything below them.

@@ -1,4 +1,4 @@
-"""Check: whether recipes are sound, by building and tracing them."""
+"""Check: checks recipes by building and tracing them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rlcli.recipe import load_recipe
 def check(
     recipes: Sequence[str | Path | Mapping[str, Any]],
 ) -> builtins.list[dict[str, Any]]:
-    """Whether recipes are sound: builds and traces them with shapes, runs nothing.
+    """Checks recipes: builds and traces them with shapes only, and runs nothing.
 
-    `[{"recipe", "parameters", "memory", "peak_memory", "iterations", "updates",
-    "shapes"}]`: of one seed; memory in bytes, of everything a run keeps; shapes of
-    parameters by tree path. `peak_memory` is of the whole run with all its seeds, at
-    least: bytes in `total` and for each thing that needs some.
+    Returns `[{"recipe", "parameters", "memory", "peak_memory", "iterations", "updates",
+    "shapes"}]`, for one seed: `memory` of the state in bytes, `shapes` of parameters by
+    tree path. `peak_memory` is a lower bound for the whole run with all its seeds: bytes
+    in `total` and for each component.
 
-    Refuses what needs more memory than this machine has.
+    Refuses recipes that need more memory than this machine has.
     """
     return [_check_recipe(recipe) for recipe in recipes]
 
@@ -45,11 +45,11 @@ def _check_recipe(recipe: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     _, agent = setup.parts(Clock.zero())
     acting = jax.eval_shape(agent.acting, shapes.agent)
     seeds = len(setup.seeds)
-    kept = sum(
+    state_bytes = sum(
         tree_bytes(field) // (1 if axis is None else seeds)
         for field, axis in zip(shapes, AXES, strict=True)
     )
-    needed = {
+    peak_memory = {
         item.name.replace(" ", "_"): item.size
         for item in experiment.memory
         if item.size
@@ -57,8 +57,8 @@ def _check_recipe(recipe: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     return {
         "recipe": parsed_recipe.name,
         "parameters": sum(math.prod(x.shape) for x in jax.tree.leaves(acting)) // seeds,
-        "memory": kept,
-        "peak_memory": {"total": memory_usage.total(experiment.memory), **needed},
+        "memory": state_bytes,
+        "peak_memory": {"total": memory_usage.total(experiment.memory), **peak_memory},
         "iterations": parsed_recipe.train.steps // setup.steps,
         "updates": agent.updates(parsed_recipe.train.steps // setup.steps),
         "shapes": {

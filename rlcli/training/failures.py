@@ -1,4 +1,4 @@
-"""Failures: seeds whose training has failed, and environments that are to blame."""
+"""Failures: detects seeds whose training has failed, and faults of environments."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from rlcli.updaters.learner import NOT_FAILED
 
 
 class Failures:
-    """The frozen seeds of a run, and what it has warned of.
+    """The frozen seeds of a run, and the warnings it has given.
 
-    Everything it records depends on the progress of the run alone, not on when the run
-    is looked at: checkpoints hold it, and equal progress gives equal bytes.
+    The record depends only on the progress of the run, not on the chunk boundaries:
+    checkpoints contain it, and equal progress gives equal bytes.
     """
 
     def __init__(self, recipe: Recipe, setup: Setup, agent: Agent) -> None:
@@ -35,31 +35,31 @@ class Failures:
 
     @property
     def reasons(self) -> dict[int, str]:
-        """Why each frozen seed is frozen, by seed."""
-        return {seed: each.reason for seed, each in self.frozen.items()}
+        """The reason of each frozen seed, by seed."""
+        return {seed: record.reason for seed, record in self.frozen.items()}
 
     @property
     def summary(self) -> str:
-        """How many seeds are frozen, and why; "" if none is."""
+        """The number of frozen seeds, and the reasons; "" if none is frozen."""
         return describe_frozen(self.frozen, len(self._setup.seeds))
 
     @property
     def remedy(self) -> str:
-        """What to try so that no seed freezes; "" if none is frozen."""
+        """A hint against frozen seeds; "" if none is frozen."""
         return suggest_remedy(self._recipe, self.frozen)
 
     @property
     def ending(self) -> str:
-        """Why the run cannot go on; "" if it can."""
+        """Why the run cannot continue; "" if it can."""
         if len(self.frozen) == len(self._setup.seeds):
-            reasons = (f"seed {seed}: {why}" for seed, why in self.reasons.items())
-            return f"no seed is left: {'; '.join(reasons)}"
+            reasons = (f"seed {seed}: {text}" for seed, text in self.reasons.items())
+            return f"all seeds are frozen: {'; '.join(reasons)}"
         if self.frozen and self._recipe.train.on_nan == "stop":
             return f"{self.summary}; `train.on_nan` is `stop`"
         return ""
 
     def restore(self, frozen: FrozenSeeds, faults: Mapping[str, Any]) -> None:
-        """Goes on from a checkpoint, whose faults have been warned of."""
+        """Continues from a checkpoint; its faults have already caused warnings."""
         self.frozen = dict(frozen)
         for name, codes in faults.items():
             self._warned[name] = bool(np.any(np.asarray(codes) != NONE))
@@ -70,62 +70,62 @@ class Failures:
         iteration: int,
         acting: Callable[[], ArrayTree],
     ) -> list[str]:
-        """Takes what is seen after a chunk; says what is new."""
+        """Checks the summary of a chunk, and returns new messages."""
         messages = []
         for index, seed in enumerate(self._setup.seeds):
             failed, finite = int(look["failed"][index]), bool(look["finite"][index])
             if seed in self.frozen or (failed == NOT_FAILED and finite):
                 continue
-            # The update that failed, whenever it is seen. What became invalid after the
-            # last update is what the next one will fail at.
+            # The update that failed, even if it is detected later. Parameters that are
+            # not finite after the last update make the next update fail.
             update = self._agent.updates(iteration) if failed == NOT_FAILED else failed
-            what = _not_finite(acting(), index)
+            what = _find_not_finite(acting(), index)
             codes = look["faults"]["not_finite"][index]
-            self.frozen[seed] = self._frozen(what, update, codes)
+            self.frozen[seed] = self._freeze(what, update, codes)
             messages.append(f"seed {seed} is frozen: {self.frozen[seed].reason}")
             self._warned["not_finite"] |= self.frozen[seed].environment
         return [*self._warnings(look["faults"]), *messages]
 
-    def _frozen(self, what: str, update: int, codes: np.ndarray) -> Frozen:
-        most = range(np.iinfo(np.int32).max)  # iterations
-        made = bisect.bisect_right(most, update, key=self._agent.updates)
-        step = made * self._setup.steps
+    def _freeze(self, what: str, update: int, codes: np.ndarray) -> Frozen:
+        iterations = range(np.iinfo(np.int32).max)
+        iteration = bisect.bisect_right(iterations, update, key=self._agent.updates)
+        step = iteration * self._setup.steps
         reason = f"{what} is not finite at update {update:,}, by step {step:,}"
         fault = first_not_finite(codes)
         # A fault after the failure is not its cause.
-        if fault is None or fault.step > made * self._setup.unroll:
+        if fault is None or fault.step > iteration * self._setup.unroll:
             return Frozen(step, reason)
-        reason += f": {self._environment} returned {self._described(fault)}"
+        reason += f": {self._environment} returned {self._describe_fault(fault)}"
         return Frozen(step, reason, environment=True)
 
     def _warnings(self, faults: Mapping[str, np.ndarray]) -> list[str]:
-        """One warning about each kind of fault in the whole run."""
+        """New warnings: one for each kind of fault in the whole run."""
         messages = []
         for name, decode in _DECODE.items():
             if self._warned[name]:
                 continue
-            found = _earliest([decode(codes) for codes in faults[name]])
-            if found is not None:
+            earliest = _earliest([decode(codes) for codes in faults[name]])
+            if earliest is not None:
                 self._warned[name] = True
-                messages.append(self._warning(name, *found))
+                messages.append(self._warning(name, *earliest))
         return messages
 
     def _warning(self, name: str, index: int, fault: Fault) -> str:
         seed = f"seed {self._setup.seeds[index]}, "
         if name == "not_finite":
-            return f"{self._environment} returned {self._described(fault, seed)}"
+            return f"{self._environment} returned {self._describe_fault(fault, seed)}"
         environment, _ = self._setup.parts(Clock.zero())
         return (
-            f"{self._environment} returned an observation outside of its declared "
-            f"space, {describe(environment.observation)} ({seed}{self._place(fault)}); "
-            "it is used as it is, and this is said once"
+            f"{self._environment} returned an observation outside its declared space "
+            f"{describe(environment.observation)} ({seed}{self._place(fault)}); it is "
+            "used unchanged, and this warning is not repeated"
         )
 
-    def _described(self, fault: Fault, seed: str = "") -> str:
+    def _describe_fault(self, fault: Fault, seed: str = "") -> str:
         return f"{fault.what} that is not finite ({seed}{self._place(fault)})"
 
     def _place(self, fault: Fault) -> str:
-        """Which environment of a seed it was, and when."""
+        """The index of the environment, and the step."""
         num_envs = self._setup.steps // self._setup.unroll
         step = f"step {fault.step * num_envs:,}" if fault.step else "its first reset"
         return f"environment {fault.environment}, {step}"
@@ -139,11 +139,11 @@ _DECODE: dict[str, Callable[[np.ndarray], Fault | None]] = {
 
 def _earliest(faults: Sequence[Fault | None]) -> tuple[int, Fault] | None:
     """The earliest of the faults of all seeds, with the index of its seed."""
-    found = [(each.step, index, each) for index, each in enumerate(faults) if each]
-    return min(found)[1:] if found else None
+    entries = [(fault.step, i, fault) for i, fault in enumerate(faults) if fault]
+    return min(entries)[1:] if entries else None
 
 
-def _not_finite(acting: ArrayTree, index: int) -> str:
+def _find_not_finite(acting: ArrayTree, index: int) -> str:
     """The first tensor of a seed that is not finite, else its loss."""
     for path, leaf in checkpoint.flatten_tree(acting).items():
         if not np.all(np.isfinite(leaf[index])):

@@ -1,32 +1,32 @@
-"""Pace: how many iterations make a chunk that answers signals at once."""
+"""Pace: sizes chunks so that the run reacts to signals quickly."""
 
 from __future__ import annotations
 
 import bisect
 from collections.abc import Callable
 
-TARGET = 0.5  # seconds of a chunk: what is done between two of them costs little
-SLOW = 2.0  # seconds of a single iteration from which on each is worth a checkpoint
-_GROWTH = 8  # times as long as the last chunk, at most
+TARGET = 0.5  # seconds of a chunk: long enough that the work between chunks is cheap
+SLOW = 2.0  # seconds of an iteration from which on each one gets a checkpoint
+_GROWTH = 8  # a chunk is at most this many times as long as the last one
 
 
 class Pace:
-    """Sizes chunks by what iterations were measured to cost.
+    """Sizes chunks by the measured cost of iterations.
 
-    The cost of the first iteration is not known, nor that of the first one that learns,
-    which may be 100 000 times as much. So either makes a chunk of its own, and a chunk
-    is at most 8 times as long as the last one.
+    The cost of the first iteration is unknown, and so is that of the first iteration
+    with an update, which may be 100 000 times as much. Each of them is therefore a
+    chunk by itself, and a chunk is at most 8 times as long as the last one.
 
     Args:
-        updates: the number of updates in so many iterations.
-        iterations: in the whole run.
+        updates: maps a number of iterations to the number of updates in them.
+        iterations: of the whole run.
     """
 
     def __init__(self, updates: Callable[[int], int], iterations: int) -> None:
         self._updates = updates
         self._iterations = iterations
         self._size = 1
-        self._seconds = 0.0  # of one iteration, as measured last
+        self._seconds = 0.0  # of one iteration, by the last measurement
         self._is_compiled = False
         self._has_learned = False
 
@@ -36,26 +36,26 @@ class Pace:
         return self._seconds >= SLOW
 
     def size(self, iteration: int) -> int:
-        """How many iterations the chunk that begins at `iteration` has."""
+        """The number of iterations of the chunk that begins at `iteration`."""
         if self._has_learned:
             return self._size
-        quiet = bisect.bisect_right(
+        without_update = bisect.bisect_right(
             range(iteration + 1, self._iterations + 1),
             self._updates(iteration),
             key=self._updates,
-        )  # iterations before the first that learns
-        return min(self._size, quiet) if quiet else 1
+        )  # iterations before the first update
+        return min(self._size, without_update) if without_update else 1
 
     def measure(self, before: int, iterations: int, seconds: float) -> None:
-        """Takes the seconds of a chunk that began at the iteration `before`."""
-        if not self._is_compiled:  # the compiler's time says nothing of the next chunk
+        """Records the duration of a chunk that began at the iteration `before`."""
+        if not self._is_compiled:  # the first chunk includes the compilation
             self._is_compiled = True
             return
         learned = self._updates(before + iterations) > self._updates(before)
         if learned and not self._has_learned:
             self._has_learned, self._size = True, iterations
         elif 2 * iterations < self._size and seconds < TARGET:
-            return  # cut short by a period: mostly what a chunk costs by itself
+            return  # shortened by a period: mostly the overhead of a chunk
         self._seconds = seconds / iterations
-        fitting = int(TARGET / max(self._seconds, 1e-9))
-        self._size = max(1, min(fitting, _GROWTH * max(self._size, iterations)))
+        size = int(TARGET / max(self._seconds, 1e-9))
+        self._size = max(1, min(size, _GROWTH * max(self._size, iterations)))

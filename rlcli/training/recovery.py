@@ -1,7 +1,8 @@
-"""Recovery: what a resumed run is, from its folder and its newest checkpoint.
+"""Recovery: restores the recipe and the seeds of a run that is resumed.
 
-A checkpoint holds recipe, seeds and layout, so a run can be resumed without its other
-files, and what the folder says is compared with it: a run never continues as another.
+A checkpoint contains recipe, seeds and thread layout, so a run can be resumed without
+its other files. The files of the folder have to agree with the checkpoint: a run never
+continues as a different one.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from rlcli.runs.snapshots import Saved, read_checkpoint
 if TYPE_CHECKING:
     from rlcli.training.experiment import Experiment
 
-# What may be set anew: how long a run is, and what is written while it lasts.
+# Options that a resume may change: the length of the run, and what it writes.
 CHANGEABLE = ("steps", "stop", "log", "evaluate", "checkpoint")
-_NAMED = 5  # differences in a message
+_MAX_LISTED = 5  # differences in a message
 
 
 def newest_sound(run: Run) -> tuple[Saved | None, list[str]]:
-    """The newest checkpoint that can be read, and messages about newer ones.
+    """The newest readable checkpoint, and messages about newer unreadable ones.
 
-    None where the run has not written one yet.
+    None if the run has not written a checkpoint yet.
     """
     errors: list[RlcliError] = []
     for path in run.newest_first():
@@ -46,12 +47,12 @@ def newest_sound(run: Run) -> tuple[Saved | None, list[str]]:
         raise RlcliError(
             f"run `{run.folder}` failed before its first checkpoint: "
             f"{info.get('reason', '')}",
-            "there is nothing to continue: change the recipe and train anew",
+            "there is nothing to resume: change the recipe and train a new run",
         )
     if run.is_missing_checkpoints() or status in ("finished", "stopped"):
         raise RlcliError(
-            f"run `{run.folder}` cannot be resumed: its checkpoints are gone",
-            "copy them back into its folder `checkpoints`, or train a new run",
+            f"run `{run.folder}` cannot be resumed: its checkpoints are missing",
+            "restore the files in its folder `checkpoints`, or train a new run",
         )
     return None, []
 
@@ -59,10 +60,10 @@ def newest_sound(run: Run) -> tuple[Saved | None, list[str]]:
 def recorded_recipe(
     run: Run, saved: Saved | None, sets: Sequence[str], trust: bool
 ) -> tuple[Recipe, Recipe]:
-    """The recipe of the run, and the same with what `sets` changes.
+    """The recipe of the run, before and after applying `sets`.
 
-    The folder and the checkpoint have to agree, but for what may be changed. Where
-    `resolved.yaml` is lost, the recipe comes from the checkpoint.
+    The folder and the checkpoint have to agree, except for `CHANGEABLE` options. If
+    `resolved.yaml` is missing, the recipe comes from the checkpoint.
     """
     data = _resolved_data(run)
     if saved is not None:
@@ -72,16 +73,16 @@ def recorded_recipe(
             _refuse_differences(
                 load_recipe(data, trusted=trust),
                 load_recipe(saved_data, trusted=trust),
-                f"`{run.resolved_recipe}` and `{saved.path.name}` are of different "
-                f"runs",
-                f"remove `{run.resolved_recipe}`: it is written again from the "
-                f"checkpoint",
+                f"`{run.resolved_recipe}` and `{saved.path.name}` belong to different "
+                "runs",
+                f"remove `{run.resolved_recipe}`: `rlcli resume` restores it from the "
+                "checkpoint",
             )
         data = data or saved_data
     if data is None:
         raise RlcliError(
-            f"run `{run.folder}` was ended before it began, and has no recipe",
-            "there is nothing to continue: train a new run",
+            f"run `{run.folder}` ended before it started, and has no recipe",
+            "there is nothing to resume: train a new run",
         )
     before = load_recipe(data, trusted=trust)
     after = load_recipe(data, list(sets), trusted=trust)
@@ -90,23 +91,23 @@ def recorded_recipe(
         after,
         before,
         "a run cannot be resumed with another recipe",
-        f"only {names} may change; `rlcli train` begins a new run",
+        f"only {names} can change; `rlcli train` starts a new run",
     )
     return before, dataclasses.replace(after, name=_recipe_name(run))
 
 
 def recorded_seeds(run: Run, saved: Saved | None, recipe: Recipe) -> list[int]:
-    """The seeds of a run, on which recipe, `run.json` and checkpoint have to agree."""
+    """The seeds of a run; recipe, `run.json` and checkpoint have to agree on them."""
     train = recipe.train
     seeds = [*range(train.seed, train.seed + train.seeds)]
     recorded = {str(run.info): run.read_info().get("seeds", seeds)}
     if saved is not None:
         recorded[str(saved.path)] = [*saved.seeds]
-    for source, found in recorded.items():
-        if found != seeds:
+    for source, other_seeds in recorded.items():
+        if other_seeds != seeds:
             raise RlcliError(
-                f"`{source}` and the recipe of the run disagree: it has the seeds "
-                f"{_shorten(found)}, and the recipe {_shorten(seeds)}",
+                f"`{source}` has the seeds {_shorten(other_seeds)}, but the recipe of "
+                f"the run has {_shorten(seeds)}",
                 "restore the file: a run cannot be resumed with other seeds",
             )
     return seeds
@@ -116,14 +117,14 @@ def refuse_too_short(experiment: Experiment) -> None:
     """Refuses to resume a run with fewer steps than it has made."""
     if experiment.iterations < experiment.iteration:
         raise RlcliError(
-            f"the run has made {experiment.step:,} steps already: `train.steps` cannot "
+            f"the run has already made {experiment.step:,} steps: `train.steps` cannot "
             f"be {experiment.recipe.train.steps:,}",
-            f"set it to at least {experiment.step:,}",
+            f"set `train.steps` to at least {experiment.step:,}",
         )
 
 
 def rewrite(run: Run, recipe: Recipe, saved: Saved | None) -> None:
-    """Writes the recipe as it is resumed, and files that are lost."""
+    """Writes the recipe with its changes, and files that are missing."""
     text = dump_recipe(resolve(recipe)).encode()
     replace_file(run.resolved_recipe, text)
     if not run.recipe.exists():
@@ -140,7 +141,7 @@ def rewrite(run: Run, recipe: Recipe, saved: Saved | None) -> None:
 
 
 def _resolved_data(run: Run) -> dict[str, Any] | None:
-    """What `resolved.yaml` holds; None where it is lost or empty."""
+    """The content of `resolved.yaml`; None if it is missing or empty."""
     if not run.resolved_recipe.exists() or run.resolved_recipe.stat().st_size == 0:
         return None
     return documents.load_document(run.resolved_recipe).data
@@ -151,14 +152,15 @@ def _recipe_name(run: Run) -> str:
 
 
 def _refuse_differences(own: Recipe, other: Recipe, message: str, hint: str) -> None:
-    """Refuses two recipes that differ in anything that may not change."""
-    held = {field: getattr(other.train, field) for field in CHANGEABLE}
-    own = dataclasses.replace(own, train=dataclasses.replace(own.train, **held))
+    """Refuses two recipes that differ in options other than `CHANGEABLE`."""
+    changeable = {field: getattr(other.train, field) for field in CHANGEABLE}
+    own = dataclasses.replace(own, train=dataclasses.replace(own.train, **changeable))
     if own == other:
         return
-    found = [*_differences(resolve(own), resolve(other))]
-    more = f", and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    raise RlcliError(f"{message}: {', '.join(found[:_NAMED])}{more}", hint)
+    differences = [*_differences(resolve(own), resolve(other))]
+    surplus = len(differences) - _MAX_LISTED
+    more = f", and {surplus} more" if surplus > 0 else ""
+    raise RlcliError(f"{message}: {', '.join(differences[:_MAX_LISTED])}{more}", hint)
 
 
 def _differences(own: Any, other: Any, place: str = "") -> Iterator[str]:

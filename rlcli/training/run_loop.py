@@ -23,6 +23,7 @@ from rlcli.runs import run_folder
 from rlcli.runs.durations import START_TIME, parse_duration
 from rlcli.runs.metrics import Metrics
 from rlcli.runs.run_folder import Run
+from rlcli.terminal import printable
 from rlcli.training.pace import Pace
 from rlcli.training.signals import Signals, exit_now
 from rlcli.training.watchdog import Watchdog
@@ -35,24 +36,24 @@ STOP_REACHED = "every seed has reached the return of `train.stop`"
 
 @dataclasses.dataclass(frozen=True)
 class Chunk:
-    """What `chunks` yields: where the run stands, and what there is to log."""
+    """What `chunks` yields: the progress of the run, metrics and evaluations."""
 
     run: Path
     step: int  # environment steps of one seed
     rows: Sequence[Mapping[str, Any]]  # of metrics: one per seed, at log points
-    evaluation: Sequence[Mapping[str, Any]]  # one per seed, where it was evaluated
+    evaluation: Sequence[Mapping[str, Any]]  # one per seed, after an evaluation
     _experiment: Experiment = dataclasses.field(repr=False)
 
     @functools.cached_property
     def acting(self) -> Any:
-        """What the policies need, `[seeds, ...]`: do as you like with it.
+        """The acting state of the policies, `[seeds, ...]`, owned by the caller.
 
-        It is fetched when it is first asked for, which has to be before the next chunk.
+        Fetched on first access, which has to happen before the next chunk.
         """
         if self._experiment.step != self.step:
             raise ValueError(
-                f"expected to be asked at step {self.step:,}, before the next chunk: "
-                f"it is step {self._experiment.step:,} now"
+                f"expected access at step {self.step:,}, before the next chunk, but "
+                f"the run is at step {self._experiment.step:,}"
             )
         return self._experiment.acting()
 
@@ -66,7 +67,7 @@ def close_at_exit(generator: Generator[Chunk, None, Path]) -> None:
 
 
 def _close_unfinished() -> None:
-    """Ends the runs whose chunks were left unfinished when the interpreter exits."""
+    """Ends the runs of unfinished generators."""
     for generator in [*_unfinished]:
         generator.close()
 
@@ -74,9 +75,9 @@ def _close_unfinished() -> None:
 def run_in_memory(
     folder: Run, experiment: Experiment, chunks: Iterator[Chunk]
 ) -> Iterator[Chunk]:
-    """The chunks of a run; one that runs out of memory is recorded as failed.
+    """The chunks of a run; records it as failed if it runs out of memory.
 
-    The folder of one that has neither made a step nor a checkpoint is removed.
+    Removes the folder if the run has neither made a step nor saved a checkpoint.
     """
     from rlcli.assembly import out_of_memory
 
@@ -104,8 +105,8 @@ def run_chunks(
     quiet: bool,
     *messages: str,
 ) -> Iterator[Chunk]:
-    """All chunks that are left, with everything that has to be done between them."""
-    # Functions are called in reverse order: this one before those of JAX.
+    """Advances the run to its end, with logs, evaluations and checkpoints."""
+    # Called in reverse order of registration: before the exit functions of JAX.
     atexit.unregister(_close_unfinished)
     atexit.register(_close_unfinished)
     start_step = experiment.step
@@ -156,14 +157,14 @@ def run_chunks(
                     report.evaluation,
                     experiment,
                 )
-            except GeneratorExit:  # the caller's loop over the chunks has ended
+            except GeneratorExit:  # the caller has closed the generator
                 status = "stopped"
                 reason = f"by its caller, at step {experiment.step:,}"
                 break
         signals.answer()
         experiment.save(folder)
         experiment.close()
-    if status != "failed":  # of which the reason names them already
+    if status != "failed":  # whose reason already names the frozen seeds
         reason = "; ".join(filter(None, [reason, failures.summary]))
     folder.write_info(
         status=status,
@@ -176,7 +177,7 @@ def run_chunks(
 
 @contextlib.contextmanager
 def _record_errors(folder: Run) -> Iterator[None]:
-    """Writes down an error that ends the run, such as one of its environment."""
+    """Records an error that ends the run, for example one of its environment."""
     try:
         yield
     except RlcliError as error:
@@ -185,31 +186,36 @@ def _record_errors(folder: Run) -> Iterator[None]:
             "hint": error.hint,
             "ended": run_folder.timestamp(),
         }
-        with contextlib.suppress(RlcliError):  # the same disk may be full
+        with contextlib.suppress(RlcliError):  # for example if the disk is full
             folder.write_info(status="failed", **fields)
         raise
 
 
 def catch_signals(folder: Run) -> Signals:
+    """Signals for this run, which end the process if it cannot react in time."""
     return Signals(functools.partial(_abandon, folder))
 
 
 def _abandon(folder: Run, status: str) -> None:
-    """Ends the process while it computes: resume takes the newest checkpoint."""
+    """Ends the process while it computes; resume continues at the last checkpoint."""
     latest = folder.latest_checkpoint()
-    where = f"in {latest.name}" if latest else "not saved yet: it begins anew"
-    reason = "ended at once, between two checkpoints"
+    state = f"saved in `{latest.name}`" if latest else "not saved: resume starts over"
+    reason = "ended immediately, between two checkpoints"
     with contextlib.suppress(RlcliError):
         folder.write_info(status=status, reason=reason, ended=run_folder.timestamp())
     name = shlex.quote(str(folder.folder))
-    told = f"stopped at once; the run is {where}\nnext: rlcli resume {name}"
-    exit_now(errors.EXIT_CODES[status], told=told, data=str(folder.folder))
+    message = f"stopped immediately; the run is {state}\nnext: rlcli resume {name}"
+    exit_now(
+        errors.EXIT_CODES[status],
+        message=printable(message),
+        data=printable(str(folder.folder)),
+    )
 
 
 def _final_status(
     experiment: Experiment, signals: Signals, deadline: float | None
 ) -> tuple[str, str]:
-    """The status with which a run ends now, and why; nothing if it goes on."""
+    """The status with which the run ends now, and the reason; "" if it continues."""
     if experiment.failure:
         return "failed", experiment.failure
     if experiment.has_reached_stop:

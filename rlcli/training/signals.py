@@ -1,16 +1,16 @@
-"""Signals: how a run is asked to stop or to save, and what ends it if it cannot answer.
+"""Signals: requests to stop or save a run, and a forced end if it cannot react.
 
 | signal | first | second |
 |---|---|---|
 | INT (Ctrl-C), TERM, HUP | stops after a checkpoint | ends the process at once |
 | USR1 | saves a checkpoint and continues | the same |
 
-Python runs a handler only between two of its own instructions, so a signal that comes
-while XLA compiles or computes would wait for minutes. Where the process is rlcli's own
-(`own_process`), a helper thread therefore reads the signals, too, and ends the process
-after a few seconds without an answer, or at the second signal. That is safe at any
-moment: every file of a run is replaced atomically, and a run resumes from its newest
-checkpoint.
+Python runs signal handlers only between two bytecode instructions, so a signal during
+compilation or computation by XLA could wait for minutes. If the process belongs to
+rlcli (`own_process`), a helper thread therefore reads the signals as well. It ends the
+process if the run does not react within a few seconds, or at the second signal. That is
+safe at any moment: every file of a run is replaced atomically, and a run resumes from
+its newest checkpoint.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ _STATUS: Mapping[int, str] = MappingProxyType(
         signal.SIGHUP: "hung_up",
     }
 )
-PATIENCE = 5.0  # seconds from the first signal until a run has to begin to stop
-_owned = False
+PATIENCE = 5.0  # seconds from the first signal until the run has to start stopping
+_is_owned = False
 
 
 def own_process() -> None:
-    """Declares that this process does nothing but run rlcli: signals may end it."""
-    global _owned
-    _owned = True
+    """Declares that this process only runs rlcli, so that signals may end it."""
+    global _is_owned
+    _is_owned = True
 
 
 class Signals:
-    """While entered, signals become requests that the run meets between two chunks.
+    """Context in which signals become requests that the run handles between chunks.
 
-    Outside the main thread, where Python allows no handlers, nothing is caught. A HUP
-    that the process ignores, as under `nohup`, stays ignored.
+    Outside the main thread, where Python allows no handlers, it catches no signals. A
+    HUP that the process ignores, as under `nohup`, stays ignored.
     """
 
     def __init__(
@@ -53,14 +53,14 @@ class Signals:
         abandon: Callable[[str], None] | None = None,
         patience: float = PATIENCE,
     ) -> None:
-        """`abandon` is called from the helper thread with the status of the run.
+        """`abandon(status)` has to end the process; the helper thread calls it.
 
-        It has to end the process. Without it, or in a process that is not rlcli's own,
-        there is no such thread, and a second signal acts as if nothing was entered.
+        Without it, or in a process that rlcli does not own, there is no helper thread,
+        and a second signal has its usual effect.
         """
-        self.status = ""  # that the signal gives the run: a request to stop
+        self.status = ""  # of the run after a request to stop
         self._save = False
-        self._abandon = abandon if _owned else None
+        self._abandon = abandon if _is_owned else None
         self._patience = patience
         self._answered = threading.Event()
         self._previous_handlers: dict[int, object] = {}
@@ -94,11 +94,11 @@ class Signals:
             self._sockets = None
 
     def answer(self) -> None:
-        """Says that the run has begun to stop: from now on it may take its time."""
+        """Acknowledges that the run is stopping; it may now take as long as it needs."""
         self._answered.set()
 
     def take_save_request(self) -> bool:
-        """Whether a checkpoint was asked for since the last call."""
+        """Whether a checkpoint was requested since the last call."""
         requested, self._save = self._save, False
         return requested
 
@@ -130,11 +130,11 @@ class Signals:
         self._thread.start()
 
     def _supervise(self, reader: socket.socket, abandon: Callable[[str], None]) -> None:
-        """Counts the signals that ask the run to stop, each of which is one byte."""
+        """Reads the signals, one byte each, and calls `abandon` when necessary."""
         status = ""
         while True:
-            waits = self._patience if status and not self._answered.is_set() else None
-            ready, _, _ = select.select([reader], [], [], waits)
+            timeout = self._patience if status and not self._answered.is_set() else None
+            ready, _, _ = select.select([reader], [], [], timeout)
             if not ready:
                 if self._answered.is_set():
                     continue
@@ -151,14 +151,14 @@ class Signals:
                     status = _STATUS[number]
 
 
-def exit_now(code: int, *, told: str, data: str) -> None:
-    """Ends the process without returning from what it does.
+def exit_now(code: int, *, message: str, data: str) -> None:
+    """Ends the process immediately, without cleanup.
 
-    What Python has buffered is lost, so `told` and `data` go straight to stderr and
-    stdout. The terminal gets its cursor back.
+    Python's buffers are lost, so `message` and `data` are written directly to stderr
+    and stdout. The terminal's cursor becomes visible again.
     """
     show_cursor = "\x1b[?25h\r\n" if os.isatty(2) else ""
-    for descriptor, text in ((2, f"{show_cursor}{told}"), (1, data)):
+    for descriptor, text in ((2, f"{show_cursor}{message}"), (1, data)):
         with contextlib.suppress(OSError):
             os.write(descriptor, f"{text}\n".encode())
     os._exit(code)

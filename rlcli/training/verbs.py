@@ -1,6 +1,6 @@
-"""Training: a run from its recipe to its end, and on from where it stopped.
+"""Train and resume: the functions behind `rlcli train` and `rlcli resume`.
 
-JAX is imported by the verbs, not with the module: before that its threads are settled.
+They import JAX only when they run, after the thread layout is set.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from rlcli.training.run_loop import (
     run_chunks,
     run_in_memory,
 )
+from rlcli.terminal import printable
 from rlcli.training.signals import Signals
 from rlcli.xla import threads
 
@@ -36,13 +37,13 @@ if TYPE_CHECKING:
 def train(recipe: str | Path | Mapping[str, Any], **keywords: Any) -> Path:
     """Trains the agent of a recipe and returns the folder of the run.
 
-    The keywords are those of `chunks`, which this drains.
+    The keywords are those of `chunks`, which this exhausts.
     """
     chunk = chunks(recipe, **keywords)
     while True:
         try:
             next(chunk)
-        except StopIteration as end:  # before the first, where time was up at once
+        except StopIteration as end:  # possibly before the first chunk: `max_time`
             return end.value
 
 
@@ -58,36 +59,38 @@ def chunks(
     smoke: bool = False,
     quiet: bool = False,
 ) -> Generator[Chunk, None, Path]:
-    """Trains the agent of a recipe, and yields after every chunk of the work.
+    """Trains the agent of a recipe, and yields after every chunk of iterations.
 
-    A caller that leaves the chunks unfinished ends the run with a checkpoint.
+    Closing the generator early ends the run with a checkpoint.
 
     Args:
-        recipe: a file, the name of a recipe that comes with rlcli, or its data.
+        recipe: a file, the name of a shipped recipe, or the data of a recipe.
         set: options that replace the recipe's, such as `train.steps=10_000`.
         seed: the first seed.
-        seeds: how many: seed, seed + 1, …
-        runs: makes the run's folder `<runs>/<recipe>/<time>`.
-        run: makes this very folder the run's; refused if it holds one.
-        max_time: seconds, or such as `3h50m`, from the start of the process.
+        seeds: the number of seeds: seed, seed + 1, …
+        runs: creates the run as `<runs>/<recipe>/<time>`.
+        run: creates the run in exactly this folder; refused if it contains a run.
+        max_time: seconds, or a duration such as `3h50m`, from the process start.
         smoke: runs the whole pipeline with a tiny budget.
-        quiet: says nothing.
+        quiet: prints only warnings and errors.
     """
     sets = [*set]
     sets += [] if seed is None else [f"train.seed={seed}"]
     sets += [] if seeds is None else [f"train.seeds={seeds}"]
-    settle = functools.partial(
+    set_threads = functools.partial(
         thread_layout.apply_for_recipe, recipe, set=sets, seeds=seeds
     )
     read = functools.partial(load_recipe, recipe, sets)
     place = {"runs": runs, "run": run}
-    generator = _trained(settle, read, place, max_time, smoke=smoke, quiet=quiet)
+    generator = _train_chunks(
+        set_threads, read, place, max_time, smoke=smoke, quiet=quiet
+    )
     close_at_exit(generator)
     return generator
 
 
-def _trained(
-    settle: Callable[[], str],
+def _train_chunks(
+    set_threads: Callable[[], str],
     read: Callable[[], Recipe],
     place: Mapping[str, Any],
     max_time: str | float | None,
@@ -95,8 +98,8 @@ def _trained(
     smoke: bool,
     quiet: bool,
 ) -> Generator[Chunk, None, Path]:
-    """Trains from the beginning; does nothing until the first chunk is asked for."""
-    warning = settle()
+    """Trains from the beginning; does nothing until the first chunk is requested."""
+    warning = set_threads()
     from rlcli.assembly import build, out_of_memory
     from rlcli.training.experiment import Experiment
 
@@ -134,9 +137,9 @@ def resume(
     quiet: bool = False,
     trust: bool = False,
 ) -> Path:
-    """Goes on with a run exactly where it stopped, and returns its folder.
+    """Continues a run exactly where it stopped, and returns its folder.
 
-    Only `train.steps`, `train.stop` and the periods may be set anew.
+    Only `train.steps`, `train.stop` and the periods can be changed.
     """
     folder = locate_run(run)
     with folder.lock(), catch_signals(folder) as signals:
@@ -174,8 +177,8 @@ def _resume_chunks(
     recovery.refuse_too_short(experiment)
     if _is_finished(folder, experiment, recipe_before):
         if not quiet and sys.stderr is not None:
-            steps = f"{experiment.step:,} steps"
-            print(f"`{folder.folder}` is finished: {steps}", file=sys.stderr)
+            message = f"`{folder.folder}` is finished: {experiment.step:,} steps"
+            print(printable(message), file=sys.stderr)
         return
     recovery.rewrite(folder, recipe, saved)
     folder.record_resume(step=experiment.step, inexact=sentence)
@@ -185,21 +188,21 @@ def _resume_chunks(
 
 
 def _is_finished(folder: Run, experiment: Experiment, recipe_before: Recipe) -> bool:
-    """Whether nothing is left to do: the last step was made, or the goal was met."""
+    """Whether the run has made its last step or reached `train.stop`."""
     info = folder.read_info()
     if info.get("status") == "finished":
         return experiment.is_finished
     stop = experiment.recipe.train.stop
-    # Frozen seeds, if any, are named behind it.
-    reached = str(info.get("reason")).startswith(STOP_REACHED)
-    return reached and stop == recipe_before.train.stop
+    # The reason may continue with the frozen seeds.
+    has_reached_stop = str(info.get("reason")).startswith(STOP_REACHED)
+    return has_reached_stop and stop == recipe_before.train.stop
 
 
 def _smoke_recipe(recipe: Recipe) -> Recipe:
-    """The same recipe with a budget of seconds: every part runs, nothing is learnt."""
+    """The recipe with a budget of seconds: every part runs, the agent hardly learns."""
     train = recipe.train
     visit = train.unroll * recipe.num_envs
-    visits = math.ceil(4 / min(1, train.updates))  # some of which learn
+    visits = math.ceil(4 / min(1, train.updates))  # so that some include updates
     steps = max(visits * visit, 256)
     half = max(1, steps // 2)
     return dataclasses.replace(

@@ -1,4 +1,4 @@
-"""The watchdog: says that a program seems to hang, instead of hanging in silence."""
+"""Watchdog: reports a run that seems to hang."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-_PATIENCE = 60.0  # seconds without any work before it is said
-_IDLE = 0.01  # of one processor: less than that is none
+_PATIENCE = 60.0  # seconds between two checks
+_IDLE = 0.01  # of one core: less processor time counts as idle
 
 
 class Watchdog:
-    """While entered, looks every minute whether the process does anything at all.
+    """Context that checks every minute whether the process uses processor time.
 
-    XLA's threads can wait for each other for ever; then no processor time passes. An
-    accelerator works without any, so it is not watched there.
+    XLA's threads can deadlock; the process then uses no processor time. Work on
+    an accelerator needs no processor time either.
     """
 
     def __init__(self, say: Callable[[str], None], patience: float = _PATIENCE) -> None:
@@ -42,8 +42,8 @@ class Watchdog:
             now = time.process_time()
             if now - time_before < _IDLE * self._patience:
                 self._say(
-                    f"nothing has moved for {self._patience:.0f} s: XLA's threads may "
-                    "be waiting for each other. Stop with Ctrl-C twice, and go on with "
+                    f"the run has been idle for {self._patience:.0f} s: XLA's threads "
+                    "may be deadlocked. Stop with Ctrl-C twice, then continue with "
                     "`NPROC=1 rlcli resume`"
                 )
             time_before = now

@@ -98,7 +98,7 @@ def test_an_environment_that_does_not_fit_is_refused(forged, verb, tmp_path):
 
 def test_parameters_that_the_file_does_not_hold_are_not_made_up(forged):
     path = forged("network={name: mlp, layers: [100_000_000]}")
-    with pytest.raises(RlcliError, match="does not fit its recipe"):
+    with pytest.raises(RlcliError, match="does not match its recipe"):
         rlcli.eval(path, episodes=2)
 
 

@@ -30,7 +30,7 @@ def setup_of(text_or_data, tmp_path=None, seeds=None):
 
 
 def build_error(text: str, tmp_path) -> RlcliError:
-    """What is said about a recipe that looks well, and does not fit together."""
+    """The error of a valid recipe whose parts are incompatible."""
     path = tmp_path / "mine.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(RlcliError) as caught:

@@ -120,7 +120,7 @@ def test_every_truncation_is_refused():
     for length in range(len(data)):
         refusal(data[:length])
     assert refusal(b"") == "`x.pkl.lz4` is empty"
-    assert refusal(data[:40]) == "`x.pkl.lz4` is cut short"
+    assert refusal(data[:40]) == "`x.pkl.lz4` is truncated"
 
 
 def test_anything_appended_is_refused():
@@ -129,7 +129,7 @@ def test_anything_appended_is_refused():
 
 def test_a_newer_format_is_named():
     message = refusal(forge_file(b"whatever comes", 2**63, version=2))
-    assert message == "`x.pkl.lz4` has the format 2, newer than this rlcli's (1)"
+    assert message == "`x.pkl.lz4` has format version 2, but this rlcli only supports 1"
     assert "header" in refusal(forge_file(lz4.frame.compress(b"N."), 2, version=0))
 
 
@@ -147,9 +147,9 @@ def zip_archive() -> bytes:
         (pickle.dumps({}), "plain pickle"),
         (lz4.frame.compress(pickle.dumps({})), "coax"),
         (b"version https://git-lfs.github.com/spec/v1\n", "Git LFS"),
-        (b"environment: CartPole-v1\n", "no checkpoint of rlcli"),
-        (b"\x89PNG\r\n\x1a\n" + bytes(100), "no checkpoint of rlcli"),
-        (b"\0", "no checkpoint of rlcli"),
+        (b"environment: CartPole-v1\n", "not an rlcli checkpoint"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(100), "not an rlcli checkpoint"),
+        (b"\0", "not an rlcli checkpoint"),
     ],
 )
 def test_a_foreign_file_is_named(data, what):
@@ -227,7 +227,7 @@ def test_a_file_that_would_run_code_is_refused_and_runs_none(protocol, tmp_path)
     path, marker = tmp_path / "x.pkl.lz4", tmp_path / "marker"
     payload = pickle.dumps({"leaves": Evil(marker)}, protocol=protocol)
     path.write_bytes(holding(payload))
-    with pytest.raises(RlcliError, match="was not written by rlcli and is not opened"):
+    with pytest.raises(RlcliError, match="was not written by rlcli and is refused"):
         checkpoint.read(path)
     assert not marker.exists()
     pickle.loads(payload)  # the attack is real
@@ -318,5 +318,5 @@ def test_a_huge_foreign_file_is_refused_by_its_first_bytes(tmp_path):
     path = tmp_path / "film"
     with path.open("wb") as file:
         file.truncate(2**40)  # sparse
-    with pytest.raises(RlcliError, match="no checkpoint of rlcli"):
+    with pytest.raises(RlcliError, match="not an rlcli checkpoint"):
         checkpoint.read(path)

@@ -114,22 +114,22 @@ def wrong(**changes: Any) -> str:
     saved = {path: leaf for path, leaf in saved.items() if leaf is not None}
     with pytest.raises(RlcliError) as error:
         checkpoint.restore_tree(shapes, saved, source="x.pkl.lz4")
-    return error.value.message.removeprefix("`x.pkl.lz4` does not fit its recipe: ")
+    return error.value.message.removeprefix("`x.pkl.lz4` does not match its recipe: ")
 
 
 def test_a_leaf_that_does_not_fit_is_named_with_both_shapes():
     float32 = np.float32
     assert wrong(w=np.zeros((4, 128), float32)) == (
-        "at `w` it holds float32[4, 128], where float32[4, 64] is expected"
+        "expected float32[4, 64] at `w`, got float32[4, 128]"
     )
     assert wrong(w=np.zeros((4, 64), np.int32)) == (
-        "at `w` it holds int32[4, 64], where float32[4, 64] is expected"
+        "expected float32[4, 64] at `w`, got int32[4, 64]"
     )
-    assert wrong(b=None) == "at `b` it holds nothing, where bool[2] is expected"
+    assert wrong(b=None) == "expected bool[2] at `b`, got nothing"
     assert wrong(more=np.zeros((), float32)) == (
-        "at `more` it holds float32[], where nothing is expected"
+        "expected nothing at `more`, got float32[]"
     )
 
 
 def test_a_saved_value_that_is_no_array_is_refused_like_a_wrong_shape():
-    assert wrong(w=[1.0]) == "at `w` it holds a list, where float32[4, 64] is expected"
+    assert wrong(w=[1.0]) == "expected float32[4, 64] at `w`, got a list"

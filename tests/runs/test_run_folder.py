@@ -1,4 +1,4 @@
-"""The folder of a run: made once, found again, and nobody else's."""
+"""The folder of a run: creation, files, locking and removal."""
 
 import contextlib
 import os
@@ -84,7 +84,7 @@ def test_of_two_that_want_the_same_folder_one_is_refused():
         try:
             return create_run("dqn", run="mine/a")
         except RlcliError as error:
-            assert "holds a run already" in error.message
+            assert "already contains a run" in error.message
             return None
 
     with ThreadPoolExecutor(16) as pool:
@@ -95,7 +95,7 @@ def test_of_two_that_want_the_same_folder_one_is_refused():
 def test_a_folder_that_holds_a_run_is_refused_with_the_way_to_go_on(folder):
     (folder / "my run").mkdir()
     create_run("dqn", run="my run")
-    with pytest.raises(RlcliError, match="`my run` holds a run already") as refused:
+    with pytest.raises(RlcliError, match="`my run` already contains a run") as refused:
         create_run("dqn", run="my run")
     assert "rlcli resume 'my run'" in refused.value.hint
 
@@ -103,7 +103,7 @@ def test_a_folder_that_holds_a_run_is_refused_with_the_way_to_go_on(folder):
 def test_a_place_where_no_folder_can_be_made_is_named(folder):
     (folder / "file").write_text("")
     for place in ({"runs": "file"}, {"run": "file"}, {"run": "file/below"}):
-        with pytest.raises(RlcliError, match=r"`file.*` cannot be made"):
+        with pytest.raises(RlcliError, match=r"`file.*` cannot be created"):
             create_run("dqn", **place)
 
 
@@ -302,7 +302,7 @@ def test_a_file_alone_belongs_to_no_run(folder):
     alone = folder / "policy.pkl.lz4"
     alone.write_bytes(b"")
     assert locate_policy(alone) == (None, alone)
-    with pytest.raises(RlcliError, match="lies in no run"):
+    with pytest.raises(RlcliError, match="does not belong to a run"):
         locate_run(alone)
 
 
@@ -322,7 +322,7 @@ def test_the_best_policy_is_taken_where_evaluations_have_found_one():
     run.best.write_bytes(b"")
     assert locate_policy("runs/dqn", best=True) == (run, run.best)
     assert locate_policy(run.best, best=True) == (run, run.best)
-    with pytest.raises(RlcliError, match="is one file"):
+    with pytest.raises(RlcliError, match="is a file"):
         locate_policy(run.policy, best=True)
 
 
@@ -345,11 +345,13 @@ def test_what_is_not_there_is_answered_with_the_nearest_name(wrong, right):
 
 def test_a_folder_without_a_run_says_which_folders_have_some(folder):
     create_run("dqn")
-    with pytest.raises(RlcliError, match="`runs` holds no run") as refused:
+    with pytest.raises(
+        RlcliError, match="`runs` is not the folder of a run"
+    ) as refused:
         locate_policy("runs")
     assert "`runs/dqn`" in refused.value.hint
     (folder / "empty").mkdir()
-    with pytest.raises(RlcliError, match="`empty` holds no run"):
+    with pytest.raises(RlcliError, match="`empty` is not the folder of a run"):
         locate_policy("empty")
     with pytest.raises(RlcliError, match="there is no `nowhere at all`") as refused:
         locate_policy("nowhere at all")
@@ -373,7 +375,9 @@ def test_two_processes_do_not_train_into_one_folder_and_a_killed_one_lets_go():
         assert other.stdout is not None
         assert other.stdout.readline() == b"held\n"
         with (
-            pytest.raises(RlcliError, match=f"process {other.pid} trains into"),
+            pytest.raises(
+                RlcliError, match=f"process {other.pid} is already training into"
+            ),
             run.lock(),
         ):
             pass

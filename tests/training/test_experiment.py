@@ -378,16 +378,16 @@ def test_when_no_seed_is_left_nothing_is_saved_over_the_last_good_checkpoint(tmp
 
 
 @pytest.mark.slow
-def test_when_a_seed_failed_is_told_alike_however_late_it_is_seen():
+def test_the_step_of_a_failure_does_not_depend_on_when_it_is_detected():
     absurd = {"name": "sgd", "learning_rate": 1e30}
     updater = {"name": "q_learning", "loss": "mse"}
-    said = []
+    failures = []
     for most in (1, 1_000):
         experiment = fragile_run(optimizer=absurd, updater=updater)
         while not experiment.failure:
             experiment.advance(most)
-        said.append(experiment.failure)
-    assert said[0] == said[1]
+        failures.append(experiment.failure)
+    assert failures[0] == failures[1]
 
 
 def test_progress_is_asked_for_in_vain_before_the_beginning():

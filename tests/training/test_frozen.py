@@ -88,14 +88,14 @@ REASON = (
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory, programs) -> tuple[Path, int, str]:
-    """A run of three seeds, with its exit code and what it said."""
+    """A run of three seeds, with its exit code and what it err."""
     folder = tmp_path_factory.mktemp("frozen")
     (folder / "mine.yaml").write_text(json.dumps(RECIPE))
-    said, code = told("train", folder / "mine.yaml", "--run", folder / "run")
-    return folder / "run", code, said
+    err, code = run_cli("train", folder / "mine.yaml", "--run", folder / "run")
+    return folder / "run", code, err
 
 
-def told(*arguments: object) -> tuple[str, int]:
+def run_cli(*arguments: object) -> tuple[str, int]:
     """What a command says on stderr and stdout, and its exit code."""
     out = io.StringIO()
     with contextlib.redirect_stderr(out), contextlib.redirect_stdout(out):
@@ -110,12 +110,12 @@ def info(run: Path) -> dict:
 def test_the_exit_code_of_a_run_with_frozen_seeds_is_neither_success_nor_failure(
     trained,
 ):
-    _, code, said = trained
+    _, code, err = trained
     assert code == errors.SOME_SEEDS_FROZEN == 3
-    assert f"\nwarning: 1 of 3 seeds is frozen: seed {BAD}: {REASON}\n" in said
-    assert f"\nhint: make environment `{__name__}:core` return finite numbers" in said
-    assert said.count(f"seed {BAD} is frozen") == 1
-    assert said.count("returned a reward") == 2  # when it happened, and at the end
+    assert f"\nwarning: 1 of 3 seeds is frozen: seed {BAD}: {REASON}\n" in err
+    assert f"\nhint: make environment `{__name__}:core` return finite numbers" in err
+    assert err.count(f"seed {BAD} is frozen") == 1
+    assert err.count("returned a reward") == 2  # when it happened, and at the end
 
 
 def test_run_json_names_the_frozen_seeds_though_the_run_is_finished(trained):
@@ -160,18 +160,16 @@ def test_a_file_from_before_the_failure_has_no_frozen_seed(trained):
 @pytest.mark.parametrize("options", [[], ["--best"]])
 def test_eval_marks_frozen_seeds_and_says_that_they_are_included(options, trained):
     run, _, _ = trained
-    said, code = told("eval", run, "--trust", "--episodes", 2, *options)
+    err, code = run_cli("eval", run, "--trust", "--episodes", 2, *options)
     assert code == 0
-    assert (
-        "warning: 1 of 3 seeds is frozen: mean, IQM and interval are over all" in said
-    )
-    rows = [line.split() for line in said.splitlines()]
+    assert "warning: 1 of 3 seeds is frozen: mean, IQM and interval are over all" in err
+    rows = [line.split() for line in err.splitlines()]
     assert ["seed", "mean", "std", "min", "max", "length", "frozen"] in rows
     ends = {row[0]: " ".join(row[6:]) for row in rows if len(row) > 6}
     assert ends[str(BAD)] == "at step 31"
     assert all(ends[str(seed)] == "no" for seed in OTHERS)
-    assert f"seed {BAD} is frozen: {REASON}\n" in said
-    assert " over 3 seeds (1 frozen, included) of 2 episodes on " in said
+    assert f"seed {BAD} is frozen: {REASON}\n" in err
+    assert " over 3 seeds (1 frozen, included) of 2 episodes on " in err
 
 
 def test_the_json_of_eval_marks_frozen_seeds(trained):
@@ -200,10 +198,10 @@ def test_a_resumed_run_has_the_same_frozen_seeds(step, trained, tmp_path):
     source, _, _ = trained
     run = left(tmp_path / "run", source, step)
     (run / "run.json").write_text(json.dumps({**info(run), "status": "running"}))
-    said, code = told("resume", run, "--trust")
+    err, code = run_cli("resume", run, "--trust")
     assert code == errors.SOME_SEEDS_FROZEN
     # A seed that was frozen before is no news.
-    assert said.count(f"seed {BAD} is frozen") == (step < 31)
+    assert err.count(f"seed {BAD} is frozen") == (step < 31)
     for key in ("status", "reason", "frozen", "hint"):
         assert info(run)[key] == info(source)[key]
     for name in ("policy.pkl.lz4", "checkpoints/000000060.pkl.lz4"):
@@ -212,9 +210,9 @@ def test_a_resumed_run_has_the_same_frozen_seeds(step, trained, tmp_path):
 
 def test_a_finished_run_with_frozen_seeds_is_no_success_when_resumed(trained, tmp_path):
     run = shutil.copytree(trained[0], tmp_path / "run")
-    said, code = told("resume", run, "--trust", "--quiet")
+    err, code = run_cli("resume", run, "--trust", "--quiet")
     assert code == errors.SOME_SEEDS_FROZEN
-    assert said.startswith(f"warning: 1 of 3 seeds is frozen: seed {BAD}: ")
+    assert err.startswith(f"warning: 1 of 3 seeds is frozen: seed {BAD}: ")
 
 
 def failed(environment, tmp_path, **changes) -> tuple[Path, list[str]]:
@@ -228,13 +226,13 @@ def failed(environment, tmp_path, **changes) -> tuple[Path, list[str]]:
 
 @pytest.mark.slow
 def test_an_observation_that_is_no_number_is_the_environments(tmp_path):
-    run, said = failed({"name": f"{__name__}:blind", "time_limit": 40}, tmp_path)
+    run, err = failed({"name": f"{__name__}:blind", "time_limit": 40}, tmp_path)
     reason = info(run)["frozen"][str(BAD)]
     assert reason.endswith(
         f"by step 31: environment `{__name__}:blind` returned an observation that is "
         "not finite (environment 0, step 31)"
     )
-    assert said == [f"[TrainMonitor|INFO] seed {BAD} is frozen: {reason}"]
+    assert err == [f"[TrainMonitor|INFO] seed {BAD} is frozen: {reason}"]
 
 
 def test_a_run_that_ends_at_the_first_frozen_seed_does_not_say_that_none_is_left(
@@ -283,27 +281,27 @@ def hosted(what: str, value: object, tmp_path: Path, **train) -> tuple[Path, lis
     return failed(environment, tmp_path, train={"seeds": 1, **train})
 
 
-def test_a_nan_of_a_host_environment_is_said_to_be_its_own(tmp_path):
-    run, said = hosted("observation", float("nan"), tmp_path)
+def test_a_nan_of_a_host_environment_is_err_to_be_its_own(tmp_path):
+    run, err = hosted("observation", float("nan"), tmp_path)
     place = "(environment 0, step 30)"  # of both environments, in step 15 of each
     assert info(run)["frozen"]["20"].endswith(
         f"by step 30: environment `gymnasium/{NAME}` returned an observation that is "
         f"not finite {place}"
     )
-    assert len(said) == 1
+    assert len(err) == 1
 
 
 def test_an_observation_beyond_its_bounds_is_warned_of_once_and_trained_on(tmp_path):
-    run, said = hosted("observation", 1.5, tmp_path)
+    run, err = hosted("observation", 1.5, tmp_path)
     assert info(run)["status"] == "finished"
     assert info(run)["frozen"] == {}
-    assert said == [
+    assert err == [
         f"[TrainMonitor|INFO] environment `gymnasium/{NAME}` returned an observation "
-        "outside of its declared space, Box(2,) in [-1, 1] (seed 20, environment 0, "
-        "step 30); it is used as it is, and this is said once"
+        "outside its declared space Box(2,) in [-1, 1] (seed 20, environment 0, "
+        "step 30); it is used unchanged, and this warning is not repeated"
     ]
     rlcli.resume(run, set=["train.steps=100"], quiet=True)
-    assert (run / "log.txt").read_text().count("outside of its declared") == 1
+    assert (run / "log.txt").read_text().count("outside its declared") == 1
 
 
 def test_a_reward_that_is_no_number_ends_the_run_and_is_recorded(tmp_path):

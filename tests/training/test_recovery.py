@@ -93,15 +93,15 @@ def test_a_checkpoint_is_enough_to_resume_from(names, how, run, whole):
 
 
 @pytest.mark.parametrize(
-    ("name", "old", "new", "told"),
+    ("name", "old", "new", "words"),
     [
         ("resolved.yaml", "gamma: 0.99", "gamma: 0.9", "`tracer.gamma` is 0.9, not"),
         ("resolved.yaml", "seed: 0", "seed: 7", "`train.seed` is 7, not 0"),
-        ("run.json", "[\n    0\n  ]", "[7, 8]", "the seeds [7, 8], and the recipe [0]"),
+        ("run.json", "[\n    0\n  ]", "[7, 8]", "has the seeds [7, 8], but the recipe"),
     ],
 )
 def test_a_folder_that_disagrees_with_its_checkpoint_is_refused(
-    name, old, new, told, run
+    name, old, new, words, run
 ):
     text = (run / name).read_text()
     assert old in text
@@ -109,7 +109,7 @@ def test_a_folder_that_disagrees_with_its_checkpoint_is_refused(
     before = content(run)
     with pytest.raises(RlcliError) as refused:
         rlcli.resume(run, quiet=True)
-    assert told in refused.value.message
+    assert words in refused.value.message
     assert content(run) == before
 
 
@@ -120,7 +120,7 @@ def test_the_checkpoint_of_another_run_is_refused(run, tmp_path):
     assert latest is not None
     for path in (run / "checkpoints").iterdir():
         shutil.copy(latest, path)
-    with pytest.raises(RlcliError, match="of different runs"):
+    with pytest.raises(RlcliError, match="to different runs"):
         rlcli.resume(run, quiet=True)
 
 
@@ -135,9 +135,9 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(run, whole, caps
     newest = run / "checkpoints/000000300.pkl.lz4"
     newest.write_bytes(newest.read_bytes()[:-1])
     rlcli.resume(run)
-    told = capsys.readouterr().err
-    assert "is damaged" in told
-    assert "continuing from `000000200.pkl.lz4`" in told
+    err = capsys.readouterr().err
+    assert "is damaged" in err
+    assert "continuing from `000000200.pkl.lz4`" in err
     assert_alike(run, whole)
 
 
@@ -145,10 +145,10 @@ def test_a_finished_run_whose_checkpoints_are_gone_says_so(whole, tmp_path):
     run = Path(shutil.copytree(whole, tmp_path / "run"))
     shutil.rmtree(run / "checkpoints")
     before = content(run)
-    with pytest.raises(RlcliError, match="its checkpoints are gone"):
+    with pytest.raises(RlcliError, match="its checkpoints are missing"):
         rlcli.resume(run, quiet=True)
     (run / "checkpoints.json").unlink()
-    with pytest.raises(RlcliError, match="its checkpoints are gone"):
+    with pytest.raises(RlcliError, match="its checkpoints are missing"):
         rlcli.resume(run, quiet=True)
     del before["checkpoints.json"]
     assert content(run) == before
@@ -166,13 +166,13 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_anew(run, whol
 def test_a_run_that_was_killed_before_it_had_a_recipe_says_so(tmp_path):
     (tmp_path / "run").mkdir()
     Run(tmp_path / "run").write_info(status="created")
-    with pytest.raises(RlcliError, match="ended before it began"):
+    with pytest.raises(RlcliError, match="ended before it started"):
         rlcli.resume(tmp_path / "run", quiet=True)
 
 
 def test_fewer_steps_than_were_made_are_refused(run):
     before = content(run)
-    with pytest.raises(RlcliError, match="has made 300 steps") as refused:
+    with pytest.raises(RlcliError, match="has already made 300 steps") as refused:
         rlcli.resume(run, set=["train.steps=200"], quiet=True)
     assert "at least 300" in refused.value.hint
     assert content(run) == before

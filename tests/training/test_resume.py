@@ -110,9 +110,9 @@ def uninterrupted_run(home):
 
 
 def wait_for_exit(process: subprocess.Popen) -> tuple[int, str]:
-    """Exit code and what was said on stderr."""
-    _, said = process.communicate(timeout=300)
-    return process.returncode, said
+    """The exit code and stderr."""
+    _, err = process.communicate(timeout=300)
+    return process.returncode, err
 
 
 def wait_for(run: Path, step: int, process: subprocess.Popen) -> None:
@@ -189,9 +189,9 @@ def test_every_way_to_stop_has_its_exit_code_and_loses_nothing(
     process = start_process("train", "mine.yaml", "--run", run)
     wait_for(run, 1_500, process)
     process.send_signal(signal.SIGINT)
-    code, said = wait_for_exit(process)
+    code, err = wait_for_exit(process)
     assert code == 130
-    assert said.endswith(f"next: rlcli resume {run}\n")
+    assert err.endswith(f"next: rlcli resume {run}\n")
     first = latest_step(run)
 
     process = start_process("resume", run)
@@ -209,8 +209,8 @@ def test_every_way_to_stop_has_its_exit_code_and_loses_nothing(
     assert_alike(run, uninterrupted_run(NATIVE, 1))
 
     before = {path: path.read_bytes() for path in run.rglob("*.lz4")}
-    code, said = wait_for_exit(start_process("resume", run))
+    code, err = wait_for_exit(start_process("resume", run))
     assert code == 0
-    assert f"`{run}` is finished: 60,000 steps" in said
+    assert f"`{run}` is finished: 60,000 steps" in err
     assert {path: path.read_bytes() for path in run.rglob("*.lz4")} == before
     assert_alike(run, uninterrupted_run(NATIVE, 1))

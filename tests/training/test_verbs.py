@@ -283,7 +283,7 @@ def test_smoke_runs_every_part_of_a_long_run_within_seconds(tmp_path):
 
 def test_a_folder_that_holds_a_run_is_refused_for_another(finished_runs):
     before = files(finished_runs["native"])
-    with pytest.raises(RlcliError, match="holds a run"):
+    with pytest.raises(RlcliError, match="already contains a run"):
         rlcli.train(DATA, run=finished_runs["native"], quiet=True)
     assert files(finished_runs["native"]) == before
 
@@ -318,14 +318,14 @@ def test_a_run_without_a_seed_left_fails_and_keeps_its_last_good_checkpoint(
         np.all(np.isfinite(leaf)) for leaf in saved.values() if leaf.dtype.kind == "f"
     )
     assert report_training(run, quiet=True) == 1
-    assert "no seed is left: seed 0: " in capsys.readouterr().err
+    assert "all seeds are frozen: seed 0: " in capsys.readouterr().err
 
 
 def test_a_run_that_is_being_trained_is_nobody_elses(tmp_path):
     run = tmp_path / "run"
     chunks = rlcli.chunks(DATA, run=run, quiet=True)
     next(chunks)
-    with pytest.raises(RlcliError, match="trains into"):
+    with pytest.raises(RlcliError, match="is already training into"):
         rlcli.resume(run, quiet=True)
     chunks.close()
     rlcli.resume(run, quiet=True)
