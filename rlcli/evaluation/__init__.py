@@ -1,5 +1,5 @@
-"""Evaluation: whole episodes with a policy that does not learn.
+"""Evaluation: evaluates and renders fixed policies over whole episodes.
 
-Belongs here: `eval`, `render`, films, and the evaluator that training uses, too.
-May import: runs, assembly, recipe, loop, environments, and the ground.
+Belongs here: `eval`, `render`, video encoding, and the evaluator that training uses.
+May import: runs, assembly, recipe, loop, environments, and the top-level modules.
 """

@@ -1,4 +1,4 @@
-"""Evaluation: how good what was learnt is, over whole episodes and all seeds."""
+"""Evaluate: the returns of trained policies over whole episodes and all seeds."""
 
 from __future__ import annotations
 
@@ -34,27 +34,26 @@ def eval(
     environment: str | None = None,
     trust: bool = False,
 ) -> dict[str, Any]:
-    """Plays `episodes` whole episodes with the policy of each seed of a run.
+    """Evaluates the policy of each seed of a run over `episodes` whole episodes.
 
-    Exactly ⌈episodes / n⌉ in each of n parallel environments, so that short episodes
-    are not preferred.
+    Each of n parallel environments runs exactly ⌈episodes / n⌉ episodes, so that short
+    episodes are not overrepresented.
 
     Args:
         path: a run's folder, a policy file or a checkpoint.
-        best: plays the best policies by evaluation instead of the latest.
-        seed: of the episodes; the same seed plays the same ones.
-        explore: acts as in training instead of greedily.
-        environment: plays this one instead of the run's: a name, or what a recipe has
-            under `environment:`, such as `{name: Pendulum-v1, length: 1.3}`.
-        trust: imports what the file's recipe names beyond rlcli and its plug-ins.
+        best: evaluates the best policies by evaluation instead of the latest.
+        seed: random seed of the episodes.
+        explore: explores as in training instead of acting greedily.
+        environment: an environment to use instead of the run's: a name, or the
+            `environment` section of a recipe: `{name: Pendulum-v1, length: 1.3}`.
+        trust: allows the file's recipe to import code from outside rlcli and plug-ins.
 
     Returns:
         `{"run", "checkpoint", "environment", "episodes", "seeds": [{"seed", "mean",
         "std", "min", "max", "length", "frozen"}], "return": {"mean", "iqm", "ci95":
-        [lo, hi], "frozen"}}`; `ci95` is a bootstrap over seeds, of the interquartile
-        mean. `frozen` of a seed says at which step and why it was frozen (`{"step",
-        "reason"}`), or is None; that of `return` is how many of the seeds are, all of
-        which count in it.
+        [lo, hi], "frozen"}}`; `ci95` is a bootstrap interval of the interquartile mean
+        over seeds. `frozen` of a seed is `{"step", "reason"}`, or None; `frozen` of
+        `return` is the number of frozen seeds, which the statistics include.
     """
     run, file = locate_policy(path, best=best)
     snapshot = snapshots.load_snapshot(file, trust=trust)
@@ -72,8 +71,9 @@ def eval(
         result = player.evaluate(acting, evaluation_index=seed)
     if result.num_cut and not isinstance(recipe.time_limit, int):
         print(
-            f"warning: {result.num_cut} of {result.returns.size} episodes were cut at "
-            f"{MAX_EPISODE_STEPS:,} steps: the environment has no time limit",
+            f"warning: {result.num_cut} of {result.returns.size} episodes were "
+            f"truncated at {MAX_EPISODE_STEPS:,} steps: the environment has no time "
+            "limit",
             file=sys.stderr,
         )
     _warn(snapshot, recipe, result.returns)
@@ -102,59 +102,59 @@ def eval(
 
 
 def _frozen(snapshot: Snapshot, seed: int) -> dict[str, Any] | None:
-    """When and why a seed was frozen, if it was."""
-    found = snapshot.frozen.get(seed)
-    return None if found is None else {"step": found.step, "reason": found.reason}
+    """The step and the reason of a frozen seed; None if it is not frozen."""
+    record = snapshot.frozen.get(seed)
+    return None if record is None else {"step": record.step, "reason": record.reason}
 
 
 def _warn(snapshot: Snapshot, recipe: Recipe, returns: np.ndarray) -> None:
-    """Warns of what makes the numbers other than they look, on stderr."""
+    """Warns about frozen seeds and rewards that are not finite, on stderr."""
     if snapshot.frozen:
         count = count_frozen(len(snapshot.frozen), len(snapshot.seeds))
         print(
-            f"warning: {count}: mean, IQM and interval are over all seeds, the frozen "
-            "ones with the last parameters they had",
+            f"warning: {count}: mean, IQM and interval include all seeds, frozen seeds "
+            "with their last parameters",
             file=sys.stderr,
         )
     if not np.all(np.isfinite(returns)):
         print(
             f"warning: environment `{recipe.environment.name}` returned rewards that "
-            f"are not finite, in {np.sum(~np.isfinite(returns))} of {returns.size} "
+            f"are not finite in {np.sum(~np.isfinite(returns))} of {returns.size} "
             "episodes",
             file=sys.stderr,
         )
 
 
 def replace_environment(recipe: Recipe, environment: str | None) -> Recipe:
-    """The recipe with another environment, if one is named, whose spaces are alike."""
+    """The recipe with another environment, if given, whose spaces have to match."""
     if environment is None:
         return recipe
     text = f"environment: {environment}"
     section = documents.load_document(text, "--environment").data["environment"]
     if isinstance(section, str):
         section = {"name": section}
-    if isinstance(section, dict):  # as many as before: evolution has a member for each
+    if isinstance(section, dict):  # the same number: evolution has a member for each
         section = {"num_envs": recipe.num_envs, **section}
     other_recipe = load_recipe({**resolve(recipe), "environment": section})
     own_environment, other_environment = (
-        build_environment(either, 1, Clock.zero()) for either in (recipe, other_recipe)
+        build_environment(each, 1, Clock.zero()) for each in (recipe, other_recipe)
     )
     for what in ("observation", "action"):
-        ours, theirs = getattr(own_environment, what), getattr(other_environment, what)
-        if (ours.shape, getattr(ours, "n", None)) != (
-            theirs.shape,
-            getattr(theirs, "n", None),
+        own, other = getattr(own_environment, what), getattr(other_environment, what)
+        if (own.shape, getattr(own, "n", None)) != (
+            other.shape,
+            getattr(other, "n", None),
         ):
             raise RlcliError(
-                f"the policy cannot play {quote(environment)}: its {what} space is "
-                f"{describe(theirs)}, and it learnt with {describe(ours)}",
-                f"it learnt in `{recipe.environment.name}`",
+                f"the policy cannot act in {quote(environment)}: its {what} space is "
+                f"{describe(other)}, but the policy was trained with {describe(own)}",
+                f"it was trained in `{recipe.environment.name}`",
             )
     return dataclasses.replace(other_recipe, train=recipe.train)
 
 
 def snapshot_clock(snapshot: Snapshot) -> Clock:
-    """The time at which a policy was taken: how much it explores depends on it."""
+    """The time of a snapshot, on which scheduled exploration depends."""
     return Clock.zero()._replace(
         steps=jnp.float32(max(snapshot.steps)),
         episodes=jnp.float32(max(snapshot.episodes)),

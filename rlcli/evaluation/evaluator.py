@@ -1,4 +1,4 @@
-"""Evaluator: a player of whole episodes, built from a recipe."""
+"""Evaluator: builds an `Evaluator` of whole episodes from a recipe."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def make_evaluator(
     explore: bool = False,
     clock: Clock | None = None,
 ) -> Evaluator:
-    """A player of `episodes` or, so that each environment has as many, a few more."""
+    """Builds an evaluator of `episodes`, rounded up to equal shares per environment."""
     facts = registry.find("environment", recipe.environment.name).facts
     num_envs = parallel_environments(episodes, bool(facts.get("adapter")))
     small = dataclasses.replace(recipe, num_envs=num_envs)

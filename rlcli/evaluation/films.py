@@ -1,6 +1,6 @@
-"""Films: pictures one after the other, as a GIF, an mp4 or a film strip.
+"""Films: encodes frames as a GIF, an mp4 or a film strip (png).
 
-Pictures come one by one, are kept compressed, and are `[H, W, 3]` uint8 of one size.
+Frames are `[H, W, 3]` uint8 of one size, arrive one by one, and are stored compressed.
 """
 
 from __future__ import annotations
@@ -21,43 +21,45 @@ from PIL import Image
 from rlcli.errors import RlcliError
 from rlcli.runs.files import replace_file
 
-MAX_FRAMES = 3_000  # pictures: of some environments an episode never ends
+MAX_FRAMES = 3_000  # of a video: episodes of some environments never end
 INSTALL = "rlcli[mp4]"
 _COLOURS = 256  # of a GIF's palette
-_BITS = 5  # of each channel, by which colours are told apart for the palette
-_SAMPLES = 1 << 14  # pixels that stand for all when the palette is chosen
+_BITS = 5  # per channel of the colour histogram
+_SAMPLES = 1 << 14  # pixels sampled for the palette
 _FRAMES, _COLUMNS, _GAP = 8, 4, 6  # of a strip; the gap in pixels
 _DARK = (17, 24, 39)
 
 
 class Reel:
-    """Pictures, compressed, and how often each colour occurs."""
+    """Compressed frames and their colour histogram."""
 
-    def __init__(self, pictures: Iterable[np.ndarray]) -> None:
-        """Takes at most `MAX_FRAMES`; says so where there would be more."""
+    def __init__(self, frames: Iterable[np.ndarray]) -> None:
+        """Takes at most `MAX_FRAMES` frames, and warns if there are more."""
         self._frames: list[bytes] = []
         self.shape: tuple[int, ...] = ()
-        # By colours of few bits: how often, and one that is exactly so.
+        # For each coarse colour: its count, and one exact colour.
         self._counts = np.zeros(1 << 3 * _BITS, np.int64)
         self._colours = np.zeros((1 << 3 * _BITS, 3), np.uint8)
-        iterator = iter(pictures)
+        iterator = iter(frames)
         for frame in itertools.islice(iterator, MAX_FRAMES):
             self._add(np.ascontiguousarray(frame, np.uint8))
         if next(iterator, None) is not None:
             print(
-                f"warning: the film ends after {MAX_FRAMES:,} pictures", file=sys.stderr
+                f"warning: the video ends after {MAX_FRAMES:,} frames", file=sys.stderr
             )
 
     def _add(self, frame: np.ndarray) -> None:
         if self._frames and frame.shape != self.shape:
-            raise ValueError(f"expected pictures {self.shape}, got {frame.shape}")
+            raise ValueError(
+                f"expected frames of shape {self.shape}, got {frame.shape}"
+            )
         self.shape = frame.shape
         flat = frame.reshape((-1, 3))
         coarse = (flat >> (8 - _BITS)).astype(np.int32)
         index = (coarse[:, 0] << 2 * _BITS) | (coarse[:, 1] << _BITS) | coarse[:, 2]
         self._counts += np.bincount(index, minlength=self._counts.size)
         self._colours[index] = flat
-        # Drawings are mostly plain: this takes a millisecond, and a fiftieth of room.
+        # Drawings compress well: this takes a millisecond, and saves 98 % of the memory.
         self._frames.append(lz4.frame.compress(frame.tobytes()))
 
     def __len__(self) -> int:
@@ -71,10 +73,10 @@ class Reel:
         return (self[index] for index in range(len(self)))
 
     def palette(self) -> Image.Image:
-        """An image with the palette of all pictures: exact, where colours are few."""
+        """An image with a palette for all frames: exact if they have few colours."""
         present = np.flatnonzero(self._counts)
         if len(present) > _COLOURS:
-            # As often as in the films, and at least once, so that none is forgotten.
+            # In proportion to their counts, and at least once each.
             share = self._counts[present] / self._counts.sum()
             present = present.repeat(np.maximum(1, share * _SAMPLES).astype(int))
         pixels = self._colours[present][None]
@@ -82,8 +84,8 @@ class Reel:
 
 
 def encode_gif(reel: Reel, fps: float) -> bytes:
-    """An endlessly repeated GIF; a GIF counts time in hundredths of a second."""
-    # One palette for all: flickers less, and takes a fraction of the space.
+    """Encodes a GIF that repeats forever; its durations are multiples of 10 ms."""
+    # One palette for all frames: less flicker, and a fraction of the size.
     palette = reel.palette()
     frames = (
         image.quantize(palette=palette, dither=Image.Dither.NONE) for image in reel
@@ -102,17 +104,17 @@ def encode_gif(reel: Reel, fps: float) -> bytes:
 
 
 def encode_mp4(reel: Reel, fps: float) -> bytes:
-    """H.264 in an mp4, as browsers play it; of PyAV (https://pyav.org)."""
+    """Encodes H.264 in an mp4, which browsers can play, with PyAV (https://pyav.org)."""
     try:
         av: Any = importlib.import_module("av")
     except ImportError as error:
         raise RlcliError(
-            f"an mp4 needs more: {error}", f'pip install "{INSTALL}"'
+            f"writing an mp4 requires PyAV: {error}", f'pip install "{INSTALL}"'
         ) from error
     data = io.BytesIO()
     with av.open(data, "w", format="mp4") as film:
         stream = film.add_stream("libx264", rate=Fraction(fps).limit_denominator(1000))
-        # Colours have half the resolution: both sides have to be even.
+        # yuv420p has half the colour resolution, so both sides have to be even.
         stream.width, stream.height = (side + side % 2 for side in reel[0].size)
         stream.pix_fmt = "yuv420p"
         stream.options = {"crf": "18"}
@@ -125,8 +127,8 @@ def encode_mp4(reel: Reel, fps: float) -> bytes:
 
 
 def encode_strip(reel: Reel, fps: float) -> bytes:
-    """A png of at most eight pictures, evenly from the first to the last, in rows."""
-    del fps  # nothing moves
+    """Encodes a png with up to eight evenly spaced frames, in rows."""
+    del fps  # a still image
     count = min(_FRAMES, len(reel))
     indices = np.linspace(0, len(reel) - 1, count).round().astype(int)
     columns = min(_COLUMNS, count)
@@ -151,17 +153,17 @@ ENCODERS: dict[str, Callable[[Reel, float], bytes]] = {
 
 
 def check_target(target: Path) -> None:
-    """Refuses a file whose suffix names none of `ENCODERS`, before anybody plays."""
+    """Refuses a file whose suffix is not in `ENCODERS`, before any episode runs."""
     if target.suffix.lower() not in ENCODERS:
         raise RlcliError(
-            f"`{target}` is no film that can be written",
-            f"its suffix says which: {', '.join(f'`{suffix}`' for suffix in ENCODERS)}",
+            f"cannot write `{target}`: its suffix is not that of a video",
+            f"supported suffixes are {', '.join(f'`{suffix}`' for suffix in ENCODERS)}",
         )
 
 
-def write_film(target: Path, pictures: Iterable[np.ndarray], fps: float) -> None:
-    """Writes the pictures as the suffix says, `fps` of them in a second."""
+def write_film(target: Path, frames: Iterable[np.ndarray], fps: float) -> None:
+    """Writes frames in the format of the file's suffix, at `fps` frames per second."""
     check_target(target)
-    data = ENCODERS[target.suffix.lower()](Reel(pictures), fps)
+    data = ENCODERS[target.suffix.lower()](Reel(frames), fps)
     target.parent.mkdir(parents=True, exist_ok=True)
     replace_file(target, data)

@@ -1,4 +1,4 @@
-"""Rendering: episodes as a GIF, an mp4 or a film strip, without a display."""
+"""Render: writes episodes as a GIF, an mp4 or a film strip, without a display."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from rlcli.runs.locate import locate_policy
 from rlcli.runs.run_folder import SUFFIX
 from rlcli.types import Clock
 
-_FPS = 50  # of an environment that says nothing: CartPole's own rate
-_OVERLAY_HEIGHT = 28  # pixels: how high the line of text below a picture is
-_MIN_OVERLAY_WIDTH = 320  # pixels that such a line needs
-_MAX_NUMBERS = 4  # of an action that are shown
+_FPS = 50  # the default: CartPole's own rate
+_OVERLAY_HEIGHT = 28  # pixels of the line of text below a frame
+_MIN_OVERLAY_WIDTH = 320  # pixels that the text needs
+_MAX_NUMBERS = 4  # of an action in the overlay
 
 
 def render(
@@ -42,21 +42,22 @@ def render(
     overlay: bool = False,
     trust: bool = False,
 ) -> Path:
-    """Writes episodes as a film and returns its path.
+    """Writes episodes as a video and returns its path.
 
     Args:
         path: a run's folder, a policy file or a checkpoint; or a recipe or the name of
-            an environment, which a random policy plays.
-        best: plays the best policy by evaluation instead of the latest.
-        output: the file; `<run>/render.gif`, or `render.gif` without a run. Its suffix
-            says what it is: `.gif`, `.mp4` (the extra `mp4`), or `.png`, a strip of
-            eight pictures.
-        seed: of the episodes.
-        fps: pictures per second, of a GIF at most 50.
+            an environment, which is rendered with a random policy.
+        best: uses the best policy by evaluation instead of the latest.
+        output: the file; by default `<run>/render.gif`, or `render.gif` without a run.
+            Its suffix selects the format: `.gif`, `.mp4` (requires the extra `mp4`), or
+            `.png`, a strip of eight frames.
+        episodes: the number of episodes.
+        seed: random seed of the episodes.
+        fps: frames per second, of a GIF at most 50.
         size: (width, height) in pixels.
-        overlay: writes step, return so far and action below each picture; below the
-            last one of an episode its length and its return.
-        trust: imports what the file's recipe names beyond rlcli and its plug-ins.
+        overlay: writes step, return so far and action below each frame; below the last
+            frame of an episode its length and its return.
+        trust: allows the file's recipe to import code from outside rlcli and plug-ins.
     """
     if output is not None:
         films.check_target(Path(output))
@@ -71,12 +72,12 @@ def render(
 def _select_evaluator(
     path: str | Path, best: bool, episodes: int, trust: bool
 ) -> tuple[Recipe, Path, Evaluator, Any]:
-    """The recipe, where the film goes, who plays, and with what."""
+    """The recipe, the default output file, the evaluator, and its acting state."""
     if (random := _random_recipe(path)) is not None:
         if best:
             raise RlcliError(
-                "`--best` chooses from a run, and a random policy has none",
-                "name the folder of a run, or leave out `--best`",
+                "`--best` requires the folder of a run, not a recipe or an environment",
+                "pass the folder of a run, or remove `--best`",
             )
         player = _first_seed_evaluator(random, build(random, (0,)), episodes)
         return random, Path("render.gif"), player, ()
@@ -91,16 +92,16 @@ def _select_evaluator(
 
 
 def _first_seed_evaluator(recipe: Recipe, setup: Setup, episodes: int) -> Evaluator:
-    """Plays the first seed in one environment, which draws."""
+    """An evaluator of the first seed in one environment that renders."""
     single = dataclasses.replace(recipe, num_envs=1)
     environment = build_environment(single, 1, Clock.zero(), rendering=True)
-    # Of the recipe as it is: evolution has a member for each of its environments.
+    # From the unchanged setup: evolution has a member for each environment.
     _, agent = setup.parts(Clock.zero())
     return Evaluator(environment, agent.policy, setup.seeds[:1], episodes)
 
 
 def _random_recipe(path: str | Path) -> Recipe | None:
-    """A recipe whose policy is random, if a recipe or an environment is named."""
+    """A recipe with a random policy, if the path is a recipe or an environment."""
     target = Path(path)
     if target.is_dir() or target.name.endswith(SUFFIX):
         return None
@@ -115,17 +116,17 @@ def _random_recipe(path: str | Path) -> Recipe | None:
 
 
 def _compose_frames(
-    pictures: Iterable[tuple[EvaluationStep, np.ndarray]],
+    steps: Iterable[tuple[EvaluationStep, np.ndarray]],
     size: tuple[int, int] | None,
     overlay: bool,
 ) -> Iterator[np.ndarray]:
-    """The pictures in the size asked for, with a line of text below where wanted."""
-    for moment, image_array in pictures:
+    """Resizes the frames, and adds the overlay if requested."""
+    for moment, image_array in steps:
         image = Image.fromarray(np.asarray(image_array, np.uint8))
         if overlay and size is None and image.width < _MIN_OVERLAY_WIDTH:
             factor = -(
                 -_MIN_OVERLAY_WIDTH // image.width
-            )  # crisp pixels, and room for words
+            )  # an integer, for crisp pixels
             image = image.resize(
                 (image.width * factor, image.height * factor), Image.Resampling.NEAREST
             )
@@ -142,7 +143,7 @@ def _compose_frames(
 
 
 def _draw_overlay(moment: EvaluationStep, width: int) -> np.ndarray:
-    """Step, return so far and action, `[28, width, 3]`; of the first environment."""
+    """Draws step, return so far and action, `[28, width, 3]`."""
     canvas = Canvas(width, _OVERLAY_HEIGHT, INK)
     words = [
         f"step {int(np.asarray(moment.length)[0, 0])}",
@@ -152,14 +153,14 @@ def _draw_overlay(moment: EvaluationStep, width: int) -> np.ndarray:
         action = jax.tree.map(lambda leaf: np.asarray(leaf)[0, 0], moment.action)
         words.append(f"action {_format_action(action)}")
     for place, word in enumerate(words):
-        # Each has a place of its own, so that nothing jumps.
+        # Fixed positions, so that the text does not move between frames.
         position = (_OVERLAY_HEIGHT / 3 + place * width * 0.3, _OVERLAY_HEIGHT / 2)
         canvas.text(position, word, 13, PAPER, anchor="lm")
     return canvas.pixels()
 
 
 def _format_action(action: Any) -> str:
-    """An action in a few letters."""
+    """Formats the first numbers of an action."""
     numbers = [number for leaf in jax.tree.leaves(action) for number in np.ravel(leaf)]
-    shown_numbers = " ".join(f"{number:.3g}" for number in numbers[:_MAX_NUMBERS])
-    return f"{shown_numbers} …" if len(numbers) > _MAX_NUMBERS else shown_numbers
+    text = " ".join(f"{number:.3g}" for number in numbers[:_MAX_NUMBERS])
+    return f"{text} …" if len(numbers) > _MAX_NUMBERS else text

@@ -1,7 +1,7 @@
-"""Monitor: what a terminal shows of a run: a live panel, or plain lines.
+"""Monitor: shows the progress of a run as a live panel or as lines of text.
 
-Belongs here: panel, lines, and `TrainMonitor` for training loops of one's own.
-May import: `runs.metrics`, `runs.statistics`, and the ground.
+Belongs here: panel, lines, and `TrainMonitor` for custom training loops.
+May import: `runs.metrics`, `runs.statistics`, and the top-level modules.
 """
 
 from rlcli.monitor.monitors import Monitor as Monitor

@@ -1,4 +1,4 @@
-"""Lines: what the monitor says, in words and numbers."""
+"""Lines: formats metrics and evaluations as lines of text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlcli.runs.statistics import summary
 Row = Mapping[str, Any]
 
 HEAD = "[TrainMonitor|INFO]"
-LEADING_FIELDS = ("ep", "T", "G", "avg_r", "avg_G", "t", "dt")  # coax's, in its order
+LEADING_FIELDS = ("ep", "T", "G", "avg_r", "avg_G", "t", "dt")  # as in coax
 COUNTS = frozenset(("ep", "T", "t", "updates"))
 NOT_METRICS = frozenset(
     (*LEADING_FIELDS, *CLOCK_FIELDS, "seed", "evaluation", "frozen")
@@ -21,7 +21,7 @@ NOT_METRICS = frozenset(
 
 
 def format_row(row: Row) -> str:
-    """A row of metrics in coax's form, `[TrainMonitor|INFO] ep: 102, T: 9,953, …`."""
+    """Formats a row of metrics as coax does: `[TrainMonitor|INFO] ep: 102, …`."""
     first = [(name, row[name]) for name in LEADING_FIELDS if row.get(name) is not None]
     rest = [
         (name, value)
@@ -39,10 +39,10 @@ def format_row(row: Row) -> str:
 
 
 def merge_rows(rows: Sequence[Row]) -> Row:
-    """The rows of several seeds as one: `T` of a seed, means over those not frozen.
+    """Merges the rows of several seeds: means over the seeds that are not frozen.
 
-    Adds how many seeds there are, how far their `avg_G` lie apart, and how many of them
-    are frozen. The row of a lone seed is itself.
+    Adds the number of seeds, the minimum and maximum of `avg_G`, and the number of
+    frozen seeds. A single row is returned unchanged.
     """
     if len(rows) == 1:
         return rows[0]
@@ -52,8 +52,8 @@ def merge_rows(rows: Sequence[Row]) -> Row:
     for name in names:
         values = finite_values(row.get(name) for row in alive)
         if values and name not in ("seed", "frozen"):
-            middle = sum(values) / len(values)
-            mean[name] = round(middle) if name in COUNTS else middle
+            average = sum(values) / len(values)
+            mean[name] = round(average) if name in COUNTS else average
     mean["seeds"] = len(rows)
     averages = finite_values(row.get("avg_G") for row in alive)
     if averages:
@@ -62,30 +62,30 @@ def merge_rows(rows: Sequence[Row]) -> Row:
 
 
 def format_evaluation(evaluation: Sequence[Row]) -> str:
-    """An evaluation in words: one seed's mean and spread, or what several seeds say.
+    """Formats an evaluation: mean and range of one seed, or statistics over seeds.
 
     The interval of one seed is that of its mean over episodes, 1.96 std / √episodes.
-    Frozen seeds count like the others, and are mentioned: without them, results would
-    look better than training is.
+    Frozen seeds are included and reported: without them, results would look better than
+    they are.
     """
     results = [row["evaluation"] for row in evaluation]
     first, steps = results[0], evaluation[0]["T"]
-    plays = f"{first['episodes']} episodes at {steps:,}"
+    episodes = f"{first['episodes']} episodes at {steps:,}"
     frozen = len([row for row in evaluation if row.get("frozen")])
     if frozen:
-        plays += ", frozen" if len(results) == 1 else f", {frozen} frozen included"
+        episodes += ", frozen" if len(results) == 1 else f", {frozen} frozen included"
     if len(results) == 1:
         error = 1.96 * first["std"] / math.sqrt(first["episodes"])
         low, high = format_number(first["min"]), format_number(first["max"])
         mean = f"{format_number(first['mean'])} ± {format_number(error)}"
-        return f"G {mean} ({low} to {high}), {plays}"
-    says = summary([result["mean"] for result in results])
-    low, high = (format_number(bound) for bound in says["ci95"])
-    middle = (
-        f"G {format_number(says['mean'])}, IQM {format_number(says['iqm'])} ({low} "
+        return f"G {mean} ({low} to {high}), {episodes}"
+    total = summary([result["mean"] for result in results])
+    low, high = (format_number(bound) for bound in total["ci95"])
+    statistics = (
+        f"G {format_number(total['mean'])}, IQM {format_number(total['iqm'])} ({low} "
         f"to {high})"
     )
-    return f"{middle}, {len(results)} seeds of {plays}"
+    return f"{statistics}, {len(results)} seeds of {episodes}"
 
 
 def finite_values(values: Iterable[Any]) -> list[float]:
@@ -94,10 +94,10 @@ def finite_values(values: Iterable[Any]) -> list[float]:
 
 
 def format_number(value: float | None) -> str:
-    """A number for people: counts whole, else 3 digits, in thousands where it is large.
+    """Formats a number: integers and large numbers whole, others with 3 digits.
 
-    >>> number(9953), number(0.12345), number(31234.5), number(None)
-    ('9,953', '0.123', '31,234', '–')
+    >>> [format_number(x) for x in (9953, 0.12345, 31234.5, None)]
+    ['9,953', '0.123', '31,234', '–']
     """
     if value is None or not math.isfinite(value):
         return "–"

@@ -1,6 +1,6 @@
-"""Monitor: how a run is watched. The only module below the CLI that talks.
+"""Monitors: print the progress of training to stderr and to `log.txt`.
 
-In a terminal a live panel; elsewhere, and in `log.txt`, one plain line a log point.
+In a terminal they draw a live panel; elsewhere, and in `log.txt`, one line per log point.
 """
 
 from __future__ import annotations
@@ -36,24 +36,25 @@ from rlcli.terminal import printable
 
 __all__ = ["Monitor", "TrainMonitor", "format_row"]
 
-PERIOD = 0.5  # seconds between two looks of the panel, at least
-SHARE = 100  # a look that took a second is the last one for so many
+PERIOD = 0.5  # minimum seconds between two redraws of the panel
+SHARE = 100  # the next redraw waits at least this many times the last one's duration
 
 
 class TrainMonitor(gymnasium.Wrapper, RecordConstructorArgs):
-    """Counts and prints what happens in an environment, for one's own training loop.
+    """A Gymnasium wrapper that logs episodes, for custom training loops.
 
-    At the end of each episode it prints a line on stderr, as coax's wrapper of this
-    name does:
+    At the end of each episode it prints a line to stderr, like coax's wrapper of the
+    same name:
 
         [TrainMonitor|INFO] ep: 102, T: 9,953, G: 200, avg_r: 1, avg_G: 195, t: 200, …
 
-    `ep` is the number of this episode, `T` how many steps there were in all, `t` in
-    this episode, `G` and `avg_r` its rewards' sum and mean, `avg_G` the running mean
+    `ep` is the number of the episode, `T` the total number of steps, `t` the steps of
+    the episode, `G` and `avg_r` the sum and the mean of its rewards, `avg_G` the
+    running mean
 
         avg_G ← avg_G + (G − avg_G) / min(episodes finished, 10)
 
-    and `dt_ms` the milliseconds a step took in this episode, learning included.
+    and `dt_ms` the milliseconds per step of the episode, including learning.
     """
 
     def __init__(self, env: gymnasium.Env, *, quiet: bool = False) -> None:
@@ -69,16 +70,16 @@ class TrainMonitor(gymnasium.Wrapper, RecordConstructorArgs):
 
     @property
     def avg_r(self) -> float:
-        """The mean reward of this episode; nan before its first step."""
+        """The mean reward of the episode; nan before its first step."""
         return self.G / self.t if self.t else math.nan
 
     @property
     def dt_ms(self) -> float:
-        """Milliseconds a step took in this episode; nan before its first step."""
+        """Milliseconds per step of the episode; nan before its first step."""
         return 1000.0 * self._elapsed / self.t if self.t else math.nan
 
     def record_metrics(self, metrics: Mapping[str, Any]) -> None:
-        """Adds numbers, such as losses, to the next line: each as its mean."""
+        """Adds the means of numbers, such as losses, to the next line."""
         if not isinstance(metrics, Mapping):
             raise TypeError(f"expected a mapping of metrics, got {type(metrics)}")
         for name, value in metrics.items():
@@ -87,9 +88,9 @@ class TrainMonitor(gymnasium.Wrapper, RecordConstructorArgs):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begins an episode; one without a step does not count."""
+        """Starts an episode; episodes without a step are not counted."""
         if self.t and not self._is_over:
-            self._print()  # left before its end: said, but no return to average
+            self._print()  # an incomplete episode does not enter the average
         if self.t or not self.ep:
             self.ep += 1
         result = self.env.reset(seed=seed, options=options)
@@ -97,7 +98,7 @@ class TrainMonitor(gymnasium.Wrapper, RecordConstructorArgs):
         return result
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Passes the action on, and counts."""
+        """Steps the environment, and updates the statistics."""
         result = self.env.step(action)
         self.T += 1
         self.t += 1
@@ -130,12 +131,11 @@ class TrainMonitor(gymnasium.Wrapper, RecordConstructorArgs):
 
 
 class Monitor:
-    """Shows how a run goes: a panel in a terminal, plain lines elsewhere.
+    """Shows the progress of a run: a panel in a terminal, lines elsewhere.
 
-    A context manager. It draws in the caller's thread, seldom enough to cost under a
-    hundredth of the time, and leaves the terminal as it was, whatever happens. `quiet`
-    keeps the terminal empty; the file at `log_path` gets the plain lines always. A run
-    that goes on begins at step `start`.
+    A context manager, which always restores the terminal. It draws in the caller's
+    thread, in less than 1 % of the time. `quiet` prints nothing; the file at `log_path`
+    always gets the lines. A resumed run begins at step `start`.
     """
 
     def __init__(
@@ -167,8 +167,8 @@ class Monitor:
             live = Live(
                 self._panel.draw(self._console),
                 console=self._console,
-                auto_refresh=False,  # no thread: the interpreter is the run's alone
-                redirect_stdout=sys.stdout.isatty(),  # else stdout is someone's data
+                auto_refresh=False,  # a thread would compete for the interpreter
+                redirect_stdout=sys.stdout.isatty(),  # otherwise stdout carries data
             )
             with self._silence_on_failure():
                 live.start(refresh=True)
@@ -192,10 +192,10 @@ class Monitor:
 
     @contextlib.contextmanager
     def _silence_on_failure(self) -> Iterator[None]:
-        """Falls silent if the terminal or pipe is gone: training goes on without it."""
+        """Stops printing if the terminal or pipe is closed, so that training goes on."""
         try:
             yield
-        except (OSError, ValueError):  # ValueError: somebody has closed the stream
+        except (OSError, ValueError):  # ValueError: the stream is closed
             live, self._live, self._quiet = self._live, None, True
             if live is not None:
                 with contextlib.suppress(OSError, ValueError):
@@ -204,9 +204,9 @@ class Monitor:
     def update(
         self, rows: Sequence[Row], step: int, evaluation: Sequence[Row] | None = None
     ) -> None:
-        """Takes the rows of a log point, one per seed, and of an evaluation.
+        """Shows the rows of a log point, one per seed, and of an evaluation.
 
-        `rows` is empty between two log points; `step` is where the run stands.
+        `rows` is empty between two log points; `step` is the current step.
         """
         self._panel.add(rows, step, evaluation or ())
         if rows:
@@ -217,7 +217,7 @@ class Monitor:
             self._draw()
 
     def message(self, text: str) -> None:
-        """Says a sentence: above the panel, or on a line of its own."""
+        """Prints a message above the panel, or as a line."""
         self._write(f"{HEAD} {text}")
         if self._live is not None:
             with self._silence_on_failure():
@@ -228,7 +228,7 @@ class Monitor:
         if self._log is not None:
             try:
                 self._log.write(text + "\n")
-            except OSError:  # a full disk: the metrics, which matter, say so
+            except OSError:  # a full disk: writing the metrics raises an error
                 self._log = None
         if self._live is None and not self._quiet:
             with self._silence_on_failure():
@@ -244,19 +244,19 @@ class Monitor:
 
 
 class _Stderr(Console):
-    """stderr. A closed pipe is an error as any other, where Rich ends the process."""
+    """A console on stderr that raises for a closed pipe; Rich would exit the process."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
 def _stderr_console() -> Console:
-    # Rich would also take FORCE_COLOR, which CI services set, for a terminal.
+    # Rich would treat FORCE_COLOR, which CI services set, as a terminal.
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
     return _Stderr(stderr=True, force_terminal=None if is_terminal else False)
 
 
 def _can_draw(console: Console) -> bool:
-    """Whether it is a terminal that can move its cursor, with somebody before it."""
-    plain = console.is_dumb_terminal or console.options.ascii_only
-    return console.is_terminal and not plain and not os.environ.get("CI")
+    """Whether the console is an interactive terminal that can move its cursor."""
+    is_plain = console.is_dumb_terminal or console.options.ascii_only
+    return console.is_terminal and not is_plain and not os.environ.get("CI")

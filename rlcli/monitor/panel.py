@@ -1,4 +1,4 @@
-"""Panel: the picture of a run that the monitor draws in a terminal."""
+"""Panel: the live display of a run in a terminal."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from rlcli.monitor.lines import (
 from rlcli.terminal import printable
 
 MAX_SEED_ROWS = 8  # more seeds than these share three lines: mean, min, max
-POINTS = 512  # of a curve, before every second one is dropped
-CELL = 24  # characters that a name and its number need
-GAP = 1  # between two of them
-MARGIN = 2  # right of the panel: room for the `^C` that the terminal prints there
+POINTS = 512  # maximum of a curve; beyond it every second point is dropped
+CELL = 24  # characters of a name with its number
+GAP = 1  # between two cells
+MARGIN = 2  # right of the panel: room for the `^C` that the terminal prints
 SPARKS = "▁▂▃▄▅▆▇█"
 _COLUMNS = ("ep", "t", "G", "avg_G")
 _RATES = ("steps", "updates")
@@ -36,7 +36,7 @@ _SHOWN_ELSEWHERE = NOT_METRICS | {"seeds", "min_avg_G", "max_avg_G"}
 
 
 class Curve:
-    """A number over the run, in evenly spaced points, however long the run is."""
+    """A number over the run, as a bounded number of evenly spaced points."""
 
     def __init__(self) -> None:
         self.points: list[float] = []
@@ -44,7 +44,7 @@ class Curve:
         self._count = 0
 
     def add(self, value: float | None) -> None:
-        """Takes the next value; one that is none or not finite leaves no point."""
+        """Adds the next value; skips None and values that are not finite."""
         for point in finite_values([value]):
             if self._count % self._stride == 0:
                 self.points.append(point)
@@ -55,7 +55,7 @@ class Curve:
 
 
 class RunPanel:
-    """What is known of a run, and how it is drawn."""
+    """The data of a run's panel, and how to draw it."""
 
     def __init__(
         self, total_steps: int, seeds: Sequence[int], title: str, start: int = 0
@@ -66,7 +66,9 @@ class RunPanel:
         self.step = start
         self.is_finished = False
         self._start = time.perf_counter()
-        self._first: tuple[float, int] | None = None  # when and where steps were seen
+        self._first: tuple[float, int] | None = (
+            None  # time and step of the first update
+        )
         self._rows: dict[int, Row] = {}
         self._curves: dict[int, Curve] = {}
         self._mean_curve = Curve()
@@ -75,9 +77,9 @@ class RunPanel:
         self._evaluation = ""
 
     def add(self, rows: Sequence[Row], step: int, evaluation: Sequence[Row]) -> None:
-        """Takes what a log point and an evaluation say."""
+        """Adds the rows of a log point and of an evaluation."""
         self.step = step
-        # The first steps waited for the compiler, and say nothing of the speed.
+        # Excludes the first steps from the speed: they include the compilation.
         self._first = self._first or (time.perf_counter(), step)
         for row in rows:
             self._rows[row["seed"]] = row
@@ -91,11 +93,11 @@ class RunPanel:
             self._evaluation_curve.add(_mean(list(means.values())))
 
     def draw(self, console: Console) -> RenderableType:
-        """The panel, for the console as wide and high as it is now."""
+        """Draws the panel for the current size of the console."""
         width = console.width - MARGIN - 4  # the frame
         parts: list[RenderableType] = [self._progress(), Text()]
         if not self._rows:
-            parts.append(Text("compiling; the first numbers come with the first steps"))
+            parts.append(Text("compiling; waiting for the first steps"))
         else:
             parts += self._numbers(width, console.height)
         seeds_note = f" · {len(self.seeds)} seeds" if len(self.seeds) > 1 else ""
@@ -130,10 +132,10 @@ class RunPanel:
         now = time.perf_counter()
         spent = _format_minutes(now - self._start)
         if self.is_finished or self._first is None or self.step <= self._first[1]:
-            return f"{spent} spent"
+            return f"{spent} elapsed"
         pace = (now - self._first[0]) / (self.step - self._first[1])
         left = _format_minutes(pace * max(self.total_steps - self.step, 0))
-        return f"{spent} spent, {left} left"
+        return f"{spent} elapsed, {left} left"
 
     def _numbers(self, width: int, height: int) -> list[RenderableType]:
         row = merge_rows([self._rows[seed] for seed in sorted(self._rows)])
@@ -162,7 +164,7 @@ class RunPanel:
         return parts
 
     def _curve(self, width: int) -> Text:
-        """The `avg_G` of a lone seed over the run."""
+        """The `avg_G` of a single seed over the run."""
         curve = self._mean_curve.points
         span = (
             f"{format_number(min(curve))} to {format_number(max(curve))}"
@@ -180,7 +182,7 @@ class RunPanel:
 
     def _evaluation_line(self, width: int) -> Text:
         room = width - len(self._evaluation) - 14
-        room = min(room, width // 4) if room > 4 else 0  # a stump says nothing
+        room = min(room, width // 4) if room > 4 else 0  # too short to be readable
         curve_text = sparkline(self._evaluation_curve.points, room)
         return Text.assemble(
             ("evaluation".ljust(12), "dim"),
@@ -189,7 +191,7 @@ class RunPanel:
         )
 
     def _table(self, width: int, height: int) -> Table:
-        """A line per seed where there is room, else how far the seeds lie apart."""
+        """A row per seed if there is room, else minimum and maximum over the seeds."""
         table = Table(box=None, expand=True, padding=(0, 2, 0, 0), header_style="dim")
         table.add_column("seed", no_wrap=True)
         for name in ("ep", "t", "G", "avg_G", "evaluation"):
@@ -223,7 +225,7 @@ class RunPanel:
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """A curve in at most `width` characters, from its lowest to its highest value.
+    """Draws a curve in at most `width` characters, from its minimum to its maximum.
 
     >>> sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8)
     '▁▂▃▄▅▆▇█'
@@ -253,7 +255,7 @@ def _add_row(
     curve: Text,
     reduce: Callable[[Sequence[float]], float],
 ) -> None:
-    """A line of the table: what `reduce` makes of the seeds' numbers."""
+    """Adds a row: the numbers of the seeds, aggregated by `reduce`."""
     alive = [row for row in rows if not row.get("frozen")] or rows
     columns = {key: finite_values(row.get(key) for row in alive) for key in _COLUMNS}
     cells = {key: reduce(values) if values else None for key, values in columns.items()}
@@ -265,7 +267,7 @@ def _add_row(
 
 
 def _format_cells(pairs: Sequence[tuple[str, str]], width: int) -> Text:
-    """Names and numbers in as many columns as fit, read along the lines."""
+    """Formats names and numbers in as many columns as fit, row by row."""
     columns = max(1, (width + GAP) // (CELL + GAP))
     cell = (width + GAP) // columns - GAP
     text = Text()

@@ -18,6 +18,7 @@ from rlcli.recipe import Recipe, dump_recipe, load_recipe, resolve
 from rlcli.runs import provenance, run_folder, thread_layout
 from rlcli.runs.locate import locate_run
 from rlcli.runs.run_folder import Run
+from rlcli.terminal import printable
 from rlcli.training.run_loop import (
     STOP_REACHED,
     Chunk,
@@ -26,7 +27,6 @@ from rlcli.training.run_loop import (
     run_chunks,
     run_in_memory,
 )
-from rlcli.terminal import printable
 from rlcli.training.signals import Signals
 from rlcli.xla import threads
 

@@ -1,4 +1,4 @@
-"""Evaluation: whole episodes of what was learnt, of a run, a policy or a checkpoint."""
+"""Evaluation: whole episodes with the policy of a run, a policy file or a checkpoint."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ DATA = {
 
 
 def begin_run(folder: Path, data=DATA, advance: int = 0) -> Path:
-    """A run that has learnt nothing, or little."""
+    """A run that has hardly learned."""
     parsed = recipe.load_recipe(data)
     experiment = Experiment(parsed, build(parsed)._replace(devices=1))
     run = run_folder.create_run("mine", run=folder)
@@ -190,8 +190,8 @@ def test_an_environment_that_is_none_is_refused(wrong, run):
 def test_an_environment_with_other_spaces_is_refused_with_both(name, what, run):
     with pytest.raises(RlcliError) as caught:
         rlcli.eval(run, environment=name)
-    assert f"cannot play `{name}`: its {what} space is" in caught.value.message
-    assert caught.value.hint == "it learnt in `CartPole-v1`"
+    assert f"cannot act in `{name}`: its {what} space is" in caught.value.message
+    assert caught.value.hint == "it was trained in `CartPole-v1`"
 
 
 def test_episodes_that_never_end_are_cut_with_a_warning(tmp_path, monkeypatch, capsys):
@@ -204,9 +204,9 @@ def test_episodes_that_never_end_are_cut_with_a_warning(tmp_path, monkeypatch, c
     monkeypatch.setattr(playing, "MAX_EPISODE_STEPS", 20)
     result = rlcli.eval(folder, episodes=3)
     assert result["seeds"][0]["length"] == result["seeds"][0]["mean"] == 20
-    said = capsys.readouterr().err
-    assert said.startswith("warning: 3 of 3 episodes were cut")
-    assert "no time limit" in said
+    err = capsys.readouterr().err
+    assert err.startswith("warning: 3 of 3 episodes were truncated")
+    assert "no time limit" in err
 
 
 def test_a_limit_of_the_environments_own_is_no_reason_to_warn(run, monkeypatch, capsys):

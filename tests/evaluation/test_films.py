@@ -98,24 +98,24 @@ def test_an_mp4_without_its_package_names_the_extra(monkeypatch):
     assert caught.value.hint == 'pip install "rlcli[mp4]"'
 
 
-def test_the_suffix_says_what_is_written_and_others_are_refused(tmp_path):
+def test_the_suffix_selects_the_format_and_others_are_refused(tmp_path):
     films.write_film(tmp_path / "new" / "a.GIF", moving_frames(2), 50)
     films.write_film(tmp_path / "a.png", moving_frames(2), 50)
     assert (tmp_path / "new" / "a.GIF").read_bytes()[:4] == b"GIF8"
     assert (tmp_path / "a.png").read_bytes()[1:4] == b"PNG"
-    with pytest.raises(RlcliError, match=r"a\.avi` is no film") as caught:
+    with pytest.raises(RlcliError, match=r"cannot write `.*a\.avi`") as caught:
         films.check_target(tmp_path / "a.avi")
-    assert caught.value.hint == "its suffix says which: `.gif`, `.mp4`, `.png`"
+    assert caught.value.hint == "supported suffixes are `.gif`, `.mp4`, `.png`"
 
 
-def test_a_film_that_is_too_long_ends_and_says_so(monkeypatch, capsys):
+def test_a_video_that_is_too_long_ends_with_a_warning(monkeypatch, capsys):
     monkeypatch.setattr(films, "MAX_FRAMES", 3)
     assert len(films.Reel(moving_frames(4))) == 3
-    assert "ends after 3 pictures" in capsys.readouterr().err
+    assert "ends after 3 frames" in capsys.readouterr().err
     assert len(films.Reel(moving_frames(3))) == 3
     assert capsys.readouterr().err == ""
 
 
 def test_pictures_of_two_sizes_are_refused():
-    with pytest.raises(ValueError, match=r"expected pictures \(12, 16, 3\)"):
+    with pytest.raises(ValueError, match=r"expected frames of shape \(12, 16, 3\)"):
         films.Reel([plain_frame(RED), plain_frame(BLUE, (12, 17))])

@@ -19,8 +19,8 @@ def moment(action=1, length=3, running=2.5):
     )
 
 
-def compose_frame(picture, size=None, overlay=True, **said):
-    return next(_compose_frames([(moment(**said), picture)], size, overlay))
+def compose_frame(picture, size=None, overlay=True, **fields):
+    return next(_compose_frames([(moment(**fields), picture)], size, overlay))
 
 
 PICTURE = np.random.default_rng(0).integers(0, 255, (200, 400, 3), np.uint8)
@@ -36,12 +36,12 @@ def test_a_line_stands_below_the_picture_and_hides_nothing():
     np.testing.assert_array_equal(frame[:200], PICTURE)
 
 
-@pytest.mark.parametrize("said", [{"action": 2}, {"length": 4}, {"running": 2.6}])
-def test_the_line_says_step_return_and_action_each_at_its_place(said):
+@pytest.mark.parametrize("fields", [{"action": 2}, {"length": 4}, {"running": 2.6}])
+def test_the_overlay_shows_step_return_and_action_at_fixed_places(fields):
     changed = np.any(
-        compose_frame(PICTURE) != compose_frame(PICTURE, **said), axis=(0, 2)
+        compose_frame(PICTURE) != compose_frame(PICTURE, **fields), axis=(0, 2)
     )
-    place = ["length", "running", "action"].index(*said)
+    place = ["length", "running", "action"].index(*fields)
     columns = np.flatnonzero(changed) / 400
     assert np.all((columns > 0.3 * place) & (columns < 0.3 * place + 0.35))
 
@@ -58,7 +58,7 @@ def test_a_small_picture_grows_by_whole_pixels_so_that_the_line_can_be_read():
     np.testing.assert_array_equal(frame[:200:4, ::4], small)
 
 
-def test_an_action_is_said_in_a_few_letters():
+def test_an_action_is_formatted_briefly():
     assert _format_action(np.int32(3)) == "3"
     assert _format_action(np.array([0.12345, -1.0])) == "0.123 -1"
     assert _format_action(np.arange(6)) == "0 1 2 3 …"
@@ -72,5 +72,5 @@ def test_a_random_policy_is_filmed_in_a_strip(tmp_path):
 
 
 def test_what_cannot_be_written_is_refused_before_anybody_plays(tmp_path):
-    with pytest.raises(RlcliError, match="no film"):
+    with pytest.raises(RlcliError, match="cannot write"):
         rlcli.render("no-such-environment", output=tmp_path / "a.avi")

@@ -95,13 +95,13 @@ def test_the_time_left_follows_the_pace_since_the_first_steps(monkeypatch):
     picture = RunPanel(50_000, [0], "dqn", start=10_000)
     now[0] += 30.0  # the compiler
     picture.add([row(11_000)], 11_000, [])
-    assert "0:30 spent │" in draw_panel(picture)
+    assert "0:30 elapsed │" in draw_panel(picture)
     now[0] += 10.0
     picture.add([row(12_000)], 12_000, [])  # 100 steps a second from now on
-    assert "0:40 spent, 6:20 left" in draw_panel(picture)
+    assert "0:40 elapsed, 6:20 left" in draw_panel(picture)
     now[0] += 7200.0
     picture.is_finished = True
-    assert "2:00:40 spent │" in draw_panel(picture)
+    assert "2:00:40 elapsed │" in draw_panel(picture)
 
 
 def test_what_a_user_named_is_no_markup():
