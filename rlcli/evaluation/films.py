@@ -59,7 +59,7 @@ class Reel:
         index = (coarse[:, 0] << 2 * _BITS) | (coarse[:, 1] << _BITS) | coarse[:, 2]
         self._counts += np.bincount(index, minlength=self._counts.size)
         self._colours[index] = flat
-        # Drawings compress well: this takes a millisecond, and saves 98 % of the memory.
+        # Drawings compress well: this takes 1 ms, and saves 98 % of the memory.
         self._frames.append(lz4.frame.compress(frame.tobytes()))
 
     def __len__(self) -> int:

@@ -1,6 +1,6 @@
 """Monitors: print the progress of training to stderr and to `log.txt`.
 
-In a terminal they draw a live panel; elsewhere, and in `log.txt`, one line per log point.
+They draw a live panel in a terminal, and print one line per log point elsewhere.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class Monitor:
 
     @contextlib.contextmanager
     def _silence_on_failure(self) -> Iterator[None]:
-        """Stops printing if the terminal or pipe is closed, so that training goes on."""
+        """Stops printing if the terminal or pipe is closed; training continues."""
         try:
             yield
         except (OSError, ValueError):  # ValueError: the stream is closed
@@ -244,7 +244,7 @@ class Monitor:
 
 
 class _Stderr(Console):
-    """A console on stderr that raises for a closed pipe; Rich would exit the process."""
+    """A console on stderr that raises for a closed pipe, instead of exiting."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError

@@ -66,9 +66,7 @@ class RunPanel:
         self.step = start
         self.is_finished = False
         self._start = time.perf_counter()
-        self._first: tuple[float, int] | None = (
-            None  # time and step of the first update
-        )
+        self._first: tuple[float, int] | None = None  # time and step of the first rows
         self._rows: dict[int, Row] = {}
         self._curves: dict[int, Curve] = {}
         self._mean_curve = Curve()

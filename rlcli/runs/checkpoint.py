@@ -11,7 +11,7 @@ little-endian:
         52     …  the lz4 frame, which contains a pickle (see `rlcli.runs.pickles`)
 
 Reading does not trust the file. It checks the header, whether the file can contain the
-claimed size, and the checksum. It decompresses the frame piece by piece and never beyond
+claimed size, and the checksum. It decompresses the frame piece by piece, never beyond
 the claimed size, checks the pickle's opcodes, and only then loads the pickle, with an
 unpickler that allows no globals.
 

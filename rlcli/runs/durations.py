@@ -1,4 +1,4 @@
-"""Durations, as people write them: `90s`, `10m`, `3h50m`."""
+"""Durations: parses durations such as `90s`, `10m` and `3h50m`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import time
 
 START_TIME = (
     time.monotonic()
-)  # of the process, as nearly as we know: `rlcli` imports this
+)  # of the process, approximately: `import rlcli` imports this module
 _NUMBER = r"([0-9]{1,9}(?:\.[0-9]{1,9})?)"
 _DURATION = re.compile(rf"(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s)?")
 
 
 def parse_duration(duration: str | float) -> float:
-    """How many seconds a duration is; a number is that many.
+    """Converts a duration to seconds; a number is already in seconds.
 
-    ValueError where it is no duration, or no time at all.
+    Raises a ValueError for other text, and for durations that are not positive.
 
-    >>> seconds("3h50m")
+    >>> parse_duration("3h50m")
     13800.0
     """
     if isinstance(duration, str):
@@ -27,7 +27,7 @@ def parse_duration(duration: str | float) -> float:
         total = 3600 * hours + 60 * minutes + rest
     else:
         total = float(duration)
-    if not total > 0:  # NaN is no time either
+    if not total > 0:  # refuses NaN as well
         raise ValueError(
             f"expected a duration such as 90s, 10m or 3h50m, got {duration!r}"
         )

@@ -1,8 +1,8 @@
-"""Files of a run: replaced atomically, opened without following links, and JSON.
+"""Files: atomic replacement, opening without following links, and JSON.
 
-A run folder may come from anywhere. Below it nothing is written through a symbolic
-link, nothing waits on a pipe, and nothing is removed but what rlcli itself has named.
-Imports only errors.
+A run folder may come from an untrusted source. rlcli never writes through symbolic links
+in it, never waits for pipes, and removes only files that it has named itself. Imports
+only errors.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from typing import IO, Any, BinaryIO
 
 from rlcli.errors import RlcliError
 
-LARGEST_JSON = 64 * 2**20  # bytes: larger files are not read as JSON
+LARGEST_JSON = 64 * 2**20  # bytes; larger files are refused
 _TEMPORARY = re.compile(r"\.(?P<name>.+?)(?:\.\d+){1,2}(?:\.tmp)?")
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Replaces a file atomically: a reader sees the old content or the new one.
+    """Replaces a file atomically: a reader sees the old content or the new content.
 
-    A symbolic link at `path` is replaced, never followed. `RlcliError` names the file
-    if the file system refuses.
+    Replaces a symbolic link at `path` instead of following it. Raises an `RlcliError`
+    that names the file if writing fails.
     """
     with replacing(path) as file:
         file.write(data)
@@ -37,10 +37,10 @@ def replace_file(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A temporary file to write to, which replaces `path` when the block ends.
+    """Context with a temporary file, which replaces `path` when the block ends.
 
-    It is `.NAME.NUMBER.tmp` in the same folder. It is synced to the disk and renamed;
-    if the block raises, it is removed.
+    The temporary file is `.NAME.NUMBER.tmp` in the same folder. It is synced to disk
+    and renamed, or removed if the block raises.
     """
     # Two threads may replace the same file.
     number = f"{os.getpid()}.{threading.get_ident()}"
@@ -62,11 +62,11 @@ def open_regular(path: Path, flags: int, mode: str = "r", **keywords: Any) -> IO
     """Opens a regular file; refuses links, pipes, devices and folders.
 
     Args:
-        flags: of `os.open`, such as `os.O_APPEND | os.O_CREAT | os.O_WRONLY`.
-        mode: of the file object, which has to fit the flags.
-        keywords: those of `open`, such as `encoding`.
+        flags: flags of `os.open`, such as `os.O_APPEND | os.O_CREAT | os.O_WRONLY`.
+        mode: the mode of the file object, which has to match the flags.
+        keywords: keywords of `open`, such as `encoding`.
     """
-    # Without O_NONBLOCK the opening of a pipe would wait for its other end.
+    # Without O_NONBLOCK, opening a pipe would wait for its other end.
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     purpose = "read" if flags & os.O_ACCMODE == os.O_RDONLY else "written"
     with name_file_in_errors(path, purpose):
@@ -82,9 +82,9 @@ def open_regular(path: Path, flags: int, mode: str = "r", **keywords: Any) -> IO
 
 @contextlib.contextmanager
 def name_file_in_errors(path: Path, purpose: str) -> Iterator[None]:
-    """Turns an `OSError` into an `RlcliError` that names the file.
+    """Converts an `OSError` to an `RlcliError` that names the file.
 
-    `purpose` is what cannot be done with it: "read" or "written".
+    `purpose` completes "cannot be …": "read", "written", "created" or "removed".
     """
     try:
         yield
@@ -92,26 +92,27 @@ def name_file_in_errors(path: Path, purpose: str) -> Iterator[None]:
         reason = error.strerror or str(error)
         hint = _HINTS.get(error.errno or 0, "")
         if error.errno == errno.ELOOP:
-            reason = "it is a symbolic link, and rlcli does not follow links in a run"
+            reason = "it is a symbolic link, which rlcli does not follow in a run"
         raise RlcliError(f"`{path}` cannot be {purpose}: {reason}", hint) from error
 
 
-_NO_ROOM = "make room on the disk and try again"
+_NO_ROOM = "free space on the disk and try again"
 _HINTS = {
-    errno.ELOOP: "replace the link by the file it points to, or remove it",
+    errno.ELOOP: "replace the link with the file it points to, or remove it",
     errno.ENOSPC: _NO_ROOM,
     errno.EDQUOT: _NO_ROOM,
     errno.EACCES: "check the permissions of the file and its folder",
     errno.EPERM: "check the permissions of the file and its folder",
-    errno.EROFS: "`--runs` or `--run` names a folder that can be written to",
+    errno.EROFS: "choose a writable folder with `--runs` or `--run`",
     errno.ENOENT: "check that its folder exists",
 }
 
 
 def remove_temporaries(folder: Path, names: Iterable[str]) -> None:
-    """Removes the temporary files that a killed process left of files with these names.
+    """Removes temporary files that a killed process has left behind.
 
-    `names` are regular expressions. Everything else in the folder stays.
+    `names` are regular expressions of the names of the final files. All other files
+    remain.
     """
     pattern = re.compile("|".join(names))
     with contextlib.suppress(FileNotFoundError):
@@ -123,10 +124,10 @@ def remove_temporaries(folder: Path, names: Iterable[str]) -> None:
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:
-    """JSON of anything made of mappings, lists, strings and numbers.
+    """Encodes mappings, lists, strings, numbers and paths as JSON.
 
-    Scalars of NumPy and JAX are numbers, paths are strings; what is not finite is
-    null, as JSON knows no NaN.
+    NumPy and JAX scalars become numbers, paths become strings, and numbers that are not
+    finite become null, because JSON has no NaN.
     """
     return json.dumps(
         _to_plain(value), indent=indent, allow_nan=False, ensure_ascii=False
@@ -148,45 +149,47 @@ def _to_plain(value: Any) -> Any:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; {} if there is no file, or an empty one."""
+    """Reads the JSON object in a file; {} if the file is missing or empty."""
     if not os.path.lexists(path):
         return {}
     with open_regular(path, os.O_RDONLY, "rb") as file:
         data = file.read(LARGEST_JSON + 1)
-    hint = "remove it: `rlcli resume` writes it again from the newest checkpoint"
+    hint = "remove it: `rlcli resume` recreates it from the newest checkpoint"
     if len(data) > LARGEST_JSON:
-        raise RlcliError(f"`{path}` is damaged: it has over {LARGEST_JSON:,} bytes")
+        raise RlcliError(
+            f"`{path}` is damaged: it has more than {LARGEST_JSON:,} bytes"
+        )
     if not data:
         return {}
     try:
         value = json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:  # no JSON, no text, or nested deeply
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or too deep
         raise RlcliError(f"`{path}` is damaged: {str(error)[:200]}", hint) from error
     if not isinstance(value, dict):
-        raise RlcliError(f"`{path}` is damaged: it holds no JSON object", hint)
+        raise RlcliError(f"`{path}` is damaged: it is not a JSON object", hint)
     return value
 
 
 def merge_json(path: Path, fields: Mapping[str, Any]) -> None:
-    """Sets these fields of the JSON object in a file, and leaves the others."""
+    """Sets fields of the JSON object in a file, and keeps the others."""
     write_json(path, read_json(path) | dict(fields))
 
 
 def write_json(path: Path, fields: Mapping[str, Any]) -> None:
-    """Replaces a file by the JSON object of these fields."""
+    """Replaces a file with a JSON object of these fields."""
     replace_file(path, (to_json(fields, indent=2) + "\n").encode())
 
 
 def _open_new(path: Path) -> BinaryIO:
     """Opens a temporary file that did not exist before."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    # A killed process with the same number may have left one.
+    # A killed process with the same process number may have left one behind.
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, flags, 0o666), "w+b")
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes sure that a new name in the folder is on the disk."""
+    """Syncs the entries of a folder to disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

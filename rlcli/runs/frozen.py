@@ -1,8 +1,8 @@
 """Frozen seeds: the record of seeds whose training has failed.
 
-A gradient step whose loss is not finite is not taken, and its seed takes no other one:
-it is frozen. Policy files and checkpoints carry the record, so that results of such a
-seed are never mistaken for those of a sound one.
+A gradient step whose loss is not finite is skipped, and its seed is frozen: it makes no
+further gradient steps. Policy files and checkpoints contain the record, so that results
+of frozen seeds are always marked.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _FIELDS = {"step": int, "reason": str, "environment": bool}
 
 
 class Frozen(NamedTuple):
-    """Why and when a seed was frozen."""
+    """The step and the reason of a frozen seed."""
 
-    step: int  # environment steps of the seed by then
+    step: int  # environment steps of the seed when it failed
     reason: str
-    environment: bool = False  # whether its environment returned what is not finite
+    environment: bool = False  # whether its environment returned non-finite values
 
     @property
     def label(self) -> str:
-        """A few words for a cell of a table."""
+        """A short text for a table."""
         return f"at step {self.step:,}"
 
 
@@ -34,38 +34,40 @@ FrozenSeeds = Mapping[int, Frozen]  # by seed
 
 
 def describe_frozen(frozen: FrozenSeeds, seeds: int) -> str:
-    """How many of the seeds are frozen, and why; "" if none is."""
+    """The number of frozen seeds, and the reasons; "" if none is frozen."""
     if not frozen:
         return ""
-    reasons = "; ".join(f"seed {seed}: {each.reason}" for seed, each in frozen.items())
+    reasons = "; ".join(
+        f"seed {seed}: {entry.reason}" for seed, entry in frozen.items()
+    )
     return f"{count_frozen(len(frozen), seeds)}: {reasons}"
 
 
 def count_frozen(count: int, seeds: int) -> str:
-    """Such as "2 of 5 seeds are frozen"."""
+    """Formats the number of frozen seeds: "2 of 5 seeds are frozen"."""
     if seeds == 1:
         return "the seed is frozen"
     return f"{count} of {seeds} seeds {'is' if count == 1 else 'are'} frozen"
 
 
 def suggest_remedy(recipe: Recipe, frozen: FrozenSeeds) -> str:
-    """What to try so that no seed freezes; "" if none is frozen."""
+    """A hint against frozen seeds; "" if none is frozen."""
     if not frozen:
         return ""
     remedies = []
-    if any(each.environment for each in frozen.values()):
+    if any(entry.environment for entry in frozen.values()):
         name = recipe.environment.name
         remedies.append(f"make environment `{name}` return finite numbers")
-    if not all(each.environment for each in frozen.values()):
-        remedies.append(_remedy_of_training(recipe))
+    if not all(entry.environment for entry in frozen.values()):
+        remedies.append(_suggest_options(recipe))
     return "; ".join(remedies)
 
 
-def _remedy_of_training(recipe: Recipe) -> str:
-    """Smaller steps, smaller gradients or smaller rewards."""
-    lone = set(recipe.optimizer) == {DEFAULT}
+def _suggest_options(recipe: Recipe) -> str:
+    """Options for smaller steps, smaller gradients or smaller rewards."""
+    is_single = set(recipe.optimizer) == {DEFAULT}
     options = {
-        f"`optimizer.{name}`" if lone else f"`optimizer.{group}.{name}`": value
+        f"`optimizer.{name}`" if is_single else f"`optimizer.{group}.{name}`": value
         for group, part in recipe.optimizer.items()
         for name, value in part.options.items()
         if name in ("learning_rate", CLIP)
@@ -73,22 +75,22 @@ def _remedy_of_training(recipe: Recipe) -> str:
     lower = [name for name, value in options.items() if value is not None]
     remedies = [f"lower {', '.join(lower)}"] if lower else []
     if unset := [name for name, value in options.items() if value is None]:
-        remedies.append(f"set {', '.join(unset)} (such as 0.5)")
+        remedies.append(f"set {', '.join(unset)} (for example to 0.5)")
     if not recipe.normalize.reward:
-        remedies.append("set `normalize.reward` where rewards are large")
+        remedies.append("set `normalize.reward` if rewards are large")
     return ", or ".join(remedies)
 
 
 def dump_frozen(frozen: FrozenSeeds) -> dict[str, Any]:
-    """The record as plain data, with seeds as text."""
+    """The record as plain data; seeds become strings."""
     return {
-        str(seed): each._replace(reason=each.reason[:LONGEST])._asdict()
-        for seed, each in frozen.items()
+        str(seed): entry._replace(reason=entry.reason[:LONGEST])._asdict()
+        for seed, entry in frozen.items()
     }
 
 
 def load_frozen(data: Any, seeds: Sequence[int]) -> dict[int, Frozen]:
-    """The record again; a ValueError where the data is not well formed."""
+    """Restores the record; raises a ValueError for malformed data."""
     known = {str(seed): seed for seed in seeds}
     if not isinstance(data, dict) or not data.keys() <= known.keys():
         raise ValueError("expected a dict by seed")
@@ -101,7 +103,7 @@ def _load_entry(entry: Any) -> Frozen:
         or {name: type(value) for name, value in entry.items()} != _FIELDS
         or entry["step"] < 0
         or len(entry["reason"]) > LONGEST
-        or not entry["reason"].isprintable()  # it is shown in a terminal
+        or not entry["reason"].isprintable()  # it is printed to a terminal
     ):
         raise ValueError(f"expected {', '.join(_FIELDS)}")
     return Frozen(**entry)

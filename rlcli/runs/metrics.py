@@ -14,24 +14,24 @@ from rlcli.errors import RlcliError
 from rlcli.runs.files import name_file_in_errors, open_regular, to_json
 
 FILE_NAME = "metrics.jsonl"
-_STEP = re.compile(rb'\{"T": (\d{1,18})[,}]')  # how `append` begins every row
-_BLOCK = 2**16  # bytes that are searched row by row
+_STEP = re.compile(rb'\{"T": (\d{1,18})[,}]')  # the beginning of every row
+_BLOCK = 2**16  # bytes to search row by row
 _LONGEST = 2**24  # bytes of a line
 FIRST_FIELDS = ("T", "seed", "ep", "G", "t", "avg_G", "avg_r")
-# They tell of the machine and not of the run: two equal runs differ in them.
+# Fields that depend on the machine: they differ between two equal runs.
 CLOCK_FIELDS = ("dt", "steps_per_second", "updates_per_second", "time")
 
 
 class Metrics:
-    """Appends rows to a run's `metrics.jsonl`: what stands there is one history.
+    """Appends rows to a run's `metrics.jsonl`, which contains a single history.
 
     A row is a mapping with `T`, the steps of its seed, and `seed`; `ep`, `G`, `t`,
-    `avg_G`, `avg_r`, any scalar, the clock fields; or, of an evaluation, `{"T", "seed",
-    "evaluation": {"mean", "std", "min", "max", "length", "episodes"}}`. What is not
-    finite is written as null: JSON knows no NaN.
+    `avg_G`, `avg_r`, any scalar, and the clock fields. The row of an evaluation is
+    `{"T", "seed", "evaluation": {"mean", "std", "min", "max", "length", "episodes"}}`.
+    Numbers that are not finite become null, because JSON has no NaN.
 
-    `resume_at` is the step at which the run goes on: rows beyond it, and a line that a
-    killed process left unfinished, are cut off first. Without it the history begins.
+    `resume_at` is the step at which the run resumes: rows beyond it, and an incomplete
+    last line of a killed process, are removed first. If None, the file starts empty.
     """
 
     def __init__(self, folder: str | Path, resume_at: int | None = None) -> None:
@@ -41,14 +41,14 @@ class Metrics:
         self._file = open_regular(self._path, flags, "a", encoding="utf-8")
 
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Writes the rows of a log point, and hands them to the operating system."""
+        """Writes the rows of a log point, and flushes the file."""
         lines = [to_json(_order_fields(row)) for row in rows]
         with name_file_in_errors(self._path, "written"):
             self._file.write("".join(line + "\n" for line in lines))
             self._file.flush()
 
     def close(self) -> None:
-        """Closes the file; it may be closed more than once."""
+        """Closes the file; may be called repeatedly."""
         with name_file_in_errors(self._path, "written"):
             self._file.close()
 
@@ -65,9 +65,9 @@ class Metrics:
 
 
 def read_metrics(folder: str | Path) -> list[dict[str, Any]]:
-    """All rows of a run, in order; none where it has not logged yet.
+    """Reads all rows of a run, in order; [] if it has not logged yet.
 
-    A last line without its end is still being written, and is left out.
+    Skips an incomplete last line, which is still being written.
     """
     path = Path(folder) / FILE_NAME
     if not os.path.lexists(path):
@@ -81,15 +81,15 @@ def read_metrics(folder: str | Path) -> list[dict[str, Any]]:
 
 
 def drop_clock_fields(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row without what may differ between two equal runs."""
+    """The row without the fields that may differ between two equal runs."""
     return {name: value for name, value in row.items() if name not in CLOCK_FIELDS}
 
 
 def _truncate(path: Path, resume_at: int | None) -> None:
-    """Cuts off the rows beyond a step, all of them for None, and an unfinished line.
+    """Removes the rows beyond a step (all rows if None), and an incomplete line.
 
-    Rows are in the order of their steps, so the place is found by bisection. What
-    remains is not rewritten, so a kill leaves one history or the other.
+    Finds the place by bisection, because rows are ordered by step. Truncates without
+    rewriting, so a killed process leaves either the old or the new history.
     """
     if not os.path.lexists(path):
         return
@@ -100,7 +100,7 @@ def _truncate(path: Path, resume_at: int | None) -> None:
 
 
 def _end_of(path: Path, file: IO[bytes], step: int) -> int:
-    """The offset behind the last row at or before a step."""
+    """The offset after the last row at or before a step."""
     low, high = 0, _end_of_lines(path, file)
     while high - low > _BLOCK:
         file.seek((low + high) // 2)
@@ -120,7 +120,7 @@ def _end_of(path: Path, file: IO[bytes], step: int) -> int:
 
 
 def _end_of_lines(path: Path, file: IO[bytes]) -> int:
-    """The offset behind the last line that is finished."""
+    """The offset after the last complete line."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - _LONGEST))
     data = file.read()
@@ -137,11 +137,11 @@ def _read_line(path: Path, file: IO[bytes]) -> bytes:
 
 
 def _too_long(path: Path) -> RlcliError:
-    return RlcliError(f"`{path}` is damaged: a line has over {_LONGEST:,} bytes")
+    return RlcliError(f"`{path}` is damaged: a line has more than {_LONGEST:,} bytes")
 
 
 def _next_step(path: Path, file: IO[bytes]) -> int:
-    """The step of the next row; the rest of it is not parsed if `append` wrote it."""
+    """The step of the next row; parses the whole row only if `append` did not write it."""
     begin = file.tell()
     line = _read_line(path, file)
     if match := _STEP.match(line):
@@ -156,18 +156,18 @@ def _next_step(path: Path, file: IO[bytes]) -> int:
 def _parse_row(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
-    except (ValueError, RecursionError):  # no JSON, or nested deeply
+    except (ValueError, RecursionError):  # not JSON, or too deeply nested
         row = None
     if not isinstance(row, dict) or not isinstance(row.get("T"), int):
         raise RlcliError(
-            f"`{path}`, line {number}: no row of metrics",
-            "each line is a JSON object with `T`; remove the line to go on without it",
+            f"`{path}`, line {number}: not a row of metrics",
+            "each line is a JSON object with `T`; remove the line to continue",
         )
     return row
 
 
 def _order_fields(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields every row has, then those of the algorithm, then the clock's."""
+    """Orders fields: those of every row, those of the algorithm, the clock fields."""
     first = [name for name in FIRST_FIELDS if name in row]
     clock = [name for name in CLOCK_FIELDS if name in row]
     middle = [name for name in row if name not in (*first, *clock)]

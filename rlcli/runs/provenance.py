@@ -1,4 +1,4 @@
-"""Provenance: what a process runs on, and of what. Imports nothing of ours."""
+"""Provenance: records versions, hardware and git state. Imports no rlcli module."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-DISTRIBUTIONS = (  # whose versions may change what a run comes to
+DISTRIBUTIONS = (  # whose versions may change the results of a run
     *("rlcli", "jax", "jaxlib", "dm-haiku", "optax", "rlax", "gymnasium", "numpy"),
 )
-DIFF_LIMIT = 100_000  # characters of `git diff` that a run keeps
+DIFF_LIMIT = 100_000  # characters of `git diff` that are recorded
 _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
 def collect_provenance() -> dict[str, Any]:
-    """What this process runs on, for `run.json`: nothing of it is imported for that."""
+    """The provenance of this process for `run.json`; imports no recorded package."""
     return {
         "command": command_line(),
         "python": platform.python_version(),
@@ -36,7 +36,7 @@ def collect_provenance() -> dict[str, Any]:
 
 
 def command_line() -> str:
-    """The command line of this process, as a shell takes it."""
+    """The command line of this process, quoted for a shell."""
     return shlex.join(sys.argv)
 
 
@@ -46,7 +46,7 @@ def _all_versions() -> Mapping[str, str | None]:
 
 
 def versions() -> dict[str, str | None]:
-    """The versions of the packages that may change what a run comes to."""
+    """The versions of the packages that may change the results of a run."""
     return dict(_all_versions())
 
 
@@ -58,7 +58,7 @@ def _version(distribution: str) -> str | None:
 
 
 def _processor() -> str:
-    """The name of the processor; Linux tells it in a file only."""
+    """The name of the processor; Linux has it only in a file."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
             if line.startswith("model name"):
@@ -73,14 +73,14 @@ def _usable_cores() -> int | None:
 
 
 def _git_state() -> dict[str, Any] | None:
-    """The commit of the checkout that the process stands in, and what differs from it.
+    """The commit and the diff of the git checkout in the working directory.
 
-    None outside of a checkout, before its first commit, or without git.
+    None outside a checkout, before its first commit, or without git.
     """
     commit = _run_git("rev-parse", "HEAD")
     if not commit:
         return None
-    # No program that the checkout's configuration names: a checkout may be anybody's.
+    # Runs no programs of the checkout's configuration: the checkout may be untrusted.
     settings = {"core.fsmonitor": "false"} | dict.fromkeys(_own_filters(), "")
     flags = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules")
     diff = _run_git("diff", *flags, "HEAD", settings=settings)
@@ -89,7 +89,7 @@ def _git_state() -> dict[str, Any] | None:
 
 
 def _own_filters() -> list[str]:
-    """The settings with which the checkout itself, not the user, filters files."""
+    """The filter settings of the checkout itself, without those of the user."""
     pattern = r"^filter\..*\.(clean|process|required)$"
     arguments = ("--show-scope", "--name-only", "-z", "--get-regexp", pattern)
     fields = _run_git("config", *arguments).split("\0")
@@ -98,8 +98,8 @@ def _own_filters() -> list[str]:
 
 
 def _run_git(*arguments: str, settings: Mapping[str, str] = _NO_SETTINGS) -> str:
-    """The beginning of what git writes: one character more than a run keeps."""
-    environment = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}  # looks, and changes nothing
+    """The first `DIFF_LIMIT` + 1 characters of git's output."""
+    environment = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}  # read-only
     environment |= _configuration(settings)
     try:
         process = subprocess.Popen(
@@ -115,14 +115,14 @@ def _run_git(*arguments: str, settings: Mapping[str, str] = _NO_SETTINGS) -> str
         return ""
     with process:
         text = process.stdout.read(DIFF_LIMIT + 1) if process.stdout else ""
-        is_whole = len(text) <= DIFF_LIMIT
-        if not is_whole:
+        is_complete = len(text) <= DIFF_LIMIT
+        if not is_complete:
             process.kill()
-    return text if process.returncode == 0 or not is_whole else ""
+    return text if process.returncode == 0 or not is_complete else ""
 
 
 def _configuration(settings: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables that give git these settings, after the user's own."""
+    """The environment variables that add settings to git's configuration."""
     number = os.environ.get("GIT_CONFIG_COUNT", "")
     first = int(number) if number.isdecimal() else 0
     variables = {"GIT_CONFIG_COUNT": str(first + len(settings))}

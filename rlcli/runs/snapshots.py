@@ -1,8 +1,8 @@
-"""Snapshots: what checkpoint and policy files hold, and how a run comes back from them.
+"""Snapshots: the content of checkpoint and policy files.
 
-A checkpoint holds everything, for resume; a policy file only what acting needs. Either
-carries its resolved recipe, so a copy of the file alone can be evaluated and rendered.
-Nothing in them depends on clock, path or machine: equal progress, equal bytes.
+A checkpoint contains the whole state, for resume; a policy file only what acting needs.
+Both contain the resolved recipe, so that a single file can be evaluated and rendered.
+They do not depend on clock, path or machine: equal progress gives equal bytes.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _CHECKPOINT, _POLICY = "checkpoint", "policy"
 _MAX_STEP, _MAX_SEED = (
     2**53,
     2**32,
-)  # steps that a float counts exactly; seeds there are
-_CIRCUMSTANCES = "circumstances"  # which early files do not have
+)  # the largest integer that is exact in a float; the number of seeds
+_CIRCUMSTANCES = "circumstances"  # missing in early files
 _HOST_PREFIX = (
-    "environment"  # of a host environment's progress: its own shapes, not code's
+    "environment"  # of the state of host environments, whose shapes code cannot know
 )
 _FROZEN = (
     "frozen"  # only in files of runs with frozen seeds, as `_FAULTS` in newer ones
@@ -45,15 +45,15 @@ _NO_SEED: FrozenSeeds = MappingProxyType({})
 
 
 class Snapshot(NamedTuple):
-    """A policy as it comes out of a file, for all seeds of its run."""
+    """A policy from a file, for all seeds of its run."""
 
     recipe: Recipe
     seeds: tuple[int, ...]
-    steps: tuple[int, ...]  # at which each seed's was taken
+    steps: tuple[int, ...]  # of each seed when its policy was saved
     episodes: tuple[int, ...]
-    returns: tuple[float, ...]  # of the evaluation that chose each; () if none did
+    returns: tuple[float, ...]  # of the best evaluations; () in a latest policy
     acting: Mapping[str, np.ndarray]  # by tree path, `[S, ...]`
-    frozen: FrozenSeeds = _NO_SEED  # of its run, by the time the file was written
+    frozen: FrozenSeeds = _NO_SEED  # when the file was written
 
 
 class BestPolicies(NamedTuple):
@@ -74,7 +74,7 @@ def save_progress(
     metrics: Mapping[str, np.ndarray],
     frozen: FrozenSeeds = _NO_SEED,
 ) -> None:
-    """Writes all that a run needs to continue, even if its other files are lost."""
+    """Writes a checkpoint: all that resume needs, even without the run's other files."""
     checkpoint.write(
         path,
         {
@@ -93,7 +93,7 @@ def save_progress(
 
 
 class Saved(NamedTuple):
-    """A checkpoint as it was read; nothing of it has been built yet."""
+    """The content of a checkpoint, before anything is built from it."""
 
     path: Path
     recipe: str  # resolved, as YAML
@@ -105,7 +105,7 @@ class Saved(NamedTuple):
 
 
 def read_checkpoint(path: Path) -> Saved:
-    """The content of a checkpoint."""
+    """Reads a checkpoint."""
     content = _read_content(path, _CHECKPOINT)
     return Saved(
         path=path,
@@ -119,10 +119,10 @@ def read_checkpoint(path: Path) -> Saved:
 
 
 def restore_progress(tree: Saved, loop: Loop) -> tuple[Progress, str]:
-    """A run's progress, and a sentence about what could not be restored."""
+    """Restores the progress of a run; also returns a message if this is inexact."""
     shapes = loop.shapes()
     leaves = _with_faults(tree.progress, shapes)
-    # A host environment's part has the shape that its episodes have; it checks it.
+    # The shapes of a host environment's state depend on its episodes; it checks them.
     host = {}
     if not jax.tree.leaves(shapes.environment):
         prefix = f"{_HOST_PREFIX}/"
@@ -133,7 +133,7 @@ def restore_progress(tree: Saved, loop: Loop) -> tuple[Progress, str]:
 
 
 def save_policy(path: Path, snapshot: Snapshot) -> None:
-    """Writes what acting needs."""
+    """Writes a policy file: what acting needs."""
     checkpoint.write(
         path,
         {
@@ -150,7 +150,7 @@ def save_policy(path: Path, snapshot: Snapshot) -> None:
 
 
 def load_snapshot(path: Path, *, trust: bool = False) -> Snapshot:
-    """The policy in a policy file or a checkpoint."""
+    """Reads the policy of a policy file or a checkpoint."""
     content = _read_content(path, _POLICY, _CHECKPOINT)
     recipe = snapshot_recipe(path, content, trust=trust)
     seeds = tuple(content["seeds"])
@@ -188,13 +188,12 @@ def load_snapshot(path: Path, *, trust: bool = False) -> Snapshot:
 
 
 def load_best(path: Path, shapes: ArrayTree, seeds: Sequence[int]) -> BestPolicies:
-    """The best policies of the run that is being resumed.
+    """Reads the best policies of a run that is resumed.
 
-    The recipe in the file is not read: the run has one. `shapes` is what the run's
-    policies take, `[S, ...]`.
+    Ignores the recipe in the file. `shapes` are those of the acting state, `[S, ...]`.
     """
     content = _read_content(path, _POLICY)
-    hint = "remove the file: the next evaluation writes it again"
+    hint = "remove the file: the next evaluation recreates it"
     if content["seeds"] != list(seeds) or not content["returns"]:
         raise RlcliError(f"`{path}` is not the best policy of this run", hint)
     try:
@@ -212,7 +211,7 @@ def load_best(path: Path, shapes: ArrayTree, seeds: Sequence[int]) -> BestPolici
 def snapshot_recipe(
     path: Path, content: Mapping[str, Any] | None = None, *, trust: bool = False
 ) -> Recipe:
-    """The resolved recipe that a file carries; imports nothing unless trusted."""
+    """The resolved recipe in a file; imports no code unless `trust`."""
     content = content or _read_content(path, _POLICY, _CHECKPOINT)
     data = documents.load_document(content["recipe"], source=str(path)).data
     try:
@@ -224,7 +223,7 @@ def snapshot_recipe(
 
 
 def restore_acting(snapshot: Snapshot, policy_of: Setup, source: Path) -> ArrayTree:
-    """The tree that the policy of a setup takes, `[S, ...]`, from a snapshot."""
+    """Restores the acting state of a setup's policy, `[S, ...]`, from a snapshot."""
     with out_of_memory.limit_building(snapshot.recipe):
         shapes = jax.eval_shape(lambda: _acting_state(policy_of))
     seeds = len(snapshot.seeds)
@@ -242,7 +241,7 @@ def _acting_state(setup: Setup) -> ArrayTree:
 
 
 def _read_content(path: Path, *kinds: str) -> dict[str, Any]:
-    """The outer dict of a file, of one of these kinds, with all that it has to hold."""
+    """Reads a file of one of these kinds, and checks its structure."""
     keys = {
         _CHECKPOINT: {"kind", "recipe", "seeds", "progress", "metrics"},
         _POLICY: {
@@ -257,21 +256,21 @@ def _read_content(path: Path, *kinds: str) -> dict[str, Any]:
         or set(data) - {_FROZEN, _CIRCUMSTANCES} != keys[kind]
         or not _is_well_formed(data)
     ):
-        raise RlcliError(f"`{path}` holds no checkpoint and no policy of rlcli")
+        raise RlcliError(f"`{path}` is neither a checkpoint nor a policy of rlcli")
     if kind not in kinds:
-        raise RlcliError(f"`{path}` is a {kind} file, where a {kinds[0]} is needed")
+        raise RlcliError(f"`{path}` is a {kind} file: expected a {kinds[0]}")
     return data
 
 
 def _with_faults(leaves: Mapping[str, Any], shapes: Progress) -> dict[str, Any]:
-    """The leaves of a progress; a file from before faults were recorded has none."""
+    """The leaves of a progress; adds empty faults to files of earlier versions."""
     if any(name.startswith(_FAULTS) for name in leaves):
         return dict(leaves)
-    blank = {
-        f"{_FAULTS}{name}": np.full(each.shape, NONE, each.dtype)
-        for name, each in tree_paths.leaves_by_path(shapes.faults).items()
+    empty = {
+        f"{_FAULTS}{name}": np.full(leaf.shape, NONE, leaf.dtype)
+        for name, leaf in tree_paths.leaves_by_path(shapes.faults).items()
     }
-    return {**leaves, **blank}
+    return {**leaves, **empty}
 
 
 def _dump_frozen(frozen: FrozenSeeds) -> dict[str, Any]:
@@ -279,7 +278,7 @@ def _dump_frozen(frozen: FrozenSeeds) -> dict[str, Any]:
 
 
 def _is_well_formed(data: Mapping[str, Any]) -> bool:
-    """Whether the parts are of the types that are relied upon."""
+    """Whether the entries have the expected types and lengths."""
     lists = [data[key] for key in ("seeds", "steps", "episodes") if key in data]
     trees = [data[key] for key in ("progress", "metrics", "acting") if key in data]
     returns = data.get("returns", [])
@@ -301,7 +300,7 @@ def _is_well_formed(data: Mapping[str, Any]) -> bool:
 
 
 def _has_frozen(data: Mapping[str, Any]) -> bool:
-    """Whether the record of frozen seeds is well formed, where there is one."""
+    """Whether the record of frozen seeds, if any, is well formed."""
     try:
         load_frozen(data.get(_FROZEN, {}), data["seeds"])
     except ValueError:

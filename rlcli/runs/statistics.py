@@ -1,8 +1,8 @@
-"""Statistics: what the returns of episodes and of several seeds say, and how surely.
+"""Statistics: summarizes returns over episodes and seeds.
 
-Numbers over few seeds, after (Agarwal et al., 2021), https://arxiv.org/abs/2108.13264:
-the interquartile mean, which one lucky or unlucky seed cannot move much, and its
-bootstrap interval. NumPy only.
+For few seeds, after (Agarwal et al., 2021), https://arxiv.org/abs/2108.13264: the
+interquartile mean (IQM), which is robust to single outliers, and its bootstrap
+interval. NumPy only.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ Values = Sequence[float] | npt.NDArray[Any]
 
 
 def iqm(values: Values, axis: int = -1) -> Any:
-    """The interquartile mean along `axis`: a float for `[n]`, an array for `[..., n]`.
+    """The interquartile mean (IQM) along `axis`: a float for `[n]`, else an array.
 
     The mean of the middle half of the sorted values, exact for any n: value i of n
-    covers [i, i + 1], and weighs as much as of that lies within [n/4, 3n/4],
+    covers [i, i + 1], and its weight is the overlap with [n/4, 3n/4],
 
         IQM = Σᵢ wᵢ x₍ᵢ₎ / (n/2)        wᵢ = |[i, i + 1] ∩ [n/4, 3n/4]|
 
-    so that it is the value itself for n = 1, and scipy's `trim_mean(x, 0.25)` where 4
-    divides n. A value that is not finite, trimmed or not, makes the result nan.
+    It is the value itself for n = 1, and scipy's `trim_mean(x, 0.25)` if 4 divides n.
+    Any value that is not finite, trimmed or not, makes the result nan.
     """
     ranked = np.sort(np.moveaxis(np.asarray(values, np.float64), axis, -1), axis=-1)
     n = ranked.shape[-1]
@@ -48,10 +48,10 @@ def bootstrap_ci95(
 ) -> tuple[float, float]:
     """The 95 % percentile bootstrap interval of a statistic of the values `[n]`.
 
-    The values are drawn again, n at a time and with replacement, `resamples` times; the
-    interval holds the middle 95 % of the statistic of those samples. The same values
-    give the same interval. `statistic(samples, axis=-1)` reduces `[resamples, n]`, as
-    `iqm`, `numpy.mean` and `numpy.median` do. One value is its own interval.
+    Resamples n values with replacement, `resamples` times; the interval contains the
+    middle 95 % of the statistic of those samples. The same values give the same
+    interval. `statistic(samples, axis=-1)` reduces `[resamples, n]`, as `iqm`,
+    `numpy.mean` and `numpy.median` do. For a single value both ends are that value.
     """
     array = np.asarray(values, np.float64)
     if array.ndim != 1 or array.size == 0:
@@ -63,9 +63,9 @@ def bootstrap_ci95(
 
 
 def return_spread(values: Values) -> dict[str, float]:
-    """How the episodes of one seed went: their mean, std, min and max.
+    """The mean, std, min and max of the returns of one seed's episodes.
 
-    The std is that of these episodes, a sum divided by n and not by n − 1.
+    The std divides by n, not by n − 1.
     """
     array = np.asarray(values, np.float64)
     if array.size == 0:
@@ -79,7 +79,7 @@ def return_spread(values: Values) -> dict[str, float]:
 
 
 def summary(values: Values) -> dict[str, Any]:
-    """What several seeds say, one value each: mean, IQM and its 95 % interval."""
+    """Mean, IQM and its 95 % interval over several seeds, with one value each."""
     return {
         "mean": float(np.mean(np.asarray(values, np.float64))),
         "iqm": iqm(values),
@@ -88,7 +88,7 @@ def summary(values: Values) -> dict[str, Any]:
 
 
 def statistics_row(statistics: Mapping[str, Any], index: int) -> dict[str, Any]:
-    """What the statistics say of a seed, in the words of the TrainMonitor."""
+    """The episode statistics of a seed, by the names of the TrainMonitor."""
     episodes = int(statistics["episodes"][index])
     if not episodes:
         return {"ep": 0}
@@ -109,7 +109,7 @@ def statistics_row(statistics: Mapping[str, Any], index: int) -> dict[str, Any]:
 
 
 def episode_summary(returns: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:
-    """The returns and lengths of one seed's episodes in a few numbers."""
+    """Summarizes the returns and lengths of one seed's episodes."""
     return {
         "mean": float(returns.mean()),
         "std": float(returns.std()),

@@ -1,7 +1,7 @@
-"""Thread layout: how a run uses the cores, set before JAX is imported.
+"""Thread layout: chooses how a run uses the cores, before JAX is imported.
 
-XLA sizes its thread pool once, when JAX is imported, so the layout is chosen
-from the recipe's plain YAML. The real loader reports what is wrong with it.
+XLA sizes its thread pool once, when JAX is imported, so the layout is chosen from the
+recipe's plain YAML. Errors in the recipe are ignored here; the loader reports them.
 Imports no JAX.
 """
 
@@ -16,11 +16,11 @@ from rlcli.errors import RlcliError
 from rlcli.xla import compilation_cache, threads
 from rlcli.xla.threads import Layout
 
-# Multiply-adds of a network's layers over one batch, from which on several threads win:
-# 64-64 with 32 rows (0.1 M) runs at half its speed in the pool, if unlucky; 64-64 with
+# Multiply-adds of a network's layers over one batch from which several threads are
+# faster: 64-64 with 32 rows (0.1 M) can run at half its speed in the pool; 64-64 with
 # 2 048 rows (8 M) gains 15 %, 256-256 with 256 rows (17 M) gains 70 %.
 WIDE_WORK = 8_000_000
-# What counts where the recipe is silent: its defaults, by the size that matters here.
+# The defaults of a recipe for the sizes that matter here.
 LAYERS = (64, 64)
 BATCH_SIZE, UNROLL, MINIBATCHES, ENVIRONMENTS = 32, 128, 4, 1
 
@@ -28,9 +28,9 @@ BATCH_SIZE, UNROLL, MINIBATCHES, ENVIRONMENTS = 32, 128, 4, 1
 def apply_for_recipe(
     recipe: str | Path | Mapping[str, Any], *, set: Sequence[str], seeds: int | None
 ) -> str:
-    """Settles the threads for training a recipe; what to warn of, if it is too late."""
+    """Sets the threads for training a recipe; returns a warning if it is too late."""
     from rlcli.recipe import (
-        documents,  # here, for `--help` is to answer at once
+        documents,  # here, to keep `--help` fast
         find_recipe,
     )
 
@@ -46,37 +46,36 @@ def apply_for_recipe(
 
 
 def apply_for_run(path: str | Path) -> str:
-    """Settles the threads for going on with a run: those that it began with."""
+    """Sets the threads for resuming a run, to those that it started with."""
     return _apply(_recorded_layout(path) or Layout("one", 1))
 
 
 def _apply(layout: Layout) -> str:
-    """Applies a layout; a sentence where JAX was imported with another one."""
+    """Applies a layout; returns a warning if JAX was imported with another one."""
     compilation_cache.enable_compilation_cache()
     if threads.apply_layout(layout) or threads.has_accelerator():
         return ""
-    in_force = threads.current_layout(layout.devices)
-    if in_force["threads"] == layout.threads:
+    current = threads.current_layout(layout.devices)
+    if current["threads"] == layout.threads:
         return ""
     return (
-        f"JAX was imported before rlcli could choose its threads: `{layout.threads}` "
-        f"would suit this recipe, and it is `{in_force['threads']}`; set `NPROC=1` "
-        f"before "
-        "Python starts, for several seeds in a pool of threads can wait for ever"
+        "JAX was imported before rlcli could set its threads: this recipe should use "
+        f"`{layout.threads}`, but JAX uses `{current['threads']}`; set `NPROC=1` before "
+        "Python starts, because several seeds in a thread pool can deadlock"
     )
 
 
 def apply_for_policy(path: str | Path) -> None:
-    """Settles the threads for playing with what a run learnt.
+    """Sets the threads for an evaluation: those of the run, on one device.
 
-    One device: all that is played goes through it as one batch.
+    All episodes of an evaluation run as one batch.
     """
     layout = _recorded_layout(path) or Layout("one", 1)
     _apply(layout._replace(devices=1))
 
 
 def _recorded_layout(path: str | Path) -> Layout | None:
-    """The layout that a run was trained with; None where there is no such run."""
+    """The layout that a run was trained with; None if there is no such run."""
     from rlcli.runs import checkpoint
     from rlcli.runs.locate import locate_run
 
@@ -84,7 +83,7 @@ def _recorded_layout(path: str | Path) -> Layout | None:
         run = locate_run(path)
         recorded = run.read_info().get("layout")
         latest = run.latest_checkpoint()
-        if recorded is None and latest is not None:  # `run.json` is lost
+        if recorded is None and latest is not None:  # `run.json` is missing
             recorded = checkpoint.read(latest)["circumstances"]["layout"]
     except (RlcliError, LookupError, TypeError):
         return None
@@ -92,14 +91,14 @@ def _recorded_layout(path: str | Path) -> Layout | None:
 
 
 def choose_layout(recipe: str | Mapping[str, Any], seeds: int | None = None) -> Layout:
-    """The layout for a recipe: its YAML, or what that holds.
+    """Chooses the layout for a recipe, given as YAML or as data.
 
-    One seed gets one thread, or the pool where its network is wide. Several seeds get
-    one thread: vmapped seeds in a pool of several can wait for each other for ever.
+    One seed uses one thread, or the thread pool if its network is wide. Several seeds
+    use one thread: vmapped seeds in a thread pool can deadlock.
 
     Args:
-        recipe: may be wrong in any way; what cannot be read counts as its default.
-        seeds: how many; those of the recipe if None.
+        recipe: may be invalid; unreadable options count as their defaults.
+        seeds: the number of seeds; that of the recipe if None.
     """
     data = _as_mapping(_parse_yaml(recipe) if isinstance(recipe, str) else recipe)
     train = _as_mapping(data.get("train"))
@@ -114,7 +113,7 @@ def choose_layout(recipe: str | Mapping[str, Any], seeds: int | None = None) -> 
 
 
 def parse_layout(fields: Mapping[str, Any]) -> Layout | None:
-    """The layout that `current` noted; None where these fields are not its."""
+    """Parses a layout recorded by `current_layout`; None if the fields are invalid."""
     threads = fields.get("threads")
     if threads not in ("one", "pool"):
         return None
@@ -128,7 +127,7 @@ def parse_layout(fields: Mapping[str, Any]) -> Layout | None:
 def estimate_work(data: Mapping[str, Any]) -> int:
     """Multiply-adds between a network's layers, over the rows of one gradient step.
 
-    The first layer is left out, for only the environment knows how wide its input is.
+    Excludes the first layer, because only the environment defines its input width.
     """
     stacks = list(_layer_stacks(data.get("network"))) or [list(LAYERS)]
     weights = max(sum(a * b for a, b in itertools.pairwise(s)) for s in stacks)
@@ -136,7 +135,7 @@ def estimate_work(data: Mapping[str, Any]) -> int:
 
 
 def _gradient_rows(data: Mapping[str, Any]) -> int:
-    """How many rows one gradient step sees."""
+    """The number of rows of one gradient step."""
     if replay := data.get("replay"):
         return _positive_or(_as_mapping(replay).get("batch_size"), BATCH_SIZE)
     train, updater = _as_mapping(data.get("train")), _as_mapping(data.get("updater"))
@@ -147,7 +146,7 @@ def _gradient_rows(data: Mapping[str, Any]) -> int:
 
 
 def _layer_stacks(network: Any, depth: int = 2) -> Iterator[list[int]]:
-    """The `layers` of a network: its own, or those of each of its functions."""
+    """The `layers` of a network, or of each of its functions."""
     network = _as_mapping(network)
     layers = network.get("layers")
     if isinstance(layers, list):
@@ -158,7 +157,7 @@ def _layer_stacks(network: Any, depth: int = 2) -> Iterator[list[int]]:
 
 
 def _parse_yaml(text: str) -> Any:
-    from rlcli.recipe import documents  # here: `rlcli --help` needs no YAML
+    from rlcli.recipe import documents  # here, to keep `--help` fast
 
     try:
         return documents.load_document(text).data
@@ -170,7 +169,7 @@ def _as_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _positive_or(value: Any, otherwise: int) -> int:
-    """A positive whole number, or what counts otherwise. YAML's `True` is none."""
-    usable = isinstance(value, int) and not isinstance(value, bool) and value > 0
-    return value if usable else otherwise
+def _positive_or(value: Any, default: int) -> int:
+    """The value if it is a positive integer, else the default."""
+    is_positive = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return value if is_positive else default

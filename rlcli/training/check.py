@@ -17,8 +17,8 @@ def check(
 
     Returns `[{"recipe", "parameters", "memory", "peak_memory", "iterations", "updates",
     "shapes"}]`, for one seed: `memory` of the state in bytes, `shapes` of parameters by
-    tree path. `peak_memory` is a lower bound for the whole run with all its seeds: bytes
-    in `total` and for each component.
+    tree path. `peak_memory` is a lower bound for the whole run with all its seeds: in
+    `total` and for each component.
 
     Refuses recipes that need more memory than this machine has.
     """

@@ -94,7 +94,7 @@ class Signals:
             self._sockets = None
 
     def answer(self) -> None:
-        """Acknowledges that the run is stopping; it may now take as long as it needs."""
+        """Acknowledges that the run is stopping, for which it may take its time."""
         self._answered.set()
 
     def take_save_request(self) -> bool:

@@ -1,4 +1,4 @@
-"""Evaluation: whole episodes with the policy of a run, a policy file or a checkpoint."""
+"""Evaluation: episodes with the policy of a run, a policy file or a checkpoint."""
 
 import json
 import shutil

@@ -16,7 +16,7 @@ from rlcli.runs.frozen import (
 DATA = {"environment": "CartPole-v1", "updater": "ppo"}
 DIVERGED = Frozen(12, "the loss is not finite")
 SPOILT = Frozen(30, "the loss is not finite: environment `x` returned …", True)
-LARGE = "or set `normalize.reward` where rewards are large"
+LARGE = "or set `normalize.reward` if rewards are large"
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_the_reasons_of_all_frozen_seeds_are_named():
     [
         (
             {},
-            "lower `optimizer.learning_rate`, or set `optimizer.clip_norm` (such as "
+            "lower `optimizer.learning_rate`, or set `optimizer.clip_norm` (for example to "
             f"0.5), {LARGE}",
         ),
         (

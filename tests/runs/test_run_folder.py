@@ -14,7 +14,6 @@ import pytest
 from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor
 from rlcli.runs import run_folder
-from rlcli.runs.locate import locate_policy, locate_run
 from rlcli.runs.metrics import Metrics
 from rlcli.runs.run_folder import Run, create_run
 
@@ -269,93 +268,6 @@ def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for():
     os.mkfifo(run.folder / ".lock")
     with pytest.raises(RlcliError, match="cannot be written"), run.lock():
         pass
-
-
-def test_a_run_may_be_named_in_every_way(folder, monkeypatch):
-    old, new = finish_run(create_run("dqn"), 100), finish_run(create_run("dqn"), 100)
-    assert locate_policy(new.folder) == (new, new.policy)
-    assert locate_policy("runs/dqn") == (new, new.policy)
-    assert locate_policy(old.policy) == (old, old.policy)
-    assert locate_policy(old.checkpoint(100)) == (old, old.checkpoint(100))
-    assert locate_run(old.checkpoint(100)) == old
-    assert locate_run(old.checkpoints) == old
-    assert locate_run(f"{old.folder}/") == old
-    monkeypatch.chdir(old.checkpoints)
-    run, file = locate_policy("000000100.pkl.lz4")
-    assert run is not None
-    assert run.folder.samefile(folder / old.folder)
-    assert file.exists()
-    assert locate_run(".").folder.samefile(folder / old.folder)
-
-
-def test_the_newest_run_is_the_one_that_began_last(noon):
-    names = [create_run("dqn").folder.name for _ in range(11)]
-    assert names[-1] == "2026-11-20T10-00-00-11"
-    assert locate_run("runs/dqn").folder.name == names[-1]
-    create_run("dqn", run="runs/dqn/2026-11-20T09-59-59")
-    assert locate_run("runs/dqn").folder.name == names[-1]
-    create_run("dqn", run="runs/dqn/2026-11-20T10-00-01")
-    assert locate_run("runs/dqn").folder.name == "2026-11-20T10-00-01"
-
-
-def test_a_file_alone_belongs_to_no_run(folder):
-    alone = folder / "policy.pkl.lz4"
-    alone.write_bytes(b"")
-    assert locate_policy(alone) == (None, alone)
-    with pytest.raises(RlcliError, match="does not belong to a run"):
-        locate_run(alone)
-
-
-def test_a_run_without_a_policy_file_is_meant_by_its_latest_checkpoint():
-    run = create_run("dqn")
-    with pytest.raises(RlcliError, match="has no policy yet"):
-        locate_policy(run.folder)
-    finish_run(run, 100).policy.unlink()
-    assert locate_policy(run.folder) == (run, run.checkpoint(100))
-
-
-def test_the_best_policy_is_taken_where_evaluations_have_found_one():
-    run = finish_run(create_run("dqn"), 100)
-    with pytest.raises(RlcliError, match="no best policy") as refused:
-        locate_policy(run.folder, best=True)
-    assert "train.evaluate" in refused.value.hint
-    run.best.write_bytes(b"")
-    assert locate_policy("runs/dqn", best=True) == (run, run.best)
-    assert locate_policy(run.best, best=True) == (run, run.best)
-    with pytest.raises(RlcliError, match="is a file"):
-        locate_policy(run.policy, best=True)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "right"),
-    [
-        ("runs/dqn_cartpol", "runs/dqn_cartpole"),
-        ("runs/dqn_cartpol/2026-11-20T10-00-00", "runs/dqn_cartpole"),
-        ("dqn_cartpole", "runs/dqn_cartpole"),
-        ("run/dqn_cartpole", "runs"),
-    ],
-)
-def test_what_is_not_there_is_answered_with_the_nearest_name(wrong, right):
-    create_run("dqn_cartpole")
-    with pytest.raises(RlcliError, match="there is no") as refused:
-        locate_policy(wrong)
-    assert f"`{wrong}`" in refused.value.message
-    assert refused.value.hint == f"did you mean `{right}`?"
-
-
-def test_a_folder_without_a_run_says_which_folders_have_some(folder):
-    create_run("dqn")
-    with pytest.raises(
-        RlcliError, match="`runs` is not the folder of a run"
-    ) as refused:
-        locate_policy("runs")
-    assert "`runs/dqn`" in refused.value.hint
-    (folder / "empty").mkdir()
-    with pytest.raises(RlcliError, match="`empty` is not the folder of a run"):
-        locate_policy("empty")
-    with pytest.raises(RlcliError, match="there is no `nowhere at all`") as refused:
-        locate_policy("nowhere at all")
-    assert "rlcli train" in refused.value.hint
 
 
 def test_two_processes_do_not_train_into_one_folder_and_a_killed_one_lets_go():

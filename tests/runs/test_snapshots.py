@@ -128,7 +128,9 @@ def frozen_entry(**changes) -> dict:
 def test_a_well_made_file_of_something_else_is_refused(content, tmp_path):
     path = tmp_path / "x.pkl.lz4"
     checkpoint.write(path, content)
-    with pytest.raises(RlcliError, match="holds no checkpoint and no policy of rlcli"):
+    with pytest.raises(
+        RlcliError, match="is neither a checkpoint nor a policy of rlcli"
+    ):
         snapshots.load_snapshot(path)
 
 
@@ -224,7 +226,7 @@ def test_tensors_that_are_missing_are_named(policy, saved_checkpoint):
 
 
 def test_a_policy_file_is_not_a_checkpoint_to_resume_from(policy):
-    with pytest.raises(RlcliError, match="policy file, where a checkpoint is needed"):
+    with pytest.raises(RlcliError, match="policy file: expected a checkpoint"):
         snapshots.read_checkpoint(policy)
 
 

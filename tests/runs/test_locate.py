@@ -1,0 +1,119 @@
+"""Locate: runs and policies by the paths that a user may write."""
+
+import time
+
+import pytest
+
+from rlcli.errors import RlcliError
+from rlcli.runs.locate import locate_policy, locate_run
+from rlcli.runs.run_folder import create_run
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def noon(monkeypatch):
+    """A clock that stands still at 2026-11-20T10:00:00Z."""
+    then = time.strptime("2026-11-20T10:00:00", "%Y-%m-%dT%H:%M:%S")
+    monkeypatch.setattr(time, "gmtime", lambda *seconds: then)
+
+
+def finish_run(run, *steps):
+    """The run as if it had been trained: checkpoints, index and policy."""
+    run.checkpoints.mkdir()
+    for step in steps:
+        run.checkpoint(step).write_bytes(b"")
+        run.write_index(latest=run.checkpoint(step).name)
+    run.policy.write_bytes(b"")
+    return run
+
+
+def test_a_run_may_be_named_in_every_way(folder, monkeypatch):
+    old, new = finish_run(create_run("dqn"), 100), finish_run(create_run("dqn"), 100)
+    assert locate_policy(new.folder) == (new, new.policy)
+    assert locate_policy("runs/dqn") == (new, new.policy)
+    assert locate_policy(old.policy) == (old, old.policy)
+    assert locate_policy(old.checkpoint(100)) == (old, old.checkpoint(100))
+    assert locate_run(old.checkpoint(100)) == old
+    assert locate_run(old.checkpoints) == old
+    assert locate_run(f"{old.folder}/") == old
+    monkeypatch.chdir(old.checkpoints)
+    run, file = locate_policy("000000100.pkl.lz4")
+    assert run is not None
+    assert run.folder.samefile(folder / old.folder)
+    assert file.exists()
+    assert locate_run(".").folder.samefile(folder / old.folder)
+
+
+def test_the_newest_run_is_the_one_that_started_last(noon):
+    names = [create_run("dqn").folder.name for _ in range(11)]
+    assert names[-1] == "2026-11-20T10-00-00-11"
+    assert locate_run("runs/dqn").folder.name == names[-1]
+    create_run("dqn", run="runs/dqn/2026-11-20T09-59-59")
+    assert locate_run("runs/dqn").folder.name == names[-1]
+    create_run("dqn", run="runs/dqn/2026-11-20T10-00-01")
+    assert locate_run("runs/dqn").folder.name == "2026-11-20T10-00-01"
+
+
+def test_a_single_file_belongs_to_no_run(folder):
+    alone = folder / "policy.pkl.lz4"
+    alone.write_bytes(b"")
+    assert locate_policy(alone) == (None, alone)
+    with pytest.raises(RlcliError, match="does not belong to a run"):
+        locate_run(alone)
+
+
+def test_a_run_without_a_policy_file_uses_its_latest_checkpoint():
+    run = create_run("dqn")
+    with pytest.raises(RlcliError, match="has no policy yet"):
+        locate_policy(run.folder)
+    finish_run(run, 100).policy.unlink()
+    assert locate_policy(run.folder) == (run, run.checkpoint(100))
+
+
+def test_the_best_policy_requires_an_evaluation():
+    run = finish_run(create_run("dqn"), 100)
+    with pytest.raises(RlcliError, match="no best policy") as refused:
+        locate_policy(run.folder, best=True)
+    assert "train.evaluate" in refused.value.hint
+    run.best.write_bytes(b"")
+    assert locate_policy("runs/dqn", best=True) == (run, run.best)
+    assert locate_policy(run.best, best=True) == (run, run.best)
+    with pytest.raises(RlcliError, match="is a file"):
+        locate_policy(run.policy, best=True)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("runs/dqn_cartpol", "runs/dqn_cartpole"),
+        ("runs/dqn_cartpol/2026-11-20T10-00-00", "runs/dqn_cartpole"),
+        ("dqn_cartpole", "runs/dqn_cartpole"),
+        ("run/dqn_cartpole", "runs"),
+    ],
+)
+def test_a_missing_path_is_refused_with_the_nearest_name(wrong, right):
+    create_run("dqn_cartpole")
+    with pytest.raises(RlcliError, match="there is no") as refused:
+        locate_policy(wrong)
+    assert f"`{wrong}`" in refused.value.message
+    assert refused.value.hint == f"did you mean `{right}`?"
+
+
+def test_a_folder_without_a_run_is_refused_with_folders_that_have_runs(folder):
+    create_run("dqn")
+    with pytest.raises(
+        RlcliError, match="`runs` is not the folder of a run"
+    ) as refused:
+        locate_policy("runs")
+    assert "`runs/dqn`" in refused.value.hint
+    (folder / "empty").mkdir()
+    with pytest.raises(RlcliError, match="`empty` is not the folder of a run"):
+        locate_policy("empty")
+    with pytest.raises(RlcliError, match="there is no `nowhere at all`") as refused:
+        locate_policy("nowhere at all")
+    assert "rlcli train" in refused.value.hint
