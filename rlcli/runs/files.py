@@ -1,8 +1,8 @@
 """Files: atomic replacement, opening without following links, and JSON.
 
-A run folder may come from an untrusted source. rlcli never writes through symbolic links
-in it, never waits for pipes, and removes only files that it has named itself. Imports
-only errors.
+A run folder may come from an untrusted source: rlcli never writes through symbolic
+links in it, never waits for pipes, and removes only files that it has named itself.
+Imports only errors.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def _too_long(path: Path) -> RlcliError:
 
 
 def _next_step(path: Path, file: IO[bytes]) -> int:
-    """The step of the next row; parses the whole row only if `append` did not write it."""
+    """The step of the next row; fast for rows that `append` has written."""
     begin = file.tell()
     line = _read_line(path, file)
     if match := _STEP.match(line):

@@ -1,13 +1,13 @@
-"""Pickles: plain data as a pickle that needs no global at all. Imports no JAX.
+"""Pickles: encodes plain data as a pickle without globals. Imports no JAX.
 
-Plain data is `None`, `bool`, `int` of 64 bits, `float`, `str`, `list`, `dict` by `str`,
-and NumPy arrays of numbers, each stored as a dict `{"data": bytes, "dtype": its name,
-"shape": [int, …]}`: little-endian, in C order. Bytes stand nowhere else, so no dict of
-the user's can be taken for an array.
+Plain data are `None`, `bool`, `int` of 64 bits, `float`, `str`, `list`, `dict` with
+`str` keys, and NumPy arrays of numbers. An array is stored as a dict `{"data": bytes,
+"dtype": its name, "shape": [int, …]}`, little-endian, in C order. Bytes occur nowhere
+else, so that a user's dict is never mistaken for an array.
 
-The pickle (protocol 4) is written with one opcode for each type, without a memo, and
-with the keys of a dict sorted: equal data are equal bytes. There is one way to write
-anything, and reading accepts no other.
+The pickle (protocol 4) has one opcode for each type, no memo, and sorted dict keys:
+equal data give equal bytes. Every value has exactly one encoding, and reading accepts
+no other.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from typing import Any, NamedTuple, NoReturn
 import ml_dtypes
 import numpy as np
 
-MAX_DEPTH = 64  # containers inside one another; an array counts as two
-MAX_OPCODES = 2**18  # one byte of pickle may make an object of 100: so they are counted
-PIECE_SIZE = 2**18  # bytes: what is held twice at any time
+MAX_DEPTH = 64  # nested containers; an array counts as two
+MAX_OPCODES = (
+    2**18
+)  # limited, because one byte of pickle can create 100 bytes of object
+PIECE_SIZE = 2**18  # bytes: the amount of data in memory twice at any time
 _MAX_AXES = 64  # NumPy's own
 
 _EIGHT_BITS = [
@@ -56,11 +58,11 @@ _OPCODES = frozenset(
 
 
 class MalformedError(ValueError):
-    """Bytes that `encode` never makes: why they are refused, without a full stop."""
+    """Bytes that `encode` never writes; the message is a noun phrase."""
 
 
 class _Bytes(NamedTuple):
-    """The bytes of an array, so that nobody else's bytes are written."""
+    """The bytes of an array, distinct from `bytes` of the user, which are refused."""
 
     view: memoryview
 
@@ -68,7 +70,7 @@ class _Bytes(NamedTuple):
 def encode(data: Any) -> Iterator[bytes]:
     """The pickle of plain data, in pieces of less than twice `PIECE_SIZE`.
 
-    A `TypeError` or `ValueError` names the tree path of what is not plain.
+    Raises a `TypeError` or `ValueError` with the tree path of data that are not plain.
     """
     return join_pieces(_parts(data))
 
@@ -97,11 +99,11 @@ def join_pieces(parts: Iterable[bytes | memoryview]) -> Iterator[bytes]:
 
 
 def decode(content: io.BytesIO) -> Any:
-    """The data of which `content` is the pickle; `MalformedError` for everything else.
+    """Decodes a pickle of `encode`; raises `MalformedError` for any other content.
 
-    Arrays are read-only views of the bytes read. First the opcodes are checked, and
-    that nothing claims more than is there; then the unpickler runs, which admits no
-    global; then what came out is written again, and must give the same bytes.
+    Arrays are read-only views of the content. First the opcodes and their sizes are
+    checked. Then the unpickler runs, which allows no globals. Finally the result is
+    encoded again, and has to give the same bytes.
     """
     _check_opcodes(content)
     content.seek(0)
@@ -118,7 +120,7 @@ def decode(content: io.BytesIO) -> Any:
     return data
 
 
-# What an unpickler raises for opcodes that are allowed but make no sense together.
+# The exceptions of an unpickler for invalid sequences of allowed opcodes.
 _REFUSED_ERRORS = (
     pickle.UnpicklingError,
     AttributeError,
@@ -131,20 +133,20 @@ _REFUSED_ERRORS = (
 
 
 class _Unpickler(pickle.Unpickler):
-    """An unpickler that imports nothing, whatever it is asked for."""
+    """An unpickler that never imports anything."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
-        raise pickle.UnpicklingError(f"it asks for `{module}.{name}`")
+        raise pickle.UnpicklingError(f"it requests `{module}.{name}`")
 
     def persistent_load(self, pid: Any) -> NoReturn:
-        raise pickle.UnpicklingError("it asks for a persistent id")
+        raise pickle.UnpicklingError("it requests a persistent id")
 
 
 def _check_opcodes(content: io.BytesIO) -> None:
-    """Refuses opcodes that are never written, deep nesting, and too many objects.
+    """Refuses other opcodes than those of `encode`, deep nesting, and too many objects.
 
-    Depth is the number of open marks: without memo, `DUP`, `APPEND` and `SETITEM`,
-    nothing gets into a container but between a mark and its `APPENDS` or `SETITEMS`.
+    The depth is the number of open marks: without memo, `DUP`, `APPEND` and `SETITEM`,
+    items enter a container only between a mark and its `APPENDS` or `SETITEMS`.
     """
     content.seek(0)
     depth = 0
@@ -152,7 +154,7 @@ def _check_opcodes(content: io.BytesIO) -> None:
         for count, (opcode, _, _) in enumerate(pickletools.genops(content)):
             if opcode.name not in _OPCODES:
                 raise MalformedError(f"a pickle with the opcode `{opcode.name}`")
-            if count > MAX_OPCODES + 1:  # and the first and the last
+            if count > MAX_OPCODES + 1:  # plus the first and the last opcode
                 raise MalformedError(f"a pickle of more than {MAX_OPCODES} opcodes")
             depth += opcode.name == "MARK"
             depth -= opcode.name in ("APPENDS", "SETITEMS")
@@ -167,7 +169,7 @@ def _check_opcodes(content: io.BytesIO) -> None:
 
 
 def _restore_arrays(value: Any) -> Any:
-    """What was unpickled, with arrays in place of the dicts that hold bytes."""
+    """Replaces the dicts that contain bytes by arrays."""
     if type(value) is list:
         return [_restore_arrays(item) for item in value]
     if type(value) is dict:
@@ -178,7 +180,7 @@ def _restore_arrays(value: Any) -> Any:
 
 
 def _decode_record(record: Mapping[str, Any]) -> np.ndarray:
-    """The array that a dict `{data, dtype, shape}` stands for, as a read-only view."""
+    """Decodes a dict `{data, dtype, shape}` to an array, a read-only view."""
     if record.keys() != _ARRAY:
         raise MalformedError("bytes that belong to no array")
     return decode_array(record["dtype"], record["shape"], record["data"])
@@ -187,7 +189,7 @@ def _decode_record(record: Mapping[str, Any]) -> np.ndarray:
 def decode_array(name: Any, shape: Any, data: Any) -> np.ndarray:
     """The array of that dtype and shape, as a read-only view of `data`.
 
-    `MalformedError` for whatever `array_bytes` and a list of sizes never are.
+    Raises a `MalformedError` for values that `array_bytes` never returns.
     """
     if type(name) is not str or name not in DTYPES:
         raise MalformedError("an array of a dtype that rlcli never writes")
@@ -207,10 +209,10 @@ def decode_array(name: Any, shape: Any, data: Any) -> np.ndarray:
 def limit_count(
     parts: Iterable[bytes | memoryview], max_count: int
 ) -> Iterator[bytes | memoryview]:
-    """The same parts, none of which holds two opcodes: not more than may be read."""
+    """Limits the number of parts, each at most one opcode, to what `decode` accepts."""
     for count, part in enumerate(parts):
         if count >= max_count:
-            raise ValueError("expected fewer values: numbers belong into arrays")
+            raise ValueError("expected fewer values: numbers belong in arrays")
         yield part
 
 
@@ -234,12 +236,12 @@ def _array_record(array: np.ndarray, path: str) -> dict[str, Any]:
 def array_bytes(array: np.ndarray, path: str) -> tuple[str, memoryview]:
     """The name of an array's dtype, and its bytes: little-endian, in C order.
 
-    A `TypeError` names the tree path of what is no array of numbers.
+    Raises a `TypeError` with the tree path for other arrays than of numbers.
     """
     name = array.dtype.name
     if name not in DTYPES:
         raise TypeError(f"`{path or '/'}`: expected an array of numbers, got {name}")
-    # NumPy takes any byte but 0 for true: here it is 1. Only what differs is copied.
+    # NumPy treats any byte but 0 as true; here it has to be 1. Copies only if needed.
     if name == "bool" and array.view(np.uint8).max(initial=0) > 1:
         array = array.view(np.uint8) != 0
     contiguous = np.asarray(array, DTYPES[name], order="C").reshape(-1)
@@ -290,12 +292,12 @@ def _write_dict(value: dict, path: str, depth: int) -> Iterator[bytes | memoryvi
 
 
 def check_depth(path: str, depth: int) -> None:
-    """Refuses to write a container that lies in too many others."""
+    """Refuses to write containers that are nested too deeply."""
     if depth >= MAX_DEPTH:
         raise ValueError(f"`{path}`: nested more than {MAX_DEPTH} deep")
 
 
-# By exact type: what comes back has the type of what went in.
+# By exact type, so that decoding restores the same types.
 _WRITERS: Mapping[type, Callable[[Any, str, int], Iterator[bytes | memoryview]]] = {
     type(None): lambda value, path, depth: iter([pickle.NONE]),
     bool: lambda value, path, depth: iter(

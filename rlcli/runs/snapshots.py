@@ -74,7 +74,7 @@ def save_progress(
     metrics: Mapping[str, np.ndarray],
     frozen: FrozenSeeds = _NO_SEED,
 ) -> None:
-    """Writes a checkpoint: all that resume needs, even without the run's other files."""
+    """Writes a checkpoint, from which a run can resume without its other files."""
     checkpoint.write(
         path,
         {

@@ -60,8 +60,8 @@ def _apply(layout: Layout) -> str:
         return ""
     return (
         "JAX was imported before rlcli could set its threads: this recipe should use "
-        f"`{layout.threads}`, but JAX uses `{current['threads']}`; set `NPROC=1` before "
-        "Python starts, because several seeds in a thread pool can deadlock"
+        f"`{layout.threads}`, but JAX uses `{current['threads']}`; set `NPROC=1` "
+        "before Python starts, because several seeds in a thread pool can deadlock"
     )
 
 

@@ -1,4 +1,4 @@
-"""The experiment: a loop, and all that is looked at between two chunks of it."""
+"""Experiment: a training loop with its logging, evaluation and checkpoints."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ from rlcli.xla.packing import PackedTree, Packing
 
 
 class ChunkReport(NamedTuple):
-    """What happened in a chunk."""
+    """The results of a chunk."""
 
     iterations: int
     seconds: float
     rows: Sequence[Mapping[str, Any]]
     evaluation: Sequence[Mapping[str, Any]]
     messages: Sequence[str]
-    is_checkpoint_due: bool  # whether a checkpoint is
+    is_checkpoint_due: bool
 
 
 class Experiment:
-    """A run in the making: it advances, and says what there is to write down."""
+    """A run in progress: advances it, and returns what to write to its folder."""
 
     def __init__(self, recipe: Recipe, setup: Setup) -> None:
         self.recipe = recipe
         self.setup = setup
         self.loop = make_loop(setup)
-        # Made once: to make the parts takes milliseconds, and a chunk asks ten times.
+        # Built once: building takes milliseconds, and a chunk needs the agent ten times.
         _, self._agent = setup.parts(Clock.zero())
         self.steps = setup.steps  # of one seed in an iteration
         self.iterations = recipe.train.steps // self.steps  # in the whole run
@@ -58,14 +58,12 @@ class Experiment:
         self.best: BestPolicies | None = None
         self._progress: Progress | None = None
         self._last_logged_step = 0  # the step of the last log point
-        self._last_log = (0, time.perf_counter())  # … and where its clock was read
+        self._last_log = (0, time.perf_counter())  # step and time of the last log point
         self._metrics: dict[str, np.ndarray] = {}  # of the last update
         self._packed_summary = jax.jit(self._pack_summary)
-        self._packing: Packing | None = None  # of what it gives
+        self._packing: Packing | None = None  # of the summary
         self._evaluator: Evaluator | None = None
-        self.memory: Sequence[
-            memory_usage.Item
-        ] = ()  # what it needs, once it is checked
+        self.memory: Sequence[memory_usage.Item] = ()  # set by `check`
 
     @property
     def step(self) -> int:
@@ -79,30 +77,30 @@ class Experiment:
 
     @property
     def updates(self) -> Callable[[int], int]:
-        """How many updates so many iterations have."""
+        """A function from a number of iterations to the number of updates in them."""
         return self._agent.updates
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run has come to its end."""
+        """Whether the run has made all its steps."""
         return self.iteration >= self.iterations
 
     @property
     def failure(self) -> str:
-        """Why the run cannot go on; "" if it can."""
+        """Why the run cannot continue; "" if it can."""
         return self.failures.ending
 
     @property
     def progress(self) -> Progress:
-        """Everything the run has come to."""
+        """The current progress of the run."""
         if self._progress is None:
             raise ValueError("expected an experiment that has begun")
         return self._progress
 
     def check(self) -> Progress:
-        """Traces the whole program with shapes alone: misfits show here.
+        """Traces the whole program with shapes only, which detects incompatible parts.
 
-        Refuses a run that needs more memory than there is.
+        Refuses a run that needs more memory than available.
         """
         check_environment(self.recipe)
         try:
@@ -118,10 +116,11 @@ class Experiment:
 
     def begin(self) -> None:
         """Starts at step 0."""
-        self._progress = jax.block_until_ready(self.loop.begin())  # fails here or not
+        # Waits, so that a failed allocation raises here.
+        self._progress = jax.block_until_ready(self.loop.begin())
 
     def restore(self, snapshot: Saved, best: Path) -> str:
-        """Starts where a checkpoint stands; says what it could not restore."""
+        """Continues from a checkpoint; returns a message if this is inexact."""
         self._progress, sentence = snapshots.restore_progress(snapshot, self.loop)
         self._metrics = dict(snapshot.metrics)
         self.failures.restore(snapshot.frozen, self.progress.faults._asdict())
@@ -137,11 +136,11 @@ class Experiment:
         return sentence
 
     def acting(self) -> ArrayTree:
-        """What the policies need to act, `[seeds, ...]`, on the host."""
+        """The acting state of the policies, `[seeds, ...]`, on the host."""
         return jax.device_get(self._agent.acting(self.progress.agent))
 
     def advance(self, max_iterations: int) -> ChunkReport:
-        """Runs up to the next point at which there is something to do."""
+        """Runs a chunk: up to the next log, evaluation, checkpoint or limit."""
         train, iteration_before = self.recipe.train, self.iteration
         periods = (train.log.every, train.evaluate.every, train.checkpoint.every)
         ends = [iteration_before + max_iterations, self.iterations]
@@ -164,7 +163,7 @@ class Experiment:
         return ChunkReport(count, seconds, rows, evaluation, messages, save)
 
     def _next_iteration(self, period: int) -> int:
-        """The first iteration at whose end a period acts again."""
+        """The first iteration at whose end a period is due again."""
         return self._iteration_at((self.step // period + 1) * period)
 
     def _iteration_at(self, step: int) -> int:
@@ -172,14 +171,14 @@ class Experiment:
         return -(-step // self.steps)
 
     def _is_due(self, iteration_before: int, period: int | None) -> bool:
-        """Whether a period acts: in the first iteration at or past each multiple."""
+        """Whether a period is due: in the first iteration at or past each multiple."""
         if not period:
             return False
         return iteration_before * self.steps // period < self.step // period
 
     def _fetch(self, metrics: ArrayTree) -> dict[str, Any]:
-        """What the host wants to know after a chunk: `_summarize`, as NumPy arrays."""
-        # Without the environment, which may be no tree of arrays.
+        """Fetches the summary of a chunk, `_summarize`, as NumPy arrays."""
+        # Without the environment, whose state may not be a tree of arrays.
         summary_inputs = self.progress._replace(environment=()), metrics
         if self._packing is None:
             self._packing = Packing(jax.eval_shape(self._summarize, *summary_inputs))
@@ -188,12 +187,12 @@ class Experiment:
         )
 
     def _pack_summary(self, progress: Progress, metrics: ArrayTree) -> PackedTree:
-        """The same as few arrays: to fetch one takes as long as to compute them all."""
-        assert self._packing is not None  # `_fetch` sees to it
+        """The summary packed into few arrays, because each fetched array is slow."""
+        assert self._packing is not None  # set by `_fetch`
         return self._packing.pack(self._summarize(progress, metrics))
 
     def _summarize(self, progress: Progress, metrics: ArrayTree) -> dict[str, Any]:
-        """What there is to see after a chunk, `[S]` each."""
+        """The summary of a chunk, `[S]` each."""
         agent = self._agent
         seeds = len(self.setup.seeds)
         finite = map(_is_finite, jax.tree.leaves(agent.acting(progress.agent)))
@@ -210,7 +209,7 @@ class Experiment:
         }
 
     def _settings(self, progress: Progress) -> dict[str, Array]:
-        """What the recipe schedules, as it is now, and ε; `[S]` each."""
+        """The current values of scheduled options, and of ε, `[S]` each."""
         settings: dict[str, Any] = {}
         parts = (*self.recipe.optimizer.values(), self.recipe.updater)
         other_parts = (self.recipe.policy, self.recipe.tracer, self.recipe.replay)
@@ -258,12 +257,12 @@ class Experiment:
         return rows
 
     def _mark(self, seed: int) -> dict[str, str]:
-        """What the rows of a frozen seed have beside its numbers."""
+        """The extra fields in the rows of a frozen seed."""
         reasons = self.failures.reasons
         return {"frozen": reasons[seed]} if seed in reasons else {}
 
     def _evaluate(self) -> list[dict[str, Any]]:
-        """Plays greedily, and keeps the best of each seed."""
+        """Evaluates the greedy policies, and stores the best policy of each seed."""
         episodes = self.recipe.train.evaluate.episodes
         if self._evaluator is None:
             self._evaluator = make_evaluator(self.recipe, self.setup.seeds, episodes)
@@ -290,7 +289,7 @@ class Experiment:
         return np.array([seed not in self.failures.frozen for seed in self.setup.seeds])
 
     def _keep_best(self, means: np.ndarray, acting: dict[str, np.ndarray]) -> None:
-        """Keeps the best of each seed; an evaluation of a frozen one never is."""
+        """Stores the best policy of each seed; ignores those of frozen seeds."""
         means = np.where(self._sound, means, -np.inf)
         episodes = np.asarray(self.progress.statistics.episodes)
         steps = np.full(len(means), self.step)
@@ -314,10 +313,10 @@ class Experiment:
         )
 
     def save(self, run: Run) -> None:
-        """Writes policies and checkpoint; not where no seed is any good.
+        """Writes policies and a checkpoint, unless all seeds are frozen.
 
-        The checkpoint comes last: a run that is killed between two of the files resumes
-        from an older checkpoint, and comes to the same policies again.
+        The checkpoint is last: a run that is killed between two of the files resumes
+        from an older checkpoint, and reaches the same policies again.
         """
         frozen = self.failures.frozen
         if len(frozen) == len(self.setup.seeds):
@@ -376,10 +375,10 @@ class Experiment:
         )
 
     def close(self) -> None:
-        """Lets go of what a host environment holds."""
+        """Releases the resources of a host environment."""
         self.loop.close(self.progress)
 
 
 def _is_finite(leaf: Array) -> Array:
-    """Of `[S, ...]`, whether all of a seed's numbers are: `[S]`."""
+    """Whether all numbers of each seed are finite: `[S, ...]` to `[S]`."""
     return jnp.all(jnp.isfinite(leaf), axis=tuple(range(1, leaf.ndim)))

@@ -44,8 +44,8 @@ def test_the_reasons_of_all_frozen_seeds_are_named():
     [
         (
             {},
-            "lower `optimizer.learning_rate`, or set `optimizer.clip_norm` (for example to "
-            f"0.5), {LARGE}",
+            "lower `optimizer.learning_rate`, or set `optimizer.clip_norm` (for "
+            f"example to 0.5), {LARGE}",
         ),
         (
             {"optimizer": {"name": "sgd", "clip_norm": 10}},

@@ -184,7 +184,7 @@ def test_what_may_be_written_may_be_read_and_no_more():
         dump_pickle(nested_list(pickles.MAX_DEPTH + 1))
     most = [None] * (pickles.MAX_OPCODES - 3)
     assert load_pickle(dump_pickle(most)) == most
-    with pytest.raises(ValueError, match="belong into arrays"):
+    with pytest.raises(ValueError, match="belong in arrays"):
         dump_pickle([*most, None])
 
 

@@ -128,9 +128,7 @@ def frozen_entry(**changes) -> dict:
 def test_a_well_made_file_of_something_else_is_refused(content, tmp_path):
     path = tmp_path / "x.pkl.lz4"
     checkpoint.write(path, content)
-    with pytest.raises(
-        RlcliError, match="is neither a checkpoint nor a policy of rlcli"
-    ):
+    with pytest.raises(RlcliError, match="is neither a checkpoint nor a policy of"):
         snapshots.load_snapshot(path)
 
 
