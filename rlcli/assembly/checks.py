@@ -215,10 +215,10 @@ def check_answers(recipe: Recipe, core: Environment) -> None:
     }.items():
         source = declared if field.endswith("obs") else "a TimeStep has"
         compare("step", f"a `{field}`", getattr(timestep, field), expected, source)
-    for name, leaf in timestep.info.items():
+    for metric, leaf in timestep.info.items():
         if leaf.shape:
             described = _describe_leaf(leaf)
-            refuse("step", f"an `info` whose `{name}` is {described}, not a number")
+            refuse("step", f"an `info` whose `{metric}` is {described}, not a number")
 
 
 def _describe_leaves(tree: Any) -> dict[str, str]:

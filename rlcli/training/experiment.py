@@ -48,7 +48,7 @@ class Experiment:
         self.recipe = recipe
         self.setup = setup
         self.loop = make_loop(setup)
-        # Built once: building takes milliseconds, and a chunk needs the agent ten times.
+        # Built once: building takes milliseconds, and each chunk needs it ten times.
         _, self._agent = setup.parts(Clock.zero())
         self.steps = setup.steps  # of one seed in an iteration
         self.iterations = recipe.train.steps // self.steps  # in the whole run

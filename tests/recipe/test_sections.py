@@ -334,7 +334,7 @@ def test_the_whole_grammar_is_understood_but_for_what_is_refused_by_name():
         ("train", "trackers"),
     ):
         error = _refusal(data)
-        assert "not in this version" in error.message
+        assert "not supported in this version" in error.message
         *within, key = place
         inner = data
         for step in within:
