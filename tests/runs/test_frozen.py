@@ -57,8 +57,8 @@ def test_the_reasons_of_all_frozen_seeds_are_named():
                 "normalize": {"reward": True},
             },
             "lower `optimizer.default.learning_rate`, `optimizer.policy.learning_rate`,"
-            " `optimizer.policy.clip_norm`, or set `optimizer.default.clip_norm` (such "
-            "as 0.5)",
+            " `optimizer.policy.clip_norm`, or set `optimizer.default.clip_norm` (for "
+            "example to 0.5)",
         ),
     ],
 )
