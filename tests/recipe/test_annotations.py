@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 from annotated_types import Ge, Le, Lt, MinLen
 
-from rlcli.recipe.annotations import MismatchError, convert, is_schedulable
+from rlcli.recipe.annotations import (
+    MismatchError,
+    convert,
+    describe_annotation,
+    describe_fields,
+    is_schedulable,
+)
 from rlcli.schedules import Schedule
 from rlcli.types import Count, NonNegative, Positive, Probability, Structural
 
@@ -232,3 +238,14 @@ def test_a_schedule_that_only_comes_near_to_zero_is_positive():
 def test_only_floats_that_shape_nothing_may_follow_a_schedule():
     assert is_schedulable(float) and is_schedulable(Probability)
     assert not is_schedulable(Structural) and not is_schedulable(Count)
+
+
+def test_a_typed_dict_is_described_by_its_keys_and_their_types():
+    assert describe_annotation(Target | None) == "{polyak?, every?} | null"
+    assert describe_annotation(list[Regularizer]) == "list[{name, weight, decay?}]"
+    assert describe_fields(list[Regularizer]) == {
+        "name": '"entropy" | "l2"',
+        "weight": "float ≥ 0, or a schedule",
+        "decay": "float, or a schedule, optional",
+    }
+    assert describe_fields(int | None) == {}
