@@ -1,4 +1,4 @@
-"""Q-learning on a frozen lake: the parts of rlcli in a training loop of one's own."""
+"""Q-learning on FrozenLake: the parts of rlcli in a custom training loop."""
 
 from functools import partial
 
@@ -25,7 +25,7 @@ q = rlcli.q_function(forward, env)
 tracer = n_step(n=1, gamma=0.9)
 
 
-def agent(epsilon):  # parts are pure and cheap: they are made where they are used
+def agent(epsilon):  # parts are pure and cheap: build them where they are used
     pi = partial(epsilon_greedy, epsilon=epsilon)
     return online_agent(q_learning(q.spaces, q.networks, pi, optax.adam(0.02)), tracer)
 
@@ -49,8 +49,8 @@ def train(seed=0, episodes=500):
         while not last:
             time, first = monitor.T, monitor.t == 0
             a = int(act(state, s, epsilon, key, time))
-            s_next, _, terminated, truncated, _ = answer = monitor.step(a)
-            step = rlcli.transition(s, a, answer, first=first)
+            s_next, _, terminated, truncated, _ = step_result = monitor.step(a)
+            step = rlcli.transition(s, a, step_result, first=first)
             state, metrics = learn(state, step, key, time)
             monitor.record_metrics(metrics)
             s, last = s_next, terminated or truncated

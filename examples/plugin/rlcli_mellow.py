@@ -1,4 +1,7 @@
-"""An environment, a network and an updater, for `pip install ./examples/plugin`."""
+"""A plug-in with an environment, a network and an updater.
+
+Install it with `pip install ./examples/plugin`.
+"""
 
 import haiku as hk
 import jax
@@ -15,23 +18,23 @@ from rlcli.updaters.td import RuleContext, rule
 
 @register("environment", "Ring-v0", time_limit=30)
 def ring(*, length: Count = 9) -> Environment:
-    """A ring of cells: 1 for the one opposite of the first, by whichever way."""
+    """A ring of cells with reward 1 in the cell opposite the start."""
 
     def step(cell, action, noise):
         cell = (cell + 2 * action - 1) % length
-        there = (cell == length // 2).astype(jnp.float32)
-        return cell, TimeStep(cell, cell, there, 1 - there, there > 0, {})
+        is_goal = (cell == length // 2).astype(jnp.float32)
+        return cell, TimeStep(cell, cell, is_goal, 1 - is_goal, is_goal > 0, {})
 
     def render(cell):
         return np.uint8(255 * (np.arange(length) == cell))[None, :, None].repeat(3, -1)
 
-    begin = lambda key: (jnp.int32(0), jnp.int32(0))  # noqa: E731 - state, observation
-    return Environment(begin, step, Discrete(length), Discrete(2), render)
+    reset = lambda key: (jnp.int32(0), jnp.int32(0))  # noqa: E731 - state, observation
+    return Environment(reset, step, Discrete(length), Discrete(2), render)
 
 
 @register("network")
 def gated(*, width: Count = 32) -> Torso:
-    """One layer, let through by another."""
+    """A gated linear unit: one layer times the sigmoid of another."""
 
     def features(inputs):
         return hk.Linear(width)(inputs) * jax.nn.sigmoid(hk.Linear(width)(inputs))
@@ -40,8 +43,8 @@ def gated(*, width: Count = 32) -> Torso:
 
 
 @rule(target={"polyak": 0.05})
-def mellowmax(ask: RuleContext, *, omega: Positive = 20.0) -> Backup:
+def mellowmax(context: RuleContext, *, omega: Positive = 20.0) -> Backup:
     """Mellowmax (Asadi and Littman, 2017): y = R + I log(mean exp(ω q⁻)) / ω."""
-    log_prob = jax.nn.log_softmax(omega * ask.next_q().mean())
+    log_prob = jax.nn.log_softmax(omega * context.next_q().mean())
     bonus = -(log_prob + jnp.log(log_prob.shape[-1])) / omega
-    return Backup(ask.next_q(), jnp.exp(log_prob), bonus)
+    return Backup(context.next_q(), jnp.exp(log_prob), bonus)
