@@ -1,1 +1,1 @@
-"""Benchmarks: what is measured, with a reference beside it in the same run."""
+"""Benchmarks: each measures rlcli and a reference in the same run."""

@@ -1,4 +1,4 @@
-"""All benchmarks, each in a process of its own: `make bench`."""
+"""Runs all benchmarks, each in a separate process: `make bench`."""
 
 from __future__ import annotations
 

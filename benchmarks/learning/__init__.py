@@ -1,1 +1,1 @@
-"""How well recipes learn: `python -m benchmarks.learning`."""
+"""Learning benchmark: the returns that recipes reach."""

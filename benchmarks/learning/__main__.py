@@ -1,10 +1,10 @@
-"""How well recipes learn: the table of `docs/learning.md`.
+"""Learning benchmark: the table of `docs/learning.md`.
 
     python -m benchmarks.learning [NAME …]
 
-Trains each recipe of `rows.py`, or only those that are named, all seeds as one program
-in a process of its own, and plays 100 greedy episodes with the last parameters of each.
-What it finds goes to `results.json` beside this file, and from there to the table.
+Trains each recipe of `rows.py`, or only the named ones, all seeds as one program in a
+separate process, and evaluates 100 greedy episodes with the last parameters of each seed.
+Writes the results to `results.json` beside this file, and from there to the table.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ EPISODES = 100
 
 
 def rlcli(*arguments: str) -> str:
-    """What a command of rlcli prints, in a process of its own."""
-    done = subprocess.run(
+    """Runs an rlcli command in a separate process and returns its stdout."""
+    process = subprocess.run(
         [sys.executable, "-m", "rlcli", *arguments],
         check=True,
         stdout=subprocess.PIPE,
         text=True,
     )
-    return done.stdout
+    return process.stdout
 
 
 def measure(row: Row) -> dict[str, Any]:
@@ -46,28 +46,28 @@ def measure(row: Row) -> dict[str, Any]:
         start = time.perf_counter()
         rlcli(*train, "--quiet")
         seconds = time.perf_counter() - start
-        played = json.loads(rlcli("eval", run, "--episodes", str(EPISODES), "--json"))
+        result = json.loads(rlcli("eval", run, "--episodes", str(EPISODES), "--json"))
     return {
-        "environment": played["environment"],
+        "environment": result["environment"],
         "steps": recipe.load_recipe(row.recipe).train.steps,
         "seconds": round(seconds, 1),
-        "means": [seed["mean"] for seed in played["seeds"]],
-        "iqm": played["return"]["iqm"],
-        "ci95": played["return"]["ci95"],
+        "means": [seed["mean"] for seed in result["seeds"]],
+        "iqm": result["return"]["iqm"],
+        "ci95": result["return"]["ci95"],
     }
 
 
 def main() -> None:
-    """Measures what was asked for; writes the table after every recipe."""
+    """Measures the named recipes; writes the table after every recipe."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning")
-    parser.add_argument("names", nargs="*", help="recipes; all if there are none")
-    asked = parser.parse_args().names
+    parser.add_argument("names", nargs="*", help="recipes; all by default")
+    names = parser.parse_args().names
     known = [row.recipe for row in ROWS]
-    if unknown := sorted(set(asked) - set(known)):
+    if unknown := sorted(set(names) - set(known)):
         parser.error(f"{', '.join(unknown)}: expected some of {', '.join(known)}")
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for row in ROWS:
-        if asked and row.recipe not in asked:
+        if names and row.recipe not in names:
             continue
         results[row.recipe] = measure(row)
         print(table.line(row, results[row.recipe]), flush=True)

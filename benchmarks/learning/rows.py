@@ -1,4 +1,4 @@
-"""The recipes that are measured, and what they should reach."""
+"""The measured recipes and their goals."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """A recipe, and the least that its interval should lie above, if there is one."""
+    """A recipe, and the minimum for its confidence interval, if there is one."""
 
     recipe: str
     goal: float | None = None
-    published: str = ""  # what others report of a single run
+    published: str = ""  # published result of a single run
     seeds: int = 5
 
 
@@ -25,7 +25,7 @@ POLE = (
     *("dqn_noisy", "reinforce", "a2c", "ppo", "pqn", "v_trace"),
     *("model_based", "model_known"),
 )
-CLIMBING = ("ddpg", "td3", "td4", "sac", "dsac")
+OFF_POLICY = ("ddpg", "td3", "td4", "sac", "dsac")
 MINATAR = ("asterix", "breakout", "space_invaders", "freeway", "seaquest")
 ROWS = (
     *(Row(f"{name}_frozenlake", 1.0, seeds=10) for name in LAKE),
@@ -33,7 +33,7 @@ ROWS = (
     Row("ppo_memory_chain", 1.0),
     Row("r2d2_memory_chain", 1.0),
     Row("dqn_acrobot", -85.0, "−76.6"),
-    *(Row(f"{name}_pendulum", -170.0, "−152 … −157") for name in CLIMBING),
+    *(Row(f"{name}_pendulum", -170.0, "−152 … −157") for name in OFF_POLICY),
     Row("ppo_pendulum", -200.0, "−172"),
     Row("sac_mountain_car_continuous", 90.0, "94.7"),
     Row("dqn_mountain_car", -115.0, "−100.8"),

@@ -1,4 +1,4 @@
-"""The table: one line for each recipe, made of what was measured."""
+"""The table of results: one line per recipe."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from benchmarks.learning.rows import Row
 
 HEAD = """# Learning
 
-What the recipes reach: the mean return of 100 greedy episodes with the last parameters
-of each seed, sorted; over the seeds the interquartile mean, and its 95 % bootstrap
-interval. All seeds of a recipe train at once, as one program; the time is that of the
-whole command, compilation included, on shared cores of a processor. A goal is met where
-the whole interval is at least as high. In brackets: what others report of a single run.
+What the built-in recipes reach: the mean return of 100 greedy episodes with the last
+parameters of each seed, sorted; over the seeds the interquartile mean (IQM) and its 95 %
+bootstrap interval. All seeds of a recipe train simultaneously, as one program. The time is
+that of the whole command, including compilation, on shared CPU cores. A goal is met if the
+whole interval is at least as high. In brackets: published results of a single run.
 
-`python -m benchmarks.learning` measures all of it again, `python -m benchmarks.learning
+`python -m benchmarks.learning` repeats all measurements, `python -m benchmarks.learning
 dqn_cartpole` one of them.
 
 | recipe | environment | steps | goal | return of each seed | IQM | interval | seconds |
@@ -24,13 +24,13 @@ dqn_cartpole` one of them.
 
 
 def page(rows: Sequence[Row], results: Mapping[str, Mapping[str, Any]]) -> str:
-    """The whole document; a recipe that was never measured has no line in it."""
+    """Returns the whole document; recipes without results are omitted."""
     lines = [line(row, results[row.recipe]) for row in rows if row.recipe in results]
-    return HEAD + "".join(f"{each}\n" for each in lines)
+    return HEAD + "".join(f"{text}\n" for text in lines)
 
 
 def line(row: Row, result: Mapping[str, Any]) -> str:
-    """One line of the table."""
+    """Returns one line of the table."""
     means, (low, high) = sorted(result["means"]), result["ci95"]
     goal = "none"
     if row.goal is not None:
@@ -51,7 +51,7 @@ def line(row: Row, result: Mapping[str, Any]) -> str:
 
 
 def number(value: float) -> str:
-    """As many digits as say something, with a minus that is one."""
+    """Formats with one or two decimals and a typographic minus sign."""
     digits = 2 if abs(value) < 10 else 1
     text = f"{value:.{digits}f}"
     text = text.rstrip("0").rstrip(".")
