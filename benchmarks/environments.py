@@ -1,13 +1,14 @@
-"""Steps per second of our environments beside gymnax's, at random, compiled.
+"""Environment benchmark: steps per second of rlcli and gymnax, compiled.
 
     python -m benchmarks.environments [--gymnax PYTHON] [--only NAME …]
 
-1, 128 and 2 000 environments with one thread, actions drawn beforehand and inside; and
-what XLA says of a step of 2 000: seconds to compile it, operations, bytes. Each
-environment is played by us and then by gymnax 1.0.1, in processes that stay, so that a
-pair is measured within a minute. `PYTHON` is the interpreter of a virtual environment
-that has gymnax and our version of JAX; without it one is made in a temporary folder,
-with pip. Gymnasium's own vector in NumPy plays CartPole as well.
+Measures 1, 128 and 2 000 environments with one thread and random actions, drawn
+beforehand and inside the loop; and XLA's costs of a step of 2 000: seconds to compile,
+operations, bytes. Each environment runs in rlcli and then in gymnax 1.0.1, in
+persistent processes, so that a pair is measured within a minute. `PYTHON` is the
+interpreter of a virtual environment with gymnax and rlcli's version of JAX; by default
+one is created in a temporary folder, with pip. CartPole is also measured in Gymnasium's
+NumPy vector.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from typing import Any
 from rlcli.xla import threads
 
 NUMBERS = (1, 128, 2000)
-HOW = ("actions drawn beforehand", "actions drawn inside")
+MODES = ("actions drawn beforehand", "actions drawn inside")
 GYMNAX = "1.0.1"
 
-OPTIONS = {"bsuite/DeepSea": {"size": 8}}  # what gymnax has by itself, for equal work
+OPTIONS = {"bsuite/DeepSea": {"size": 8}}  # gymnax's default, for equal work
 PAIRS = {
     "CartPole-v1": "CartPole-v1",
     "Acrobot-v1": "Acrobot-v1",
@@ -61,7 +62,7 @@ PAIRS = {
 
 
 class Library:
-    """A process that plays the environments of one library, and times them."""
+    """A process that steps the environments of one library and measures them."""
 
     def __init__(self, name: str, python: str = sys.executable) -> None:
         self.process = subprocess.Popen(
@@ -72,14 +73,16 @@ class Library:
             cwd=Path(__file__).parent.parent,
         )
 
-    def measured(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        """What `benchmarks.stepping` has to say of an environment."""
+    def measure(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the measurements of `benchmarks.stepping`."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         print(json.dumps([name, options]), file=self.process.stdin, flush=True)
         line = self.process.stdout.readline()
         if not line:
-            sys.exit(f"`{name}` could not be measured; its process says why above")
+            sys.exit(
+                f"`{name}` could not be measured: see the error of its process above"
+            )
         return json.loads(line)
 
     def close(self) -> None:
@@ -90,87 +93,87 @@ class Library:
 
 
 @contextlib.contextmanager
-def interpreter(given: str | None) -> Iterator[str]:
-    """A Python that has gymnax: the one that was named, or one made for the moment."""
-    if given is not None:
-        yield given
+def interpreter(path: str | None) -> Iterator[str]:
+    """Yields a Python with gymnax: the given one, or one in a temporary environment."""
+    if path is not None:
+        yield path
         return
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         python = str(Path(folder) / "bin" / "python")
-        # Six is what gymnax imports and does not ask for.
-        wanted = [f"gymnax=={GYMNAX}", "six"] + [
+        # gymnax imports six but does not declare it.
+        packages = [f"gymnax=={GYMNAX}", "six"] + [
             f"{name}=={importlib.metadata.version(name)}" for name in ("jax", "jaxlib")
         ]
-        print(f"installing {', '.join(wanted)} in {folder}", file=sys.stderr)
-        done = subprocess.run([python, "-m", "pip", "install", "-q", *wanted])
-        if done.returncode:
-            sys.exit("pip could not: make a virtual environment, and pass `--gymnax`")
+        print(f"installing {', '.join(packages)} in {folder}", file=sys.stderr)
+        process = subprocess.run([python, "-m", "pip", "install", "-q", *packages])
+        if process.returncode:
+            sys.exit("pip failed: create a virtual environment, and pass `--gymnax`")
         yield python
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown."""
+    """Formats a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def speeds(found: dict[str, tuple[dict, dict]], way: int) -> str:
-    """Ours, gymnax's and their ratio, for each number; the geometric mean below."""
-    head, rows = ["environment"], {name: [name] for name in found}
+def speeds(results: dict[str, tuple[dict, dict]], mode: int) -> str:
+    """Formats speeds and their ratio for each number, with the geometric mean."""
+    head, rows = ["environment"], {name: [name] for name in results}
     means = ["geometric mean"]
     for index, number in enumerate(NUMBERS):
         head += [f"{number:,}".replace(",", " "), "gymnax", "×"]
         ratios = []
-        for name, pair in found.items():
-            ours, theirs = (each["speed"][index][way] for each in pair)
+        for name, pair in results.items():
+            ours, theirs = (result["speed"][index][mode] for result in pair)
             ratios.append(ours / theirs)
             rows[name] += [*map(millions, (ours, theirs)), f"{ratios[-1]:.1f}"]
         means += ["", "", f"{statistics.geometric_mean(ratios):.1f}"]
     return table(head, [*rows.values(), means])
 
 
-def costs(found: dict[str, tuple[dict, dict]]) -> str:
-    """What the compiler says of one step of the largest number."""
+def costs(results: dict[str, tuple[dict, dict]]) -> str:
+    """Formats XLA's costs of one step of the largest number."""
     head = ["environment"]
-    for what in ("compile, s", "operations, million", "bytes, million"):
-        head += [what, "gymnax"]
+    for column in ("compile, s", "operations, million", "bytes, million"):
+        head += [column, "gymnax"]
     rows = []
-    for name, pair in found.items():
+    for name, pair in results.items():
         row = [name]
-        for what, unit in (("compile", 1.0), ("flops", 1e6), ("bytes", 1e6)):
-            row += [f"{each[what] / unit:.2f}" for each in pair]
+        for key, unit in (("compile", 1.0), ("flops", 1e6), ("bytes", 1e6)):
+            row += [f"{result[key] / unit:.2f}" for result in pair]
         rows.append(row)
     return table(head, rows)
 
 
 def millions(speed: float) -> str:
-    """Steps per second, in millions, with three digits."""
+    """Formats steps per second in millions, with three digits."""
     return f"{speed / 1e6:.3g}" if speed < 1e9 else f"{speed / 1e6:.0f}"
 
 
 def main() -> None:
     """Prints the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--gymnax", metavar="PYTHON", help="a Python that has gymnax")
+    parser.add_argument("--gymnax", metavar="PYTHON", help="a Python with gymnax")
     parser.add_argument("--only", nargs="+", choices=PAIRS, metavar="NAME")
-    chosen = parser.parse_args()
+    arguments = parser.parse_args()
     threads.apply_layout(threads.Layout("one", 1))
-    found = {}
-    with interpreter(chosen.gymnax) as python:
+    results = {}
+    with interpreter(arguments.gymnax) as python:
         ours, theirs = Library("rlcli"), Library("gymnax", python)
-        for name in chosen.only or PAIRS:
-            mine = ours.measured(name, OPTIONS.get(name, {}))
-            found[name] = mine, theirs.measured(PAIRS[name], {})
-            print(name, *found[name], file=sys.stderr, flush=True)
+        for name in arguments.only or PAIRS:
+            rlcli_result = ours.measure(name, OPTIONS.get(name, {}))
+            results[name] = rlcli_result, theirs.measure(PAIRS[name], {})
+            print(name, *results[name], file=sys.stderr, flush=True)
         ours.close()
         theirs.close()
-    for way, how in enumerate(HOW):
-        print(f"\nMillions of steps per second, {how}:\n\n{speeds(found, way)}")
-    print(f"\nOne step of {NUMBERS[-1]}:\n\n{costs(found)}")
-    if "CartPole-v1" in found:
+    for mode, title in enumerate(MODES):
+        print(f"\nMillions of steps per second, {title}:\n\n{speeds(results, mode)}")
+    print(f"\nOne step of {NUMBERS[-1]}:\n\n{costs(results)}")
+    if "CartPole-v1" in results:
         numpy = Library("gymnasium")
-        rates = [each for each, _ in numpy.measured("CartPole-v1", {})["speed"]]
+        rates = [rate for rate, _ in numpy.measure("CartPole-v1", {})["speed"]]
         numpy.close()
         print(f"\nGymnasium's CartPole: {', '.join(map(millions, rates))} million")
 

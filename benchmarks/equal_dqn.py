@@ -1,10 +1,11 @@
-"""A plain JAX loop of DQN on CartPole that does all that a run of rlcli does.
+"""A plain JAX loop of DQN on CartPole that does the same work as rlcli.
 
-The reference of `benchmarks.loop` for equal work. Beyond the bare algorithm, as
-`plain_dqn` has it, a run is owed: no step on a loss that is not finite, ties broken at
-random, where episodes begin and end, their statistics, metrics of the last update.
-Written for this one case, and for speed: a row of the ring is three arrays, and is
-written twice, the second time where the next one will be, or XLA would copy the ring.
+The reference of `benchmarks.loop` for equal work. In addition to the bare algorithm of
+`plain_dqn` it discards steps with non-finite losses, breaks ties at random, and stores
+where episodes begin and end, their statistics, and the metrics of the last update. It
+is written for this case only, and for speed: a row of the ring is three arrays. It is
+written twice, the second time at the next position, because XLA would copy the ring
+otherwise.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from benchmarks.plain_dqn import (
 )
 
 SLOTS = CAPACITY + 1
-GOING = -1
+NOT_FAILED = -1
 
 
 class State(NamedTuple):
-    """All that goes around the loop."""
+    """The carry of the loop."""
 
     key: jax.Array
     steps: jax.Array
@@ -67,7 +68,7 @@ def make() -> tuple[Callable[[int], State], Callable[[State, int], State]]:
             params=params,
             target=params,
             moments=optimizer.init(params),
-            failed=jnp.int32(GOING),
+            failed=jnp.int32(NOT_FAILED),
             ring=(
                 jnp.zeros((SLOTS + 1, 10)),
                 jnp.zeros(SLOTS + 1, jnp.int32),
@@ -78,51 +79,52 @@ def make() -> tuple[Callable[[int], State], Callable[[State, int], State]]:
             numbers=jnp.zeros(8),
             counts=jnp.zeros(2, jnp.int32),
         )
-        # Copied: all of it is donated, and a buffer cannot be donated twice.
+        # Copied: the state is donated, and a buffer cannot be donated twice.
         return jax.tree.map(jnp.copy, state)
 
     def act(params: Any, obs: jax.Array, steps: jax.Array, uniform: jax.Array) -> Any:
         q = network.apply(params, obs[None])[0]
         epsilon = jnp.maximum(0.02, 1 - steps / 8_000)
-        able = (q == q.max()) | (uniform[0] < epsilon)
-        return jnp.argmax(jnp.where(able, uniform[1:], -1))
+        is_candidate = (q == q.max()) | (uniform[0] < epsilon)
+        return jnp.argmax(jnp.where(is_candidate, uniform[1:], -1))
 
     def learn(
-        state: State, ring: tuple, bits: jax.Array, watched: jax.Array
+        state: State, ring: tuple, bits: jax.Array, with_metrics: jax.Array
     ) -> tuple[Any, Any, Any, jax.Array, jax.Array]:
         count = state.steps + 1
-        back = (bits % jnp.minimum(count, CAPACITY).astype(jnp.uint32)).astype(int)
-        index = (state.steps - back) % SLOTS
+        age = (bits % jnp.minimum(count, CAPACITY).astype(jnp.uint32)).astype(int)
+        index = (state.steps - age) % SLOTS
         floats, action = ring[0][index], ring[1][index]
         reward, discount = floats[:, 8], floats[:, 9]
-        best = network.apply(state.target, floats[:, 4:8]).max(-1)
-        wanted = reward + GAMMA * discount * best
+        next_q = network.apply(state.target, floats[:, 4:8]).max(-1)
+        target_q = reward + GAMMA * discount * next_q
 
         def loss(params: Any) -> tuple[jax.Array, tuple]:
-            every = network.apply(params, floats[:, :4])
-            q = jnp.where(action[:, None] == jnp.arange(2), every, 0).sum(-1)
-            return optax.huber_loss(q, wanted).mean(), (q, wanted - q)
+            all_q = network.apply(params, floats[:, :4])
+            q = jnp.where(action[:, None] == jnp.arange(2), all_q, 0).sum(-1)
+            return optax.huber_loss(q, target_q).mean(), (q, target_q - q)
 
         (value, (q, error)), gradient = jax.value_and_grad(loss, has_aux=True)(
             state.params
         )
-        change, moments = optimizer.update(gradient, state.moments)
-        fine = jnp.isfinite(value)
-        going = fine & (state.failed == GOING)
-        failed = jnp.where(fine | (state.failed != GOING), state.failed, state.steps)
-        change = jax.tree.map(lambda each: jnp.where(going, each, 0), change)
-        params = optax.apply_updates(state.params, change)
+        updates, moments = optimizer.update(gradient, state.moments)
+        is_finite = jnp.isfinite(value)
+        has_no_failure = is_finite & (state.failed == NOT_FAILED)
+        had_failure = state.failed != NOT_FAILED
+        failed = jnp.where(is_finite | had_failure, state.failed, state.steps)
+        updates = jax.tree.map(lambda x: jnp.where(has_no_failure, x, 0), updates)
+        params = optax.apply_updates(state.params, updates)
 
         def report() -> jax.Array:
             norm = optax.tree.norm(gradient)
             return jnp.stack([value, jnp.abs(error).mean(), q.mean(), norm])
 
-        metrics = jax.lax.cond(watched, report, lambda: jnp.zeros(4))
+        metrics = jax.lax.cond(with_metrics, report, lambda: jnp.zeros(4))
         target = optax.periodic_update(params, state.target, count, TARGET_EVERY)
         return params, target, moments, failed, metrics
 
-    def step(state: State, noise: tuple[jax.Array, ...], made: jax.Array) -> State:
-        fresh, uniform, bits = noise
+    def step(state: State, noise: tuple[jax.Array, ...], end: jax.Array) -> State:
+        reset_obs, uniform, bits = noise
         action = act(state.params, state.obs, state.steps, uniform)
         obs, fallen = physics(state.obs, action)
         elapsed = state.counts[0] + 1
@@ -134,23 +136,25 @@ def make() -> tuple[Callable[[int], State], Callable[[State, int], State]]:
             jnp.stack([state.first, last]),
         )
 
-        def written(rows: jax.Array, new: jax.Array) -> jax.Array:
+        def write(rows: jax.Array, new: jax.Array) -> jax.Array:
             twice = jnp.stack([new, new])
             head = state.steps % SLOTS
             return jax.lax.dynamic_update_slice_in_dim(rows, twice, head, 0)
 
-        ring = tuple(map(written, state.ring, row))
-        watched = state.steps + 1 == made
-        params, target, moments, failed, metrics = learn(state, ring, bits, watched)
-        running, before, average, length = state.numbers[:4]
+        ring = tuple(map(write, state.ring, row))
+        with_metrics = state.steps + 1 == end
+        params, target, moments, failed, metrics = learn(
+            state, ring, bits, with_metrics
+        )
+        running, last_return, average, length = state.numbers[:4]
         total = running + 1
         statistics = [
             jnp.where(last, 0, total),
-            jnp.where(last, total, before),
+            jnp.where(last, total, last_return),
             jnp.where(last, 0.9 * average + 0.1 * total, average),
             jnp.where(last, elapsed, length),
         ]
-        shown = jnp.where(watched, metrics, state.numbers[4:])
+        metrics = jnp.where(with_metrics, metrics, state.numbers[4:])
         return State(
             key=state.key,
             steps=state.steps + 1,
@@ -159,20 +163,20 @@ def make() -> tuple[Callable[[int], State], Callable[[State, int], State]]:
             moments=moments,
             failed=failed,
             ring=ring,
-            obs=jnp.where(last, fresh, obs),
+            obs=jnp.where(last, reset_obs, obs),
             first=last,
-            numbers=jnp.concatenate([jnp.stack(statistics), shown]),
+            numbers=jnp.concatenate([jnp.stack(statistics), metrics]),
             counts=jnp.stack([jnp.where(last, 0, elapsed), state.counts[1] + last]),
         )
 
     def advance(state: State, blocks: jax.Array) -> State:
-        made = state.steps + blocks * BLOCK
+        end = state.steps + blocks * BLOCK
 
         def block(_: jax.Array, state: State) -> State:
             times = state.steps + jnp.arange(BLOCK)
             keys = jax.vmap(lambda t: jax.random.fold_in(state.key, t))(times)
             noise = jax.vmap(draw)(keys)
-            return jax.lax.scan(lambda s, n: (step(s, n, made), None), state, noise)[0]
+            return jax.lax.scan(lambda s, n: (step(s, n, end), None), state, noise)[0]
 
         return jax.lax.fori_loop(0, blocks, block, state)
 

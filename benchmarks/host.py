@@ -1,13 +1,13 @@
-"""The host loop: DQN on Gymnasium's CartPole, beside a plain loop of one dispatch.
+"""Host-loop benchmark: DQN on Gymnasium's CartPole, in rlcli and in a plain loop.
 
     python -m benchmarks.host
 
 One environment, batch 32, one update per step. The plain loop learns from the last
-answer and decides upon the next action in one compiled call, as rlcli's does, and does
-nothing else: no statistics, no metrics, no seeding of episodes. All are kept on one
-core, as rlcli keeps itself: on two, the plain loop makes from 3 500 to 6 300 steps a
-second, as its threads happen to meet. Compile time stands apart, and so does
-Gymnasium's own stepping.
+timestep and selects the next action in one compiled call, as rlcli does, and does
+nothing else: no statistics, no metrics, no seeding of episodes. All loops are pinned to
+one core, as in rlcli: on two cores the speed of the plain loop varies from 3 500 to 6
+300 steps per second with the scheduling of its threads. Compile time is not included.
+Gymnasium's own stepping is measured separately.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STEPS, ROUNDS = 3_000, 11
 
 
 def plain_loop() -> Callable[[int], None]:
-    """A loop that plays so many steps and learns."""
+    """Returns a function that steps the environment and learns."""
     import gymnasium
     import jax
     import jax.numpy as jnp
@@ -38,33 +38,33 @@ def plain_loop() -> Callable[[int], None]:
     env = gymnasium.make("CartPole-v1")
     unused = ("obs", "elapsed", "return", "average")
 
-    def told(state: dict[str, Any], row: dict[str, Any], obs: Any) -> tuple:
+    def learn_and_act(state: dict[str, Any], row: dict[str, Any], obs: Any) -> tuple:
         _, uniform, bits = draw(jax.random.fold_in(state["key"], state["steps"]))
         ring = store(state["ring"], row, state["steps"])
         count = state["steps"] + 1
         carry = state["params"], state["target"], state["optimizer"]
         params, target, moments = learn(carry, ring, count, bits)
         action = act(params, obs, count, uniform)
-        found = {"params": params, "target": target, "optimizer": moments}
-        return state | found | {"ring": ring, "steps": count}, action
+        learned = {"params": params, "target": target, "optimizer": moments}
+        return state | learned | {"ring": ring, "steps": count}, action
 
-    dispatch = jax.jit(told, donate_argnums=0)
+    dispatch = jax.jit(learn_and_act, donate_argnums=0)
     state = {name: leaf for name, leaf in begin(0).items() if name not in unused}
     obs, action = env.reset(seed=0)[0], jnp.int32(0)
 
     def advance(steps: int) -> None:
         nonlocal state, obs, action
         for _ in range(steps):
-            chosen = np.int32(action)
-            after, reward, fallen, truncated, _ = env.step(chosen)
+            host_action = np.int32(action)
+            next_obs, reward, fallen, truncated, _ = env.step(host_action)
             row = {
                 "obs": obs,
-                "action": chosen,
+                "action": host_action,
                 "reward": np.float32(reward),
                 "discount": np.float32(not fallen),
-                "next_obs": after,
+                "next_obs": next_obs,
             }
-            obs = env.reset()[0] if fallen or truncated else after
+            obs = env.reset()[0] if fallen or truncated else next_obs
             state, action = dispatch(state, row, obs)
         jax.block_until_ready(state)
 
@@ -72,7 +72,7 @@ def plain_loop() -> Callable[[int], None]:
 
 
 def stepping() -> Callable[[int], None]:
-    """Gymnasium alone."""
+    """Returns a function that only steps Gymnasium."""
     import gymnasium
 
     env = gymnasium.make("CartPole-v1")
@@ -88,32 +88,32 @@ def stepping() -> Callable[[int], None]:
 
 
 def rlcli_loop() -> Callable[[int], None]:
-    """The loop of rlcli."""
+    """Returns rlcli's loop."""
     import jax
 
     from rlcli import loop, recipe
     from rlcli.assembly import build
 
     data = {**RECIPE, "environment": {"name": "gymnasium/CartPole-v1"}}
-    found = loop.make_loop(build(recipe.load_recipe(data)))
-    progress = found.begin()
+    rlcli_loop = loop.make_loop(build(recipe.load_recipe(data)))
+    progress = rlcli_loop.begin()
 
     def advance(steps: int) -> None:
         nonlocal progress
-        progress, _ = found.advance(progress, steps)
+        progress, _ = rlcli_loop.advance(progress, steps)
         jax.block_until_ready(progress.iteration)
 
     return advance
 
 
 def main() -> None:
-    """Prints steps per second of each, in turn, and the ratio of the first two."""
+    """Prints steps per second of each loop, and the ratio of the first two."""
     threads.apply_layout(thread_layout.choose_layout(RECIPE))
     threads.disable_async_dispatch()
     loops = {
         "rlcli": rlcli_loop(),
         "plain": plain_loop(),
-        "Gymnasium alone": stepping(),
+        "only Gymnasium": stepping(),
     }
     for name, advance in loops.items():
         start = time.perf_counter()
@@ -126,11 +126,11 @@ def main() -> None:
             with pin_threads():
                 advance(STEPS)
             speeds[name].append(STEPS / (time.perf_counter() - start))
-        print(", ".join(f"{name} {each[-1]:,.0f}" for name, each in speeds.items()))
+        print(", ".join(f"{name} {values[-1]:,.0f}" for name, values in speeds.items()))
     ratios = [a / b for a, b in zip(speeds["rlcli"], speeds["plain"], strict=True)]
-    medians = {name: statistics.median(each) for name, each in speeds.items()}
-    found = ", ".join(f"{name} {each:,.0f}" for name, each in medians.items())
-    print(f"median: {found} steps/s; ratio {statistics.median(ratios):.3f}")
+    medians = {name: statistics.median(values) for name, values in speeds.items()}
+    text = ", ".join(f"{name} {speed:,.0f}" for name, speed in medians.items())
+    print(f"median: {text} steps/s; ratio {statistics.median(ratios):.3f}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""The compiled DQN loop beside plain JAX loops: of equal work, and bare. In turn.
+"""Compiled-loop benchmark: DQN in rlcli and in plain JAX loops, equal and bare.
 
     python -m benchmarks.loop
 
-One environment, batch 32, one update per step, MLP 64-64, one thread: the thread count
-and flags are those that rlcli chooses for the recipe.
+One environment, batch 32, one update per step, MLP 64-64, one thread: rlcli chooses the
+thread count and flags for the recipe. The loops run alternately.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STEPS, ROUNDS = 12_800, 15
 
 
 def main() -> None:
-    """Prints steps per second of all three, and our ratios to the others."""
+    """Prints steps per second of all three, and the ratios of rlcli to the others."""
     threads.apply_layout(thread_layout.choose_layout(RECIPE))
     import jax
 
@@ -39,39 +39,39 @@ def main() -> None:
     from rlcli import loop, recipe
     from rlcli.assembly import build
 
-    found = loop.make_loop(build(recipe.load_recipe(RECIPE)))
+    rlcli_loop = loop.make_loop(build(recipe.load_recipe(RECIPE)))
     equal, bare = equal_dqn.make(), plain_dqn.make()
-    # Each with what it has come to, and what goes on from there.
-    states = {"rlcli": found.begin(), "equal": equal[0](0), "bare": bare[0](0)}
-    moves = {
-        "rlcli": lambda state, steps: found.advance(state, steps)[0],
+    # By loop: its state, and the function that advances it.
+    states = {"rlcli": rlcli_loop.begin(), "equal": equal[0](0), "bare": bare[0](0)}
+    advance = {
+        "rlcli": lambda state, steps: rlcli_loop.advance(state, steps)[0],
         "equal": lambda state, steps: equal[1](state, steps // plain_dqn.BLOCK),
         "bare": lambda state, steps: bare[1](state, steps // plain_dqn.BLOCK),
     }
 
     def seconds(name: str, steps: int) -> float:
         start = time.perf_counter()
-        states[name] = jax.block_until_ready(moves[name](states[name], steps))
+        states[name] = jax.block_until_ready(advance[name](states[name], steps))
         return time.perf_counter() - start
 
-    compiled = ", ".join(f"{name} {seconds(name, 1_280):.1f} s" for name in moves)
+    compiled = ", ".join(f"{name} {seconds(name, 1_280):.1f} s" for name in advance)
     print(f"compile: {compiled}")
     rounds = []
     for _ in range(ROUNDS):
-        rounds.append({name: STEPS / seconds(name, STEPS) for name in moves})
+        rounds.append({name: STEPS / seconds(name, STEPS) for name in advance})
         print(format_speeds(rounds[-1]))
     print(
         "median:",
-        format_speeds({n: statistics.median(r[n] for r in rounds) for n in moves}),
+        format_speeds({n: statistics.median(r[n] for r in rounds) for n in advance}),
     )
     for name in ("equal", "bare"):
-        ratio = statistics.median(each["rlcli"] / each[name] for each in rounds)
+        ratio = statistics.median(speeds["rlcli"] / speeds[name] for speeds in rounds)
         print(f"ratio to {name}: {ratio:.3f}")
 
 
 def format_speeds(speeds: dict[str, float]) -> str:
-    """Steps per second, by name."""
-    return "  ".join(f"{name} {each:7,.0f}" for name, each in speeds.items())
+    """Formats steps per second by name."""
+    return "  ".join(f"{name} {speed:7,.0f}" for name, speed in speeds.items())
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""How close the estimate of a run's memory is to what the run takes.
+"""Memory benchmark: the estimated and the actual memory of a run.
 
     python -m benchmarks.memory
 
-Each run is a process of its own. It checks its recipe, which gives the estimate, trains
-for three chunks and writes a checkpoint. What it takes is the peak of its resident
-memory minus what was resident before the check.
+Each run is a separate process. It checks its recipe, which gives the estimate, trains
+for three chunks and writes a checkpoint. Its actual memory is the peak of its resident
+memory minus the resident memory before the check.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ MIB = 2**20
 
 def main() -> None:
     """Prints the table of docs/measurements.md."""
-    print("| run | estimate | of it state | peak | ratio |")
+    print("| run | estimate | state | peak | ratio |")
     print("|---|---|---|---|---|")
     for name, (recipe, sets) in RUNS.items():
         program = [sys.executable, "-m", "benchmarks.memory", recipe, *sets]
         result = subprocess.run(program, check=True, capture_output=True, text=True)
-        found = json.loads(result.stdout)
-        sizes = [found[each] / MIB for each in ("estimate", "state", "peak")]
-        words = " | ".join(f"{size:,.0f} MiB" for size in sizes)
-        print(f"| {name} | {words} | {sizes[2] / sizes[0]:.2f} |", flush=True)
+        measured = json.loads(result.stdout)
+        sizes = [measured[key] / MIB for key in ("estimate", "state", "peak")]
+        cells = " | ".join(f"{size:,.0f} MiB" for size in sizes)
+        print(f"| {name} | {cells} | {sizes[2] / sizes[0]:.2f} |", flush=True)
 
 
 def measure(recipe: str, sets: list[str]) -> dict[str, int]:
-    """The estimate of a run and the peak of its memory, in bytes."""
+    """Returns the estimated memory of a run and its peak, in bytes."""
     from rlcli.assembly import memory_usage
     from rlcli.runs import run_folder, thread_layout
 
@@ -70,7 +70,7 @@ def measure(recipe: str, sets: list[str]) -> dict[str, int]:
 
 
 def _resident() -> int:
-    """Bytes of this process that are in memory now."""
+    """Returns the resident memory of this process in bytes."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * resource.getpagesize()
 

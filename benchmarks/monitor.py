@@ -1,11 +1,11 @@
-"""What watching costs: training with its live panel, without it, and the bare loop.
+"""Monitor benchmark: training with the live panel, without it, and the bare loop.
 
     python -m benchmarks.monitor
 
-The same recipe three times, alternately: `rlcli.chunks` with the TrainMonitor on a
-terminal of 120 columns, rows of metrics, `log.txt` and the looks between two chunks;
-the same with `quiet`; and the loop's `advance` alone, in chunks of the same size. No
-checkpoints, no evaluation. Compile time stands apart.
+Runs the same recipe three times, alternately: `rlcli.chunks` with the TrainMonitor on a
+terminal of 120 columns, rows of metrics, `log.txt` and device-to-host transfers between
+chunks; the same with `quiet`; and only the loop's `advance`, in chunks of the same
+size. Without checkpoints, evaluation and compile time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CHUNKS, ROUNDS = 20, 8
 
 @contextlib.contextmanager
 def terminal() -> Iterator[None]:
-    """Makes stderr a terminal, whose output nobody reads."""
+    """Replaces stderr by a pseudo-terminal whose output is discarded."""
     reader, writer = os.openpty()
 
     def drain() -> None:
@@ -48,7 +48,7 @@ def terminal() -> Iterator[None]:
 
 
 def main() -> None:
-    """Prints steps per second of both, and their ratio in each round."""
+    """Prints steps per second of all three, and their ratios in each round."""
     threads.apply_layout(thread_layout.choose_layout(RECIPE))
     import jax
 
@@ -62,36 +62,37 @@ def main() -> None:
     progress = jax.block_until_ready(bare.advance(bare.begin(), 1_000)[0])
     speeds: list[tuple[float, ...]] = []
 
-    def of_run(chunks: Iterator[Any]) -> float:
-        """Steps per second over some chunks, of which one has gone before."""
+    def measure(chunks: Iterator[Any]) -> float:
+        """Returns steps per second over `CHUNKS` chunks, after one more."""
         before, start = next(chunks).step, time.perf_counter()
         for _ in range(CHUNKS):
             step = next(chunks).step
         return (step - before) / (time.perf_counter() - start)
 
     with tempfile.TemporaryDirectory() as folder, terminal():
-        watched = rlcli.chunks(data, run=f"{folder}/watched")
+        monitored = rlcli.chunks(data, run=f"{folder}/monitored")
         quiet = rlcli.chunks(data, run=f"{folder}/quiet", quiet=True)
-        for _ in range(3):  # they compile, and find their pace
-            size = -next(watched).step + next(watched).step
+        for _ in range(3):  # compiles, and adapts the chunk size
+            size = -next(monitored).step + next(monitored).step
             next(quiet)
         for _ in range(ROUNDS):
             start = time.perf_counter()
             for _ in range(CHUNKS):
                 progress, _ = bare.advance(progress, size)
                 jax.block_until_ready(progress.iteration)
-            alone = CHUNKS * size / (time.perf_counter() - start)
-            speeds.append((of_run(watched), of_run(quiet), alone))
-            with_it, without, alone = speeds[-1]
+            bare_speed = CHUNKS * size / (time.perf_counter() - start)
+            speeds.append((measure(monitored), measure(quiet), bare_speed))
+            with_panel, without, bare_speed = speeds[-1]
             print(
-                f"watched {with_it:,.0f}, quiet {without:,.0f}, bare {alone:,.0f} "
-                f"steps/s: {with_it / without:.3f}, {without / alone:.3f}"
+                f"panel {with_panel:,.0f}, quiet {without:,.0f}, "
+                f"bare {bare_speed:,.0f} steps/s: "
+                f"{with_panel / without:.3f}, {without / bare_speed:.3f}"
             )
-        watched.close()
+        monitored.close()
         quiet.close()
     monitor = statistics.median(a / b for a, b, _ in speeds)
     rows = statistics.median(b / c for _, b, c in speeds)
-    print(f"median: TrainMonitor {monitor:.3f}, rows and looks {rows:.3f}")
+    print(f"median: TrainMonitor {monitor:.3f}, rows and transfers {rows:.3f}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
-"""A plain JAX loop of DQN on CartPole: everything in one function, nothing general.
+"""A plain JAX loop of DQN on CartPole, without any generality.
 
-The reference of `benchmarks.loop`, and by its parts of `benchmarks.host`: the same work
-by the same means as rlcli's loop (noise in blocks, a ring of 50 000 transitions, one
-update of 32 per step, Adam, a target copied every 200 updates, the time limit, running
-returns), for this one case.
+The reference of `benchmarks.loop`; `benchmarks.host` uses its parts. It uses the same
+techniques as rlcli's loop (noise in blocks, a ring of 50 000 transitions, one update of
+32 per step, Adam, a target copied every 200 updates, the time limit, running returns).
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def physics(state: jax.Array, action: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 class Parts(NamedTuple):
-    """What both plain loops are made of, the compiled one and the one on the host."""
+    """The functions that the compiled and the host loop share."""
 
     begin: Callable[[int], dict[str, Any]]
     draw: Callable[[jax.Array], tuple[jax.Array, ...]]
@@ -43,7 +42,7 @@ class Parts(NamedTuple):
 
 
 def parts() -> Parts:
-    """DQN's own functions."""
+    """Returns the functions of DQN."""
 
     def forward(obs: jax.Array) -> jax.Array:
         return hk.nets.MLP([*LAYERS, 2])(obs)
@@ -86,12 +85,12 @@ def parts() -> Parts:
         params, target, moments = carry
         index = bits % jnp.minimum(count, CAPACITY).astype(jnp.uint32)
         batch = {name: rows[index.astype(jnp.int32)] for name, rows in ring.items()}
-        best = network.apply(target, batch["next_obs"]).max(-1)
-        wanted = batch["reward"] + GAMMA * batch["discount"] * best
+        next_q = network.apply(target, batch["next_obs"]).max(-1)
+        target_q = batch["reward"] + GAMMA * batch["discount"] * next_q
 
         def loss(params: Any) -> jax.Array:
             q = network.apply(params, batch["obs"])[jnp.arange(BATCH), batch["action"]]
-            return optax.huber_loss(q, wanted).mean()
+            return optax.huber_loss(q, target_q).mean()
 
         gradient = jax.grad(loss)(params)
         updates, moments = optimizer.update(gradient, moments)
@@ -102,8 +101,8 @@ def parts() -> Parts:
     def act(params: Any, obs: jax.Array, steps: jax.Array, uniform: jax.Array) -> Any:
         epsilon = jnp.maximum(0.02, 1 - steps / 8_000)
         q = network.apply(params, obs[None])[0]
-        random = (uniform[1] * 2).astype(jnp.int32)
-        return jnp.where(uniform[0] < epsilon, random, jnp.argmax(q))
+        random_action = (uniform[1] * 2).astype(jnp.int32)
+        return jnp.where(uniform[0] < epsilon, random_action, jnp.argmax(q))
 
     def store(ring: dict, row: dict, steps: jax.Array) -> dict:
         head = steps % CAPACITY
@@ -117,7 +116,7 @@ def make() -> tuple[Callable[[int], Any], Callable[[Any, int], Any]]:
     begin, draw, act, store, learn = parts()
 
     def step(state: dict[str, Any], noise: tuple[jax.Array, ...]) -> dict[str, Any]:
-        fresh, uniform, bits = noise
+        reset_obs, uniform, bits = noise
         action = act(state["params"], state["obs"], state["steps"], uniform)
         obs, fallen = physics(state["obs"], action)
         elapsed = state["elapsed"] + 1
@@ -139,7 +138,7 @@ def make() -> tuple[Callable[[int], Any], Callable[[Any, int], Any]]:
             "params": params,
             "target": target,
             "optimizer": moments,
-            "obs": jnp.where(last, fresh, obs),
+            "obs": jnp.where(last, reset_obs, obs),
             "elapsed": jnp.where(last, 0, elapsed),
             "steps": count,
             "ring": ring,

@@ -1,10 +1,11 @@
-"""Steps environments of one library, at random, and says how fast: for `environments`.
+"""Steps the environments of one library at random and reports their speed.
 
     echo '["bsuite/DeepSea", {"size": 8}]' | python -m benchmarks.stepping rlcli 1 2000
 
-A process for each library, since gymnax wants a Gymnasium of its own. It reads lines of
-JSON, an environment and its options each, and answers each with another. It imports
-nothing but JAX and the library, so that the library's own Python may run it.
+Used by `environments`, in one process per library, because gymnax needs another version
+of Gymnasium. Reads lines of JSON, each an environment and its options, and prints a
+line of JSON for each. Imports only JAX and the library, so that the library's own
+Python can run it.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-STEPS = 32  # whose keys and actions are drawn beforehand; played over and over
-SECONDS, ROUNDS = 0.1, 5  # of one measurement, and how many; the fastest counts
+STEPS = 32  # with keys and actions drawn beforehand; repeated
+SECONDS, ROUNDS = 0.1, 5  # per measurement, and their number; the fastest counts
 
 
-class Played(NamedTuple):
-    """An environment as the benchmark plays it; no axis for a lone one of gymnax's."""
+class Benchmarked(NamedTuple):
+    """The functions under test; a single gymnax environment has no batch axis."""
 
     reset: Callable[[Any], Any]  # key -> carry
     step: Callable[[Any, Any, Any], Any]  # (carry, action, key) -> carry
     sample: Callable[[Any], Any]  # key -> action
 
 
-def rlcli(number: int, name: str, options: dict[str, Any]) -> Played:
-    """Ours: the vector, with its time limit, which begins again by itself."""
+def rlcli(number: int, name: str, options: dict[str, Any]) -> Benchmarked:
+    """Returns rlcli's vector, with time limit and auto-reset."""
     import jax.numpy as jnp
 
     import rlcli
@@ -47,11 +48,11 @@ def rlcli(number: int, name: str, options: dict[str, Any]) -> Played:
     def sample(key: Any) -> Any:
         return rlcli.spaces.sample(env.action, key, (number,))
 
-    return Played(reset, step, sample)
+    return Benchmarked(reset, step, sample)
 
 
-def gymnax(number: int, name: str, options: dict[str, Any]) -> Played:
-    """Gymnax's own `step`, as its README vectorises it."""
+def gymnax(number: int, name: str, options: dict[str, Any]) -> Benchmarked:
+    """Returns gymnax's own `step`, vectorized as in its README."""
     import gymnax  # pyright: ignore[reportMissingImports] - where it is installed
     import jax
     import jax.numpy as jnp
@@ -75,54 +76,54 @@ def gymnax(number: int, name: str, options: dict[str, Any]) -> Played:
         return state, obs, ends
 
     if number == 1:
-        return Played(reset, step, space.sample)
+        return Benchmarked(reset, step, space.sample)
 
-    def several(function: Callable) -> Callable:
+    def vectorize(function: Callable) -> Callable:
         def batched(*arguments: Any) -> Any:
             *others, key = arguments
             return jax.vmap(function)(*others, jax.random.split(key, number))
 
         return batched
 
-    return Played(several(reset), several(step), several(space.sample))
+    return Benchmarked(vectorize(reset), vectorize(step), vectorize(space.sample))
 
 
-def speeds(played: Played, number: int) -> list[float]:
-    """Steps per second over all environments: actions drawn beforehand, and inside."""
+def speeds(environment: Benchmarked, number: int) -> list[float]:
+    """Returns steps per second: actions drawn beforehand, and inside the loop."""
     import jax
 
-    more, keys = (jax.random.split(jax.random.key(seed), STEPS) for seed in (0, 1))
-    drawn = jax.jit(jax.vmap(played.sample))(more)
-    state = jax.jit(played.reset)(jax.random.key(2))
+    act_keys, keys = (jax.random.split(jax.random.key(seed), STEPS) for seed in (0, 1))
+    actions = jax.jit(jax.vmap(environment.sample))(act_keys)
+    state = jax.jit(environment.reset)(jax.random.key(2))
 
-    def ahead(carry: Any, given: Any) -> tuple[Any, None]:
-        action, key = given
-        return played.step(carry, action, key), None
+    def drawn_beforehand(carry: Any, inputs: Any) -> tuple[Any, None]:
+        action, key = inputs
+        return environment.step(carry, action, key), None
 
-    def inside(carry: Any, given: Any) -> tuple[Any, None]:
-        act_key, step_key = given
-        return played.step(carry, played.sample(act_key), step_key), None
+    def drawn_inside(carry: Any, inputs: Any) -> tuple[Any, None]:
+        act_key, step_key = inputs
+        return environment.step(carry, environment.sample(act_key), step_key), None
 
     return [
-        number * rate(ahead, state, (drawn, keys)),
-        number * rate(inside, state, (more, keys)),
+        number * rate(drawn_beforehand, state, (actions, keys)),
+        number * rate(drawn_inside, state, (act_keys, keys)),
     ]
 
 
-def rate(body: Callable, state: Any, given: Any) -> float:
-    """Steps per second of a compiled loop over what is given, played over and over."""
+def rate(body: Callable, state: Any, inputs: Any) -> float:
+    """Returns steps per second of a compiled loop over `inputs`, repeated."""
     import jax
 
     @jax.jit
-    def play(state: Any, given: Any, times: Any) -> Any:
-        def again(_: Any, carry: Any) -> Any:
-            return jax.lax.scan(body, carry, given)[0]
+    def run_loop(state: Any, inputs: Any, times: Any) -> Any:
+        def repeat(_: Any, carry: Any) -> Any:
+            return jax.lax.scan(body, carry, inputs)[0]
 
-        return jax.lax.fori_loop(0, times, again, state)
+        return jax.lax.fori_loop(0, times, repeat, state)
 
     def run(times: int) -> float:
         start = time.perf_counter()
-        jax.block_until_ready(play(state, given, times))
+        jax.block_until_ready(run_loop(state, inputs, times))
         return time.perf_counter() - start
 
     run(0)  # compiles
@@ -130,7 +131,7 @@ def rate(body: Callable, state: Any, given: Any) -> float:
 
 
 def fastest(run: Callable[[int], float]) -> float:
-    """Seconds that `run(1)` takes at best, where `run(n)` takes n times as long."""
+    """Returns the best time of `run(1)` in seconds; `run(n)` takes n times as long."""
     once = run(1)
     if once > 10 * SECONDS:
         return once
@@ -138,17 +139,17 @@ def fastest(run: Callable[[int], float]) -> float:
     return min(run(times) for _ in range(ROUNDS)) / times
 
 
-def program(played: Played) -> dict[str, float]:
-    """What XLA says of one step: seconds to compile it, its operations and bytes."""
+def program(environment: Benchmarked) -> dict[str, float]:
+    """Returns XLA's costs of one step: seconds to compile, operations and bytes."""
     import jax
 
     key = jax.random.key(0)
     carry, action = (
-        jax.eval_shape(played.reset, key),
-        jax.eval_shape(played.sample, key),
+        jax.eval_shape(environment.reset, key),
+        jax.eval_shape(environment.sample, key),
     )
     start = time.perf_counter()
-    compiled = jax.jit(played.step).lower(carry, action, key).compile()
+    compiled = jax.jit(environment.step).lower(carry, action, key).compile()
     seconds = time.perf_counter() - start
     cost = compiled.cost_analysis() or {}
     return {
@@ -159,7 +160,7 @@ def program(played: Played) -> dict[str, float]:
 
 
 def gymnasium(name: str, number: int) -> float:
-    """Steps per second of Gymnasium's own vector in NumPy, actions drawn beforehand."""
+    """Returns steps per second of Gymnasium's NumPy vector, with given actions."""
     import gymnasium
     import numpy as np
 
@@ -181,22 +182,22 @@ def gymnasium(name: str, number: int) -> float:
     return STEPS * number / seconds
 
 
-def measure(library: str, numbers: list[int], asked: list) -> dict[str, Any]:
-    """All that is said of one environment, `[name, options]`."""
+def measure(library: str, numbers: list[int], request: list) -> dict[str, Any]:
+    """Returns all measurements of one environment, `[name, options]`."""
     if library == "gymnasium":
-        return {"speed": [[gymnasium(asked[0], number), None] for number in numbers]}
+        return {"speed": [[gymnasium(request[0], number), None] for number in numbers]}
     make = {"rlcli": rlcli, "gymnax": gymnax}[library]
-    # The program first: what is compiled later finds parts of it traced already.
-    costs = program(make(numbers[-1], *asked))
-    return {"speed": [speeds(make(n, *asked), n) for n in numbers]} | costs
+    # First the costs: later compilations reuse traces and so take less time.
+    costs = program(make(numbers[-1], *request))
+    return {"speed": [speeds(make(n, *request), n) for n in numbers]} | costs
 
 
 def main() -> None:
-    """Answers until nobody asks."""
+    """Measures the environments named on stdin."""
     library, *numbers = sys.argv[1:]
     for line in sys.stdin:
-        answer = measure(library, [int(each) for each in numbers], json.loads(line))
-        print(json.dumps(answer), flush=True)
+        result = measure(library, [int(text) for text in numbers], json.loads(line))
+        print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":

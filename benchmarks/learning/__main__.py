@@ -3,8 +3,9 @@
     python -m benchmarks.learning [NAME …]
 
 Trains each recipe of `rows.py`, or only the named ones, all seeds as one program in a
-separate process, and evaluates 100 greedy episodes with the last parameters of each seed.
-Writes the results to `results.json` beside this file, and from there to the table.
+separate process, and evaluates 100 greedy episodes with the last parameters of each
+seed. Writes the results to `results.json` beside this file, and from there to the
+table.
 """
 
 from __future__ import annotations

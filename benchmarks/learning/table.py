@@ -10,10 +10,11 @@ from benchmarks.learning.rows import Row
 HEAD = """# Learning
 
 What the built-in recipes reach: the mean return of 100 greedy episodes with the last
-parameters of each seed, sorted; over the seeds the interquartile mean (IQM) and its 95 %
-bootstrap interval. All seeds of a recipe train simultaneously, as one program. The time is
-that of the whole command, including compilation, on shared CPU cores. A goal is met if the
-whole interval is at least as high. In brackets: published results of a single run.
+parameters of each seed, sorted; over the seeds the interquartile mean (IQM) and its 95
+% bootstrap interval. All seeds of a recipe train simultaneously, as one program. The
+time is that of the whole command, including compilation, on shared CPU cores. A goal is
+met if the whole interval is at least as high. In brackets: published results of a
+single run.
 
 `python -m benchmarks.learning` repeats all measurements, `python -m benchmarks.learning
 dqn_cartpole` one of them.
