@@ -1,4 +1,4 @@
-"""The documents: every block in them is run, and says what it gives."""
+"""Documentation: runs every code block and compares its output."""
 
 import doctest
 import io
@@ -27,10 +27,10 @@ FILE = re.compile(r"# ([\w/.]+\.(?:py|yaml))\n")
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """An empty working folder, which Python imports from."""
+    """An empty working directory on the import path."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    before, parts = set(sys.modules), set(registry._BUILT_IN)
+    modules, parts = set(sys.modules), set(registry._BUILT_IN)
     yield tmp_path
     registry._entry_points.cache_clear()
     for key in registry._BUILT_IN.keys() - parts:
@@ -38,20 +38,20 @@ def folder(tmp_path, monkeypatch):
             ("rlcli.", "optax.")
         ):
             del registry._BUILT_IN[key]
-    for name in set(sys.modules) - before:
-        places = {getattr(sys.modules[name], "__file__", None)}
-        places |= {*getattr(sys.modules[name], "__path__", ())}
-        if any(str(tmp_path) in str(place) for place in places):
+    for name in set(sys.modules) - modules:
+        paths = {getattr(sys.modules[name], "__file__", None)}
+        paths |= {*getattr(sys.modules[name], "__path__", ())}
+        if any(str(tmp_path) in str(path) for path in paths):
             del sys.modules[name]
 
 
 def blocks(name):
-    """The blocks of a document: (language, text)."""
+    """Returns the code blocks of a document: (language, text)."""
     return BLOCK.findall((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_every_block_of_a_document_does_what_it_says(name, folder):
+def test_every_block_of_a_document_runs_with_the_documented_output(name, folder):
     names = {"__name__": "__main__"}
     for language, text in blocks(name):
         file = FILE.match(text)
@@ -62,61 +62,63 @@ def test_every_block_of_a_document_does_what_it_says(name, folder):
         if language == "python" and not file:
             exec(compile(text, f"{name}.md", "exec"), names)
         elif language == "yaml":
-            sound(text)
+            check_recipe(text)
         elif language in RUN:
             RUN[language](text, names)
     if name == "formats":
-        every_field_is_documented(folder / "runs" / "lake")
+        check_fields_are_documented(folder / "runs" / "lake")
 
 
-def every_field_is_documented(run):
-    """Compares the tables of the document with what a run has written."""
+def check_fields_are_documented(run):
+    """Compares the tables of the document with the files of a run."""
     text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
 
-    def named(title):
+    def documented(title):
         rows = re.findall(
             r"^\| (.*?) \|", text.partition(f"# {title}\n")[2], re.MULTILINE
         )
         return set(re.findall(r"`([\w./-]+)`", "\n".join(rows)))
 
     info = json.loads((run / "run.json").read_text())
-    assert {*info} <= named("run.json")
+    assert {*info} <= documented("run.json")
     lines = (run / "metrics.jsonl").read_text().splitlines()
-    reported = {"td_error", "q"}  # named among what updaters report
+    reported = {"td_error", "q"}  # documented as examples of the updaters' reports
     fields = {field for line in lines for field in json.loads(line)} - reported
-    assert fields - {"evaluation"} <= named("metrics.jsonl")
+    assert fields - {"evaluation"} <= documented("metrics.jsonl")
     files = {str(file.relative_to(run)) for file in run.rglob("*") if file.is_file()}
     earlier = {"checkpoints/000002000.pkl.lz4", ".lock"}
-    assert files - earlier == named("A run") & files
-    assert named("A run") & {"recipe.yaml", "best.pkl.lz4"} <= files
+    assert files - earlier == documented("A run") & files
+    assert documented("A run") & {"recipe.yaml", "best.pkl.lz4"} <= files
     for file in ("policy.pkl.lz4", "best.pkl.lz4", "checkpoints/000004000.pkl.lz4"):
-        assert {*checkpoint.read(run / file)} <= named("Checkpoint and policy files")
+        assert {*checkpoint.read(run / file)} <= documented(
+            "Checkpoint and policy files"
+        )
 
 
-def sound(text):
-    """Builds a recipe; sections alone stand in a recipe that has what is needed."""
+def check_recipe(text):
+    """Builds a recipe; missing required sections are filled in."""
     data = {"environment": "CartPole-v1", "updater": "q_learning"}
     parsed = load_recipe({**data, **documents.load_document(text).data})
     try:
         build(parsed)
     except RlcliError as error:
         if not error.hint.startswith('pip install "rlcli['):
-            raise  # else it wants an extra that is not there
+            raise  # otherwise an extra is not installed
 
 
 def python_session(text, names):
     options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     test = doctest.DocTestParser().get_doctest(text, names, "session", None, 0)
-    said = io.StringIO()
+    output = io.StringIO()
     runner = doctest.DocTestRunner(optionflags=options)
-    assert runner.run(test, out=said.write, clear_globs=False).failed == 0, (
-        said.getvalue()
+    assert runner.run(test, out=output.write, clear_globs=False).failed == 0, (
+        output.getvalue()
     )
     names.update(test.globs)
 
 
 def shell_session(text, names):
-    """Lines `$ rlcli …`, each with all that it prints; `…` stands for anything."""
+    """Runs lines `$ rlcli …` and compares the complete output; `…` matches anything."""
     del names
     for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
         command, _, expected = part.partition("\n")
@@ -125,26 +127,28 @@ def shell_session(text, names):
         out, err = io.StringIO(), io.StringIO()
         with redirect_stdout(out), redirect_stderr(err):
             code = main(arguments)
-        said = re.sub(r" +$", "", err.getvalue() + out.getvalue(), flags=re.MULTILINE)
+        output = re.sub(r" +$", "", err.getvalue() + out.getvalue(), flags=re.MULTILINE)
         if command.endswith("; echo $?"):
-            said += f"{code}\n"
+            output += f"{code}\n"
         pattern = re.escape(expected.strip()).replace("…", ".*")
-        if not re.fullmatch(pattern, said.strip(), re.DOTALL):
-            pytest.fail(f"$ {command}\n{said}", pytrace=False)
+        if not re.fullmatch(pattern, output.strip(), re.DOTALL):
+            pytest.fail(f"$ {command}\n{output}", pytrace=False)
 
 
 def mark_installed(text, names):
-    """Puts beside the packages of the folder what an installer notes of their names."""
+    """Writes the metadata of an installed package into the working directory."""
     del names
     project = tomllib.loads(text)["project"]
-    note = Path(f"{project['name'].replace('-', '_')}-{project['version']}.dist-info")
-    note.mkdir()
+    dist_info = Path(
+        f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    )
+    dist_info.mkdir()
     name, version = project["name"], project["version"]
-    (note / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+    (dist_info / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
     lines = []
     for group, points in project["entry-points"].items():
         lines += [f"[{group}]", *(f"{key} = {value}" for key, value in points.items())]
-    (note / "entry_points.txt").write_text("\n".join(lines))
+    (dist_info / "entry_points.txt").write_text("\n".join(lines))
     registry._entry_points.cache_clear()
 
 
@@ -153,69 +157,73 @@ KNOWN = {"python", "yaml", *RUN}
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_no_block_is_of_a_language_that_nobody_checks(name):
+def test_every_block_has_a_language_that_is_tested(name):
     assert {language for language, _ in blocks(name)} <= KNOWN
     text = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
     assert text.count("```") == 2 * len(blocks(name))
 
 
-def test_the_loop_of_the_document_is_the_example():
+def test_the_documented_loop_equals_the_example():
     example = (ROOT / "examples" / "own_loop.py").read_text().splitlines()
-    shown = next(text for language, text in blocks("python") if language == "python")
-    assert shown.splitlines() == ["# own_loop.py", *example[2:]]
+    documented = next(
+        text for language, text in blocks("python") if language == "python"
+    )
+    assert documented.splitlines() == ["# own_loop.py", *example[2:]]
 
 
 def recipe_table(section):
-    """The rows of a section's table in the document on recipes: key -> default."""
+    """Returns a section's table in docs/recipes.md: key -> default."""
     text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
     text = text.partition(f"\n### {section}\n")[2].partition("\n### ")[0]
     return dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", text, re.MULTILINE))
 
 
-def test_the_keys_of_train_are_those_of_the_grammar_with_their_defaults():
+def test_the_documented_train_keys_and_defaults_equal_the_grammar():
     table = recipe_table("train")
-    later = {"episodes", "trackers", "precision", "on_error"}
-    assert set(table) == set(registry.options(grammar.Train)) - later
+    unsupported = {"episodes", "trackers", "precision", "on_error"}
+    assert set(table) == set(registry.options(grammar.Train)) - unsupported
     data = {"environment": "CartPole-v1", "updater": "q_learning"}
     defaults = resolve(load_recipe(data))["train"]
     for key, cell in table.items():
-        if re.fullmatch(r"`[^`]*`", cell):  # others say it in words
-            said = documents.load_document(f"{key}: {cell.strip('`')}").data[key]
-            found = defaults[key]
-            if isinstance(said, dict):
-                found = {name: found[name] for name in said}
-            assert said == found, key
+        if re.fullmatch(r"`[^`]*`", cell):  # other cells describe the default in words
+            documented = documents.load_document(f"{key}: {cell.strip('`')}").data[key]
+            default = defaults[key]
+            if isinstance(documented, dict):
+                default = {name: default[name] for name in documented}
+            assert documented == default, key
 
 
-def test_every_environment_of_ours_is_named_in_its_document():
+def test_every_native_environment_is_documented():
     text = (ROOT / "docs" / "environments.md").read_text(encoding="utf-8")
-    found = {
+    names = {
         name
         for name in registry.names("environment")
         if registry.find("environment", name).factory.__module__.startswith("rlcli.")
         and not name.endswith("/")
     }
-    families = {name for name in found if re.match("probe-|MinAtar/.*-v1", name)}
+    families = {name for name in names if re.match("probe-|MinAtar/.*-v1", name)}
     assert {"probe-…", "-v1"} <= set(re.findall("`([^`]+)`", text))
-    assert all(f"`{name}`" in text for name in found - families)
+    assert all(f"`{name}`" in text for name in names - families)
 
 
-def test_the_keys_of_every_environment_are_those_of_the_grammar():
+def test_the_documented_environment_keys_equal_the_grammar():
     assert set(recipe_table("environment")) == {
         *registry.options(grammar.Vector),
         "options",  # Gymnasium's
     }
 
 
-def test_all_that_is_not_in_this_version_is_named():
+def test_every_unsupported_option_is_documented():
     text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`(\w+)`", text.partition("## Not in this version")[2]))
-    later = {*grammar.UNSUPPORTED_SECTIONS}
+    documented = set(
+        re.findall(r"`(\w+)`", text.partition("## Not in this version")[2])
+    )
+    unsupported = {*grammar.UNSUPPORTED_SECTIONS}
     for names in grammar.UNSUPPORTED_OPTIONS.values():
-        later |= {*names}
-    assert later <= named
+        unsupported |= {*names}
+    assert unsupported <= documented
     words = {"train", "episodes", "trackers", "precision", "on_error"}
-    assert named - later <= words | {"float32", "stop"}
+    assert documented - unsupported <= words | {"float32", "stop"}
 
 
 @pytest.mark.parametrize(
@@ -228,13 +236,13 @@ def test_all_that_is_not_in_this_version_is_named():
         "evaluate={every: 100, render: true}",
     ],
 )
-def test_what_train_does_not_have_yet_is_refused(option):
+def test_unsupported_train_options_are_refused(option):
     data = {"environment": "CartPole-v1", "updater": "q_learning"}
     with pytest.raises(RlcliError, match="is not supported in this version"):
         load_recipe(data, [f"train.{option}"])
 
 
-def test_the_exit_codes_are_those_of_the_program():
+def test_the_documented_exit_codes_equal_those_of_the_program():
     text = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
     section = text.partition("\n## A run\n")[0]
     table = dict(re.findall(r"^\| (\d+) \| (.*) \|$", section, re.MULTILINE))

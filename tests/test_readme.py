@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rlcli import recipe
+from rlcli.recipe import documents
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -17,7 +18,7 @@ def blocks(language):
 
 
 def commands(word):
-    """The lines of the shell blocks that begin with a word, without their comments."""
+    """Returns the shell lines that begin with a word, without comments."""
     lines = [
         line.split("#")[0].split()
         for text in blocks("sh")
@@ -42,42 +43,42 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("readme")
 
 
-def test_every_command_of_the_readme_runs_in_its_order(folder):
-    """With tiny budgets: `--smoke` for training, and two episodes for evaluation."""
-    known = commands("rlcli")
-    assert len(known) >= 10
-    for command in known:
+def test_every_command_of_the_readme_runs_in_order(folder):
+    """With small budgets: `--smoke` for training, and two episodes for evaluation."""
+    rlcli_commands = commands("rlcli")
+    assert len(rlcli_commands) >= 10
+    for command in rlcli_commands:
         command = [word for word in command if word != "--smoke"]
-        tiny = {"train": ["--smoke"], "eval": ["--episodes", "2"]}.get(command[1], [])
+        budget = {"train": ["--smoke"], "eval": ["--episodes", "2"]}.get(command[1], [])
         if "--set" in command:
-            tiny = ["--set", "train.steps=2_000", "--set", "train.start=100"]
-        done = run([*command, *tiny], folder)
-        assert done.returncode == 0, (shlex.join(command), done.stderr)
+            budget = ["--set", "train.steps=2_000", "--set", "train.start=100"]
+        process = run([*command, *budget], folder)
+        assert process.returncode == 0, (shlex.join(command), process.stderr)
 
 
-def test_the_makefile_knows_the_words_that_the_readme_says():
+def test_the_makefile_has_the_targets_of_the_readme():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    words = {command[1] for command in commands("make")}
-    assert words == {"demo", "test"}
-    for word in words:
-        assert re.search(rf"^{word}:", makefile, re.MULTILINE)
+    targets = {command[1] for command in commands("make")}
+    assert targets == {"demo", "test"}
+    for target in targets:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
 
 
-def test_the_recipe_of_the_readme_is_the_one_that_ships():
+def test_the_recipe_of_the_readme_equals_the_built_in_recipe():
     (text,) = blocks("yaml")
-    shown = recipe.load_recipe(recipe.documents.load_document(text).data)
-    shipped = recipe.load_recipe("dqn_cartpole")
+    documented = recipe.load_recipe(documents.load_document(text).data)
+    built_in = recipe.load_recipe("dqn_cartpole")
     for part in ("environment", "network", "policy", "tracer", "updater", "optimizer"):
-        assert getattr(shown, part) == getattr(shipped, part)
+        assert getattr(documented, part) == getattr(built_in, part)
 
 
-def test_the_python_of_the_readme_learns_the_way_over_the_lake(folder):
+def test_the_python_example_of_the_readme_solves_frozen_lake(folder):
     (code,) = blocks("python")
-    done = run(["rlcli.__main__", "--version"], folder)
-    assert done.returncode == 0
+    process = run(["rlcli.__main__", "--version"], folder)
+    assert process.returncode == 0
     script = folder / "script.py"
     script.write_text(code, encoding="utf-8")
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, str(script)],
         cwd=folder,
         capture_output=True,
@@ -85,16 +86,16 @@ def test_the_python_of_the_readme_learns_the_way_over_the_lake(folder):
         timeout=300,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert "'mean': 1.0" in done.stdout
+    assert process.returncode == 0, process.stderr
+    assert "'mean': 1.0" in process.stdout
 
 
 @pytest.mark.slow
 def test_the_demo_learns_cartpole_in_a_fresh_clone(tmp_path):
     clone = tmp_path / "rlcli"
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
-    done = subprocess.run(
+    process = subprocess.run(
         ["make", "demo"], cwd=clone, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     assert list(clone.glob("runs/dqn_cartpole/*/render.gif"))
