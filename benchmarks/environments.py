@@ -126,9 +126,12 @@ def speeds(results: dict[str, tuple[dict, dict]], mode: int) -> str:
         head += [f"{number:,}".replace(",", " "), "gymnax", "×"]
         ratios = []
         for name, pair in results.items():
-            ours, theirs = (result["speed"][index][mode] for result in pair)
-            ratios.append(ours / theirs)
-            rows[name] += [*map(millions, (ours, theirs)), f"{ratios[-1]:.1f}"]
+            rlcli_speed, gymnax_speed = (r["speed"][index][mode] for r in pair)
+            ratios.append(rlcli_speed / gymnax_speed)
+            rows[name] += [
+                *map(millions, (rlcli_speed, gymnax_speed)),
+                f"{ratios[-1]:.1f}",
+            ]
         means += ["", "", f"{statistics.geometric_mean(ratios):.1f}"]
     return table(head, [*rows.values(), means])
 
@@ -161,13 +164,13 @@ def main() -> None:
     threads.apply_layout(threads.Layout("one", 1))
     results = {}
     with interpreter(arguments.gymnax) as python:
-        ours, theirs = Library("rlcli"), Library("gymnax", python)
+        rlcli, gymnax = Library("rlcli"), Library("gymnax", python)
         for name in arguments.only or PAIRS:
-            rlcli_result = ours.measure(name, OPTIONS.get(name, {}))
-            results[name] = rlcli_result, theirs.measure(PAIRS[name], {})
+            rlcli_result = rlcli.measure(name, OPTIONS.get(name, {}))
+            results[name] = rlcli_result, gymnax.measure(PAIRS[name], {})
             print(name, *results[name], file=sys.stderr, flush=True)
-        ours.close()
-        theirs.close()
+        rlcli.close()
+        gymnax.close()
     for mode, title in enumerate(MODES):
         print(f"\nMillions of steps per second, {title}:\n\n{speeds(results, mode)}")
     print(f"\nOne step of {NUMBERS[-1]}:\n\n{costs(results)}")
