@@ -1,4 +1,4 @@
-"""Libraries that an extra brings: imported only where a recipe asks for them."""
+"""Optional libraries, installed by extras, imported only where a recipe uses them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rlcli.errors import RlcliError
 
 
 def import_library(name: str, install: str) -> ModuleType:
-    """Imports another library, or says what to `install`, such as `rlcli[gymnax]`."""
+    """Imports a library; an error names what to `install`, such as `rlcli[gymnax]`."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

@@ -1,7 +1,7 @@
-"""Plug-ins: factories from outside rlcli, checked before anything calls them.
+"""Plug-ins: factories from outside rlcli, checked before they are called.
 
-They come from the entry points of installed distributions, or by their import path.
-What raises when it is imported, or cannot be a factory of its kind, is one
+They come from the entry points of installed distributions or from import paths. A
+plug-in that raises when it is imported, or that cannot be a factory of its kind, raises
 `RlcliError`.
 """
 
@@ -23,8 +23,8 @@ from typing import Any
 
 from rlcli.errors import RlcliError, quote, shorten
 
-# How many parts `build` passes to a factory by position. Those of networks (a forward
-# pass) and policies (by name) depend on the factory.
+# The number of positional arguments that `assembly` passes to a factory. For networks
+# (a forward pass) and policies (by name) it depends on the factory.
 _PARTS = MappingProxyType(
     {"environment": 0, "wrapper": 1, "memory": 0, "preprocess": 0}
     | {"tracer": 0, "replay": 3, "updater": 4, "optimizer": 0}
@@ -36,7 +36,7 @@ _POSITIONAL = (
 
 
 def load(entry: importlib.metadata.EntryPoint, kind: str, name: str) -> Any:
-    """The object of an entry point; an error that names its distribution and module."""
+    """Loads an entry point; an error names its distribution and module."""
     try:
         return entry.load()
     except (Exception, SystemExit) as error:
@@ -48,7 +48,7 @@ def load(entry: importlib.metadata.EntryPoint, kind: str, name: str) -> Any:
 
 
 def source(entry: importlib.metadata.EntryPoint) -> str:
-    """The distribution and the module of an entry point, for a message."""
+    """Describes the distribution and the module of an entry point, for a message."""
     label = "a plug-in"
     with contextlib.suppress(Exception):  # metadata may be missing or broken
         if entry.dist is not None:
@@ -57,55 +57,57 @@ def source(entry: importlib.metadata.EntryPoint) -> str:
 
 
 def imported(kind: str, name: str) -> Callable:
-    """The factory at an import path `module:attribute`."""
+    """Imports the factory at an import path `module:attribute`."""
     module, _, attribute = name.partition(":")
     label = f"{kind} {quote(name)}"
-    if not all(each.isidentifier() for each in f"{module}.{attribute}".split(".")):
+    if not all(name.isidentifier() for name in f"{module}.{attribute}".split(".")):
         raise RlcliError(
-            f"{label} is no import path",
+            f"{label} is not an import path",
             "an import path is `module:attribute`, as in `my_package.parts:my_part`",
         )
     if _is_standard(module):
         raise RlcliError(
-            f"{label} is no factory: module {quote(module)} is part of Python",
-            "name a factory of your own, as in `my_package.parts:my_part`",
+            f"{label} is not a factory: module {quote(module)} is part of Python",
+            "an import path names a factory, as in `my_package.parts:my_part`",
         )
     try:
-        there = importlib.import_module(module)
+        imported_module = importlib.import_module(module)
     except (Exception, SystemExit) as error:
         is_missing = isinstance(error, ImportError)
         cause = shorten(str(error), 160) if is_missing else reason(error)
         raise RlcliError(
             f"{label}: module {quote(module)} cannot be imported: {cause}",
-            "name an installed module, or put its folder on `PYTHONPATH`"
+            "install the module, or add its folder to `PYTHONPATH`"
             if is_missing
-            else "the module itself raised it",
+            else "the module itself raises this error",
         ) from error
     try:
-        return functools.reduce(getattr, attribute.split("."), there)
+        return functools.reduce(getattr, attribute.split("."), imported_module)
     except AttributeError as error:
         raise RlcliError(f"{label}: {shorten(str(error), 160)}") from error
 
 
-def check_factory(kind: str, label: str, found: Any, *, adapter: bool = False) -> None:
-    """Refuses what cannot be a factory of a kind, by its signature; calls nothing."""
-    if not callable(found):
-        raise RlcliError(f"{label} is no factory: it cannot be called")
-    wanted = _PARTS.get(kind)
-    parameters = signature_of(found, label).parameters.values()
-    if wanted is None or adapter:
+def check_factory(
+    kind: str, label: str, factory: Any, *, adapter: bool = False
+) -> None:
+    """Raises an error if an object cannot be a factory of a kind; does not call it."""
+    if not callable(factory):
+        raise RlcliError(f"{label} is not a factory: it cannot be called")
+    expected = _PARTS.get(kind)
+    parameters = signature_of(factory, label).parameters.values()
+    if expected is None or adapter:
         return
-    positional = [each for each in parameters if each.kind in _POSITIONAL]
-    least = sum(each.default is each.empty for each in positional)
-    most = len(positional)
-    if any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in parameters):
-        most = max(most, wanted)
-    if not least <= wanted <= most:
-        takes = f"{least}" if least == most else f"{least} to {most}"
+    positional = [item for item in parameters if item.kind in _POSITIONAL]
+    minimum = sum(item.default is item.empty for item in positional)
+    maximum = len(positional)
+    if any(item.kind is inspect.Parameter.VAR_POSITIONAL for item in parameters):
+        maximum = max(maximum, expected)
+    if not minimum <= expected <= maximum:
+        count = f"{minimum}" if minimum == maximum else f"{minimum} to {maximum}"
         raise RlcliError(
-            f"{label} is no factory of its kind: it takes {takes} positional "
-            f"arguments, and {'an' if kind[0] in 'aeiou' else 'a'} {kind} is made of "
-            f"{wanted}",
+            f"{label} is not a factory of its kind: it takes {count} positional "
+            f"arguments, and the factory of {'an' if kind[0] in 'aeiou' else 'a'} "
+            f"{kind} takes {expected}",
             "options of a recipe are keyword-only: write them after `*`",
         )
 
@@ -117,13 +119,13 @@ def signature_of(factory: Callable, label: str = "") -> inspect.Signature:
     except Exception as error:  # annotations are expressions, which may raise anything
         label = label or quote(getattr(factory, "__name__", factory))
         raise RlcliError(
-            f"{label} is no factory: its signature cannot be read: {reason(error)}",
+            f"{label} is not a factory: its signature cannot be read: {reason(error)}",
             "a factory is a Python function with keyword-only options",
         ) from error
 
 
 def reason(error: BaseException, function: Any = None) -> str:
-    """An exception in one line; with `function`, where in its file it was raised."""
+    """An exception in one line; with `function`, also the line of its file."""
     text = " ".join(str(error).split())
     line = shorten(
         f"{type(error).__name__}: {text}" if text else type(error).__name__, 160
@@ -132,16 +134,17 @@ def reason(error: BaseException, function: Any = None) -> str:
     if code is None:
         return line
     frames = traceback.extract_tb(error.__traceback__)
-    inside = [each for each in frames if each.filename == code.co_filename]
+    inside = [frame for frame in frames if frame.filename == code.co_filename]
     if not inside:
         return line
     return f"{line} ({Path(code.co_filename).name}:{inside[-1].lineno})"
 
 
 def _is_standard(module: str) -> bool:
-    """Whether a module is of Python's standard library, which has no parts for rlcli.
+    """Whether a module belongs to Python's standard library, which has no parts.
 
-    A user's module may have the same name: where its file is decides. Imports nothing.
+    A user's module may have the same name, so the location of the file is tested.
+    Imports nothing.
     """
     root = module.partition(".")[0]
     if root not in sys.stdlib_module_names:

@@ -1,11 +1,11 @@
-"""Registry: the names that recipes use, and the factories behind them.
+"""Registry: the part names of recipes, and the factories behind them.
 
-A factory says itself what it is: its positional parameters are the parts that `build`
-supplies, its keyword-only parameters are the options a recipe may set, their
-annotations validate and convert, and its docstring is what `rlcli show` prints.
+The signature of a factory is its specification. The positional parameters are the parts
+that `assembly` passes. The keyword-only parameters are the options that a recipe may
+set, validated and converted by their annotations. `rlcli show` prints the docstring.
 
-Built-in parts register with a decorator in any module of their kind's package: a new
-file is enough. Third parties use entry points, by kind and contract version:
+Built-in parts register with a decorator, in any module of the package of their kind.
+Third parties use entry points, by kind and contract version:
 
     [project.entry-points."rlcli.v1.updaters"]
     my_updater = "my_package:my_updater"
@@ -26,7 +26,7 @@ from rlcli import plugins
 from rlcli.errors import RlcliError, quote, suggest
 
 CONTRACT = "v1"
-KINDS: Mapping[str, str] = MappingProxyType(  # kind -> the package, or plural
+KINDS: Mapping[str, str] = MappingProxyType(  # kind -> plural, usually its package
     {
         "environment": "environments",
         "wrapper": "wrappers",
@@ -40,7 +40,7 @@ KINDS: Mapping[str, str] = MappingProxyType(  # kind -> the package, or plural
         "optimizer": "optimizers",
     }
 )
-_KIND_PACKAGES = {  # kinds whose package has another name
+_KIND_PACKAGES = {  # kinds whose package is not their plural
     "memory": "networks",
     "optimizer": "updaters.optimizers",
     "wrapper": "environments.wrappers",
@@ -53,20 +53,18 @@ class RegisteredPart(NamedTuple):
     kind: str
     name: str
     factory: Callable[..., Any]
-    facts: Mapping[str, Any]  # what its kind wants to know: an environment's time limit
-    is_trusted: bool = (
-        True  # built in or installed, as opposed to named by an import path
-    )
+    facts: Mapping[str, Any]  # properties of its kind, such as a time limit
+    is_trusted: bool = True  # built in or installed; False for an import path
 
 
 _BUILT_IN: dict[tuple[str, str], RegisteredPart] = {}
 
 
 def register(kind: str, name: str | None = None, **facts: Any) -> Callable:
-    """A decorator that gives a factory its name in recipes.
+    """Returns a decorator that registers a factory under its name in recipes.
 
-    `facts` are what the kind wants to know beside the signature, such as the defaults
-    of an updater (`policy="sampled"`) or the `time_limit` of an environment.
+    `facts` are properties of the part that its signature does not tell, such as the
+    defaults of an updater (`policy="sampled"`) or the `time_limit` of an environment.
     """
     if kind not in KINDS:
         raise ValueError(f"expected a kind among {sorted(KINDS)}, got {kind!r}")
@@ -86,7 +84,7 @@ def register(kind: str, name: str | None = None, **facts: Any) -> Callable:
 
 
 def parse_kind(word: str) -> str:
-    """A kind, from its name in singular or plural; an error that names the nearest."""
+    """Returns the kind of a singular or plural name; an error suggests the nearest."""
     for kind, plural in KINDS.items():
         if word in (kind, plural):
             return kind
@@ -94,22 +92,22 @@ def parse_kind(word: str) -> str:
 
 
 def names(kind: str) -> list[str]:
-    """All names of a kind that recipes may use: built-in ones, then plug-ins."""
+    """The part names of a kind: built-in parts first, then plug-ins."""
     _load_kind(kind)
-    built_in = sorted(
-        name for part_kind, name in _BUILT_IN if part_kind == kind
-    )  # adapters: "x/"
+    # The name of an adapter ends with a slash.
+    built_in = sorted(name for part_kind, name in _BUILT_IN if part_kind == kind)
     return built_in + sorted(set(_entry_points(kind)) - set(built_in))
 
 
 def find(kind: str, name: str) -> RegisteredPart:
-    """The part that a recipe names.
+    """Returns the part with a name.
 
-    A built-in name, an entry point, `module:attribute`, or, for an environment,
-    `backend/id`: the adapter registered as `backend/`, which takes the id first. A
-    plug-in's is imported by its entry point `backend/`, and registers itself.
+    The name is a built-in name, an entry point, an import path `module:attribute` or,
+    for an environment, `backend/id`. The adapter registered as `backend/` takes the id
+    as its first argument. The adapter of a plug-in has an entry point `backend/`, and
+    registers itself when it is imported.
 
-    A plug-in or an import path that cannot be loaded, or is no factory, is an error.
+    Raises an error for a plug-in or import path that cannot be loaded or is no factory.
     """
     _load_kind(kind)
     backend, slash, rest = name.partition("/")
@@ -132,12 +130,12 @@ def find(kind: str, name: str) -> RegisteredPart:
 
 
 def is_plug_in(kind: str, name: str) -> bool:
-    """Whether a name comes from an installed plug-in, loaded or not."""
+    """Whether a name belongs to an installed plug-in, loaded or not."""
     return name in _entry_points(kind)
 
 
 def options(factory: Callable) -> dict[str, inspect.Parameter]:
-    """What a recipe may set of a factory: its keyword-only parameters, by YAML name.
+    """The options of a factory: its keyword-only parameters, by their YAML names.
 
     Annotations are evaluated. `lambda` in YAML is `lambda_` in Python.
     """
@@ -150,10 +148,10 @@ def options(factory: Callable) -> dict[str, inspect.Parameter]:
 
 
 def _plug_in(kind: str, name: str) -> RegisteredPart:
-    """The part that an entry point names."""
+    """The part of an entry point."""
     entry = _entry_points(kind)[name]
     factory = plugins.load(entry, kind, name)
-    # What is imported may register itself, with facts.
+    # The imported module may register the part itself, with facts.
     part = _BUILT_IN.get((kind, name), RegisteredPart(kind, name, factory, {}))
     label = f"{kind} {quote(name)} of {plugins.source(entry)}"
     adapter = name.endswith("/") or bool(part.facts.get("adapter"))
@@ -163,7 +161,7 @@ def _plug_in(kind: str, name: str) -> RegisteredPart:
 
 @functools.cache
 def _load_kind(kind: str) -> None:
-    """Imports every module of the kind's package: each registers its own factories."""
+    """Imports every module of the kind's package; the modules register their parts."""
     package = importlib.import_module(f"rlcli.{_KIND_PACKAGES.get(kind, KINDS[kind])}")
     for module in pkgutil.walk_packages(
         getattr(package, "__path__", []), f"{package.__name__}."

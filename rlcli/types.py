@@ -1,12 +1,12 @@
-"""Types: the records that pass between parts. Imports nothing of ours.
+"""Types: the contracts between parts. Imports no other module of rlcli.
 
-A *part* is a NamedTuple of pure functions made by a factory; its state is a NamedTuple
-of arrays. Arrays are time-major: `[T, B, ...]` is T steps of B environments.
+A *part* is a NamedTuple of pure functions that a factory returns. Its state is a
+NamedTuple of arrays. Arrays are time-major: `[T, B, ...]` is T steps of B environments.
 
-Where drawing random numbers is hot, a part splits in two: `draw(key) -> noise`, and a
-function that takes the noise. The loop draws whole blocks of noise at once, which gives
-the same bits as step by step, several times cheaper. Elsewhere `draw` is
-`key_as_noise`: the noise is the key.
+Where random numbers are drawn at every step, a part has two functions: `draw(key) ->
+noise`, and one that takes the noise. The loop draws the noise of a block of steps with
+one call: the bits are the same as step by step, at a fraction of the cost. Other parts
+use `key_as_noise` as their `draw`: the noise is the key.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ import gymnasium
 import numpy as np
 from annotated_types import Ge, Gt, Le
 
-Array = Any  # a JAX array or, on the host, NumPy's: checkers cannot follow the two
-ArrayTree = Any  # a tree of arrays; () where there is nothing to carry
-Key = Any  # a typed JAX key, consumed once
-Params = Any  # a mapping by function or group: {"q": …} or {"shared": …, …}
+Array = Any  # a JAX array or, on the host, a NumPy array: no type covers both
+ArrayTree = Any  # a pytree of arrays; () where there is no state
+Key = Any  # a typed JAX PRNG key, consumed once
+Params = Any  # a mapping from parameter group: {"q": …} or {"shared": …, …}
 
-# What a recipe may set, with its range. A plain or annotated `float` may be a number or
-# a schedule; a `Structural` one shapes a space or a state, and is a number only.
+# Types of options, with their ranges. A `float` option, plain or annotated, accepts a
+# number or a schedule. A `Structural` one determines a space or a state, and accepts a
+# number only.
 Probability = Annotated[float, Ge(0.0), Le(1.0)]
 Positive = Annotated[float, Gt(0.0)]
 NonNegative = Annotated[float, Ge(0.0)]
@@ -33,73 +34,74 @@ Structural = Annotated[float, "structural"]
 
 
 def key_as_noise(key: Key) -> Key:
-    """The `draw` of a part that has nothing to draw ahead: its noise is the key."""
+    """The default `draw`: returns the key itself as the noise."""
     return key
 
 
 class TimeStep(NamedTuple):
-    """An environment's answer to an action; every field `[B, ...]`."""
+    """The result of one environment step; every field `[B, ...]`."""
 
-    obs: Array  # to decide upon next: already the new episode's where `last`
-    next_obs: Array  # what the action led to
+    obs: Array  # input of the next action: where `last`, the first of the new episode
+    next_obs: Array  # the true successor, also where `last`
     reward: Array  # float32
     discount: Array  # float32: 0 where the episode terminated, else 1
     last: Array  # bool: any end of the episode, terminated or truncated
-    info: Mapping[str, Array]  # `[B]` each: logged, summed per episode
+    info: Mapping[str, Array]  # `[B]` each: summed over an episode, and logged
 
 
 class Environment(NamedTuple):
-    """B environments that start their next episode by themselves.
+    """A batch of B environments with auto-reset.
 
-    A *core* is the same record for one environment (`num_envs` 0): no batch axis, no
-    time limit, no auto-reset (`obs` is `next_obs`), and `render(state)`.
-    Where `pure` is false JAX cannot trace it: it runs on the host, for all seeds in one
-    vector, so every array has a leading axis for the seeds (see
+    A *core* is the same record for a single environment (`num_envs` is 0), without
+    batch axis, time limit and auto-reset (`obs` is `next_obs`). It has `render(state)`.
+
+    An environment that JAX cannot trace has `pure=False`. It runs on the host, for all
+    seeds simultaneously: every array has a leading axis for the seeds (see
     `environments.adapters.host`).
     """
 
     reset: Callable[[Key], tuple[ArrayTree, Array]]  # key -> state, obs
     step: Callable[..., tuple[ArrayTree, TimeStep]]  # (state, action, noise, cut=False)
-    # cut: a bool, whether every episode is truncated by this step
-    observation: gymnasium.Space  # of one environment
+    # cut: bool, whether this step truncates every episode
+    observation: gymnasium.Space  # of a single environment
     action: gymnasium.Space
-    render: Callable[..., Any]  # (state, index) -> [H, W, 3] uint8, on the host
+    render: Callable[..., Any]  # (state, index) -> image [H, W, 3] uint8, on the host
     num_envs: int = 0
     pure: bool = True
     draw: Callable[[Key], ArrayTree] = key_as_noise
-    # Host environments only: state -> arrays for a checkpoint; and back, with a
-    # sentence about what could not be restored ("" where it is exact); and the end.
+    # Host environments only. `save` returns the arrays of a checkpoint. `restore` also
+    # returns a sentence that names what could not be restored, "" if nothing is lost.
     save: Callable[[ArrayTree], ArrayTree] = lambda state: state
     restore: Callable[[ArrayTree], tuple[ArrayTree, str]] = lambda saved: (saved, "")
     close: Callable[[ArrayTree], None] = lambda state: None
-    # (state, index) -> the picture of the state in which the last step ended an
-    # episode, before the reset; None where it is not stored. Environments store it only
-    # if they are built with `rendering`: training pays nothing for it.
+    # (state, index) -> image of the final state of the episode that the last step
+    # ended, before the reset; None where it is not stored. Only environments built with
+    # `rendering` store it, so training does not pay for it.
     render_final: Callable[..., Any] = lambda state, index=0: None
 
 
 class RenderState(NamedTuple):
-    """A core's state with `rendering`: what only pictures show stands beside it.
+    """The state of a core built with `rendering`, with details that only images show.
 
-    A core's factory has a parameter `rendering`, by position, if it has such details.
+    The factory of a core with such details has a positional parameter `rendering`.
     """
 
-    state: ArrayTree  # as without `rendering`
+    state: ArrayTree  # the same as without `rendering`
     details: ArrayTree
 
 
 class Decision(NamedTuple):
-    """What a policy chose, and what it has to say about it."""
+    """The action that a policy selects, and statistics about it."""
 
     action: Array
-    extras: Mapping[str, ArrayTree]  # `log_prob` of the action, at least
+    extras: Mapping[str, ArrayTree]  # at least the `log_prob` of the action
 
 
 class Transition(NamedTuple):
-    """THE record, from environment to loss: `[T, B, ...]`, time-major.
+    """The one record of experience, from environment to loss: `[T, B, ...]`.
 
-    After a tracer, `reward` is a sum of rewards and `discount` what multiplies the
-    value of `next_obs`: the target is `reward + discount * v(next_obs)` always.
+    After a tracer, `reward` is a sum of rewards, and `discount` is the factor of the
+    value of `next_obs`. The target is always `reward + discount * v(next_obs)`.
     """
 
     obs: Array
@@ -107,21 +109,22 @@ class Transition(NamedTuple):
     reward: Array
     discount: Array
     next_obs: Array
-    first: Array  # bool: `obs` begins an episode
-    last: Array  # bool: `next_obs` ends it
-    # What tracer or updater asked for. What is named `next_…` belongs to `next_obs`: a
-    # tracer that looks further along moves it as well.
+    first: Array  # bool: `obs` is the first of an episode
+    last: Array  # bool: `next_obs` is the last of an episode
+    # The extras that the tracer or the updater requires. Those named `next_…` belong to
+    # `next_obs`: a tracer that replaces `next_obs` replaces them too.
     extras: Mapping[str, ArrayTree]
 
 
 class Network(NamedTuple):
-    """A function of the observation (and action) with parameters.
+    """A parametrized function of the observation, or of observation and action.
 
-    `init(key) -> params`, a mapping by group, so that functions may share some.
-    `apply(params, key, inputs, carry, first) -> outputs, carries`; inputs, first and
-    outputs are `[T, B, ...]`; it begins from `carry` `[B, ...]`, forgets where `first`,
-    and `carries` `[T, B, ...]` is what it carries after each step. A feed-forward
-    network carries `()`. `initial(batch) -> carry`.
+    `init(key) -> params`: a mapping from group, so that functions can share groups.
+    `apply(params, key, inputs, carry, first) -> outputs, carries`: `inputs`, `first`
+    and `outputs` are `[T, B, ...]`, and `carry` `[B, ...]` is the recurrent state
+    before the first step. Where `first`, the recurrent state is reset. `carries`
+    `[T, B, ...]` is the recurrent state after each step.
+    `initial(batch) -> carry`: it is `()` for a feed-forward network.
     """
 
     init: Callable[[Key], Params]
@@ -130,9 +133,9 @@ class Network(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """How to act. `state` is (memory of the network, noise process).
+    """Selects actions. `state` is (recurrent state, state of the noise process).
 
-    `explore` acts for training and `exploit` for evaluation:
+    `explore` is the policy of training, and `exploit` the policy of evaluation:
     `(acting, obs[B], state, first[B], noise) -> Decision, state`.
     """
 
@@ -140,107 +143,109 @@ class Policy(NamedTuple):
     draw: Callable[[Key, int], ArrayTree]  # (key, batch) -> noise
     explore: Callable[..., tuple[Decision, ArrayTree]]
     exploit: Callable[..., tuple[Decision, ArrayTree]]
-    # (outputs of the network [..., ·], action) -> log-probability while exploring [...]
+    # (network outputs [..., ·], action) -> log-probability [...] under `explore`
     log_prob: Callable[[ArrayTree, Array], Array]
 
 
 class Estimates(NamedTuple):
-    """What an updater thinks of steps `[T, B]`, for tracers that bootstrap."""
+    """Estimates of an updater for steps `[T, B]`, for tracers that bootstrap."""
 
     v_tm1: Array  # value of `obs`
     v_t: Array  # value of `next_obs`
-    log_prob: Array  # of the action, under the policy as it is now
+    log_prob: Array  # of the action, under the current policy
     q_tm1: Array  # value of the action taken
-    carry: ArrayTree = ()  # `[T, B, ...]`: the memory that `next_obs` is seen with
+    carry: ArrayTree = ()  # `[T, B, ...]`: the recurrent state before `next_obs`
 
 
 class Tracer(NamedTuple):
-    """How far along time a transition looks.
+    """Turns steps into transitions with returns, such as n-step returns or GAE.
 
-    One that sees further than its updater's loss may leave an `advantage` among the
-    extras: how much better the action was than `obs` is worth.
+    A tracer may add an `advantage` to the extras, if it looks further ahead than the
+    loss of the updater: the advantage of the action over the value of `obs`.
     """
 
-    window: int | None  # steps one row may span; None: a whole episode, so that it
-    # goes with a replay of episodes alone
-    trace: Callable[[Transition, Estimates], Transition]  # only complete rows
+    # Steps that one row spans at most. None: a whole episode, which requires a replay
+    # of episodes.
+    window: int | None
+    trace: Callable[[Transition, Estimates], Transition]  # returns complete rows only
     requires: tuple[str, ...] = ()  # the extras it reads
 
 
 class Replay(NamedTuple):
-    """A memory of raw steps.
+    """A replay buffer of raw steps.
 
-    `count` is how many unrolls were added: it comes from the loop's own counter, and
-    has no batch axis under `vmap` over seeds, so that positions in the ring have none.
+    `count` is the number of unrolls added. It is the counter of the loop, without batch
+    axis under `vmap` over seeds, so positions in the ring buffer have none either.
     """
 
-    init: Callable[[Transition], ArrayTree]  # one unroll [T, B, ...], as an example
+    init: Callable[[Transition], ArrayTree]  # example unroll [T, B, ...] -> state
     draw: Callable[[Key], ArrayTree]  # key -> noise for one sample
     add: Callable[[ArrayTree, Transition, Array], ArrayTree]  # (state, steps, count)
     sample: Callable[..., tuple[Transition, Array, ArrayTree]]
-    # (state, count, noise) -> steps[T, N], weight[T, N], index; T ≥ the window it was
-    # asked for. `extras["carry"]` may have one row instead, that of the first step.
+    # (state, count, noise) -> steps[T, N], weight[T, N], index; T is at least the
+    # requested window. `extras["carry"]` may have one row, that of the first step.
     reweigh: Callable[..., ArrayTree]  # (state, index, priority) -> state, after each
-    # sample, with the priority of the updater's report
+    # update, with the priority that the updater reports
     capacity: int = 0  # steps of one seed, over all its environments
-    window: int = 0  # steps in a row without which it has nothing to hand out
-    episodes: bool = False  # whether it hands out whole ones, and at times none: where
-    # all of a sample weighs 0 there is no update
-    priority: str = ""  # what the updater has to report, where it is not up to it
+    window: int = 0  # consecutive steps that the buffer must hold before it can sample
+    # Whether samples are whole episodes. The buffer may then have none: there is no
+    # update where all weights of a sample are 0.
+    episodes: bool = False
+    priority: str = ""  # the priority required of the updater; "": the updater's choice
 
 
 class Clock(NamedTuple):
-    """What time it is in a run. Scalars; only `episodes` differs between seeds."""
+    """The counters of a run. Scalars; only `episodes` differs between seeds."""
 
     iteration: Array  # int32: iterations finished
     steps: Array  # float32: environment steps of one seed, over all its environments
     episodes: Array  # float32: episodes finished
-    updates: Array  # int32: updates made
-    compute_metrics: Array  # bool: whether anybody will read this iteration's metrics
+    updates: Array  # int32: updates finished
+    compute_metrics: Array  # bool: whether the metrics of this iteration are logged
 
     @staticmethod
     def zero() -> Clock:
-        """The time at which a run begins."""
+        """The clock at the start of a run."""
         zero = np.int32(0)
         return Clock(zero, np.float32(0), np.float32(0), zero, np.bool_(False))
 
 
 class Report(NamedTuple):
-    """What an update has to say."""
+    """Priorities and metrics of one update."""
 
-    priority: Array  # `[B]`: how much there was to learn from each row; or `[T, B]`
+    priority: Array  # `[B]` or `[T, B]`: replay priority, such as the TD error
     metrics: Mapping[str, Array]  # scalars
 
 
 class Updater(NamedTuple):
-    """A loss, and a way to act.
+    """An algorithm: its policy, and the update of its parameters.
 
-    `update(state, batch, weight, clock, key) -> state, Report`, with batch and weight
-    `[T, B]` as the tracer left them. `estimate(state, steps) -> Estimates`.
+    `update(state, batch, weight, clock, key) -> state, Report`, where batch and weight
+    `[T, B]` come from the tracer. `estimate(state, steps) -> Estimates`.
     """
 
     init: Callable[[Key], ArrayTree]
-    acting: Callable[[ArrayTree], ArrayTree]  # all that acting needs of the state
+    acting: Callable[[ArrayTree], ArrayTree]  # the part of the state the policy uses
     policy: Policy
     update: Callable[..., tuple[ArrayTree, Report]]
     estimate: Callable[[ArrayTree, Transition], Estimates]
-    failed_at: Callable[[ArrayTree], Array]  # state -> the update that failed, or −1
+    failed_at: Callable[[ArrayTree], Array]  # state -> first failed update, or −1
     requires: tuple[str, ...] = ()  # the extras it reads
-    rows: int = 1  # consecutive rows that it needs of a replay, at least
+    rows: int = 1  # consecutive rows it requires of a replay sample, at least
 
 
 class Agent(NamedTuple):
-    """Policy, tracer, updater and replay, put together.
+    """A policy, tracer, updater and, for off-policy algorithms, a replay combined.
 
     `learn(state, steps, clock, noise) -> state, metrics` is called once an iteration,
-    with the unroll just made, `[T, B, ...]`.
+    with the unroll `[T, B, ...]` of that iteration.
     """
 
-    init: Callable[[Key, Transition], ArrayTree]  # (key, one unroll as an example)
+    init: Callable[[Key, Transition], ArrayTree]  # (key, example unroll) -> state
     acting: Callable[[ArrayTree], ArrayTree]
     policy: Policy
     draw: Callable[[Key], ArrayTree]
     learn: Callable[..., tuple[ArrayTree, Mapping[str, Array]]]
-    updates: Callable[[Any], Any]  # iterations -> updates made in them
-    failed_at: Callable[[ArrayTree], Array]  # state -> the update that failed, or −1
-    requires: tuple[str, ...] = ()  # the extras that unrolls keep
+    updates: Callable[[Any], Any]  # iterations -> number of updates within them
+    failed_at: Callable[[ArrayTree], Array]  # state -> first failed update, or −1
+    requires: tuple[str, ...] = ()  # the extras that unrolls store

@@ -155,10 +155,10 @@ def test_an_import_path_is_found_and_not_trusted():
     [
         ("nowhere_at_all:tower", "module `nowhere_at_all` cannot be imported"),
         ("elsewhere:towr", "has no attribute 'towr'"),
-        ("elsewhere:number", "is no factory: it cannot be called"),
+        ("elsewhere:number", "is not a factory: it cannot be called"),
     ],
 )
-def test_an_import_path_that_leads_nowhere_says_so(name, message):
+def test_an_invalid_import_path_is_an_error_that_names_it(name, message):
     with pytest.raises(RlcliError, match=message) as caught:
         registry.find("network", name)
     assert f"`{name}`" in caught.value.message
@@ -166,25 +166,25 @@ def test_an_import_path_that_leads_nowhere_says_so(name, message):
 
 @pytest.mark.usefixtures("plug_in")
 @pytest.mark.parametrize("name", [":tower", "elsewhere:", ":", "..:x", "else where:x"])
-def test_an_import_path_that_is_none_is_an_error_that_a_user_can_read(name):
+def test_a_malformed_import_path_is_an_error_with_the_expected_form(name):
     with pytest.raises(RlcliError) as caught:
         registry.find("network", name)
-    assert caught.value.message == f"network `{name}` is no import path"
+    assert caught.value.message == f"network `{name}` is not an import path"
     assert "`module:attribute`" in caught.value.hint
 
 
-def test_looking_for_a_name_that_is_not_there_imports_no_jax():
+def test_parsing_a_kind_does_not_import_jax():
     code = (
         "import sys, rlcli.registry as registry\n"
         "assert 'jax' not in sys.modules, 'jax'\n"
-        "assert registry.kind_of('tracers') == 'tracer'\n"
+        "assert registry.parse_kind('tracers') == 'tracer'\n"
         "assert 'jax' not in sys.modules, 'jax'\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours"),
+    ("gymnax_name", "suggestion"),
     [
         ("Asterix-MinAtar", "MinAtar/Asterix-v1"),
         ("Breakout-MinAtar", "MinAtar/Breakout-v1"),
@@ -204,9 +204,7 @@ def test_looking_for_a_name_that_is_not_there_imports_no_jax():
         ("Pong-misc", "Pong-v0"),
     ],
 )
-def test_whoever_names_an_environment_as_gymnax_does_is_told_its_name_here(
-    theirs, ours
-):
+def test_a_gymnax_environment_name_suggests_the_rlcli_name(gymnax_name, suggestion):
     with pytest.raises(RlcliError) as error:
-        registry.find("environment", theirs)
-    assert error.value.hint == f"did you mean `{ours}`?"
+        registry.find("environment", gymnax_name)
+    assert error.value.hint == f"did you mean `{suggestion}`?"

@@ -1,12 +1,13 @@
 """Loop: the only training loop, compiled or on the host, for every algorithm.
 
 Belongs here: progress, `advance`, both loops, agents, `episodes` for evaluation.
-May import: `environments.adapters.host`, and the ground. Names no algorithm.
+May import: `environments.adapters.host`, and the ground modules (types, errors,
+registry, spaces). Contains no code for a particular algorithm.
 
-Its device side is one pure function: `advance` takes an environment's answer, completes
-the transition, learns when the unroll is full, and decides upon the next action. For a
-pure environment `step ∘ advance` is compiled into chunks of many iterations; for one on
-the host `advance` is one dispatch per environment step. Both give the same bits.
+The device side is one pure function: `advance` takes a timestep, completes the
+transition, learns when the unroll is full, and selects the next action. With a pure
+environment `step ∘ advance` is compiled into chunks of many iterations. With a host
+environment `advance` is one dispatch per environment step. Both give the same bits.
 """
 
 from __future__ import annotations
@@ -22,6 +23,6 @@ __all__ = ["Loop", "make_loop", "timestep_shapes", "vmap_seeds"]
 
 
 def make_loop(setup: Setup) -> Loop:
-    """The loop of a setup: compiled where the environment allows it."""
+    """Returns the loop of a setup: compiled if the environment is pure."""
     environment, _ = setup.parts(Clock.zero())
     return compiled_loop(setup) if environment.pure else host_loop(setup, environment)

@@ -1,4 +1,4 @@
-"""Advancing: the device side of a step, the same for every algorithm and loop."""
+"""Advance: the device side of a step, the same for every algorithm and loop."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from rlcli.loop.progress import (
 from rlcli.types import Agent, Array, ArrayTree, Clock, TimeStep, Transition
 from rlcli.xla.control_flow import run_if, tree_select
 
-_BLOCK = 128  # steps whose noise is drawn at once …
-_BLOCK_ROWS = 16_384  # … as long as they are no more transitions than this
+_BLOCK = 128  # steps whose noise is drawn with one call, at most …
+_BLOCK_ROWS = 16_384  # … and transitions, at most
 
 
 def advance(
@@ -33,8 +33,8 @@ def advance(
     noise: tuple[ArrayTree, ArrayTree],
     compute_metrics: Array,
 ) -> tuple[Progress, Mapping[str, Array]]:
-    """Takes an answer, learns if the unroll is full, decides: one step of one seed."""
-    decide_noise, learn_noise = noise
+    """One step of one seed: adds a timestep, learns if due, selects an action."""
+    action_noise, learn_noise = noise
     statistics = update_statistics(progress.statistics, timestep)
     row = _complete_transition(progress.pending, timestep)
     progress = progress._replace(statistics=statistics)
@@ -44,10 +44,10 @@ def advance(
     action = progress.pending.action
     faults = update_faults(progress.faults, environment, action, timestep, step)
     progress = progress._replace(faults=faults)
-    if setup.unroll == 1:  # which is made and learnt from at once, and kept nowhere
+    if setup.unroll == 1:  # learned from immediately, and not stored
         unroll = jax.tree.map(lambda leaf: leaf[None], row)
         learner, metrics = agent.learn(progress.agent, unroll, clock, learn_noise)
-        position, full = progress.position, 1
+        position, is_full = progress.position, 1
     else:
         unroll = jax.tree.map(
             lambda rows, leaf: jax.lax.dynamic_update_index_in_dim(
@@ -57,18 +57,18 @@ def advance(
             row,
         )
         progress = progress._replace(unroll=unroll)
-        full = progress.position + 1 == setup.unroll
-        position = jnp.where(full, 0, progress.position + 1)
+        is_full = progress.position + 1 == setup.unroll
+        position = jnp.where(is_full, 0, progress.position + 1)
 
         def learn(state: ArrayTree) -> tuple[ArrayTree, Any]:
             return agent.learn(state, unroll, clock, agent.draw(learn_noise))
 
-        learner, metrics = run_if(full, learn, progress.agent)
+        learner, metrics = run_if(is_full, learn, progress.agent)
     pending, policy = select_action(
-        agent, learner, timestep.obs, progress.policy, timestep.last, decide_noise
+        agent, learner, timestep.obs, progress.policy, timestep.last, action_noise
     )
     return progress._replace(
-        iteration=progress.iteration + full,
+        iteration=progress.iteration + is_full,
         position=position,
         pending=pending,
         policy=policy,
@@ -95,20 +95,20 @@ def advance_with_metrics(
     carry: tuple[Progress, Mapping[str, Array]],
     final_updates: Array,
 ) -> tuple[Progress, Mapping[str, Array]]:
-    """One step of a chunk, with the metrics that stand for it: of its last update.
+    """One step of a chunk, with the metrics of the last update of the chunk.
 
-    `advance_fn` takes progress, and whether somebody will read the metrics;
-    `final_updates` is how many updates there will have been when the chunk ends.
+    `advance_fn(progress, compute_metrics)` advances one step. `final_updates` is the
+    number of updates of the run when the chunk ends.
     """
     progress, metrics = carry
     compute_metrics = agent.updates(progress.iteration + 1) == final_updates
-    after, new = advance_fn(progress, compute_metrics)
+    after, new_metrics = advance_fn(progress, compute_metrics)
     has_updated = agent.updates(after.iteration) > agent.updates(progress.iteration)
-    return after, tree_select(has_updated, new, metrics)
+    return after, tree_select(has_updated, new_metrics, metrics)
 
 
 def noise_block_size(setup: Setup) -> int:
-    """How many steps' noise is drawn at once."""
+    """The number of steps whose noise is drawn with one call."""
     environment, _ = setup.parts(Clock.zero())
     return max(1, min(_BLOCK, _BLOCK_ROWS // environment.num_envs))
 
@@ -116,7 +116,7 @@ def noise_block_size(setup: Setup) -> int:
 def draw_noise_block(setup: Setup, seed: Array, start: Array) -> tuple[ArrayTree, ...]:
     """The noise of a block of steps, `[block, ...]`.
 
-    On the host too: drawn where it is used, it would be rounded together with its use.
+    The host loop uses it too: XLA would round a draw that it fuses with its use.
     """
     times = start + jnp.arange(noise_block_size(setup))
     return jax.vmap(lambda time: draw_step_noise(setup, seed, time))(times)

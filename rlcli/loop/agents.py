@@ -1,4 +1,4 @@
-"""Agents: policy, tracer and updater put together, with a replay or without."""
+"""Agents: policy, tracer and updater combined, with or without a replay."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class ReplayAgentState(NamedTuple):
 
     learner: ArrayTree
     replay: ArrayTree
-    # Of the last update, where there may be none in an iteration: else ().
+    # The metrics of the last update, if an iteration may have no update: else ().
     metrics: ArrayTree = ()
 
 
 class OnlineAgentState(NamedTuple):
-    """The state of an agent without one."""
+    """The state of an agent without a replay."""
 
     learner: ArrayTree
     tail: Transition  # the steps in front of the unroll, `[window − 1, B, ...]`
@@ -47,13 +47,13 @@ def replay_agent(
     updates: Fraction,
     start: int,
 ) -> Agent:
-    """An agent that learns from a replay.
+    """An agent that learns from samples of a replay.
 
-    `updates` is how many updates there are in an iteration, on average; `start` the
-    iterations before the first.
+    `updates` is the average number of updates per iteration, and `start` the number of
+    iterations before the first update.
     """
     max_updates = -(-updates.numerator // updates.denominator)
-    # One update a visit needs no loop, whose cost is a twentieth of a small one.
+    # One update per iteration needs no loop: it would cost 1/20 of a small update.
     is_single_update = updates == 1 and start == 0
 
     def init(key: Key, unroll: Transition) -> ReplayAgentState:
@@ -69,7 +69,7 @@ def replay_agent(
         return samples, jax.random.split(update_key, max_updates)
 
     def count_updates(iterations: Any) -> Any:
-        """Updates in so many iterations: a Python int of one, an array of an array."""
+        """The number of updates within `iterations`: an int, or an array of an array."""
         learning_iterations = iterations - start
         learning_iterations = learning_iterations * (learning_iterations > 0)
         return learning_iterations * updates.numerator // updates.denominator
@@ -79,15 +79,15 @@ def replay_agent(
     ) -> tuple[ReplayAgentState, dict[str, Array]]:
         replay_state = replay.add(state.replay, steps, clock.iteration)
         updates_before = count_updates(clock.iteration)
-        due = count_updates(clock.iteration + 1) - updates_before
+        num_updates = count_updates(clock.iteration + 1) - updates_before
 
-        def update(k: Array, carry: tuple) -> tuple:
+        def update(i: Array, carry: tuple) -> tuple:
             learner, replay_state, metrics = carry
-            sample_noise, key = jax.tree.map(lambda x: x[k], noise)
+            sample_noise, key = jax.tree.map(lambda x: x[i], noise)
             raw, weight, index = replay.sample(
                 replay_state, clock.iteration + 1, sample_noise
             )
-            time = clock._replace(updates=updates_before + k)
+            time = clock._replace(updates=updates_before + i)
 
             def step(learner: ArrayTree) -> tuple:
                 rows = _trace(tracer, updater, learner, raw)
@@ -96,7 +96,8 @@ def replay_agent(
                 return learner, report.priority, dict(report.metrics)
 
             if replay.episodes:
-                # Who can tell whether this is the last update that somebody watches?
+                # An update is skipped if the sample is empty: the last one of a chunk
+                # is not known in advance.
                 time = time._replace(compute_metrics=jnp.bool_(True))
                 result = _step_unless_empty(weight, step, learner, metrics)
             else:
@@ -107,11 +108,17 @@ def replay_agent(
         *_, shapes = jax.eval_shape(
             update, 0, (state.learner, replay_state, state.metrics)
         )
-        begin = (state.learner, replay_state, state.metrics or zeros_of_shapes(shapes))
+        initial = (
+            state.learner,
+            replay_state,
+            state.metrics or zeros_of_shapes(shapes),
+        )
         if is_single_update:
-            learner, replay_state, metrics = update(0, begin)
+            learner, replay_state, metrics = update(0, initial)
         else:
-            learner, replay_state, metrics = jax.lax.fori_loop(0, due, update, begin)
+            learner, replay_state, metrics = jax.lax.fori_loop(
+                0, num_updates, update, initial
+            )
         return ReplayAgentState(
             learner, replay_state, metrics if state.metrics else ()
         ), metrics
@@ -129,7 +136,7 @@ def replay_agent(
 
 
 def online_agent(updater: Updater, tracer: Tracer) -> Agent:
-    """An agent that learns from each unroll once, and forgets it."""
+    """An agent that learns from each unroll once, and does not store it."""
     lead = (tracer.window or 1) - 1
 
     def init(key: Key, unroll: Transition) -> OnlineAgentState:
@@ -145,10 +152,9 @@ def online_agent(updater: Updater, tracer: Tracer) -> Agent:
             lambda a, b: jnp.concatenate([a, b]), state.tail, steps
         )
         rows = _trace(tracer, updater, state.learner, rows_in_window)
-        # Rows that begin before the first step do not count: nothing was there.
-        steps_before = jnp.minimum(clock.iteration, lead) * len(
-            steps.reward
-        )  # or enough
+        # Rows that initial before the first step have weight 0: they are padding. The
+        # number of earlier steps is exact up to `lead`, which is all that matters.
+        steps_before = jnp.minimum(clock.iteration, lead) * len(steps.reward)
         is_valid = jnp.arange(rows.reward.shape[0]) + steps_before >= lead
         weight = jnp.broadcast_to(is_valid[:, None], rows.reward.shape).astype(
             jnp.float32
@@ -173,19 +179,19 @@ def online_agent(updater: Updater, tracer: Tracer) -> Agent:
 def _step_unless_empty(
     weight: Array, step: Callable, learner: ArrayTree, metrics: ArrayTree
 ) -> tuple:
-    """`step(learner)`; the learner and metrics as they were if nothing weighs."""
+    """`step(learner)`; if all weights are 0, the learner and metrics unchanged."""
     _, *report = jax.eval_shape(step, learner)
     priority, new = zeros_of_shapes(report)
     num_steps = jnp.any(weight > 0).astype(jnp.int32)
-    begin = (learner, priority, metrics or new)
-    # A loop of 0 or 1 turns: what goes through a `cond` is copied.
-    return jax.lax.fori_loop(0, num_steps, lambda _, carry: step(carry[0]), begin)
+    initial = (learner, priority, metrics or new)
+    # A loop of 0 or 1 iterations: `jax.lax.cond` would copy its operands.
+    return jax.lax.fori_loop(0, num_steps, lambda _, carry: step(carry[0]), initial)
 
 
 def _trace(
     tracer: Tracer, updater: Updater, learner: ArrayTree, steps: Transition
 ) -> Transition:
-    """Rows of raw steps, which keep what the tracer sums up."""
+    """Traces raw steps; the rows keep the single rewards as an extra."""
     estimates = updater.estimate(learner, steps)
     extras = {"reward": steps.reward, "next_carry": estimates.carry}
     steps = steps._replace(extras={**steps.extras, **extras})

@@ -1,4 +1,4 @@
-"""The compiled loop: of a pure environment, in chunks of many iterations."""
+"""The compiled loop for pure environments, in chunks of many iterations."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from rlcli.xla.temporaries import temporary_bytes
 
 
 def compiled_loop(setup: Setup) -> Loop:
-    """Chunks of iterations as one program, spread over devices, then vmapped."""
-    share = len(setup.seeds) // setup.devices  # seeds of one device
+    """Compiles chunks of iterations, sharded over devices and vmapped over seeds."""
+    seeds_per_device = len(setup.seeds) // setup.devices
     mesh = Mesh(np.array(jax.devices()[: setup.devices]), ("seeds",))
     per_seed, replicated = PartitionSpec("seeds"), PartitionSpec()
     specs = Progress._make(replicated if axis is None else per_seed for axis in AXES)
-    spread = functools.partial(jax.shard_map, mesh=mesh, check_vma=False)
+    shard_map = functools.partial(jax.shard_map, mesh=mesh, check_vma=False)
 
     def begin_one(seed: Array) -> Progress:
         environment, _ = setup.parts(Clock.zero())
@@ -52,13 +52,17 @@ def compiled_loop(setup: Setup) -> Loop:
         return initial_progress(setup, seed, state, obs, info_names(environment, state))
 
     begin_all = jax.jit(
-        spread(
-            vmap_seeds(begin_one, share, (0,), AXES), in_specs=per_seed, out_specs=specs
+        shard_map(
+            vmap_seeds(begin_one, seeds_per_device, (0,), AXES),
+            in_specs=per_seed,
+            out_specs=specs,
         )
     )
     advance_all = jax.jit(
-        spread(
-            vmap_seeds(_chunk_function(setup), share, (AXES, None), (AXES, 0)),
+        shard_map(
+            vmap_seeds(
+                _chunk_function(setup), seeds_per_device, (AXES, None), (AXES, 0)
+            ),
             in_specs=(specs, replicated),
             out_specs=(specs, per_seed),
         ),
@@ -66,15 +70,15 @@ def compiled_loop(setup: Setup) -> Loop:
     )
 
     @functools.cache
-    def traced() -> tuple[Progress, int]:
+    def trace_program() -> tuple[Progress, int]:
         seeds = jax.ShapeDtypeStruct((len(setup.seeds),), jnp.uint32)
         progress = jax.eval_shape(begin_all, seeds)
         program = advance_all.trace(progress, jnp.int32(1))
         return progress, setup.devices * temporary_bytes(program.jaxpr)
 
     def restore(arrays: ArrayTree) -> tuple[Progress, str]:
-        # As JAX lays out its own results, which on one device are spread over nothing:
-        # else a run that goes on would be another program, and compiled anew.
+        # The sharding must equal that of JAX's own results, which is replicated on a
+        # single device. Otherwise a resumed run would compile a second program.
         axes = specs if setup.devices > 1 else Progress._make(replicated for _ in specs)
         layout = jax.tree.map(lambda spec: NamedSharding(mesh, spec), axes)
         return jax.device_put(arrays, layout), ""
@@ -84,17 +88,17 @@ def compiled_loop(setup: Setup) -> Loop:
         advance=lambda progress, count: advance_all(progress, np.int32(count)),
         save=lambda progress: progress,
         restore=restore,
-        shapes=lambda: traced()[0],
+        shapes=lambda: trace_program()[0],
         close=lambda progress: None,
-        temporaries=lambda: traced()[1],
+        temporaries=lambda: trace_program()[1],
     )
 
 
 def _chunk_function(setup: Setup) -> Callable:
-    """`(progress, iterations) -> progress, metrics` of one seed.
+    """Returns `(progress, iterations) -> progress, metrics` of one seed.
 
-    One program for any number of iterations: blocks of steps whose noise is drawn at
-    once, and in each a loop with a traced count.
+    The program is the same for any number of iterations: the noise is drawn for a block
+    of steps, and the inner loop over the block has a trace_program length.
     """
     block = noise_block_size(setup)
 
@@ -108,7 +112,7 @@ def _chunk_function(setup: Setup) -> Callable:
         outcome = environment.step(
             progress.environment, progress.pending.action, step_noise, cut
         )
-        # As the host gets it; else the bits would be others than the host's.
+        # Rounded as on the host, so that both loops give the same bits.
         state, timestep = round_to_dtype(outcome, progress.iteration)
         progress = progress._replace(environment=state)
         return advance(setup, progress, timestep, tuple(rest), compute_metrics)
@@ -146,15 +150,15 @@ def _chunk_function(setup: Setup) -> Callable:
             lambda: draw_step_noise(setup, progress.seed, jnp.int32(0))
         )
         _, metrics = jax.eval_shape(step, progress, noise, jnp.bool_(True))
-        # What is shown of a run is some ten numbers, each of which would be a kernel of
-        # its own at every step: they go around as one array of each dtype.
+        # Statistics and metrics are about ten scalars, and each would need a kernel of
+        # its own at every step: the loop carries them packed, one array per dtype.
         packing = Packing((progress.statistics, progress.faults.not_finite, metrics))
 
         def pack(progress: Progress, metrics: Mapping[str, Array]) -> tuple:
             faults = progress.faults
-            shown = (progress.statistics, faults.not_finite, metrics)
-            rest = faults._replace(not_finite=())  # which never changes here
-            return progress._replace(statistics=(), faults=rest), packing.pack(shown)
+            scalars = (progress.statistics, faults.not_finite, metrics)
+            rest = faults._replace(not_finite=())  # constant in this loop
+            return progress._replace(statistics=(), faults=rest), packing.pack(scalars)
 
         def unpack(progress: Progress, numbers: PackedTree) -> tuple[Progress, Any]:
             statistics, not_finite, metrics = packing.unpack(numbers)

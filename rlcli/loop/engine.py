@@ -1,4 +1,4 @@
-"""The engine of a run: what every loop offers."""
+"""The interface of a training loop."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from rlcli.types import Array, ArrayTree
 
 
 class Loop(NamedTuple):
-    """A run's engine, for all its seeds at once."""
+    """A training loop, for all seeds of a run simultaneously."""
 
     begin: Callable[[], Progress]
     advance: Callable[[Progress, int], tuple[Progress, Mapping[str, Array]]]
     # (progress, iterations) -> progress, metrics of the last update, `[S]` each
-    save: Callable[[Progress], ArrayTree]  # arrays alone
-    restore: Callable[
-        [ArrayTree], tuple[Progress, str]
-    ]  # and what it could not restore
-    shapes: Callable[[], Progress]  # of what `save` gives, but for a host environment:
-    # the whole program is traced for it, so that what does not fit shows
+    save: Callable[[Progress], ArrayTree]  # arrays only
+    restore: Callable[[ArrayTree], tuple[Progress, str]]
+    # saved -> progress, and a sentence that names what could not be restored
+    shapes: Callable[[], Progress]
+    # the shapes of what `save` returns, without the state of a host environment; traces
+    # the whole program, so that arrays that do not fit in memory raise an error
     close: Callable[[Progress], None]
     temporaries: Callable[[], int]
-    # bytes that its program takes beside progress, at least; all devices together
+    # bytes of temporary arrays of the program, at least, over all devices

@@ -1,8 +1,8 @@
-"""Faults: invalid answers of environments, recorded by the training loop.
+"""Faults: invalid timesteps of environments, recorded by the training loop.
 
 A fault is an observation or a reward that is not finite, or an observation beyond the
-bounds of its space. The loop records the first one of every environment, so that a run
-names the environment where training has failed because of it.
+bounds of its space. The loop records the first fault of every environment, so that an
+error can name the environment that made training fail.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Faults(NamedTuple):
 
     `not_finite` is n for the reward of step n and −2 − n for the observation of step n,
     where step 0 is the first reset. `outside` is n for an observation of step n beyond
-    the bounds of its space; it is recorded on the host alone.
+    the bounds of its space; it is recorded for host environments only.
     """
 
     not_finite: Array
@@ -37,7 +37,7 @@ class Faults(NamedTuple):
 class Fault(NamedTuple):
     """One fault, decoded."""
 
-    environment: int  # its number among those of the seed
+    environment: int  # index among the environments of the seed
     step: int  # of each environment; 0 for the first reset
     what: str  # "an observation" or "a reward"
 
@@ -59,19 +59,19 @@ def update_faults(
 ) -> Faults:
     """The faults after step number `step`, counted from 1.
 
-    An answer to an action that is not finite is no fault of the environment.
+    The result of an action that is not finite is not a fault of the environment.
     """
     batch = timestep.reward.shape[0]
-    answers = (timestep.obs, timestep.next_obs)
+    observations = (timestep.obs, timestep.next_obs)
     code = jnp.where(jnp.isfinite(timestep.reward), NONE, step)
-    code = jnp.where(_is_finite(answers, batch), code, -2 - step)
+    code = jnp.where(_is_finite(observations, batch), code, -2 - step)
     is_open = faults.not_finite == NONE
     is_open &= _is_finite(action, batch)
     not_finite = jnp.where(is_open, code, faults.not_finite)
     if environment.pure:
         return Faults(not_finite, faults.outside)
     is_outside = functools.reduce(
-        operator.or_, [_is_outside(environment, obs) for obs in answers]
+        operator.or_, [_is_outside(environment, obs) for obs in observations]
     )
     is_first = is_outside & (faults.outside == NONE)
     return Faults(not_finite, jnp.where(is_first, step, faults.outside))
@@ -94,8 +94,8 @@ def first_outside(codes: np.ndarray) -> Fault | None:
 
 
 def _earliest(codes: np.ndarray, steps: np.ndarray) -> int | None:
-    found = np.flatnonzero(codes != NONE)
-    return int(found[np.argmin(steps[found])]) if len(found) else None
+    indices = np.flatnonzero(codes != NONE)
+    return int(indices[np.argmin(steps[indices])]) if len(indices) else None
 
 
 def _is_finite(tree: ArrayTree, batch: int) -> Array:
@@ -110,21 +110,21 @@ def _is_finite(tree: ArrayTree, batch: int) -> Array:
 
 def _has_bounds(space: gymnasium.Space) -> bool:
     """Whether an array of the space's dtype can lie beyond the space's bounds."""
-    to = dtype(space)
-    if to.kind == "b":
+    element_dtype = dtype(space)
+    if element_dtype.kind == "b":
         return False
-    least, most = (-np.inf, np.inf)
-    if to.kind != "f":
-        least, most = np.iinfo(to).min, np.iinfo(to).max
+    minimum, maximum = (-np.inf, np.inf)
+    if element_dtype.kind != "f":
+        minimum, maximum = np.iinfo(element_dtype).min, np.iinfo(element_dtype).max
     low, high = bounds(space)
-    return bool(np.any(low > least) or np.any(high < most))
+    return bool(np.any(low > minimum) or np.any(high < maximum))
 
 
 def _is_outside(environment: Environment, obs: ArrayTree) -> Array:
-    """Which observations `[B, ...]` lie beyond the bounds: `[B]`; no NaN does.
+    """Which observations `[B, ...]` lie beyond the bounds: `[B]`. A NaN does not.
 
-    None of a compiled environment: there the comparison would cost, and here it hides
-    behind a dispatch.
+    Always false for a pure environment: in the compiled loop the comparison would cost
+    time, whereas on the host it hides behind the dispatch.
     """
     if environment.pure:
         return jnp.zeros(environment.num_envs, bool)
@@ -133,8 +133,8 @@ def _is_outside(environment: Environment, obs: ArrayTree) -> Array:
 
 def _is_beyond(space: gymnasium.Space, obs: Any, batch: int) -> Array:
     if parts := members(space):
-        beyond = [_is_beyond(each, obs[name], batch) for name, each in parts.items()]
-        return functools.reduce(operator.or_, beyond)
+        flags = [_is_beyond(part, obs[name], batch) for name, part in parts.items()]
+        return functools.reduce(operator.or_, flags)
     if not _has_bounds(space):
         return jnp.zeros(batch, bool)
     low, high = bounds(space)

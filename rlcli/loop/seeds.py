@@ -1,4 +1,4 @@
-"""Seeds: one program for one of them or several."""
+"""Seeds: the same program for one seed or several."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlcli.types import Array, ArrayTree
 
 
 def vmap_seeds(function: Callable, seeds: int, inputs: Any, outputs: Any) -> Callable:
-    """`vmap` over the axis of seeds; one seed is squeezed, which costs nothing."""
+    """`vmap` over the axis of seeds; a single seed is squeezed, at no cost."""
     if seeds > 1:
         return jax.vmap(function, in_axes=inputs, out_axes=outputs)
 
@@ -25,12 +25,12 @@ def vmap_seeds(function: Callable, seeds: int, inputs: Any, outputs: Any) -> Cal
 
 
 def squeeze_seed(tree: ArrayTree, axes: Any) -> ArrayTree:
-    """Without the axis of a lone seed, where `axes` says that there is one."""
+    """Removes the axis of a single seed where `axes` is not None."""
     return _map_seed_axis(lambda leaf: leaf[0], tree, axes)
 
 
 def expand_seed(tree: ArrayTree, axes: Any) -> ArrayTree:
-    """With an axis for the lone seed, where `axes` asks for one."""
+    """Adds an axis for a single seed where `axes` is not None."""
     return _map_seed_axis(lambda leaf: jnp.expand_dims(leaf, 0), tree, axes)
 
 
@@ -44,5 +44,5 @@ def _map_seed_axis(change: Callable, tree: ArrayTree, axes: Any) -> ArrayTree:
 
 
 def seed_array(setup: Setup) -> Array:
-    """The seeds themselves, uint32 `[S]`."""
+    """The seeds of a setup, uint32 `[S]`."""
     return jnp.asarray(np.array(setup.seeds, np.uint32))
