@@ -69,7 +69,7 @@ def replay_agent(
         return samples, jax.random.split(update_key, max_updates)
 
     def count_updates(iterations: Any) -> Any:
-        """The number of updates within `iterations`: an int, or an array of an array."""
+        """The number of updates in `iterations`: an int, or an array for an array."""
         learning_iterations = iterations - start
         learning_iterations = learning_iterations * (learning_iterations > 0)
         return learning_iterations * updates.numerator // updates.denominator
@@ -152,7 +152,7 @@ def online_agent(updater: Updater, tracer: Tracer) -> Agent:
             lambda a, b: jnp.concatenate([a, b]), state.tail, steps
         )
         rows = _trace(tracer, updater, state.learner, rows_in_window)
-        # Rows that initial before the first step have weight 0: they are padding. The
+        # Rows that begin before the first step have weight 0: they are padding. The
         # number of earlier steps is exact up to `lead`, which is all that matters.
         steps_before = jnp.minimum(clock.iteration, lead) * len(steps.reward)
         is_valid = jnp.arange(rows.reward.shape[0]) + steps_before >= lead

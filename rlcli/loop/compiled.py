@@ -98,7 +98,7 @@ def _chunk_function(setup: Setup) -> Callable:
     """Returns `(progress, iterations) -> progress, metrics` of one seed.
 
     The program is the same for any number of iterations: the noise is drawn for a block
-    of steps, and the inner loop over the block has a trace_program length.
+    of steps, and the inner loop over the block has a traced length.
     """
     block = noise_block_size(setup)
 

@@ -1,10 +1,10 @@
-"""Playing: episodes with a policy that learns nothing, for all seeds at once.
+"""Episodes: evaluation of a policy without learning, for all seeds simultaneously.
 
-Exactly `share` episodes of each environment count, so that short ones are not
-preferred: of whoever finishes first one would otherwise see more.
+The first `episodes_per_env` episodes of each environment count. Counting the first
+episodes to finish over all environments would favour short ones.
 
-Every environment is played as one on the host, a step at a time: that compiles in a
-moment, and a few hundred steps of many environments take a fraction of a second.
+Every environment, pure or not, is stepped from the host. This compiles quickly, and a
+few hundred steps of many environments take a fraction of a second.
 """
 
 from __future__ import annotations
@@ -23,56 +23,56 @@ from rlcli.loop.progress import EVALUATION, stream_key
 from rlcli.types import Array, ArrayTree, Environment, Policy, TimeStep
 from rlcli.xla.temporaries import temporary_bytes
 
-_MAX_ENVIRONMENTS = 128  # environments that play an evaluation …
-_MAX_HOST_ENVIRONMENTS = 10  # … and where each of them is an object of another library
-MAX_EPISODE_STEPS = (
-    10_000  # every so many steps all episodes are cut: some would never end
-)
+_MAX_ENVIRONMENTS = 128  # parallel environments of an evaluation …
+_MAX_HOST_ENVIRONMENTS = 10  # … and if they belong to another library
+# All episodes are truncated every this many steps: some would never end.
+MAX_EPISODE_STEPS = 10_000
 
 
 class EvaluationResult(NamedTuple):
-    """Returns and lengths, `[seeds, episodes]`; how many were cut at
-    `MAX_EPISODE_STEPS`.
-    """
+    """Returns and lengths, `[seeds, episodes]`."""
 
     returns: np.ndarray
     lengths: np.ndarray
-    num_cut: int
+    num_cut: int  # episodes truncated at `MAX_EPISODE_STEPS`
 
 
 class EvaluationStep(NamedTuple):
-    """What is seen before each step, and once more where an episode has ended."""
+    """The state of an evaluation before a step, or after the end of an episode."""
 
     state: ArrayTree
     action: np.ndarray | None  # [S, B, ...]; None where an episode has ended
-    reward: np.ndarray  # [S, B]: of the step before
+    reward: np.ndarray  # [S, B]: of the previous step
     running_return: np.ndarray  # [S, B]: the return so far
     length: np.ndarray  # [S, B]: steps so far
 
 
 class _EvaluationState(NamedTuple):
-    """Where every environment stands, `[B]`, and its finished episodes."""
+    """The current episodes `[B]`, and the results of finished ones."""
 
     obs: Array
     first: Array
     policy: ArrayTree
     running_return: Array
     length: Array
-    num_finished: Array  # int32: episodes that are over
-    returns: Array  # [B, share]
+    num_finished: Array  # int32: finished episodes
+    returns: Array  # [B, episodes_per_env]
     lengths: Array
-    num_cut: Array  # int32: how many of these were cut at LONGEST
+    num_cut: Array  # int32: episodes truncated at `MAX_EPISODE_STEPS`
 
 
 def parallel_environments(episodes: int, adapter: bool) -> int:
-    """How many environments play so many episodes; `adapter`: of another library."""
+    """The number of parallel environments of an evaluation.
+
+    `adapter`: whether the environment belongs to another library.
+    """
     return min(episodes, _MAX_HOST_ENVIRONMENTS if adapter else _MAX_ENVIRONMENTS)
 
 
 class Evaluator:
-    """Plays with one policy in one environment, for as many seeds as there are.
+    """Evaluates one policy in one environment, for all seeds.
 
-    Compiled once, however often it plays.
+    Compiled once for any number of evaluations.
     """
 
     def __init__(
@@ -80,17 +80,17 @@ class Evaluator:
         environment: Environment,
         policy: Policy,
         seeds: Sequence[int],
-        share: int,
+        episodes_per_env: int,
         *,
         explore: bool = False,
     ) -> None:
-        """`episodes_per_env` is how many episodes each environment plays."""
+        """`episodes_per_env` is the number of episodes that each environment counts."""
         self.environment = environment
-        self.episodes_per_env = share
+        self.episodes_per_env = episodes_per_env
         self._seeds = np.array(seeds, np.uint32)
         self._host_env = to_host_environment(environment, len(seeds))
         functions = _evaluation_functions(
-            environment, policy, share, len(seeds), explore
+            environment, policy, episodes_per_env, len(seeds), explore
         )
         self._begin, self._select, self._record = (
             jax.jit(function) for function in functions
@@ -99,10 +99,10 @@ class Evaluator:
     def evaluate(
         self, acting: ArrayTree, evaluation_index: int = 0
     ) -> EvaluationResult:
-        """All episodes. `acting` has a leading axis, one entry for each of the seeds.
+        """Evaluates all episodes. `acting` has a leading axis for the seeds.
 
-        `evaluation_index` tells two times of watching the same seed apart; whatever it
-        is, nothing is drawn from the run's own streams.
+        `evaluation_index` selects the random numbers of the evaluation. Evaluation uses
+        its own random stream, so it never changes training.
         """
         *_, (_, tally) = self._steps(acting, evaluation_index)
         shape = (len(self._seeds), -1)
@@ -114,13 +114,13 @@ class Evaluator:
 
     @property
     def seeds(self) -> int:
-        """How many seeds it plays."""
+        """The number of seeds."""
         return len(self._seeds)
 
     def shapes(self, acting: ArrayTree) -> tuple[ArrayTree, int]:
-        """The arrays of one step as shapes, and the bytes of temporaries at least.
+        """The shapes of the arrays of one step, and the minimum bytes of temporaries.
 
-        Allocates nothing. `acting` may be shapes.
+        Does not allocate memory. `acting` may consist of shapes.
         """
         environment = self.environment
         seeds = jax.ShapeDtypeStruct(self._seeds.shape, self._seeds.dtype)
@@ -131,48 +131,48 @@ class Evaluator:
         else:
             obs, _ = timestep_shapes(self.seeds, environment)
         tally = jax.eval_shape(self._begin, obs)
-        now = jax.ShapeDtypeStruct((2,), np.int32)
-        decide = self._select.trace(acting, tally, seeds, now)
-        programs, decided = [decide], decide.out_info
+        stream_index = jax.ShapeDtypeStruct((2,), np.int32)
+        select = self._select.trace(acting, tally, seeds, stream_index)
+        programs, outputs = [select], select.out_info
         if environment.pure:
-            action, _, noise = decided
+            action, _, noise = outputs
             step = jax.jit(jax.vmap(environment.step, (0, 0, 0, None)))
             programs.append(step.trace(state, action, noise, False))
-        temporaries = max(temporary_bytes(each.jaxpr) for each in programs)
-        # A step writes a new state and a new tally beside the old ones.
-        return (state, state, tally, tally, decided), temporaries
+        temporaries = max(temporary_bytes(program.jaxpr) for program in programs)
+        # The old and the new state and tally exist simultaneously.
+        return (state, state, tally, tally, outputs), temporaries
 
     def frames(
         self, acting: ArrayTree, evaluation_index: int = 0
     ) -> Iterator[tuple[EvaluationStep, np.ndarray]]:
-        """What is seen before each step of the first environment, and its picture.
+        """Yields every step of the first environment, with its image.
 
-        After the last step of an episode comes the picture of its final state, without
-        an action, if the environment stores it: if it was built with `rendering`.
+        The last image of an episode is that of its final state, with `action` None. It
+        is missing if the environment was not built with `rendering`.
         """
-        for moment, _ in self._steps(acting, evaluation_index):
-            if moment is None:
+        for step, _ in self._steps(acting, evaluation_index):
+            if step is None:
                 continue
-            ended = moment.action is None
-            render = self._host_env.render_final if ended else self._host_env.render
-            if (picture := render(moment.state, 0)) is not None:
-                yield moment, picture
+            is_final = step.action is None
+            render = self._host_env.render_final if is_final else self._host_env.render
+            if (image := render(step.state, 0)) is not None:
+                yield step, image
 
     def _steps(
         self, acting: ArrayTree, evaluation_index: int
     ) -> Iterator[tuple[EvaluationStep | None, _EvaluationState]]:
-        """Each moment, until all have had their share; then the last tally.
+        """Yields every step until all environments are done, then the final tally.
 
-        Moments without an action are those of ends of the first environment's episodes.
+        A step without an action is the end of an episode of the first environment.
         """
         environment, seeds = self._host_env, self._seeds
-        numbers = [
+        reset_seeds = [
             np.random.SeedSequence(
                 [int(seed), EVALUATION, evaluation_index]
             ).generate_state(1)[0]
             for seed in seeds
         ]
-        state, obs = environment.reset(np.array(numbers, np.uint32))
+        state, obs = environment.reset(np.array(reset_seeds, np.uint32))
         tally = self._begin(obs)
         reward = np.zeros((len(seeds), environment.num_envs), np.float32)
         try:
@@ -187,15 +187,13 @@ class Evaluator:
                     tally,
                 )
                 cut = (time + 1) % MAX_EPISODE_STEPS == 0
-                before = tally
+                previous = tally
                 state, timestep = environment.step(state, action, noise, cut)
-                tally, reward = (
-                    self._record(tally, policy, timestep, cut),
-                    timestep.reward,
-                )
+                tally = self._record(tally, policy, timestep, cut)
+                reward = timestep.reward
                 if timestep.last[0, 0]:
-                    total = np.asarray(before.running_return) + reward
-                    length = np.asarray(before.length) + 1
+                    total = np.asarray(previous.running_return) + reward
+                    length = np.asarray(previous.length) + 1
                     yield EvaluationStep(state, None, reward, total, length), tally
                 if np.all(np.asarray(tally.num_finished) >= self.episodes_per_env):
                     break
@@ -205,14 +203,18 @@ class Evaluator:
 
 
 def _evaluation_functions(
-    environment: Environment, policy: Policy, share: int, seeds: int, explore: bool
+    environment: Environment,
+    policy: Policy,
+    episodes_per_env: int,
+    seeds: int,
+    explore: bool,
 ) -> tuple[Callable, ...]:
-    """`begin`, `decide` and `tell`, over all seeds."""
+    """Returns `begin`, `select` and `record`, over all seeds."""
     batch = environment.num_envs
     act = policy.explore if explore else policy.exploit
 
     def begin(obs: Array) -> _EvaluationState:
-        table = jnp.zeros((batch, share), jnp.float32)
+        table = jnp.zeros((batch, episodes_per_env), jnp.float32)
         counter = jnp.zeros(batch, jnp.int32)
         return _EvaluationState(
             obs=obs,
@@ -226,10 +228,10 @@ def _evaluation_functions(
             num_cut=jnp.int32(0),
         )
 
-    def decide(
+    def select(
         acting: ArrayTree, tally: _EvaluationState, seed: Array, stream_index: Array
     ) -> tuple[Array, ArrayTree, ArrayTree]:
-        # Watching has a stream of its own, and draws nothing from the run's.
+        # Evaluation uses its own random stream, so it never changes training.
         evaluation_key = jax.random.fold_in(
             stream_key(seed, EVALUATION), stream_index[0]
         )
@@ -240,26 +242,27 @@ def _evaluation_functions(
         decision, state = act(acting, tally.obs, tally.policy, tally.first, noise)
         return decision.action, state, environment.draw(step_key)
 
-    def tell(
+    def record(
         tally: _EvaluationState, state: ArrayTree, timestep: TimeStep, cut: Array
     ) -> _EvaluationState:
-        running, length = tally.running_return + timestep.reward, tally.length + 1
-        # Sums so far are written too: the last to be written is an episode's whole.
+        total, length = tally.running_return + timestep.reward, tally.length + 1
+        # Partial sums are written too: the last write of a row is the whole episode.
         row = jnp.arange(batch), tally.num_finished
         return _EvaluationState(
             obs=timestep.obs,
             first=timestep.last,
             policy=state,
-            running_return=jnp.where(timestep.last, 0, running),
+            running_return=jnp.where(timestep.last, 0, total),
             length=jnp.where(timestep.last, 0, length),
             num_finished=tally.num_finished + timestep.last,
-            returns=tally.returns.at[row].set(running, mode="drop"),
+            returns=tally.returns.at[row].set(total, mode="drop"),
             lengths=tally.lengths.at[row].set(length, mode="drop"),
-            num_cut=tally.num_cut + jnp.sum(cut & (tally.num_finished < share)),
+            num_cut=tally.num_cut
+            + jnp.sum(cut & (tally.num_finished < episodes_per_env)),
         )
 
     return (
         vmap_seeds(begin, seeds, (0,), 0),
-        vmap_seeds(decide, seeds, (0, 0, 0, None), (0, 0, 0)),
-        vmap_seeds(tell, seeds, (0, 0, 0, None), 0),
+        vmap_seeds(select, seeds, (0, 0, 0, None), (0, 0, 0)),
+        vmap_seeds(record, seeds, (0, 0, 0, None), 0),
     )

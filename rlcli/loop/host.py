@@ -1,6 +1,6 @@
-"""The loop on the host: one dispatch for each step of an environment JAX cannot trace.
+"""The host loop: one dispatch per step, for environments that JAX cannot trace.
 
-What is small goes in and out packed: `rlcli.xla.packing` says why.
+Small arrays are passed to and from the program packed (see `rlcli.xla.packing`).
 """
 
 from __future__ import annotations
@@ -46,17 +46,18 @@ class _Program(NamedTuple):
 
     begin: Callable  # (seeds[S], obs[S, B, ...]) -> progress
     draw: Callable  # (seeds[S], time) -> noise of a block of steps, `[S, block, ...]`:
-    # of environments, and packed what agents take
+    # that of the environments, and that of the agents, packed
     pack: Callable  # progress -> packed, with the metrics
-    step: Callable  # (packed, packed timestep, noise, made) -> packed, action
+    step: Callable
+    # (packed, packed timestep, noise, final_updates) -> packed, action
     unpack: Callable  # packed -> progress, metrics
-    pack_timestep: Callable  # timestep, NumPy's -> packed
+    pack_timestep: Callable  # timestep of NumPy arrays -> packed
     shapes: Progress
-    temporaries: int  # bytes, of `step` and of the noise that it is given
+    temporaries: int  # bytes, of `step` and of its noise
 
 
 def host_loop(setup: Setup, environment: Environment) -> Loop:
-    """One dispatch per environment step; only `environment.step` stands outside."""
+    """Runs one dispatch per environment step, with `environment.step` on the host."""
     block = noise_block_size(setup)
     _, agent = setup.parts(Clock.zero())
     is_pinned = threads.is_single_threaded() and jax.default_backend() == "cpu"
@@ -65,7 +66,7 @@ def host_loop(setup: Setup, environment: Environment) -> Loop:
     def program() -> _Program:
         return _build_program(setup, environment)
 
-    def first() -> Progress:
+    def begin() -> Progress:
         state, obs = environment.reset(np.array(setup.seeds, np.uint32))
         return program().begin(seed_array(setup), obs)._replace(environment=state)
 
@@ -85,10 +86,10 @@ def host_loop(setup: Setup, environment: Environment) -> Loop:
                 if row == 0 or noise is None:
                     block_noise, noise = run.draw(seeds, np.int32(time - row))
                     leaves, structure = jax.tree.flatten(block_noise)
-                mine = structure.unflatten([leaf[:, row] for leaf in leaves])
+                env_noise = structure.unflatten([leaf[:, row] for leaf in leaves])
                 cut = setup.reset and (time + 1) % setup.unroll == 0
-                state, timestep = environment.step(state, action, mine, cut)
-                if timestep.info:  # what is logged on the host is not counted
+                state, timestep = environment.step(state, action, env_noise, cut)
+                if timestep.info:  # `info` of host environments is not summed
                     timestep = timestep._replace(info={})
                 packed_timestep = run.pack_timestep(timestep)
                 packed_carry, action = run.step(
@@ -102,15 +103,15 @@ def host_loop(setup: Setup, environment: Environment) -> Loop:
         return progress._replace(environment=arrays)
 
     def restore(arrays: ArrayTree) -> tuple[Progress, str]:
-        state, sentence = environment.restore(arrays.environment)
+        state, warning = environment.restore(arrays.environment)
         device = jax.device_put(arrays._replace(environment=()))
-        return device._replace(environment=state), sentence
+        return device._replace(environment=state), warning
 
     def close(progress: Progress) -> None:
         environment.close(progress.environment)
 
     return Loop(
-        begin=first,
+        begin=begin,
         advance=advance_by,
         save=save,
         restore=restore,
@@ -121,11 +122,11 @@ def host_loop(setup: Setup, environment: Environment) -> Loop:
 
 
 def _build_program(setup: Setup, environment: Environment) -> _Program:
-    """Traces everything, so that what does not fit shows."""
+    """Traces all functions, so that arrays that do not fit in memory raise an error."""
     seeds, block = len(setup.seeds), noise_block_size(setup)
     _, agent = setup.parts(Clock.zero())
-    # A lone seed has no axis from step to step: with one, XLA would not write into the
-    # buffers that it is given, and would copy the replay each time.
+    # The carry of a single seed has no axis for seeds: with one, XLA would not update
+    # the donated buffers in place, and would copy the replay at every step.
     is_single = seeds == 1
 
     _, *noise_shapes = jax.eval_shape(
@@ -166,17 +167,17 @@ def _build_program(setup: Setup, environment: Environment) -> _Program:
     metrics_all = vmap_seeds(metrics_of, seeds, (AXES, 0, 0), 0)
     metrics = jax.eval_shape(metrics_all, progress, timestep, noise)
 
-    def bare(carry: tuple) -> tuple:
+    def squeeze(carry: tuple) -> tuple:
         return squeeze_seed(carry, _CARRY_AXES) if is_single else carry
 
-    # Several seeds are left as they are: vmapped and packed, XLA sums in another order
-    # than the compiled loop, and their arithmetic outweighs what arguments cost.
-    small = SMALL_SIZE if is_single else 0
-    packing = Packing(jax.eval_shape(bare, (progress, metrics)), small)
+    # The carry of several seeds is not packed: vmapped and packed, XLA sums in another
+    # order than the compiled loop, and the arithmetic outweighs the cost of arguments.
+    small_size = SMALL_SIZE if is_single else 0
+    packing = Packing(jax.eval_shape(squeeze, (progress, metrics)), small_size)
     timestep_packing = Packing(timestep)
 
     def pack(progress: Progress) -> Any:
-        return packing.pack(bare((progress, zeros_of_shapes(metrics))))
+        return packing.pack(squeeze((progress, zeros_of_shapes(metrics))))
 
     def dispatch(
         packed_carry: Any, packed_timestep: Any, noise: ArrayTree, final_updates: Array

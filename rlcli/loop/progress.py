@@ -1,6 +1,7 @@
-"""Progress: everything a run has come to, and how it begins.
+"""Progress: the complete state of a run, and its initial value.
 
-Nothing is random but by a key made of (seed, stream, step): no key is part of Progress.
+Every random number comes from a key derived from (seed, stream, step), so Progress
+contains no key.
 """
 
 from __future__ import annotations
@@ -26,29 +27,30 @@ from rlcli.types import (
     Transition,
 )
 
-# The streams of random numbers of a seed. WATCH is for those who look on: evaluation.
+# The random streams of a seed. EVALUATION is for evaluation and rendering, which
+# therefore never change training.
 INIT, RESET, STEP, POLICY, LEARN, EVALUATION = range(6)
 
-_AVERAGE_EPISODES = 10  # episodes that `average_return` looks back upon
+_AVERAGE_EPISODES = 10  # horizon of `average_return`
 
 
 class Setup(NamedTuple):
-    """What `build` makes of a recipe."""
+    """The parts of a run, as `assembly` builds them from a recipe."""
 
-    parts: Callable[[Clock], tuple[Environment, Agent]]  # as they are at that time
-    unroll: int  # steps of each environment in an iteration
+    parts: Callable[[Clock], tuple[Environment, Agent]]  # schedules at that clock
+    unroll: int  # steps of each environment per iteration
     seeds: tuple[int, ...]
     devices: int = 1
-    reset: bool = False  # whether every unroll begins with a reset
+    reset: bool = False  # whether every unroll starts with a reset
 
     @property
     def steps(self) -> int:
-        """Environment steps of one seed in an iteration."""
+        """Environment steps of one seed per iteration."""
         return self.unroll * self.parts(Clock.zero())[0].num_envs
 
 
 class Pending(NamedTuple):
-    """A decision that waits for the environment's answer; `[B, ...]`."""
+    """An action that the environment has not executed yet, `[B, ...]`."""
 
     obs: Array
     action: Array
@@ -57,22 +59,24 @@ class Pending(NamedTuple):
 
 
 class EpisodeStatistics(NamedTuple):
-    """Of episodes."""
+    """Returns, lengths and logged values of episodes."""
 
     running_return: Array  # float32 [B]
     running_length: Array  # int32 [B]
     episodes: Array  # int32: finished so far
-    last_return: Array  # of the last that finished (the mean of those that did at once)
+    last_return: (
+        Array  # of the last episode (the mean of those that end simultaneously)
+    )
     last_length: Array
-    average_return: Array  # running average over some ten
-    running_info: Mapping[str, Array] = {}  # float32 [B]: what the environment logs
-    last_info: Mapping[str, Array] = {}  # float32 each, as the two below
-    total_info: Mapping[str, Array] = {}  # over all that finished
-    max_info: Mapping[str, Array] = {}  # of any one of them
+    average_return: Array  # running average over about ten episodes
+    running_info: Mapping[str, Array] = {}  # float32 [B]: `info` of the environment
+    last_info: Mapping[str, Array] = {}  # float32, of the last episode
+    total_info: Mapping[str, Array] = {}  # float32, sum over all finished episodes
+    max_info: Mapping[str, Array] = {}  # float32, maximum over all finished episodes
 
 
 class Progress(NamedTuple):
-    """Everything a run has come to. The first two have no axis for the seeds."""
+    """The complete state of a run. The first two fields have no axis for the seeds."""
 
     iteration: Array  # int32: iterations finished
     position: Array  # int32: steps of the unroll that are filled
@@ -80,7 +84,7 @@ class Progress(NamedTuple):
     environment: ArrayTree
     pending: Pending
     policy: ArrayTree
-    unroll: Transition  # [T, B, ...]; one of a single step is kept nowhere, and stays 0
+    unroll: Transition  # [T, B, ...]; zeros if T is 1: a single step is not stored
     agent: ArrayTree
     statistics: EpisodeStatistics
     faults: Faults
@@ -90,18 +94,18 @@ AXES = Progress._make([None, None, 0, 0, 0, 0, 0, 0, 0, 0])
 
 
 def stream_key(seed: Array | int, index: int) -> Key:
-    """The key of one stream of a seed."""
+    """The key of one random stream of a seed."""
     return jax.random.fold_in(jax.random.key(seed), index)
 
 
 def clock_at(progress: Progress, steps: Array, compute_metrics: Any) -> Clock:
-    """The time `steps` steps of each environment into the run."""
+    """The clock after `steps` steps of each environment."""
     environments = progress.pending.first.shape[0]
     return Clock(
         iteration=progress.iteration,
         steps=steps.astype(jnp.float32) * environments,
         episodes=progress.statistics.episodes.astype(jnp.float32),
-        updates=jnp.int32(0),  # an agent counts its own
+        updates=jnp.int32(0),  # set by the agent
         compute_metrics=compute_metrics,
     )
 
@@ -112,16 +116,16 @@ def current_step(setup: Setup, progress: Progress) -> Array:
 
 
 def draw_step_noise(setup: Setup, seed: Array, time: Array) -> tuple[ArrayTree, ...]:
-    """The noise of one step, which depends on nothing but seed and time."""
+    """The noise of one step, a function of seed and time only."""
     environment, agent = setup.parts(Clock.zero())
-    step, decide, learn = (
+    step_key, action_key, learn_key = (
         jax.random.fold_in(stream_key(seed, index), time)
         for index in (STEP, POLICY, LEARN)
     )
-    # Of a longer unroll only the last step learns: there it is drawn when needed.
-    learn_noise = agent.draw(learn) if setup.unroll == 1 else learn
-    deciding = agent.policy.draw(decide, environment.num_envs)
-    return environment.draw(step), deciding, learn_noise
+    # In a longer unroll only the last step learns, so its noise is drawn there.
+    learn_noise = agent.draw(learn_key) if setup.unroll == 1 else learn_key
+    action_noise = agent.policy.draw(action_key, environment.num_envs)
+    return environment.draw(step_key), action_noise, learn_noise
 
 
 def select_action(
@@ -132,17 +136,17 @@ def select_action(
     first: Array,
     noise: ArrayTree,
 ) -> tuple[Pending, ArrayTree]:
-    """The next decision, with the extras that unrolls keep."""
-    decision, after = agent.policy.explore(
+    """Selects the next action, with the extras that unrolls store."""
+    decision, next_policy = agent.policy.explore(
         agent.acting(state), obs, policy, first, noise
     )
-    extras_offered = {"carry": policy[0], **decision.extras}
-    extras = {name: extras_offered[name] for name in agent.requires}
-    return Pending(obs, decision.action, first, extras), after
+    available_extras = {"carry": policy[0], **decision.extras}
+    extras = {name: available_extras[name] for name in agent.requires}
+    return Pending(obs, decision.action, first, extras), next_policy
 
 
 def info_names(environment: Environment, state: ArrayTree) -> list[str]:
-    """The names of what a pure environment logs: its `info`."""
+    """The names of the `info` of a pure environment."""
 
     def step_info(key: Key) -> Mapping[str, Array]:
         noise = environment.draw(key)
@@ -158,30 +162,32 @@ def initial_progress(
     obs: Array,
     info_keys: Sequence[str] = (),
 ) -> Progress:
-    """Progress at the very start of one seed, with the first decision taken.
+    """Progress at the start of one seed, with the first action selected.
 
-    `info_keys` names what of an environment's `info` is summed over episodes.
+    `info_keys` are the names of the environment's `info` that are summed over episodes.
     """
     environment, agent = setup.parts(Clock.zero())
     batch = environment.num_envs
     first = jnp.ones(batch, bool)
-    # The decision at step t + 1 is drawn with t's key: the first comes before them all.
-    decide_key = jax.random.fold_in(stream_key(seed, POLICY), np.uint32(2**32 - 1))
-    noise = agent.policy.draw(decide_key, batch)
+    # The action of step t + 1 uses the key of step t, so the first action uses key −1.
+    action_key = jax.random.fold_in(stream_key(seed, POLICY), np.uint32(2**32 - 1))
+    noise = agent.policy.draw(action_key, batch)
     learner_of = functools.partial(agent.init, stream_key(seed, INIT))
 
-    def decide(agent_state: ArrayTree) -> tuple[Pending, ArrayTree]:
+    def first_action(agent_state: ArrayTree) -> tuple[Pending, ArrayTree]:
         state = agent.policy.initial(batch)
         return select_action(agent, agent_state, obs, state, first, noise)
 
-    # An agent begins from the shape of an unroll, and that depends on its decisions:
-    # so ask first, with an unroll that has no extras, what a decision looks like.
-    like = Pending(obs, _zero_actions(environment), first, {})
-    shapes, _ = jax.eval_shape(lambda: decide(learner_of(_empty_unroll(setup, like))))
+    # The initial agent depends on the shape of an unroll, and the unroll on the extras
+    # of an action: so an unroll without extras first gives the shapes of an action.
+    example = Pending(obs, _zero_actions(environment), first, {})
+    shapes, _ = jax.eval_shape(
+        lambda: first_action(learner_of(_empty_unroll(setup, example)))
+    )
     unroll = _empty_unroll(setup, shapes)
     learner = learner_of(unroll)
-    pending, policy = decide(learner)
-    nothing = jnp.float32(0)
+    pending, policy = first_action(learner)
+    zero = jnp.float32(0)
     return Progress(
         iteration=jnp.int32(0),
         position=jnp.int32(0),
@@ -195,12 +201,12 @@ def initial_progress(
             running_return=jnp.zeros(batch, jnp.float32),
             running_length=jnp.zeros(batch, jnp.int32),
             episodes=jnp.int32(0),
-            last_return=nothing,
-            last_length=nothing,
-            average_return=nothing,
+            last_return=zero,
+            last_length=zero,
+            average_return=zero,
             running_info={name: jnp.zeros(batch, jnp.float32) for name in info_keys},
-            last_info=dict.fromkeys(info_keys, nothing),
-            total_info=dict.fromkeys(info_keys, nothing),
+            last_info=dict.fromkeys(info_keys, zero),
+            total_info=dict.fromkeys(info_keys, zero),
             max_info=dict.fromkeys(info_keys, jnp.float32(-jnp.inf)),
         ),
         faults=begin_faults(environment, obs),
@@ -210,7 +216,7 @@ def initial_progress(
 def update_statistics(
     statistics: EpisodeStatistics, timestep: TimeStep
 ) -> EpisodeStatistics:
-    """The statistics after one more step of every environment."""
+    """Updates the statistics with one step of every environment."""
     running_return = statistics.running_return + timestep.reward
     running_length = statistics.running_length + 1
     running_info = {
@@ -219,17 +225,16 @@ def update_statistics(
     }
     last = timestep.last
     num_finished = jnp.sum(last, dtype=jnp.int32)
-    has_finished, share = (
-        num_finished > 0,
-        jnp.maximum(num_finished, 1).astype(jnp.float32),
-    )
+    has_finished = num_finished > 0
+    divisor = jnp.maximum(num_finished, 1).astype(jnp.float32)
 
     def mean(totals: Array) -> Array:
-        return jnp.sum(jnp.where(last, totals, 0)) / share
+        return jnp.sum(jnp.where(last, totals, 0)) / divisor
 
     mean_return = mean(running_return)
     episodes = statistics.episodes + num_finished
-    # As coax's TrainMonitor: the mean of the first ten, then exponentially forgetting.
+    # As in coax's TrainMonitor: the mean of the first ten episodes, then an exponential
+    # moving average.
     horizon = jnp.clip(episodes, 1, _AVERAGE_EPISODES).astype(jnp.float32)
     rate = jnp.minimum(num_finished / horizon, 1)
     average = statistics.average_return
@@ -261,7 +266,7 @@ def update_statistics(
 
 
 def _zero_actions(environment: Environment) -> ArrayTree:
-    """An action for each environment, of the right shape."""
+    """Zeros of the shape of the actions of all environments."""
     return jax.tree.map(
         lambda leaf: jnp.zeros((environment.num_envs, *leaf.shape), leaf.dtype),
         spaces.zeros(environment.action),
@@ -269,7 +274,7 @@ def _zero_actions(environment: Environment) -> ArrayTree:
 
 
 def _empty_unroll(setup: Setup, pending: Pending) -> Transition:
-    """An unroll of zeros, of the shape that decisions fill."""
+    """An unroll of zeros, with the shapes of `pending`."""
 
     def zeros(leaf: Array) -> Array:
         return jnp.zeros((setup.unroll, *leaf.shape), leaf.dtype)
