@@ -1,5 +1,5 @@
-"""Networks: torsos, memories and heads, and the functions that are made of them.
+"""Networks: torsos, recurrent cores and heads, and the functions that combine them.
 
-Belongs here: what maps observations or features to numbers, and the part `network`.
-May import: distributions, and the ground.
+Belongs here: functions of observations or features, and the part `network`.
+May import: distributions, and the ground modules (types, errors, registry, spaces).
 """

@@ -1,4 +1,4 @@
-"""Fractions: the τ that quantile networks are asked at."""
+"""Fractions: the quantile fractions τ of quantile networks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rlcli.types import Array, Key
 
 
 def quantiles(batch_size: int, num_quantiles: int = 200) -> Array:
-    """The mid-points of N equal parts of [0, 1], float32 `[batch_size, N]`.
+    """The midpoints of N equal parts of [0, 1], float32 `[batch_size, N]`.
 
         τᵢ = (i + ½) / N        i = 0 … N − 1
 
     For quantile regression (Dabney et al., 2018a, https://arxiv.org/abs/1710.10044).
     """
-    middles = (jnp.arange(num_quantiles, dtype=jnp.float32) + 0.5) / num_quantiles
-    return jnp.broadcast_to(middles, (batch_size, num_quantiles))
+    midpoints = (jnp.arange(num_quantiles, dtype=jnp.float32) + 0.5) / num_quantiles
+    return jnp.broadcast_to(midpoints, (batch_size, num_quantiles))
 
 
 def quantiles_uniform(rng: Key, batch_size: int, num_quantiles: int = 32) -> Array:
@@ -32,7 +32,7 @@ def quantiles_uniform(rng: Key, batch_size: int, num_quantiles: int = 32) -> Arr
 
 
 def quantile_cos_embedding(quantile_fractions: Any, n: int = 64) -> Array:
-    """Fractions `[...]` as features `[..., n]` (Dabney et al., 2018b).
+    """Cosine embedding of fractions: `[...] -> [..., n]` (Dabney et al., 2018b).
 
     φᵢ(τ) = cos(π i τ)        0 ≤ i < n
     """

@@ -1,4 +1,4 @@
-"""Functions: torso and head, made into a `Network` of the observation, or of a pair."""
+"""Functions: a torso and a head as a `Network` of the observation or of a pair."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def separate_network(
     space: gymnasium.Space,
     copies: int | None = None,
 ) -> Network:
-    """A function with parameters of its own, under `group`.
+    """A function with separate parameters, under `group`.
 
-    With `copies` there are so many of it, from different parameters; these and what
-    they say have an axis for them in front: `[copies, T, B, ...]`.
+    `copies` is the size of an ensemble with independent initial parameters. Parameters
+    and outputs then have a leading axis: `[copies, T, B, ...]`.
     """
     prepare = torso.input_reader(space)
     transformed_fn = _ensemble(
@@ -54,16 +54,15 @@ def shared_network(
     space: gymnasium.Space,
     copies: int | None = None,
 ) -> Network:
-    """A head of its own, under `group`, on a torso with parameters that all share.
+    """A separate head, under `group`, on a torso with shared parameters.
 
-    Of a pair the observation alone goes through the shared torso; what comes of it is
-    joined with the action and goes through another, of the function's own.
+    For a pair (observation, action), only the observation is the input of the shared
+    torso. Its features are concatenated with the action, and a second torso, with
+    separate parameters, reads both.
     """
     pair = space.spaces if isinstance(space, Pair) else (space,)
-    prepare, action_readers = (
-        torso.input_reader(pair[0]),
-        [flat_reader(member) for member in pair[1:]],
-    )
+    prepare = torso.input_reader(pair[0])
+    action_readers = [flat_reader(member) for member in pair[1:]]
     lower = hk.transform(lambda obs: torso.features(prepare(obs)))
 
     def read_head(features: Array, *action: Array) -> ArrayTree:
@@ -101,21 +100,21 @@ def forward_pass(
     space: gymnasium.Space,
     copies: int | None = None,
 ) -> Network:
-    """The user's own forward pass: a Haiku function of a batch of observations.
+    """A user-defined forward pass: a Haiku function of a batch of observations.
 
-    `function(obs[N, ...]) -> [N, *head.shape]`, or `function(obs, action)` where the
-    function is one of both; what comes out is checked.
+    `function(obs[N, ...]) -> [N, *head.shape]`, or `function(obs, action)` for a
+    function of both. The shape of the outputs is checked.
     """
     from_array = head.from_array
     if from_array is None:
         raise RlcliError(
-            f"network function `{group}` has a head that a forward pass of one's own "
-            "cannot be",
+            f"network function `{group}` has a head that does not support a "
+            "user-defined forward pass",
             "choose another head, or a torso such as `mlp`",
         )
     paired = (lambda pair: function(*pair)) if isinstance(space, Pair) else function
     single = hk.transform(paired)
-    all_of_them = _ensemble(paired, copies)
+    transformed_fn = _ensemble(paired, copies)
 
     def init(key: Key) -> Params:
         obs = example_batch(space)
@@ -127,12 +126,12 @@ def forward_pass(
             raise RlcliError(
                 f"network function `{group}` gives {_leaf_shapes(out)} where "
                 f"{expected_shape} is needed",
-                f"observations are {shapes}, a batch of {rows}",
+                f"its input is a batch of {rows}: observations of shape {shapes}",
             )
-        return {group: all_of_them.init(group_key(group, key), obs)}
+        return {group: transformed_fn.init(group_key(group, key), obs)}
 
     def outputs(params: Params, key: Key | None, obs: ArrayTree) -> ArrayTree:
-        return from_array(all_of_them.apply(params[group], key, obs))
+        return from_array(transformed_fn.apply(params[group], key, obs))
 
     return _batched_network(init, outputs, space, copies)
 
@@ -146,14 +145,14 @@ def _init_and_apply(transformed: hk.Transformed) -> Callable:
 
 
 class _Ensemble(NamedTuple):
-    """`init(key, *inputs)` and `apply(params, key, *inputs)`, as Haiku has them."""
+    """`init(key, *inputs)` and `apply(params, key, *inputs)`, as in Haiku."""
 
     init: Callable
     apply: Callable
 
 
 def _ensemble(function: Callable, copies: int | None) -> hk.Transformed | _Ensemble:
-    """A Haiku function, or so many of it, with an axis for them in front."""
+    """Transforms a Haiku function, or an ensemble of it with a leading axis."""
     single = hk.transform(function)
     if copies is None:
         return single
@@ -180,14 +179,14 @@ def _ensemble(function: Callable, copies: int | None) -> hk.Transformed | _Ensem
 def _batched_network(
     init: Callable, outputs: Callable, space: gymnasium.Space, copies: int | None
 ) -> Network:
-    """`outputs` takes a batch; a network takes `[T, B, ...]` and a carry."""
+    """Makes a network of `[T, B, ...]` from a function `outputs` of `[N, ...]`."""
     ranks = [len(leaf.shape) for leaf in jax.tree.leaves(_element_shapes(space))]
-    batch_axis = 0 if copies is None else 1  # the axis of the batch in what comes out
+    batch_axis = 0 if copies is None else 1  # of the outputs
 
     def apply(
         params: Params, key: Key | None, obs: ArrayTree, carry: ArrayTree, first: Array
     ) -> tuple[ArrayTree, ArrayTree]:
-        del first  # nothing to forget
+        del first  # there is no recurrent state to reset
         leaves, tree = jax.tree.flatten(obs)
         leading = leaves[0].shape[: leaves[0].ndim - ranks[0]]
         flat_leaves = [
@@ -206,19 +205,19 @@ def _batched_network(
 
 
 def example_batch(space: gymnasium.Space) -> ArrayTree:
-    """Two observations of a space: one would hide a mistaken batch axis."""
+    """Two zero observations of a space: a batch of 1 would hide a wrong batch axis."""
     return jax.tree.map(
         lambda leaf: jnp.zeros((2, *leaf.shape), leaf.dtype), _element_shapes(space)
     )
 
 
 def _element_shapes(space: gymnasium.Space) -> ArrayTree:
-    """The shapes of an element."""
+    """The shapes of an element of a space."""
     return jax.eval_shape(lambda: spaces.zeros(space))
 
 
 def group_key(group: str, key: Key) -> Key:
-    """The key of a group, by name: what stands beside it changes nothing."""
+    """The key of a group, derived from its name: independent of the other groups."""
     return jax.random.fold_in(key, zlib.crc32(group.encode()))
 
 

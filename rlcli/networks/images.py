@@ -1,7 +1,7 @@
-"""Torsos for images: convolutions, and what comes of them joined with the rest.
+"""Torsos for images: convolutional networks.
 
-Where an observation has several members, each image among them goes through the
-convolutions, and what is none joins them behind, as a flat vector.
+If an observation has several members, the convolutions read each image. Other members
+are flattened and concatenated with the features of the images.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rlcli.types import Array, ArrayTree, Count
 
 
 class _Preset(NamedTuple):
-    """Layers that others have published."""
+    """Published layer sizes."""
 
     channels: list[int]
     kernels: list[int]
@@ -61,14 +61,14 @@ def cnn(
     layer_norm: bool = False,
     init: Init = "fan_in",
 ) -> Torso:
-    """Convolutions over images `[H, W, C]`, then dense `layers`.
+    """Convolutional network (CNN) for images `[H, W, C]`, with dense `layers`.
 
-    Each convolution has so many `channels`, a square kernel and a stride, without
+    Each convolution has `channels` outputs, a square kernel and a stride, and no
     padding. `minatar` is the network of Young and Tian (2019,
     https://arxiv.org/abs/1903.03176): 16 channels of 3 × 3, a layer of 128. `atari` is
     that of Mnih et al. (2015, https://doi.org/10.1038/nature14236): 32 of 8 × 8 by 4,
-    64 of 4 × 4 by 2, 64 of 3 × 3, a layer of 512. What is given beside the preset takes
-    its place. Bytes are seen as numbers from 0 to 1.
+    64 of 4 × 4 by 2, 64 of 3 × 3, a layer of 512. Options override the preset. uint8
+    images are scaled to numbers from 0 to 1.
     """
     published = _PRESETS[preset]
     shape = _Preset(
@@ -81,7 +81,7 @@ def cnn(
         raise RlcliError(
             f"network `cnn` has {len(shape.channels)} channels, {len(shape.kernels)} "
             f"kernels and {len(shape.strides)} strides",
-            "give one of each for every convolution",
+            "give one of each per convolution",
         )
     activate = activation_function(activation)
     hidden = dense_layers(shape.layers, activation, layer_norm, init)
@@ -109,21 +109,21 @@ def cnn(
 def residual(
     *,
     width: Count = 64,
-    blocks: Annotated[int, Ge(1), Le(1_000)] = 2,  # each is compiled on its own
+    blocks: Annotated[int, Ge(1), Le(1_000)] = 2,  # each is compiled separately
     channels: list[Count] = [16, 32, 32],  # noqa: B006 - never mutated
     activation: Activation = "relu",
     init: Init = "fan_in",
 ) -> Torso:
-    """Blocks that add to what they are given, so that deep networks learn.
+    """Residual network (SimBa), with an IMPALA network for images.
 
         x ← W₀ inputs
         x ← x + W₂ σ(W₁ norm(x)), `blocks` times, 4 · `width` units within
         features = norm(x)
 
-    of `width` units, norm the layer norm: SimBa (Lee et al., 2024,
-    https://arxiv.org/abs/2410.09754). Images `[H, W, C]` go before that through one
-    section for each of `channels`: a convolution of 3 × 3, the maximum of 3 × 3 by 2,
-    and twice x + conv(σ(conv(σ(x)))), as in IMPALA (Espeholt et al., 2018,
+    with `width` units, where norm is layer normalization (Lee et al., 2024,
+    https://arxiv.org/abs/2410.09754). Images `[H, W, C]` first pass one section per
+    entry of `channels`: a 3 × 3 convolution, 3 × 3 max pooling with stride 2, and twice
+    x + conv(σ(conv(σ(x)))), as in IMPALA (Espeholt et al., 2018,
     https://arxiv.org/abs/1802.01561).
     """
     activate = activation_function(activation)
@@ -160,11 +160,12 @@ class Convolution(hk.Module):
 
         y[i, j] = Σ W[a, b] · x[i s + a, j s + b] + bias
 
-    with stride s. On processors XLA takes minutes to compile the gradient of a stride
-    (231 s for that of Atari's network, and half a second this way), and thrice as long
-    to run it. So s × s pixels become one with as many channels, and the stride 1. Even
-    then a gradient inside a loop takes 4 times as long for MinAtar's network, and 37
-    times for Atari's, as that of one product of matrices, which does it there.
+    with stride s. On a CPU, XLA needs minutes to compile the gradient of a strided
+    convolution (231 s for the Atari network, against half a second this way), and three
+    times as long to run it. So a space-to-depth transform turns s × s pixels into
+    channels, and the stride is 1. Even then a gradient inside a loop takes 4 times as
+    long for the MinAtar network, and 37 times for the Atari network, as that of a
+    matrix product, which therefore computes the convolution on a CPU.
     """
 
     def __init__(
@@ -175,7 +176,7 @@ class Convolution(hk.Module):
         padding: Literal["VALID", "SAME"] = "VALID",
         init: Init = "fan_in",
     ) -> None:
-        """`SAME` padding goes with a stride of 1."""
+        """`SAME` padding requires a stride of 1."""
         super().__init__("convolution")
         if padding == "SAME" and stride > 1:
             raise ValueError(f"expected a stride of 1 with padding, got {stride}")
@@ -205,12 +206,12 @@ class Convolution(hk.Module):
 def _check_images(
     space: gymnasium.Space, convolutions: list[tuple[int, int, int]]
 ) -> None:
-    """Refuses a space without an image, or with one that is too small."""
+    """Raises an error for a space without images or with an image that is too small."""
     shapes = image_shapes(space)
     if not shapes:
         raise RlcliError(
-            f"network `cnn` looks at images, and there is none in {describe(space)}",
-            "an image is a Box of height, width and channels; `mlp` takes anything",
+            f"network `cnn` reads images, and there is none in {describe(space)}",
+            "an image is a Box of height, width and channels; `mlp` reads any space",
         )
     for height, width, _ in shapes:
         min_side = min(height, width)
@@ -218,15 +219,14 @@ def _check_images(
             if min_side < kernel:
                 raise RlcliError(
                     f"network `cnn` has a kernel of {kernel} × {kernel} where "
-                    f"{min_side} "
-                    f"pixels are left of an image of {height} × {width}",
+                    f"{min_side} pixels are left of an image of {height} × {width}",
                     "choose smaller `kernels` or `strides`, or another `preset`",
                 )
             min_side = (min_side - kernel) // stride + 1
 
 
 def conv_as_matmul(image: Array, weights: Array, padding: str) -> Array:
-    """A convolution by 1 as one product: what each pixel sees, times the weights."""
+    """A convolution with stride 1 as one matrix product of patches and weights."""
     kernel, *_, size = weights.shape
     if padding == "SAME":
         margins = ((kernel - 1) // 2, kernel // 2)
@@ -238,10 +238,10 @@ def conv_as_matmul(image: Array, weights: Array, padding: str) -> Array:
 
 
 def _space_to_depth(image: Array, weights: Array, stride: int) -> tuple[Array, Array]:
-    """Image and weights whose convolution by 1 is that by `stride` of these."""
+    """Image and weights whose convolution with stride 1 equals that with `stride`."""
     rows, height, width, depth = image.shape
     kernel, _, _, size = weights.shape
-    cells = -(-kernel // stride)  # that the kernel spans
+    cells = -(-kernel // stride)  # spanned by the kernel
     high, wide = ((n - kernel) // stride + cells for n in (height, width))
     bottom, right = (max(0, high * stride - height), max(0, wide * stride - width))
     image = jnp.pad(image, ((0, 0), (0, bottom), (0, right), (0, 0)))
@@ -258,7 +258,7 @@ def _space_to_depth(image: Array, weights: Array, stride: int) -> tuple[Array, A
 def _concatenate_features(
     convolve: Callable[[Array], Array], inputs: ArrayTree
 ) -> Array:
-    """Images, convolved and flat, and what is flat already, in a row."""
+    """Concatenates the features of images and the flat inputs."""
     parts = [
         leaf if leaf.ndim == 2 else convolve(leaf) for leaf in jax.tree.leaves(inputs)
     ]

@@ -1,4 +1,4 @@
-"""Inputs: how a torso reads the elements of a space, a batch `[N, ...]` at a time."""
+"""Inputs: from observations of a space, in batches `[N, ...]`, to inputs of a torso."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from rlcli.types import Array, ArrayTree
 
 
 class Pair(kinds.Tuple):
-    """The space of (observation, action): what a function of both takes."""
+    """The space of (observation, action), the input of a function of both."""
 
     def __init__(self, observation: gymnasium.Space, action: gymnasium.Space) -> None:
-        """Of one environment, both."""
+        """`observation` and `action` are the spaces of one environment."""
         super().__init__((observation, action))
 
 
 def flat_reader(space: gymnasium.Space) -> Callable[[ArrayTree], Array]:
-    """Observations `[N, ...]` as vectors `[N, size]` of float32.
+    """Returns a function from observations `[N, ...]` to float32 vectors `[N, size]`.
 
-    Choices are one-hot, and of a pair of them it is the pair: `[N, states · actions]`.
-    What has several members stands in a row.
+    Discrete values are one-hot. A pair of Discrete values is one-hot over all pairs:
+    `[N, states · actions]`. Several members are concatenated.
     """
     match space:
         case Pair(spaces=(kinds.Discrete() as state, kinds.Discrete() as action)):
@@ -41,16 +41,16 @@ def flat_reader(space: gymnasium.Space) -> Callable[[ArrayTree], Array]:
         raise RlcliError(
             f"a network cannot read observations of {space}",
             "it reads Discrete, MultiDiscrete, MultiBinary and Box spaces, and Tuple "
-            "and Dict of such",
+            "and Dict spaces of these",
         ) from error
     return jax.vmap(lambda element: flatten(space, element))
 
 
 def image_reader(space: gymnasium.Space) -> Callable[[ArrayTree], list[Array]]:
-    """Observations as images `[N, H, W, C]`, and what is none of them `flat_reader`.
+    """Returns a function from observations to images `[N, H, W, C]` and flat vectors.
 
-    An image is a Box of that many axes. Bytes become numbers from 0 to 1; other numbers
-    stay as they are, float32.
+    An image is a Box with three axes. uint8 values are scaled to numbers from 0 to 1;
+    other values are only converted to float32. `flat_reader` reads all other members.
     """
     if members(space):
         readers = {
@@ -67,7 +67,7 @@ def image_reader(space: gymnasium.Space) -> Callable[[ArrayTree], list[Array]]:
 
 
 def image_shapes(space: gymnasium.Space) -> list[tuple[int, ...]]:
-    """Of the images in a space, `[H, W, C]` each."""
+    """The shapes `[H, W, C]` of the images in a space."""
     if isinstance(space, kinds.Box) and len(space.shape) == 3:
         return [space.shape]
     member_spaces = members(space).values()

@@ -1,4 +1,4 @@
-"""Masking: networks that say of what is not allowed that it is next to worthless."""
+"""Masking: networks whose outputs mask illegal actions."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from rlcli.xla.indexing import select_index
 
 
 def mask_network(network: Network, head: Head, space: gymnasium.Space) -> Network:
-    """A network whose outputs obey the mask that its observations carry, if any.
+    """Masks the outputs of a network with the action mask of its observations, if any.
 
-    One of the pair of observation and action says it of the action that it is given.
+    A function of observation and action masks the output of the given action.
     """
     pair = isinstance(space, Pair)
-    visible, *action = space.spaces if isinstance(space, Pair) else (space,)
-    _, mask = action_masks.split_mask(visible)
-    obey = head.mask
-    if mask is None or obey is None or not (pair or head.actions):
+    observation, *action = space.spaces if isinstance(space, Pair) else (space,)
+    _, mask = action_masks.split_mask(observation)
+    mask_fn = head.mask
+    if mask is None or mask_fn is None or not (pair or head.actions):
         return network
 
     def action_mask(inputs: ArrayTree) -> Array:
@@ -43,6 +43,6 @@ def mask_network(network: Network, head: Head, space: gymnasium.Space) -> Networ
         first: Array,
     ) -> tuple[ArrayTree, ArrayTree]:
         outputs, carries = network.apply(params, key, inputs, carry, first)
-        return obey(outputs, jax.lax.stop_gradient(action_mask(inputs))), carries
+        return mask_fn(outputs, jax.lax.stop_gradient(action_mask(inputs))), carries
 
     return network._replace(apply=apply)

@@ -1,4 +1,4 @@
-"""Memories: what a network carries from step to step, between torso and head."""
+"""Memories: recurrent cores (GRU, LSTM) between torso and head."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from rlcli.types import Array, ArrayTree, Count, Key, Network, Params
 
 
 class RecurrentCore(NamedTuple):
-    """A carry, and how steps change it.
+    """A recurrent core.
 
     `unroll(features[T, B, F], carry[B, ...], first[T, B]) -> outputs[T, B, size],
-    carries[T, B, ...]` is a Haiku function: it forgets where `first`, before the step,
-    and gives the carry after each. `initial(batch)` is where it begins.
+    carries[T, B, ...]` is a Haiku function. Where `first`, it resets the carry before
+    the step. `carries` are the carries after each step. `initial(batch)` is the initial
+    carry.
     """
 
     initial: Callable[[int], ArrayTree]
@@ -33,20 +34,20 @@ class RecurrentCore(NamedTuple):
 
 @register("memory")
 def gru(*, size: Count = 64) -> RecurrentCore:
-    """A gated recurrent unit (Cho et al., 2014, https://arxiv.org/abs/1406.1078).
+    """Gated recurrent unit (GRU) (Cho et al., 2014, https://arxiv.org/abs/1406.1078).
 
         z = σ(W_z x + U_z h)        r = σ(W_r x + U_r h)
         h′ = (1 − z) h + z tanh(W_a x + U_a (r h))
 
-    each with a bias. The carry is h `[B, size]`, zero at first, and h′ is read out.
+    each with a bias. The carry is h `[B, size]`, initially zero, and the output is h′.
     """
 
     def step(weights: Array, carry: Array, inputs: Array) -> Array:
         gates, candidate = inputs[:, : 2 * size], inputs[:, 2 * size :]
         activations = jax.nn.sigmoid(gates + carry @ weights[:, : 2 * size])
         update, reset = jnp.split(activations, 2, axis=-1)
-        new = jnp.tanh(candidate + (reset * carry) @ weights[:, 2 * size :])
-        return (1 - update) * carry + update * new
+        candidate = jnp.tanh(candidate + (reset * carry) @ weights[:, 2 * size :])
+        return (1 - update) * carry + update * candidate
 
     def initial(batch: int) -> Array:
         return jnp.zeros((batch, size), jnp.float32)
@@ -58,28 +59,28 @@ def gru(*, size: Count = 64) -> RecurrentCore:
 
 @register("memory")
 def lstm(*, size: Count = 64) -> RecurrentCore:
-    """Long short-term memory (Hochreiter & Schmidhuber, 1997), with a forget gate.
+    """Long short-term memory (LSTM) (Hochreiter & Schmidhuber, 1997) with forget gate.
 
         i, f, o = σ(W x + U h)        g = tanh(W_g x + U_g h)
         c′ = f c + i g                h′ = o tanh(c′)
 
-    each with a bias, that of f one higher, so that little is forgotten at first (Gers
-    et al., 2000, https://doi.org/10.1162/089976600300015015). The carry is (h, c),
-    `[B, size]` each, zero at first, and h′ is read out.
+    each with a bias. That of f is 1 higher, so that the cell initially decays slowly
+    (Gers et al., 2000, https://doi.org/10.1162/089976600300015015). The carry is
+    (h, c), `[B, size]` each, initially zero, and the output is h′.
     """
 
     def step(weights: Array, carry: tuple, inputs: Array) -> tuple[Array, Array]:
         hidden, cell = carry
         gates = jnp.split(inputs + hidden @ weights, 4, axis=-1)
-        entering, forgetting, leaving = map(
+        input_gate, forget_gate, output_gate = map(
             jax.nn.sigmoid, (gates[0], gates[1] + 1, gates[2])
         )
-        cell = forgetting * cell + entering * jnp.tanh(gates[3])
-        return leaving * jnp.tanh(cell), cell
+        cell = forget_gate * cell + input_gate * jnp.tanh(gates[3])
+        return output_gate * jnp.tanh(cell), cell
 
     def initial(batch: int) -> tuple[Array, Array]:
-        nothing = jnp.zeros((batch, size), jnp.float32)
-        return nothing, nothing
+        zeros = jnp.zeros((batch, size), jnp.float32)
+        return zeros, zeros
 
     return RecurrentCore(
         initial, _make_unroll("lstm", 4, size, step, initial, lambda carry: carry[0])
@@ -99,7 +100,7 @@ def _make_unroll(
     def unroll(
         features: Array, carry: ArrayTree, first: Array
     ) -> tuple[Array, ArrayTree]:
-        # What depends on no carry is computed for all steps at once.
+        # The inputs do not depend on the carry: one product for all steps.
         inputs = hk.Linear(gates * size, name=f"{name}_inputs")(features)
         blocks = [
             hk.get_parameter(
@@ -110,12 +111,14 @@ def _make_unroll(
             for gate in range(gates)
         ]
         weights = jnp.concatenate(blocks, axis=-1)
-        fresh = initial(first.shape[1])
+        initial_carry = initial(first.shape[1])
 
         def scan_step(carry: ArrayTree, step_inputs: tuple[Array, Array]) -> tuple:
             inputs, first = step_inputs
             carry = jax.tree.map(
-                lambda new, old: jnp.where(first[:, None], new, old), fresh, carry
+                lambda new, old: jnp.where(first[:, None], new, old),
+                initial_carry,
+                carry,
             )
             carry = step(weights, carry, inputs)
             return carry, carry
@@ -134,7 +137,7 @@ def separate_recurrent_network(
     space: gymnasium.Space,
     copies: int | None = None,
 ) -> Network:
-    """A function with torso, memory and head of its own, under `group`."""
+    """A function with a separate torso, memory and head, under `group`."""
     _check_memory(group, False, space, copies)
     recurrent_features = _recurrent_features(torso, core, space)
 
@@ -165,7 +168,7 @@ def shared_recurrent_network(
     space: gymnasium.Space,
     copies: int | None = None,
 ) -> Network:
-    """A head of its own, under `group`, on a torso and a memory that all share."""
+    """A separate head, under `group`, on a shared torso and memory."""
     _check_memory(group, True, space, copies)
     lower = hk.transform(_recurrent_features(torso, core, space))
     upper = hk.transform(lambda features: head.read(torso, features))
@@ -189,7 +192,7 @@ def shared_recurrent_network(
 def _recurrent_features(
     torso: Torso, core: RecurrentCore, space: gymnasium.Space
 ) -> Callable:
-    """From observations, the memory before them and where episodes begin: features."""
+    """Returns a function `(obs, carry, first) -> features, carries`."""
     prepare = torso.input_reader(space)
 
     def unroll_features(
@@ -204,32 +207,32 @@ def _recurrent_features(
 def _check_memory(
     group: str, is_shared: bool, space: gymnasium.Space, copies: Any
 ) -> None:
-    """Refuses what no memory is made for."""
+    """Raises an error for functions that cannot have a memory."""
     if copies is not None:
         raise RlcliError(
-            f"network function `{group}` is wanted {copies} times, and has a memory",
+            f"network function `{group}` has a memory, and an ensemble of {copies}",
             "leave out `memory`, or `critics`",
         )
     if is_shared and isinstance(space, Pair):
         raise RlcliError(
             f"network function `{group}` takes an action, and shares a memory that "
-            "takes none",
-            "give it a network of its own, or leave out `memory`",
+            "takes no action",
+            "give it a separate network, or leave out `memory`",
         )
 
 
 def _recurrent_network(
     init: Callable, outputs: Callable, core: RecurrentCore
 ) -> Network:
-    """`outputs` gives what all steps say in one batch `[T · B, ...]`, and carries."""
+    """Makes a network from `outputs`, which returns `[T · B, ...]` and carries."""
 
     def apply(
         params: Params, key: Key | None, obs: ArrayTree, carry: ArrayTree, first: Array
     ) -> tuple[ArrayTree, ArrayTree]:
         if not jax.tree.leaves(carry):
             raise RlcliError(
-                "the network has a memory, and the updater carries none",
-                "leave out `memory`, or choose an updater that takes one",
+                "the network has a memory, and the updater does not support memories",
+                "leave out `memory`, or choose an updater that supports it",
             )
         outputs_flat, carries = outputs(params, key, obs, carry, first)
         return jax.tree.map(
@@ -242,7 +245,7 @@ def _recurrent_network(
 def _unroll_core(
     core: RecurrentCore, features: Array, carry: ArrayTree, first: Array
 ) -> tuple[Array, ArrayTree]:
-    """Features `[T · B, F]` as the memory reads them out, and its carries."""
+    """Applies a recurrent core to features `[T · B, F]`: outputs and carries."""
     outputs, carries = core.unroll(
         features.reshape((*first.shape, features.shape[-1])), carry, first
     )
@@ -250,12 +253,12 @@ def _unroll_core(
 
 
 def _merge_time(tree: ArrayTree) -> ArrayTree:
-    """`[T, B, ...]` as `[T · B, ...]`."""
+    """Reshapes `[T, B, ...]` to `[T · B, ...]`."""
     return jax.tree.map(lambda leaf: leaf.reshape((-1, *leaf.shape[2:])), tree)
 
 
 def _example_step(space: gymnasium.Space, core: RecurrentCore) -> tuple:
-    """One step of some environments: observations, a carry, and where it begins."""
+    """One step of an example batch: observations, carry and `first`."""
     obs = example_batch(space)
     batch = jax.tree.leaves(obs)[0].shape[0]
     single_step = jax.tree.map(lambda leaf: leaf[None], obs)
@@ -265,10 +268,10 @@ def _example_step(space: gymnasium.Space, core: RecurrentCore) -> tuple:
 def apply_to_next(
     network: Network, params: Params, next_obs: ArrayTree, carries: ArrayTree
 ) -> ArrayTree:
-    """Outputs `[T, B, ...]` at the next observations, each from its own carry.
+    """Outputs `[T, B, ...]` at the next observations, each from the carry before it.
 
-    All at once, one step from the carries `[T, B, ...]` after the steps that led there.
-    Nothing is forgotten: the next observation is of the same episode.
+    Computed as one batched step from the `carries` `[T, B, ...]` after each step. The
+    carries are not reset, because the next observation is of the same episode.
     """
     shape = jax.tree.leaves(next_obs)[0].shape[:2]
     obs = jax.tree.map(lambda leaf: leaf[None], _merge_time(next_obs))
@@ -278,5 +281,5 @@ def apply_to_next(
 
 
 def is_recurrent(network: Network) -> bool:
-    """Whether a network carries anything."""
+    """Whether a network has a recurrent state."""
     return bool(jax.tree.leaves(jax.eval_shape(lambda: network.initial(1))))

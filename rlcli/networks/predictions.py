@@ -1,9 +1,9 @@
-"""Predictions: what a network says of a return, and how far that is from a target.
+"""Predictions: predicted returns, and their losses against a target.
 
-A prediction is a record of arrays. The last axis of each is the prediction's own, K
-long: one number, the logits of atoms, quantiles. The axes in front belong to whoever
-asked. What is bootstrapped from is a set of `Particles`, whatever predicted it: so
-every rule goes with every head, and neither knows the other.
+A prediction is a NamedTuple of arrays `[..., K]`. The last axis belongs to the
+prediction: one value, the logits of atoms, or quantiles. The leading axes are those of
+the caller. Targets bootstrap from a set of `Particles`, which every prediction returns,
+so every update rule works with every head.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rlcli.xla.indexing import select_index
 Loss = Literal["mse", "huber", "logcosh"]
 TransformName = Literal["log", "signed_hyperbolic"]
 
-LOSSES: dict[str, Callable[[Array], Array]] = {  # of an error, each on its own
+LOSSES: dict[str, Callable[[Array], Array]] = {  # elementwise, of errors
     "mse": optax.squared_error,
     "huber": optax.huber_loss,
     "logcosh": optax.log_cosh,
@@ -30,7 +30,7 @@ LOSSES: dict[str, Callable[[Array], Array]] = {  # of an error, each on its own
 
 
 class Transform(NamedTuple):
-    """The scale h that values are learnt on, and the way back."""
+    """A transform h of values, and its inverse. Transformed values are learned."""
 
     apply: Callable[[Array], Array]
     inverse: Callable[[Array], Array]
@@ -40,13 +40,13 @@ IDENTITY = Transform(lambda value: value, lambda value: value)
 
 
 def value_transform(name: TransformName | None) -> Transform:
-    """The transform of that name.
+    """Returns the value transform with a name; None is the identity.
 
         log                  h(x) = sign(x) log(1 + |x|)
         signed_hyperbolic    h(x) = sign(x) (√(1 + |x|) − 1) + 0.001 x
 
-    Large values come near each other on such a scale (Pohlen et al., 2018,
-    https://arxiv.org/abs/1805.11593). None: the values as they are.
+    Such a transform compresses large values (Pohlen et al., 2018,
+    https://arxiv.org/abs/1805.11593).
     """
     if name is None:
         return IDENTITY
@@ -60,25 +60,25 @@ def value_transform(name: TransformName | None) -> Transform:
 
 
 class Particles(NamedTuple):
-    """A distribution of returns: values and how likely they are, both `[..., K]`."""
+    """A distribution of returns: values and their probabilities, both `[..., K]`."""
 
     value: Array
     probability: Array
 
     def mean(self) -> Array:
-        """`[...]`."""
+        """The mean `[...]`."""
         return jnp.sum(self.value * self.probability, axis=-1)
 
 
 class Prediction(Protocol):
-    """What a head says of a return; `[..., K]` each of its arrays."""
+    """The return that a head predicts; each of its arrays is `[..., K]`."""
 
     def particles(self, scale: Transform = IDENTITY) -> Particles:
-        """The returns that it predicts, as they are: `scale` undone."""
+        """The predicted returns, with `scale` inverted."""
         ...
 
     def error(self, target: Particles, scale: Transform = IDENTITY) -> Array:
-        """Target less prediction, on average and on that scale: `[...]`."""
+        """The mean of the target minus that of the prediction, on `scale`: `[...]`."""
         ...
 
     def loss(
@@ -87,20 +87,20 @@ class Prediction(Protocol):
         loss: Callable[[Array], Array],
         scale: Transform = IDENTITY,
     ) -> Array:
-        """How far it is from the target `[..., K′]`, which has no gradient: `[...]`.
+        """The loss against the target `[..., K′]`, without its gradient: `[...]`.
 
-        `loss` is for errors, each on its own, where the prediction has errors.
+        `loss` is an elementwise function of errors, if the prediction uses one.
         """
         ...
 
 
 class Scalar(NamedTuple):
-    """The mean alone, on its scale: K is 1."""
+    """The mean only, on the transformed scale: K is 1."""
 
     value: Array
 
     def particles(self, scale: Transform = IDENTITY) -> Particles:
-        """One, which is sure."""
+        """One particle, with probability 1."""
         return Particles(scale.inverse(self.value), jnp.ones_like(self.value))
 
     def error(self, target: Particles, scale: Transform = IDENTITY) -> Array:
@@ -118,16 +118,16 @@ class Scalar(NamedTuple):
 
 
 class Categorical(NamedTuple):
-    """How likely each of K fixed atoms is (Bellemare et al., 2017).
+    """The probabilities of K fixed atoms (Bellemare et al., 2017).
 
-    https://arxiv.org/abs/1707.06887. The atoms go up at equal distances.
+    https://arxiv.org/abs/1707.06887. The atoms are equally spaced and increasing.
     """
 
     logits: Array
     atoms: Array
 
     def particles(self, scale: Transform = IDENTITY) -> Particles:
-        """The atoms."""
+        """The atoms with their probabilities."""
         return Particles(scale.inverse(self.atoms), jax.nn.softmax(self.logits))
 
     def error(self, target: Particles, scale: Transform = IDENTITY) -> Array:
@@ -142,8 +142,8 @@ class Categorical(NamedTuple):
     ) -> Array:
         """The cross-entropy −Σ Φ(h(Y))ᵢ log pᵢ, where Φ projects onto the atoms.
 
-        Each particle is dealt to the two atoms beside it, which keeps its mean; what
-        lies beyond the ends goes there. `loss` has nothing to say here.
+        The projection splits each particle between its two nearest atoms, which keeps
+        its mean. Particles outside the support go to its ends. `loss` is not used.
         """
         del loss
         import rlax  # here, since importing it takes most of a second
@@ -157,17 +157,17 @@ class Categorical(NamedTuple):
 
 
 class Quantiles(NamedTuple):
-    """The values below which the return stays with those probabilities.
+    """Quantiles of the return at the given fractions.
 
     The fractions are fixed (Dabney et al., 2018a, https://arxiv.org/abs/1710.10044) or
-    drawn (implicit: Dabney et al., 2018b, https://arxiv.org/abs/1806.06923).
+    sampled (implicit: Dabney et al., 2018b, https://arxiv.org/abs/1806.06923).
     """
 
     values: Array
     fractions: Array
 
     def particles(self, scale: Transform = IDENTITY) -> Particles:
-        """Each quantile, equally likely."""
+        """The quantiles, with equal probabilities."""
         value = scale.inverse(self.values)
         return Particles(value, jnp.full_like(value, 1 / value.shape[-1]))
 
@@ -189,28 +189,28 @@ class Quantiles(NamedTuple):
         """
         transformed = jax.lax.stop_gradient(_transform_particles(scale, target))
         error = transformed.value[..., None, :] - self.values[..., :, None]
-        tilt = jnp.abs(self.fractions[..., :, None] - (error < 0))
-        losses = tilt * loss(error) * transformed.probability[..., None, :]
+        weight = jnp.abs(self.fractions[..., :, None] - (error < 0))
+        losses = weight * loss(error) * transformed.probability[..., None, :]
         return jnp.sum(losses, axis=(-2, -1))
 
 
 class MaskedPrediction(NamedTuple):
-    """A prediction of actions, some of which are not allowed.
+    """A prediction for each action, with a mask of illegal actions.
 
-    These are worth next to nothing to whoever chooses or bootstraps. What is learnt of
-    an action that was taken is the prediction's own.
+    Policies and targets see the lowest value for illegal actions. Errors and losses are
+    those of the prediction without the mask.
     """
 
     prediction: Any
     is_allowed: Array  # bool `[..., 1]`
 
     def particles(self, scale: Transform = IDENTITY) -> Particles:
-        """Those of what is allowed."""
+        """The particles, with masked values for illegal actions."""
         particles = self.prediction.particles(scale)
         return particles._replace(value=mask_outputs(particles.value, self.is_allowed))
 
     def error(self, target: Particles, scale: Transform = IDENTITY) -> Array:
-        """The prediction's."""
+        """The error of the prediction without the mask."""
         return self.prediction.error(target, scale)
 
     def loss(
@@ -219,12 +219,12 @@ class MaskedPrediction(NamedTuple):
         loss: Callable[[Array], Array],
         scale: Transform = IDENTITY,
     ) -> Array:
-        """The prediction's."""
+        """The loss of the prediction without the mask."""
         return self.prediction.loss(target, loss, scale)
 
 
 def mask_prediction(prediction: Any, mask: Array) -> MaskedPrediction:
-    """A prediction `[..., K]` where `mask`, which lacks K and maybe leading axes."""
+    """Masks a prediction `[..., K]`; `mask` lacks K, and may lack leading axes."""
     shape = jax.tree.leaves(prediction)[0].shape[:-1]
     return MaskedPrediction(prediction, jnp.broadcast_to(mask, shape)[..., None])
 
@@ -234,21 +234,21 @@ def _transform_particles(scale: Transform, target: Particles) -> Particles:
 
 
 def index_actions(tree: ArrayTree, index: Array) -> ArrayTree:
-    """Of leaves `[..., A, K]` those of the action with that index `[...]`: `[..., K]`.
+    """Selects actions by index `[...]`: leaves `[..., A, K] -> [..., K]`.
 
-    The index may lack the leading axes of a leaf.
+    The index may lack leading axes of a leaf.
     """
     return jax.tree.map(lambda leaf: select_index(leaf, index[..., None], -2), tree)
 
 
 def min_over_critics(particles: Particles) -> Particles:
-    """Of copies `[C, ..., K]` the one with the least mean: `[..., K]`."""
+    """The critic with the minimum mean: `[C, ..., K] -> [..., K]`."""
     index = jnp.argmin(particles.mean(), axis=0)[..., None]
     return jax.tree.map(lambda leaf: select_index(leaf, index, 0), particles)
 
 
 def mix_particles(particles: Particles, probability: Array) -> Particles:
-    """The mixture of M distributions `[..., M, K]`, with these probabilities."""
+    """The mixture of M distributions `[..., M, K]`, with the given probabilities."""
     weight = particles.probability * probability[..., None]
     return Particles(*(_merge_last_axes(leaf) for leaf in (particles.value, weight)))
 

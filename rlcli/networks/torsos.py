@@ -1,4 +1,4 @@
-"""Torsos: from an observation to features. Those for images are in `images`."""
+"""Torsos: from observations to features. `images` has the torsos for images."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from rlcli.types import Array, ArrayTree, Count, Structural
 
 Activation = Literal["relu", "tanh", "elu", "gelu", "silu"]
 Init = Literal["fan_in", "orthogonal"]
-GAIN = float(np.sqrt(2.0))  # keeps the size of what goes through relu
+GAIN = float(np.sqrt(2.0))  # keeps the scale of activations through relu
 
 
 class Torso(NamedTuple):
     """`features` is a Haiku function `[N, inputs] -> [N, features]`.
 
-    `outputs(size, scale)` makes the Haiku layer that a head reads the features with;
-    `scale` says how large outputs should be at first (1 where it does not matter).
-    `input_reader(space)` makes inputs of observations `[N, ...]`: flat vectors, unless
-    it says otherwise. What others have made, such as features of a shared torso joined
-    with an action, comes as a flat vector all the same.
+    `outputs(size, scale)` returns the Haiku layer from features to outputs of a head;
+    `scale` is the scale of the initial outputs (1 where it does not matter).
+    `input_reader(space)` returns a function from observations `[N, ...]` to inputs, by
+    default flat vectors. Other inputs, such as features of a shared torso concatenated
+    with an action, are always flat vectors.
     """
 
     features: Callable[[Any], Array]
@@ -38,17 +38,17 @@ class Torso(NamedTuple):
 
 
 def _zero_linear(size: int, scale: float) -> hk.Linear:
-    del scale  # nothing is known yet, whatever the scale
+    del scale  # the initial outputs are zero
     return hk.Linear(size, w_init=jnp.zeros)
 
 
 @register("network")
 def table(*, initial: Structural = 0.0) -> Torso:
-    """One number per observation and output, all alike at first.
+    """Table: one value per observation and output, initially equal.
 
-    It is a table where observations are one-hot: Discrete ones are made so. What an
-    `initial` above all returns promises has to be disproved, action by action: that
-    explores (Brafman and Tennenholtz, 2002,
+    Observations must be one-hot for a table; Discrete ones are converted. An `initial`
+    value above all returns is optimistic: the agent explores, because it tries every
+    action until its value falls (Brafman and Tennenholtz, 2002,
     https://www.jmlr.org/papers/v3/brafman02a.html).
     """
 
@@ -61,23 +61,23 @@ def table(*, initial: Structural = 0.0) -> Torso:
 
 @register("network")
 def linear() -> Torso:
-    """A linear function of the observation, zero at first."""
+    """Linear function of the observation, initially zero."""
     return Torso(lambda inputs: inputs, _zero_linear)
 
 
 @register("network")
 def mlp(
     *,
-    layers: list[Count] = [64, 64],  # noqa: B006 - a default that is never mutated
+    layers: list[Count] = [64, 64],  # noqa: B006 - never mutated
     activation: Activation = "relu",
     layer_norm: bool = False,
     init: Init = "fan_in",
 ) -> Torso:
-    """A multi-layer perceptron.
+    """Multi-layer perceptron (MLP).
 
-    `fan_in` draws weights as Haiku does, truncated normal with 1/√inputs; `orthogonal`
-    as is usual for policy gradients, with gain √2 for relu (Saxe et al., 2013,
-    https://arxiv.org/abs/1312.6120), and scales the head's layer.
+    `fan_in` is Haiku's initializer: truncated normal weights with scale 1/√inputs.
+    `orthogonal`, usual for policy gradients, has gain √2 for relu and scales the output
+    layer (Saxe et al., 2013, https://arxiv.org/abs/1312.6120).
     """
     hidden = dense_layers(layers, activation, layer_norm, init)
     return Torso(hidden, output_layer(init))
@@ -86,7 +86,7 @@ def mlp(
 def dense_layers(
     layers: Sequence[int], activation: Activation, layer_norm: bool, init: Init
 ) -> Callable[[Array], Array]:
-    """Layers of so many units, each after the other: a Haiku function."""
+    """Dense layers with `layers` units, as a Haiku function."""
     activate = activation_function(activation)
 
     def features(inputs: Array) -> Array:
@@ -101,17 +101,17 @@ def dense_layers(
 
 
 def output_layer(init: Init) -> Callable[[int, float], hk.Linear]:
-    """The `outputs` of a torso whose layers begin like that."""
+    """The `outputs` of a torso, with an initializer."""
     return lambda size, scale: hk.Linear(size, w_init=weight_initializer(init, scale))
 
 
 def weight_initializer(
     init: Init, scale: float = GAIN
 ) -> hk.initializers.Initializer | None:
-    """How weights begin; None as Haiku has them, whatever the scale."""
+    """Returns an initializer of weights; None is Haiku's default, without scale."""
     return hk.initializers.Orthogonal(scale) if init == "orthogonal" else None
 
 
 def activation_function(name: Activation) -> Callable[[Array], Array]:
-    """The function of that name."""
+    """Returns the activation function with a name."""
     return getattr(jnp if name == "tanh" else jax.nn, name)

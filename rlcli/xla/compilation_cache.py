@@ -1,8 +1,8 @@
-"""Programs: what JAX compiled is kept for the next run. Imports no JAX.
+"""Compilation cache: stores compiled programs for later runs. Does not import JAX.
 
-Compiling takes longer than many a run; a program that was compiled once is read back in
-a fraction of the time. Set `JAX_COMPILATION_CACHE_DIR` to keep it elsewhere, or
-`JAX_ENABLE_COMPILATION_CACHE=false` to keep nothing.
+Compiling often takes longer than a run. Reading a program from the cache takes a
+fraction of that time. Set `JAX_COMPILATION_CACHE_DIR` to use another folder, or
+`JAX_ENABLE_COMPILATION_CACHE=false` to disable the cache.
 """
 
 from __future__ import annotations
@@ -15,23 +15,26 @@ from pathlib import Path
 
 import platformdirs
 
-_MIN_COMPILE_SECONDS = 0.2  # seconds that a program took to compile
+_MIN_COMPILE_SECONDS = 0.2  # faster compilations are not stored
 
 
 def enable_compilation_cache() -> None:
-    """Sets JAX's variables for it, before JAX is imported; the user's own stay."""
+    """Sets JAX's environment variables, except those that the user has set.
+
+    Has no effect once JAX is imported.
+    """
     if "jax" in sys.modules:
         return
     for name, value in {
         "JAX_COMPILATION_CACHE_DIR": str(_cache_folder()),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": str(_MIN_COMPILE_SECONDS),
-        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",  # however small
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",  # no minimum
     }.items():
         os.environ.setdefault(name, value)
 
 
 def _cache_folder() -> Path:
-    """One for each kind of processor: programs are made for its instructions."""
+    """The folder for this kind of CPU: programs use its instruction set."""
     kind = hashlib.sha256(_processor_id().encode()).hexdigest()[:16]
     return platformdirs.user_cache_path("rlcli") / "programs" / kind
 
@@ -40,6 +43,6 @@ def _processor_id() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
-        lines = []  # elsewhere than on Linux its name has to do
+        lines = []  # not Linux: only the name of the processor
     flags = [line for line in lines if line.startswith(("flags", "Features"))]
     return "\n".join([platform.machine(), platform.processor(), *flags[:1]])

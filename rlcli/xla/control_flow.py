@@ -15,21 +15,21 @@ def run_if(
 ) -> tuple[ArrayTree, ArrayTree]:
     """`function(state, *arguments) -> state, report` if the predicate holds.
 
-    Else the state as it was and a report of zeros. The predicate has no batch axis:
-    with one, both sides would be computed.
+    Otherwise returns the unchanged state and a report of zeros. The predicate must not
+    have a batch axis: with one, both branches would be computed.
     """
     _, report = jax.eval_shape(function, state, *arguments)
-    silence = zeros_of_shapes(report)
+    zeros = zeros_of_shapes(report)
     return jax.lax.cond(
-        predicate, function, lambda state, *rest: (state, silence), state, *arguments
+        predicate, function, lambda state, *rest: (state, zeros), state, *arguments
     )
 
 
 def zeros_of_shapes(shapes: ArrayTree) -> ArrayTree:
-    """Zeros of these shapes, as `jax.eval_shape` gives them."""
+    """Zeros with the shapes and dtypes that `jax.eval_shape` returns."""
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
 
 def tree_select(predicate: Array, new: ArrayTree, old: ArrayTree) -> ArrayTree:
-    """`new` where the predicate holds, else `old`: computes both, copies neither."""
+    """`new` if the predicate holds, else `old`: computes both, copies neither."""
     return jax.tree.map(lambda a, b: jnp.where(predicate, a, b), new, old)

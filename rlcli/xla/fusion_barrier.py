@@ -1,8 +1,8 @@
-"""Fusion: how to keep XLA from working things out anew for everything that reads them.
+"""Fusion barriers: keep XLA from computing a value once for every operation it feeds.
 
-On a processor XLA fuses what is elementwise with its reader, once for each reader, and
-for each of the elements that this writes. That is mostly for the good; where it is not,
-these draw a line. Imports nothing of ours but types.
+On a CPU, XLA fuses elementwise operations with their consumers. It then computes them
+once per consumer, and once per element that the consumer writes. That is usually
+faster; these functions prevent it where it is not. Imports only types from rlcli.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from rlcli.types import Array, ArrayTree
 
 
 def fusion_barrier(function: Callable[..., ArrayTree], min_size: int = 0) -> Callable:
-    """The same function of arrays, as a pass of its own.
+    """Wraps a function of arrays so that XLA does not fuse it with its consumers.
 
-    It becomes a branch of a conditional, over whose edge XLA does not fuse, and which
-    costs half a microsecond. The other branch is never taken: XLA cannot know that no
-    number of 32 bits has more than 32 of them set. Under `vmap` there is one for the
-    whole batch, and on an accelerator there is none.
+    The function becomes a branch of a conditional, which XLA does not fuse across and
+    which costs half a microsecond. The other branch is never taken, because a 32-bit
+    number has at most 32 bits set, which XLA does not infer. Under `vmap` there is one
+    conditional for the whole batch. On an accelerator there is none.
 
     Args:
-        function: of arrays, with at least one number among them; gives a tree of them.
-            What is traced comes in as an argument: it may not close over any.
-        min_size: how many numbers it has to give, over the whole batch, to be worth it.
+        function: from arrays, the first of them not empty, to a pytree of arrays.
+            Traced values must be arguments: the function must not close over them.
+        min_size: the minimum number of output elements, over the whole batch, for which
+            a barrier is added.
     """
 
     @jax.custom_batching.custom_vmap
@@ -38,10 +39,10 @@ def fusion_barrier(function: Callable[..., ArrayTree], min_size: int = 0) -> Cal
         if size < min_size or jax.default_backend() != "cpu":
             return function(*arrays)
 
-        def nothing(*_: Array) -> ArrayTree:
+        def zeros(*_: Array) -> ArrayTree:
             return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
-        return jax.lax.cond(_always_true(arrays[0]), function, nothing, *arrays)
+        return jax.lax.cond(_always_true(arrays[0]), function, zeros, *arrays)
 
     @barrier.def_vmap
     def _(size: int, batched: list[bool], *arrays: Array) -> tuple[ArrayTree, Any]:
@@ -54,22 +55,22 @@ def fusion_barrier(function: Callable[..., ArrayTree], min_size: int = 0) -> Cal
 
 
 def materialize(tree: ArrayTree) -> ArrayTree:
-    """The same arrays, each worked out once, before anything reads it."""
+    """Returns the same arrays, each computed once before it is read."""
     leaves, structure = jax.tree.flatten(tree)
     return structure.unflatten(fusion_barrier(lambda *leaves: leaves)(*leaves))
 
 
 def round_to_dtype(tree: ArrayTree, count: Array) -> ArrayTree:
-    """The same numbers, each rounded to its type before anything reads it.
+    """Returns the same numbers, each rounded to its dtype before it is read.
 
-    Else XLA fuses a product with the sum that reads it, and rounds both as one, or does
-    not, as its kernels happen to be cut: other bits in one program than in another. It
-    drops an `optimization_barrier` before it fuses; through integers, and a zero that
-    it cannot prove to be one, it does not see.
+    Without it XLA may fuse a product with a sum and round them once, depending on how
+    it forms kernels, so that two programs give different bits. XLA removes an
+    `optimization_barrier` before fusion. It does not see through a cast to integers and
+    an XOR with a zero that it cannot prove to be zero.
 
     Args:
-        tree: of arrays.
-        count: an int32 `[]` that is never negative, and that XLA does not know.
+        tree: a pytree of arrays.
+        count: an int32 `[]`, never negative, with a value unknown to XLA.
     """
     zero = jnp.minimum(count, 0)
 
@@ -83,5 +84,5 @@ def round_to_dtype(tree: ArrayTree, count: Array) -> ArrayTree:
 
 
 def _always_true(array: Array) -> Array:
-    """True, for all that XLA knows it might not be."""
+    """Always true, but XLA cannot prove it."""
     return jax.lax.population_count(array.ravel()[0].astype(jnp.uint32)) <= 32

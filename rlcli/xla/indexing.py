@@ -1,4 +1,4 @@
-"""Selection: one entry of each row, by its number."""
+"""Indexing: selects one entry of each row by its index."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import jax.numpy as jnp
 
 from rlcli.types import Array
 
-_MAX_COMPARED = (
-    64  # entries, up to which comparing with all of them costs less than a gather
-)
+_MAX_COMPARED = 64  # entries, up to which a comparison costs less than a gather
 
 
 def select_index(rows: Array, index: Array, axis: int = -1) -> Array:
-    """Of `rows` the entry `index` along an axis: the same shape without that axis.
+    """Selects the entry `index` of `rows` along an axis, which the result lacks.
 
-    `index` has this shape, or one that broadcasts to it, and lies in the axis. Among
-    few entries it looks at all of them: on a processor XLA makes a kernel of its own of
-    each step of a gather, and a scatter of its gradient, while a comparison melts into
-    whatever is around it.
+    `index` has the shape of the result, or broadcasts to it, and is in bounds. With few
+    entries, `index` is compared with all of them. On a CPU, XLA compiles a gather into
+    several kernels, and its gradient into a scatter, whereas it fuses a comparison with
+    the surrounding operations.
     """
     rows = jnp.asarray(rows)
     axis %= rows.ndim
@@ -26,8 +24,8 @@ def select_index(rows: Array, index: Array, axis: int = -1) -> Array:
     )
     if rows.shape[axis] > _MAX_COMPARED:
         return jnp.take_along_axis(rows, index, axis).squeeze(axis)
-    numbers = jnp.arange(rows.shape[axis]).reshape(
+    positions = jnp.arange(rows.shape[axis]).reshape(
         (-1,) + (1,) * (rows.ndim - axis - 1)
     )
-    # The others are left out, not multiplied by zero: they may be infinite.
-    return jnp.sum(jnp.where(numbers == index, rows, 0), axis, dtype=rows.dtype)
+    # The other entries are not multiplied by zero, because they may be infinite.
+    return jnp.sum(jnp.where(positions == index, rows, 0), axis, dtype=rows.dtype)

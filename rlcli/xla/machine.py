@@ -1,4 +1,7 @@
-"""Machine: how much memory this process can still allocate. Imports nothing of ours."""
+"""Machine: the memory that this process can still allocate.
+
+Imports no other module of rlcli.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ def available_memory(root: Path = Path("/")) -> Available | None:
 
 
 def format_size(size: float) -> str:
-    """Bytes for people: `2.1 KiB`, `18.6 GiB`."""
+    """Formats a number of bytes: `2.1 KiB`, `18.6 GiB`."""
     for unit in _UNITS:
         if size < 1_023.5 or unit == _UNITS[-1]:
             break
@@ -44,14 +47,14 @@ def _physical(root: Path) -> Iterator[Available]:
         if line.startswith("MemAvailable:"):
             yield Available(int(line.split()[1]) * _KIB, "physical memory")
             return
-    if root == Path("/"):  # not Linux: all that is installed, whoever uses it
+    if root == Path("/"):  # not Linux: the installed memory, used or not
         with contextlib.suppress(OSError, ValueError):
             size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
             yield Available(size, "physical memory")
 
 
 def _cgroups(root: Path) -> Iterator[Available]:
-    """The limits of the process's cgroup and of all that contain it."""
+    """The limits of the cgroup of the process and of its ancestors."""
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if not controllers:
@@ -63,8 +66,8 @@ def _cgroups(root: Path) -> Iterator[Available]:
             names = (*names, "total_inactive_file")
         else:
             continue
-        # A container may see the path on its host, which is not mounted here: then the
-        # folder at the top is its own.
+        # In a container the path may be that of the host, which is not mounted: then
+        # the top folder is that of the container.
         parts = [part for part in PurePosixPath(path).parts if part not in ("/", "..")]
         for depth in range(len(parts) + 1):
             yield from _cgroup(base.joinpath(*parts[:depth]), *names)
@@ -73,21 +76,21 @@ def _cgroups(root: Path) -> Iterator[Available]:
 def _cgroup(
     folder: Path, limit: str, usage: str, reclaimable: str
 ) -> Iterator[Available]:
-    """What is left below the limit of one cgroup, if it has one."""
-    most = _text(folder / limit).strip()
+    """The memory left below the limit of one cgroup, if it has a limit."""
+    maximum = _text(folder / limit).strip()
     used = _text(folder / usage).strip()
-    if not (most.isdecimal() and used.isdecimal()):  # "max", or no such file
+    if not (maximum.isdecimal() and used.isdecimal()):  # "max", or no such file
         return
-    # Cached files count as used, and give way to whatever is allocated.
+    # The page cache counts as used, but the kernel reclaims it for allocations.
     for line in _text(folder / "memory.stat").splitlines():
         name, _, value = line.partition(" ")
         if name == reclaimable:
             used = str(max(0, int(used) - int(value)))
-    yield Available(max(0, int(most) - int(used)), "the memory limit of its cgroup")
+    yield Available(max(0, int(maximum) - int(used)), "the memory limit of its cgroup")
 
 
 def _resource_limits(root: Path) -> Iterator[Available]:
-    """What is left of the address space and of the data segment (`ulimit -v`, `-d`)."""
+    """The rest of the address space and the data segment (`ulimit -v`, `-d`)."""
     pages = _text(root / "proc/self/statm").split()
     page = resource.getpagesize()
     for name, limit, column in (
@@ -109,22 +112,22 @@ def _text(path: Path) -> str:
 
 @contextlib.contextmanager
 def limit_allocations() -> Iterator[None]:
-    """Limits this process to the memory that is available when the block begins.
+    """Limits this process to the memory that is available when the block starts.
 
-    An allocation beyond it is a `MemoryError` at once, where Linux would grant it and
-    kill the process once it is used.
+    An allocation beyond the limit raises `MemoryError` immediately. Without it, Linux
+    would grant the allocation, and kill the process when the memory is used.
     """
     available = available_memory()
-    before = resource.getrlimit(resource.RLIMIT_DATA)
+    original = resource.getrlimit(resource.RLIMIT_DATA)
     pages = _text(Path("/proc/self/statm")).split()
     if available is None or len(pages) < 6:
         yield
         return
-    most = int(pages[5]) * resource.getpagesize() + available.size
-    soft, hard = before
-    if soft == resource.RLIM_INFINITY or most < soft:
-        resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+    maximum = int(pages[5]) * resource.getpagesize() + available.size
+    soft, hard = original
+    if soft == resource.RLIM_INFINITY or maximum < soft:
+        resource.setrlimit(resource.RLIMIT_DATA, (maximum, hard))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_DATA, before)
+        resource.setrlimit(resource.RLIMIT_DATA, original)

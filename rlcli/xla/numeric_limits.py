@@ -1,6 +1,6 @@
-"""Numeric limits: what 32-bit programs can represent. Imports nothing of ours.
+"""Numeric limits of 32-bit programs. Imports no other module of rlcli.
 
-Compiled programs compute in float32 and count in int32. A number that Python stores
+Compiled programs compute in float32 and count in int32. A number that Python represents
 exactly may be infinite, zero or negative there.
 """
 
@@ -9,13 +9,13 @@ from __future__ import annotations
 import struct
 
 INT32_MAX = 2**31 - 1
-EXACT_MAX = 2**53  # integers up to this one are exact in float64, and in JSON
+EXACT_MAX = 2**53  # integers up to this are exact in float64, and in JSON
 FLOAT32_MAX = 3.4028234663852886e38
 FLOAT32_TINY = 1.1754943508222875e-38  # XLA flushes smaller numbers to zero
 
 
 def is_float32(value: float) -> bool:
-    """Whether a number is finite in float32, and zero there only if it is zero.
+    """Whether a number is finite in float32, and does not underflow to zero.
 
     False for NaN and for integers too large for a float.
     """
@@ -23,5 +23,5 @@ def is_float32(value: float) -> bool:
 
 
 def to_float32(value: float) -> float:
-    """The nearest float32, for a number that `is_float32`."""
+    """Rounds a number that `is_float32` to the nearest float32."""
     return struct.unpack("f", struct.pack("f", value))[0]

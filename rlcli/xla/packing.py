@@ -1,9 +1,9 @@
-"""Packing: the many small arrays of a tree as a few, one of each dtype.
+"""Packing: stores the many small arrays of a pytree in one array per dtype.
 
-Between two dispatches every argument and every result of a compiled program costs a
-microsecond or two, cold caches included, and a small agent has some fifty: more than
-its arithmetic takes. Within a program each of them is a kernel of its own to write, and
-one more to read: some 70 ns each, of the 24 µs of a small step.
+Every argument and result of a dispatch costs one or two microseconds, with cold caches.
+A small agent has about fifty, which cost more than its arithmetic. Within a program,
+each array needs a kernel to write it and another to read it: about 70 ns each, of the
+24 µs of a small step.
 """
 
 from __future__ import annotations
@@ -18,33 +18,32 @@ import numpy as np
 
 from rlcli.types import Array, ArrayTree
 
-SMALL_SIZE = (
-    256  # numbers: to copy more costs what the argument did, and rings stay alone
-)
+# Elements: copying a larger array costs as much as passing it. Ring buffers are larger.
+SMALL_SIZE = 256
 
 
 class PackedTree(NamedTuple):
-    """A tree, packed."""
+    """A packed pytree."""
 
-    small: dict[str, Array]  # by dtype: all small leaves, end to end
+    small: dict[str, Array]  # by dtype: all small leaves, flat and concatenated
     large: list[Array]
 
 
 @jax.tree_util.register_static
 class Packing:
-    """How a tree of these shapes is packed: leaves of at most `small` numbers.
+    """The layout of a packed pytree. Packs leaves of at most `small_size` elements.
 
-    A state may hold it beside what it has packed: to JAX it is part of the structure.
+    A state may contain it: for JAX it is part of the tree structure.
     """
 
-    def __init__(self, shapes: ArrayTree, small: int = SMALL_SIZE) -> None:
+    def __init__(self, shapes: ArrayTree, small_size: int = SMALL_SIZE) -> None:
         leaves, self._structure = jax.tree.flatten(shapes)
         self._leaves = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in leaves]
-        self._small_enough = small
+        self._small_size = small_size
         self._small: dict[str, list[int]] = collections.defaultdict(list)
         self._large = []
         for index, leaf in enumerate(self._leaves):
-            if leaf.size > small:
+            if leaf.size > small_size:
                 self._large.append(index)
             else:
                 self._small[leaf.dtype.name].append(index)
@@ -57,10 +56,10 @@ class Packing:
 
     @property
     def _identity(self) -> tuple:
-        return self._structure, tuple(self._leaves), self._small_enough
+        return self._structure, tuple(self._leaves), self._small_size
 
     def pack(self, tree: ArrayTree) -> PackedTree:
-        """A tree of JAX arrays, inside a program."""
+        """Packs a pytree of JAX arrays, inside a program."""
         leaves = self._structure.flatten_up_to(tree)
         small = {
             dtype: jnp.concatenate([leaves[index].reshape(-1) for index in indices])
@@ -69,29 +68,29 @@ class Packing:
         return PackedTree(small, [leaves[index] for index in self._large])
 
     def host_packer(self) -> Callable[[ArrayTree], PackedTree]:
-        """What packs trees of NumPy arrays that are known to have this structure.
+        """Returns a function that packs pytrees of NumPy arrays with this structure.
 
-        It writes into the same arrays at each call: one tree has to be read before the
-        next is packed, as a program has done once its results are there.
+        Every call writes into the same arrays: a packed tree must be read before the
+        next call. A program has read its arguments once its results are available.
         """
-        small, places = {}, {}
+        small, views = {}, {}
         for dtype, indices in self._small.items():
             sizes = [self._leaves[index].size for index in indices]
             small[dtype] = np.empty(sum(sizes), dtype)
             parts = np.split(small[dtype], np.cumsum(sizes)[:-1])
             for index, part in zip(indices, parts, strict=True):
-                places[index] = part.reshape(self._leaves[index].shape)
+                views[index] = part.reshape(self._leaves[index].shape)
 
         def pack(tree: ArrayTree) -> PackedTree:
             leaves = jax.tree.leaves(tree)
-            for index, place in places.items():
-                place[...] = leaves[index]
+            for index, view in views.items():
+                view[...] = leaves[index]
             return PackedTree(small, [leaves[index] for index in self._large])
 
         return pack
 
     def unpack(self, packed_tree: PackedTree) -> ArrayTree:
-        """The tree again, inside a program or of NumPy arrays on the host."""
+        """Unpacks a pytree, inside a program or of NumPy arrays on the host."""
         leaves = list(self._leaves)
         for dtype, indices in self._small.items():
             offset = 0

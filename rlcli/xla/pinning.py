@@ -1,9 +1,8 @@
-"""Pinning: threads that take turns stay on one core. Imports no JAX.
+"""Pinning: keeps threads that wait for each other on one core. Does not import JAX.
 
-Where every step of an environment is a dispatch, Python and XLA's one thread wait for
-each other thousands of times a second. To wake a core that sleeps takes as long as a
-whole step does on virtual machines: on one core 6 000 steps were made where on two it
-was 3 300.
+In the host loop, Python and the single thread of XLA wait for each other thousands of
+times a second. On virtual machines, waking an idle core takes as long as a whole step:
+one core made 6 000 steps where two made 3 300.
 """
 
 from __future__ import annotations
@@ -14,17 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _TASKS = Path("/proc/self/task")
-_CORE_FIELD = (
-    36  # the field of `stat`, counted after the name, that says where a thread is
-)
+_CORE_FIELD = 36  # index of the field `processor` of `stat`, after the name
 
 
 @contextlib.contextmanager
 def pin_threads() -> Iterator[None]:
-    """Keeps all threads on the core that this one is on; does nothing but on Linux.
+    """Pins all threads to the core of the current thread; Linux only, else no effect.
 
-    For less than a second at a time: in between the system may choose another core, so
-    that several processes do not stay together on one.
+    Used for less than a second at a time. In between the system may choose another
+    core, so that several processes do not share one.
     """
     if not _TASKS.is_dir() or not hasattr(os, "sched_setaffinity"):
         yield
@@ -44,7 +41,9 @@ def _current_core() -> int:
 
 
 def _set_affinity(cores: set[int]) -> None:
-    """Lets all threads of this process run on these cores alone."""
+    """Restricts all threads of this process to the given cores."""
     for task in os.listdir(_TASKS):
-        with contextlib.suppress(OSError):  # it has just ended, or we may not
+        with contextlib.suppress(
+            OSError
+        ):  # the thread has ended, or permission is denied
             os.sched_setaffinity(int(task), cores)

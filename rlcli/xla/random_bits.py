@@ -1,7 +1,6 @@
-"""Keys: JAX's own random bits, several times cheaper on a processor.
+"""Random bits: the same bits as JAX's, several times cheaper on a CPU.
 
-For what draws with a key for each of many environments. Stands on `fusion_barrier`
-alone.
+Used where each of many environments draws with its own key.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from rlcli.types import Array, Key
 from rlcli.xla.fusion_barrier import fusion_barrier
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-_MIN_BATCH = 128  # so many hashes take as long as a conditional
+_MIN_BATCH = 128  # as many hashes cost as much as a conditional
 
 
 def unroll_key(key: Key) -> Key:
-    """The same key, for whatever `jax.random` draws with it: the same bits, sooner.
+    """Returns the same key with a faster implementation: the same bits in less time.
 
     JAX compiles Threefry-2x32 (Salmon et al., 2011,
-    https://doi.org/10.1145/2063384.2063405) for a processor as a loop over its rounds,
-    each of which goes through memory. Here the twenty rounds are written out, and XLA
-    makes one pass of them: a fifth of the time for thousands of keys under `vmap`, a
-    tenth for a lone one. A key of another kind, and every key on an accelerator, whose
-    kernels need no such help, stays what it is.
+    https://doi.org/10.1145/2063384.2063405) for a CPU as a loop over its rounds, which
+    write to memory. Here the twenty rounds are unrolled, and XLA fuses them into
+    one kernel: a fifth of the time for thousands of keys under `vmap`, a tenth for a
+    single key. Keys of other implementations, and keys on an accelerator, which does
+    not benefit, are returned unchanged.
     """
     if jax.default_backend() != "cpu" or jax.random.key_impl(key) != "threefry2x32":
         return key
@@ -39,32 +38,30 @@ def unroll_key(key: Key) -> Key:
 def _threefry(first: Array, second: Array, counter: Array) -> tuple[Array, Array]:
     """Threefry-2x32 of a key, (first, second), and the 64-bit counter (0, counter).
 
-    All uint32, and of one shape or broadcast to it.
+    All arrays are uint32, and broadcast to a common shape.
     """
-    # The constant of Skein's key schedule, cut to 32 bits, as the paper has it.
+    # The constant of Skein's key schedule, truncated to 32 bits, as in the paper.
     parts = (first, second, first ^ second ^ np.uint32(0x1BD11BDA))
     x, y = first, second + counter
-    for turn in range(5):
-        for distance in _ROTATIONS[turn % 2]:
+    for block in range(5):
+        for distance in _ROTATIONS[block % 2]:
             x = x + y
             rotated = (y << np.uint32(distance)) | (y >> np.uint32(32 - distance))
             y = rotated ^ x
-        x = x + parts[(turn + 1) % 3]
-        y = y + parts[(turn + 2) % 3] + np.uint32(turn + 1)
+        x = x + parts[(block + 1) % 3]
+        y = y + parts[(block + 2) % 3] + np.uint32(block + 1)
     return x, y
 
 
 @jax.jit
 def _threefry_word(first: Array, second: Array, counter: Array) -> Array:
-    """The two words of `_threefry` as one, of which JAX makes its random bits."""
+    """The XOR of the two words of `_threefry`, from which JAX derives random bits."""
     x, y = _threefry(first, second, counter)
     return x ^ y
 
 
-_hash_words, _hash_bits = (
-    fusion_barrier(_threefry, _MIN_BATCH),
-    fusion_barrier(_threefry_word, _MIN_BATCH),
-)
+_hash_words = fusion_barrier(_threefry, _MIN_BATCH)
+_hash_bits = fusion_barrier(_threefry_word, _MIN_BATCH)
 
 
 def _counters(shape: tuple[int, ...]) -> Array:

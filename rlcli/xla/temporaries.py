@@ -1,10 +1,10 @@
-"""Temporaries: the memory that a traced program needs beside its arguments.
+"""Temporaries: the memory that a traced program needs in addition to its arguments.
 
-A lower bound from the jaxpr alone, before anything is compiled. XLA computes
+A lower bound computed from the jaxpr, before compilation. XLA computes
 elementwise operations where their results are read. Only the results of matrix
 products, convolutions, gathers, sorts and the like have to be written to memory. An
-elementwise result takes over the memory of an operand that nothing else reads; updates
-in place and loops reuse the memory of what they update.
+elementwise result reuses the memory of an operand that no later operation reads.
+In-place updates and loops reuse the memory of the operand they update.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _UPDATES = frozenset(  # primitives that update an operand in place
 
 
 class _Count(NamedTuple):
-    """What a jaxpr takes beside its arguments, in bytes."""
+    """The memory of a jaxpr in addition to its arguments, in bytes."""
 
     peak: int
-    results: Sequence[int]  # of each of its results
+    results: Sequence[int]  # one entry per result
 
 
 def temporary_bytes(jaxpr: core.ClosedJaxpr) -> int:
-    """The most bytes of temporaries that are alive at once, at least."""
-    return _counted(jaxpr.jaxpr, {}).peak
+    """A lower bound on the peak bytes of live temporaries."""
+    return _count_memory(jaxpr.jaxpr, {}).peak
 
 
 def tree_bytes(tree: Any) -> int:
@@ -47,30 +47,30 @@ def tree_bytes(tree: Any) -> int:
     )
 
 
-def _counted(jaxpr: core.Jaxpr, known: dict[int, _Count]) -> _Count:
-    """Counts a jaxpr; `known` has those that were counted before, by their identity."""
+def _count_memory(jaxpr: core.Jaxpr, known: dict[int, _Count]) -> _Count:
+    """Counts the memory of a jaxpr; `known` caches earlier counts by identity."""
     if id(jaxpr) in known:
         return known[id(jaxpr)]
     last = _last_uses(jaxpr)
     alive: dict[Any, int] = {}
     total = peak = 0
     for index, equation in enumerate(jaxpr.eqns):
-        inner = [_counted(each, known) for each in _jaxprs_in(equation)]
+        inner = [_count_memory(called, known) for called in _jaxprs_in(equation)]
         read = dict.fromkeys(v for v in equation.invars if isinstance(v, core.Var))
         dying = {v: alive[v] for v in read if last.get(v) == index and v in alive}
-        new, taken_over = _results(equation, inner, dying)
-        within = max((each.peak for each in inner), default=0)
-        peak = max(peak, total + max(within, sum(new) - taken_over))
+        new, reused = _results(equation, inner, dying)
+        inner_peak = max((count.peak for count in inner), default=0)
+        peak = max(peak, total + max(inner_peak, sum(new) - reused))
         total += sum(new) - sum(dying.values())
         for variable in dying:
             del alive[variable]
         for variable, size in zip(equation.outvars, new, strict=True):
             alive[variable] = size
-            if variable not in last:  # that nothing reads
+            if variable not in last:  # never read
                 total -= alive.pop(variable)
     results = [
-        alive.get(each, 0) if isinstance(each, core.Var) else 0
-        for each in jaxpr.outvars
+        alive.get(variable, 0) if isinstance(variable, core.Var) else 0
+        for variable in jaxpr.outvars
     ]
     known[id(jaxpr)] = _Count(peak, results)
     return known[id(jaxpr)]
@@ -91,18 +91,18 @@ def _last_uses(jaxpr: core.Jaxpr) -> dict[core.Var, int]:
 def _results(
     equation: Any, inner: Sequence[_Count], dying: dict[core.Var, int]
 ) -> tuple[list[int], int]:
-    """Bytes of each result, and how many of them are taken over from operands.
+    """The bytes of each result, and how many of them are reused from operands.
 
-    `dying` are the bytes of the operands that nothing reads later.
+    `dying` has the bytes of the operands that no later equation reads.
     """
-    sizes = [_size(each) for each in equation.outvars]
+    sizes = [_size(variable) for variable in equation.outvars]
     name = equation.primitive.name
     if name in _UPDATES:
-        found = [_updated(size, equation.invars, dying) for size in sizes]
-        return [size for size, _ in found], sum(taken for _, taken in found)
+        pairs = [_update_bytes(size, equation.invars, dying) for size in sizes]
+        return [size for size, _ in pairs], sum(reused for _, reused in pairs)
     if name in _WRITTEN:
         return sizes, 0
-    new = [*inner[0].results] if inner else [0] * len(sizes)  # of a `jit`, its own
+    new = [*inner[0].results] if inner else [0] * len(sizes)  # the results of a `jit`
     left = sum(dying.values())
     for index, size in enumerate(sizes):
         if not new[index]:
@@ -111,29 +111,29 @@ def _results(
     return new, sum(dying.values()) - left
 
 
-def _updated(
+def _update_bytes(
     size: int, operands: Sequence[Any], dying: dict[core.Var, int]
 ) -> tuple[int, int]:
-    """Bytes of a result, and those taken over from the operand that it updates."""
-    alike = [each for each in operands if _size(each) == size]
-    if not alike:
+    """The bytes of a result, and those reused from the operand that it updates."""
+    candidates = [operand for operand in operands if _size(operand) == size]
+    if not candidates:
         return size, 0
-    variables = [each for each in alike if isinstance(each, core.Var)]
-    taken = max((dying.get(each, 0) for each in variables), default=0)
-    return taken, taken
+    variables = [item for item in candidates if isinstance(item, core.Var)]
+    reused = max((dying.get(variable, 0) for variable in variables), default=0)
+    return reused, reused
 
 
 def _jaxprs_in(equation: Any) -> Iterator[core.Jaxpr]:
-    """The jaxprs that an equation calls: of a loop, a branch, a `jit`."""
+    """The jaxprs that an equation calls: a loop, a branch or a `jit`."""
     for value in equation.params.values():
-        for each in value if isinstance(value, list | tuple) else [value]:
-            inner = getattr(each, "jaxpr", each)
+        for item in value if isinstance(value, list | tuple) else [value]:
+            inner = getattr(item, "jaxpr", item)
             if isinstance(inner, core.Jaxpr):
                 yield inner
 
 
 def _size(variable: Any) -> int:
-    """The bytes of a variable; 0 of what is no array."""
+    """The bytes of a variable; 0 if it is not an array."""
     shape = getattr(variable.aval, "shape", None)
     dtype = getattr(variable.aval, "dtype", None)
     return 0 if shape is None or dtype is None else math.prod(shape) * dtype.itemsize

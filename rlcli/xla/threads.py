@@ -1,6 +1,6 @@
-"""Threads: the size of XLA's pool, set before JAX is imported. Imports no JAX.
+"""Threads: the size of XLA's thread pool. Does not import JAX.
 
-XLA sizes its thread pool once, when JAX is imported. `runs.thread_layout` chooses
+The size is fixed when JAX is imported. `runs.thread_layout` chooses
 the layout from a recipe; this module applies it to the environment variables.
 """
 
@@ -12,24 +12,22 @@ import sys
 from typing import Any, NamedTuple
 
 DEVICES_FLAG = "--xla_force_host_platform_device_count"
-WIDTH_FLAG = (
-    "--xla_cpu_prefer_vector_width"  # 512 is 5-7 % faster where there is AVX-512
-)
+WIDTH_FLAG = "--xla_cpu_prefer_vector_width"  # 512 is 5-7 % faster with AVX-512
 
 
 class Layout(NamedTuple):
-    """How a run is spread over the machine."""
+    """The threads and devices of a run."""
 
-    threads: str  # "one" for each device, or "pool": one pool of XLA's
-    devices: int  # that the host pretends to have; seeds are spread over them
-    size: int = 0  # threads of the pool; 0: as XLA likes
+    threads: str  # "one": one thread per device; "pool": one pool for all devices
+    devices: int  # host devices; the seeds are sharded over them
+    size: int = 0  # threads of the pool; 0: the default of XLA
 
 
 def apply_layout(layout: Layout) -> bool:
-    """Sets the environment's variables for a layout, before JAX is imported.
+    """Sets the environment variables of a layout, before JAX is imported.
 
-    What the user set in `NPROC` and `XLA_FLAGS` stays as it is. Where JAX is imported
-    already nothing can change any more: says so by returning False.
+    Does not override values that the user has set in `NPROC` and `XLA_FLAGS`. Returns
+    False, without any effect, if JAX is already imported.
     """
     if "jax" in sys.modules:
         return False
@@ -38,9 +36,9 @@ def apply_layout(layout: Layout) -> bool:
 
 
 def current_layout(devices: int) -> dict[str, Any]:
-    """The layout in force, for `run.json`: what `recorded` reads, and the variables.
+    """The current layout and the environment variables, for `run.json`.
 
-    `devices` is over how many of them the seeds are spread.
+    `devices` is the number of devices that the seeds are sharded over.
     """
     return layout(devices)._asdict() | {
         "nproc": os.environ.get("NPROC", ""),
@@ -49,7 +47,7 @@ def current_layout(devices: int) -> dict[str, Any]:
 
 
 def layout(devices: int) -> Layout:
-    """The layout in force, with the seeds spread over so many devices."""
+    """The current layout, with the seeds sharded over `devices` devices."""
     number = os.environ.get("NPROC", "")
     size = int(number) if number.isdecimal() else 0
     return Layout(
@@ -58,17 +56,16 @@ def layout(devices: int) -> Layout:
 
 
 def is_single_threaded() -> bool:
-    """Whether XLA has one thread of the processor's for each device."""
+    """Whether XLA has one CPU thread per device."""
     return os.environ.get("NPROC") == "1"
 
 
 def disable_async_dispatch() -> None:
-    """Has the caller's thread run what it dispatches, where XLA has but one.
+    """Makes the calling thread execute its dispatches, if XLA has a single thread.
 
-    Another's turn would only have to be awaited, at every step of the loop on the host.
-    JAX reads no environment variable for it, and no longer listens once it has computed
-    anything. Imports JAX. With several devices it does nothing: their seeds go on at
-    the same time.
+    Otherwise the host loop would wait for another thread at every step. JAX has no
+    environment variable for this setting, and ignores it after the first computation.
+    Imports JAX. Has no effect with several devices: their seeds run in parallel.
     """
     import jax
 
@@ -77,10 +74,10 @@ def disable_async_dispatch() -> None:
 
 
 def environment_variables(layout: Layout) -> dict[str, str]:
-    """The environment variables that make a layout, beside those the user set.
+    """The environment variables for a layout, except those that the user has set.
 
-    None where a GPU or TPU does the work: these are about the processor, and the pool
-    is what compiles for the accelerator.
+    Empty with a GPU or TPU: the variables concern the CPU, whose thread pool then
+    compiles the programs of the accelerator.
     """
     if has_accelerator():
         return {}
@@ -88,21 +85,21 @@ def environment_variables(layout: Layout) -> dict[str, str]:
     threads = 1 if layout.threads == "one" else layout.size
     if threads and "NPROC" not in os.environ:
         environment["NPROC"] = str(threads)
-    flags_wanted = {DEVICES_FLAG: layout.devices} if layout.devices > 1 else {}
+    layout_flags = {DEVICES_FLAG: layout.devices} if layout.devices > 1 else {}
     if _has_wide_vectors():
-        flags_wanted[WIDTH_FLAG] = 512
+        layout_flags[WIDTH_FLAG] = 512
     flags = os.environ.get("XLA_FLAGS", "")
-    mine = [
-        f"{flag}={value}" for flag, value in flags_wanted.items() if flag not in flags
+    new_flags = [
+        f"{flag}={value}" for flag, value in layout_flags.items() if flag not in flags
     ]
-    if mine:
-        environment["XLA_FLAGS"] = " ".join(filter(None, [flags, *mine]))
+    if new_flags:
+        environment["XLA_FLAGS"] = " ".join(filter(None, [flags, *new_flags]))
     return environment
 
 
 def has_accelerator() -> bool:
-    """Whether JAX will run on something else than the processor."""
-    import importlib.metadata  # here: they take a tenth of the time of `rlcli --help`
+    """Whether JAX will run on an accelerator instead of the CPU."""
+    import importlib.metadata  # here: a tenth of the time of `rlcli --help`
     import importlib.util
 
     platforms = os.environ.get("JAX_PLATFORMS") or os.environ.get("JAX_PLATFORM_NAME")
@@ -111,7 +108,7 @@ def has_accelerator() -> bool:
     if importlib.util.find_spec("libtpu") and glob.glob("/dev/accel*"):
         return True
     present = any(map(glob.glob, ("/dev/nvidia[0-9]*", "/dev/dxg", "/dev/kfd")))
-    # A graphics card is of no use to a JAX that was installed without its plug-in.
+    # JAX uses a GPU only if its plug-in is installed.
     return present and bool(importlib.metadata.entry_points(group="jax_plugins"))
 
 

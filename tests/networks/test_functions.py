@@ -420,7 +420,7 @@ def test_a_forward_pass_of_a_pair_gets_both():
 
 
 def test_a_forward_pass_cannot_be_asked_at_fractions_that_are_drawn():
-    with pytest.raises(RlcliError, match="that a forward pass of one's own cannot be"):
+    with pytest.raises(RlcliError, match="does not support a user-defined forward pass"):
         forward_pass("q", lambda obs: obs, return_head(name="implicit_quantile"), BOX)
 
 

@@ -144,6 +144,6 @@ def test_a_shared_memory_has_its_parameters_with_the_shared_torso():
 
 def test_whoever_carries_no_memory_is_told():
     ours, (obs, first) = network(), inputs()
-    with pytest.raises(RlcliError, match="carries none") as caught:
+    with pytest.raises(RlcliError, match="does not support memories") as caught:
         ours.apply(ours.init(KEY), None, obs, (), first)
     assert "leave out `memory`" in caught.value.hint

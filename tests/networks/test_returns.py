@@ -178,7 +178,7 @@ def test_every_head_of_a_table_begins_at_zero_but_for_the_atoms():
 
 
 def test_a_dueling_head_of_one_value_is_refused():
-    with pytest.raises(RlcliError, match="a dueling head tells actions apart"):
+    with pytest.raises(RlcliError, match="a dueling head requires outputs per action"):
         network("quantile", (), dueling=True).init(KEY)
 
 

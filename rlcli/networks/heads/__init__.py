@@ -1,9 +1,7 @@
-"""Heads: from features to what an updater needs.
+"""Heads: from features to the outputs that an updater uses.
 
-Belongs here: Haiku functions of features, `[N, features] -> [N, ...]`.
-May import: other modules of networks, distributions, and the ground.
-
-A head is a Haiku function of the torso and its features, `[N, features] -> [N, ...]`.
+Belongs here: Haiku functions of a torso and its features, `[N, features] -> [N, ...]`.
+May import: other modules of networks, distributions, and the ground modules.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a head is."""
+"""The type of a head."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from rlcli.types import Array, ArrayTree
 
 
 class Head(NamedTuple):
-    """`read` makes outputs of features; `shape` is that of one output.
+    """`read` computes outputs from features; `shape` is the shape of one output.
 
-    The keyword-only parameters of a head's factory are what a recipe's `head:` may set.
+    The keyword-only parameters of a head's factory are the options of `head:`.
     """
 
     read: Callable[[Torso, Array], ArrayTree]
     shape: tuple[int, ...]
-    # From an array `[N, *shape]` of one's own to what `read` gives; None: there is no
-    # such array.
+    # Converts an array `[N, *shape]`, from a user-defined forward pass, to the type
+    # that `read` returns. None: user-defined forward passes are not supported.
     from_array: Callable[[Array], ArrayTree] | None = lambda array: array
-    actions: tuple[int, ...] = ()  # how many it tells apart, if any
-    # (what `read` gives, which actions are allowed) -> the same without the others;
-    # None: it says nothing of actions.
+    actions: tuple[int, ...] = ()  # (n,) if there is an output for each action
+    # (outputs of `read`, mask of legal actions) -> masked outputs. None: the outputs do
+    # not depend on actions.
     mask: Callable[[ArrayTree, Array], ArrayTree] | None = None

@@ -1,4 +1,4 @@
-"""Layers that heads read features with: dueling, noisy."""
+"""Output layers of heads: linear, dueling and noisy."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def readout(
     dueling: bool = False,
     noisy: bool = False,
 ) -> Array:
-    """`size` numbers for each action, `[..., F] -> [..., *actions, size]`.
+    """`size` outputs for each action, `[..., F] -> [..., *actions, size]`.
 
-    `actions` is `(n,)`, or `()` where there are none to tell apart. Dueling: as a value
-    and what each action adds to it, less the mean of that over actions.
+    `actions` is `(n,)`, or `()` for outputs that do not depend on actions. Dueling: the
+    sum of a value and the advantage of each action, minus the mean advantage.
     """
     if dueling and not actions:
         raise RlcliError(
-            "a dueling head tells actions apart, and here it says one value",
-            "leave `dueling` out",
+            "a dueling head requires outputs per action, and this head has one value",
+            "leave out `dueling`",
         )
 
     def layer(rows: tuple[int, ...]) -> Array:
@@ -55,23 +55,23 @@ def _output_layer(torso: Torso, size: int, noisy: bool) -> Callable[[Array], Arr
 
 
 class NoisyLayer(hk.Module):
-    """What noise in the weights adds to a linear layer (Fortunato et al., 2018).
+    """The noise of a noisy linear layer (Fortunato et al., 2018).
 
         y = Wx + b + (σ_W ⊙ ε_W) x + σ_b ⊙ ε_b
         ε_W = f(ε_out) f(ε_in)ᵀ,  ε_b = f(ε_out)
 
     Factorised Gaussian noise with f(x) = sign(x) √|x|, the same for the whole batch;
-    σ is learnt from 0.5/√inputs on. Without a key there is none
+    σ is learned and starts at 0.5/√inputs. Without a key there is no noise
     (https://arxiv.org/abs/1706.10295).
     """
 
     def __init__(self, size: int) -> None:
-        """`size`: outputs."""
+        """`size` is the number of outputs."""
         super().__init__("noise")
         self.size = size
 
     def __call__(self, inputs: Array) -> Array:
-        """`[..., inputs] -> [..., size]`: what is added."""
+        """The noise to add to the layer: `[..., inputs] -> [..., size]`."""
         entries = inputs.shape[-1]
         sigma = hk.initializers.Constant(NOISE_SCALE / np.sqrt(entries))
         weights = hk.get_parameter("w", (entries, self.size), init=sigma)

@@ -34,9 +34,9 @@ def state_value_head() -> Head:
 def distribution_head(distribution: Distribution) -> Head:
     """The parameters of a distribution over actions, `[N, size]`.
 
-    Near zero at first, so that the policy begins almost uniform (Andrychowicz et al.,
-    2021, https://arxiv.org/abs/2006.05990). The log-scales of a normal distribution
-    are parameters of their own and do not depend on the observation.
+    Initial outputs are near zero, so the initial policy is almost uniform (Andrychowicz
+    et al., 2021, https://arxiv.org/abs/2006.05990). The log-scales of a normal
+    distribution are separate parameters and do not depend on the observation.
     """
 
     def read(torso: Torso, features: Array) -> Array:
@@ -56,5 +56,5 @@ def distribution_head(distribution: Distribution) -> Head:
 
 
 def action_head(size: int) -> Head:
-    """So many numbers, `[N, size]`, near zero at first: an action, or what follows."""
+    """`size` outputs `[N, size]`, initially near zero, such as an action."""
     return Head(lambda torso, features: torso.outputs(size, 0.01)(features), (size,))

@@ -1,4 +1,4 @@
-"""Heads of a learnt model: hidden states, what follows upon them, and their outlook."""
+"""Heads of a learned model (MuZero): representation, dynamics and prediction."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from rlcli.networks.predictions import Prediction
 from rlcli.networks.torsos import Torso
 from rlcli.types import Array
 
-_MIN_SPREAD = 1e-5  # of a spread: a narrower one is not blown up
+_MIN_SPREAD = 1e-5  # a smaller spread is not scaled up to 1
 
 
 class DynamicsOutput(NamedTuple):
-    """What an action leads to, by a model."""
+    """The result of an action, as the model predicts it."""
 
-    hidden: Array  # `[..., size]`
+    hidden: Array  # `[..., size]`: the next hidden state
     reward: Prediction
 
 
 class PredictionOutput(NamedTuple):
-    """What a hidden state promises."""
+    """The policy and the value of a hidden state."""
 
     logits: Array  # `[..., actions]`
     value: Prediction
 
 
 def hidden_state_head(size: int) -> Head:
-    """So many numbers for a hidden state, the least of them 0 and the greatest 1."""
+    """A hidden state of `size` numbers, with minimum 0 and maximum 1."""
     return Head(
         lambda torso, features: _hidden_state(torso, features, size), (size,), None
     )
 
 
 def dynamics_head(size: int, *, name: str = "scalar", **options: Any) -> Head:
-    """The hidden state that follows, and the reward on the way, by a head of `name`."""
+    """The next hidden state, and the reward, predicted by a return head `name`."""
     reward = return_head(name=name, **options)
 
     def read(torso: Torso, features: Array) -> DynamicsOutput:
@@ -49,7 +49,7 @@ def dynamics_head(size: int, *, name: str = "scalar", **options: Any) -> Head:
 
 
 def prediction_head(actions: int, *, name: str = "scalar", **options: Any) -> Head:
-    """Logits of the actions, near zero at first, and the value by a head of `name`."""
+    """Action logits, initially near zero, and the value, by a return head `name`."""
     value = return_head(name=name, **options)
 
     def read(torso: Torso, features: Array) -> PredictionOutput:
@@ -61,12 +61,12 @@ def prediction_head(actions: int, *, name: str = "scalar", **options: Any) -> He
 
 
 def min_max_normalize(hidden: Array) -> Array:
-    """A hidden state `[..., size]` brought to numbers from 0 to 1.
+    """Scales a hidden state `[..., size]` to numbers from 0 to 1.
 
         s ↦ (s − min s) / (max s − min s)
 
-    So hidden states and one-hot actions are of a size (Schrittwieser et al., 2020,
-    appendix G, https://arxiv.org/abs/1911.08265).
+    Hidden states and one-hot actions then have the same range (Schrittwieser et al.,
+    2020, appendix G, https://arxiv.org/abs/1911.08265).
     """
     minimum = jnp.min(hidden, axis=-1, keepdims=True)
     spread = jnp.max(hidden, axis=-1, keepdims=True) - minimum

@@ -1,7 +1,7 @@
 """Heads that predict returns: their mean, or their distribution.
 
-Each gives a record of `rlcli.networks.predictions`, `[N, K]`, or `[N, actions, K]`
-where actions are told apart.
+Each returns a prediction of `rlcli.networks.predictions`, `[N, K]`, or
+`[N, actions, K]` with one prediction per action.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from rlcli.networks.predictions import Categorical, Quantiles, Scalar, mask_pred
 from rlcli.networks.torsos import Torso
 from rlcli.types import Array, Count, Structural
 
-# What a prediction is for: to be moved, to be bootstrapped from, or to act upon.
+# The use of a prediction: to learn, to bootstrap from, or to act.
 Role = Literal["learn", "bootstrap", "act"]
-_MOST_ATOMS = 2**16  # the support is a constant: computed before any program runs
-Actions = tuple[int, ...]  # (n,), or () where there are none to tell apart
+_MAX_ATOMS = 2**16  # the support is a constant, computed before the program runs
+Actions = tuple[int, ...]  # (n,), or () if predictions do not depend on actions
 
 
 def scalar_head(
     actions: Actions, role: Role, *, dueling: bool = False, noisy: bool = False
 ) -> Head:
-    """The mean. An own forward pass gives `[N, actions]`, or `[N]`."""
+    """The mean. A user-defined forward pass returns `[N, actions]`, or `[N]`."""
     del role
 
     def read(torso: Torso, features: Array) -> Scalar:
@@ -47,23 +47,23 @@ def categorical_head(
     actions: Actions,
     role: Role,
     *,
-    atoms: Annotated[int, Ge(2), Le(_MOST_ATOMS)] = 51,
+    atoms: Annotated[int, Ge(2), Le(_MAX_ATOMS)] = 51,
     low: Structural = -10.0,
     high: Structural = 10.0,
     dueling: bool = False,
     noisy: bool = False,
 ) -> Head:
-    """How likely each of so many atoms between `low` and `high` is.
+    """Categorical distribution (C51) of `atoms` values between `low` and `high`.
 
-    C51 (Bellemare et al., 2017, https://arxiv.org/abs/1707.06887). With a value
-    transform `low` and `high` are on its scale. An own forward pass gives the logits,
-    `[N, actions, atoms]`.
+    (Bellemare et al., 2017, https://arxiv.org/abs/1707.06887). With a value transform,
+    `low` and `high` are transformed values. A user-defined forward pass returns the
+    logits, `[N, actions, atoms]`.
     """
     del role
     if not low < high:
         raise RlcliError(
             f"a categorical head has atoms from `low` {low:g} to `high` {high:g}",
-            "`low` has to be less than `high`",
+            "`low` must be less than `high`",
         )
     support = jnp.linspace(low, high, atoms)
 
@@ -86,18 +86,18 @@ def quantile_head(
     dueling: bool = False,
     noisy: bool = False,
 ) -> Head:
-    """So many quantiles, at the mid-points of equal shares.
+    """Quantile regression (QR-DQN): quantiles at the midpoints of equal fractions.
 
         τᵢ = (i + ½) / N,  i = 0 … N − 1
 
-    QR-DQN (Dabney et al., 2018a, https://arxiv.org/abs/1710.10044). An own forward pass
-    gives them as `[N, actions, quantiles]`.
+    (Dabney et al., 2018a, https://arxiv.org/abs/1710.10044). A user-defined forward
+    pass returns the quantiles, `[N, actions, quantiles]`.
     """
     del role
 
     def from_values(values: Array) -> Quantiles:
-        middles = fractions.quantiles(1, quantiles)[0]
-        return Quantiles(values, jnp.broadcast_to(middles, values.shape))
+        midpoints = fractions.quantiles(1, quantiles)[0]
+        return Quantiles(values, jnp.broadcast_to(midpoints, values.shape))
 
     def read(torso: Torso, features: Array) -> Quantiles:
         return from_values(
@@ -118,13 +118,13 @@ def implicit_quantile_head(
     dueling: bool = False,
     noisy: bool = False,
 ) -> Head:
-    """The quantile at any fraction τ, asked at random ones.
+    """Implicit quantile network (IQN): quantiles at randomly sampled fractions τ.
 
         z_τ(s, ·) = f(ψ(s) ⊙ φ(τ)),  φ(τ) = relu(Σ cos(π i τ) wᵢ + b),  0 ≤ i < cosines
 
-    IQN (Dabney et al., 2018b, https://arxiv.org/abs/1806.06923): so many `samples` are
-    learnt, `target_samples` bootstrapped from, `policy_samples` acted upon. Without a
-    key the fractions are mid-points of equal shares. b begins as 1: ψ is let through.
+    (Dabney et al., 2018b, https://arxiv.org/abs/1806.06923). The loss uses `samples`
+    fractions, targets use `target_samples`, and the policy `policy_samples`. Without a
+    key the fractions are midpoints of equal parts. b is initially 1, so that ψ passes.
     """
     counts = {"learn": samples, "bootstrap": target_samples, "act": policy_samples}
     count = counts[role]
@@ -132,20 +132,18 @@ def implicit_quantile_head(
     def read(torso: Torso, features: Array) -> Quantiles:
         rows, entries = features.shape
         key = hk.maybe_next_rng_key()
-        middles = fractions.quantiles(rows, count)
-        fractions_asked = (
-            middles if key is None else fractions.quantiles_uniform(key, rows, count)
+        midpoints = fractions.quantiles(rows, count)
+        taus = (
+            midpoints if key is None else fractions.quantiles_uniform(key, rows, count)
         )
         embed = hk.Linear(entries, b_init=jnp.ones, name="fractions")
-        gate = jax.nn.relu(
-            embed(fractions.quantile_cos_embedding(fractions_asked, cosines))
-        )
+        gate = jax.nn.relu(embed(fractions.quantile_cos_embedding(taus, cosines)))
         product = features[:, None, :] * gate  # [N, count, F]
         values = readout(torso, product, actions, 1, dueling=dueling, noisy=noisy)
         values = jnp.moveaxis(values[..., 0], 1, -1)  # [N, *actions, count]
         padding = (1,) * len(actions)
-        spread = fractions_asked.reshape((rows, *padding, count))
-        return Quantiles(values, jnp.broadcast_to(spread, values.shape))
+        taus = taus.reshape((rows, *padding, count))
+        return Quantiles(values, jnp.broadcast_to(taus, values.shape))
 
     return Head(read, (), None)
 
@@ -163,6 +161,6 @@ RETURN_HEADS: Mapping[str, Callable[..., Head]] = MappingProxyType(
 def return_head(
     actions: Actions = (), role: Role = "learn", *, name: str = "scalar", **options: Any
 ) -> Head:
-    """The head of that name, of a function that predicts returns."""
+    """Returns the return head with a name."""
     head = RETURN_HEADS[name](actions, role, **options)
     return head._replace(actions=actions, mask=mask_prediction)
