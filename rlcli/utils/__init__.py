@@ -1,10 +1,10 @@
-"""Utils: the public toolbox, for training loops and experiments of one's own.
+"""Utils: the public toolbox, for custom training loops and experiments.
 
-Belongs here: functions for users, `custom_loop` and `simulation` among them.
+Belongs here: functions for users, including `custom_loop` and `simulation`.
 May import: everything but cli. Nothing in rlcli imports utils.
 
-Names, keywords and meaning are those that users of coax know; `docs/utils.md` lists
-them all. Nothing in rlcli depends on them. Importing them imports JAX.
+Names, keywords and semantics are those of coax; `docs/utils.md` lists all functions.
+Importing this package imports JAX.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Averages: means that follow a stream of numbers."""
+"""Averages: running means of a stream of numbers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections import deque
 
 
 class RollingAverage:
-    """The mean of the last `n` numbers, or of all while there are fewer.
+    """The mean of the last `n` numbers, or of all if there are fewer.
 
         v = (x₁ + … + xₖ) / k        k = min(numbers seen, n)
 
-    0 before the first. The sum is made anew each time, so that no error builds up.
+    0 before the first number. The sum is computed again each time, so that rounding
+    errors do not accumulate.
     """
 
     def __init__(self, n: int = 100) -> None:
@@ -19,22 +20,22 @@ class RollingAverage:
 
     @property
     def value(self) -> float:
-        """The average now."""
+        """The current average."""
         return math.fsum(self._window) / max(len(self._window), 1)
 
     def update(self, x: float) -> float:
-        """Takes in one more number and gives the average."""
+        """Adds a number and returns the average."""
         self._window.append(float(x))
         return self.value
 
 
 class ExponentialAverage:
-    """A running mean that forgets at the rate 1/n, without a bias at the start.
+    """An exponential moving average with rate 1/n, without initial bias.
 
         v ← v + (x − v) / min(k, n)        k: numbers seen, x the k-th
 
-    So the first `n` numbers count alike; from then on older ones fade. 0 before the
-    first.
+    The first `n` numbers have equal weights; later the weights decay exponentially. 0
+    before the first number.
     """
 
     def __init__(self, n: int = 100) -> None:
@@ -44,11 +45,11 @@ class ExponentialAverage:
 
     @property
     def value(self) -> float:
-        """The average now."""
+        """The current average."""
         return self._value
 
     def update(self, x: float) -> float:
-        """Takes in one more number and gives the average."""
+        """Adds a number and returns the average."""
         self._count = min(self._count + 1, self._max_count)
         self._value += (float(x) - self._value) / self._count
         return self._value

@@ -1,4 +1,4 @@
-"""DeepMind Control: its suite of tasks behind Gymnasium's face. Imported when used."""
+"""DeepMind Control: its suite of tasks as Gymnasium environments."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def make_dmc(
     width: int = 84,
     camera_id: int = 0,
 ) -> gymnasium.Env:
-    """A task of the DeepMind Control suite (Tassa et al., 2018) as Gymnasium has it.
+    """A task of the DeepMind Control suite (Tassa et al., 2018), for Gymnasium.
 
-    https://arxiv.org/abs/1801.00690. Observations are all of the task's, one after the
-    other, in one Box of float32. An episode that the task's clock or
-    `max_episode_steps` ends is truncated; one that the task itself ends, terminated.
+    https://arxiv.org/abs/1801.00690. All observations of the task are concatenated in
+    one float32 Box. The time limit of the task and `max_episode_steps` truncate an
+    episode; other ends of the task terminate it.
 
     Args:
         domain: such as `cartpole`.
         task: such as `swingup`.
-        seed: of the task, until `reset` is given another.
-        max_episode_steps: when an episode ends at the latest.
-        height: of the pictures that `render` draws, in pixels.
-        width: of these pictures.
-        camera_id: the camera they are taken with.
+        seed: seed of the task, until `reset` is called with another.
+        max_episode_steps: maximum length of an episode.
+        height: height of the images that `render` returns, in pixels.
+        width: width of these images.
+        camera_id: camera of these images.
     """
     env = _ControlEnv(domain, task, seed, (height, width), camera_id)
     return TimeLimit(env, max_episode_steps)
@@ -63,7 +63,7 @@ class _ControlEnv(gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Begins an episode; a seed makes the task anew."""
+        """Starts an episode; a seed creates the task again."""
         super().reset(seed=seed)
         if seed is not None:
             self._control = _load_task(*self._name, seed)
@@ -72,7 +72,7 @@ class _ControlEnv(gymnasium.Env):
     def step(
         self, action: np.ndarray
     ) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """One step; at a discount above 0 an episode would have gone on."""
+        """One step. An end with a discount above 0 is a truncation."""
         timestep = self._control.step(np.asarray(action, np.float64))
         is_last = timestep.last()
         terminated = is_last and timestep.discount == 0
@@ -81,12 +81,12 @@ class _ControlEnv(gymnasium.Env):
         return obs, reward, terminated, is_last and not terminated, {}
 
     def render(self) -> np.ndarray:
-        """A picture, `[height, width, 3]` of bytes."""
+        """An image, `[height, width, 3]` uint8."""
         height, width = self._size
         return self._control.physics.render(height, width, self._camera)
 
     def close(self) -> None:
-        """Gives back what the simulation holds."""
+        """Releases the simulation."""
         self._control.close()
 
 
@@ -101,13 +101,13 @@ def _load_task(domain: str, task: str, seed: int) -> Any:
         return suite.load(domain, task, task_kwargs={"random": seed})
     except ValueError as error:
         raise RlcliError(
-            f"DeepMind Control has no task `{task}` of a domain `{domain}`",
-            "`dm_control.suite.ALL_TASKS` lists what there is",
+            f"DeepMind Control has no task `{task}` in domain `{domain}`",
+            "`dm_control.suite.ALL_TASKS` lists all tasks",
         ) from error
 
 
 def _concatenate_specs(specs: Iterable[Any]) -> gymnasium.spaces.Box:
-    """Arrays one after the other; without bounds where a specification has none."""
+    """Concatenates specifications; without bounds where a specification has none."""
     low, high = [], []
     for spec in specs:
         for bounds, name, default in [

@@ -1,4 +1,4 @@
-"""By hand: what a training loop of one's own needs beside the parts themselves."""
+"""Custom loop: helper functions for user-written training loops."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from rlcli.xla.indexing import select_index
 
 
 class QFunction(NamedTuple):
-    """Action values by one's own forward pass. Holds no parameters.
+    """An action-value function with a user-defined forward pass, without parameters.
 
-    `spaces` and `networks` are what the factory of an updater takes first:
+    `spaces` and `networks` are the first arguments of the factory of an updater:
 
         q_learning(q.spaces, q.networks, policies, optimizer)
     """
@@ -38,11 +38,11 @@ class QFunction(NamedTuple):
     spaces: Spaces
 
     def init(self, key: Key) -> Params:
-        """New parameters, `{"q": …}`; checks what the forward pass gives."""
+        """Initializes parameters, `{"q": …}`; checks the shape of the outputs."""
         return self.network.init(key)
 
     def __call__(self, params: Params, obs: Any, action: Any = None) -> Array:
-        """q(s, ·) `[..., actions]`; or of one action each, q(s, a) `[...]`."""
+        """q(s, ·) `[..., actions]`, or with actions, q(s, a) `[...]`."""
         values, _ = self.network.apply(params, None, jnp.asarray(obs), (), None)
         if action is None:
             return values
@@ -50,7 +50,7 @@ class QFunction(NamedTuple):
         return select_index(values, jnp.asarray(action) - int(start))
 
     def networks(self, name: str, head: Callable[..., Any]) -> Network:
-        """The function that an updater asks for by name; the head is one's own, too."""
+        """Returns the network `q` for an updater, with the outputs of its head."""
         if name != "q":
             raise ValueError(f"expected an updater that learns `q`, not `{name}`")
         from_array = head().from_array
@@ -63,10 +63,10 @@ class QFunction(NamedTuple):
 
 
 def q_function(forward: Callable[[Array], Array], env: gymnasium.Env) -> QFunction:
-    """The action values that a Haiku function gives, in an environment's spaces.
+    """Makes an action-value function from a Haiku function, for an environment.
 
-    `forward(obs[N, ...]) -> [N, actions]` gets observations as the environment has
-    them: whether to encode them one-hot, or to flatten them, is its own business.
+    `forward(obs[N, ...]) -> [N, actions]` takes the observations of the environment
+    without preprocessing, such as one-hot encoding or flattening.
     """
     space = env.action_space
     if not isinstance(space, gymnasium.spaces.Discrete):
@@ -79,31 +79,33 @@ def q_function(forward: Callable[[Array], Array], env: gymnasium.Env) -> QFuncti
 def act(
     agent: Agent, state: ArrayTree, obs: Any, key: Key, *, explore: bool = True
 ) -> Array:
-    """An agent's action for one observation; its best one unless it is to `explore`.
+    """Selects an agent's action for one observation; greedy unless `explore`.
 
-    For agents without a memory: each observation is seen as an episode's first.
+    For feed-forward agents: each observation is treated as the first of an episode.
     """
     policy, first = agent.policy, jnp.ones(1, bool)
-    choose = policy.explore if explore else policy.exploit
+    select_action = policy.explore if explore else policy.exploit
     batch = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], obs)
     noise = policy.draw(key, 1)
-    decision, _ = choose(agent.acting(state), batch, policy.initial(1), first, noise)
+    decision, _ = select_action(
+        agent.acting(state), batch, policy.initial(1), first, noise
+    )
     return decision.action[0]
 
 
 def transition(
     obs: Any, action: Any, step_result: tuple, *, first: bool = False, **extras: Any
 ) -> Transition:
-    """One step of one environment, as an unroll `[1, 1, ...]`: what agents learn from.
+    """One step of one environment as an unroll `[1, 1, ...]`, for `agent.learn`.
 
-    `step_result` is what `env.step(action)` returned. Nothing is to be had after an
-    episode that terminated (`discount` 0); one that was truncated would have gone on.
-    `first` says whether `obs` began the episode; `extras` are what `agent.needs` names.
+    `step_result` is the result of `env.step(action)`. `discount` is 0 if the episode
+    terminated, and 1 if it was truncated. `first` is whether `obs` is the first of the
+    episode. `extras` are the arrays that `agent.requires` names.
     """
     next_obs, reward, terminated, truncated = step_result[:4]
 
     def to_unroll(leaf: Any) -> Any:
-        # In 32 bits, as everything in JAX.
+        # 32-bit dtypes, as in JAX.
         dtype = jax.dtypes.canonicalize_dtype(np.asarray(leaf).dtype)
         return np.asarray(leaf, dtype)[None, None]
 
@@ -120,10 +122,9 @@ def transition(
 
 
 def clock(steps: Any) -> Clock:
-    """The time after `steps` steps, for who learns from each of them once.
+    """The clock after `steps` steps, for online agents that learn from every step.
 
-    For agents that learn online. Steps are iterations here, and updates; the update's
-    metrics are computed every time.
+    Every step is one iteration and one update. The metrics are always computed.
     """
     iteration = jnp.asarray(steps, jnp.int32)
     return Clock(

@@ -1,4 +1,4 @@
-"""Exploration: noise on actions, and numbers that change while a run goes on."""
+"""Exploration: action noise, and schedules."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import numpy.typing as npt
 
 
 class OrnsteinUhlenbeckNoise:
-    """Adds noise with a memory to continuous actions.
+    """Adds Ornstein-Uhlenbeck (OU) noise, which is correlated in time, to actions.
 
         Xₜ = Xₜ₋₁ − θ (Xₜ₋₁ − μ) + σ ε        ε ~ N(0, 1), X₀ = μ
         Ãₜ = Aₜ + Xₜ, clipped to [min_value, max_value]
 
-    The noise returns to its mean μ at the rate θ, so that it pushes the same way for
-    about 1/θ steps: what has momentum is moved (Lillicrap et al., 2016,
-    https://arxiv.org/abs/1509.02971; Uhlenbeck and Ornstein, 1930). The bounds hold for
-    the action that comes out; X itself is free.
+    The noise reverts to its mean μ at the rate θ, so it keeps its direction for about
+    1/θ steps, which explores systems with momentum (Lillicrap et al., 2016,
+    https://arxiv.org/abs/1509.02971; Uhlenbeck and Ornstein, 1930). The bounds apply to
+    the resulting action, not to X.
 
     Args:
-        mu: the mean; it and the ones below fit (broadcast) the action's shape.
-        sigma: the spread, not negative.
-        theta: the rate of return, not negative.
-        min_value: the least action; none if left out.
-        max_value: the largest action; none if left out.
-        random_seed: the same one gives the same noise.
+        mu: the mean; all arrays broadcast to the shape of the action.
+        sigma: the scale of the noise, not negative.
+        theta: the rate of mean reversion, not negative.
+        min_value: the lower bound of actions; None for no bound.
+        max_value: the upper bound of actions; None for no bound.
+        random_seed: seed of the noise.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class OrnsteinUhlenbeckNoise:
         self._noise: np.ndarray | None = None
 
     def reset(self) -> None:
-        """Begins the process anew at its mean, as at the start of an episode."""
+        """Resets the process to its mean, as at the start of an episode."""
         self._noise = None
 
     def __call__(self, a: npt.ArrayLike) -> np.ndarray:
-        """The action `[...]` with noise, in its own dtype if that is a float's."""
+        """Returns the action `[...]` with noise. The dtype is kept if it is a float."""
         action = np.asarray(a)
         if not np.issubdtype(action.dtype, np.floating):
             action = action.astype(np.float64)
@@ -65,29 +65,30 @@ class OrnsteinUhlenbeckNoise:
         if noise.shape != action.shape:
             raise ValueError(
                 f"expected an action of shape {noise.shape}, got {action.shape}: "
-                "`reset` comes before actions of another shape"
+                "call `reset` before actions of another shape"
             )
         white = self._random.standard_normal(action.shape)
         theta, sigma = np.asarray(self.theta), np.asarray(self.sigma)
         self._noise = np.asarray(noise - theta * (noise - mu) + sigma * white)
         low = -np.inf if self.min_value is None else self.min_value
         high = np.inf if self.max_value is None else self.max_value
-        # Bounds in the action's dtype: clipped first, it could be rounded beyond them.
-        to = action.dtype
-        noisy = (action + self._noise).astype(to)
-        return np.asarray(np.clip(noisy, np.asarray(low, to), np.asarray(high, to)))
+        # Clipped after the conversion, which could round the action beyond the bounds.
+        dtype = action.dtype
+        noisy = (action + self._noise).astype(dtype)
+        low, high = np.asarray(low, dtype), np.asarray(high, dtype)
+        return np.asarray(np.clip(noisy, low, high))
 
 
 class StepwiseLinearFunction:
-    """A number over time: straight lines through fixed points, flat outside of them.
+    """A piecewise linear schedule, constant before the first and after the last point.
 
-        f(t) = v₀ for t ≤ t₀, vₙ for t ≥ tₙ, else on the line between its neighbours
+        f(t) = v₀ for t ≤ t₀, vₙ for t ≥ tₙ, else the linear interpolation
 
         epsilon = StepwiseLinearFunction((0, 1.0), (1_000_000, 0.1), (2_000_000, 0.01))
         epsilon(500_000)  # 0.55
 
     Args:
-        steps: pairs (timestep, value), in the order of time.
+        steps: pairs (timestep, value), with increasing timesteps.
     """
 
     def __init__(self, *steps: tuple[int, float]) -> None:
@@ -96,12 +97,12 @@ class StepwiseLinearFunction:
         if any(
             time >= next_time for (time, _), (next_time, _) in itertools.pairwise(steps)
         ):
-            raise ValueError(f"expected timesteps that go up, got {steps}")
+            raise ValueError(f"expected increasing timesteps, got {steps}")
         self.steps = steps
         self._times = np.array([time for time, _ in steps], np.float64)
         self._values = np.array([value for _, value in steps], np.float64)
 
     def __call__(self, timestep: npt.ArrayLike) -> Any:
-        """The value at a time: a float, or an array for an array of times."""
+        """The value at a timestep: a float, or an array for an array of timesteps."""
         value = np.interp(np.asarray(timestep, np.float64), self._times, self._values)
         return float(value) if np.ndim(value) == 0 else value

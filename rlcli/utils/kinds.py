@@ -1,12 +1,11 @@
-"""Kinds: what an object of rlcli's is.
+"""Kinds: tests for the kind of a policy or function.
 
-A policy is the record `rlcli.types.Policy`. Other functions are a `Network`, or a
-record with one as `network` (`rlcli.q_function` makes such a one). A network does not
-say what it estimates, but its parameters do: they stand under the name that the
-function has in a recipe, beside `shared` if there is a shared torso (see
-`rlcli.types.Network`). So the name tells:
+A policy is an instance of `rlcli.types.Policy`. Other functions are a `Network`, or a
+record with a field `network`, such as the result of `rlcli.q_function`. The kind of a
+network is the name of its parameter group, which is the name of the function in a
+recipe. A shared torso has the group `shared` (see `rlcli.types.Network`).
 
-    q, critic      action values        (with a number behind it for one of several)
+    q, critic      action values        (with a number suffix for one of several)
     value          state values
     transition     the next observation: a transition model
     reward         the reward: a reward function
@@ -26,36 +25,38 @@ _SHARED = "shared"
 
 
 def is_policy(obj: Any) -> bool:
-    """Whether it is a policy, the record that explores and exploits."""
+    """Whether an object is a policy."""
     return isinstance(obj, Policy)
 
 
 def is_qfunction(obj: Any) -> bool:
-    """Whether it gives action values: named `q` or `critic`, or offered as
-    `ValuesOffer`.
+    """Whether an object is an action-value function.
+
+    That is a network named `q` or `critic`, or a `ValuesOffer`.
     """
     return isinstance(obj, ValuesOffer) or _is_named(obj, "q", "critic")
 
 
 def is_vfunction(obj: Any) -> bool:
-    """Whether it gives state values: a network named `value`, or a record with one."""
+    """Whether an object is a state-value function: a network named `value`."""
     return _is_named(obj, "value")
 
 
 def is_transition_model(obj: Any) -> bool:
-    """Whether it foretells the next observation: a network named `transition`."""
+    """Whether an object is a transition model: a network named `transition`."""
     return _is_named(obj, "transition")
 
 
 def is_reward_function(obj: Any) -> bool:
-    """Whether it foretells the reward: a network named `reward`."""
+    """Whether an object is a reward function: a network named `reward`."""
     return _is_named(obj, "reward")
 
 
 def is_stochastic(obj: Any) -> bool:
-    """Whether it gives a distribution: a policy, or a network with a `distribution`.
+    """Whether an object returns a distribution.
 
-    The latter is a record with both, such as `rlcli.policies.Parameters`.
+    That is a policy, or a record with `network` and `distribution`, such as
+    `rlcli.policies.Parameters`.
     """
     if is_policy(obj):
         return True
@@ -63,12 +64,12 @@ def is_stochastic(obj: Any) -> bool:
 
 
 def _is_named(obj: Any, *names: str) -> bool:
-    names_found = {_strip_number(name) for name in _function_names(obj)}
-    return bool(names_found) and names_found <= {*names}
+    function_names = {_strip_number(name) for name in _function_names(obj)}
+    return bool(function_names) and function_names <= {*names}
 
 
 def _function_names(obj: Any) -> set[str]:
-    """The names that its parameters stand under; none if it is no network."""
+    """The names of the parameter groups; empty if there is no network."""
     network = _network(obj)
     if network is None:
         return set()

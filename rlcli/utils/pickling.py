@@ -1,8 +1,8 @@
-"""Pickling: objects in files and byte-strings that are safe to open.
+"""Pickling: objects in files and bytes that are safe to load.
 
-What is stored is a bare lz4 frame that holds a pickle without any global (see
-`rlcli.utils.encoding`): opening a stranger's runs no code, and allocates nothing that
-it only claims. That is all it has in common with a checkpoint: there is no header.
+The format is an lz4 frame that contains a pickle without globals (see
+`rlcli.utils.encoding`). Loading untrusted data runs no code, and does not allocate more
+memory than the data fill. Unlike a checkpoint, the format has no header.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from rlcli.runs.files import replace_file
 from rlcli.utils.decoding import decode_object
 from rlcli.utils.encoding import encode_object
 
-_MAGIC = b"\x04\x22\x4d\x18"  # how an lz4 frame begins
+_MAGIC = b"\x04\x22\x4d\x18"  # first bytes of an lz4 frame
 
 
 def dumps(obj: Any) -> bytes:
-    """An object as an lz4-compressed pickle.
+    """Serializes an object as an lz4-compressed pickle.
 
-    Stored are None, bool, int, float, complex, str, bytes, list, tuple, set, dict, and
-    arrays of numbers, NumPy's and JAX's, which come back as NumPy's; each of exactly
-    this type. References inside the one object are kept, also to itself:
+    Supports exactly the types None, bool, int, float, complex, str, bytes, list, tuple,
+    set and dict, and numeric NumPy and JAX arrays, which are loaded as NumPy arrays.
+    References within the object are preserved, including cycles:
 
         a = [13]
         a_new, b_new = loads(dumps((a, {"a": a})))  # b_new["a"] is a_new
 
     Raises:
-        TypeError: for anything else; it names the path, `/agent/params/3`.
-        ValueError: for more than 64 containers inside one another, or about a million
-            values: numbers belong into arrays.
+        TypeError: for other types; it names the path, such as `/agent/params/3`.
+        ValueError: for more than 64 nested containers, or about a million values: use
+            arrays for numbers.
     """
     compressor = lz4.frame.LZ4FrameCompressor()
     frame = [compressor.begin(), *map(compressor.compress, encode_object(obj))]
@@ -44,14 +44,14 @@ def dumps(obj: Any) -> bytes:
 
 
 def loads(s: bytes | bytearray | memoryview) -> Any:
-    """The object that `dumps` made these bytes of; an `RlcliError` if it did not."""
+    """Loads bytes of `dumps`; raises `RlcliError` for other bytes."""
     return _load_frame(memoryview(s), "data")
 
 
 def dump(obj: Any, filepath: str | os.PathLike[str]) -> None:
-    """Writes what `dumps` makes of an object to a file, whole or not at all.
+    """Writes an object to a file atomically, in the format of `dumps`.
 
-    Folders that are missing are made.
+    Missing folders are created.
     """
     content, path = dumps(obj), Path(filepath)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,12 +59,10 @@ def dump(obj: Any, filepath: str | os.PathLike[str]) -> None:
 
 
 def load(filepath: str | os.PathLike[str]) -> Any:
-    """The object that `dump` wrote to a file; an `RlcliError` if there is none."""
+    """Loads a file that `dump` wrote; raises `RlcliError` for other files."""
     path = Path(filepath)
-    if not path.is_file():  # opening a pipe would wait for ever
-        raise RlcliError(
-            f"there is no file `{path}`", "name one that `dump` has written"
-        )
+    if not path.is_file():  # opening a pipe would block
+        raise RlcliError(f"there is no file `{path}`", "name a file that `dump` wrote")
     return _load_frame(memoryview(path.read_bytes()), path)
 
 
@@ -74,15 +72,13 @@ def _load_frame(frame: memoryview, source: str | os.PathLike[str]) -> Any:
     except pickles.MalformedError as error:
         raise RlcliError(
             f"`{source}` was not written by `dump` and is not opened: it holds {error}",
-            "checkpoints are read by `rlcli.runs.checkpoint.read`; pickles of others "
-            "could "
-            "run code",
+            "`rlcli.runs.checkpoint.read` reads checkpoints; other pickles could run code",
         ) from error
 
 
 def _decompress(frame: memoryview) -> memoryview:
-    """What the one frame holds: it grows as data come, whatever its header claims."""
-    if frame[: len(_MAGIC)] != _MAGIC:  # lz4 would skip over "skippable" ones
+    """Decompresses a single frame in pieces, without trusting the size in its header."""
+    if frame[: len(_MAGIC)] != _MAGIC:  # lz4 would skip "skippable" frames
         raise pickles.MalformedError("no lz4 frame")
     content = io.BytesIO()
     decompressor = lz4.frame.LZ4FrameDecompressor()
@@ -91,7 +87,7 @@ def _decompress(frame: memoryview) -> memoryview:
             raise pickles.MalformedError("something behind its lz4 frame")
         try:
             piece = decompressor.decompress(frame[start : start + pickles.PIECE_SIZE])
-        except RuntimeError as error:  # lz4 has no type for it
+        except RuntimeError as error:  # lz4 has no specific type
             raise pickles.MalformedError(f"an unsound lz4 frame: {error}") from error
         content.write(piece)
     if not decompressor.eof or decompressor.unused_data:

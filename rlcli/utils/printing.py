@@ -1,4 +1,4 @@
-"""Printing: objects and log messages, for people to read."""
+"""Printing: readable objects and log messages."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def pretty_print(obj: Any) -> None:
 
 
 def pretty_repr(o: Any, d: int = 0) -> str:
-    """An object over several lines: an entry a line, indented by how deep it lies.
+    """Formats an object over several lines, one indented line per entry.
 
-    Of an array there are shape, dtype, least, median and largest entry; of what is no
-    container its own `repr`. `d` is how deep `o` itself lies.
+    An array is described by shape, dtype, minimum, median and maximum. Objects that are
+    not containers have their own `repr`. `d` is the initial depth of indentation.
     """
     return _format(o, d, ())
 
 
 def _format(o: Any, d: int, parents: tuple[int, ...]) -> str:
-    """As `pretty_repr`; `parents` are the ids of what it lies in."""
+    """As `pretty_repr`; `parents` are the ids of the enclosing containers."""
     if isinstance(o, np.ndarray | jax.Array):
         return _summarize_array(o)
     inner = (*parents, id(o))
@@ -46,7 +46,7 @@ def _format(o: Any, d: int, parents: tuple[int, ...]) -> str:
         return _indent([f"{key!r}: {text(o[key])}" for key in o], "{}", d)
     brackets = _BRACKETS.get(type(o))
     if brackets is None or (not o and isinstance(o, set | frozenset)):
-        return repr(o)  # among others `set()`, for {} is a dict
+        return repr(o)  # also `set()`, because {} is a dict
     return _indent([text(item) for item in o], brackets, d)
 
 
@@ -56,7 +56,7 @@ def _indent(lines: Iterable[str], brackets: str, d: int) -> str:
 
 
 def _summarize_array(array: Any) -> str:
-    """An array in a few words; numbers only where they are known by now."""
+    """Describes an array; a traced array has no numbers."""
     facts = [f"shape={tuple(array.shape)}", f"dtype={array.dtype}"]
     has_values = not isinstance(array, Tracer)
     if has_values and array.size and np.dtype(bool) != array.dtype and _is_real(array):
@@ -79,16 +79,16 @@ def enable_logging(
     output_filepath: str | os.PathLike[str] | None = None,
     output_level: int | None = None,
 ) -> None:
-    """Shows log messages on stderr, and writes them to a file if one is named.
+    """Prints log messages on stderr, and optionally appends them to a file.
 
-    Sets up the root logger, as `logging.basicConfig(level=level)` does; a second call
-    changes levels, and writes no message twice.
+    Configures the root logger, as `logging.basicConfig(level=level)`. A second call
+    changes the levels, and does not duplicate messages.
 
     Args:
-        name: of this process, put in front of each message.
-        level: the least level that is shown.
-        output_filepath: the file to append to; folders that are missing are made.
-        output_level: the least level that is written there; `level` if left out.
+        name: name of this process, a prefix of each message.
+        level: minimum level of printed messages.
+        output_filepath: file to append to; missing folders are created.
+        output_level: minimum level of messages in the file; `level` by default.
     """
     label = "" if name is None else f"{name}|"
     form = f"[{label}%(name)s|%(levelname)s] %(message)s"
@@ -110,7 +110,7 @@ def enable_logging(
 
 
 def _file_handler(root: logging.Logger, path: Path) -> logging.FileHandler:
-    """The handler that writes to a file: the one that does so already, or a new one."""
+    """The handler that writes to a file: the existing one, or a new one."""
     for handler in root.handlers:
         is_file = isinstance(handler, logging.FileHandler)
         if is_file and Path(handler.baseFilename) == path:

@@ -1,4 +1,4 @@
-"""Reloading: modules read again while Python goes on running."""
+"""Reloading: reloads modules in a running Python process."""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ from types import FunctionType, ModuleType
 def reload_recursive(
     module: ModuleType | str, reload_external_modules: bool = False
 ) -> None:
-    """Reloads a module and what it needs, each after what it needs itself.
+    """Reloads a module and its dependencies, in the order of dependency.
 
-    Only modules inside of it (`package.…`), or else all that are written in Python and
-    are used anywhere below; Python cannot load those in C a second time.
+    Reloads only its submodules (`package.…`) or, with `reload_external_modules`, all
+    dependencies written in Python. Python cannot reload modules written in C.
     """
     root = importlib.import_module(module) if isinstance(module, str) else module
 
-    def follow(candidate: ModuleType) -> bool:
+    def is_included(candidate: ModuleType) -> bool:
         if candidate.__name__.startswith(f"{root.__name__}."):
             return True
         loader = getattr(candidate.__spec__, "loader", None)
         return reload_external_modules and isinstance(loader, SourceFileLoader)
 
-    for dependency in _dependency_order(root, follow):
+    for dependency in _dependency_order(root, is_included):
         importlib.reload(dependency)
 
 
 def _dependency_order(
-    root: ModuleType, follow: Callable[[ModuleType], bool]
+    root: ModuleType, is_included: Callable[[ModuleType], bool]
 ) -> list[ModuleType]:
-    """What `root` needs, then itself. Without recursion: chains of imports are long."""
+    """The dependencies of `root`, then `root`. Iterative: import chains are long."""
     visited, order = {root.__name__}, []
-    waiting = [(root, _dependencies(root))]
-    while waiting:
-        module, dependencies = waiting[-1]
+    stack = [(root, _dependencies(root))]
+    while stack:
+        module, dependencies = stack[-1]
         for dependency in dependencies:
-            if dependency.__name__ not in visited and follow(dependency):
+            if dependency.__name__ not in visited and is_included(dependency):
                 visited.add(dependency.__name__)
-                waiting.append((dependency, _dependencies(dependency)))
+                stack.append((dependency, _dependencies(dependency)))
                 break
         else:
             order.append(module)
-            waiting.pop()
+            stack.pop()
     return order
 
 
 def _dependencies(module: ModuleType) -> Iterator[ModuleType]:
-    """The modules in a module, and those that its functions and classes are of."""
+    """The modules in a module, and those that define its functions and classes."""
     for value in [*vars(module).values()]:
         if isinstance(value, FunctionType | type):
             value = sys.modules.get(value.__module__)

@@ -1,4 +1,4 @@
-"""Simulation: environments from Python, without a recipe and without training."""
+"""Simulation: environments in Python, without a recipe or training."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from rlcli.types import (
 )
 from rlcli.xla.random_bits import unroll_key
 
-_REGISTERED_LIMIT = "default"  # the time limit that an environment is registered with
+_REGISTERED_LIMIT = "default"  # the registered time limit of the environment
 
 
 def make(
@@ -43,58 +43,58 @@ def make(
     rendering: bool = False,
     **parameters: Any,
 ) -> Environment:
-    """An environment of ours, whose `step` takes a key.
+    """Builds a native environment of rlcli, whose `step` takes a key.
 
         env = rlcli.make("Pendulum-v1", g=9.8)
         state, obs = env.reset(key)
         state, timestep = env.step(state, action, key)
 
-    This is the pure core: no batch axis, no time limit, no auto-reset. With `num_envs`
-    it is the vector of so many, `[num_envs, ...]`, whose episodes are truncated at
-    the time limit and begin again by themselves.
+    The result is the pure core, without batch axis, time limit and auto-reset. With
+    `num_envs` it is a vector environment, `[num_envs, ...]`, which truncates episodes
+    at the time limit and resets automatically.
 
     Args:
-        name: what `rlcli list environments` shows; not an adapter's, such as
-            `gymnasium/…`, which no program can be compiled with.
-        num_envs: how many, side by side; None for the core.
-        time_limit: steps after which an episode of the vector is truncated, None for
-            never; by default what the environment is registered with.
-        wrappers: what the core is wrapped in, from the inside out: names, or mappings
-            with `name` and options, as in a recipe.
-        each: of a vector's parameters several values: environment i takes value i mod
-            their number.
-        statistics: whether `timestep.info` has `episode_return`, float32, and
-            `episode_length`, int32: of the episode so far, at its end of all of it.
-        rendering: whether states store what only pictures show, such as the cards of
-            Blackjack, and a vector the final states for `render_final(state, index)`.
-        parameters: the factory's own. Those that follow a schedule in recipes may be
-            traced: `jax.vmap` over them gives a population. `rlcli show environment
-            NAME` lists them.
+        name: a name that `rlcli list environments` prints, except adapters such as
+            `gymnasium/…`, which JAX cannot compile.
+        num_envs: the number of parallel environments; None for the core.
+        time_limit: steps after which the vector truncates an episode; None for no
+            limit. The default is the registered limit.
+        wrappers: wrappers of the core, innermost first: names, or mappings with `name`
+            and options, as in a recipe.
+        each: several values of parameters of a vector: environment i uses value i
+            modulo their number.
+        statistics: whether `timestep.info` contains `episode_return`, float32, and
+            `episode_length`, int32, of the episode so far.
+        rendering: whether states store details that only images show, such as the cards
+            of Blackjack, and vectors the final states for `render_final(state, index)`.
+        parameters: options of the environment. Those that accept a schedule in recipes
+            may be traced: `jax.vmap` over them gives a population. `rlcli show
+            environment NAME` lists them.
 
     Raises:
-        RlcliError: for what a recipe could not say either.
+        RlcliError: for arguments that a recipe would not accept.
     """
     part = registry.find("environment", name)
     if part.facts.get("adapter"):
         raise RlcliError(
             f"environment `{name}` cannot be compiled",
-            "its own library makes it; `rlcli train` plays it on the host",
+            "it belongs to another library; `rlcli train` runs it on the host",
         )
     options = _check_options(part, parameters)
     wrapper_parts = [_read_wrapper(wrapper) for wrapper in _check_list(wrappers)]
-    more = rendering_option(part.factory, rendering)
+    rendering_options = rendering_option(part.factory, rendering)
 
     def core_of(values: Mapping[str, Array]) -> Environment:
-        core = part.factory(**more, **{**options, **values})
+        core = part.factory(**rendering_options, **{**options, **values})
         for wrapper, wrapper_options in wrapper_parts:
             core = wrapper.factory(core, **wrapper_options)
         return core
 
     if num_envs is None:
         if each or time_limit != _REGISTERED_LIMIT:
-            what = "`each`" if each else "`time_limit`"
+            option = "`each`" if each else "`time_limit`"
             raise RlcliError(
-                f"{what} is for vectors, and without `num_envs` this is one core",
+                f"{option} requires a vector environment, and `num_envs` is not given",
                 f'`rlcli.make("{name}", num_envs=…)`',
             )
         return _record_statistics(_keyed_core(core_of({})), statistics)
@@ -117,7 +117,7 @@ def make(
 
 
 def _option_reader(part: registry.RegisteredPart) -> grammar.Reader:
-    """Reads a part's options as those of a recipe are read."""
+    """Returns a reader of a part's options, with the rules of recipes."""
 
     def refuse(place: Place, message: str, hint: str) -> NoReturn:
         del place  # there is no file
@@ -127,13 +127,13 @@ def _option_reader(part: registry.RegisteredPart) -> grammar.Reader:
 
 
 def _check_options(
-    part: registry.RegisteredPart, options_given: Mapping[str, Any]
+    part: registry.RegisteredPart, given_options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """All options of a part, checked; of what is traced, that it may be."""
+    """Checks the options of a part; traced ones must accept a schedule."""
     reader, parameters = _option_reader(part), registry.options(part.factory)
     traced_options = {
         key: value
-        for key, value in options_given.items()
+        for key, value in given_options.items()
         if isinstance(value, Tracer) and key in parameters
     }
     for key, value in traced_options.items():
@@ -142,11 +142,11 @@ def _check_options(
             message = f"`{key}` of {reader.label} cannot be traced"
             reader.fail((), message, f"give {describe_annotation(annotation)}")
         if value.shape:
-            message = f"`{key}` of {reader.label} is one number, got {value.shape}"
-            reader.fail((), message, "`jax.vmap` over them, or `each` in a vector")
+            message = f"`{key}` of {reader.label} is a scalar, got shape {value.shape}"
+            reader.fail((), message, "use `jax.vmap`, or `each` with `num_envs`")
     plain = {
         key: value.tolist() if isinstance(value, jax.Array | np.ndarray) else value
-        for key, value in options_given.items()
+        for key, value in given_options.items()
         if key not in traced_options
     }
     rest = {
@@ -156,7 +156,7 @@ def _check_options(
     for key, value in options.items():
         if isinstance(value, schedules.Schedule):
             message = f"`{key}` of {reader.label} is a schedule, and there is no run"
-            reader.fail((), message, "give a number, or make another for each")
+            reader.fail((), message, "give a number, or one environment per number")
     return options | {
         parameters[key].name: value for key, value in traced_options.items()
     }
@@ -169,12 +169,12 @@ def _check_list(wrappers: Any) -> Sequence[Any]:
 
 
 def _read_wrapper(wrapper: Any) -> tuple[registry.RegisteredPart, dict[str, Any]]:
-    """A wrapper and its options, as a recipe says them."""
+    """The part and the options of a wrapper, given as in a recipe."""
     options = {"name": wrapper} if isinstance(wrapper, str) else wrapper
     if not isinstance(options, Mapping) or not isinstance(options.get("name"), str):
         raise RlcliError(
-            f"expected a wrapper's name, or a mapping with its `name`, got {wrapper!r}",
-            "`rlcli list wrappers` shows what there is",
+            f"expected a wrapper's name, or a mapping with `name`, got {wrapper!r}",
+            "`rlcli list wrappers` prints all wrappers",
         )
     part = registry.find("wrapper", options["name"])
     return part, _check_options(part, {k: v for k, v in options.items() if k != "name"})
@@ -191,7 +191,7 @@ def _keyed_core(core: Environment) -> Environment:
 
 
 class EpisodeStatisticsState(NamedTuple):
-    """The state of environments, and what their episodes have come to."""
+    """The state of environments, with returns and lengths of their episodes."""
 
     environment: ArrayTree
     total: Array  # float32, `[]` or `[B]`: rewards so far
@@ -199,7 +199,7 @@ class EpisodeStatisticsState(NamedTuple):
 
 
 def _record_statistics(env: Environment, statistics: bool) -> Environment:
-    """The same, if asked with return and length of episodes in its `info`."""
+    """Adds the return and the length of episodes to `info`, if `statistics`."""
     if not statistics:
         return env
 
@@ -216,12 +216,12 @@ def _record_statistics(env: Environment, statistics: bool) -> Environment:
         inner, timestep = env.step(state.environment, action, *rest)
         total, length = state.total + timestep.reward, state.length + 1
         episode_info = {"episode_return": total, "episode_length": length}
-        after = EpisodeStatisticsState(
+        next_state = EpisodeStatisticsState(
             inner,
             jnp.where(timestep.last, 0.0, total),
             jnp.where(timestep.last, 0, length),
         )
-        return after, timestep._replace(info={**timestep.info, **episode_info})
+        return next_state, timestep._replace(info={**timestep.info, **episode_info})
 
     return env._replace(
         reset=reset,
@@ -232,10 +232,10 @@ def _record_statistics(env: Environment, statistics: bool) -> Environment:
 
 
 class Rollout(NamedTuple):
-    """What came of playing for some steps."""
+    """The result of `rollout`."""
 
-    steps: Transition  # `[T, ...]`; in the vector `[T, B, ...]`
-    total: Array  # the return of the first episode, as far as it went: `[]` or `[B]`
+    steps: Transition  # `[T, ...]`; for vector environments `[T, B, ...]`
+    total: Array  # return of the first episode, up to step T: `[]` or `[B]`
 
 
 def rollout(
@@ -245,30 +245,30 @@ def rollout(
     key: Key,
     steps: int,
 ) -> Rollout:
-    """Plays for `steps` steps, in one compiled loop; `jax.vmap` over keys is a batch.
+    """Runs a policy for `steps` steps, as one `jax.lax.scan`.
 
-    A core does not begin again: what comes after its episode's end is played on from
-    there, and is not part of the return.
+    A core is not reset: steps after the end of the episode are executed, but are not
+    part of the return. Use `jax.vmap` over keys for a batch.
 
     Args:
-        env: of `rlcli.make`, the core or the vector.
-        policy: a function `(acting, obs, key) -> action`, or a policy of rlcli's,
-            which explores.
-        acting: what the policy acts with, its parameters.
-        key: of all that is random.
-        steps: how many.
+        env: a core or a vector environment of `rlcli.make`.
+        policy: a function `(acting, obs, key) -> action`, or a `Policy`, whose
+            `explore` is used.
+        acting: the parameters of the policy.
+        key: a JAX PRNG key.
+        steps: the number of steps.
     """
     reset_key, loop_key = jax.random.split(key)
     state, obs = env.reset(reset_key)
     batch = (env.num_envs,) if env.num_envs else ()
-    decide, policy_state = _make_decide(policy, env.num_envs)
-    fresh = jnp.ones(batch, bool)
+    select_action, policy_state = _action_function(policy, env.num_envs)
+    first = jnp.ones(batch, bool)
     is_first_episode = jnp.ones(batch, bool)
 
     def step(carry: tuple, key: Key) -> tuple[tuple, tuple[Transition, Array]]:
         state, obs, policy_state, first, is_first_episode = carry
-        decide_key, step_key = jax.random.split(key)
-        action, policy_state = decide(acting, obs, policy_state, first, decide_key)
+        act_key, step_key = jax.random.split(key)
+        action, policy_state = select_action(acting, obs, policy_state, first, act_key)
         state, timestep = env.step(state, action, step_key)
         row = Transition(
             obs=obs,
@@ -281,24 +281,25 @@ def rollout(
             extras={},
         )
         episode_reward = jnp.where(is_first_episode, timestep.reward, 0.0)
-        begins = timestep.last if env.num_envs else jnp.zeros(batch, bool)
+        next_first = timestep.last if env.num_envs else jnp.zeros(batch, bool)
         carry = (
             state,
             timestep.obs,
             policy_state,
-            begins,
+            next_first,
             is_first_episode & ~timestep.last,
         )
         return carry, (row, episode_reward)
 
-    carry = state, obs, policy_state, fresh, is_first_episode
+    carry = state, obs, policy_state, first, is_first_episode
     _, (rows, rewards) = jax.lax.scan(step, carry, jax.random.split(loop_key, steps))
     return Rollout(rows, jnp.sum(rewards, axis=0))
 
 
-def _make_decide(policy: Any, num_envs: int) -> tuple[Callable, ArrayTree]:
-    """`(acting, obs, policy_state, first, key) -> action, policy_state`, and the first
-    memory.
+def _action_function(policy: Any, num_envs: int) -> tuple[Callable, ArrayTree]:
+    """Returns a function that selects actions, and the initial policy state.
+
+    `(acting, obs, policy_state, first, key) -> action, policy_state`
     """
     if not isinstance(policy, Policy):
         return lambda acting, obs, policy_state, first, key: (
@@ -307,10 +308,10 @@ def _make_decide(policy: Any, num_envs: int) -> tuple[Callable, ArrayTree]:
         ), ()
     batch = num_envs or 1
 
-    def decide(
+    def select_action(
         acting: ArrayTree, obs: Array, policy_state: ArrayTree, first: Array, key: Key
     ) -> tuple[Array, ArrayTree]:
-        if not num_envs:  # a core's observation, as a batch of one
+        if not num_envs:  # the observation of a core as a batch of 1
             obs, first = jax.tree.map(lambda leaf: leaf[None], (obs, first))
         noise = policy.draw(key, batch)
         decision, policy_state = policy.explore(acting, obs, policy_state, first, noise)
@@ -319,4 +320,4 @@ def _make_decide(policy: Any, num_envs: int) -> tuple[Callable, ArrayTree]:
             action = jax.tree.map(lambda leaf: leaf[0], action)
         return action, policy_state
 
-    return decide, policy.initial(batch)
+    return select_action, policy.initial(batch)

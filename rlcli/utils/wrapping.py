@@ -1,4 +1,4 @@
-"""Wrapping: functions made of functions."""
+"""Wrapping: functions that transform functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Axes = int | None | Sequence[int | None]
 
 
 def docstring(obj: Any) -> Callable[[Wrapped], Wrapped]:
-    """A decorator that gives a function the docstring of `obj`.
+    """Returns a decorator that gives a function the docstring of `obj`.
 
     @docstring(f)
     def g(x): ...  # g.__doc__ == f.__doc__
@@ -30,7 +30,7 @@ def docstring(obj: Any) -> Callable[[Wrapped], Wrapped]:
 
 
 class JittedFunc:
-    """A compiled function that can be pickled; made by `jit`."""
+    """A compiled function that can be pickled, the result of `jit`."""
 
     def __init__(
         self,
@@ -47,14 +47,14 @@ class JittedFunc:
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the function gives, compiled at the first call for these shapes."""
+        """Calls the function, compiled at the first call with these shapes."""
         return self._compiled(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.func!r})"
 
     def __reduce__(self) -> Any:
-        # Used as a decorator it stands where its function did: pickled by that name.
+        # As a decorator it replaces its function, so it is pickled by the same name.
         name = getattr(self.func, "__qualname__", "")
         module = sys.modules.get(getattr(self.func, "__module__", ""))
         if inspect.getattr_static(module, name, None) is self:
@@ -69,13 +69,13 @@ def jit(
 ) -> JittedFunc:
     """`jax.jit` on the default device, as a function that can be pickled.
 
-    What is pickled is `func` itself, by its name as always in Python; whoever loads it
-    compiles it anew, for their own device.
+    The pickle contains the name of `func`, as for every Python function. The function
+    is compiled again after loading, for the device of that process.
 
     Args:
         func: the function to compile.
-        static_argnums: the arguments to compile for, value by value.
-        donate_argnums: the arguments whose memory may be used for the results.
+        static_argnums: the arguments whose values are compile-time constants.
+        donate_argnums: the arguments whose memory may be reused for results.
     """
     return JittedFunc(func, static_argnums, donate_argnums)
 
@@ -83,15 +83,15 @@ def jit(
 def unvectorize(
     f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0
 ) -> Callable[..., Any]:
-    """A function of a batch as one of a single instance: the inverse of `jax.vmap`.
+    """Makes a function of a single instance from one of a batch: inverts `jax.vmap`.
 
-    Each argument gets a batch axis of size 1, which each output loses. `in_axes` says
-    where: one for all, or one for each argument; None leaves it as it is. `out_axes`
-    the same for the entries of a tuple that `f` returns. Arguments may be trees;
-    keyword arguments are handed on untouched.
+    Each argument gets a batch axis of size 1, and each output loses it. `in_axes` is
+    the position of that axis: one for all arguments, or one per argument; None leaves
+    an argument unchanged. `out_axes` is the same for the entries of a tuple that `f`
+    returns. Arguments may be pytrees. Keyword arguments are passed unchanged.
 
         f_single = unvectorize(f_batch, in_axes=(None, None, 0))  # of a Haiku apply
-        y = f_single(params, key, x)  # x without its batch axis, and y too
+        y = f_single(params, key, x)  # x and y have no batch axis
     """
 
     @functools.wraps(f)
@@ -105,7 +105,7 @@ def unvectorize(
                 f"expected one number as out_axes for a single output, got {out_axes}"
             )
         unbatched = _map_axes(jnp.squeeze, outputs, out_axes, "out_axes")
-        make = getattr(outputs, "_make", tuple)  # of a NamedTuple, another of its kind
+        make = getattr(outputs, "_make", tuple)  # keeps the type of a NamedTuple
         return make(unbatched)
 
     return single_function
@@ -114,11 +114,11 @@ def unvectorize(
 def _map_axes(
     move: Callable[..., Any], values: tuple[Any, ...], axes: Axes, name: str
 ) -> tuple[Any, ...]:
-    """`move(leaf, axis)` on the leaves of each value, at the axis of its own."""
+    """Applies `move(leaf, axis)` to the leaves of each value, with its own axis."""
     if isinstance(axes, int | None):
         axes = (axes,) * len(values)
     if len(axes) != len(values):
-        raise ValueError(f"expected {len(values)} {name}, one a value, got {axes}")
+        raise ValueError(f"expected {len(values)} {name}, one per value, got {axes}")
     return tuple(
         _map_leaves(move, value, axis) for value, axis in zip(values, axes, strict=True)
     )
