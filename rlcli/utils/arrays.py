@@ -1,4 +1,4 @@
-"""Arrays: small functions of one array, NumPy's or JAX's."""
+"""Arrays: small functions of a NumPy or JAX array."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from rlcli.types import Array, Key
 
 
 def argmax(rng: Key, arr: Any, axis: int | None = -1) -> Array:
-    """Where the largest entry is along an axis; ties are broken at random, evenly.
+    """The index of the maximum along an axis; breaks ties uniformly at random.
 
-    `arr` `[..., n, ...]` gives int32 `[...]`, without the axis; None: the index into
-    the flattened array. As in NumPy, NaN counts as the largest.
+    Returns int32 `[...]`, without the axis, for `arr` `[..., n, ...]`. If `axis` is
+    None, returns the index into the flattened array. As in NumPy, NaN is the maximum.
     """
     return _argbest(jnp.max, rng, arr, axis)
 
 
 def argmin(rng: Key, arr: Any, axis: int | None = -1) -> Array:
-    """Where the smallest entry is along an axis; ties are broken at random, evenly.
+    """The index of the minimum along an axis; breaks ties uniformly at random.
 
-    As `argmax`, along any axis of any array.
+    Arguments and result are those of `argmax`.
     """
     return _argbest(jnp.min, rng, arr, axis)
 
@@ -36,7 +36,7 @@ def _argbest(best: Callable[..., Array], rng: Key, arr: Any, axis: int | None) -
     arr = jnp.asarray(arr)
     if axis is None:
         arr, axis = arr.ravel(), -1
-    # A NaN is the only number that differs from itself, and what `best` then gives.
+    # NaN is the only number that differs from itself; `best` returns it if present.
     is_best = (arr == best(arr, axis=axis, keepdims=True)) | (arr != arr)
     order = jax.random.uniform(rng, arr.shape)
     return jnp.argmax(jnp.where(is_best, order, -1.0), axis=axis)
@@ -53,15 +53,15 @@ def check_array(
     axis: int | None = None,
     except_np: bool = False,
 ) -> None:
-    """Checks common properties of an array, NumPy's or JAX's.
+    """Checks common properties of a NumPy or JAX array.
 
     `ndim`, `dtype` and `axis_size` (the size along `axis`) may each be a collection of
-    what is allowed. `except_np` lets NumPy's arrays pass; they do without it as well.
+    allowed values. `except_np` has no effect: NumPy arrays are always accepted.
 
     Raises:
-        TypeError: if it is no array, or one of the properties does not hold.
+        TypeError: if `arr` is not an array, or a property does not hold.
     """
-    del except_np  # an array is an array here, wherever it lies
+    del except_np  # for compatibility with coax
     if not isinstance(arr, np.ndarray | jax.Array):
         raise TypeError(f"expected an array, got {type(arr)}")
     description = f"an array of shape {arr.shape} and dtype {arr.dtype}"
@@ -83,12 +83,12 @@ def check_array(
             )
 
 
-def _as_collection(what: Any) -> Collection[Any]:
-    return what if isinstance(what, list | tuple | set | frozenset) else (what,)
+def _as_collection(value: Any) -> Collection[Any]:
+    return value if isinstance(value, list | tuple | set | frozenset) else (value,)
 
 
 def clipped_logit(x: Any, epsilon: float = 1e-15) -> Array:
-    """The logit, without infinities at 0 and 1; float `[...]` as `x`.
+    """The logit, finite at 0 and 1; float `[...]` as `x`.
 
     logit(x) = log max(ε, x) − log max(ε, 1 − x)        x ∈ [0, 1]
     """
@@ -97,7 +97,7 @@ def clipped_logit(x: Any, epsilon: float = 1e-15) -> Array:
 
 
 def diff_transform_matrix(num_frames: int, dtype: Any = "float32") -> np.ndarray:
-    """The matrix that makes derivatives of stacked frames, `[num_frames, num_frames]`.
+    """The matrix of finite differences of stacked frames, `[num_frames, num_frames]`.
 
         Mᵢⱼ = (−1)ⁿ⁻¹⁻ⁱ C(n−1−j, n−1−i)
 
@@ -106,9 +106,9 @@ def diff_transform_matrix(num_frames: int, dtype: Any = "float32") -> np.ndarray
                 −3 −2 −1  0
                  1  1  1  1
 
-    Frames stand on the last axis, the newest last. Of X M, column n−1 is the newest
-    frame, n−2 its difference to the one before (velocity), n−3 the second difference
-    (acceleration), and so on.
+    Frames are on the last axis, the newest last. In X M, column n−1 is the newest
+    frame, column n−2 its difference from the previous frame (velocity), column n−3 the
+    second difference (acceleration), and so on.
     """
     if num_frames < 1:
         raise ValueError(f"expected at least one frame, got {num_frames}")
@@ -121,28 +121,29 @@ def diff_transform_matrix(num_frames: int, dtype: Any = "float32") -> np.ndarray
 
 
 def diff_transform(X: Any, dtype: Any = "float32") -> Array:  # noqa: N803 - coax's name
-    """Stacked frames `[..., n]` as position, velocity, acceleration … of the newest.
+    """Transforms stacked frames `[..., n]` to position, velocity, acceleration …
 
         X M, with M = diff_transform_matrix(n)
 
-    The shape stays; position comes last. NumPy's for NumPy's arrays, else JAX's.
+    The shape is unchanged, and the position is last. Returns a NumPy array for a NumPy
+    array, else a JAX array.
     """
     numpy = _array_module(X)
     X = numpy.asarray(X)
     matrix = diff_transform_matrix(X.shape[-1], dtype)
     if numpy is np:
         return X.astype(matrix.dtype) @ matrix
-    # Accelerators would else multiply in fewer bits, and differences are small.
-    exact = jax.lax.Precision.HIGHEST
-    return jnp.matmul(X.astype(matrix.dtype), matrix, precision=exact)
+    # By default accelerators multiply with fewer bits, and differences are small.
+    precision = jax.lax.Precision.HIGHEST
+    return jnp.matmul(X.astype(matrix.dtype), matrix, precision=precision)
 
 
 def double_relu(arr: Any) -> Array:
-    """Both halves of a ReLU beside one another: `[..., n]` gives `[..., 2n]`.
+    """Concatenated ReLU (CReLU) of both signs: `[..., n] -> [..., 2n]`.
 
         [−relu(−x), relu(x)]
 
-    Nothing is lost from layer to layer, yet half of what comes out is zero
+    Preserves the information of its input, yet half of the outputs are zero
     (Shang et al., 2016, https://arxiv.org/abs/1603.05201).
     """
     arr = jnp.asarray(arr)
@@ -152,18 +153,18 @@ def double_relu(arr: Any) -> Array:
 def idx(arr: Any, axis: int = 0) -> Array:
     """The indices along an axis: `[0, 1, …, arr.shape[axis] − 1]`.
 
-    NumPy's for NumPy's arrays, else JAX's.
+    Returns a NumPy array for a NumPy array, else a JAX array.
     """
     numpy = _array_module(arr)
     return numpy.arange(numpy.shape(arr)[axis])
 
 
 def isscalar(num: Any) -> bool:
-    """Whether it is a number, or an array with a single entry, of whatever shape."""
+    """Whether an object is a number, or an array with a single entry."""
     if isinstance(num, np.ndarray | jax.Array):
         return num.size == 1
     if isinstance(num, np.generic):
-        # Numbers of NumPy's, and those that extend it, such as bfloat16.
+        # NumPy scalars, and those of extension dtypes such as bfloat16.
         return jnp.issubdtype(num.dtype, jnp.number) or isinstance(num, np.bool_)
     return isinstance(num, numbers.Number)
 

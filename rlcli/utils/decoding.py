@@ -1,8 +1,8 @@
-"""Decoding: a pickle by `rlcli.utils.encoding`, read without Python's unpickler.
+"""Decoding: reads pickles of `rlcli.utils.encoding` without Python's unpickler.
 
-A small stack machine: it knows the opcodes that are written and no others, so there is
-no global that a pickle could ask for. Whatever makes no sense is refused, and nothing
-is allocated that is not there.
+A small stack machine that supports only the opcodes of the encoder, so a pickle cannot
+import globals. Malformed data raise an error. The size of an allocation never exceeds
+the size of the data for it.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ from rlcli.runs import pickles
 from rlcli.runs.pickles import MalformedError
 from rlcli.utils.encoding import ARRAY, COMPLEX, MAX_OPCODES, SCALAR
 
-# A tuple's hash is that of all it holds, over and over where that is shared, and as
-# deep as it goes, for keeping it out of C's stack; equal hashes make a dict slow.
+# The hash of a tuple visits all its entries, shared ones repeatedly, and recurses on the
+# C stack. Equal hashes make a dict slow.
 _MAX_HASHED = 2**24
 _MAX_KEY_DEPTH = 1_000
 _MAX_EQUAL_HASHES = 256
-_MAX_MARKS = pickles.MAX_DEPTH + 2  # an array is a tuple in a tuple
+_MAX_MARKS = pickles.MAX_DEPTH + 2  # an array is a nested tuple
 
 
 class _Tag(NamedTuple):
-    """What tells that a tuple stands for something else."""
+    """The first entry of a tuple that encodes another object."""
 
     word: str
 
 
 class _Extent(NamedTuple):
-    """How much a tuple holds when everything shared is counted again, and how deep."""
+    """The number of nested entries of a tuple, shared ones repeated, and the depth."""
 
     size: int
     depth: int
 
 
 def decode_object(content: memoryview) -> Any:
-    """The object of which `content` is the pickle; `MalformedError` if it is none."""
+    """Decodes a pickle; raises `MalformedError` if it is malformed."""
     machine = _Machine(content)
     try:
         return machine.run()
     except (LookupError, TypeError, OverflowError, ValueError) as error:
         if isinstance(error, MalformedError):
             raise
-        raise MalformedError("a pickle that makes no sense") from error
+        raise MalformedError("a malformed pickle") from error
 
 
 class _Machine:
-    """Where reading stands: content, stack, open marks, and what may be referred to."""
+    """The state of decoding: content, stack, open marks, and memo."""
 
     def __init__(self, content: memoryview) -> None:
         self._content = content
@@ -62,13 +62,13 @@ class _Machine:
         self._marks: list[int] = []
         self._memo: list[Any] = []
         self._extents: dict[int, _Extent] = {}  # of tuples, by id
-        self._tuples: list[tuple[Any, ...]] = []  # kept, so that no id comes again
+        self._tuples: list[tuple[Any, ...]] = []  # stored, so that ids are unique
         self._hash_work = 0
 
     def run(self) -> Any:
-        """Reads everything and gives the one object that is left."""
+        """Reads all opcodes and returns the decoded object."""
         if self._take(2) != pickle.PROTO + bytes([4]):
-            raise MalformedError("no pickle of protocol 4")
+            raise MalformedError("data that is not a pickle of protocol 4")
         while (opcode := self._opcode()) != pickle.STOP:
             action = _ACTIONS.get(opcode)
             if action is None:
@@ -76,7 +76,7 @@ class _Machine:
             action(self)
         (result,) = self._check_untagged(self._stack)
         if self._marks or self._at != len(self._content):
-            raise MalformedError("a pickle that does not end at its end")
+            raise MalformedError("a pickle with an open mark, or data after its end")
         return result
 
     def _opcode(self) -> bytes:
@@ -88,7 +88,7 @@ class _Machine:
     def _take(self, size: int) -> bytes:
         """The next bytes."""
         if not 0 <= size <= len(self._content) - self._at:
-            raise MalformedError("a pickle that claims more than is there")
+            raise MalformedError("a pickle that declares more data than it contains")
         self._at += size
         return bytes(self._content[self._at - size : self._at])
 
@@ -96,64 +96,64 @@ class _Machine:
         return struct.unpack(layout, self._take(struct.calcsize(layout)))[0]
 
     def push(self, value: Any) -> None:
-        """Puts a value on the stack."""
+        """Pushes a value on the stack."""
         self._stack.append(value)
 
     def integer(self, layout: str) -> None:
-        """An int of as many bytes as a number of this layout says."""
+        """Pushes an int, whose size in bytes is a number of this layout."""
         self.push(
             int.from_bytes(self._take(self._number(layout)), "little", signed=True)
         )
 
     def real(self) -> None:
-        """A float."""
+        """Pushes a float."""
         self.push(self._number(">d"))
 
     def text(self) -> None:
-        """A str."""
+        """Pushes a str."""
         self.push(str(self._take(self._number("<Q")), "utf-8", "surrogatepass"))
 
     def data(self) -> None:
-        """Some bytes."""
+        """Pushes bytes."""
         self.push(self._take(self._number("<Q")))
 
     def mark(self) -> None:
-        """Begins a group of values."""
+        """Starts a group of values."""
         if len(self._marks) >= _MAX_MARKS:
             raise MalformedError(f"a pickle nested more than {pickles.MAX_DEPTH} deep")
         self._marks.append(len(self._stack))
 
     def group(self) -> list[Any]:
-        """Takes the values since the last mark off the stack."""
+        """Pops the values since the last mark."""
         start = self._marks.pop()
         values = self._stack[start:]
         del self._stack[start:]
         return values
 
     def container(self, empty: Any) -> None:
-        """An empty container, which is always memoized: it may contain itself."""
+        """Pushes an empty container. It must be memoized, because it may contain itself."""
         self.push(empty)
         if self._opcode() != pickle.MEMOIZE:
-            raise MalformedError("a container that cannot be referred to")
+            raise MalformedError("a container that is not memoized")
         self.memoize()
 
     def memoize(self) -> None:
-        """Notes what is on top, as what comes next in the memo."""
+        """Adds the top of the stack to the memo."""
         self._memo.extend(self._check_untagged(self._stack[-1:]))
 
     def refer(self) -> None:
-        """What was noted before."""
+        """Pushes an object of the memo."""
         self.push(self._memo[self._number("<I")])
 
     def tag(self) -> None:
-        """A frozenset with one word."""
+        """Pushes a tag, which is a frozenset with one word."""
         (word,) = self.group()
         if word not in _SPECIAL:
             raise MalformedError("a frozenset")
         self.push(_Tag(word))
 
     def make_tuple(self) -> None:
-        """A tuple, or what it stands for."""
+        """Pushes a tuple, or the object that it encodes."""
         values = self.group()
         if values and type(values[0]) is _Tag:
             self.push(_SPECIAL[values[0].word](*self._check_untagged(values[1:])))
@@ -167,27 +167,27 @@ class _Machine:
         self.push(new_tuple)
 
     def fill_list(self) -> None:
-        """Puts a group into the list below it."""
+        """Adds a group to the list below it."""
         values = self._check_untagged(self.group())
         self._container_below(list).extend(values)
 
     def fill_set(self) -> None:
-        """Puts a group into the set below it."""
+        """Adds a group to the set below it."""
         values = self._check_untagged(self.group())
         self._check_hashing(values)
         self._container_below(set).update(values)
 
     def fill_dict(self) -> None:
-        """Puts a group of keys and values into the dict below it."""
+        """Adds a group of keys and values to the dict below it."""
         values = self._check_untagged(self.group())
         self._check_hashing(values[::2])
         self._container_below(dict).update(zip(values[::2], values[1::2], strict=True))
 
     def _container_below(self, kind: type) -> Any:
-        """What a group goes into. Once only: keys are counted group by group."""
+        """The container for a group. It must be empty: keys are checked per group."""
         container = self._stack[-1]
         if type(container) is not kind or container:
-            raise MalformedError(f"a group that belongs into no empty {kind.__name__}")
+            raise MalformedError(f"a group without an empty {kind.__name__} for it")
         return container
 
     def _check_untagged(self, values: list[Any]) -> list[Any]:
@@ -201,7 +201,7 @@ class _Machine:
         return _Extent(1, 0)
 
     def _check_hashing(self, keys: Iterable[Any]) -> None:
-        """Refuses keys that would take long, or the whole C stack, to hash."""
+        """Rejects keys whose hash would take long, or overflow the C stack."""
         keys = list(keys)
         extents = [self._extent(key) for key in keys]
         self._hash_work += sum(extent.size for extent in extents)
@@ -209,19 +209,19 @@ class _Machine:
         if self._hash_work > _MAX_HASHED or deepest > _MAX_KEY_DEPTH:
             raise MalformedError("keys that are too large")
         if max(Counter(map(hash, keys)).values(), default=0) > _MAX_EQUAL_HASHES:
-            raise MalformedError("keys that were made to collide")
+            raise MalformedError("keys with too many hash collisions")
 
 
 def _complex(real: Any, imaginary: Any) -> complex:
     if type(real) is not float or type(imaginary) is not float:
-        raise MalformedError("a complex number of something else than floats")
+        raise MalformedError("a complex number whose parts are not floats")
     return complex(real, imaginary)
 
 
 def _array(name: Any, shape: Any, data: Any) -> np.ndarray:
-    """An array that may be written to, like the one that was stored."""
+    """A writable array, like the one that was stored."""
     if type(shape) is not tuple:
-        raise MalformedError("an array whose shape is no tuple")
+        raise MalformedError("an array whose shape is not a tuple")
     return pickles.decode_array(name, list(shape), data).copy()
 
 

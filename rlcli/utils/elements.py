@@ -1,4 +1,4 @@
-"""Elements: of Gymnasium's spaces, drawn, and made ready for a network."""
+"""Elements of Gymnasium spaces: sampling, and preprocessing for networks."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ Preprocessor = Callable[[Key, Any], ArrayTree]
 
 
 def default_preprocessor(space: gymnasium.Space) -> Preprocessor:
-    """What makes of an element (or a batch of them) of a space what a network reads.
+    """Returns a function from an element, or a batch, of a space to network inputs.
 
-    `preprocessor(rng, x)` gives batches, with a first axis of 1 for a single element:
+    `preprocessor(rng, x)` returns a batch, with a first axis of 1 for a single element:
 
-    - Box: clipped to its bounds, in JAX's dtype for it, `[N, *shape]`;
+    - Box: clipped to its bounds, in the JAX dtype, `[N, *shape]`;
     - Discrete: one-hot, float32 `[N, n]`;
-    - MultiDiscrete: a list with such a one-hot for each entry;
+    - MultiDiscrete: a list with a one-hot array per entry;
     - MultiBinary: float32 `[N, *shape]`;
     - Tuple and Dict: a tuple, a dict of these.
 
-    Nothing is random; `rng` is there for preprocessors that are.
+    The result is deterministic; `rng` is for random preprocessors.
     """
     match space:
         case spaces.Discrete():
@@ -37,8 +37,10 @@ def default_preprocessor(space: gymnasium.Space) -> Preprocessor:
             return lambda rng, x: _one_hot(_integers(x, start), n).reshape(-1, n)
         case spaces.Box():
             low, high = bounds(space)
-            shape, to = (-1, *space.shape), dtype(space)
-            return lambda rng, x: jnp.clip(jnp.asarray(x, to).reshape(shape), low, high)
+            shape, box_dtype = (-1, *space.shape), dtype(space)
+            return lambda rng, x: jnp.clip(
+                jnp.asarray(x, box_dtype).reshape(shape), low, high
+            )
         case spaces.MultiDiscrete():
             sizes = [int(n) for n in space.nvec.ravel()]
             start = np.asarray(space.start).ravel()
@@ -87,11 +89,11 @@ def check_preprocessors(
     num_samples: int = 20,
     random_seed: int | None = None,
 ) -> bool:
-    """Whether functions `(rng, x)` do the same to elements of a space, as far as tried.
+    """Whether functions `(rng, x)` agree on random elements of a space.
 
-    On `num_samples` random elements, each with a key that is the same for all of them.
-    The same are results of one structure, with equal shapes and numbers that agree to
-    1e-5; NaN agrees with NaN.
+    Tests `num_samples` elements, each with the same key for all functions. Results
+    agree if structures and shapes are equal, and numbers agree to 1e-5. NaN agrees with
+    NaN.
     """
     if len(preprocessors) < 2:
         raise ValueError(f"expected two functions or more, got {len(preprocessors)}")
@@ -124,15 +126,14 @@ def _is_close(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def safe_sample(space: gymnasium.Space, seed: int | None = None) -> Any:
-    """One random element of a space, that surely lies in it.
+    """Samples a random element, which always lies in the space.
 
-    Safe for what overflows or wraps around in `space.sample()`: the largest floats,
-    64-bit integers. Box: uniform where both bounds are finite; |N(0, 1)| from the only
-    bound; N(0, 1) without one. With a seed the space's own generator stays untouched;
-    without one it is drawn from.
+    Avoids overflows of `space.sample()`, with the largest floats and 64-bit integers.
+    Box: uniform where both bounds are finite; |N(0, 1)| from a single bound; N(0, 1)
+    without bounds. Uses the generator of the space only if `seed` is None.
     """
     if not isinstance(space, gymnasium.Space):
-        raise TypeError(f"expected a space of Gymnasium's, got {type(space)}")
+        raise TypeError(f"expected a space of Gymnasium, got {type(space)}")
     return _sample_element(space, None if seed is None else np.random.default_rng(seed))
 
 
@@ -154,24 +155,24 @@ def _sample_element(space: gymnasium.Space, random: np.random.Generator | None) 
 
 
 def _sample_box(space: spaces.Box, random: np.random.Generator) -> np.ndarray:
-    to, shape = space.dtype, space.shape
-    if to.kind != "f":
-        integers: Any = random.integers  # whose stubs take no dtype that is a variable
-        return np.asarray(integers(space.low, space.high, shape, to, endpoint=True))
+    box_dtype, shape = space.dtype, space.shape
+    if box_dtype.kind != "f":
+        integers: Any = random.integers  # its stubs do not accept a variable dtype
+        return np.asarray(
+            integers(space.low, space.high, shape, box_dtype, endpoint=True)
+        )
     low, high = (bound.astype(np.float64) for bound in (space.low, space.high))
     has_low, has_high = np.isfinite(low), np.isfinite(high)
-    # Stand-ins for infinity, so that no branch that is not taken makes a NaN.
-    low_or_zero, high_or_zero = (
-        np.where(has_low, low, 0.0),
-        np.where(has_high, high, 0.0),
-    )
-    share, normal = random.random(shape), random.standard_normal(shape)
-    # Not least + share (most − least): that may be more than a float can hold.
-    inside = low_or_zero * (1 - share) + high_or_zero * share
-    outside = np.where(
+    # Zero replaces infinity, so that branches that are not selected compute no NaN.
+    low_or_zero = np.where(has_low, low, 0.0)
+    high_or_zero = np.where(has_high, high, 0.0)
+    uniform, normal = random.random(shape), random.standard_normal(shape)
+    # Not low + uniform (high − low): the difference may overflow.
+    bounded = low_or_zero * (1 - uniform) + high_or_zero * uniform
+    one_sided = np.where(
         has_low, low_or_zero + np.abs(normal), high_or_zero - np.abs(normal)
     )
     samples = np.where(
-        has_low & has_high, inside, np.where(has_low | has_high, outside, normal)
+        has_low & has_high, bounded, np.where(has_low | has_high, one_sided, normal)
     )
-    return np.asarray(np.clip(np.asarray(samples, to), space.low, space.high))
+    return np.asarray(np.clip(np.asarray(samples, box_dtype), space.low, space.high))

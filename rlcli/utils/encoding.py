@@ -1,14 +1,14 @@
-"""Encoding: an object as a pickle that needs no global, its references kept.
+"""Encoding: an object as a pickle without globals, with its references.
 
-What pickles have no opcode for is a tuple that begins with a tag, a frozenset of one
-word: frozensets stand nowhere else, so no tuple of the user's can be taken for it.
+Objects without an opcode are tuples that start with a tag, a frozenset of one word.
+Other frozensets are not supported, so a tuple of the user is never ambiguous.
 
     ({"array"}, dtype, shape, bytes)        an array: little-endian, in C order
-    ({"scalar"}, dtype, (), bytes)          a scalar of NumPy's
+    ({"scalar"}, dtype, (), bytes)          a NumPy scalar
     ({"complex"}, real, imaginary)          a complex number
 
 The pickle (protocol 4) has the opcodes of `rlcli.runs.pickles`, those for tuples, sets
-and bytes, and the memo: what was written once is referred to when it comes again.
+and bytes, and the memo: repeated objects are references to the first one.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ import numpy as np
 
 from rlcli.runs import pickles
 
-MAX_OPCODES = 2**20  # of one pickle: two of them may make an object of 200 bytes
+MAX_OPCODES = 2**20  # of one pickle: two opcodes can create an object of 200 bytes
 ARRAY, SCALAR, COMPLEX = "array", "scalar", "complex"
 
 Parts = Iterator[bytes | memoryview]
 
 
 def encode_object(obj: Any) -> Iterator[bytes]:
-    """The pickle of an object, in pieces of less than twice `runs.pickles.PIECE`.
+    """Pickles an object, in pieces of less than twice `runs.pickles.PIECE_SIZE`.
 
-    A `TypeError` or `ValueError` names the path of what cannot be stored.
+    Raises `TypeError` or `ValueError`, with the path of an unsupported object.
     """
     return pickles.join_pieces(pickles.limit_count(_pickle_parts(obj), MAX_OPCODES))
 
@@ -45,10 +45,10 @@ def _pickle_parts(obj: Any) -> Parts:
 
 
 class _Encoder:
-    """Writes values, each at its path and depth; yields an opcode in each part."""
+    """Encodes values, with their path and depth; yields one opcode per part."""
 
     def __init__(self) -> None:
-        # Text and bytes by what they say, the rest by identity: equal text is one.
+        # By value for str and bytes, so that equal ones are shared, else by identity.
         self._memo: dict[tuple[type, Any], int] = {}
 
     def value(self, value: Any, path: str, depth: int) -> Parts:
@@ -111,7 +111,7 @@ class _Encoder:
         yield pickle.MARK
         yield from self._encode_items(enumerate(value), path, depth)
         number = self._memo.get(_identity(value))
-        if number is not None:  # something inside of it refers to it: it is written now
+        if number is not None:  # an entry refers to the tuple, and has written it
             yield pickle.POP_MARK
             yield _reference(number)
             return
@@ -119,15 +119,15 @@ class _Encoder:
         yield self._memoize(value)
 
     def _set(self, value: set[Any], path: str, depth: int) -> Parts:
-        # Its own order differs from one start of Python to the next.
-        def encode_alone(element: Any) -> bytes:
+        # Sorted, because the order of a set differs between Python processes.
+        def encode_separately(element: Any) -> bytes:
             return b"".join(_Encoder().value(element, f"{path}/{{}}", depth + 1))
 
         yield pickle.EMPTY_SET
         yield self._memoize(value)
         yield pickle.MARK
         yield from self._encode_items(
-            [("{}", x) for x in sorted(value, key=encode_alone)], path, depth
+            [("{}", x) for x in sorted(value, key=encode_separately)], path, depth
         )
         yield pickle.ADDITEMS
 
@@ -147,7 +147,7 @@ class _Encoder:
 
 
 def _alternate(value: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
-    """Keys and values in turn, each with the step of a path that leads there."""
+    """Alternates keys and values, each with its step of the path."""
     for key, item in value.items():
         step = key if type(key) is str else repr(key)
         yield step, key
@@ -164,7 +164,7 @@ def _reference(number: int) -> bytes:
 
 
 def _begin_tagged(word: str) -> Parts:
-    """Begins a tuple that stands for something else."""
+    """Starts a tuple that encodes another object."""
     yield pickle.MARK
     yield pickle.MARK
     yield from _encode_bytes(word)
@@ -195,13 +195,13 @@ def _encode_float(value: float) -> bytes:
 def _to_host(value: Any, path: str) -> np.ndarray:
     if jnp.issubdtype(value.dtype, jax.dtypes.extended):
         raise TypeError(
-            f"`{path or '/'}`: expected an array of numbers, got {value.dtype}; of a "
-            "key, `jax.random.key_data` has them"
+            f"`{path or '/'}`: expected an array of numbers, got {value.dtype}; "
+            "for a key, use `jax.random.key_data`"
         )
     return np.asarray(value)
 
 
-# By exact type: what comes back has the type of what went in.
+# By exact type, so that decoded objects have the same type.
 _PLAIN: Mapping[type, Callable[[Any], bytes]] = {
     type(None): lambda value: pickle.NONE,
     bool: lambda value: pickle.NEWTRUE if value else pickle.NEWFALSE,

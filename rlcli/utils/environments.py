@@ -1,4 +1,4 @@
-"""Environments: Gymnasium's, looked into, played for an episode, or for a step."""
+"""Environments: attributes, episodes and transitions of Gymnasium environments."""
 
 from __future__ import annotations
 
@@ -20,33 +20,35 @@ from rlcli.types import Transition
 from rlcli.utils.elements import safe_sample
 
 Acting = Callable[[Any], Any]  # a = policy(s)
-_MISSING = "__ERROR__"  # coax's own sign for "no default"
+_MISSING = "__ERROR__"  # the marker of coax for "no default"
 _MAX_STEPS = 10_000
 
 
 def get_env_attr(
     env: Any, attr: str, default: Any = _MISSING, max_depth: int = 100
 ) -> Any:
-    """An attribute of an environment, or of what it wraps: of the outermost with it.
+    """Returns an attribute of an environment or of the outermost wrapped one with it.
 
-    At most `max_depth` wrappers are taken off. Without a default, an `AttributeError`
-    where none has it.
+    Looks through at most `max_depth` wrappers. Without a default, raises
+    `AttributeError` if no environment has the attribute.
     """
     for layer in _layers(env, max_depth):
         if hasattr(layer, attr):
             return getattr(layer, attr)
     if isinstance(default, str) and default == _MISSING:
-        raise AttributeError(f"{env} has no attribute `{attr}`, nor what it wraps")
+        raise AttributeError(
+            f"{env} has no attribute `{attr}`, nor do the environments it wraps"
+        )
     return default
 
 
 def has_env_attr(env: Any, attr: str, max_depth: int = 100) -> bool:
-    """Whether an environment, or one that it wraps, has an attribute."""
+    """Whether an environment, or one of the environments it wraps, has an attribute."""
     return any(hasattr(layer, attr) for layer in _layers(env, max_depth))
 
 
 def _layers(env: Any, max_depth: int) -> Iterator[Any]:
-    """The environment, then what it wraps, from the outside in."""
+    """The environment, then the environments it wraps, outermost first."""
     yield env
     for _ in range(max_depth):
         if not hasattr(env, "env"):
@@ -58,10 +60,10 @@ def _layers(env: Any, max_depth: int) -> Iterator[Any]:
 def render_episode(
     env: gymnasium.Env, policy: Acting | None = None, step_delay_ms: float = 0
 ) -> None:
-    """Plays an episode, with `env.render()` at its beginning and after every step.
+    """Runs an episode, with `env.render()` after the reset and after every step.
 
-    `policy` maps an observation to an action; left out, actions are random.
-    `step_delay_ms` is how long to wait after each picture.
+    `policy` maps an observation to an action; by default, actions are random.
+    `step_delay_ms` is the delay after each image, in milliseconds.
     """
     for _ in _episode_steps(env, policy, itertools.count()):
         env.render()
@@ -76,28 +78,27 @@ def generate_gif(
     duration: float = 50,
     max_episode_steps: int | None = None,
 ) -> None:
-    """Plays an episode and writes its pictures as an animated GIF.
+    """Runs an episode and writes its images as an animated GIF.
 
     Args:
-        env: one that draws arrays: `gymnasium.make(…, render_mode="rgb_array")`.
-        filepath: where to; folders that are missing are made.
-        policy: maps an observation to an action; random if left out.
+        env: an environment that renders arrays: `gymnasium.make(…,
+            render_mode="rgb_array")`.
+        filepath: path of the GIF; missing folders are created.
+        policy: maps an observation to an action; by default random.
         resize_to: (width, height) in pixels.
-        duration: milliseconds between two pictures; a GIF counts in tens of them.
-        max_episode_steps: when to end at the latest; left out, the environment's own
-            limit, or 10,000 if it has none.
+        duration: milliseconds per image; a GIF stores units of 10 ms.
+        max_episode_steps: maximum number of steps; by default the limit of the
+            environment, or 10,000 if it has none.
     """
     limit = getattr(getattr(env, "spec", None), "max_episode_steps", None)
     steps = range(max_episode_steps or limit or _MAX_STEPS)
-    pictures = (
-        _render_image(env, resize_to) for _ in _episode_steps(env, policy, steps)
-    )
+    images = (_render_image(env, resize_to) for _ in _episode_steps(env, policy, steps))
     data = io.BytesIO()
-    next(pictures).save(
+    next(images).save(
         data,
         format="GIF",
         save_all=True,
-        append_images=pictures,
+        append_images=images,
         duration=duration,
         loop=0,
     )
@@ -109,7 +110,7 @@ def generate_gif(
 def _episode_steps(
     env: gymnasium.Env, policy: Acting | None, steps: Any
 ) -> Iterator[None]:
-    """Plays an episode, and stops at its beginning and after each step."""
+    """Runs an episode; yields after the reset and after each step."""
     obs, _ = env.reset()
     yield
     for _ in steps:
@@ -124,8 +125,8 @@ def _render_image(env: gymnasium.Env, size: tuple[int, int] | None) -> Image.Ima
     image_array = env.render()
     if not isinstance(image_array, np.ndarray):
         raise RlcliError(
-            f"{env} draws no pictures: `render` gives {type(image_array).__name__}",
-            "make it with `render_mode='rgb_array'`",
+            f"{env} renders no images: `render` returns {type(image_array).__name__}",
+            "create it with `render_mode='rgb_array'`",
         )
     image = Image.fromarray(image_array)
     return image if size is None else image.resize(size, Image.Resampling.LANCZOS)
@@ -137,11 +138,11 @@ def get_transition_batch(
     gamma: float = 0.9,
     random_seed: int | None = None,
 ) -> Transition:
-    """Transitions of an environment, `[1, batch_size, ...]`, as a one-step tracer's.
+    """One-step transitions of an environment, `[1, batch_size, ...]`.
 
-    Each is the first step of an episode of its own, with a random action; `discount` is
-    `gamma`, or 0 where that step terminated. Then the environment is closed. The seed
-    is that of the episodes and of the actions.
+    Each is the first step of a separate episode, with a random action. `discount` is
+    `gamma`, or 0 where the step terminated. Closes the environment. The seed determines
+    both episodes and actions.
     """
     if batch_size < 1 or not 0 <= gamma <= 1:
         raise ValueError(
@@ -158,9 +159,8 @@ def get_transition_batch(
 
 
 def _first_step(env: gymnasium.Env, seed: int) -> Transition:
-    from rlcli.utils.custom_loop import (
-        transition,  # here, since it takes Haiku half a second
-    )
+    # Imported here, because Haiku takes half a second.
+    from rlcli.utils.custom_loop import transition
 
     obs, _ = env.reset(seed=seed)
     action = safe_sample(env.action_space, seed)

@@ -72,12 +72,12 @@ def _load_frame(frame: memoryview, source: str | os.PathLike[str]) -> Any:
     except pickles.MalformedError as error:
         raise RlcliError(
             f"`{source}` was not written by `dump` and is not opened: it holds {error}",
-            "`rlcli.runs.checkpoint.read` reads checkpoints; other pickles could run code",
+            "`rlcli.runs.checkpoint.read` reads checkpoints; pickles could run code",
         ) from error
 
 
 def _decompress(frame: memoryview) -> memoryview:
-    """Decompresses a single frame in pieces, without trusting the size in its header."""
+    """Decompresses a single frame piece by piece; ignores the size in its header."""
     if frame[: len(_MAGIC)] != _MAGIC:  # lz4 would skip "skippable" frames
         raise pickles.MalformedError("no lz4 frame")
     content = io.BytesIO()

@@ -1,7 +1,8 @@
 """Segment trees: reductions over ranges, and weighted sampling, in O(log N).
 
-NumPy, for loops of one's own on the host; the `prioritized` replay has its own on the
-device. All is batched: thousands of indices cost about as many steps as one.
+For custom training loops on the host, with NumPy. The `prioritized` replay has its own
+tree on the device. All functions are batched: the number of NumPy calls does not depend
+on the number of indices.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-# Of what Python calls scalar functions, those that NumPy has for whole arrays.
+# Scalar functions of Python, and the corresponding NumPy ufuncs.
 _UFUNCS: dict[Callable, np.ufunc] = {
     operator.add: np.add,
     operator.mul: np.multiply,
@@ -23,18 +24,20 @@ _UFUNCS: dict[Callable, np.ufunc] = {
 
 
 class SegmentTree:
-    """A binary tree whose leaves are values and whose nodes reduce their two children.
+    """A binary tree of values, whose inner nodes reduce their two children.
 
-    `tree[level]` are the nodes of a level, root first (level 0), leaves last (level
-    `height` − 1, padded by `init_value` to a power of two); `tree[level, index]` is one
-    of them. These and `values` are views of the tree's own memory, so they follow it;
-    they are read-only: writing to them would leave the nodes above as they were.
+    `tree[level]` are the nodes of a level, from the root (level 0) to the leaves (level
+    `height` − 1, padded with `init_value` to a power of two). `tree[level, index]` is
+    one node. These arrays and `values` are views of the memory of the tree, so they
+    reflect later changes. They are read-only, because a write would not update the
+    nodes above.
 
     Args:
-        capacity: how many values it holds.
-        reducer: an associative function of two floats, such as `operator.add`, `max`
-            or any NumPy ufunc; other Python functions are called number by number.
-        init_value: its unit: 0 for a sum, 1 for a product, −∞ for max, ∞ for min.
+        capacity: number of values.
+        reducer: an associative function of two floats, such as `operator.add`, `max` or
+            any NumPy ufunc. Other Python functions are called for each number.
+        init_value: identity of the reducer: 0 for a sum, 1 for a product, −∞ for max, ∞
+            for min.
     """
 
     def __init__(
@@ -53,12 +56,12 @@ class SegmentTree:
 
     @property
     def height(self) -> int:
-        """How many levels there are, ⌈log₂ capacity⌉ + 1."""
+        """The number of levels, ⌈log₂ capacity⌉ + 1."""
         return self._depth + 1
 
     @property
     def root_value(self) -> float:
-        """All values reduced: `reduce(reducer, values, init_value)`."""
+        """The reduction of all values: `reduce(reducer, values, init_value)`."""
         return float(self._nodes[1])
 
     @property
@@ -81,9 +84,9 @@ class SegmentTree:
         return f"{type(self).__name__}({''.join(lines)})"
 
     def set_values(self, idx: Any, values: npt.ArrayLike) -> None:
-        """Sets the values at indices `[n]`; where one comes twice, the last one stays.
+        """Sets the values at indices `[n]`; for repeated indices, the last value wins.
 
-        `idx` is whatever NumPy indexes `[capacity]` values with; `...` means all.
+        `idx` is a NumPy index of an array `[capacity]`; `...` means all values.
         """
         indices = np.arange(self.capacity)[idx]
         nodes = self._first_leaf + np.asarray(indices)
@@ -96,18 +99,18 @@ class SegmentTree:
     def partial_reduce(
         self, start: npt.ArrayLike = 0, stop: npt.ArrayLike | None = None
     ) -> Any:
-        """`reduce(reducer, values[start:stop], init_value)`, of many ranges at once.
+        """`reduce(reducer, values[start:stop], init_value)`, for one range or many.
 
-        Bounds mean what they mean in a slice: negative ones count from the end, and an
-        empty range gives `init_value`. A left-out `stop` is the end. A float for ints,
-        an array for arrays `[n]`.
+        Bounds are those of a slice: negative ones count from the end, and an empty
+        range gives `init_value`. By default `stop` is the end. Returns a float for int
+        bounds, and an array for arrays `[n]`.
         """
         lower = self._node_of(start)
         upper = self._node_of(self.capacity if stop is None else stop)
         lower, upper = np.broadcast_arrays(lower, upper)
         left = np.full(lower.shape, self.init_value)
         right = left.copy()
-        # From the leaves up: a node that sticks out of its parent's range is taken.
+        # From the leaves to the root: adds each node whose parent exceeds the range.
         for _ in range(self.height):
             takes_left = (lower < upper) & (lower % 2 == 1)
             node = self._nodes[np.where(takes_left, lower, 1)]
@@ -122,7 +125,7 @@ class SegmentTree:
         return float(result) if np.ndim(result) == 0 else result
 
     def _node_of(self, bound: npt.ArrayLike) -> np.ndarray:
-        """The leaf that a slice's bound means; one behind the last for the end."""
+        """The leaf of a slice bound; one after the last leaf for the end."""
         bound = np.asarray(bound)
         if bound.dtype.kind not in "iu":
             raise TypeError(f"expected integer bounds, got {bound.dtype}")
@@ -132,13 +135,13 @@ class SegmentTree:
 
 
 class SumTree(SegmentTree):
-    """Draws indices in proportion to their values, p(i) = vᵢ / Σ v, in O(log N).
+    """Sum tree: samples indices with probability p(i) = vᵢ / Σ v, in O(log N).
 
-    Values are presumed not to be negative: that is not checked. Memory is O(N).
+    Values must not be negative, which is not checked. Memory is O(N).
 
     Args:
-        capacity: how many values it holds.
-        random_seed: the same one gives the same samples.
+        capacity: number of values.
+        random_seed: seed of the samples.
     """
 
     def __init__(self, capacity: int, random_seed: int | None = None) -> None:
@@ -147,50 +150,51 @@ class SumTree(SegmentTree):
         self._random = np.random.default_rng(random_seed)
 
     def inverse_cdf(self, u: npt.ArrayLike) -> Any:
-        """The least index i with u Σ v < v₀ + … + vᵢ, for u in [0, 1].
+        """The smallest index i with u Σ v < v₀ + … + vᵢ, for u in [0, 1].
 
-        An int array `[n]` for an array, a NumPy integer for a float. u = 1 gives the
-        last index that has a value; one whose value is 0 is never given.
+        Returns an int array `[n]` for an array, and a NumPy integer for a float. u = 1
+        gives the last index with a positive value. Indices with value 0 never result.
         """
-        share = np.asarray(u, np.float64)
-        if share.ndim > 1 or not np.all((share >= 0) & (share <= 1)):
-            raise ValueError(f"expected numbers in [0, 1], [n] or one, got {u}")
+        fraction = np.asarray(u, np.float64)
+        if fraction.ndim > 1 or not np.all((fraction >= 0) & (fraction <= 1)):
+            raise ValueError(f"expected numbers in [0, 1], a scalar or [n], got {u}")
         if not self._nodes[1] > 0:
             raise ValueError("expected a tree with a value above 0, got none")
-        goal = share * self._nodes[1]
-        # The sum in front of a node is carried down, not subtracted from the goal:
-        # for whole numbers it stays exact.
-        sum_before, node = np.zeros(share.shape), np.ones(share.shape, np.int64)
+        target = fraction * self._nodes[1]
+        # The sum before a node is accumulated, not subtracted from the target, so that
+        # it is exact for integers.
+        sum_before = np.zeros(fraction.shape)
+        node = np.ones(fraction.shape, np.int64)
         for _ in range(self._depth):
             middle = sum_before + self._nodes[2 * node]
-            is_right = (goal >= middle) & (self._nodes[2 * node + 1] > 0)
+            is_right = (target >= middle) & (self._nodes[2 * node + 1] > 0)
             sum_before = np.where(is_right, middle, sum_before)
             node = 2 * node + is_right
         return (node - self._first_leaf)[()]
 
     def sample(self, n: int) -> np.ndarray:
-        """`n` indices, drawn with replacement: ints `[n]`."""
+        """Samples `n` indices with replacement: ints `[n]`."""
         if n < 1:
             raise ValueError(f"expected a positive number of samples, got {n}")
         return self.inverse_cdf(self._random.random(n))
 
 
 class MinTree(SegmentTree):
-    """A segment tree of minima; ∞ where nothing was set."""
+    """A segment tree of minima; values are initially ∞."""
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity, np.minimum, np.inf)
 
 
 class MaxTree(SegmentTree):
-    """A segment tree of maxima; −∞ where nothing was set."""
+    """A segment tree of maxima; values are initially −∞."""
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity, np.maximum, -np.inf)
 
 
 def _elementwise(reducer: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of two floats as one of two arrays."""
+    """Vectorizes a function of two floats."""
     if isinstance(reducer, np.ufunc):
         return reducer
     if reducer in _UFUNCS:

@@ -122,9 +122,9 @@ def sync_shared_params(
 
         θ = Σ wₖ θₖ / Σ wₖ        over the trees k that have them
 
-    Parameters are shared if they have the same tree path in two trees or more. Others are
-    unchanged. `weights` are positive, one per tree, and equal by default. Returns new
-    trees.
+    Parameters are shared if they have the same tree path in two trees or more. Others
+    are unchanged. `weights` are positive, one per tree, and equal by default. Does not
+    modify its arguments.
     """
     tree_weights = (
         [1.0] * len(params) if weights is None else [float(w) for w in weights]

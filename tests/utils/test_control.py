@@ -126,7 +126,7 @@ def test_pictures_have_the_size_and_camera_asked_for():
 
 
 def test_a_task_that_is_not_there_is_named(monkeypatch):
-    with pytest.raises(RlcliError, match="no task `fly` of a domain `walker`"):
+    with pytest.raises(RlcliError, match="no task `fly` in domain `walker`"):
         make_dmc("walker", "fly")
     monkeypatch.setitem(sys.modules, "dm_control", None)
     with pytest.raises(RlcliError, match="cannot be imported") as error:

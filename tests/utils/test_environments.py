@@ -107,7 +107,7 @@ def test_a_gif_ends_at_the_limit_it_is_given_or_that_of_the_environment(tmp_path
 
 def test_an_environment_that_draws_nothing_has_no_gif(tmp_path, monkeypatch):
     monkeypatch.setattr(Corridor, "render", lambda self: None)
-    with pytest.raises(RlcliError, match="draws no pictures") as error:
+    with pytest.raises(RlcliError, match="renders no images") as error:
         generate_gif(Corridor(), tmp_path / "episode.gif")
     assert "rgb_array" in error.value.hint
     assert not any(tmp_path.iterdir())

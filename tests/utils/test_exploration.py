@@ -66,7 +66,7 @@ def test_the_same_seed_gives_the_same_noise():
 def test_actions_of_another_shape_want_a_reset():
     noise = OrnsteinUhlenbeckNoise()
     noise(np.zeros(2))
-    with pytest.raises(ValueError, match="`reset` comes before"):
+    with pytest.raises(ValueError, match="call `reset` before"):
         noise(np.zeros(3))
     noise.reset()
     assert noise(np.zeros(3)).shape == (3,)
