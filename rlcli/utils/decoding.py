@@ -19,8 +19,8 @@ from rlcli.runs import pickles
 from rlcli.runs.pickles import MalformedError
 from rlcli.utils.encoding import ARRAY, COMPLEX, MAX_OPCODES, SCALAR
 
-# The hash of a tuple visits all its entries, shared ones repeatedly, and recurses on the
-# C stack. Equal hashes make a dict slow.
+# The hash of a tuple visits all its entries, shared ones repeatedly, and recurses on
+# the C stack. Equal hashes make a dict slow.
 _MAX_HASHED = 2**24
 _MAX_KEY_DEPTH = 1_000
 _MAX_EQUAL_HASHES = 256
@@ -131,7 +131,7 @@ class _Machine:
         return values
 
     def container(self, empty: Any) -> None:
-        """Pushes an empty container. It must be memoized, because it may contain itself."""
+        """Pushes an empty container, which must be memoized: it may contain itself."""
         self.push(empty)
         if self._opcode() != pickle.MEMOIZE:
             raise MalformedError("a container that is not memoized")

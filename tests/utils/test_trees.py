@@ -119,7 +119,7 @@ def test_shared_params_become_their_weighted_average():
 
 def test_params_that_cannot_be_shared_are_refused():
     one, other = {"w": np.zeros(2)}, {"w": np.zeros(3)}
-    with pytest.raises(ValueError, match=r"shared at \['w'\]"):
+    with pytest.raises(ValueError, match=r"shared leaves at \['w'\]"):
         utils.sync_shared_params(one, other)
     for weights in ([1.0], [1.0, 0.0]):
         with pytest.raises(ValueError, match="2 positive weights"):
