@@ -98,7 +98,7 @@ def site(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
-def test_a_broken_plug_in_is_listed_with_its_reason_and_the_others_as_ever():
+def test_a_broken_plug_in_is_listed_with_its_error_and_the_others_normally():
     listed = {
         each["name"]: each["summary"] for each in rlcli.list("updater")["updaters"]
     }
@@ -137,7 +137,7 @@ def test_rlcli_list_and_show_survive_a_broken_plug_in(capsys):
         {"environment": "lend/Some-v0", "updater": "ppo"},
     ],
 )
-def test_a_recipe_that_names_one_says_distribution_module_and_exception(data):
+def test_a_recipe_with_a_broken_plug_in_names_distribution_module_and_exception(data):
     with pytest.raises(RlcliError) as error:
         recipe.load_recipe(data)
     for part in ("`shaky 1.2`", "module `breaks`", "ValueError: no such device"):
@@ -145,7 +145,7 @@ def test_a_recipe_that_names_one_says_distribution_module_and_exception(data):
     assert len(error.value.message.splitlines()) == 1
 
 
-def test_a_recipe_that_does_not_is_read_and_built():
+def test_a_recipe_without_a_broken_plug_in_is_built():
     parsed = recipe.load_recipe("dqn_cartpole", ["network={name: fine}"])
     assert build(parsed).steps == 8
     with pytest.raises(RlcliError, match="policy `sampled` requires"):
@@ -164,7 +164,7 @@ def test_a_recipe_that_does_not_is_read_and_built():
         ("updater=quits:x", "SystemExit: bye"),
     ],
 )
-def test_what_cannot_be_a_factory_is_refused_and_not_called(each, words):
+def test_an_object_that_cannot_be_a_factory_is_refused_and_not_called(each, words):
     with pytest.raises(RlcliError) as error:
         recipe.load_recipe("dqn_cartpole", [each])
     assert words in error.value.message
@@ -184,7 +184,7 @@ def test_what_cannot_be_a_factory_is_refused_and_not_called(each, words):
         ("network=mine_parts:text", "expected an array, got `str`"),
     ],
 )
-def test_what_makes_no_part_is_refused_by_name(each, words):
+def test_a_factory_that_returns_no_part_is_an_error_that_names_it(each, words):
     from rlcli.training.experiment import Experiment
 
     with pytest.raises(RlcliError) as error:
@@ -197,18 +197,18 @@ def test_what_makes_no_part_is_refused_by_name(each, words):
 @pytest.mark.parametrize(
     "each", ["network=mine_parts:fine", "optimizer=mine_parts:instance"]
 )
-def test_a_callable_of_the_users_own_module_works(each):
+def test_a_callable_of_a_user_module_works(each):
     assert build(recipe.load_recipe("dqn_cartpole", [each])).steps == 8
 
 
-def test_what_has_the_fields_of_the_record_is_as_good_as_the_record():
+def test_a_part_may_be_any_object_with_the_fields_of_its_type():
     assert (
         build(recipe.load_recipe("dqn_cartpole", ["optimizer=mine_parts:steps"])).steps
         == 8
     )
 
 
-def test_a_module_of_ones_own_may_have_the_name_of_one_of_pythons(site, monkeypatch):
+def test_a_user_module_may_have_the_name_of_a_standard_module(site, monkeypatch):
     (site / "this.py").write_text("def linear():\n    return 1\n")
     monkeypatch.delitem(sys.modules, "this", raising=False)
     assert plugins.imported("network", "this:linear")() == 1

@@ -68,7 +68,7 @@ def test_a_kind_is_found_in_singular_and_plural():
     assert caught.value.hint == "did you mean `policy`?"
 
 
-def test_an_unknown_name_is_answered_with_the_nearest():
+def test_an_unknown_name_is_an_error_that_suggests_the_nearest():
     with pytest.raises(RlcliError, match="there is no updater `q_lerning`") as caught:
         registry.find("updater", "q_lerning")
     assert caught.value.hint == "did you mean `q_learning`?"
@@ -111,7 +111,7 @@ def test_a_factory_is_registered_by_its_own_name_or_another(monkeypatch):
     assert {"far_sighted", "near"} <= set(registry.names("tracer"))
 
 
-def test_a_name_is_given_once():
+def test_a_name_is_registered_once():
     def mlp():
         """Another."""
 
@@ -142,7 +142,7 @@ def test_a_built_in_name_wins_over_a_plug_in_and_another_contract_is_not_read():
 
 
 @pytest.mark.usefixtures("plug_in")
-def test_an_import_path_is_found_and_not_trusted():
+def test_a_part_with_an_import_path_is_not_trusted():
     part = registry.find("network", "elsewhere:tower")
     assert part.factory(floors=5) == 5
     assert (part.name, part.is_trusted) == ("elsewhere:tower", False)

@@ -113,7 +113,7 @@ def replay_agent_of(updates: Fraction, start: int) -> Agent:
         (Fraction(5, 2), 1),
     ],
 )
-def test_updates_come_after_the_start_as_often_as_the_recipe_says(updates, start):
+def test_updates_begin_after_the_start_with_the_frequency_of_the_recipe(updates, start):
     agent = replay_agent_of(updates, start)
     for number, (state, _) in enumerate(lives(agent, 12, 1), 1):
         expected = int(updates * max(0, number - start))  # rounded down
@@ -123,21 +123,21 @@ def test_updates_come_after_the_start_as_often_as_the_recipe_says(updates, start
         assert int(state.learner.updates) == expected * (expected - 1) // 2
 
 
-def test_updates_made_are_exact_ints_of_ints_and_arrays_of_arrays():
+def test_the_number_of_updates_is_an_exact_int_for_ints_and_an_array_for_arrays():
     agent = replay_agent_of(Fraction(1, 3), 2)
     assert agent.updates(3 * 10**12 + 2) == 10**12
     found = jax.jit(agent.updates)(jnp.arange(9))
     assert found.tolist() == [0, 0, 0, 0, 0, 1, 1, 1, 2]
 
 
-def test_metrics_are_those_of_the_last_update_of_the_visit():
+def test_metrics_are_those_of_the_last_update_of_the_iteration():
     metrics = [
         int(said["calls"]) for _, said in lives(replay_agent_of(Fraction(3), 1), 4, 1)
     ]
     assert metrics == [0, 3, 6, 9]  # zeros where nothing was learnt
 
 
-def test_every_update_draws_with_a_key_and_a_sample_of_its_own():
+def test_every_update_has_its_own_key_and_sample():
     states = [
         state.learner for state, _ in lives(replay_agent_of(Fraction(1), 0), 12, 1)
     ]
@@ -147,7 +147,7 @@ def test_every_update_draws_with_a_key_and_a_sample_of_its_own():
     assert len({data.tobytes() for data in np.asarray(jax.random.key_data(keys))}) == 2
 
 
-def test_only_what_the_replay_holds_is_learnt_from():
+def test_updates_use_only_steps_in_the_replay():
     agent = replay_agent_of(Fraction(1), 0)
     for number, (state, _) in enumerate(lives(agent, 40, 1)):
         oldest = max(0, number + 1 - 64 // ENVIRONMENTS)
@@ -155,7 +155,7 @@ def test_only_what_the_replay_holds_is_learnt_from():
         assert np.all((oldest <= rewards) & (rewards <= number))
 
 
-def test_a_replay_is_told_what_there_was_to_learn_from_each_row():
+def test_a_replay_receives_the_priority_of_each_row():
     def reweigh(state, index, priority):
         return {"index": index, "priority": priority, "at": state["at"]}
 
@@ -184,7 +184,7 @@ def test_a_replay_is_told_what_there_was_to_learn_from_each_row():
     np.testing.assert_array_equal(state.learner.weight, [[0.5] * 3])
 
 
-def test_an_online_agent_sees_every_row_once_with_the_steps_in_front_of_its_unroll():
+def test_an_online_agent_learns_once_from_every_row_of_its_window():
     n, length = 3, 4
     agent = online_agent(watching((length, ENVIRONMENTS)), n_step(n=n, gamma=1.0))
     rows = []
@@ -223,7 +223,7 @@ def test_an_online_agent_updates_once_an_iteration_and_counts_them():
     assert int(state.learner.updates) == 0 + 1 + 2 + 3 + 4
 
 
-def test_an_agent_asks_for_what_its_updater_and_tracer_need():
+def test_an_agent_requires_the_extras_of_its_updater_and_tracer():
     updater = watching((1, ENVIRONMENTS), needs=("log_prob", "carry"))
     tracer = n_step(n=1)._replace(requires=("log_prob", "value"))
     replay = uniform(1, 1, ENVIRONMENTS, capacity=64, batch_size=5)
@@ -233,7 +233,7 @@ def test_an_agent_asks_for_what_its_updater_and_tracer_need():
     assert agent.requires == wanted
 
 
-def test_acting_and_failing_are_the_updaters_word():
+def test_acting_and_failed_at_are_those_of_the_updater():
     agent = online_agent(watching((1, ENVIRONMENTS)), n_step(n=1))
     *_, (state, _) = lives(agent, 3, 1)
     assert int(agent.acting(state)) == 3
@@ -264,7 +264,7 @@ CUT = jax.tree.map(lambda leaf: leaf[:, :1], unroll(0, 1))
 
 
 @pytest.mark.parametrize("updates", [Fraction(1), Fraction(2)])
-def test_where_a_whole_sample_weighs_nothing_there_is_no_update(updates):
+def test_a_sample_with_zero_weights_makes_no_update(updates):
     tracer = n_step(n=1)._replace(window=None)
     agent = replay_agent(watching((4, 1)), tracer, seldom(4), updates=updates, start=0)
     for number, (state, metrics) in enumerate(lives(agent, 8, 1), 1):

@@ -43,7 +43,7 @@ def acting(agent, env, seeds: int):
     return jax.vmap(begin)(jnp.arange(seeds))
 
 
-def test_every_environment_plays_exactly_its_share():
+def test_every_environment_counts_exactly_episodes_per_env_episodes():
     player = player_of(LIMITED, share=4)
     played = player.evaluate(player.acting)
     assert played.returns.shape == played.lengths.shape == (2, 3 * 4)
@@ -52,7 +52,7 @@ def test_every_environment_plays_exactly_its_share():
     assert played.num_cut == 0
 
 
-def test_short_episodes_are_not_preferred():
+def test_evaluation_does_not_favour_short_episodes():
     # Of whoever ends first, many short ones would count: each has its share instead.
     player = player_of(
         {"name": "CartPole-v1", "num_envs": 4}, share=3, epsilon=1.0, explore=True
@@ -77,7 +77,7 @@ def test_short_episodes_are_not_preferred():
         assert len(first) >= 2
 
 
-def test_the_same_occasion_plays_the_same_episodes_and_another_one_others():
+def test_the_evaluation_index_determines_the_episodes():
     player = player_of({"name": "CartPole-v1", "num_envs": 4}, share=1)
     first, again, other = (player.evaluate(player.acting, each) for each in (3, 3, 4))
     np.testing.assert_array_equal(first.returns, again.returns)
@@ -85,7 +85,7 @@ def test_the_same_occasion_plays_the_same_episodes_and_another_one_others():
 
 
 @pytest.mark.slow
-def test_exploit_does_without_the_chance_that_explore_takes():
+def test_exploit_is_deterministic_and_explore_is_not():
     probe = {"name": "probe-reward-depends-on-action", "num_envs": 50}
     # Whatever the rest of the network says, action 1 is the better one.
     better = jnp.array([[0.0, 1.0]] * 2)
@@ -96,7 +96,7 @@ def test_exploit_does_without_the_chance_that_explore_takes():
         assert set(player.evaluate(told).returns.ravel()) == expected
 
 
-def test_episodes_that_never_end_are_cut_and_counted(monkeypatch):
+def test_endless_episodes_are_truncated_and_counted(monkeypatch):
     monkeypatch.setattr(episodes, "MAX_EPISODE_STEPS", 7)
     player = player_of({**LIMITED, "time_limit": None}, share=2)
     played = player.evaluate(player.acting)
@@ -105,7 +105,7 @@ def test_episodes_that_never_end_are_cut_and_counted(monkeypatch):
     assert played.num_cut == 2 * 3 * 2  # seeds, environments, episodes
 
 
-def test_what_is_seen_before_each_step_adds_up_to_the_return():
+def test_the_rewards_of_evaluation_steps_sum_to_the_return():
     probe = {"name": "probe-two-steps", "num_envs": 1}  # pays 0, then 1
     player = player_of(probe, seeds=(0,), share=2)
     seen = [
@@ -128,7 +128,7 @@ def greedy(params: dict, obs: np.ndarray) -> int:
 
 
 @pytest.mark.parametrize("share", [1, 2])
-def test_gymnasium_gives_the_same_returns_to_whoever_steps_it_greedily(share):
+def test_returns_equal_those_of_a_greedy_loop_over_gymnasium(share):
     seeds, num_envs, occasion = (0, 5), 3, 2
     data = {"name": "gymnasium/CartPole-v1", "num_envs": num_envs}
     player = player_of(data, seeds=seeds, share=share)
@@ -153,7 +153,7 @@ def test_gymnasium_gives_the_same_returns_to_whoever_steps_it_greedily(share):
     np.testing.assert_array_equal(played.lengths, played.returns)
 
 
-def test_an_environment_on_the_host_is_closed_even_if_nobody_looks_to_the_end():
+def test_a_host_environment_is_closed_even_if_the_iterator_is_not_exhausted():
     player = player_of({"name": "gymnasium/CartPole-v1"}, seeds=(0,), share=1)
     closed = []
     close = player._host_env.close

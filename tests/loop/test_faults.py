@@ -42,7 +42,7 @@ def reference(events, steps: int, num_envs: int):
 
 @pytest.mark.parametrize("pure", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_faults_are_those_of_a_loop_over_the_answers(seed, pure):
+def test_faults_equal_those_of_a_loop_over_the_timesteps(seed, pure):
     draws = np.random.default_rng(seed)
     steps, batch = 12, 3
     env = environment(batch, pure=pure)
@@ -90,7 +90,7 @@ def test_faults_are_those_of_a_loop_over_the_answers(seed, pure):
     assert [None if c == NONE else int(c) for c in faults.outside] == beyond
 
 
-def test_the_earliest_fault_of_all_environments_is_the_one_to_name():
+def test_the_reported_fault_is_the_earliest_of_all_environments():
     assert first_not_finite(np.array([NONE, 7, -2 - 5, NONE])) == Fault(
         2, 5, "an observation"
     )
@@ -109,7 +109,7 @@ def test_the_earliest_fault_of_all_environments_is_the_one_to_name():
         spaces.MultiBinary(3),
     ],
 )
-def test_what_cannot_lie_beyond_its_bounds_is_not_compared(space):
+def test_arrays_that_cannot_exceed_their_bounds_are_not_compared(space):
     obs = jax.tree.map(lambda leaf: leaf[None], zeros(space))
     program = jax.make_jaxpr(lambda obs: begin_faults(environment(1, space), obs))(obs)
     compares = any(name in str(program) for name in (" lt ", " gt ", " le ", " ge "))

@@ -178,7 +178,7 @@ SMALL = {"network": "linear", "updater": "a2c"}
         pytest.param(REMEMBERING, 3, id="remembering-3", marks=pytest.mark.slow),
     ],
 )
-def test_the_same_bits_where_observations_and_rewards_are_normalized(data, seeds):
+def test_host_and_compiled_loop_give_the_same_bits_with_normalization(data, seeds):
     scale = {"normalize": {"observation": True, "reward": True}}
     setup = setup_of({**data, **scale}, seeds)
     assert_host_equals_compiled(setup, loop.make_loop(setup), (1, 60))
@@ -207,7 +207,9 @@ def test_the_same_bits_where_observations_and_rewards_are_normalized(data, seeds
     ],
     ids=["cartpole", "eight", "unrolls", "q_learning", "table"],
 )
-def test_the_same_bits_with_a_replay_in_other_settings(changes, seeds):
+def test_host_and_compiled_loop_give_the_same_bits_with_other_replay_options(
+    changes, seeds
+):
     setup = setup_of({**REMEMBERING, **changes}, seeds)
     assert_host_equals_compiled(setup, loop.make_loop(setup), (130,))
 
@@ -224,13 +226,15 @@ def test_the_same_bits_with_a_replay_in_other_settings(changes, seeds):
     ],
     ids=["cartpole", "eight", "probe", "resets"],
 )
-def test_the_same_bits_online_in_other_settings(changes, seeds):
+def test_host_and_compiled_loop_give_the_same_bits_with_other_online_options(
+    changes, seeds
+):
     setup = setup_of({**ONLINE, **changes}, seeds)
     assert_host_equals_compiled(setup, loop.make_loop(setup), (130,))
 
 
 @pytest.mark.parametrize("kind", ["remembering", "online"])
-def test_how_a_run_is_cut_into_chunks_changes_nothing(kind):
+def test_the_size_of_chunks_does_not_change_the_bits(kind):
     made = compiled_loop(kind)
     progress, metrics = made.advance(made.begin(), 140)
     again = made.begin()
@@ -246,7 +250,7 @@ def test_a_chunk_of_no_iterations_changes_nothing():
     assert_equal(checkpoint.flatten_tree(made.advance(made.begin(), 0)[0]), before)
 
 
-def test_a_loop_restored_from_its_arrays_goes_on_with_the_same_bits():
+def test_a_restored_loop_continues_with_the_same_bits():
     made = compiled_loop("online")
     progress, _ = made.advance(made.begin(), 9)
     arrays = checkpoint.restore_tree(
@@ -259,7 +263,7 @@ def test_a_loop_restored_from_its_arrays_goes_on_with_the_same_bits():
 
 
 @pytest.mark.parametrize(("kind", "devices"), [("online", 1), ("remembering", 2)])
-def test_a_restored_loop_is_laid_out_as_a_fresh_one_so_that_nothing_compiles_anew(
+def test_a_restored_loop_has_the_layout_of_a_new_one_and_does_not_recompile(
     kind, devices
 ):
     made = compiled_loop(kind, seeds=devices, devices=devices)
@@ -275,7 +279,7 @@ def test_a_restored_loop_is_laid_out_as_a_fresh_one_so_that_nothing_compiles_ane
 
 
 @pytest.mark.parametrize("kind", ["remembering", "online"])
-def test_vmapped_seeds_equal_lone_runs_after_a_hundred_updates(kind):
+def test_vmapped_seeds_equal_single_seed_runs_after_a_hundred_updates(kind):
     iterations = {"remembering": 100, "online": 25}[kind]  # PPO: 4 updates in each
     together = leaves_after(kind, iterations, seeds=3)
     alone = leaves_after(kind, iterations, seeds=1)
@@ -285,7 +289,7 @@ def test_vmapped_seeds_equal_lone_runs_after_a_hundred_updates(kind):
         np.testing.assert_allclose(ours, expected, atol=1e-4, rtol=1e-4, err_msg=name)
 
 
-def test_seeds_spread_over_two_devices_are_runs_on_one_device_to_the_bit():
+def test_seeds_on_two_devices_give_the_same_bits_as_on_one():
     spread = leaves_after("remembering", 100, seeds=2, devices=2)
     made = compiled_loop("remembering")  # a program for any lone seed
     for index in range(2):
@@ -298,13 +302,13 @@ def test_seeds_spread_over_two_devices_are_runs_on_one_device_to_the_bit():
         assert_equal(found, checkpoint.flatten_tree(alone))
 
 
-def test_seeds_do_not_share_anything():
+def test_seeds_are_independent():
     leaves = leaves_after("online", 25, seeds=3)
     for name in ("unroll/obs", "unroll/action", "agent/learner/params/value/linear/w"):
         assert not np.any(leaves[name][0] == leaves[name][1])
 
 
-def test_an_unroll_is_what_the_environment_answers_step_by_step():
+def test_an_unroll_contains_the_timesteps_of_the_environment():
     setup = setup_of(ONLINE)
     env, _ = setup.parts(Clock.zero())
     made = compiled_loop("online")
@@ -350,7 +354,7 @@ def test_the_stream_of_an_environment_depends_on_seed_and_index_only():
     assert not np.any(np.all(few[:, 0] == few[:, 1], axis=-1))
 
 
-def test_counters_say_how_many_steps_and_updates_there_were():
+def test_counters_are_the_numbers_of_steps_and_updates():
     leaves = leaves_after("remembering", 100, seeds=3)
     assert (leaves["iteration"], leaves["position"]) == (100, 0)
     assert leaves["agent/learner/optimizer/0/count"].tolist() == [100] * 3
@@ -358,7 +362,7 @@ def test_counters_say_how_many_steps_and_updates_there_were():
     assert leaves["agent/learner/optimizer/0/count"].tolist() == [25 * 2 * 2] * 3
 
 
-def test_every_unroll_begins_with_a_reset_where_the_recipe_asks_for_it():
+def test_every_unroll_starts_with_a_reset_if_the_recipe_sets_it():
     train = {"steps": 4_000, "unroll": 4, "reset": True}
     made = loop.make_loop(setup_of({**REMEMBERING, "train": train}))
     progress = made.begin()
@@ -370,7 +374,7 @@ def test_every_unroll_begins_with_a_reset_where_the_recipe_asks_for_it():
         assert np.all(progress.unroll.discount == 1)  # cut off, not terminated
 
 
-def test_a_program_that_does_not_fit_together_shows_in_its_shapes():
+def test_shapes_raise_an_error_for_an_inconsistent_program():
     good = setup_of(REMEMBERING)
 
     def parts(clock):
@@ -381,7 +385,7 @@ def test_a_program_that_does_not_fit_together_shows_in_its_shapes():
         loop.make_loop(good._replace(parts=parts)).shapes()
 
 
-def test_shapes_are_those_of_what_is_saved():
+def test_shapes_equal_those_of_the_saved_arrays():
     made = compiled_loop("online", seeds=3)
     expected = tree_paths.leaves_by_path(made.save(made.begin()))
     found = tree_paths.leaves_by_path(made.shapes())

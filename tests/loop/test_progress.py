@@ -105,7 +105,7 @@ def test_statistics_are_those_of_a_loop_over_the_episodes():
     assert episodes > 50
 
 
-def test_what_an_environment_logs_is_summed_over_episodes():
+def test_info_is_summed_over_episodes():
     draws = np.random.default_rng(1)
     shape = 100, 3
     regrets, lasts = draws.integers(3, size=shape), draws.random(shape) < 0.1
@@ -131,7 +131,7 @@ def test_what_an_environment_logs_is_summed_over_episodes():
     assert ours.running_info.keys() == ours.last_info.keys() == {"regret"}
 
 
-def test_an_environment_says_what_it_logs():
+def test_info_names_are_those_of_the_environment():
     def logged(name):
         environment = build(recipe.load_recipe(DATA | {"environment": name})).parts(
             Clock.zero()
@@ -142,7 +142,7 @@ def test_an_environment_says_what_it_logs():
     assert logged("bsuite/DeepSea") == ["bad_episodes", "denoised_return"]
 
 
-def test_the_average_return_is_the_mean_of_the_first_ten_and_forgets_from_then_on():
+def test_the_average_return_is_the_mean_of_ten_episodes_then_a_moving_average():
     ours, last = nothing_yet(1), np.array([True])
     for number in range(1, 11):
         ours = update_statistics(ours, make_timestep(np.array([number]), last))
@@ -151,7 +151,7 @@ def test_the_average_return_is_the_mean_of_the_first_ten_and_forgets_from_then_o
     assert float(ours.average_return) == pytest.approx(6.5)  # a tenth of the way
 
 
-def test_a_truncated_episode_counts_as_one_that_terminated_does():
+def test_truncated_episodes_count_like_terminated_ones():
     last = np.array([True, False])
     step = make_timestep(np.array([2, 3]), last)
     terminated = update_statistics(nothing_yet(2), step._replace(discount=1.0 - last))
@@ -160,7 +160,7 @@ def test_a_truncated_episode_counts_as_one_that_terminated_does():
     assert int(terminated.episodes) == 1
 
 
-def test_every_stream_of_every_seed_has_keys_of_its_own():
+def test_every_stream_of_every_seed_has_different_keys():
     streams = (INIT, RESET, STEP, POLICY, LEARN, EVALUATION)
     keys = [
         jax.random.key_data(stream_key(seed, which)).tobytes()
@@ -186,7 +186,7 @@ def test_noise_depends_on_seed_and_time_only(setup):
     assert len({noise(1, 5), noise(1, 6), noise(2, 5), noise(2, 6)}) == 4
 
 
-def test_progress_begins_with_a_decision_that_waits_for_its_answer(setup, progress):
+def test_initial_progress_has_a_pending_action(setup, progress):
     environment, agent = setup.parts(Clock.zero())
     _, obs = environment.reset(stream_key(7, RESET))
     np.testing.assert_array_equal(progress.pending.obs, obs)
@@ -197,19 +197,19 @@ def test_progress_begins_with_a_decision_that_waits_for_its_answer(setup, progre
     assert int(progress.statistics.episodes) == 0
 
 
-def test_the_unroll_begins_empty_with_the_shape_of_what_will_fill_it(progress):
+def test_the_initial_unroll_is_zero_with_the_shapes_of_its_steps(progress):
     assert progress.unroll.obs.shape == (4, 3, 4)
     assert progress.unroll.action.dtype == progress.pending.action.dtype
     assert progress.unroll.extras["log_prob"].shape == (4, 3)
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(progress.unroll))
 
 
-def test_progress_holds_no_key_for_noise_comes_from_seed_and_time(progress):
+def test_progress_contains_no_key(progress):
     kinds = {leaf.dtype for leaf in jax.tree.leaves(progress)}
     assert not any(jnp.issubdtype(kind, jax.dtypes.prng_key) for kind in kinds)
 
 
-def test_the_first_parameters_depend_on_the_seed(setup, progress):
+def test_the_initial_parameters_depend_on_the_seed(setup, progress):
     same, other = begin_progress(setup, 7), begin_progress(setup, 8)
     jax.tree.map(np.testing.assert_array_equal, same, progress)
     ours, theirs = (
@@ -233,5 +233,5 @@ def test_iteration_and_position_are_the_same_for_all_seeds():
     assert unbatched == ["iteration", "position"]
 
 
-def test_at_midnight_nothing_has_happened():
+def test_clock_zero_has_zero_counters():
     assert [float(value) for value in Clock.zero()] == [0, 0, 0, 0, False]

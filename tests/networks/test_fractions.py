@@ -30,7 +30,7 @@ def test_uniform_quantiles_are_sorted_in_the_unit_interval_and_uniform():
     assert not np.array_equal(found, other)
 
 
-def test_cosines_begin_with_the_constant_one():
+def test_the_first_cosine_is_the_constant_one():
     tau = np.array([0.0, 0.25, 0.5, 1.0])
     r = np.sqrt(0.5)
     table = [[1, 1, 1, 1], [1, r, 0, -r], [1, 0, -1, 0], [1, -1, 1, -1]]

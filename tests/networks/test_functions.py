@@ -61,7 +61,7 @@ def compile_network(network):
 @pytest.mark.parametrize("torso", TORSOS.values(), ids=TORSOS)
 @pytest.mark.parametrize(("head", "shape"), HEADS.values(), ids=HEADS)
 @pytest.mark.parametrize("make", [separate_network, shared_network])
-def test_outputs_have_time_and_batch_in_front(make, head, shape, torso, space):
+def test_outputs_have_leading_time_and_batch_axes(make, head, shape, torso, space):
     network = make("f", torso, head, space)
 
     def both(key, obs):
@@ -76,7 +76,7 @@ def test_outputs_have_time_and_batch_in_front(make, head, shape, torso, space):
 
 
 @pytest.mark.parametrize("torso", ["table", "linear"])
-def test_a_table_and_a_linear_function_say_zero_at_first(torso):
+def test_initial_outputs_of_table_and_linear_are_zero(torso):
     for space in (BOX, CHOICE):
         for head, _ in HEADS.values():
             network = separate_network("f", TORSOS[torso], head, space)
@@ -86,7 +86,7 @@ def test_a_table_and_a_linear_function_say_zero_at_first(torso):
             )
 
 
-def test_a_table_begins_with_the_value_it_is_told():
+def test_a_table_has_the_given_initial_value():
     for dueling in (False, True):
         head = action_values_head(3, dueling=dueling)
         network = separate_network("q", table(initial=0.75), head, CHOICE)
@@ -106,7 +106,7 @@ def test_a_table_has_one_number_per_observation_and_output():
         np.testing.assert_array_equal(row, [3 * state + np.arange(3)])
 
 
-def test_a_linear_function_is_a_matrix_and_a_shift():
+def test_a_linear_function_is_a_matrix_product_plus_a_bias():
     network = separate_network("f", linear(), action_values_head(3), BOX)
     params = network.init(jax.random.key(0))
     rng = np.random.default_rng(0)
@@ -118,7 +118,7 @@ def test_a_linear_function_is_a_matrix_and_a_shift():
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh", "elu", "gelu", "silu"])
-def test_an_mlp_is_what_it_is_in_numpy(activation):
+def test_an_mlp_equals_that_of_numpy(activation):
     network = separate_network(
         "f", mlp(layers=[8, 4], activation=activation), state_value_head(), BOX
     )
@@ -133,7 +133,7 @@ def test_an_mlp_is_what_it_is_in_numpy(activation):
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_layers_may_be_normalized():
+def test_layer_norm_normalizes_the_layers():
     torso = mlp(layers=[16], layer_norm=True)
     params = separate_network("f", torso, state_value_head(), BOX).init(
         jax.random.key(0)
@@ -146,7 +146,7 @@ def test_layers_may_be_normalized():
     assert np.all(both >= 0)  # activated after it
 
 
-def test_orthogonal_layers_are_orthogonal_and_a_policy_begins_almost_uniform():
+def test_orthogonal_layers_are_orthogonal_and_the_initial_policy_is_almost_uniform():
     torso = mlp(layers=[32], init="orthogonal")
     head = distribution_head(distributions.categorical(4))
     params = separate_network("policy", torso, head, BOX).init(jax.random.key(0))
@@ -155,7 +155,7 @@ def test_orthogonal_layers_are_orthogonal_and_a_policy_begins_almost_uniform():
     np.testing.assert_allclose(last.T @ last, 1e-4 * np.eye(4), atol=1e-9)
 
 
-def test_dueling_is_value_plus_advantage_less_its_mean():
+def test_dueling_is_value_plus_advantage_minus_mean_advantage():
     network = separate_network("f", linear(), action_values_head(3, dueling=True), BOX)
     params = network.init(jax.random.key(0))
     rng = np.random.default_rng(0)
@@ -169,7 +169,7 @@ def test_dueling_is_value_plus_advantage_less_its_mean():
     np.testing.assert_allclose(apply_network(network, params, obs), expected, rtol=1e-3)
 
 
-def test_the_scales_of_a_normal_policy_are_one_at_first_and_see_no_observation():
+def test_normal_scales_are_initially_one_and_independent_of_observations():
     network = separate_network(
         "policy", mlp(layers=[8]), distribution_head(NORMAL), BOX
     )
@@ -181,7 +181,7 @@ def test_the_scales_of_a_normal_policy_are_one_at_first_and_see_no_observation()
     np.testing.assert_array_equal(outputs[:, 2:], np.tile([1.0, -1.0], (6, 1)))
 
 
-def test_a_shared_torso_learns_from_every_function_and_heads_from_their_own():
+def test_a_shared_torso_has_gradients_of_every_function_and_heads_their_own():
     torso = mlp(layers=[8])
     policy = shared_network("policy", torso, action_values_head(3), BOX)
     value = shared_network("value", torso, state_value_head(), BOX)
@@ -213,7 +213,7 @@ def flatten_leaves(tree):
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
 
 
-def test_a_shared_torso_under_a_head_is_the_same_function_as_an_own_one():
+def test_shared_and_separate_networks_compute_the_same_function():
     torso, head = mlp(layers=[8]), action_values_head(3)
     ours, theirs = (
         separate_network("q", torso, head, BOX),
@@ -229,7 +229,7 @@ def test_a_shared_torso_under_a_head_is_the_same_function_as_an_own_one():
     )
 
 
-def test_a_group_begins_from_the_same_parameters_whatever_stands_beside_it():
+def test_initial_parameters_of_a_group_do_not_depend_on_other_groups():
     torso, key = mlp(layers=[4]), jax.random.key(7)
     alone = separate_network("policy", torso, state_value_head(), BOX).init(key)
     again = separate_network("policy", torso, state_value_head(), BOX).init(key)
@@ -247,12 +247,12 @@ def weights(group):
     return group["linear"]["w"]
 
 
-def test_observations_of_a_choice_are_read_one_hot():
+def test_discrete_observations_are_one_hot():
     one_hot = flat_reader(CHOICE)(jnp.array([2, 6]))
     np.testing.assert_array_equal(one_hot, np.eye(5)[[0, 4]])
 
 
-def test_observations_of_bytes_are_read_as_numbers():
+def test_uint8_observations_are_converted_to_float32():
     pixels = gymnasium.spaces.Box(0, 255, (2, 2), np.uint8)
     vector = flat_reader(pixels)(jnp.full((3, 2, 2), 200, jnp.uint8))
     assert (vector.shape, vector.dtype) == ((3, 4), jnp.float32)
@@ -269,7 +269,7 @@ SPACES = {
 
 
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
-def test_observations_of_many_parts_are_read_as_gymnasium_flattens_them(space):
+def test_composite_observations_are_flattened_like_gymnasium(space):
     space.seed(0)
     samples = [space.sample() for _ in range(6)]
     batch = jax.tree.map(lambda *leaves: np.stack(leaves), *samples)
@@ -284,12 +284,12 @@ def test_observations_of_many_parts_are_read_as_gymnasium_flattens_them(space):
     )
 
 
-def test_observations_that_no_network_reads_are_refused():
+def test_unsupported_observation_spaces_are_refused():
     with pytest.raises(RlcliError, match="cannot read observations of Sequence"):
         flat_reader(gymnasium.spaces.Sequence(BOX))
 
 
-def test_a_table_of_pairs_has_one_number_for_each_of_them():
+def test_a_table_of_pairs_has_one_number_per_pair():
     network = separate_network(
         "q", table(), return_head(), Pair(CHOICE, gymnasium.spaces.Discrete(3))
     )
@@ -309,7 +309,7 @@ def random_params(network, seed=0):
     return jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype("f4"), shapes)
 
 
-def test_on_a_shared_torso_a_pair_is_the_shared_features_beside_the_action():
+def test_a_shared_torso_concatenates_its_features_with_the_action_of_a_pair():
     torso, act = mlp(layers=[8]), gymnasium.spaces.Box(-1, 1, (2,))
     network = shared_network("critic", torso, return_head(), Pair(BOX, act))
     beside = shared_network("policy", torso, action_values_head(3), BOX)
@@ -337,7 +337,7 @@ def pairwise(obs, action):
 
 
 @pytest.mark.parametrize("make", ["own", "sharing", "forward pass"])
-def test_each_of_several_copies_is_what_it_would_be_alone(make):
+def test_each_ensemble_member_equals_a_single_network(make):
     space = Pair(BOX, gymnasium.spaces.Box(-1, 1, (2,)))
 
     def made(copies=None):
@@ -358,7 +358,7 @@ def test_each_of_several_copies_is_what_it_would_be_alone(make):
         np.testing.assert_allclose(found.value[copy], alone.value, rtol=1e-3, atol=1e-4)
 
 
-def test_copies_begin_apart():
+def test_ensemble_members_have_different_initial_parameters():
     params = separate_network("q", mlp(layers=[8]), return_head((2,)), BOX, 2).init(
         jax.random.key(0)
     )
@@ -367,14 +367,14 @@ def test_copies_begin_apart():
     assert np.all(first[0] != first[1]) and np.all(last[0] != last[1])
 
 
-def test_copies_are_given_keys_of_their_own():
+def test_ensemble_members_have_different_keys():
     network = separate_network("q", linear(), return_head((2,), noisy=True), BOX, 2)
     params, obs = network.init(jax.random.key(0)), observations(BOX, (5,))
     found, _ = network.apply(params, jax.random.key(1), obs, (), None)
     assert np.all(found.value[0] != found.value[1])  # both are zero without noise
 
 
-def test_ones_own_forward_pass_is_a_network():
+def test_a_user_defined_forward_pass_is_a_network():
     def forward(obs):
         return hk.Linear(3, w_init=jnp.ones)(obs.reshape(len(obs), -1))
 
@@ -394,7 +394,7 @@ def test_ones_own_forward_pass_is_a_network():
         (lambda obs: {"q": hk.Linear(3)(obs.reshape(2, -1))}, "{'q': (2, 3)}"),
     ],
 )
-def test_a_forward_pass_that_gives_something_else_is_refused(forward, given):
+def test_a_forward_pass_with_outputs_of_another_shape_is_refused(forward, given):
     network = forward_pass("q", forward, action_values_head(3), BOX)
     with pytest.raises(RlcliError) as caught:
         network.init(jax.random.key(0))
@@ -404,7 +404,7 @@ def test_a_forward_pass_that_gives_something_else_is_refused(forward, given):
     assert caught.value.hint == "observations are (2, 2, 3), a batch of 2"
 
 
-def test_a_forward_pass_of_a_pair_gets_both():
+def test_a_forward_pass_of_a_pair_takes_observation_and_action():
     space = Pair(BOX, gymnasium.spaces.Box(-1, 1, (2,)))
     network = forward_pass("q", pairwise, return_head(), space)
     with pytest.raises(RlcliError, match=r"where \(2, 5\) is needed") as caught:
@@ -419,12 +419,14 @@ def test_a_forward_pass_of_a_pair_gets_both():
     np.testing.assert_allclose(found.value[..., 0], expected, rtol=1e-4, atol=1e-6)
 
 
-def test_a_forward_pass_cannot_be_asked_at_fractions_that_are_drawn():
-    with pytest.raises(RlcliError, match="does not support a user-defined forward pass"):
+def test_a_forward_pass_does_not_support_implicit_quantiles():
+    with pytest.raises(
+        RlcliError, match="does not support a user-defined forward pass"
+    ):
         forward_pass("q", lambda obs: obs, return_head(name="implicit_quantile"), BOX)
 
 
-def test_a_forward_pass_that_gives_nothing_is_refused():
+def test_a_forward_pass_without_outputs_is_refused():
     network = forward_pass("q", lambda obs: None, action_values_head(3), BOX)
     with pytest.raises(RlcliError, match="gives None where"):
         network.init(jax.random.key(0))

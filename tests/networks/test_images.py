@@ -39,7 +39,7 @@ def numbers(params):
     ("shape", "kernel", "stride"),
     [((7, 6, 2), 3, 1), ((8, 9, 1), 4, 2), ((7, 7, 3), 3, 2), ((9, 8, 2), 2, 3)],
 )
-def test_a_convolution_is_a_sum_over_every_window(shape, kernel, stride):
+def test_a_convolution_is_a_sum_over_windows(shape, kernel, stride):
     rng = np.random.default_rng(0)
     image = rng.normal(size=(2, *shape)).astype("f4")
     made = hk.without_apply_rng(
@@ -61,7 +61,7 @@ def test_a_convolution_is_a_sum_over_every_window(shape, kernel, stride):
 
 @pytest.mark.parametrize("padding", ["VALID", "SAME"])
 @pytest.mark.parametrize("kernel", [2, 3])
-def test_one_product_is_the_convolution_that_accelerators_make(padding, kernel):
+def test_the_matrix_product_equals_the_convolution_of_accelerators(padding, kernel):
     rng = np.random.default_rng(0)
     image = rng.normal(size=(2, 5, 6, 3)).astype("f4")
     weights = rng.normal(size=(kernel, kernel, 3, 4)).astype("f4")
@@ -83,7 +83,7 @@ def test_a_preset_has_the_parameters_of_its_paper(preset, shape, expected):
     assert numbers(jax.eval_shape(network.init, jax.random.key(0))) == expected
 
 
-def test_what_is_given_takes_the_place_of_the_preset():
+def test_options_override_the_preset():
     torso = cnn(channels=[2, 3], kernels=[3, 2], strides=[1, 2], layers=[5])
     network = separate_network("q", torso, action_values_head(6), BYTES)
     shapes = jax.eval_shape(network.init, jax.random.key(0))
@@ -91,7 +91,7 @@ def test_what_is_given_takes_the_place_of_the_preset():
     assert numbers(shapes) == expected
 
 
-def test_bytes_are_seen_from_0_to_1_and_other_numbers_as_they_are():
+def test_uint8_images_are_scaled_to_0_to_1_and_others_are_unchanged():
     seen = sample_space(BYTES, 3)
     np.testing.assert_allclose(image_reader(BYTES)(seen)[0], seen / 255.0, rtol=1e-6)
     board = sample_space(GRID, 3)
@@ -110,7 +110,7 @@ def test_bytes_are_seen_from_0_to_1_and_other_numbers_as_they_are():
         (separate_network, residual(width=4, blocks=1, channels=[2])),
     ],
 )
-def test_images_go_through_with_what_stands_beside_them(make, torso):
+def test_images_are_read_with_the_other_members(make, torso):
     """Each part changes the outputs, and the shapes are those of any network."""
     network = make("q", torso, action_values_head(4), BOTH)
     params = random_params(network)
@@ -127,7 +127,7 @@ def test_images_go_through_with_what_stands_beside_them(make, torso):
 
 
 @pytest.mark.parametrize("make", [separate_network, shared_network])
-def test_a_function_of_an_image_and_an_action_sees_both(make):
+def test_a_function_of_image_and_action_depends_on_both(make):
     network = make("critic", cnn(layers=[8]), return_head(()), Pair(GRID, PLACE))
     params = random_params(network)
     obs, action = sample_space(GRID, 5), sample_space(PLACE, 5)
@@ -139,7 +139,7 @@ def test_a_function_of_an_image_and_an_action_sees_both(make):
     assert np.all(value != another)
 
 
-def test_residual_blocks_add_to_what_they_are_given():
+def test_residual_blocks_add_to_their_inputs():
     """With nothing added a block changes nothing: the features are norm(W₀ x)."""
     made = hk.without_apply_rng(hk.transform(residual(width=8, blocks=3).features))
     x = np.random.default_rng(0).normal(size=(4, 3)).astype("f4")
@@ -166,7 +166,7 @@ def test_residual_blocks_add_to_what_they_are_given():
         ({"preset": "atari"}, BYTES, "kernel of 4 × 4 where 1 pixels are left"),
     ],
 )
-def test_what_has_no_image_for_it_is_refused(options, space, message):
+def test_spaces_without_a_suitable_image_are_refused(options, space, message):
     with pytest.raises(RlcliError, match=message):
         separate_network(
             "q", cnn(**{"preset": "minatar", **options}), action_values_head(2), space

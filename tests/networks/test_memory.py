@@ -26,7 +26,7 @@ def normal(*shape, seed=0):
 
 
 @pytest.mark.parametrize("name", MEMORIES)
-def test_a_memory_is_that_of_haiku(name):
+def test_a_memory_equals_that_of_haiku(name):
     features, nothing = normal(STEPS, BATCH, 4), np.zeros((STEPS, BATCH), bool)
     ours = hk.transform(MEMORIES[name].unroll)
     start = MEMORIES[name].initial(BATCH)
@@ -78,7 +78,7 @@ def inputs(space=BOX):
     "make", [memory.separate_recurrent_network, memory.shared_recurrent_network]
 )
 @pytest.mark.parametrize("name", MEMORIES)
-def test_all_steps_at_once_are_the_same_as_step_by_step(name, make, space):
+def test_an_unroll_equals_single_steps(name, make, space):
     ours, (obs, first) = network(name, make, space), inputs(space)
     params = ours.init(KEY)
     apply = jax.jit(
@@ -98,7 +98,7 @@ def test_all_steps_at_once_are_the_same_as_step_by_step(name, make, space):
             np.testing.assert_allclose(mine, other[step], rtol=1e-5, atol=1e-6)
 
 
-def test_what_came_before_an_episode_began_is_forgotten_and_nothing_else():
+def test_the_carry_is_reset_only_at_the_first_step_of_an_episode():
     ours, (obs, _) = network(), inputs()
     params, first = ours.init(KEY), np.zeros((STEPS, BATCH), bool)
     first[3, 1] = True
@@ -114,7 +114,7 @@ def test_what_came_before_an_episode_began_is_forgotten_and_nothing_else():
 
 
 @pytest.mark.parametrize("name", MEMORIES)
-def test_next_observations_are_seen_with_the_memory_of_what_led_to_them(name):
+def test_next_observations_use_the_carry_before_them(name):
     ours, (obs, _) = network(name), inputs()
     params, first = ours.init(KEY), np.zeros((STEPS, BATCH), bool)
     found, carries = ours.apply(params, None, obs, ours.initial(BATCH), first)
@@ -123,7 +123,7 @@ def test_next_observations_are_seen_with_the_memory_of_what_led_to_them(name):
     np.testing.assert_allclose(ahead, found[1:], rtol=1e-5, atol=1e-6)
 
 
-def test_a_network_without_memory_sees_next_observations_as_any():
+def test_a_feed_forward_network_treats_next_observations_like_observations():
     ours = separate_network("f", mlp(layers=[6]), action_values_head(3), BOX)
     params, obs = ours.init(KEY), inputs()[0]
     expected = ours.apply(params, None, obs, (), None)[0]
@@ -134,7 +134,7 @@ def test_a_network_without_memory_sees_next_observations_as_any():
     assert is_recurrent(network())
 
 
-def test_a_shared_memory_has_its_parameters_with_the_shared_torso():
+def test_a_shared_memory_has_its_parameters_in_the_shared_group():
     params = network(make=memory.shared_recurrent_network).init(KEY)
     assert set(params) == {"shared", "f"}
     inner = {key for module in params["shared"].values() for key in module}
@@ -142,7 +142,7 @@ def test_a_shared_memory_has_its_parameters_with_the_shared_torso():
     assert list(params["f"]) == ["linear"]
 
 
-def test_whoever_carries_no_memory_is_told():
+def test_an_updater_without_support_for_memories_is_an_error():
     ours, (obs, first) = network(), inputs()
     with pytest.raises(RlcliError, match="does not support memories") as caught:
         ours.apply(ours.init(KEY), None, obs, (), first)

@@ -53,14 +53,14 @@ PREDICTIONS = {
 }
 
 
-def test_the_quantile_huber_loss_is_the_number_worked_out_by_hand():
+def test_the_quantile_huber_loss_equals_a_number_computed_by_hand():
     prediction = Quantiles(jnp.array([0.0, 3.0]), jnp.array([0.25, 0.75]))
     target = Particles(jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5]))
     assert prediction.loss(target, LOSSES["huber"]) == 0.5
 
 
 @pytest.mark.parametrize("kappa", [0.0, 1.0])
-def test_quantile_regression_is_that_of_rlax(kappa):
+def test_quantile_regression_equals_that_of_rlax(kappa):
     prediction = quantiles()
     values = numbers(6, seed=2)
     target = Particles(values, jnp.full(values.shape, 1 / 6))
@@ -91,7 +91,7 @@ def fit_prediction(target, count=11):
     return np.asarray(labels), np.asarray(prediction.atoms)
 
 
-def test_what_is_projected_keeps_its_mass_and_its_mean_within_the_atoms():
+def test_the_projection_keeps_mass_and_mean_within_the_atoms():
     target = particles(scale=1.5)
     assert np.abs(target.value).max() < 5
     labels, atoms = fit_prediction(target)
@@ -100,7 +100,7 @@ def test_what_is_projected_keeps_its_mass_and_its_mean_within_the_atoms():
     np.testing.assert_allclose((labels * atoms).sum(-1), target.mean(), atol=1e-4)
 
 
-def test_what_lies_beyond_the_atoms_goes_to_their_ends():
+def test_particles_outside_the_support_are_projected_onto_its_ends():
     target = Particles(
         np.full((*ROWS, 2), [-90.0, 70.0], "f4"), np.full((*ROWS, 2), [0.3, 0.7], "f4")
     )
@@ -137,7 +137,7 @@ def test_particles_are_a_distribution_with_the_mean_of_the_prediction(prediction
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_transform_is_undone_by_its_inverse_and_is_that_of_the_paper(name):
+def test_a_transform_equals_that_of_the_paper_and_has_an_inverse(name):
     x = np.linspace(-50, 50, 41, dtype="f4")
     scale = value_transform(name)
     np.testing.assert_allclose(scale.inverse(scale.apply(x)), x, rtol=1e-3, atol=1e-3)
@@ -148,14 +148,14 @@ def test_a_transform_is_undone_by_its_inverse_and_is_that_of_the_paper(name):
     np.testing.assert_allclose(scale.apply(x), by_hand[name], rtol=1e-5)
 
 
-def test_without_a_name_values_are_learnt_as_they_are():
+def test_the_default_transform_is_the_identity():
     assert value_transform(None) is IDENTITY
     assert IDENTITY.inverse(3.0) == IDENTITY.apply(3.0) == 3.0
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("prediction", PREDICTIONS.values(), ids=PREDICTIONS)
-def test_on_a_scale_particles_are_undone_and_targets_are_put_on_it(prediction, name):
+def test_particles_are_inverted_and_targets_are_transformed(prediction, name):
     scale, target = value_transform(name), particles()
     plain, undone = prediction.particles(), prediction.particles(scale)
     np.testing.assert_array_equal(undone.value, scale.inverse(plain.value))
@@ -183,7 +183,7 @@ def test_a_target_has_no_gradient(prediction):
     assert not np.any(jax.grad(loss)(jnp.asarray(target.value)))
 
 
-def test_an_action_is_picked_from_every_leaf_whatever_is_in_front():
+def test_actions_are_selected_from_every_leaf_with_any_leading_axes():
     rng = np.random.default_rng(0)
     tree = {"a": rng.normal(size=(2, *ROWS, 4, 6)), "b": rng.normal(size=(*ROWS, 4, 1))}
     index = rng.integers(0, 4, ROWS)
@@ -196,7 +196,7 @@ def test_an_action_is_picked_from_every_leaf_whatever_is_in_front():
             np.testing.assert_allclose(found["a"][copy][at], whole, rtol=1e-6)
 
 
-def test_of_copies_the_one_with_the_least_mean_is_taken_whole():
+def test_min_over_critics_selects_the_whole_prediction_with_the_minimum_mean():
     copies = [particles(seed=seed) for seed in range(3)]
     found = min_over_critics(
         Particles(*(jnp.stack(leaf) for leaf in zip(*copies, strict=True)))

@@ -54,16 +54,14 @@ def random_init(net):
     return random_params(jax.eval_shape(net.init, KEY))
 
 
-def test_there_are_four_of_them():
+def test_there_are_four_return_heads():
     assert set(RETURN_HEADS) == set(OPTIONS)
 
 
 @pytest.mark.parametrize("make", [separate_network, shared_network])
 @pytest.mark.parametrize("actions", [(), (2,)], ids=["one", "all"])
 @pytest.mark.parametrize("name", OPTIONS)
-def test_every_leaf_is_time_batch_actions_and_as_long_as_the_head_says(
-    name, actions, make
-):
+def test_every_leaf_has_axes_for_time_batch_actions_and_the_head(name, actions, make):
     for noisy in (False, True):
         net = network(name, actions, make=make, noisy=noisy, dueling=bool(actions))
         found = jax.eval_shape(
@@ -74,7 +72,7 @@ def test_every_leaf_is_time_batch_actions_and_as_long_as_the_head_says(
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_only_noise_and_what_is_drawn_depend_on_the_key(name):
+def test_only_noisy_layers_and_sampled_fractions_depend_on_the_key(name):
     one, other = jax.random.split(KEY)
     for noisy in (False, True):
         net = network(name, noisy=noisy)
@@ -89,7 +87,7 @@ def test_only_noise_and_what_is_drawn_depend_on_the_key(name):
         assert np.any(found[0] != found[2]) == drawn
 
 
-def test_noise_in_the_weights_is_factorised_and_as_wide_as_its_parameters_say():
+def test_weight_noise_is_factorised_with_the_scale_of_its_parameters():
     net = network("scalar", torso=linear(), noisy=True)
     params = net.init(KEY)
     np.testing.assert_allclose(params["q"]["noise"]["w"], 0.5 / np.sqrt(3), rtol=1e-6)
@@ -111,13 +109,13 @@ def test_noise_in_the_weights_is_factorised_and_as_wide_as_its_parameters_say():
     np.testing.assert_allclose(draws.var(0), expected, rtol=0.15)
 
 
-def test_quantiles_are_asked_at_the_mid_points():
+def test_quantile_fractions_are_midpoints():
     found = apply_head(network("quantile"), random_init(network("quantile")))
     middles = [0.1, 0.3, 0.5, 0.7, 0.9]
     np.testing.assert_allclose(found.fractions[2, 3], [middles] * 2, rtol=1e-6)
 
 
-def test_atoms_stand_at_equal_distances_from_low_to_high():
+def test_atoms_are_equally_spaced_from_low_to_high():
     found = apply_head(network("categorical"), random_init(network("categorical")))
     np.testing.assert_allclose(found.atoms[2, 3], [[0, 2, 4, 6, 8]] * 2)
 
@@ -125,7 +123,7 @@ def test_atoms_stand_at_equal_distances_from_low_to_high():
 @pytest.mark.parametrize(
     ("role", "count"), [("learn", 5), ("bootstrap", 7), ("act", 3)]
 )
-def test_implicit_quantiles_are_as_many_as_their_role_wants(role, count):
+def test_the_number_of_implicit_quantiles_depends_on_the_role(role, count):
     net = network("implicit_quantile", role=role)
     params = random_init(net)
     middles = (np.arange(count) + 0.5) / count
@@ -139,7 +137,7 @@ def test_implicit_quantiles_are_as_many_as_their_role_wants(role, count):
     assert drawn.min() >= 0 and drawn.max() <= 1
 
 
-def test_an_implicit_quantile_is_its_equation():
+def test_implicit_quantiles_follow_their_equation():
     net = network("implicit_quantile", torso=linear())
     params = random_init(net)
     found, obs = apply_head(net, params, KEY), random_obs()
@@ -168,7 +166,7 @@ def test_a_dueling_head_has_advantages_whose_mean_is_zero(name):
     assert found.std(-2).min() > 1e-3
 
 
-def test_every_head_of_a_table_begins_at_zero_but_for_the_atoms():
+def test_initial_values_of_a_table_are_zero_except_for_atoms():
     space = gymnasium.spaces.Discrete(4)
     for name in ("scalar", "quantile", "implicit_quantile"):
         head = return_head((2,), name=name)
@@ -177,11 +175,11 @@ def test_every_head_of_a_table_begins_at_zero_but_for_the_atoms():
         assert not np.any(found.particles().value)
 
 
-def test_a_dueling_head_of_one_value_is_refused():
+def test_a_dueling_head_without_actions_is_refused():
     with pytest.raises(RlcliError, match="a dueling head requires outputs per action"):
         network("quantile", (), dueling=True).init(KEY)
 
 
-def test_atoms_that_do_not_go_up_are_refused():
+def test_atoms_must_increase():
     with pytest.raises(RlcliError, match="`low` 1 to `high` 1"):
         return_head((2,), name="categorical", low=1.0, high=1.0)

@@ -176,7 +176,7 @@ def nested_list(depth: int) -> list:
     return data
 
 
-def test_what_may_be_written_may_be_read_and_no_more():
+def test_the_maximum_depth_is_the_same_for_writing_and_reading():
     assert load_pickle(dump_pickle(nested_list(pickles.MAX_DEPTH))) == nested_list(
         pickles.MAX_DEPTH
     )

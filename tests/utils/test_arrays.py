@@ -12,14 +12,14 @@ from rlcli import utils
 
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
 @pytest.mark.parametrize("axis", [0, 1, -1, None])
-def test_without_ties_it_is_numpys(name, axis):
+def test_without_ties_the_index_equals_that_of_numpy(name, axis):
     array = np.random.default_rng(0).normal(size=(3, 4, 5))
     found = getattr(utils, name)(jax.random.key(0), array, axis=axis)
     np.testing.assert_array_equal(found, getattr(np, name)(array, axis=axis))
 
 
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
-def test_ties_are_broken_evenly_along_any_axis(name):
+def test_ties_are_broken_uniformly_along_any_axis(name):
     ties = np.array([[1, 0], [1, 1], [0, 1], [1, 0]])  # best: 0 1 3, and 1 2
     if name == "argmin":
         ties = 1 - ties
@@ -30,7 +30,7 @@ def test_ties_are_broken_evenly_along_any_axis(name):
     np.testing.assert_allclose(shares[1], [0, 1 / 2, 1 / 2, 0], atol=0.03)
 
 
-def test_best_of_what_cannot_be_negated():
+def test_argmin_supports_dtypes_that_cannot_be_negated():
     key = jax.random.PRNGKey(0)  # keys of the old kind as well
     assert utils.argmin(key, np.array([3, 0, 7], np.uint8)) == 1
     assert utils.argmin(key, np.array([5, -(2**31), 7], np.int32)) == 1
@@ -75,17 +75,17 @@ def test_an_array_with_all_properties_passes(library):
     ],
     ids=str,
 )
-def test_a_property_that_does_not_hold_is_a_type_error(bad):
+def test_a_property_that_does_not_hold_raises_a_type_error(bad):
     with pytest.raises(TypeError, match="got an array of shape"):
         utils.check_array(np.zeros((3, 4), np.float32), **GOOD | bad)
 
 
-def test_a_list_is_no_array():
+def test_a_list_is_not_an_array():
     with pytest.raises(TypeError, match="expected an array, got <class 'list'>"):
         utils.check_array([1.0])
 
 
-def test_the_logit_is_finite_on_all_of_the_unit_interval():
+def test_the_clipped_logit_is_finite_on_the_unit_interval():
     x = np.array([0.1, 0.5, 0.9], np.float32)
     np.testing.assert_allclose(utils.clipped_logit(x), np.log(x / (1 - x)), atol=1e-6)
     least = np.log(1e-15)
@@ -94,7 +94,7 @@ def test_the_logit_is_finite_on_all_of_the_unit_interval():
     np.testing.assert_allclose(found, [np.log(0.5), np.log(0.5 / 0.75)], rtol=1e-6)
 
 
-def test_the_matrix_is_that_of_the_page():
+def test_the_matrix_equals_that_of_the_coax_docs():
     assert utils.diff_transform_matrix(4).tolist() == [
         [-1, 0, 0, 0],
         [3, 1, 0, 0],
@@ -120,7 +120,7 @@ def test_frames_become_differences_of_growing_order(frames, library):
         np.testing.assert_allclose(found[..., frames - 1 - order], expected)
 
 
-def test_the_double_relu_is_that_of_the_page():
+def test_the_double_relu_equals_that_of_the_coax_docs():
     x = jnp.array([[-11, -8], [17, 5], [-13, 7], [19, -3]])
     found = utils.double_relu(x)
     assert found.dtype == np.int32
@@ -132,7 +132,7 @@ def test_the_double_relu_is_that_of_the_page():
     ]
 
 
-def test_indices_are_those_of_an_axis_of_numpys_arrays_too():
+def test_indices_are_those_of_an_axis_of_numpy_and_jax_arrays():
     array = np.zeros((3, 5))
     assert utils.idx(array).tolist() == [0, 1, 2]
     assert utils.idx(array, axis=-1).tolist() == [0, 1, 2, 3, 4]
@@ -155,5 +155,5 @@ def test_numbers_and_single_entries_are_scalars(number):
 @pytest.mark.parametrize(
     "other", ["1", None, [1], np.zeros(2), jnp.zeros(0), np.str_("a"), gymnasium]
 )
-def test_nothing_else_is_a_scalar(other):
+def test_other_objects_are_not_scalars(other):
     assert utils.isscalar(other) is False

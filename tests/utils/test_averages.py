@@ -13,12 +13,12 @@ def test_a_rolling_average_is_the_mean_of_the_last_n():
     assert average.value == 6
 
 
-def test_a_rolling_average_forgets_even_what_was_huge():
+def test_a_rolling_average_drops_huge_numbers_exactly():
     average = RollingAverage(2)
     assert [average.update(x) for x in (1e20, 1.0, 3.0)][-1] == 2
 
 
-def test_an_exponential_average_is_a_mean_at_first_and_then_fades():
+def test_an_exponential_average_is_initially_a_mean_and_then_decays():
     average = ExponentialAverage(2)
     assert average.value == 0
     # (4 + 8) / 2 = 6; 6 + (2 − 6) / 2 = 4; 4 + (10 − 4) / 2 = 7
@@ -27,7 +27,7 @@ def test_an_exponential_average_is_a_mean_at_first_and_then_fades():
 
 
 @pytest.mark.parametrize("kind", [RollingAverage, ExponentialAverage])
-def test_until_n_numbers_were_seen_both_are_their_mean(kind):
+def test_both_averages_are_the_mean_of_the_first_n_numbers(kind):
     numbers = np.random.default_rng(0).normal(size=100)
     average = kind(100)
     for number in numbers:
@@ -36,6 +36,6 @@ def test_until_n_numbers_were_seen_both_are_their_mean(kind):
 
 
 @pytest.mark.parametrize("kind", [RollingAverage, ExponentialAverage])
-def test_an_average_of_nothing_is_refused(kind):
+def test_an_empty_window_is_refused(kind):
     with pytest.raises(ValueError, match="at least 1, got 0"):
         kind(0)

@@ -79,7 +79,7 @@ def suite(monkeypatch):
     monkeypatch.setitem(sys.modules, "dm_control", control)
 
 
-def test_spaces_are_those_of_the_task_one_after_the_other():
+def test_spaces_concatenate_those_of_the_task():
     env = make_dmc("walker", "walk")
     inf = np.inf
     np.testing.assert_array_equal(env.observation_space.low, [-inf] * 3 + [-1, -1])
@@ -89,7 +89,7 @@ def test_spaces_are_those_of_the_task_one_after_the_other():
     assert env.unwrapped.metadata["render_fps"] == 50
 
 
-def test_observations_are_flat_and_the_seed_is_that_of_the_task():
+def test_observations_are_flat_and_the_task_is_seeded():
     env = make_dmc("walker", "walk", seed=7)
     obs, info = env.reset()
     assert obs.tolist() == [0, 7, 0, 0, 0]
@@ -99,7 +99,7 @@ def test_observations_are_flat_and_the_seed_is_that_of_the_task():
     assert env.reset()[0][1] == 8
 
 
-def test_what_the_task_ends_is_terminated_and_what_a_clock_ends_truncated():
+def test_ends_of_the_task_terminate_and_time_limits_truncate():
     env = make_dmc("walker", "walk")
     env.reset()
     strong, none = np.ones(2, np.float32), np.zeros(2, np.float32)
@@ -115,7 +115,7 @@ def test_what_the_task_ends_is_terminated_and_what_a_clock_ends_truncated():
     assert [short.step(none)[2:4] for _ in range(2)] == [(False, False), (False, True)]
 
 
-def test_pictures_have_the_size_and_camera_asked_for():
+def test_images_have_the_given_size_and_camera():
     env = make_dmc("walker", "walk", height=4, width=6, camera_id=3)
     picture = env.render()
     assert (picture.shape, picture.max()) == ((4, 6, 3), 3)
@@ -125,7 +125,7 @@ def test_pictures_have_the_size_and_camera_asked_for():
     assert env.unwrapped._control.closed
 
 
-def test_a_task_that_is_not_there_is_named(monkeypatch):
+def test_a_missing_task_is_an_error_that_names_it(monkeypatch):
     with pytest.raises(RlcliError, match="no task `fly` in domain `walker`"):
         make_dmc("walker", "fly")
     monkeypatch.setitem(sys.modules, "dm_control", None)

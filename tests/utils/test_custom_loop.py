@@ -57,19 +57,19 @@ def test_q_takes_batches_of_any_shape():
     np.testing.assert_array_equal(q(params, states, actions), weights[states, actions])
 
 
-def test_a_forward_pass_of_the_wrong_shape_is_refused_with_both_shapes():
+def test_a_forward_pass_of_the_wrong_shape_is_an_error_with_both_shapes():
     q = rlcli.q_function(lambda obs: hk.Linear(2)(jax.nn.one_hot(obs, 5)), discrete())
     with pytest.raises(RlcliError, match=r"gives \(2, 2\) where \(2, 3\) is needed"):
         q.init(jax.random.key(0))
 
 
-def test_a_box_of_actions_has_no_q_of_the_state():
+def test_box_actions_are_not_supported():
     box = gymnasium.spaces.Box(-1.0, 1.0, (2,))
     with pytest.raises(TypeError, match="Discrete actions, got Box"):
         rlcli.q_function(table, Somewhere(box, box))
 
 
-def test_an_updater_of_other_functions_is_refused_by_their_name():
+def test_an_updater_of_other_functions_is_an_error_that_names_them():
     q = rlcli.q_function(table, discrete())
     with pytest.raises(ValueError, match="learns `q`, not `policy`"):
         ppo(q.spaces, q.networks, epsilon_greedy, optax.sgd(0.1))
@@ -114,7 +114,7 @@ def brute_force(steps, weights, n):
 
 
 @pytest.mark.parametrize("n", [1, 3])
-def test_a_loop_by_hand_learns_what_a_table_by_hand_learns(n):
+def test_a_custom_loop_equals_a_brute_force_table(n):
     agent, steps = agent_of(n), walk(60)
     state = agent.init(jax.random.key(0), rlcli.transition(*steps[0][:3]))
     begin = np.asarray(agent.acting(state)["q"]["linear"]["w"])
@@ -126,7 +126,7 @@ def test_a_loop_by_hand_learns_what_a_table_by_hand_learns(n):
     np.testing.assert_allclose(found, brute_force(steps, begin, n), atol=1e-5)
 
 
-def test_the_best_action_is_taken_and_explored_away_from():
+def test_act_is_greedy_unless_it_explores():
     agent = agent_of(1, epsilon=1.0)
     state = agent.init(jax.random.key(0), rlcli.transition(0, 0, (0, 0, False, False)))
     weights = agent.acting(state)["q"]["linear"]["w"]
@@ -146,7 +146,7 @@ def test_the_best_action_is_taken_and_explored_away_from():
         (True, True, 0.0, True),
     ],
 )
-def test_only_a_terminated_step_is_discounted_to_nothing(
+def test_the_discount_is_zero_only_for_terminated_steps(
     terminated, truncated, discount, last
 ):
     step = rlcli.transition(0, 1, (2, 3, terminated, truncated, {}), first=True)
@@ -155,7 +155,7 @@ def test_only_a_terminated_step_is_discounted_to_nothing(
     assert (step.reward[0, 0], step.first[0, 0]) == (3.0, True)
 
 
-def test_a_transition_has_axes_for_time_and_environments_in_front():
+def test_a_transition_has_leading_axes_for_time_and_environments():
     image = np.zeros((4, 4, 3), np.uint8)
     step = rlcli.transition(
         image, np.zeros(2), (image, 1, False, False), log_prob=np.float32(-1)

@@ -137,7 +137,7 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_an_attack_is_refused_at_once_and_allocates_little(name, monkeypatch):
+def test_an_attack_is_refused_immediately_and_allocates_little(name, monkeypatch):
     if name.startswith("many"):  # a million would take seconds
         monkeypatch.setattr("rlcli.utils.decoding.MAX_OPCODES", 2**14)
     content = memoryview(ATTACKS[name])
@@ -152,7 +152,7 @@ def test_an_attack_is_refused_at_once_and_allocates_little(name, monkeypatch):
     assert peak < 4 * MEBIBYTE + 2 * len(content)
 
 
-def test_random_changes_are_refused_or_are_an_object_that_can_be_written():
+def test_randomly_changed_pickles_are_refused_or_are_supported_objects():
     rng = random.Random(0)
     shared = [1, (2.5, "x")]
     obj = {"a": shared, (1, b"k"): {1j, None}, "x": np.arange(3), "again": (shared,)}

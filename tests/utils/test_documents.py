@@ -84,12 +84,12 @@ def signature(name, function):
 
 
 @pytest.mark.parametrize("line", PAGE)
-def test_every_name_of_the_page_has_the_signature_written_there(line):
+def test_every_name_of_the_coax_docs_has_their_signature(line):
     name = line.partition("(")[0]
     assert signature(name, getattr(utils, name)) == line
 
 
-def test_the_toolbox_has_the_page_and_three_more():
+def test_the_toolbox_has_the_names_of_the_coax_docs_and_three_more():
     more = {"chunks_pow2", "RollingAverage", "ExponentialAverage"}
     assert len(PAGE) == 52
     assert {*utils.__all__} == {line.partition("(")[0] for line in PAGE} | more
@@ -103,7 +103,7 @@ def test_methods_have_their_signatures(name):
         assert signature(method, getattr(kind, method)) == line
 
 
-def test_the_document_has_a_line_for_each_with_what_its_docstring_says():
+def test_the_document_has_a_line_per_name_with_the_docstring():
     lines = dict(re.findall(r"^- `(.+?\))`: (.+)$", TEXT, re.MULTILINE))
     functions = {name: getattr(utils, name) for name in utils.__all__}
     assert lines == {

@@ -44,7 +44,7 @@ def test_a_sample_lies_in_its_space(name):
 
 
 @pytest.mark.parametrize("name", ["box", "pixels", "discrete", "nested", "text"])
-def test_the_same_seed_gives_the_same_sample_and_leaves_the_space_alone(name):
+def test_samples_depend_only_on_the_seed_and_do_not_change_the_space(name):
     space = SPACES[name]
     space.seed(0)
     expected = str(space.sample())
@@ -55,7 +55,7 @@ def test_the_same_seed_gives_the_same_sample_and_leaves_the_space_alone(name):
     assert str(space.sample()) == expected
 
 
-def test_without_a_seed_it_is_the_spaces_own_generator_that_is_drawn_from():
+def test_without_a_seed_the_generator_of_the_space_is_used():
     space = spaces.Tuple([spaces.Box(-1, 1, (2,)), spaces.Discrete(1000)])
     samples = []
     for _ in range(2):
@@ -64,7 +64,7 @@ def test_without_a_seed_it_is_the_spaces_own_generator_that_is_drawn_from():
     assert samples[0] == samples[1]
 
 
-def test_samples_spread_over_all_of_a_bounded_box():
+def test_samples_cover_a_bounded_box():
     box = spaces.Box(np.float32([-1, 10]), np.float32([1, 20]))
     found = np.array([safe_sample(box, seed) for seed in range(2_000)])
     np.testing.assert_allclose(found.mean(axis=0), [0, 15], atol=0.2)
@@ -73,12 +73,12 @@ def test_samples_spread_over_all_of_a_bounded_box():
     assert (pixels.min(), pixels.max()) == (0, 255)
 
 
-def test_what_is_no_space_has_no_samples():
+def test_other_objects_than_spaces_are_refused():
     with pytest.raises(TypeError, match="expected a space"):
         safe_sample([1, 2])
 
 
-def test_elements_are_made_ready_by_the_kind_of_their_space():
+def test_elements_are_preprocessed_by_the_type_of_their_space():
     key = jax.random.key(0)
     box = default_preprocessor(spaces.Box(-1, 1, (2,)))(key, np.array([0.5, 9.0]))
     assert box.tolist() == [[0.5, 1]]
@@ -105,7 +105,7 @@ def test_elements_are_made_ready_by_the_kind_of_their_space():
     assert nested["x"].dtype == np.uint8
 
 
-def test_a_space_that_no_network_reads_has_no_preprocessor():
+def test_an_unsupported_space_has_no_preprocessor():
     with pytest.raises(TypeError, match="got Text"):
         default_preprocessor(spaces.Text(3))
 
@@ -126,7 +126,7 @@ DIFFERENT = {
 }
 
 
-def test_preprocessors_that_do_the_same_match_even_random_ones():
+def test_equal_preprocessors_match_including_random_ones():
     assert check_preprocessors(
         BOX, _identity, lambda rng, x: _identity(rng, x), _identity
     )
@@ -137,11 +137,11 @@ def test_preprocessors_that_do_the_same_match_even_random_ones():
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
-def test_preprocessors_that_differ_do_not_match(name):
+def test_different_preprocessors_do_not_match(name):
     assert not check_preprocessors(BOX, _identity, _identity, DIFFERENT[name])
 
 
-def test_the_seed_says_what_they_are_tried_on():
+def test_the_seed_determines_the_tested_elements():
     seen = {}
     for seed in (1, 1, 2):
         tried = []
@@ -152,7 +152,7 @@ def test_the_seed_says_what_they_are_tried_on():
     assert seen[1] != seen[2]
 
 
-def test_there_is_nothing_to_compare_with_less_than_two():
+def test_fewer_than_two_preprocessors_are_refused():
     for several in [(), (_identity,)]:
         with pytest.raises(ValueError, match="two functions or more"):
             check_preprocessors(BOX, *several)

@@ -49,7 +49,7 @@ class Corridor(gymnasium.Env):
         self.closed = True
 
 
-def test_attributes_are_found_from_the_outside_in():
+def test_attributes_are_those_of_the_outermost_environment():
     env = TimeLimit(TimeLimit(Corridor(), 5), 6)
     assert get_env_attr(env, "secret") == "inner"
     assert get_env_attr(env, "_max_episode_steps") == 6
@@ -60,7 +60,7 @@ def test_attributes_are_found_from_the_outside_in():
         get_env_attr(env, "nothing")
 
 
-def test_no_more_wrappers_are_taken_off_than_allowed():
+def test_the_search_stops_at_max_depth():
     env = TimeLimit(TimeLimit(Corridor(), 5), 6)
     assert has_env_attr(env, "secret", max_depth=2)
     assert not has_env_attr(env, "secret", max_depth=1)
@@ -82,7 +82,7 @@ def test_an_episode_of_gymnasium_is_rendered_until_its_time_limit(monkeypatch):
     assert waits == [0.02] * 5
 
 
-def test_a_gif_holds_every_picture_in_its_size_and_pace(tmp_path):
+def test_a_gif_contains_every_image_with_size_and_duration(tmp_path):
     path = tmp_path / "new" / "episode.gif"
     generate_gif(Corridor(), str(path), duration=70, resize_to=(16, 12))
     with Image.open(path) as gif:
@@ -94,7 +94,7 @@ def test_a_gif_holds_every_picture_in_its_size_and_pace(tmp_path):
             assert grey == pytest.approx(40 * number, abs=3)
 
 
-def test_a_gif_ends_at_the_limit_it_is_given_or_that_of_the_environment(tmp_path):
+def test_a_gif_ends_at_the_given_limit_or_that_of_the_environment(tmp_path):
     path = tmp_path / "episode.gif"
     generate_gif(Corridor(length=9), path, lambda obs: 0, max_episode_steps=5)
     with Image.open(path) as gif:
@@ -105,7 +105,7 @@ def test_a_gif_ends_at_the_limit_it_is_given_or_that_of_the_environment(tmp_path
     assert env.calls.count("render") == 3
 
 
-def test_an_environment_that_draws_nothing_has_no_gif(tmp_path, monkeypatch):
+def test_an_environment_without_images_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(Corridor, "render", lambda self: None)
     with pytest.raises(RlcliError, match="renders no images") as error:
         generate_gif(Corridor(), tmp_path / "episode.gif")
@@ -113,7 +113,7 @@ def test_an_environment_that_draws_nothing_has_no_gif(tmp_path, monkeypatch):
     assert not any(tmp_path.iterdir())
 
 
-def test_transitions_are_first_steps_of_episodes_discounted_until_the_end():
+def test_transitions_are_first_steps_of_episodes_with_discounts():
     going, ending = Corridor(length=2), Corridor(length=1)
     for env, discount in [(going, 0.5), (ending, 0.0)]:
         batch = get_transition_batch(env, batch_size=4, gamma=0.5, random_seed=0)
@@ -129,7 +129,7 @@ def test_transitions_are_first_steps_of_episodes_discounted_until_the_end():
         assert batch.action.tolist() == [actions]
 
 
-def test_transitions_of_one_seed_are_the_same_and_follow_the_environment():
+def test_transitions_depend_only_on_the_seed_and_equal_those_of_the_environment():
     batches = [
         get_transition_batch(gymnasium.make("CartPole-v1"), 8, random_seed=seed)
         for seed in (1, 1, 2)
@@ -159,6 +159,6 @@ def test_the_environment_is_closed_even_if_it_fails(monkeypatch):
 
 
 @pytest.mark.parametrize("bad", [{"batch_size": 0}, {"gamma": 1.1}, {"gamma": -0.1}])
-def test_a_batch_that_cannot_be_is_refused(bad):
+def test_invalid_arguments_of_a_batch_are_refused(bad):
     with pytest.raises(ValueError, match="expected a batch_size"):
         get_transition_batch(Corridor(), **bad)

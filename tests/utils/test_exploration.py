@@ -17,7 +17,7 @@ def test_the_noise_follows_its_equation():
         np.testing.assert_allclose(noise(action), action + x)
 
 
-def test_the_noise_comes_to_the_variance_of_the_process():
+def test_the_noise_has_the_variance_of_the_process():
     noise = OrnsteinUhlenbeckNoise(mu=2.0, sigma=0.5, theta=0.3, random_seed=0)
     samples = np.array([noise(np.zeros(2_000)) for _ in range(60)])[40:]
     # Var = σ² / (1 − (1 − θ)²), and neighbours correlate by 1 − θ
@@ -38,14 +38,14 @@ def test_bounds_clip_the_action_and_not_the_noise():
         np.testing.assert_array_equal(bound(action), expected)
 
 
-def test_what_comes_out_lies_in_the_space_of_the_action():
+def test_noisy_actions_lie_in_the_action_space():
     space = gymnasium.spaces.Box(np.float32(-0.1), np.float32(0.1), (3,))
     noise = OrnsteinUhlenbeckNoise(min_value=-0.1, max_value=0.1, random_seed=0)
     for _ in range(20):
         assert space.contains(noise(space.sample()))
 
 
-def test_reset_begins_the_process_anew_but_not_its_random_numbers():
+def test_reset_resets_the_process_but_not_its_random_numbers():
     noise = OrnsteinUhlenbeckNoise(mu=10.0, sigma=0.0, theta=0.5)
     assert noise(1.0) == noise(1.0) == 11
     noise.mu = 20.0
@@ -63,7 +63,7 @@ def test_the_same_seed_gives_the_same_noise():
     assert [float(one(0.0)) for _ in range(5)] == [float(other(0.0)) for _ in range(5)]
 
 
-def test_actions_of_another_shape_want_a_reset():
+def test_actions_of_another_shape_require_a_reset():
     noise = OrnsteinUhlenbeckNoise()
     noise(np.zeros(2))
     with pytest.raises(ValueError, match="call `reset` before"):
@@ -73,7 +73,7 @@ def test_actions_of_another_shape_want_a_reset():
 
 
 @pytest.mark.parametrize("bad", [{"sigma": -1.0}, {"theta": [0.1, -0.1]}])
-def test_a_negative_spread_or_rate_is_refused(bad):
+def test_a_negative_sigma_or_theta_is_refused(bad):
     with pytest.raises(ValueError, match="at least 0"):
         OrnsteinUhlenbeckNoise(**bad)
 
@@ -85,19 +85,19 @@ def test_a_negative_spread_or_rate_is_refused(bad):
         *[(2_000_000, 0.01), (9_000_000, 0.01)],
     ],
 )
-def test_the_function_is_linear_between_its_steps_and_flat_outside(time, value):
+def test_the_schedule_is_linear_between_its_points_and_constant_outside(time, value):
     epsilon = StepwiseLinearFunction((0, 1.0), (1000000, 0.1), (2000000, 0.01))
     assert epsilon(time) == pytest.approx(value)
     assert isinstance(epsilon(time), float)
 
 
-def test_the_function_takes_arrays_of_times():
+def test_the_schedule_accepts_arrays_of_timesteps():
     function = StepwiseLinearFunction((10, 0), (20, 5))
     np.testing.assert_allclose(function(np.array([0, 12, 30])), [0, 1, 5])
     assert StepwiseLinearFunction((10, 3.0))(99) == 3
 
 
 @pytest.mark.parametrize("steps", [(), ((1, 0.0), (1, 1.0)), ((2, 0.0), (1, 1.0))])
-def test_steps_go_up_in_time(steps):
+def test_timesteps_must_increase(steps):
     with pytest.raises(ValueError, match="expected"):
         StepwiseLinearFunction(*steps)

@@ -82,5 +82,5 @@ KINDS = {
 
 @pytest.mark.parametrize("name", OBJECTS)
 @pytest.mark.parametrize("question", KINDS)
-def test_each_object_is_of_its_kind_and_of_no_other(question, name):
+def test_each_object_has_exactly_one_kind(question, name):
     assert getattr(utils, question)(OBJECTS[name]) is (name in KINDS[question])

@@ -78,14 +78,14 @@ objects = st.recursive(
 
 @settings(deadline=None, database=None, derandomize=True, max_examples=60)
 @given(objects)
-def test_whatever_is_stored_comes_back_and_gives_the_same_bytes_again(obj):
+def test_every_supported_object_is_restored_and_gives_the_same_bytes(obj):
     stored = dumps(obj)
     again = loads(stored)
     assert_same(again, obj)
     assert dumps(again) == stored
 
 
-def test_it_is_a_bare_lz4_frame_of_a_pickle_without_a_global():
+def test_the_format_is_an_lz4_frame_of_a_pickle_without_globals():
     obj = {"a": [1, -(2**70), None, True, 0.5], ("b", 2): {3}, "c": b"x"}
     stored = dumps(obj)
     payload = lz4.frame.decompress(stored)
@@ -99,7 +99,7 @@ def test_it_is_a_bare_lz4_frame_of_a_pickle_without_a_global():
     assert not {opcode.name for opcode, _, _ in opcodes} & code
 
 
-def test_references_inside_one_object_are_kept():
+def test_references_within_an_object_are_preserved():
     a = [13]
     b = {"a": a}
     a_new, b_new = loads(dumps((a, b)))
@@ -127,12 +127,12 @@ def test_references_inside_one_object_are_kept():
     ],
     ids=lambda shared: type(shared).__name__,
 )
-def test_what_is_one_object_stays_one(shared):
+def test_shared_objects_stay_shared(shared):
     first, second, inner = loads(dumps([shared, shared, {"again": shared}]))
     assert first is second is inner["again"]
 
 
-def test_equal_objects_that_are_two_stay_two():
+def test_equal_but_separate_objects_stay_separate():
     first, second = loads(dumps([[1], [1]]))
     assert first == second
     assert first is not second
@@ -156,7 +156,7 @@ def test_an_object_may_contain_itself():
     assert both[0] is both[2] is both[0][0][0]
 
 
-def test_a_web_of_references_takes_no_more_room_than_there_are_objects():
+def test_repeated_references_do_not_increase_the_size():
     web = ["bottom"]
     for _ in range(60):
         web = [web, web]
@@ -170,7 +170,7 @@ def test_a_web_of_references_takes_no_more_room_than_there_are_objects():
     assert depth == 60
 
 
-def test_arrays_come_back_as_numpys_and_may_be_written_to():
+def test_arrays_are_loaded_as_writable_numpy_arrays():
     stored = {"jax": jnp.arange(3), "bf16": jnp.ones(2, "bfloat16"), "np": np.zeros(2)}
     again = loads(dumps(stored))
     assert {type(array) for array in again.values()} == {np.ndarray}
@@ -183,7 +183,7 @@ def test_arrays_come_back_as_numpys_and_may_be_written_to():
     assert first is second
 
 
-def test_every_dtype_of_numbers_is_kept_whatever_the_order_of_bytes_and_axes():
+def test_every_numeric_dtype_is_preserved_with_any_byte_and_axis_order():
     for dtype in pickles.DTYPES.values():
         assert_same(loads(dumps(np.ones((2, 1), dtype))), np.ones((2, 1), dtype))
     array = np.arange(12, dtype="<i4").reshape(3, 4)
@@ -191,7 +191,7 @@ def test_every_dtype_of_numbers_is_kept_whatever_the_order_of_bytes_and_axes():
         assert dumps(other) == dumps(array)
 
 
-def test_integers_of_any_size_are_kept():
+def test_integers_of_any_size_are_preserved():
     sizes = [0, 1, -1, 127, 128, -128, -129, 255, 2**63, -(2**64), 2**2039, -(2**2040)]
     again = loads(dumps([*sizes, 2**2047, 3**9_000]))
     assert again == [*sizes, 2**2047, 3**9_000]
@@ -225,12 +225,12 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_anything_else_is_a_type_error_that_names_its_path(name):
+def test_unsupported_types_raise_a_type_error_that_names_the_path(name):
     with pytest.raises(TypeError, match=r"^`/deep/1/2`: expected"):
         dumps({"deep": [0, (0, 0, BAD[name])]})
 
 
-def test_the_path_leads_into_keys_sets_and_the_object_itself():
+def test_the_path_covers_keys_sets_and_the_root():
     with pytest.raises(TypeError, match=r"`/a/frozenset\(\)`"):
         dumps({"a": {frozenset(): 1}})
     with pytest.raises(TypeError, match=r"`/a/\(1, 2\)/{}`"):
@@ -246,7 +246,7 @@ def nested_list(depth):
     return data
 
 
-def test_what_may_be_written_may_be_read_and_no_more():
+def test_the_maximum_depth_is_the_same_for_writing_and_reading():
     deepest = nested_list(pickles.MAX_DEPTH)
     assert loads(dumps(deepest)) == deepest
     with pytest.raises(ValueError, match="nested more than 64 deep"):
@@ -258,7 +258,7 @@ def test_what_may_be_written_may_be_read_and_no_more():
     assert loads(dumps(deepest)) == deepest
 
 
-def test_too_many_values_are_refused_where_they_are_written(monkeypatch):
+def test_too_many_values_are_refused_when_they_are_written(monkeypatch):
     monkeypatch.setattr("rlcli.utils.encoding.MAX_OPCODES", 1_000)
     most = [None] * (1_000 - 6)  # PROTO, EMPTY_LIST, MEMOIZE, MARK, APPENDS, STOP
     monkeypatch.setattr("rlcli.utils.decoding.MAX_OPCODES", 1_000)
@@ -268,7 +268,7 @@ def test_too_many_values_are_refused_where_they_are_written(monkeypatch):
     assert MAX_OPCODES > 1_000_000
 
 
-def test_files_are_written_whole_into_folders_that_may_be_missing(tmp_path):
+def test_files_are_written_atomically_and_missing_folders_are_created(tmp_path):
     path = tmp_path / "new" / "ab.pkl.lz4"
     a = [13]
     dump((a, {"a": a}), str(path))
@@ -281,7 +281,7 @@ def test_files_are_written_whole_into_folders_that_may_be_missing(tmp_path):
     assert [file.name for file in path.parent.iterdir()] == ["ab.pkl.lz4"]
 
 
-def test_what_is_no_file_is_not_opened(tmp_path):
+def test_paths_that_are_not_files_are_not_opened(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for name in ("nothing", "pipe", "."):
         with pytest.raises(RlcliError, match="there is no file"):
@@ -295,7 +295,7 @@ def load_error(stored, why=""):
     assert "\n" not in error.value.message
 
 
-def test_what_is_no_frame_is_refused():
+def test_data_that_are_not_a_frame_are_refused():
     stored = dumps([1, 2, 3])
     load_error(b"", "no lz4 frame")
     load_error(pickle.dumps([1]), "no lz4 frame")
@@ -312,7 +312,7 @@ def test_what_is_no_frame_is_refused():
         loads("text")
 
 
-def test_a_small_frame_cannot_claim_to_hold_much():
+def test_a_small_frame_with_a_large_declared_size_allocates_little():
     stored = bytearray(lz4.frame.compress(b"\x80\x04N.", store_size=True))
     assert loads(stored) is None
     stored[6:14] = struct.pack("<Q", 2**60)  # the size that its header claims
@@ -324,7 +324,7 @@ def test_a_small_frame_cannot_claim_to_hold_much():
     assert peak < MEBIBYTE
 
 
-def test_no_code_is_run_that_pickle_would_run(tmp_path):
+def test_loading_does_not_run_code_of_a_pickle(tmp_path):
     marker = tmp_path / "marker"
     code = f"open({str(marker)!r}, 'w').close()"
     attack = f'cbuiltins\nexec\n(S"{code}"\ntR.'.encode()
@@ -334,7 +334,7 @@ def test_no_code_is_run_that_pickle_would_run(tmp_path):
     assert marker.exists()
 
 
-def test_numbers_that_are_not_finite_are_kept_as_elements():
+def test_non_finite_numbers_are_preserved_in_containers():
     again = loads(dumps({math.nan, math.inf, complex(math.nan, 0)}))
     assert sorted(map(repr, again)) == ["(nan+0j)", "inf", "nan"]
     assert io.BytesIO(dumps(again)).read(4) == b"\x04\x22\x4d\x18"

@@ -45,7 +45,7 @@ def test_containers_are_indented_and_arrays_summarised(capsys):
     assert capsys.readouterr().out == expected + "\n"
 
 
-def test_the_depth_indents_what_lies_inside():
+def test_the_depth_indents_entries():
     assert pretty_repr([1], d=1) == "[\n    1,\n  ]"
     assert pretty_repr(len) == repr(len)
 
@@ -60,17 +60,17 @@ def test_the_depth_indents_what_lies_inside():
         (jax.random.key(0), "array(shape=(), dtype=key<fry>)"),
     ],
 )
-def test_of_an_array_is_said_what_is_known(array, text):
+def test_arrays_are_described_by_their_statistics(array, text):
     assert pretty_repr(array) == text
 
 
-def test_an_array_that_is_being_traced_has_a_shape():
+def test_a_traced_array_is_described_by_its_shape():
     said = []
     jax.eval_shape(lambda x: said.append(pretty_repr(x)), jnp.zeros(2))
     assert said == ["array(shape=(2,), dtype=float32)"]
 
 
-def test_what_contains_itself_comes_to_an_end():
+def test_recursive_containers_are_printed():
     loop = [1]
     loop.append({"again": loop})
     assert pretty_repr(loop).count("…") == 1
@@ -91,7 +91,7 @@ def fresh_root():
         root.setLevel(level)
 
 
-def test_messages_are_shown_from_a_level_on_with_the_name_of_the_process(capsys):
+def test_messages_are_printed_from_the_level_with_the_name_of_the_process(capsys):
     with fresh_root() as root:
         enable_logging("actor")
         logging.getLogger("part").info("hello")
@@ -103,7 +103,7 @@ def test_messages_are_shown_from_a_level_on_with_the_name_of_the_process(capsys)
         assert len(root.handlers) == 1
 
 
-def test_messages_are_written_to_a_file_from_a_level_of_its_own(tmp_path, capsys):
+def test_messages_are_written_to_a_file_from_a_separate_level(tmp_path, capsys):
     path = tmp_path / "logs" / "run.log"
     with fresh_root() as root:
         for _ in range(2):

@@ -37,12 +37,12 @@ def read(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("given", ["module", "name"])
-def test_a_package_is_reloaded_in_the_order_of_dependence(read, given):
+def test_a_package_is_reloaded_in_the_order_of_dependency(read, given):
     reload_recursive("shelf" if given == "name" else sys.modules["shelf"])
     assert read == ["shelf.lower", "shelf.upper", "shelf"]
 
 
-def test_a_change_deep_below_arrives_at_the_top(read, tmp_path):
+def test_a_change_of_a_dependency_is_visible_in_the_package(read, tmp_path):
     lower = tmp_path / "shelf" / "lower.py"
     lower.write_text("def value():\n    return 2" + NOTE)
     assert sys.modules["shelf"].VALUE == 1
@@ -50,7 +50,7 @@ def test_a_change_deep_below_arrives_at_the_top(read, tmp_path):
     assert sys.modules["shelf"].VALUE == 2
 
 
-def test_modules_outside_are_reloaded_if_asked_for(read):
+def test_external_modules_are_reloaded_on_request(read):
     json = sys.modules["json"]
     before = json.dumps
     reload_recursive("shelf", reload_external_modules=True)

@@ -30,7 +30,7 @@ def tree():
     return tree
 
 
-def test_every_ninety_eighth_gives_the_leaf_of_the_table(tree):
+def test_the_inverse_cdf_equals_a_table(tree):
     begins = [0, 13, 20, 31, 48, 67, 72, 75]
     expected = [sum(u >= begin for begin in begins) - 1 for u in range(98)]
     indices = tree.inverse_cdf(np.arange(99) / 98)
@@ -43,7 +43,7 @@ def test_every_ninety_eighth_gives_the_leaf_of_the_table(tree):
 
 
 @pytest.mark.parametrize("capacity", [1, 3, 5, 14, 100, 1000])
-def test_the_index_is_the_least_whose_sum_is_beyond_and_always_below_the_capacity(
+def test_the_inverse_cdf_is_the_smallest_valid_index(
     capacity,
 ):
     random = np.random.default_rng(capacity)
@@ -64,7 +64,7 @@ def test_the_index_is_the_least_whose_sum_is_beyond_and_always_below_the_capacit
     assert np.count_nonzero(apart) > 400
 
 
-def test_samples_come_in_proportion_to_the_values_and_zeros_never():
+def test_samples_are_proportional_to_the_values_and_never_zeros():
     tree = SumTree(8, random_seed=13)
     values = np.array([0, 7, 0, 17, 19, 5, 3, 0])
     tree.set_values(..., values)
@@ -97,7 +97,7 @@ def test_every_range_reduces_as_functools_reduce_does(name, capacity):
     assert tree.root_value == pytest.approx(functools.reduce(reducer, values, unit))
 
 
-def test_many_ranges_are_reduced_at_once(tree):
+def test_many_ranges_are_reduced_in_one_call(tree):
     starts, stops = np.array([0, 3, 5, 6]), np.array([8, 4, -1, 2])
     assert tree.partial_reduce(starts, stops).tolist() == [98, 17, 8, 0]
     assert tree.partial_reduce(starts).tolist() == [98, 67, 31, 26]
@@ -113,7 +113,7 @@ def test_a_reducer_that_is_not_commutative_keeps_the_order():
     assert [tree.partial_reduce(start) for start in range(5)] == [1, 2, 3, 4, 5]
 
 
-def test_min_and_max_trees_know_nothing_at_first():
+def test_min_and_max_trees_are_initially_infinite():
     smallest, largest = MinTree(6), MaxTree(6)
     assert (smallest.root_value, largest.root_value) == (math.inf, -math.inf)
     for tree in (smallest, largest):
@@ -122,7 +122,7 @@ def test_min_and_max_trees_know_nothing_at_first():
     assert smallest.partial_reduce(0, 4) == 3
 
 
-def test_values_are_set_by_any_index_of_numpy(tree):
+def test_values_are_set_by_any_numpy_index(tree):
     tree.set_values(np.array([0, -1]), [1, 2])
     assert tree.values.tolist() == [1, 7, 11, 17, 19, 5, 3, 2]
     tree.set_values(slice(1, 4), 0)
@@ -137,7 +137,7 @@ def test_values_are_set_by_any_index_of_numpy(tree):
         tree.set_values([8], [1.0])
 
 
-def test_nodes_are_looked_up_by_level_and_index(tree):
+def test_nodes_are_indexed_by_level_and_index(tree):
     assert [tree[level].tolist() for level in range(3)] == [
         [98],
         [48, 50],
@@ -151,7 +151,7 @@ def test_nodes_are_looked_up_by_level_and_index(tree):
             tree[level]
 
 
-def test_what_is_looked_up_follows_the_tree_and_cannot_corrupt_it(tree):
+def test_views_reflect_the_tree_and_are_read_only(tree):
     values, level = tree.values, tree[1]
     tree.set_values(0, 0)
     assert values[0] == 0
@@ -168,7 +168,7 @@ def test_the_height_is_that_of_a_binary_tree(capacity, height):
     assert tree.values.shape == (capacity,)
 
 
-def test_mistakes_are_refused(tree):
+def test_invalid_arguments_are_refused(tree):
     with pytest.raises(ValueError, match="capacity of at least 1"):
         SumTree(0)
     with pytest.raises(TypeError, match="integer bounds"):

@@ -15,7 +15,7 @@ def push_towards_the_fall(acting, obs, key):
     return (obs[..., 2] + acting * obs[..., 3] > 0).astype(jnp.int32)
 
 
-def test_the_core_is_stepped_by_keys_and_never_begins_again():
+def test_the_core_is_stepped_with_keys_and_has_no_auto_reset():
     env = rlcli.make("Pendulum-v1", g=9.8)
     reset_key, act_key, step_key = jax.random.split(jax.random.key(0), 3)
     state, _ = env.reset(reset_key)
@@ -28,7 +28,7 @@ def test_the_core_is_stepped_by_keys_and_never_begins_again():
     assert env.num_envs == 0
 
 
-def test_the_vector_begins_again_by_itself_at_its_time_limit():
+def test_the_vector_resets_automatically_at_its_time_limit():
     env = rlcli.make("Pendulum-v1", num_envs=8)
     played = rlcli.rollout(
         env, lambda acting, obs, key: jnp.zeros((8, 1)), (), jax.random.key(1), 401
@@ -42,7 +42,7 @@ def test_the_vector_begins_again_by_itself_at_its_time_limit():
     assert rlcli.make("Pendulum-v1", num_envs=2, time_limit=None).num_envs == 2
 
 
-def test_over_keys_a_rollout_is_a_batch_and_over_parameters_a_population():
+def test_vmap_over_keys_is_a_batch_and_over_parameters_a_population():
     env = rlcli.make("CartPole-v1")
     keys = jax.random.split(jax.random.key(2), 5)
 
@@ -60,7 +60,7 @@ def test_over_keys_a_rollout_is_a_batch_and_over_parameters_a_population():
     assert np.all(np.asarray(batch) < 120)
 
 
-def test_the_return_of_a_core_stops_where_its_episode_ends():
+def test_the_return_of_a_core_ends_with_its_episode():
     env = rlcli.make("CartPole-v1")
     always_left = lambda acting, obs, key: jnp.int32(0)  # noqa: E731
     played = rlcli.rollout(env, always_left, (), jax.random.key(3), 50)
@@ -70,7 +70,7 @@ def test_the_return_of_a_core_stops_where_its_episode_ends():
     assert played.steps.first.tolist() == [True] + 49 * [False]
 
 
-def test_parameters_are_traced_so_that_each_member_has_its_own():
+def test_parameters_may_be_traced():
     def angle(length):
         env = rlcli.make("CartPole-v1", length=length)
         played = rlcli.rollout(
@@ -111,12 +111,12 @@ CART = "CartPole-v1"
         (CART, {"wrappers": [{"name": "frame_stack", "frame": 2}]}, "option `frame`"),
     ],
 )
-def test_what_a_recipe_could_not_say_is_refused(name, given, message):
+def test_arguments_that_a_recipe_would_refuse_are_refused(name, given, message):
     with pytest.raises(RlcliError, match=message):
         rlcli.make(name, **given)
 
 
-def test_what_cannot_be_traced_is_refused():
+def test_tracing_other_parameters_is_refused():
     def reset(x_threshold):
         return rlcli.make(CART, x_threshold=x_threshold).reset(jax.random.key(0))[1]
 
@@ -125,7 +125,7 @@ def test_what_cannot_be_traced_is_refused():
         jax.vmap(reset)(jnp.array([2.0, 3.0]))
 
 
-def test_each_environment_may_have_parameters_of_its_own():
+def test_each_environment_may_have_its_own_parameters():
     """Environment i has value i mod their number, as in a recipe."""
     lengths = np.float32([0.5, 1.0])
     env = rlcli.make(CART, num_envs=3, each={"length": lengths})

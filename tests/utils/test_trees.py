@@ -12,7 +12,7 @@ from rlcli import utils
 TREE = {"a": np.arange(6.0).reshape(3, 2), "b": (jnp.arange(3), np.zeros((3, 1, 4)))}
 
 
-def test_a_single_instance_goes_into_a_batch_of_one_and_back():
+def test_single_to_batch_and_batch_to_single_are_inverse():
     single = utils.batch_to_single(TREE, index=2)
     assert single["a"].tolist() == [4, 5]
     assert (int(single["b"][0]), single["b"][1].shape) == (2, (1, 4))
@@ -60,12 +60,12 @@ def test_trees_are_stacked_leaf_by_leaf():
         utils.stack_trees({"x": 1.0}, {"y": 1.0})
 
 
-def test_a_tree_is_raveled_in_its_order():
+def test_a_tree_is_raveled_in_the_order_of_its_leaves():
     found = utils.tree_ravel({"b": jnp.array([[3.0, 4.0]]), "a": np.float32(2)})
     assert found.tolist() == [2, 3, 4]
 
 
-def test_quartiles_are_numpys_of_all_magnitudes_together():
+def test_quartiles_equal_those_of_numpy_over_all_magnitudes():
     tree = {"x": np.array([-4.0, 1.0]), "y": np.array([[2.0], [-3.0], [0.5]])}
     found = utils.get_magnitude_quantiles(tree, key_prefix="grads/")
     assert [*found] == [f"grads/{name}" for name in ("min", "p25", "p50", "p75", "max")]
@@ -77,7 +77,7 @@ def test_quartiles_are_numpys_of_all_magnitudes_together():
     assert float(lowest["max"]) == 128
 
 
-def test_gradients_have_a_norm_beside_their_quantiles():
+def test_gradient_diagnostics_contain_norm_and_quantiles():
     grads = {"w": jnp.array([[3.0, -4.0]]), "b": jnp.array([12.0])}
     found = utils.get_grads_diagnostics(grads, key_prefix="q/")
     assert {*found} == {f"q/{n}" for n in ("max", "norm", "min", "p25", "p50", "p75")}
@@ -90,7 +90,7 @@ def test_gradients_have_a_norm_beside_their_quantiles():
         utils.get_grads_diagnostics({})
 
 
-def test_of_equal_keys_the_last_wins_with_a_warning():
+def test_the_last_value_of_a_repeated_key_wins_with_a_warning():
     with pytest.warns(UserWarning, match="the last value wins: 'b'"):
         merged = utils.merge_dicts({"a": 1, "b": 2}, {"b": 3, "c": 4})
     assert merged == {"a": 1, "b": 3, "c": 4}

@@ -37,7 +37,7 @@ def test_a_jitted_function_is_traced_once_for_each_static_value():
     assert repr(compiled).startswith("JittedFunc(<function")
 
 
-def test_donated_arguments_are_given_away():
+def test_donated_arguments_are_deleted():
     compiled = jit(lambda x: x + 1, donate_argnums=(0,))
     given = jnp.zeros(3)
     assert compiled(given).tolist() == [1, 1, 1]
@@ -124,7 +124,7 @@ def test_outputs_of_a_tuple_lose_their_axes_one_by_one():
     assert jax.tree.map(jnp.shape, none) == ((1, 4), (1, 4))
 
 
-def test_axes_that_do_not_fit_are_refused():
+def test_invalid_axes_are_refused():
     with pytest.raises(ValueError, match="1 in_axes"):
         unvectorize(jnp.sin, in_axes=(0, 0))(1.0)
     with pytest.raises(ValueError, match="2 out_axes"):
@@ -133,7 +133,7 @@ def test_axes_that_do_not_fit_are_refused():
         unvectorize(jnp.sin, out_axes=(0,))(1.0)
 
 
-def test_keywords_are_handed_on_untouched():
+def test_keyword_arguments_are_passed_unchanged():
     found = unvectorize(lambda x, *, training: x if training else -x)(
         2.0, training=True
     )

@@ -17,14 +17,14 @@ def train_process(folder, **variables):
     )
 
 
-def test_a_program_is_kept_where_the_user_wants_it_and_nowhere_else(tmp_path):
+def test_the_cache_uses_only_the_folder_of_the_user(tmp_path):
     chosen = tmp_path / "chosen"
     train_process(tmp_path, JAX_COMPILATION_CACHE_DIR=str(chosen))
     assert any(chosen.iterdir())
     assert not (tmp_path / "rlcli").exists()
 
 
-def test_the_second_run_compiles_nothing_anew(tmp_path):
+def test_a_second_run_reads_the_cache(tmp_path):
     train_process(tmp_path)
     kept = {path.name for path in tmp_path.glob("rlcli/programs/*/*-cache")}
     assert kept

@@ -23,21 +23,21 @@ def compile_text(function, *arrays):
     return jax.jit(function).lower(*arrays).compile().as_text() or ""
 
 
-def test_what_comes_out_is_what_the_function_gives():
+def test_a_barrier_does_not_change_the_results():
     for function in (sums, lambda x, y: sums(y, x)):
         expected = function(X[0], Y)
         equal(fusion_barrier(function)(X[0], Y), expected)
         equal(jax.jit(fusion_barrier(function))(X[0], Y), expected)
 
 
-def test_a_batch_is_what_its_members_are_alone():
+def test_a_batch_equals_its_members():
     every = jax.vmap(fusion_barrier(sums), (0, None))
     equal(every(X, Y), jax.vmap(sums, (0, None))(X, Y))
     nested = jax.vmap(jax.vmap(fusion_barrier(sums)), (0, None))
     equal(nested(X, Y), jax.vmap(jax.vmap(sums), (0, None))(X, Y))
 
 
-def test_xla_fuses_nothing_over_the_line_and_a_batch_has_one():
+def test_xla_does_not_fuse_across_a_barrier_and_a_batch_has_one():
     def read(x, y):
         found = fusion_barrier(sums)(x, y)
         return found["sum"][:, None] * found["twice"]
@@ -46,7 +46,7 @@ def test_xla_fuses_nothing_over_the_line_and_a_batch_has_one():
         assert compile_text(function, x, Y).count(" conditional(") == 1
 
 
-def test_little_is_not_worth_it():
+def test_small_outputs_have_no_barrier():
     for least, lines in ((8, 1), (9, 0)):
         text = compile_text(fusion_barrier(sums, least), X[0], Y)
         assert text.count(" conditional(") == lines
@@ -55,7 +55,7 @@ def test_little_is_not_worth_it():
     assert text.count(" conditional(") == 1
 
 
-def test_a_tree_settles_with_all_its_kinds_of_numbers():
+def test_materialize_supports_trees_of_all_dtypes():
     tree = {"flag": jnp.array([True, False]), "whole": X, "part": Y, "bits": X > 5}
     equal(materialize(tree), tree)
     equal(jax.vmap(materialize)({"x": X, "y": X > 5}), {"x": X, "y": X > 5})

@@ -10,7 +10,7 @@ from rlcli.xla.indexing import select_index
 
 @pytest.mark.parametrize("entries", [1, 5, 64, 65, 200])
 @pytest.mark.parametrize("axis", [0, 1, -1])
-def test_it_is_that_of_numpys_indexing_and_so_is_the_gradient(entries, axis):
+def test_values_and_gradients_equal_those_of_indexing(entries, axis):
     rng = np.random.default_rng(entries)
     rows = np.moveaxis(rng.normal(size=(3, 4, entries)).astype("f4"), -1, axis)
     rest = tuple(np.delete(rows.shape, axis))
@@ -31,12 +31,12 @@ def test_it_is_that_of_numpys_indexing_and_so_is_the_gradient(entries, axis):
 
 
 @pytest.mark.parametrize("entries", [3, 100])
-def test_what_is_not_finite_beside_it_does_not_matter(entries):
+def test_other_entries_may_be_infinite_or_nan(entries):
     rows = jnp.full((2, entries), -jnp.inf).at[:, 1].set(7).at[:, 2].set(jnp.nan)
     np.testing.assert_array_equal(select_index(rows, jnp.array([1, 0])), [7, -np.inf])
 
 
-def test_one_index_does_for_many_rows():
+def test_an_index_broadcasts_over_rows():
     rows = jnp.arange(24.0).reshape(2, 3, 4)
     np.testing.assert_array_equal(
         select_index(rows, jnp.array([3, 0, 1])), rows[:, [0, 1, 2], [3, 0, 1]]

@@ -24,7 +24,7 @@ def root(tmp_path):
     return tmp_path
 
 
-def test_without_other_limits_it_is_the_available_physical_memory(root):
+def test_the_default_limit_is_the_available_physical_memory(root):
     assert available_memory(root) == (12 * GIB, "physical memory")
 
 
@@ -49,7 +49,7 @@ def test_a_cgroup_of_version_1_has_files_of_other_names(root):
     assert available_memory(root) == (3 * GIB, SOURCE)
 
 
-def test_in_a_container_whose_path_is_the_hosts_the_top_folder_counts(root):
+def test_a_container_with_a_path_of_its_host_uses_the_top_folder(root):
     write(root, "proc/self/cgroup", "0::/../docker/0123")
     write(root, "sys/fs/cgroup/memory.max", 2 * GIB)
     write(root, "sys/fs/cgroup/memory.current", GIB)
@@ -68,17 +68,17 @@ def test_ulimit_leaves_what_the_process_has_not_mapped(root):
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-def test_of_an_unknown_machine_nothing_is_known(tmp_path):
+def test_the_memory_of_an_unknown_machine_is_none(tmp_path):
     assert available_memory(tmp_path) is None
 
 
-def test_this_machine_has_some():
+def test_this_machine_has_available_memory():
     found = available_memory()
     assert found is not None
     assert 2**20 < found.size < 2**50
 
 
-def test_an_allocation_beyond_what_is_available_fails_at_once():
+def test_an_allocation_beyond_the_available_memory_fails_immediately():
     found, before = available_memory(), resource.getrlimit(resource.RLIMIT_DATA)
     assert found is not None
     with limit_allocations(), pytest.raises(MemoryError):
@@ -97,5 +97,5 @@ def test_an_allocation_beyond_what_is_available_fails_at_once():
         (2**80, "1,048,576.0 EiB"),
     ],
 )
-def test_sizes_read_well(size, text):
+def test_sizes_are_formatted_with_units(size, text):
     assert format_size(size) == text

@@ -19,7 +19,7 @@ TREE = {
 
 
 @pytest.mark.parametrize("where", ["device", "host"])
-def test_what_was_packed_comes_back_to_the_bit(where):
+def test_unpacking_restores_the_same_bits(where):
     packing = Packing(TREE)
     pack = packing.pack if where == "device" else packing.host_packer()
     back = jax.jit(packing.unpack)(pack(TREE))
@@ -30,14 +30,14 @@ def test_what_was_packed_comes_back_to_the_bit(where):
         assert np.asarray(found).tobytes() == given.tobytes()
 
 
-def test_small_leaves_share_one_array_of_each_dtype_and_large_ones_stay_alone():
+def test_small_leaves_share_one_array_per_dtype_and_large_ones_are_separate():
     packed = Packing(TREE).pack(TREE)
     sizes = {dtype: each.shape for dtype, each in packed.small.items()}
     assert sizes == {"bool": (3,), "float32": (5,), "int32": (1,), "uint32": (2,)}
     assert [leaf.shape for leaf in packed.large] == [(250, 4)]
 
 
-def test_on_the_host_each_tree_takes_the_place_of_the_one_before():
+def test_the_host_packer_overwrites_the_previous_tree():
     packing = Packing(TREE)
     pack, unpack = packing.host_packer(), jax.jit(packing.unpack)
     after = jax.tree.map(lambda leaf: (leaf + 1).astype(leaf.dtype), TREE)

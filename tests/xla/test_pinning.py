@@ -16,7 +16,7 @@ def cores() -> list[set[int]]:
     return [os.sched_getaffinity(int(task)) for task in os.listdir("/proc/self/task")]
 
 
-def test_threads_are_together_inside_and_free_again_outside():
+def test_threads_share_a_core_inside_the_block_only():
     over = threading.Event()
     other = threading.Thread(target=over.wait)
     other.start()

@@ -19,7 +19,7 @@ def assert_same(ours, theirs):
     ("shape", "dtype"),
     [((), "uint32"), ((1,), "uint16"), ((3,), "uint8"), ((2, 5), "uint32")],
 )
-def test_bits_are_those_of_jax(shape, dtype):
+def test_bits_equal_those_of_jax(shape, dtype):
     keys = jax.vmap(jax.random.key)(jnp.uint32([0, 1, 2**31, 2**32 - 1]))
 
     @jax.vmap
@@ -29,7 +29,7 @@ def test_bits_are_those_of_jax(shape, dtype):
     assert_same(bits(unroll_key(keys)), bits(keys))
 
 
-def test_keys_that_come_of_a_key_are_those_of_jax():
+def test_derived_keys_equal_those_of_jax():
     for derive in (
         lambda key: jax.random.split(key, 3),
         lambda key: jax.random.split(key, (2, 3))[1],
@@ -42,7 +42,7 @@ def test_keys_that_come_of_a_key_are_those_of_jax():
         assert_same(draw(ours), draw(theirs))
 
 
-def test_what_is_drawn_is_what_jax_draws_alone_and_in_a_batch_of_any_size():
+def test_samples_equal_those_of_jax_for_any_batch_size():
     def draw(key):
         return (
             jax.random.uniform(key, (4,), jnp.float32, -0.05, 0.05),
@@ -59,25 +59,25 @@ def test_what_is_drawn_is_what_jax_draws_alone_and_in_a_batch_of_any_size():
     jax.tree.map(assert_same, drawn(unroll_key(keys)), drawn(keys))
 
 
-def test_a_seed_gives_the_key_that_jax_makes_of_it():
+def test_the_key_of_a_seed_equals_that_of_jax():
     impl = jax.random.key_impl(unroll_key(KEY))
     for seed in (0, -1, 2**31 - 1):
         ours = jax.random.key_data(jax.random.key(seed, impl=impl))
         assert_same(ours, jax.random.key_data(jax.random.key(seed)))
 
 
-def test_keys_of_another_kind_and_those_that_are_unrolled_stay_what_they_are():
+def test_other_keys_and_unrolled_keys_are_unchanged():
     other = jax.random.key(0, impl="rbg")
     assert unroll_key(other) is other
     once = unroll_key(KEY)
     assert unroll_key(once) is once
 
 
-def test_a_raw_key_is_one_of_jax_too():
+def test_raw_key_data_is_supported():
     raw = jax.random.PRNGKey(3)
     assert_same(jax.random.bits(unroll_key(raw), (2,)), jax.random.bits(raw, (2,)))
 
 
-def test_more_numbers_than_the_counter_counts_are_refused():
+def test_more_numbers_than_the_counter_supports_are_refused():
     with pytest.raises(ValueError, match="at most 2³² numbers"):
         jax.jit(lambda: jax.random.bits(unroll_key(KEY), (2**20, 2**13))).lower()

@@ -15,7 +15,7 @@ def counted(function, *arguments):
     return temporary_bytes(jax.make_jaxpr(function)(*arguments))
 
 
-def test_elementwise_operations_are_computed_where_they_are_read():
+def test_elementwise_operations_are_fused_with_their_consumers():
     assert counted(lambda x: jnp.sum(jnp.sin(x) * 2 + x), SQUARE) == 0
 
 
@@ -33,7 +33,7 @@ def test_matrix_products_count_as_long_as_they_are_read(function, arrays):
     assert counted(lambda x: jnp.sum(function(x)), SQUARE) == arrays * SIZE
 
 
-def test_what_an_elementwise_operation_keeps_alive_stays_counted():
+def test_operands_of_fused_operations_are_counted():
     def function(x):
         kept = jax.nn.relu(x @ x)  # XLA keeps it, and not the product
         return jnp.sum(x @ x) + jnp.sum(kept)
@@ -41,7 +41,7 @@ def test_what_an_elementwise_operation_keeps_alive_stays_counted():
     assert counted(function, SQUARE) == 2 * SIZE
 
 
-def test_what_is_updated_in_place_is_not_copied():
+def test_in_place_updates_are_not_copied():
     def written(ring, row):
         def step(i, ring):
             return jax.lax.dynamic_update_slice_in_dim(ring, row + i, i, 0)
@@ -52,7 +52,7 @@ def test_what_is_updated_in_place_is_not_copied():
     assert counted(written, SQUARE, row) == 0
 
 
-def test_it_is_not_more_than_xla_takes():
+def test_the_estimate_is_at_most_the_memory_of_xla():
     def loss(params, x):
         for each in params:
             x = jax.nn.relu(x @ each)
@@ -67,5 +67,5 @@ def test_it_is_not_more_than_xla_takes():
     assert written / 4 < bound <= written
 
 
-def test_a_tree_has_the_bytes_of_its_leaves():
+def test_tree_bytes_is_the_sum_over_leaves():
     assert tree_bytes({"a": SQUARE, "b": (jnp.zeros(3, bool),)}) == SIZE + 3

@@ -61,11 +61,11 @@ def test_an_online_agents_rows_are_those_of_a_minibatch():
     assert choose_layout(PPO.replace("64}", "4}")) == Layout("one", 1)
 
 
-def test_several_seeds_never_share_a_pool_however_wide():
+def test_several_seeds_never_share_a_pool():
     assert choose_layout(SAC, 8) == Layout("one", 1)
 
 
-def test_the_recipe_says_how_many_seeds_unless_the_caller_does():
+def test_the_number_of_seeds_is_that_of_the_caller_or_the_recipe():
     recipe = SAC + "train: {seeds: 4}"
     assert choose_layout(recipe).threads == "one"
     assert choose_layout(recipe, 1).threads == "pool"
@@ -89,7 +89,7 @@ def test_train_threads_and_train_devices_override_the_choice():
         "updater: {minibatches: 0}",
     ],
 )
-def test_a_wrong_recipe_gets_a_layout_all_the_same(recipe):
+def test_an_invalid_recipe_has_a_layout(recipe):
     assert choose_layout(recipe) == Layout("one", 1)
 
 
@@ -103,13 +103,13 @@ def test_one_thread_and_many_devices_become_variables(bare):
     }
 
 
-def test_wide_vectors_are_asked_for_where_there_are_any(bare):
+def test_wide_vectors_are_enabled_if_the_cpu_has_them(bare):
     bare.setattr(threads, "_has_wide_vectors", lambda: True)
     flags = threads.environment_variables(Layout("one", 1))["XLA_FLAGS"]
     assert flags == "--xla_cpu_prefer_vector_width=512"
 
 
-def test_what_the_user_set_stays(bare):
+def test_variables_of_the_user_are_not_overridden(bare):
     bare.setenv("NPROC", "7")
     bare.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=5 --other=1")
     assert threads.environment_variables(Layout("one", 2)) == {}
@@ -119,7 +119,7 @@ def test_what_the_user_set_stays(bare):
     }
 
 
-def test_an_accelerator_keeps_the_variables_as_they_are(bare):
+def test_variables_are_unchanged_with_an_accelerator(bare):
     bare.setattr(threads, "has_accelerator", lambda: True)
     assert threads.environment_variables(Layout("one", 2)) == {}
 
@@ -128,7 +128,7 @@ def test_an_accelerator_keeps_the_variables_as_they_are(bare):
     ("platforms", "expected"),
     [("cpu", False), ("CPU,cuda", False), ("cuda", True), ("tpu,cpu", True)],
 )
-def test_the_platform_that_the_user_names_decides(monkeypatch, platforms, expected):
+def test_the_platform_of_the_user_takes_precedence(monkeypatch, platforms, expected):
     monkeypatch.setenv("JAX_PLATFORMS", platforms)
     assert threads.has_accelerator() is expected
 
@@ -137,7 +137,7 @@ def test_the_platform_that_the_user_names_decides(monkeypatch, platforms, expect
     "layout",
     [Layout("one", 1), Layout("one", 4), Layout("pool", 1), Layout("pool", 1, 3)],
 )
-def test_a_run_records_the_layout_so_that_it_can_be_made_again(bare, layout):
+def test_a_recorded_layout_can_be_restored(bare, layout):
     for name, value in threads.environment_variables(layout).items():
         bare.setenv(name, value)
     noted = threads.current_layout(layout.devices)
@@ -145,12 +145,12 @@ def test_a_run_records_the_layout_so_that_it_can_be_made_again(bare, layout):
     assert noted["xla_flags"] == os.environ.get("XLA_FLAGS", "")
 
 
-def test_what_is_no_layout_is_not_taken_for_one():
+def test_an_invalid_recorded_layout_is_ignored():
     assert thread_layout.parse_layout({}) is None
     assert thread_layout.parse_layout({"threads": "many", "devices": 2}) is None
 
 
-def test_nothing_changes_once_jax_is_imported(bare):
+def test_a_layout_has_no_effect_once_jax_is_imported(bare):
     bare.setitem(sys.modules, "jax", object())
     assert threads.apply_layout(Layout("one", 2)) is False
     assert "NPROC" not in os.environ
@@ -189,7 +189,7 @@ def test_jax_sees_the_devices_of_the_layout():
         ('threads.Layout("pool", 1)', "False"),
     ],
 )
-def test_one_thread_answers_at_once_and_several_in_their_time(layout, there):
+def test_dispatch_is_synchronous_with_a_single_thread_only(layout, there):
     program = f"""
         from rlcli.xla import threads
         threads.apply_layout({layout})
