@@ -1,4 +1,4 @@
-"""Plug-ins: a broken one is listed as such, and takes nothing else down."""
+"""Plug-ins: a broken one is listed as such, and does not affect the others."""
 
 import json
 import sys
@@ -156,7 +156,7 @@ def test_a_recipe_without_a_broken_plug_in_is_built():
     ("each", "words"),
     [
         ("optimizer=mine_parts:three", "takes 3 positional arguments"),
-        ("updater=mine_parts:three", "an updater is made of 4"),
+        ("updater=mine_parts:three", "the factory of an updater takes 4"),
         ("replay=mine_parts:system", "takes 1 positional arguments"),
         ("network=mine_parts:bad_annotation", "NameError: name 'Missing'"),
         ("tracer=mine_parts:unreadable", "its signature cannot be read"),

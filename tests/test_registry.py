@@ -1,4 +1,4 @@
-"""The registry: names, built in and from elsewhere, and what a factory says."""
+"""The registry: names of built-in and external parts, and options of factories."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Agents: when they learn, how often, and from which rows."""
+"""Agents: the times and numbers of updates, and their rows."""
 
 from fractions import Fraction
 from typing import NamedTuple
@@ -27,34 +27,34 @@ ENVIRONMENTS = 2
 NO_POLICY = Policy(lambda batch: ((), ()), lambda key, batch: (), None, None, None)
 
 
-class Seen(NamedTuple):
-    """What an updater that learns nothing was given, the last time."""
+class RecordedCalls(NamedTuple):
+    """The arguments of the last update of an updater that does not learn."""
 
     calls: jax.Array
-    updates: jax.Array  # sums of the clock's
+    updates: jax.Array  # sum of `clock.updates`
     reward: jax.Array
     weight: jax.Array
     bits: jax.Array  # of the key
 
 
-def watching(shape: tuple[int, int], needs: tuple[str, ...] = ()) -> Updater:
-    """An updater that only notes what it is given: rows of that shape."""
+def recording_updater(shape: tuple[int, int], needs: tuple[str, ...] = ()) -> Updater:
+    """An updater that only records its arguments, with rows of the given shape."""
     zero = jnp.int32(0)
 
     def update(state, batch, weight, clock, key):
         bits = jax.random.bits(key, ())
-        seen = Seen(
+        recorded = RecordedCalls(
             state.calls + 1, state.updates + clock.updates, batch.reward, weight, bits
         )
         priority = jnp.sum(batch.reward, axis=0)
-        return seen, Report(priority, {"calls": seen.calls})
+        return recorded, Report(priority, {"calls": recorded.calls})
 
     def estimate(state, steps):
         zeros = jnp.zeros_like(steps.reward)
         return Estimates(zeros, zeros, zeros, zeros)
 
     return Updater(
-        init=lambda key: Seen(
+        init=lambda key: RecordedCalls(
             zero, zero, jnp.zeros(shape), jnp.zeros(shape), jnp.uint32(0)
         ),
         acting=lambda state: state.calls,
@@ -67,7 +67,7 @@ def watching(shape: tuple[int, int], needs: tuple[str, ...] = ()) -> Updater:
 
 
 def unroll(start: int, length: int) -> Transition:
-    """Steps whose reward is their number, in both environments alike."""
+    """Steps whose reward is their number, equal in both environments."""
     numbers = np.arange(start, start + length, dtype=np.float32)
     reward = np.broadcast_to(numbers[:, None], (length, ENVIRONMENTS))
     flag = np.zeros_like(reward, bool)
@@ -84,8 +84,8 @@ def unroll(start: int, length: int) -> Transition:
     return jax.tree.map(jnp.asarray, steps)
 
 
-def lives(agent: Agent, iterations: int, length: int):
-    """State and metrics after every iteration, from an agent's first unroll on."""
+def learning_steps(agent: Agent, iterations: int, length: int):
+    """Yields state and metrics after every iteration."""
     key = jax.random.key(0)
     state = agent.init(key, unroll(0, length))
     learn = jax.jit(agent.learn)
@@ -99,7 +99,7 @@ def lives(agent: Agent, iterations: int, length: int):
 def replay_agent_of(updates: Fraction, start: int) -> Agent:
     replay = uniform(1, 1, ENVIRONMENTS, capacity=64, batch_size=5)
     return replay_agent(
-        watching((1, 5)), n_step(n=1), replay, updates=updates, start=start
+        recording_updater((1, 5)), n_step(n=1), replay, updates=updates, start=start
     )
 
 
@@ -115,11 +115,11 @@ def replay_agent_of(updates: Fraction, start: int) -> Agent:
 )
 def test_updates_begin_after_the_start_with_the_frequency_of_the_recipe(updates, start):
     agent = replay_agent_of(updates, start)
-    for number, (state, _) in enumerate(lives(agent, 12, 1), 1):
+    for number, (state, _) in enumerate(learning_steps(agent, 12, 1), 1):
         expected = int(updates * max(0, number - start))  # rounded down
         assert int(state.learner.calls) == expected
         assert agent.updates(number) == expected
-        # Each update was told its own number: 0, 1, 2 …
+        # The clock has the number of each update: 0, 1, 2 …
         assert int(state.learner.updates) == expected * (expected - 1) // 2
 
 
@@ -132,14 +132,16 @@ def test_the_number_of_updates_is_an_exact_int_for_ints_and_an_array_for_arrays(
 
 def test_metrics_are_those_of_the_last_update_of_the_iteration():
     metrics = [
-        int(said["calls"]) for _, said in lives(replay_agent_of(Fraction(3), 1), 4, 1)
+        int(said["calls"])
+        for _, said in learning_steps(replay_agent_of(Fraction(3), 1), 4, 1)
     ]
-    assert metrics == [0, 3, 6, 9]  # zeros where nothing was learnt
+    assert metrics == [0, 3, 6, 9]  # zeros without an update
 
 
 def test_every_update_has_its_own_key_and_sample():
     states = [
-        state.learner for state, _ in lives(replay_agent_of(Fraction(1), 0), 12, 1)
+        state.learner
+        for state, _ in learning_steps(replay_agent_of(Fraction(1), 0), 12, 1)
     ]
     assert len({int(state.bits) for state in states}) == 12
     samples, keys = replay_agent_of(Fraction(2), 0).draw(jax.random.key(1))
@@ -149,7 +151,7 @@ def test_every_update_has_its_own_key_and_sample():
 
 def test_updates_use_only_steps_in_the_replay():
     agent = replay_agent_of(Fraction(1), 0)
-    for number, (state, _) in enumerate(lives(agent, 40, 1)):
+    for number, (state, _) in enumerate(learning_steps(agent, 40, 1)):
         oldest = max(0, number + 1 - 64 // ENVIRONMENTS)
         rewards = np.asarray(state.learner.reward)
         assert np.all((oldest <= rewards) & (rewards <= number))
@@ -175,9 +177,11 @@ def test_a_replay_receives_the_priority_of_each_row():
         sample=sample,
         reweigh=reweigh,
     )
-    tracer = n_step(n=2, gamma=1.0)  # two steps make one row
-    agent = replay_agent(watching((1, 3)), tracer, replay, updates=Fraction(1), start=0)
-    *_, (state, _) = lives(agent, 4, 1)
+    tracer = n_step(n=2, gamma=1.0)  # one row per two steps
+    agent = replay_agent(
+        recording_updater((1, 3)), tracer, replay, updates=Fraction(1), start=0
+    )
+    *_, (state, _) = learning_steps(agent, 4, 1)
     assert state.replay["index"].tolist() == [10, 11, 12]
     assert state.replay["priority"].tolist() == [14, 14, 14]
     assert int(state.replay["at"]) == 3
@@ -186,9 +190,11 @@ def test_a_replay_receives_the_priority_of_each_row():
 
 def test_an_online_agent_learns_once_from_every_row_of_its_window():
     n, length = 3, 4
-    agent = online_agent(watching((length, ENVIRONMENTS)), n_step(n=n, gamma=1.0))
+    agent = online_agent(
+        recording_updater((length, ENVIRONMENTS)), n_step(n=n, gamma=1.0)
+    )
     rows = []
-    for state, _ in lives(agent, 3, length):
+    for state, _ in learning_steps(agent, 3, length):
         counts = np.asarray(state.learner.weight[:, 0]) > 0
         rows += np.asarray(state.learner.reward[:, 0])[counts].tolist()
         assert state.tail.reward.shape == (n - 1, ENVIRONMENTS)
@@ -199,9 +205,11 @@ def test_an_online_agent_learns_once_from_every_row_of_its_window():
 
 def test_a_window_longer_than_the_unroll_waits_until_it_is_full():
     n, length = 6, 2
-    agent = online_agent(watching((length, ENVIRONMENTS)), n_step(n=n, gamma=1.0))
+    agent = online_agent(
+        recording_updater((length, ENVIRONMENTS)), n_step(n=n, gamma=1.0)
+    )
     rows = []
-    for state, _ in lives(agent, 6, length):
+    for state, _ in learning_steps(agent, 6, length):
         counts = np.asarray(state.learner.weight[:, 0]) > 0
         rows += np.asarray(state.learner.reward[:, 0])[counts].tolist()
     assert rows == [sum(range(k, k + n)) for k in range(6 * length - n + 1)]
@@ -209,22 +217,22 @@ def test_a_window_longer_than_the_unroll_waits_until_it_is_full():
 
 def test_a_tracer_that_bootstraps_gives_a_row_for_every_step_of_the_unroll():
     agent = online_agent(
-        watching((4, ENVIRONMENTS)), lambda_return(gamma=0.9, lambda_=0.5)
+        recording_updater((4, ENVIRONMENTS)), lambda_return(gamma=0.9, lambda_=0.5)
     )
-    for state, _ in lives(agent, 2, 4):
+    for state, _ in learning_steps(agent, 2, 4):
         assert np.all(state.learner.weight == 1)
         assert state.tail.reward.shape == (0, ENVIRONMENTS)
 
 
 def test_an_online_agent_updates_once_an_iteration_and_counts_them():
-    agent = online_agent(watching((1, ENVIRONMENTS)), n_step(n=1))
-    *_, (state, metrics) = lives(agent, 5, 1)
+    agent = online_agent(recording_updater((1, ENVIRONMENTS)), n_step(n=1))
+    *_, (state, metrics) = learning_steps(agent, 5, 1)
     assert int(state.learner.calls) == int(metrics["calls"]) == agent.updates(5) == 5
     assert int(state.learner.updates) == 0 + 1 + 2 + 3 + 4
 
 
 def test_an_agent_requires_the_extras_of_its_updater_and_tracer():
-    updater = watching((1, ENVIRONMENTS), needs=("log_prob", "carry"))
+    updater = recording_updater((1, ENVIRONMENTS), needs=("log_prob", "carry"))
     tracer = n_step(n=1)._replace(requires=("log_prob", "value"))
     replay = uniform(1, 1, ENVIRONMENTS, capacity=64, batch_size=5)
     wanted = ("carry", "log_prob", "value")
@@ -234,15 +242,15 @@ def test_an_agent_requires_the_extras_of_its_updater_and_tracer():
 
 
 def test_acting_and_failed_at_are_those_of_the_updater():
-    agent = online_agent(watching((1, ENVIRONMENTS)), n_step(n=1))
-    *_, (state, _) = lives(agent, 3, 1)
+    agent = online_agent(recording_updater((1, ENVIRONMENTS)), n_step(n=1))
+    *_, (state, _) = learning_steps(agent, 3, 1)
     assert int(agent.acting(state)) == 3
     assert int(agent.failed_at(state)) == -1
     assert agent.policy is NO_POLICY
 
 
-def seldom(window: int) -> Replay:
-    """A replay of whole episodes that has one in every third iteration only."""
+def sparse_replay(window: int) -> Replay:
+    """A replay of episodes that has an episode only in every third iteration."""
 
     def sample(state, count, noise):
         steps = jax.tree.map(lambda leaf: jnp.zeros((window, 1), leaf.dtype), CUT)
@@ -266,13 +274,15 @@ CUT = jax.tree.map(lambda leaf: leaf[:, :1], unroll(0, 1))
 @pytest.mark.parametrize("updates", [Fraction(1), Fraction(2)])
 def test_a_sample_with_zero_weights_makes_no_update(updates):
     tracer = n_step(n=1)._replace(window=None)
-    agent = replay_agent(watching((4, 1)), tracer, seldom(4), updates=updates, start=0)
-    for number, (state, metrics) in enumerate(lives(agent, 8, 1), 1):
-        made = number // 3 * int(updates)
-        assert int(state.learner.calls) == made
-        # What is said is that of the last update made, however long ago.
-        assert int(metrics["calls"]) == made
-        # The replay is told of every sample, and each counts as an update.
+    agent = replay_agent(
+        recording_updater((4, 1)), tracer, sparse_replay(4), updates=updates, start=0
+    )
+    for number, (state, metrics) in enumerate(learning_steps(agent, 8, 1), 1):
+        num_updates = number // 3 * int(updates)
+        assert int(state.learner.calls) == num_updates
+        # The metrics are those of the last update, in any earlier iteration.
+        assert int(metrics["calls"]) == num_updates
+        # The replay is reweighed after every sample, and each counts as an update.
         assert int(state.replay) == number * updates == agent.updates(number)
-        if made:
+        if num_updates:
             assert np.all(state.learner.reward == number // 3 * 3)

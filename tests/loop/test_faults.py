@@ -1,4 +1,4 @@
-"""Faults: the first invalid answer of every environment, as the loop records it."""
+"""Faults: the first invalid timestep of every environment, as the loop records it."""
 
 import gymnasium
 import jax
@@ -31,13 +31,13 @@ def environment(
 
 
 def reference(events, steps: int, num_envs: int):
-    """By hand: the first event of each environment, (step, what)."""
-    found = [None] * num_envs
+    """Brute force: the first event of each environment, (step, what)."""
+    actual = [None] * num_envs
     for step in range(steps + 1):
         for (at, index), what in events.items():
-            if at == step and found[index] is None:
-                found[index] = (step, what)
-    return found
+            if at == step and actual[index] is None:
+                actual[index] = (step, what)
+    return actual
 
 
 @pytest.mark.parametrize("pure", [False, True])
@@ -71,7 +71,7 @@ def test_faults_equal_those_of_a_loop_over_the_timesteps(seed, pure):
             elif kind == 3:
                 choice[which, index] = draws.choice([-1, 3])
                 outside[step, index] = ""
-            elif step:  # an answer to a NaN is no fault of the environment
+            elif step:  # the result of a NaN action is not a fault
                 action[index], reward[index] = np.nan, np.nan
         obs, next_obs = ({"at": at[i], "choice": choice[i]} for i in range(2))
         if step == 0:
@@ -82,11 +82,11 @@ def test_faults_equal_those_of_a_loop_over_the_timesteps(seed, pure):
         faults = update(faults, action, answer, jnp.int32(step))
     expected = reference(invalid, steps, batch)
     for index, code in enumerate(np.asarray(faults.not_finite)):
-        found = first_not_finite(np.array([code]))
-        assert (found and (found.step, found.what)) == expected[index]
+        actual = first_not_finite(np.array([code]))
+        assert (actual and (actual.step, actual.what)) == expected[index]
     if pure:
         outside = {}
-    beyond = [found and found[0] for found in reference(outside, steps, batch)]
+    beyond = [actual and actual[0] for actual in reference(outside, steps, batch)]
     assert [None if c == NONE else int(c) for c in faults.outside] == beyond
 
 

@@ -17,11 +17,11 @@ from rlcli.types import Clock, Environment, TimeStep
 from rlcli.xla import tree_paths
 
 SEED = 5
-UNBATCHED = ("iteration", "position")  # of Progress: all seeds have the same
+UNBATCHED = ("iteration", "position")  # fields of Progress without an axis for seeds
 
 
 def _swing(space: gymnasium.Space, push) -> Environment:
-    """Full of products: where two programs round them differently, it shows."""
+    """An environment with many products, sensitive to differences in rounding."""
 
     def seen(state):
         return jnp.stack([jnp.cos(state[0]), jnp.sin(state[0]), 0.37 * state[1]])
@@ -45,13 +45,13 @@ def _swing(space: gymnasium.Space, push) -> Environment:
 
 
 def swing() -> Environment:
-    """To be pushed to either side, or not at all."""
+    """The environment with discrete actions."""
     push = lambda action: 1.3 * (action.astype(jnp.float32) - 0.7)  # noqa: E731
     return _swing(gymnasium.spaces.Discrete(3), push)
 
 
 def swing_freely() -> Environment:
-    """To be pushed as hard as one likes."""
+    """The environment with continuous actions."""
     space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
     return _swing(space, lambda action: 2.0 * jnp.clip(action[0], -1.0, 1.0))
 
@@ -62,7 +62,7 @@ def environment(factory, num_envs: int) -> dict:
 
 
 NETWORK = {"name": "mlp", "layers": [16]}
-REMEMBERING = {
+WITH_REPLAY = {
     "environment": environment(swing, 1),
     "network": NETWORK,
     "policy": {
@@ -81,13 +81,13 @@ ONLINE = {
     "optimizer": {"name": "adam", "learning_rate": {"from": 1e-2, "to": 0.0}},
     "train": {"steps": 4_000, "unroll": 4},
 }
-DATA = {"remembering": REMEMBERING, "online": ONLINE}
+DATA = {"with_replay": WITH_REPLAY, "online": ONLINE}
 CARTPOLE = {"name": "CartPole-v1", "num_envs": 2}
 
 
 def setup_of(data: dict, seeds: int = 1, devices: int = 1) -> Setup:
-    found = build(recipe.load_recipe(data), range(SEED, SEED + seeds))
-    return found._replace(devices=devices)
+    setup = build(recipe.load_recipe(data), range(SEED, SEED + seeds))
+    return setup._replace(devices=devices)
 
 
 @functools.cache
@@ -96,17 +96,17 @@ def _compiled_loop(kind: str, seeds: int, devices: int) -> loop.Loop:
 
 
 def compiled_loop(kind: str, seeds: int = 1, devices: int = 1) -> loop.Loop:
-    """Compiled once, for all tests."""
+    """The compiled loop, cached for all tests."""
     return _compiled_loop(kind, seeds, devices)
 
 
 def leaves_after(kind: str, iterations: int, seeds: int, devices: int = 1) -> dict:
-    made = compiled_loop(kind, seeds, devices)
-    return checkpoint.flatten_tree(made.advance(made.begin(), iterations)[0])
+    run = compiled_loop(kind, seeds, devices)
+    return checkpoint.flatten_tree(run.advance(run.begin(), iterations)[0])
 
 
 def hosted_loop(setup: Setup) -> loop.Loop:
-    """The same environments, behind the interface of those on the host."""
+    """The same environments with the interface of host environments."""
     seeds = len(setup.seeds)
 
     @functools.cache
@@ -122,12 +122,12 @@ def hosted_loop(setup: Setup) -> loop.Loop:
     return loop.make_loop(setup._replace(parts=parts))
 
 
-def assert_equal(found: dict, expected: dict) -> None:
-    assert set(found) == set(expected)
+def assert_equal(actual: dict, expected: dict) -> None:
+    assert set(actual) == set(expected)
     unequal = [
         name
         for name, leaf in expected.items()
-        if found[name].tobytes() != leaf.tobytes()
+        if actual[name].tobytes() != leaf.tobytes()
     ]
     assert unequal == []
 
@@ -135,29 +135,33 @@ def assert_equal(found: dict, expected: dict) -> None:
 def assert_host_equals_compiled(
     setup: Setup, ours: loop.Loop, chunks: tuple[int, ...]
 ) -> None:
-    theirs = hosted_loop(setup)
-    here, there = ours.begin(), theirs.begin()
-    lone = len(setup.seeds) == 1
+    host_run = hosted_loop(setup)
+    compiled_progress, host_progress = ours.begin(), host_run.begin()
+    is_single_seed = len(setup.seeds) == 1
     for count in chunks:
-        here, metrics = ours.advance(here, count)
-        there, said = theirs.advance(there, count)
-        # Reported numbers are no part of progress: each program sums in its own order.
+        compiled_progress, metrics = ours.advance(compiled_progress, count)
+        host_progress, host_metrics = host_run.advance(host_progress, count)
+        # Metrics are not part of progress: the order of summation differs.
         jax.tree.map(
-            functools.partial(np.testing.assert_allclose, rtol=1e-6), said, metrics
+            functools.partial(np.testing.assert_allclose, rtol=1e-6),
+            host_metrics,
+            metrics,
         )
-        found = theirs.save(there)
-        if lone:  # the hosted environment has no axis for a seed of its own
-            states = jax.tree.map(lambda leaf: leaf[None], found.environment)
-            found = found._replace(environment=states)
-        assert_equal(checkpoint.flatten_tree(found), checkpoint.flatten_tree(here))
+        actual = host_run.save(host_progress)
+        if is_single_seed:  # the hosted environment has no axis for a single seed
+            states = jax.tree.map(lambda leaf: leaf[None], actual.environment)
+            actual = actual._replace(environment=states)
+        assert_equal(
+            checkpoint.flatten_tree(actual), checkpoint.flatten_tree(compiled_progress)
+        )
 
 
 @pytest.mark.parametrize(
     ("kind", "seeds"),
     [
-        ("remembering", 1),
+        ("with_replay", 1),
         ("online", 1),
-        pytest.param("remembering", 3, marks=pytest.mark.slow),
+        pytest.param("with_replay", 3, marks=pytest.mark.slow),
         pytest.param("online", 3, marks=pytest.mark.slow),
     ],
 )
@@ -174,8 +178,8 @@ SMALL = {"network": "linear", "updater": "a2c"}
     [
         pytest.param({**ONLINE, **SMALL}, 1, id="small"),
         pytest.param(ONLINE, 3, id="online", marks=pytest.mark.slow),
-        pytest.param(REMEMBERING, 1, id="remembering", marks=pytest.mark.slow),
-        pytest.param(REMEMBERING, 3, id="remembering-3", marks=pytest.mark.slow),
+        pytest.param(WITH_REPLAY, 1, id="with_replay", marks=pytest.mark.slow),
+        pytest.param(WITH_REPLAY, 3, id="with_replay-3", marks=pytest.mark.slow),
     ],
 )
 def test_host_and_compiled_loop_give_the_same_bits_with_normalization(data, seeds):
@@ -210,7 +214,7 @@ def test_host_and_compiled_loop_give_the_same_bits_with_normalization(data, seed
 def test_host_and_compiled_loop_give_the_same_bits_with_other_replay_options(
     changes, seeds
 ):
-    setup = setup_of({**REMEMBERING, **changes}, seeds)
+    setup = setup_of({**WITH_REPLAY, **changes}, seeds)
     assert_host_equals_compiled(setup, loop.make_loop(setup), (130,))
 
 
@@ -233,44 +237,44 @@ def test_host_and_compiled_loop_give_the_same_bits_with_other_online_options(
     assert_host_equals_compiled(setup, loop.make_loop(setup), (130,))
 
 
-@pytest.mark.parametrize("kind", ["remembering", "online"])
+@pytest.mark.parametrize("kind", ["with_replay", "online"])
 def test_the_size_of_chunks_does_not_change_the_bits(kind):
-    made = compiled_loop(kind)
-    progress, metrics = made.advance(made.begin(), 140)
-    again = made.begin()
-    for count in (1, 7, 128, 4):  # over the border of a block of noise, too
-        again, last = made.advance(again, count)
+    run = compiled_loop(kind)
+    progress, metrics = run.advance(run.begin(), 140)
+    again = run.begin()
+    for count in (1, 7, 128, 4):  # also across blocks of noise
+        again, last = run.advance(again, count)
     assert_equal(checkpoint.flatten_tree(again), checkpoint.flatten_tree(progress))
     assert_equal(checkpoint.flatten_tree(last), checkpoint.flatten_tree(metrics))
 
 
 def test_a_chunk_of_no_iterations_changes_nothing():
-    made = compiled_loop("remembering")
-    before = checkpoint.flatten_tree(made.begin())
-    assert_equal(checkpoint.flatten_tree(made.advance(made.begin(), 0)[0]), before)
+    run = compiled_loop("with_replay")
+    before = checkpoint.flatten_tree(run.begin())
+    assert_equal(checkpoint.flatten_tree(run.advance(run.begin(), 0)[0]), before)
 
 
 def test_a_restored_loop_continues_with_the_same_bits():
-    made = compiled_loop("online")
-    progress, _ = made.advance(made.begin(), 9)
+    run = compiled_loop("online")
+    progress, _ = run.advance(run.begin(), 9)
     arrays = checkpoint.restore_tree(
-        made.shapes(), checkpoint.flatten_tree(made.save(progress))
+        run.shapes(), checkpoint.flatten_tree(run.save(progress))
     )
-    restored, sentence = made.restore(arrays)
-    assert sentence == ""
-    expected = checkpoint.flatten_tree(made.advance(progress, 5)[0])
-    assert_equal(checkpoint.flatten_tree(made.advance(restored, 5)[0]), expected)
+    restored, warning = run.restore(arrays)
+    assert warning == ""
+    expected = checkpoint.flatten_tree(run.advance(progress, 5)[0])
+    assert_equal(checkpoint.flatten_tree(run.advance(restored, 5)[0]), expected)
 
 
-@pytest.mark.parametrize(("kind", "devices"), [("online", 1), ("remembering", 2)])
+@pytest.mark.parametrize(("kind", "devices"), [("online", 1), ("with_replay", 2)])
 def test_a_restored_loop_has_the_layout_of_a_new_one_and_does_not_recompile(
     kind, devices
 ):
-    made = compiled_loop(kind, seeds=devices, devices=devices)
-    progress = made.begin()
-    saved = checkpoint.flatten_tree(made.save(progress))
-    restored, _ = made.restore(checkpoint.restore_tree(made.shapes(), saved))
-    advanced, _ = made.advance(made.begin(), 1)
+    run = compiled_loop(kind, seeds=devices, devices=devices)
+    progress = run.begin()
+    saved = checkpoint.flatten_tree(run.save(progress))
+    restored, _ = run.restore(checkpoint.restore_tree(run.shapes(), saved))
+    advanced, _ = run.advance(run.begin(), 1)
     layouts = [
         [leaf.sharding for leaf in jax.tree.leaves(each)]
         for each in (progress, restored, advanced)
@@ -278,28 +282,28 @@ def test_a_restored_loop_has_the_layout_of_a_new_one_and_does_not_recompile(
     assert layouts[0] == layouts[1] == layouts[2]
 
 
-@pytest.mark.parametrize("kind", ["remembering", "online"])
+@pytest.mark.parametrize("kind", ["with_replay", "online"])
 def test_vmapped_seeds_equal_single_seed_runs_after_a_hundred_updates(kind):
-    iterations = {"remembering": 100, "online": 25}[kind]  # PPO: 4 updates in each
+    iterations = {"with_replay": 100, "online": 25}[kind]  # PPO: 4 updates in each
     together = leaves_after(kind, iterations, seeds=3)
-    alone = leaves_after(kind, iterations, seeds=1)
-    for name, leaf in alone.items():
+    single = leaves_after(kind, iterations, seeds=1)
+    for name, leaf in single.items():
         ours = together[name] if name in UNBATCHED else together[name][:1]
         expected = leaf.astype(np.float64)
         np.testing.assert_allclose(ours, expected, atol=1e-4, rtol=1e-4, err_msg=name)
 
 
 def test_seeds_on_two_devices_give_the_same_bits_as_on_one():
-    spread = leaves_after("remembering", 100, seeds=2, devices=2)
-    made = compiled_loop("remembering")  # a program for any lone seed
+    spread = leaves_after("with_replay", 100, seeds=2, devices=2)
+    run = compiled_loop("with_replay")  # a program for any single seed
     for index in range(2):
-        setup = setup_of(REMEMBERING)._replace(seeds=(SEED + index,))
-        alone, _ = made.advance(loop.make_loop(setup).begin(), 100)
-        found = {
+        setup = setup_of(WITH_REPLAY)._replace(seeds=(SEED + index,))
+        single, _ = run.advance(loop.make_loop(setup).begin(), 100)
+        actual = {
             name: leaf if name in UNBATCHED else leaf[index : index + 1]
             for name, leaf in spread.items()
         }
-        assert_equal(found, checkpoint.flatten_tree(alone))
+        assert_equal(actual, checkpoint.flatten_tree(single))
 
 
 def test_seeds_are_independent():
@@ -311,13 +315,13 @@ def test_seeds_are_independent():
 def test_an_unroll_contains_the_timesteps_of_the_environment():
     setup = setup_of(ONLINE)
     env, _ = setup.parts(Clock.zero())
-    made = compiled_loop("online")
-    progress = made.begin()
+    run = compiled_loop("online")
+    progress = run.begin()
     state, obs = env.reset(stream_key(SEED, RESET))
     first = np.ones(env.num_envs, bool)
     step = jax.jit(env.step)
     for iteration in range(10):
-        progress, _ = made.advance(progress, 1)
+        progress, _ = run.advance(progress, 1)
         rows = jax.tree.map(lambda leaf: np.asarray(leaf[0]), progress.unroll)
         for position in range(setup.unroll):
             row = jax.tree.map(lambda leaf, at=position: leaf[at], rows)
@@ -337,7 +341,7 @@ def test_an_unroll_contains_the_timesteps_of_the_environment():
 
 def test_the_stream_of_an_environment_depends_on_seed_and_index_only():
     def walk(num_envs: int, seed: int):
-        data = {**REMEMBERING, "environment": environment(swing, num_envs)}
+        data = {**WITH_REPLAY, "environment": environment(swing, num_envs)}
         env, _ = setup_of(data).parts(Clock.zero())
         state, obs = env.reset(stream_key(seed, RESET))
         step = jax.jit(env.step)
@@ -355,7 +359,7 @@ def test_the_stream_of_an_environment_depends_on_seed_and_index_only():
 
 
 def test_counters_are_the_numbers_of_steps_and_updates():
-    leaves = leaves_after("remembering", 100, seeds=3)
+    leaves = leaves_after("with_replay", 100, seeds=3)
     assert (leaves["iteration"], leaves["position"]) == (100, 0)
     assert leaves["agent/learner/optimizer/0/count"].tolist() == [100] * 3
     leaves = leaves_after("online", 25, seeds=3)  # 2 epochs of 2 minibatches
@@ -364,10 +368,10 @@ def test_counters_are_the_numbers_of_steps_and_updates():
 
 def test_every_unroll_starts_with_a_reset_if_the_recipe_sets_it():
     train = {"steps": 4_000, "unroll": 4, "reset": True}
-    made = loop.make_loop(setup_of({**REMEMBERING, "train": train}))
-    progress = made.begin()
+    run = loop.make_loop(setup_of({**WITH_REPLAY, "train": train}))
+    progress = run.begin()
     for _ in range(3):
-        progress, _ = made.advance(progress, 1)
+        progress, _ = run.advance(progress, 1)
         assert np.all(progress.unroll.first[0, 0])
         assert np.all(progress.unroll.last[0, -1])
         assert not np.any(progress.unroll.last[0, :-1])
@@ -375,7 +379,7 @@ def test_every_unroll_starts_with_a_reset_if_the_recipe_sets_it():
 
 
 def test_shapes_raise_an_error_for_an_inconsistent_program():
-    good = setup_of(REMEMBERING)
+    good = setup_of(WITH_REPLAY)
 
     def parts(clock):
         env, agent = good.parts(clock)
@@ -386,9 +390,9 @@ def test_shapes_raise_an_error_for_an_inconsistent_program():
 
 
 def test_shapes_equal_those_of_the_saved_arrays():
-    made = compiled_loop("online", seeds=3)
-    expected = tree_paths.leaves_by_path(made.save(made.begin()))
-    found = tree_paths.leaves_by_path(made.shapes())
-    assert {name: (leaf.shape, leaf.dtype) for name, leaf in found.items()} == {
+    run = compiled_loop("online", seeds=3)
+    expected = tree_paths.leaves_by_path(run.save(run.begin()))
+    actual = tree_paths.leaves_by_path(run.shapes())
+    assert {name: (leaf.shape, leaf.dtype) for name, leaf in actual.items()} == {
         name: (leaf.shape, leaf.dtype) for name, leaf in expected.items()
     }

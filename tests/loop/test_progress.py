@@ -1,4 +1,4 @@
-"""Progress: how it begins, its statistics and its streams of random numbers."""
+"""Progress: its initial value, statistics and random streams."""
 
 import itertools
 
@@ -118,7 +118,7 @@ def test_info_is_summed_over_episodes():
     )
     running, mean, step, finished = np.zeros(3), 0.0, jax.jit(update_statistics), []
     for regret, last in zip(regrets, lasts, strict=True):
-        both = {"regret": regret, "other": last}  # only what is asked for is counted
+        both = {"regret": regret, "other": last}  # only requested names are summed
         ours = step(ours, make_timestep(np.zeros(3), last)._replace(info=both))
         running += regret
         mean = running[last].mean() if last.any() else mean

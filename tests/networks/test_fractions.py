@@ -1,4 +1,4 @@
-"""Fractions: mid-points, sorted draws, cosines."""
+"""Fractions: midpoints, sorted samples, cosines."""
 
 import jax
 import numpy as np
@@ -12,22 +12,22 @@ from rlcli.networks.fractions import (
 
 def test_quantiles_are_the_mid_points_of_equal_parts():
     np.testing.assert_allclose(quantiles(2, 4), [[0.125, 0.375, 0.625, 0.875]] * 2)
-    found = quantiles(3)
-    assert found.shape == (3, 200)
-    np.testing.assert_allclose(found.mean(), 0.5, rtol=1e-6)
+    actual = quantiles(3)
+    assert actual.shape == (3, 200)
+    np.testing.assert_allclose(actual.mean(), 0.5, rtol=1e-6)
 
 
 def test_uniform_quantiles_are_sorted_in_the_unit_interval_and_uniform():
-    found = np.asarray(quantiles_uniform(jax.random.key(0), 2_000, num_quantiles=8))
-    assert found.shape == (2_000, 8)
-    assert np.all(np.diff(found) >= 0)
-    assert 0 <= found.min() < 0.01
-    assert 0.99 < found.max() <= 1
+    actual = np.asarray(quantiles_uniform(jax.random.key(0), 2_000, num_quantiles=8))
+    assert actual.shape == (2_000, 8)
+    assert np.all(np.diff(actual) >= 0)
+    assert 0 <= actual.min() < 0.01
+    assert 0.99 < actual.max() <= 1
     # the i-th smallest of n from U(0, 1) has the mean i / (n + 1)
-    np.testing.assert_allclose(found.mean(axis=0), np.arange(1, 9) / 9, atol=0.01)
+    np.testing.assert_allclose(actual.mean(axis=0), np.arange(1, 9) / 9, atol=0.01)
     assert quantiles_uniform(jax.random.key(0), 5).shape == (5, 32)
     other = np.asarray(quantiles_uniform(jax.random.key(1), 2_000, num_quantiles=8))
-    assert not np.array_equal(found, other)
+    assert not np.array_equal(actual, other)
 
 
 def test_the_first_cosine_is_the_constant_one():

@@ -1,4 +1,4 @@
-"""Networks: shapes, what they begin from, and what they share."""
+"""Networks: shapes, initial parameters and shared parameters."""
 
 import functools
 
@@ -52,7 +52,7 @@ def apply_network(network, params, obs):
     return np.asarray(outputs)
 
 
-@functools.cache  # once, not an operation at a time
+@functools.cache  # one program instead of one per operation
 def compile_network(network):
     return jax.jit(lambda params, obs: network.apply(params, None, obs, (), None))
 
@@ -91,8 +91,8 @@ def test_a_table_has_the_given_initial_value():
         head = action_values_head(3, dueling=dueling)
         network = separate_network("q", table(initial=0.75), head, CHOICE)
         params = network.init(jax.random.key(0))
-        found = apply_network(network, params, observations(CHOICE, (4,)))
-        np.testing.assert_array_equal(found, np.full((4, 3), 0.75, np.float32))
+        actual = apply_network(network, params, observations(CHOICE, (4,)))
+        np.testing.assert_array_equal(actual, np.full((4, 3), 0.75, np.float32))
 
 
 def test_a_table_has_one_number_per_observation_and_output():
@@ -129,8 +129,8 @@ def test_an_mlp_equals_that_of_numpy(activation):
     for layer in layers:
         hidden = act(hidden @ layer["w"] + layer["b"])
     expected = (hidden @ last["w"] + last["b"])[:, 0]
-    found = apply_network(network, params, observations(BOX, (3,)))
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+    actual = apply_network(network, params, observations(BOX, (3,)))
+    np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_layer_norm_normalizes_the_layers():
@@ -143,7 +143,7 @@ def test_layer_norm_normalizes_the_layers():
     obs = observations(BOX, (5,)).reshape(5, 6)
     both = features.apply(features.init(jax.random.key(0), obs), obs)
     assert both.shape == (5, 16)
-    assert np.all(both >= 0)  # activated after it
+    assert np.all(both >= 0)  # the activation follows the norm
 
 
 def test_orthogonal_layers_are_orthogonal_and_the_initial_policy_is_almost_uniform():
@@ -193,7 +193,7 @@ def test_a_shared_torso_has_gradients_of_every_function_and_heads_their_own():
         jax.tree.leaves(value.init(key)["shared"]),
         strict=True,
     ):
-        np.testing.assert_array_equal(ours, theirs)  # whoever makes it
+        np.testing.assert_array_equal(ours, theirs)  # for every function
     obs = observations(BOX, (6,))
 
     def moved(network):
@@ -298,12 +298,12 @@ def test_a_table_of_pairs_has_one_number_per_pair():
     assert leaf.shape == (15, 1)
     numbers = jax.tree.map(lambda leaf: jnp.arange(15.0)[:, None], params)
     states, actions = np.mgrid[2:7, 0:3]
-    found, _ = network.apply(numbers, None, (states, actions), (), None)
-    np.testing.assert_array_equal(found.value[..., 0], np.arange(15).reshape(5, 3))
+    actual, _ = network.apply(numbers, None, (states, actions), (), None)
+    np.testing.assert_array_equal(actual.value[..., 0], np.arange(15).reshape(5, 3))
 
 
 def random_params(network, seed=0):
-    """Parameters of its shapes, at random."""
+    """Random parameters with the shapes of a network."""
     rng = np.random.default_rng(seed)
     shapes = jax.eval_shape(network.init, jax.random.key(0))
     return jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype("f4"), shapes)
@@ -325,9 +325,9 @@ def test_a_shared_torso_concatenates_its_features_with_the_action_of_a_pair():
     features = layer(obs.reshape(4, 2, 6), params["shared"]["linear"])
     joined = layer(np.concatenate([features, action], -1), params["critic"]["linear"])
     last = params["critic"]["linear_1"]
-    found, _ = compile_network(network)(params, (obs, action))
+    actual, _ = compile_network(network)(params, (obs, action))
     np.testing.assert_allclose(
-        found.value, joined @ last["w"] + last["b"], rtol=1e-3, atol=1e-4
+        actual.value, joined @ last["w"] + last["b"], rtol=1e-3, atol=1e-4
     )
 
 
@@ -340,22 +340,24 @@ def pairwise(obs, action):
 def test_each_ensemble_member_equals_a_single_network(make):
     space = Pair(BOX, gymnasium.spaces.Box(-1, 1, (2,)))
 
-    def made(copies=None):
+    def make_network(copies=None):
         if make == "forward pass":
             return forward_pass("q", pairwise, return_head(), space, copies)
         of_torso = {"own": separate_network, "sharing": shared_network}[make]
         return of_torso("q", mlp(layers=[8]), return_head(), space, copies)
 
-    twins = made(2)
+    twins = make_network(2)
     params = random_params(twins)
     pair = observations(BOX, (4, 3)), observations(space.spaces[1], (4, 3), seed=1)
-    found, _ = compile_network(twins)(params, pair)
-    assert found.value.shape == (2, 4, 3, 1)
-    assert np.all(found.value[0] != found.value[1])
+    actual, _ = compile_network(twins)(params, pair)
+    assert actual.value.shape == (2, 4, 3, 1)
+    assert np.all(actual.value[0] != actual.value[1])
     for copy in range(2):
         own_params = jax.tree.map(lambda leaf, at=copy: leaf[at], params["q"])
-        alone, _ = compile_network(made())({**params, "q": own_params}, pair)
-        np.testing.assert_allclose(found.value[copy], alone.value, rtol=1e-3, atol=1e-4)
+        alone, _ = compile_network(make_network())({**params, "q": own_params}, pair)
+        np.testing.assert_allclose(
+            actual.value[copy], alone.value, rtol=1e-3, atol=1e-4
+        )
 
 
 def test_ensemble_members_have_different_initial_parameters():
@@ -370,8 +372,8 @@ def test_ensemble_members_have_different_initial_parameters():
 def test_ensemble_members_have_different_keys():
     network = separate_network("q", linear(), return_head((2,), noisy=True), BOX, 2)
     params, obs = network.init(jax.random.key(0)), observations(BOX, (5,))
-    found, _ = network.apply(params, jax.random.key(1), obs, (), None)
-    assert np.all(found.value[0] != found.value[1])  # both are zero without noise
+    actual, _ = network.apply(params, jax.random.key(1), obs, (), None)
+    assert np.all(actual.value[0] != actual.value[1])  # both are zero without noise
 
 
 def test_a_user_defined_forward_pass_is_a_network():
@@ -415,8 +417,8 @@ def test_a_forward_pass_of_a_pair_takes_observation_and_action():
     params = network.init(jax.random.key(0))
     weights = np.asarray(params["q"]["linear"]["w"])[:, 0]
     expected = np.concatenate([pair[0].reshape(4, 3, 6), pair[1]], -1) @ weights
-    found, _ = network.apply(params, None, pair, (), None)
-    np.testing.assert_allclose(found.value[..., 0], expected, rtol=1e-4, atol=1e-6)
+    actual, _ = network.apply(params, None, pair, (), None)
+    np.testing.assert_allclose(actual.value[..., 0], expected, rtol=1e-4, atol=1e-6)
 
 
 def test_a_forward_pass_does_not_support_implicit_quantiles():

@@ -1,4 +1,4 @@
-"""Torsos for images, beside loops over pixels and published numbers."""
+"""Torsos for images, against loops over pixels and published numbers."""
 
 import gymnasium
 import haiku as hk
@@ -25,7 +25,7 @@ def sample_space(space, count, seed=0):
 
 
 def random_params(network, seed=0):
-    """Parameters of any size, without compiling what they begin from."""
+    """Random parameters, without compiling the initializers."""
     rng = np.random.default_rng(seed)
     shapes = jax.eval_shape(network.init, jax.random.key(0))
     return jax.tree.map(lambda s: 0.3 * rng.normal(size=s.shape).astype("f4"), shapes)
@@ -55,8 +55,8 @@ def test_a_convolution_is_a_sum_over_windows(shape, kernel, stride):
             top, left = i * stride, j * stride
             window = image[:, top : top + kernel, left : left + kernel]
             expected[:, i, j] = np.einsum("nabc,abcd->nd", window, layer["w"])
-    found = jax.jit(made.apply)(params, image)
-    np.testing.assert_allclose(found, expected + layer["b"], rtol=1e-4, atol=1e-4)
+    actual = jax.jit(made.apply)(params, image)
+    np.testing.assert_allclose(actual, expected + layer["b"], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("padding", ["VALID", "SAME"])
@@ -68,13 +68,13 @@ def test_the_matrix_product_equals_the_convolution_of_accelerators(padding, kern
     expected = jax.lax.conv_general_dilated(
         image, weights, (1, 1), padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
-    found = conv_as_matmul(image, weights, padding)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    actual = conv_as_matmul(image, weights, padding)
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
     ("preset", "shape", "expected"),
-    # 6 actions: counted by hand, and what is said of the network of Mnih et al.
+    # 6 actions: counted by hand, and published for the network of Mnih et al.
     [("minatar", (10, 10, 4), 592 + 131_200 + 774), ("atari", (84, 84, 4), 1_687_206)],
 )
 def test_a_preset_has_the_parameters_of_its_paper(preset, shape, expected):
@@ -111,11 +111,11 @@ def test_uint8_images_are_scaled_to_0_to_1_and_others_are_unchanged():
     ],
 )
 def test_images_are_read_with_the_other_members(make, torso):
-    """Each part changes the outputs, and the shapes are those of any network."""
+    """Every member changes the outputs, and the shapes are those of all networks."""
     network = make("q", torso, action_values_head(4), BOTH)
     params = random_params(network)
     leaves, tree = jax.tree.flatten(sample_space(BOTH, 6))
-    # Beside the observations as they are, each with one part made another.
+    # The observations, and copies with one changed member each.
     sets = [leaves]
     for index, leaf in enumerate(leaves):
         sets.append([*leaves[:index], 1 - leaf, *leaves[index + 1 :]])
@@ -132,15 +132,15 @@ def test_a_function_of_image_and_action_depends_on_both(make):
     params = random_params(network)
     obs, action = sample_space(GRID, 5), sample_space(PLACE, 5)
     pairs = np.stack([obs, 1 - obs, obs]), np.stack([action, action, -action])
-    found = jax.jit(lambda pairs: network.apply(params, None, pairs, (), None)[0])
-    value, other, another = found(pairs).value[..., 0]
+    actual = jax.jit(lambda pairs: network.apply(params, None, pairs, (), None)[0])
+    value, other, another = actual(pairs).value[..., 0]
     assert value.shape == (5,)
     assert np.all(value != other)
     assert np.all(value != another)
 
 
 def test_residual_blocks_add_to_their_inputs():
-    """With nothing added a block changes nothing: the features are norm(W₀ x)."""
+    """Blocks with zero weights are the identity: the features are norm(W₀ x)."""
     made = hk.without_apply_rng(hk.transform(residual(width=8, blocks=3).features))
     x = np.random.default_rng(0).normal(size=(4, 3)).astype("f4")
     shapes = jax.eval_shape(made.init, jax.random.key(0), [x])
@@ -154,8 +154,8 @@ def test_residual_blocks_add_to_their_inputs():
     row = x @ weights
     row = row - row.mean(-1, keepdims=True)
     expected = row / np.sqrt((row**2).mean(-1, keepdims=True) + 1e-5)
-    found = jax.jit(made.apply)(params, [x])
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    actual = jax.jit(made.apply)(params, [x])
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Memories, beside Haiku's; what networks with one carry, forget and share."""
+"""Memories, against those of Haiku; carries, resets and shared parameters."""
 
 import gymnasium
 import haiku as hk
@@ -31,7 +31,7 @@ def test_a_memory_equals_that_of_haiku(name):
     ours = hk.transform(MEMORIES[name].unroll)
     start = MEMORIES[name].initial(BATCH)
     params = ours.init(KEY, features, start, nothing)
-    found, carries = ours.apply(params, None, features, start, nothing)
+    actual, carries = ours.apply(params, None, features, start, nothing)
     recurrent = [
         leaf
         for module in params.values()
@@ -52,7 +52,7 @@ def test_a_memory_equals_that_of_haiku(name):
     state = begin
     for step in range(STEPS):
         expected, state = theirs.apply(params, None, features[step], state)
-        np.testing.assert_allclose(found[step], expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(actual[step], expected, rtol=1e-5, atol=1e-6)
     last = jax.tree.leaves(jax.tree.map(lambda leaf: leaf[-1], carries))
     for one, other in zip(last, jax.tree.leaves(state), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
@@ -85,13 +85,13 @@ def test_an_unroll_equals_single_steps(name, make, space):
         lambda obs, carry, first: ours.apply(params, None, obs, carry, first)
     )
     begin = jax.tree.map(lambda leaf: leaf + 0.5, ours.initial(BATCH))
-    found, carries = apply(obs, begin, first)
-    assert found.shape == (STEPS, BATCH, 3)
+    actual, carries = apply(obs, begin, first)
+    assert actual.shape == (STEPS, BATCH, 3)
     carry = begin
     for step in range(STEPS):
         one, carry = apply(obs[step][None], carry, first[step][None])
         carry = jax.tree.map(lambda leaf: leaf[0], carry)
-        np.testing.assert_allclose(one[0], found[step], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(one[0], actual[step], rtol=1e-5, atol=1e-6)
         for mine, other in zip(
             *(jax.tree.leaves(each) for each in (carry, carries)), strict=True
         ):
@@ -103,12 +103,12 @@ def test_the_carry_is_reset_only_at_the_first_step_of_an_episode():
     params, first = ours.init(KEY), np.zeros((STEPS, BATCH), bool)
     first[3, 1] = True
 
-    def said(obs):
+    def outputs(obs):
         return ours.apply(params, None, obs, ours.initial(BATCH), first)[0]
 
     other = obs.copy()
     other[:3] += 1
-    differs = np.any(said(obs) != said(other), axis=-1)
+    differs = np.any(outputs(obs) != outputs(other), axis=-1)
     assert np.all(differs[:, [0, 2]]) and np.all(differs[:3, 1])
     assert not np.any(differs[3:, 1])
 
@@ -117,10 +117,10 @@ def test_the_carry_is_reset_only_at_the_first_step_of_an_episode():
 def test_next_observations_use_the_carry_before_them(name):
     ours, (obs, _) = network(name), inputs()
     params, first = ours.init(KEY), np.zeros((STEPS, BATCH), bool)
-    found, carries = ours.apply(params, None, obs, ours.initial(BATCH), first)
+    actual, carries = ours.apply(params, None, obs, ours.initial(BATCH), first)
     before = jax.tree.map(lambda leaf: leaf[:-1], carries)
     ahead = apply_to_next(ours, params, obs[1:], before)
-    np.testing.assert_allclose(ahead, found[1:], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(ahead, actual[1:], rtol=1e-5, atol=1e-6)
 
 
 def test_a_feed_forward_network_treats_next_observations_like_observations():

@@ -1,4 +1,4 @@
-"""Predictions of returns: beside rlax, beside loops, and numbers by hand."""
+"""Predictions of returns, against rlax, loops, and numbers computed by hand."""
 
 import jax
 import jax.numpy as jnp
@@ -65,12 +65,12 @@ def test_quantile_regression_equals_that_of_rlax(kappa):
     values = numbers(6, seed=2)
     target = Particles(values, jnp.full(values.shape, 1 / 6))
     loss = LOSSES["huber"] if kappa else jnp.abs
-    found = prediction.loss(target, loss)
+    actual = prediction.loss(target, loss)
     each = jax.vmap(
         jax.vmap(rlax.quantile_regression_loss, (0, 0, 0, None)), (0, 0, 0, None)
     )
     expected = each(prediction.values, prediction.fractions, values, kappa)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
 
 
 def test_the_categorical_loss_is_the_cross_entropy_to_the_projection_of_rlax():
@@ -78,15 +78,15 @@ def test_the_categorical_loss_is_the_cross_entropy_to_the_projection_of_rlax():
     project = jax.vmap(jax.vmap(rlax.categorical_l2_project))
     labels = project(target.value, target.probability, prediction.atoms)
     expected = -(labels * jax.nn.log_softmax(prediction.logits)).sum(-1)
-    found = prediction.loss(target, LOSSES["huber"])
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    actual = prediction.loss(target, LOSSES["huber"])
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
 
 
 def fit_prediction(target, count=11):
-    """Where the loss is least: the prediction it pulls towards."""
+    """The prediction with the minimum loss."""
     prediction = categorical(count)
     loss = lambda logits: prediction._replace(logits=logits).loss(target, None).sum()  # noqa: E731
-    # Of a cross-entropy the gradient is softmax(logits) less the labels.
+    # The gradient of the cross-entropy is softmax(logits) minus the labels.
     labels = jax.nn.softmax(prediction.logits) - jax.grad(loss)(prediction.logits)
     return np.asarray(labels), np.asarray(prediction.atoms)
 
@@ -122,18 +122,18 @@ def test_the_mean_is_compared_with_the_mean(loss):
         "huber": np.where(np.abs(error) <= 1, error**2 / 2, np.abs(error) - 0.5),
         "logcosh": np.log(np.cosh(error)),
     }
-    found = prediction.loss(target, LOSSES[loss])
-    np.testing.assert_allclose(found, by_hand[loss], rtol=1e-3, atol=1e-4)
+    actual = prediction.loss(target, LOSSES[loss])
+    np.testing.assert_allclose(actual, by_hand[loss], rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("prediction", PREDICTIONS.values(), ids=PREDICTIONS)
 def test_particles_are_a_distribution_with_the_mean_of_the_prediction(prediction):
-    found = prediction.particles()
-    np.testing.assert_allclose(found.probability.sum(-1), 1, rtol=1e-5)
-    assert np.all(found.probability >= 0)
+    actual = prediction.particles()
+    np.testing.assert_allclose(actual.probability.sum(-1), 1, rtol=1e-5)
+    assert np.all(actual.probability >= 0)
     np.testing.assert_allclose(
-        prediction.error(found), 0, atol=1e-5
-    )  # nothing is nearer to it than itself
+        prediction.error(actual), 0, atol=1e-5
+    )  # its distance to itself is zero
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -160,7 +160,7 @@ def test_particles_are_inverted_and_targets_are_transformed(prediction, name):
     plain, undone = prediction.particles(), prediction.particles(scale)
     np.testing.assert_array_equal(undone.value, scale.inverse(plain.value))
     np.testing.assert_array_equal(undone.probability, plain.probability)
-    if isinstance(prediction, Scalar):  # of the mean alone there is one number
+    if isinstance(prediction, Scalar):  # the mean has one particle
         moved = Particles(scale.apply(target.mean())[..., None], jnp.ones((*ROWS, 1)))
     else:
         moved = target._replace(value=scale.apply(target.value))
@@ -187,25 +187,25 @@ def test_actions_are_selected_from_every_leaf_with_any_leading_axes():
     rng = np.random.default_rng(0)
     tree = {"a": rng.normal(size=(2, *ROWS, 4, 6)), "b": rng.normal(size=(*ROWS, 4, 1))}
     index = rng.integers(0, 4, ROWS)
-    found = index_actions(tree, index)
+    actual = index_actions(tree, index)
     for at in np.ndindex(ROWS):
         action = index[at]
-        np.testing.assert_allclose(found["b"][at], tree["b"][at][action], rtol=1e-6)
+        np.testing.assert_allclose(actual["b"][at], tree["b"][at][action], rtol=1e-6)
         for copy in range(2):
             whole = tree["a"][copy][at][action]
-            np.testing.assert_allclose(found["a"][copy][at], whole, rtol=1e-6)
+            np.testing.assert_allclose(actual["a"][copy][at], whole, rtol=1e-6)
 
 
 def test_min_over_critics_selects_the_whole_prediction_with_the_minimum_mean():
     copies = [particles(seed=seed) for seed in range(3)]
-    found = min_over_critics(
+    actual = min_over_critics(
         Particles(*(jnp.stack(leaf) for leaf in zip(*copies, strict=True)))
     )
     means = np.stack([each.mean() for each in copies])
     for at in np.ndindex(ROWS):
         which = copies[means[(slice(None), *at)].argmin()]
-        np.testing.assert_array_equal(found.value[at], which.value[at])
-        np.testing.assert_array_equal(found.probability[at], which.probability[at])
+        np.testing.assert_array_equal(actual.value[at], which.value[at])
+        np.testing.assert_array_equal(actual.probability[at], which.probability[at])
 
 
 def test_a_mixture_has_the_mean_of_its_members_and_mass_one():
@@ -214,8 +214,8 @@ def test_a_mixture_has_the_mean_of_its_members_and_mass_one():
         rng.normal(size=(*ROWS, 4, 6)), rng.dirichlet(np.ones(6), (*ROWS, 4))
     )
     share = rng.dirichlet(np.ones(4), ROWS)
-    found = mix_particles(members, share)
-    assert found.value.shape == (*ROWS, 24)
-    np.testing.assert_allclose(found.probability.sum(-1), 1, rtol=1e-6)
+    actual = mix_particles(members, share)
+    assert actual.value.shape == (*ROWS, 24)
+    np.testing.assert_allclose(actual.probability.sum(-1), 1, rtol=1e-6)
     expected = (share * (members.value * members.probability).sum(-1)).sum(-1)
-    np.testing.assert_allclose(found.mean(), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(actual.mean(), expected, rtol=1e-5, atol=1e-6)

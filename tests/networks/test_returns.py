@@ -1,4 +1,4 @@
-"""Heads that predict returns: what they say, with noise and without."""
+"""Heads that predict returns, with and without noise."""
 
 import functools
 
@@ -44,13 +44,13 @@ def apply_head(net, params, key=None, obs=None):
     return count_outputs(net)(params, key, random_obs() if obs is None else obs)
 
 
-@functools.cache  # compiled once, not an operation at a time
+@functools.cache  # one program instead of one per operation
 def count_outputs(net):
     return jax.jit(lambda *inputs: net.apply(*inputs, (), None)[0])
 
 
 def random_init(net):
-    """Parameters of its shapes, which say more than those it begins from."""
+    """Random parameters, more informative than the initial ones."""
     return random_params(jax.eval_shape(net.init, KEY))
 
 
@@ -64,10 +64,10 @@ def test_there_are_four_return_heads():
 def test_every_leaf_has_axes_for_time_batch_actions_and_the_head(name, actions, make):
     for noisy in (False, True):
         net = network(name, actions, make=make, noisy=noisy, dueling=bool(actions))
-        found = jax.eval_shape(
+        actual = jax.eval_shape(
             lambda key, net=net: apply_head(net, net.init(key), key), KEY
         )
-        shapes = {leaf.shape for leaf in jax.tree.leaves(found)}
+        shapes = {leaf.shape for leaf in jax.tree.leaves(actual)}
         assert shapes == {(4, 6, *actions, SIZES[name])}
 
 
@@ -77,14 +77,14 @@ def test_only_noisy_layers_and_sampled_fractions_depend_on_the_key(name):
     for noisy in (False, True):
         net = network(name, noisy=noisy)
         params = random_init(net)
-        found = [
+        actual = [
             np.asarray(apply_head(net, params, key)[0])
             for key in (None, None, one, other)
         ]
-        np.testing.assert_array_equal(found[0], found[1])
+        np.testing.assert_array_equal(actual[0], actual[1])
         drawn = noisy or name == "implicit_quantile"
-        assert np.any(found[2] != found[3]) == drawn
-        assert np.any(found[0] != found[2]) == drawn
+        assert np.any(actual[2] != actual[3]) == drawn
+        assert np.any(actual[0] != actual[2]) == drawn
 
 
 def test_weight_noise_is_factorised_with_the_scale_of_its_parameters():
@@ -101,7 +101,7 @@ def test_weight_noise_is_factorised_with_the_scale_of_its_parameters():
     keys = jax.random.split(KEY, 4_000)
     draws = jax.vmap(lambda key: apply_head(net, params, key, obs).value)(keys)
     draws = np.asarray(draws).reshape(-1, 2) - mean.ravel()
-    # Var f(ε) = E|ε| = √(2/π) =: m, so that of a product of two of them is m².
+    # Var f(ε) = E|ε| = √(2/π) =: m, so the variance of a product of two is m².
     m = np.sqrt(2 / np.pi)
     wide = (obs.ravel() ** 2) @ params["q"]["noise"]["w"] ** 2
     expected = m * (m * wide + params["q"]["noise"]["b"] ** 2)
@@ -110,14 +110,14 @@ def test_weight_noise_is_factorised_with_the_scale_of_its_parameters():
 
 
 def test_quantile_fractions_are_midpoints():
-    found = apply_head(network("quantile"), random_init(network("quantile")))
+    actual = apply_head(network("quantile"), random_init(network("quantile")))
     middles = [0.1, 0.3, 0.5, 0.7, 0.9]
-    np.testing.assert_allclose(found.fractions[2, 3], [middles] * 2, rtol=1e-6)
+    np.testing.assert_allclose(actual.fractions[2, 3], [middles] * 2, rtol=1e-6)
 
 
 def test_atoms_are_equally_spaced_from_low_to_high():
-    found = apply_head(network("categorical"), random_init(network("categorical")))
-    np.testing.assert_allclose(found.atoms[2, 3], [[0, 2, 4, 6, 8]] * 2)
+    actual = apply_head(network("categorical"), random_init(network("categorical")))
+    np.testing.assert_allclose(actual.atoms[2, 3], [[0, 2, 4, 6, 8]] * 2)
 
 
 @pytest.mark.parametrize(
@@ -133,23 +133,23 @@ def test_the_number_of_implicit_quantiles_depends_on_the_role(role, count):
     drawn = np.asarray(apply_head(net, params, KEY).fractions)
     assert drawn.shape == (4, 6, 2, count)
     np.testing.assert_array_equal(drawn[:, :, 0], drawn[:, :, 1])  # for all actions
-    assert len(np.unique(drawn[:, :, 0])) == 4 * 6 * count  # of each row its own
+    assert len(np.unique(drawn[:, :, 0])) == 4 * 6 * count  # different in each row
     assert drawn.min() >= 0 and drawn.max() <= 1
 
 
 def test_implicit_quantiles_follow_their_equation():
     net = network("implicit_quantile", torso=linear())
     params = random_init(net)
-    found, obs = apply_head(net, params, KEY), random_obs()
+    actual, obs = apply_head(net, params, KEY), random_obs()
     embed, last = params["q"]["fractions"], params["q"]["linear"]
     assert embed["w"].shape == (64, 3)
     for at in np.ndindex(2, 3):
-        for place, tau in enumerate(np.asarray(found.fractions)[at][0]):
+        for place, tau in enumerate(np.asarray(actual.fractions)[at][0]):
             cosines = np.cos(np.pi * np.arange(64) * tau)
             gate = np.maximum(cosines @ embed["w"] + embed["b"], 0)
             expected = (obs[at] * gate) @ last["w"] + last["b"]
             np.testing.assert_allclose(
-                found.values[at][:, place], expected, rtol=2e-3, atol=2e-3
+                actual.values[at][:, place], expected, rtol=2e-3, atol=2e-3
             )
 
 
@@ -157,13 +157,13 @@ def test_implicit_quantiles_follow_their_equation():
 def test_a_dueling_head_has_advantages_whose_mean_is_zero(name):
     net = network(name, actions=(3,), torso=linear(), dueling=True)
     params = random_init(net)
-    found = np.asarray(apply_head(net, params)[0])
+    actual = np.asarray(apply_head(net, params)[0])
     layers = params["q"]
     without = {**layers, "linear_1": jax.tree.map(jnp.zeros_like, layers["linear_1"])}
-    value = np.asarray(apply_head(net, {"q": without})[0])  # all actions alike
+    value = np.asarray(apply_head(net, {"q": without})[0])  # equal for all actions
     np.testing.assert_allclose(value, np.broadcast_to(value[..., :1, :], value.shape))
-    np.testing.assert_allclose(found.mean(-2), value.mean(-2), rtol=1e-3, atol=1e-4)
-    assert found.std(-2).min() > 1e-3
+    np.testing.assert_allclose(actual.mean(-2), value.mean(-2), rtol=1e-3, atol=1e-4)
+    assert actual.std(-2).min() > 1e-3
 
 
 def test_initial_values_of_a_table_are_zero_except_for_atoms():
@@ -171,8 +171,8 @@ def test_initial_values_of_a_table_are_zero_except_for_atoms():
     for name in ("scalar", "quantile", "implicit_quantile"):
         head = return_head((2,), name=name)
         net = separate_network("q", table(), head, space)
-        found = apply_head(net, jax.jit(net.init)(KEY), KEY, jnp.arange(4))
-        assert not np.any(found.particles().value)
+        actual = apply_head(net, jax.jit(net.init)(KEY), KEY, jnp.arange(4))
+        assert not np.any(actual.particles().value)
 
 
 def test_a_dueling_head_without_actions_is_refused():

@@ -14,8 +14,8 @@ from rlcli import utils
 @pytest.mark.parametrize("axis", [0, 1, -1, None])
 def test_without_ties_the_index_equals_that_of_numpy(name, axis):
     array = np.random.default_rng(0).normal(size=(3, 4, 5))
-    found = getattr(utils, name)(jax.random.key(0), array, axis=axis)
-    np.testing.assert_array_equal(found, getattr(np, name)(array, axis=axis))
+    actual = getattr(utils, name)(jax.random.key(0), array, axis=axis)
+    np.testing.assert_array_equal(actual, getattr(np, name)(array, axis=axis))
 
 
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
@@ -90,8 +90,8 @@ def test_the_clipped_logit_is_finite_on_the_unit_interval():
     np.testing.assert_allclose(utils.clipped_logit(x), np.log(x / (1 - x)), atol=1e-6)
     least = np.log(1e-15)
     np.testing.assert_allclose(utils.clipped_logit([0, 1]), [least, -least], rtol=1e-6)
-    found = utils.clipped_logit(np.array([0.0, 0.25]), epsilon=0.5)
-    np.testing.assert_allclose(found, [np.log(0.5), np.log(0.5 / 0.75)], rtol=1e-6)
+    actual = utils.clipped_logit(np.array([0.0, 0.25]), epsilon=0.5)
+    np.testing.assert_allclose(actual, [np.log(0.5), np.log(0.5 / 0.75)], rtol=1e-6)
 
 
 def test_the_matrix_equals_that_of_the_coax_docs():
@@ -112,19 +112,19 @@ def test_the_matrix_equals_that_of_the_coax_docs():
 @pytest.mark.parametrize("library", [np, jnp])
 def test_frames_become_differences_of_growing_order(frames, library):
     pictures = np.random.default_rng(0).integers(0, 255, (2, 3, frames), np.uint8)
-    found = utils.diff_transform(library.asarray(pictures))
-    assert type(found) is type(library.zeros(()) if library is jnp else np.zeros(1))
-    assert found.dtype == np.float32
+    actual = utils.diff_transform(library.asarray(pictures))
+    assert type(actual) is type(library.zeros(()) if library is jnp else np.zeros(1))
+    assert actual.dtype == np.float32
     for order in range(frames):
         expected = np.diff(pictures.astype(float), order)[..., -1]
-        np.testing.assert_allclose(found[..., frames - 1 - order], expected)
+        np.testing.assert_allclose(actual[..., frames - 1 - order], expected)
 
 
 def test_the_double_relu_equals_that_of_the_coax_docs():
     x = jnp.array([[-11, -8], [17, 5], [-13, 7], [19, -3]])
-    found = utils.double_relu(x)
-    assert found.dtype == np.int32
-    assert found.tolist() == [
+    actual = utils.double_relu(x)
+    assert actual.dtype == np.int32
+    assert actual.tolist() == [
         [-11, -8, 0, 0],
         [0, 0, 17, 5],
         [-13, 0, 0, 7],

@@ -1,4 +1,4 @@
-"""Averages: against sums done by hand."""
+"""Averages: against sums computed by hand."""
 
 import numpy as np
 import pytest

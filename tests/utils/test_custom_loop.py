@@ -1,4 +1,4 @@
-"""By hand: what a training loop of one's own needs beside the parts themselves."""
+"""Custom loops: helper functions for user-written training loops."""
 
 from functools import partial
 
@@ -22,7 +22,7 @@ STATES, ACTIONS, RATE, GAMMA = 5, 3, 0.1, 0.9
 
 
 class Somewhere(gymnasium.Env):
-    """Nothing but spaces."""
+    """An environment with spaces only."""
 
     def __init__(self, observation, action):
         self.observation_space, self.action_space = observation, action
@@ -122,8 +122,8 @@ def test_a_custom_loop_equals_a_brute_force_table(n):
     for time, (s, a, answer, first) in enumerate(steps):
         step = rlcli.transition(s, a, answer, first=first)
         state, _ = learn(state, step, rlcli.clock(time))
-    found = agent.acting(state)["q"]["linear"]["w"]
-    np.testing.assert_allclose(found, brute_force(steps, begin, n), atol=1e-5)
+    actual = agent.acting(state)["q"]["linear"]["w"]
+    np.testing.assert_allclose(actual, brute_force(steps, begin, n), atol=1e-5)
 
 
 def test_act_is_greedy_unless_it_explores():

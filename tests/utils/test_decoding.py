@@ -1,4 +1,4 @@
-"""Decoding: forged pickles, refused at once and without harm."""
+"""Decoding: forged pickles are refused immediately and without harm."""
 
 import pickle
 import random
@@ -17,7 +17,7 @@ MEBIBYTE = 2**20
 
 
 def payload(*parts):
-    """A pickle: bytes as they are, other values as they are written."""
+    """A pickle of raw bytes and encoded values."""
     body = b""
     for part in parts:
         if not isinstance(part, bytes):
@@ -35,7 +35,7 @@ def array(dtype, shape, data, tag="array"):
 
 
 def _raw(text):
-    """Text without a note in the memo."""
+    """Text that is not memoized."""
     return pickle.BINUNICODE8 + struct.pack("<Q", len(text)) + text.encode()
 
 
@@ -49,7 +49,7 @@ class Evil:
 
 
 def tuples(count, width):
-    """Tuples of the one before, over and over; the last one on top."""
+    """Tuples that contain the previous one repeatedly; the last is on top."""
     body = b"(N" + b"t\x94"
     for number in range(count):
         body += b"(" + get(number) * width + b"t\x94"

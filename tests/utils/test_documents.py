@@ -1,4 +1,4 @@
-"""The names of the toolbox: those of coax's page, each documented as it is."""
+"""The names of the toolbox: those of the coax docs, with their docstrings."""
 
 import inspect
 import re

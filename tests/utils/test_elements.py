@@ -1,4 +1,4 @@
-"""Elements: in their spaces, whatever the space; ready for a network."""
+"""Elements of spaces: sampling and preprocessing."""
 
 import gymnasium
 import jax
@@ -66,9 +66,11 @@ def test_without_a_seed_the_generator_of_the_space_is_used():
 
 def test_samples_cover_a_bounded_box():
     box = spaces.Box(np.float32([-1, 10]), np.float32([1, 20]))
-    found = np.array([safe_sample(box, seed) for seed in range(2_000)])
-    np.testing.assert_allclose(found.mean(axis=0), [0, 15], atol=0.2)
-    np.testing.assert_allclose(found.std(axis=0), np.array([2, 10]) / 12**0.5, rtol=0.1)
+    actual = np.array([safe_sample(box, seed) for seed in range(2_000)])
+    np.testing.assert_allclose(actual.mean(axis=0), [0, 15], atol=0.2)
+    np.testing.assert_allclose(
+        actual.std(axis=0), np.array([2, 10]) / 12**0.5, rtol=0.1
+    )
     pixels = np.array([safe_sample(SPACES["pixels"], seed) for seed in range(200)])
     assert (pixels.min(), pixels.max()) == (0, 255)
 

@@ -1,4 +1,4 @@
-"""Environments: Gymnasium's own, and one that notes what is done to it."""
+"""Environments: Gymnasium's, and one that records its calls."""
 
 import gymnasium
 import numpy as np
@@ -18,7 +18,7 @@ from rlcli.utils import (
 
 
 class Corridor(gymnasium.Env):
-    """Counts its steps; the picture shows how many there were."""
+    """Counts its steps; the image shows their number."""
 
     metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012 - Gymnasium's own
     observation_space = spaces.Box(0, 9, (1,))

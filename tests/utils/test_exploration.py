@@ -1,4 +1,4 @@
-"""Exploration: the process against its equation, lines against points on them."""
+"""Exploration: the process against its equation, the schedule against points."""
 
 import gymnasium
 import numpy as np

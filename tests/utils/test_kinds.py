@@ -1,4 +1,4 @@
-"""Kinds: rlcli's own objects, each told from all others."""
+"""Kinds: each object has exactly one kind."""
 
 import gymnasium
 import haiku as hk
@@ -17,7 +17,7 @@ RANDOM = registry.find("policy", "random").factory(ACTIONS)
 
 
 def network(*groups):
-    """A network whose parameters stand under these names."""
+    """A network with these parameter groups."""
 
     def init(key):
         del key
@@ -27,7 +27,7 @@ def network(*groups):
 
 
 def of_updater(updater, name):
-    """The network that an updater asks for under a name."""
+    """The network that an updater requests with a name."""
     asked = {}
 
     def networks(name, head, action=None):

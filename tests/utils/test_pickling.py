@@ -1,4 +1,4 @@
-"""Pickling: what goes in comes out, references too; what was forged does not."""
+"""Pickling: objects and references are restored; forged data are refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MEBIBYTE = 2**20
 
 
 def assert_same(actual, expected):
-    """The same to the bit, and of the same types."""
+    """Asserts equal bits and types."""
     assert type(actual) is type(expected)
     if isinstance(expected, np.ndarray | np.generic):
         assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
@@ -199,9 +199,7 @@ def test_integers_of_any_size_are_preserved():
 
 def test_the_bytes_do_not_depend_on_the_order_of_a_set():
     one, other = {0, 8}, {8, 0}
-    assert [*one] != [
-        *other
-    ]  # as that of words is from one start of Python to the next
+    assert [*one] != [*other]  # the order of strings differs between Python processes
     assert dumps([one, {"x": one}]) == dumps([other, {"x": other}])
 
 

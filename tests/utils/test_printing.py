@@ -1,4 +1,4 @@
-"""Printing: what is said, and where it is written."""
+"""Printing: formatted objects and log messages."""
 
 import contextlib
 import logging
@@ -65,9 +65,9 @@ def test_arrays_are_described_by_their_statistics(array, text):
 
 
 def test_a_traced_array_is_described_by_its_shape():
-    said = []
-    jax.eval_shape(lambda x: said.append(pretty_repr(x)), jnp.zeros(2))
-    assert said == ["array(shape=(2,), dtype=float32)"]
+    lines = []
+    jax.eval_shape(lambda x: lines.append(pretty_repr(x)), jnp.zeros(2))
+    assert lines == ["array(shape=(2,), dtype=float32)"]
 
 
 def test_recursive_containers_are_printed():
@@ -78,7 +78,7 @@ def test_recursive_containers_are_printed():
 
 @contextlib.contextmanager
 def fresh_root():
-    """The root logger as a new Python has it: without the handlers of pytest."""
+    """The root logger of a new Python process, without the handlers of pytest."""
     root = logging.getLogger()
     before, level = root.handlers, root.level
     root.handlers = []

@@ -1,4 +1,4 @@
-"""Reloading: modules written for it, which note the order they are read in."""
+"""Reloading: modules that record the order in which they are imported."""
 
 import importlib
 import sys
@@ -18,7 +18,7 @@ NOTE = "\nimport builtins\nbuiltins.read_order.append(__name__)\n"
 
 @pytest.fixture
 def read(tmp_path, monkeypatch):
-    """A package `shelf`, imported; the list of what is read from now on."""
+    """An imported package `shelf`; returns the list of later imports."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr("builtins.read_order", [], raising=False)
     for name, text in FILES.items():

@@ -91,9 +91,9 @@ def test_every_range_reduces_as_functools_reduce_does(name, capacity):
     bounds = [*range(-capacity - 1, capacity + 2), None]
     for start, stop in itertools.product(bounds[:-1:3], bounds):
         expected = functools.reduce(reducer, values[start:stop], unit)
-        found = tree.partial_reduce(start, stop)
-        assert isinstance(found, float)
-        assert found == pytest.approx(expected)
+        actual = tree.partial_reduce(start, stop)
+        assert isinstance(actual, float)
+        assert actual == pytest.approx(expected)
     assert tree.root_value == pytest.approx(functools.reduce(reducer, values, unit))
 
 

@@ -1,4 +1,4 @@
-"""Simulation: environments from Python, as short as gymnax's README shows it."""
+"""Simulation: environments in Python, as concise as in the README of gymnax."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from rlcli.errors import RlcliError
 
 
 def push_towards_the_fall(acting, obs, key):
-    """A policy for CartPole with one number: how much speed counts beside the angle."""
+    """A policy for CartPole with one parameter: the weight of the speed."""
     del key
     return (obs[..., 2] + acting * obs[..., 3] > 0).astype(jnp.int32)
 
@@ -55,7 +55,7 @@ def test_vmap_over_keys_is_a_batch_and_over_parameters_a_population():
     assert batch.shape == (5,)
     assert several.shape == (2, 5)
     assert np.array_equal(several[0], batch)
-    # Whoever looks at the speed too keeps the pole up; alone, the angle swings it over.
+    # A policy that uses the speed balances the pole; the angle only does not.
     assert np.all(np.asarray(several[1]) == 120)
     assert np.all(np.asarray(batch) < 120)
 
@@ -126,23 +126,23 @@ def test_tracing_other_parameters_is_refused():
 
 
 def test_each_environment_may_have_its_own_parameters():
-    """Environment i has value i mod their number, as in a recipe."""
+    """Environment i has value i modulo their number, as in a recipe."""
     lengths = np.float32([0.5, 1.0])
     env = rlcli.make(CART, num_envs=3, each={"length": lengths})
     key, push = jax.random.key(0), jnp.ones(3, int)
     state, _ = env.reset(key)
-    _, found = env.step(state, push, key)
+    _, actual = env.step(state, push, key)
     for index in range(3):
         alone = rlcli.make(CART, num_envs=3, length=lengths[index % 2])
         _, expected = alone.step(state, push, key)
         np.testing.assert_allclose(
-            found.obs[index], expected.obs[index], rtol=1e-6, atol=1e-8
+            actual.obs[index], expected.obs[index], rtol=1e-6, atol=1e-8
         )
 
 
 @pytest.mark.parametrize("num_envs", [None, 3])
 def test_statistics_are_those_of_each_episode_to_its_end(num_envs):
-    """Beside rewards added up in NumPy."""
+    """Compared with sums of rewards in NumPy."""
     env = rlcli.make("bsuite/Catch", rows=3, num_envs=num_envs, statistics=True)
     shape = () if num_envs is None else (num_envs,)
     keys = jax.random.split(jax.random.key(1), 7)

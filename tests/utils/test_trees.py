@@ -1,4 +1,4 @@
-"""Trees: against what NumPy does leaf by leaf."""
+"""Trees: against NumPy, leaf by leaf."""
 
 import warnings
 
@@ -61,16 +61,18 @@ def test_trees_are_stacked_leaf_by_leaf():
 
 
 def test_a_tree_is_raveled_in_the_order_of_its_leaves():
-    found = utils.tree_ravel({"b": jnp.array([[3.0, 4.0]]), "a": np.float32(2)})
-    assert found.tolist() == [2, 3, 4]
+    actual = utils.tree_ravel({"b": jnp.array([[3.0, 4.0]]), "a": np.float32(2)})
+    assert actual.tolist() == [2, 3, 4]
 
 
 def test_quartiles_equal_those_of_numpy_over_all_magnitudes():
     tree = {"x": np.array([-4.0, 1.0]), "y": np.array([[2.0], [-3.0], [0.5]])}
-    found = utils.get_magnitude_quantiles(tree, key_prefix="grads/")
-    assert [*found] == [f"grads/{name}" for name in ("min", "p25", "p50", "p75", "max")]
+    actual = utils.get_magnitude_quantiles(tree, key_prefix="grads/")
+    assert [*actual] == [
+        f"grads/{name}" for name in ("min", "p25", "p50", "p75", "max")
+    ]
     expected = np.quantile([4, 1, 2, 3, 0.5], [0, 0.25, 0.5, 0.75, 1])
-    np.testing.assert_allclose([*found.values()], expected)
+    np.testing.assert_allclose([*actual.values()], expected)
     jitted = jax.jit(utils.get_magnitude_quantiles)(tree)
     assert float(jitted["max"]) == 4
     lowest = utils.get_magnitude_quantiles(np.array([-128], np.int8))
@@ -79,13 +81,13 @@ def test_quartiles_equal_those_of_numpy_over_all_magnitudes():
 
 def test_gradient_diagnostics_contain_norm_and_quantiles():
     grads = {"w": jnp.array([[3.0, -4.0]]), "b": jnp.array([12.0])}
-    found = utils.get_grads_diagnostics(grads, key_prefix="q/")
-    assert {*found} == {f"q/{n}" for n in ("max", "norm", "min", "p25", "p50", "p75")}
-    assert (float(found["q/norm"]), float(found["q/max"])) == (13, 12)
-    assert (float(found["q/min"]), float(found["q/p50"])) == (3, 4)
-    apart = utils.get_grads_diagnostics(grads, keep_tree_structure=True)
-    assert {*apart} == {"w", "b"}
-    assert (float(apart["w"]["norm"]), float(apart["b"]["norm"])) == (5, 12)
+    actual = utils.get_grads_diagnostics(grads, key_prefix="q/")
+    assert {*actual} == {f"q/{n}" for n in ("max", "norm", "min", "p25", "p50", "p75")}
+    assert (float(actual["q/norm"]), float(actual["q/max"])) == (13, 12)
+    assert (float(actual["q/min"]), float(actual["q/p50"])) == (3, 4)
+    per_leaf = utils.get_grads_diagnostics(grads, keep_tree_structure=True)
+    assert {*per_leaf} == {"w", "b"}
+    assert (float(per_leaf["w"]["norm"]), float(per_leaf["b"]["norm"])) == (5, 12)
     with pytest.raises(ValueError, match="at least one number"):
         utils.get_grads_diagnostics({})
 

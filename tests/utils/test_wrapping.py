@@ -1,4 +1,4 @@
-"""Wrapping: functions that keep what they were."""
+"""Wrapping: functions that transform functions."""
 
 import importlib
 import pickle
@@ -72,7 +72,7 @@ def test_a_jitted_function_is_picklable_wrapped_or_decorated(tmp_path, monkeypat
 
 @pytest.fixture(scope="module")
 def linear():
-    """The page's example: a batched Haiku function, and one instance."""
+    """The example of the coax docs: a batched Haiku function, and one instance."""
     init, apply = hk.transform(lambda x: hk.Linear(11)(x))
     return init(jax.random.key(0), jnp.zeros((3, 5))), apply
 
@@ -82,9 +82,9 @@ def test_a_transformed_function_is_unvectorized(linear):
     batch = jax.random.normal(jax.random.key(1), (3, 5))
     single = unvectorize(apply, in_axes=(None, None, 0), out_axes=0)
     for row, expected in zip(batch, apply(params, None, batch), strict=True):
-        found = single(params, None, row)
-        assert found.shape == (11,)
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+        actual = single(params, None, row)
+        assert actual.shape == (11,)
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
 def test_a_function_is_unvectorized_before_it_is_transformed(linear):
@@ -102,8 +102,8 @@ def test_it_is_the_inverse_of_vmap():
         return {"sum": x["a"] + y}
 
     x, y = {"a": np.arange(3.0)}, np.ones(3)
-    found = unvectorize(jax.vmap(f, (0, None)), (0, None))(x, y)
-    np.testing.assert_array_equal(found["sum"], f(x, y)["sum"])
+    actual = unvectorize(jax.vmap(f, (0, None)), (0, None))(x, y)
+    np.testing.assert_array_equal(actual["sum"], f(x, y)["sum"])
     columns = unvectorize(jax.vmap(f, (1, 0), 1), (1, 0), 1)(x, y[0])
     np.testing.assert_array_equal(columns["sum"], f(x, y[0])["sum"])
 
@@ -134,7 +134,7 @@ def test_invalid_axes_are_refused():
 
 
 def test_keyword_arguments_are_passed_unchanged():
-    found = unvectorize(lambda x, *, training: x if training else -x)(
+    actual = unvectorize(lambda x, *, training: x if training else -x)(
         2.0, training=True
     )
-    assert float(found) == 2
+    assert float(actual) == 2

@@ -18,17 +18,17 @@ def train_process(folder, **variables):
 
 
 def test_the_cache_uses_only_the_folder_of_the_user(tmp_path):
-    chosen = tmp_path / "chosen"
-    train_process(tmp_path, JAX_COMPILATION_CACHE_DIR=str(chosen))
-    assert any(chosen.iterdir())
+    cache_folder = tmp_path / "chosen"
+    train_process(tmp_path, JAX_COMPILATION_CACHE_DIR=str(cache_folder))
+    assert any(cache_folder.iterdir())
     assert not (tmp_path / "rlcli").exists()
 
 
 def test_a_second_run_reads_the_cache(tmp_path):
     train_process(tmp_path)
-    kept = {path.name for path in tmp_path.glob("rlcli/programs/*/*-cache")}
-    assert kept
+    cached = {path.name for path in tmp_path.glob("rlcli/programs/*/*-cache")}
+    assert cached
     train_process(tmp_path)
     again = {path.name for path in tmp_path.glob("rlcli/programs/*/*-cache")}
-    assert kept <= again
-    assert len(again - kept) < len(kept)  # what took just under the limit before
+    assert cached <= again
+    assert len(again - cached) < len(cached)  # what took just under the limit before

@@ -1,4 +1,4 @@
-"""Fusion: where a line is drawn, and that it changes no number."""
+"""Fusion barriers: they prevent fusion and do not change the results."""
 
 import jax
 import jax.numpy as jnp
@@ -39,8 +39,8 @@ def test_a_batch_equals_its_members():
 
 def test_xla_does_not_fuse_across_a_barrier_and_a_batch_has_one():
     def read(x, y):
-        found = fusion_barrier(sums)(x, y)
-        return found["sum"][:, None] * found["twice"]
+        actual = fusion_barrier(sums)(x, y)
+        return actual["sum"][:, None] * actual["twice"]
 
     for function, x in ((read, X[0]), (jax.vmap(read, (0, None)), X)):
         assert compile_text(function, x, Y).count(" conditional(") == 1
@@ -50,7 +50,7 @@ def test_small_outputs_have_no_barrier():
     for least, lines in ((8, 1), (9, 0)):
         text = compile_text(fusion_barrier(sums, least), X[0], Y)
         assert text.count(" conditional(") == lines
-    # Over the whole batch it is three times as much.
+    # The size counts over the whole batch, three times as much.
     text = compile_text(jax.vmap(fusion_barrier(sums, 9), (0, None)), X, Y)
     assert text.count(" conditional(") == 1
 

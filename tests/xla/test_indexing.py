@@ -1,4 +1,4 @@
-"""One entry of each row, whichever way it is found."""
+"""Selection of one entry per row."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""The machine's memory: the tightest of all limits on this process."""
+"""Machine: the tightest memory limit on this process."""
 
 import resource
 
@@ -35,7 +35,7 @@ def test_a_cgroup_of_version_2_leaves_its_limit_minus_what_is_used(root):
     write(root, "sys/fs/cgroup/a/memory.stat", f"anon 5\ninactive_file {GIB}")
     write(root, "sys/fs/cgroup/a/b/memory.max", "max")
     write(root, "sys/fs/cgroup/a/b/memory.current", GIB)
-    # Of the 3 GiB in use one holds cached files, which give way.
+    # Of the 3 GiB in use, 1 GiB is page cache, which the kernel reclaims.
     assert available_memory(root) == (2 * GIB, SOURCE)
 
 
@@ -73,17 +73,17 @@ def test_the_memory_of_an_unknown_machine_is_none(tmp_path):
 
 
 def test_this_machine_has_available_memory():
-    found = available_memory()
-    assert found is not None
-    assert 2**20 < found.size < 2**50
+    actual = available_memory()
+    assert actual is not None
+    assert 2**20 < actual.size < 2**50
 
 
 def test_an_allocation_beyond_the_available_memory_fails_immediately():
-    found, before = available_memory(), resource.getrlimit(resource.RLIMIT_DATA)
-    assert found is not None
+    actual, before = available_memory(), resource.getrlimit(resource.RLIMIT_DATA)
+    assert actual is not None
     with limit_allocations(), pytest.raises(MemoryError):
-        # Not touched: Linux would grant it, and kill the process that writes to it.
-        np.empty(found.size + GIB, np.uint8)
+        # Not written: Linux would grant it, and kill the process on the first write.
+        np.empty(actual.size + GIB, np.uint8)
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
 

@@ -1,4 +1,4 @@
-"""Packing: a tree as a few arrays, and back."""
+"""Packing: a pytree as a few arrays, and back."""
 
 import jax
 import jax.numpy as jnp
@@ -24,10 +24,10 @@ def test_unpacking_restores_the_same_bits(where):
     pack = packing.pack if where == "device" else packing.host_packer()
     back = jax.jit(packing.unpack)(pack(TREE))
     assert jax.tree.structure(back) == jax.tree.structure(TREE)
-    for found, given in zip(jax.tree.leaves(back), jax.tree.leaves(TREE), strict=True):
-        assert found.dtype == given.dtype
-        assert found.shape == given.shape
-        assert np.asarray(found).tobytes() == given.tobytes()
+    for actual, given in zip(jax.tree.leaves(back), jax.tree.leaves(TREE), strict=True):
+        assert actual.dtype == given.dtype
+        assert actual.shape == given.shape
+        assert np.asarray(actual).tobytes() == given.tobytes()
 
 
 def test_small_leaves_share_one_array_per_dtype_and_large_ones_are_separate():

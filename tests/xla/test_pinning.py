@@ -1,4 +1,4 @@
-"""Pinning: all threads on one core, for a while."""
+"""Pinning: all threads on one core, temporarily."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Keys of ours, beside JAX's own."""
+"""Random bits, against those of JAX."""
 
 import jax
 import jax.numpy as jnp

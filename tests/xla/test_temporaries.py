@@ -1,4 +1,4 @@
-"""Temporaries: counted from a jaxpr, and compared with what XLA takes."""
+"""Temporaries: counted from a jaxpr, and compared with the memory of XLA."""
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ def test_elementwise_operations_are_fused_with_their_consumers():
     ("function", "arrays"),
     [
         (lambda x: x @ x, 1),
-        (lambda x: x @ x @ x, 2),  # the first product until the second is there
+        (lambda x: x @ x @ x, 2),  # the first product lives until the second exists
         (lambda x: x @ x @ x @ x, 2),  # and no longer
         (lambda x: (x @ x) + (x @ x.T), 3),  # both products and the transpose
         (jax.jit(lambda x: x @ x @ x), 2),
@@ -35,8 +35,8 @@ def test_matrix_products_count_as_long_as_they_are_read(function, arrays):
 
 def test_operands_of_fused_operations_are_counted():
     def function(x):
-        kept = jax.nn.relu(x @ x)  # XLA keeps it, and not the product
-        return jnp.sum(x @ x) + jnp.sum(kept)
+        activations = jax.nn.relu(x @ x)  # XLA stores these, and not the product
+        return jnp.sum(x @ x) + jnp.sum(activations)
 
     assert counted(function, SQUARE) == 2 * SIZE
 
@@ -61,9 +61,9 @@ def test_the_estimate_is_at_most_the_memory_of_xla():
     params = [SQUARE] * 4
     rows = jax.ShapeDtypeStruct((100 * N, N), jnp.float32)
     traced = jax.jit(jax.grad(loss)).trace(params, rows)
-    taken = traced.lower().compile().memory_analysis()
+    memory = traced.lower().compile().memory_analysis()
     bound = temporary_bytes(traced.jaxpr)
-    written = taken.temp_size_in_bytes + taken.output_size_in_bytes
+    written = memory.temp_size_in_bytes + memory.output_size_in_bytes
     assert written / 4 < bound <= written
 
 

@@ -36,7 +36,7 @@ train: {unroll: 128}
 
 @pytest.fixture
 def bare(monkeypatch):
-    """A processor without AVX-512 in an environment that settles nothing."""
+    """A CPU without AVX-512, and no environment variables."""
     for name in ("NPROC", "XLA_FLAGS", "JAX_PLATFORMS", "JAX_PLATFORM_NAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(threads, "_has_wide_vectors", lambda: False)
@@ -157,7 +157,7 @@ def test_a_layout_has_no_effect_once_jax_is_imported(bare):
 
 
 def fresh(program: str) -> list[str]:
-    """The words that a program prints in a Python of its own, without a layout."""
+    """The words that a program prints in a new Python process, without a layout."""
     settled = ("NPROC", "XLA_FLAGS")
     environment = {k: v for k, v in os.environ.items() if k not in settled}
     result = subprocess.run(
