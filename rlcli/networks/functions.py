@@ -126,7 +126,7 @@ def forward_pass(
             raise RlcliError(
                 f"network function `{group}` gives {_leaf_shapes(out)} where "
                 f"{expected_shape} is needed",
-                f"its input is a batch of {rows}: observations of shape {shapes}",
+                f"observations are {shapes}, a batch of {rows}",
             )
         return {group: transformed_fn.init(group_key(group, key), obs)}
 

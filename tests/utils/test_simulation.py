@@ -106,7 +106,7 @@ CART = "CartPole-v1"
         (CART, {"num_envs": 2, "each": {"length": [1, 2, 3]}}, "has 3 values .* is 2"),
         (CART, {"wrappers": "flatten"}, "is a list"),
         (CART, {"wrappers": [3]}, "expected a wrapper's name"),
-        (CART, {"wrappers": [{"frames": 2}]}, "a mapping with its `name`"),
+        (CART, {"wrappers": [{"frames": 2}]}, "a mapping with `name`"),
         (CART, {"wrappers": ["scale_reward"]}, "needs `factor`"),
         (CART, {"wrappers": [{"name": "frame_stack", "frame": 2}]}, "option `frame`"),
     ],
