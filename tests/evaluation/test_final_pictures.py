@@ -73,7 +73,9 @@ def watched(name):
 
 
 def tell(moment):
-    return int(np.asarray(moment.length)[0, 0]), float(np.asarray(moment.running_return)[0, 0])
+    return int(np.asarray(moment.length)[0, 0]), float(
+        np.asarray(moment.running_return)[0, 0]
+    )
 
 
 @pytest.mark.parametrize("name", NATIVE)
