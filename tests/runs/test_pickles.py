@@ -360,11 +360,11 @@ def test_the_unpickler_admits_no_global_even_if_the_opcodes_were_not_checked(
         payload = text.format(code=CODE.format(marker=marker)).encode("latin-1")
         with pytest.raises(MalformedError) as refusal:
             load_pickle(payload)
-        assert str(refusal.value.__cause__) == "it asks for `builtins.exec`"
+        assert str(refusal.value.__cause__) == "it requests `builtins.exec`"
     for payload in [ATTACKS["PERSID"], ATTACKS["BINPERSID"]]:
         with pytest.raises(MalformedError) as refusal:
             load_pickle(payload)
-        assert str(refusal.value.__cause__) == "it asks for a persistent id"
+        assert str(refusal.value.__cause__) == "it requests a persistent id"
     assert not marker.exists()
 
 
