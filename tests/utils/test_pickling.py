@@ -261,7 +261,7 @@ def test_too_many_values_are_refused_when_they_are_written(monkeypatch):
     most = [None] * (1_000 - 6)  # PROTO, EMPTY_LIST, MEMOIZE, MARK, APPENDS, STOP
     monkeypatch.setattr("rlcli.utils.decoding.MAX_OPCODES", 1_000)
     assert loads(dumps(most)) == most
-    with pytest.raises(ValueError, match="belong into arrays"):
+    with pytest.raises(ValueError, match="belong in arrays"):
         dumps([*most, None])
     assert MAX_OPCODES > 1_000_000
 

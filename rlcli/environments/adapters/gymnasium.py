@@ -143,7 +143,7 @@ def _suggest_id(namespace: str | None, short: str) -> str:
         if (spec.namespace, spec.name) == (namespace, short)
     ]
     if versions:
-        return "there is " + ", ".join(sorted(versions))
+        return "choose from " + ", ".join(sorted(versions))
     # Without versions, since equal versions would make different names similar.
     names = {get_env_id(spec.namespace, spec.name, None): spec.id for spec in specs}
     full_name = get_env_id(namespace, short, None)
