@@ -230,8 +230,8 @@ def test_the_cards_of_a_video_are_those_of_the_episode():
         open_card = int(states.state.dealer[game, end])
         dealers = _dealer_cards(open_card, hand[game, end], luck[game, end])
         assert dealers[0] == open_card
-        player, dealer = (original.score(hand) for hand in (cards, dealers))
-        expected = np.sign(player - dealer)
+        score, dealers_score = (original.score(each) for each in (cards, dealers))
+        expected = np.sign(score - dealers_score)
         if original.is_natural(cards) and not original.is_natural(dealers):
             expected = 1
         assert won[game, end] == expected
