@@ -60,7 +60,8 @@ def test_the_table_of_eval_shows_an_environments_name_without_steering(
     monkeypatch, capsys, tmp_path
 ):
     row = {"seed": 0, "mean": 1.0, "std": 0.0, "min": 1.0, "max": 1.0, "length": 2.0}
-    total = {"mean": 1.0, "iqm": 1.0, "ci95": (1.0, 1.0)}
+    row["frozen"] = None
+    total = {"mean": 1.0, "iqm": 1.0, "ci95": (1.0, 1.0), "frozen": 0}
     result = {"environment": EVIL, "episodes": 1, "seeds": [row], "return": total}
     monkeypatch.setattr(rlcli, "eval", lambda *_, **__: result)
     assert main(["eval", str(tmp_path)]) == 0

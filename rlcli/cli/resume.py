@@ -29,6 +29,7 @@ def command(
     from rlcli.training import signals  # here, to keep `--help` fast
 
     limit = options.parse_max_time(max_time)
-    signals.own_process()
-    folder = rlcli.resume(run, set=tuple(set), max_time=limit, quiet=quiet, trust=trust)
+    sets = tuple(set)
+    with signals.own_process():
+        folder = rlcli.resume(run, set=sets, max_time=limit, quiet=quiet, trust=trust)
     raise typer.Exit(report.report_training(folder, quiet=quiet))

@@ -61,16 +61,16 @@ def command(
     from rlcli.training import signals  # here, to keep `--help` fast
 
     limit = options.parse_max_time(max_time)
-    signals.own_process()
-    folder = rlcli.train(
-        recipe,
-        set=tuple(set),
-        seed=seed,
-        seeds=seeds,
-        runs=runs,
-        run=run,
-        max_time=limit,
-        smoke=smoke,
-        quiet=quiet,
-    )
+    with signals.own_process():
+        folder = rlcli.train(
+            recipe,
+            set=tuple(set),
+            seed=seed,
+            seeds=seeds,
+            runs=runs,
+            run=run,
+            max_time=limit,
+            smoke=smoke,
+            quiet=quiet,
+        )
     raise typer.Exit(report.report_training(folder, quiet=quiet))

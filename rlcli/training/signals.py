@@ -21,7 +21,7 @@ import select
 import signal
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType, MappingProxyType, TracebackType
 
 _STATUS: Mapping[int, str] = MappingProxyType(
@@ -35,10 +35,15 @@ PATIENCE = 5.0  # seconds from the first signal until the run has to start stopp
 _is_owned = False
 
 
-def own_process() -> None:
-    """Declares that this process only runs rlcli, so that signals may end it."""
+@contextlib.contextmanager
+def own_process() -> Iterator[None]:
+    """Context in which this process only runs rlcli, so that signals may end it."""
     global _is_owned
-    _is_owned = True
+    before, _is_owned = _is_owned, True
+    try:
+        yield
+    finally:
+        _is_owned = before
 
 
 class Signals:

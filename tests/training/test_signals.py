@@ -111,7 +111,8 @@ BUSY = """
 
     spin = jax.jit(lambda n: jax.lax.fori_loop(0, n, lambda i, x: x * 1.1 + i, 0.5))
     spin(1).block_until_ready()
-    signals.own_process()
+    owner = signals.own_process()
+    owner.__enter__()
     with signals.Signals(abandon, patience=float(sys.argv[1])) as found:
         if sys.argv[2:] == ["answered"]:
             found.answer()

@@ -224,6 +224,6 @@ def test_estimates_equal_the_parameters():
 
 
 def test_action_spaces_without_a_distribution_are_refused():
-    with pytest.raises(RlcliError, match=r"`ppo` needs .* are Text") as caught:
+    with pytest.raises(RlcliError, match=r"`ppo` needs .* action space Text") as caught:
         updater(gymnasium.spaces.Text(3))
     assert "Box of floats" in caught.value.hint
