@@ -324,8 +324,14 @@ SHARED = {"shared": "mlp", "representation": {}, "dynamics": {}, "prediction": {
             {"network": SHARED},
             "`dynamics` does not take the environment's observations",
         ),
-        ({"network": {"name": "mlp", "head": "categorical"}}, "predicts no returns"),
-        ({"policy": "random"}, "policy `random` acts on space, and updater `muzero`"),
+        (
+            {"network": {"name": "mlp", "head": "categorical"}},
+            "does not predict returns",
+        ),
+        (
+            {"policy": "random"},
+            "policy `random` requires `space`, which updater `muzero`",
+        ),
     ],
     ids=["memory", "shared", "head", "policy"],
 )
