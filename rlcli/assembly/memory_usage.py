@@ -51,7 +51,7 @@ def run_memory(recipe: Recipe, setup: Setup, loop: Loop) -> list[Item]:
     ]
     if recipe.train.evaluate.every:
         items.append(_evaluation(recipe, setup, progress))
-    if accelerated():  # a checkpoint copies everything to the host
+    if is_accelerated():  # a checkpoint copies everything to the host
         options = max(items, key=lambda item: item.size).options
         items.append(Item("checkpoint", tree_bytes(progress), "", options, True))
     return items
@@ -245,6 +245,6 @@ def _count_noun(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-def accelerated() -> bool:
+def is_accelerated() -> bool:
     """Whether programs run on an accelerator instead of the CPU."""
     return jax.default_backend() != "cpu"

@@ -77,8 +77,8 @@ def build_network(
         function = _network_factory(
             recipe, clock, torso_spec, steps, torso_spec is spec
         )
-        torso_spec = mask_network(function(name, head, space, copies), head, space)
-        return _bounded(recipe, name, torso_spec)
+        masked = mask_network(function(name, head, space, copies), head, space)
+        return _refuse_large_parameters(recipe, name, masked)
     except RlcliError as error:
         raise recipe.locate_error(("network",), error) from error
 
@@ -152,7 +152,7 @@ def _forward(
     return forward
 
 
-def _bounded(recipe: Recipe, name: str, network: Network) -> Network:
+def _refuse_large_parameters(recipe: Recipe, name: str, network: Network) -> Network:
     """The network with an `init` that refuses arrays too large for int32 indices."""
 
     def init(key: Key) -> Params:

@@ -12,11 +12,11 @@ import jax
 
 from rlcli.assembly.memory_usage import (
     Item,
-    accelerated,
     breakdown,
     capacity_of,
     environment_sizes,
     host_environments,
+    is_accelerated,
     network_sizes,
     player_memory,
     sizes_in,
@@ -73,7 +73,7 @@ def require(who: str, items: Sequence[Item], devices: int = 1) -> None:
     not on the host are shared evenly by the accelerators, `devices` in number.
     """
     on_host = items
-    if accelerated():
+    if is_accelerated():
         on_host = [item for item in items if item.on_host]
         _compare(who, [i for i in items if not i.on_host], _device_memory(devices))
     _compare(who, on_host, machine.available_memory())
