@@ -62,7 +62,7 @@ def eval(
     acting = snapshots.restore_acting(snapshot, setup, file)
     player = make_evaluator(
         recipe,
-        snapshot.seeds,
+        setup,
         episodes,
         explore=explore,
         clock=snapshot_clock(snapshot),

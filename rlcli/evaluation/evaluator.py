@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 from rlcli import registry
-from rlcli.assembly import build, build_environment
+from rlcli.assembly import build_environment
 from rlcli.loop.episodes import Evaluator, parallel_environments
+from rlcli.loop.progress import Setup
 from rlcli.recipe import Recipe
 from rlcli.types import Clock
 
 
 def make_evaluator(
     recipe: Recipe,
-    seeds: Sequence[int],
+    setup: Setup,
     episodes: int,
     *,
     explore: bool = False,
     clock: Clock | None = None,
 ) -> Evaluator:
-    """Builds an evaluator of `episodes`, rounded up to equal shares per environment."""
+    """Builds an evaluator of `episodes`, rounded up to equal shares per environment.
+
+    `setup` is that of the recipe: its policies, seeds and devices are used.
+    """
     facts = registry.find("environment", recipe.environment.name).facts
     num_envs = parallel_environments(episodes, bool(facts.get("adapter")))
     small = dataclasses.replace(recipe, num_envs=num_envs)
     clock = clock or Clock.zero()
-    environment = build_environment(small, len(seeds), clock)
-    _, agent = build(recipe, seeds).parts(clock)
-    share = -(-episodes // num_envs)
-    return Evaluator(environment, agent.policy, seeds, share, explore=explore)
+    environment = build_environment(small, len(setup.seeds), clock)
+    _, agent = setup.parts(clock)
+    return Evaluator(
+        environment,
+        agent.policy,
+        setup.seeds,
+        -(-episodes // num_envs),
+        explore=explore,
+        devices=setup.devices,
+    )

@@ -107,10 +107,9 @@ def advance_with_metrics(
     return after, tree_select(has_updated, new_metrics, metrics)
 
 
-def noise_block_size(setup: Setup) -> int:
-    """The number of steps whose noise is drawn with one call."""
-    environment, _ = setup.parts(Clock.zero())
-    return max(1, min(_BLOCK, _BLOCK_ROWS // environment.num_envs))
+def noise_block_size(num_envs: int) -> int:
+    """The number of steps of `num_envs` environments whose noise one call draws."""
+    return max(1, min(_BLOCK, _BLOCK_ROWS // num_envs))
 
 
 def draw_noise_block(setup: Setup, seed: Array, start: Array) -> tuple[ArrayTree, ...]:
@@ -118,5 +117,6 @@ def draw_noise_block(setup: Setup, seed: Array, start: Array) -> tuple[ArrayTree
 
     The host loop uses it too: XLA would round a draw that it fuses with its use.
     """
-    times = start + jnp.arange(noise_block_size(setup))
+    environment, _ = setup.parts(Clock.zero())
+    times = start + jnp.arange(noise_block_size(environment.num_envs))
     return jax.vmap(lambda time: draw_step_noise(setup, seed, time))(times)

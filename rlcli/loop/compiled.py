@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from rlcli.loop.advance import (
     advance,
@@ -30,7 +29,13 @@ from rlcli.loop.progress import (
     initial_progress,
     stream_key,
 )
-from rlcli.loop.seeds import seed_array, vmap_seeds
+from rlcli.loop.seeds import (
+    seed_array,
+    seed_shardings,
+    shapes_on_devices,
+    shard_seeds,
+    vmap_seeds,
+)
 from rlcli.types import Array, ArrayTree, Clock
 from rlcli.xla.control_flow import zeros_of_shapes
 from rlcli.xla.fusion_barrier import round_to_dtype
@@ -40,11 +45,7 @@ from rlcli.xla.temporaries import temporary_bytes
 
 def compiled_loop(setup: Setup) -> Loop:
     """Compiles chunks of iterations, sharded over devices and vmapped over seeds."""
-    seeds_per_device = len(setup.seeds) // setup.devices
-    mesh = Mesh(np.array(jax.devices()[: setup.devices]), ("seeds",))
-    per_seed, replicated = PartitionSpec("seeds"), PartitionSpec()
-    specs = Progress._make(replicated if axis is None else per_seed for axis in AXES)
-    shard_map = functools.partial(jax.shard_map, mesh=mesh, check_vma=False)
+    devices, share = setup.devices, len(setup.seeds) // setup.devices
 
     def begin_one(seed: Array) -> Progress:
         environment, _ = setup.parts(Clock.zero())
@@ -52,36 +53,23 @@ def compiled_loop(setup: Setup) -> Loop:
         return initial_progress(setup, seed, state, obs, info_names(environment, state))
 
     begin_all = jax.jit(
-        shard_map(
-            vmap_seeds(begin_one, seeds_per_device, (0,), AXES),
-            in_specs=per_seed,
-            out_specs=specs,
-        )
+        shard_seeds(vmap_seeds(begin_one, share, (0,), AXES), devices, (0,), AXES)
     )
-    advance_all = jax.jit(
-        shard_map(
-            vmap_seeds(
-                _chunk_function(setup), seeds_per_device, (AXES, None), (AXES, 0)
-            ),
-            in_specs=(specs, replicated),
-            out_specs=(specs, per_seed),
-        ),
-        donate_argnums=0,
-    )
+    axes = (AXES, None), (AXES, 0)
+    chunk_all = vmap_seeds(_chunk_function(setup), share, *axes)
+    advance_all = jax.jit(shard_seeds(chunk_all, devices, *axes), donate_argnums=0)
 
     @functools.cache
     def trace_program() -> tuple[Progress, int]:
-        seeds = jax.ShapeDtypeStruct((len(setup.seeds),), jnp.uint32)
-        progress = jax.eval_shape(begin_all, seeds)
-        program = advance_all.trace(progress, jnp.int32(1))
-        return progress, setup.devices * temporary_bytes(program.jaxpr)
+        progress = shapes_on_devices(
+            devices, jax.eval_shape(begin_all, seed_array(setup)), AXES
+        )
+        program = advance_all.trace(progress, np.int32(1))
+        return progress, devices * temporary_bytes(program.jaxpr)
 
     def restore(arrays: ArrayTree) -> tuple[Progress, str]:
-        # The sharding must equal that of JAX's own results, which is replicated on a
-        # single device. Otherwise a resumed run would compile a second program.
-        axes = specs if setup.devices > 1 else Progress._make(replicated for _ in specs)
-        layout = jax.tree.map(lambda spec: NamedSharding(mesh, spec), axes)
-        return jax.device_put(arrays, layout), ""
+        # The same shardings as `advance` returns, so that it is not compiled twice.
+        return jax.device_put(arrays, seed_shardings(devices, arrays, AXES)), ""
 
     return Loop(
         begin=lambda: begin_all(seed_array(setup)),
@@ -100,7 +88,7 @@ def _chunk_function(setup: Setup) -> Callable:
     The program is the same for any number of iterations: the noise is drawn for a block
     of steps, and the inner loop over the block has a traced length.
     """
-    block = noise_block_size(setup)
+    block = noise_block_size(setup.parts(Clock.zero())[0].num_envs)
 
     def step(
         progress: Progress, noise: tuple[ArrayTree, ...], compute_metrics: Array

@@ -58,7 +58,7 @@ class _Program(NamedTuple):
 
 def host_loop(setup: Setup, environment: Environment) -> Loop:
     """Runs one dispatch per environment step, with `environment.step` on the host."""
-    block = noise_block_size(setup)
+    block = noise_block_size(environment.num_envs)
     _, agent = setup.parts(Clock.zero())
     is_pinned = threads.is_single_threaded() and jax.default_backend() == "cpu"
 
@@ -123,7 +123,7 @@ def host_loop(setup: Setup, environment: Environment) -> Loop:
 
 def _build_program(setup: Setup, environment: Environment) -> _Program:
     """Traces all functions, so that arrays that do not fit in memory raise an error."""
-    seeds, block = len(setup.seeds), noise_block_size(setup)
+    seeds, block = len(setup.seeds), noise_block_size(environment.num_envs)
     _, agent = setup.parts(Clock.zero())
     # The carry of a single seed has no axis for seeds: with one, XLA would not update
     # the donated buffers in place, and would copy the replay at every step.

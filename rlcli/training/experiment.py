@@ -265,7 +265,7 @@ class Experiment:
         """Evaluates the greedy policies, and stores the best policy of each seed."""
         episodes = self.recipe.train.evaluate.episodes
         if self._evaluator is None:
-            self._evaluator = make_evaluator(self.recipe, self.setup.seeds, episodes)
+            self._evaluator = make_evaluator(self.recipe, self.setup, episodes)
         acting = self.acting()
         result = self._evaluator.evaluate(acting, evaluation_index=self.step)
         means = result.returns.mean(axis=1)

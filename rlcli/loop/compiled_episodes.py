@@ -1,0 +1,154 @@
+"""Compiled evaluation: whole episodes of a pure environment in one program.
+
+It plays the same episodes as the loop on the host in `rlcli.loop.episodes`, at
+microseconds per step instead of a dispatch.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli.loop.advance import noise_block_size
+from rlcli.loop.episode_records import EpisodeFunctions, EpisodeRecords
+from rlcli.loop.seeds import shapes_on_devices, shard_seeds, vmap_seeds
+from rlcli.types import Array, ArrayTree, Environment
+from rlcli.xla.fusion_barrier import round_to_dtype
+from rlcli.xla.temporaries import temporary_bytes
+
+_FIRST_STEPS = 1024  # steps of each environment in the first call of the program
+_GROWTH = 4  # how much longer the next call may be …
+_TARGET = 0.25  # … while one takes less than this, in seconds: it cannot be interrupted
+
+
+class CompiledEpisodes(NamedTuple):
+    """The compiled functions of an evaluation, for all seeds."""
+
+    begin: jax.stages.Wrapped  # reset_seeds[S] -> state
+    # (acting, state, seeds[S], evaluation_index, limit) -> state, is_done[S]
+    advance: jax.stages.Wrapped
+    devices: int
+
+    def run(
+        self, acting: ArrayTree, seeds: Array, reset_seeds: Array, evaluation_index: int
+    ) -> EpisodeRecords:
+        """Plays all episodes, in calls of the program short enough to interrupt."""
+        state, count, limit = self.begin(reset_seeds), _FIRST_STEPS, _FIRST_STEPS
+        index = np.int32(evaluation_index)
+        while True:
+            start = time.perf_counter()
+            state, is_done = self.advance(acting, state, seeds, index, np.int32(limit))
+            if np.all(is_done):
+                return state.records
+            if time.perf_counter() - start < _TARGET:
+                count *= _GROWTH
+            limit += count
+
+    def shapes(self, acting: ArrayTree, seeds: Array) -> tuple[ArrayTree, int]:
+        """The shapes of the state, and the bytes of temporaries; may take shapes."""
+        state = shapes_on_devices(self.devices, jax.eval_shape(self.begin, seeds), 0)
+        number = jax.ShapeDtypeStruct((), np.int32)
+        program = self.advance.trace(acting, state, seeds, number, number)
+        return state, self.devices * temporary_bytes(program.jaxpr)
+
+
+class CompiledEpisodesState(NamedTuple):
+    """The state of an evaluation between two calls of the program."""
+
+    time: Array  # int32 [S]: steps of each environment so far, the same on a device
+    environment: ArrayTree
+    records: EpisodeRecords
+
+
+def compiled_episodes(
+    environment: Environment,
+    functions: EpisodeFunctions,
+    seeds: int,
+    episodes_per_env: int,
+    *,
+    max_episode_steps: int,
+    devices: int = 1,
+) -> CompiledEpisodes:
+    """Compiles an evaluation of `seeds` policies, sharded over devices.
+
+    Every environment is stepped until all those on its device have finished
+    `episodes_per_env` episodes; all episodes are truncated every `max_episode_steps`.
+    """
+    share = seeds // devices
+    block = noise_block_size(environment.num_envs * share)
+
+    def begin_one(reset_seed: Array) -> tuple[ArrayTree, EpisodeRecords]:
+        state, obs = environment.reset(jax.random.key(reset_seed))
+        return state, functions.begin(obs)
+
+    def draw_block(seed: Array, index: Array, start: Array) -> tuple:
+        times = start + jnp.arange(block)
+        return jax.vmap(lambda time: functions.draw(seed, index, time))(times)
+
+    def step_one(
+        acting: ArrayTree,
+        state: ArrayTree,
+        records: EpisodeRecords,
+        noise: tuple[ArrayTree, ArrayTree],
+        time: Array,
+    ) -> tuple[ArrayTree, EpisodeRecords]:
+        policy_noise, environment_noise = noise
+        cut = (time + 1) % max_episode_steps == 0
+        action, policy_state = functions.select(acting, records, policy_noise)
+        outcome = environment.step(state, action, environment_noise, cut)
+        # Rounded as on the host, so that both loops give the same bits.
+        state, timestep = round_to_dtype(outcome, time)
+        return state, functions.record(records, policy_state, timestep, cut)
+
+    begin_all = vmap_seeds(begin_one, share, (0,), 0)
+    draw_all = vmap_seeds(draw_block, share, (0, None, None), 0)
+    step_all = vmap_seeds(step_one, share, (0, 0, 0, 0, None), 0)
+
+    def begin(reset_seeds: Array) -> CompiledEpisodesState:
+        return CompiledEpisodesState(
+            jnp.zeros(share, jnp.int32), *begin_all(reset_seeds)
+        )
+
+    def advance(
+        acting: ArrayTree,
+        state: CompiledEpisodesState,
+        seeds: Array,
+        evaluation_index: Array,
+        limit: Array,
+    ) -> tuple[CompiledEpisodesState, Array]:
+        def is_done(records: EpisodeRecords) -> Array:
+            return jnp.all(records.num_finished >= episodes_per_env)
+
+        def is_running(carry: tuple) -> Array:
+            return (carry[0] < limit) & ~is_done(carry[-1])
+
+        def run_block(carry: tuple) -> tuple:
+            start = carry[0]
+            noise = draw_all(seeds, evaluation_index, start)
+
+            def run_step(carry: tuple) -> tuple:
+                time, *rest = carry
+                step_noise = jax.tree.map(lambda leaf: leaf[:, time - start], noise)
+                return time + 1, *step_all(acting, *rest, step_noise, time)
+
+            def is_in_block(carry: tuple) -> Array:
+                return (carry[0] < start + block) & is_running(carry)
+
+            return jax.lax.while_loop(is_in_block, run_step, carry)
+
+        carry = state.time[0], state.environment, state.records
+        time, *rest = jax.lax.while_loop(is_running, run_block, carry)
+        new_state = CompiledEpisodesState(jnp.full(share, time), *rest)
+        return new_state, jnp.full(share, is_done(new_state.records))
+
+    return CompiledEpisodes(
+        jax.jit(shard_seeds(begin, devices, (0,), 0)),
+        jax.jit(
+            shard_seeds(advance, devices, (0, 0, 0, None, None), 0), donate_argnums=1
+        ),
+        devices,
+    )

@@ -1,0 +1,104 @@
+"""Episode records: the part of an evaluation that is the same in every loop.
+
+The first `episodes_per_env` episodes of each environment count. Counting the first
+episodes to finish over all environments would favour short ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from rlcli.loop.progress import EVALUATION, stream_key
+from rlcli.types import Array, ArrayTree, Environment, Policy, TimeStep
+
+
+class EpisodeRecords(NamedTuple):
+    """The current episodes of one seed, `[B]`, and the results of finished ones."""
+
+    obs: Array
+    first: Array
+    policy: ArrayTree
+    running_return: Array
+    length: Array
+    num_finished: Array  # int32 [B]: finished episodes
+    returns: Array  # [B, episodes_per_env]
+    lengths: Array
+    num_cut: Array  # int32: counted episodes that the evaluation truncated
+
+
+class EpisodeFunctions(NamedTuple):
+    """The functions of an evaluation, for one seed."""
+
+    begin: Callable[[Array], EpisodeRecords]  # obs -> records
+    # (seed, evaluation_index, time) -> noise of the policy and of the environment
+    draw: Callable[[Array, Array, Array], tuple[ArrayTree, ArrayTree]]
+    # (acting, records, noise of the policy) -> action, state of the policy
+    select: Callable[
+        [ArrayTree, EpisodeRecords, ArrayTree], tuple[ArrayTree, ArrayTree]
+    ]
+    # (records, state of the policy, timestep, cut) -> records
+    record: Callable[[EpisodeRecords, ArrayTree, TimeStep, Array], EpisodeRecords]
+
+
+def episode_functions(
+    environment: Environment, policy: Policy, episodes_per_env: int, *, explore: bool
+) -> EpisodeFunctions:
+    """Returns the functions of an evaluation of `policy` in `environment`."""
+    batch = environment.num_envs
+    act = policy.explore if explore else policy.exploit
+
+    def begin(obs: Array) -> EpisodeRecords:
+        table = jnp.zeros((batch, episodes_per_env), jnp.float32)
+        counter = jnp.zeros(batch, jnp.int32)
+        return EpisodeRecords(
+            obs=obs,
+            first=jnp.ones(batch, bool),
+            policy=policy.initial(batch),
+            running_return=jnp.zeros(batch, jnp.float32),
+            length=counter,
+            num_finished=counter,
+            returns=table,
+            lengths=table,
+            num_cut=jnp.int32(0),
+        )
+
+    def draw(
+        seed: Array, evaluation_index: Array, time: Array
+    ) -> tuple[ArrayTree, ArrayTree]:
+        # Evaluation uses its own random stream, so it never changes training.
+        evaluation_key = jax.random.fold_in(
+            stream_key(seed, EVALUATION), evaluation_index
+        )
+        act_key, step_key = jax.random.split(jax.random.fold_in(evaluation_key, time))
+        return policy.draw(act_key, batch), environment.draw(step_key)
+
+    def select(
+        acting: ArrayTree, records: EpisodeRecords, noise: ArrayTree
+    ) -> tuple[ArrayTree, ArrayTree]:
+        decision, state = act(acting, records.obs, records.policy, records.first, noise)
+        return decision.action, state
+
+    def record(
+        records: EpisodeRecords, state: ArrayTree, timestep: TimeStep, cut: Array
+    ) -> EpisodeRecords:
+        total, length = records.running_return + timestep.reward, records.length + 1
+        # Partial sums are written too: the last write of a row is the whole episode.
+        row = jnp.arange(batch), records.num_finished
+        return EpisodeRecords(
+            obs=timestep.obs,
+            first=timestep.last,
+            policy=state,
+            running_return=jnp.where(timestep.last, 0, total),
+            length=jnp.where(timestep.last, 0, length),
+            num_finished=records.num_finished + timestep.last,
+            returns=records.returns.at[row].set(total, mode="drop"),
+            lengths=records.lengths.at[row].set(length, mode="drop"),
+            num_cut=records.num_cut
+            + jnp.sum(cut & (records.num_finished < episodes_per_env)),
+        )
+
+    return EpisodeFunctions(begin, draw, select, record)

@@ -1,0 +1,113 @@
+"""Compiled evaluation: the same episodes as the loop on the host plays."""
+
+import jax
+import numpy as np
+import pytest
+
+from rlcli import recipe, registry
+from rlcli.assembly import build
+from rlcli.environments.adapters.host import to_host_environment
+from rlcli.loop import compiled_episodes, make_loop
+from rlcli.loop.episodes import Evaluator
+from rlcli.types import Clock
+
+# Natively implemented environments that can be built without options.
+NATIVE = [
+    name
+    for name in registry.names("environment")
+    if name != "bsuite/MNISTBandit"
+    and not registry.find("environment", name).facts.get("adapter")
+]
+
+
+def play_both(data, seeds=(0, 5), episodes_per_env=2, devices=1, explore=True):
+    """The results of the compiled program and of the loop on the host."""
+    setup = build(recipe.load_recipe(data), seeds)
+    environment, agent = setup.parts(Clock.zero())
+    acting = jax.device_get(agent.acting(make_loop(setup).begin().agent))
+    host = to_host_environment(environment, len(seeds))
+    results = []
+    for env, count in ((environment, devices), (host, 1)):
+        evaluator = Evaluator(
+            *(env, agent.policy, seeds, episodes_per_env),
+            explore=explore,
+            devices=count,
+        )
+        results.append(evaluator.evaluate(acting, 3))
+    return results
+
+
+def assert_equal_episodes(compiled, host):
+    np.testing.assert_array_equal(compiled.lengths, host.lengths)
+    np.testing.assert_allclose(compiled.returns, host.returns, rtol=1e-5, atol=1e-4)
+    assert compiled.num_cut == host.num_cut
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NATIVE)
+def test_every_native_environment_plays_the_episodes_of_the_host_loop(name):
+    env = {"name": name, "num_envs": 3, "time_limit": 40}
+    data = {"environment": env, "policy": "random", "updater": "ppo"}
+    assert_equal_episodes(*play_both(data))
+
+
+CARTPOLE = {
+    "environment": {"name": "CartPole-v1", "num_envs": 4},
+    "network": {"name": "mlp", "layers": [8]},
+    "policy": {"name": "epsilon_greedy", "epsilon": 0.5},
+    "updater": "q_learning",
+}
+
+
+@pytest.mark.parametrize("explore", [False, True])
+@pytest.mark.parametrize(("seeds", "devices"), [((0,), 1), ((0, 1), 2)])
+def test_episodes_are_those_of_the_host_loop(seeds, devices, explore):
+    compiled, host = play_both(CARTPOLE, seeds=seeds, devices=devices, explore=explore)
+    np.testing.assert_array_equal(compiled.lengths, host.lengths)
+    np.testing.assert_array_equal(compiled.returns, host.returns)
+
+
+def test_the_memory_of_a_recurrent_policy_resets_with_its_episode():
+    data = {
+        "environment": {"name": "bsuite/MemoryChain", "num_envs": 3},
+        "network": {"name": "mlp", "layers": [8], "memory": {"name": "gru", "size": 4}},
+        "updater": "ppo",
+    }
+    assert_equal_episodes(*play_both(data, episodes_per_env=3))
+
+
+def test_long_evaluations_continue_over_several_calls_of_the_program(monkeypatch):
+    monkeypatch.setattr(compiled_episodes, "_FIRST_STEPS", 3)
+    monkeypatch.setattr(compiled_episodes, "_TARGET", 0.0)  # every call is too slow
+    calls = []
+    run = compiled_episodes.CompiledEpisodes.run
+
+    def count_calls(self, *arguments):
+        def advance(*rest):
+            calls.append(int(rest[-1]))
+            return self.advance(*rest)
+
+        return run(self._replace(advance=advance), *arguments)
+
+    monkeypatch.setattr(compiled_episodes.CompiledEpisodes, "run", count_calls)
+    compiled, host = play_both(CARTPOLE, seeds=(0,))
+    np.testing.assert_array_equal(compiled.returns, host.returns)
+    assert calls == list(range(3, 3 * len(calls) + 1, 3))
+    assert len(calls) > 3
+
+
+def test_an_evaluation_is_traced_once(monkeypatch):
+    setup = build(recipe.load_recipe(CARTPOLE), (0,))
+    environment, agent = setup.parts(Clock.zero())
+    acting = jax.device_get(agent.acting(make_loop(setup).begin().agent))
+    traces = []
+
+    def step(*arguments):
+        traces.append(arguments)
+        return environment.step(*arguments)
+
+    evaluator = Evaluator(environment._replace(step=step), agent.policy, (0,), 1)
+    evaluator.shapes(acting)
+    evaluator.evaluate(acting)
+    evaluator.evaluate(jax.device_get(acting), 1)
+    assert len(traces) == 1
