@@ -20,7 +20,7 @@ from rlcli.types import (
     Transition,
     Updater,
 )
-from rlcli.xla.control_flow import zeros_of_shapes
+from rlcli.xla.control_flow import update_if, zeros_of_shapes
 
 
 class ReplayAgentState(NamedTuple):
@@ -182,10 +182,8 @@ def _step_unless_empty(
     """`step(learner)`; if all weights are 0, the learner and metrics unchanged."""
     _, *report = jax.eval_shape(step, learner)
     priority, new = zeros_of_shapes(report)
-    num_steps = jnp.any(weight > 0).astype(jnp.int32)
     initial = (learner, priority, metrics or new)
-    # A loop of 0 or 1 iterations: `jax.lax.cond` would copy its operands.
-    return jax.lax.fori_loop(0, num_steps, lambda _, carry: step(carry[0]), initial)
+    return update_if(jnp.any(weight > 0), lambda _, carry: step(carry[0]), initial)
 
 
 def _trace(

@@ -12,6 +12,7 @@ from rlcli.replays import sum_tree
 from rlcli.replays.sum_tree import Tree
 from rlcli.replays.windows import Windows
 from rlcli.types import Array, ArrayTree, Key, Replay, Transition
+from rlcli.xla.control_flow import update_if
 
 
 class PriorityMasses(NamedTuple):
@@ -91,12 +92,10 @@ def rank_masses(leaves: int, alpha: float, sort_period: int) -> PriorityMasses:
         priority = state.priority.at[removed].set(-1.0).at[added].set(state.largest)
         priority = priority.at[-1].set(-1.0)  # the leaf of no window
         state = state._replace(tree=tree, priority=priority)
-        due = (count % sort_period == 0).astype(jnp.int32)
-        # A loop of 0 or 1 iterations: a `cond` would copy the state at every step.
-        return jax.lax.fori_loop(0, due, sort, state)
+        return update_if(count % sort_period == 0, sort, state)
 
     def sort(iteration: Array, state: RankedState) -> RankedState:
-        # Made to depend on `iteration`; otherwise XLA hoists the sort out of the loop.
+        # Depends on `iteration`, so that XLA does not hoist the sort (`update_if`).
         priority = jnp.where(iteration == 0, state.priority, 0.0)
         order = jnp.argsort(priority, descending=True)
         rank = jnp.zeros(leaves).at[order].set(jnp.arange(1.0, leaves + 1))

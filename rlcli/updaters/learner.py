@@ -14,6 +14,7 @@ from annotated_types import Gt, Le
 
 from rlcli.errors import RlcliError
 from rlcli.types import Array, ArrayTree, Clock, Count, Params
+from rlcli.xla.control_flow import update_if
 
 NOT_FAILED = -1  # value of `Learner.failed` while all losses were finite
 
@@ -60,9 +61,7 @@ def target_update(
     period = target.get("every", 1)
 
     def copy_params(params: Params, old: ArrayTree, updates: Array) -> ArrayTree:
-        due = (updates % period == 0).astype(jnp.int32)
-        # A loop of 0 or 1 iterations: a select would copy all parameters every update.
-        return jax.lax.fori_loop(0, due, lambda _, __: params, old)
+        return update_if(updates % period == 0, lambda _, __: params, old)
 
     return copy_params
 
@@ -182,9 +181,8 @@ def alternating_learner(
         if delay == 1:
             state = later_turns(0, state)
         else:
-            due = ((clock.updates + 1) % delay == 0).astype(jnp.int32)
-            # A loop of 0 or 1 iterations: a `cond` would copy the state.
-            state = jax.lax.fori_loop(0, due, later_turns, state)
+            is_due = (clock.updates + 1) % delay == 0
+            state = update_if(is_due, later_turns, state)
 
         def report() -> dict[str, Array]:
             # Evaluated again, because the later turns may not have been due.

@@ -1,4 +1,7 @@
-"""Control flow: run a function 0 or 1 times, and select between two pytrees."""
+"""Control flow: run a function 0 or 1 times, and select between two pytrees.
+
+`run_if` is a `cond`, `update_if` a loop of 0 or 1 iterations.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,23 @@ def run_if(
     return jax.lax.cond(
         predicate, function, lambda state, *rest: (state, zeros), state, *arguments
     )
+
+
+def update_if(
+    predicate: Array, update: Callable[[Array, ArrayTree], ArrayTree], state: ArrayTree
+) -> ArrayTree:
+    """`update(iteration, state)` if the predicate holds, else the unchanged state.
+
+    A loop of 0 or 1 iterations: XLA copies the operands of a `cond`, and computes both
+    sides of a select over the whole state, but updates the carry of a loop in place.
+
+    XLA hoists computations that read only parts of the state that `update` does not
+    change out of the loop, even if it runs 0 times. An expensive one therefore has to
+    depend on `iteration`, which is 0. With a batch axis on the predicate, the loop runs
+    if any element holds, and selects.
+    """
+    count = predicate.astype(jnp.int32)
+    return jax.lax.fori_loop(0, count, update, state)
 
 
 def zeros_of_shapes(shapes: ArrayTree) -> ArrayTree:
