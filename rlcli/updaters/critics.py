@@ -25,7 +25,7 @@ from rlcli.networks.predictions import (
     mix_particles,
 )
 from rlcli.types import Array, ArrayTree, Key, Network, Params, Transition
-from rlcli.updaters.learner import Losses
+from rlcli.updaters.learner import Losses, Term
 
 ROLES: tuple[Role, ...] = ("learn", "bootstrap", "act")
 
@@ -235,10 +235,14 @@ def regression_losses(
     """
     error = jnp.abs(prediction.error(target, scale))
     term = jnp.sum(prediction.loss(target, loss, scale), axis=0)
-    metrics = {"td_error": error, "q": prediction.particles(scale).mean()}
+    row_metrics = {"td_error": error, "q": prediction.particles(scale).mean()}
     priority = jnp.mean(error, axis=0)
     has_rows = priority.shape[0] > 1
-    return Losses({"critic": term}, priority if has_rows else priority[0], metrics)
+    return Losses(
+        [Term(term, is_weighted=True)],
+        priority if has_rows else priority[0],
+        row_metrics,
+    )
 
 
 def backup_value(backup: Backup) -> Array:

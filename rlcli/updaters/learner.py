@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -35,14 +36,29 @@ class Learner(NamedTuple):
     failed: Array  # int32: the update whose loss was not finite, or `NOT_FAILED`
 
 
+@dataclasses.dataclass(frozen=True)
+class Term:
+    """A term of a loss."""
+
+    value: Array  # `[T, B]`
+    # Whether the weights of a replay scale the term: the importance weights of a
+    # prioritized replay correct an expectation under its steps. If not, weights only
+    # mask the term: rows of weight 0 do not count.
+    is_weighted: bool
+
+
+jax.tree_util.register_dataclass(
+    Term, data_fields=["value"], meta_fields=["is_weighted"]
+)
+
+
 class Losses(NamedTuple):
     """The result of a loss function."""
 
-    # `[T, B]` each, summed. Replay weights scale only `critic`; they mask the others.
-    terms: Mapping[str, Array]
-    priority: Array  # `[B]`
-    # Of any shape; reported as means, for `[..., T, B]` over rows of weight > 0.
-    metrics: Mapping[str, Array]
+    terms: Sequence[Term]  # summed
+    priority: Array  # `[B]` or `[T, B]`
+    row_metrics: Mapping[str, Array]  # `[..., T, B]`: means over rows of weight > 0
+    metrics: Mapping[str, Array] = {}  # scalars
 
 
 def target_update(
@@ -223,8 +239,8 @@ def _gradient_step(
     def total(params: Params) -> tuple[Array, Losses]:
         losses = loss(params)
         return sum(
-            _weighted_mean(term, weight if name == "critic" else jnp.sign(weight))
-            for name, term in losses.terms.items()
+            _weighted_mean(term.value, weight if term.is_weighted else jnp.sign(weight))
+            for term in losses.terms
         ), losses
 
     (value, losses), gradient = jax.value_and_grad(total, has_aux=True)(params)
@@ -246,13 +262,11 @@ def _gradient_step(
 
 
 def _mean_metrics(losses: Losses, weight: Array) -> dict[str, Array]:
-    """Reduces each metric to its mean."""
-
-    def reduce(metric: Array) -> Array:
-        has_rows = jnp.shape(metric)[-2:] == weight.shape
-        return masked_mean(metric, weight) if has_rows else jnp.mean(metric)
-
-    return {name: reduce(metric) for name, metric in losses.metrics.items()}
+    """All metrics as scalars."""
+    means = {
+        name: masked_mean(metric, weight) for name, metric in losses.row_metrics.items()
+    }
+    return {**means, **losses.metrics}
 
 
 def _metrics_if_requested(compute_metrics: Array, report: Callable) -> dict[str, Array]:

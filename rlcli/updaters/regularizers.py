@@ -32,6 +32,7 @@ import jax.numpy as jnp
 from rlcli.distributions import Distribution
 from rlcli.errors import RlcliError, suggest
 from rlcli.types import Array, NonNegative, Probability
+from rlcli.updaters.learner import Term
 
 Regularizer = TypedDict(  # functional syntax, because `lambda` is a Python keyword
     "Regularizer",
@@ -83,10 +84,10 @@ def penalties(
     family: Distribution,
     parameters: Array,
     old: Array | None,
-) -> dict[str, Array]:
-    """Loss terms `[T, B]`, from the parameters of the policy `[T, B, size]`."""
-    terms: dict[str, Array] = {}
-    for index, regularizer in enumerate(regularizers):
+) -> list[Term]:
+    """Terms of a policy loss, from the parameters of the policy `[T, B, size]`."""
+    terms = []
+    for regularizer in regularizers:
         if regularizer["name"] == "entropy":
             term = -family.entropy(parameters)
         elif regularizer.get("to") == "old":
@@ -96,7 +97,7 @@ def penalties(
             term = family.kl(parameters, jnp.zeros_like(parameters))
         else:
             continue  # `n_step_entropy` is part of the return
-        terms[f"{regularizer['name']} {index}"] = regularizer["weight"] * term
+        terms.append(Term(regularizer["weight"] * term, is_weighted=False))
     return terms
 
 

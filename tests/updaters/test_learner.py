@@ -11,11 +11,11 @@ from rlcli.types import Clock
 from rlcli.updaters.learner import (
     NOT_FAILED,
     Losses,
+    Term,
     alternating_learner,
     learner,
     target_update,
 )
-from rlcli.xla import control_flow
 
 PARAMS = {"q": {"w": jnp.array([1.0, -2.0])}, "policy": {"w": jnp.array([3.0])}}
 CLOCK = Clock.zero()._replace(compute_metrics=np.bool_(True))
@@ -85,18 +85,21 @@ def test_target_and_parameters_share_no_buffer():
     assert donated.failed == NOT_FAILED
 
 
-def sums(**terms):
+def critic_loss(value, priority=0.0, **metrics):
+    """A loss with one weighted term."""
+    terms = [Term(value, is_weighted=True)]
+    return Losses(terms, jnp.array([priority]), {}, metrics)
+
+
+def sums(weighted=(), **values):
     """A loss whose terms are linear in one parameter, so gradients are constant."""
 
     def loss(params):
-        return Losses(
-            {
-                name: jnp.asarray(term) * params[name]["w"][0]
-                for name, term in terms.items()
-            },
-            priority=jnp.array([7.0]),
-            metrics={"x": jnp.array([1.0, 3.0])},
-        )
+        terms = [
+            Term(jnp.asarray(value) * params[name]["w"][0], name in weighted)
+            for name, value in values.items()
+        ]
+        return Losses(terms, jnp.array([7.0]), {})
 
     return loss
 
@@ -109,21 +112,37 @@ def gradient_of(weight, loss, params):
     return {name: float(group["w"]) for name, group in change.items()}, metrics
 
 
-def test_weights_scale_only_the_critic_and_padding_masks_all_terms():
-    critic = np.array([[1.0, 10.0], [100.0, 1000.0]])
+def test_weights_scale_only_weighted_terms_and_padding_masks_all_terms():
+    value = np.array([[1.0, 10.0], [100.0, 1000.0]])
     weight = np.array([[0.5, 2.0], [0.25, 0.0]])  # the last row is padding
-    params = {name: {"w": jnp.array([1.0])} for name in ("critic", "policy")}
-    loss = sums(critic=critic, policy=critic)
+    params = {name: {"w": jnp.array([1.0])} for name in ("value", "critic")}
+    # The declaration decides, not the name: "critic" is the term without weights.
+    loss = sums(weighted=("value",), value=value, critic=value)
     gradient, metrics = gradient_of(weight, loss, params)
-    assert gradient["critic"] == pytest.approx((0.5 + 20 + 25) / 3, rel=1e-6)
-    assert gradient["policy"] == pytest.approx((1 + 10 + 100) / 3, rel=1e-6)
+    assert gradient["value"] == pytest.approx((0.5 + 20 + 25) / 3, rel=1e-6)
+    assert gradient["critic"] == pytest.approx((1 + 10 + 100) / 3, rel=1e-6)
     assert metrics["loss"] == pytest.approx((45.5 + 111) / 3, rel=1e-6)
+
+
+def test_row_metrics_are_means_over_rows_and_other_metrics_stay_the_same():
+    weight = np.array([[0.5, 2.0], [0.25, 0.0]])
+    by_critic = jnp.array([[[1.0, 2.0], [3.0, 9.0]], [[5.0, 6.0], [7.0, 9.0]]])
+
+    def loss(params):
+        terms = [Term(params["q"]["w"][0] * jnp.ones((2, 2)), is_weighted=True)]
+        row_metrics = {"row": by_critic[0], "by_critic": by_critic}
+        return Losses(terms, jnp.zeros(2), row_metrics, {"scalar": jnp.float32(5)})
+
+    _, metrics = gradient_of(weight, loss, {"q": {"w": jnp.array([1.0])}})
+    assert metrics["row"] == 2  # of three rows: the last has weight 0
+    assert metrics["by_critic"] == 4
+    assert metrics["scalar"] == 5
 
 
 def test_without_rows_of_positive_weight_the_gradient_is_zero():
     params = {"critic": {"w": jnp.array([1.0])}}
     gradient, metrics = gradient_of(
-        np.zeros((2, 2)), sums(critic=np.ones((2, 2))), params
+        np.zeros((2, 2)), sums(("critic",), critic=np.ones((2, 2))), params
     )
     assert gradient["critic"] == metrics["loss"] == 0.0
 
@@ -133,10 +152,10 @@ def test_a_step_equals_optax_on_the_sum_of_the_terms():
     begin, step = learner(lambda key: PARAMS, optimizer, {"every": 2})
 
     def terms(params):
-        return {
-            "critic": jnp.sum(params["q"]["w"] ** 2) * ONES,
-            "policy": jnp.sum(jnp.exp(params["policy"]["w"])) * ONES,
-        }
+        return [
+            Term(jnp.sum(params["q"]["w"] ** 2) * ONES, is_weighted=True),
+            Term(jnp.sum(jnp.exp(params["policy"]["w"])) * ONES, is_weighted=False),
+        ]
 
     state = begin(jax.random.key(0))
     params, moments = PARAMS, optimizer.init(PARAMS)
@@ -144,14 +163,14 @@ def test_a_step_equals_optax_on_the_sum_of_the_terms():
         state, priority, metrics = step(
             state,
             lambda params: Losses(
-                terms(params), jnp.array([7.0]), {"x": jnp.arange(4)}
+                terms(params), jnp.array([7.0]), {}, {"x": jnp.float32(1.5)}
             ),
             ONES,
             CLOCK._replace(updates=jnp.int32(updates)),
         )
-        gradient = jax.grad(lambda each: sum(map(jnp.sum, terms(each).values())))(
-            params
-        )
+        gradient = jax.grad(
+            lambda each: sum(jnp.sum(term.value) for term in terms(each))
+        )(params)
         assert metrics["gradient_norm"] == pytest.approx(
             np.linalg.norm(leaves(gradient)), rel=1e-5
         )
@@ -170,7 +189,7 @@ def test_metrics_are_zero_unless_requested_and_nothing_else_differs():
 
     def loss(params):
         term = jnp.sum(params["q"]["w"] ** 2) * ONES
-        return Losses({"critic": term}, jnp.array([7.0]), {"x": jnp.array(5.0)})
+        return critic_loss(term, 7.0, x=jnp.array(5.0))
 
     def run(compute_metrics):
         clock = CLOCK._replace(compute_metrics=jnp.asarray(compute_metrics))
@@ -196,7 +215,7 @@ def test_a_non_finite_loss_stops_learning_at_its_update(bad, target):
     def loss_times(factor):
         def loss(params):
             term = factor * jnp.sum(params["q"]["w"] ** 2) * ONES
-            return Losses({"critic": term}, jnp.zeros(1), {})
+            return critic_loss(term)
 
         return loss
 
@@ -223,39 +242,20 @@ def test_a_non_finite_loss_stops_learning_at_its_update(bad, target):
         assert np.all(np.isfinite(leaves(state.target)))
 
 
-def test_run_if_applies_a_function_or_keeps_the_state():
-    def function(state, amount):
-        return state + amount, {"sum": state + amount, "flag": jnp.array(True)}
-
-    def maybe(predicate):
-        return control_flow.run_if(predicate, function, jnp.float32(1), jnp.float32(2))
-
-    for run in (maybe, jax.jit(maybe)):
-        state, report = run(jnp.array(True))
-        assert (state, report["sum"], report["flag"]) == (3, 3, True)
-        state, report = run(jnp.array(False))
-        assert (state, report["sum"], report["flag"]) == (1, 0, False)
-
-
-def test_tree_select_returns_one_of_two_trees():
-    new, old = {"a": jnp.ones(2)}, {"a": jnp.zeros(2)}
-    assert np.all(control_flow.tree_select(jnp.array(True), new, old)["a"] == 1)
-    assert np.all(control_flow.tree_select(jnp.array(False), new, old)["a"] == 0)
-
-
 TURNS = [("q", "shared"), ("policy",)]
 
 
 def chase_loss(params):
     """A loss that pulls `policy` towards `q`."""
     error = params["policy"]["w"][0] - params["q"]["w"][0]
-    return Losses({"policy": error**2 * ONES}, jnp.zeros(1), {"far": jnp.abs(error)})
+    terms = [Term(error**2 * ONES, is_weighted=False)]
+    return Losses(terms, jnp.zeros(1), {}, {"far": jnp.abs(error)})
 
 
 def pull_loss(params):
     """A loss of `q` that depends on `policy` as well."""
     term = jnp.sum(params["q"]["w"] ** 2) + jnp.sum(params["policy"]["w"] ** 3)
-    return Losses({"critic": term * ONES}, jnp.array([7.0]), {"x": jnp.arange(4)})
+    return critic_loss(term * ONES, 7.0, x=jnp.float32(1.5))
 
 
 def test_turns_are_consecutive_optax_steps_of_their_own_groups():
@@ -310,7 +310,7 @@ def test_a_turn_that_is_not_due_leaves_its_optimizer_unchanged():
 @pytest.mark.parametrize("failing", [0, 1])
 def test_a_failing_turn_stops_all_turns(failing):
     def broken(params):
-        return Losses({"critic": jnp.nan * ONES}, jnp.zeros(1), {})
+        return critic_loss(jnp.nan * ONES)
 
     losses = [pull_loss, chase_loss]
     begin, step = alternating_learner(lambda key: PARAMS, optax.sgd(0.1), TURNS)

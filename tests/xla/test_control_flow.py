@@ -1,11 +1,11 @@
-"""Control flow: functions that run 0 or 1 times."""
+"""Control flow: functions that run 0 or 1 times, and selection between two pytrees."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rlcli.xla.control_flow import run_if, update_if
+from rlcli.xla.control_flow import run_if, tree_select, update_if
 
 
 def double(iteration, state):
@@ -28,11 +28,21 @@ def test_update_if_with_a_batch_axis_selects_by_element():
     np.testing.assert_array_equal(new["n"], [1, 0, 1])
 
 
-@pytest.mark.parametrize("is_due", [False, True])
-def test_run_if_reports_zeros_where_it_does_not_run(is_due):
-    def function(state, change):
-        return state + change, {"change": change}
+def test_run_if_applies_a_function_or_keeps_the_state():
+    def function(state, amount):
+        return state + amount, {"sum": state + amount, "flag": jnp.array(True)}
 
-    state, report = run_if(jnp.bool_(is_due), function, jnp.float32(1), jnp.float32(5))
-    assert float(state) == (6 if is_due else 1)
-    assert float(report["change"]) == (5 if is_due else 0)
+    def maybe(predicate):
+        return run_if(predicate, function, jnp.float32(1), jnp.float32(2))
+
+    for run in (maybe, jax.jit(maybe)):
+        state, report = run(jnp.array(True))
+        assert (state, report["sum"], report["flag"]) == (3, 3, True)
+        state, report = run(jnp.array(False))
+        assert (state, report["sum"], report["flag"]) == (1, 0, False)
+
+
+def test_tree_select_returns_one_of_two_trees():
+    new, old = {"a": jnp.ones(2)}, {"a": jnp.zeros(2)}
+    assert np.all(tree_select(jnp.array(True), new, old)["a"] == 1)
+    assert np.all(tree_select(jnp.array(False), new, old)["a"] == 0)

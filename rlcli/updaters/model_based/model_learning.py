@@ -46,7 +46,7 @@ from rlcli.updaters.critics import (
     regression_losses,
     state_critic,
 )
-from rlcli.updaters.learner import Learner, Losses, Target, learner
+from rlcli.updaters.learner import Learner, Losses, Target, Term, learner
 from rlcli.updaters.model_based.transition_models import (
     TransitionModel,
     known_model,
@@ -227,9 +227,12 @@ def _lookahead_updater(
                 prediction, value_target, LOSSES[settings.loss], scale
             )
             model_losses = model.losses(params, batch)
+            model_terms = [
+                Term(loss, is_weighted=False) for loss in model_losses.values()
+            ]
             return value_losses._replace(
-                terms={**value_losses.terms, **model_losses},
-                metrics={**value_losses.metrics, **model_losses},
+                terms=[*value_losses.terms, *model_terms],
+                row_metrics={**value_losses.row_metrics, **model_losses},
             )
 
         state, priority, metrics = step(state, losses, weight, clock)

@@ -48,7 +48,7 @@ from rlcli.types import (
     Updater,
 )
 from rlcli.updaters import Spaces, require_discrete
-from rlcli.updaters.learner import Learner, Losses, learner
+from rlcli.updaters.learner import Learner, Losses, Term, learner
 
 
 class UnrollTargets(NamedTuple):
@@ -264,8 +264,8 @@ def muzero_losses(
     )
     error = jnp.abs(root.error(_point_mass(targets.value[0]), scale))
     priority = error[0] if error.shape[0] == 1 else error
-    metrics = {**terms, "td_error": error, "value": _expected_value(root, scale)}
-    return Losses({"critic": total}, priority, metrics)
+    row_metrics = {**terms, "td_error": error, "value": _expected_value(root, scale)}
+    return Losses([Term(total, is_weighted=True)], priority, row_metrics)
 
 
 def _build_networks(

@@ -57,7 +57,13 @@ from rlcli.updaters.critics import (
     one_action_critic,
     regression_losses,
 )
-from rlcli.updaters.learner import Learner, Losses, Target, alternating_learner
+from rlcli.updaters.learner import (
+    Learner,
+    Losses,
+    Target,
+    Term,
+    alternating_learner,
+)
 from rlcli.updaters.off_policy.actors import ActionChoices, Actor, evaluate_choices
 from rlcli.updaters.regularizers import penalties
 
@@ -218,22 +224,23 @@ def _actor_losses(
         parts.critic, "act", fixed_params, critic_key, rows.obs, choice, rows.first
     )
     q = parts.settings.actor_reduction(prediction.particles(parts.scale)).mean()
-    terms = {"policy": -parts.soft(fixed_params, choice, q)}
-    metrics = {"policy_loss": terms["policy"]}
+    policy_loss = -parts.soft(fixed_params, choice, q)
+    terms = [Term(policy_loss, is_weighted=False)]
+    row_metrics, metrics = {"policy_loss": policy_loss}, {}
     entropy = -jnp.sum(choice.probability * choice.log_prob, axis=-1)
     if parts.actor.family is not None:
-        terms |= penalties(
+        terms += penalties(
             parts.settings.regularizers, parts.actor.family, choice.outputs, None
         )
-        metrics["entropy"] = entropy
+        row_metrics["entropy"] = entropy
     if parts.temperature.params:
         excess_entropy = (
             jax.lax.stop_gradient(entropy) - parts.temperature.target_entropy
         )
         value = parts.temperature.value(params)
-        terms["temperature"] = value * excess_entropy
+        terms.append(Term(value * excess_entropy, is_weighted=False))
         metrics["temperature"] = value
-    return Losses(terms, jnp.zeros(rows.reward.shape[1:]), metrics)
+    return Losses(terms, jnp.zeros(rows.reward.shape[1:]), row_metrics, metrics)
 
 
 def _estimate(

@@ -31,7 +31,7 @@ from rlcli.types import (
 )
 from rlcli.updaters import Spaces, default_distribution
 from rlcli.updaters.burn_in import refresh_carry
-from rlcli.updaters.learner import Learner, Losses, learner, masked_mean
+from rlcli.updaters.learner import Learner, Losses, Term, learner, masked_mean
 from rlcli.updaters.minibatch_epochs import (
     masked_variance,
     minibatch_epochs,
@@ -215,21 +215,20 @@ def actor_critic_losses(
     outputs, _ = _policy_outputs(functions, params, batch.steps)
     log_prob = functions.family.log_prob(outputs, batch.steps.action)
     policy, objective_metrics = objective(log_prob, batch)
-    terms = {"policy": policy}
-    terms |= penalties(regularizers, functions.family, outputs, batch.old_policy)
-    metrics = {"entropy": functions.family.entropy(outputs), **objective_metrics}
+    terms = [Term(policy, is_weighted=False)]
+    terms += penalties(regularizers, functions.family, outputs, batch.old_policy)
+    row_metrics = {"entropy": functions.family.entropy(outputs), **objective_metrics}
     priority = jnp.zeros(weight.shape[1:])  # reported from before the update
     if functions.critic:
         value, _ = _values(functions, params, batch.steps)
         error = 0.5 * (value - batch.target) ** 2
-        metrics["value_loss"] = error
+        row_metrics["value_loss"] = error
         if options.value_clip_ratio is not None:
             limit = options.value_clip_ratio
             clipped_value = batch.value + jnp.clip(value - batch.value, -limit, limit)
             error = jnp.maximum(error, 0.5 * (clipped_value - batch.target) ** 2)
-        terms["critic"] = options.value_weight * error
-    metrics = {name: masked_mean(metric, weight) for name, metric in metrics.items()}
-    return Losses(terms, priority, metrics)
+        terms.append(Term(options.value_weight * error, is_weighted=True))
+    return Losses(terms, priority, row_metrics)
 
 
 def approximate_kl(

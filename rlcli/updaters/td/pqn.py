@@ -29,7 +29,7 @@ from rlcli.types import (
 )
 from rlcli.updaters import Spaces, require_discrete
 from rlcli.updaters.burn_in import refresh_carry
-from rlcli.updaters.learner import Learner, Losses, learner, masked_mean
+from rlcli.updaters.learner import Learner, Losses, Term, learner, masked_mean
 from rlcli.updaters.minibatch_epochs import (
     minibatch_epochs,
     sequence_length,
@@ -87,11 +87,9 @@ def pqn(
         q_values, action_value, _ = q(params, steps)
         error = action_value - target
         mean_q = jnp.mean(q_values, axis=-1, where=is_allowed(q_values))
-        metrics = {"td_error": jnp.abs(error), "q": mean_q}
-        metrics = {
-            name: masked_mean(metric, weight) for name, metric in metrics.items()
-        }
-        return Losses({"critic": 0.5 * error**2}, jnp.zeros(weight.shape[1:]), metrics)
+        terms = [Term(0.5 * error**2, is_weighted=True)]
+        row_metrics = {"td_error": jnp.abs(error), "q": mean_q}
+        return Losses(terms, jnp.zeros(weight.shape[1:]), row_metrics)
 
     def update(
         state: Learner, batch: Transition, weight: Array, clock: Clock, key: Key

@@ -302,7 +302,7 @@ def test_divergences_equal_a_sum_over_actions():
             {"name": "n_step_entropy", "weight": 1.0},
         ]
     )
-    found = list(penalties(regularizers, FAMILY, now, old).values())
+    found = [term.value for term in penalties(regularizers, FAMILY, now, old)]
     expected = [
         2.0 * np.sum(p * np.log(p), -1),
         3.0 * np.sum(p * np.log(p * ACTIONS), -1),
