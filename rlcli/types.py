@@ -168,7 +168,11 @@ class Tracer(NamedTuple):
     # of episodes.
     window: int | None
     trace: Callable[[Transition, Estimates], Transition]  # returns complete rows only
+    gamma: Array | float  # the discount factor of one step
     requires: tuple[str, ...] = ()  # the extras it reads
+    # Whether it corrects the returns of actions that the current policy would not
+    # select, so that their advantage is about 0.
+    is_off_policy: bool = False
 
 
 class Replay(NamedTuple):
@@ -191,7 +195,7 @@ class Replay(NamedTuple):
     # Whether samples are whole episodes. The buffer may then have none: there is no
     # update where all weights of a sample are 0.
     episodes: bool = False
-    priority: str = ""  # the priority required of the updater; "": the updater's choice
+    required_priority: str = ""  # of the updater, `Updater.priority`; "": any
 
 
 class Clock(NamedTuple):
@@ -213,7 +217,7 @@ class Clock(NamedTuple):
 class Report(NamedTuple):
     """Priorities and metrics of one update."""
 
-    priority: Array  # `[B]` or `[T, B]`: replay priority, such as the TD error
+    priority: Array  # `[B]` or `[T, B]`: replay priority, see `Updater.priority`
     metrics: Mapping[str, Array]  # scalars
 
 
@@ -232,6 +236,12 @@ class Updater(NamedTuple):
     failed_at: Callable[[ArrayTree], Array]  # state -> first failed update, or −1
     requires: tuple[str, ...] = ()  # the extras it reads
     rows: int = 1  # consecutive rows it requires of a replay sample, at least
+    priority: str = "td_error"  # the meaning of `Report.priority`, by any name
+    gradient_steps: int = 1  # optimizer steps in one update
+    # What requires more of the rows, named as in a message, such as an option; "" if
+    # nothing does.
+    requires_single_steps: str = ""  # rows of single steps: `Tracer.window` is 1
+    requires_on_policy: str = ""  # no tracer with `is_off_policy` on rows of a replay
 
 
 class Agent(NamedTuple):

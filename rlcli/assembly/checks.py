@@ -52,7 +52,7 @@ def check_episodes(recipe: Recipe, tracer: Tracer, replay: Replay | None) -> Non
 
 def check_priority(recipe: Recipe, replay: Replay) -> None:
     """Refuses a replay that needs another priority than the updater reports."""
-    required_priority = replay.priority
+    required_priority = replay.required_priority
     assert recipe.replay is not None  # `replay` was built from it
     if required_priority in ("", recipe.updater.options.get("priority", "td_error")):
         return

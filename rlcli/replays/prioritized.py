@@ -39,12 +39,12 @@ def prioritized(
     p is the priority the updater last reported for a window: |δ| for `td_error` and
     `rank` (Schaul et al., 2015, https://arxiv.org/abs/1511.05952). For `gradient_norm`
     it must be ‖∇ loss‖ of each row (Lahire et al., 2022,
-    https://arxiv.org/abs/2110.01528); updaters that can report it have an option
-    `priority`. New windows get the largest p so far. α and β may be schedules; a mass
-    keeps the α it was set with. The minimum is over the batch. Sampling is stratified:
-    each window of the batch comes from its own equal share of the total mass. For
-    `rank`, all priorities are sorted once every `sort_every` unrolls. `frames` are the
-    options of replay `frames`, which stores each frame once.
+    https://arxiv.org/abs/2110.01528), which an updater declares as its `priority`; none
+    of rlcli's does. New windows get the largest p so far. α and β may be schedules; a
+    mass keeps the α it was set with. The minimum is over the batch. Sampling is
+    stratified: each window of the batch comes from its own equal share of the total
+    mass. For `rank`, all priorities are sorted once every `sort_every` unrolls.
+    `frames` are the options of replay `frames`, which stores each frame once.
     """
     if frames is None:
         ring = step_ring(capacity, unroll, num_envs)
@@ -59,4 +59,4 @@ def prioritized(
     else:
         masses = proportional_masses(leaves, alpha, epsilon)
     replay = prioritized_replay(windows, num_envs, capacity, batch_size, masses, beta)
-    return replay._replace(priority="gradient_norm" if by == "gradient_norm" else "")
+    return replay._replace(required_priority=by if by == "gradient_norm" else "")

@@ -54,4 +54,4 @@ def monte_carlo(*, gamma: Probability = 0.99) -> Tracer:
             extras={**steps.extras, **jax.tree.map(at_end, next_extras)},
         )
 
-    return Tracer(None, trace)
+    return Tracer(None, trace, gamma)

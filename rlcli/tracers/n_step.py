@@ -59,7 +59,7 @@ def n_step(*, n: Count = 1, gamma: Probability = 0.99) -> Tracer:
             },
         )
 
-    return Tracer(n, trace)
+    return Tracer(n, trace, gamma)
 
 
 def _select_rows(condition: Array, new: Array, old: Array) -> Array:

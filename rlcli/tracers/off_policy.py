@@ -56,7 +56,7 @@ def v_trace(
             extras={**steps.extras, "advantage": advantage},
         )
 
-    return Tracer(1, trace, requires=("log_prob",))
+    return Tracer(1, trace, gamma, ("log_prob",), is_off_policy=True)
 
 
 @register("tracer")
@@ -83,7 +83,7 @@ def retrace(*, gamma: Probability = 0.99, lambda_: Probability = 1.0) -> Tracer:
         value = q_tm1 + _accumulate(error, weight)
         return steps._replace(reward=value, discount=jnp.zeros_like(value))
 
-    return Tracer(1, trace, requires=("log_prob",))
+    return Tracer(1, trace, gamma, ("log_prob",), is_off_policy=True)
 
 
 def _continues(last: Array) -> Array:

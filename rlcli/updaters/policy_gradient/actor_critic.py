@@ -45,6 +45,7 @@ from rlcli.updaters.regularizers import (
     penalties,
     requires_entropy_bonus,
     requires_old_policy,
+    requires_single_steps,
 )
 from rlcli.xla.control_flow import tree_select
 
@@ -167,6 +168,12 @@ def actor_critic(
         estimate=functools.partial(_estimate, functions, regularizers),
         failed_at=lambda state: state.failed,
         requires=(*requires, "carry") if functions.is_recurrent else requires,
+        gradient_steps=options.epochs * options.minibatches,
+        requires_single_steps=requires_single_steps(regularizers),
+        # Minus the mean, advantages of 0 would reinforce or suppress actions.
+        requires_on_policy="`normalize_advantage`"
+        if options.normalize_advantage
+        else "",
     )
 
 

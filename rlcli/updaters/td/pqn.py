@@ -139,4 +139,5 @@ def pqn(
         estimate=estimate,
         failed_at=lambda state: state.failed,
         requires=("carry",) if has_memory else (),
+        gradient_steps=epochs * minibatches,
     )
