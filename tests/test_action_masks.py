@@ -21,7 +21,7 @@ from rlcli.policies.discrete import epsilon_greedy
 from rlcli.policies.sampled import random
 from rlcli.preprocessing.network_inputs import prepare_torso
 from rlcli.recipe import load_recipe
-from rlcli.types import Clock, Environment, Network, TimeStep
+from rlcli.types import Environment, Network, TimeStep
 
 ACTIONS, WORST = 4, -100.0
 CHOICE = spaces.Discrete(ACTIONS, start=1)
@@ -262,7 +262,7 @@ def plays_by_the_rules(kind):
         taken.append(np.take_along_axis(mask, index, axis=-1))
     assert np.concatenate(taken, axis=1).all()
     assert all(np.isfinite(each).all() for each in metrics.values())
-    _, agent = setup.parts(Clock.zero())
+    agent = setup.agent
     acting = jax.tree.map(lambda leaf: leaf[0], agent.acting(progress.agent))
     mask = obs((400,))[action_masks.MASK]
     seen = {"place": np.ones((400, 2), "f4")}

@@ -3,9 +3,10 @@
 Belongs here: building environment, networks and agent; checks that parts fit together.
 May import: recipe, loop, and every package of parts.
 
-Scheduled options have no value before the program runs. `Setup.parts` therefore builds
+Scheduled options have no value before the program runs. `Setup.at` therefore builds
 environment and agent for a given time, inside the compiled program. Factories are pure
-and cheap; only a host environment is built once.
+and cheap; only a host environment is built once. `Setup.environment` and `Setup.agent`
+are the parts at the start, which are checked once.
 """
 
 from rlcli.assembly.setup import build as build

@@ -7,11 +7,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from rlcli import registry, spaces
+from rlcli import spaces
 from rlcli.errors import quote, suggest
 from rlcli.loop.progress import Setup
 from rlcli.recipe import DEFAULT, SHARED, Recipe
-from rlcli.types import Clock, Environment, Replay, TimeStep, Tracer
+from rlcli.types import Environment, Replay, TimeStep, Tracer, Updater
 from rlcli.xla.numeric_limits import INT32_MAX
 from rlcli.xla.tree_paths import leaves_by_path
 
@@ -36,7 +36,24 @@ def check_names(recipe: Recipe, used_names: set[str], groups: set[str]) -> None:
                 )
 
 
-def check_episodes(recipe: Recipe, tracer: Tracer, replay: Replay | None) -> None:
+def check_parts(
+    recipe: Recipe,
+    num_envs: int,
+    tracer: Tracer,
+    updater: Updater,
+    replay: Replay | None,
+) -> None:
+    """Refuses parts that do not meet the declared requirements of others."""
+    _check_single_steps(recipe, tracer, updater)
+    _check_window(recipe, tracer.window or 1, num_envs)
+    _check_episodes(recipe, tracer, replay)
+    if replay is not None:
+        _check_capacity(recipe, replay, recipe.train.unroll * num_envs)
+        _check_priority(recipe, updater, replay)
+        _check_on_policy(recipe, tracer, updater)
+
+
+def _check_episodes(recipe: Recipe, tracer: Tracer, replay: Replay | None) -> None:
     """Refuses a tracer of whole episodes where only parts of episodes are available."""
     if tracer.window is not None or (replay is not None and replay.episodes):
         return
@@ -50,22 +67,21 @@ def check_episodes(recipe: Recipe, tracer: Tracer, replay: Replay | None) -> Non
     )
 
 
-def check_priority(recipe: Recipe, replay: Replay) -> None:
-    """Refuses a replay that needs another priority than the updater reports."""
-    required_priority = replay.required_priority
-    assert recipe.replay is not None  # `replay` was built from it
-    if required_priority in ("", recipe.updater.options.get("priority", "td_error")):
+def _check_priority(recipe: Recipe, updater: Updater, replay: Replay) -> None:
+    """Refuses a replay that requires another priority than the updater reports."""
+    if replay.required_priority in ("", updater.priority):
         return
-    options = registry.options(registry.find("updater", recipe.updater.name).factory)
+    assert recipe.replay is not None  # `replay` was built from it
     raise recipe.error(
         ("replay",),
-        f"replay `{recipe.replay.name}` requires the priority `{required_priority}`, "
-        f"which updater `{recipe.updater.name}` does not report",
-        f"set `updater.priority: {required_priority}`" if "priority" in options else "",
+        f"replay `{recipe.replay.name}` requires the priority "
+        f"`{replay.required_priority}`, which updater `{recipe.updater.name}` does not "
+        "report",
+        f"it reports `{updater.priority}`",
     )
 
 
-def check_capacity(recipe: Recipe, replay: Replay, visit: int) -> None:
+def _check_capacity(recipe: Recipe, replay: Replay, visit: int) -> None:
     """Refuses a replay with more entries than 32-bit indices can address.
 
     `visit` is the number of steps of an unroll. A ring has room for one or two more,
@@ -76,66 +92,44 @@ def check_capacity(recipe: Recipe, replay: Replay, visit: int) -> None:
         return
     assert recipe.replay is not None  # `replay` was built from it
     raise recipe.error(
-        ("replay", "capacity"),
+        ("replay",),
         f"replay `{recipe.replay.name}` with a capacity of {replay.capacity:,} has "
         "more entries than 32-bit indices can address",
-        f"lower `replay.capacity` to at most {max_capacity:,}",
+        f"lower its capacity to at most {max_capacity:,}",
     )
 
 
-def check_gradient_steps(recipe: Recipe, num_envs: int) -> None:
-    """Refuses more gradient steps than the int32 counters of optimizers can count."""
-    options, train = recipe.updater.options, recipe.train
-    steps_per_update = options.get("epochs", 1) * options.get("minibatches", 1)
-    steps = steps_per_update * (train.steps // (train.unroll * num_envs))
-    if steps > INT32_MAX:
-        raise recipe.error(
-            ("updater", "epochs"),
-            f"updater `{recipe.updater.name}` makes {steps:,} gradient steps in the "
-            f"run, but 32-bit counters only reach {INT32_MAX:,}",
-            "lower `updater.epochs`, `updater.minibatches` or `train.steps`",
-        )
-
-
-def check_rows(recipe: Recipe, tracer: Tracer) -> None:
-    """Refuses `n_step_entropy` with a tracer whose rows span several steps.
-
-    The entropies are summed from row to row (`updaters.regularizers.bonus`). A row of
-    several steps would count them twice.
-    """
-    regularizers = recipe.updater.options.get("regularizers", ())
-    if tracer.window == 1 or all(
-        regularizer["name"] != "n_step_entropy" for regularizer in regularizers
-    ):
+def _check_single_steps(recipe: Recipe, tracer: Tracer, updater: Updater) -> None:
+    """Refuses rows of several steps where the updater requires single steps."""
+    if tracer.window == 1 or not updater.requires_single_steps:
         return
     spans = "whole episodes" if tracer.window is None else f"{tracer.window:,} steps"
     raise recipe.error(
-        ("updater", "regularizers"),
-        "regularizer `n_step_entropy` requires rows of single steps, but the rows of "
-        f"tracer `{recipe.tracer.name}` span {spans}",
+        ("updater",),
+        f"{updater.requires_single_steps} requires rows of single steps, but the rows "
+        f"of tracer `{recipe.tracer.name}` span {spans}",
         "use `tracer: lambda_return`, whose rows are single steps",
     )
 
 
-def check_advantage(recipe: Recipe, tracer: Tracer, replay: Replay | None) -> None:
-    """Refuses to normalize the advantages of an off-policy tracer.
+def _check_on_policy(recipe: Recipe, tracer: Tracer, updater: Updater) -> None:
+    """Refuses an off-policy tracer on a replay if the updater requires on-policy rows.
 
     A replay contains actions that the policy no longer selects. Such a tracer gives
-    them an advantage of about 0. Minus the mean, it would reinforce or suppress them.
+    them an advantage of about 0.
     """
-    is_normalizing = recipe.updater.options.get("normalize_advantage")
-    if replay is None or not is_normalizing or "log_prob" not in tracer.requires:
+    if not (tracer.is_off_policy and updater.requires_on_policy):
         return
     raise recipe.error(
-        ("updater", "normalize_advantage"),
-        "`normalize_advantage` cannot be used with a replay: tracer "
+        ("updater",),
+        f"{updater.requires_on_policy} cannot be used with a replay: tracer "
         f"`{recipe.tracer.name}` gives actions that the policy never selects an "
-        "advantage of 0, which normalization would change",
-        "remove `updater.normalize_advantage` or `replay`",
+        f"advantage of 0, which {updater.requires_on_policy} would change",
+        f"remove {updater.requires_on_policy} or `replay`",
     )
 
 
-def check_window(recipe: Recipe, window: int, num_envs: int) -> None:
+def _check_window(recipe: Recipe, window: int, num_envs: int) -> None:
     """Refuses a tracer whose window is longer than the whole run."""
     unroll = recipe.train.unroll
     steps = recipe.train.steps // (unroll * num_envs) * unroll
@@ -150,16 +144,27 @@ def check_window(recipe: Recipe, window: int, num_envs: int) -> None:
         )
 
 
-def check_updates(recipe: Recipe, setup: Setup) -> None:
-    """Refuses a run that ends before its first update."""
-    _, agent = setup.parts(Clock.zero())
-    iterations = recipe.train.steps // setup.steps
-    if agent.updates(iterations) == 0:
+def check_updates(recipe: Recipe, setup: Setup, updater: Updater) -> None:
+    """Refuses a run that ends before its first update, or has too many to count.
+
+    The counters of optimizers are int32.
+    """
+    updates = setup.agent.updates(recipe.train.steps // setup.steps)
+    if updates == 0:
         raise recipe.error(
             ("train", "steps"),
             f"the agent would never learn: the run ends after {recipe.train.steps:,} "
             "steps, before its first update",
             "raise `train.steps`, or change `train.start` and `train.updates`",
+        )
+    gradient_steps = updates * updater.gradient_steps
+    if gradient_steps > INT32_MAX:
+        raise recipe.error(
+            ("updater",),
+            f"updater `{recipe.updater.name}` makes {gradient_steps:,} gradient steps "
+            f"in the run, but 32-bit counters only reach {INT32_MAX:,}",
+            "lower `train.steps`, or the updater's "
+            f"{updater.gradient_steps:,} gradient steps per update",
         )
 
 

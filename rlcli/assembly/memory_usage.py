@@ -19,7 +19,7 @@ from rlcli.loop.advance import draw_noise_block
 from rlcli.loop.episodes import Evaluator, parallel_environments
 from rlcli.loop.progress import Progress, Setup
 from rlcli.recipe import DEFAULT, Recipe
-from rlcli.types import ArrayTree, Clock
+from rlcli.types import ArrayTree
 from rlcli.xla.machine import format_size
 from rlcli.xla.temporaries import tree_bytes
 
@@ -163,7 +163,7 @@ def _noise_bytes(setup: Setup) -> list[int]:
 
 def _acting(setup: Setup, progress: Progress) -> ArrayTree:
     """The shapes of the acting state of the policies."""
-    return jax.eval_shape(setup.parts(Clock.zero())[1].acting, progress.agent)
+    return jax.eval_shape(setup.agent.acting, progress.agent)
 
 
 def host_environments(recipe: Recipe, seeds: int, num_envs: int) -> list[Item]:

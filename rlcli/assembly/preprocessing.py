@@ -6,10 +6,9 @@ of an updater share the stored frames. The network applies the rest.
 
 from __future__ import annotations
 
-from rlcli.assembly.parts import build_part
+from rlcli.assembly.parts import START, build_part
 from rlcli.preprocessing import Preprocess
 from rlcli.recipe import NetworkSpec, Recipe
-from rlcli.types import Clock
 
 
 def environment_preprocessing(recipe: Recipe) -> list[Preprocess]:
@@ -28,7 +27,7 @@ def environment_preprocessing(recipe: Recipe) -> list[Preprocess]:
                 "`preprocess` up to their last frame stack",
             )
     return [
-        build_part(part, Clock.zero(), recipe, place=("network",))
+        build_part(part, START, recipe, place=("network",))
         for part in environment_steps
     ]
 
@@ -37,14 +36,12 @@ def network_preprocessing(recipe: Recipe, spec: NetworkSpec) -> list[Preprocess]
     """The functions that the network applies to the environment's observations."""
     begin = max(_stack_boundary(recipe, spec) - 1, 0)
     return [
-        build_part(part, Clock.zero(), recipe, place=("network",))
+        build_part(part, START, recipe, place=("network",))
         for part in spec.preprocess[begin:]
     ]
 
 
 def _stack_boundary(recipe: Recipe, spec: NetworkSpec) -> int:
     """The index after the last function that stacks frames."""
-    steps = [
-        build_part(e, Clock.zero(), recipe, place=("network",)) for e in spec.preprocess
-    ]
+    steps = [build_part(e, START, recipe, place=("network",)) for e in spec.preprocess]
     return max((i + 1 for i, step in enumerate(steps) if step.frames > 1), default=0)

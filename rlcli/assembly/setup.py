@@ -1,11 +1,11 @@
-"""Setup: builds the environment and the agent of a recipe for a given time."""
+"""Setup: builds the environment and the agent of a recipe."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,19 +13,18 @@ import jax.numpy as jnp
 from rlcli import action_masks, plugins, registry, schedules, spaces
 from rlcli.assembly import out_of_memory
 from rlcli.assembly.checks import (
-    check_advantage,
     check_answers,
-    check_capacity,
-    check_episodes,
-    check_gradient_steps,
     check_names,
-    check_priority,
-    check_rows,
+    check_parts,
     check_updates,
-    check_window,
 )
 from rlcli.assembly.networks import build_network
-from rlcli.assembly.parts import build_part, format_names, positional_parameters
+from rlcli.assembly.parts import (
+    START,
+    build_part,
+    format_names,
+    positional_parameters,
+)
 from rlcli.assembly.preprocessing import environment_preprocessing
 from rlcli.environments.vector import rendering_option, vector
 from rlcli.errors import RlcliError
@@ -36,7 +35,15 @@ from rlcli.policies.warmup import warmup_policy
 from rlcli.preprocessing.frame_stack import stack_frames
 from rlcli.preprocessing.normalization import Normalizer, normalizer
 from rlcli.recipe import DEFAULT, SHARED, Part, Recipe
-from rlcli.types import Agent, Clock, Environment, Policy, Updater
+from rlcli.types import (
+    Agent,
+    Clock,
+    Environment,
+    Policy,
+    Replay,
+    Tracer,
+    Updater,
+)
 from rlcli.updaters import Spaces
 from rlcli.updaters.optimizers import partition_by_group
 from rlcli.xla import threads
@@ -67,21 +74,33 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
         seeds = range(train.seed, train.seed + train.seeds)
     with out_of_memory.limit_building(recipe):
         environment_at = _environment_factory(recipe, len(seeds), rendering)
-        agent_at = _agent_factory(recipe, environment_at(Clock.zero()))
+        environment = environment_at(START)
+        parts_at = _agent_parts_factory(recipe, environment)
+        parts = parts_at(START)
+    check_parts(recipe, environment.num_envs, parts.tracer, parts.updater, parts.replay)
 
-    def parts(clock: Clock) -> tuple[Environment, Agent]:
-        return environment_at(clock), agent_at(clock)
+    def build_at(clock: Clock) -> tuple[Environment, Agent]:
+        agent_parts = parts_at(clock)
+        return environment_at(clock), _combine_parts(recipe, agent_parts, num_envs)
 
-    devices = _device_count(recipe, len(seeds))
-    setup = Setup(parts, train.unroll, tuple(seeds), devices, train.reset)
-    check_updates(recipe, setup)
+    num_envs = environment.num_envs
+    setup = Setup(
+        environment=environment,
+        agent=_combine_parts(recipe, parts, num_envs),
+        at=build_at,
+        unroll=train.unroll,
+        seeds=tuple(seeds),
+        devices=_device_count(recipe, len(seeds)),
+        reset=train.reset,
+    )
+    check_updates(recipe, setup, parts.updater)
     return setup
 
 
 def build_environment(
-    recipe: Recipe, seeds: int, clock: Clock, *, rendering: bool = False
+    recipe: Recipe, seeds: int, clock: Clock = START, *, rendering: bool = False
 ) -> Environment:
-    """Builds only the environment, for a given time."""
+    """Builds only the environment, for a given time; by default the start."""
     with out_of_memory.limit_building(recipe):
         return _environment_factory(recipe, seeds, rendering)(clock)
 
@@ -91,7 +110,7 @@ def check_environment(recipe: Recipe) -> None:
     if registry.find("environment", recipe.environment.name).facts.get("adapter"):
         return  # on the host: the results of its steps are checked at run time
     values = {name: jnp.asarray(numbers)[0] for name, numbers in recipe.each.items()}
-    check_answers(recipe, _build_core(recipe, Clock.zero(), values))
+    check_answers(recipe, _build_core(recipe, START, values))
 
 
 def _device_count(recipe: Recipe, seeds: int) -> int:
@@ -137,7 +156,7 @@ def _environment_factory(
             )
         host_env = build_part(
             part,
-            Clock.zero(),
+            START,
             recipe,
             recipe.num_envs,
             seeds,
@@ -204,11 +223,22 @@ def _scheduled_options(part: Part) -> list[str]:
     ]
 
 
-def _agent_factory(
+class _AgentParts(NamedTuple):
+    """The parts of an agent, built for a given time."""
+
+    tracer: Tracer
+    updater: Updater  # without normalization
+    normalizer: Normalizer
+    replay: Replay | None
+
+
+def _agent_parts_factory(
     recipe: Recipe, environment: Environment
-) -> Callable[[Clock], Agent]:
-    """A function that builds the agent for a given time, in that environment."""
-    train = recipe.train
+) -> Callable[[Clock], _AgentParts]:
+    """A function that builds the parts of the agent for a given time.
+
+    `environment` is the one at the start: its spaces do not depend on the time.
+    """
     owner = f"environment `{recipe.environment.name}`"
     env_spaces = Spaces(
         environment.observation, environment.action, environment.num_envs, owner
@@ -217,23 +247,20 @@ def _agent_factory(
         action_masks.check_mask(env_spaces.observation, env_spaces.action)
     except RlcliError as error:
         raise recipe.locate_error(("environment",), error) from error
-    check_gradient_steps(recipe, environment.num_envs)
-    visit = train.unroll * environment.num_envs
     used_names: set[str] = set()  # of the functions that the updater requests
-    span = build_part(recipe.tracer, Clock.zero(), recipe).window
 
-    def updater_at(clock: Clock) -> Updater:
+    def build_updater(clock: Clock, tracer: Tracer) -> Updater:
         return build_part(
             recipe.updater,
             clock,
             recipe,
             env_spaces._replace(
                 simulator=functools.partial(_simulator, recipe, clock),
-                gamma=_tracer_gamma(recipe, clock),
-                span=span,
+                gamma=tracer.gamma,
+                span=tracer.window,
             ),
             functools.partial(build_network, recipe, clock, env_spaces, used_names),
-            functools.partial(_build_policy, recipe, clock, env_spaces),
+            functools.partial(_build_policy, recipe, clock, env_spaces, tracer),
             partition_by_group(
                 {
                     group: build_part(part, clock, recipe)
@@ -242,39 +269,45 @@ def _agent_factory(
             ),
         )
 
-    def agent(clock: Clock) -> Agent:
-        updater = updater_at(clock)
-        normalize = _build_normalizer(recipe, clock, env_spaces)
-        updater = normalize.updater(updater)
-        tracer = build_part(recipe.tracer, clock, recipe)
-        check_rows(recipe, tracer)
-        check_window(recipe, tracer.window or 1, environment.num_envs)
+    def build_replay(clock: Clock, window: int) -> Replay | None:
         if recipe.replay is None:
-            check_episodes(recipe, tracer, None)
-            return normalize.agent(agents.online_agent(updater, tracer))
-        window = updater.rows - 1 + (tracer.window or 1)
-        sizes = (window, train.unroll, environment.num_envs)
-        replay = build_part(recipe.replay, clock, recipe, *sizes)
-        check_capacity(recipe, replay, visit)
-        check_episodes(recipe, tracer, replay)
-        check_priority(recipe, replay)
-        check_advantage(recipe, tracer, replay)
-        # Never before the replay can sample a window, even if `train.start` is smaller.
-        min_iterations = -(-max(window, replay.window) // train.unroll) - 1
-        start = max(-(-train.start // visit), min_iterations)
-        updates = Fraction(train.updates)
-        return normalize.agent(
-            agents.replay_agent(updater, tracer, replay, updates=updates, start=start)
-        )
+            return None
+        sizes = (window, recipe.train.unroll, environment.num_envs)
+        return build_part(recipe.replay, clock, recipe, *sizes)
 
-    agent(Clock.zero())
+    def build_parts(clock: Clock) -> _AgentParts:
+        tracer = build_part(recipe.tracer, clock, recipe)
+        updater = build_updater(clock, tracer)
+        normalizer = _build_normalizer(recipe, env_spaces, tracer)
+        replay = build_replay(clock, _row_window(tracer, updater))
+        return _AgentParts(tracer, updater, normalizer, replay)
+
+    updater = build_parts(START).updater
     unused = set(recipe.optimizer) - used_names - {DEFAULT, SHARED}
-    check_names(
-        recipe,
-        used_names,
-        _parameter_groups(updater_at(Clock.zero())) if unused else set(),
+    groups = _parameter_groups(updater) if unused else set()
+    check_names(recipe, used_names, groups)
+    return build_parts
+
+
+def _combine_parts(recipe: Recipe, parts: _AgentParts, num_envs: int) -> Agent:
+    """The agent of these parts."""
+    train, (tracer, updater, normalizer, replay) = recipe.train, parts
+    normalized = normalizer.updater(updater)
+    if replay is None:
+        return normalizer.agent(agents.online_agent(normalized, tracer))
+    # Never before the replay can sample a window, even if `train.start` is smaller.
+    window = max(_row_window(tracer, updater), replay.window)
+    min_iterations = -(-window // train.unroll) - 1
+    start = max(-(-train.start // (train.unroll * num_envs)), min_iterations)
+    updates = Fraction(train.updates)
+    return normalizer.agent(
+        agents.replay_agent(normalized, tracer, replay, updates=updates, start=start)
     )
-    return agent
+
+
+def _row_window(tracer: Tracer, updater: Updater) -> int:
+    """The consecutive steps that the rows of one update require."""
+    return updater.rows - 1 + (tracer.window or 1)
 
 
 def _parameter_groups(updater: Updater) -> set[str]:
@@ -283,7 +316,7 @@ def _parameter_groups(updater: Updater) -> set[str]:
     return set(getattr(state, "params", {}))
 
 
-def _build_normalizer(recipe: Recipe, clock: Clock, env_spaces: Spaces) -> Normalizer:
+def _build_normalizer(recipe: Recipe, env_spaces: Spaces, tracer: Tracer) -> Normalizer:
     """The normalizer of observations and rewards; the identity if not requested."""
     normalization = recipe.normalize
     if not (normalization.observation or normalization.reward):
@@ -294,27 +327,18 @@ def _build_normalizer(recipe: Recipe, clock: Clock, env_spaces: Spaces) -> Norma
             env_spaces.num_envs,
             observation=normalization.observation,
             reward=normalization.reward,
-            gamma=_tracer_gamma(recipe, clock),
+            gamma=tracer.gamma,
         )
     except RlcliError as error:
         raise recipe.locate_error(("normalize",), error) from error
 
 
-def _tracer_gamma(recipe: Recipe, clock: Clock) -> Any:
-    """The discount factor of the tracer."""
-    options = schedules.evaluate_options(
-        recipe.tracer.options, clock, recipe.train.steps
-    )
-    return options.get("gamma", 1.0)
-
-
 def _build_policy(
-    recipe: Recipe, clock: Clock, env_spaces: Spaces, **offers: Any
+    recipe: Recipe, clock: Clock, env_spaces: Spaces, tracer: Tracer, **offers: Any
 ) -> Policy:
     """The recipe's policy, built from the functions that the updater provides."""
     part = recipe.policy
-    gamma = _tracer_gamma(recipe, clock)
-    offers = {**offers, "observation": env_spaces.observation, "gamma": gamma}
+    offers |= {"observation": env_spaces.observation, "gamma": tracer.gamma}
     required_names = positional_parameters(registry.find("policy", part.name).factory)
     missing = [name for name in required_names if name not in offers]
     if missing:

@@ -137,7 +137,7 @@ def replace_environment(recipe: Recipe, environment: str | None) -> Recipe:
         section = {"num_envs": recipe.num_envs, **section}
     other_recipe = load_recipe({**resolve(recipe), "environment": section})
     own_environment, other_environment = (
-        build_environment(each, 1, Clock.zero()) for each in (recipe, other_recipe)
+        build_environment(each, 1) for each in (recipe, other_recipe)
     )
     for what in ("observation", "action"):
         own, other = getattr(own_environment, what), getattr(other_environment, what)

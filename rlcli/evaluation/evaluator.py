@@ -6,6 +6,7 @@ import dataclasses
 
 from rlcli import registry
 from rlcli.assembly import build_environment
+from rlcli.assembly.parts import START
 from rlcli.loop.episodes import Evaluator, parallel_environments
 from rlcli.loop.progress import Setup
 from rlcli.recipe import Recipe
@@ -18,7 +19,7 @@ def make_evaluator(
     episodes: int,
     *,
     explore: bool = False,
-    clock: Clock | None = None,
+    clock: Clock = START,
 ) -> Evaluator:
     """Builds an evaluator of `episodes`, rounded up to equal shares per environment.
 
@@ -27,9 +28,8 @@ def make_evaluator(
     facts = registry.find("environment", recipe.environment.name).facts
     num_envs = parallel_environments(episodes, bool(facts.get("adapter")))
     small = dataclasses.replace(recipe, num_envs=num_envs)
-    clock = clock or Clock.zero()
     environment = build_environment(small, len(setup.seeds), clock)
-    _, agent = setup.parts(clock)
+    _, agent = setup.at(clock)
     return Evaluator(
         environment,
         agent.policy,

@@ -22,7 +22,6 @@ from rlcli.recipe import Recipe, load_recipe, shipped_recipes
 from rlcli.runs import snapshots
 from rlcli.runs.locate import locate_policy
 from rlcli.runs.run_folder import SUFFIX
-from rlcli.types import Clock
 
 _FPS = 50  # the default: CartPole's own rate
 _OVERLAY_HEIGHT = 28  # pixels of the line of text below a frame
@@ -94,10 +93,9 @@ def _select_evaluator(
 def _first_seed_evaluator(recipe: Recipe, setup: Setup, episodes: int) -> Evaluator:
     """An evaluator of the first seed in one environment that renders."""
     single = dataclasses.replace(recipe, num_envs=1)
-    environment = build_environment(single, 1, Clock.zero(), rendering=True)
+    environment = build_environment(single, 1, rendering=True)
     # From the unchanged setup: evolution has a member for each environment.
-    _, agent = setup.parts(Clock.zero())
-    return Evaluator(environment, agent.policy, setup.seeds[:1], episodes)
+    return Evaluator(environment, setup.agent.policy, setup.seeds[:1], episodes)
 
 
 def _random_recipe(path: str | Path) -> Recipe | None:

@@ -17,12 +17,10 @@ from rlcli.loop.engine import Loop
 from rlcli.loop.host import host_loop, timestep_shapes
 from rlcli.loop.progress import Setup
 from rlcli.loop.seeds import vmap_seeds
-from rlcli.types import Clock
 
 __all__ = ["Loop", "make_loop", "timestep_shapes", "vmap_seeds"]
 
 
 def make_loop(setup: Setup) -> Loop:
     """Returns the loop of a setup: compiled if the environment is pure."""
-    environment, _ = setup.parts(Clock.zero())
-    return compiled_loop(setup) if environment.pure else host_loop(setup, environment)
+    return compiled_loop(setup) if setup.environment.pure else host_loop(setup)

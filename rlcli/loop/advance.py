@@ -19,7 +19,7 @@ from rlcli.loop.progress import (
     select_action,
     update_statistics,
 )
-from rlcli.types import Agent, Array, ArrayTree, Clock, TimeStep, Transition
+from rlcli.types import Agent, Array, ArrayTree, TimeStep, Transition
 from rlcli.xla.control_flow import run_if, tree_select
 
 _BLOCK = 128  # steps whose noise is drawn with one call, at most …
@@ -40,7 +40,7 @@ def advance(
     progress = progress._replace(statistics=statistics)
     step = current_step(setup, progress) + 1
     clock = clock_at(progress, step, compute_metrics)
-    environment, agent = setup.parts(clock)
+    environment, agent = setup.at(clock)
     action = progress.pending.action
     faults = update_faults(progress.faults, environment, action, timestep, step)
     progress = progress._replace(faults=faults)
@@ -117,6 +117,5 @@ def draw_noise_block(setup: Setup, seed: Array, start: Array) -> tuple[ArrayTree
 
     The host loop uses it too: XLA would round a draw that it fuses with its use.
     """
-    environment, _ = setup.parts(Clock.zero())
-    times = start + jnp.arange(noise_block_size(environment.num_envs))
+    times = start + jnp.arange(noise_block_size(setup.environment.num_envs))
     return jax.vmap(lambda time: draw_step_noise(setup, seed, time))(times)

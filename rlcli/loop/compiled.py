@@ -36,7 +36,7 @@ from rlcli.loop.seeds import (
     shard_seeds,
     vmap_seeds,
 )
-from rlcli.types import Array, ArrayTree, Clock
+from rlcli.types import Array, ArrayTree
 from rlcli.xla.control_flow import zeros_of_shapes
 from rlcli.xla.fusion_barrier import round_to_dtype
 from rlcli.xla.packing import PackedTree, Packing
@@ -48,9 +48,9 @@ def compiled_loop(setup: Setup) -> Loop:
     devices, share = setup.devices, len(setup.seeds) // setup.devices
 
     def begin_one(seed: Array) -> Progress:
-        environment, _ = setup.parts(Clock.zero())
-        state, obs = environment.reset(stream_key(seed, RESET))
-        return initial_progress(setup, seed, state, obs, info_names(environment, state))
+        state, obs = setup.environment.reset(stream_key(seed, RESET))
+        names = info_names(setup.environment, state)
+        return initial_progress(setup, seed, state, obs, names)
 
     begin_all = jax.jit(
         shard_seeds(vmap_seeds(begin_one, share, (0,), AXES), devices, (0,), AXES)
@@ -88,14 +88,14 @@ def _chunk_function(setup: Setup) -> Callable:
     The program is the same for any number of iterations: the noise is drawn for a block
     of steps, and the inner loop over the block has a traced length.
     """
-    block = noise_block_size(setup.parts(Clock.zero())[0].num_envs)
+    block = noise_block_size(setup.environment.num_envs)
 
     def step(
         progress: Progress, noise: tuple[ArrayTree, ...], compute_metrics: Array
     ) -> tuple[Progress, Mapping[str, Array]]:
         step_noise, *rest = noise
         clock = clock_at(progress, current_step(setup, progress), compute_metrics)
-        environment, _ = setup.parts(clock)
+        environment, _ = setup.at(clock)
         cut = setup.reset & (progress.position + 1 == setup.unroll)
         outcome = environment.step(
             progress.environment, progress.pending.action, step_noise, cut
@@ -109,8 +109,7 @@ def _chunk_function(setup: Setup) -> Callable:
         progress: Progress, iterations: Array
     ) -> tuple[Progress, Mapping[str, Array]]:
         total = iterations * setup.unroll
-        _, agent = setup.parts(Clock.zero())
-        final_updates = agent.updates(progress.iteration + iterations)
+        final_updates = setup.agent.updates(progress.iteration + iterations)
 
         def run_block(i: Array, carry: tuple) -> tuple:
             noise = draw_noise_block(
@@ -127,7 +126,7 @@ def _chunk_function(setup: Setup) -> Callable:
 
                 return pack(
                     *advance_with_metrics(
-                        agent, advance_fn, unpack(*carry), final_updates
+                        setup.agent, advance_fn, unpack(*carry), final_updates
                     )
                 )
 

@@ -31,7 +31,7 @@ from rlcli.loop.progress import (
     initial_progress,
 )
 from rlcli.loop.seeds import expand_seed, seed_array, squeeze_seed, vmap_seeds
-from rlcli.types import Array, ArrayTree, Clock, Environment, TimeStep
+from rlcli.types import Array, ArrayTree, Environment, TimeStep
 from rlcli.xla import threads
 from rlcli.xla.control_flow import zeros_of_shapes
 from rlcli.xla.packing import SMALL_SIZE, PackedTree, Packing
@@ -56,15 +56,15 @@ class _Program(NamedTuple):
     temporaries: int  # bytes, of `step` and of its noise
 
 
-def host_loop(setup: Setup, environment: Environment) -> Loop:
+def host_loop(setup: Setup) -> Loop:
     """Runs one dispatch per environment step, with `environment.step` on the host."""
+    environment = setup.environment
     block = noise_block_size(environment.num_envs)
-    _, agent = setup.parts(Clock.zero())
     is_pinned = threads.is_single_threaded() and jax.default_backend() == "cpu"
 
     @functools.cache
     def program() -> _Program:
-        return _build_program(setup, environment)
+        return _build_program(setup)
 
     def begin() -> Progress:
         state, obs = environment.reset(np.array(setup.seeds, np.uint32))
@@ -78,7 +78,7 @@ def host_loop(setup: Setup, environment: Environment) -> Loop:
         action = progress.pending.action
         iteration_before = int(progress.iteration)
         packed_carry = run.pack(progress._replace(environment=()))
-        final_updates = jnp.asarray(agent.updates(iteration_before + count))
+        final_updates = jnp.asarray(setup.agent.updates(iteration_before + count))
         noise, start = None, iteration_before * setup.unroll
         with pin_threads() if is_pinned else contextlib.nullcontext():
             for time in range(start, (iteration_before + count) * setup.unroll):
@@ -121,10 +121,10 @@ def host_loop(setup: Setup, environment: Environment) -> Loop:
     )
 
 
-def _build_program(setup: Setup, environment: Environment) -> _Program:
+def _build_program(setup: Setup) -> _Program:
     """Traces all functions, so that arrays that do not fit in memory raise an error."""
-    seeds, block = len(setup.seeds), noise_block_size(environment.num_envs)
-    _, agent = setup.parts(Clock.zero())
+    seeds, environment = len(setup.seeds), setup.environment
+    block = noise_block_size(environment.num_envs)
     # The carry of a single seed has no axis for seeds: with one, XLA would not update
     # the donated buffers in place, and would copy the replay at every step.
     is_single = seeds == 1
@@ -152,11 +152,11 @@ def _build_program(setup: Setup, environment: Environment) -> _Program:
                 setup, progress_before, timestep, step_noise, compute_metrics
             )
 
-        return advance_with_metrics(agent, advance_fn, carry, final_updates)
+        return advance_with_metrics(setup.agent, advance_fn, carry, final_updates)
 
     begin_all = jax.jit(vmap_seeds(begin_one, seeds, (0, 0), AXES))
     draw_all = jax.jit(vmap_seeds(draw_one, seeds, (0, None), 0))
-    obs, timestep = timestep_shapes(seeds, environment)
+    obs, timestep = timestep_shapes(seeds, setup.environment)
     progress = jax.eval_shape(begin_all, seed_array(setup), obs)
     _, noise = jax.eval_shape(draw_all, seed_array(setup), np.int32(0))
 

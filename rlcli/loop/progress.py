@@ -35,9 +35,17 @@ _AVERAGE_EPISODES = 10  # horizon of `average_return`
 
 
 class Setup(NamedTuple):
-    """The parts of a run, as `assembly` builds them from a recipe."""
+    """The parts of a run, as `assembly` builds them from a recipe.
 
-    parts: Callable[[Clock], tuple[Environment, Agent]]  # schedules at that clock
+    `environment` and `agent` are the parts at the start of the run. They answer what
+    does not depend on schedules: spaces, `num_envs`, `draw`, `init`, `acting`,
+    `updates`. Code that steps, acts or learns uses the parts of its own time, `at`.
+    """
+
+    environment: Environment
+    agent: Agent
+    # clock -> environment and agent, with the schedules' values at that time
+    at: Callable[[Clock], tuple[Environment, Agent]]
     unroll: int  # steps of each environment per iteration
     seeds: tuple[int, ...]
     devices: int = 1
@@ -46,7 +54,7 @@ class Setup(NamedTuple):
     @property
     def steps(self) -> int:
         """Environment steps of one seed per iteration."""
-        return self.unroll * self.parts(Clock.zero())[0].num_envs
+        return self.unroll * self.environment.num_envs
 
 
 class Pending(NamedTuple):
@@ -117,7 +125,7 @@ def current_step(setup: Setup, progress: Progress) -> Array:
 
 def draw_step_noise(setup: Setup, seed: Array, time: Array) -> tuple[ArrayTree, ...]:
     """The noise of one step, a function of seed and time only."""
-    environment, agent = setup.parts(Clock.zero())
+    environment, agent = setup.environment, setup.agent
     step_key, action_key, learn_key = (
         jax.random.fold_in(stream_key(seed, index), time)
         for index in (STEP, POLICY, LEARN)
@@ -166,7 +174,7 @@ def initial_progress(
 
     `info_keys` are the names of the environment's `info` that are summed over episodes.
     """
-    environment, agent = setup.parts(Clock.zero())
+    environment, agent = setup.environment, setup.agent
     batch = environment.num_envs
     first = jnp.ones(batch, bool)
     # The action of step t + 1 uses the key of step t, so the first action uses key −1.

@@ -25,7 +25,7 @@ from rlcli.loop.progress import Progress, Setup
 from rlcli.recipe import Recipe, documents, dump_recipe, load_recipe, resolve
 from rlcli.runs import checkpoint, provenance
 from rlcli.runs.frozen import FrozenSeeds, dump_frozen, load_frozen
-from rlcli.types import ArrayTree, Clock
+from rlcli.types import ArrayTree
 from rlcli.xla import threads, tree_paths
 
 _CHECKPOINT, _POLICY = "checkpoint", "policy"
@@ -174,7 +174,6 @@ def load_snapshot(path: Path, *, trust: bool = False) -> Snapshot:
         if not name.startswith(f"{_HOST_PREFIX}/")
     }
     progress = checkpoint.restore_tree(shapes, leaves, source=path)
-    _, agent = setup.parts(Clock.zero())
     steps = int(progress.iteration) * setup.steps
     return Snapshot(
         recipe=recipe,
@@ -182,7 +181,7 @@ def load_snapshot(path: Path, *, trust: bool = False) -> Snapshot:
         steps=(steps,) * len(seeds),
         episodes=tuple(progress.statistics.episodes.tolist()),
         returns=(),
-        acting=checkpoint.flatten_tree(agent.acting(progress.agent)),
+        acting=checkpoint.flatten_tree(setup.agent.acting(progress.agent)),
         frozen=frozen,
     )
 
@@ -235,9 +234,8 @@ def restore_acting(snapshot: Snapshot, policy_of: Setup, source: Path) -> ArrayT
 
 def _acting_state(setup: Setup) -> ArrayTree:
     progress = make_loop(setup).shapes()
-    _, agent = setup.parts(Clock.zero())
     state = jax.tree.map(lambda s: jnp.zeros(s.shape[1:], s.dtype), progress.agent)
-    return agent.acting(state)
+    return setup.agent.acting(state)
 
 
 def _read_content(path: Path, *kinds: str) -> dict[str, Any]:

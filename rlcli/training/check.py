@@ -33,7 +33,6 @@ def _check_recipe(recipe: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     from rlcli.assembly import build, memory_usage, out_of_memory
     from rlcli.loop.progress import AXES
     from rlcli.training.experiment import Experiment
-    from rlcli.types import Clock
     from rlcli.xla.temporaries import tree_bytes
     from rlcli.xla.tree_paths import leaves_by_path
 
@@ -42,8 +41,7 @@ def _check_recipe(recipe: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     setup = build(parsed_recipe)
     experiment = Experiment(parsed_recipe, setup)
     shapes = experiment.check()
-    _, agent = setup.parts(Clock.zero())
-    acting = jax.eval_shape(agent.acting, shapes.agent)
+    acting = jax.eval_shape(setup.agent.acting, shapes.agent)
     seeds = len(setup.seeds)
     state_bytes = sum(
         tree_bytes(field) // (1 if axis is None else seeds)
@@ -60,7 +58,7 @@ def _check_recipe(recipe: str | Path | Mapping[str, Any]) -> dict[str, Any]:
         "memory": state_bytes,
         "peak_memory": {"total": memory_usage.total(experiment.memory), **peak_memory},
         "iterations": parsed_recipe.train.steps // setup.steps,
-        "updates": agent.updates(parsed_recipe.train.steps // setup.steps),
+        "updates": setup.agent.updates(parsed_recipe.train.steps // setup.steps),
         "shapes": {
             path: f"{leaf.dtype}{[*leaf.shape[1:]]}"
             for path, leaf in leaves_by_path(acting).items()

@@ -48,12 +48,10 @@ class Experiment:
         self.recipe = recipe
         self.setup = setup
         self.loop = make_loop(setup)
-        # Built once: building takes milliseconds, and each chunk needs it ten times.
-        _, self._agent = setup.parts(Clock.zero())
         self.steps = setup.steps  # of one seed in an iteration
         self.iterations = recipe.train.steps // self.steps  # in the whole run
         self.iteration = 0
-        self.failures = Failures(recipe, setup, self._agent)
+        self.failures = Failures(recipe, setup)
         self.has_reached_stop = False  # whether every seed has reached `train.stop`
         self.best: BestPolicies | None = None
         self._progress: Progress | None = None
@@ -78,7 +76,7 @@ class Experiment:
     @property
     def updates(self) -> Callable[[int], int]:
         """A function from a number of iterations to the number of updates in them."""
-        return self._agent.updates
+        return self.setup.agent.updates
 
     @property
     def is_finished(self) -> bool:
@@ -131,13 +129,13 @@ class Experiment:
             )
         self._last_log = (self.step, time.perf_counter())
         if best.is_file():
-            shapes = jax.eval_shape(self._agent.acting, self.loop.shapes().agent)
+            shapes = jax.eval_shape(self.setup.agent.acting, self.loop.shapes().agent)
             self.best = snapshots.load_best(best, shapes, self.setup.seeds)
         return sentence
 
     def acting(self) -> ArrayTree:
         """The acting state of the policies, `[seeds, ...]`, on the host."""
-        return jax.device_get(self._agent.acting(self.progress.agent))
+        return jax.device_get(self.setup.agent.acting(self.progress.agent))
 
     def advance(self, max_iterations: int) -> ChunkReport:
         """Runs a chunk: up to the next log, evaluation, checkpoint or limit."""
@@ -150,7 +148,7 @@ class Experiment:
         self._progress, metrics = self.loop.advance(self.progress, count)
         self.iteration = iteration_before + count
         look = self._fetch(metrics)
-        agent = self._agent
+        agent = self.setup.agent
         if agent.updates(self.iteration) > agent.updates(iteration_before):
             self._metrics = look["metrics"]
         seconds = time.perf_counter() - start
@@ -193,7 +191,7 @@ class Experiment:
 
     def _summarize(self, progress: Progress, metrics: ArrayTree) -> dict[str, Any]:
         """The summary of a chunk, `[S]` each."""
-        agent = self._agent
+        agent = self.setup.agent
         seeds = len(self.setup.seeds)
         finite = map(_is_finite, jax.tree.leaves(agent.acting(progress.agent)))
         statistics = progress.statistics._replace(
@@ -234,7 +232,7 @@ class Experiment:
         now = time.perf_counter()
         self._last_log = (self.step, now)
         took, steps = max(now - clock, 1e-9), self.step - step
-        agent = self._agent
+        agent = self.setup.agent
         updates = agent.updates(self.iteration)
         num_updates = updates - agent.updates(step // self.steps)
         has_learned = updates > agent.updates(self._last_logged_step // self.steps)

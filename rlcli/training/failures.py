@@ -14,7 +14,7 @@ from rlcli.recipe import Recipe
 from rlcli.runs import checkpoint
 from rlcli.runs.frozen import Frozen, FrozenSeeds, describe_frozen, suggest_remedy
 from rlcli.spaces import describe
-from rlcli.types import Agent, ArrayTree, Clock
+from rlcli.types import ArrayTree
 from rlcli.updaters.learner import NOT_FAILED
 
 
@@ -25,11 +25,10 @@ class Failures:
     checkpoints contain it, and equal progress gives equal bytes.
     """
 
-    def __init__(self, recipe: Recipe, setup: Setup, agent: Agent) -> None:
+    def __init__(self, recipe: Recipe, setup: Setup) -> None:
         self.frozen: dict[int, Frozen] = {}  # by seed
         self._recipe = recipe
         self._setup = setup
-        self._agent = agent
         self._environment = f"environment `{recipe.environment.name}`"
         self._warned = {"not_finite": False, "outside": False}
 
@@ -78,7 +77,9 @@ class Failures:
                 continue
             # The update that failed, even if it is detected later. Parameters that are
             # not finite after the last update make the next update fail.
-            update = self._agent.updates(iteration) if failed == NOT_FAILED else failed
+            update = (
+                self._setup.agent.updates(iteration) if failed == NOT_FAILED else failed
+            )
             what = _find_not_finite(acting(), index)
             codes = look["faults"]["not_finite"][index]
             self.frozen[seed] = self._freeze(what, update, codes)
@@ -88,7 +89,9 @@ class Failures:
 
     def _freeze(self, what: str, update: int, codes: np.ndarray) -> Frozen:
         iterations = range(np.iinfo(np.int32).max)
-        iteration = bisect.bisect_right(iterations, update, key=self._agent.updates)
+        iteration = bisect.bisect_right(
+            iterations, update, key=self._setup.agent.updates
+        )
         step = iteration * self._setup.steps
         reason = f"{what} is not finite at update {update:,}, by step {step:,}"
         fault = first_not_finite(codes)
@@ -114,11 +117,11 @@ class Failures:
         seed = f"seed {self._setup.seeds[index]}, "
         if name == "not_finite":
             return f"{self._environment} returned {self._describe_fault(fault, seed)}"
-        environment, _ = self._setup.parts(Clock.zero())
+        space = describe(self._setup.environment.observation)
         return (
             f"{self._environment} returned an observation outside its declared space "
-            f"{describe(environment.observation)} ({seed}{self._place(fault)}); it is "
-            "used unchanged, and this warning is not repeated"
+            f"{space} ({seed}{self._place(fault)}); it is used unchanged, and this "
+            "warning is not repeated"
         )
 
     def _describe_fault(self, fault: Fault, seed: str = "") -> str:

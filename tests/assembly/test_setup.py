@@ -1,7 +1,5 @@
 """Setup: builds compatible parts, and refuses incompatible ones by name."""
 
-from typing import Literal
-
 import haiku as hk
 import jax
 import jax.numpy as jnp
@@ -9,35 +7,14 @@ import numpy as np
 import pytest
 
 from rlcli import recipe
-from rlcli.assembly import build, build_environment
+from rlcli.assembly import build_environment
 from rlcli.errors import RlcliError
-from rlcli.training import train
 from rlcli.training.experiment import Experiment
 from rlcli.types import Clock, Transition
-from rlcli.updaters.td.q_learning import q_learning
+from tests.assembly.building import CARTPOLE, build_error, built, setup_of
 
-CARTPOLE = "environment: CartPole-v1\n"
 BOX = "environment: probe-continuous-action\n"
 DQN = CARTPOLE + "updater: q_learning\nreplay: uniform\n"
-
-
-def setup_of(text_or_data, tmp_path=None, seeds=None):
-    if isinstance(text_or_data, str):
-        path = tmp_path / "mine.yaml"
-        path.write_text(text_or_data, encoding="utf-8")
-        text_or_data = path
-    return build(recipe.load_recipe(text_or_data), seeds)
-
-
-def build_error(text: str, tmp_path) -> RlcliError:
-    """The error of a valid recipe whose parts are incompatible."""
-    path = tmp_path / "mine.yaml"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(RlcliError) as caught:
-        train(path, runs=tmp_path / "runs", quiet=True)
-    assert not (tmp_path / "runs").exists()  # a refused recipe leaves no run
-    assert caught.value.message.startswith(f"{path}:")
-    return caught.value
 
 
 @pytest.mark.parametrize("updater", ["q_learning", "double_q_learning"])
@@ -201,70 +178,15 @@ def test_a_tracer_of_whole_episodes_needs_a_replay_of_them(replay, samples, tmp_
     assert Experiment(*built(fitting, tmp_path)).check()
 
 
-@pytest.mark.parametrize(
-    ("text", "spans"),
-    [
-        ("tracer: {name: n_step, n: 3}", "`n_step` span 3 steps"),
-        ("tracer: monte_carlo\nreplay: episodes", "`monte_carlo` span whole episodes"),
-    ],
-)
-def test_n_step_entropy_requires_rows_of_single_steps(text, spans, tmp_path):
-    regular = "regularizers: [{name: n_step_entropy, weight: 0.1}]"
-    updater = f"updater: {{name: a2c, {regular}}}\n"
-    error = build_error(f"{CARTPOLE}{updater}{text}\n", tmp_path)
-    assert error.message.startswith(f"{tmp_path}/mine.yaml:2: ")
-    assert error.message.endswith(
-        f"requires rows of single steps, but the rows of tracer {spans}"
-    )
-    assert error.hint == "use `tracer: lambda_return`, whose rows are single steps"
-    for fitting in ("tracer: {name: n_step, n: 1}", "tracer: lambda_return"):
-        built(f"{CARTPOLE}{updater}{fitting}\n", tmp_path)
-    built(f"{CARTPOLE}updater: a2c\n{text}\n", tmp_path)
-
-
-def test_off_policy_advantages_are_not_normalized_with_a_replay(tmp_path):
-    replay = "replay: {name: sequences, length: 20}\n"
-    centred = "updater: {name: v_trace, normalize_advantage: true}\n"
-    error = build_error(f"{CARTPOLE}{centred}{replay}", tmp_path)
-    assert error.message == (
-        f"{tmp_path}/mine.yaml:2: `normalize_advantage` cannot be used with a replay: "
-        "tracer `v_trace` gives actions that the policy never selects an advantage of "
-        "0, which normalization would change"
-    )
-    built(f"{CARTPOLE}{centred}", tmp_path)
-    built(f"{CARTPOLE}updater: v_trace\n{replay}", tmp_path)
-
-
 def test_no_update_happens_before_a_replay_can_be_sampled(tmp_path):
     text = (
         "replay: {name: sequences, length: 12, burn_in: 4, overlap: 6}\n"
         "tracer: {name: n_step, n: 3}\ntrain: {start: 0, unroll: 5}\n"
     )
     _, setup = built(f"{CARTPOLE}updater: q_learning\n{text}", tmp_path)
-    _, agent = setup.parts(Clock.zero())
+    agent = setup.agent
     # 4 + 12 + 2 steps are a sequence, and five more until one begins for sure.
     assert [agent.updates(count) for count in (4, 5, 6)] == [0, 1, 2]
-
-
-def reporting(
-    spaces, networks, policies, optimizer, *, priority: Literal["gradient_norm"]
-):
-    """Q-learning that claims to report the requested priority."""
-    return q_learning(spaces, networks, policies, optimizer)
-
-
-def test_gradient_norm_priorities_require_an_updater_that_reports_them(tmp_path):
-    text = (
-        f"{CARTPOLE}replay: {{name: prioritized, by: gradient_norm}}\n"
-        "policy: epsilon_greedy\n"
-    )
-    error = build_error(f"{text}updater: q_learning\n", tmp_path)
-    assert error.message.endswith(
-        "replay `prioritized` requires the priority `gradient_norm`, which updater "
-        "`q_learning` does not report"
-    )
-    own = f"{{name: '{__name__}:reporting', priority: gradient_norm}}"
-    assert Experiment(*built(f"{text}updater: {own}\n", tmp_path)).check()
 
 
 @pytest.mark.parametrize(
@@ -291,12 +213,6 @@ def test_off_policy_tracers_are_built_and_traced_from_a_recipe(
 ):
     text = f"updater: q_learning\ntracer: {tracer}\nreplay: {replay}\n"
     assert Experiment(*built(f"{CARTPOLE}{text}", tmp_path)).check()
-
-
-def built(text, tmp_path):
-    """The recipe, and what is built of it."""
-    setup = setup_of(text, tmp_path)
-    return recipe.load_recipe(tmp_path / "mine.yaml"), setup
 
 
 def test_an_environment_that_nobody_registered_is_refused(tmp_path):
@@ -332,7 +248,7 @@ def two_wide(obs, *, factor: float = 1.0):
 def test_a_forward_pass_of_the_users_own_is_a_network(tmp_path):
     name = f"{__name__}:two_wide"
     setup = setup_of(f"{DQN}network: {{name: '{name}', factor: 0.0}}\n", tmp_path)
-    _, agent = setup.parts(Clock.zero())
+    agent = setup.agent
     params = jax.eval_shape(
         lambda: agent.acting(agent.init(jax.random.key(0), _unroll()))
     )
@@ -355,7 +271,7 @@ def test_a_schedule_is_evaluated_at_the_clock_inside_the_program(tmp_path):
 
     @jax.jit
     def reward(steps):
-        env, _ = setup.parts(Clock.zero()._replace(steps=steps))
+        env, _ = setup.at(Clock.zero()._replace(steps=steps))
         state, _ = env.reset(jax.random.key(0))
         fallen = state._replace(core=type(state.core)(jnp.full((1, 4), 9.0)))
         noise = env.draw(jax.random.key(1))
@@ -374,7 +290,7 @@ def test_each_environment_has_its_own_value_by_turns():
         },
         "updater": "q_learning",
     }
-    env, _ = setup_of(data).parts(Clock.zero())
+    env = setup_of(data).environment
     state, _ = env.reset(jax.random.key(0))
     fallen = state._replace(core=type(state.core)(jnp.full((5, 4), 9.0)))
     noise = env.draw(jax.random.key(1))
@@ -407,7 +323,7 @@ def test_an_environment_alone_may_be_more_than_the_replay_would_hold():
     }
     with pytest.raises(RlcliError, match="replay `uniform`"):
         setup_of(data)
-    env = build_environment(recipe.load_recipe(data), 1, Clock.zero())
+    env = build_environment(recipe.load_recipe(data), 1)
     assert env.reset(jax.random.key(0))[1].shape == (100, 4)
 
 
@@ -424,7 +340,7 @@ def test_warmup_plays_at_random_until_the_start_and_the_policy_from_then_on():
     setup = setup_of(data)
 
     def actions(steps: int):
-        _, agent = setup.parts(Clock.zero()._replace(steps=jnp.float32(steps)))
+        _, agent = setup.at(Clock.zero()._replace(steps=jnp.float32(steps)))
         state = agent.init(jax.random.key(3), _unroll())
         obs = jnp.ones((64, 4))
         noise = agent.policy.draw(jax.random.key(1), 64)

@@ -17,7 +17,7 @@ from rlcli.environments.observation_image import observation_image
 from rlcli.environments.to_gymnasium import to_gymnasium
 from rlcli.evaluation.render import _compose_frames, _select_evaluator
 from rlcli.loop.progress import EVALUATION
-from rlcli.types import Clock, RenderState
+from rlcli.types import RenderState
 
 EPISODES = 2
 # Their steps are not random, so that a core repeats them.
@@ -151,7 +151,7 @@ def test_a_stack_around_the_environment_keeps_the_final_picture():
         "network": {"name": "mlp", "preprocess": [{"name": "frame_stack"}]},
         "updater": "ppo",
     }
-    env = build_environment(recipe.load_recipe(data), 1, Clock.zero(), rendering=True)
+    env = build_environment(recipe.load_recipe(data), 1, rendering=True)
     state, _ = env.reset(jax.random.key(0))
     step = jax.jit(lambda state, key: env.step(state, jnp.int32([0]), env.draw(key)))
     for time in range(9):
@@ -165,14 +165,14 @@ def test_only_environments_for_rendering_store_final_states():
     data = {"environment": {"name": "Blackjack-v1", "num_envs": 3}, "updater": "ppo"}
     parsed, sizes = recipe.load_recipe(data), []
     for rendering in (False, True):
-        env = build_environment(parsed, 1, Clock.zero(), rendering=rendering)
+        env = build_environment(parsed, 1, rendering=rendering)
         state, _ = jax.eval_shape(env.reset, jax.random.key(0))
         sizes.append((len(jax.tree.leaves(state.core)), len(jax.tree.leaves(state))))
     core = registry.find("environment", "Blackjack-v1").factory()
     plain = len(jax.tree.leaves(jax.eval_shape(core.reset, jax.random.key(0))[0]))
     assert sizes[0] == (plain, plain + 1)  # and the time
     assert sizes[1][0] > plain and sizes[1][1] == 2 * sizes[1][0] + 1
-    assert build_environment(parsed, 1, Clock.zero()).render_final((), 0) is None
+    assert build_environment(parsed, 1).render_final((), 0) is None
 
 
 def test_make_gives_final_pictures_if_asked():

@@ -9,7 +9,6 @@ from rlcli.assembly import build
 from rlcli.environments.adapters.host import to_host_environment
 from rlcli.loop import compiled_episodes, make_loop
 from rlcli.loop.episodes import Evaluator
-from rlcli.types import Clock
 
 # Natively implemented environments that can be built without options.
 NATIVE = [
@@ -23,7 +22,7 @@ NATIVE = [
 def play_both(data, seeds=(0, 5), episodes_per_env=2, devices=1, explore=True):
     """The results of the compiled program and of the loop on the host."""
     setup = build(recipe.load_recipe(data), seeds)
-    environment, agent = setup.parts(Clock.zero())
+    environment, agent = setup.environment, setup.agent
     acting = jax.device_get(agent.acting(make_loop(setup).begin().agent))
     host = to_host_environment(environment, len(seeds))
     results = []
@@ -98,7 +97,7 @@ def test_long_evaluations_continue_over_several_calls_of_the_program(monkeypatch
 
 def test_an_evaluation_is_traced_once(monkeypatch):
     setup = build(recipe.load_recipe(CARTPOLE), (0,))
-    environment, agent = setup.parts(Clock.zero())
+    environment, agent = setup.environment, setup.agent
     acting = jax.device_get(agent.acting(make_loop(setup).begin().agent))
     traces = []
 

@@ -12,7 +12,7 @@ from rlcli.environments.adapters.host import episode_seed
 from rlcli.loop import episodes
 from rlcli.loop.episodes import Evaluator
 from rlcli.loop.progress import EVALUATION
-from rlcli.types import Clock, Transition
+from rlcli.types import Transition
 
 LIMITED = {"name": "probe-truncation", "num_envs": 3}  # 1 for each of its 5 steps
 NETWORK = {"name": "mlp", "layers": [8]}
@@ -27,7 +27,8 @@ def make_evaluator(
         "policy": {"name": "epsilon_greedy", "epsilon": epsilon},
         "updater": "q_learning",
     }
-    env, agent = build(recipe.load_recipe(data), seeds).parts(Clock.zero())
+    setup = build(recipe.load_recipe(data), seeds)
+    env, agent = setup.environment, setup.agent
     evaluator = Evaluator(env, agent.policy, seeds, episodes_per_env, **keywords)
     evaluator.acting = acting(agent, env, len(seeds))
     return evaluator

@@ -13,7 +13,7 @@ from rlcli.assembly import build
 from rlcli.environments.adapters.host import to_host_environment
 from rlcli.loop.progress import RESET, STEP, Setup, stream_key
 from rlcli.runs import checkpoint
-from rlcli.types import Clock, Environment, TimeStep
+from rlcli.types import Environment, TimeStep
 from rlcli.xla import tree_paths
 
 SEED = 5
@@ -107,19 +107,15 @@ def leaves_after(kind: str, iterations: int, seeds: int, devices: int = 1) -> di
 
 def hosted_loop(setup: Setup) -> loop.Loop:
     """The same environments with the interface of host environments."""
-    seeds = len(setup.seeds)
-
-    @functools.cache
-    def host() -> Environment:
-        pure, _ = setup.parts(Clock.zero())
-        return to_host_environment(
-            pure, seeds, key=lambda seed: stream_key(seed, RESET)
-        )
-
-    def parts(clock):
-        return host(), setup.parts(clock)[1]
-
-    return loop.make_loop(setup._replace(parts=parts))
+    host = to_host_environment(
+        setup.environment,
+        len(setup.seeds),
+        key=lambda seed: stream_key(seed, RESET),
+    )
+    hosted = setup._replace(
+        environment=host, at=lambda clock: (host, setup.at(clock)[1])
+    )
+    return loop.make_loop(hosted)
 
 
 def assert_equal(actual: dict, expected: dict) -> None:
@@ -314,7 +310,7 @@ def test_seeds_are_independent():
 
 def test_an_unroll_contains_the_timesteps_of_the_environment():
     setup = setup_of(ONLINE)
-    env, _ = setup.parts(Clock.zero())
+    env = setup.environment
     run = compiled_loop("online")
     progress = run.begin()
     state, obs = env.reset(stream_key(SEED, RESET))
@@ -342,7 +338,7 @@ def test_an_unroll_contains_the_timesteps_of_the_environment():
 def test_the_stream_of_an_environment_depends_on_seed_and_index_only():
     def walk(num_envs: int, seed: int):
         data = {**WITH_REPLAY, "environment": environment(swing, num_envs)}
-        env, _ = setup_of(data).parts(Clock.zero())
+        env = setup_of(data).environment
         state, obs = env.reset(stream_key(seed, RESET))
         step = jax.jit(env.step)
         yield obs
@@ -381,12 +377,12 @@ def test_every_unroll_starts_with_a_reset_if_the_recipe_sets_it():
 def test_shapes_raise_an_error_for_an_inconsistent_program():
     good = setup_of(WITH_REPLAY)
 
-    def parts(clock):
-        env, agent = good.parts(clock)
+    def build_at(clock):
+        env, agent = good.at(clock)
         return env, agent._replace(learn=lambda *_: jnp.zeros(3) @ jnp.zeros(4))
 
     with pytest.raises(TypeError, match="dot_general"):
-        loop.make_loop(good._replace(parts=parts)).shapes()
+        loop.make_loop(good._replace(at=build_at)).shapes()
 
 
 def test_shapes_equal_those_of_the_saved_arrays():

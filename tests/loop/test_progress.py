@@ -50,7 +50,7 @@ def progress(setup) -> Progress:
 
 
 def begin_progress(setup: Setup, seed: int) -> Progress:
-    environment, _ = setup.parts(Clock.zero())
+    environment = setup.environment
 
     def start(number):
         return initial_progress(
@@ -133,9 +133,9 @@ def test_info_is_summed_over_episodes():
 
 def test_info_names_are_those_of_the_environment():
     def logged(name):
-        environment = build(recipe.load_recipe(DATA | {"environment": name})).parts(
-            Clock.zero()
-        )[0]
+        environment = build(
+            recipe.load_recipe(DATA | {"environment": name})
+        ).environment
         return info_names(environment, environment.reset(jax.random.key(0))[0])
 
     assert logged("CartPole-v1") == []
@@ -187,7 +187,7 @@ def test_noise_depends_on_seed_and_time_only(setup):
 
 
 def test_initial_progress_has_a_pending_action(setup, progress):
-    environment, agent = setup.parts(Clock.zero())
+    environment, agent = setup.environment, setup.agent
     _, obs = environment.reset(stream_key(7, RESET))
     np.testing.assert_array_equal(progress.pending.obs, obs)
     assert progress.pending.first.tolist() == [True] * 3

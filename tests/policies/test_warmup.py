@@ -74,7 +74,7 @@ def test_a_run_warms_up_until_learning_starts():
     )
     best = {"q": {"linear": {"w": jnp.array([[1.0, 2.0]])}}}  # always action 1
     for steps, expected in [(4_999.0, 0.5), (5_000.0, 1.0)]:
-        policy = setup.parts(Clock.zero()._replace(steps=steps))[1].policy
+        policy = setup.at(Clock.zero()._replace(steps=steps))[1].policy
         noise = policy.draw(jax.random.key(1), 1000)
         state, first = policy.initial(1000), jnp.zeros(1000, bool)
         explore = jax.jit(policy.explore)

@@ -17,7 +17,7 @@ from rlcli.preprocessing.functions import diff_transform, frame_stack, one_hot
 from rlcli.recipe import load_recipe, resolve
 from rlcli.runs.checkpoint import flatten_tree
 from rlcli.training.experiment import Experiment
-from rlcli.types import Clock, Environment, TimeStep, Transition
+from rlcli.types import Environment, TimeStep, Transition
 
 ROW = spaces.Box(-1.0, 200.0, (2,), np.float32)
 CHOICE = spaces.Discrete(90, start=10)
@@ -179,7 +179,8 @@ def build_shapes(network, **more):
     """The environment of a recipe, and shapes of what its agent learns."""
     recipe = load_recipe({**BASE, **more, "network": network})
     assert load_recipe(resolve(recipe)) == recipe
-    environment, agent = build(recipe).parts(Clock.zero())
+    setup = build(recipe)
+    environment, agent = setup.environment, setup.agent
     shape = environment.observation.shape
     row = jnp.zeros((4, 1))
     obs = jnp.zeros((4, 1, *shape))

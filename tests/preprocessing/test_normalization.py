@@ -228,7 +228,7 @@ def test_each_seed_of_a_run_has_its_own_statistics():
     for _ in range(5):
         progress, _ = engine.advance(progress, 1)
         seen.append(np.asarray(progress.unroll.obs))
-    acting = setup.parts(Clock.zero())[1].acting(progress.agent)
+    acting = setup.agent.acting(progress.agent)
     rows = np.concatenate(seen, axis=1).reshape(2, -1, 2).astype(np.float64)
     assert not np.array_equal(rows[0], rows[1])
     (mean,), (variance,) = acting.observation.mean, acting.observation.variance

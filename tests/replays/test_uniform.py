@@ -14,7 +14,7 @@ from rlcli import recipe
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.replays.uniform import sample_distinct_indices, uniform
-from rlcli.types import Clock, Transition
+from rlcli.types import Transition
 
 DRAWS = 20_000
 # (window, unroll, num_envs, capacity)
@@ -184,7 +184,7 @@ def test_updates_start_with_the_first_window(n, unroll, num_envs, start, first):
         "updater": "q_learning",
         "train": {"steps": 1_000, "unroll": unroll, "start": start},
     }
-    _, agent = build(recipe.load_recipe(data)).parts(Clock.zero())
+    agent = build(recipe.load_recipe(data)).agent
     assert [agent.updates(first - 1), agent.updates(first)] == [0, 1]
 
 

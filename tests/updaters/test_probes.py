@@ -21,7 +21,6 @@ from rlcli.networks.heads import (
     state_value_head,
 )
 from rlcli.networks.torsos import linear, mlp
-from rlcli.types import Clock
 
 GAMMA = 0.9
 slow = pytest.mark.slow
@@ -43,7 +42,7 @@ def learn_recipe(data, iterations):
     setup = build(recipe.load_recipe(data))
     engine = loop.make_loop(setup)
     progress, _ = engine.advance(engine.begin(), iterations)
-    agent = setup.parts(Clock.zero())[1]
+    agent = setup.agent
     assert int(agent.failed_at(progress.agent)[0]) == -1
     return setup, {
         name: {
@@ -56,7 +55,7 @@ def learn_recipe(data, iterations):
 
 def outputs(setup, params, name, torso, head, obs, make=separate_network):
     """The outputs of a function of the observations `[N]`."""
-    environment = setup.parts(Clock.zero())[0]
+    environment = setup.environment
     network = make(name, torso, head, environment.observation)
     shown = jnp.asarray(obs, jnp.float32)[:, None]
     found = network.apply(params, None, shown, (), None)[0]

@@ -23,7 +23,7 @@ from rlcli.assembly import build
 from rlcli.environments.adapters.host import to_host_environment
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
-from rlcli.types import ArrayTree, Clock, Environment, TimeStep
+from rlcli.types import ArrayTree, Environment, TimeStep
 
 SEEDS, BATCH, STEPS = np.array([3, 11], np.uint32), 3, 25
 
@@ -168,7 +168,7 @@ def environment(case) -> Environment:
     recipe = load_recipe(
         {"environment": environment_options | case.options, "updater": "vanilla_pg"}
     )
-    env = build(recipe, SEEDS.tolist()).parts(Clock.zero())[0]
+    env = build(recipe, SEEDS.tolist()).environment
     return to_host_environment(env, len(SEEDS))
 
 

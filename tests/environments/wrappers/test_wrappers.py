@@ -10,7 +10,7 @@ import rlcli
 from rlcli import action_masks, recipe, registry
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
-from rlcli.types import Clock, Environment, TimeStep
+from rlcli.types import Environment, TimeStep
 
 
 def counter(length: int = 1_000) -> Environment:
@@ -163,7 +163,7 @@ def test_a_recipe_applies_wrappers_from_the_inside_out():
         "updater": "q_learning",
     }
     parsed = recipe.load_recipe(data)
-    env, _ = build(parsed).parts(Clock.zero())
+    env = build(parsed).environment
     assert env.action == gymnasium.spaces.Discrete(5)
     assert env.observation.shape == (3 + 1 + 2,)
     state, obs = env.reset(jax.random.key(0))

@@ -143,7 +143,7 @@ def evolved_run(request):
 
 def test_every_strategy_finds_the_rewarded_action(evolved_run):
     setup, _, progress, metrics = evolved_run
-    agent = setup.parts(Clock.zero())[1]
+    agent = setup.agent
     assert int(agent.failed_at(progress.agent)[0]) == -1
     acting = jax.tree.map(lambda leaf: leaf[0], agent.acting(progress.agent))
     state, noise = agent.policy.initial(3), agent.policy.draw(jax.random.key(0), 3)
@@ -155,7 +155,7 @@ def test_every_strategy_finds_the_rewarded_action(evolved_run):
 
 def test_members_differ_and_change_between_generations(evolved_run):
     setup, early, progress, _ = evolved_run
-    agent = setup.parts(Clock.zero())[1]
+    agent = setup.agent
     before = jax.tree.leaves(agent.acting(early)["members"])[0][0]
     after = jax.tree.leaves(agent.acting(progress.agent)["members"])[0][0]
     assert before.shape[0] == MEMBERS
@@ -189,7 +189,7 @@ def test_environment_i_explores_with_member_i_and_exploits_with_the_best():
 def test_non_finite_returns_stop_evolution(evolved_run):
     setup, early, progress, _ = evolved_run
     assert int(early.learner.failed[0]) == NOT_FAILED
-    agent = setup.parts(Clock.zero())[1]
+    agent = setup.agent
     state = jax.tree.map(lambda leaf: leaf[0], progress.agent)
     steps = jax.tree.map(lambda leaf: leaf[0], progress.unroll)
     broken = steps._replace(reward=np.full_like(steps.reward, np.nan))
@@ -212,7 +212,7 @@ def test_observations_are_normalized_by_statistics_of_all_generations():
     data["environment"] = {"name": "MountainCar-v0", "num_envs": MEMBERS}
     data["normalize"] = {"observation": True, "reward": True}
     setup = build(recipe.load_recipe(data))
-    engine, agent = loop.make_loop(setup), setup.parts(Clock.zero())[1]
+    engine, agent = loop.make_loop(setup), setup.agent
     progress, seen = engine.begin(), []
     for _ in range(4):
         acting = jax.tree.map(lambda leaf: leaf[0], agent.acting(progress.agent))

@@ -364,7 +364,7 @@ def learn_probe(probe, **more):
     pytest.importorskip("mctx")
     setup = build(recipe.load_recipe(probe_recipe(probe, **more)))
     progress, _ = (engine := loop.make_loop(setup)).advance(engine.begin(), 400)
-    agent = setup.parts(Clock.zero())[1]
+    agent = setup.agent
     assert int(agent.failed_at(progress.agent)[0]) == -1
     acting = jax.tree.map(lambda leaf: leaf[0], agent.acting(progress.agent))
     obs = jnp.array(list(VALUES[probe]), jnp.float32)[:, None]

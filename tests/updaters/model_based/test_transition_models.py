@@ -314,7 +314,7 @@ def learn_recipe(data, iterations):
     setup = build(recipe.load_recipe(data))
     engine = loop.make_loop(setup)
     progress, _ = engine.advance(engine.begin(), iterations)
-    environment, agent = setup.parts(Clock.zero())
+    environment, agent = setup.environment, setup.agent
     assert int(agent.failed_at(progress.agent)[0]) == -1
     params = agent.acting(progress.agent)
     return environment, agent, jax.tree.map(lambda leaf: leaf[0], params)
@@ -490,7 +490,7 @@ def test_known_functions_are_forward_passes_without_parameters():
     parsed = recipe.load_recipe(data)
     setup = build(parsed)
     Experiment(parsed, setup).check()  # traces an update
-    _, agent = setup.parts(Clock.zero())
+    agent = setup.agent
     begun = jax.eval_shape(loop.make_loop(setup).begin).agent
     shapes = agent.acting(begun)
     assert shapes["transition"] == shapes["reward"] == {}

@@ -400,5 +400,5 @@ def test_unsupported_options_are_refused_with_a_reason():
 )
 def test_supported_combinations_build_and_trace(updater, more):
     setup = build(recipe.load_recipe({**PENDULUM, "updater": updater, **more}))
-    _, agent = setup.parts(Clock.zero())
+    agent = setup.agent
     assert agent.updates(2_000) == 1_800

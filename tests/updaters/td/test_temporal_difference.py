@@ -41,7 +41,8 @@ def build_parts(updater, head, environment="CartPole-v1", **more):
     }
     parsed = recipe.load_recipe(data)
     assert recipe.load_recipe(recipe.resolve(parsed)) == parsed
-    environment, agent = build(parsed).parts(Clock.zero())
+    setup = build(parsed)
+    environment, agent = setup.environment, setup.agent
     return environment, agent
 
 

@@ -1,0 +1,122 @@
+"""Requirements: what parts declare, what others read, and what does not fit."""
+
+import numpy as np
+import pytest
+
+from rlcli.policies.discrete import epsilon_greedy
+from rlcli.tracers.n_step import n_step
+from rlcli.training.experiment import Experiment
+from rlcli.types import Clock, Tracer
+from rlcli.updaters.td.q_learning import q_learning
+from tests.assembly.building import CARTPOLE, build_error, built, setup_of
+
+
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [
+        ("tracer: {name: n_step, n: 3}", "`n_step` span 3 steps"),
+        ("tracer: monte_carlo\nreplay: episodes", "`monte_carlo` span whole episodes"),
+    ],
+)
+def test_n_step_entropy_requires_rows_of_single_steps(text, spans, tmp_path):
+    regular = "regularizers: [{name: n_step_entropy, weight: 0.1}]"
+    updater = f"updater: {{name: a2c, {regular}}}\n"
+    error = build_error(f"{CARTPOLE}{updater}{text}\n", tmp_path)
+    assert error.message.startswith(f"{tmp_path}/mine.yaml:2: ")
+    assert error.message.endswith(
+        f"requires rows of single steps, but the rows of tracer {spans}"
+    )
+    assert error.hint == "use `tracer: lambda_return`, whose rows are single steps"
+    for fitting in ("tracer: {name: n_step, n: 1}", "tracer: lambda_return"):
+        built(f"{CARTPOLE}{updater}{fitting}\n", tmp_path)
+    built(f"{CARTPOLE}updater: a2c\n{text}\n", tmp_path)
+
+
+def test_off_policy_advantages_are_not_normalized_with_a_replay(tmp_path):
+    replay = "replay: {name: sequences, length: 20}\n"
+    centred = "updater: {name: v_trace, normalize_advantage: true}\n"
+    error = build_error(f"{CARTPOLE}{centred}{replay}", tmp_path)
+    assert error.message == (
+        f"{tmp_path}/mine.yaml:2: `normalize_advantage` cannot be used with a replay: "
+        "tracer `v_trace` gives actions that the policy never selects an advantage of "
+        "0, which `normalize_advantage` would change"
+    )
+    assert error.hint == "remove `normalize_advantage` or `replay`"
+    built(f"{CARTPOLE}{centred}", tmp_path)
+    built(f"{CARTPOLE}updater: v_trace\n{replay}", tmp_path)
+
+
+def reporting(spaces, networks, policies, optimizer):
+    """Q-learning that claims to report gradient norms."""
+    updater = q_learning(spaces, networks, policies, optimizer)
+    return updater._replace(priority="gradient_norm")
+
+
+def test_gradient_norm_priorities_require_an_updater_that_reports_them(tmp_path):
+    text = (
+        f"{CARTPOLE}replay: {{name: prioritized, by: gradient_norm}}\n"
+        "policy: epsilon_greedy\n"
+    )
+    error = build_error(f"{text}updater: q_learning\n", tmp_path)
+    assert error.message.endswith(
+        "replay `prioritized` requires the priority `gradient_norm`, which updater "
+        "`q_learning` does not report"
+    )
+    assert error.hint == "it reports `td_error`"
+    own = f"'{__name__}:reporting'"
+    assert Experiment(*built(f"{text}updater: {own}\n", tmp_path)).check()
+
+
+def discounting(*, rate: float = 0.5):
+    """A tracer whose discount factor is not an option called `gamma`."""
+    return n_step(n=3, gamma=rate)
+
+
+def without_gamma():
+    """A tracer that does not say how it discounts."""
+    return Tracer(1, lambda steps, estimates: steps)
+
+
+def greedy(values, space, gamma):
+    """A policy that receives the discount factor of the tracer."""
+    SEEN["policy"] = gamma
+    return epsilon_greedy(values, space, epsilon=0.0)
+
+
+def witness(spaces, networks, policies, optimizer):
+    """An updater that receives the discount factor and the span of the tracer."""
+    SEEN["updater"] = spaces.gamma, spaces.span
+    return q_learning(spaces, networks, policies, optimizer)
+
+
+SEEN = {}
+
+
+def test_other_parts_receive_the_discount_factor_of_the_tracer(tmp_path):
+    rate = "{from: 0.25, to: 0.75}"
+    text = (
+        f"{CARTPOLE}updater: '{__name__}:witness'\npolicy: '{__name__}:greedy'\n"
+        f"tracer: {{name: '{__name__}:discounting', rate: {rate}}}\n"
+        "replay: uniform\ntrain: {steps: 1_000}\n"
+    )
+    setup = setup_of(text, tmp_path)
+    assert SEEN == {"updater": (0.25, 3), "policy": 0.25}
+    setup.at(Clock.zero()._replace(steps=np.float32(1_000)))
+    assert SEEN == {"updater": (0.75, 3), "policy": 0.75}
+
+
+def test_a_tracer_without_a_discount_factor_is_refused(tmp_path):
+    tracer = f"{__name__}:without_gamma"
+    error = build_error(f"{CARTPOLE}updater: ppo\ntracer: '{tracer}'\n", tmp_path)
+    assert f"tracer `{tracer}` cannot be built" in error.message
+    assert "'gamma'" in error.message
+
+
+def test_parts_are_checked_once_and_not_at_every_time(monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        "rlcli.assembly.setup.check_parts", lambda *parts: calls.append(parts)
+    )
+    setup = setup_of({"environment": "CartPole-v1", "updater": "ppo"})
+    setup.at(Clock.zero())
+    assert len(calls) == 1
