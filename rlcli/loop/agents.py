@@ -81,8 +81,10 @@ def replay_agent(
         updates_before = count_updates(clock.iteration)
         num_updates = count_updates(clock.iteration + 1) - updates_before
 
-        def update(i: Array, carry: tuple) -> tuple:
-            learner, replay_state, metrics = carry
+        @jax.jit  # traced once, for the shapes of metrics and for the loop
+        def update(
+            i: Array, learner: ArrayTree, replay_state: ArrayTree, metrics: ArrayTree
+        ) -> tuple:
             sample_noise, key = jax.tree.map(lambda x: x[i], noise)
             raw, weight, index = replay.sample(
                 replay_state, clock.iteration + 1, sample_noise
@@ -105,19 +107,19 @@ def replay_agent(
             learner, priority, metrics = result
             return learner, replay.reweigh(replay_state, index, priority), metrics
 
-        *_, shapes = jax.eval_shape(
-            update, 0, (state.learner, replay_state, state.metrics)
-        )
-        initial = (
-            state.learner,
-            replay_state,
-            state.metrics or zeros_of_shapes(shapes),
-        )
+        def update_next(i: Array, carry: tuple) -> tuple:
+            learner, replay_state, metrics = carry
+            # Only an update that may be skipped keeps the metrics of the last one.
+            return update(i, learner, replay_state, metrics if state.metrics else ())
+
+        initial = state.learner, replay_state, state.metrics
+        *_, shapes = jax.eval_shape(update, 0, *initial)
         if is_single_update:
-            learner, replay_state, metrics = update(0, initial)
+            learner, replay_state, metrics = update_next(0, initial)
         else:
+            carry = *initial[:2], state.metrics or zeros_of_shapes(shapes)
             learner, replay_state, metrics = jax.lax.fori_loop(
-                0, num_updates, update, initial
+                0, num_updates, update_next, carry
             )
         return ReplayAgentState(
             learner, replay_state, metrics if state.metrics else ()

@@ -90,6 +90,7 @@ def _chunk_function(setup: Setup) -> Callable:
     """
     block = noise_block_size(setup.environment.num_envs)
 
+    @jax.jit  # traced once, for the shapes of metrics and for the loop
     def step(
         progress: Progress, noise: tuple[ArrayTree, ...], compute_metrics: Array
     ) -> tuple[Progress, Mapping[str, Array]]:

@@ -21,6 +21,7 @@ def run_if(
     Otherwise returns the unchanged state and a report of zeros. The predicate must not
     have a batch axis: with one, both branches would be computed.
     """
+    function = jax.jit(function)  # traced once, for the shapes and for the branch
     _, report = jax.eval_shape(function, state, *arguments)
     zeros = zeros_of_shapes(report)
     return jax.lax.cond(
