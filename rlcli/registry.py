@@ -56,16 +56,20 @@ class RegisteredPart(NamedTuple):
     facts: Mapping[str, Any]  # properties of its kind, such as a time limit
     is_trusted: bool = True  # built in or installed; False for an import path
 
+    preset_of: str = ""  # the part that this one is, with other defaults
 
 _BUILT_IN: dict[tuple[str, str], RegisteredPart] = {}
 
 
-def register(kind: str, name: str | None = None, **facts: Any) -> Callable:
+def register(
+    kind: str, name: str | None = None, *, preset_of: str = "", **facts: Any
+) -> Callable:
     """Returns a decorator that registers a factory under its name in recipes.
 
     `facts` are properties of the part that its signature does not tell, such as the
     defaults of an updater (`policy="sampled"`) or the `time_limit` of an environment.
     """
+    `preset_of` names the part that this one is, with other defaults.
     if kind not in KINDS:
         raise ValueError(f"expected a kind among {sorted(KINDS)}, got {kind!r}")
 
@@ -77,7 +81,9 @@ def register(kind: str, name: str | None = None, **facts: Any) -> Callable:
                 f"{kind} {key[1]!r} is registered already, by "
                 f"{existing.factory.__module__}"
             )
-        _BUILT_IN[key] = RegisteredPart(*key, factory, MappingProxyType(facts))
+        _BUILT_IN[key] = RegisteredPart(
+            *key, factory, MappingProxyType(facts), preset_of=preset_of
+        )
         return factory
 
     return decorate

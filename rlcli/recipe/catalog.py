@@ -12,6 +12,7 @@ from rlcli import registry
 from rlcli.errors import RlcliError
 from rlcli.recipe import dump_recipe, load_recipe, resolve, shipped_recipes
 from rlcli.recipe.annotations import describe_annotation, describe_fields
+from rlcli.recipe.documents import format_inline
 from rlcli.registry import KINDS, parse_kind
 from rlcli.spaces import describe
 
@@ -67,7 +68,10 @@ def _list_name(kind: str, name: str) -> dict[str, str]:
 def _list_entry(part: registry.RegisteredPart) -> dict[str, str]:
     """The list entry of a part; that of an adapter stands for all its ids."""
     name = f"{part.name}ID" if part.name.endswith("/") else part.name
-    entry = {"name": name, "summary": _summary_line(part.factory)}
+    summary = _summary_line(part.factory)
+    if part.preset_of:
+        summary = f"{summary.removesuffix('.')} (preset of `{part.preset_of}`)."
+    entry = {"name": name, "summary": summary}
     return entry | (_environment_traits(part) if part.kind == "environment" else {})
 
 
@@ -123,17 +127,19 @@ def _docstring(factory: Any) -> str:
 def _describe_part(part: registry.RegisteredPart) -> str:
     """A part's name, options with types and defaults, and docstring."""
     lines = [f"{part.kind} {part.name}", ""]
+    if part.preset_of:
+        lines += [f"preset of: {format_inline(_expand_preset(part))}", ""]
     for name, parameter in registry.options(part.factory).items():
         default = ""
         if parameter.default is not inspect.Parameter.empty:
-            default = f" = {_format_value(parameter.default)}"
+            default = f" = {format_inline(parameter.default)}"
         lines.append(f"  {name}: {describe_annotation(parameter.annotation)}{default}")
         fields = describe_fields(parameter.annotation)
         lines += [f"    {key}: {description}" for key, description in fields.items()]
     if part.facts:
         lines += ["", "defaults for other sections:"]
         lines += [
-            f"  {name}: {_format_value(fact)}" for name, fact in part.facts.items()
+            f"  {name}: {format_inline(fact)}" for name, fact in part.facts.items()
         ]
     if part.kind == "environment":
         lines += ["", "with default options:"]
@@ -144,6 +150,12 @@ def _describe_part(part: registry.RegisteredPart) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _format_value(value: Any) -> str:
-    """A value as a recipe writes it, on one line."""
-    return dump_recipe({"": value}).removeprefix("'':").strip() if value != "" else "''"
+def _expand_preset(part: registry.RegisteredPart) -> dict[str, Any] | str:
+    """What a preset stands for: the part behind it, and the options that differ."""
+    base = registry.options(registry.find(part.kind, part.preset_of).factory)
+    changes = {
+        name: parameter.default
+        for name, parameter in registry.options(part.factory).items()
+        if parameter.default != base[name].default
+    }
+    return {"name": part.preset_of, **changes} if changes else part.preset_of

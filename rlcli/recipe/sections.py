@@ -171,15 +171,15 @@ class Sections:
         place = ("network",)
         value = self.data.get("network")
         value = facts.get("network", "mlp") if value is None else value
-        head = facts.get("head", {})
+        default = facts.get("head", {})
         if not isinstance(value, Mapping) or "name" in value:
-            return {DEFAULT: self.network(value, place, head)}
+            return {DEFAULT: self.network(value, place, default)}
         if not value or set(value) & {"head", "layers", "preprocess", "memory"}:
             hint = "`rlcli list networks` lists the available ones"
             self.fail(place, "the network has no `name`", hint)
         if SHARED not in value:
             return {
-                key: self.network(spec, (*place, key), head)
+                key: self.network(spec, (*place, key), default)
                 for key, spec in value.items()
             }
         shared_place = (*place, SHARED)
@@ -191,8 +191,7 @@ class Sections:
         result = {SHARED: self.network(shared_spec, shared_place, {})}
         for key, spec in value.items():
             if key != SHARED:
-                options = self.head(spec, (*place, key))
-                result[key] = NetworkSpec(None, {**head, **options})
+                result[key] = NetworkSpec(None, self.head(spec, (*place, key), default))
         return result
 
     def network(
@@ -203,12 +202,10 @@ class Sections:
         part = self.part("network", value, place, common)
         given_options = value if isinstance(value, Mapping) else {}
         head, memory = given_options.get("head"), given_options.get("memory")
-        options = default if head is None else self.head(head, (*place, "head"))
+        options = self.head(head, (*place, "head"), default)
         if memory is not None:
             memory = self.part("memory", memory, (*place, "memory"))
-        return NetworkSpec(
-            part, dict(options), memory, self.preprocess(given_options, place)
-        )
+        return NetworkSpec(part, options, memory, self.preprocess(given_options, place))
 
     def preprocess(self, options: Mapping[str, Any], place: Place) -> tuple[Part, ...]:
         """The preprocessing functions of a network, in order."""
@@ -221,12 +218,19 @@ class Sections:
             for index, spec in enumerate(value)
         )
 
-    def head(self, value: Any, place: Place) -> dict[str, Any]:
-        """The options of a head, with its name unless it is `scalar`."""
+    def head(
+        self, value: Any, place: Place, default: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The options of a head, with its name unless it is `scalar`.
+
+        A head without a name changes the updater's default head.
+        """
         value = {"name": value} if isinstance(value, str) else value
         given_options = dict(self.mapping(place, value))
         name = given_options.pop("name", "scalar")
         from rlcli.networks import heads  # here, since it imports JAX
+        if "name" not in given_options:
+            given_options = {**default, **given_options}
 
         if not isinstance(name, str) or name not in heads.RETURN_HEADS:
             hint = suggest(str(name), heads.RETURN_HEADS)

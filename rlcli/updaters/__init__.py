@@ -15,8 +15,9 @@ The positional arguments of an updater factory are its parts:
 - `policies(**offers) -> Policy`: the recipe's policy, which acts on one of the offers;
 - `optimizer`: an optax gradient transformation over all parameters.
 
-The registered facts are the recipe's defaults: `policy`, `tracer`, `replay` if the
-updater needs one, and `unroll`, the steps of each environment between two updates.
+The registered facts are the recipe's defaults: `policy`, `tracer`, `network` and its
+`head`, `replay` if the updater needs one, and `unroll`, the steps of each environment
+between two updates.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from rlcli.errors import RlcliError
 from rlcli.registry import register
 from rlcli.types import Updater
 
@@ -15,14 +16,22 @@ def preset(
 ) -> Callable[[Callable], Callable[..., Updater]]:
     """Decorator that registers `factory` with these defaults under a function's name.
 
-    The decorated function provides only its name and its docstring.
+    The decorated function provides only its name and its docstring. `facts` are the
+    preset's defaults for other sections of a recipe.
     """
+    base = factory.__name__
     signature = inspect.signature(factory, eval_str=True)
     parameters = signature.parameters
 
     def decorate(function: Callable) -> Callable[..., Updater]:
         def updater(*parts: Any, **options: Any) -> Updater:
-            return factory(*parts, **{**defaults, **options})
+            try:
+                return factory(*parts, **{**defaults, **options})
+            except RlcliError as error:
+                # The message names the base, which the recipe does not.
+                note = f"`{function.__name__}` is a preset of `{base}`"
+                hint = f"{error.hint}; {note}" if error.hint else note
+                raise RlcliError(error.message, hint, code=error.code) from error
 
         updater.__name__, updater.__doc__ = function.__name__, function.__doc__
         updater.__module__ = function.__module__
@@ -32,6 +41,6 @@ def preset(
                 for name, parameter in parameters.items()
             ]
         )
-        return register("updater", **facts)(updater)
+        return register("updater", preset_of=base, **facts)(updater)
 
     return decorate

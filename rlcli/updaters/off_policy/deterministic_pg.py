@@ -97,7 +97,7 @@ def deterministic_pg(
 
 @preset(deterministic_pg, _DEFAULTS, target=_POLYAK_TARGET)
 def ddpg() -> None:
-    """Deep deterministic policy gradient (DDPG): `deterministic_pg` with a target.
+    """Deep deterministic policy gradient (DDPG): with target parameters.
 
     (Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971). The noise of the paper
     is the policy `ornstein_uhlenbeck`.
@@ -113,7 +113,7 @@ def ddpg() -> None:
     delay=2,
 )
 def td3() -> None:
-    """Twin delayed DDPG (TD3): `deterministic_pg`, two critics, smoothing, a delay.
+    """Twin delayed DDPG (TD3): two critics, smoothed targets, delayed policy updates.
 
     (Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477). With the head
     `implicit_quantile` it is TD4.

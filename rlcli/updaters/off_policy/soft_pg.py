@@ -96,7 +96,7 @@ def soft_pg(
 
 @preset(soft_pg, _DEFAULTS, temperature="learnt", critics=2, target={"polyak": 0.005})
 def sac() -> None:
-    """Soft actor-critic (SAC): `soft_pg` with a learned temperature and two critics.
+    """Soft actor-critic (SAC): with a learned temperature and two critics.
 
     (Haarnoja et al., 2018b, https://arxiv.org/abs/1812.05905). With Discrete actions
     this is discrete SAC (Christodoulou, 2019, https://arxiv.org/abs/1910.07207), with a

@@ -15,15 +15,17 @@ from rlcli.updaters.policy_gradient.actor_critic import (
     Batch,
     actor_critic,
 )
+from rlcli.updaters.presets import preset
 from rlcli.updaters.regularizers import Regularizer
 
+_DEFAULTS = {
+    "policy": "sampled",
+    "tracer": {"name": "v_trace", "gamma": 0.99},
+    "unroll": 20,
+}
 
-@register(
-    "updater",
-    policy="sampled",
-    tracer={"name": "v_trace", "gamma": 0.99},
-    unroll=20,
-)
+
+@register("updater", **_DEFAULTS)
 def v_trace(
     spaces: Spaces,
     networks: Callable[..., Network],
@@ -52,6 +54,15 @@ def v_trace(
         "v_trace", *parts, _policy_gradient_loss, options, requires=("log_prob",)
     )
     return updater._replace(rows=sequence)
+
+
+@preset(v_trace, _DEFAULTS)
+def impala() -> None:
+    """IMPALA: V-trace actor-critic, with all actors in this process.
+
+    (Espeholt et al., 2018, https://arxiv.org/abs/1802.01561). `environment.num_envs` is
+    the number of actors. The convolutions of the paper are `network: residual`.
+    """
 
 
 def _policy_gradient_loss(

@@ -14,13 +14,22 @@ from rlcli.updaters.policy_gradient.actor_critic import (
     Batch,
     actor_critic,
 )
+from rlcli.updaters.presets import preset
 from rlcli.updaters.regularizers import Regularizer
 
-_RETURNS = {"name": "lambda_return", "gamma": 0.99, "lambda": 1.0}
-_ADVANTAGE = {"name": "lambda_return", "gamma": 0.99, "lambda": 0.95}
+_ADVANTAGES = {
+    "policy": "sampled",
+    "tracer": {"name": "lambda_return", "gamma": 0.99, "lambda": 0.95},
+    "unroll": 16,
+}
+_RETURNS = {
+    "policy": "sampled",
+    "tracer": {"name": "lambda_return", "gamma": 0.99, "lambda": 1.0},
+    "unroll": 128,
+}
 
 
-@register("updater", policy="sampled", tracer=_ADVANTAGE, unroll=16)
+@register("updater", **_ADVANTAGES)
 def vanilla_pg(
     spaces: Spaces,
     networks: Callable[..., Network],
@@ -53,44 +62,21 @@ def vanilla_pg(
     return actor_critic("vanilla_pg", *parts, _policy_gradient_loss, options)
 
 
-@register("updater", policy="sampled", tracer=_ADVANTAGE, unroll=16)
-def a2c(
-    spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
-    optimizer: optax.GradientTransformation,
-    *,
-    value_weight: NonNegative = 0.5,
-    normalize_advantage: bool = False,
-    regularizers: list[Regularizer] = [{"name": "entropy", "weight": 0.01}],  # noqa: B006 - never mutated
-) -> Updater:
-    """Advantage actor-critic (A2C): `vanilla_pg` with a baseline and λ-returns.
+@preset(vanilla_pg, _ADVANTAGES)
+def a2c() -> None:
+    """Advantage actor-critic (A2C): policy gradient with a baseline and λ-returns.
 
     (Mnih et al., 2016, https://arxiv.org/abs/1602.01783)
     """
-    options = ActorCriticOptions(value_weight, normalize_advantage, regularizers)
-    parts = (spaces, networks, policies, optimizer)
-    return actor_critic("a2c", *parts, _policy_gradient_loss, options)
 
 
-@register("updater", policy="sampled", tracer=_RETURNS, unroll=128)
-def reinforce(
-    spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
-    optimizer: optax.GradientTransformation,
-    *,
-    normalize_advantage: bool = False,
-    regularizers: list[Regularizer] = [],  # noqa: B006 - never mutated
-) -> Updater:
-    """REINFORCE: `vanilla_pg` with whole returns and without a baseline.
+@preset(vanilla_pg, _RETURNS, baseline=False, value_weight=0.0, regularizers=[])
+def reinforce() -> None:
+    """REINFORCE: policy gradient with whole returns and without a baseline.
 
     (Williams, 1992, https://doi.org/10.1007/BF00992696). Returns truncated by the end
     of the unroll or by a time limit sum only the observed rewards.
     """
-    options = ActorCriticOptions(0.0, normalize_advantage, regularizers, baseline=False)
-    parts = (spaces, networks, policies, optimizer)
-    return actor_critic("reinforce", *parts, _policy_gradient_loss, options)
 
 
 def _policy_gradient_loss(

@@ -1,0 +1,103 @@
+"""Presets: an algorithm by its usual name is another updater with other defaults."""
+
+import pytest
+
+import rlcli
+from rlcli import recipe, registry
+from rlcli.assembly import build
+from rlcli.errors import RlcliError
+from rlcli.training.experiment import Experiment
+
+PRESETS = [
+    name
+    for name in registry.names("updater")
+    if registry.find("updater", name).preset_of
+]
+DISCRETE, CONTINUOUS = "CartPole-v1", "Pendulum-v1"
+ONLY_CONTINUOUS = {"ddpg", "td3"}  # with their default policy
+ENVIRONMENTS = [
+    *((name, DISCRETE) for name in PRESETS if name not in ONLY_CONTINUOUS),
+    *((name, CONTINUOUS) for name in ("ddpg", "td3", "sac", "a2c", "impala")),
+]
+
+
+def test_the_usual_names_of_algorithms_are_presets():
+    assert {
+        *("dqn", "double_dqn", "dueling_dqn", "c51", "qr_dqn", "iqn", "rainbow"),
+        *("impala", "a2c", "reinforce", "ddpg", "td3", "sac"),
+    } == set(PRESETS)
+
+
+@pytest.mark.parametrize(("name", "environment"), ENVIRONMENTS)
+def test_a_preset_alone_is_a_whole_agent(name, environment):
+    parsed = recipe.load_recipe({"environment": environment, "updater": name})
+    Experiment(parsed, build(parsed)).check()  # traces the shapes of a whole run
+    assert recipe.load_recipe(recipe.resolve(parsed)) == parsed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "environment"), ENVIRONMENTS)
+def test_a_preset_trains_without_any_other_option(name, environment, tmp_path):
+    data = {"environment": environment, "updater": name}
+    run = rlcli.train(data, smoke=True, quiet=True, run=tmp_path / "run")
+    result = rlcli.eval(run, episodes=2)
+    assert [row["frozen"] for row in result["seeds"]] == [None]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_its_base_with_the_options_that_show_prints(name):
+    """The line `preset of:` of `rlcli show`, put into a recipe, gives the same."""
+    part = registry.find("updater", name)
+    lines = rlcli.show("updater", name).splitlines()
+    base = next(line for line in lines if line.startswith("preset of: "))
+    (written,) = recipe.documents.load_document(
+        base.replace("preset of", "updater")
+    ).data.values()
+    facts = {key: value for key, value in part.facts.items() if key != "unroll"}
+    head = facts.pop("head", None)
+    network = {"name": "mlp", "head": {"name": "scalar", **head}} if head else "mlp"
+    data = {"environment": DISCRETE, "network": network, **facts, "updater": written}
+    data["train"] = {"unroll": part.facts["unroll"]}
+    expanded = recipe.resolve(recipe.load_recipe(data))
+    short = recipe.resolve(
+        recipe.load_recipe({"environment": DISCRETE, "updater": name})
+    )
+    assert short["updater"].pop("name") == name
+    assert expanded["updater"].pop("name") == part.preset_of
+    assert short == expanded
+
+
+def test_list_marks_a_preset():
+    summaries = {
+        entry["name"]: entry["summary"] for entry in rlcli.list("updaters")["updaters"]
+    }
+    for name in PRESETS:
+        base = registry.find("updater", name).preset_of
+        assert summaries[name].endswith(f" (preset of `{base}`).")
+    assert "preset" not in summaries["ppo"]
+
+
+def test_a_head_without_a_name_changes_the_default_head_of_the_updater():
+    def head(updater, head):
+        network = {"name": "mlp", "head": head}
+        data = {"environment": DISCRETE, "updater": updater, "network": network}
+        return recipe.load_recipe(data).network["default"].head
+
+    c51 = head("c51", None)
+    assert (c51["name"], c51["atoms"], c51["low"]) == ("categorical", 51, -10.0)
+    assert head("c51", {"low": 0, "dueling": True}) == {
+        **c51,
+        "low": 0.0,
+        "dueling": True,
+    }
+    assert head("c51", "quantile")["name"] == "quantile"
+    assert head("dueling_dqn", {"noisy": True}) == {"dueling": True, "noisy": True}
+    assert head("dueling_dqn", {"dueling": False}) == {"dueling": False}
+    assert head("dqn", {"noisy": True}) == {"noisy": True}
+
+
+def test_an_error_of_the_base_says_that_the_recipe_names_a_preset():
+    data = {"environment": CONTINUOUS, "updater": "dqn"}
+    with pytest.raises(RlcliError, match="needs a Discrete action space") as caught:
+        build(recipe.load_recipe(data))
+    assert caught.value.hint.endswith("`dqn` is a preset of `q_learning`")
