@@ -23,6 +23,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rlcli import plugins
+from rlcli.common_names import suggest_name
 from rlcli.errors import RlcliError, quote, suggest
 
 CONTRACT = "v1"
@@ -55,8 +56,8 @@ class RegisteredPart(NamedTuple):
     factory: Callable[..., Any]
     facts: Mapping[str, Any]  # properties of its kind, such as a time limit
     is_trusted: bool = True  # built in or installed; False for an import path
-
     preset_of: str = ""  # the part that this one is, with other defaults
+
 
 _BUILT_IN: dict[tuple[str, str], RegisteredPart] = {}
 
@@ -68,8 +69,8 @@ def register(
 
     `facts` are properties of the part that its signature does not tell, such as the
     defaults of an updater (`policy="sampled"`) or the `time_limit` of an environment.
-    """
     `preset_of` names the part that this one is, with other defaults.
+    """
     if kind not in KINDS:
         raise ValueError(f"expected a kind among {sorted(KINDS)}, got {kind!r}")
 
@@ -132,7 +133,8 @@ def find(kind: str, name: str) -> RegisteredPart:
         factory = plugins.imported(kind, name)
         plugins.check_factory(kind, f"{kind} {quote(name)}", factory)
         return RegisteredPart(kind, name, factory, {}, is_trusted=False)
-    raise RlcliError(f"there is no {kind} {quote(name)}", suggest(name, names(kind)))
+    hint = suggest_name(kind, name, names(kind))
+    raise RlcliError(f"there is no {kind} {quote(name)}", hint)
 
 
 def is_plug_in(kind: str, name: str) -> bool:

@@ -11,7 +11,7 @@ FLOORS = (  # from the bottom up; a package may import from the floors below its
     ("terminal",),
     ("types", "errors"),
     ("xla",),
-    ("libraries", "plugins"),
+    ("libraries", "plugins", "common_names"),
     ("spaces", "schedules", "registry", "action_masks"),
     ("distributions",),
     ("networks",),

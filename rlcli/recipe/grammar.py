@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypedDict
 from annotated_types import Ge, Gt, Le, Lt
 
 from rlcli import registry, schedules
+from rlcli.common_names import suggest_name
 from rlcli.errors import quote, shorten, suggest
 from rlcli.recipe.annotations import (
     MismatchError,
@@ -152,7 +153,7 @@ class Reader(NamedTuple):
         for key in options:
             if key not in parameters:
                 message = f"{self.label} has no option {quote(key)}"
-                hint = suggest(key, (*parameters, *common))
+                hint = suggest_name("option", key, (*parameters, *common))
                 self.fail((*self.place, key), message, hint)
         return {
             parameter.name: self.option(key, parameter, options)

@@ -7,11 +7,13 @@ A `Recipe` holds every option of a run, validated and with all defaults filled i
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from rlcli import registry
+from rlcli.common_names import find_hint, normalize_name
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.recipe import documents, grammar
 from rlcli.recipe.documents import Document, Place
@@ -102,7 +104,33 @@ def find_recipe(recipe: str | Path) -> Path:
         return recipes[recipe]
     if exists or path.suffix:
         return path  # reading it raises a precise error
-    raise RlcliError(f"there is no recipe {quote(recipe)}", suggest(recipe, recipes))
+    raise RlcliError(f"there is no recipe {quote(recipe)}", _suggest_recipe(recipe))
+
+
+def _suggest_recipe(name: str) -> str:
+    """The hint for an unknown recipe, which may be the name of an algorithm."""
+    recipes = shipped_recipes()
+    matches = [recipe for recipe in recipes if _contains_words(recipe, name)]
+    if len(matches) == 1:
+        return f"did you mean `{matches[0]}`?"
+    if matches:
+        return "choose from " + ", ".join(f"`{recipe}`" for recipe in matches)
+    hint = find_hint("updater", name)
+    similar = suggest(name, recipes)
+    if hint or similar.startswith("did you mean"):
+        return hint or similar
+    if name in registry.names("updater"):
+        return f"`rlcli show updater {name}` shows the updater"
+    return similar
+
+
+def _contains_words(recipe: str, name: str) -> bool:
+    """Whether consecutive words of a recipe's name spell `name`."""
+    words, wanted = recipe.split("_"), normalize_name(name)
+    return any(
+        "".join(words[begin:end]) == wanted
+        for begin, end in itertools.combinations(range(len(words) + 1), 2)
+    )
 
 
 def resolve(recipe: Recipe) -> dict[str, Any]:

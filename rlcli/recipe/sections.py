@@ -7,7 +7,8 @@ from fractions import Fraction
 from typing import Any, NamedTuple, NoReturn
 
 from rlcli import registry
-from rlcli.errors import RlcliError, quote, suggest
+from rlcli.common_names import find_hint, suggest_name
+from rlcli.errors import RlcliError, quote
 from rlcli.recipe import grammar
 from rlcli.recipe.annotations import format_value
 from rlcli.recipe.documents import Document, Place
@@ -54,9 +55,10 @@ class Sections:
             self._refuse_unsupported(
                 "section", (key,), grammar.UNSUPPORTED_SECTIONS, value
             )
-            sections = (*grammar.SECTIONS, *grammar.UNSUPPORTED_SECTIONS)
-            if key not in sections:
-                hint = suggest(key, sections)
+            if key not in (*grammar.SECTIONS, *grammar.UNSUPPORTED_SECTIONS):
+                hint = find_hint("section", key) or suggest_name(
+                    "option", key, grammar.SECTIONS
+                )
                 self.fail((key,), f"a recipe has no section {quote(key)}", hint)
         for kind in ("environment", "updater"):
             if self.data.get(kind) is None:
@@ -227,13 +229,13 @@ class Sections:
         """
         value = {"name": value} if isinstance(value, str) else value
         given_options = dict(self.mapping(place, value))
-        name = given_options.pop("name", "scalar")
-        from rlcli.networks import heads  # here, since it imports JAX
         if "name" not in given_options:
             given_options = {**default, **given_options}
+        name = given_options.pop("name", "scalar")
+        from rlcli.networks import heads  # here, since it imports JAX
 
         if not isinstance(name, str) or name not in heads.RETURN_HEADS:
-            hint = suggest(str(name), heads.RETURN_HEADS)
+            hint = suggest_name("head", str(name), heads.RETURN_HEADS)
             self.fail((*place, "name"), f"there is no head {quote(name)}", hint)
         parameters = registry.options(heads.RETURN_HEADS[name])
         reader = grammar.Reader(f"head `{name}`", place, self.fail)
@@ -307,10 +309,9 @@ class Sections:
         self, what: str, place: Place, unsupported: Sequence[str], value: Any
     ) -> None:
         if value and place[-1] in unsupported:
-            self.fail(
-                place,
-                f"{what} {quote(place[-1])} is not supported in this version of rlcli",
-            )
+            key = str(place[-1])
+            message = f"{what} {quote(key)} is not supported in this version of rlcli"
+            self.fail(place, message, find_hint(what, key))
 
 
 def _has_name(value: Any) -> bool:
