@@ -49,6 +49,10 @@ class RlcliError(Exception):
         return f"{self.message}\n\nhint: {self.hint}" if self.hint else self.message
 
 
+class SpellingWarning(FutureWarning):
+    """A recipe uses a former spelling; the command line prints it as a hint."""
+
+
 def shorten(text: str, longest: int = _LONGEST) -> str:
     """Truncates a text to `longest` characters, with an ellipsis at the end."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"

@@ -100,7 +100,10 @@ def _run(arguments: Sequence[str]) -> int:
     command = typer.main.get_command(app)
     try:
         # `command.main` would print errors in another format and exit the process.
-        with command.make_context("rlcli", [*arguments]) as context:
+        with (
+            output.print_spelling_warnings(),
+            command.make_context("rlcli", [*arguments]) as context,
+        ):
             command.invoke(context)
     except typer.Exit as end:
         return end.exit_code

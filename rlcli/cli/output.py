@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
+from rlcli.errors import SpellingWarning
 from rlcli.terminal import printable, printable_json
 
 if TYPE_CHECKING:
@@ -50,6 +53,25 @@ def print_message(text: str) -> None:
         print(printable(text), file=sys.stderr)
     except OSError:  # a closed pipe, or a terminal that is gone
         silence(sys.stderr)
+
+
+@contextlib.contextmanager
+def print_spelling_warnings() -> Iterator[None]:
+    """Prints each `SpellingWarning` once, as a hint on stderr."""
+    hints: set[str] = set()
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def print_once(message: Any, category: type[Warning], *place: Any) -> None:
+            if not issubclass(category, SpellingWarning):
+                show(message, category, *place)
+            elif str(message) not in hints:
+                hints.add(str(message))
+                print_message(f"hint: {message}")
+
+        warnings.simplefilter("always", SpellingWarning)
+        warnings.showwarning = print_once
+        yield
 
 
 def console() -> Console:

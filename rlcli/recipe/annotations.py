@@ -31,6 +31,7 @@ from rlcli import schedules
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.recipe import documents
 from rlcli.recipe.documents import Place
+from rlcli.recipe.spellings import current_value
 from rlcli.xla.numeric_limits import INT32_MAX, is_float32, to_float32
 
 
@@ -194,7 +195,7 @@ def _with_validators(annotation: Any) -> Any:
         return _leaf_validator(_exact_type(base))
     origin, arguments = typing.get_origin(base), typing.get_args(base)
     if origin is Literal:
-        return _leaf_validator(_literal(arguments))
+        return _leaf_validator(_literal(arguments, metadata))
     if origin in (typing.Union, types.UnionType):
         members = tuple(map(_with_validators, arguments))
         field = pydantic.Field(union_mode="left_to_right")
@@ -232,10 +233,11 @@ def _exact_type(exact_type: type) -> Callable[[Any], Any]:
     return convert
 
 
-def _literal(choices: tuple) -> Callable[[Any], Any]:
+def _literal(choices: tuple, metadata: tuple) -> Callable[[Any], Any]:
     expected = _format_choices(choices)
 
     def convert(value: Any) -> Any:
+        value = current_value(metadata, value)
         for choice in choices:
             if value == choice and isinstance(value, bool) == isinstance(choice, bool):
                 return choice

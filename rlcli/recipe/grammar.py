@@ -27,6 +27,7 @@ from rlcli.recipe.annotations import (
     is_schedulable,
 )
 from rlcli.recipe.documents import Place
+from rlcli.recipe.spellings import current_names
 from rlcli.xla.numeric_limits import EXACT_MAX, INT32_MAX
 
 SECTIONS = (
@@ -150,6 +151,7 @@ class Reader(NamedTuple):
 
         `common` are keys that are read elsewhere; hints may suggest them.
         """
+        options = self._rename(parameters, options)
         for key in options:
             if key not in parameters:
                 message = f"{self.label} has no option {quote(key)}"
@@ -183,6 +185,8 @@ class Reader(NamedTuple):
         Options in `single_keys` are already set for all copies. Environment i takes
         value i mod n of its option, so n is at most `num_envs`.
         """
+        options = self._rename(parameters, options)
+        single_keys = current_names(parameters, single_keys).values()
         numbers = {k: v for k, v in parameters.items() if is_schedulable(v.annotation)}
         varied: dict[str, list[float]] = {}
         for key, values in options.items():
@@ -209,6 +213,18 @@ class Reader(NamedTuple):
                 number = self.value(numbers[key].annotation, value, item_place)
                 varied.setdefault(numbers[key].name, []).append(number)
         return varied
+
+    def _rename(
+        self, parameters: Mapping[str, inspect.Parameter], options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The options by their current names."""
+        renamed: dict[str, Any] = {}
+        for key, name in current_names(parameters, options).items():
+            if name in renamed:
+                message = f"{self.label} has `{name}` twice, once by a former name"
+                self.fail((*self.place, key), message, f"remove {quote(key)}")
+            renamed[name] = options[key]
+        return renamed
 
     def value(self, annotation: Any, value: Any, place: Place) -> Any:
         """A value, converted to its annotation."""

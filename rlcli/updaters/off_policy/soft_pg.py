@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Annotated, Literal
 
 import gymnasium
 import jax.numpy as jnp
@@ -16,7 +16,15 @@ from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Loss, TransformName
 from rlcli.registry import register
 from rlcli.spaces import describe, half_width
-from rlcli.types import Count, Network, Policy, Positive, Structural, Updater
+from rlcli.types import (
+    Count,
+    FormerValue,
+    Network,
+    Policy,
+    Positive,
+    Structural,
+    Updater,
+)
 from rlcli.updaters import Spaces, default_distribution
 from rlcli.updaters.learner import Target
 from rlcli.updaters.off_policy.actor_critic import (
@@ -29,6 +37,7 @@ from rlcli.updaters.presets import preset
 from rlcli.updaters.regularizers import Regularizer, fill_defaults
 
 _DEFAULTS = {"policy": "sampled", "tracer": "n_step", "replay": "uniform", "unroll": 1}
+Learned = Annotated[Literal["learned"], FormerValue("learnt", "learned")]
 _ENTROPY_SHARE = 0.98  # fraction of log |A| (Christodoulou, 2019)
 
 
@@ -39,7 +48,7 @@ def soft_pg(
     policies: Callable[..., Policy],
     optimizer: optax.GradientTransformation,
     *,
-    temperature: Positive | Literal["learnt"] = 0.2,
+    temperature: Positive | Learned = 0.2,
     initial_temperature: Structural = 1.0,
     target_entropy: Structural | None = None,
     critics: Count = 1,
@@ -62,7 +71,7 @@ def soft_pg(
     https://arxiv.org/abs/2004.14547; Duan et al., 2021,
     https://arxiv.org/abs/2001.02811).
 
-    `temperature: learnt` starts at `initial_temperature` and minimizes
+    `temperature: learned` starts at `initial_temperature` and minimizes
 
         τ (H(π(·|s)) − H̄)
 
@@ -94,7 +103,7 @@ def soft_pg(
     )
 
 
-@preset(soft_pg, _DEFAULTS, temperature="learnt", critics=2, target={"polyak": 0.005})
+@preset(soft_pg, _DEFAULTS, temperature="learned", critics=2, target={"polyak": 0.005})
 def sac() -> None:
     """Soft actor-critic (SAC): with a learned temperature and two critics.
 
@@ -121,7 +130,7 @@ def _build_actor(spaces: Spaces, networks: Callable[..., Network]) -> Actor:
 
 def _build_temperature(
     space: gymnasium.Space,
-    temperature: float | Literal["learnt"],
+    temperature: float | Literal["learned"],
     initial: float,
     target_entropy: float | None,
 ) -> Temperature:

@@ -135,9 +135,9 @@ def reference_policy(batch, q, tau):
     return new
 
 
-@pytest.mark.parametrize("learnt", [False, True])
-def test_a_soft_update_with_discrete_actions_equals_a_loop(learnt):
-    options = {"temperature": "learnt" if learnt else TAU, "target_entropy": 0.5}
+@pytest.mark.parametrize("learned", [False, True])
+def test_a_soft_update_with_discrete_actions_equals_a_loop(learned):
+    options = {"temperature": "learned" if learned else TAU, "target_entropy": 0.5}
     ours, batch = tabular_updater(sac, target=FAR, **options), rows()
     weight = RNG.choice([0.5, 1.0, 2.0], SHAPE).astype("f4")
     state, report = update_once(ours, tables(ours), batch, weight=weight)
@@ -153,7 +153,7 @@ def test_a_soft_update_with_discrete_actions_equals_a_loop(learnt):
         leaf(state.params, "policy"), policy, rtol=1e-4, atol=1e-5
     )
     np.testing.assert_array_equal(leaf(state.target, "critic"), TARGETS)
-    if learnt:
+    if learned:
         entropies = [
             -np.log(softmax(x)) @ softmax(x) for x in LOGITS[batch.obs.ravel()]
         ]
@@ -374,9 +374,10 @@ def test_unsupported_options_are_refused_with_a_reason():
         "name": "sac",
         "regularizers": [{**entropy[0], "name": "n_step_entropy"}],
     }
-    assert build_error(updater=updater).hint == "use `entropy`, or `kl` to the prior"
-    wordy = {"name": "sac", "temperature": "learned"}
-    assert build_error(updater=wordy).message.endswith("got `learned`")
+    hint = build_error(updater=updater).hint
+    assert hint == "use `entropy`, or `kl` to the prior; `sac` is a preset of `soft_pg`"
+    wordy = {"name": "sac", "temperature": "auto"}
+    assert build_error(updater=wordy).message.endswith('or "learned", got `auto`')
     groups = {"temperatur": "adam"}
     assert build_error(updater="sac", optimizer=groups).hint == (
         "did you mean `temperature`?"

@@ -19,6 +19,7 @@ from rlcli.types import (
     Array,
     ArrayTree,
     Environment,
+    FormerName,
     Key,
     NonNegative,
     Positive,
@@ -52,8 +53,8 @@ def acrobot(
     link_length: Positive = 1.0,
     link_mass_1: Positive = 1.0,
     link_mass_2: Positive = 1.0,
-    link_centre_1: Positive = 0.5,
-    link_centre_2: Positive = 0.5,
+    link_center_1: Annotated[Positive, FormerName("link_centre_1")] = 0.5,
+    link_center_2: Annotated[Positive, FormerName("link_centre_2")] = 0.5,
     link_inertia: Positive = 1.0,
     torque: NonNegative = 1.0,
     torque_noise: NonNegative = 0.0,
@@ -81,22 +82,22 @@ def acrobot(
         book_or_nips: the equations of Sutton and Barto's book, or those of the NIPS
             paper, which lack θ̇₁² sin θ₂.
         link_length: l, the length of both links.
-        link_centre_1: c₁, the distance from joint 1 to the centre of mass of link 1.
+        link_center_1: c₁, the distance from joint 1 to the center of mass of link 1.
         link_inertia: I, the moment of inertia of each link.
         torque_noise: the half-width of the uniform noise added to the torque.
         dt: seconds per step.
     """
     high = np.array([1.0, 1.0, 1.0, 1.0, max_speed_1, max_speed_2], np.float32)
-    square = link_mass_2 * link_centre_2**2
+    square = link_mass_2 * link_center_2**2
     links = Links(
-        inertia_1=link_mass_1 * link_centre_1**2
+        inertia_1=link_mass_1 * link_center_1**2
         + link_mass_2 * link_length**2
         + square
         + 2 * link_inertia,
         inertia_2=square + link_inertia,
-        coupling=link_mass_2 * link_length * link_centre_2,
-        weight_1=(link_mass_1 * link_centre_1 + link_mass_2 * link_length) * gravity,
-        weight_2=link_mass_2 * link_centre_2 * gravity,
+        coupling=link_mass_2 * link_length * link_center_2,
+        weight_1=(link_mass_1 * link_center_1 + link_mass_2 * link_length) * gravity,
+        weight_2=link_mass_2 * link_center_2 * gravity,
         coriolis=1.0 if book_or_nips == "book" else 0.0,
     )
 
