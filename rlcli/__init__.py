@@ -16,56 +16,42 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rlcli import _old_paths as _old_paths
+from rlcli.commands import COMMANDS
 from rlcli.errors import RlcliError
 from rlcli.runs.durations import START_TIME as _START_TIME  # noqa: F401 - starts the clock
 
 if TYPE_CHECKING:
-    from rlcli.evaluation.evaluate import eval
-    from rlcli.evaluation.render import render
+    from rlcli.commands import *  # noqa: F403 - the functions of the commands
     from rlcli.monitor import TrainMonitor
-    from rlcli.recipe.catalog import list, show
-    from rlcli.training import chunks, resume, train
-    from rlcli.training.check import check
+    from rlcli.training import chunks
     from rlcli.utils.custom_loop import act, clock, q_function, transition
     from rlcli.utils.simulation import make, rollout
 
 __version__ = "0.1.0"
-__all__ = [
+__all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - partly from the table
     "RlcliError",
     "TrainMonitor",
     "__version__",
     "act",
-    "check",
     "chunks",
     "clock",
-    "eval",
-    "list",
     "make",
     "q_function",
-    "render",
-    "resume",
     "rollout",
-    "show",
-    "train",
     "transition",
+    *COMMANDS,
 ]
 
 _MODULES = MappingProxyType(
     {
+        **COMMANDS,
         "TrainMonitor": "rlcli.monitor",
         "act": "rlcli.utils.custom_loop",
-        "check": "rlcli.training.check",
         "chunks": "rlcli.training",
         "clock": "rlcli.utils.custom_loop",
-        "eval": "rlcli.evaluation.evaluate",
-        "list": "rlcli.recipe.catalog",
         "make": "rlcli.utils.simulation",
         "q_function": "rlcli.utils.custom_loop",
-        "render": "rlcli.evaluation.render",
-        "resume": "rlcli.training",
         "rollout": "rlcli.utils.simulation",
-        "show": "rlcli.recipe.catalog",
-        "train": "rlcli.training",
         "transition": "rlcli.utils.custom_loop",
     }
 )

@@ -1,5 +1,6 @@
 """The package: what it exports, what it imports, what it declares."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import rlcli
+from rlcli.commands import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
@@ -35,12 +37,55 @@ def test_importing_it_imports_no_jax(module):
     assert result.stdout == "False\n"
 
 
-def test_every_verb_is_a_function_of_the_package():
-    verbs = {"train", "chunks", "resume", "eval", "render", "list", "show", "check"}
-    assert verbs < set(rlcli.__all__)
-    assert set(rlcli.__all__) <= set(dir(rlcli))
-    for verb in verbs:
-        assert getattr(rlcli, verb).__name__ == verb
+def test_every_command_is_a_function_of_the_package():
+    assert {*COMMANDS} < set(rlcli.__all__) <= set(dir(rlcli))
+    assert len(rlcli.__all__) == len(set(rlcli.__all__))
+    for command in (*COMMANDS, "chunks"):
+        assert getattr(rlcli, command).__name__ == command
+
+
+def test_a_command_is_a_row_of_the_table_and_a_file():
+    files = {
+        path.stem
+        for path in (ROOT / "rlcli" / "cli").glob("*.py")
+        if "\ndef command(" in path.read_text(encoding="utf-8")
+    }
+    assert files == {*COMMANDS}
+
+
+@pytest.mark.parametrize("path", ["__init__.py", "commands.py"])
+def test_type_checkers_see_the_functions_that_are_imported_lazily(path):
+    tree = ast.parse((ROOT / "rlcli" / path).read_text(encoding="utf-8"))
+    (block,) = (
+        node
+        for node in tree.body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    imported = {alias.name: node.module for node in block.body for alias in node.names}
+    if path == "commands.py":
+        assert imported == dict(COMMANDS)
+    else:
+        assert imported.pop("*") == "rlcli.commands"
+        assert imported | COMMANDS == dict(rlcli._MODULES)
+
+
+def test_the_documentation_lists_every_command():
+    """The README as a command, and docs/python.md as a function."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    shell = "\n".join(re.findall(r"```sh\n(.*?)```", readme, re.DOTALL))
+    assert set(re.findall(r"^rlcli (\w+)", shell, re.MULTILINE)) == {*COMMANDS}
+    functions = re.findall(r"`rlcli\.(\w+)\(", table.partition("\n## ")[0])
+    assert {*functions} == {*COMMANDS, "chunks"}
+
+
+def test_continuous_integration_asks_the_table_for_the_commands():
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    program = re.search(r"python\" -c '(.*?)'", script, re.DOTALL)
+    result = subprocess.run(
+        [sys.executable, "-c", program[1]], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.split() == [*COMMANDS]
 
 
 def test_a_name_it_has_not_is_an_attribute_error():

@@ -1,4 +1,4 @@
-"""Command line interface: one thin module per command.
+"""Command line interface: one thin module per command of `rlcli.commands`.
 
 Each command calls the function of the same name in `rlcli`.
 
@@ -10,6 +10,7 @@ Commands import JAX only when they run, after `thread_layout` has set its thread
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -19,9 +20,8 @@ import typer.main
 
 import rlcli
 from rlcli import errors
-
-# `eval` and `list` shadow built-ins, which this file does not use.
-from rlcli.cli import check, eval, list, output, render, resume, show, train
+from rlcli.cli import output
+from rlcli.commands import COMMANDS
 from rlcli.errors import RlcliError
 
 app = typer.Typer(
@@ -31,16 +31,9 @@ app = typer.Typer(
     rich_markup_mode=None,  # halves the time of `--help`
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _name, _verb in {
-    "train": train,
-    "resume": resume,
-    "eval": eval,
-    "render": render,
-    "list": list,
-    "show": show,
-    "check": check,
-}.items():
-    app.command(_name)(_verb.command)
+for _name in COMMANDS:
+    # Shadows the built-ins `eval` and `list`, which this file does not use.
+    app.command(_name)(importlib.import_module(f"rlcli.cli.{_name}").command)
 
 
 @app.callback(invoke_without_command=True)

@@ -10,9 +10,8 @@ from typer.testing import CliRunner
 
 import rlcli
 from rlcli.cli import app, main
+from rlcli.commands import COMMANDS
 from rlcli.errors import OUT_OF_TIME, RlcliError
-
-VERBS = ["train", "resume", "eval", "render", "list", "show", "check"]
 
 
 @pytest.fixture
@@ -38,7 +37,7 @@ def run(*arguments, **options):
     )
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", COMMANDS)
 def test_every_verb_has_help(verb):
     result = CliRunner().invoke(app, [verb, "--help"])
     assert result.exit_code == 0
@@ -49,7 +48,7 @@ def test_help_names_every_verb_on_stdout():
     result = run("--help")
     assert result.returncode == 0
     assert result.stderr == ""
-    assert all(f"\n  {verb} " in result.stdout for verb in VERBS)
+    assert all(f"\n  {verb} " in result.stdout for verb in COMMANDS)
 
 
 def test_help_answers_at_once():

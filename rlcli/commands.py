@@ -1,0 +1,32 @@
+"""Commands: the table of the commands of the command line. Imports nothing at run time.
+
+A command is a row here and a file `rlcli/cli/<name>.py`. `rlcli --help`, the functions
+of the package `rlcli`, the tests of the documentation and `.ci/run` read this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the same rows for type checkers and editors; a test compares them
+    from rlcli.evaluation.evaluate import eval as eval
+    from rlcli.evaluation.render import render as render
+    from rlcli.recipe.catalog import list as list
+    from rlcli.recipe.catalog import show as show
+    from rlcli.training import resume as resume
+    from rlcli.training import train as train
+    from rlcli.training.check import check as check
+
+COMMANDS: Mapping[str, str] = MappingProxyType(  # name -> module of its function
+    {
+        "train": "rlcli.training",
+        "resume": "rlcli.training",
+        "eval": "rlcli.evaluation.evaluate",
+        "render": "rlcli.evaluation.render",
+        "list": "rlcli.recipe.catalog",
+        "show": "rlcli.recipe.catalog",
+        "check": "rlcli.training.check",
+    }
+)
