@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from rlcli import plugins
 from rlcli.common_names import suggest_name
-from rlcli.errors import RlcliError, quote, suggest
+from rlcli.errors import RlcliError, quote
 
 CONTRACT = "v1"
 KINDS: Mapping[str, str] = MappingProxyType(  # kind -> plural, usually its package
@@ -95,7 +95,8 @@ def parse_kind(word: str) -> str:
     for kind, plural in KINDS.items():
         if word in (kind, plural):
             return kind
-    raise RlcliError(f"there is no kind of part {quote(word)}", suggest(word, KINDS))
+    hint = suggest_name("kind", word, KINDS)
+    raise RlcliError(f"there is no kind of part {quote(word)}", hint)
 
 
 def names(kind: str) -> list[str]:

@@ -29,6 +29,7 @@ HINTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "optimizer": parts.OPTIMIZERS,
         "wrapper": parts.WRAPPERS,
         "preprocess": parts.PREPROCESSING,
+        "kind": recipe_keys.KINDS,
         "head": recipe_keys.HEADS,
         "section": recipe_keys.SECTIONS,
         "option": recipe_keys.OPTIONS,

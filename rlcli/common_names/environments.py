@@ -32,8 +32,8 @@ _PATTERNS = (
     ),
     (
         r"(?P<id>dm_control|dmc|dm)[/_-].+",
-        "`gymnasium/MODULE:ID` names an environment that a package registers with "
-        "Gymnasium, such as Shimmy for DeepMind Control",
+        "`gymnasium/MODULE:ID` names an environment that a module registers with "
+        "Gymnasium; `rlcli.utils.make_dmc` creates those of DeepMind Control",
     ),
 )
 _OTHERS = (

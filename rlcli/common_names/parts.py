@@ -227,7 +227,7 @@ NETWORKS = {
     "implicit_quantile iqn": _HEAD % "implicit_quantile",
 }
 MEMORIES = {
-    "rnn": "`gru` or `lstm`",
+    "rnn": "did you mean `gru` or `lstm`?",
     "transformer gtrxl attention s4 s5 mamba": (
         "it is not supported; use `gru` or `lstm`"
     ),
@@ -304,9 +304,9 @@ PREPROCESSING = {
     "normalize standardize": (
         "`normalize: {observation: true}` is a section of the recipe"
     ),
-    "minmax rescale": "`scale`",
-    "transpose channels_first_to_last vec_transpose_image": "`channels_last`",
-    "stack": "`frame_stack`",
-    "diff differences": "`diff_transform`",
+    "minmax rescale": "did you mean `scale`?",
+    "transpose vec_transpose_image": "did you mean `channels_last`?",
+    "stack": "did you mean `frame_stack`?",
+    "diff differences": "did you mean `diff_transform`?",
     "grayscale resize crop": f"it is not supported; {_ATARI}",
 }

@@ -7,6 +7,17 @@ _EPSILON = (
 )
 _OPTIMIZER = "`optimizer: {name: adam, learning_rate: 1e-3, clip_norm: 0.5}`"
 
+KINDS = {
+    "agent agents algo algos algorithm algorithms learner": "did you mean `updater`?",
+    "env envs": "did you mean `environment`?",
+    "buffer buffers": "did you mean `replay`?",
+    "head heads": (
+        "a head is an option of a network: `network: {name: mlp, head: categorical}`"
+    ),
+    "torso torsos model models": "did you mean `network`?",
+    "exploration": "did you mean `policy`?",
+    "returns": "did you mean `tracer`?",
+}
 SECTIONS = {
     "env envs environments task": "`environment: CartPole-v1`",
     "agent algo algos algorithm algorithms method learner loss": "`updater: ppo`",
@@ -116,10 +127,10 @@ OPTIONS = {
     "render_mode": "`rlcli render` renders any environment, recipe or run",
 }
 HEADS = {
-    "c51 distributional": "`categorical`",
-    "qr qr_dqn quantile_regression": "`quantile`",
-    "iqn": "`implicit_quantile`",
+    "c51 distributional": "did you mean `categorical`?",
+    "qr qr_dqn quantile_regression": "did you mean `quantile`?",
+    "iqn": "did you mean `implicit_quantile`?",
     "dueling": "`network: {name: mlp, head: {dueling: true}}`",
     "noisy": "`network: {name: mlp, head: {noisy: true}}`",
-    "mean value linear": "`scalar`",
+    "mean value linear": "did you mean `scalar`?",
 }

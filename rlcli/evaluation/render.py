@@ -14,7 +14,7 @@ from PIL import Image
 from rlcli import registry
 from rlcli.assembly import build, build_environment, out_of_memory
 from rlcli.environments.drawing import INK, PAPER, Canvas
-from rlcli.errors import RlcliError
+from rlcli.errors import RlcliError, quote
 from rlcli.evaluation import films
 from rlcli.loop.episodes import EvaluationStep, Evaluator
 from rlcli.loop.progress import Setup
@@ -99,7 +99,10 @@ def _first_seed_evaluator(recipe: Recipe, setup: Setup, episodes: int) -> Evalua
 
 
 def _random_recipe(path: str | Path) -> Recipe | None:
-    """A recipe with a random policy, if the path is a recipe or an environment."""
+    """A recipe with a random policy, if the path is a recipe or an environment.
+
+    Raises an error for the misspelled name of an environment.
+    """
     target = Path(path)
     if target.is_dir() or target.name.endswith(SUFFIX):
         return None
@@ -108,8 +111,12 @@ def _random_recipe(path: str | Path) -> Recipe | None:
         return recipe
     try:
         registry.find("environment", str(path))
-    except RlcliError:
-        return None
+    except RlcliError as error:
+        is_path = Path(*target.parts[:1]).exists()
+        if is_path or not error.hint.startswith("did you mean"):
+            return None
+        message = f"there is no run, recipe or environment {quote(path)}"
+        raise RlcliError(message, error.hint) from error
     return load_recipe({"environment": str(path), "policy": "random", "updater": "ppo"})
 
 

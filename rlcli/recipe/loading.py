@@ -109,6 +109,9 @@ def find_recipe(recipe: str | Path) -> Path:
 
 def _suggest_recipe(name: str) -> str:
     """The hint for an unknown recipe, which may be the name of an algorithm."""
+    if name in (*registry.KINDS, *registry.KINDS.values()):
+        kinds = registry.KINDS[registry.parse_kind(name)]
+        return f"`rlcli list {kinds}` lists the names of these parts"
     recipes = shipped_recipes()
     matches = [recipe for recipe in recipes if _contains_words(recipe, name)]
     if len(matches) == 1:
@@ -121,7 +124,7 @@ def _suggest_recipe(name: str) -> str:
         return hint or similar
     if name in registry.names("updater"):
         return f"`rlcli show updater {name}` shows the updater"
-    return similar
+    return "`rlcli list recipes` lists all recipes"
 
 
 def _contains_words(recipe: str, name: str) -> bool:

@@ -52,7 +52,7 @@ def locate_run(path: str | Path) -> Run:
             )
         return run
     if not path.is_dir():
-        raise RlcliError(f"there is no `{path}`", _suggest_path(path))
+        raise RlcliError(f"there is no file or folder `{path}`", _suggest_path(path))
     if is_run(path):
         return Run(path)
     full_path = path.absolute()  # "." has no name
@@ -108,4 +108,4 @@ def _suggest_path(path: Path) -> str:
     matches = difflib.get_close_matches(path.name, siblings, n=1)
     if matches:
         return f"did you mean `{path.parent / matches[0]}`?"
-    return "`rlcli train` creates runs, `runs/<recipe>/<time>`"
+    return "`rlcli train` creates runs, in folders `runs/<recipe>/<time>`"

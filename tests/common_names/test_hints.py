@@ -27,7 +27,8 @@ ELSEWHERE = {"module:attribute"}  # explained in words
 def known_names(kind):
     if kind in registry.KINDS:
         return registry.names(kind)
-    return {"head": RETURN_HEADS, "section": grammar.SECTIONS, "option": ()}[kind]
+    tables = {"kind": registry.KINDS, "head": RETURN_HEADS, "option": ()}
+    return {**tables, "section": grammar.SECTIONS}[kind]
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -96,7 +97,7 @@ def test_a_common_name_of_a_part_says_what_to_write(kind, name, hint):
         ({"env": "CartPole-v1"}, "`environment: CartPole-v1`"),
         ({"learning_rate": 1e-3}, "`optimizer: {name: adam"),
         ({"polcy": "random"}, "did you mean `policy`?"),
-        ({"network": {"name": "mlp", "head": "c51"}}, "`categorical`"),
+        ({"network": {"name": "mlp", "head": "c51"}}, "did you mean `categorical`?"),
         ({"plugins": ["./mine.py"]}, "a part of your own is named where it is used"),
     ],
 )
@@ -124,12 +125,20 @@ def test_a_hint_names_no_section_that_is_refused(key):
         ("cartpole", "choose from `a2c_cartpole`"),
         ("impala", "`rlcli show updater impala` shows the updater"),
         ("trpo", "TRPO is not supported"),
+        ("updater", "`rlcli list updaters` lists the names"),
+        ("wibble", "`rlcli list recipes` lists all recipes"),
     ],
 )
 def test_an_algorithm_in_place_of_a_recipe_lists_its_recipes(name, hint):
     with pytest.raises(RlcliError, match=f"there is no recipe `{name}`") as caught:
         rlcli.show(name)
     assert caught.value.hint.startswith(hint)
+
+
+def test_a_common_name_of_a_kind_says_the_kind():
+    with pytest.raises(RlcliError, match="no kind of part `algorithms`") as caught:
+        rlcli.list("algorithms")
+    assert caught.value.hint == "did you mean `updater`?"
 
 
 def test_a_name_without_a_hint_is_compared_with_the_known_names():

@@ -71,6 +71,14 @@ def test_a_random_policy_is_filmed_in_a_strip(tmp_path):
         assert len(image.getcolors(1 << 20)) > 5
 
 
+def test_a_misspelled_environment_is_refused_with_the_right_spelling():
+    with pytest.raises(RlcliError, match="no run, recipe or environment") as caught:
+        rlcli.render("cartpole")
+    assert caught.value.hint == "did you mean `CartPole-v1`?"
+    with pytest.raises(RlcliError, match="no file or folder `nothing`"):
+        rlcli.render("nothing")
+
+
 def test_what_cannot_be_written_is_refused_before_anybody_plays(tmp_path):
     with pytest.raises(RlcliError, match="cannot write"):
         rlcli.render("no-such-environment", output=tmp_path / "a.avi")

@@ -114,6 +114,8 @@ def test_a_folder_without_a_run_is_refused_with_folders_that_have_runs(folder):
     (folder / "empty").mkdir()
     with pytest.raises(RlcliError, match="`empty` is not the folder of a run"):
         locate_policy("empty")
-    with pytest.raises(RlcliError, match="there is no `nowhere at all`") as refused:
+    with pytest.raises(
+        RlcliError, match="no file or folder `nowhere at all`"
+    ) as refused:
         locate_policy("nowhere at all")
     assert "rlcli train" in refused.value.hint
