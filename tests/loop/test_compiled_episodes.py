@@ -15,6 +15,7 @@ NATIVE = [
     name
     for name in registry.names("environment")
     if name != "bsuite/MNISTBandit"
+    and not name.endswith("/")  # a family of another library
     and not registry.find("environment", name).facts.get("adapter")
 ]
 
