@@ -49,6 +49,13 @@ class Recipe:
         """The file the recipe was read from; "" if there is none."""
         return self.document.source
 
+    @property
+    def optimizers(self) -> dict[str, Part]:
+        """The optimizers by their place: `optimizer` if single, else `optimizer.q`."""
+        if set(self.optimizer) == {DEFAULT}:
+            return {"optimizer": self.optimizer[DEFAULT]}
+        return {f"optimizer.{group}": part for group, part in self.optimizer.items()}
+
     def error(self, place: Place, message: str, hint: str = "") -> RlcliError:
         """An error about a value, which begins with its file and line."""
         return RlcliError(f"{self.document.where(place)}{message}", hint)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rlcli.recipe import DEFAULT, Recipe
+from rlcli.recipe import Recipe
 from rlcli.updaters.optimizers import CLIP
 
 LONGEST = 1_000  # characters of a reason
@@ -65,10 +65,9 @@ def suggest_remedy(recipe: Recipe, frozen: FrozenSeeds) -> str:
 
 def _suggest_options(recipe: Recipe) -> str:
     """Options for smaller steps, smaller gradients or smaller rewards."""
-    is_single = set(recipe.optimizer) == {DEFAULT}
     options = {
-        f"`optimizer.{name}`" if is_single else f"`optimizer.{group}.{name}`": value
-        for group, part in recipe.optimizer.items()
+        f"`{place}.{name}`": value
+        for place, part in recipe.optimizers.items()
         for name, value in part.options.items()
         if name in ("learning_rate", CLIP)
     }

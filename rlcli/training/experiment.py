@@ -207,14 +207,21 @@ class Experiment:
         }
 
     def _settings(self, progress: Progress) -> dict[str, Array]:
-        """The current values of scheduled options, and of ε, `[S]` each."""
-        settings: dict[str, Any] = {}
-        parts = (*self.recipe.optimizer.values(), self.recipe.updater)
-        other_parts = (self.recipe.policy, self.recipe.tracer, self.recipe.replay)
-        for part in (*parts, *other_parts):
-            for name, value in part.options.items() if part else ():
-                if isinstance(value, schedules.Schedule) or name == "epsilon":
-                    settings[name] = value
+        """The current values of scheduled options, and of ε, `[S]` each.
+
+        The names are places in the recipe, such as `policy.epsilon`.
+        """
+        recipe = self.recipe
+        parts = {**recipe.optimizers}
+        for part in (recipe.updater, recipe.policy, recipe.tracer, recipe.replay):
+            if part is not None:
+                parts[part.kind] = part
+        settings = {
+            f"{place}.{name.removesuffix('_')}": value
+            for place, part in parts.items()
+            for name, value in part.options.items()
+            if isinstance(value, schedules.Schedule) or name == "epsilon"
+        }
         clock = Clock(
             iteration=progress.iteration,
             steps=progress.iteration.astype(jnp.float32) * self.steps,
@@ -222,7 +229,7 @@ class Experiment:
             updates=jnp.int32(0),
             compute_metrics=jnp.bool_(True),
         )
-        values = schedules.evaluate_options(settings, clock, self.recipe.train.steps)
+        values = schedules.evaluate_options(settings, clock, recipe.train.steps)
         shape = (len(self.setup.seeds),)
         return {name: jnp.broadcast_to(value, shape) for name, value in values.items()}
 

@@ -20,7 +20,7 @@ def draw_panel(picture, width=80, height=40):
 def row(step, seed=0, **more):
     common = {"T": step, "seed": seed, "ep": 102, "G": 200.0, "t": 200, "avg_G": 195.0}
     clock = {"dt": 1.512, "steps_per_second": 50812.3, "updates_per_second": 2.0}
-    return common | {"loss": 0.12345, "epsilon": 0.05} | clock | more
+    return common | {"loss": 0.12345, "policy.epsilon": 0.05} | clock | more
 
 
 def result(step, seed, mean):

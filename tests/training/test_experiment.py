@@ -164,7 +164,9 @@ def test_rows_say_where_every_seed_stands():
     for row in rows:
         steps = row["T"]
         # As it is at the end of the iteration.
-        assert row["epsilon"] == pytest.approx(max(0.0, 1 - steps / 90), abs=1e-6)
+        assert row["policy.epsilon"] == pytest.approx(
+            max(0.0, 1 - steps / 90), abs=1e-6
+        )
         updates = max(0, steps // 3 - 10) * 3 // 4
         assert row["updates"] == updates
         assert ("loss" in row) == (updates > 0)
