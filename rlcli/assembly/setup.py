@@ -77,13 +77,12 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
         environment = environment_at(START)
         parts_at = _agent_parts_factory(recipe, environment)
         parts = parts_at(START)
-    check_parts(recipe, environment.num_envs, parts.tracer, parts.updater, parts.replay)
+    num_envs = environment.num_envs
+    check_parts(recipe, num_envs, parts.tracer, parts.updater, parts.replay)
 
     def build_at(clock: Clock) -> tuple[Environment, Agent]:
-        agent_parts = parts_at(clock)
-        return environment_at(clock), _combine_parts(recipe, agent_parts, num_envs)
+        return environment_at(clock), _combine_parts(recipe, parts_at(clock), num_envs)
 
-    num_envs = environment.num_envs
     setup = Setup(
         environment=environment,
         agent=_combine_parts(recipe, parts, num_envs),
