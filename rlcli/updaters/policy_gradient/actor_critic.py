@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from rlcli.distributions import Distribution
 from rlcli.networks.heads import distribution_head, state_value_head
@@ -23,7 +22,6 @@ from rlcli.types import (
     Key,
     Network,
     NonNegative,
-    Policy,
     Positive,
     Report,
     Transition,
@@ -31,12 +29,17 @@ from rlcli.types import (
 )
 from rlcli.updaters import Spaces, default_distribution
 from rlcli.updaters.burn_in import refresh_carry
+from rlcli.updaters.decorator import Parts
 from rlcli.updaters.learner import Learner, Losses, Term, learner, masked_mean
 from rlcli.updaters.minibatch_epochs import (
     masked_variance,
     minibatch_epochs,
     sequence_length,
     split_sequences,
+)
+from rlcli.updaters.policy_gradient.objective_context import (
+    Objective,
+    ObjectiveContext,
 )
 from rlcli.updaters.regularizers import (
     Regularizer,
@@ -73,39 +76,37 @@ class Batch(NamedTuple):
 
 
 class ActorCriticOptions(NamedTuple):
-    """The options of actor-critic updaters; see `ppo` for their meaning."""
+    """The options of actor-critic updaters, in the order of `rlcli show`."""
 
-    value_weight: NonNegative = 0.5
-    normalize_advantage: bool = False
-    regularizers: Sequence[Regularizer] = ()
-    baseline: bool = True
+    baseline: bool = True  # whether there is a state value v(s); else v(s) = 0
+    value_weight: NonNegative = 0.5  # of the value loss ½ (v(s) − G)²
+    # ε_v: the value loss is the larger of that of v and that of v_old + clip(v − v_old,
+    # −ε_v, ε_v)
     value_clip_ratio: Positive | None = None
-    kl_limit: Positive | None = None
+    normalize_advantage: bool = False  # to mean 0 and deviation 1, in each minibatch
+    regularizers: list[Regularizer] = [{"name": "entropy", "weight": 0.01}]  # noqa: RUF012 - never mutated
+    kl_limit: Positive | None = None  # of `approximate_kl`: the update stops beyond it
     epochs: Count = 1
     minibatches: Count = 1
+    # Consecutive steps that stay together in a minibatch. None: 1, or the whole unroll
+    # if the network is recurrent.
     sequence: Count | None = None
-
-
-# (log π(a|s), rows) -> policy loss and metrics, `[T, B]` each
-Objective = Callable[[Array, Batch], tuple[Array, Mapping[str, Array]]]
 
 
 def actor_critic(
     name: str,
-    spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
-    optimizer: optax.GradientTransformation,
-    objective: Objective,
+    parts: Parts,
+    objective_function: Objective,
     options: ActorCriticOptions,
     requires: tuple[str, ...] = (),
 ) -> Updater:
-    """The updater of an objective, a policy loss of log π(a|s) and the advantage Â.
+    """The updater of an objective with its options bound.
 
     The tracer computes the value target. Â is the target minus the value before the
     update, unless the tracer sets the extra `advantage`. `requires` lists the extras
     that the objective reads.
     """
+    spaces, networks, policies, optimizer = parts
     functions = build_actor_critic(name, spaces, networks, options.baseline)
     regularizers = fill_defaults(options.regularizers)
     offer = DistributionOffer(functions.joint_actor, functions.family)
@@ -135,7 +136,12 @@ def actor_critic(
         def learn(carry: tuple, part: Batch) -> tuple[tuple, dict[str, Array]]:
             state_before, is_learning = carry
             loss = functools.partial(
-                actor_critic_losses, functions, objective, options, regularizers, part
+                actor_critic_losses,
+                functions,
+                objective_function,
+                options,
+                regularizers,
+                part,
             )
             after, _, metrics = step(state_before, loss, part.weight, clock)
             if options.kl_limit is None:
@@ -208,7 +214,7 @@ def build_actor_critic(
 
 def actor_critic_losses(
     functions: ActorCriticNetworks,
-    objective: Objective,
+    objective_function: Objective,
     options: ActorCriticOptions,
     regularizers: Sequence[Mapping],
     batch: Batch,
@@ -221,7 +227,7 @@ def actor_critic_losses(
         batch = batch._replace(advantage=advantage)
     outputs, _ = _policy_outputs(functions, params, batch.steps)
     log_prob = functions.family.log_prob(outputs, batch.steps.action)
-    policy, objective_metrics = objective(log_prob, batch)
+    policy, objective_metrics = objective_function(_objective_context(log_prob, batch))
     terms = [Term(policy, is_weighted=False)]
     terms += penalties(regularizers, functions.family, outputs, batch.old_policy)
     row_metrics = {"entropy": functions.family.entropy(outputs), **objective_metrics}
@@ -236,6 +242,12 @@ def actor_critic_losses(
             error = jnp.maximum(error, 0.5 * (clipped_value - batch.target) ** 2)
         terms.append(Term(options.value_weight * error, is_weighted=True))
     return Losses(terms, priority, row_metrics)
+
+
+def _objective_context(log_prob: Array, batch: Batch) -> ObjectiveContext:
+    return ObjectiveContext(
+        log_prob, batch.advantage, batch.target, batch.value, batch.weight, batch.steps
+    )
 
 
 def approximate_kl(

@@ -6,42 +6,24 @@ from collections.abc import Callable
 from typing import Literal
 
 import jax.numpy as jnp
-import optax
 
-from rlcli.registry import register
-from rlcli.types import Array, Count, Network, NonNegative, Policy, Positive, Updater
-from rlcli.updaters import Spaces
-from rlcli.updaters.policy_gradient.actor_critic import (
-    ActorCriticOptions,
-    Batch,
-    actor_critic,
+from rlcli.types import Array, Positive
+from rlcli.updaters.policy_gradient.objective_context import (
+    ObjectiveContext,
+    PolicyLoss,
 )
-from rlcli.updaters.regularizers import Regularizer
+from rlcli.updaters.policy_gradient.objectives import objective
 
 _MAX_WEIGHT = 20.0  # limit of the exponential filter (Wang et al., 2020)
 
 
-@register(
-    "updater",
-    policy="sampled",
-    tracer={"name": "lambda_return", "gamma": 0.99, "lambda": 0.95},
-    unroll=128,
-)
+@objective(epochs=1, minibatches=1, sequence=None)
 def cross_entropy(
-    spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
-    optimizer: optax.GradientTransformation,
+    context: ObjectiveContext,
     *,
     filter: Literal["positive", "binary", "exponential", "none"] = "positive",
     temperature: Positive = 1.0,
-    epochs: Count = 1,
-    minibatches: Count = 1,
-    value_weight: NonNegative = 0.5,
-    normalize_advantage: bool = False,
-    regularizers: list[Regularizer] = [{"name": "entropy", "weight": 0.01}],  # noqa: B006 - never mutated
-    sequence: Count | None = None,
-) -> Updater:
+) -> PolicyLoss:
     """Cross-entropy: imitates actions, weighted by a non-negative advantage filter.
 
         −f(Â) log π(a|s)        Â = G − v(s)
@@ -63,18 +45,7 @@ def cross_entropy(
         ),
         "none": jnp.ones_like,
     }
-
-    def imitate(log_prob: Array, batch: Batch) -> tuple[Array, dict[str, Array]]:
-        action_weight = filters[filter](batch.advantage)
-        return -action_weight * log_prob, {"imitated": action_weight > 0}
-
-    options = ActorCriticOptions(
-        value_weight=value_weight,
-        normalize_advantage=normalize_advantage,
-        regularizers=regularizers,
-        epochs=epochs,
-        minibatches=minibatches,
-        sequence=sequence,
+    action_weight = filters[filter](context.advantage)
+    return PolicyLoss(
+        -action_weight * context.log_prob, {"imitated": action_weight > 0}
     )
-    parts = (spaces, networks, policies, optimizer)
-    return actor_critic("cross_entropy", *parts, imitate, options)

@@ -2,44 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import jax.numpy as jnp
-import optax
 
-from rlcli.registry import register
-from rlcli.types import Array, Count, Network, NonNegative, Policy, Positive, Updater
-from rlcli.updaters import Spaces
-from rlcli.updaters.policy_gradient.actor_critic import (
-    ActorCriticOptions,
-    Batch,
-    actor_critic,
+from rlcli.types import Positive
+from rlcli.updaters.policy_gradient.objective_context import (
+    ObjectiveContext,
+    PolicyLoss,
 )
-from rlcli.updaters.regularizers import Regularizer
+from rlcli.updaters.policy_gradient.objectives import objective
 
 
-@register(
-    "updater",
-    policy="sampled",
-    tracer={"name": "lambda_return", "gamma": 0.99, "lambda": 0.95},
-    unroll=128,
+@objective(
+    requires=("log_prob",),
+    value_clip_ratio=None,
+    normalize_advantage=True,
+    kl_limit=None,
+    epochs=4,
+    minibatches=4,
+    sequence=None,
 )
-def ppo(
-    spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
-    optimizer: optax.GradientTransformation,
-    *,
-    epochs: Count = 4,
-    minibatches: Count = 4,
-    clip_ratio: Positive = 0.2,
-    value_weight: NonNegative = 0.5,
-    value_clip_ratio: Positive | None = None,
-    normalize_advantage: bool = True,
-    kl_limit: Positive | None = None,
-    regularizers: list[Regularizer] = [{"name": "entropy", "weight": 0.01}],  # noqa: B006 - never mutated
-    sequence: Count | None = None,
-) -> Updater:
+def ppo(context: ObjectiveContext, *, clip_ratio: Positive = 0.2) -> PolicyLoss:
     """Proximal policy optimization (PPO): a clipped objective over minibatch epochs.
 
         ρ = π(a|s) / π_old(a|s)        −min(ρ Â, clip(ρ, 1 − ε, 1 + ε) Â)
@@ -56,29 +38,13 @@ def ppo(
     that stay together in a minibatch; null: 1, or the whole unroll if the network is
     recurrent.
     """
-
-    def clipped_objective(
-        log_prob: Array, batch: Batch
-    ) -> tuple[Array, dict[str, Array]]:
-        log_ratio = log_prob - batch.steps.extras["log_prob"]
-        ratio, advantage = jnp.exp(log_ratio), batch.advantage
-        clipped_ratio = jnp.clip(ratio, 1 - clip_ratio, 1 + clip_ratio)
-        return -jnp.minimum(ratio * advantage, clipped_ratio * advantage), {
+    log_ratio, advantage = context.log_ratio, context.advantage
+    ratio = jnp.exp(log_ratio)
+    clipped_ratio = jnp.clip(ratio, 1 - clip_ratio, 1 + clip_ratio)
+    return PolicyLoss(
+        -jnp.minimum(ratio * advantage, clipped_ratio * advantage),
+        {
             "kl": ratio - 1 - log_ratio,
             "clip_fraction": jnp.abs(ratio - 1) > clip_ratio,
-        }
-
-    options = ActorCriticOptions(
-        value_weight=value_weight,
-        normalize_advantage=normalize_advantage,
-        regularizers=regularizers,
-        value_clip_ratio=value_clip_ratio,
-        kl_limit=kl_limit,
-        epochs=epochs,
-        minibatches=minibatches,
-        sequence=sequence,
-    )
-    parts = (spaces, networks, policies, optimizer)
-    return actor_critic(
-        "ppo", *parts, clipped_objective, options, requires=("log_prob",)
+        },
     )

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import jax.numpy as jnp
-import optax
 
-from rlcli.registry import register
-from rlcli.types import Array, Count, Network, NonNegative, Policy, Updater
-from rlcli.updaters import Spaces
-from rlcli.updaters.policy_gradient.actor_critic import (
-    ActorCriticOptions,
-    Batch,
-    actor_critic,
+from rlcli.types import Count
+from rlcli.updaters.policy_gradient.objective_context import (
+    ObjectiveContext,
+    PolicyLoss,
 )
+from rlcli.updaters.policy_gradient.objectives import objective
 from rlcli.updaters.presets import preset
-from rlcli.updaters.regularizers import Regularizer
 
 _DEFAULTS = {
     "policy": "sampled",
@@ -25,18 +19,8 @@ _DEFAULTS = {
 }
 
 
-@register("updater", **_DEFAULTS)
-def v_trace(
-    spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
-    optimizer: optax.GradientTransformation,
-    *,
-    value_weight: NonNegative = 0.5,
-    normalize_advantage: bool = False,
-    regularizers: list[Regularizer] = [{"name": "entropy", "weight": 0.01}],  # noqa: B006 - never mutated
-    sequence: Count = 20,
-) -> Updater:
+@objective(**_DEFAULTS, requires=("log_prob",), rows="sequence")
+def v_trace(context: ObjectiveContext, *, sequence: Count = 20) -> PolicyLoss:
     """V-trace actor-critic (IMPALA): an off-policy corrected policy gradient.
 
         −Â log π(a|s)        Âₜ = ρₜ (rₜ₊₁ + γ Vₜ₊₁ − v(sₜ))
@@ -48,12 +32,9 @@ def v_trace(
     allowed: actions that π never takes must keep an advantage of 0. The metric `ratio`
     is π/μ.
     """
-    options = ActorCriticOptions(value_weight, normalize_advantage, regularizers)
-    parts = (spaces, networks, policies, optimizer)
-    updater = actor_critic(
-        "v_trace", *parts, _policy_gradient_loss, options, requires=("log_prob",)
-    )
-    return updater._replace(rows=sequence)
+    del sequence  # read by the decorator
+    loss = -context.advantage * context.log_prob
+    return PolicyLoss(loss, {"ratio": jnp.exp(context.log_ratio)})
 
 
 @preset(v_trace, _DEFAULTS)
@@ -63,10 +44,3 @@ def impala() -> None:
     (Espeholt et al., 2018, https://arxiv.org/abs/1802.01561). `environment.num_envs` is
     the number of actors. The convolutions of the paper are `network: residual`.
     """
-
-
-def _policy_gradient_loss(
-    log_prob: Array, batch: Batch
-) -> tuple[Array, dict[str, Array]]:
-    ratio = jnp.exp(log_prob - batch.steps.extras["log_prob"])
-    return -batch.advantage * log_prob, {"ratio": ratio}

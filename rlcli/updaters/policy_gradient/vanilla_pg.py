@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import optax
-
-from rlcli.registry import register
-from rlcli.types import Array, Network, NonNegative, Policy, Updater
-from rlcli.updaters import Spaces
-from rlcli.updaters.policy_gradient.actor_critic import (
-    ActorCriticOptions,
-    Batch,
-    actor_critic,
+from rlcli.updaters.policy_gradient.objective_context import (
+    ObjectiveContext,
+    PolicyLoss,
 )
+from rlcli.updaters.policy_gradient.objectives import objective
 from rlcli.updaters.presets import preset
-from rlcli.updaters.regularizers import Regularizer
 
 _ADVANTAGES = {
     "policy": "sampled",
@@ -29,18 +21,8 @@ _RETURNS = {
 }
 
 
-@register("updater", **_ADVANTAGES)
-def vanilla_pg(
-    spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
-    optimizer: optax.GradientTransformation,
-    *,
-    baseline: bool = True,
-    value_weight: NonNegative = 0.5,
-    normalize_advantage: bool = False,
-    regularizers: list[Regularizer] = [{"name": "entropy", "weight": 0.01}],  # noqa: B006 - never mutated
-) -> Updater:
+@objective(**_ADVANTAGES, baseline=True)
+def vanilla_pg(context: ObjectiveContext) -> PolicyLoss:
     """Policy gradient: one gradient step on each unroll, with an optional baseline.
 
         −Â log π(a|s)        Â = G − v(s)
@@ -52,14 +34,7 @@ def vanilla_pg(
     https://doi.org/10.1007/BF00992696). `normalize_advantage` scales Â to mean 0 and
     standard deviation 1 over the unroll.
     """
-    options = ActorCriticOptions(
-        value_weight=value_weight,
-        normalize_advantage=normalize_advantage,
-        regularizers=regularizers,
-        baseline=baseline,
-    )
-    parts = (spaces, networks, policies, optimizer)
-    return actor_critic("vanilla_pg", *parts, _policy_gradient_loss, options)
+    return PolicyLoss(-context.advantage * context.log_prob)
 
 
 @preset(vanilla_pg, _ADVANTAGES)
@@ -77,9 +52,3 @@ def reinforce() -> None:
     (Williams, 1992, https://doi.org/10.1007/BF00992696). Returns truncated by the end
     of the unroll or by a time limit sum only the observed rewards.
     """
-
-
-def _policy_gradient_loss(
-    log_prob: Array, batch: Batch
-) -> tuple[Array, dict[str, Array]]:
-    return -batch.advantage * log_prob, {}

@@ -4,5 +4,6 @@ Belongs here: rules for targets, such as Q-learning and SARSA, and their shared 
 May import: the shared modules of updaters, and what updaters may import.
 """
 
+from rlcli.updaters.critics import Backup as Backup
 from rlcli.updaters.td.rule_context import RuleContext as RuleContext
 from rlcli.updaters.td.temporal_difference import rule as rule

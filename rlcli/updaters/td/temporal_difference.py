@@ -7,9 +7,7 @@ learned, as a number or as a distribution. `rlcli.updaters.critics` combines the
 from __future__ import annotations
 
 import functools
-import inspect
-import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import gymnasium
@@ -17,16 +15,17 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from rlcli.errors import RlcliError
 from rlcli.networks.predictions import (
     LOSSES,
     Loss,
+    Particles,
     Transform,
     TransformName,
     min_over_critics,
     value_transform,
 )
 from rlcli.policies import ValuesOffer
-from rlcli.registry import register
 from rlcli.types import (
     Array,
     ArrayTree,
@@ -40,9 +39,10 @@ from rlcli.types import (
     Transition,
     Updater,
 )
-from rlcli.updaters import Spaces, require_discrete
+from rlcli.updaters import require_discrete
 from rlcli.updaters.burn_in import refresh_carry
 from rlcli.updaters.critics import (
+    Backup,
     Critic,
     all_actions_critic,
     bootstrap_target,
@@ -51,8 +51,15 @@ from rlcli.updaters.critics import (
     one_action_critic,
     regression_losses,
 )
+from rlcli.updaters.decorator import Parts, updater_decorator
 from rlcli.updaters.learner import Learner, Losses, Target, learner
-from rlcli.updaters.td.rule_context import Rule, TDParts, expected_value, make_context
+from rlcli.updaters.td.rule_context import (
+    Rule,
+    RuleContext,
+    TDParts,
+    expected_value,
+    make_context,
+)
 
 # Separates network noise from the policy's random numbers, which fold in 0, 1, …
 _NOISE_STREAM = 2**31
@@ -69,83 +76,57 @@ class TDOptions(NamedTuple):
 
 
 def rule(
-    policy: str = "epsilon_greedy", discrete_only: bool = True, **defaults: Any
+    *,
+    policy: str = "epsilon_greedy",
+    tracer: str | Mapping[str, Any] = "n_step",
+    unroll: int = 1,
+    discrete_only: bool = True,
+    **defaults: Any,
 ) -> Callable[[Rule], Callable[..., Updater]]:
     """Decorator that registers a TD updater under the name of its rule.
 
-    A rule is a function of `RuleContext`. Its keyword-only parameters are options in
-    addition to those of `TDOptions`; `defaults` override the latter's default values.
+    A rule is a function of `RuleContext`. The options of the updater are the rule's
+    keyword-only parameters and those of `TDOptions`; `defaults` override the default
+    values of the latter. `policy`, `tracer` and `unroll` are the defaults of recipes.
     `discrete_only`: the rule uses the values of all actions, not only of sampled ones.
     """
 
-    def decorate(function: Rule) -> Callable[..., Updater]:
-        name = function.__name__
+    def build(
+        rule_function: functools.partial, settings: TDOptions, parts: Parts
+    ) -> Updater:
+        name = rule_function.func.__name__
+        if discrete_only or settings.q == "all":
+            require_discrete(parts.spaces, name)
+        apply = functools.partial(_apply_rule, rule_function, name)
+        return _action_value_updater(apply, settings, parts)
 
-        def updater(
-            spaces: Spaces,
-            networks: Callable[..., Network],
-            policies: Callable[..., Policy],
-            optimizer: optax.GradientTransformation,
-            **options: Any,
-        ) -> Updater:
-            settings, rest = _split_options({**defaults, **options})
-            if discrete_only or settings.q == "all":
-                require_discrete(spaces, name)
-            rule_function = functools.partial(function, **rest)
-            return _action_value_updater(
-                rule_function, settings, spaces.action, networks, policies, optimizer
-            )
+    facts = {"policy": policy, "tracer": tracer, "unroll": unroll}
+    return updater_decorator(build, TDOptions, TDOptions._fields, defaults, facts)
 
-        updater.__name__, updater.__doc__ = name, function.__doc__
-        updater.__module__ = function.__module__
-        updater.__signature__ = _updater_signature(  # type: ignore[attr-defined] # PEP 362
-            updater, function, defaults
+
+def _apply_rule(function: Rule, name: str, context: RuleContext) -> Backup:
+    """Applies a rule; raises an error unless it returns particles for each row."""
+    result = function(context)
+    if not isinstance(result, Backup):
+        raise RlcliError(
+            f"rule `{name}` returned `{type(result).__name__}`",
+            "return `Backup(bootstrap_value, …)`",
         )
-        facts = {"policy": policy, "tracer": "n_step", "unroll": 1}
-        return register("updater", **facts)(updater)
-
-    return decorate
-
-
-def _split_options(options: dict[str, Any]) -> tuple[TDOptions, dict[str, Any]]:
-    """Splits options into those of every rule and those of this rule."""
-    common = {k: v for k, v in options.items() if k in TDOptions._fields}
-    rest = {k: v for k, v in options.items() if k not in TDOptions._fields}
-    return TDOptions(**common), rest
-
-
-def _updater_signature(
-    updater: Callable, function: Rule, defaults: dict[str, Any]
-) -> inspect.Signature:
-    """The updater's signature: parts, the options of every rule, the rule's options."""
-    parts = inspect.signature(updater, eval_str=True).parameters.values()
-    hints = typing.get_type_hints(TDOptions, include_extras=True)
-    common = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=defaults.get(name, default),
-            annotation=hints[name],
+    if not isinstance(result.bootstrap_value, Particles):
+        raise RlcliError(
+            f"rule `{name}` bootstraps from "
+            f"`{type(result.bootstrap_value).__name__}`, and not from `Particles`",
+            "return `Backup(context.next_q(), probability)`, or make `Particles`",
         )
-        for name, default in TDOptions._field_defaults.items()
-    ]
-    _, *rule_parameters = inspect.signature(function, eval_str=True).parameters.values()
-    part_parameters = [
-        parameter for parameter in parts if parameter.kind is not parameter.VAR_KEYWORD
-    ]
-    return inspect.Signature([*part_parameters, *common, *rule_parameters])
+    return result
 
 
 def _action_value_updater(
-    rule_function: Rule,
-    settings: TDOptions,
-    space: gymnasium.Space,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
-    optimizer: optax.GradientTransformation,
+    rule_function: Rule, settings: TDOptions, parts: Parts
 ) -> Updater:
     """The TD updater of a rule for action values."""
-    scale = value_transform(settings.transform)
+    spaces, networks, policies, optimizer = parts
+    space, scale = spaces.action, value_transform(settings.transform)
     build_critic = {"all": all_actions_critic, "one": one_action_critic}[settings.q]
     critic = build_critic(networks, "q", space, settings.critics)
 
@@ -159,8 +140,8 @@ def _action_value_updater(
         policy, outputs = _value_policy(critic, scale, policies, space), values
     else:
         policy, outputs = policies(space=space), lambda *_: ()
-    parts = TDParts(rule_function, critic, policy, space, scale, outputs)
-    return td_updater(parts, settings.target, LOSSES[settings.loss], optimizer)
+    td_parts = TDParts(rule_function, critic, policy, space, scale, outputs)
+    return td_updater(td_parts, settings.target, LOSSES[settings.loss], optimizer)
 
 
 def _value_policy(

@@ -1,0 +1,161 @@
+"""The decorator of objectives: options, defaults and requirements."""
+
+import types
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from rlcli import registry
+from rlcli.errors import RlcliError
+from rlcli.networks.functions import separate_network
+from rlcli.networks.torsos import table
+from rlcli.policies.sampled import sampled
+from rlcli.types import Clock, Positive, Transition
+from rlcli.updaters import Spaces
+from rlcli.updaters.policy_gradient import ObjectiveContext, PolicyLoss, objective
+from rlcli.updaters.policy_gradient.vanilla_pg import a2c
+
+STATES, ACTIONS, SHAPE = 3, 2, (4, 2)
+ENTROPY = [{"name": "entropy", "weight": 0.01}]
+COMMON = {"value_weight": 0.5, "normalize_advantage": False, "regularizers": ENTROPY}
+EPOCHS = {"epochs": 1, "minibatches": 1, "sequence": None}
+OPTIONS = {
+    "vanilla_pg": {"baseline": True, **COMMON},
+    "a2c": {"baseline": True, **COMMON},
+    "reinforce": {
+        "baseline": False,
+        "value_weight": 0.0,
+        "normalize_advantage": False,
+        "regularizers": [],
+    },
+    "v_trace": {"sequence": 20, **COMMON},
+    "cross_entropy": {"filter": "positive", "temperature": 1.0, **COMMON, **EPOCHS},
+    "ppo": {
+        "clip_ratio": 0.2,
+        "value_weight": 0.5,
+        "value_clip_ratio": None,
+        "normalize_advantage": True,
+        "regularizers": ENTROPY,
+        "kl_limit": None,
+        "epochs": 4,
+        "minibatches": 4,
+        "sequence": None,
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def _separate_registry(monkeypatch):
+    registry.names("updater")  # loads the built-in ones
+    monkeypatch.setattr(registry, "_BUILT_IN", dict(registry._BUILT_IN))
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_updater_has_its_own_options_and_those_it_shares(name):
+    options = registry.options(registry.find("updater", name).factory)
+    assert {key: option.default for key, option in options.items()} == OPTIONS[name]
+    assert list(options) == list(OPTIONS[name])
+
+
+def build(factory, **options):
+    observation = gymnasium.spaces.Discrete(STATES)
+
+    def networks(name, head):
+        return separate_network(name, table(), head(), observation)
+
+    spaces = Spaces(observation, gymnasium.spaces.Discrete(ACTIONS))
+    policies = lambda distribution, space: sampled(distribution)  # noqa: E731
+    return factory(spaces, networks, policies, optax.sgd(1.0), **options)
+
+
+def update(updater, log_prob=0.0):
+    zeros = np.zeros(SHAPE, "f4")
+    rows = Transition(
+        obs=zeros.astype(int),
+        action=zeros.astype(int),
+        reward=zeros + 2,
+        discount=zeros,
+        next_obs=zeros.astype(int),
+        first=zeros > 0,
+        last=zeros > 0,
+        extras={"log_prob": zeros + log_prob} if "log_prob" in updater.requires else {},
+    )
+    clock = Clock.zero()._replace(compute_metrics=np.bool_(True))
+    key = jax.random.key(0)
+    return updater.update(updater.init(key), rows, zeros + 1, clock, key)
+
+
+def test_an_objective_receives_its_options_and_its_loss_is_minimized():
+    @objective(requires=("log_prob",), regularizers=[], value_weight=0.0)
+    def scaled(context: ObjectiveContext, *, factor: Positive = 1.0) -> PolicyLoss:
+        """A scaled policy gradient."""
+        loss = -factor * context.advantage * context.log_prob
+        return PolicyLoss(loss, {"ratio": jnp.exp(context.log_ratio)})
+
+    assert registry.find("updater", "scaled").factory is scaled
+    assert scaled.__doc__ == "A scaled policy gradient."
+    _, report = update(build(scaled, factor=3.0), log_prob=np.log(0.25))
+    # π is uniform over two actions, v(s) is 0, and G is 2.
+    assert report.metrics["loss"] == pytest.approx(-3 * 2 * np.log(0.5))
+    assert report.metrics["ratio"] == pytest.approx(0.5 / 0.25)
+
+
+def test_options_that_the_decorator_does_not_name_are_refused():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'epochs'"):
+        build(a2c, epochs=2)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'baseline'"):
+        build(registry.find("updater", "cross_entropy").factory, baseline=True)
+
+
+def test_an_option_may_be_the_rows_of_a_replay_sample():
+    factory = registry.find("updater", "v_trace").factory
+    assert build(factory).rows == 20
+    assert build(factory, sequence=7).rows == 7
+    assert build(a2c).rows == 1
+
+
+def test_a_log_ratio_without_its_requirement_is_an_error_that_says_so():
+    @objective()
+    def forgetful(context: ObjectiveContext) -> PolicyLoss:
+        """Forgets what it requires."""
+        return PolicyLoss(jnp.exp(context.log_ratio))
+
+    with pytest.raises(RlcliError, match="uses `log_ratio`") as caught:
+        update(build(forgetful))
+    assert 'requires=("log_prob",)' in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (lambda loss: loss, "objective `wrong` returned `"),
+        (
+            lambda loss: PolicyLoss(jnp.mean(loss)),
+            r"a `loss` of shape \(\), .*\(4, 2\)",
+        ),
+        (lambda loss: PolicyLoss(loss, {"m": jnp.mean(loss)}), r"a `m` of shape \(\)"),
+    ],
+)
+def test_a_result_that_is_not_one_loss_per_row_is_refused(result, message):
+    @objective()
+    def wrong(context: ObjectiveContext) -> PolicyLoss:
+        """Returns something else."""
+        return result(-context.log_prob)
+
+    with pytest.raises(RlcliError, match=message):
+        update(build(wrong))
+
+
+def test_an_undecorated_objective_is_a_function_of_its_context():
+    ppo = registry.find("updater", "ppo").factory
+    context = types.SimpleNamespace(
+        log_ratio=jnp.log(jnp.array([0.5, 1.1, 2.0, 2.0])),
+        advantage=jnp.array([1.0, 1.0, 1.0, -1.0]),
+    )
+    loss, metrics = ppo.__wrapped__(context, clip_ratio=0.2)
+    np.testing.assert_allclose(loss, [-0.5, -1.1, -1.2, 2.0], rtol=1e-6)
+    np.testing.assert_array_equal(metrics["clip_fraction"], [True, False, True, True])
