@@ -133,7 +133,8 @@ def find(kind: str, name: str) -> RegisteredPart:
     if ":" in name:
         factory = plugins.imported(kind, name)
         plugins.check_factory(kind, f"{kind} {quote(name)}", factory)
-        return RegisteredPart(kind, name, factory, {}, is_trusted=False)
+        facts = _registered_facts(kind, factory)
+        return RegisteredPart(kind, name, factory, facts, is_trusted=False)
     hint = suggest_name(kind, name, names(kind))
     raise RlcliError(f"there is no {kind} {quote(name)}", hint)
 
@@ -160,12 +161,17 @@ def _plug_in(kind: str, name: str) -> RegisteredPart:
     """The part of an entry point."""
     entry = _entry_points(kind)[name]
     factory = plugins.load(entry, kind, name)
-    # The imported module may register the part itself, with facts.
-    part = _BUILT_IN.get((kind, name), RegisteredPart(kind, name, factory, {}))
+    facts = _registered_facts(kind, factory)
     label = f"{kind} {quote(name)} of {plugins.source(entry)}"
-    adapter = name.endswith("/") or bool(part.facts.get("adapter"))
-    plugins.check_factory(kind, label, part.factory, adapter=adapter)
-    return part
+    adapter = name.endswith("/") or bool(facts.get("adapter"))
+    plugins.check_factory(kind, label, factory, adapter=adapter)
+    return RegisteredPart(kind, name, factory, facts)
+
+
+def _registered_facts(kind: str, factory: Any) -> Mapping[str, Any]:
+    """The facts of a factory that its own module registers; empty if it does not."""
+    parts = (part for part in _BUILT_IN.values() if part.kind == kind)
+    return next((part.facts for part in parts if part.factory is factory), {})
 
 
 @functools.cache

@@ -150,6 +150,18 @@ def test_a_part_with_an_import_path_is_not_trusted():
 
 
 @pytest.mark.usefixtures("plug_in")
+def test_a_part_that_registers_itself_has_its_facts_by_any_name(monkeypatch):
+    registry.names("network")  # loads the built-in ones
+    monkeypatch.setattr(registry, "_BUILT_IN", dict(registry._BUILT_IN))
+    factory = registry.find("network", "tower").factory
+    assert registry.find("network", "elsewhere:tower").facts == {}
+    registry.register("network", "high", storeys=3)(factory)
+    for name in ("tower", "elsewhere:tower", "high"):
+        assert registry.find("network", name).facts == {"storeys": 3}
+    assert not registry.find("network", "elsewhere:tower").is_trusted
+
+
+@pytest.mark.usefixtures("plug_in")
 @pytest.mark.parametrize(
     ("name", "message"),
     [
