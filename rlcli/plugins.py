@@ -26,7 +26,7 @@ from rlcli.errors import RlcliError, quote, shorten
 # The number of positional arguments that `assembly` passes to a factory. For networks
 # (a forward pass) and policies (by name) it depends on the factory.
 _PARTS = MappingProxyType(
-    {"environment": 0, "wrapper": 1, "memory": 0, "preprocess": 0}
+    {"environment": 0, "wrapper": 1, "head": 2, "memory": 0, "preprocess": 0}
     | {"tracer": 0, "replay": 3, "updater": 4, "optimizer": 0}
 )
 _POSITIONAL = (

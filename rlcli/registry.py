@@ -32,6 +32,7 @@ KINDS: Mapping[str, str] = MappingProxyType(  # kind -> plural, usually its pack
         "environment": "environments",
         "wrapper": "wrappers",
         "network": "networks",
+        "head": "heads",
         "memory": "memories",
         "preprocess": "preprocessing",
         "policy": "policies",
@@ -42,6 +43,7 @@ KINDS: Mapping[str, str] = MappingProxyType(  # kind -> plural, usually its pack
     }
 )
 _KIND_PACKAGES = {  # kinds whose package is not their plural
+    "head": "networks.heads",
     "memory": "networks",
     "optimizer": "updaters.optimizers",
     "wrapper": "environments.wrappers",

@@ -140,7 +140,7 @@ def worth(networks, params, inputs):
     return jax.device_get(means(params, inputs))
 
 
-@pytest.mark.parametrize("name", heads.RETURN_HEADS)
+@pytest.mark.parametrize("name", registry.names("head"))
 def test_every_head_obeys_of_all_actions_and_of_one(name):
     """And the value of a state has no action that might be forbidden."""
     seen = obs()

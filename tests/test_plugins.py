@@ -53,6 +53,12 @@ def forward(obs):
 def text(obs):
     return 'text'
 
+def broken_head(actions, role):
+    return {}['key']
+
+def no_head(actions, role):
+    return 'text'
+
 def three(spaces, networks, policies):
     CALLS.append('called')
 
@@ -160,6 +166,7 @@ def test_a_recipe_without_a_broken_plug_in_is_built():
         ("replay=mine_parts:system", "takes 1 positional arguments"),
         ("network=mine_parts:bad_annotation", "NameError: name 'Missing'"),
         ("tracer=mine_parts:unreadable", "its signature cannot be read"),
+        ("network.head=mine_parts:raises", "a head takes 2"),
         ("updater=breaks:x", "module `breaks` cannot be imported: ValueError"),
         ("updater=quits:x", "SystemExit: bye"),
     ],
@@ -182,6 +189,8 @@ def test_an_object_that_cannot_be_a_factory_is_refused_and_not_called(each, word
         ("tracer=mine_parts:raises", "KeyError: 'key' (mine_parts.py:"),
         ("network=mine_parts:forward", "AttributeError"),
         ("network=mine_parts:text", "expected an array, got `str`"),
+        ("network.head=mine_parts:broken_head", "KeyError: 'key' (mine_parts.py:"),
+        ("network.head=mine_parts:no_head", "has no attribute '_replace'"),
     ],
 )
 def test_a_factory_that_returns_no_part_is_an_error_that_names_it(each, words):

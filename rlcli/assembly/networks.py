@@ -198,3 +198,10 @@ def _build_head(
         return factory(**options)
     except RlcliError as error:
         raise recipe.locate_error(("network", "head"), error) from error
+    except Exception as error:
+        label = str(options.get("name", "scalar"))
+        head = registry.find("head", label).factory
+        if is_own(head):
+            raise
+        message = failure_message(f"head {quote(label)}", error, head)
+        raise recipe.error(("network", "head"), message) from error

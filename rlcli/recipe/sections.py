@@ -230,19 +230,15 @@ class Sections:
         value = {"name": value} if isinstance(value, str) else value
         given_options = dict(self.mapping(place, value))
         if "name" not in given_options:
-            given_options = {**default, **given_options}
-        name = given_options.pop("name", "scalar")
-        from rlcli.networks import heads  # here, since it imports JAX
-
-        if not isinstance(name, str) or name not in heads.RETURN_HEADS:
-            hint = suggest_name("head", str(name), heads.RETURN_HEADS)
-            self.fail((*place, "name"), f"there is no head {quote(name)}", hint)
-        parameters = registry.options(heads.RETURN_HEADS[name])
-        reader = grammar.Reader(f"head `{name}`", place, self.fail)
-        options = reader.options(parameters, given_options)
-        if name == "scalar":  # not every function accepts this name
-            return {key: options[key] for key in options if key in given_options}
-        return {"name": name, **options}
+            given_options = {"name": "scalar", **default, **given_options}
+        part = self.part("head", given_options, place)
+        if part.name == "scalar":  # not every function accepts this name
+            return {
+                key: option
+                for key, option in part.options.items()
+                if key in given_options
+            }
+        return {"name": part.name, **part.options}
 
     def optimizers(self) -> dict[str, Part]:
         """One optimizer for all parameters, or one for each group."""

@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from rlcli import registry
 from rlcli.errors import RlcliError
 from rlcli.networks.functions import separate_network, shared_network
-from rlcli.networks.heads import RETURN_HEADS, return_head
+from rlcli.networks.heads import return_head
 from rlcli.networks.torsos import linear, table
 
 BOX = gymnasium.spaces.Box(-1, 1, (3,))
@@ -55,7 +56,7 @@ def random_init(net):
 
 
 def test_there_are_four_return_heads():
-    assert set(RETURN_HEADS) == set(OPTIONS)
+    assert set(registry.names("head")) == set(OPTIONS)
 
 
 @pytest.mark.parametrize("make", [separate_network, shared_network])

@@ -11,7 +11,6 @@ from rlcli.assembly import build
 from rlcli.cli import main
 from rlcli.errors import RlcliError
 from rlcli.evaluation.evaluate import replace_environment
-from rlcli.networks import heads
 from rlcli.recipe import documents, grammar
 from rlcli.training.experiment import Experiment
 
@@ -88,8 +87,8 @@ def refusal(name, sets, builds=False):
         (f"train.steps={DIGITS}", "is not a number, or too large"),
         (f"optimizer.learning_rate={{from: {DIGITS}, to: 1}}", "is not a number"),
         (f"environment.each.length=[{DIGITS}.5]", "is not a number"),
-        ("network.head={name: {a: 1}}", "there is no head"),
-        ("network={shared: mlp, q: {name: {a: 1}}}", "there is no head"),
+        ("network.head={name: {a: 1}}", "the head has no `name`"),
+        ("network={shared: mlp, q: {name: {a: 1}}}", "the head has no `name`"),
         ("network.memory={name: {a: 1}}", "the memory has no `name`: expected str"),
         ("network.preprocess=[{name: [1]}]", "the preprocess has no `name`"),
         ("environment.wrappers=[{name: {a: 1}}]", "the wrapper has no `name`"),
@@ -167,7 +166,7 @@ def options_of(parsed):
     found += ["network.preprocess", "network.preprocess.0", "environment.each.length"]
     found += [
         f"network.head.{each}"
-        for each in registry.options(heads.RETURN_HEADS["scalar"])
+        for each in registry.options(registry.find("head", "scalar").factory)
     ]
     for section, known in (("train", grammar.Train), ("normalize", grammar.Normalize)):
         found += [f"{section}.{each}" for each in registry.options(known)]

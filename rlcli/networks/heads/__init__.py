@@ -20,10 +20,9 @@ from rlcli.networks.heads.planning import (
     hidden_state_head,
     prediction_head,
 )
-from rlcli.networks.heads.returns import RETURN_HEADS, Actions, Role, return_head
+from rlcli.networks.heads.returns import Actions, Role, return_head
 
 __all__ = [
-    "RETURN_HEADS",
     "Actions",
     "DynamicsOutput",
     "Head",

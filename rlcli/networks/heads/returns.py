@@ -1,13 +1,11 @@
 """Heads that predict returns: their mean, or their distribution.
 
 Each returns a prediction of `rlcli.networks.predictions`, `[N, K]`, or
-`[N, actions, K]` with one prediction per action.
+`[N, actions, K]` with one prediction per action. They are the parts of kind `head`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 import haiku as hk
@@ -15,12 +13,14 @@ import jax
 import jax.numpy as jnp
 from annotated_types import Ge, Le
 
+from rlcli import registry
 from rlcli.errors import RlcliError
 from rlcli.networks import fractions
 from rlcli.networks.heads.head import Head
 from rlcli.networks.heads.layers import readout
 from rlcli.networks.predictions import Categorical, Quantiles, Scalar, mask_prediction
 from rlcli.networks.torsos import Torso
+from rlcli.registry import register
 from rlcli.types import Array, Count, Structural
 
 # The use of a prediction: to learn, to bootstrap from, or to act.
@@ -29,6 +29,7 @@ _MAX_ATOMS = 2**16  # the support is a constant, computed before the program run
 Actions = tuple[int, ...]  # (n,), or () if predictions do not depend on actions
 
 
+@register("head", "scalar")
 def scalar_head(
     actions: Actions, role: Role, *, dueling: bool = False, noisy: bool = False
 ) -> Head:
@@ -43,6 +44,7 @@ def scalar_head(
     return Head(read, actions, lambda array: Scalar(array[..., None]))
 
 
+@register("head", "categorical")
 def categorical_head(
     actions: Actions,
     role: Role,
@@ -78,6 +80,7 @@ def categorical_head(
     return Head(read, (*actions, atoms), from_logits)
 
 
+@register("head", "quantile")
 def quantile_head(
     actions: Actions,
     role: Role,
@@ -107,6 +110,7 @@ def quantile_head(
     return Head(read, (*actions, quantiles), from_values)
 
 
+@register("head", "implicit_quantile")
 def implicit_quantile_head(
     actions: Actions,
     role: Role,
@@ -148,19 +152,9 @@ def implicit_quantile_head(
     return Head(read, (), None)
 
 
-RETURN_HEADS: Mapping[str, Callable[..., Head]] = MappingProxyType(
-    {
-        "scalar": scalar_head,
-        "categorical": categorical_head,
-        "quantile": quantile_head,
-        "implicit_quantile": implicit_quantile_head,
-    }
-)
-
-
 def return_head(
     actions: Actions = (), role: Role = "learn", *, name: str = "scalar", **options: Any
 ) -> Head:
     """Returns the return head with a name."""
-    head = RETURN_HEADS[name](actions, role, **options)
+    head = registry.find("head", name).factory(actions, role, **options)
     return head._replace(actions=actions, mask=mask_prediction)
