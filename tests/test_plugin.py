@@ -17,6 +17,10 @@ replay: {name: uniform, capacity: 1_000}
 optimizer: {name: adam, learning_rate: 1e-2}
 train: {steps: 2_000, start: 100}
 """
+RUNS = {  # run -> changes of the recipe
+    "rule": [],
+    "objective": ["updater=spo", "replay=null", "train.unroll=32", "train.start=0"],
+}
 
 
 def test_the_plugin_has_at_most_sixty_lines_of_its_own():
@@ -45,7 +49,10 @@ def test_a_plugin_that_is_installed_is_trained_with(tmp_path):
     (tmp_path / "ring.yaml").write_text(RECIPE)
     assert "time_limit: 30" in rlcli("show", "environment", "Ring-v0")
     assert "Asadi and Littman" in rlcli("show", "updater", "mellowmax")
-    rlcli("train", "ring.yaml", "--run", "run", "--quiet")
-    said = json.loads(rlcli("eval", "run", "--episodes", "5", "--json"))
-    assert said["return"]["mean"] == 1
-    assert said["seeds"][0]["length"] <= 5
+    assert "Xie et al." in rlcli("show", "updater", "spo")
+    for run, changes in RUNS.items():
+        sets = [word for change in changes for word in ("--set", change)]
+        rlcli("train", "ring.yaml", "--run", run, "--quiet", *sets)
+        result = json.loads(rlcli("eval", run, "--episodes", "5", "--json"))
+        assert result["return"]["mean"] == 1, run
+        assert result["seeds"][0]["length"] <= 5, run

@@ -1,4 +1,4 @@
-"""A plug-in with an environment, a network and an updater.
+"""A plug-in with an environment, a network, a TD rule and a policy-gradient objective.
 
 Install it with `pip install ./examples/plugin`.
 """
@@ -12,8 +12,8 @@ from gymnasium.spaces import Discrete
 from rlcli.networks.torsos import Torso
 from rlcli.registry import register
 from rlcli.types import Count, Environment, Positive, TimeStep
-from rlcli.updaters.critics import Backup
-from rlcli.updaters.td import RuleContext, rule
+from rlcli.updaters.policy_gradient import ObjectiveContext, PolicyLoss, objective
+from rlcli.updaters.td import Backup, RuleContext, rule
 
 
 @register("environment", "Ring-v0", time_limit=30)
@@ -45,6 +45,15 @@ def gated(*, width: Count = 32) -> Torso:
 @rule(target={"polyak": 0.05})
 def mellowmax(context: RuleContext, *, omega: Positive = 20.0) -> Backup:
     """Mellowmax (Asadi and Littman, 2017): y = R + I log(mean exp(ω q⁻)) / ω."""
-    log_prob = jax.nn.log_softmax(omega * context.next_q().mean())
+    next_q = context.next_q()
+    log_prob = jax.nn.log_softmax(omega * next_q.mean())
     bonus = -(log_prob + jnp.log(log_prob.shape[-1])) / omega
-    return Backup(context.next_q(), jnp.exp(log_prob), bonus)
+    return Backup(next_q, jnp.exp(log_prob), bonus)
+
+
+@objective(requires=("log_prob",), epochs=4, minibatches=4)
+def spo(context: ObjectiveContext, *, clip_ratio: Positive = 0.2) -> PolicyLoss:
+    """Simple policy optimization (Xie et al., 2024): PPO with a quadratic penalty."""
+    ratio, advantage = jnp.exp(context.log_ratio), context.advantage
+    penalty = jnp.abs(advantage) * (ratio - 1) ** 2 / (2 * clip_ratio)
+    return PolicyLoss(penalty - ratio * advantage)
