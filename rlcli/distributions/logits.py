@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rlcli.libraries import import_rlax
 from rlcli.types import Array
 from rlcli.xla.indexing import select_index
 
@@ -53,8 +54,15 @@ def project(logits: Array, points: Array, atoms: Array) -> Array:
     preserves the mean. Mass beyond the ends goes to the ends (Bellemare et al., 2017,
     https://arxiv.org/abs/1707.06887). No logit is −∞, so gradients stay finite.
     """
-    import rlax  # lazily: importing it takes most of a second
-
-    project = jnp.vectorize(rlax.categorical_l2_project, signature="(n),(n),(m)->(m)")
-    p = project(points, jax.nn.softmax(logits), jnp.asarray(atoms, jnp.float32))
+    p = project_probabilities(
+        points, jax.nn.softmax(logits), jnp.asarray(atoms, jnp.float32)
+    )
     return jnp.log(jnp.maximum(p, _TINY))
+
+
+def project_probabilities(points: Array, probability: Array, atoms: Array) -> Array:
+    """As `project`, for probabilities: `[..., n], [..., n], [..., m] -> [..., m]`."""
+    project = import_rlax().categorical_l2_project
+    return jnp.vectorize(project, signature="(n),(n),(m)->(m)")(
+        points, probability, atoms
+    )

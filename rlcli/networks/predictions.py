@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import optax
 
 from rlcli.action_masks import mask_outputs
+from rlcli.distributions.logits import project_probabilities
+from rlcli.libraries import import_rlax
 from rlcli.types import Array, ArrayTree
 from rlcli.xla.indexing import select_index
 
@@ -50,8 +52,7 @@ def value_transform(name: TransformName | None) -> Transform:
     """
     if name is None:
         return IDENTITY
-    import rlax  # here, since importing it takes most of a second
-
+    rlax = import_rlax()
     pairs = {
         "log": rlax.SIGNED_LOGP1_PAIR,
         "signed_hyperbolic": rlax.SIGNED_HYPERBOLIC_PAIR,
@@ -146,13 +147,10 @@ class Categorical(NamedTuple):
         its mean. Particles outside the support go to its ends. `loss` is not used.
         """
         del loss
-        import rlax  # here, since importing it takes most of a second
-
-        project = jnp.vectorize(
-            rlax.categorical_l2_project, signature="(k),(k),(n)->(n)"
-        )
         transformed = _transform_particles(scale, target)
-        labels = project(transformed.value, transformed.probability, self.atoms)
+        labels = project_probabilities(
+            transformed.value, transformed.probability, self.atoms
+        )
         return optax.softmax_cross_entropy(self.logits, jax.lax.stop_gradient(labels))
 
 
@@ -187,6 +185,8 @@ class Quantiles(NamedTuple):
 
         With the Huber loss for L this is the quantile Huber loss.
         """
+        # Not `rlax.quantile_regression_loss`: it gives all target samples the same
+        # probability, and knows only |u| and the Huber loss.
         transformed = jax.lax.stop_gradient(_transform_particles(scale, target))
         error = transformed.value[..., None, :] - self.values[..., :, None]
         weight = jnp.abs(self.fractions[..., :, None] - (error < 0))

@@ -27,6 +27,8 @@ def monte_carlo(*, gamma: Probability = 0.99) -> Tracer:
         ends = jnp.asarray(steps.last).at[-1].set(True)
         time = jnp.broadcast_to(jnp.arange(rows)[:, None], ends.shape)
 
+        # Not `rlax.discounted_returns`: it adds the bootstrap value to the sum, but
+        # rows contain sum, discount and true last observation; one scan returns them.
         def back(later: tuple, step_inputs: tuple) -> tuple[tuple, tuple]:
             reward, discount, end, time = step_inputs
             later_return, later_discount, end_time = later

@@ -29,6 +29,8 @@ def n_step(*, n: Count = 1, gamma: Probability = 0.99) -> Tracer:
         def shift(field: Array, k: int) -> Array:
             return field[k : k + rows]
 
+        # Not `rlax.n_step_bootstrapped_returns`: it adds the bootstrap value to the
+        # sum, but an updater bootstraps later, from the row's own `next_obs`.
         reward = shift(steps.reward, 0)
         discount = gamma * shift(steps.discount, 0)
         next_extras = {k: v for k, v in steps.extras.items() if k.startswith("next_")}

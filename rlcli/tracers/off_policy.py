@@ -38,6 +38,8 @@ def v_trace(
     """
 
     def trace(steps: Transition, estimates: Estimates) -> Transition:
+        # Not `rlax.vtrace_td_error_and_advantage`: it has no c̄, and its advantage
+        # bootstraps from the value of the next row, also where an episode is truncated.
         v_tm1, v_t = estimates.v_tm1, estimates.v_t
         discount = gamma * steps.discount
         ratio = jnp.exp(estimates.log_prob - steps.extras["log_prob"])
@@ -73,6 +75,9 @@ def retrace(*, gamma: Probability = 0.99, lambda_: Probability = 1.0) -> Tracer:
     """
 
     def trace(steps: Transition, estimates: Estimates) -> Transition:
+        # `rlax.general_off_policy_returns_from_q_and_v` differs only in rounding, but
+        # does more within the scan: it takes 1.4 times as long to compile and, for
+        # `[2048, 64]` steps, 1.4 times as long to run.
         q_tm1, v_t = estimates.q_tm1, estimates.v_t
         discount = gamma * steps.discount
         ratio = jnp.exp(estimates.log_prob - steps.extras["log_prob"])

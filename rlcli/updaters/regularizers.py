@@ -120,6 +120,8 @@ def entropy_bonus(
     """
 
     def discounted_sum(gamma: Array, lambda_: Array) -> Array:
+        # `rlax.discounted_returns` returns the same up to rounding. It would change the
+        # results of recipes, and compiles in 1.3 times the time.
         def back(later: Array, step_inputs: tuple) -> tuple[Array, Array]:
             entropy, last = step_inputs
             later = gamma * (entropy + lambda_ * jnp.where(last, 0, later))

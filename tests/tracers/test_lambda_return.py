@@ -37,16 +37,14 @@ def test_returns_equal_the_recursion_over_random_endings(random_steps, gamma, la
         np.testing.assert_array_equal(getattr(rows, name), getattr(steps, name))
 
 
-def test_without_truncation_returns_equal_rlax(random_steps):
-    steps, estimates = random_steps(seed=2, truncate=0.0)
+def test_returns_equal_rlax_where_lambda_is_zero_at_the_end_of_an_episode(random_steps):
+    steps, estimates = random_steps(seed=2)
     rows = lambda_return(gamma=0.95, lambda_=0.7).trace(steps, estimates)
+    lambda_t = np.where(steps.last, 0, 0.7).astype("f4")
     expected = jax.vmap(rlax.lambda_returns, in_axes=1, out_axes=1)(
-        steps.reward,
-        0.95 * steps.discount,
-        estimates.v_t,
-        np.full_like(steps.reward, 0.7),
+        steps.reward, 0.95 * steps.discount, estimates.v_t, lambda_t
     )
-    np.testing.assert_allclose(rows.reward, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(rows.reward, expected)
 
 
 def test_without_truncation_advantages_equal_gae_of_rlax(random_steps):

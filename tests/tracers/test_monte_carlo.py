@@ -1,4 +1,4 @@
-"""The Monte Carlo return against numbers by hand and a loop."""
+"""The Monte Carlo return against numbers by hand, a loop, and rlax."""
 
 import jax
 import numpy as np
@@ -63,14 +63,18 @@ def test_rows_equal_a_loop_over_random_endings(random_steps, gamma):
         np.testing.assert_array_equal(getattr(rows, name), getattr(steps, name))
 
 
-def test_without_truncation_returns_equal_rlax(random_steps):
-    steps, _ = random_steps(seed=2, truncate=0.0)
-    rows = monte_carlo(gamma=0.95).trace(steps, NOTHING)
-    bootstrap = np.random.default_rng(0).normal(size=4).astype("f4")
-    expected = jax.vmap(rlax.discounted_returns, in_axes=(1, 1, 0), out_axes=1)(
-        steps.reward, 0.95 * steps.discount, bootstrap
+def test_bootstrapped_returns_equal_rlax(random_steps):
+    steps, estimates = random_steps(seed=2)
+    rows = monte_carlo(gamma=0.95).trace(
+        steps._replace(extras={"next_value": estimates.v_t}), NOTHING
     )
-    actual = rows.reward + rows.discount * bootstrap
+    expected = jax.vmap(rlax.lambda_returns, in_axes=1, out_axes=1)(
+        steps.reward,
+        0.95 * steps.discount,
+        estimates.v_t,
+        1 - steps.last.astype("f4"),  # bootstraps where an episode is truncated
+    )
+    actual = rows.reward + rows.discount * rows.extras["next_value"]
     np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
 
 

@@ -1,8 +1,9 @@
-"""The n-step return against numbers by hand and a simple loop."""
+"""The n-step return against numbers by hand, a simple loop, and rlax."""
 
 import jax
 import numpy as np
 import pytest
+import rlax
 
 from rlcli.tracers.n_step import n_step
 from rlcli.types import Estimates, Transition
@@ -62,6 +63,26 @@ def test_rows_equal_a_loop_over_random_endings(random_steps, n, gamma):
         np.testing.assert_array_equal(
             getattr(rows, name), getattr(steps, name)[: T - n + 1]
         )
+
+
+@pytest.mark.parametrize("n", [1, 3, 7])
+def test_bootstrapped_returns_equal_rlax(random_steps, n):
+    steps, estimates = random_steps(seed=n)
+    rows = n_step(n=n, gamma=0.95).trace(
+        steps._replace(extras={"next_value": estimates.v_t}), NOTHING
+    )
+    expected = jax.vmap(
+        lambda *inputs: rlax.n_step_bootstrapped_returns(*inputs[:3], n, inputs[3]),
+        in_axes=1,
+        out_axes=1,
+    )(
+        steps.reward,
+        0.95 * steps.discount,
+        estimates.v_t,
+        1 - steps.last.astype("f4"),  # bootstraps where an episode is truncated
+    )
+    actual = rows.reward + rows.discount * rows.extras["next_value"]
+    np.testing.assert_allclose(actual, expected[: len(actual)], rtol=1e-4, atol=1e-5)
 
 
 def test_a_truncated_episode_bootstraps_from_its_true_next_observation(random_steps):

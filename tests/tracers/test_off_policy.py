@@ -86,6 +86,25 @@ def test_without_truncation_v_trace_equals_rlax(random_steps):
     np.testing.assert_allclose(actual, expected.pg_advantage, rtol=1e-4, atol=1e-5)
 
 
+def test_the_value_target_of_v_trace_equals_rlax_where_lambda_is_zero_at_the_end(
+    random_steps,
+):
+    steps, estimates = random_steps(seed=2)
+    estimates, ratio = consistent_estimates(steps, estimates)
+    rows = v_trace(gamma=GAMMA, lambda_=0.9).trace(steps, estimates)
+    lambda_t = np.where(steps.last, 0, 0.9).astype("f4")
+    errors = jax.vmap(rlax.vtrace, in_axes=1, out_axes=1)(
+        estimates.v_tm1,
+        estimates.v_t,
+        steps.reward,
+        GAMMA * steps.discount,
+        ratio,
+        lambda_t,
+    )
+    actual = rows.reward - estimates.v_tm1
+    np.testing.assert_allclose(actual, errors, rtol=1e-4, atol=1e-5)
+
+
 def test_on_policy_v_trace_is_the_lambda_return(random_steps):
     steps, estimates = random_steps(seed=3)
     estimates, _ = consistent_estimates(steps, estimates)
@@ -120,11 +139,11 @@ def test_retrace_equals_the_sum_of_the_paper(random_steps, lambda_):
     assert not np.any(rows.discount)
 
 
-def test_without_truncation_retrace_equals_rlax(random_steps):
-    steps, estimates = random_steps(seed=5, truncate=0.0)
+def test_retrace_equals_rlax_where_c_is_zero_after_the_end_of_an_episode(random_steps):
+    steps, estimates = random_steps(seed=5)
     estimates, ratio = consistent_estimates(steps, estimates)
     rows = retrace(gamma=GAMMA, lambda_=0.9).trace(steps, estimates)
-    weights = 0.9 * np.minimum(1.0, ratio)
+    weights = 0.9 * np.minimum(1.0, ratio)[1:] * ~steps.last[:-1]
     expected = jax.vmap(
         rlax.general_off_policy_returns_from_q_and_v, in_axes=1, out_axes=1
     )(
@@ -132,7 +151,7 @@ def test_without_truncation_retrace_equals_rlax(random_steps):
         estimates.v_t,
         steps.reward,
         GAMMA * steps.discount,
-        weights[1:],
+        weights.astype("f4"),
     )
     np.testing.assert_allclose(rows.reward, expected, rtol=1e-4, atol=1e-5)
 

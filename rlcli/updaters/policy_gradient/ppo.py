@@ -39,6 +39,8 @@ def ppo(context: ObjectiveContext, *, clip_ratio: Positive = 0.2) -> PolicyLoss:
     recurrent.
     """
     log_ratio, advantage = context.log_ratio, context.advantage
+    # Not `rlax.clipped_surrogate_pg_loss`: it returns the mean of rows, which here have
+    # weights.
     ratio = jnp.exp(log_ratio)
     clipped_ratio = jnp.clip(ratio, 1 - clip_ratio, 1 + clip_ratio)
     return PolicyLoss(

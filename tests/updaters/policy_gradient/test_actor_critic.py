@@ -345,6 +345,10 @@ def test_later_entropies_count_until_the_episode_ends():
                 if last[t + k - 1, b]:
                     break
     np.testing.assert_allclose(found, expected, rtol=1e-5)
+    returns = jax.vmap(rlax.discounted_returns, in_axes=(1, 1, None), out_axes=1)(
+        0.9 * entropy * discount, (0.9 * 0.8 * ~last).astype("f4"), 0.0
+    )
+    np.testing.assert_allclose(found, 0.3 * returns, rtol=1e-5)
 
 
 def test_with_the_tracers_gamma_and_lambda_returns_are_soft_values():
