@@ -1,5 +1,6 @@
 """What all tests share. Comes before JAX: the layout is settled here."""
 
+import numpy as np
 import pytest
 
 from rlcli.xla import threads
@@ -23,3 +24,57 @@ def programs(tmp_path_factory):
     yield
     for name, value in before.items():
         jax.config.update(name, value)
+
+
+# Statistical tests refuse at p = 0.001. SciPy is imported by those who use them: it
+# takes most of a second.
+
+
+@pytest.fixture(scope="session")
+def as_likely():
+    """A function: Pearson's χ² test of counts against probabilities."""
+    from scipy import stats
+
+    def check(counts, probabilities):
+        counts, probabilities = np.asarray(counts), np.asarray(probabilities)
+        possible = probabilities > 0
+        assert np.sum(counts[~possible]) == 0
+        if np.sum(possible) == 1:
+            return True
+        expected = counts.sum() * probabilities[possible]
+        assert expected.min() > 5
+        return stats.chisquare(counts[possible], expected).pvalue > 0.001
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def is_uniform():
+    """A function: the Kolmogorov-Smirnov test of each column."""
+    from scipy import stats
+
+    def check(sample, low, high):
+        share = (np.asarray(sample, np.float64) - low) / np.subtract(high, low)
+        return all(stats.kstest(column, "uniform").pvalue > 0.001 for column in share.T)
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def is_normal():
+    """A function: Student's t-test, and the χ² and Kolmogorov-Smirnov tests.
+
+    They test the mean, the standard deviation and the shape.
+    """
+    from scipy import stats
+
+    def check(sample, mean, deviation):
+        score = (np.ravel(sample).astype(np.float64) - mean) / deviation
+        low, high = stats.chi2.interval(0.999, score.size)
+        return (
+            stats.ttest_1samp(score, 0).pvalue > 0.001
+            and low < np.sum(score**2) < high
+            and stats.kstest(score, "norm").pvalue > 0.001
+        )
+
+    return check

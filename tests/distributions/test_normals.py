@@ -1,10 +1,13 @@
 """The normal family, compared with distrax."""
 
+import itertools
+
 import distrax
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from rlcli import distributions
 
@@ -37,17 +40,16 @@ def test_normal_matches_distrax(compile_family):
 
 
 def test_entries_are_sampled_with_their_scale_and_without_correlation(
-    compile_family,
+    compile_family, is_normal
 ):
     ours, draws = compile_family(distributions.normal((3,))), 20_000
     noise = ours.draw(jax.random.key(0, impl="rbg"), draws)
     actions = ours.sample(np.broadcast_to(NORMAL[0], (draws, 6)), noise)
     scale = np.exp(LOG_SCALE[0])
-    error = np.abs(np.mean(actions, 0) - MEAN[0]) / scale * np.sqrt(draws)
-    assert np.all(error < 4)  # standard errors
-    np.testing.assert_allclose(np.std(actions, 0), scale, rtol=0.03)
-    correlation = np.corrcoef(actions, rowvar=False) - np.eye(3)
-    assert np.max(np.abs(correlation)) < 0.04
+    columns = np.asarray(actions).T
+    assert all(map(is_normal, columns, MEAN[0], scale))
+    for one, other in itertools.combinations(columns, 2):
+        assert stats.pearsonr(one, other).pvalue > 0.001
 
 
 @pytest.mark.parametrize("shape", [(), (2, 3)])
