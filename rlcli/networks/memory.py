@@ -59,14 +59,16 @@ def gru(*, size: Count = 64) -> RecurrentCore:
 
 @register("memory")
 def lstm(*, size: Count = 64) -> RecurrentCore:
-    """Long short-term memory (LSTM) (Hochreiter & Schmidhuber, 1997) with forget gate.
+    """Long short-term memory (LSTM) with forget gate.
 
         i, f, o = σ(W x + U h)        g = tanh(W_g x + U_g h)
         c′ = f c + i g                h′ = o tanh(c′)
 
-    each with a bias. That of f is 1 higher, so that the cell initially decays slowly
-    (Gers et al., 2000, https://doi.org/10.1162/089976600300015015). The carry is
-    (h, c), `[B, size]` each, initially zero, and the output is h′.
+    each with a bias (Hochreiter & Schmidhuber, 1997,
+    https://doi.org/10.1162/neco.1997.9.8.1735). That of f is 1 higher, so that the cell
+    initially decays slowly (Gers et al., 2000,
+    https://doi.org/10.1162/089976600300015015). The carry is (h, c), `[B, size]` each,
+    initially zero, and the output is h′.
     """
 
     def step(weights: Array, carry: tuple, inputs: Array) -> tuple[Array, Array]:

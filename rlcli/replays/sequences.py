@@ -56,7 +56,8 @@ def sequences(
     `length` steps to learn from, and `window` − 1 more that the tracer needs. The
     recurrent state is stored only at the beginning of sequences: `extras["carry"]` has
     one row. Sequences may cross the end of an episode, where the recurrent state resets
-    and tracers stop (https://openreview.net/forum?id=r1lyTjAqYX).
+    and tracers stop (Kapturowski et al., 2019,
+    https://openreview.net/forum?id=r1lyTjAqYX).
 
         p = η max |δ| + (1 − η) mean |δ|        m = (p + ε)^α        w = (min P / P)^β
 

@@ -62,7 +62,7 @@ class NoisyLayer(hk.Module):
 
     Factorised Gaussian noise with f(x) = sign(x) √|x|, the same for the whole batch;
     σ is learned and starts at 0.5/√inputs. Without a key there is no noise
-    (https://arxiv.org/abs/1706.10295).
+    (Fortunato et al., 2018, https://arxiv.org/abs/1706.10295).
     """
 
     def __init__(self, size: int) -> None:
