@@ -1,29 +1,26 @@
 """What all tests share. Comes before JAX: the layout is settled here."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from rlcli.xla import threads
 
+# What one test or an earlier run of the suite has compiled, all others read, also in the
+# processes that they start. Programs are compiled without optimization: compiling takes
+# longer here than running.
+_PROGRAMS = Path(__file__).parents[1] / ".pytest_cache" / "programs"
+os.environ |= {
+    "JAX_COMPILATION_CACHE_DIR": str(_PROGRAMS),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",
+}
+
 # One thread: vmapped seeds never wait for each other. Two devices share the seeds.
 threads.apply_layout(threads.Layout("one", 2))
-
-
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory):
-    """What one run compiles the next one reads: most of them are the same program."""
-    import jax
-
-    options = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("programs")),
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
-    }
-    before = {name: getattr(jax.config, name) for name in options}
-    for name, value in options.items():
-        jax.config.update(name, value)
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
 
 
 # Statistical tests refuse at p = 0.001. SciPy is imported by those who use them: it

@@ -60,7 +60,6 @@ def test_a_recipe_opens_with_what_it_does(path):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("programs")
 def test_a_recipe_trains_resumes_evaluates_and_renders(path, tmp_path):
     whole = rlcli.train(path, smoke=True, quiet=True, run=tmp_path / "whole")
     left = tmp_path / "left"

@@ -15,7 +15,7 @@ train: {steps: 2_000, unroll: 20, log: {every: 100}, checkpoint: {every: 1_000}}
 
 
 @pytest.fixture
-def recipe(tmp_path, programs):
+def recipe(tmp_path):
     (tmp_path / "mine.yaml").write_text(RECIPE)
     return "mine.yaml"
 

@@ -21,7 +21,6 @@ from rlcli.runs.frozen import Frozen
 from rlcli.runs.snapshots import load_snapshot
 from rlcli.types import Environment, TimeStep
 
-pytestmark = pytest.mark.usefixtures("programs")
 SEEDS, FIRST, AT = 3, 20, 31  # one seed of three is paid what is no number at step 31
 
 
@@ -87,7 +86,7 @@ REASON = (
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory, programs) -> tuple[Path, int, str]:
+def trained(tmp_path_factory) -> tuple[Path, int, str]:
     """A run of three seeds, with its exit code and what it err."""
     folder = tmp_path_factory.mktemp("frozen")
     (folder / "mine.yaml").write_text(json.dumps(RECIPE))

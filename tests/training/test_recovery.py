@@ -13,7 +13,6 @@ from rlcli.errors import RlcliError
 from rlcli.runs import checkpoint
 from rlcli.runs.run_folder import Run
 
-pytestmark = pytest.mark.usefixtures("programs")
 DATA = {
     "environment": {"name": "CartPole-v1", "num_envs": 2},
     "network": {"name": "mlp", "layers": [8]},
@@ -30,13 +29,13 @@ DATA = {
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory, programs) -> Path:
+def whole(tmp_path_factory) -> Path:
     """A run that has come to its end."""
     return rlcli.train(DATA, run=tmp_path_factory.mktemp("a") / "whole", quiet=True)
 
 
 @pytest.fixture(scope="module")
-def half(tmp_path_factory, programs) -> Path:
+def half(tmp_path_factory) -> Path:
     """A run that was left at 300 of 600 steps, with checkpoints at 200 and 300."""
     run = tmp_path_factory.mktemp("b") / "half"
     chunks = rlcli.chunks(DATA, run=run, quiet=True)

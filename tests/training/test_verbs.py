@@ -14,7 +14,6 @@ from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
 from rlcli.runs.run_folder import Run
 
-pytestmark = pytest.mark.usefixtures("programs")
 CLOCKS = {"dt", "steps_per_second", "updates_per_second", "time"}
 DATA = {
     "environment": {"name": "CartPole-v1", "num_envs": 2},
@@ -33,7 +32,7 @@ HOST = {**DATA, "environment": {"name": "gymnasium/CartPole-v1", "num_envs": 2}}
 
 
 @pytest.fixture(scope="module")
-def finished_runs(tmp_path_factory, programs) -> dict[str, Path]:
+def finished_runs(tmp_path_factory) -> dict[str, Path]:
     """Runs from their beginning to their end."""
     parent = tmp_path_factory.mktemp("finished")
     return {
