@@ -254,14 +254,14 @@ def plays_by_the_rules(kind):
     progress = engine.begin()
     taken = []
     for _ in range(2_000 // setup.steps // 5):
-        progress, metrics = engine.advance(progress, 5)
+        progress, log = engine.advance(progress, 5)
         played = progress.unroll if setup.unroll > 1 else progress.pending
         played = jax.device_get(played)
         mask = played.obs[action_masks.MASK]
         index = np.asarray(played.action, int)[..., None] - 1
         taken.append(np.take_along_axis(mask, index, axis=-1))
     assert np.concatenate(taken, axis=1).all()
-    assert all(np.isfinite(each).all() for each in metrics.values())
+    assert all(np.isfinite(each).all() for each in log.metrics.values())
     agent = setup.agent
     acting = jax.tree.map(lambda leaf: leaf[0], agent.acting(progress.agent))
     mask = obs((400,))[action_masks.MASK]
@@ -308,11 +308,11 @@ def test_no_member_of_an_evolution_does_what_is_not_allowed():
     engine = loop.make_loop(build(load_recipe(data)))
     progress, fitness = engine.begin(), []
     for _ in range(100):
-        progress, metrics = engine.advance(progress, 1)
+        progress, log = engine.advance(progress, 1)
         unroll = jax.device_get(progress.unroll)
         index = np.asarray(unroll.action, int)[..., None] - 1
         assert np.take_along_axis(unroll.obs[action_masks.MASK], index, axis=-1).all()
-        fitness.append(float(metrics["fitness"][0]))
+        fitness.append(float(log.metrics["fitness"][0, 0]))
     assert np.mean(fitness[-10:]) > np.mean(fitness[:10]) + 0.5
 
 

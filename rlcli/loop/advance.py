@@ -95,10 +95,10 @@ def advance_with_metrics(
     carry: tuple[Progress, Mapping[str, Array]],
     final_updates: Array,
 ) -> tuple[Progress, Mapping[str, Array]]:
-    """One step of a chunk, with the metrics of the last update of the chunk.
+    """One step of a chunk, with the metrics of the last update before a log point.
 
     `advance_fn(progress, compute_metrics)` advances one step. `final_updates` is the
-    number of updates of the run when the chunk ends.
+    number of updates of the run at the next log point.
     """
     progress, metrics = carry
     compute_metrics = agent.updates(progress.iteration + 1) == final_updates

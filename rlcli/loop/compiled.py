@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from rlcli.loop.advance import (
     advance,
@@ -17,6 +16,7 @@ from rlcli.loop.advance import (
     noise_block_size,
 )
 from rlcli.loop.engine import Loop
+from rlcli.loop.log import Log, empty_buffer, finished_episodes, log_points, write_if
 from rlcli.loop.progress import (
     AXES,
     RESET,
@@ -64,7 +64,7 @@ def compiled_loop(setup: Setup) -> Loop:
         progress = shapes_on_devices(
             devices, jax.eval_shape(begin_all, seed_array(setup)), AXES
         )
-        program = advance_all.trace(progress, np.int32(1))
+        program = advance_all.trace(progress, log_points(1))
         return progress, devices * temporary_bytes(program.jaxpr)
 
     def restore(arrays: ArrayTree) -> tuple[Progress, str]:
@@ -73,7 +73,7 @@ def compiled_loop(setup: Setup) -> Loop:
 
     return Loop(
         begin=lambda: begin_all(seed_array(setup)),
-        advance=lambda progress, count: advance_all(progress, np.int32(count)),
+        advance=lambda progress, counts: advance_all(progress, log_points(counts)),
         save=lambda progress: progress,
         restore=restore,
         shapes=lambda: trace_program()[0],
@@ -83,7 +83,10 @@ def compiled_loop(setup: Setup) -> Loop:
 
 
 def _chunk_function(setup: Setup) -> Callable:
-    """Returns `(progress, iterations) -> progress, metrics` of one seed.
+    """Returns `(progress, counts) -> progress, log` of one seed.
+
+    `counts` are the log points: numbers of iterations, of which the last is the length
+    of the chunk.
 
     The program is the same for any number of iterations: the noise is drawn for a block
     of steps, and the inner loop over the block has a traced length.
@@ -106,11 +109,10 @@ def _chunk_function(setup: Setup) -> Callable:
         progress = progress._replace(environment=state)
         return advance(setup, progress, timestep, tuple(rest), compute_metrics)
 
-    def chunk(
-        progress: Progress, iterations: Array
-    ) -> tuple[Progress, Mapping[str, Array]]:
-        total = iterations * setup.unroll
-        final_updates = setup.agent.updates(progress.iteration + iterations)
+    def chunk(progress: Progress, counts: Array) -> tuple[Progress, Log]:
+        points = progress.iteration + counts
+        total = counts[-1] * setup.unroll
+        updates_at_points = setup.agent.updates(points)
 
         def run_block(i: Array, carry: tuple) -> tuple:
             noise = draw_noise_block(
@@ -118,6 +120,7 @@ def _chunk_function(setup: Setup) -> Callable:
             )
 
             def run_step(j: Array, carry: tuple) -> tuple:
+                progress_before, numbers, buffer = carry
                 step_noise = jax.tree.map(lambda leaf: leaf[j], noise)
 
                 def advance_fn(
@@ -125,11 +128,18 @@ def _chunk_function(setup: Setup) -> Callable:
                 ) -> tuple:
                     return step(progress_before, step_noise, compute_metrics)
 
-                return pack(
+                progress, numbers = pack(
                     *advance_with_metrics(
-                        setup.agent, advance_fn, unpack(*carry), final_updates
+                        setup.agent,
+                        advance_fn,
+                        unpack(progress_before, numbers),
+                        updates_at_points[buffer.row],
                     )
                 )
+                is_due = (progress.iteration > progress_before.iteration) & (
+                    progress.iteration == points[buffer.row]
+                )
+                return progress, numbers, write_if(is_due, buffer, numbers)
 
             count = jnp.minimum(block, total - i * block)
             return jax.lax.fori_loop(0, count, run_step, carry)
@@ -153,8 +163,14 @@ def _chunk_function(setup: Setup) -> Callable:
             faults = progress.faults._replace(not_finite=not_finite)
             return progress._replace(statistics=statistics, faults=faults), metrics
 
+        def read_row(row: Mapping[str, Array]) -> Log:
+            statistics, _, metrics = packing.unpack(PackedTree(row, numbers.large))
+            return Log(finished_episodes(statistics), metrics)
+
         blocks = (total + block - 1) // block
-        carry = pack(progress, zeros_of_shapes(metrics))
-        return unpack(*jax.lax.fori_loop(0, blocks, run_block, carry))
+        packed, numbers = pack(progress, zeros_of_shapes(metrics))
+        carry = packed, numbers, empty_buffer(numbers)
+        packed, numbers, buffer = jax.lax.fori_loop(0, blocks, run_block, carry)
+        return unpack(packed, numbers)[0], jax.vmap(read_row)(buffer.rows)
 
     return chunk

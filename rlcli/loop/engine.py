@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from rlcli.loop.log import Log
 from rlcli.loop.progress import Progress
-from rlcli.types import Array, ArrayTree
+from rlcli.types import ArrayTree
 
 
 class Loop(NamedTuple):
     """A training loop, for all seeds of a run simultaneously."""
 
     begin: Callable[[], Progress]
-    advance: Callable[[Progress, int], tuple[Progress, Mapping[str, Array]]]
-    # (progress, iterations) -> progress, metrics of the last update, `[S]` each
+    advance: Callable[[Progress, int | Sequence[int]], tuple[Progress, Log]]
+    # (progress, counts) -> progress, log: runs as many iterations as the last count
+    # says, and writes a row of the log after each of the increasing counts
     save: Callable[[Progress], ArrayTree]  # arrays only
     restore: Callable[[ArrayTree], tuple[Progress, str]]
     # saved -> progress, and a sentence that names what could not be restored

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +22,7 @@ from rlcli.loop.advance import (
     noise_block_size,
 )
 from rlcli.loop.engine import Loop
+from rlcli.loop.log import Log, finished_episodes, log_points
 from rlcli.loop.progress import (
     AXES,
     Progress,
@@ -71,17 +72,30 @@ def host_loop(setup: Setup) -> Loop:
         return program().begin(seed_array(setup), obs)._replace(environment=state)
 
     def advance_by(
-        progress: Progress, count: int
+        progress: Progress, counts: int | Sequence[int]
+    ) -> tuple[Progress, Log]:
+        rows, start = [], int(progress.iteration)
+        points = log_points(counts)
+        for count in np.unique(points):
+            progress, metrics = advance_to(progress, start + int(count))
+            row = Log(finished_episodes(progress.statistics), metrics)
+            rows.append(jax.device_get(row))
+        unused = (0, 0), (0, len(points) - len(rows))
+        return progress, jax.tree.map(
+            lambda *leaves: np.pad(np.stack(leaves, axis=1), unused), *rows
+        )
+
+    def advance_to(
+        progress: Progress, end: int
     ) -> tuple[Progress, Mapping[str, Array]]:
         run, seeds = program(), seed_array(setup)
         state = progress.environment
         action = progress.pending.action
-        iteration_before = int(progress.iteration)
         packed_carry = run.pack(progress._replace(environment=()))
-        final_updates = jnp.asarray(setup.agent.updates(iteration_before + count))
-        noise, start = None, iteration_before * setup.unroll
+        final_updates = jnp.asarray(setup.agent.updates(end))
+        noise, start = None, int(progress.iteration) * setup.unroll
         with pin_threads() if is_pinned else contextlib.nullcontext():
-            for time in range(start, (iteration_before + count) * setup.unroll):
+            for time in range(start, end * setup.unroll):
                 row = time % block
                 if row == 0 or noise is None:
                     block_noise, noise = run.draw(seeds, np.int32(time - row))

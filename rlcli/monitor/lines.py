@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
@@ -36,6 +38,12 @@ def format_row(row: Row) -> str:
     return f"{HEAD} " + ", ".join(
         f"{name}: {_format_value(name, x)}" for name, x in parts
     )
+
+
+def group_by_point(rows: Sequence[Row]) -> list[list[Row]]:
+    """The rows of each log point, in the order of the rows."""
+    groups = itertools.groupby(rows, key=operator.itemgetter("T"))
+    return [[*group] for _, group in groups]
 
 
 def merge_rows(rows: Sequence[Row]) -> Row:

@@ -28,6 +28,7 @@ from rlcli.monitor.lines import (
     Row,
     format_evaluation,
     format_row,
+    group_by_point,
     merge_rows,
 )
 from rlcli.monitor.panel import RunPanel
@@ -204,13 +205,13 @@ class Monitor:
     def update(
         self, rows: Sequence[Row], step: int, evaluation: Sequence[Row] | None = None
     ) -> None:
-        """Shows the rows of a log point, one per seed, and of an evaluation.
+        """Shows the rows of a chunk, one per log point and seed, and of an evaluation.
 
-        `rows` is empty between two log points; `step` is the current step.
+        `step` is the current step.
         """
         self._panel.add(rows, step, evaluation or ())
-        if rows:
-            self._write(format_row(merge_rows(rows)))
+        for point in group_by_point(rows):
+            self._write(format_row(merge_rows(point)))
         if evaluation:
             self._write(f"{HEAD} evaluation: {format_evaluation(evaluation)}")
         if time.perf_counter() >= self._next_redraw:

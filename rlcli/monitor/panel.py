@@ -20,6 +20,7 @@ from rlcli.monitor.lines import (
     finite_values,
     format_evaluation,
     format_number,
+    group_by_point,
     merge_rows,
 )
 from rlcli.terminal import printable
@@ -75,15 +76,15 @@ class RunPanel:
         self._evaluation = ""
 
     def add(self, rows: Sequence[Row], step: int, evaluation: Sequence[Row]) -> None:
-        """Adds the rows of a log point and of an evaluation."""
+        """Adds the rows of log points and of an evaluation."""
         self.step = step
         # Excludes the first steps from the speed: they include the compilation.
         self._first = self._first or (time.perf_counter(), step)
         for row in rows:
             self._rows[row["seed"]] = row
             self._curves.setdefault(row["seed"], Curve()).add(row.get("avg_G"))
-        if rows:
-            self._mean_curve.add(merge_rows(rows).get("avg_G"))
+        for point in group_by_point(rows):
+            self._mean_curve.add(merge_rows(point).get("avg_G"))
         if evaluation:
             means = {row["seed"]: row["evaluation"]["mean"] for row in evaluation}
             self._evaluations |= means

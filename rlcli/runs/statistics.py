@@ -87,8 +87,10 @@ def summary(values: Values) -> dict[str, Any]:
     }
 
 
-def statistics_row(statistics: Mapping[str, Any], index: int) -> dict[str, Any]:
-    """The episode statistics of a seed, by the names of the TrainMonitor."""
+def statistics_row(
+    statistics: Mapping[str, Any], index: tuple[int, ...]
+) -> dict[str, Any]:
+    """The episode statistics at an index, by the names of the TrainMonitor."""
     episodes = int(statistics["episodes"][index])
     if not episodes:
         return {"ep": 0}

@@ -12,21 +12,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli import schedules
 from rlcli.assembly import check_environment, memory_usage
 from rlcli.assembly.out_of_memory import OutOfMemoryError, limit_building, require
 from rlcli.errors import RlcliError
 from rlcli.evaluation.evaluator import make_evaluator
 from rlcli.loop import make_loop, vmap_seeds
 from rlcli.loop.episodes import Evaluator
+from rlcli.loop.log import Log, log_points
 from rlcli.loop.progress import Progress, Setup
 from rlcli.recipe import Recipe
 from rlcli.runs import checkpoint, snapshots
 from rlcli.runs.run_folder import Run
 from rlcli.runs.snapshots import BestPolicies, Saved
-from rlcli.runs.statistics import episode_summary, statistics_row
+from rlcli.runs.statistics import episode_summary
 from rlcli.training.failures import Failures
-from rlcli.types import Array, ArrayTree, Clock
+from rlcli.training.log_rows import LogRows
+from rlcli.training.periods import is_due, next_due
+from rlcli.types import Array, ArrayTree
 from rlcli.xla.packing import PackedTree, Packing
 
 
@@ -55,9 +57,7 @@ class Experiment:
         self.has_reached_stop = False  # whether every seed has reached `train.stop`
         self.best: BestPolicies | None = None
         self._progress: Progress | None = None
-        self._last_logged_step = 0  # the step of the last log point
-        self._last_log = (0, time.perf_counter())  # step and time of the last log point
-        self._metrics: dict[str, np.ndarray] = {}  # of the last update
+        self.log_rows = LogRows(recipe, setup)
         self._packed_summary = jax.jit(self._pack_summary)
         self._packing: Packing | None = None  # of the summary
         self._evaluator: Evaluator | None = None
@@ -120,14 +120,9 @@ class Experiment:
     def restore(self, snapshot: Saved, best: Path) -> str:
         """Continues from a checkpoint; returns a message if this is inexact."""
         self._progress, sentence = snapshots.restore_progress(snapshot, self.loop)
-        self._metrics = dict(snapshot.metrics)
         self.failures.restore(snapshot.frozen, self.progress.faults._asdict())
         self.iteration = int(self.progress.iteration)
-        if period := self.recipe.train.log.every:
-            self._last_logged_step = (
-                self._iteration_at(self.step // period * period) * self.steps
-            )
-        self._last_log = (self.step, time.perf_counter())
+        self.log_rows.restore(self.iteration, snapshot.metrics)
         if best.is_file():
             shapes = jax.eval_shape(self.setup.agent.acting, self.loop.shapes().agent)
             self.best = snapshots.load_best(best, shapes, self.setup.seeds)
@@ -138,128 +133,58 @@ class Experiment:
         return jax.device_get(self.setup.agent.acting(self.progress.agent))
 
     def advance(self, max_iterations: int) -> ChunkReport:
-        """Runs a chunk: up to the next log, evaluation, checkpoint or limit."""
-        train, iteration_before = self.recipe.train, self.iteration
-        periods = (train.log.every, train.evaluate.every, train.checkpoint.every)
-        ends = [iteration_before + max_iterations, self.iterations]
-        ends += [self._next_iteration(period) for period in periods if period]
-        count = min(ends) - iteration_before
+        """Runs a chunk: up to the next evaluation, checkpoint or limit."""
+        train, before = self.recipe.train, self.iteration
+        periods = (train.evaluate.every, train.checkpoint.every)
+        ends = [before + max_iterations, self.iterations]
+        ends += [next_due(before, period, self.steps) for period in periods if period]
+        points = self.log_rows.points(before, min(ends))
         start = time.perf_counter()
-        self._progress, metrics = self.loop.advance(self.progress, count)
-        self.iteration = iteration_before + count
-        look = self._fetch(metrics)
-        agent = self.setup.agent
-        if agent.updates(self.iteration) > agent.updates(iteration_before):
-            self._metrics = look["metrics"]
-        seconds = time.perf_counter() - start
-        messages = self.failures.update(look, self.iteration, self.acting)
-        log, evaluate, save = (
-            self._is_due(iteration_before, period) for period in periods
+        self._progress, log = self.loop.advance(
+            self.progress, [point - before for point in points]
         )
-        rows = self._rows(look) if log else []
+        self.iteration = points[-1]
+        look = self._fetch(log, points)
+        end = time.perf_counter()
+        messages = self.failures.update(look, self.iteration, self.acting)
+        rows = self.log_rows.rows(
+            [before, *points], look, (start, end), self.failures.frozen
+        )
+        evaluate, save = (
+            is_due(before, self.iteration, period, self.steps) for period in periods
+        )
         evaluation = self._evaluate() if evaluate and not self.failure else []
-        return ChunkReport(count, seconds, rows, evaluation, messages, save)
+        count = self.iteration - before
+        return ChunkReport(count, end - start, rows, evaluation, messages, save)
 
-    def _next_iteration(self, period: int) -> int:
-        """The first iteration at whose end a period is due again."""
-        return self._iteration_at((self.step // period + 1) * period)
-
-    def _iteration_at(self, step: int) -> int:
-        """The first iteration that ends at or past a step."""
-        return -(-step // self.steps)
-
-    def _is_due(self, iteration_before: int, period: int | None) -> bool:
-        """Whether a period is due: in the first iteration at or past each multiple."""
-        if not period:
-            return False
-        return iteration_before * self.steps // period < self.step // period
-
-    def _fetch(self, metrics: ArrayTree) -> dict[str, Any]:
+    def _fetch(self, log: Log, points: Sequence[int]) -> dict[str, Any]:
         """Fetches the summary of a chunk, `_summarize`, as NumPy arrays."""
         # Without the environment, whose state may not be a tree of arrays.
-        summary_inputs = self.progress._replace(environment=()), metrics
+        progress = self.progress._replace(environment=())
+        inputs = progress, log, log_points(points)
         if self._packing is None:
-            self._packing = Packing(jax.eval_shape(self._summarize, *summary_inputs))
-        return self._packing.unpack(
-            jax.device_get(self._packed_summary(*summary_inputs))
-        )
+            self._packing = Packing(jax.eval_shape(self._summarize, *inputs))
+        return self._packing.unpack(jax.device_get(self._packed_summary(*inputs)))
 
-    def _pack_summary(self, progress: Progress, metrics: ArrayTree) -> PackedTree:
+    def _pack_summary(self, *inputs: Any) -> PackedTree:
         """The summary packed into few arrays, because each fetched array is slow."""
         assert self._packing is not None  # set by `_fetch`
-        return self._packing.pack(self._summarize(progress, metrics))
+        return self._packing.pack(self._summarize(*inputs))
 
-    def _summarize(self, progress: Progress, metrics: ArrayTree) -> dict[str, Any]:
-        """The summary of a chunk, `[S]` each."""
+    def _summarize(
+        self, progress: Progress, log: Log, iterations: Array
+    ) -> dict[str, Any]:
+        """The summary of a chunk, `[S]` each; `[S, R]` for the R rows of its log."""
         agent = self.setup.agent
         seeds = len(self.setup.seeds)
         finite = map(_is_finite, jax.tree.leaves(agent.acting(progress.agent)))
-        statistics = progress.statistics._replace(
-            running_return=(), running_length=(), running_info={}
-        )
         return {
             "failed": vmap_seeds(agent.failed_at, seeds, (0,), 0)(progress.agent),
             "finite": functools.reduce(jnp.logical_and, finite, jnp.ones(seeds, bool)),
-            "metrics": metrics,
-            "statistics": statistics._asdict(),
             "faults": progress.faults._asdict(),
-            "settings": self._settings(progress),
+            "log": log,
+            "settings": self.log_rows.settings(log, iterations),
         }
-
-    def _settings(self, progress: Progress) -> dict[str, Array]:
-        """The current values of scheduled options, and of ε, `[S]` each.
-
-        The names are places in the recipe, such as `policy.epsilon`.
-        """
-        recipe = self.recipe
-        parts = {**recipe.optimizers}
-        for part in (recipe.updater, recipe.policy, recipe.tracer, recipe.replay):
-            if part is not None:
-                parts[part.kind] = part
-        settings = {
-            f"{place}.{name.removesuffix('_')}": value
-            for place, part in parts.items()
-            for name, value in part.options.items()
-            if isinstance(value, schedules.Schedule) or name == "epsilon"
-        }
-        clock = Clock(
-            iteration=progress.iteration,
-            steps=progress.iteration.astype(jnp.float32) * self.steps,
-            episodes=progress.statistics.episodes.astype(jnp.float32),
-            updates=jnp.int32(0),
-            compute_metrics=jnp.bool_(True),
-        )
-        values = schedules.evaluate_options(settings, clock, recipe.train.steps)
-        shape = (len(self.setup.seeds),)
-        return {name: jnp.broadcast_to(value, shape) for name, value in values.items()}
-
-    def _rows(self, look: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The rows of a log point, one for each seed."""
-        step, clock = self._last_log
-        now = time.perf_counter()
-        self._last_log = (self.step, now)
-        took, steps = max(now - clock, 1e-9), self.step - step
-        agent = self.setup.agent
-        updates = agent.updates(self.iteration)
-        num_updates = updates - agent.updates(step // self.steps)
-        has_learned = updates > agent.updates(self._last_logged_step // self.steps)
-        self._last_logged_step = self.step
-        clocks = {
-            "dt": 1e3 * took / max(steps, 1),
-            "steps_per_second": steps * len(self.setup.seeds) / took,
-            "updates_per_second": num_updates * len(self.setup.seeds) / took,
-            "time": time.time(),
-        }
-        rows = []
-        for index, seed in enumerate(self.setup.seeds):
-            row: dict[str, Any] = {"T": self.step, "seed": seed}
-            row |= statistics_row(look["statistics"], index)
-            row["updates"] = updates
-            row |= {k: float(v[index]) for k, v in look["settings"].items()}
-            if has_learned:
-                row |= {k: float(v[index]) for k, v in self._metrics.items()}
-            rows.append(row | self._mark(seed) | clocks)
-        return rows
 
     def _mark(self, seed: int) -> dict[str, str]:
         """The extra fields in the rows of a frozen seed."""
@@ -359,7 +284,7 @@ class Experiment:
             self.setup,
             self.loop,
             self.progress,
-            self._metrics,
+            self.log_rows.metrics,
             frozen,
         )
         run.write_index(**index)

@@ -56,7 +56,9 @@ def test_metrics_match_the_counters_of_bsuite(name):
                 (), (), np.float32([0]), None, np.array([timestep.last()]), gained
             )
             statistics = count(statistics, answer)
-    row = statistics_row(jax.tree.map(lambda leaf: leaf[None], statistics._asdict()), 0)
+    row = statistics_row(
+        jax.tree.map(lambda leaf: leaf[None], statistics._asdict()), (0,)
+    )
     expected = reference.bsuite_info()
     if "best_episode" in expected:
         assert row["max_raw_return"] == pytest.approx(expected.pop("best_episode"))

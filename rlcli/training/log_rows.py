@@ -1,0 +1,155 @@
+"""Log rows: the rows of `metrics.jsonl`, from what the program has logged."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli import schedules
+from rlcli.loop.log import MAX_LOG_POINTS, Log
+from rlcli.loop.progress import Setup
+from rlcli.recipe import Recipe
+from rlcli.runs.frozen import FrozenSeeds
+from rlcli.runs.statistics import statistics_row
+from rlcli.training.periods import is_due, iteration_at, next_due
+from rlcli.types import Array, Clock
+
+
+class LogRows:
+    """Chooses the log points of each chunk, and builds their rows, one per seed."""
+
+    def __init__(self, recipe: Recipe, setup: Setup) -> None:
+        self.metrics: dict[str, np.ndarray] = {}  # of the last update, `[S]` each
+        self._recipe = recipe
+        self._setup = setup
+        self._period = recipe.train.log.every
+        self._last_point = 0  # the iteration of the last log point
+        # Iteration and time of the last log point, or of the begin of this process.
+        self._last = (0, time.perf_counter())
+
+    def restore(self, iteration: int, metrics: Mapping[str, np.ndarray]) -> None:
+        """Continues from a checkpoint."""
+        self.metrics = dict(metrics)
+        steps = self._setup.steps
+        if self._period:
+            multiple = iteration * steps // self._period * self._period
+            self._last_point = iteration_at(multiple, steps)
+        self._last = (iteration, time.perf_counter())
+
+    def points(self, iteration: int, end: int) -> list[int]:
+        """The iterations after which a chunk logs: log points, and its end.
+
+        The chunk ends before `end` if there are more than the program can log.
+        """
+        points = [iteration]
+        while points[-1] < end and len(points) <= MAX_LOG_POINTS:
+            following = end
+            if self._period:
+                following = next_due(points[-1], self._period, self._setup.steps)
+            points.append(min(following, end))
+        return points[1:] or [end]
+
+    def settings(self, log: Log, iterations: Array) -> dict[str, Array]:
+        """The values of scheduled options and of ε at each point, `[S, R]` each.
+
+        The names are places in the recipe, such as `policy.epsilon`. `iterations` are
+        those of the rows of the log, int32 `[R]`.
+        """
+        recipe = self._recipe
+        parts = {**recipe.optimizers}
+        for part in (recipe.updater, recipe.policy, recipe.tracer, recipe.replay):
+            if part is not None:
+                parts[part.kind] = part
+        settings = {
+            f"{place}.{name.removesuffix('_')}": value
+            for place, part in parts.items()
+            for name, value in part.options.items()
+            if isinstance(value, schedules.Schedule) or name == "epsilon"
+        }
+
+        def at(iteration: Array, episodes: Array) -> dict[str, Array]:
+            clock = Clock(
+                iteration=iteration,
+                steps=iteration.astype(jnp.float32) * self._setup.steps,
+                episodes=episodes.astype(jnp.float32),
+                updates=jnp.int32(0),
+                compute_metrics=jnp.bool_(True),
+            )
+            values = schedules.evaluate_options(settings, clock, recipe.train.steps)
+            return {name: jnp.asarray(value) for name, value in values.items()}
+
+        each_point = jax.vmap(at, (0, 0))
+        return jax.vmap(each_point, (None, 0))(iterations, log.statistics.episodes)
+
+    def rows(
+        self,
+        points: Sequence[int],
+        look: Mapping[str, Any],
+        clock: tuple[float, float],
+        frozen: FrozenSeeds,
+    ) -> list[dict[str, Any]]:
+        """The rows of a chunk, and its last metrics in `self.metrics`.
+
+        `points` begin with the iteration before the chunk. `look` has the `log` and the
+        `settings`, `[S, R]` each. `clock` has the times at which the chunk began and
+        ended: log points between are taken to be evenly spaced.
+        """
+        rows, updates = [], self._setup.agent.updates
+        for index, (before, point) in enumerate(itertools.pairwise(points)):
+            if updates(point) > updates(before):
+                metrics = look["log"].metrics
+                self.metrics = {key: leaf[:, index] for key, leaf in metrics.items()}
+            if is_due(before, point, self._period, self._setup.steps):
+                share = (point - points[0]) / (points[-1] - points[0])
+                at = clock[0] + share * (clock[1] - clock[0])
+                rows += self._rows_at(point, index, look, at, frozen)
+        return rows
+
+    def _rows_at(
+        self,
+        point: int,
+        index: int,
+        look: Mapping[str, Any],
+        at: float,
+        frozen: FrozenSeeds,
+    ) -> list[dict[str, Any]]:
+        """The rows of a log point at the time `at`."""
+        setup, updates = self._setup, self._setup.agent.updates
+        has_learned = updates(point) > updates(self._last_point)
+        clocks = self._clocks(point, at)
+        self._last_point, self._last = point, (point, at)
+        statistics = look["log"].statistics._asdict()
+        step = point * setup.steps
+        rows = []
+        for seed_index, seed in enumerate(setup.seeds):
+            row: dict[str, Any] = {"T": step, "seed": seed}
+            row |= statistics_row(statistics, (seed_index, index))
+            row["updates"] = updates(point)
+            for name, values in look["settings"].items():
+                row[name] = float(values[seed_index, index])
+            if has_learned:
+                row |= {k: float(v[seed_index]) for k, v in self.metrics.items()}
+            if seed in frozen and step >= frozen[seed].step:
+                row["frozen"] = frozen[seed].reason
+            rows.append(row | clocks)
+        return rows
+
+    def _clocks(self, point: int, at: float) -> dict[str, float]:
+        """Durations and speeds since the last log point."""
+        iteration, last_time = self._last
+        seconds = max(at - last_time, 1e-9)
+        updates, seeds = self._setup.agent.updates, len(self._setup.seeds)
+        steps = (point - iteration) * self._setup.steps
+        num_updates = updates(point) - updates(iteration)
+        return {
+            "dt": 1e3 * seconds / max(steps, 1),
+            "steps_per_second": steps * seeds / seconds,
+            "updates_per_second": num_updates * seeds / seconds,
+            "time": time.time() - (time.perf_counter() - at),
+        }

@@ -1,0 +1,21 @@
+"""Periods: in which iterations a period of environment steps is due.
+
+A period is due in the first iteration that ends at or past each of its multiples.
+"""
+
+from __future__ import annotations
+
+
+def iteration_at(step: int, steps: int) -> int:
+    """The first iteration that ends at or past a step; `steps` are those of one."""
+    return -(-step // steps)
+
+
+def next_due(iteration: int, period: int, steps: int) -> int:
+    """The next iteration at whose end a period is due, after `iteration`."""
+    return iteration_at((iteration * steps // period + 1) * period, steps)
+
+
+def is_due(before: int, after: int, period: int | None, steps: int) -> bool:
+    """Whether a period is due between two iterations; never if it is None."""
+    return bool(period) and before * steps // period < after * steps // period
