@@ -1,7 +1,24 @@
 """Types: the contracts between parts. Imports no other module of rlcli.
 
 A *part* is a NamedTuple of pure functions that a factory returns. Its state is a
-NamedTuple of arrays. Arrays are time-major: `[T, B, ...]` is T steps of B environments.
+NamedTuple of arrays. Arrays are time-major: `[T, B, ...]` is T steps of B
+environments.
+
+Annotations name the dtype and the axes of an array: `Float[Array, "T B"]`. The letters
+mean the same axes in the whole package; `...` are any axes, and "" is a scalar:
+
+    T  steps of an unroll, or rows of a batch
+    B  environments, or columns of a sample
+    S  seeds
+    N  a flat batch, such as T · B rows, or the windows of a sample
+    C  critics of an ensemble
+    M  members of a mixture
+    A  actions
+    K  the last axis of a prediction: atoms, quantiles, or 1
+
+`*T` and `*B` are any number of axes, the same in all fields of a record: a single step
+has no T, a core no B, and outside of `jax.vmap` there is S in front. `make test-slow`
+checks the annotations at run time.
 
 Where random numbers are drawn at every step, a part has two functions: `draw(key) ->
 noise`, and one that takes the noise. The loop draws the noise of a block of steps with
@@ -12,15 +29,41 @@ use `key_as_noise` as their `draw`: the noise is the key.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    runtime_checkable,
+)
 
 import gymnasium
+import jaxtyping
 import numpy as np
 from annotated_types import Ge, Gt, Le
+from jaxtyping import Bool, Float, Float32, Int32, Shaped
 
-Array = Any  # a JAX array or, on the host, a NumPy array: no type covers both
+if TYPE_CHECKING:
+    import jax
+
+    Array: TypeAlias = jax.Array | np.ndarray  # on the host, arrays are NumPy's
+else:
+
+    @runtime_checkable
+    class Array(Protocol):
+        """A JAX or NumPy array. At run time its shape and dtype identify it.
+
+        The types themselves would require JAX, and this module does not import it.
+        """
+
+        shape: tuple[int, ...]
+        dtype: np.dtype
+
+
 ArrayTree = Any  # a pytree of arrays; () where there is no state
-Key = Any  # a typed JAX PRNG key, consumed once
+Key: TypeAlias = jaxtyping.Key[Array, ""]  # a typed JAX PRNG key, consumed once
 Params = Any  # a mapping from parameter group: {"q": …} or {"shared": …, …}
 
 # Types of options, with their ranges. A `float` option, plain or annotated, accepts a
@@ -54,12 +97,13 @@ def key_as_noise(key: Key) -> Key:
 class TimeStep(NamedTuple):
     """The result of one environment step; every field `[B, ...]`."""
 
-    obs: Array  # input of the next action: where `last`, the first of the new episode
-    next_obs: Array  # the true successor, also where `last`
-    reward: Array  # float32
-    discount: Array  # float32: 0 where the episode terminated, else 1
-    last: Array  # bool: any end of the episode, terminated or truncated
-    info: Mapping[str, Array]  # `[B]` each: summed over an episode, and logged
+    # The input of the next action: where `last`, the first of the new episode.
+    obs: ArrayTree
+    next_obs: ArrayTree  # the true successor, also where `last`
+    reward: Float[Array, "*B"]
+    discount: Float[Array, "*B"]  # 0 where the episode terminated, else 1
+    last: Bool[Array, "*B"]  # any end of the episode, terminated or truncated
+    info: Mapping[str, Shaped[Array, "*B"]]  # summed over an episode, and logged
 
 
 class Environment(NamedTuple):
@@ -73,7 +117,7 @@ class Environment(NamedTuple):
     `environments.adapters.host`).
     """
 
-    reset: Callable[[Key], tuple[ArrayTree, Array]]  # key -> state, obs
+    reset: Callable[[Key], tuple[ArrayTree, ArrayTree]]  # key -> state, obs
     step: Callable[..., tuple[ArrayTree, TimeStep]]  # (state, action, noise, cut=False)
     # cut: bool, whether this step truncates every episode
     observation: gymnasium.Space  # of a single environment
@@ -106,7 +150,7 @@ class RenderState(NamedTuple):
 class Decision(NamedTuple):
     """The action that a policy selects, and statistics about it."""
 
-    action: Array
+    action: ArrayTree  # `[B, ...]`
     extras: Mapping[str, ArrayTree]  # at least the `log_prob` of the action
 
 
@@ -117,13 +161,13 @@ class Transition(NamedTuple):
     value of `next_obs`. The target is always `reward + discount * v(next_obs)`.
     """
 
-    obs: Array
-    action: Array
-    reward: Array
-    discount: Array
-    next_obs: Array
-    first: Array  # bool: `obs` is the first of an episode
-    last: Array  # bool: `next_obs` is the last of an episode
+    obs: ArrayTree
+    action: ArrayTree
+    reward: Float[Array, "*T B"]
+    discount: Float[Array, "*T B"]
+    next_obs: ArrayTree
+    first: Bool[Array, "*T B"]  # `obs` is the first of an episode
+    last: Bool[Array, "*T B"]  # `next_obs` is the last of an episode
     # The extras that the tracer or the updater requires. Those named `next_…` belong to
     # `next_obs`: a tracer that replaces `next_obs` replaces them too.
     extras: Mapping[str, ArrayTree]
@@ -157,16 +201,16 @@ class Policy(NamedTuple):
     explore: Callable[..., tuple[Decision, ArrayTree]]
     exploit: Callable[..., tuple[Decision, ArrayTree]]
     # (network outputs [..., ·], action) -> log-probability [...] under `explore`
-    log_prob: Callable[[ArrayTree, Array], Array]
+    log_prob: Callable[[ArrayTree, ArrayTree], Float[Array, "..."]]
 
 
 class Estimates(NamedTuple):
     """Estimates of an updater for steps `[T, B]`, for tracers that bootstrap."""
 
-    v_tm1: Array  # value of `obs`
-    v_t: Array  # value of `next_obs`
-    log_prob: Array  # of the action, under the current policy
-    q_tm1: Array  # value of the action taken
+    v_tm1: Float[Array, "T B"]  # value of `obs`
+    v_t: Float[Array, "T B"]  # value of `next_obs`
+    log_prob: Float[Array, "T B"]  # of the action, under the current policy
+    q_tm1: Float[Array, "T B"]  # value of the action taken
     carry: ArrayTree = ()  # `[T, B, ...]`: the recurrent state before `next_obs`
 
 
@@ -197,8 +241,9 @@ class Replay(NamedTuple):
 
     init: Callable[[Transition], ArrayTree]  # example unroll [T, B, ...] -> state
     draw: Callable[[Key], ArrayTree]  # key -> noise for one sample
-    add: Callable[[ArrayTree, Transition, Array], ArrayTree]  # (state, steps, count)
-    sample: Callable[..., tuple[Transition, Array, ArrayTree]]
+    # (state, steps, count) -> state
+    add: Callable[[ArrayTree, Transition, Int32[Array, ""]], ArrayTree]
+    sample: Callable[..., tuple[Transition, Float[Array, "T N"], ArrayTree]]
     # (state, count, noise) -> steps[T, N], weight[T, N], index; T is at least the
     # requested window. `extras["carry"]` may have one row, that of the first step.
     reweigh: Callable[..., ArrayTree]  # (state, index, priority) -> state, after each
@@ -214,24 +259,25 @@ class Replay(NamedTuple):
 class Clock(NamedTuple):
     """The counters of a run. Scalars; only `episodes` differs between seeds."""
 
-    iteration: Array  # int32: iterations finished
-    steps: Array  # float32: environment steps of one seed, over all its environments
-    episodes: Array  # float32: episodes finished
-    updates: Array  # int32: updates finished
-    compute_metrics: Array  # bool: whether the metrics of this iteration are logged
+    iteration: Int32[Array, ""]  # iterations finished
+    # Environment steps of one seed, over all its environments.
+    steps: Float32[Array, ""]
+    episodes: Float32[Array, ""]  # episodes finished
+    updates: Int32[Array, ""]  # updates finished
+    compute_metrics: Bool[Array, ""]  # whether the metrics of this iteration are logged
 
     @staticmethod
     def zero() -> Clock:
         """The clock at the start of a run."""
-        zero = np.int32(0)
-        return Clock(zero, np.float32(0), np.float32(0), zero, np.bool_(False))
+        integer, real = np.zeros((), np.int32), np.zeros((), np.float32)
+        return Clock(integer, real, real, integer, np.zeros((), bool))
 
 
 class Report(NamedTuple):
     """Priorities and metrics of one update."""
 
-    priority: Array  # `[B]` or `[T, B]`: replay priority, see `Updater.priority`
-    metrics: Mapping[str, Array]  # scalars
+    priority: Float[Array, "*T B"]  # of the rows in the replay, see `Updater.priority`
+    metrics: Mapping[str, Float[Array, ""]]
 
 
 class Updater(NamedTuple):
@@ -246,7 +292,8 @@ class Updater(NamedTuple):
     policy: Policy
     update: Callable[..., tuple[ArrayTree, Report]]
     estimate: Callable[[ArrayTree, Transition], Estimates]
-    failed_at: Callable[[ArrayTree], Array]  # state -> first failed update, or −1
+    # state -> the first failed update, or −1
+    failed_at: Callable[[ArrayTree], Int32[Array, ""]]
     requires: tuple[str, ...] = ()  # the extras it reads
     rows: int = 1  # consecutive rows it requires of a replay sample, at least
     priority: str = "td_error"  # the meaning of `Report.priority`, by any name
@@ -268,7 +315,8 @@ class Agent(NamedTuple):
     acting: Callable[[ArrayTree], ArrayTree]
     policy: Policy
     draw: Callable[[Key], ArrayTree]
-    learn: Callable[..., tuple[ArrayTree, Mapping[str, Array]]]
+    learn: Callable[..., tuple[ArrayTree, Mapping[str, Float[Array, ""]]]]
     updates: Callable[[Any], Any]  # iterations -> number of updates within them
-    failed_at: Callable[[ArrayTree], Array]  # state -> first failed update, or −1
+    # state -> the first failed update, or −1
+    failed_at: Callable[[ArrayTree], Int32[Array, ""]]
     requires: tuple[str, ...] = ()  # the extras that unrolls store

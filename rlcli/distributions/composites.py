@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,7 +37,7 @@ def composite(
         return [x[key] for key in (range(len(families)) if names is None else names)]
 
     def split(parameters: Array) -> list[Array]:
-        return jnp.split(parameters, ends[:-1], axis=-1)
+        return list(jnp.split(parameters, ends[:-1], axis=-1))
 
     def draw(key: Key, batch: int) -> tuple:
         keys = jax.random.split(key, len(families))
@@ -49,7 +51,7 @@ def composite(
 
     def differentiable(parameters: Array, noise: tuple) -> tuple[ArrayTree, Array]:
         pairs = call_members("differentiable", split(parameters), noise)
-        return pack([x for x, _ in pairs]), sum(log_prob for _, log_prob in pairs)
+        return pack([x for x, _ in pairs]), _sum([log_prob for _, log_prob in pairs])
 
     def affine(parameters: Array, scale: ArrayTree, shift: ArrayTree) -> Array:
         scales, shifts = (
@@ -69,15 +71,15 @@ def composite(
             call_members("sample", split(parameters), noise)
         ),
         mode=lambda parameters: pack(call_members("mode", split(parameters))),
-        log_prob=lambda parameters, x: sum(
+        log_prob=lambda parameters, x: _sum(
             call_members("log_prob", split(parameters), unpack(x))
         ),
-        entropy=lambda parameters: sum(call_members("entropy", split(parameters))),
-        kl=lambda parameters, other: sum(
+        entropy=lambda parameters: _sum(call_members("entropy", split(parameters))),
+        kl=lambda parameters, other: _sum(
             call_members("kl", split(parameters), split(other))
         ),
         mean=lambda parameters: pack(call_members("mean", split(parameters))),
-        cross_entropy=lambda parameters, other: sum(
+        cross_entropy=lambda parameters, other: _sum(
             call_members("cross_entropy", split(parameters), split(other))
         ),
         affine=affine,
@@ -87,3 +89,7 @@ def composite(
             else None
         ),
     )
+
+
+def _sum(values: Sequence[Array]) -> Array:
+    return functools.reduce(operator.add, values)

@@ -54,7 +54,7 @@ def squashed_normal(space: gymnasium.spaces.Box) -> Distribution:
     shape, dtype, size = space.shape, spaces.dtype(space), event_size(space.shape)
     squash = box_bijector(*(bound.ravel() for bound in spaces.bounds(space)))
 
-    def sample(parameters: Array, noise: Array) -> Array:
+    def sample(parameters: Array, noise: Array | float) -> Array:
         mean, log_scale = normals.split_parameters(_clip_log_scale(parameters))
         u = mean + jnp.exp(log_scale) * noise
         return unflatten_event(squash.forward(u), shape).astype(dtype)

@@ -83,7 +83,10 @@ def replay_agent(
 
         @jax.jit  # traced once, for the shapes of metrics and for the loop
         def update(
-            i: Array, learner: ArrayTree, replay_state: ArrayTree, metrics: ArrayTree
+            i: Array | int,
+            learner: ArrayTree,
+            replay_state: ArrayTree,
+            metrics: ArrayTree,
         ) -> tuple:
             sample_noise, key = jax.tree.map(lambda x: x[i], noise)
             raw, weight, index = replay.sample(

@@ -40,7 +40,7 @@ class EvaluationStep(NamedTuple):
 
     state: ArrayTree
     action: np.ndarray | None  # [S, B, ...]; None where an episode has ended
-    reward: np.ndarray  # [S, B]: of the previous step
+    reward: Array  # [S, B]: of the previous step
     running_return: np.ndarray  # [S, B]: the return so far
     length: np.ndarray  # [S, B]: steps so far
 

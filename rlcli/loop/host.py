@@ -239,4 +239,4 @@ def timestep_shapes(seeds: int, environment: Environment) -> tuple[Any, TimeStep
     element = spaces.zeros(environment.observation)
     obs = jax.tree.map(lambda leaf: like(leaf.dtype, *leaf.shape), element)
     number, flag = like(np.float32), like(np.bool_)
-    return obs, TimeStep(obs, obs, number, number, flag, {})
+    return obs, TimeStep._make((obs, obs, number, number, flag, {}))

@@ -213,9 +213,9 @@ def initial_progress(
             last_length=zero,
             average_return=zero,
             running_info={name: jnp.zeros(batch, jnp.float32) for name in info_keys},
-            last_info=dict.fromkeys(info_keys, zero),
-            total_info=dict.fromkeys(info_keys, zero),
-            max_info=dict.fromkeys(info_keys, jnp.float32(-jnp.inf)),
+            last_info={name: zero for name in info_keys},
+            total_info={name: zero for name in info_keys},
+            max_info={name: jnp.float32(-jnp.inf) for name in info_keys},
         ),
         faults=begin_faults(environment, obs),
     )

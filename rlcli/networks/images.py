@@ -137,7 +137,7 @@ def residual(
     def convolve(image: Array) -> Array:
         for size in channels:
             image = Convolution(size, 3, padding="SAME", init=init)(image)
-            image = hk.max_pool(image, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+            image = hk.max_pool(jnp.asarray(image), (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
             for _ in range(2):
                 block = image
                 for _ in range(2):
@@ -198,7 +198,11 @@ class Convolution(hk.Module):
             return conv_as_matmul(image, weights, self.padding) + shift
         layout = ("NHWC", "HWIO", "NHWC")
         outputs = jax.lax.conv_general_dilated(
-            image, weights, (1, 1), self.padding, dimension_numbers=layout
+            jnp.asarray(image),
+            jnp.asarray(weights),
+            (1, 1),
+            self.padding,
+            dimension_numbers=layout,
         )
         return outputs + shift
 

@@ -31,7 +31,7 @@ class Torso(NamedTuple):
     """
 
     features: Callable[[Any], Array]
-    outputs: Callable[[int, float], Callable[[Array], Array]]
+    outputs: Callable[[int, float], Callable[..., Array]]
     input_reader: Callable[[gymnasium.Space], Callable[[ArrayTree], ArrayTree]] = (
         flat_reader
     )

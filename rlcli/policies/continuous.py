@@ -36,7 +36,7 @@ class _NoiseProcess(NamedTuple):
     initial: Callable[[int], ArrayTree]  # batch -> the state of the process
     # (process, noise, first, features) -> process, action noise `[B, entries]`
     step: Callable[..., tuple[ArrayTree, Array]]
-    deviation: Array  # marginal standard deviation of the action noise
+    deviation: Array | float  # marginal standard deviation of the action noise
 
 
 @register("policy")
@@ -165,7 +165,7 @@ def state_dependent(
         z = jnp.concatenate([ones, features], axis=-1)
         z = z / jnp.linalg.norm(z, axis=-1, keepdims=True)
 
-        def add_noise(seed: Array, z: Array) -> Array:
+        def add_noise(seed: jax.Array, z: Array) -> Array:
             key = jax.random.wrap_key_data(seed, impl="threefry2x32")
             return jax.random.normal(key, (entries, z.shape[-1])) @ z
 

@@ -103,7 +103,7 @@ def frame_ring(
         number = state.ended + jnp.cumsum(last, dtype=jnp.int32) - 1
         place = jnp.where(last, number % places, places)  # out of range: not written
 
-        def write(old: Array, new: Array) -> Array:
+        def write(old: jax.Array, new: Array) -> Array:
             rows = newest(new).reshape((size, *old.shape[1:]))
             return old.at[place].set(rows, mode="drop")
 

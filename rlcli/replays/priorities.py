@@ -39,7 +39,7 @@ class RankedState(NamedTuple):
 
     tree: Tree
     largest: Array
-    priority: Array  # `[leaves]`, −1 for leaves without a window
+    priority: jax.Array  # `[leaves]`, −1 for leaves without a window
     ascending: Array  # priorities of the last sort, ascending
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 
 from rlcli.types import Array
@@ -13,7 +14,7 @@ from rlcli.types import Array
 # a broad tree is fast; 16 floats fill a cache line.
 FANOUT = 16
 
-Tree = tuple[Array, ...]  # levels from the root's children down to the leaves
+Tree = tuple[jax.Array, ...]  # levels from the root's children down to the leaves
 
 
 def empty_tree(capacity: int) -> Tree:

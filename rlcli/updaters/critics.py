@@ -183,7 +183,7 @@ def initial_carry(critic: Critic, steps: Transition) -> ArrayTree:
 def apply_single_steps(
     function: Callable[..., Prediction],
     rows: tuple[ArrayTree, ...],
-    shape: tuple[int, int],
+    shape: tuple[int, ...],
     carries: ArrayTree,
 ) -> Prediction:
     """Applies a critic to rows that are not consecutive, each with its own carry.

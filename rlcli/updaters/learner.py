@@ -238,10 +238,11 @@ def _gradient_step(
 
     def total(params: Params) -> tuple[Array, Losses]:
         losses = loss(params)
-        return sum(
+        terms = [
             _weighted_mean(term.value, weight if term.is_weighted else jnp.sign(weight))
             for term in losses.terms
-        ), losses
+        ]
+        return functools.reduce(operator.add, terms), losses
 
     (value, losses), gradient = jax.value_and_grad(total, has_aux=True)(params)
     change, moments = optimizer.update(gradient, moments, params)

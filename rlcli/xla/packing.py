@@ -9,8 +9,8 @@ each array needs a kernel to write it and another to read it: about 70 ns each, 
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ SMALL_SIZE = 256
 class PackedTree(NamedTuple):
     """A packed pytree."""
 
-    small: dict[str, Array]  # by dtype: all small leaves, flat and concatenated
+    small: Mapping[str, Array]  # by dtype: all small leaves, flat and concatenated
     large: list[Array]
 
 
@@ -91,7 +91,7 @@ class Packing:
 
     def unpack(self, packed_tree: PackedTree) -> ArrayTree:
         """Unpacks a pytree, inside a program or of NumPy arrays on the host."""
-        leaves = list(self._leaves)
+        leaves: list[Any] = list(self._leaves)
         for dtype, indices in self._small.items():
             offset = 0
             for index in indices:

@@ -71,15 +71,15 @@ def _counters(shape: tuple[int, ...]) -> Array:
     return jax.lax.iota(np.uint32, size).reshape(shape)
 
 
-def _seed(seed: Array) -> Array:
+def _seed(seed: Array) -> jax.Array:
     return jax.random.key_data(jax.random.key(seed, impl="threefry2x32"))
 
 
-def _split(key: Array, shape: tuple[int, ...]) -> Array:
+def _split(key: Array, shape: tuple[int, ...]) -> jax.Array:
     return jnp.stack(_hash_words(*key, _counters(shape)), axis=-1)
 
 
-def _random_bits(key: Array, bit_width: int, shape: tuple[int, ...]) -> Array:
+def _random_bits(key: Array, bit_width: int, shape: tuple[int, ...]) -> jax.Array:
     if bit_width == 64:
         high, low = (
             word.astype(np.uint64) for word in _hash_words(*key, _counters(shape))
@@ -88,7 +88,7 @@ def _random_bits(key: Array, bit_width: int, shape: tuple[int, ...]) -> Array:
     return _hash_bits(*key, _counters(shape)).astype(f"uint{bit_width}")
 
 
-def _fold_in(key: Array, data: Array) -> Array:
+def _fold_in(key: Array, data: Array | int) -> jax.Array:
     return jnp.stack(_hash_words(*key, jnp.asarray(data, np.uint32)))
 
 

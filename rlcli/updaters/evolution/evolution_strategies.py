@@ -57,11 +57,13 @@ class EvolutionState(NamedTuple):
 class Strategy(NamedTuple):
     """An evolution strategy over D-dimensional vectors, for P members."""
 
-    begin: Callable[[Key, Array], tuple[ArrayTree, Array]]  # key, [D] -> state, [P, D]
+    begin: Callable[
+        [Key, Array], tuple[ArrayTree, jax.Array]
+    ]  # key, [D] -> state, [P, D]
     # (key, state, members [P, D], cost [P]) -> state
     tell: Callable[[Key, ArrayTree, Array, Array], ArrayTree]
-    ask: Callable[[Key, ArrayTree], tuple[ArrayTree, Array]]  # -> state, [P, D]
-    best: Callable[[ArrayTree], Array]  # state -> [D]
+    ask: Callable[[Key, ArrayTree], tuple[ArrayTree, jax.Array]]  # -> state, [P, D]
+    best: Callable[[ArrayTree], jax.Array]  # state -> [D]
 
 
 @register("updater", **_DEFAULTS)
@@ -165,13 +167,13 @@ def simple_ga(
         )
         spread = jnp.float32(deviation)
 
-        def begin(key: Key, flat: Array) -> tuple[ArrayTree, Array]:
+        def begin(key: Key, flat: Array) -> tuple[ArrayTree, jax.Array]:
             noise = jax.random.normal(key, (spaces.num_envs, flat.size))
             members = flat + spread * noise
             state = algorithm.init(key, members, jnp.zeros(spaces.num_envs), settings)
             return _strong_types(state), members
 
-        def ask(key: Key, state: Any) -> tuple[ArrayTree, Array]:
+        def ask(key: Key, state: Any) -> tuple[ArrayTree, jax.Array]:
             members, state = algorithm.ask(key, state.replace(std=spread), settings)
             return _strong_types(state), members
 
@@ -316,11 +318,11 @@ def _distribution_strategy(
 ) -> Strategy:
     """An evosax strategy with a mean; `fixed_settings` override fields of its state."""
 
-    def ask(key: Key, state: Any) -> tuple[ArrayTree, Array]:
+    def ask(key: Key, state: Any) -> tuple[ArrayTree, jax.Array]:
         members, state = algorithm.ask(key, state.replace(**fixed_settings), settings)
         return _strong_types(state), members
 
-    def begin(key: Key, flat: Array) -> tuple[ArrayTree, Array]:
+    def begin(key: Key, flat: Array) -> tuple[ArrayTree, jax.Array]:
         begin_key, ask_key = jax.random.split(key)
         return ask(ask_key, algorithm.init(begin_key, flat, settings))
 

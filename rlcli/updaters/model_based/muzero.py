@@ -185,7 +185,7 @@ def unroll_targets(rows: Transition, steps: int) -> UnrollTargets:
             "raise `train.unroll`, or use a `replay`",
         )
 
-    def along(leaf: Array) -> Array:
+    def along(leaf: Array) -> jax.Array:
         return jnp.stack([leaf[k : k + starts] for k in range(steps + 1)])
 
     def shift(leaf: Array) -> Array:

@@ -239,7 +239,7 @@ def _actor_losses(
         )
         value = parts.temperature.value(params)
         terms.append(Term(value * excess_entropy, is_weighted=False))
-        metrics["temperature"] = value
+        metrics["temperature"] = jnp.asarray(value)
     return Losses(terms, jnp.zeros(rows.reward.shape[1:]), row_metrics, metrics)
 
 

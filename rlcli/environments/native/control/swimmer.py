@@ -112,7 +112,7 @@ def swimmer(
             lambda _, tuples: _runge_kutta_step(
                 body, tuples, tuple(turning), dt / SUBSTEPS
             ),
-            SwimmerState(*(tuple(part) for part in state)),
+            SwimmerState._make(tuple(part) for part in state),
         )
         next_state = SwimmerState(*(jnp.stack(part) for part in tuples))
         reward = (next_state.centre[0] - state.centre[0]) / dt
@@ -214,11 +214,9 @@ def _state_derivative(
     ]
     forward = -sum(drag[i] * rotations[i][0] for i in indices) / (size * mass)
     sideways = sum(drag[i] * rotations[i][1] for i in indices) / (size * mass)
-    return SwimmerState(
-        centre=state.velocity,
-        angles=state.speeds,
-        velocity=(forward, sideways),
-        speeds=_solve(inertia, torque),
+    acceleration, angular_acceleration = (forward, sideways), _solve(inertia, torque)
+    return SwimmerState._make(
+        (state.velocity, state.speeds, acceleration, angular_acceleration)
     )
 
 

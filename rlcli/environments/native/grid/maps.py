@@ -16,7 +16,9 @@ MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # rows and columns: up, right, down,
 WALL, FLOOR = "#56616f", "#f4f2ee"
 
 
-def parse_map(rows: tuple[str, ...], letters: str, example: tuple[str, ...]) -> Array:
+def parse_map(
+    rows: tuple[str, ...], letters: str, example: tuple[str, ...]
+) -> np.ndarray:
     """Parses a map into its letters, `[rows, columns]`, or raises an `RlcliError`."""
     hint = f"a map is a list of rows, such as {list(example)}"
     unknown_letters = sorted(set("".join(rows)) - set(letters))

@@ -58,7 +58,7 @@ def meta_maze(
     edge = view // 2
     free = maze_layout(size, edge)
     width, cells = size + 2 * edge, maps.free_cells(free)
-    middle = np.int32(free.size // 2)
+    middle = jnp.asarray(free.size // 2, np.int32)
     successors = jnp.asarray(maps.successor_cells(free).ravel())
     walls = jnp.asarray(~free)
 
@@ -68,7 +68,7 @@ def meta_maze(
 
     def reset(key: Key) -> tuple[MetaMazeState, Array]:
         goal = maps.choose_other_cell(jax.random.uniform(key), cells, middle)
-        return MetaMazeState(jnp.asarray(middle), goal), observe(middle)
+        return MetaMazeState(middle, goal), observe(middle)
 
     def step(
         state: MetaMazeState, action: Array, noise: Array

@@ -194,17 +194,19 @@ _ALL_TRUE = np.ones(LANES, bool)
 RULES = game.GameRules(
     channels=CHANNELS,
     actions=(game.NOTHING, game.LEFT, game.UP, game.RIGHT, game.DOWN),
-    max_values=AsterixState(
-        9,
-        8,
-        SPAWN,
-        MOVE,
-        RAMP,
-        LEVELS,
-        _ALL_TRUE,
-        np.full(LANES, 9),
-        _ALL_TRUE,
-        _ALL_TRUE,
+    max_values=AsterixState._make(
+        (
+            9,
+            8,
+            SPAWN,
+            MOVE,
+            RAMP,
+            LEVELS,
+            _ALL_TRUE,
+            np.full(LANES, 9),
+            _ALL_TRUE,
+            _ALL_TRUE,
+        )
     ),
     begin=_begin,
     words=1,

@@ -140,7 +140,7 @@ def _paint(state: BreakoutState) -> tuple[Array, list[game.Sprites]]:
 RULES = game.GameRules(
     channels=CHANNELS,
     actions=(game.NOTHING, game.LEFT, game.RIGHT),
-    max_values=BreakoutState(9, 9, True, True, 9, 9, 9, True, BRICKS),
+    max_values=BreakoutState._make((9, 9, True, True, 9, 9, 9, True, BRICKS)),
     begin=_begin,
     words=0,
     draw_noise=lambda words: (),

@@ -146,13 +146,15 @@ _MAX_TIMER = np.full(LANES, SLOWEST)
 RULES = game.GameRules(
     channels=CHANNELS,
     actions=(game.NOTHING, game.UP, game.DOWN),
-    max_values=FreewayState(
-        9,
-        REST,
-        STEPS,
-        np.full(LANES, 9),
-        _MAX_TIMER,
-        Cars(_MAX_TIMER, np.ones(LANES, bool)),
+    max_values=FreewayState._make(
+        (
+            9,
+            REST,
+            STEPS,
+            np.full(LANES, 9),
+            _MAX_TIMER,
+            Cars(_MAX_TIMER, np.ones(LANES, bool)),
+        )
     ),
     begin=_begin,
     words=2,

@@ -36,8 +36,8 @@ class Channel(NamedTuple):
 class Sprites(NamedTuple):
     """The positions of objects on the board: scalars, or arrays `[n]`."""
 
-    y: Array  # row; 0 is the top
-    x: Array  # column
+    y: Array | int  # row; 0 is the top
+    x: Array | int  # column
     channel: Array | int  # the index of its channel
     visible: Array | bool = True  # false: not on the board
 
@@ -169,7 +169,7 @@ def _observe(paint: Callable, channels: int, game: ArrayTree) -> Array:
 
 def paint_board(channels: int, start: Array | None, sprites: list[Sprites]) -> Array:
     """Paints an observation, bool `[10, 10, channels]`: the sprites over `start`."""
-    cells: Array = jnp.zeros(CELLS * channels, bool) if start is None else start
+    cells = jnp.zeros(CELLS * channels, bool) if start is None else jnp.asarray(start)
     # The scatters come last: otherwise XLA fuses elementwise operations into their
     # consumers, over four short axes instead of one long axis, at ten times the cost.
     # There is one scatter per sprite, since XLA would compute combined indices one by

@@ -195,7 +195,9 @@ def _spawn(state: SeaquestState, noise: SeaquestNoise) -> SeaquestState:
     place = state.place + new
     entrance = _cell(noise.y, jnp.where(noise.right, 0, 9))
     newcomer = Swimmers(new, entrance, noise.right)
-    enemy = Enemies(newcomer, _move_speed(state), noise.submarine, ENEMY_RELOAD)
+    enemy = Enemies(
+        newcomer, _move_speed(state), noise.submarine, jnp.asarray(ENEMY_RELOAD)
+    )
     is_slot = new & (np.arange(ENEMIES) == state.place)
     spawn_speed = jnp.maximum(SPAWN - state.level, 1)
 
@@ -388,10 +390,11 @@ def _max_swimmers(number: int) -> Swimmers:
     return Swimmers(ones, np.full(number, 2**8 - 1), ones)
 
 
+_Maximum: Any = SeaquestState  # with one number per field instead of an array
 RULES = game.GameRules(
     channels=CHANNELS,
     actions=game.ALL_ACTIONS,
-    max_values=SeaquestState(
+    max_values=_Maximum(
         x=9,
         y=8,
         right=True,

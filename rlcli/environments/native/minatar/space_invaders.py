@@ -180,8 +180,8 @@ _ROWS = np.full(game.SIZE, FULL)
 RULES = game.GameRules(
     channels=CHANNELS,
     actions=(game.NOTHING, game.LEFT, game.RIGHT, game.FIRE),
-    max_values=SpaceInvadersState(
-        9, True, SLOWEST, SLOWEST, ENEMY_RELOAD, RELOAD, _ROWS, _ROWS, _ROWS
+    max_values=SpaceInvadersState._make(
+        (9, True, SLOWEST, SLOWEST, ENEMY_RELOAD, RELOAD, _ROWS, _ROWS, _ROWS)
     ),
     begin=_begin,
     words=0,
