@@ -13,6 +13,7 @@ from typing import Any
 import gymnasium
 import jax.numpy as jnp
 from gymnasium import spaces
+from jaxtyping import Bool, Float
 
 from rlcli.errors import RlcliError
 from rlcli.types import Array
@@ -72,8 +73,8 @@ def check_mask(observation: gymnasium.Space, action: gymnasium.Space) -> None:
     )
 
 
-def allowed_actions(obs: Any) -> Array:
-    """Returns the legal actions, `[..., n]` bool; all if the mask allows none.
+def allowed_actions(obs: Any) -> Bool[Array, "*batch A"]:
+    """Returns the legal actions; all if the mask allows none.
 
     Observations after the end of an episode may allow none.
     """
@@ -81,11 +82,11 @@ def allowed_actions(obs: Any) -> Array:
     return mask | ~jnp.any(mask, axis=-1, keepdims=True)
 
 
-def mask_outputs(outputs: Array, mask: Array) -> Array:
+def mask_outputs(outputs: Float[Array, "..."], mask: Array) -> Float[Array, "..."]:
     """Masks the values of illegal actions; the arguments broadcast."""
     return jnp.where(mask, outputs, FORBIDDEN_VALUE)
 
 
-def is_allowed(outputs: Array) -> Array:
+def is_allowed(outputs: Float[Array, "*batch"]) -> Bool[Array, "*batch"]:
     """Returns which actions are legal, given masked network outputs."""
     return outputs > FORBIDDEN_VALUE / 2

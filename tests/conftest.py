@@ -6,6 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+if os.environ.get("RLCLI_CHECK_TYPES"):  # before rlcli is imported
+    import type_checks
+
+    type_checks.install()
+
 from rlcli.xla import threads
 
 # What one test or an earlier run of the suite has compiled, all others read, also in the

@@ -29,6 +29,7 @@ from rlcli.distributions.family import Distribution
 from rlcli.distributions.intervals import discretized_box
 from rlcli.distributions.normals import normal
 from rlcli.distributions.squashed import squashed_normal
+from rlcli.types import Array
 
 __all__ = [
     "BoxFamily",
@@ -103,7 +104,7 @@ def _box_distribution(space: kinds.Box, box: BoxFamily, bins: int) -> Distributi
     raise ValueError(f"expected `box` in {get_args(BoxFamily)}, got {box!r}")
 
 
-def _integer_counts(space: kinds.Box) -> np.ndarray:
+def _integer_counts(space: kinds.Box) -> Array:
     """The number of integers between the bounds of each entry."""
     # In float64, where 64-bit bounds do not overflow.
     return space.high.astype(np.float64) - space.low.astype(np.float64) + 1

@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float, Int, Int32
 
 from rlcli.distributions import logits as tables
 from rlcli.distributions.family import (
     Distribution,
+    Parameters,
     Shape,
     broadcast_event,
     event_size,
@@ -20,19 +22,21 @@ from rlcli.distributions.family import (
 )
 from rlcli.types import Array, Key
 
-NoiseSampler = Callable[[Key, tuple[int, int]], Array]
+NoiseSampler = Callable[[Key, tuple[int, int]], Float[Array, "B size"]]
 
 
 class _Outcomes(NamedTuple):
     """The outcomes of independent categoricals: a row of n points for each."""
 
-    points: np.ndarray  # [choices, n]: the outcomes as numbers, increasing
-    counts: np.ndarray  # [choices]: the number of valid outcomes of each row
-    from_index: Callable[[Array], Array]  # indices [..., choices] -> numbers
+    # The outcomes as numbers, increasing.
+    points: Float[np.ndarray, "entries n"]
+    counts: Int[np.ndarray, "entries"]  # the number of valid outcomes of each row
+    # indices [..., entries] -> numbers
+    from_index: Callable[[Array], Array]
     to_index: Callable[[Array], Array]  # the inverse of `from_index`
-    # parameters [..., size] -> logits [..., choices, n]
-    to_logits: Callable[[Array], Array]
-    to_parameters: Callable[[Array], Array]  # the inverse of `to_logits`
+    to_logits: Callable[[Parameters], Float[Array, "*batch entries n"]]
+    # The inverse of `to_logits`.
+    to_parameters: Callable[[Float[Array, "*batch entries n"]], Parameters]
 
 
 def categorical(actions: int, start: int = 0, dtype: Any = np.int32) -> Distribution:
@@ -65,7 +69,7 @@ def multi_discrete(nvec: Any, start: Any = 0, dtype: Any = np.int32) -> Distribu
     begin = np.cumsum(counts) - counts
     position = np.where(exists, begin[:, None] + column, 0)
 
-    def table(parameters: Array) -> Array:
+    def table(parameters: Parameters) -> Float[Array, "*batch entries n"]:
         if exists.all():
             return parameters.reshape(*parameters.shape[:-1], len(counts), longest)
         return jnp.where(exists, parameters[..., position], -jnp.inf)
@@ -93,7 +97,7 @@ def multi_binary(shape: Shape, dtype: Any = np.int8) -> Distribution:
     """
     size = event_size(shape)
 
-    def table(parameters: Array) -> Array:
+    def table(parameters: Parameters) -> Float[Array, "*batch entries n"]:
         return jnp.stack([jnp.zeros_like(parameters), parameters], axis=-1)
 
     outcomes = _Outcomes(
@@ -125,7 +129,7 @@ def atoms(low: float, high: float, number: int) -> Distribution:
     points = np.linspace(low, high, number, dtype=np.float32)
     width = (high - low) / (number - 1)
 
-    def place(x: Array) -> Array:
+    def place(x: Float[Array, "*batch"]) -> Int32[Array, "*batch"]:
         nearest = jnp.round((x - low) / width)
         return jnp.clip(nearest, 0, number - 1).astype(jnp.int32)
 
@@ -147,22 +151,24 @@ def _independent_categoricals(
     points, table = outcomes.points, outcomes.to_logits
     last = points[np.arange(len(points)), outcomes.counts - 1]
 
-    def best(parameters: Array) -> Array:
+    def best(parameters: Parameters) -> Array:
         return unflatten_event(
             outcomes.from_index(jnp.argmax(table(parameters), axis=-1)), shape
         )
 
-    def log_prob(parameters: Array, x: Array) -> Array:
+    def log_prob(parameters: Parameters, x: Array) -> Float[Array, "..."]:
         index = outcomes.to_index(flatten_event(jnp.asarray(x), shape))
         return jnp.sum(tables.log_prob(table(parameters), index), axis=-1)
 
     def sum_over(function: Callable[..., Array]) -> Callable[..., Array]:
         return lambda *parameters: jnp.sum(function(*map(table, parameters)), axis=-1)
 
-    def mean(parameters: Array) -> Array:
+    def mean(parameters: Parameters) -> Array:
         return unflatten_event(tables.expectation(table(parameters), points), shape)
 
-    def affine(parameters: Array, scale: Array, shift: Array) -> Array:
+    def affine(
+        parameters: Parameters, scale: Array | float, shift: Array | float
+    ) -> Parameters:
         scale, shift = (
             broadcast_event(value, shape)[..., None] for value in (scale, shift)
         )

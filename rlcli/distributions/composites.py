@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlcli.distributions.family import Distribution
+from rlcli.distributions.family import Distribution, Parameters, PerSample
 from rlcli.types import Array, ArrayTree, Key
 
 
@@ -36,7 +36,7 @@ def composite(
     def unpack(x: ArrayTree) -> list[Any]:
         return [x[key] for key in (range(len(families)) if names is None else names)]
 
-    def split(parameters: Array) -> list[Array]:
+    def split(parameters: Parameters) -> list[Array]:
         return list(jnp.split(parameters, ends[:-1], axis=-1))
 
     def draw(key: Key, batch: int) -> tuple:
@@ -49,11 +49,15 @@ def composite(
             for family, *values in zip(families, *arguments, strict=True)
         ]
 
-    def differentiable(parameters: Array, noise: tuple) -> tuple[ArrayTree, Array]:
+    def differentiable(
+        parameters: Parameters, noise: tuple
+    ) -> tuple[ArrayTree, PerSample]:
         pairs = call_members("differentiable", split(parameters), noise)
         return pack([x for x, _ in pairs]), _sum([log_prob for _, log_prob in pairs])
 
-    def affine(parameters: Array, scale: ArrayTree, shift: ArrayTree) -> Array:
+    def affine(
+        parameters: Parameters, scale: ArrayTree, shift: ArrayTree
+    ) -> Parameters:
         scales, shifts = (
             unpack(value)
             if isinstance(value, tuple | dict)

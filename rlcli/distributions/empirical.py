@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float, Int
 
 from rlcli.distributions.family import (
     Distribution,
+    Parameters,
+    PerSample,
     Shape,
     broadcast_event,
     event_size,
@@ -19,18 +22,20 @@ from rlcli.distributions.family import (
 from rlcli.types import Array
 from rlcli.xla.indexing import select_index
 
+PerEntry: TypeAlias = Float[Array, "*batch entries"]
+Points: TypeAlias = Float[Array, "*batch entries m"]
 _MIN_GAP = 1e-6  # minimum gap of two quantiles, relative to 1 + the largest
 _TINY = float(np.finfo(np.float32).tiny)
 
 
 class _PiecewiseDensity(NamedTuple):
-    """A piecewise density for each entry: `[..., entries]`."""
+    """A piecewise density for each entry."""
 
-    knots: Array  # [..., entries, n], increasing
-    gaps: Array  # [..., entries, n − 1] between the knots
-    first: Array
-    last: Array
-    tail: Array  # mean length of each tail
+    knots: Float[Array, "*batch entries n"]  # increasing
+    gaps: Float[Array, "*batch entries n-1"]  # between the knots
+    first: PerEntry
+    last: PerEntry
+    tail: PerEntry  # mean length of each tail
     half: float  # 1/2n: the mass of each tail
 
 
@@ -51,22 +56,24 @@ def quantile_distribution(number: int, shape: Shape = ()) -> Distribution:
         raise ValueError(f"expected at least 2 quantiles, got {number}")
     count = event_size(shape)
 
-    def table(parameters: Array) -> Array:
+    def table(parameters: Parameters) -> Float[Array, "*batch entries n"]:
         return jnp.asarray(parameters).reshape(*parameters.shape[:-1], count, number)
 
-    def steps(parameters: Array) -> _PiecewiseDensity:
+    def steps(parameters: Parameters) -> _PiecewiseDensity:
         return _density(table(parameters))
 
-    def log_prob(parameters: Array, x: Array) -> Array:
+    def log_prob(parameters: Parameters, x: Array) -> Float[Array, "..."]:
         return _log_density(steps(parameters), flatten_event(jnp.asarray(x), shape))
 
-    def cross_entropy(parameters: Array, other: Array) -> Array:
+    def cross_entropy(parameters: Parameters, other: Parameters) -> PerSample:
         return _cross_entropy(steps(parameters), steps(other))
 
-    def entropy(parameters: Array) -> Array:
+    def entropy(parameters: Parameters) -> PerSample:
         return _entropy(steps(parameters))
 
-    def affine(parameters: Array, scale: Array, shift: Array) -> Array:
+    def affine(
+        parameters: Parameters, scale: Array | float, shift: Array | float
+    ) -> Parameters:
         scale, shift = (
             broadcast_event(value, shape)[..., None] for value in (scale, shift)
         )
@@ -94,8 +101,8 @@ def quantile_distribution(number: int, shape: Shape = ()) -> Distribution:
     )
 
 
-def _density(table: Array) -> _PiecewiseDensity:
-    """Returns the piecewise density of the quantiles `[..., entries, n]`."""
+def _density(table: Float[Array, "*batch entries n"]) -> _PiecewiseDensity:
+    """Returns the piecewise density of the quantiles."""
     sorted_table = jnp.sort(table, axis=-1)
     largest = jnp.max(jnp.abs(sorted_table), axis=-1, keepdims=True)
     min_gap = _MIN_GAP * (1 + jax.lax.stop_gradient(largest))
@@ -106,7 +113,7 @@ def _density(table: Array) -> _PiecewiseDensity:
     return _PiecewiseDensity(knots, gaps, knots[..., 0], knots[..., -1], tail, half)
 
 
-def _inverse_cdf(p: _PiecewiseDensity, noise: Array) -> Array:
+def _inverse_cdf(p: _PiecewiseDensity, noise: PerEntry) -> PerEntry:
     """Evaluates F⁻¹ at a number in (0, 1) for each entry."""
     number = p.knots.shape[-1]
     place = jnp.clip(noise * number - 0.5, 0, number - 1)
@@ -117,7 +124,7 @@ def _inverse_cdf(p: _PiecewiseDensity, noise: Array) -> Array:
     return x + lower - upper
 
 
-def _log_density(p: _PiecewiseDensity, x: Array) -> Array:
+def _log_density(p: _PiecewiseDensity, x: PerEntry) -> PerSample:
     number = p.knots.shape[-1]
     index = jnp.sum(x[..., None] >= p.knots, axis=-1) - 1
     inside = -jnp.log(number * _select(p.gaps, jnp.clip(index, 0, number - 2)))
@@ -126,18 +133,18 @@ def _log_density(p: _PiecewiseDensity, x: Array) -> Array:
     return jnp.sum(jnp.where(excess > 0, outside, inside), axis=-1)
 
 
-def _mode(p: _PiecewiseDensity) -> Array:
+def _mode(p: _PiecewiseDensity) -> PerEntry:
     index = jnp.argmin(p.gaps, axis=-1)
     return _select(p.knots, index) + 0.5 * _select(p.gaps, index)
 
 
-def _entropy(p: _PiecewiseDensity) -> Array:
+def _entropy(p: _PiecewiseDensity) -> PerSample:
     number = p.knots.shape[-1]
     inside = jnp.sum(jnp.log(number * p.gaps), axis=-1) / number
     return jnp.sum(inside + 2 * p.half * (1 + jnp.log(p.tail / p.half)), axis=-1)
 
 
-def _cross_entropy(p: _PiecewiseDensity, q: _PiecewiseDensity) -> Array:
+def _cross_entropy(p: _PiecewiseDensity, q: _PiecewiseDensity) -> PerSample:
     """E_p[−log q]; −log q is constant between knots and linear in the tails."""
     number = q.knots.shape[-1]
     cdf, excess = _cdf(p, q.knots), _shortfall(p, q.knots)
@@ -151,19 +158,21 @@ def _cross_entropy(p: _PiecewiseDensity, q: _PiecewiseDensity) -> Array:
     return jnp.sum(inside + outside, axis=-1)
 
 
-def _select(rows: Array, index: Array) -> Array:
+def _select(
+    rows: Float[Array, "*batch entries n"], index: Int[Array, "*batch entries"]
+) -> PerEntry:
     return select_index(rows, index)
 
 
-def _cdf(p: _PiecewiseDensity, x: Array) -> Array:
-    """Evaluates F at each `x`, `[..., entries, m]`."""
+def _cdf(p: _PiecewiseDensity, x: Points) -> Points:
+    """Evaluates F at each `x`."""
     low, high, tail = (value[..., None] for value in (p.first, p.last, p.tail))
     lower = jnp.exp(jnp.minimum(x - low, 0) / tail)
     upper = 1 - jnp.exp(-jnp.maximum(x - high, 0) / tail)
     return p.half * (lower + upper + 2 * jnp.sum(_gap_fraction(p, x), axis=-1))
 
 
-def _shortfall(p: _PiecewiseDensity, x: Array) -> Array:
+def _shortfall(p: _PiecewiseDensity, x: Points) -> Points:
     """E[(x − X)₊], the expected shortfall of X below each `x`."""
     low, high, tail = (value[..., None] for value in (p.first, p.last, p.tail))
     lower = jnp.maximum(x - low, 0) + tail * jnp.exp(jnp.minimum(x - low, 0) / tail)
@@ -174,7 +183,9 @@ def _shortfall(p: _PiecewiseDensity, x: Array) -> Array:
     return p.half * (lower + upper + 2 * jnp.sum(inside, axis=-1))
 
 
-def _gap_fraction(p: _PiecewiseDensity, x: Array) -> Array:
-    """The fraction of each gap that lies below each `x`: `[..., entries, m, n − 1]`."""
+def _gap_fraction(
+    p: _PiecewiseDensity, x: Points
+) -> Float[Array, "*batch entries m gaps"]:
+    """The fraction of each gap that lies below each `x`."""
     fraction = (x[..., None] - p.knots[..., None, :-1]) / p.gaps[..., None, :]
     return jnp.clip(fraction, 0, 1)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float, Shaped
 
 from rlcli.types import Array, ArrayTree, Key
 
 Shape = tuple[int, ...]
+Parameters: TypeAlias = Float[Array, "*batch size"]  # of a family, any real numbers
+PerSample: TypeAlias = Float[Array, "*batch"]  # one number per distribution
 
 
 class Distribution(NamedTuple):
-    """A family of distributions; `parameters` are `[..., size]`, any real numbers.
+    """A family of distributions.
 
     A variable `x` is `[..., *shape]` with the shape of the space, or a tuple or dict of
     such arrays. `sample` takes noise that does not depend on parameters, so that noise
@@ -24,20 +27,23 @@ class Distribution(NamedTuple):
     name: str
     size: int  # parameters of one distribution
     draw: Callable[[Key, int], ArrayTree]  # (key, batch) -> noise
-    sample: Callable[[Array, ArrayTree], ArrayTree]  # (parameters, noise) -> x
-    mode: Callable[[Array], ArrayTree]
-    log_prob: Callable[[Array, ArrayTree], Array]  # (parameters, x) -> [...]
-    entropy: Callable[[Array], Array]
-    kl: Callable[[Array, Array], Array]  # (p, q) -> E_p[log p − log q]
-    mean: Callable[[Array], ArrayTree]  # of x, in float32
-    cross_entropy: Callable[[Array, Array], Array]  # E_p[−log q]
+    sample: Callable[[Parameters, ArrayTree], ArrayTree]  # (parameters, noise) -> x
+    mode: Callable[[Parameters], ArrayTree]
+    # (parameters, x), which broadcast
+    log_prob: Callable[[Parameters, ArrayTree], Float[Array, "..."]]
+    entropy: Callable[[Parameters], PerSample]
+    kl: Callable[[Parameters, Parameters], PerSample]  # (p, q) -> E_p[log p − log q]
+    mean: Callable[[Parameters], ArrayTree]  # of x, in float32
+    cross_entropy: Callable[[Parameters, Parameters], PerSample]  # E_p[−log q]
     # (parameters, scale, shift) -> parameters of `shift + scale · x`, or of its
     # projection onto the family; scale and shift broadcast against x
-    affine: Callable[[Array, ArrayTree, ArrayTree], Array]
+    affine: Callable[[Parameters, ArrayTree, ArrayTree], Parameters]
     # (parameters, noise) -> the reparameterized sample x and log p(x), with exact
     # gradients (Kingma & Welling, 2013, https://arxiv.org/abs/1312.6114); None: samples
     # have no gradients
-    differentiable: Callable[[Array, ArrayTree], tuple[ArrayTree, Array]] | None = None
+    differentiable: (
+        Callable[[Parameters, ArrayTree], tuple[ArrayTree, PerSample]] | None
+    ) = None
 
 
 def event_size(shape: Shape) -> int:
@@ -45,17 +51,21 @@ def event_size(shape: Shape) -> int:
     return int(np.prod(shape, dtype=int))
 
 
-def unflatten_event(flat: Array, shape: Shape) -> Array:
+def unflatten_event(
+    flat: Shaped[Array, "*batch size"], shape: Shape
+) -> Shaped[Array, "..."]:
     """Reshapes `[..., size]` to `[..., *shape]`."""
     return flat.reshape(flat.shape[:-1] + shape)
 
 
-def flatten_event(x: Array, shape: Shape) -> Array:
+def flatten_event(
+    x: Shaped[Array, "..."], shape: Shape
+) -> Shaped[Array, "*batch size"]:
     """Reshapes `[..., *shape]` to `[..., size]`."""
     return x.reshape((*x.shape[: x.ndim - len(shape)], event_size(shape)))
 
 
-def broadcast_event(value: Array, shape: Shape) -> Array:
+def broadcast_event(value: Array | float, shape: Shape) -> Shaped[Array, "*batch size"]:
     """Flattens a scale or shift that broadcasts against `[..., *shape]`."""
     value = jnp.asarray(value)
     leading = value.shape[: max(value.ndim - len(shape), 0)]

@@ -6,10 +6,16 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from rlcli import spaces
 from rlcli.distributions.choices import multi_discrete
-from rlcli.distributions.family import Distribution, event_size, unflatten_event
+from rlcli.distributions.family import (
+    Distribution,
+    Parameters,
+    event_size,
+    unflatten_event,
+)
 from rlcli.types import Array
 from rlcli.xla.indexing import select_index
 
@@ -42,7 +48,7 @@ def discretized_box(space: gymnasium.spaces.Box, bins: int = 11) -> Distribution
         """Maps a bin position to the Box; the middle of bin k is at k + ½."""
         return jnp.clip(low + step * index, low, high)
 
-    def sample(parameters: Array, noise: Array) -> Array:
+    def sample(parameters: Parameters, noise: Array) -> Array:
         p = jax.nn.softmax(parameters.reshape(*parameters.shape[:-1], count, bins))
         cdf = jnp.cumsum(p, axis=-1)
         goal = noise * cdf[..., -1]
@@ -52,12 +58,14 @@ def discretized_box(space: gymnasium.spaces.Box, bins: int = 11) -> Distribution
         missing = jnp.clip((end - goal) / jnp.maximum(mass, _TINY), 0, 1)
         return point(unflatten_event(index + 1 - missing, shape)).astype(dtype)
 
-    def log_prob(parameters: Array, x: Array) -> Array:
+    def log_prob(parameters: Parameters, x: Array) -> Float[Array, "..."]:
         place = (jnp.asarray(x).astype(jnp.float32) - low) / step
         index = jnp.clip(place, 0, bins - 1).astype(jnp.int32)
         return histogram.log_prob(parameters, index) - log_step
 
-    def affine(parameters: Array, scale: Array, shift: Array) -> Array:
+    def affine(
+        parameters: Parameters, scale: Array | float, shift: Array | float
+    ) -> Parameters:
         middle = low + step / 2  # of the first bin
         shift = (shift + scale * middle - middle) / step
         return histogram.affine(parameters, scale, shift)

@@ -1,4 +1,4 @@
-"""Functions of logits `[..., n]`, one row per distribution.
+"""Functions of logits, one row of n per distribution.
 
 A logit of −∞ excludes its outcome: it contributes neither to expectations nor to
 gradients.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float, Int, Num
 
 from rlcli.libraries import import_rlax
 from rlcli.types import Array
@@ -17,38 +18,50 @@ from rlcli.xla.indexing import select_index
 _TINY = float(np.finfo(np.float32).tiny)
 
 
-def log_prob(logits: Array, index: Array) -> Array:
-    """The log-probability of one outcome in each row: `[...]`."""
+def log_prob(
+    logits: Float[Array, "*rows n"], index: Int[Array, "..."]
+) -> Float[Array, "*rows"]:
+    """The log-probability of one outcome in each row; `index` broadcasts."""
     logs = jax.nn.log_softmax(logits)
     return select_index(logs, index)
 
 
-def expectation(logits: Array, values: Array) -> Array:
-    """Σ p · value over the possible outcomes: `[...]`."""
+def expectation(
+    logits: Float[Array, "*rows n"], values: Num[Array, "..."]
+) -> Float[Array, "*rows"]:
+    """Σ p · value over the possible outcomes; `values` broadcast."""
     p = jax.nn.softmax(logits)
     return jnp.sum(p * jnp.where(p > 0, values, 0), axis=-1)
 
 
-def entropy(logits: Array) -> Array:
-    """−Σ p log p, `[...]`."""
+def entropy(logits: Float[Array, "*rows n"]) -> Float[Array, "*rows"]:
+    """−Σ p log p."""
     return -expectation(logits, jax.nn.log_softmax(logits))
 
 
-def cross_entropy(logits: Array, other: Array) -> Array:
-    """−Σ p log q, `[...]`; infinite if q excludes an outcome that p does not."""
+def cross_entropy(
+    logits: Float[Array, "*rows n"], other: Float[Array, "*rows n"]
+) -> Float[Array, "*rows"]:
+    """−Σ p log q; infinite if q excludes an outcome that p does not."""
     return -expectation(logits, jax.nn.log_softmax(other))
 
 
-def kl(logits: Array, other: Array) -> Array:
-    """Σ p (log p − log q), `[...]`."""
+def kl(
+    logits: Float[Array, "*rows n"], other: Float[Array, "*rows n"]
+) -> Float[Array, "*rows"]:
+    """Σ p (log p − log q)."""
     logs, other_logs = jax.nn.log_softmax(logits), jax.nn.log_softmax(other)
     possible = logs > -jnp.inf
     # Without it, −∞ − −∞ of excluded outcomes would make the gradient NaN.
     return expectation(logits, jnp.where(possible, logs - other_logs, 0))
 
 
-def project(logits: Array, points: Array, atoms: Array) -> Array:
-    """Projects a distribution over `points` `[..., n]` onto `atoms` `[m]`; logits.
+def project(
+    logits: Float[Array, "*rows n"],
+    points: Float[Array, "... n"],
+    atoms: Float[Array, "... m"],
+) -> Float[Array, "*rows m"]:
+    """Projects a distribution over `points` onto `atoms`, and returns logits.
 
     Mass between two atoms is distributed to both in proportion to proximity, which
     preserves the mean. Mass beyond the ends goes to the ends (Bellemare et al., 2017,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from rlcli.distributions.family import (
     Distribution,
+    Parameters,
+    PerSample,
     Shape,
     broadcast_event,
     event_size,
@@ -18,6 +21,7 @@ from rlcli.distributions.family import (
 )
 from rlcli.types import Array
 
+PerEntry: TypeAlias = Float[Array, "*batch entries"]
 _HALF_LOG_TAU = 0.5 * float(np.log(2 * np.pi))
 _TINY = float(np.finfo(np.float32).tiny)
 
@@ -31,20 +35,22 @@ def normal(shape: Shape, dtype: Any = np.float32) -> Distribution:
     """
     size = event_size(shape)
 
-    def sample(parameters: Array, noise: Array) -> Array:
+    def sample(parameters: Parameters, noise: Array) -> Array:
         mean, log_scale = split_parameters(parameters)
         return unflatten_event(mean + jnp.exp(log_scale) * noise, shape).astype(dtype)
 
-    def differentiable(parameters: Array, noise: Array) -> tuple[Array, Array]:
+    def differentiable(parameters: Parameters, noise: Array) -> tuple[Array, PerSample]:
         x = sample(parameters, noise)
         return x, log_prob(parameters, x)
 
-    def log_prob(parameters: Array, x: Array) -> Array:
+    def log_prob(parameters: Parameters, x: Array) -> Float[Array, "..."]:
         return jnp.sum(
             log_density(parameters, flatten_event(jnp.asarray(x), shape)), -1
         )
 
-    def affine(parameters: Array, scale: Array, shift: Array) -> Array:
+    def affine(
+        parameters: Parameters, scale: Array | float, shift: Array | float
+    ) -> Parameters:
         mean, log_scale = split_parameters(parameters)
         scale, shift = (broadcast_event(value, shape) for value in (scale, shift))
         # A scale of 0 (a value that is not bootstrapped) yields the minimum width.
@@ -69,45 +75,47 @@ def normal(shape: Shape, dtype: Any = np.float32) -> Distribution:
     )
 
 
-def split_parameters(parameters: Array) -> tuple[Array, Array]:
+def split_parameters(parameters: Parameters) -> tuple[PerEntry, PerEntry]:
     """Splits parameters into means and log-scales."""
     mean, log_scale = jnp.split(parameters, 2, axis=-1)
     return mean, log_scale
 
 
-def join_parameters(mean: Array, log_scale: Array) -> Array:
+def join_parameters(mean: Array, log_scale: Array) -> Parameters:
     """Joins means and log-scales, which broadcast, into parameters."""
     return jnp.concatenate(jnp.broadcast_arrays(mean, log_scale), axis=-1)
 
 
-def log_density(parameters: Array, x: Array) -> Array:
-    """The log-density of each entry of x, `[..., entries]`."""
+def log_density(
+    parameters: Parameters, x: Float[Array, "... entries"]
+) -> Float[Array, "... entries"]:
+    """The log-density of each entry of x."""
     mean, log_scale = split_parameters(parameters)
     error = (x - mean) * jnp.exp(-log_scale)
     return -0.5 * error**2 - log_scale - _HALF_LOG_TAU
 
 
-def entropy(parameters: Array) -> Array:
-    """Σ log σ + ½ log 2πe, `[...]`."""
+def entropy(parameters: Parameters) -> PerSample:
+    """Σ log σ + ½ log 2πe."""
     _, log_scale = split_parameters(parameters)
     return jnp.sum(log_scale + 0.5 + _HALF_LOG_TAU, axis=-1)
 
 
-def cross_entropy(parameters: Array, other: Array) -> Array:
-    """Σ ½ (σ² + (μ − μ′)²) / σ′² + log σ′ + ½ log 2π, `[...]`."""
+def cross_entropy(parameters: Parameters, other: Parameters) -> PerSample:
+    """Σ ½ (σ² + (μ − μ′)²) / σ′² + log σ′ + ½ log 2π."""
     squares = _expected_squares(parameters, other)
     return jnp.sum(0.5 * squares + split_parameters(other)[1] + _HALF_LOG_TAU, axis=-1)
 
 
-def kl(parameters: Array, other: Array) -> Array:
-    """Σ ½ ((σ² + (μ − μ′)²) / σ′² − 1) + log σ′/σ, `[...]`."""
+def kl(parameters: Parameters, other: Parameters) -> PerSample:
+    """Σ ½ ((σ² + (μ − μ′)²) / σ′² − 1) + log σ′/σ."""
     log_ratio = split_parameters(other)[1] - split_parameters(parameters)[1]
     return jnp.sum(
         0.5 * (_expected_squares(parameters, other) - 1) + log_ratio, axis=-1
     )
 
 
-def _expected_squares(parameters: Array, other: Array) -> Array:
+def _expected_squares(parameters: Parameters, other: Parameters) -> PerEntry:
     """E_p[((x − μ′)/σ′)²] of each entry."""
     mean, log_scale = split_parameters(parameters)
     other_mean, other_log_scale = split_parameters(other)

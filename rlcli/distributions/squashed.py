@@ -9,11 +9,14 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from rlcli import spaces
 from rlcli.distributions import normals
 from rlcli.distributions.family import (
     Distribution,
+    Parameters,
+    PerSample,
     broadcast_event,
     event_size,
     flatten_event,
@@ -54,12 +57,12 @@ def squashed_normal(space: gymnasium.spaces.Box) -> Distribution:
     shape, dtype, size = space.shape, spaces.dtype(space), event_size(space.shape)
     squash = box_bijector(*(bound.ravel() for bound in spaces.bounds(space)))
 
-    def sample(parameters: Array, noise: Array | float) -> Array:
+    def sample(parameters: Parameters, noise: Array | float) -> Array:
         mean, log_scale = normals.split_parameters(_clip_log_scale(parameters))
         u = mean + jnp.exp(log_scale) * noise
         return unflatten_event(squash.forward(u), shape).astype(dtype)
 
-    def differentiable(parameters: Array, noise: Array) -> tuple[Array, Array]:
+    def differentiable(parameters: Parameters, noise: Array) -> tuple[Array, PerSample]:
         clipped = _clip_log_scale(parameters)
         mean, log_scale = normals.split_parameters(clipped)
         u = mean + jnp.exp(log_scale) * noise
@@ -69,21 +72,23 @@ def squashed_normal(space: gymnasium.spaces.Box) -> Distribution:
         x = unflatten_event(squash.forward(u), shape).astype(dtype)
         return x, jnp.sum(density, axis=-1)
 
-    def log_prob(parameters: Array, x: Array) -> Array:
+    def log_prob(parameters: Parameters, x: Array) -> Float[Array, "..."]:
         x = flatten_event(jnp.asarray(x).astype(jnp.float32), shape)
         u, log_slope = squash.inverse(x)
         return jnp.sum(
             normals.log_density(_clip_log_scale(parameters), u) - log_slope, axis=-1
         )
 
-    def cross_entropy(parameters: Array, other: Array) -> Array:
+    def cross_entropy(parameters: Parameters, other: Parameters) -> PerSample:
         log_slope = _quadrature_mean(squash.log_slope(_quadrature_points(parameters)))
         normal_cross_entropy = normals.cross_entropy(
             _clip_log_scale(parameters), _clip_log_scale(other)
         )
         return normal_cross_entropy + jnp.sum(log_slope, axis=-1)
 
-    def affine(parameters: Array, scale: Array, shift: Array) -> Array:
+    def affine(
+        parameters: Parameters, scale: Array | float, shift: Array | float
+    ) -> Parameters:
         scale, shift = (
             broadcast_event(value, shape)[..., None, :] for value in (scale, shift)
         )
@@ -117,14 +122,16 @@ def squashed_normal(space: gymnasium.spaces.Box) -> Distribution:
     )
 
 
-def _clip_log_scale(parameters: Array) -> Array:
+def _clip_log_scale(parameters: Parameters) -> Parameters:
     """Clips the log-scales to `LOG_SCALE_BOUNDS`."""
     mean, log_scale = normals.split_parameters(parameters)
     return normals.join_parameters(mean, jnp.clip(log_scale, *LOG_SCALE_BOUNDS))
 
 
-def _quadrature_points(parameters: Array) -> Array:
-    """Returns the quadrature points of u: `[..., points, entries]`."""
+def _quadrature_points(
+    parameters: Parameters,
+) -> Float[Array, "*batch points entries"]:
+    """Returns the quadrature points of u."""
     mean, log_scale = (
         parameter[..., None, :]
         for parameter in normals.split_parameters(_clip_log_scale(parameters))
@@ -132,7 +139,9 @@ def _quadrature_points(parameters: Array) -> Array:
     return mean + jnp.exp(log_scale) * _NODES
 
 
-def _quadrature_mean(values: Array) -> Array:
+def _quadrature_mean(
+    values: Float[Array, "*batch points entries"],
+) -> Float[Array, "*batch entries"]:
     """Averages over quadrature points by the trapezoidal rule.
 
     For smooth functions that vanish at both ends it is more accurate than Gaussian
@@ -149,8 +158,10 @@ class Bijector(NamedTuple):
     inverse: Callable[[Array], tuple[Array, Array]]  # x -> u, log g′(u)
 
 
-def box_bijector(low: np.ndarray, high: np.ndarray) -> Bijector:
-    """Builds the bijector for the bounds `[entries]`, which may be infinite."""
+def box_bijector(
+    low: Float[np.ndarray, "entries"], high: Float[np.ndarray, "entries"]
+) -> Bijector:
+    """Builds the bijector for the bounds, which may be infinite."""
     has_low, has_high = np.isfinite(low), np.isfinite(high)
     has_both, has_none = has_low & has_high, ~has_low & ~has_high
     # Finite placeholders, so that branches that are not selected produce no NaN.

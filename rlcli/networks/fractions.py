@@ -6,12 +6,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Float, Float32
 
 from rlcli.types import Array, Key
 
 
-def quantiles(batch_size: int, num_quantiles: int = 200) -> Array:
-    """The midpoints of N equal parts of [0, 1], float32 `[batch_size, N]`.
+def quantiles(
+    batch_size: int, num_quantiles: int = 200
+) -> Float32[Array, "{batch_size} {num_quantiles}"]:
+    """The midpoints of N equal parts of [0, 1].
 
         τᵢ = (i + ½) / N        i = 0 … N − 1
 
@@ -21,8 +24,10 @@ def quantiles(batch_size: int, num_quantiles: int = 200) -> Array:
     return jnp.broadcast_to(midpoints, (batch_size, num_quantiles))
 
 
-def quantiles_uniform(rng: Key, batch_size: int, num_quantiles: int = 32) -> Array:
-    """N fractions from U(0, 1), sorted in each row, float32 `[batch_size, N]`.
+def quantiles_uniform(
+    rng: Key, batch_size: int, num_quantiles: int = 32
+) -> Float32[Array, "{batch_size} {num_quantiles}"]:
+    """N fractions from U(0, 1), sorted in each row.
 
     For implicit quantile networks (Dabney et al., 2018b,
     https://arxiv.org/abs/1806.06923).
@@ -31,8 +36,10 @@ def quantiles_uniform(rng: Key, batch_size: int, num_quantiles: int = 32) -> Arr
     return jnp.sort(fractions, axis=-1)
 
 
-def quantile_cos_embedding(quantile_fractions: Any, n: int = 64) -> Array:
-    """Cosine embedding of fractions: `[...] -> [..., n]` (Dabney et al., 2018b).
+def quantile_cos_embedding(
+    quantile_fractions: Any, n: int = 64
+) -> Float[Array, "*batch {n}"]:
+    """Cosine embedding of fractions `[*batch]` (Dabney et al., 2018b).
 
     φᵢ(τ) = cos(π i τ)        0 ≤ i < n
     """

@@ -10,6 +10,7 @@ import gymnasium
 import haiku as hk
 import jax
 import jax.numpy as jnp
+from jaxtyping import Bool, Float
 
 from rlcli import spaces
 from rlcli.errors import RlcliError
@@ -65,7 +66,7 @@ def shared_network(
     action_readers = [flat_reader(member) for member in pair[1:]]
     lower = hk.transform(lambda obs: torso.features(prepare(obs)))
 
-    def read_head(features: Array, *action: Array) -> ArrayTree:
+    def read_head(features: Float[Array, "N F"], *action: ArrayTree) -> ArrayTree:
         for read, member_action in zip(action_readers, action, strict=True):
             inputs = jnp.concatenate([features, read(member_action)], axis=-1)
             features = torso.features(inputs)
@@ -184,7 +185,11 @@ def _batched_network(
     batch_axis = 0 if copies is None else 1  # of the outputs
 
     def apply(
-        params: Params, key: Key | None, obs: ArrayTree, carry: ArrayTree, first: Array
+        params: Params,
+        key: Key | None,
+        obs: ArrayTree,
+        carry: ArrayTree,
+        first: Bool[Array, "..."] | None,
     ) -> tuple[ArrayTree, ArrayTree]:
         del first  # there is no recurrent state to reset
         leaves, tree = jax.tree.flatten(obs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gymnasium
 import jax
 from gymnasium import spaces as kinds
+from jaxtyping import Bool
 
 from rlcli import action_masks
 from rlcli.networks.heads import Head
@@ -25,7 +26,7 @@ def mask_network(network: Network, head: Head, space: gymnasium.Space) -> Networ
     if mask is None or mask_fn is None or not (pair or head.actions):
         return network
 
-    def action_mask(inputs: ArrayTree) -> Array:
+    def action_mask(inputs: ArrayTree) -> Bool[Array, "..."]:
         if not pair:
             return action_masks.allowed_actions(inputs)
         obs, actions = inputs
@@ -40,7 +41,7 @@ def mask_network(network: Network, head: Head, space: gymnasium.Space) -> Networ
         key: Key | None,
         inputs: ArrayTree,
         carry: ArrayTree,
-        first: Array,
+        first: Bool[Array, "..."] | None,
     ) -> tuple[ArrayTree, ArrayTree]:
         outputs, carries = network.apply(params, key, inputs, carry, first)
         return mask_fn(outputs, jax.lax.stop_gradient(action_mask(inputs))), carries

@@ -9,11 +9,12 @@ so every update rule works with every head.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import optax
+from jaxtyping import Bool, Float, Int
 
 from rlcli.action_masks import mask_outputs
 from rlcli.distributions.logits import project_probabilities
@@ -34,8 +35,8 @@ LOSSES: dict[str, Callable[[Array], Array]] = {  # elementwise, of errors
 class Transform(NamedTuple):
     """A transform h of values, and its inverse. Transformed values are learned."""
 
-    apply: Callable[[Array], Array]
-    inverse: Callable[[Array], Array]
+    apply: Callable[[Float[Array, "..."]], Float[Array, "..."]]
+    inverse: Callable[[Float[Array, "..."]], Float[Array, "..."]]
 
 
 IDENTITY = Transform(lambda value: value, lambda value: value)
@@ -61,16 +62,17 @@ def value_transform(name: TransformName | None) -> Transform:
 
 
 class Particles(NamedTuple):
-    """A distribution of returns: values and their probabilities, both `[..., K]`."""
+    """A distribution of returns: values and their probabilities."""
 
-    value: Array
-    probability: Array
+    value: Float[Array, "*batch K"]
+    probability: Float[Array, "*batch K"]
 
-    def mean(self) -> Array:
-        """The mean `[...]`."""
+    def mean(self) -> Float[Array, "..."]:
+        """The mean."""
         return jnp.sum(self.value * self.probability, axis=-1)
 
 
+@runtime_checkable
 class Prediction(Protocol):
     """The return that a head predicts; each of its arrays is `[..., K]`."""
 
@@ -78,8 +80,10 @@ class Prediction(Protocol):
         """The predicted returns, with `scale` inverted."""
         ...
 
-    def error(self, target: Particles, scale: Transform = IDENTITY) -> Array:
-        """The mean of the target minus that of the prediction, on `scale`: `[...]`."""
+    def error(
+        self, target: Particles, scale: Transform = IDENTITY
+    ) -> Float[Array, "..."]:
+        """The mean of the target minus that of the prediction, on `scale`."""
         ...
 
     def loss(
@@ -87,8 +91,8 @@ class Prediction(Protocol):
         target: Particles,
         loss: Callable[[Array], Array],
         scale: Transform = IDENTITY,
-    ) -> Array:
-        """The loss against the target `[..., K′]`, without its gradient: `[...]`.
+    ) -> Float[Array, "..."]:
+        """The loss against the target `[..., K′]`, without its gradient.
 
         `loss` is an elementwise function of errors, if the prediction uses one.
         """
@@ -98,13 +102,15 @@ class Prediction(Protocol):
 class Scalar(NamedTuple):
     """The mean only, on the transformed scale: K is 1."""
 
-    value: Array
+    value: Float[Array, "*batch 1"]
 
     def particles(self, scale: Transform = IDENTITY) -> Particles:
         """One particle, with probability 1."""
         return Particles(scale.inverse(self.value), jnp.ones_like(self.value))
 
-    def error(self, target: Particles, scale: Transform = IDENTITY) -> Array:
+    def error(
+        self, target: Particles, scale: Transform = IDENTITY
+    ) -> Float[Array, "..."]:
         """h(E[Y]) − z."""
         return scale.apply(target.mean()) - self.value[..., 0]
 
@@ -113,7 +119,7 @@ class Scalar(NamedTuple):
         target: Particles,
         loss: Callable[[Array], Array],
         scale: Transform = IDENTITY,
-    ) -> Array:
+    ) -> Float[Array, "..."]:
         """L(h(E[Y]) − z)."""
         return loss(self.error(jax.lax.stop_gradient(target), scale))
 
@@ -124,14 +130,16 @@ class Categorical(NamedTuple):
     https://arxiv.org/abs/1707.06887. The atoms are equally spaced and increasing.
     """
 
-    logits: Array
-    atoms: Array
+    logits: Float[Array, "*batch K"]
+    atoms: Float[Array, "*batch K"]
 
     def particles(self, scale: Transform = IDENTITY) -> Particles:
         """The atoms with their probabilities."""
         return Particles(scale.inverse(self.atoms), jax.nn.softmax(self.logits))
 
-    def error(self, target: Particles, scale: Transform = IDENTITY) -> Array:
+    def error(
+        self, target: Particles, scale: Transform = IDENTITY
+    ) -> Float[Array, "..."]:
         """E[h(Y)] − E[Z]."""
         return _transform_particles(scale, target).mean() - self.particles().mean()
 
@@ -140,7 +148,7 @@ class Categorical(NamedTuple):
         target: Particles,
         loss: Callable[[Array], Array],
         scale: Transform = IDENTITY,
-    ) -> Array:
+    ) -> Float[Array, "..."]:
         """The cross-entropy −Σ Φ(h(Y))ᵢ log pᵢ, where Φ projects onto the atoms.
 
         The projection splits each particle between its two nearest atoms, which keeps
@@ -161,15 +169,17 @@ class Quantiles(NamedTuple):
     sampled (implicit: Dabney et al., 2018b, https://arxiv.org/abs/1806.06923).
     """
 
-    values: Array
-    fractions: Array
+    values: Float[Array, "*batch K"]
+    fractions: Float[Array, "*batch K"]
 
     def particles(self, scale: Transform = IDENTITY) -> Particles:
         """The quantiles, with equal probabilities."""
         value = scale.inverse(self.values)
         return Particles(value, jnp.full_like(value, 1 / value.shape[-1]))
 
-    def error(self, target: Particles, scale: Transform = IDENTITY) -> Array:
+    def error(
+        self, target: Particles, scale: Transform = IDENTITY
+    ) -> Float[Array, "..."]:
         """E[h(Y)] − E[Z]."""
         return _transform_particles(scale, target).mean() - jnp.mean(
             self.values, axis=-1
@@ -180,7 +190,7 @@ class Quantiles(NamedTuple):
         target: Particles,
         loss: Callable[[Array], Array],
         scale: Transform = IDENTITY,
-    ) -> Array:
+    ) -> Float[Array, "..."]:
         """Quantile regression: Σᵢ E[|τᵢ − 1[u < 0]| L(u)] with u = h(Y) − θᵢ.
 
         With the Huber loss for L this is the quantile Huber loss.
@@ -202,14 +212,16 @@ class MaskedPrediction(NamedTuple):
     """
 
     prediction: Any
-    is_allowed: Array  # bool `[..., 1]`
+    is_allowed: Bool[Array, "*batch 1"]
 
     def particles(self, scale: Transform = IDENTITY) -> Particles:
         """The particles, with masked values for illegal actions."""
         particles = self.prediction.particles(scale)
         return particles._replace(value=mask_outputs(particles.value, self.is_allowed))
 
-    def error(self, target: Particles, scale: Transform = IDENTITY) -> Array:
+    def error(
+        self, target: Particles, scale: Transform = IDENTITY
+    ) -> Float[Array, "..."]:
         """The error of the prediction without the mask."""
         return self.prediction.error(target, scale)
 
@@ -218,7 +230,7 @@ class MaskedPrediction(NamedTuple):
         target: Particles,
         loss: Callable[[Array], Array],
         scale: Transform = IDENTITY,
-    ) -> Array:
+    ) -> Float[Array, "..."]:
         """The loss of the prediction without the mask."""
         return self.prediction.loss(target, loss, scale)
 
@@ -233,7 +245,7 @@ def _transform_particles(scale: Transform, target: Particles) -> Particles:
     return target._replace(value=scale.apply(target.value))
 
 
-def index_actions(tree: ArrayTree, index: Array) -> ArrayTree:
+def index_actions(tree: ArrayTree, index: Int[Array, "..."]) -> ArrayTree:
     """Selects actions by index `[...]`: leaves `[..., A, K] -> [..., K]`.
 
     The index may lack leading axes of a leaf.
@@ -247,11 +259,13 @@ def min_over_critics(particles: Particles) -> Particles:
     return jax.tree.map(lambda leaf: select_index(leaf, index, 0), particles)
 
 
-def mix_particles(particles: Particles, probability: Array) -> Particles:
+def mix_particles(
+    particles: Particles, probability: Float[Array, "*batch M"]
+) -> Particles:
     """The mixture of M distributions `[..., M, K]`, with the given probabilities."""
     weight = particles.probability * probability[..., None]
     return Particles(*(_merge_last_axes(leaf) for leaf in (particles.value, weight)))
 
 
-def _merge_last_axes(leaf: Array) -> Array:
+def _merge_last_axes(leaf: Float[Array, "*batch M K"]) -> Float[Array, "*batch M*K"]:
     return leaf.reshape((*leaf.shape[:-2], -1))

@@ -10,6 +10,7 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from rlcli.networks.inputs import flat_reader
 from rlcli.registry import register
@@ -21,7 +22,7 @@ GAIN = float(np.sqrt(2.0))  # keeps the scale of activations through relu
 
 
 class Torso(NamedTuple):
-    """`features` is a Haiku function `[N, inputs] -> [N, features]`.
+    """`features` is a Haiku function of inputs.
 
     `outputs(size, scale)` returns the Haiku layer from features to outputs of a head;
     `scale` is the scale of the initial outputs (1 where it does not matter).
@@ -30,7 +31,7 @@ class Torso(NamedTuple):
     with an action, are always flat vectors.
     """
 
-    features: Callable[[Any], Array]
+    features: Callable[[Any], Float[Array, "N F"]]
     outputs: Callable[[int, float], Callable[..., Array]]
     input_reader: Callable[[gymnasium.Space], Callable[[ArrayTree], ArrayTree]] = (
         flat_reader

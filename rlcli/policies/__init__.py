@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import gymnasium
 import jax
+from jaxtyping import Float, Int
 
 from rlcli.distributions import Distribution
 from rlcli.types import Array, ArrayTree, Network, Policy
@@ -52,16 +53,18 @@ class SearchState(NamedTuple):
     """A latent state of a model, with its policy logits and value."""
 
     hidden: ArrayTree  # `[B, ...]`: input of the next model step
-    logits: Array  # `[B, actions]`: prior policy
-    value: Array  # `[B]`
+    logits: Float[Array, "B A"]  # prior policy
+    value: Float[Array, "B"]
 
 
 class PlanningModel(NamedTuple):
     """A transition model for planning."""
 
     root: Callable[[ArrayTree, ArrayTree], SearchState]  # params, obs[B]
-    # (params, hidden[B], action[B]) -> the reward `[B]`, the next state
-    predict: Callable[[ArrayTree, ArrayTree, Array], tuple[Array, SearchState]]
+    # (params, hidden[B], action) -> the reward, the next state
+    predict: Callable[
+        [ArrayTree, ArrayTree, Int[Array, "B"]], tuple[Float[Array, "B"], SearchState]
+    ]
     actions: gymnasium.spaces.Discrete
 
 

@@ -9,6 +9,7 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Bool, Float, Int32, UInt32
 
 from rlcli import spaces
 from rlcli.distributions.family import event_size, flatten_event, unflatten_event
@@ -32,11 +33,13 @@ _MIN_DEVIATION = 1e-6  # replaces a standard deviation of 0, which has no densit
 class _NoiseProcess(NamedTuple):
     """A noise process added to the action, in half-widths of the Box."""
 
-    draw: Callable[[Key, int], Array]
+    draw: Callable[[Key, int], Array]  # (key, batch) -> noise
     initial: Callable[[int], ArrayTree]  # batch -> the state of the process
-    # (process, noise, first, features) -> process, action noise `[B, entries]`
-    step: Callable[..., tuple[ArrayTree, Array]]
-    deviation: Array | float  # marginal standard deviation of the action noise
+    # (process, noise, first, features) -> process, action noise
+    step: Callable[..., tuple[ArrayTree, Float[Array, "B entries"]]]
+    deviation: (
+        Float[Array, ""] | float
+    )  # marginal standard deviation of the action noise
 
 
 @register("policy")
@@ -112,7 +115,7 @@ def ornstein_uhlenbeck(
         process = decay * jnp.where(first[:, None], 0.0, process) + spread * noise
         return process, process
 
-    def initial(batch: int) -> Array:
+    def initial(batch: int) -> Float[Array, "{batch} entries"]:
         return jnp.zeros((batch, entries))
 
     noise = _NoiseProcess(_normal_noise(space), initial, step, deviation)
@@ -128,8 +131,8 @@ def _normal_noise(space: gymnasium.spaces.Box) -> Callable[[Key, int], Array]:
 class _MatrixState(NamedTuple):
     """The noise matrix of each environment, stored as its seed."""
 
-    seed: Array  # uint32 [B, 2]: generates the matrix
-    age: Array  # int32 [B]: steps since the matrix was sampled
+    seed: UInt32[Array, "B 2"]  # generates the matrix
+    age: Int32[Array, "B"]  # steps since the matrix was sampled
 
 
 @register("policy")
@@ -154,7 +157,7 @@ def state_dependent(
     """
     entries = event_size(space.shape)
 
-    def draw(key: Key, batch: int) -> Array:
+    def draw(key: Key, batch: int) -> UInt32[Array, "{batch} 2"]:
         return jax.random.bits(key, (batch, 2), jnp.uint32)
 
     def step(process, noise, first, features):
@@ -165,7 +168,9 @@ def state_dependent(
         z = jnp.concatenate([ones, features], axis=-1)
         z = z / jnp.linalg.norm(z, axis=-1, keepdims=True)
 
-        def add_noise(seed: jax.Array, z: Array) -> Array:
+        def add_noise(
+            seed: UInt32[jax.Array, "2"], z: Float[Array, "F"]
+        ) -> Float[Array, "entries"]:
             key = jax.random.wrap_key_data(seed, impl="threefry2x32")
             return jax.random.normal(key, (entries, z.shape[-1])) @ z
 
@@ -192,13 +197,13 @@ def _noisy_policy(
     half = spaces.half_width(space).ravel()
     outputs, features = single_step_outputs(action), _feature_function(action)
 
-    def flat(outputs: Array, like: Array) -> Array:
+    def flat(outputs: Array, like: Array) -> Float[Array, "*batch entries"]:
         return outputs.reshape((*like.shape[: like.ndim - len(shape)], len(low)))
 
-    def to_action(entries: Array) -> Array:
+    def to_action(entries: Float[Array, "*batch entries"]) -> Array:
         return unflatten_event(jnp.clip(entries, low, high), shape).astype(dtype)
 
-    def log_prob(outputs: Array, action: Array) -> Array:
+    def log_prob(outputs: Array, action: Array) -> Float[Array, "..."]:
         mean = flat(outputs, action)
         flat_action = flatten_event(jnp.asarray(action).astype(jnp.float32), shape)
         deviation = half * jnp.maximum(noise.deviation, _MIN_DEVIATION)
@@ -234,8 +239,8 @@ def _noisy_policy(
 
 def _feature_function(
     action: ActionOffer,
-) -> Callable[[ArrayTree, ArrayTree, Array], Array]:
-    """Returns `(acting, obs[B], first[B]) -> [B, features]`, float32."""
+) -> Callable[[ArrayTree, ArrayTree, Bool[Array, "B"]], Float[Array, "B F"]]:
+    """Returns `(acting, obs, first) -> features`."""
 
     def observe_features(acting, obs, first):
         del acting

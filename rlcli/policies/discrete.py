@@ -5,6 +5,7 @@ from __future__ import annotations
 import gymnasium
 import jax
 import jax.numpy as jnp
+from jaxtyping import Bool, Float, Int
 
 from rlcli.action_masks import is_allowed
 from rlcli.distributions import categorical
@@ -29,11 +30,13 @@ def epsilon_greedy(
     """
     actions, start = int(space.n), int(space.start)
 
-    def draw(key: Key, batch: int) -> tuple[Array, Array]:
+    def draw(key: Key, batch: int) -> tuple[Float[Array, "B"], Float[Array, "B A"]]:
         uniform = jax.random.uniform(key, (batch, 1 + actions))
         return uniform[:, 0], uniform[:, 1:]
 
-    def log_prob(q: Array, action: Array) -> Array:
+    def log_prob(
+        q: Float[Array, "*batch A"], action: Int[Array, "*batch"]
+    ) -> Float[Array, "*batch"]:
         best = _is_best(q)
         greedy = best / jnp.sum(best, axis=-1, keepdims=True)
         is_legal = is_allowed(q)
@@ -41,14 +44,18 @@ def epsilon_greedy(
         probabilities = epsilon * uniform + (1 - epsilon) * greedy
         return jnp.log(select_index(probabilities, action - start))
 
-    def explore(q: Array, noise: tuple[Array, Array]) -> Decision:
+    def explore(
+        q: Float[Array, "B A"], noise: tuple[Float[Array, "B"], Float[Array, "B A"]]
+    ) -> Decision:
         # One random order breaks ties and selects the random action.
         uniform, order = noise
         candidates = _is_best(q) | (is_allowed(q) & (uniform < epsilon)[:, None])
         action = start + _first_in_order(candidates, order)
         return Decision(action, {"log_prob": log_prob(q, action)})
 
-    def exploit(q: Array, noise: tuple[Array, Array]) -> Decision:
+    def exploit(
+        q: Float[Array, "B A"], noise: tuple[Float[Array, "B"], Float[Array, "B A"]]
+    ) -> Decision:
         return _deterministic_decision(start + _first_in_order(_is_best(q), noise[1]))
 
     return policy_from_outputs(values, draw, explore, exploit, log_prob)
@@ -69,18 +76,20 @@ def boltzmann(
     """
     family = categorical(int(space.n), int(space.start))
 
-    def logits(q: Array) -> Array:
+    def logits(q: Float[Array, "*batch A"]) -> Float[Array, "*batch A"]:
         # Subtract the maximum, so that a low temperature does not overflow.
         return (q - jnp.max(q, axis=-1, keepdims=True)) / temperature
 
-    def log_prob(q: Array, action: Array) -> Array:
+    def log_prob(
+        q: Float[Array, "*batch A"], action: Int[Array, "*batch"]
+    ) -> Float[Array, "*batch"]:
         return family.log_prob(logits(q), action)
 
-    def explore(q: Array, noise: Array) -> Decision:
+    def explore(q: Float[Array, "B A"], noise: Float[Array, "B A"]) -> Decision:
         action = family.sample(logits(q), noise)
         return Decision(action, {"log_prob": log_prob(q, action)})
 
-    def exploit(q: Array, noise: Array) -> Decision:
+    def exploit(q: Float[Array, "B A"], noise: Float[Array, "B A"]) -> Decision:
         return _deterministic_decision(
             int(space.start) + _first_in_order(_is_best(q), noise)
         )
@@ -88,16 +97,18 @@ def boltzmann(
     return policy_from_outputs(values, family.draw, explore, exploit, log_prob)
 
 
-def _is_best(q: Array) -> Array:
+def _is_best(q: Float[Array, "*batch A"]) -> Bool[Array, "*batch A"]:
     """Marks the actions with the maximal value."""
     return q == jnp.max(q, axis=-1, keepdims=True)
 
 
-def _first_in_order(candidates: Array, order: Array) -> Array:
+def _first_in_order(
+    candidates: Bool[Array, "B A"], order: Float[Array, "B A"]
+) -> Int[Array, "B"]:
     """Returns the index of the candidate that comes first in a random order."""
     return jnp.argmax(jnp.where(candidates, order, -jnp.inf), axis=-1)
 
 
-def _deterministic_decision(action: Array) -> Decision:
+def _deterministic_decision(action: Int[Array, "B"]) -> Decision:
     """A decision of probability 1; random tie-breaking is ignored."""
     return Decision(action, {"log_prob": jnp.zeros(action.shape)})

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import gymnasium
 import jax
 import jax.numpy as jnp
+from jaxtyping import Float, Int
 
 from rlcli import action_masks
 from rlcli.libraries import import_library
@@ -62,7 +63,7 @@ def gumbel_muzero(
     )
 
     def predict(
-        params: ArrayTree, key: Key, action: Array, hidden: ArrayTree
+        params: ArrayTree, key: Key, action: Int[Array, "B"], hidden: ArrayTree
     ) -> tuple[ArrayTree, ArrayTree]:
         del key  # the model is deterministic
         reward, (hidden, logits, value) = model.predict(params, hidden, start + action)
@@ -107,7 +108,9 @@ def gumbel_muzero(
 
         return act
 
-    def log_prob(logits: Array, action: Array) -> Array:
+    def log_prob(
+        logits: Float[Array, "*batch A"], action: Int[Array, "*batch"]
+    ) -> Float[Array, "*batch"]:
         return select_index(jax.nn.log_softmax(logits), action - start)
 
     return Policy(

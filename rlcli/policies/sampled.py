@@ -6,6 +6,7 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float, Int
 
 from rlcli import action_masks, spaces
 from rlcli.policies import DistributionOffer, policy_from_outputs
@@ -18,15 +19,15 @@ def sampled(distribution: DistributionOffer) -> Policy:
     """Samples the action from the distribution; its mode for evaluation."""
     family = distribution.distribution
 
-    def decide(parameters: Array, action: ArrayTree) -> Decision:
+    def decide(parameters: Float[Array, "B size"], action: ArrayTree) -> Decision:
         # Computed from the stored action, not from the noise, so that the importance
         # ratio is exactly 1 until the parameters change.
         return Decision(action, {"log_prob": family.log_prob(parameters, action)})
 
-    def explore(parameters: Array, noise: ArrayTree) -> Decision:
+    def explore(parameters: Float[Array, "B size"], noise: ArrayTree) -> Decision:
         return decide(parameters, family.sample(parameters, noise))
 
-    def exploit(parameters: Array, noise: ArrayTree) -> Decision:
+    def exploit(parameters: Float[Array, "B size"], noise: ArrayTree) -> Decision:
         del noise
         return decide(parameters, family.mode(parameters))
 
@@ -54,7 +55,7 @@ def random(
         sample = jax.vmap(lambda sample_key: spaces.sample(space, sample_key))
         return sample(jax.random.split(key, batch))
 
-    def log_prob(outputs: ArrayTree, action: ArrayTree) -> Array:
+    def log_prob(outputs: ArrayTree, action: ArrayTree) -> Float[Array, "..."]:
         del outputs
         return jnp.full(_leading_shape(space, action), density)
 
@@ -73,10 +74,12 @@ def _random_allowed_policy(space: gymnasium.Space) -> Policy:
         raise ValueError(f"expected Discrete actions, got {space}")
     actions, start = int(space.n), int(space.start)
 
-    def draw(key: Key, batch: int) -> Array:
+    def draw(key: Key, batch: int) -> Float[Array, "B A"]:
         return jax.random.uniform(key, (batch, actions))
 
-    def log_prob(outputs: ArrayTree, action: Array) -> Array:
+    def log_prob(
+        outputs: ArrayTree, action: Int[Array, "*batch"]
+    ) -> Float[Array, "*batch"]:
         del outputs  # they do not contain the mask
         return jnp.full(action.shape, -np.log(actions), jnp.float32)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Bool
 
 from rlcli.types import Array, Decision, Key, Policy
 from rlcli.xla.control_flow import tree_select
 
 
-def warmup_policy(policy: Policy, first: Policy, warming: Array) -> Policy:
+def warmup_policy(policy: Policy, first: Policy, warming: Bool[Array, ""]) -> Policy:
     """Explores with `first` while the scalar `warming` is true, then with `policy`."""
 
     def draw(key: Key, batch: int) -> tuple:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Float, Int, Int32
 
 from rlcli.registry import register
 from rlcli.replays.rings import check_capacity, ring_rows, step_ring
@@ -15,19 +16,19 @@ from rlcli.types import Array, ArrayTree, Count, Key, Replay, Transition, key_as
 class EpisodeQueue(NamedTuple):
     """Completed episodes, oldest first."""
 
-    start: Array  # int32 `[places]`: the time of the first step
-    length: Array  # int32 `[places]`
-    environment: Array  # int32 `[places]`
+    start: Int32[Array, "*places"]  # the time of the first step
+    length: Int32[Array, "*places"]
+    environment: Int32[Array, "*places"]
 
 
 class EpisodeReplayState(NamedTuple):
     """The state of the replay. Episode n is stored at place n mod `places`."""
 
     steps: ArrayTree  # ring state
-    began: Array  # int32 `[num_envs]`: start time of the current episode
+    began: Int32[Array, "B"]  # start time of the current episode
     queue: EpisodeQueue
-    ended: Array  # int32: number of completed episodes
-    served: Array  # int32: number of those already sampled
+    ended: Int32[Array, ""]  # number of completed episodes
+    served: Int32[Array, ""]  # number of those already sampled
 
 
 @register("replay")
@@ -70,7 +71,7 @@ def episodes(
         )
 
     def add(
-        state: EpisodeReplayState, steps: Transition, count: Array
+        state: EpisodeReplayState, steps: Transition, count: Int[Array, ""]
     ) -> EpisodeReplayState:
         time = count * unroll + jnp.arange(unroll, dtype=jnp.int32)[:, None]
         began = jnp.where(steps.first, time, state.began)
@@ -93,8 +94,8 @@ def episodes(
         )
 
     def sample(
-        state: EpisodeReplayState, count: Array, noise: Key
-    ) -> tuple[Transition, Array, ArrayTree]:
+        state: EpisodeReplayState, count: Int[Array, ""], noise: Key
+    ) -> tuple[Transition, Float[Array, "T N"], ArrayTree]:
         del noise  # the order is fixed
         # Episodes older than the last `places` have been overwritten.
         next_episode = jnp.maximum(state.served, state.ended - places)
@@ -109,7 +110,7 @@ def episodes(
         return steps, weight, jnp.minimum(next_episode + size, state.ended)
 
     def reweigh(
-        state: EpisodeReplayState, index: Array, priority: Array
+        state: EpisodeReplayState, index: Int32[Array, ""], priority: Array
     ) -> EpisodeReplayState:
         del priority
         return state._replace(served=index)

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, TypedDict
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Bool, Int, Int32, Shaped
 
 from rlcli.errors import RlcliError
 from rlcli.registry import register
@@ -64,7 +65,7 @@ class _FrameRingState(NamedTuple):
 
     steps: ArrayTree  # ring state: steps without `next_obs`, and episode numbers
     finals: ArrayTree  # `[places, ...]`: last frames of episodes
-    ended: Array  # int32: number of completed episodes
+    ended: Int32[Array, ""]  # number of completed episodes
 
 
 def frame_ring(
@@ -83,7 +84,9 @@ def frame_ring(
     inner = step_ring(capacity, unroll, num_envs)
     newest = functools.partial(_newest_frame, stack=stack, axis=axis)
 
-    def to_frames(steps: Transition, number: Array) -> tuple[Transition, Array]:
+    def to_frames(
+        steps: Transition, number: Int[Array, "..."]
+    ) -> tuple[Transition, Int[Array, "T B"]]:
         obs = jax.tree.map(newest, steps.obs)
         number = number.reshape(steps.last.shape)
         return steps._replace(obs=obs, next_obs=()), number
@@ -98,7 +101,9 @@ def frame_ring(
             inner.init(to_frames(steps, number)), finals, jnp.int32(0)
         )
 
-    def add(state: _FrameRingState, steps: Transition, count: Array) -> _FrameRingState:
+    def add(
+        state: _FrameRingState, steps: Transition, count: Int[Array, ""]
+    ) -> _FrameRingState:
         last = steps.last.reshape(-1)
         number = state.ended + jnp.cumsum(last, dtype=jnp.int32) - 1
         place = jnp.where(last, number % places, places)  # out of range: not written
@@ -114,8 +119,11 @@ def frame_ring(
         )
 
     def take(
-        state: _FrameRingState, start: Array, environment: Array, span: int
-    ) -> tuple[Transition, Array]:
+        state: _FrameRingState,
+        start: Int[Array, "N"],
+        environment: Int[Array, "N"],
+        span: int,
+    ) -> tuple[Transition, Bool[Array, "N"]]:
         # From the oldest frame of the first observation to the frame after the last
         # step. An episode begins at time 0, so frames before the run are never used.
         early_start = start - (stack - 1)
@@ -141,8 +149,10 @@ def frame_ring(
     return Ring(init, add, take, inner.rows, start_margin=stack - 1, end_margin=1)
 
 
-def _newest_frame(obs: Array, stack: int, axis: int) -> Array:
-    """The newest frame of observations `[T, B, ...]`."""
+def _newest_frame(
+    obs: Shaped[Array, "T B ..."], stack: int, axis: int
+) -> Shaped[Array, "T B ..."]:
+    """The newest frame of observations."""
     shape = obs.shape[2:]
     if not -len(shape) <= axis < len(shape) or shape[axis] % stack:
         raise RlcliError(
@@ -156,9 +166,13 @@ def _newest_frame(obs: Array, stack: int, axis: int) -> Array:
 
 
 def _stack_frames(
-    frames: Array, first: Array, stack: int, axis: int, padding: Padding
-) -> Array:
-    """Stacks frames `[T, N, ...]` into T − `stack` + 1 observations."""
+    frames: Shaped[Array, "T N ..."],
+    first: Bool[Array, "T N"],
+    stack: int,
+    axis: int,
+    padding: Padding,
+) -> Shaped[Array, "T-{stack}+1 N ..."]:
+    """Stacks frames into observations."""
     times = jnp.arange(frames.shape[0])[:, None]
     begin = jax.lax.cummax(jnp.where(first, times, 0))[stack - 1 :]
     stacked_frames = []
@@ -177,8 +191,11 @@ def _stack_frames(
 
 
 def _next_observations(
-    observations: Array, final: Array, last: Array, axis: int
-) -> Array:
+    observations: Shaped[Array, "rows N ..."],
+    final: Shaped[Array, "T N ..."],
+    last: Bool[Array, "T N"],
+    axis: int,
+) -> Shaped[Array, "T N ..."]:
     """The next observation of each observation but the last.
 
     At the end of an episode this is the observation without its oldest frame, followed

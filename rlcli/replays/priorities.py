@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Float, Int
 
 from rlcli.replays import sum_tree
 from rlcli.replays.sum_tree import Tree
@@ -23,7 +24,7 @@ class PriorityMasses(NamedTuple):
     """
 
     init: Callable[[], ArrayTree]
-    renew: Callable[..., ArrayTree]  # (state, removed[M], added[K], count) -> state
+    renew: Callable[..., ArrayTree]  # (state, removed[·], added[·], count) -> state
     reweigh: Callable[..., ArrayTree]  # (state, index[N], priority[N]) -> state
 
 
@@ -31,16 +32,16 @@ class ProportionalState(NamedTuple):
     """State of `proportional_masses`."""
 
     tree: Tree
-    largest: Array  # the largest priority so far
+    largest: Float[Array, ""]  # the largest priority so far
 
 
 class RankedState(NamedTuple):
     """State of `rank_masses`."""
 
     tree: Tree
-    largest: Array
-    priority: jax.Array  # `[leaves]`, −1 for leaves without a window
-    ascending: Array  # priorities of the last sort, ascending
+    largest: Float[Array, ""]
+    priority: Float[jax.Array, "leaves"]  # −1 for leaves without a window
+    ascending: Float[Array, "leaves"]  # priorities of the last sort, ascending
 
 
 def proportional_masses(leaves: int, alpha: float, epsilon: float) -> PriorityMasses:
@@ -50,7 +51,10 @@ def proportional_masses(leaves: int, alpha: float, epsilon: float) -> PriorityMa
         return ProportionalState(sum_tree.empty_tree(leaves), jnp.float32(1.0))
 
     def renew(
-        state: ProportionalState, removed: Array, added: Array, count: Array
+        state: ProportionalState,
+        removed: Int[Array, "removed"],
+        added: Int[Array, "added"],
+        count: Int[Array, ""],
     ) -> ProportionalState:
         del count
         tree = _renew_leaves(
@@ -59,7 +63,7 @@ def proportional_masses(leaves: int, alpha: float, epsilon: float) -> PriorityMa
         return state._replace(tree=tree)
 
     def reweigh(
-        state: ProportionalState, index: Array, priority: Array
+        state: ProportionalState, index: Int[Array, "N"], priority: Float[Array, "N"]
     ) -> ProportionalState:
         is_window = index < leaves - 1
         priority = _replace_non_finite(priority, state.largest) + epsilon
@@ -86,7 +90,10 @@ def rank_masses(leaves: int, alpha: float, sort_period: int) -> PriorityMasses:
         )
 
     def renew(
-        state: RankedState, removed: Array, added: Array, count: Array
+        state: RankedState,
+        removed: Int[Array, "removed"],
+        added: Int[Array, "added"],
+        count: Int[Array, ""],
     ) -> RankedState:
         tree = _renew_leaves(state.tree, removed, added, 1.0, leaves - 1)
         priority = state.priority.at[removed].set(-1.0).at[added].set(state.largest)
@@ -94,7 +101,7 @@ def rank_masses(leaves: int, alpha: float, sort_period: int) -> PriorityMasses:
         state = state._replace(tree=tree, priority=priority)
         return update_if(count % sort_period == 0, sort, state)
 
-    def sort(iteration: Array, state: RankedState) -> RankedState:
+    def sort(iteration: Int[Array, ""], state: RankedState) -> RankedState:
         # Depends on `iteration`, so that XLA does not hoist the sort (`update_if`).
         priority = jnp.where(iteration == 0, state.priority, 0.0)
         order = jnp.argsort(priority, descending=True)
@@ -104,7 +111,9 @@ def rank_masses(leaves: int, alpha: float, sort_period: int) -> PriorityMasses:
             tree=sum_tree.build_tree(state.tree, mass), ascending=priority[order[::-1]]
         )
 
-    def reweigh(state: RankedState, index: Array, priority: Array) -> RankedState:
+    def reweigh(
+        state: RankedState, index: Int[Array, "N"], priority: Float[Array, "N"]
+    ) -> RankedState:
         is_window = index < leaves - 1
         priority = _replace_non_finite(priority, state.largest)
         rank_above = leaves - jnp.searchsorted(state.ascending, priority, side="right")
@@ -148,7 +157,7 @@ def prioritized_replay(
     ring = windows.ring
     no_window = windows.slots * num_envs
 
-    def leaf(slots: Array) -> Array:
+    def leaf(slots: Int[Array, "slots"]) -> Int[Array, "leaves"]:
         """The leaves of these slots in all environments."""
         leaf_indices = slots[:, None] * num_envs + jnp.arange(num_envs)
         return jnp.minimum(leaf_indices, no_window).reshape(-1)
@@ -157,7 +166,7 @@ def prioritized_replay(
         return PrioritizedState(ring.init(steps), masses.init())
 
     def add(
-        state: PrioritizedState, steps: Transition, count: Array
+        state: PrioritizedState, steps: Transition, count: Int[Array, ""]
     ) -> PrioritizedState:
         removed, added = (
             leaf(windows.overwritten_slots(count)),
@@ -168,12 +177,12 @@ def prioritized_replay(
             masses.renew(state.masses, removed, added, count),
         )
 
-    def draw(key: Key) -> Array:
+    def draw(key: Key) -> Float[Array, "N"]:
         return jax.random.uniform(key, (batch_size,))
 
     def sample(
-        state: PrioritizedState, count: Array, noise: Array
-    ) -> tuple[Transition, Array, ArrayTree]:
+        state: PrioritizedState, count: Int[Array, ""], noise: Float[Array, "N"]
+    ) -> tuple[Transition, Float[Array, "T N"], ArrayTree]:
         tree = state.masses.tree
         share = (jnp.arange(batch_size) + noise) / batch_size
         index = sum_tree.find_leaves(tree, share * sum_tree.total_weight(tree))
@@ -189,7 +198,7 @@ def prioritized_replay(
         return steps, jnp.broadcast_to(weight, (windows.span, batch_size)), index
 
     def reweigh(
-        state: PrioritizedState, index: Array, priority: Array
+        state: PrioritizedState, index: Int[Array, "N"], priority: Float[Array, "N"]
     ) -> PrioritizedState:
         return state._replace(masses=masses.reweigh(state.masses, index, priority))
 
@@ -197,15 +206,21 @@ def prioritized_replay(
 
 
 def _renew_leaves(
-    tree: Tree, removed: Array, added: Array, mass: Array | float, no_window: int
+    tree: Tree,
+    removed: Int[Array, "removed"],
+    added: Int[Array, "added"],
+    mass: Float[Array, ""] | float,
+    no_window: int,
 ) -> Tree:
     """The tree with this mass at added windows, and mass 0 at removed ones."""
-    mass = jnp.where(added < no_window, mass, 0.0)
+    masses = jnp.where(added < no_window, mass, 0.0)
     index = jnp.concatenate([removed, added])
-    weight = jnp.concatenate([jnp.zeros(removed.shape), mass])
+    weight = jnp.concatenate([jnp.zeros(removed.shape), masses])
     return sum_tree.set_weights(tree, index, weight)
 
 
-def _replace_non_finite(priority: Array, largest: Array) -> Array:
+def _replace_non_finite(
+    priority: Float[Array, "N"], largest: Float[Array, ""]
+) -> Float[Array, "N"]:
     """Replaces non-finite priorities with the largest priority so far."""
     return jnp.where(jnp.isfinite(priority), priority, largest)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Bool, Int
 
 from rlcli.errors import RlcliError
 from rlcli.types import Array, ArrayTree
@@ -30,10 +31,12 @@ class Ring(NamedTuple):
     steps before the newest.
     """
 
-    init: Callable[[Any], ArrayTree]  # example unroll [unroll, num_envs, ...] -> state
-    add: Callable[[Any, Any, Array], ArrayTree]  # (state, steps, count)
-    take: Callable[..., tuple[Any, Array]]
-    # (state, start[N], environment[N], span) -> steps[span, N], is_complete[N]
+    # example unroll [unroll, num_envs, ...] -> state
+    init: Callable[[ArrayTree], ArrayTree]
+    # (state, steps, count) -> state
+    add: Callable[[Any, ArrayTree, Int[Array, ""]], ArrayTree]
+    # (state, start[N], environment[N], span) -> steps[span, N, ...], is_complete
+    take: Callable[..., tuple[ArrayTree, Bool[Array, "N"]]]
     rows: int
     start_margin: int = 0
     end_margin: int = 0
@@ -79,7 +82,7 @@ def step_ring(capacity: int, unroll: int, num_envs: int) -> Ring:
         )
         return RingState(packed_steps, packing)
 
-    def add(ring: RingState, steps: ArrayTree, count: Array) -> RingState:
+    def add(ring: RingState, steps: ArrayTree, count: Int[Array, ""]) -> RingState:
         head = count % slots * size
 
         def flat(leaf: Array) -> Array:
@@ -94,8 +97,11 @@ def step_ring(capacity: int, unroll: int, num_envs: int) -> Ring:
         return ring._replace(packed=jax.tree.map(write, ring.packed, new))
 
     def take(
-        ring: RingState, start: Array, environment: Array, span: int
-    ) -> tuple[ArrayTree, Array]:
+        ring: RingState,
+        start: Int[Array, "N"],
+        environment: Int[Array, "N"],
+        span: int,
+    ) -> tuple[ArrayTree, Bool[Array, "N"]]:
         times = start + jnp.arange(span, dtype=jnp.int32)[:, None]
         where = times % (slots * unroll) * num_envs + environment
         gathered = jax.tree.map(lambda leaf: leaf[where], ring.packed)

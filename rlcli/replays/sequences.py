@@ -7,6 +7,7 @@ from typing import Annotated, NamedTuple, TypedDict
 import jax
 import jax.numpy as jnp
 from annotated_types import Ge
+from jaxtyping import Bool, Float, Int
 
 from rlcli.errors import RlcliError
 from rlcli.registry import register
@@ -120,7 +121,9 @@ def _carry_ring(windows: Windows) -> Ring:
         )
         return _CarryRingState(inner.init(steps), carries)
 
-    def add(state: _CarryRingState, steps: Transition, count: Array) -> _CarryRingState:
+    def add(
+        state: _CarryRingState, steps: Transition, count: Int[Array, ""]
+    ) -> _CarryRingState:
         steps, carry = split_carry(steps)
         row, slot = windows.starting_rows(count)
         carries = jax.tree.map(
@@ -129,8 +132,11 @@ def _carry_ring(windows: Windows) -> Ring:
         return _CarryRingState(inner.add(state.steps, steps, count), carries)
 
     def take(
-        state: _CarryRingState, start: Array, environment: Array, span: int
-    ) -> tuple[Transition, Array]:
+        state: _CarryRingState,
+        start: Int[Array, "N"],
+        environment: Int[Array, "N"],
+        span: int,
+    ) -> tuple[Transition, Bool[Array, "N"]]:
         steps, is_complete = inner.take(state.steps, start, environment, span)
         if jax.tree.leaves(state.carries):
             slot = start // windows.stride % windows.slots
@@ -146,8 +152,8 @@ def _with_burn_in(replay: Replay, burn_in: int) -> Replay:
     """The same replay, with weight 0 for the first `burn_in` steps."""
 
     def sample(
-        state: ArrayTree, count: Array, noise: ArrayTree
-    ) -> tuple[Transition, Array, ArrayTree]:
+        state: ArrayTree, count: Int[Array, ""], noise: ArrayTree
+    ) -> tuple[Transition, Float[Array, "T N"], ArrayTree]:
         steps, weight, index = replay.sample(state, count, noise)
         is_learning = jnp.arange(weight.shape[0]) >= burn_in
         return steps, jnp.where(is_learning[:, None], weight, 0.0), index
@@ -160,7 +166,9 @@ def _with_mixed_priority(
 ) -> Replay:
     """The same replay, with priorities η max + (1 − η) mean over the learning rows."""
 
-    def reweigh(state: ArrayTree, index: ArrayTree, priority: Array) -> ArrayTree:
+    def reweigh(
+        state: ArrayTree, index: ArrayTree, priority: Float[Array, "*T N"]
+    ) -> ArrayTree:
         if priority.ndim == 2:
             learning_rows = priority[burn_in : burn_in + length]
             maximum, mean = (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Float, Float32, Int, Int32
 
 from rlcli.types import Array
 
@@ -14,7 +15,9 @@ from rlcli.types import Array
 # a broad tree is fast; 16 floats fill a cache line.
 FANOUT = 16
 
-Tree = tuple[jax.Array, ...]  # levels from the root's children down to the leaves
+Tree = tuple[
+    Float32[jax.Array, "_"], ...
+]  # levels from the root's children down to the leaves
 
 
 def empty_tree(capacity: int) -> Tree:
@@ -30,18 +33,18 @@ def empty_tree(capacity: int) -> Tree:
     return tuple(reversed(levels))
 
 
-def leaf_weights(tree: Tree) -> Array:
-    """The weights, `[capacity]`, padded with zeros."""
+def leaf_weights(tree: Tree) -> Float32[Array, "leaves"]:
+    """The weights, padded with zeros."""
     return tree[-1]
 
 
-def total_weight(tree: Tree) -> Array:
+def total_weight(tree: Tree) -> Float32[Array, ""]:
     """The sum of all weights."""
     return jnp.sum(tree[0])
 
 
-def build_tree(tree: Tree, weight: Array) -> Tree:
-    """The tree with these leaf weights, `[capacity]` or padded: O(capacity)."""
+def build_tree(tree: Tree, weight: Float32[Array, "leaves"]) -> Tree:
+    """The tree with these leaf weights, which may be padded: O(capacity)."""
     padding = tree[-1].shape[0] - weight.shape[0]
     levels = [jnp.pad(weight, (0, padding))]
     for level in reversed(tree[:-1]):
@@ -50,8 +53,8 @@ def build_tree(tree: Tree, weight: Array) -> Tree:
     return tuple(reversed(levels))
 
 
-def set_weights(tree: Tree, index: Array, weight: Array) -> Tree:
-    """The tree with `weight` `[N]` at the leaves `index` `[N]`: O(N log capacity).
+def set_weights(tree: Tree, index: Int[Array, "N"], weight: Float[Array, "N"]) -> Tree:
+    """The tree with `weight` at the leaves `index`: O(N log capacity).
 
     For duplicate leaves the larger weight wins, regardless of the order of writes.
     Sums are recomputed, not updated by differences, so rounding does not accumulate.
@@ -66,8 +69,8 @@ def set_weights(tree: Tree, index: Array, weight: Array) -> Tree:
     return tuple(reversed(levels))
 
 
-def find_leaves(tree: Tree, mass: Array) -> Array:
-    """The smallest leaf i with mass < w₀ + … + wᵢ, int32 `[N]`, for masses `[N]`.
+def find_leaves(tree: Tree, mass: Float[Array, "N"]) -> Int32[Array, "N"]:
+    """The smallest leaf i with mass < w₀ + … + wᵢ, for each mass.
 
     Masses lie in [0, total). Leaves of weight 0 are returned only if all weights are 0.
     Masses rounded beyond the last leaf return the last leaf. O(N log capacity).

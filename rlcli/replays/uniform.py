@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Bool, Float, Int, Int32, UInt32
 
 from rlcli.registry import register
 from rlcli.replays.rings import check_capacity, step_ring
@@ -44,12 +45,12 @@ def uniform_replay(
     """A replay that samples the windows of a ring uniformly."""
     ring = windows.ring
 
-    def draw(key: Key) -> Array:
+    def draw(key: Key) -> UInt32[Array, "N"]:
         return jax.random.bits(key, (batch_size,))
 
     def sample(
-        state: ArrayTree, count: Array, noise: Array
-    ) -> tuple[Transition, Array, ArrayTree]:
+        state: ArrayTree, count: Int[Array, ""], noise: UInt32[Array, "N"]
+    ) -> tuple[Transition, Float[Array, "T N"], ArrayTree]:
         first, number = windows.available(count)
         choose = sample_indices if replacement else sample_distinct_indices
         index, is_valid = choose(noise, number * num_envs)
@@ -67,8 +68,10 @@ def uniform_replay(
     )
 
 
-def sample_indices(bits: Array, number: Array) -> tuple[Array, Array]:
-    """Indices below `number` from `[N]` random uint32, and a mask of valid ones (all).
+def sample_indices(
+    bits: UInt32[Array, "N"], number: Int[Array, ""]
+) -> tuple[Int32[Array, "N"], Bool[Array, "N"]]:
+    """Indices below `number` from random bits, and a mask of valid ones (all).
 
     Remainders of 32 random bits: the bias is at most `number` / 2³².
     """
@@ -76,7 +79,9 @@ def sample_indices(bits: Array, number: Array) -> tuple[Array, Array]:
     return index, jnp.ones(bits.shape, bool)
 
 
-def sample_distinct_indices(bits: Array, number: Array) -> tuple[Array, Array]:
+def sample_distinct_indices(
+    bits: UInt32[Array, "N"], number: Int[Array, ""]
+) -> tuple[Int32[Array, "N"], Bool[Array, "N"]]:
     """Distinct indices below `number`: Floyd's algorithm (Bentley, 1987), and a mask.
 
     Every set of N indices is equally likely. Draw i is a random tᵢ ≤ jᵢ = `number` − N

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
+from jaxtyping import Bool, Int
 
 from rlcli.replays.rings import Ring
 from rlcli.types import Array
@@ -34,29 +35,29 @@ class Windows(NamedTuple):
         """The maximum number of simultaneous windows per environment, plus one."""
         return self.ring.rows // self.stride + 2
 
-    def oldest_start(self, count: Array) -> Array:
+    def oldest_start(self, count: Int[Array, ""]) -> Int[Array, ""]:
         """The earliest time at which a window may begin."""
         oldest_step = (count * self.unroll) - self.ring.rows
         # At time 0 an episode begins, so no window needs earlier steps.
         return jnp.where(oldest_step > 0, oldest_step + self.ring.start_margin, 0)
 
-    def newest_start(self, count: Array) -> Array:
+    def newest_start(self, count: Int[Array, ""]) -> Int[Array, ""]:
         """The latest time at which a window may begin; negative if there is none."""
         return count * self.unroll - self.ring.end_margin - self.span
 
-    def available(self, count: Array) -> tuple[Array, Array]:
+    def available(self, count: Int[Array, ""]) -> tuple[Int[Array, ""], Int[Array, ""]]:
         """The start of the oldest window, and the number of windows, at least 1."""
         first = self._next_start(self.oldest_start(count))
         number = (self.newest_start(count) - first) // self.stride + 1
         return first, jnp.maximum(number, 1)
 
-    def overwritten_slots(self, count: Array) -> Array:
+    def overwritten_slots(self, count: Int[Array, ""]) -> Int[Array, "slots"]:
         """Slots of windows that unroll number `count` overwrites; `slots` for none."""
         first = self._next_start(self.oldest_start(count))
         starts = first + self._start_offsets(self.unroll + self.ring.start_margin)
         return self._slot(starts, starts < self.oldest_start(count + 1))
 
-    def completed_slots(self, count: Array) -> Array:
+    def completed_slots(self, count: Int[Array, ""]) -> Int[Array, "slots"]:
         """Slots of windows that unroll number `count` completes; `slots` for none."""
         first = self._next_start(self.newest_start(count) + 1)
         starts = first + self._start_offsets(self.unroll)
@@ -65,7 +66,9 @@ class Windows(NamedTuple):
             starts, is_complete & (starts >= self.oldest_start(count + 1))
         )
 
-    def starting_rows(self, count: Array) -> tuple[Array, Array]:
+    def starting_rows(
+        self, count: Int[Array, ""]
+    ) -> tuple[Int[Array, "slots"], Int[Array, "slots"]]:
         """Rows of unroll number `count` where windows begin, and their slots.
 
         Surplus entries have slot `slots` and an arbitrary row.
@@ -77,17 +80,21 @@ class Windows(NamedTuple):
             starts, is_starting
         )
 
-    def start_time(self, slot: Array, count: Array) -> Array:
+    def start_time(
+        self, slot: Int[Array, "N"], count: Int[Array, ""]
+    ) -> Int[Array, "N"]:
         """The time at which the current window of a slot begins."""
         first = self._next_start(self.oldest_start(count)) // self.stride
         return (first + (slot - first) % self.slots) * self.stride
 
-    def _next_start(self, time: Array) -> Array:
+    def _next_start(self, time: Int[Array, ""]) -> Int[Array, ""]:
         return -(-time // self.stride) * self.stride
 
-    def _start_offsets(self, length: int) -> Array:
+    def _start_offsets(self, length: int) -> Int[Array, "slots"]:
         """Offsets of windows in `length` steps if one begins at the first step."""
         return jnp.arange(0, length, self.stride, dtype=jnp.int32)
 
-    def _slot(self, start: Array, is_valid: Array) -> Array:
+    def _slot(
+        self, start: Int[Array, "slots"], is_valid: Bool[Array, "slots"]
+    ) -> Int[Array, "slots"]:
         return jnp.where(is_valid, start // self.stride % self.slots, self.slots)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Shaped
 
 from rlcli.registry import register
 from rlcli.types import Array, Estimates, Probability, Tracer, Transition
@@ -43,7 +44,7 @@ def monte_carlo(*, gamma: Probability = 0.99) -> Tracer:
         inputs = (steps.reward, gamma * steps.discount, ends, time)
         _, (reward, discount, end) = jax.lax.scan(back, begin, inputs, reverse=True)
 
-        def at_end(leaf: Array) -> Array:
+        def at_end(leaf: Shaped[Array, "T B ..."]) -> Shaped[Array, "T B ..."]:
             index = end.reshape(end.shape + (1,) * (leaf.ndim - 2))
             return jnp.take_along_axis(leaf, index, axis=0)
 

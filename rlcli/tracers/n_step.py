@@ -6,6 +6,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Bool, Shaped
 
 from rlcli.registry import register
 from rlcli.types import Array, Count, Estimates, Probability, Tracer, Transition
@@ -26,7 +27,7 @@ def n_step(*, n: Count = 1, gamma: Probability = 0.99) -> Tracer:
         del estimates  # only for tracers that bootstrap
         rows = steps.reward.shape[0] - n + 1
 
-        def shift(field: Array, k: int) -> Array:
+        def shift(field: Shaped[Array, "T ..."], k: int) -> Shaped[Array, "rows ..."]:
             return field[k : k + rows]
 
         # Not `rlax.n_step_bootstrapped_returns`: it adds the bootstrap value to the
@@ -64,7 +65,11 @@ def n_step(*, n: Count = 1, gamma: Probability = 0.99) -> Tracer:
     return Tracer(n, trace, gamma)
 
 
-def _select_rows(condition: Array, new: Array, old: Array) -> Array:
-    """Selects `new` where `condition` `[T, B]` holds, else `old`, `[T, B, ...]`."""
+def _select_rows(
+    condition: Bool[Array, "T B"],
+    new: Shaped[Array, "T B *rest"],
+    old: Shaped[Array, "T B *rest"],
+) -> Shaped[Array, "T B *rest"]:
+    """Selects `new` where `condition` holds, else `old`."""
     shape = condition.shape + (1,) * (old.ndim - condition.ndim)
     return jnp.where(condition.reshape(shape), new, old)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Bool, Float
 
 from rlcli.registry import register
 from rlcli.types import (
@@ -91,15 +92,17 @@ def retrace(*, gamma: Probability = 0.99, lambda_: Probability = 1.0) -> Tracer:
     return Tracer(1, trace, gamma, ("log_prob",), is_off_policy=True)
 
 
-def _continues(last: Array) -> Array:
+def _continues(last: Bool[Array, "T B"]) -> Float[Array, "T B"]:
     """1 where the next row belongs to the same episode, else 0."""
     return 1.0 - jnp.asarray(last).at[-1].set(True)
 
 
-def _accumulate(error: Array, weight: Array) -> Array:
-    """xₜ = eₜ + wₜ xₜ₊₁, computed backwards over `[T, B]`."""
+def _accumulate(
+    error: Float[Array, "T B"], weight: Float[Array, "T B"]
+) -> Float[Array, "T B"]:
+    """xₜ = eₜ + wₜ xₜ₊₁, computed backwards."""
 
-    def back(later: Array, step_inputs: tuple) -> tuple[Array, Array]:
+    def back(later: Float[Array, "B"], step_inputs: tuple) -> tuple:
         error, weight = step_inputs
         later = error + weight * later
         return later, later

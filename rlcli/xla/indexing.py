@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
+from jaxtyping import Int
 
 from rlcli.types import Array
 
 _MAX_COMPARED = 64  # entries, up to which a comparison costs less than a gather
 
 
-def select_index(rows: Array, index: Array, axis: int = -1) -> Array:
+def select_index(rows: Array, index: Int[Array, "..."], axis: int = -1) -> Array:
     """Selects the entry `index` of `rows` along an axis, which the result lacks.
 
     `index` has the shape of the result, or broadcasts to it, and is in bounds. With few

@@ -3,13 +3,11 @@
 import jax
 import numpy as np
 import pytest
+from blank import zero_estimates
 
 from rlcli.errors import RlcliError
 from rlcli.replays.episodes import episodes
 from rlcli.tracers.monte_carlo import monte_carlo
-from rlcli.types import Estimates
-
-NOTHING = Estimates(None, None, None, None)
 
 
 def completed_episodes(steps):
@@ -58,7 +56,9 @@ def test_each_episode_is_returned_once_whole_and_in_order(
     batch, weight, *_ = run_replay(replay, steps)
     flat = jax.tree.map(lambda x: x.reshape((-1, *x.shape[3:])), steps)
     trace = jax.jit(
-        jax.vmap(lambda steps: monte_carlo(gamma=gamma).trace(steps, NOTHING))
+        jax.vmap(
+            lambda steps: monte_carlo(gamma=gamma).trace(steps, zero_estimates(steps))
+        )
     )
     rows = jax.tree.map(np.asarray, trace(batch))
     expected = list(completed_episodes(steps))
@@ -114,7 +114,7 @@ def test_the_default_batch_size_is_the_number_of_environments(stream):
     unroll = jax.tree.map(lambda leaf: leaf[0], stream(3, 1, 1, 3))
 
     def sample():
-        return replay.sample(replay.init(unroll), 1, jax.random.key(0))
+        return replay.sample(replay.init(unroll), np.int32(1), jax.random.key(0))
 
     _, weight, _ = jax.eval_shape(sample)
     assert weight.shape == (5, 3)

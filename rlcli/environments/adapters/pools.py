@@ -12,7 +12,7 @@ import multiprocessing
 import operator
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import gymnasium
 import jax
@@ -72,6 +72,7 @@ def host_timestep(
     return HostTimeStep(obs, reward, np.logical_not(terminated), last)
 
 
+@runtime_checkable
 class HostVector(Protocol):
     """A vector of host environments without auto-reset: only `begin` starts episodes.
 

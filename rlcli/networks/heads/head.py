@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from jaxtyping import Bool, Float
+
 from rlcli.networks.torsos import Torso
 from rlcli.types import Array, ArrayTree
 
@@ -15,7 +17,7 @@ class Head(NamedTuple):
     The keyword-only parameters of a head's factory are the options of `head:`.
     """
 
-    read: Callable[[Torso, Array], ArrayTree]
+    read: Callable[[Torso, Float[Array, "N F"]], ArrayTree]
     shape: tuple[int, ...]
     # Converts an array `[N, *shape]`, from a user-defined forward pass, to the type
     # that `read` returns. None: user-defined forward passes are not supported.
@@ -23,4 +25,4 @@ class Head(NamedTuple):
     actions: tuple[int, ...] = ()  # (n,) if there is an output for each action
     # (outputs of `read`, mask of legal actions) -> masked outputs. None: the outputs do
     # not depend on actions.
-    mask: Callable[[ArrayTree, Array], ArrayTree] | None = None
+    mask: Callable[[ArrayTree, Bool[Array, "..."]], ArrayTree] | None = None

@@ -8,6 +8,7 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from rlcli.errors import RlcliError
 from rlcli.networks.torsos import Torso
@@ -18,14 +19,14 @@ NOISE_SCALE = 0.5  # σ₀ of Fortunato et al.
 
 def readout(
     torso: Torso,
-    features: Array,
+    features: Float[Array, "*batch F"],
     actions: tuple[int, ...],
     size: int,
     *,
     dueling: bool = False,
     noisy: bool = False,
-) -> Array:
-    """`size` outputs for each action, `[..., F] -> [..., *actions, size]`.
+) -> Float[Array, "..."]:
+    """`size` outputs for each action, `[*batch, *actions, size]`.
 
     `actions` is `(n,)`, or `()` for outputs that do not depend on actions. Dueling: the
     sum of a value and the advantage of each action, minus the mean advantage.
@@ -36,7 +37,7 @@ def readout(
             "leave out `dueling`",
         )
 
-    def layer(rows: tuple[int, ...]) -> Array:
+    def layer(rows: tuple[int, ...]) -> Float[Array, "..."]:
         linear_layer = _output_layer(torso, int(np.prod(rows, dtype=int)) * size, noisy)
         return linear_layer(features).reshape((*features.shape[:-1], *rows, size))
 
@@ -46,7 +47,7 @@ def readout(
     return value + advantage - jnp.mean(advantage, axis=-2, keepdims=True)
 
 
-def _output_layer(torso: Torso, size: int, noisy: bool) -> Callable[[Array], Array]:
+def _output_layer(torso: Torso, size: int, noisy: bool) -> Callable[..., Array]:
     plain = torso.outputs(size, 1.0)
     if not noisy:
         return plain
@@ -70,8 +71,10 @@ class NoisyLayer(hk.Module):
         super().__init__("noise")
         self.size = size
 
-    def __call__(self, inputs: Array) -> Array:
-        """The noise to add to the layer: `[..., inputs] -> [..., size]`."""
+    def __call__(
+        self, inputs: Float[Array, "*batch inputs"]
+    ) -> Float[Array, "*batch {self.size}"]:
+        """The noise to add to the layer."""
         entries = inputs.shape[-1]
         sigma = hk.initializers.Constant(NOISE_SCALE / np.sqrt(entries))
         weights = hk.get_parameter("w", (entries, self.size), init=sigma)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import haiku as hk
 import jax.numpy as jnp
+from jaxtyping import Float
 
 from rlcli.action_masks import mask_outputs
 from rlcli.distributions import Distribution
@@ -14,13 +15,13 @@ from rlcli.types import Array
 
 
 def action_values_head(actions: int, *, dueling: bool = False) -> Head:
-    """One value per action, `[N, actions]`.
+    """One value per action.
 
     Dueling: q(s, a) = v(s) + A(s, a) − mean A(s, ·) (Wang et al., 2016,
     https://arxiv.org/abs/1511.06581).
     """
 
-    def read(torso: Torso, features: Array) -> Array:
+    def read(torso: Torso, features: Float[Array, "N F"]) -> Float[Array, "N A"]:
         return readout(torso, features, (actions,), 1, dueling=dueling)[..., 0]
 
     return Head(read, (actions,), actions=(actions,), mask=mask_outputs)
@@ -32,14 +33,14 @@ def state_value_head() -> Head:
 
 
 def distribution_head(distribution: Distribution) -> Head:
-    """The parameters of a distribution over actions, `[N, size]`.
+    """The parameters of a distribution over actions.
 
     Initial outputs are near zero, so the initial policy is almost uniform (Andrychowicz
     et al., 2021, https://arxiv.org/abs/2006.05990). The log-scales of a normal
     distribution are separate parameters and do not depend on the observation.
     """
 
-    def read(torso: Torso, features: Array) -> Array:
+    def read(torso: Torso, features: Float[Array, "N F"]) -> Float[Array, "N size"]:
         if distribution.name != "normal":
             return torso.outputs(distribution.size, 0.01)(features)
         means = torso.outputs(distribution.size // 2, 0.01)(features)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+from jaxtyping import Float
 
 from rlcli.networks.heads.head import Head
 from rlcli.networks.heads.returns import return_head
@@ -18,14 +19,14 @@ _MIN_SPREAD = 1e-5  # a smaller spread is not scaled up to 1
 class DynamicsOutput(NamedTuple):
     """The result of an action, as the model predicts it."""
 
-    hidden: Array  # `[..., size]`: the next hidden state
+    hidden: Float[Array, "*batch size"]  # the next hidden state
     reward: Prediction
 
 
 class PredictionOutput(NamedTuple):
     """The policy and the value of a hidden state."""
 
-    logits: Array  # `[..., actions]`
+    logits: Float[Array, "*batch A"]
     value: Prediction
 
 
@@ -40,7 +41,7 @@ def dynamics_head(size: int, *, name: str = "scalar", **options: Any) -> Head:
     """The next hidden state, and the reward, predicted by a return head `name`."""
     reward = return_head(name=name, **options)
 
-    def read(torso: Torso, features: Array) -> DynamicsOutput:
+    def read(torso: Torso, features: Float[Array, "N F"]) -> DynamicsOutput:
         return DynamicsOutput(
             _hidden_state(torso, features, size), reward.read(torso, features)
         )
@@ -52,7 +53,7 @@ def prediction_head(actions: int, *, name: str = "scalar", **options: Any) -> He
     """Action logits, initially near zero, and the value, by a return head `name`."""
     value = return_head(name=name, **options)
 
-    def read(torso: Torso, features: Array) -> PredictionOutput:
+    def read(torso: Torso, features: Float[Array, "N F"]) -> PredictionOutput:
         return PredictionOutput(
             torso.outputs(actions, 0.01)(features), value.read(torso, features)
         )
@@ -60,8 +61,10 @@ def prediction_head(actions: int, *, name: str = "scalar", **options: Any) -> He
     return Head(read, (), None)
 
 
-def min_max_normalize(hidden: Array) -> Array:
-    """Scales a hidden state `[..., size]` to numbers from 0 to 1.
+def min_max_normalize(
+    hidden: Float[Array, "*batch size"],
+) -> Float[Array, "*batch size"]:
+    """Scales a hidden state to numbers from 0 to 1.
 
         s ↦ (s − min s) / (max s − min s)
 
@@ -73,5 +76,7 @@ def min_max_normalize(hidden: Array) -> Array:
     return (hidden - minimum) / jnp.maximum(spread, _MIN_SPREAD)
 
 
-def _hidden_state(torso: Torso, features: Array, size: int) -> Array:
+def _hidden_state(
+    torso: Torso, features: Float[Array, "N F"], size: int
+) -> Float[Array, "N {size}"]:
     return min_max_normalize(torso.outputs(size, 1.0)(features))

@@ -12,6 +12,7 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 from annotated_types import Ge, Le
+from jaxtyping import Float
 
 from rlcli import registry
 from rlcli.errors import RlcliError
@@ -36,7 +37,7 @@ def scalar_head(
     """The mean. A user-defined forward pass returns `[N, actions]`, or `[N]`."""
     del role
 
-    def read(torso: Torso, features: Array) -> Scalar:
+    def read(torso: Torso, features: Float[Array, "N F"]) -> Scalar:
         return Scalar(
             readout(torso, features, actions, 1, dueling=dueling, noisy=noisy)
         )
@@ -69,10 +70,10 @@ def categorical_head(
         )
     support = jnp.linspace(low, high, atoms)
 
-    def from_logits(logits: Array) -> Categorical:
+    def from_logits(logits: Float[Array, "*batch K"]) -> Categorical:
         return Categorical(logits, jnp.broadcast_to(support, logits.shape))
 
-    def read(torso: Torso, features: Array) -> Categorical:
+    def read(torso: Torso, features: Float[Array, "N F"]) -> Categorical:
         return from_logits(
             readout(torso, features, actions, atoms, dueling=dueling, noisy=noisy)
         )
@@ -98,11 +99,11 @@ def quantile_head(
     """
     del role
 
-    def from_values(values: Array) -> Quantiles:
+    def from_values(values: Float[Array, "*batch K"]) -> Quantiles:
         midpoints = fractions.quantiles(1, quantiles)[0]
         return Quantiles(values, jnp.broadcast_to(midpoints, values.shape))
 
-    def read(torso: Torso, features: Array) -> Quantiles:
+    def read(torso: Torso, features: Float[Array, "N F"]) -> Quantiles:
         return from_values(
             readout(torso, features, actions, quantiles, dueling=dueling, noisy=noisy)
         )
@@ -133,7 +134,7 @@ def implicit_quantile_head(
     counts = {"learn": samples, "bootstrap": target_samples, "act": policy_samples}
     count = counts[role]
 
-    def read(torso: Torso, features: Array) -> Quantiles:
+    def read(torso: Torso, features: Float[Array, "N F"]) -> Quantiles:
         rows, entries = features.shape
         key = hk.maybe_next_rng_key()
         midpoints = fractions.quantiles(rows, count)
