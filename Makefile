@@ -21,8 +21,9 @@ demo: $(VENV)/installed
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
+# With the annotations of rlcli checked at run time (tests/support/type_checks.py).
 test-slow: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
+	RLCLI_CHECK_TYPES=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m slow
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .

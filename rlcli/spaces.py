@@ -163,7 +163,7 @@ def bounds(space: gymnasium.Space) -> tuple[np.ndarray, np.ndarray]:
         limits = np.iinfo(to)
         low, high = (np.clip(bound, limits.min, limits.max) for bound in (low, high))
     with np.errstate(over="ignore"):  # overflow to infinity is intended
-        return low.astype(to), high.astype(to)
+        return np.asarray(low, to), np.asarray(high, to)
 
 
 def half_width(space: spaces.Box) -> np.ndarray:

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Bool, Float
 
 from rlcli.loop.faults import update_faults
 from rlcli.loop.progress import (
@@ -31,8 +32,8 @@ def advance(
     progress: Progress,
     timestep: TimeStep,
     noise: tuple[ArrayTree, ArrayTree],
-    compute_metrics: Array,
-) -> tuple[Progress, Mapping[str, Array]]:
+    compute_metrics: Bool[Array, ""],
+) -> tuple[Progress, Mapping[str, Float[Array, ""]]]:
     """One step of one seed: adds a timestep, learns if due, selects an action."""
     action_noise, learn_noise = noise
     statistics = update_statistics(progress.statistics, timestep)

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
+from jaxtyping import Float, Int, Shaped
 
 from rlcli.types import (
     Agent,
@@ -63,7 +65,7 @@ def replay_agent(
         _, metrics = jax.eval_shape(learn, state, unroll, Clock.zero(), draw(key))
         return state._replace(metrics=zeros_of_shapes(metrics))
 
-    def draw(key: Key) -> tuple[ArrayTree, Key]:
+    def draw(key: Key) -> tuple[ArrayTree, Shaped[Array, "updates"]]:
         sample_key, update_key = jax.random.split(key)
         samples = jax.vmap(replay.draw)(jax.random.split(sample_key, max_updates))
         return samples, jax.random.split(update_key, max_updates)
@@ -76,14 +78,14 @@ def replay_agent(
 
     def learn(
         state: ReplayAgentState, steps: Transition, clock: Clock, noise: ArrayTree
-    ) -> tuple[ReplayAgentState, dict[str, Array]]:
+    ) -> tuple[ReplayAgentState, dict[str, Float[Array, ""]]]:
         replay_state = replay.add(state.replay, steps, clock.iteration)
         updates_before = count_updates(clock.iteration)
         num_updates = count_updates(clock.iteration + 1) - updates_before
 
         @jax.jit  # traced once, for the shapes of metrics and for the loop
         def update(
-            i: Array | int,
+            i: Int[Array, ""] | int,
             learner: ArrayTree,
             replay_state: ArrayTree,
             metrics: ArrayTree,
@@ -152,7 +154,7 @@ def online_agent(updater: Updater, tracer: Tracer) -> Agent:
 
     def learn(
         state: OnlineAgentState, steps: Transition, clock: Clock, noise: Key
-    ) -> tuple[OnlineAgentState, dict[str, Array]]:
+    ) -> tuple[OnlineAgentState, dict[str, Float[Array, ""]]]:
         rows_in_window = jax.tree.map(
             lambda a, b: jnp.concatenate([a, b]), state.tail, steps
         )
@@ -182,7 +184,7 @@ def online_agent(updater: Updater, tracer: Tracer) -> Agent:
 
 
 def _step_unless_empty(
-    weight: Array, step: Callable, learner: ArrayTree, metrics: ArrayTree
+    weight: Float[Array, "T B"], step: Callable, learner: ArrayTree, metrics: ArrayTree
 ) -> tuple:
     """`step(learner)`; if all weights are 0, the learner and metrics unchanged."""
     _, *report = jax.eval_shape(step, learner)
@@ -194,11 +196,27 @@ def _step_unless_empty(
 def _trace(
     tracer: Tracer, updater: Updater, learner: ArrayTree, steps: Transition
 ) -> Transition:
-    """Traces raw steps; the rows keep the single rewards as an extra."""
+    """Traces raw steps; the rows keep the single rewards as an extra.
+
+    Raises an AssertionError if a shape contradicts the contracts. Only shapes are
+    compared, while JAX traces the program: a compiled step checks nothing.
+    """
     estimates = updater.estimate(learner, steps)
+    _assert_rows(steps)
+    chex.assert_shape(estimates[:4], steps.reward.shape)
     extras = {"reward": steps.reward, "next_carry": estimates.carry}
     steps = steps._replace(extras={**steps.extras, **extras})
-    return tracer.trace(steps, estimates)
+    rows = tracer.trace(steps, estimates)
+    _assert_rows(rows)
+    return rows
+
+
+def _assert_rows(rows: Transition) -> None:
+    """Asserts that all fields are `[T, B, ...]`; extras may lack rows."""
+    chex.assert_rank(rows.reward, 2)
+    chex.assert_equal_shape([rows.reward, rows.discount, rows.first, rows.last])
+    trees = (rows.obs, rows.action, rows.next_obs)
+    chex.assert_tree_shape_prefix(trees, rows.reward.shape)
 
 
 def _requires(tracer: Tracer, updater: Updater) -> tuple[str, ...]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Bool, Float32, Int32, UInt32
 
 from rlcli import spaces
 from rlcli.loop.faults import Faults, begin_faults
@@ -60,35 +61,36 @@ class Setup(NamedTuple):
 class Pending(NamedTuple):
     """An action that the environment has not executed yet, `[B, ...]`."""
 
-    obs: Array
-    action: Array
-    first: Array
+    obs: ArrayTree
+    action: ArrayTree
+    first: Bool[Array, "*B"]
     extras: ArrayTree
 
 
 class EpisodeStatistics(NamedTuple):
     """Returns, lengths and logged values of episodes."""
 
-    running_return: Array  # float32 [B]
-    running_length: Array  # int32 [B]
-    episodes: Array  # int32: finished so far
-    last_return: (
-        Array  # of the last episode (the mean of those that end simultaneously)
-    )
-    last_length: Array
-    average_return: Array  # running average over about ten episodes
-    running_info: Mapping[str, Array] = {}  # float32 [B]: `info` of the environment
-    last_info: Mapping[str, Array] = {}  # float32, of the last episode
-    total_info: Mapping[str, Array] = {}  # float32, sum over all finished episodes
-    max_info: Mapping[str, Array] = {}  # float32, maximum over all finished episodes
+    running_return: Float32[Array, "*S B"]
+    running_length: Int32[Array, "*S B"]
+    episodes: Int32[Array, "*S"]  # finished so far
+    # Of the last episode (the mean of those that end simultaneously).
+    last_return: Float32[Array, "*S"]
+    last_length: Float32[Array, "*S"]
+    average_return: Float32[Array, "*S"]  # running average over about ten episodes
+    # `info` of the environment: of the current episodes, of the last one, and the sum
+    # and the maximum over all finished ones.
+    running_info: Mapping[str, Float32[Array, "*S B"]] = {}
+    last_info: Mapping[str, Float32[Array, "*S"]] = {}
+    total_info: Mapping[str, Float32[Array, "*S"]] = {}
+    max_info: Mapping[str, Float32[Array, "*S"]] = {}
 
 
 class Progress(NamedTuple):
     """The complete state of a run. The first two fields have no axis for the seeds."""
 
-    iteration: Array  # int32: iterations finished
-    position: Array  # int32: steps of the unroll that are filled
-    seed: Array  # uint32
+    iteration: Int32[Array, ""]  # iterations finished
+    position: Int32[Array, ""]  # steps of the unroll that are filled
+    seed: UInt32[Array, "*S"]
     environment: ArrayTree
     pending: Pending
     policy: ArrayTree
@@ -106,7 +108,9 @@ def stream_key(seed: Array | int, index: int) -> Key:
     return jax.random.fold_in(jax.random.key(seed), index)
 
 
-def clock_at(progress: Progress, steps: Array, compute_metrics: Any) -> Clock:
+def clock_at(
+    progress: Progress, steps: Int32[Array, ""], compute_metrics: Bool[Array, ""]
+) -> Clock:
     """The clock after `steps` steps of each environment."""
     environments = progress.pending.first.shape[0]
     return Clock(
@@ -118,7 +122,7 @@ def clock_at(progress: Progress, steps: Array, compute_metrics: Any) -> Clock:
     )
 
 
-def current_step(setup: Setup, progress: Progress) -> Array:
+def current_step(setup: Setup, progress: Progress) -> Int32[Array, ""]:
     """Steps of each environment so far."""
     return progress.iteration * setup.unroll + progress.position
 
@@ -139,9 +143,9 @@ def draw_step_noise(setup: Setup, seed: Array, time: Array) -> tuple[ArrayTree, 
 def select_action(
     agent: Agent,
     state: ArrayTree,
-    obs: Array,
+    obs: ArrayTree,
     policy: ArrayTree,
-    first: Array,
+    first: Bool[Array, "B"],
     noise: ArrayTree,
 ) -> tuple[Pending, ArrayTree]:
     """Selects the next action, with the extras that unrolls store."""
@@ -167,7 +171,7 @@ def initial_progress(
     setup: Setup,
     seed: Array,
     state: ArrayTree,
-    obs: Array,
+    obs: ArrayTree,
     info_keys: Sequence[str] = (),
 ) -> Progress:
     """Progress at the start of one seed, with the first action selected.

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Float, Int
 
 from rlcli.types import Array, ArrayTree, Transition
 
@@ -19,7 +20,9 @@ class RowOrder(NamedTuple):
 
 
 def refresh_carry(
-    steps: Transition, weight: Array, carries: Callable[[ArrayTree], ArrayTree]
+    steps: Transition,
+    weight: Float[Array, "T B"],
+    carries: Callable[[ArrayTree], ArrayTree],
 ) -> tuple[Transition, RowOrder]:
     """Returns the steps in learning order with a refreshed carry each, and that order.
 
@@ -48,12 +51,12 @@ def refresh_carry(
     return order.forward(steps), order
 
 
-def _rotate_rows(front: Array, rows: int) -> RowOrder:
-    """Moves the first `front[B]` rows behind the others."""
+def _rotate_rows(front: Int[Array, "B"], rows: int) -> RowOrder:
+    """Moves the first `front` rows of each column behind the others."""
     forward = (jnp.arange(rows)[:, None] + front) % rows
     back = (jnp.arange(rows)[:, None] - front) % rows
 
-    def reorder(index: Array, tree: ArrayTree) -> ArrayTree:
+    def reorder(index: Int[Array, "T B"], tree: ArrayTree) -> ArrayTree:
         def reorder_leaf(leaf: Array) -> Array:
             wide = index.reshape(index.shape + (1,) * (leaf.ndim - 2))
             return jnp.take_along_axis(leaf, wide, axis=0)

@@ -10,9 +10,11 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import chex
 import gymnasium
 import jax
 import jax.numpy as jnp
+from jaxtyping import Float
 
 from rlcli.errors import RlcliError
 from rlcli.networks.heads import Actions, Role, return_head
@@ -51,9 +53,10 @@ class Backup(NamedTuple):
     """The bootstrap value of a row: a mixture of M distributions of returns."""
 
     bootstrap_value: Particles  # `[T, B, M, K]`
-    probability: Array | float = 1.0  # `[T, B, M]`
-    bonus: Array | float = 0.0  # `[T, B, M]`: added to the bootstrap value
-    reward: Array | float = 0.0  # `[T, B]`: added to the reward
+    # These broadcast: to `[T, B, M]`, and the reward to `[T, B]`.
+    probability: Float[Array, "..."] | float = 1.0
+    bonus: Float[Array, "..."] | float = 0.0  # added to the bootstrap value
+    reward: Float[Array, "..."] | float = 0.0  # added to the reward
 
 
 def state_critic(
@@ -233,8 +236,11 @@ def regression_losses(
     The losses of the C functions are summed. The priority is their mean error
     |E[y] − E[z]|: `[T, B]`, or `[B]` if T = 1.
     """
+    chex.assert_rank([target.value, target.probability], 3)
     error = jnp.abs(prediction.error(target, scale))
-    term = jnp.sum(prediction.loss(target, loss, scale), axis=0)
+    loss_values = prediction.loss(target, loss, scale)
+    chex.assert_shape([error, loss_values], (None, *target.value.shape[:2]))
+    term = jnp.sum(loss_values, axis=0)
     row_metrics = {"td_error": error, "q": prediction.particles(scale).mean()}
     priority = jnp.mean(error, axis=0)
     has_rows = priority.shape[0] > 1
@@ -245,7 +251,7 @@ def regression_losses(
     )
 
 
-def backup_value(backup: Backup) -> Array:
-    """The expected value of a backup, `[T, B]`."""
+def backup_value(backup: Backup) -> Float[Array, "T B"]:
+    """The expected value of a backup."""
     mean = backup.bootstrap_value.mean() + backup.bonus
     return jnp.sum(mean * backup.probability, axis=-1)

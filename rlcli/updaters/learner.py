@@ -8,13 +8,15 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, NamedTuple, TypedDict
 
+import chex
 import jax
 import jax.numpy as jnp
 import optax
 from annotated_types import Gt, Le
+from jaxtyping import Bool, Float, Int32, Shaped
 
 from rlcli.errors import RlcliError
-from rlcli.types import Array, ArrayTree, Clock, Count, Params
+from rlcli.types import Array, ArrayTree, Clock, Count, Key, Params
 from rlcli.xla.control_flow import update_if
 
 NOT_FAILED = -1  # value of `Learner.failed` while all losses were finite
@@ -33,14 +35,14 @@ class Learner(NamedTuple):
     params: Params
     target: ArrayTree  # target parameters; () without a target
     optimizer: ArrayTree
-    failed: Array  # int32: the update whose loss was not finite, or `NOT_FAILED`
+    failed: Int32[Array, ""]  # the update whose loss was not finite, or `NOT_FAILED`
 
 
 @dataclasses.dataclass(frozen=True)
 class Term:
     """A term of a loss."""
 
-    value: Array  # `[T, B]`
+    value: Float[Array, "T B"]
     # Whether the weights of a replay scale the term: the importance weights of a
     # prioritized replay correct an expectation under its steps. If not, weights only
     # mask the term: rows of weight 0 do not count.
@@ -56,9 +58,10 @@ class Losses(NamedTuple):
     """The result of a loss function."""
 
     terms: Sequence[Term]  # summed
-    priority: Array  # `[B]` or `[T, B]`
-    row_metrics: Mapping[str, Array]  # `[..., T, B]`: means over rows of weight > 0
-    metrics: Mapping[str, Array] = {}  # scalars
+    priority: Float[Array, "*T B"]
+    # Means over rows of weight > 0.
+    row_metrics: Mapping[str, Shaped[Array, "... T B"]]
+    metrics: Mapping[str, Float[Array, ""]] = {}
 
 
 def target_update(
@@ -83,14 +86,14 @@ def target_update(
 
 
 def learner(
-    init: Callable[[Array], Params],
+    init: Callable[[Key], Params],
     optimizer: optax.GradientTransformation,
     target: Target | None = None,
 ) -> tuple[Callable, Callable]:
     """Returns `begin(key) -> Learner` and `step(learner, loss, weight, clock)`."""
     update_target = target_update(target)
 
-    def begin(key: Array) -> Learner:
+    def begin(key: Key) -> Learner:
         params = init(key)
         # Copied: the state is donated, and a buffer cannot be donated twice.
         copy = jax.tree.map(jnp.copy, params) if target is not None else ()
@@ -99,9 +102,9 @@ def learner(
     def step(
         state: Learner,
         loss: Callable[[Params], Losses],
-        weight: Array,
+        weight: Float[Array, "T B"],
         clock: Clock,
-    ) -> tuple[Learner, Array, dict[str, Array]]:
+    ) -> tuple[Learner, Float[Array, "..."], dict[str, Float[Array, ""]]]:
         """One gradient step on the weighted mean of `loss`: state, priority, metrics.
 
         If the loss is not finite, this step and all later ones are skipped: the
@@ -124,7 +127,7 @@ def learner(
 
 
 def alternating_learner(
-    init: Callable[[Array], Params],
+    init: Callable[[Key], Params],
     optimizer: optax.GradientTransformation,
     turns: Sequence[Sequence[str]],
     *,
@@ -143,7 +146,7 @@ def alternating_learner(
     """
     update_target = target_update(target)
 
-    def begin(key: Array) -> Learner:
+    def begin(key: Key) -> Learner:
         params = init(key)
         copy = _select_groups(params, target_groups) if target is not None else ()
         moments = tuple(
@@ -156,9 +159,9 @@ def alternating_learner(
     def step(
         state: Learner,
         losses: Sequence[Callable[[Params], Losses]],
-        weight: Array,
+        weight: Float[Array, "T B"],
         clock: Clock,
-    ) -> tuple[Learner, Array, dict[str, Array]]:
+    ) -> tuple[Learner, Float[Array, "..."], dict[str, Float[Array, ""]]]:
         """Takes the turns, each on its own loss: state, priority, metrics.
 
         Each loss is a function of all parameters. Priority, loss and gradient norm are
@@ -221,7 +224,8 @@ def _select_groups(params: Params, groups: Sequence[str]) -> Params:
 class _GradientStep(NamedTuple):
     """The result of a gradient step."""
 
-    state: tuple[Params, ArrayTree, Array]  # parameters, optimizer state, failed
+    # Parameters, optimizer state, failed.
+    state: tuple[Params, ArrayTree, Int32[Array, ""]]
     losses: Losses
     report: Callable[[], dict[str, Array]]
 
@@ -229,15 +233,16 @@ class _GradientStep(NamedTuple):
 def _gradient_step(
     optimizer: optax.GradientTransformation,
     loss: Callable[[Params], Losses],
-    weight: Array,
-    updates: Array,
-    state: tuple[Params, ArrayTree, Array],
+    weight: Float[Array, "T B"],
+    updates: Int32[Array, ""],
+    state: tuple[Params, ArrayTree, Int32[Array, ""]],
 ) -> _GradientStep:
     """One gradient step on the weighted mean of `loss`, if that is finite."""
     params, moments, failed = state
 
-    def total(params: Params) -> tuple[Array, Losses]:
+    def total(params: Params) -> tuple[Float[Array, ""], Losses]:
         losses = loss(params)
+        chex.assert_equal_shape([weight, *(term.value for term in losses.terms)])
         terms = [
             _weighted_mean(term.value, weight if term.is_weighted else jnp.sign(weight))
             for term in losses.terms
@@ -262,7 +267,7 @@ def _gradient_step(
     )
 
 
-def _mean_metrics(losses: Losses, weight: Array) -> dict[str, Array]:
+def _mean_metrics(losses: Losses, weight: Float[Array, "T B"]) -> dict[str, Array]:
     """All metrics as scalars."""
     means = {
         name: masked_mean(metric, weight) for name, metric in losses.row_metrics.items()
@@ -270,7 +275,9 @@ def _mean_metrics(losses: Losses, weight: Array) -> dict[str, Array]:
     return {**means, **losses.metrics}
 
 
-def _metrics_if_requested(compute_metrics: Array, report: Callable) -> dict[str, Array]:
+def _metrics_if_requested(
+    compute_metrics: Bool[Array, ""], report: Callable
+) -> dict[str, Array]:
     """The report if requested, else zeros: reductions take 10% of a small update."""
     names = sorted(jax.eval_shape(report))
 
@@ -283,14 +290,18 @@ def _metrics_if_requested(compute_metrics: Array, report: Callable) -> dict[str,
     return dict(zip(names, values, strict=True))
 
 
-def masked_mean(values: Array, weight: Array, axis: int | None = None) -> Array:
+def masked_mean(
+    values: Shaped[Array, "..."], weight: Float[Array, "T B"], axis: int | None = None
+) -> Float[Array, "..."]:
     """The mean over rows of weight > 0; 0 if there are none."""
     mask = jnp.broadcast_to(weight > 0, values.shape)
     rows = jnp.maximum(jnp.sum(mask, axis=axis), 1)
     return jnp.sum(values, where=mask, axis=axis) / rows
 
 
-def _weighted_mean(term: Array, weight: Array) -> Array:
+def _weighted_mean(
+    term: Float[Array, "T B"], weight: Float[Array, "T B"]
+) -> Float[Array, ""]:
     """The weighted sum divided by the number of rows of weight > 0."""
     rows = jnp.maximum(jnp.sum(weight > 0), 1)
     return jnp.sum(term * weight) / rows

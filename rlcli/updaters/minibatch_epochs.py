@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Float, Int
 
 from rlcli.errors import RlcliError
 from rlcli.types import Array, ArrayTree, Count, Key
@@ -65,7 +66,9 @@ def minibatch_epochs(
     orders = jax.vmap(lambda epoch_key: jax.random.permutation(epoch_key, rows))(keys)
     orders = orders.reshape((epochs * minibatches, rows // minibatches))
 
-    def scan_step(state: ArrayTree, index: Array) -> tuple[ArrayTree, ArrayTree]:
+    def scan_step(
+        state: ArrayTree, index: Int[Array, "N"]
+    ) -> tuple[ArrayTree, ArrayTree]:
         minibatch = jax.tree.map(lambda leaf: jnp.take(leaf, index, axis=1), batch)
         return learn(state, minibatch)
 
@@ -73,6 +76,8 @@ def minibatch_epochs(
     return state, jax.tree.map(lambda metric: jnp.mean(metric, axis=0), metrics)
 
 
-def masked_variance(values: Array, weight: Array) -> Array:
+def masked_variance(
+    values: Float[Array, "T B"], weight: Float[Array, "T B"]
+) -> Float[Array, ""]:
     """The variance over rows of weight > 0."""
     return masked_mean((values - masked_mean(values, weight)) ** 2, weight)

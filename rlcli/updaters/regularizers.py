@@ -28,6 +28,7 @@ from typing import Any, Literal, NotRequired, Required, TypedDict
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Bool, Float
 
 from rlcli.distributions import Distribution
 from rlcli.errors import RlcliError, suggest
@@ -92,10 +93,10 @@ def requires_single_steps(regularizers: Sequence[Mapping[str, Any]]) -> str:
 def penalties(
     regularizers: Sequence[Mapping[str, Any]],
     family: Distribution,
-    parameters: Array,
-    old: Array | None,
+    parameters: Float[Array, "T B size"],
+    old: Float[Array, "T B size"] | None,
 ) -> list[Term]:
-    """Terms of a policy loss, from the parameters of the policy `[T, B, size]`."""
+    """Terms of a policy loss, from the parameters of the policy."""
     terms = []
     for regularizer in regularizers:
         if regularizer["name"] == "entropy":
@@ -112,17 +113,19 @@ def penalties(
 
 
 def entropy_bonus(
-    regularizers: Sequence[Mapping[str, Any]], entropy: Array, last: Array
-) -> Array:
-    """The discounted sum of later entropies, added to the returns, `[T, B]`.
+    regularizers: Sequence[Mapping[str, Any]],
+    entropy: Float[Array, "T B"],
+    last: Bool[Array, "T B"],
+) -> Float[Array, "T B"]:
+    """The discounted sum of later entropies, added to the returns.
 
     `entropy` is the policy's at `next_obs`, zero where the episode terminated.
     """
 
-    def discounted_sum(gamma: Array, lambda_: Array) -> Array:
+    def discounted_sum(gamma: float, lambda_: float) -> Float[Array, "T B"]:
         # `rlax.discounted_returns` returns the same up to rounding. It would change the
         # results of recipes, and compiles in 1.3 times the time.
-        def back(later: Array, step_inputs: tuple) -> tuple[Array, Array]:
+        def back(later: Float[Array, "B"], step_inputs: tuple) -> tuple:
             entropy, last = step_inputs
             later = gamma * (entropy + lambda_ * jnp.where(last, 0, later))
             return later, later

@@ -19,6 +19,7 @@ from rlcli.types import (
     Policy,
     Replay,
     Report,
+    Tracer,
     Transition,
     Updater,
 )
@@ -286,3 +287,30 @@ def test_a_sample_with_zero_weights_makes_no_update(updates):
         assert int(state.replay) == number * updates == agent.updates(number)
         if num_updates:
             assert np.all(state.learner.reward == number // 3 * 3)
+
+
+def test_rows_of_wrong_shape_are_refused_while_the_program_is_traced():
+    agent = online_agent(recording_updater((4, ENVIRONMENTS)), lambda_return())
+    steps, key = unroll(0, 4), jax.random.key(0)
+    for wrong in (
+        steps._replace(reward=steps.reward[:, 0]),
+        steps._replace(discount=steps.discount[:3]),
+        steps._replace(next_obs=steps.next_obs[:, :1]),
+    ):
+        with pytest.raises(AssertionError, match=r"shape|rank"):
+            jax.eval_shape(
+                agent.learn, agent.init(key, wrong), wrong, Clock.zero(), key
+            )
+
+
+def test_rows_of_wrong_shape_from_a_tracer_are_refused():
+    def forget_a_row(steps, estimates):
+        del estimates
+        return steps._replace(reward=steps.reward[1:])
+
+    agent = online_agent(recording_updater((4, ENVIRONMENTS)), Tracer(1, forget_a_row))
+    state = agent.init(jax.random.key(0), unroll(0, 4))
+    with pytest.raises(AssertionError, match="shape"):
+        jax.eval_shape(
+            agent.learn, state, unroll(0, 4), Clock.zero(), jax.random.key(0)
+        )

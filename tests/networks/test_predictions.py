@@ -85,7 +85,10 @@ def test_the_categorical_loss_is_the_cross_entropy_to_the_projection_of_rlax():
 def fit_prediction(target, count=11):
     """The prediction with the minimum loss."""
     prediction = categorical(count)
-    loss = lambda logits: prediction._replace(logits=logits).loss(target, None).sum()  # noqa: E731
+
+    def loss(logits):
+        return prediction._replace(logits=logits).loss(target, LOSSES["mse"]).sum()
+
     # The gradient of the cross-entropy is softmax(logits) minus the labels.
     labels = jax.nn.softmax(prediction.logits) - jax.grad(loss)(prediction.logits)
     return np.asarray(labels), np.asarray(prediction.atoms)

@@ -63,8 +63,11 @@ def _checked_record(record):
         # Each record binds its axes anew: a tracer returns fewer rows than it is given.
         with jaxtyped("context"):
             for name, hint in _field_hints(record).items():
+                field = getattr(value, name)
+                if isinstance(field, tuple) and not field:
+                    continue  # () is an absent part, such as what is stored elsewhere
                 die_if_unbearable(
-                    getattr(value, name),
+                    field,
                     hint,
                     conf=_CONF,
                     exception_prefix=f"{record.__name__}.{name}: ",

@@ -326,3 +326,15 @@ def test_a_failing_turn_stops_all_turns(failing):
     later, _, _ = step(after, losses, ONES, clock)
     assert later.failed == 1
     np.testing.assert_array_equal(leaves(later.params), leaves(after.params))
+
+
+def test_a_loss_term_without_one_number_per_row_is_refused():
+    begin, step = learner(lambda key: PARAMS, optax.sgd(0.1))
+
+    def loss(params):
+        term = jnp.sum(params["q"]["w"]) * jnp.ones(3)  # would broadcast to 2 × 3
+        return Losses({"critic": term}, jnp.zeros(3), {})
+
+    weight = np.ones((2, 3), np.float32)
+    with pytest.raises(AssertionError, match="shape"):
+        jax.eval_shape(lambda state: step(state, loss, weight, CLOCK), begin(None))

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import optax
 from annotated_types import Gt
 from jax.flatten_util import ravel_pytree
+from jaxtyping import Float
 
 from rlcli.errors import RlcliError
 from rlcli.libraries import import_library
@@ -230,7 +231,11 @@ def _evolution_updater(
         )
 
     def update(
-        state: EvolutionState, batch: Transition, weight: Array, clock: Clock, key: Key
+        state: EvolutionState,
+        batch: Transition,
+        weight: Float[Array, "T B"],
+        clock: Clock,
+        key: Key,
     ) -> tuple[EvolutionState, Report]:
         if weight.shape[1] != spaces.num_envs:
             raise RlcliError(

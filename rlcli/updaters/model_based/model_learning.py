@@ -9,6 +9,7 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import optax
+from jaxtyping import Bool, Float
 
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import (
@@ -214,7 +215,11 @@ def _lookahead_updater(
     begin, step = learner(init, optimizer, target)
 
     def update(
-        state: Learner, batch: Transition, weight: Array, clock: Clock, key: Key
+        state: Learner,
+        batch: Transition,
+        weight: Float[Array, "T B"],
+        clock: Clock,
+        key: Key,
     ) -> tuple[Learner, Report]:
         learn_key, target_key = jax.random.split(key)
         target_params = state.params if target is None else state.target
@@ -238,7 +243,9 @@ def _lookahead_updater(
         state, priority, metrics = step(state, losses, weight, clock)
         return state, Report(priority, metrics)
 
-    def state_value(params: Params, obs: ArrayTree, first: Array) -> Array:
+    def state_value(
+        params: Params, obs: ArrayTree, first: Bool[Array, "T B"]
+    ) -> Float[Array, "T B"]:
         prediction = critic.predict_action("act", params, None, obs, None, first)
         return min_over_critics(prediction.particles(scale)).mean()
 

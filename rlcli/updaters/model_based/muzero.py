@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jaxtyping import Float, Int, Num
 
 from rlcli.errors import RlcliError
 from rlcli.networks.heads import (
@@ -58,13 +59,14 @@ class UnrollTargets(NamedTuple):
     targets after a truncation.
     """
 
-    action: Array  # the action taken at this step
-    policy: Array  # `[K + 1, S, B, A]`: action weights of the search
-    value: Array
-    reward: Array  # the reward on arrival at this step; none at index 0
-    policy_weight: Array
-    value_weight: Array
-    reward_weight: Array
+    action: Int[Array, "*steps S B"]  # the action taken at this step
+    policy: Float[Array, "*steps S B A"]  # action weights of the search
+    value: Float[Array, "*steps S B"]
+    # The reward on arrival at this step; none at index 0.
+    reward: Float[Array, "*steps S B"]
+    policy_weight: Num[Array, "*steps S B"]
+    value_weight: Num[Array, "*steps S B"]
+    reward_weight: Num[Array, "*steps S B"]
 
 
 class MuZeroNetworks(NamedTuple):
@@ -124,7 +126,11 @@ def muzero(
     )
 
     def update(
-        state: Learner, batch: Transition, weight: Array, clock: Clock, key: Key
+        state: Learner,
+        batch: Transition,
+        weight: Float[Array, "T B"],
+        clock: Clock,
+        key: Key,
     ) -> tuple[Learner, Report]:
         del key  # nothing is sampled
         targets = unroll_targets(batch, steps)
@@ -162,8 +168,10 @@ def muzero(
     )
 
 
-def next_values(rows: Transition, model_value: Array) -> Array:
-    """The value of `next_obs` of steps `[T, B]`, `[T, B]`.
+def next_values(
+    rows: Transition, model_value: Float[Array, "T B"]
+) -> Float[Array, "T B"]:
+    """The value of `next_obs` of each step.
 
     This is the search's root value of the next step. At the end of an episode and of
     the steps, where there is no next step, it is the model's `model_value`.

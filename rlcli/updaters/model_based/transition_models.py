@@ -14,6 +14,7 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import optax
+from jaxtyping import Float
 
 from rlcli import action_masks, distributions
 from rlcli.distributions.family import flatten_event
@@ -38,12 +39,13 @@ _FIXED_SEED = 0  # for samples without a key
 
 
 class Outcomes(NamedTuple):
-    """K possible outcomes of an action with probabilities, `[..., K]` each."""
+    """K possible outcomes of an action with probabilities."""
 
-    reward: Array
-    discount: Array  # factor of the value of `next_obs`: 0 at termination
+    reward: Float[Array, "*batch K"]
+    # Factor of the value of `next_obs`: 0 at termination.
+    discount: Float[Array, "*batch K"]
     next_obs: ArrayTree  # `[..., K, *shape]`
-    probability: Array
+    probability: Float[Array, "*batch K"]
 
 
 class TransitionModel(NamedTuple):
@@ -52,8 +54,8 @@ class TransitionModel(NamedTuple):
     init: Callable[[Key], Params]
     # (params, key, obs, action, first) -> Outcomes; without a key, a fixed seed
     predict: Callable[..., Outcomes]
-    # (params, rows) -> losses by name, `[T, B]` each
-    losses: Callable[[Params, Transition], Mapping[str, Array]]
+    # (params, rows) -> losses by name
+    losses: Callable[[Params, Transition], Mapping[str, Float[Array, "T B"]]]
 
 
 def learned_model(

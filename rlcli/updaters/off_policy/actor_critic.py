@@ -20,6 +20,7 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import optax
+from jaxtyping import Float
 
 from rlcli.errors import RlcliError
 from rlcli.networks.functions import SHARED
@@ -79,7 +80,7 @@ class Temperature(NamedTuple):
     """The temperature τ, the weight of the entropy bonus: reward per nat."""
 
     params: Params  # learned parameters; {} for a fixed temperature
-    value: Callable[[Params], Array | float]
+    value: Callable[[Params], Float[Array, ""] | float]
     target_entropy: float = 0.0  # entropy at which a learned temperature is stationary
 
 
@@ -110,8 +111,10 @@ class OffPolicyParts(NamedTuple):
     scale: Transform
     settings: OffPolicyOptions
 
-    def soft(self, params: Params, choice: ActionChoices, q: Array) -> Array:
-        """Σ π(a|s) (q(s, a) − τ log π(a|s)), `[T, B]`."""
+    def soft(
+        self, params: Params, choice: ActionChoices, q: Float[Array, "T B M"]
+    ) -> Float[Array, "T B"]:
+        """Σ π(a|s) (q(s, a) − τ log π(a|s))."""
         soft_q = q - self.temperature.value(params) * choice.log_prob
         return jnp.sum(choice.probability * soft_q, axis=-1)
 
@@ -156,7 +159,11 @@ def off_policy_actor_critic(
     )
 
     def update(
-        state: Learner, batch: Transition, weight: Array, clock: Clock, key: Key
+        state: Learner,
+        batch: Transition,
+        weight: Float[Array, "T B"],
+        clock: Clock,
+        key: Key,
     ) -> tuple[Learner, Report]:
         target_key, critic_key, policy_key = jax.random.split(key, 3)
         target_params = state.params if settings.target is None else state.target
@@ -251,7 +258,7 @@ def _estimate(
     key = jax.random.key(0)
     first = steps.first
 
-    def soft_value(obs: ArrayTree) -> tuple[Array, ActionChoices]:
+    def soft_value(obs: ArrayTree) -> tuple[Float[Array, "T B"], ActionChoices]:
         choice = parts.actor.choose(params, obs, first, key)
         prediction = evaluate_choices(
             parts.critic, "act", params, None, obs, choice, first

@@ -15,6 +15,7 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Bool, Float
 
 from rlcli import spaces
 from rlcli.distributions import Distribution
@@ -28,12 +29,12 @@ from rlcli.updaters.critics import Critic
 
 
 class ActionChoices(NamedTuple):
-    """The actions of a policy in each of `[T, B]` states, with probabilities."""
+    """M actions of a policy in each of `[T, B]` states, with probabilities."""
 
     action: ArrayTree  # `[T, B, *shape]`: the one action (M = 1); None: all actions
-    probability: Array  # `[T, B, M]`
-    log_prob: Array  # `[T, B, M]`: log-probability or density; 0 if deterministic
-    outputs: Array  # `[T, B, size]`: outputs of the policy network
+    probability: Float[Array, "T B M"]
+    log_prob: Float[Array, "T B M"]  # or a density; 0 if deterministic
+    outputs: Float[Array, "T B size"]  # of the policy network
 
 
 class Actor(NamedTuple):
@@ -41,9 +42,9 @@ class Actor(NamedTuple):
 
     network: Network
     # (params, obs, first, key) -> ActionChoices, for the policy's objective
-    choose: Callable[[Params, ArrayTree, Array, Key], ActionChoices]
+    choose: Callable[[Params, ArrayTree, Bool[Array, "T B"], Key], ActionChoices]
     # the same for bootstrap targets
-    choose_target: Callable[[Params, ArrayTree, Array, Key], ActionChoices]
+    choose_target: Callable[[Params, ArrayTree, Bool[Array, "T B"], Key], ActionChoices]
     offers: Mapping[str, Offer]
     family: Distribution | None  # distribution of the outputs; None: deterministic
 

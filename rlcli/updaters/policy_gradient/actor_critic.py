@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Float
 
 from rlcli.distributions import Distribution
 from rlcli.networks.heads import distribution_head, state_value_head
@@ -67,12 +68,13 @@ class Batch(NamedTuple):
     """Rows `[T, B]`, or sequences `[L, N]`, with arrays held fixed during an update."""
 
     steps: Transition
-    weight: Array
-    target: Array  # the value target
-    value: Array  # the value before this update
-    advantage: Array  # the tracer's, else target − value; optionally normalized
-    # `[..., size]`: policy parameters before this update, if a regularizer needs them
-    old_policy: Array | None
+    weight: Float[Array, "T B"]
+    target: Float[Array, "T B"]  # the value target
+    value: Float[Array, "T B"]  # the value before this update
+    # The tracer's, else target − value; optionally normalized.
+    advantage: Float[Array, "T B"]
+    # Policy parameters before this update, if a regularizer needs them.
+    old_policy: Float[Array, "T B size"] | None
 
 
 class ActorCriticOptions(NamedTuple):
@@ -119,7 +121,11 @@ def actor_critic(
     begin, step = learner(init, optimizer)
 
     def update(
-        state: Learner, batch: Transition, weight: Array, clock: Clock, key: Key
+        state: Learner,
+        batch: Transition,
+        weight: Float[Array, "T B"],
+        clock: Clock,
+        key: Key,
     ) -> tuple[Learner, Report]:
         rows = _make_batch(functions, regularizers, state.params, batch, weight)
         unroll_carries = functools.partial(
@@ -252,7 +258,7 @@ def _objective_context(log_prob: Array, batch: Batch) -> ObjectiveContext:
 
 def approximate_kl(
     functions: ActorCriticNetworks, params: ArrayTree, batch: Batch
-) -> Array:
+) -> Float[Array, ""]:
     """An estimate of the KL divergence from the policy that acted: a scalar.
 
     E[ρ − 1 − log ρ] with ρ = π(a|s) / π_old(a|s), which estimates KL(π_old ‖ π) without
@@ -264,13 +270,15 @@ def approximate_kl(
     return masked_mean(jnp.exp(log_ratio) - 1 - log_ratio, batch.weight)
 
 
-def standardize(advantage: Array, weight: Array) -> Array:
+def standardize(
+    advantage: Float[Array, "T B"], weight: Float[Array, "T B"]
+) -> Float[Array, "T B"]:
     """Shifts and scales to mean 0 and standard deviation 1 over rows of weight > 0."""
     deviation = advantage - masked_mean(advantage, weight)
     return deviation / (jnp.sqrt(masked_variance(advantage, weight)) + 1e-8)
 
 
-def explained_variance(batch: Batch) -> Array:
+def explained_variance(batch: Batch) -> Float[Array, ""]:
     """The fraction of the targets' variance that the values explain: at most 1."""
     residual = masked_variance(batch.target - batch.value, batch.weight)
     return 1 - residual / (masked_variance(batch.target, batch.weight) + 1e-8)
@@ -302,16 +310,16 @@ def _unroll_carries(
 
 def _policy_outputs(
     functions: ActorCriticNetworks, params: ArrayTree, steps: Transition
-) -> tuple[Array, ArrayTree]:
-    """Distribution parameters `[T, B, size]`, and the carries after each step."""
+) -> tuple[Float[Array, "T B size"], ArrayTree]:
+    """Distribution parameters, and the carries after each step."""
     carry = _initial_carries(functions, steps)["policy"]
     return functions.actor.apply(params, None, steps.obs, carry, steps.first)
 
 
 def _values(
     functions: ActorCriticNetworks, params: ArrayTree, steps: Transition
-) -> tuple[Array, ArrayTree]:
-    """Values `[T, B]`, and the carries after each step."""
+) -> tuple[Float[Array, "T B"], ArrayTree]:
+    """Values, and the carries after each step."""
     if functions.critic is None:
         return jnp.zeros(steps.reward.shape), ()
     carry = _initial_carries(functions, steps)["value"]
@@ -323,8 +331,8 @@ def _next_values(
     params: ArrayTree,
     steps: Transition,
     carries: ArrayTree,
-) -> Array:
-    """Values of the next observations, `[T, B]`."""
+) -> Float[Array, "T B"]:
+    """Values of the next observations."""
     if functions.critic is None:
         return jnp.zeros(steps.reward.shape)
     return apply_to_next(functions.critic, params, steps.next_obs, carries)
@@ -335,7 +343,7 @@ def _make_batch(
     regularizers: Sequence[Mapping],
     params: ArrayTree,
     steps: Transition,
-    weight: Array,
+    weight: Float[Array, "T B"],
 ) -> Batch:
     """The tracer's rows with value targets and advantages."""
     next_carries = steps.extras.get("next_carry", ())

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import optax
+from jaxtyping import Float
 
 from rlcli.action_masks import is_allowed
 from rlcli.networks.heads import action_values_head
@@ -71,7 +72,9 @@ def pqn(
     policy = policies(values=ValuesOffer(network), space=actions)
     begin, step = learner(network.init, optimizer)
 
-    def q(params: ArrayTree, steps: Transition) -> tuple[Array, Array, ArrayTree]:
+    def q(
+        params: ArrayTree, steps: Transition
+    ) -> tuple[Float[Array, "T B A"], Float[Array, "T B"], ArrayTree]:
         """Values of all actions and of the action taken; carries after each step."""
         carry = steps.extras["carry"] if has_memory else ()
         carry = jax.tree.map(lambda leaf: leaf[0], carry)
@@ -79,7 +82,9 @@ def pqn(
         action_value = select_index(q_values, steps.action - int(actions.start))
         return q_values, action_value, carries
 
-    def max_next_q(params: ArrayTree, steps: Transition, carries: ArrayTree) -> Array:
+    def max_next_q(
+        params: ArrayTree, steps: Transition, carries: ArrayTree
+    ) -> Float[Array, "T B"]:
         return jnp.max(apply_to_next(network, params, steps.next_obs, carries), axis=-1)
 
     def losses(part: tuple, params: ArrayTree) -> Losses:
@@ -92,7 +97,11 @@ def pqn(
         return Losses(terms, jnp.zeros(weight.shape[1:]), row_metrics)
 
     def update(
-        state: Learner, batch: Transition, weight: Array, clock: Clock, key: Key
+        state: Learner,
+        batch: Transition,
+        weight: Float[Array, "T B"],
+        clock: Clock,
+        key: Key,
     ) -> tuple[Learner, Report]:
         carries = batch.extras["next_carry"] if has_memory else ()
         target = batch.reward + batch.discount * max_next_q(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Float
 
 from rlcli.networks.predictions import Particles, index_actions
 from rlcli.types import Array
@@ -55,7 +56,9 @@ def clipped_double_q_learning(context: RuleContext) -> Backup:
     return _bootstrap_from_argmax(context, context.online_next_q())
 
 
-def _bootstrap_from_argmax(context: RuleContext, values: Array) -> Backup:
+def _bootstrap_from_argmax(
+    context: RuleContext, values: Float[Array, "T B A"]
+) -> Backup:
     """Bootstraps from the action that maximizes these values `[T, B, A]`."""
     bootstrap_value = index_actions(context.next_q(), jnp.argmax(values, axis=-1))
     return Backup(jax.tree.map(lambda leaf: leaf[..., None, :], bootstrap_value))

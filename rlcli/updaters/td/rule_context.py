@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import jax
 import jax.numpy as jnp
+from jaxtyping import Float
 
 from rlcli.networks.heads import Role
 from rlcli.networks.predictions import (
@@ -40,10 +41,10 @@ class RuleContext(NamedTuple):
     next_q: Callable[[], Particles]
     # q⁻(s′, a′) of an action sampled from the policy, `[T, B, 1, K]`
     sampled_next_q: Callable[[], Particles]
-    online_next_q: Callable[[], Array]  # q(s′, ·), `[T, B, A]`
-    current_q: Callable[[], Array]  # q⁻(s, ·), `[T, B, A]`
-    # q `[T, B, A]` -> π(·|s) of the policy acting on q, `[T, B, A]`
-    action_probabilities: Callable[[Array], Array]
+    online_next_q: Callable[[], Float[Array, "T B A"]]  # q(s′, ·)
+    current_q: Callable[[], Float[Array, "T B A"]]  # q⁻(s, ·)
+    # q -> π(·|s) of the policy acting on q
+    action_probabilities: Callable[[Float[Array, "T B A"]], Float[Array, "T B A"]]
     action: Array  # index of the action taken, from 0
 
 
@@ -89,7 +90,7 @@ def make_context(
     def next_q() -> Particles:
         return predict_next(critic.predict_all_actions, "bootstrap", "target", keys[0])
 
-    def current_q() -> Array:
+    def current_q() -> Float[Array, "T B A"]:
         carry = initial_carry(critic, rows)
         prediction = critic.predict_all_actions(
             "act", target_params, keys[4], rows.obs, rows.first, carry
@@ -139,8 +140,10 @@ def _first_action(space: gymnasium.Space) -> int:
     return int(space.start) if isinstance(space, gymnasium.spaces.Discrete) else 0
 
 
-def _action_probabilities(parts: TDParts, q: Array) -> Array:
-    """π(·|s) of the policy acting on the values q; both are `[..., A]`."""
+def _action_probabilities(
+    parts: TDParts, q: Float[Array, "*batch A"]
+) -> Float[Array, "*batch A"]:
+    """π(·|s) of the policy acting on the values q."""
     numbers = _first_action(parts.space) + jnp.arange(q.shape[-1])
 
     def probability_of(number: Array) -> Array:
@@ -149,8 +152,10 @@ def _action_probabilities(parts: TDParts, q: Array) -> Array:
     return jnp.exp(jnp.moveaxis(jax.vmap(probability_of)(numbers), 0, -1))
 
 
-def expected_value(parts: TDParts, params: ArrayTree, steps: Transition) -> Array:
-    """The expected bootstrap value of `next_obs` under these parameters, `[T, B]`."""
+def expected_value(
+    parts: TDParts, params: ArrayTree, steps: Transition
+) -> Float[Array, "T B"]:
+    """The expected bootstrap value of `next_obs` under these parameters."""
     # An estimate gets no key, so samples use a fixed seed. Over Discrete actions the
     # expectation is exact and needs no samples.
     context = make_context(parts, params, params, steps, jax.random.key(_FIXED_SEED))

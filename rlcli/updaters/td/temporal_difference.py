@@ -14,6 +14,7 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import optax
+from jaxtyping import Bool, Float
 
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import (
@@ -131,8 +132,8 @@ def _action_value_updater(
     critic = build_critic(networks, "q", space, settings.critics)
 
     def values(
-        params: ArrayTree, obs: ArrayTree, first: Array, carry: ArrayTree
-    ) -> Array:
+        params: ArrayTree, obs: ArrayTree, first: Bool[Array, "T B"], carry: ArrayTree
+    ) -> Float[Array, "T B A"]:
         prediction = critic.predict_all_actions("act", params, None, obs, first, carry)
         return min_over_critics(prediction.particles(scale)).mean()
 
@@ -185,7 +186,11 @@ def td_updater(
     begin, step = learner(critic.init, optimizer, target)
 
     def update(
-        state: Learner, batch: Transition, weight: Array, clock: Clock, key: Key
+        state: Learner,
+        batch: Transition,
+        weight: Float[Array, "T B"],
+        clock: Clock,
+        key: Key,
     ) -> tuple[Learner, Report]:
         learn_key, target_key = jax.random.split(key)
         target_params = state.params if target is None else state.target

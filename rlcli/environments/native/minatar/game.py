@@ -193,9 +193,9 @@ def is_on_board(x: Array) -> Array:
     return (x >= 0) & (x < SIZE)
 
 
-def max_state(rules: GameRules) -> PlayState:
+def max_state(rules: GameRules) -> ArrayTree:
     """The maximum value of every field of a state, for `pack` and `unpack`."""
-    return PlayState(rules.max_values, FIRE)  # pyright: ignore[reportArgumentType]
+    return PlayState._make((rules.max_values, FIRE))
 
 
 def pack(max_values: ArrayTree, state: ArrayTree) -> tuple[Array, ...]:
