@@ -43,7 +43,7 @@ import gymnasium
 import jaxtyping
 import numpy as np
 from annotated_types import Ge, Gt, Le
-from jaxtyping import Bool, Float, Float32, Int32, Shaped
+from jaxtyping import Bool, Float, Float32, Int32, Real, Shaped
 
 if TYPE_CHECKING:
     import jax
@@ -277,7 +277,7 @@ class Report(NamedTuple):
     """Priorities and metrics of one update."""
 
     priority: Float[Array, "*T B"]  # of the rows in the replay, see `Updater.priority`
-    metrics: Mapping[str, Float[Array, ""]]
+    metrics: Mapping[str, Real[Array, ""]]
 
 
 class Updater(NamedTuple):
@@ -315,7 +315,7 @@ class Agent(NamedTuple):
     acting: Callable[[ArrayTree], ArrayTree]
     policy: Policy
     draw: Callable[[Key], ArrayTree]
-    learn: Callable[..., tuple[ArrayTree, Mapping[str, Float[Array, ""]]]]
+    learn: Callable[..., tuple[ArrayTree, Mapping[str, Real[Array, ""]]]]
     updates: Callable[[Any], Any]  # iterations -> number of updates within them
     # state -> the first failed update, or −1
     failed_at: Callable[[ArrayTree], Int32[Array, ""]]

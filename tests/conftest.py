@@ -6,11 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-if os.environ.get("RLCLI_CHECK_TYPES"):  # before rlcli is imported
-    import type_checks
-
-    type_checks.install()
-
 from rlcli.xla import threads
 
 # What one test or an earlier run of the suite has compiled, all others read, also in the
@@ -26,6 +21,11 @@ os.environ |= {
 
 # One thread: vmapped seeds never wait for each other. Two devices share the seeds.
 threads.apply_layout(threads.Layout("one", 2))
+
+if os.environ.get("RLCLI_CHECK_TYPES"):  # after the layout: the checks import JAX
+    import type_checks
+
+    type_checks.install()
 
 
 # Statistical tests refuse at p = 0.001. SciPy is imported by those who use them: it

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Real
 
 from rlcli.loop.faults import update_faults
 from rlcli.loop.progress import (
@@ -33,7 +33,7 @@ def advance(
     timestep: TimeStep,
     noise: tuple[ArrayTree, ArrayTree],
     compute_metrics: Bool[Array, ""],
-) -> tuple[Progress, Mapping[str, Float[Array, ""]]]:
+) -> tuple[Progress, Mapping[str, Real[Array, ""]]]:
     """One step of one seed: adds a timestep, learns if due, selects an action."""
     action_noise, learn_noise = noise
     statistics = update_statistics(progress.statistics, timestep)

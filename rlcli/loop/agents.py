@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import chex
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int, Real, Shaped
 
 from rlcli.types import (
     Agent,
@@ -78,7 +78,7 @@ def replay_agent(
 
     def learn(
         state: ReplayAgentState, steps: Transition, clock: Clock, noise: ArrayTree
-    ) -> tuple[ReplayAgentState, dict[str, Float[Array, ""]]]:
+    ) -> tuple[ReplayAgentState, dict[str, Real[Array, ""]]]:
         replay_state = replay.add(state.replay, steps, clock.iteration)
         updates_before = count_updates(clock.iteration)
         num_updates = count_updates(clock.iteration + 1) - updates_before
@@ -154,7 +154,7 @@ def online_agent(updater: Updater, tracer: Tracer) -> Agent:
 
     def learn(
         state: OnlineAgentState, steps: Transition, clock: Clock, noise: Key
-    ) -> tuple[OnlineAgentState, dict[str, Float[Array, ""]]]:
+    ) -> tuple[OnlineAgentState, dict[str, Real[Array, ""]]]:
         rows_in_window = jax.tree.map(
             lambda a, b: jnp.concatenate([a, b]), state.tail, steps
         )

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Float, Int
 
 from rlcli.environments.adapters.host import to_host_environment
 from rlcli.loop import timestep_shapes, vmap_seeds
@@ -39,10 +40,10 @@ class EvaluationStep(NamedTuple):
     """The state of an evaluation before a step, or after the end of an episode."""
 
     state: ArrayTree
-    action: np.ndarray | None  # [S, B, ...]; None where an episode has ended
-    reward: Array  # [S, B]: of the previous step
-    running_return: np.ndarray  # [S, B]: the return so far
-    length: np.ndarray  # [S, B]: steps so far
+    action: ArrayTree  # [S, B, ...]; None where an episode has ended
+    reward: Float[Array, "S B"]  # of the previous step
+    running_return: Float[Array, "S B"]  # the return so far
+    length: Int[Array, "S B"]  # steps so far
 
 
 def parallel_environments(episodes: int, adapter: bool) -> int:

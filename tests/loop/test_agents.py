@@ -25,7 +25,15 @@ from rlcli.types import (
 )
 
 ENVIRONMENTS = 2
-NO_POLICY = Policy(lambda batch: ((), ()), lambda key, batch: (), None, None, None)
+
+
+def unused(*_):
+    raise NotImplementedError
+
+
+NO_POLICY = Policy(
+    lambda batch: ((), ()), lambda key, batch: (), unused, unused, unused
+)
 
 
 class RecordedCalls(NamedTuple):

@@ -42,7 +42,9 @@ def _swing(space: gymnasium.Space, push) -> Environment:
         return state, TimeStep(obs, obs, -0.37 * cost, discount, end, {})
 
     box = gymnasium.spaces.Box(-10.0, 10.0, (3,), np.float32)
-    return Environment(reset, step, box, space, None, draw=jax.random.normal)
+    return Environment(
+        reset, step, box, space, lambda state: None, draw=jax.random.normal
+    )
 
 
 def swing() -> Environment:

@@ -1,7 +1,7 @@
 """Checks the annotations of rlcli at run time, with jaxtyping and beartype.
 
-`install()` must come before the first import of rlcli. Arguments and results of each
-function are then checked against their annotations. The names of axes are bound for
+After `install()`, arguments and results of each function are checked against their
+annotations, in modules of rlcli that were not imported before. The names of axes are bound for
 the length of a call: "T B" of one argument is "T B" of another and of the result.
 """
 

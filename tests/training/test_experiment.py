@@ -284,7 +284,7 @@ def fragile() -> Environment:
 
     box = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
     space = gymnasium.spaces.Discrete(2)
-    return Environment(reset, step, box, space, None, draw=lambda key: ())
+    return Environment(reset, step, box, space, lambda state: None, draw=lambda key: ())
 
 
 FRAGILE = {

@@ -99,7 +99,8 @@ def sums(weighted=(), **values):
             Term(jnp.asarray(value) * params[name]["w"][0], name in weighted)
             for name, value in values.items()
         ]
-        return Losses(terms, jnp.array([7.0]), {})
+        shape = jnp.shape(terms[0].value)
+        return Losses(terms, jnp.full(shape[1:], 7.0), {})
 
     return loss
 
@@ -337,4 +338,6 @@ def test_a_loss_term_without_one_number_per_row_is_refused():
 
     weight = np.ones((2, 3), np.float32)
     with pytest.raises(AssertionError, match="shape"):
-        jax.eval_shape(lambda state: step(state, loss, weight, CLOCK), begin(None))
+        jax.eval_shape(
+            lambda state: step(state, loss, weight, CLOCK), begin(jax.random.key(0))
+        )

@@ -165,7 +165,7 @@ def to_host_environment(
 
     def step(
         state: ArrayTree,
-        action: np.ndarray,
+        action: ArrayTree,
         noise: ArrayTree = (),
         cut: bool = False,
     ) -> tuple[ArrayTree, TimeStep]:

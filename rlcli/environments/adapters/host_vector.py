@@ -33,7 +33,9 @@ from rlcli.types import ArrayTree, Environment, TimeStep
 MAX_NAMED = 3  # environments that a message names; it counts the others
 
 
-def episode_seed(seed: int, environment: int, episode: int) -> int:
+def episode_seed(
+    seed: int | np.integer, environment: int | np.integer, episode: int | np.integer
+) -> int:
     """Returns the seed of an episode: 32 bits, a function of the three arguments."""
     sequence = np.random.SeedSequence([int(seed), int(environment), int(episode)])
     return int(sequence.generate_state(1)[0])
