@@ -1,4 +1,4 @@
-"""What all tests share. Comes before JAX: the layout is settled here."""
+"""What all tests share. Comes before JAX: its settings and the layout are made here."""
 
 import os
 from pathlib import Path
@@ -8,9 +8,9 @@ import pytest
 
 from rlcli.xla import threads
 
-# What one test or an earlier run of the suite has compiled, all others read, also in the
-# processes that they start. Programs are compiled without optimization: compiling takes
-# longer here than running.
+# What one test or an earlier run of the suite has compiled, all others read, also in
+# the processes that they start. Programs are compiled without optimization: compiling
+# takes longer here than running. The fixture `optimized` is the exception.
 _PROGRAMS = Path(__file__).parents[1] / ".pytest_cache" / "programs"
 os.environ |= {
     "JAX_COMPILATION_CACHE_DIR": str(_PROGRAMS),
@@ -26,6 +26,16 @@ if os.environ.get("RLCLI_CHECK_TYPES"):  # after the layout: the checks import J
     import type_checks
 
     type_checks.install()
+
+
+@pytest.fixture
+def optimized():
+    """Programs as users run them, for tests that compare the bits of two programs."""
+    import jax
+
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
 
 
 # Statistical tests refuse at p = 0.001. SciPy is imported by those who use them: it

@@ -11,9 +11,7 @@ KINDS = {
     "agent agents algo algos algorithm algorithms learner": "did you mean `updater`?",
     "env envs": "did you mean `environment`?",
     "buffer buffers": "did you mean `replay`?",
-    "head heads": (
-        "a head is an option of a network: `network: {name: mlp, head: categorical}`"
-    ),
+    "heads": "did you mean `head`?",
     "torso torsos model models": "did you mean `network`?",
     "exploration": "did you mean `policy`?",
     "returns": "did you mean `tracer`?",

@@ -18,6 +18,7 @@ from rlcli.loop.episode_records import EpisodeFunctions, EpisodeRecords
 from rlcli.loop.seeds import shapes_on_devices, shard_seeds, vmap_seeds
 from rlcli.types import Array, ArrayTree, Environment
 from rlcli.xla.fusion_barrier import round_to_dtype
+from rlcli.xla.numeric_limits import INT32_MAX
 from rlcli.xla.temporaries import temporary_bytes
 
 _FIRST_STEPS = 1024  # steps of each environment in the first call of the program
@@ -51,6 +52,9 @@ class CompiledEpisodes(NamedTuple):
     def shapes(self, acting: ArrayTree, seeds: Array) -> tuple[ArrayTree, int]:
         """The shapes of the state, and the bytes of temporaries; may take shapes."""
         state = shapes_on_devices(self.devices, jax.eval_shape(self.begin, seeds), 0)
+        sizes = [size for leaf in jax.tree.leaves(state) for size in leaf.shape]
+        if max(sizes) > INT32_MAX:  # XLA cannot index it, and no memory can hold it
+            return state, 0
         number = jax.ShapeDtypeStruct((), np.int32)
         program = self.advance.trace(acting, state, seeds, number, number)
         return state, self.devices * temporary_bytes(program.jaxpr)
@@ -68,15 +72,14 @@ def compiled_episodes(
     environment: Environment,
     functions: EpisodeFunctions,
     seeds: int,
-    episodes_per_env: int,
     *,
     max_episode_steps: int,
     devices: int = 1,
 ) -> CompiledEpisodes:
     """Compiles an evaluation of `seeds` policies, sharded over devices.
 
-    Every environment is stepped until all those on its device have finished
-    `episodes_per_env` episodes; all episodes are truncated every `max_episode_steps`.
+    Every environment is stepped until all those on its device have finished their
+    episodes; all episodes are truncated every `max_episode_steps`.
     """
     share = seeds // devices
     block = noise_block_size(environment.num_envs * share)
@@ -121,7 +124,7 @@ def compiled_episodes(
         limit: Array,
     ) -> tuple[CompiledEpisodesState, Array]:
         def is_done(records: EpisodeRecords) -> Array:
-            return jnp.all(records.num_finished >= episodes_per_env)
+            return jnp.all(functions.has_finished(records))
 
         def is_running(carry: tuple) -> Array:
             return (carry[0] < limit) & ~is_done(carry[-1])

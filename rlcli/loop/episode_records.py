@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from rlcli.loop.progress import EVALUATION, stream_key
 from rlcli.types import Array, ArrayTree, Environment, Policy, TimeStep
+from rlcli.xla.numeric_limits import INT32_MAX
 
 
 class EpisodeRecords(NamedTuple):
@@ -42,6 +43,8 @@ class EpisodeFunctions(NamedTuple):
     ]
     # (records, state of the policy, timestep, cut) -> records
     record: Callable[[EpisodeRecords, ArrayTree, TimeStep, Array], EpisodeRecords]
+    # records -> whether each environment has finished all its episodes, bool [B]
+    has_finished: Callable[[EpisodeRecords], Array]
 
 
 def episode_functions(
@@ -97,8 +100,11 @@ def episode_functions(
             num_finished=records.num_finished + timestep.last,
             returns=records.returns.at[row].set(total, mode="drop"),
             lengths=records.lengths.at[row].set(length, mode="drop"),
-            num_cut=records.num_cut
-            + jnp.sum(cut & (records.num_finished < episodes_per_env)),
+            num_cut=records.num_cut + jnp.sum(cut & ~has_finished(records)),
         )
 
-    return EpisodeFunctions(begin, draw, select, record)
+    def has_finished(records: EpisodeRecords) -> Array:
+        # No counter reaches a number that is not an int32.
+        return records.num_finished >= min(episodes_per_env, INT32_MAX)
+
+    return EpisodeFunctions(begin, draw, select, record, has_finished)

@@ -101,7 +101,6 @@ class Evaluator:
                 environment,
                 functions,
                 len(seeds),
-                episodes_per_env,
                 max_episode_steps=MAX_EPISODE_STEPS,
                 devices=devices,
             )

@@ -10,7 +10,6 @@ import rlcli
 from rlcli import registry
 from rlcli.common_names import HINTS, find_hint, normalize_name, suggest_name
 from rlcli.errors import RlcliError
-from rlcli.networks.heads import RETURN_HEADS
 from rlcli.recipe import grammar, load_recipe
 from rlcli.recipe.documents import load_document
 
@@ -27,8 +26,7 @@ ELSEWHERE = {"module:attribute"}  # explained in words
 def known_names(kind):
     if kind in registry.KINDS:
         return registry.names(kind)
-    tables = {"kind": registry.KINDS, "head": RETURN_HEADS, "option": ()}
-    return {**tables, "section": grammar.SECTIONS}[kind]
+    return {"kind": registry.KINDS, "option": (), "section": grammar.SECTIONS}[kind]
 
 
 @pytest.mark.parametrize("code", CODES)

@@ -316,7 +316,9 @@ def test_rows_of_wrong_shape_from_a_tracer_are_refused():
         del estimates
         return steps._replace(reward=steps.reward[1:])
 
-    agent = online_agent(recording_updater((4, ENVIRONMENTS)), Tracer(1, forget_a_row))
+    agent = online_agent(
+        recording_updater((4, ENVIRONMENTS)), Tracer(1, forget_a_row, gamma=0.9)
+    )
     state = agent.init(jax.random.key(0), unroll(0, 4))
     with pytest.raises(AssertionError, match="shape"):
         jax.eval_shape(

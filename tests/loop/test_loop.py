@@ -17,6 +17,7 @@ from rlcli.runs import checkpoint
 from rlcli.types import Environment, TimeStep
 from rlcli.xla import tree_paths
 
+pytestmark = pytest.mark.usefixtures("optimized")
 SEED = 5
 UNBATCHED = ("iteration", "position")  # fields of Progress without an axis for seeds
 

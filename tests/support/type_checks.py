@@ -1,8 +1,9 @@
 """Checks the annotations of rlcli at run time, with jaxtyping and beartype.
 
 After `install()`, arguments and results of each function are checked against their
-annotations, in modules of rlcli that were not imported before. The names of axes are bound for
-the length of a call: "T B" of one argument is "T B" of another and of the result.
+annotations, in modules of rlcli that were not imported before. The names of axes are
+bound for the length of a call: "T B" of one argument is "T B" of another and of the
+result.
 """
 
 import functools

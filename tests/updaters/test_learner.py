@@ -334,7 +334,7 @@ def test_a_loss_term_without_one_number_per_row_is_refused():
 
     def loss(params):
         term = jnp.sum(params["q"]["w"]) * jnp.ones(3)  # would broadcast to 2 × 3
-        return Losses({"critic": term}, jnp.zeros(3), {})
+        return Losses([Term(term, is_weighted=True)], jnp.zeros(3), {})
 
     weight = np.ones((2, 3), np.float32)
     with pytest.raises(AssertionError, match="shape"):
