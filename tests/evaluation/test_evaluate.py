@@ -14,7 +14,7 @@ from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.evaluation.evaluate import replace_environment
 from rlcli.loop import episodes as playing
-from rlcli.runs import run_folder
+from rlcli.runs import run_folder, snapshots
 from rlcli.runs.statistics import iqm
 from rlcli.training.experiment import BestPolicies, Experiment
 
@@ -133,16 +133,15 @@ def test_the_best_is_another_policy_than_the_latest(tmp_path):
     folder = begin_run(tmp_path / "run")
     parsed = recipe.load_recipe(DATA)
     experiment = Experiment(parsed, build(parsed)._replace(devices=1))
-    experiment.restore(
-        run_folder.Run(folder).latest_checkpoint(), run_folder.Run(folder).best
-    )
+    files = run_folder.Run(folder)
+    experiment.restore(snapshots.read_checkpoint(files.latest_checkpoint()), files.best)
     acting = rlcli.runs.checkpoint.read(folder / "policy.pkl.lz4")["acting"]
     # It always pushes to the left: ten steps or so.
     stubborn = {name: np.zeros_like(leaf) for name, leaf in acting.items()}
     stubborn["q/linear_1/b"][:] = [1.0, 0.0]
     numbers = np.array([7, 7])
     experiment.best = BestPolicies(np.array([9.0, 9.0]), numbers, numbers, stubborn)
-    experiment.save(run_folder.Run(folder))
+    experiment.save(files)
     result = rlcli.eval(folder, best=True, episodes=10)
     assert result["checkpoint"] == str(folder / "best.pkl.lz4")
     for row in result["seeds"]:
