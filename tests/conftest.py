@@ -90,3 +90,11 @@ def is_normal():
         )
 
     return check
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Writes the skipped tests to the file in `RLCLI_SKIPPED`, for `pytest @FILE`."""
+    if path := os.environ.get("RLCLI_SKIPPED"):
+        reports = terminalreporter.stats.get("skipped", [])
+        names = sorted({report.nodeid for report in reports})
+        Path(path).write_text("\n".join([*names, ""]), encoding="utf-8")

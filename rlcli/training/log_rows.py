@@ -26,6 +26,7 @@ class LogRows:
 
     def __init__(self, recipe: Recipe, setup: Setup) -> None:
         self.metrics: dict[str, np.ndarray] = {}  # of the last update, `[S]` each
+        self.max_points = MAX_LOG_POINTS  # of a chunk
         self._recipe = recipe
         self._setup = setup
         self._period = recipe.train.log.every
@@ -45,10 +46,10 @@ class LogRows:
     def points(self, iteration: int, end: int) -> list[int]:
         """The iterations after which a chunk logs: log points, and its end.
 
-        The chunk ends before `end` if there are more than the program can log.
+        The chunk ends before `end` if there are more than `max_points`.
         """
         points = [iteration]
-        while points[-1] < end and len(points) <= MAX_LOG_POINTS:
+        while points[-1] < end and len(points) <= self.max_points:
             following = end
             if self._period:
                 following = next_due(points[-1], self._period, self._setup.steps)

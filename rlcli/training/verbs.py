@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 def train(recipe: str | Path | Mapping[str, Any], **keywords: Any) -> Path:
     """Trains the agent of a recipe and returns the folder of the run.
 
-    The keywords are those of `chunks`, which this exhausts.
+    The keywords are those of `chunks`.
     """
-    chunk = chunks(recipe, **keywords)
+    chunk = _chunks(recipe, ends_at_log_points=False, **keywords)
     while True:
         try:
             next(chunk)
@@ -61,7 +61,8 @@ def chunks(
 ) -> Generator[Chunk, None, Path]:
     """Trains the agent of a recipe, and yields after every chunk of iterations.
 
-    Closing the generator early ends the run with a checkpoint.
+    A chunk ends at the latest at the next log point, evaluation or checkpoint. Closing
+    the generator early ends the run with a checkpoint.
 
     Args:
         recipe: a file, the name of a shipped recipe, or the data of a recipe.
@@ -74,16 +75,43 @@ def chunks(
         smoke: runs the whole pipeline with a tiny budget.
         quiet: prints only warnings and errors.
     """
+    return _chunks(
+        recipe,
+        ends_at_log_points=True,
+        set=set,
+        seed=seed,
+        seeds=seeds,
+        runs=runs,
+        run=run,
+        max_time=max_time,
+        smoke=smoke,
+        quiet=quiet,
+    )
+
+
+def _chunks(
+    recipe: str | Path | Mapping[str, Any],
+    *,
+    ends_at_log_points: bool,
+    set: Sequence[str] = (),
+    seed: int | None = None,
+    seeds: int | None = None,
+    runs: str | Path = "runs",
+    run: str | Path | None = None,
+    **keywords: Any,
+) -> Generator[Chunk, None, Path]:
+    """Implements `chunks`; `ends_at_log_points`: whether chunks end at log points."""
     sets = [*set]
     sets += [] if seed is None else [f"train.seed={seed}"]
     sets += [] if seeds is None else [f"train.seeds={seeds}"]
-    set_threads = functools.partial(
-        thread_layout.apply_for_recipe, recipe, set=sets, seeds=seeds
-    )
-    read = functools.partial(load_recipe, recipe, sets)
-    place = {"runs": runs, "run": run}
     generator = _train_chunks(
-        set_threads, read, place, max_time, smoke=smoke, quiet=quiet
+        functools.partial(
+            thread_layout.apply_for_recipe, recipe, set=sets, seeds=seeds
+        ),
+        functools.partial(load_recipe, recipe, sets),
+        {"runs": runs, "run": run},
+        ends_at_log_points=ends_at_log_points,
+        **keywords,
     )
     close_at_exit(generator)
     return generator
@@ -93,19 +121,22 @@ def _train_chunks(
     set_threads: Callable[[], str],
     read: Callable[[], Recipe],
     place: Mapping[str, Any],
-    max_time: str | float | None,
     *,
-    smoke: bool,
-    quiet: bool,
+    ends_at_log_points: bool,
+    max_time: str | float | None = None,
+    smoke: bool = False,
+    quiet: bool = False,
 ) -> Generator[Chunk, None, Path]:
     """Trains from the beginning; does nothing until the first chunk is requested."""
     warning = set_threads()
     from rlcli.assembly import build, out_of_memory
+    from rlcli.loop.log import MAX_LOG_POINTS
     from rlcli.training.experiment import Experiment
 
     recipe = _smoke_recipe(read()) if smoke else read()
     out_of_memory.check_recipe(recipe, recipe.train.seeds)
     experiment = Experiment(recipe, build(recipe))
+    experiment.log_rows.max_points = 1 if ends_at_log_points else MAX_LOG_POINTS
     experiment.check()
     text = dump_recipe(resolve(recipe))
     folder = run_folder.create_run(

@@ -18,8 +18,8 @@ def regress(prediction, target):
 
 def test_each_row_has_one_loss_and_one_priority():
     losses = regress(prediction=(2, 4, 3, 1), target=(4, 3, 5))
-    (term,) = losses.terms.values()
-    assert term.shape == losses.priority.shape == (4, 3)
+    (term,) = losses.terms
+    assert term.value.shape == losses.priority.shape == (4, 3)
 
 
 @pytest.mark.parametrize(

@@ -137,9 +137,9 @@ def test_the_first_update_of_a_run_uses_the_policys_own_log_probabilities():
         "train": {"steps": 64, "unroll": 16},
     }
     engine = loop.make_loop(build(recipe.load_recipe(data)))
-    _, metrics = engine.advance(engine.begin(), 1)
-    assert metrics["clip_fraction"][0] == 0.0
-    assert metrics["kl"][0] == pytest.approx(0.0, abs=1e-6)
+    _, log = engine.advance(engine.begin(), 1)
+    assert log.metrics["clip_fraction"][0, 0] == 0.0
+    assert log.metrics["kl"][0, 0] == pytest.approx(0.0, abs=1e-6)
 
 
 def test_rows_without_weight_change_nothing():
