@@ -22,8 +22,10 @@ test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
 # With the annotations of rlcli checked at run time (tests/support/type_checks.py).
+# PART="--part 3/8" runs the third of eight parts. pytest prints the time at the end.
 test-slow: $(VENV)/installed-dev
-	RLCLI_CHECK_TYPES=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m slow
+	RLCLI_CHECK_TYPES=1 JAX_DISABLE_MOST_OPTIMIZATIONS=false $(BIN)/python -m pytest \
+		-n 2 --dist loadfile -m slow --durations 10 $(PART)
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .

@@ -1,6 +1,7 @@
 """What all tests share. Comes before JAX: its settings and the layout are made here."""
 
 import os
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +11,15 @@ from rlcli.xla import threads
 
 # What one test or an earlier run of the suite has compiled, all others read, also in
 # the processes that they start. Programs are compiled without optimization: compiling
-# takes longer here than running. The fixture `optimized` is the exception.
+# takes longer than running, except in slow tests (`make test-slow` sets the variable).
+# The fixture `optimized` is for tests that compare bits.
 _PROGRAMS = Path(__file__).parents[1] / ".pytest_cache" / "programs"
 os.environ |= {
     "JAX_COMPILATION_CACHE_DIR": str(_PROGRAMS),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-    "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",
 }
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
 
 # One thread: vmapped seeds never wait for each other. Two devices share the seeds.
 threads.apply_layout(threads.Layout("one", 2))
@@ -33,9 +35,10 @@ def optimized():
     """Programs as users run them, for tests that compare the bits of two programs."""
     import jax
 
+    before = jax.config.jax_disable_most_optimizations
     jax.config.update("jax_disable_most_optimizations", False)
     yield
-    jax.config.update("jax_disable_most_optimizations", True)
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 # Statistical tests refuse at p = 0.001. SciPy is imported by those who use them: it
@@ -90,6 +93,21 @@ def is_normal():
         )
 
     return check
+
+
+def pytest_addoption(parser):
+    parser.addoption("--part", help="K/N: only the tests of the K-th of N parts")
+
+
+def pytest_collection_modifyitems(config, items):
+    if part := config.getoption("--part"):
+        index, parts = map(int, part.split("/"))
+        chosen, others = [], []
+        for item in items:
+            is_chosen = zlib.crc32(item.nodeid.encode()) % parts == index - 1
+            (chosen if is_chosen else others).append(item)
+        config.hook.pytest_deselected(items=others)
+        items[:] = chosen
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -112,7 +112,7 @@ def replay_agent(
             learner, priority, metrics = result
             return learner, replay.reweigh(replay_state, index, priority), metrics
 
-        def update_next(i: Array, carry: tuple) -> tuple:
+        def update_next(i: Int[Array, ""] | int, carry: tuple) -> tuple:
             learner, replay_state, metrics = carry
             # Only an update that may be skipped keeps the metrics of the last one.
             return update(i, learner, replay_state, metrics if state.metrics else ())

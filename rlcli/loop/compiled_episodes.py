@@ -49,7 +49,9 @@ class CompiledEpisodes(NamedTuple):
                 count *= _GROWTH
             limit += count
 
-    def shapes(self, acting: ArrayTree, seeds: Array) -> tuple[ArrayTree, int]:
+    def shapes(
+        self, acting: ArrayTree, seeds: Array | jax.ShapeDtypeStruct
+    ) -> tuple[ArrayTree, int]:
         """The shapes of the state, and the bytes of temporaries; may take shapes."""
         state = shapes_on_devices(self.devices, jax.eval_shape(self.begin, seeds), 0)
         sizes = [size for leaf in jax.tree.leaves(state) for size in leaf.shape]

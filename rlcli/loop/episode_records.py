@@ -26,8 +26,8 @@ class EpisodeRecords(NamedTuple):
     running_return: Array
     length: Array
     num_finished: Array  # int32 [B]: finished episodes
-    returns: Array  # [B, episodes_per_env]
-    lengths: Array
+    returns: jax.Array  # [B, episodes_per_env]
+    lengths: jax.Array
     num_cut: Array  # int32: counted episodes that the evaluation truncated
 
 

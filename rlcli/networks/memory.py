@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import gymnasium
@@ -81,7 +81,9 @@ def lstm(*, size: Count = 64) -> RecurrentCore:
     initially zero, and the output is h′.
     """
 
-    def split(inputs: Float[Array, "*T B gates"]) -> list[Float[Array, "*T B size"]]:
+    def split(
+        inputs: Float[Array, "*T B gates"],
+    ) -> Sequence[Float[Array, "*T B size"]]:
         # Before the scan: a forward pass `[12, 32, 32]` takes 77 µs on a CPU, where a
         # split of the sum within the scan took 165 µs. The bits are the same.
         return jnp.split(inputs, 4, axis=-1)
@@ -89,7 +91,7 @@ def lstm(*, size: Count = 64) -> RecurrentCore:
     def step(
         weights: Float[Array, "size gates"],
         carry: tuple[Float[Array, "B size"], Float[Array, "B size"]],
-        inputs: list[Float[Array, "B size"]],
+        inputs: Sequence[Float[Array, "B size"]],
     ) -> tuple[Float[Array, "B size"], Float[Array, "B size"]]:
         hidden, cell = carry
         recurrent = split(hidden @ weights)
