@@ -340,7 +340,7 @@ def test_a_compiled_batch_equals_single_eager_steps(name):
         )
         state, action, noise = jax.tree.map(jnp.asarray, (state, action, noise))
         if isinstance(core.action, gymnasium.spaces.Discrete):
-            action = int(action)  # a Python number
+            action = np.int64(action)  # as Gymnasium samples it
         after, found = core.step(state, action, noise)
         expected = index_tree(record.timestep, t, i)
         assert jax.tree.structure(after) == jax.tree.structure(state)
