@@ -69,7 +69,7 @@ def register(
 ) -> Callable:
     """Returns a decorator that registers a factory under its name in recipes.
 
-    `facts` are properties of the part that its signature does not tell, such as the
+    `facts` are properties of the part that are not in its signature, such as the
     defaults of an updater (`policy="sampled"`) or the `time_limit` of an environment.
     `preset_of` names the part that this one is, with other defaults.
     """

@@ -298,8 +298,8 @@ class Updater(NamedTuple):
     rows: int = 1  # consecutive rows it requires of a replay sample, at least
     priority: str = "td_error"  # the meaning of `Report.priority`, by any name
     gradient_steps: int = 1  # optimizer steps in one update
-    # What requires more of the rows, named as in a message, such as an option; "" if
-    # nothing does.
+    # Requirements on the rows. The value is the option that has the requirement, as
+    # messages name it; "" if there is none.
     requires_single_steps: str = ""  # rows of single steps: `Tracer.window` is 1
     requires_on_policy: str = ""  # no tracer with `is_off_policy` on rows of a replay
 

@@ -45,7 +45,8 @@ from rlcli.xla.temporaries import temporary_bytes
 
 def compiled_loop(setup: Setup) -> Loop:
     """Compiles chunks of iterations, sharded over devices and vmapped over seeds."""
-    devices, share = setup.devices, len(setup.seeds) // setup.devices
+    devices = setup.devices
+    seeds_per_device = len(setup.seeds) // devices
 
     def begin_one(seed: Array) -> Progress:
         state, obs = setup.environment.reset(stream_key(seed, RESET))
@@ -53,10 +54,12 @@ def compiled_loop(setup: Setup) -> Loop:
         return initial_progress(setup, seed, state, obs, names)
 
     begin_all = jax.jit(
-        shard_seeds(vmap_seeds(begin_one, share, (0,), AXES), devices, (0,), AXES)
+        shard_seeds(
+            vmap_seeds(begin_one, seeds_per_device, (0,), AXES), devices, (0,), AXES
+        )
     )
     axes = (AXES, None), (AXES, 0)
-    chunk_all = vmap_seeds(_chunk_function(setup), share, *axes)
+    chunk_all = vmap_seeds(_chunk_function(setup), seeds_per_device, *axes)
     advance_all = jax.jit(shard_seeds(chunk_all, devices, *axes), donate_argnums=0)
 
     @functools.cache
@@ -85,8 +88,8 @@ def compiled_loop(setup: Setup) -> Loop:
 def _chunk_function(setup: Setup) -> Callable:
     """Returns `(progress, counts) -> progress, log` of one seed.
 
-    `counts` are the log points: numbers of iterations, of which the last is the length
-    of the chunk.
+    `counts` are the log points, as numbers of iterations since the start of the chunk.
+    The last one is the length of the chunk.
 
     The program is the same for any number of iterations: the noise is drawn for a block
     of steps, and the inner loop over the block has a traced length.
@@ -111,7 +114,7 @@ def _chunk_function(setup: Setup) -> Callable:
 
     def chunk(progress: Progress, counts: Array) -> tuple[Progress, Log]:
         points = progress.iteration + counts
-        total = counts[-1] * setup.unroll
+        num_steps = counts[-1] * setup.unroll
         updates_at_points = setup.agent.updates(points)
 
         def run_block(i: Array, carry: tuple) -> tuple:
@@ -120,7 +123,7 @@ def _chunk_function(setup: Setup) -> Callable:
             )
 
             def run_step(j: Array, carry: tuple) -> tuple:
-                progress_before, numbers, buffer = carry
+                progress_before, packed, buffer = carry
                 step_noise = jax.tree.map(lambda leaf: leaf[j], noise)
 
                 def advance_fn(
@@ -128,20 +131,20 @@ def _chunk_function(setup: Setup) -> Callable:
                 ) -> tuple:
                     return step(progress_before, step_noise, compute_metrics)
 
-                progress, numbers = pack(
+                progress, packed = pack(
                     *advance_with_metrics(
                         setup.agent,
                         advance_fn,
-                        unpack(progress_before, numbers),
+                        unpack(progress_before, packed),
                         updates_at_points[buffer.row],
                     )
                 )
                 is_due = (progress.iteration > progress_before.iteration) & (
                     progress.iteration == points[buffer.row]
                 )
-                return progress, numbers, write_if(is_due, buffer, numbers)
+                return progress, packed, write_if(is_due, buffer, packed)
 
-            count = jnp.minimum(block, total - i * block)
+            count = jnp.minimum(block, num_steps - i * block)
             return jax.lax.fori_loop(0, count, run_step, carry)
 
         noise = jax.eval_shape(
@@ -158,19 +161,20 @@ def _chunk_function(setup: Setup) -> Callable:
             rest = faults._replace(not_finite=())  # constant in this loop
             return progress._replace(statistics=(), faults=rest), packing.pack(scalars)
 
-        def unpack(progress: Progress, numbers: PackedTree) -> tuple[Progress, Any]:
-            statistics, not_finite, metrics = packing.unpack(numbers)
+        def unpack(progress: Progress, packed: PackedTree) -> tuple[Progress, Any]:
+            statistics, not_finite, metrics = packing.unpack(packed)
             faults = progress.faults._replace(not_finite=not_finite)
             return progress._replace(statistics=statistics, faults=faults), metrics
 
         def read_row(row: Mapping[str, Array]) -> Log:
-            statistics, _, metrics = packing.unpack(PackedTree(row, numbers.large))
+            # The large arrays are of current episodes and of faults: a row drops them.
+            statistics, _, metrics = packing.unpack(PackedTree(row, packed.large))
             return Log(finished_episodes(statistics), metrics)
 
-        blocks = (total + block - 1) // block
-        packed, numbers = pack(progress, zeros_of_shapes(metrics))
-        carry = packed, numbers, empty_buffer(numbers)
-        packed, numbers, buffer = jax.lax.fori_loop(0, blocks, run_block, carry)
-        return unpack(packed, numbers)[0], jax.vmap(read_row)(buffer.rows)
+        blocks = (num_steps + block - 1) // block
+        remaining, packed = pack(progress, zeros_of_shapes(metrics))
+        carry = remaining, packed, empty_buffer(packed)
+        remaining, packed, buffer = jax.lax.fori_loop(0, blocks, run_block, carry)
+        return unpack(remaining, packed)[0], jax.vmap(read_row)(buffer.rows)
 
     return chunk

@@ -15,11 +15,11 @@ class Loop(NamedTuple):
 
     begin: Callable[[], Progress]
     advance: Callable[[Progress, int | Sequence[int]], tuple[Progress, Log]]
-    # (progress, counts) -> progress, log: runs as many iterations as the last count
-    # says, and writes a row of the log after each of the increasing counts
+    # (progress, counts) -> progress, log: `counts` are increasing numbers of
+    # iterations. Runs the last one, and writes a row of the log after each.
     save: Callable[[Progress], ArrayTree]  # arrays only
     restore: Callable[[ArrayTree], tuple[Progress, str]]
-    # saved -> progress, and a sentence that names what could not be restored
+    # saved -> progress, and a message that names what could not be restored
     shapes: Callable[[], Progress]
     # the shapes of what `save` returns, without the state of a host environment; traces
     # the whole program, so that arrays that do not fit in memory raise an error

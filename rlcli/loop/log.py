@@ -24,7 +24,7 @@ MAX_LOG_POINTS = 128  # of one chunk
 class Log(NamedTuple):
     """A row for each log point, `[S, MAX_LOG_POINTS]` each; unused rows come last."""
 
-    statistics: EpisodeStatistics  # of finished episodes; the others are ()
+    statistics: EpisodeStatistics  # of finished episodes; `running_…` are empty
     metrics: Mapping[str, Array]  # of the last update before the log point
 
 
@@ -32,33 +32,33 @@ class LogBuffer(NamedTuple):
     """The rows of one seed while the program writes them."""
 
     row: Array  # int32: the next row to be written
-    rows: Mapping[str, Array]  # by dtype: packed numbers `[MAX_LOG_POINTS, n]`
+    rows: Mapping[str, Array]  # by dtype: packed scalars `[MAX_LOG_POINTS, n]`
 
 
 def log_points(iterations: int | Sequence[int]) -> np.ndarray:
-    """Increasing numbers of iterations, int32 `[MAX_LOG_POINTS]`; repeats the last."""
+    """Pads increasing numbers of iterations with the last: int32 `[MAX_LOG_POINTS]`."""
     points = np.atleast_1d(np.asarray(iterations, np.int32))
     if not 0 < len(points) <= MAX_LOG_POINTS:
         raise ValueError(f"expected 1 to {MAX_LOG_POINTS} points, got {len(points)}")
     return np.pad(points, (0, MAX_LOG_POINTS - len(points)), "edge")
 
 
-def empty_buffer(numbers: PackedTree) -> LogBuffer:
-    """An empty buffer for packed numbers; those of large arrays are not logged."""
+def empty_buffer(packed: PackedTree) -> LogBuffer:
+    """An empty buffer for rows of packed scalars; large arrays are not logged."""
     rows = {
         dtype: jnp.zeros((MAX_LOG_POINTS, *leaf.shape), leaf.dtype)
-        for dtype, leaf in numbers.small.items()
+        for dtype, leaf in packed.small.items()
     }
     return LogBuffer(jnp.int32(0), rows)
 
 
-def write_if(is_due: Array, buffer: LogBuffer, numbers: PackedTree) -> LogBuffer:
+def write_if(is_due: Array, buffer: LogBuffer, packed: PackedTree) -> LogBuffer:
     """Writes the next row if it is due."""
 
     def write(_, buffer: LogBuffer) -> LogBuffer:
         rows = {
             dtype: jax.lax.dynamic_update_index_in_dim(
-                rows, numbers.small[dtype], buffer.row, 0
+                rows, packed.small[dtype], buffer.row, 0
             )
             for dtype, rows in buffer.rows.items()
         }

@@ -38,9 +38,9 @@ _AVERAGE_EPISODES = 10  # horizon of `average_return`
 class Setup(NamedTuple):
     """The parts of a run, as `assembly` builds them from a recipe.
 
-    `environment` and `agent` are the parts at the start of the run. They answer what
+    `environment` and `agent` are the parts at the start of the run. Use them for what
     does not depend on schedules: spaces, `num_envs`, `draw`, `init`, `acting`,
-    `updates`. Code that steps, acts or learns uses the parts of its own time, `at`.
+    `updates`. Code that steps, acts or learns calls `at` for the parts at its time.
     """
 
     environment: Environment

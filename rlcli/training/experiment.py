@@ -50,7 +50,7 @@ class Experiment:
         self.recipe = recipe
         self.setup = setup
         self.loop = make_loop(setup)
-        self.steps = setup.steps  # of one seed in an iteration
+        self.steps = setup.steps  # of one seed per iteration
         self.iterations = recipe.train.steps // self.steps  # in the whole run
         self.iteration = 0
         self.failures = Failures(recipe, setup)
@@ -118,22 +118,22 @@ class Experiment:
         self._progress = jax.block_until_ready(self.loop.begin())
 
     def restore(self, snapshot: Saved, best: Path) -> str:
-        """Continues from a checkpoint; returns a message if this is inexact."""
-        self._progress, sentence = snapshots.restore_progress(snapshot, self.loop)
+        """Continues from a checkpoint; returns what could not be restored, else ""."""
+        self._progress, message = snapshots.restore_progress(snapshot, self.loop)
         self.failures.restore(snapshot.frozen, self.progress.faults._asdict())
         self.iteration = int(self.progress.iteration)
         self.log_rows.restore(self.iteration, snapshot.metrics)
         if best.is_file():
             shapes = jax.eval_shape(self.setup.agent.acting, self.loop.shapes().agent)
             self.best = snapshots.load_best(best, shapes, self.setup.seeds)
-        return sentence
+        return message
 
     def acting(self) -> ArrayTree:
         """The acting state of the policies, `[seeds, ...]`, on the host."""
         return jax.device_get(self.setup.agent.acting(self.progress.agent))
 
     def advance(self, max_iterations: int) -> ChunkReport:
-        """Runs a chunk: up to the next evaluation, checkpoint or limit."""
+        """Runs at most `max_iterations`, up to the next evaluation or checkpoint."""
         train, before = self.recipe.train, self.iteration
         periods = (train.evaluate.every, train.checkpoint.every)
         ends = [before + max_iterations, self.iterations]
@@ -144,18 +144,24 @@ class Experiment:
             self.progress, [point - before for point in points]
         )
         self.iteration = points[-1]
-        look = self._fetch(log, points)
+        summary = self._fetch(log, points)
         end = time.perf_counter()
-        messages = self.failures.update(look, self.iteration, self.acting)
+        messages = self.failures.update(summary, self.iteration, self.acting)
         rows = self.log_rows.rows(
-            [before, *points], look, (start, end), self.failures.frozen
+            [before, *points], summary, (start, end), self.failures.frozen
         )
-        evaluate, save = (
+        is_evaluation_due, is_checkpoint_due = (
             is_due(before, self.iteration, period, self.steps) for period in periods
         )
-        evaluation = self._evaluate() if evaluate and not self.failure else []
-        count = self.iteration - before
-        return ChunkReport(count, end - start, rows, evaluation, messages, save)
+        evaluation = self._evaluate() if is_evaluation_due and not self.failure else []
+        return ChunkReport(
+            iterations=self.iteration - before,
+            seconds=end - start,
+            rows=rows,
+            evaluation=evaluation,
+            messages=messages,
+            is_checkpoint_due=is_checkpoint_due,
+        )
 
     def _fetch(self, log: Log, points: Sequence[int]) -> dict[str, Any]:
         """Fetches the summary of a chunk, `_summarize`, as NumPy arrays."""
@@ -167,14 +173,14 @@ class Experiment:
         return self._packing.unpack(jax.device_get(self._packed_summary(*inputs)))
 
     def _pack_summary(self, *inputs: Any) -> PackedTree:
-        """The summary packed into few arrays, because each fetched array is slow."""
+        """The summary packed into few arrays, because each fetched array has a cost."""
         assert self._packing is not None  # set by `_fetch`
         return self._packing.pack(self._summarize(*inputs))
 
     def _summarize(
         self, progress: Progress, log: Log, iterations: Array
     ) -> dict[str, Any]:
-        """The summary of a chunk, `[S]` each; `[S, R]` for the R rows of its log."""
+        """The summary of a chunk: `[S]` each, `[S, R]` for the R rows of its log."""
         agent = self.setup.agent
         seeds = len(self.setup.seeds)
         finite = map(_is_finite, jax.tree.leaves(agent.acting(progress.agent)))
@@ -186,8 +192,8 @@ class Experiment:
             "settings": self.log_rows.settings(log, iterations),
         }
 
-    def _mark(self, seed: int) -> dict[str, str]:
-        """The extra fields in the rows of a frozen seed."""
+    def _frozen_field(self, seed: int) -> dict[str, str]:
+        """The field that marks the results of a frozen seed; {} for other seeds."""
         reasons = self.failures.reasons
         return {"frozen": reasons[seed]} if seed in reasons else {}
 
@@ -199,38 +205,38 @@ class Experiment:
         acting = self.acting()
         result = self._evaluator.evaluate(acting, evaluation_index=self.step)
         means = result.returns.mean(axis=1)
-        self._keep_best(means, checkpoint.flatten_tree(acting))
+        self._update_best(means, checkpoint.flatten_tree(acting))
         stop = self.recipe.train.stop
-        if stop is not None and np.all(means[self._sound] >= stop.return_):
+        if stop is not None and np.all(means[self._is_active] >= stop.return_):
             self.has_reached_stop = True
         return [
             {
                 "T": self.step,
                 "seed": seed,
                 "evaluation": episode_summary(result.returns[i], result.lengths[i]),
-                **self._mark(seed),
+                **self._frozen_field(seed),
             }
             for i, seed in enumerate(self.setup.seeds)
         ]
 
     @property
-    def _sound(self) -> np.ndarray:
-        """Which seeds are not frozen, `[S]` bool."""
+    def _is_active(self) -> np.ndarray:
+        """Whether each seed still learns, so is not frozen, `[S]` bool."""
         return np.array([seed not in self.failures.frozen for seed in self.setup.seeds])
 
-    def _keep_best(self, means: np.ndarray, acting: dict[str, np.ndarray]) -> None:
-        """Stores the best policy of each seed; ignores those of frozen seeds."""
-        means = np.where(self._sound, means, -np.inf)
+    def _update_best(self, means: np.ndarray, acting: dict[str, np.ndarray]) -> None:
+        """Updates the best policy of each seed that is not frozen."""
+        means = np.where(self._is_active, means, -np.inf)
         episodes = np.asarray(self.progress.statistics.episodes)
         steps = np.full(len(means), self.step)
         if self.best is None:
             self.best = BestPolicies(means, steps, episodes, acting)
             return
-        better = means > self.best.returns
+        is_better = means > self.best.returns
 
         def choose(new: np.ndarray, old: np.ndarray) -> np.ndarray:
-            shape = better.shape + (1,) * (new.ndim - 1)
-            return np.where(better.reshape(shape), new, old)
+            shape = is_better.shape + (1,) * (new.ndim - 1)
+            return np.where(is_better.reshape(shape), new, old)
 
         self.best = BestPolicies(
             choose(means, self.best.returns),
@@ -245,8 +251,8 @@ class Experiment:
     def save(self, run: Run) -> None:
         """Writes policies and a checkpoint, unless all seeds are frozen.
 
-        The checkpoint is last: a run that is killed between two of the files resumes
-        from an older checkpoint, and reaches the same policies again.
+        The checkpoint is written last: a run that is killed between two of the files
+        resumes from an older checkpoint, and reaches the same policies again.
         """
         frozen = self.failures.frozen
         if len(frozen) == len(self.setup.seeds):
@@ -260,7 +266,7 @@ class Experiment:
                 str(seed): {
                     "step": int(step),
                     "return": float(mean),
-                    **self._mark(seed),
+                    **self._frozen_field(seed),
                 }
                 for seed, step, mean in zip(
                     self.setup.seeds, self.best.steps, self.best.returns, strict=True

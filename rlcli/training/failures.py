@@ -65,14 +65,17 @@ class Failures:
 
     def update(
         self,
-        look: Mapping[str, Any],
+        summary: Mapping[str, Any],
         iteration: int,
         acting: Callable[[], ArrayTree],
     ) -> list[str]:
         """Checks the summary of a chunk, and returns new messages."""
         messages = []
         for index, seed in enumerate(self._setup.seeds):
-            failed, finite = int(look["failed"][index]), bool(look["finite"][index])
+            failed, finite = (
+                int(summary["failed"][index]),
+                bool(summary["finite"][index]),
+            )
             if seed in self.frozen or (failed == NOT_FAILED and finite):
                 continue
             # The update that failed, even if it is detected later. Parameters that are
@@ -81,11 +84,11 @@ class Failures:
                 self._setup.agent.updates(iteration) if failed == NOT_FAILED else failed
             )
             what = _find_not_finite(acting(), index)
-            codes = look["faults"]["not_finite"][index]
+            codes = summary["faults"]["not_finite"][index]
             self.frozen[seed] = self._freeze(what, update, codes)
             messages.append(f"seed {seed} is frozen: {self.frozen[seed].reason}")
             self._warned["not_finite"] |= self.frozen[seed].environment
-        return [*self._warnings(look["faults"]), *messages]
+        return [*self._warnings(summary["faults"]), *messages]
 
     def _freeze(self, what: str, update: int, codes: np.ndarray) -> Frozen:
         iterations = range(np.iinfo(np.int32).max)

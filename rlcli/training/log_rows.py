@@ -1,4 +1,4 @@
-"""Log rows: the rows of `metrics.jsonl`, from what the program has logged."""
+"""Log rows: builds the rows of `metrics.jsonl` from the log of the program."""
 
 from __future__ import annotations
 
@@ -30,9 +30,11 @@ class LogRows:
         self._recipe = recipe
         self._setup = setup
         self._period = recipe.train.log.every
-        self._last_point = 0  # the iteration of the last log point
-        # Iteration and time of the last log point, or of the begin of this process.
-        self._last = (0, time.perf_counter())
+        # The iteration of the last log point, which may be before a resume.
+        self._last_point = 0
+        # Speeds are measured from here: the iteration and the time of the last log
+        # point, or of the start or resume of the run in this process.
+        self._speed_start = (0, time.perf_counter())
 
     def restore(self, iteration: int, metrics: Mapping[str, np.ndarray]) -> None:
         """Continues from a checkpoint."""
@@ -41,26 +43,26 @@ class LogRows:
         if self._period:
             multiple = iteration * steps // self._period * self._period
             self._last_point = iteration_at(multiple, steps)
-        self._last = (iteration, time.perf_counter())
+        self._speed_start = (iteration, time.perf_counter())
 
     def points(self, iteration: int, end: int) -> list[int]:
-        """The iterations after which a chunk logs: log points, and its end.
+        """The iterations after which a chunk writes a row: log points, and its end.
 
         The chunk ends before `end` if there are more than `max_points`.
         """
         points = [iteration]
         while points[-1] < end and len(points) <= self.max_points:
-            following = end
+            next_point = end
             if self._period:
-                following = next_due(points[-1], self._period, self._setup.steps)
-            points.append(min(following, end))
+                next_point = next_due(points[-1], self._period, self._setup.steps)
+            points.append(min(next_point, end))
         return points[1:] or [end]
 
     def settings(self, log: Log, iterations: Array) -> dict[str, Array]:
         """The values of scheduled options and of ε at each point, `[S, R]` each.
 
         The names are places in the recipe, such as `policy.epsilon`. `iterations` are
-        those of the rows of the log, int32 `[R]`.
+        the iterations of the R rows of the log, int32 `[R]`.
         """
         recipe = self._recipe
         parts = {**recipe.optimizers}
@@ -74,7 +76,7 @@ class LogRows:
             if isinstance(value, schedules.Schedule) or name == "epsilon"
         }
 
-        def at(iteration: Array, episodes: Array) -> dict[str, Array]:
+        def values_at(iteration: Array, episodes: Array) -> dict[str, Array]:
             clock = Clock(
                 iteration=iteration,
                 steps=iteration.astype(jnp.float32) * self._setup.steps,
@@ -85,66 +87,66 @@ class LogRows:
             values = schedules.evaluate_options(settings, clock, recipe.train.steps)
             return {name: jnp.asarray(value) for name, value in values.items()}
 
-        each_point = jax.vmap(at, (0, 0))
-        return jax.vmap(each_point, (None, 0))(iterations, log.statistics.episodes)
+        at_points = jax.vmap(values_at, (0, 0))
+        return jax.vmap(at_points, (None, 0))(iterations, log.statistics.episodes)
 
     def rows(
         self,
         points: Sequence[int],
-        look: Mapping[str, Any],
-        clock: tuple[float, float],
+        summary: Mapping[str, Any],
+        times: tuple[float, float],
         frozen: FrozenSeeds,
     ) -> list[dict[str, Any]]:
-        """The rows of a chunk, and its last metrics in `self.metrics`.
+        """Returns the rows of a chunk, and stores its last metrics in `self.metrics`.
 
-        `points` begin with the iteration before the chunk. `look` has the `log` and the
-        `settings`, `[S, R]` each. `clock` has the times at which the chunk began and
-        ended: log points between are taken to be evenly spaced.
+        `points` begin with the iteration before the chunk. `summary` has the `log` and
+        the `settings`, `[S, R]` each. `times` are the start and the end of the chunk:
+        its iterations are assumed to take equally long.
         """
         rows, updates = [], self._setup.agent.updates
         for index, (before, point) in enumerate(itertools.pairwise(points)):
             if updates(point) > updates(before):
-                metrics = look["log"].metrics
+                metrics = summary["log"].metrics
                 self.metrics = {key: leaf[:, index] for key, leaf in metrics.items()}
             if is_due(before, point, self._period, self._setup.steps):
-                share = (point - points[0]) / (points[-1] - points[0])
-                at = clock[0] + share * (clock[1] - clock[0])
-                rows += self._rows_at(point, index, look, at, frozen)
+                fraction = (point - points[0]) / (points[-1] - points[0])
+                point_time = times[0] + fraction * (times[1] - times[0])
+                rows += self._rows_at(point, index, summary, point_time, frozen)
         return rows
 
     def _rows_at(
         self,
         point: int,
         index: int,
-        look: Mapping[str, Any],
-        at: float,
+        summary: Mapping[str, Any],
+        point_time: float,
         frozen: FrozenSeeds,
     ) -> list[dict[str, Any]]:
-        """The rows of a log point at the time `at`."""
+        """The rows of a log point; `index` is its row in the log."""
         setup, updates = self._setup, self._setup.agent.updates
         has_learned = updates(point) > updates(self._last_point)
-        clocks = self._clocks(point, at)
-        self._last_point, self._last = point, (point, at)
-        statistics = look["log"].statistics._asdict()
+        timing = self._timing(point, point_time)
+        self._last_point, self._speed_start = point, (point, point_time)
+        statistics = summary["log"].statistics._asdict()
         step = point * setup.steps
         rows = []
         for seed_index, seed in enumerate(setup.seeds):
             row: dict[str, Any] = {"T": step, "seed": seed}
             row |= statistics_row(statistics, (seed_index, index))
             row["updates"] = updates(point)
-            for name, values in look["settings"].items():
+            for name, values in summary["settings"].items():
                 row[name] = float(values[seed_index, index])
             if has_learned:
                 row |= {k: float(v[seed_index]) for k, v in self.metrics.items()}
             if seed in frozen and step >= frozen[seed].step:
                 row["frozen"] = frozen[seed].reason
-            rows.append(row | clocks)
+            rows.append(row | timing)
         return rows
 
-    def _clocks(self, point: int, at: float) -> dict[str, float]:
-        """Durations and speeds since the last log point."""
-        iteration, last_time = self._last
-        seconds = max(at - last_time, 1e-9)
+    def _timing(self, point: int, point_time: float) -> dict[str, float]:
+        """Durations and speeds since `_speed_start`."""
+        iteration, start_time = self._speed_start
+        seconds = max(point_time - start_time, 1e-9)
         updates, seeds = self._setup.agent.updates, len(self._setup.seeds)
         steps = (point - iteration) * self._setup.steps
         num_updates = updates(point) - updates(iteration)
@@ -152,5 +154,5 @@ class LogRows:
             "dt": 1e3 * seconds / max(steps, 1),
             "steps_per_second": steps * seeds / seconds,
             "updates_per_second": num_updates * seeds / seconds,
-            "time": time.time() - (time.perf_counter() - at),
+            "time": time.time() - (time.perf_counter() - point_time),
         }

@@ -23,7 +23,7 @@ NOT_FAILED = -1  # value of `Learner.failed` while all losses were finite
 
 
 class Target(TypedDict, total=False):
-    """The target update: a copy `every` n updates, or Polyak averaging."""
+    """The target update: a copy after `every` n updates, or Polyak averaging."""
 
     every: Count
     polyak: Annotated[float, Gt(0.0), Le(1.0)]
@@ -43,9 +43,9 @@ class Term:
     """A term of a loss."""
 
     value: Float[Array, "T B"]
-    # Whether the weights of a replay scale the term: the importance weights of a
-    # prioritized replay correct an expectation under its steps. If not, weights only
-    # mask the term: rows of weight 0 do not count.
+    # True: the weights of a replay scale the term, as the importance weights of a
+    # prioritized replay scale a TD loss. False: they only mask it, so that rows of
+    # weight 0 do not count.
     is_weighted: bool
 
 
@@ -117,10 +117,10 @@ def learner(
             clock.updates,
             (state.params, state.optimizer, state.failed),
         )
-        params, moments, failed = gradient_step.state
+        params, opt_state, failed = gradient_step.state
         target = update_target(params, state.target, clock.updates + 1)
         metrics = _metrics_if_requested(clock.compute_metrics, gradient_step.report)
-        new_state = Learner(params, target, moments, failed)
+        new_state = Learner(params, target, opt_state, failed)
         return new_state, gradient_step.losses.priority, metrics
 
     return begin, step
@@ -138,23 +138,23 @@ def alternating_learner(
     """Returns `begin(key) -> Learner` and `step(learner, losses, weight, clock)`.
 
     Alternating updates of parameter groups, such as critic and policy. Each turn is a
-    gradient step on its own loss that changes only the groups listed in `turns`, and
-    uses the parameters that earlier turns updated. The first turn is taken in every
-    update. The other turns, and then the target update of `target_groups`, are taken
-    once every `delay` updates (Fujimoto et al., 2018,
-    https://arxiv.org/abs/1802.09477). Missing groups are ignored.
+    gradient step on its own loss. It changes only its groups, `turns[i]`, and uses the
+    parameters that earlier turns updated. The first turn is taken in every update. The
+    other turns, and then the target update of `target_groups`, are taken once every
+    `delay` updates (Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477). Groups
+    without parameters are ignored.
     """
     update_target = target_update(target)
 
     def begin(key: Key) -> Learner:
         params = init(key)
         copy = _select_groups(params, target_groups) if target is not None else ()
-        moments = tuple(
+        opt_states = tuple(
             optimizer.init(_select_groups(params, groups)) for groups in turns
         )
         # Copied: the state is donated, and a buffer cannot be donated twice.
         copy = jax.tree.map(jnp.copy, copy)
-        return Learner(params, copy, moments, jnp.int32(NOT_FAILED))
+        return Learner(params, copy, opt_states, jnp.int32(NOT_FAILED))
 
     def step(
         state: Learner,
@@ -169,7 +169,7 @@ def alternating_learner(
         """
 
         def turn(index: int, state_before: Learner) -> tuple[Learner, _GradientStep]:
-            params, moments = state_before.params, state_before.optimizer
+            params, opt_states = state_before.params, state_before.optimizer
             gradient_step = _gradient_step(
                 optimizer,
                 lambda group_params: losses[index]({**params, **group_params}),
@@ -177,14 +177,14 @@ def alternating_learner(
                 clock.updates,
                 (
                     _select_groups(params, turns[index]),
-                    moments[index],
+                    opt_states[index],
                     state_before.failed,
                 ),
             )
-            group_params, group_moments, failed = gradient_step.state
-            moments = (*moments[:index], group_moments, *moments[index + 1 :])
+            group_params, opt_state, failed = gradient_step.state
+            opt_states = (*opt_states[:index], opt_state, *opt_states[index + 1 :])
             return Learner(
-                {**params, **group_params}, state_before.target, moments, failed
+                {**params, **group_params}, state_before.target, opt_states, failed
             ), gradient_step
 
         def later_turns(_, state_before: Learner) -> Learner:
@@ -238,7 +238,7 @@ def _gradient_step(
     state: tuple[Params, ArrayTree, Int32[Array, ""]],
 ) -> _GradientStep:
     """One gradient step on the weighted mean of `loss`, if that is finite."""
-    params, moments, failed = state
+    params, opt_state, failed = state
 
     def total(params: Params) -> tuple[Float[Array, ""], Losses]:
         losses = loss(params)
@@ -250,11 +250,12 @@ def _gradient_step(
         return functools.reduce(operator.add, terms), losses
 
     (value, losses), gradient = jax.value_and_grad(total, has_aux=True)(params)
-    change, moments = optimizer.update(gradient, moments, params)
+    change, opt_state = optimizer.update(gradient, opt_state, params)
     is_finite = jnp.isfinite(value)
     is_applied = is_finite & (failed == NOT_FAILED)
     failed = jnp.where((failed == NOT_FAILED) & ~is_finite, updates, failed)
-    # Only the parameters are masked: the rest of a failed state is never used again.
+    # Only the change of the parameters is masked: the optimizer state of a failed
+    # learner is never used again.
     change = jax.tree.map(lambda leaf: jnp.where(is_applied, leaf, 0), change)
 
     def report() -> dict[str, Array]:
@@ -263,7 +264,7 @@ def _gradient_step(
         return {"loss": value, **means, "gradient_norm": norm}
 
     return _GradientStep(
-        (optax.apply_updates(params, change), moments, failed), losses, report
+        (optax.apply_updates(params, change), opt_state, failed), losses, report
     )
 
 
@@ -278,7 +279,7 @@ def _mean_metrics(losses: Losses, weight: Float[Array, "T B"]) -> dict[str, Arra
 def _metrics_if_requested(
     compute_metrics: Bool[Array, ""], report: Callable
 ) -> dict[str, Array]:
-    """The report if requested, else zeros: reductions take 10% of a small update."""
+    """The report if requested, else zeros: its means take 10% of a small update."""
     names = sorted(jax.eval_shape(report))
 
     def numbers() -> Array:
