@@ -26,7 +26,7 @@ CHANGEABLE = ("steps", "stop", "log", "evaluate", "checkpoint")
 _MAX_LISTED = 5  # differences in a message
 
 
-def newest_sound(run: Run) -> tuple[Saved | None, list[str]]:
+def newest_readable(run: Run) -> tuple[Saved | None, list[str]]:
     """The newest readable checkpoint, and messages about newer unreadable ones.
 
     None if the run has not written a checkpoint yet.
@@ -81,7 +81,7 @@ def recorded_recipe(
         data = data or saved_data
     if data is None:
         raise RlcliError(
-            f"run `{run.folder}` ended before it started, and has no recipe",
+            f"run `{run.folder}` has no recipe: it ended before it wrote one",
             "there is nothing to resume: train a new run",
         )
     before = load_recipe(data, trusted=trust)

@@ -161,7 +161,7 @@ def run_chunks(
                 status = "stopped"
                 reason = f"by its caller, at step {experiment.step:,}"
                 break
-        signals.answer()
+        signals.acknowledge()
         experiment.save(folder)
         experiment.close()
     if status != "failed":  # whose reason already names the frozen seeds

@@ -67,7 +67,7 @@ class Signals:
         self._save = False
         self._abandon = abandon if _is_owned else None
         self._patience = patience
-        self._answered = threading.Event()
+        self._acknowledged = threading.Event()
         self._previous_handlers: dict[int, object] = {}
         self._sockets: tuple[socket.socket, socket.socket] | None = None
         self._wakeup_before = -1
@@ -98,9 +98,9 @@ class Signals:
             reader.close()
             self._sockets = None
 
-    def answer(self) -> None:
+    def acknowledge(self) -> None:
         """Acknowledges that the run is stopping, for which it may take its time."""
-        self._answered.set()
+        self._acknowledged.set()
 
     def take_save_request(self) -> bool:
         """Whether a checkpoint was requested since the last call."""
@@ -138,10 +138,11 @@ class Signals:
         """Reads the signals, one byte each, and calls `abandon` when necessary."""
         status = ""
         while True:
-            timeout = self._patience if status and not self._answered.is_set() else None
+            is_waiting = status and not self._acknowledged.is_set()
+            timeout = self._patience if is_waiting else None
             ready, _, _ = select.select([reader], [], [], timeout)
             if not ready:
-                if self._answered.is_set():
+                if self._acknowledged.is_set():
                     continue
                 abandon(status)
             numbers = b""

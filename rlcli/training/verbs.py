@@ -193,7 +193,7 @@ def _resume_chunks(
     from rlcli.training import recovery
     from rlcli.training.experiment import Experiment
 
-    saved, messages = recovery.newest_sound(folder)
+    saved, messages = recovery.newest_readable(folder)
     recipe_before, recipe = recovery.recorded_recipe(folder, saved, sets, trust)
     seeds = recovery.recorded_seeds(folder, saved, recipe_before)
     out_of_memory.check_recipe(recipe, len(seeds))
@@ -232,9 +232,9 @@ def _is_finished(folder: Run, experiment: Experiment, recipe_before: Recipe) -> 
 def _smoke_recipe(recipe: Recipe) -> Recipe:
     """The recipe with a budget of seconds: every part runs, the agent hardly learns."""
     train = recipe.train
-    visit = train.unroll * recipe.num_envs
-    visits = math.ceil(4 / min(1, train.updates))  # so that some include updates
-    steps = max(visits * visit, 256)
+    unroll_size = train.unroll * recipe.num_envs
+    iterations = math.ceil(4 / min(1, train.updates))  # so that some include updates
+    steps = max(iterations * unroll_size, 256)
     half = max(1, steps // 2)
     return dataclasses.replace(
         recipe,

@@ -18,8 +18,10 @@ class Watchdog:
     an accelerator needs no processor time either.
     """
 
-    def __init__(self, say: Callable[[str], None], patience: float = _PATIENCE) -> None:
-        self._say = say
+    def __init__(
+        self, report: Callable[[str], None], patience: float = _PATIENCE
+    ) -> None:
+        self._report = report
         self._patience = patience
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -41,7 +43,7 @@ class Watchdog:
         while not self._stop.wait(self._patience):
             now = time.process_time()
             if now - time_before < _IDLE * self._patience:
-                self._say(
+                self._report(
                     f"the run has been idle for {self._patience:.0f} s: XLA's threads "
                     "may be deadlocked. Stop with Ctrl-C twice, then continue with "
                     "`NPROC=1 rlcli resume`"

@@ -165,7 +165,7 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_anew(run, whol
 def test_a_run_that_was_killed_before_it_had_a_recipe_says_so(tmp_path):
     (tmp_path / "run").mkdir()
     Run(tmp_path / "run").write_info(status="created")
-    with pytest.raises(RlcliError, match="ended before it started"):
+    with pytest.raises(RlcliError, match="ended before it wrote one"):
         rlcli.resume(tmp_path / "run", quiet=True)
 
 

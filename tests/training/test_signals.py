@@ -115,7 +115,7 @@ BUSY = """
     owner.__enter__()
     with signals.Signals(abandon, patience=float(sys.argv[1])) as found:
         if sys.argv[2:] == ["answered"]:
-            found.answer()
+            found.acknowledge()
         os.write(1, b"busy ")
         spin(2_000_000_000).block_until_ready()
     os.write(1, b"done")
@@ -152,7 +152,7 @@ def test_a_second_signal_ends_a_process_that_is_inside_of_xla():
     assert process.returncode == 7
 
 
-def test_a_run_that_answers_may_take_its_time():
+def test_a_run_that_acknowledges_may_take_its_time():
     with busy("0.2", "answered") as process:
         process.send_signal(signal.SIGTERM)
         time.sleep(1)
