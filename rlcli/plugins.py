@@ -84,7 +84,10 @@ def imported(kind: str, name: str) -> Callable:
     try:
         return functools.reduce(getattr, attribute.split("."), imported_module)
     except AttributeError as error:
-        raise RlcliError(f"{label}: {shorten(str(error), 160)}") from error
+        raise RlcliError(
+            f"{label}: {shorten(str(error), 160)}",
+            "check the name after the colon",
+        ) from error
 
 
 def check_factory(
@@ -106,7 +109,7 @@ def check_factory(
         count = f"{minimum}" if minimum == maximum else f"{minimum} to {maximum}"
         raise RlcliError(
             f"{label} is not a factory of its kind: it takes {count} positional "
-            f"arguments, and the factory of {'an' if kind[0] in 'aeiou' else 'a'} "
+            f"arguments, but the factory of {'an' if kind[0] in 'aeiou' else 'a'} "
             f"{kind} takes {expected}",
             "options of a recipe are keyword-only: write them after `*`",
         )

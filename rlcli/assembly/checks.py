@@ -77,17 +77,17 @@ def _check_priority(recipe: Recipe, updater: Updater, replay: Replay) -> None:
         f"replay `{recipe.replay.name}` requires the priority "
         f"`{replay.required_priority}`, which updater `{recipe.updater.name}` does not "
         "report",
-        f"it reports `{updater.priority}`",
+        f"it reports `{updater.priority}`: choose another replay or updater",
     )
 
 
-def _check_capacity(recipe: Recipe, replay: Replay, visit: int) -> None:
+def _check_capacity(recipe: Recipe, replay: Replay, unroll_size: int) -> None:
     """Refuses a replay with more entries than 32-bit indices can address.
 
-    `visit` is the number of steps of an unroll. A ring has room for one or two more,
-    and a sum tree rounds up to whole nodes.
+    `unroll_size` is the number of steps of an unroll. A ring has room for one or two
+    more unrolls, and a sum tree rounds up to whole nodes.
     """
-    max_capacity = INT32_MAX - 2 * visit - 32
+    max_capacity = INT32_MAX - 2 * unroll_size - 32
     if replay.capacity <= max_capacity:
         return
     assert recipe.replay is not None  # `replay` was built from it
@@ -122,9 +122,10 @@ def _check_on_policy(recipe: Recipe, tracer: Tracer, updater: Updater) -> None:
         return
     raise recipe.error(
         ("updater",),
-        f"{updater.requires_on_policy} cannot be used with a replay: tracer "
-        f"`{recipe.tracer.name}` gives actions that the policy never selects an "
-        f"advantage of 0, which {updater.requires_on_policy} would change",
+        f"{updater.requires_on_policy} cannot be used with tracer "
+        f"`{recipe.tracer.name}` and a replay: the tracer sets the advantage of "
+        "actions that the policy no longer selects to 0, and "
+        f"{updater.requires_on_policy} would change it",
         f"remove {updater.requires_on_policy} or `replay`",
     )
 
@@ -168,18 +169,18 @@ def check_updates(recipe: Recipe, setup: Setup, updater: Updater) -> None:
         )
 
 
-def check_answers(recipe: Recipe, core: Environment) -> None:
-    """Refuses a core whose `reset` or `step` does not match its declared spaces.
+def check_outputs(recipe: Recipe, core: Environment) -> None:
+    """Refuses an environment whose outputs do not match its declared spaces.
 
-    Only traces shapes. Without this check, a mismatch causes an error of JAX in some
-    network, or none at all.
+    Only traces shapes. Without this check, a mismatch would raise an error of JAX in
+    some network, or no error at all.
     """
     name = f"environment `{recipe.environment.name}`"
 
     def refuse(method: str, problem: str) -> None:
         raise recipe.error(
             ("environment",),
-            f"{name} returns from `{method}` {problem}",
+            f"{name}: `{method}` returns {problem}",
             "`rlcli.types.TimeStep` defines what `step` returns, and the environment's "
             "`observation` defines its observations",
         )

@@ -86,10 +86,10 @@ def _compare(
     if available is None or needed <= available.size:
         return
     source = available.source
-    where = "" if source == "physical memory" else f" by {source}"
+    limit = "" if source == "physical memory" else f" ({source})"
     raise OutOfMemoryError(
         f"{who} needs {format_size(needed)} of memory, but only "
-        f"{format_size(available.size)} are available{where}: {breakdown(items)}",
+        f"{format_size(available.size)} are available{limit}: {breakdown(items)}",
         _remedy(items, needed - available.size),
     )
 
@@ -153,7 +153,7 @@ def _largest_size(recipe: Recipe) -> str:
     sizes |= {"environment.num_envs": recipe.num_envs}
     sizes |= {"train.unroll": recipe.train.unroll}
     value, name = max((value or 0, name) for name, value in sizes.items())
-    return f"the largest size in the recipe is `{name}` ({value:,})"
+    return f"lower the largest size in the recipe, `{name}` ({value:,})"
 
 
 def _remedy(items: Sequence[Item], excess: int) -> str:

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from rlcli import action_masks, plugins, registry, schedules, spaces
 from rlcli.assembly import out_of_memory
 from rlcli.assembly.checks import (
-    check_answers,
     check_names,
+    check_outputs,
     check_parts,
     check_updates,
 )
@@ -54,7 +54,7 @@ def build(
 ) -> Setup:
     """Builds environment and agent of a recipe for `seeds` (by default the recipe's).
 
-    Raises an `RlcliError` that names both parts where two are incompatible.
+    Raises an `RlcliError` if two parts are incompatible; the message names both.
     """
     try:
         return _build(recipe, seeds, rendering)
@@ -109,16 +109,16 @@ def check_environment(recipe: Recipe) -> None:
     if registry.find("environment", recipe.environment.name).facts.get("adapter"):
         return  # on the host: the results of its steps are checked at run time
     values = {name: jnp.asarray(numbers)[0] for name, numbers in recipe.each.items()}
-    check_answers(recipe, _build_core(recipe, START, values))
+    check_outputs(recipe, _build_core(recipe, START, values))
 
 
 def _device_count(recipe: Recipe, seeds: int) -> int:
     """The number of devices; each gets an equal share of the seeds."""
-    requested, pool = recipe.train.devices, recipe.train.threads
-    if seeds > 1 and isinstance(pool, int) and pool > 1:
+    requested, num_threads = recipe.train.devices, recipe.train.threads
+    if seeds > 1 and isinstance(num_threads, int) and num_threads > 1:
         raise recipe.error(
             ("train", "threads"),
-            f"`threads: {pool}` with {seeds} seeds could deadlock",
+            f"`threads: {num_threads}` with {seeds} seeds could deadlock",
             "remove `threads`: several seeds use one thread",
         )
     available = jax.local_device_count()
@@ -131,12 +131,14 @@ def _device_count(recipe: Recipe, seeds: int) -> int:
     if requested > available:
         raise recipe.error(
             ("train", "devices"),
-            f"`devices: {requested}`, but there are {available} devices",
+            f"`devices: {requested}`, but JAX finds only {available}",
+            "lower `devices`, or use `devices: auto`",
         )
     if seeds % requested:
         raise recipe.error(
             ("train", "devices"),
             f"{seeds} seeds cannot be divided evenly among {requested} devices",
+            "make `train.seeds` a multiple of `devices`, or use `devices: auto`",
         )
     return requested
 
@@ -152,6 +154,7 @@ def _environment_factory(
                 ("environment", names[0]),
                 f"environment `{part.name}` runs on the host: `{names[0]}` cannot "
                 "follow a schedule",
+                f"set `{names[0]}` to a number",
             )
         host_env = build_part(
             part,
@@ -170,12 +173,12 @@ def _environment_factory(
     assert limit != "default"  # only adapters have a default limit
 
     def environment(clock: Clock) -> Environment:
-        varied = {name: jnp.asarray(values) for name, values in recipe.each.items()}
+        each = {name: jnp.asarray(values) for name, values in recipe.each.items()}
         envs = vector(
             lambda values: _build_core(recipe, clock, values, rendering),
             recipe.num_envs,
             time_limit=limit,
-            each=varied,
+            each=each,
             rendering=rendering,
         )
         return stack_frames(envs, frame_steps)
@@ -294,7 +297,8 @@ def _combine_parts(recipe: Recipe, parts: _AgentParts, num_envs: int) -> Agent:
     normalized = normalizer.updater(updater)
     if replay is None:
         return normalizer.agent(agents.online_agent(normalized, tracer))
-    # Never before the replay can sample a window, even if `train.start` is smaller.
+    # The replay has to contain a whole window before the first update, even if
+    # `train.start` is smaller.
     window = max(_row_window(tracer, updater), replay.window)
     min_iterations = -(-window // train.unroll) - 1
     start = max(-(-train.start // (train.unroll * num_envs)), min_iterations)
@@ -305,7 +309,7 @@ def _combine_parts(recipe: Recipe, parts: _AgentParts, num_envs: int) -> Agent:
 
 
 def _row_window(tracer: Tracer, updater: Updater) -> int:
-    """The consecutive steps that the rows of one update require."""
+    """The number of consecutive steps that the rows of one update require."""
     return updater.rows - 1 + (tracer.window or 1)
 
 
@@ -347,7 +351,7 @@ def _build_policy(
         raise recipe.error(
             ("policy",),
             f"policy `{part.name}` requires `{missing[0]}`, which updater "
-            f"`{recipe.updater.name}` does not provide in "
+            f"`{recipe.updater.name}` does not provide for the action space "
             f"{spaces.describe(env_spaces.action)}",
             f"choose from {format_names(fitting)}",
         )

@@ -337,7 +337,8 @@ def _plain(value: Any) -> Any:
         # Data from a checkpoint may contain one list many times, or a cycle.
         if next(counter) > MAX_VALUES or len(place) > MAX_NESTING:
             raise RlcliError(
-                f"more than {MAX_VALUES:,} values, or {MAX_NESTING} levels"
+                f"the recipe has more than {MAX_VALUES:,} values, or more than "
+                f"{MAX_NESTING} levels"
             )
         if isinstance(value, Mapping):
             items = ((str(key), item) for key, item in value.items())

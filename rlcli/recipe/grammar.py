@@ -91,7 +91,7 @@ class Train:
     steps: Steps = 50_000
     episodes: PositiveInt | None = None
     unroll: PositiveInt
-    updates: Fraction  # per visit to the learner, on average
+    updates: Fraction  # per iteration, on average
     start: Annotated[int, Ge(0), Le(EXACT_MAX)]
     warmup: Literal["random", "policy"] = "policy"
     seed: Annotated[int, Ge(0), Lt(2**31)] = 0
@@ -198,7 +198,11 @@ class Reader(NamedTuple):
                 message = f"`{key}` is set twice, directly and in `each`"
                 self.fail(place, message, "remove one of the two")
             if not len(values):
-                self.fail(place, f"`each` has no value for `{key}`", "")
+                self.fail(
+                    place,
+                    f"`each` has no value for `{key}`",
+                    f"list numbers, as in `{key}: [0.5, 1.0]`, or remove `{key}`",
+                )
             if len(values) > num_envs:
                 message = f"`each` has {len(values)} values for `{key}` of {self.label}"
                 self.fail(
@@ -297,7 +301,7 @@ def contradictions(
         ("episodes", train.episodes is not None, "set `steps`"),
         ("precision", train.precision != "float32", "use `float32`"),
         ("on_error", train.on_error != "stop", "use `stop`"),
-        ("trackers", bool(train.trackers), ""),
+        ("trackers", bool(train.trackers), "remove `trackers`"),
     )
     for key, is_set, hint in unsupported:
         if is_set:
@@ -312,8 +316,8 @@ def contradictions(
         hint = "updates begin after `start` steps: make it smaller than `steps`"
         yield ("train", "start"), f"{message}, `steps` is {train.steps:,}", hint
     if train.unroll * num_envs > train.steps:
-        visit = f"{train.unroll:,} × {num_envs:,}"
-        message = f"the agent would never learn: an unroll has {visit} steps"
+        size = f"{train.unroll:,} × {num_envs:,}"
+        message = f"the agent would never learn: an unroll has {size} steps"
         hint = "an unroll has `unroll` steps of each of `num_envs` environments"
         yield ("train", "steps"), f"{message}, the run has {train.steps:,}", hint
     yield from _overflows(train, num_envs)
@@ -333,27 +337,27 @@ def contradictions(
 
 def _overflows(train: Train, num_envs: int) -> Iterator[tuple[Place, str, str]]:
     """Counts that exceed the int32 counters of the loop."""
-    visit = train.unroll * num_envs
-    iterations = train.steps // visit
-    if visit > INT32_MAX:
+    unroll_size = train.unroll * num_envs
+    iterations = train.steps // unroll_size
+    if unroll_size > INT32_MAX:
         message = f"an unroll has {train.unroll:,} × {num_envs:,} steps"
         hint = "lower `train.unroll` or `environment.num_envs`"
         yield ("train", "unroll"), f"{message}, but {_COUNTER_LIMIT}", hint
     if iterations * train.unroll > INT32_MAX:
         steps = iterations * train.unroll
         message = f"the run has {steps:,} steps of each environment"
-        most = INT32_MAX // train.unroll * visit + visit - 1
+        most = INT32_MAX // train.unroll * unroll_size + unroll_size - 1
         hint = f"lower `train.steps` to at most {most:,}"
         yield ("train", "steps"), f"{message}, but {_COUNTER_LIMIT}", hint
-    # The numerator is counted before it is divided.
+    # The loop multiplies by the numerator before it divides: the product has to fit.
     elif iterations * train.updates.numerator > INT32_MAX:
         count = shorten(f"{iterations * train.updates.numerator:,}", 30)
         message = f"the run makes {count}"
         if train.updates.denominator > 1:
             message += f" / {train.updates.denominator:,}"
-        most = INT32_MAX // train.updates.numerator * visit
+        most = INT32_MAX // train.updates.numerator * unroll_size
         hint = "lower `train.updates`"
-        if most >= visit:
+        if most >= unroll_size:
             hint += f", or `train.steps` to at most {most:,}"
         yield ("train", "updates"), f"{message} updates, but {_COUNTER_LIMIT}", hint
 

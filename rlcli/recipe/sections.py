@@ -106,9 +106,7 @@ class Sections:
         if value is None:
             self.fail(place, f"the {kind} has no `name`", hint)
         if not isinstance(value, str):
-            message = (
-                f"the {kind} has no `name`: expected str, got {format_value(value)}"
-            )
+            message = f"`name` of the {kind}: expected str, got {format_value(value)}"
             self.fail((*place, "name"), message, hint)
         return value
 
@@ -283,14 +281,14 @@ class Sections:
         parameters = registry.options(grammar.Normalize)
         return grammar.Normalize(**reader.options(parameters, options))
 
-    def updates(self, reader: grammar.Reader, value: Any, visit: int) -> Fraction:
-        """Updates per visit; `{per_step: …}` is multiplied by the steps of a visit."""
+    def updates(self, reader: grammar.Reader, value: Any, steps: int) -> Fraction:
+        """Updates per iteration; `{per_step: …}` is multiplied by its `steps`."""
         place = ("train", "updates")
         if not isinstance(value, Mapping):
             return Fraction(reader.value(grammar.PositiveInt, value, place))
         per_step = reader.value(grammar.PerStep, value, place)["per_step"]
-        # Via text: 0.1 means a tenth, which the binary float is not exactly.
-        return Fraction(str(per_step)).limit_denominator(1_000) * visit
+        # Via text: a recipe means exactly 1/10 by 0.1, and the binary float differs.
+        return Fraction(str(per_step)).limit_denominator(1_000) * steps
 
     def mapping(self, place: Place, value: Any) -> Mapping[str, Any]:
         """A section that is a mapping; {} if it is absent."""

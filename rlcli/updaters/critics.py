@@ -166,7 +166,7 @@ def _refuse_memory(network: Network, function: str) -> None:
     """Refuses recurrent networks in critics whose carry no updater stores."""
     if is_recurrent(network):
         raise RlcliError(
-            f"temporal differences cannot learn {function} with a memory",
+            f"a recurrent network is not supported for {function}",
             "remove `memory`, or choose a rule for action values with `q: all`",
         )
 

@@ -91,7 +91,7 @@ def test_an_environment_that_does_not_fit_is_refused(forged, verb, tmp_path):
     with pytest.raises(RlcliError, match=r"cannot be built in .* 18\.6 GiB") as caught:
         verb(path)
     assert caught.value.hint == (
-        "the largest size in the recipe is `environment.size` (50,000)"
+        "lower the largest size in the recipe, `environment.size` (50,000)"
     )
     assert list(tmp_path.iterdir()) == [path]
 

@@ -37,9 +37,9 @@ def test_off_policy_advantages_are_not_normalized_with_a_replay(tmp_path):
     centred = "updater: {name: v_trace, normalize_advantage: true}\n"
     error = build_error(f"{CARTPOLE}{centred}{replay}", tmp_path)
     assert error.message == (
-        f"{tmp_path}/mine.yaml:2: `normalize_advantage` cannot be used with a replay: "
-        "tracer `v_trace` gives actions that the policy never selects an advantage of "
-        "0, which `normalize_advantage` would change"
+        f"{tmp_path}/mine.yaml:2: `normalize_advantage` cannot be used with tracer "
+        "`v_trace` and a replay: the tracer sets the advantage of actions that the "
+        "policy no longer selects to 0, and `normalize_advantage` would change it"
     )
     assert error.hint == "remove `normalize_advantage` or `replay`"
     built(f"{CARTPOLE}{centred}", tmp_path)
@@ -62,7 +62,7 @@ def test_gradient_norm_priorities_require_an_updater_that_reports_them(tmp_path)
         "replay `prioritized` requires the priority `gradient_norm`, which updater "
         "`q_learning` does not report"
     )
-    assert error.hint == "it reports `td_error`"
+    assert error.hint == "it reports `td_error`: choose another replay or updater"
     own = f"'{__name__}:reporting'"
     assert Experiment(*built(f"{text}updater: {own}\n", tmp_path)).check()
 

@@ -43,7 +43,7 @@ def test_a_policy_that_the_updater_does_not_support_is_refused_with_those_it_doe
     error = build_error(f"{CARTPOLE}updater: {updater}\npolicy: {policy}\n", tmp_path)
     assert error.message == (
         f"{tmp_path}/mine.yaml:3: policy `{policy}` requires `{acts_on}`, which "
-        f"updater `{updater}` does not provide in Discrete(2)"
+        f"updater `{updater}` does not provide for the action space Discrete(2)"
     )
     assert error.hint == f"choose from {fitting}"
 
@@ -103,14 +103,14 @@ def test_a_policy_that_the_updater_does_not_support_is_refused_with_those_it_doe
         (
             "updater: q_learning\ntrain: {devices: 99, seeds: 99}",
             3,
-            "`devices: 99`, but there are 2 devices",
-            "",
+            "`devices: 99`, but JAX finds only 2",
+            "lower `devices`, or use `devices: auto`",
         ),
         (
             "updater: q_learning\ntrain: {devices: 2, seeds: 3}",
             3,
             "3 seeds cannot be divided evenly among 2 devices",
-            "",
+            "make `train.seeds` a multiple of `devices`, or use `devices: auto`",
         ),
         (
             "updater: q_learning\ntrain: {threads: 2, seeds: 3}",

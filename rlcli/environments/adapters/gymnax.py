@@ -109,8 +109,8 @@ def _to_json_value(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray | jax.Array):
         return np.asarray(value).tolist()
     raise RlcliError(
-        f"an option is {value!r}",
-        "options are numbers, strings, booleans, and lists of these",
+        f"`options` contains {value!r}",
+        "values of `options` are numbers, strings, booleans, and lists of these",
     )
 
 

@@ -247,7 +247,10 @@ class HostVectorState:
             return observation_image(self.space, _select_rows(self.obs, index))
         image = self._call_vector("render", index)
         if not isinstance(image, np.ndarray) or image.ndim != 3:
-            raise RlcliError(f"{self.external.name} does not render itself as an image")
+            raise RlcliError(
+                f"{self.external.name}: `render` returned "
+                f"{type(image).__name__}, not an image [height, width, 3]"
+            )
         return image.astype(np.uint8)
 
     def render_final(self, index: int) -> HostArray | None:
@@ -294,17 +297,17 @@ class HostVectorState:
             index, name, method = error.index, self.label(error.index), error.method
         error = _original_error(error)
         if isinstance(error, InvalidOutputError):
-            where = f"`{method}`"
+            call = f"`{method}`"
             if method == "step" and index is not None:
-                where = f"step {self.length[index] + 1}"
+                call = f"step {self.length[index] + 1}"
             return RlcliError(
-                f"{name} returned in {where} {error}",
+                f"{name}: {call} returned {error}",
                 "an environment must return observations of its declared space, and "
                 "numbers as rewards; use a wrapper to convert them",
             )
         if isinstance(error, StepTimeoutError):
             return RlcliError(
-                f"{name} took longer than {self.external.timeout:g} s for a `{method}`",
+                f"{name}: `{method}` took longer than {self.external.timeout:g} s",
                 "increase `timeout` under `environment:`",
             )
         hint = ""

@@ -61,7 +61,7 @@ def _make_env(
         env = pgx.make(id)
         if env.num_players != 1:
             raise RlcliError(
-                f"{name} has {env.num_players} players",
+                f"{name} has {env.num_players} players, but rlcli trains one agent",
                 "choose a single-player game, such as `pgx/2048` or `pgx/minatar-…`",
             )
         board = jax.eval_shape(env.init, jax.random.key(0)).observation

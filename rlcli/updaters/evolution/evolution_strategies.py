@@ -239,7 +239,7 @@ def _evolution_updater(
     ) -> tuple[EvolutionState, Report]:
         if weight.shape[1] != spaces.num_envs:
             raise RlcliError(
-                f"updater `{name}` learns from whole unrolls, one per member",
+                f"updater `{name}` learns from whole unrolls: it supports no replay",
                 "remove `replay`",
             )
         tell_key, ask_key = jax.random.split(key)

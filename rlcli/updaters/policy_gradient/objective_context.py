@@ -32,7 +32,7 @@ class ObjectiveContext(NamedTuple):
         """
         if "log_prob" not in self.steps.extras:
             raise RlcliError(
-                "an objective uses `log_ratio`, and does not require the extra "
+                "an objective uses `log_ratio`, but does not require the extra "
                 "`log_prob`",
                 'declare it: `@objective(requires=("log_prob",))`',
             )

@@ -67,7 +67,8 @@ def _apply_objective(
     result = function(context)
     if not isinstance(result, PolicyLoss):
         raise RlcliError(
-            f"objective `{name}` returned `{type(result).__name__}`",
+            f"objective `{name}` returned `{type(result).__name__}` instead of "
+            "`PolicyLoss`",
             "return `PolicyLoss(loss, metrics)`",
         )
     arrays = {"loss": result.loss, **result.metrics}
@@ -75,7 +76,7 @@ def _apply_objective(
         if jnp.shape(array) != context.weight.shape:
             raise RlcliError(
                 f"objective `{name}` returned a `{key}` of shape {jnp.shape(array)}, "
-                f"and its rows have the shape {context.weight.shape}",
+                f"but its rows have the shape {context.weight.shape}",
                 "return one number per row: the updater computes the mean",
             )
     return result

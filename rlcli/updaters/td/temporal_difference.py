@@ -89,7 +89,8 @@ def rule(
     A rule is a function of `RuleContext`. The options of the updater are the rule's
     keyword-only parameters and those of `TDOptions`; `defaults` override the default
     values of the latter. `policy`, `tracer` and `unroll` are the defaults of recipes.
-    `discrete_only`: the rule uses the values of all actions, not only of sampled ones.
+    `discrete_only`: the rule uses the values of all actions, not only of sampled ones,
+    so the action space has to be Discrete.
     """
 
     def build(
@@ -110,14 +111,14 @@ def _apply_rule(function: Rule, name: str, context: RuleContext) -> Backup:
     result = function(context)
     if not isinstance(result, Backup):
         raise RlcliError(
-            f"rule `{name}` returned `{type(result).__name__}`",
+            f"rule `{name}` returned `{type(result).__name__}` instead of `Backup`",
             "return `Backup(bootstrap_value, …)`",
         )
     if not isinstance(result.bootstrap_value, Particles):
         raise RlcliError(
             f"rule `{name}` bootstraps from "
-            f"`{type(result.bootstrap_value).__name__}`, and not from `Particles`",
-            "return `Backup(context.next_q(), probability)`, or make `Particles`",
+            f"`{type(result.bootstrap_value).__name__}` instead of `Particles`",
+            "return `Backup(context.next_q(), probability)`, or construct `Particles`",
         )
     return result
 
@@ -151,7 +152,10 @@ def _value_policy(
     policies: Callable[..., Policy],
     space: gymnasium.spaces.Discrete,
 ) -> Policy:
-    """The recipe's policy on action values, with network noise only in `explore`."""
+    """The recipe's policy on action values, with network noise only in `explore`.
+
+    `acting`, which the inner policy passes to the network, is (params, noise key).
+    """
 
     def apply(acting, key, obs, carry, first):
         del key
@@ -216,6 +220,7 @@ def td_updater(
                 initial_carry(critic, steps),
             )
             prediction = critic.predict_action("learn", params, *inputs)
+            # Back in the order of the batch, as the targets are; vmap: over critics.
             return regression_losses(
                 jax.vmap(order.backward)(prediction), td_target, loss, scale
             )
@@ -268,7 +273,7 @@ def _with_next_carry(steps: Transition, carries: ArrayTree) -> Transition:
 def _with_obs_as_next(
     critic: Critic, steps: Transition, carries: ArrayTree
 ) -> Transition:
-    """The steps with `obs` in place of `next_obs`, to value the current state."""
+    """The steps with `obs` as `next_obs`, for the value of the current state."""
     fresh = critic.initial(steps.first.shape[1])
 
     def carry_before(begin: Array, after: Array, fresh: Array) -> Array:

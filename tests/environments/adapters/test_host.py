@@ -176,7 +176,7 @@ def test_an_environment_that_hangs_is_interrupted(busy: bool, swallows: bool) ->
     state, _ = env.reset(SEEDS)
     env.step(state, np.zeros((2, 2), np.int32))
     began = time.perf_counter()
-    with pytest.raises(RlcliError, match=r"took longer than 0\.2 s for a `step`"):
+    with pytest.raises(RlcliError, match=r"`step` took longer than 0\.2 s"):
         env.step(state, np.array([[0, 0], [1, 0]]))
     assert time.perf_counter() - began < 10
 
@@ -200,7 +200,9 @@ def test_in_another_thread_a_slow_step_raises_afterwards() -> None:
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    assert "(number 1 of seed 6, episode 0) took longer than 0.1 s" in problem[0]
+    assert (
+        "(number 1 of seed 6, episode 0): `step` took longer than 0.1 s" in problem[0]
+    )
 
 
 def test_an_observation_of_another_shape_is_refused() -> None:
@@ -291,7 +293,7 @@ def test_an_invalid_timestep_is_refused_with_its_location(place, value, space, p
     with pytest.raises(RlcliError) as caught:
         play_steps(make_spoiled_env(place, value, space))
     message = caught.value.message
-    where = "environment `Spoils` (number 0 of seed 5, episode 0) returned in step 3 "
+    where = "environment `Spoils` (number 0 of seed 5, episode 0): step 3 returned "
     assert message.startswith(where + problem)
     assert "wrapper" in caught.value.hint
 
@@ -328,7 +330,7 @@ def test_a_step_result_of_another_type_is_refused(timestep, problem):
         def step(self, action):
             return timestep
 
-    with pytest.raises(RlcliError, match=re.escape(f"returned in step 1 {problem}")):
+    with pytest.raises(RlcliError, match=re.escape(f"step 1 returned {problem}")):
         play_steps(Odd)
 
 
@@ -337,7 +339,7 @@ def test_a_reset_without_info_is_refused():
         def reset(self, *, seed=None, options=None):
             return np.zeros(2, np.float32)
 
-    with pytest.raises(RlcliError, match=r"returned in `reset` ndarray, not \(obs"):
+    with pytest.raises(RlcliError, match=r"`reset` returned ndarray, not \(obs"):
         make_host_env(Old).reset(SEEDS)
 
 

@@ -222,5 +222,5 @@ def test_no_gradient_passes_through_burn_in(burn_in):
 def test_critics_without_a_carry_refuse_memory(updater):
     network = {"name": "linear", "memory": "gru"}
     data = {"environment": "CartPole-v1", "network": network, "updater": updater}
-    with pytest.raises(RlcliError, match="with a memory"):
+    with pytest.raises(RlcliError, match="recurrent network is not supported"):
         build(recipe.load_recipe(data))

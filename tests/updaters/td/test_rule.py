@@ -52,7 +52,7 @@ def test_an_unknown_option_is_refused_before_the_rule_is_called(tabular):
         (lambda context: context.next_q(), "rule `wrong` returned `Particles`"),
         (
             lambda context: Backup(context.next_q().mean()),
-            "rule `wrong` bootstraps from `.*`, and not from `Particles`",
+            "rule `wrong` bootstraps from `.*` instead of `Particles`",
         ),
     ],
 )
