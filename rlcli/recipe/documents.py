@@ -93,6 +93,10 @@ class Document:
                 return f"{self.origins[place[:length]]}: "
             if place[:length] in self.lines:
                 break
+        if place and place not in self.lines:  # created by `--set a.b=…`
+            for origin_place, origin in self.origins.items():
+                if origin_place[: len(place)] == place:
+                    return f"{origin}: "
         line = self.line_of(place)
         if line is None:
             return f"{self.source}: " if self.source else ""

@@ -227,6 +227,14 @@ def test_what_was_set_is_where_it_was_set():
     assert merged.where(("a", "c")) == "x.yaml:1: "
 
 
+def test_an_enclosing_section_that_a_set_created_is_where_it_was_set():
+    document = documents.load_document("a: 1\n", "x.yaml")
+    merged = documents.merge(document, ["b.c.d=2"])
+    assert merged.where(("b",)) == "--set b.c.d=2: "
+    assert merged.where(("a",)) == "x.yaml:1: "
+    assert merged.where() == "x.yaml:1: "
+
+
 @pytest.mark.parametrize(
     ("each", "message"),
     [
