@@ -353,7 +353,7 @@ def _build_policy(
             f"policy `{part.name}` requires `{missing[0]}`, which updater "
             f"`{recipe.updater.name}` does not provide for the action space "
             f"{spaces.describe(env_spaces.action)}",
-            f"choose from {format_names(fitting)}",
+            f"choose the policy from {format_names(fitting)}",
         )
     policy = build_part(part, clock, recipe, *(offers[name] for name in required_names))
     if recipe.train.warmup == "random" and recipe.train.start:

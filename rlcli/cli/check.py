@@ -16,14 +16,14 @@ def command(
         list[str],
         typer.Argument(
             metavar="RECIPE",
-            help="YAML files, or names of shipped recipes.",
+            help="YAML files, or names of built-in recipes.",
             show_default=False,
         ),
     ],
 ) -> None:
     """Check recipes without training them.
 
-    Prints the number of parameters, the memory and the shapes of each.
+    Prints the number of parameters, the memory in bytes and the shapes of each.
     """
     from rlcli.recipe import documents  # here, to keep `--help` fast
 

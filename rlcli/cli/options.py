@@ -63,7 +63,7 @@ Trust = Annotated[
 Best = Annotated[
     bool,
     typer.Option(
-        "--best", help="Use each seed's best policy by evaluation, not its latest."
+        "--best", help="Use the policy of each seed's best evaluation, not the latest."
     ),
 ]
 Seed = Annotated[

@@ -18,7 +18,8 @@ def command(
         str,
         typer.Argument(
             metavar="CHECKPOINT|RUN|RECIPE|ENVIRONMENT",
-            help="A recipe or an environment is rendered with a random policy.",
+            help="A policy or checkpoint file, or the folder of a run; or a recipe or "
+            "an environment, which is rendered with a random policy.",
             show_default=False,
         ),
     ],

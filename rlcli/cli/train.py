@@ -17,7 +17,7 @@ def command(
         str,
         typer.Argument(
             metavar="RECIPE",
-            help="A YAML file, or the name of a shipped recipe.",
+            help="A YAML file, or the name of a built-in recipe.",
             show_default=False,
         ),
     ],

@@ -214,8 +214,8 @@ NETWORKS = {
     ),
     "minatar minatar_cnn": "`network: {name: cnn, preset: minatar}`",
     "resnet impala impala_cnn simba bro": "`network: residual`",
-    "lstm mlp_lstm": "a memory is an option: " + _MEMORY % "lstm",
-    "gru rnn recurrent": "a memory is an option: " + _MEMORY % "gru",
+    "lstm mlp_lstm": "a memory is an option of the network: " + _MEMORY % "lstm",
+    "gru rnn recurrent": "a memory is an option of the network: " + _MEMORY % "gru",
     "transformer attention gtrxl": (
         "transformers are not supported; a memory is closest: " + _MEMORY % "gru"
     ),
@@ -234,7 +234,7 @@ MEMORIES = {
 }
 TRACERS = {
     "gae": (
-        "λ-returns minus the value are GAE: "
+        "GAE is the λ-return minus the value: "
         "`tracer: {name: lambda_return, lambda: 0.95}`"
     ),
     "td_lambda q_lambda lambda peng": "`tracer: {name: lambda_return, lambda: 0.95}`",
@@ -295,7 +295,7 @@ WRAPPERS = {
     "atari_preprocessing atari_wrapper noop_reset fire_reset": _ATARI,
     "resize_observation grayscale_observation": _ATARI,
     "record_episode_statistics monitor log_wrapper": (
-        "not needed: metrics contain the return and the length of every episode"
+        "not needed: metrics contain returns and lengths of episodes"
     ),
     "record_video": "not needed: `rlcli render` renders a trained policy",
     "auto_reset": "not needed: environments reset automatically",

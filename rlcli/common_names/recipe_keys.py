@@ -22,7 +22,8 @@ SECTIONS = {
     "model net networks architecture torso": "`network: mlp`",
     "memory buffer replay_buffer": "`replay: uniform`",
     "exploration explorer behavior_policy actor": "`policy: epsilon_greedy`",
-    "returns return target gae": "`tracer: n_step`",
+    "returns return gae": "`tracer: n_step`",
+    "target target_network": "`updater: {name: dqn, target: {polyak: 0.005}}`",
     "optim optimizers optimiser": "`optimizer: adam`",
     "training trainer run experiment": "`train: {steps: 50_000}`",
     "eval evaluate evaluation": "`train: {evaluate: {every: 10_000, episodes: 20}}`",
@@ -99,7 +100,10 @@ OPTIONS = {
     "n_critics num_critics num_qs": "`updater: {name: sac, critics: 2}`",
     "policy_delay policy_frequency": "`updater: {name: td3, delay: 2}`",
     "policy_noise target_policy_noise": "`updater: {name: td3, smoothing: 0.2}`",
-    "ent_target alpha_init autotune": "`updater: {name: sac, target_entropy: null}`",
+    "ent_target": "`updater: {name: sac, target_entropy: null}`",
+    "alpha_init autotune": (
+        "`updater: {name: sac, temperature: learned, initial_temperature: 1.0}`"
+    ),
     "n_atoms num_atoms v_min v_max": (
         "`network: {name: mlp, head: {name: categorical, atoms: 51, high: 10}}`"
     ),

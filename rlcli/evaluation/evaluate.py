@@ -41,7 +41,7 @@ def eval(
 
     Args:
         path: a run's folder, a policy file or a checkpoint.
-        best: evaluates the best policies by evaluation instead of the latest.
+        best: uses the policy of each seed's best evaluation instead of the latest.
         seed: random seed of the episodes.
         explore: explores as in training instead of acting greedily.
         environment: an environment to use instead of the run's: a name, or the

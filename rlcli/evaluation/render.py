@@ -46,7 +46,7 @@ def render(
     Args:
         path: a run's folder, a policy file or a checkpoint; or a recipe or the name of
             an environment, which is rendered with a random policy.
-        best: uses the best policy by evaluation instead of the latest.
+        best: uses the policy of the seed's best evaluation instead of the latest.
         output: the file; by default `<run>/render.gif`, or `render.gif` without a run.
             Its suffix selects the format: `.gif`, `.mp4` (requires the extra `mp4`), or
             `.png`, a strip of eight frames.

@@ -78,7 +78,7 @@ def format_evaluation(evaluation: Sequence[Row]) -> str:
     """
     results = [row["evaluation"] for row in evaluation]
     first, steps = results[0], evaluation[0]["T"]
-    episodes = f"{first['episodes']} episodes at {steps:,}"
+    episodes = f"{first['episodes']} episodes at step {steps:,}"
     frozen = len([row for row in evaluation if row.get("frozen")])
     if frozen:
         episodes += ", frozen" if len(results) == 1 else f", {frozen} frozen included"

@@ -214,7 +214,7 @@ def _check_images(
     shapes = image_shapes(space)
     if not shapes:
         raise RlcliError(
-            f"network `cnn` reads images, and there is none in {describe(space)}",
+            f"network `cnn` reads images, but {describe(space)} contains none",
             "an image is a Box of height, width and channels; `mlp` reads any space",
         )
     for height, width, _ in shapes:

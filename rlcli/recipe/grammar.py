@@ -318,8 +318,12 @@ def contradictions(
     if train.unroll * num_envs > train.steps:
         size = f"{train.unroll:,} × {num_envs:,}"
         message = f"the agent would never learn: an unroll has {size} steps"
-        hint = "an unroll has `unroll` steps of each of `num_envs` environments"
-        yield ("train", "steps"), f"{message}, the run has {train.steps:,}", hint
+        hint = "raise `train.steps`, or lower `train.unroll` or `environment.num_envs`"
+        yield (
+            ("train", "steps"),
+            f"{message}, but the run has only {train.steps:,}",
+            hint,
+        )
     yield from _overflows(train, num_envs)
     replaying = {
         "updates": train.updates != 1,

@@ -84,7 +84,7 @@ def load_recipe(
     *,
     trusted: bool = True,
 ) -> Recipe:
-    """Loads a recipe from a file, by the name of a shipped recipe, or from data.
+    """Loads a recipe from a file, by the name of a built-in recipe, or from data.
 
     `sets` are `a.b=value`. A recipe that is not `trusted` may only use built-in parts
     and installed plug-ins.
@@ -117,8 +117,12 @@ def find_recipe(recipe: str | Path) -> Path:
 def _suggest_recipe(name: str) -> str:
     """The hint for an unknown recipe, which may be the name of an algorithm."""
     if name in (*registry.KINDS, *registry.KINDS.values()):
-        kinds = registry.KINDS[registry.parse_kind(name)]
-        return f"`rlcli list {kinds}` lists the names of these parts"
+        kind = registry.parse_kind(name)
+        kinds = registry.KINDS[kind]
+        return (
+            f"`rlcli list {kinds}` lists the names of these parts, and "
+            f"`rlcli show {kind} NAME` shows the options of one"
+        )
     recipes = shipped_recipes()
     matches = [recipe for recipe in recipes if _contains_words(recipe, name)]
     if len(matches) == 1:

@@ -41,10 +41,10 @@ def prioritized(
     it must be ‖∇ loss‖ of each row (Lahire et al., 2022,
     https://arxiv.org/abs/2110.01528), which an updater declares as its `priority`; none
     of rlcli's does. New windows get the largest p so far. α and β may be schedules; a
-    mass keeps the α it was set with. The minimum is over the batch. Sampling is
-    stratified: each window of the batch comes from its own equal share of the total
-    mass. For `rank`, all priorities are sorted once every `sort_every` unrolls.
-    `frames` are the options of replay `frames`, which stores each frame once.
+    mass keeps the α of the time when it was set. The minimum is over the batch.
+    Sampling is stratified: each window of the batch comes from its own equal share of
+    the total mass. For `rank`, all priorities are sorted once every `sort_every`
+    unrolls. `frames` are the options of replay `frames`, which stores each frame once.
     """
     if frames is None:
         ring = step_ring(capacity, unroll, num_envs)

@@ -163,9 +163,9 @@ def _check_opcodes(content: io.BytesIO) -> None:
     except MalformedError:
         raise
     except ValueError as error:
-        raise MalformedError("no sound pickle") from error
+        raise MalformedError("an invalid pickle") from error
     if content.read(1):
-        raise MalformedError("a pickle with something behind its end")
+        raise MalformedError("a pickle with data after its end")
 
 
 def _restore_arrays(value: Any) -> Any:
@@ -194,15 +194,15 @@ def decode_array(name: Any, shape: Any, data: Any) -> np.ndarray:
     if type(name) is not str or name not in DTYPES:
         raise MalformedError("an array of a dtype that rlcli never writes")
     if type(shape) is not list or len(shape) > _MAX_AXES:
-        raise MalformedError("an array whose shape is no list of sizes")
+        raise MalformedError("an array whose shape is not a list of sizes")
     if any(type(size) is not int or size < 0 for size in shape):
-        raise MalformedError("an array whose shape is no list of sizes")
+        raise MalformedError("an array whose shape is not a list of sizes")
     dtype = DTYPES[name]
     if type(data) is not bytes or math.prod(shape) * dtype.itemsize != len(data):
         raise MalformedError("an array whose bytes do not fit its shape")
     view = np.ndarray(shape, dtype, buffer=data)
     if name == "bool" and view.view(np.uint8).max(initial=0) > 1:
-        raise MalformedError("an array of truth values with others than 0 and 1")
+        raise MalformedError("a bool array with values other than 0 and 1")
     return view
 
 

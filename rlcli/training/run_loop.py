@@ -40,7 +40,7 @@ class Chunk:
 
     run: Path
     step: int  # environment steps of one seed
-    rows: Sequence[Mapping[str, Any]]  # of metrics: one per seed, at log points
+    rows: Sequence[Mapping[str, Any]]  # of metrics: one per log point and seed
     evaluation: Sequence[Mapping[str, Any]]  # one per seed, after an evaluation
     _experiment: Experiment = dataclasses.field(repr=False)
 

@@ -65,7 +65,7 @@ def chunks(
     the generator early ends the run with a checkpoint.
 
     Args:
-        recipe: a file, the name of a shipped recipe, or the data of a recipe.
+        recipe: a file, the name of a built-in recipe, or the data of a recipe.
         set: options that replace the recipe's, such as `train.steps=10_000`.
         seed: the first seed.
         seeds: the number of seeds: seed, seed + 1, …

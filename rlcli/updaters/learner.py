@@ -71,9 +71,8 @@ def target_update(
     if target is None:
         return lambda params, old, updates: old
     if len(target) != 1:
-        raise RlcliError(
-            f"`target` is {dict(target)}", "set either `every` or `polyak`"
-        )
+        has = "has both `every` and" if target else "has neither `every` nor"
+        raise RlcliError(f"`target` {has} `polyak`", "set either `every` or `polyak`")
     if "polyak" in target:
         rate = target["polyak"]
         return lambda params, old, updates: optax.incremental_update(params, old, rate)

@@ -45,7 +45,7 @@ def test_a_policy_that_the_updater_does_not_support_is_refused_with_those_it_doe
         f"{tmp_path}/mine.yaml:3: policy `{policy}` requires `{acts_on}`, which "
         f"updater `{updater}` does not provide for the action space Discrete(2)"
     )
-    assert error.hint == f"choose from {fitting}"
+    assert error.hint == f"choose the policy from {fitting}"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_policy_that_the_updater_does_not_support_is_refused_with_those_it_doe
         (
             "updater: {name: q_learning, target: {every: 3, polyak: 0.1}}",
             2,
-            "`target` is {'every': 3, 'polyak': 0.1}",
+            "`target` has both `every` and `polyak`",
             "set either `every` or `polyak`",
         ),
         (

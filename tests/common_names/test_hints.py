@@ -74,7 +74,7 @@ def test_a_name_has_one_hint_and_is_no_name_of_rlcli(kind):
         ("optimizer", "Adam", "did you mean `adam`?"),
         ("network", "MLP", "did you mean `mlp`?"),
         ("replay", "PER", "`replay: prioritized`"),
-        ("tracer", "GAE", "λ-returns minus the value are GAE"),
+        ("tracer", "GAE", "GAE is the λ-return minus the value"),
         ("tracer", "n-step", "did you mean `n_step`?"),
     ],
 )

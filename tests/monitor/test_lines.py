@@ -53,11 +53,11 @@ def test_an_evaluation_is_described_with_its_interval():
         return {"T": 40_000, "seed": seed, "evaluation": spread | {"episodes": 25}}
 
     error = format_number(1.96 * 10 / math.sqrt(25))
-    alone = f"G 487 ± {error} (450 to 500), 25 episodes at 40,000"
+    alone = f"G 487 ± {error} (450 to 500), 25 episodes at step 40,000"
     assert error == "3.92"
     assert format_evaluation([result(0, 487.0)]) == alone
     assert format_evaluation([result(seed, 480.0) for seed in range(4)]) == (
-        "G 480, IQM 480 (480 to 480), 4 seeds of 25 episodes at 40,000"
+        "G 480, IQM 480 (480 to 480), 4 seeds of 25 episodes at step 40,000"
     )
 
 
@@ -69,9 +69,12 @@ def test_the_evaluation_of_frozen_seeds_counts_and_is_mentioned():
     rows = [result(0, 10.0), result(1, 4.0, frozen="the loss"), result(2, 10.0)]
     assert format_evaluation(rows).startswith("G 8, ")
     assert format_evaluation(rows).endswith(
-        ", 3 seeds of 5 episodes at 100, 1 frozen included"
+        ", 3 seeds of 5 episodes at step 100, 1 frozen included"
     )
-    assert format_evaluation(rows[1:2]) == "G 4 ± 0 (4 to 4), 5 episodes at 100, frozen"
+    assert (
+        format_evaluation(rows[1:2])
+        == "G 4 ± 0 (4 to 4), 5 episodes at step 100, frozen"
+    )
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_residual_blocks_add_to_their_inputs():
 @pytest.mark.parametrize(
     ("options", "space", "message"),
     [
-        ({}, PLACE, "reads images, and there is none in Box"),
+        ({}, PLACE, "reads images, but Box(.*) contains none"),
         ({"kernels": [7]}, GRID, "kernel of 7 × 7 where 5 pixels are left"),
         ({"preset": "atari"}, BYTES, "kernel of 4 × 4 where 1 pixels are left"),
     ],

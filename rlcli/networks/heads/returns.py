@@ -128,8 +128,9 @@ def implicit_quantile_head(
         z_τ(s, ·) = f(ψ(s) ⊙ φ(τ)),  φ(τ) = relu(Σ cos(π i τ) wᵢ + b),  0 ≤ i < cosines
 
     (Dabney et al., 2018b, https://arxiv.org/abs/1806.06923). The loss uses `samples`
-    fractions, targets use `target_samples`, and the policy `policy_samples`. Without a
-    key the fractions are midpoints of equal parts. b is initially 1, so that ψ passes.
+    fractions, targets use `target_samples`, and the policy `policy_samples`. In
+    evaluation the fractions are midpoints of equal parts. b is initially 1, so that φ
+    does not block ψ.
     """
     counts = {"learn": samples, "bootstrap": target_samples, "act": policy_samples}
     count = counts[role]

@@ -89,8 +89,8 @@ def open_es(
     """
     if antithetic and spaces.num_envs % 2:
         raise RlcliError(
-            "updater `open_es` samples its members in pairs, but there are "
-            f"{spaces.num_envs} environments",
+            "updater `open_es` samples its members in pairs, but `num_envs` is "
+            f"{spaces.num_envs}",
             "set `num_envs` to an even number, or set `antithetic: false`",
         )
 

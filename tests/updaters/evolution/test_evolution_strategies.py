@@ -108,7 +108,7 @@ def test_a_grouped_optimizer_updates_a_flat_vector_like_the_groups():
 @pytest.mark.parametrize(
     ("updater", "num_envs", "message"),
     [
-        ("open_es", 5, "samples its members in pairs, but there are 5"),
+        ("open_es", 5, "samples its members in pairs, but `num_envs` is 5"),
         ("cma_es", 1, "needs at least 2 members"),
         ("simple_ga", 1, "needs at least 2 members"),
     ],
