@@ -116,6 +116,8 @@ def _chunk_function(setup: Setup) -> Callable:
         points = progress.iteration + counts
         num_steps = counts[-1] * setup.unroll
         updates_at_points = setup.agent.updates(points)
+        # Indexed by the next row. The last row is written in the last iteration, so an
+        # index past the end, which JAX clamps, is never used.
 
         def run_block(i: Array, carry: tuple) -> tuple:
             noise = draw_noise_block(
