@@ -35,7 +35,7 @@ def optimized():
     """Programs as users run them, for tests that compare the bits of two programs."""
     import jax
 
-    before = jax.config.jax_disable_most_optimizations
+    before = jax.config.values["jax_disable_most_optimizations"]
     jax.config.update("jax_disable_most_optimizations", False)
     yield
     jax.config.update("jax_disable_most_optimizations", before)

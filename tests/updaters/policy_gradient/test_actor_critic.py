@@ -462,9 +462,9 @@ def test_with_recurrent_networks_the_first_ratio_is_one():
     data = data_of("ppo", NETWORKS["gru"])
     data["updater"] = {"name": "ppo", "epochs": 1, "minibatches": 1, "sequence": 4}
     engine = loop.make_loop(build(recipe.load_recipe(data)))
-    _, metrics = engine.advance(engine.begin(), 1)
-    assert metrics["clip_fraction"][0] == 0.0
-    assert metrics["kl"][0] == pytest.approx(0.0, abs=1e-6)
+    _, log = engine.advance(engine.begin(), 1)
+    assert log.metrics["clip_fraction"][0, 0] == 0.0
+    assert log.metrics["kl"][0, 0] == pytest.approx(0.0, abs=1e-6)
 
 
 def test_recurrence_is_refused_by_parts_that_do_not_support_it():
