@@ -357,7 +357,7 @@ def test_an_unknown_id_suggests_the_closest_id(package, id, meant):
             {"available_torque": [[1], [2, 3]]},
             "float of shape (3,)",
         ),
-        ("Pendulum-v1", {"g": object()}, "options are numbers, strings"),
+        ("Pendulum-v1", {"g": object()}, "`options` are numbers, strings"),
         ("Pendulum-v1", {"gravitee": 3}, "`options` are fields of its parameters"),
     ],
 )
