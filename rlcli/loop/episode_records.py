@@ -20,7 +20,7 @@ from rlcli.xla.numeric_limits import INT32_MAX
 class EpisodeRecords(NamedTuple):
     """The current episodes of one seed, `[B]`, and the results of finished ones."""
 
-    obs: Array
+    obs: ArrayTree
     first: Array
     policy: ArrayTree
     running_return: Array
@@ -34,7 +34,7 @@ class EpisodeRecords(NamedTuple):
 class EpisodeFunctions(NamedTuple):
     """The functions of an evaluation, for one seed."""
 
-    begin: Callable[[Array], EpisodeRecords]  # obs -> records
+    begin: Callable[[ArrayTree], EpisodeRecords]  # obs -> records
     # (seed, evaluation_index, time) -> noise of the policy and of the environment
     draw: Callable[[Array, Array, Array], tuple[ArrayTree, ArrayTree]]
     # (acting, records, noise of the policy) -> action, state of the policy
@@ -54,7 +54,7 @@ def episode_functions(
     batch = environment.num_envs
     act = policy.explore if explore else policy.exploit
 
-    def begin(obs: Array) -> EpisodeRecords:
+    def begin(obs: ArrayTree) -> EpisodeRecords:
         table = jnp.zeros((batch, episodes_per_env), jnp.float32)
         counter = jnp.zeros(batch, jnp.int32)
         return EpisodeRecords(

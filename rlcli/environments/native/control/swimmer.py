@@ -31,13 +31,16 @@ SUBSTEPS = 2  # fourth-order Runge-Kutta steps per environment step
 METRE = 90  # pixels
 
 
+Coordinates = Array | Sequence[Array]  # a tuple of scalars within a step
+
+
 class SwimmerState(NamedTuple):
     """The position and velocity of the swimmer."""
 
-    centre: Array  # float32 [2]: of mass, x and y, in metres
-    angles: Array  # float32 [segments]: relative to the x axis, in [−π, π]
-    velocity: Array  # float32 [2]: of the centre, metres per second
-    speeds: Array  # float32 [segments]: radians per second
+    centre: Coordinates  # float32 [2]: of mass, x and y, in metres
+    angles: Coordinates  # float32 [segments]: relative to the x axis, in [−π, π]
+    velocity: Coordinates  # float32 [2]: of the centre, metres per second
+    speeds: Coordinates  # float32 [segments]: radians per second
 
 
 class Body(NamedTuple):
