@@ -18,6 +18,7 @@ from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
 from rlcli.types import (
     Array,
+    ArrayTree,
     Environment,
     Key,
     NonNegative,
@@ -31,16 +32,13 @@ SUBSTEPS = 2  # fourth-order Runge-Kutta steps per environment step
 METRE = 90  # pixels
 
 
-Coordinates = Array | Sequence[Array]  # a tuple of scalars within a step
-
-
 class SwimmerState(NamedTuple):
-    """The position and velocity of the swimmer."""
+    """The position and velocity of the swimmer; within a step, tuples of scalars."""
 
-    centre: Coordinates  # float32 [2]: of mass, x and y, in metres
-    angles: Coordinates  # float32 [segments]: relative to the x axis, in [−π, π]
-    velocity: Coordinates  # float32 [2]: of the centre, metres per second
-    speeds: Coordinates  # float32 [segments]: radians per second
+    centre: ArrayTree  # float32 [2]: of mass, x and y, in metres
+    angles: ArrayTree  # float32 [segments]: relative to the x axis, in [−π, π]
+    velocity: ArrayTree  # float32 [2]: of the centre, metres per second
+    speeds: ArrayTree  # float32 [segments]: radians per second
 
 
 class Body(NamedTuple):
