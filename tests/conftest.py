@@ -1,5 +1,6 @@
 """What all tests share. Comes before JAX: its settings and the layout are made here."""
 
+import gc
 import os
 import zlib
 from pathlib import Path
@@ -20,6 +21,10 @@ os.environ |= {
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
 }
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
+
+# Tracing allocates so much that the default thresholds spend a fifth of the time of the
+# suite in the garbage collector.
+gc.set_threshold(200_000, 20, 50)
 
 # One thread: vmapped seeds never wait for each other. Two devices share the seeds.
 threads.apply_layout(threads.Layout("one", 2))
