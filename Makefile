@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 RECIPE := recipes/dqn_cartpole.yaml
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-slow check format bench
+.PHONY: demo test test-docs test-slow check format bench
 .DELETE_ON_ERROR:
 
 # Trains, evaluates and renders; the folder of the run is train's line on stdout.
@@ -19,7 +19,11 @@ demo: $(VENV)/installed
 # Two processes, a file to each: the suite compiles more than it computes, and what one
 # file compiles nobody else needs.
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not pages"
+
+# Runs every command and every block of code of the README and the documentation.
+test-docs: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -n 2 -m pages
 
 # With the annotations of rlcli checked at run time (tests/support/type_checks.py).
 # PART="--part 3/8" runs the third of eight parts. pytest prints the time at the end.

@@ -50,6 +50,7 @@ def blocks(name):
     return BLOCK.findall((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8"))
 
 
+@pytest.mark.pages
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_block_of_a_document_runs_with_the_documented_output(name, folder):
     names = {"__name__": "__main__"}

@@ -43,6 +43,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("readme")
 
 
+@pytest.mark.pages
 def test_every_command_of_the_readme_runs_in_order(folder):
     """With small budgets: `--smoke` for training, and two episodes for evaluation."""
     rlcli_commands = commands("rlcli")
@@ -72,6 +73,7 @@ def test_the_recipe_of_the_readme_equals_the_built_in_recipe():
         assert getattr(documented, part) == getattr(built_in, part)
 
 
+@pytest.mark.pages
 def test_the_python_example_of_the_readme_solves_frozen_lake(folder):
     (code,) = blocks("python")
     process = run(["rlcli.__main__", "--version"], folder)

@@ -14,8 +14,8 @@ from rlcli.runs import checkpoint
 from rlcli.runs.run_folder import Run
 
 DATA = {
-    "environment": {"name": "CartPole-v1", "num_envs": 2},
-    "network": {"name": "mlp", "layers": [8]},
+    "environment": {"name": "FrozenLakeNonSlippery-v0", "num_envs": 2},
+    "network": "table",
     "replay": {"name": "uniform", "capacity": 200, "batch_size": 4},
     "updater": "q_learning",
     "train": {
@@ -66,13 +66,18 @@ def assert_alike(run: Path, other: Path) -> None:
         assert (run / name).read_bytes() == (other / name).read_bytes()
 
 
-@pytest.mark.parametrize("how", ["removed", "emptied"])
+ALL = ["recipe.yaml", "resolved.yaml", "run.json", "checkpoints.json", "log.txt"]
+
+
 @pytest.mark.parametrize(
-    "names",
+    ("names", "how"),
     [
-        ["resolved.yaml"],
-        ["run.json"],
-        ["recipe.yaml", "resolved.yaml", "run.json", "checkpoints.json", "log.txt"],
+        (ALL, "removed"),
+        (["run.json"], "emptied"),
+        pytest.param(ALL, "emptied", marks=pytest.mark.slow),
+        pytest.param(["run.json"], "removed", marks=pytest.mark.slow),
+        pytest.param(["resolved.yaml"], "emptied", marks=pytest.mark.slow),
+        pytest.param(["resolved.yaml"], "removed", marks=pytest.mark.slow),
     ],
 )
 def test_a_checkpoint_is_enough_to_resume_from(names, how, run, whole):
@@ -212,7 +217,9 @@ def test_a_checkpoint_that_names_code_is_refused_without_trust(
     monkeypatch.syspath_prepend(tmp_path)
     for path in (run / "checkpoints").iterdir():
         saved = checkpoint.read(path)
-        recipe = saved["recipe"].replace("CartPole-v1", "'trap_of_a_file:environment'")
+        recipe = saved["recipe"].replace(
+            "FrozenLakeNonSlippery-v0", "'trap_of_a_file:environment'"
+        )
         checkpoint.write(path, saved | {"recipe": recipe})
     for name in ("resolved.yaml", "run.json"):
         with pytest.raises(RlcliError) as refused:

@@ -2,6 +2,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 CODE = """
 import rlcli
 rlcli.train("qlearning_frozenlake", smoke=True, quiet=True)
@@ -17,6 +19,7 @@ def train_process(folder, **variables):
     )
 
 
+@pytest.mark.slow
 def test_the_cache_uses_only_the_folder_of_the_user(tmp_path):
     cache_folder = tmp_path / "chosen"
     train_process(tmp_path, JAX_COMPILATION_CACHE_DIR=str(cache_folder))

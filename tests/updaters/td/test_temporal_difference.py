@@ -29,6 +29,8 @@ HEADS = {
     "quantile": {"quantiles": 5},
     "implicit_quantile": {"samples": 5, "target_samples": 4, "policy_samples": 3},
 }
+# By kind of q: an option of the rule, and one of the head.
+QS = {"all": ({}, {"dueling": True}), "one": ({"transform": "log"}, {})}
 
 
 def build_parts(updater, head, environment="CartPole-v1", **more):
@@ -77,12 +79,19 @@ def check_shapes(environment, agent):
     assert {"loss", "td_error", "q"} < set(metrics)
 
 
-@pytest.mark.parametrize("head", HEADS)
-@pytest.mark.parametrize("name", RULES)
-def test_every_rule_supports_every_head_for_one_action_and_for_all(name, head):
-    options = {"name": head, **HEADS[head], "noisy": True}
-    check_shapes(*build_parts({"name": name, "q": "all"}, {**options, "dueling": True}))
-    check_shapes(*build_parts({"name": name, "q": "one", "transform": "log"}, options))
+def every_combination():
+    """Rule, head and kind of q; of each rule and head one kind is quick."""
+    pairs = itertools.product(enumerate(RULES), enumerate(HEADS), enumerate(QS))
+    for (i, rule), (j, head), (k, q) in pairs:
+        marks = [pytest.mark.slow] if (i + j + k) % 2 else []
+        yield pytest.param(rule, head, q, marks=marks)
+
+
+@pytest.mark.parametrize(("name", "head", "q"), [*every_combination()])
+def test_every_rule_supports_every_head_for_one_action_and_for_all(name, head, q):
+    rule, option = QS[q]
+    options = {"name": head, **HEADS[head], "noisy": True, **option}
+    check_shapes(*build_parts({"name": name, "q": q, **rule}, options))
 
 
 @pytest.mark.parametrize("head", HEADS)

@@ -140,7 +140,8 @@ def _with_cards(core: Environment, observe: Callable) -> Environment:
     def render(state: RenderState) -> np.ndarray:
         player, hand, luck = jax.tree.map(np.asarray, state.details)
         best, dealer, usable = (int(value) for value in observe(state.state))
-        return _draw(best, dealer, usable, player[player > 0].tolist(), hand, luck)
+        cards = player[player > 0].tolist()
+        return _draw(best, dealer, usable, cards, int(hand), float(luck))
 
     return core._replace(reset=reset, step=step, render=render)
 
