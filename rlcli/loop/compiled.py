@@ -63,12 +63,14 @@ def compiled_loop(setup: Setup) -> Loop:
     advance_all = jax.jit(shard_seeds(chunk_all, devices, *axes), donate_argnums=0)
 
     @functools.cache
-    def trace_program() -> tuple[Progress, int]:
-        progress = shapes_on_devices(
-            devices, jax.eval_shape(begin_all, seed_array(setup)), AXES
-        )
-        program = advance_all.trace(progress, log_points(1))
-        return progress, devices * temporary_bytes(program.jaxpr)
+    def shapes() -> Progress:
+        shapes = jax.eval_shape(begin_all, seed_array(setup))
+        return shapes_on_devices(devices, shapes, AXES)
+
+    @functools.cache
+    def temporaries() -> int:
+        program = advance_all.trace(shapes(), log_points(1))
+        return devices * temporary_bytes(program.jaxpr)
 
     def restore(arrays: ArrayTree) -> tuple[Progress, str]:
         # The same shardings as `advance` returns, so that it is not compiled twice.
@@ -79,9 +81,9 @@ def compiled_loop(setup: Setup) -> Loop:
         advance=lambda progress, counts: advance_all(progress, log_points(counts)),
         save=lambda progress: progress,
         restore=restore,
-        shapes=lambda: trace_program()[0],
+        shapes=shapes,
         close=lambda progress: None,
-        temporaries=lambda: trace_program()[1],
+        temporaries=temporaries,
     )
 
 

@@ -21,8 +21,8 @@ class Loop(NamedTuple):
     restore: Callable[[ArrayTree], tuple[Progress, str]]
     # saved -> progress, and a message that names what could not be restored
     shapes: Callable[[], Progress]
-    # the shapes of what `save` returns, without the state of a host environment; traces
-    # the whole program, so that arrays that do not fit in memory raise an error
+    # the shapes of what `save` returns, without the state of a host environment
     close: Callable[[Progress], None]
     temporaries: Callable[[], int]
-    # bytes of temporary arrays of the program, at least, over all devices
+    # bytes of temporary arrays of the program, at least, over all devices; traces it,
+    # so that inconsistent parts and arrays that do not fit in memory raise an error

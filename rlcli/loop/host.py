@@ -45,7 +45,6 @@ _CARRY_AXES = (AXES, 0)  # the axes of the seeds in progress and metrics
 class _Program(NamedTuple):
     """The compiled functions of a run."""
 
-    begin: Callable  # (seeds[S], obs[S, B, ...]) -> progress
     draw: Callable  # (seeds[S], time) -> noise of a block of steps, `[S, block, ...]`:
     # that of the environments, and that of the agents, packed
     pack: Callable  # progress -> packed, with the metrics
@@ -53,7 +52,6 @@ class _Program(NamedTuple):
     # (packed, packed timestep, noise, final_updates) -> packed, action
     unpack: Callable  # packed -> progress, metrics
     pack_timestep: Callable  # timestep of NumPy arrays -> packed
-    shapes: Progress
     temporaries: int  # bytes, of `step` and of its noise
 
 
@@ -63,13 +61,25 @@ def host_loop(setup: Setup) -> Loop:
     block = noise_block_size(environment.num_envs)
     is_pinned = threads.is_single_threaded() and jax.default_backend() == "cpu"
 
+    seeds = seed_array(setup)
+
+    def begin_one(seed: Array, obs: Array) -> Progress:
+        return initial_progress(setup, seed, (), obs)
+
+    begin_all = jax.jit(vmap_seeds(begin_one, len(setup.seeds), (0, 0), AXES))
+
+    @functools.cache
+    def shapes() -> Progress:
+        obs, _ = timestep_shapes(len(setup.seeds), environment)
+        return jax.eval_shape(begin_all, seeds, obs)
+
     @functools.cache
     def program() -> _Program:
-        return _build_program(setup)
+        return _build_program(setup, shapes())
 
     def begin() -> Progress:
         state, obs = environment.reset(np.array(setup.seeds, np.uint32))
-        return program().begin(seed_array(setup), obs)._replace(environment=state)
+        return begin_all(seeds, obs)._replace(environment=state)
 
     def advance_by(
         progress: Progress, counts: int | Sequence[int]
@@ -88,8 +98,7 @@ def host_loop(setup: Setup) -> Loop:
     def advance_to(
         progress: Progress, end: int
     ) -> tuple[Progress, Mapping[str, Array]]:
-        run, seeds = program(), seed_array(setup)
-        state = progress.environment
+        run, state = program(), progress.environment
         action = progress.pending.action
         packed_carry = run.pack(progress._replace(environment=()))
         final_updates = jnp.asarray(setup.agent.updates(end))
@@ -129,14 +138,17 @@ def host_loop(setup: Setup) -> Loop:
         advance=advance_by,
         save=save,
         restore=restore,
-        shapes=lambda: program().shapes,
+        shapes=shapes,
         close=close,
         temporaries=lambda: program().temporaries,
     )
 
 
-def _build_program(setup: Setup) -> _Program:
-    """Traces all functions, so that arrays that do not fit in memory raise an error."""
+def _build_program(setup: Setup, progress: Progress) -> _Program:
+    """Traces all functions, so that arrays that do not fit in memory raise an error.
+
+    `progress` is its shapes.
+    """
     seeds, environment = len(setup.seeds), setup.environment
     block = noise_block_size(environment.num_envs)
     # The carry of a single seed has no axis for seeds: with one, XLA would not update
@@ -152,9 +164,6 @@ def _build_program(setup: Setup) -> _Program:
         environments, *agents = draw_noise_block(setup, seed, start)
         return environments, jax.vmap(noises.pack)(tuple(agents))
 
-    def begin_one(seed: Array, obs: Array) -> Progress:
-        return initial_progress(setup, seed, (), obs)
-
     def step(
         carry: tuple, timestep: TimeStep, noise: PackedTree, final_updates: Array
     ) -> tuple[Progress, Mapping[str, Array]]:
@@ -168,10 +177,8 @@ def _build_program(setup: Setup) -> _Program:
 
         return advance_with_metrics(setup.agent, advance_fn, carry, final_updates)
 
-    begin_all = jax.jit(vmap_seeds(begin_one, seeds, (0, 0), AXES))
     draw_all = jax.jit(vmap_seeds(draw_one, seeds, (0, None), 0))
-    obs, timestep = timestep_shapes(seeds, setup.environment)
-    progress = jax.eval_shape(begin_all, seed_array(setup), obs)
+    _, timestep = timestep_shapes(seeds, setup.environment)
     _, noise = jax.eval_shape(draw_all, seed_array(setup), np.int32(0))
 
     def metrics_of(progress: Progress, timestep: TimeStep, noise: PackedTree) -> Any:
@@ -218,13 +225,11 @@ def _build_program(setup: Setup) -> _Program:
     )
     program = step_all.trace(*arguments, noise, jnp.int32(0))
     return _Program(
-        begin=begin_all,
         draw=draw_all,
         pack=jax.jit(pack),
         step=step_all,
         unpack=jax.jit(unpack),
         pack_timestep=timestep_packing.host_packer(),
-        shapes=progress,
         temporaries=temporary_bytes(program.jaxpr) + tree_bytes(noise),
     )
 

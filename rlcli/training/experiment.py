@@ -104,6 +104,7 @@ class Experiment:
         try:
             with limit_building(self.recipe):
                 shapes = self.loop.shapes()
+                self.loop.temporaries()
         except OutOfMemoryError:
             raise
         except RlcliError as error:

@@ -386,7 +386,7 @@ def test_every_unroll_starts_with_a_reset_if_the_recipe_sets_it():
         assert np.all(progress.unroll.discount == 1)  # cut off, not terminated
 
 
-def test_shapes_raise_an_error_for_an_inconsistent_program():
+def test_tracing_raises_an_error_for_an_inconsistent_program():
     good = setup_of(WITH_REPLAY)
 
     def build_at(clock):
@@ -394,7 +394,7 @@ def test_shapes_raise_an_error_for_an_inconsistent_program():
         return env, agent._replace(learn=lambda *_: jnp.zeros(3) @ jnp.zeros(4))
 
     with pytest.raises(TypeError, match="dot_general"):
-        loop.make_loop(good._replace(at=build_at)).shapes()
+        loop.make_loop(good._replace(at=build_at)).temporaries()
 
 
 def test_shapes_equal_those_of_the_saved_arrays():
