@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from rlcli.errors import RlcliError
 from rlcli.types import Array, ArrayTree, Count, Key
 from rlcli.updaters.learner import masked_mean
+from rlcli.xla.permutation import permutation
 
 
 def sequence_length(sequence: Count | None, is_whole_unroll: bool, steps: int) -> int:
@@ -63,7 +64,7 @@ def minibatch_epochs(
     if epochs == minibatches == 1:
         return learn(state, batch)  # the order does not matter
     keys = jax.random.split(key, epochs)
-    orders = jax.vmap(lambda epoch_key: jax.random.permutation(epoch_key, rows))(keys)
+    orders = jax.vmap(lambda epoch_key: permutation(epoch_key, rows))(keys)
     orders = orders.reshape((epochs * minibatches, rows // minibatches))
 
     def scan_step(
