@@ -1,0 +1,85 @@
+"""Trains with rejax: a process of `benchmarks.rejax`, with another Python.
+
+Prints the seconds of the first call, then, for each line on stdin, the environment
+steps of a call and its seconds.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import jax
+from rejax import PPO, SAC, TD3
+from rejax.networks import DeterministicPolicy, QNetwork
+
+STEPS = {"sac": 1_024, "td3": 1_024, "ppo": 100_000, "ppo_evaluated": 20_000}
+
+
+def _ppo(steps: int, eval_freq: int) -> PPO:
+    return PPO.create(
+        env="CartPole-v1",
+        num_envs=5,
+        num_steps=100,
+        num_epochs=5,
+        num_minibatches=5,
+        learning_rate=5e-4,
+        total_timesteps=steps,
+        eval_freq=eval_freq,
+    )
+
+
+def _without_evaluation(algorithm):
+    return algorithm.replace(eval_callback=lambda *_: ())
+
+
+def make(work: str):
+    """The algorithm of a kind of work."""
+    steps = STEPS[work]
+    if work == "ppo_evaluated":
+        return _ppo(steps, 1_000)
+    if work == "ppo":
+        return _without_evaluation(_ppo(steps, steps))
+    common = {
+        "env": "Pendulum-v1",
+        "learning_rate": 3e-4,
+        "batch_size": 256,
+        "buffer_size": 100_000,
+        "fill_buffer": 256,
+        "total_timesteps": steps,
+        "eval_freq": steps,
+        "skip_initial_evaluation": True,
+    }
+    if work == "sac":
+        algorithm = SAC.create(num_envs=1, hidden_layer_sizes=(256, 256), **common)
+        return _without_evaluation(algorithm)
+    algorithm = TD3.create(num_envs=1, **common)
+    layers = {"hidden_layer_sizes": (256, 256)}  # rejax has no option for them
+    old = algorithm.actor
+    actor = DeterministicPolicy(
+        old.action_dim, old.action_range, activation=old.activation, **layers
+    )
+    critic = QNetwork(activation=algorithm.critic.activation, **layers)
+    return _without_evaluation(algorithm.replace(actor=actor, critic=critic))
+
+
+def main(work: str) -> None:
+    """Runs a call per line on stdin."""
+    algorithm = make(work)
+    state = jax.jit(algorithm.init_state)(jax.random.key(0))
+    # With what the evaluations return: without, XLA would remove them.
+    train = jax.jit(lambda state: algorithm.train(train_state=state))
+
+    def run() -> float:
+        nonlocal state
+        start = time.perf_counter()
+        state, _ = jax.block_until_ready(train(state))
+        return time.perf_counter() - start
+
+    print(run(), flush=True)
+    for _ in sys.stdin:
+        print(STEPS[work], run(), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
