@@ -40,13 +40,19 @@ format: $(VENV)/installed-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/installed
-	$(BIN)/python -m benchmarks
+bench: $(VENV)/installed $(VENV)-rejax/installed
+	$(BIN)/python -m benchmarks $(VENV)-rejax/bin/python
 
 # The stamps are written last: what was interrupted is done again.
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) -e .
+	touch $@
+
+# A peer to measure beside, with the versions of its own that it needs.
+$(VENV)-rejax/installed:
+	$(PYTHON) -m venv $(VENV)-rejax
+	$(VENV)-rejax/bin/python -m pip install --quiet rejax==0.1.3 gymnax==0.0.9
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed

@@ -1,10 +1,29 @@
-"""Runs all benchmarks, each in a separate process: `make bench`."""
+"""Runs all benchmarks, each in a separate process: `make bench`.
+
+    python -m benchmarks [PYTHON]
+
+`PYTHON` is the interpreter of an environment with rejax; without it, `benchmarks.rejax`
+is left out.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-for name in ("loop", "host", "monitor", "jym", "environments", "memory"):
+NAMES = (
+    "loop",
+    "host",
+    "ppo",
+    "continuous",
+    "monitor",
+    "jym",
+    "environments",
+    "memory",
+)
+
+commands = [[name] for name in NAMES]
+commands += [["rejax", python] for python in sys.argv[1:]]
+for name, *arguments in commands:
     print(f"\n== {name}", flush=True)
-    subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=True)
+    subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *arguments], check=True)

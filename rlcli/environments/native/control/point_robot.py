@@ -15,7 +15,15 @@ from annotated_types import Gt
 from rlcli.environments import drawing
 from rlcli.environments.native.timesteps import make_timestep
 from rlcli.registry import register
-from rlcli.types import Array, Environment, Key, Positive, Structural, TimeStep
+from rlcli.types import (
+    Array,
+    ArrayTree,
+    Environment,
+    Key,
+    Positive,
+    Structural,
+    TimeStep,
+)
 
 METRE = 220  # pixels
 
@@ -65,7 +73,7 @@ def point_robot(
     def observe(state: PointRobotState) -> Array:
         return jnp.concatenate(state) if shows_goal else state.position
 
-    def start(uniform: Array) -> Array:
+    def start(uniform: ArrayTree) -> Array:
         if not starts_anywhere:
             return jnp.zeros(2)
         return circle_radius * uniform[0] * _direction(uniform[1])
@@ -77,7 +85,7 @@ def point_robot(
         return state, observe(state)
 
     def step(
-        state: PointRobotState, action: Array, noise: Array
+        state: PointRobotState, action: Array, noise: ArrayTree
     ) -> tuple[PointRobotState, TimeStep]:
         position = state.position + jnp.clip(action, -max_force, max_force)
         distance = jnp.sqrt(jnp.sum((position - state.goal) ** 2))
@@ -88,7 +96,7 @@ def point_robot(
         reward = -distance if dense else is_near
         return state, make_timestep(observe(state), reward, jnp.asarray(False))
 
-    def draw(key: Key) -> Array | tuple[()]:
+    def draw(key: Key) -> ArrayTree:
         is_random = starts_again and starts_anywhere
         return jax.random.uniform(key, (2,)) if is_random else ()
 
