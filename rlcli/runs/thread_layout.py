@@ -2,7 +2,7 @@
 
 XLA sizes its thread pool once, when JAX is imported, so the layout is chosen from the
 recipe's plain YAML. Errors in the recipe are ignored here; the loader reports them.
-Imports no JAX.
+Imports no JAX at module level.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ def apply_for_run(path: str | Path) -> str:
 def _apply(layout: Layout) -> str:
     """Applies a layout; returns a warning if JAX was imported with another one."""
     compilation_cache.enable_compilation_cache()
-    if threads.apply_layout(layout) or threads.has_accelerator():
+    is_applied = threads.apply_layout(layout)
+    threads.disable_async_dispatch()  # before the first use of a device
+    if is_applied or threads.has_accelerator():
         return ""
     current = threads.current_layout(layout.devices)
     if current["threads"] == layout.threads:

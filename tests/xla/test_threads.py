@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -156,13 +157,14 @@ def test_a_layout_has_no_effect_once_jax_is_imported(bare):
     assert "NPROC" not in os.environ
 
 
-def fresh(program: str) -> list[str]:
+def fresh(program: str, folder: Path | None = None) -> list[str]:
     """The words that a program prints in a new Python process, without a layout."""
     settled = ("NPROC", "XLA_FLAGS")
     environment = {k: v for k, v in os.environ.items() if k not in settled}
     result = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
         env=environment | {"JAX_PLATFORMS": "cpu"},
+        cwd=folder,
         capture_output=True,
         text=True,
         check=True,
@@ -179,6 +181,20 @@ def test_jax_sees_the_devices_of_the_layout():
         print(applied, jax.device_count(), late)
     """
     assert fresh(program) == ["True", "3", "False"]
+
+
+def test_a_command_dispatches_synchronously(tmp_path):
+    """What runs before training must not use a device: JAX would ignore the setting."""
+    program = """
+        from rlcli.cli import main
+        main(["train", "qlearning_frozenlake", "--quiet", "--smoke", "--run", "run"])
+        import jax, jax.numpy as jnp
+        turn = jax.jit(lambda x: jax.lax.fori_loop(0, 300, lambda i, x: x @ x, x))
+        x = jnp.eye(200)
+        turn(x).block_until_ready()
+        print(turn(x).is_ready())
+    """
+    assert fresh(program, tmp_path)[-1] == "True"
 
 
 @pytest.mark.parametrize(
