@@ -38,7 +38,7 @@ def main(algorithm: str) -> None:
     """Prints steps per second, and the ratio of rlcli to the plain loop."""
     data = recipe_of(algorithm)
     threads.apply_layout(thread_layout.choose_layout(data))
-    from benchmarks import plain_continuous
+    from benchmarks import plain_continuous, plain_dqn
     from rlcli import loop, recipe
     from rlcli.assembly import build
 
@@ -51,7 +51,7 @@ def main(algorithm: str) -> None:
         return states["rlcli"]
 
     def run_plain(steps: int) -> Any:
-        blocks = steps // plain_continuous.BLOCK
+        blocks = steps // plain_dqn.BLOCK
         states["plain"] = advance(states["plain"], blocks)
         return states["plain"]
 

@@ -15,7 +15,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-CAPACITY, BATCH, LAYERS, BLOCK = 100_000, 256, (256, 256), 128
+from benchmarks import plain_dqn
+
+CAPACITY, BATCH, LAYERS = 100_000, 256, (256, 256)
 GAMMA, POLYAK, LIMIT, HIGH, DELAY = 0.99, 0.005, 200, 2.0, 2
 
 Params = Any
@@ -280,13 +282,4 @@ def make(
             "key": state["key"],
         }
 
-    def advance(state: dict[str, Any], blocks: jax.Array) -> dict[str, Any]:
-        def block(_: jax.Array, state: dict[str, Any]) -> dict[str, Any]:
-            times = state["steps"] + jnp.arange(BLOCK)
-            keys = jax.vmap(lambda t: jax.random.fold_in(state["key"], t))(times)
-            noise = jax.vmap(draw)(keys)
-            return jax.lax.scan(lambda s, n: (step(s, n), None), state, noise)[0]
-
-        return jax.lax.fori_loop(0, blocks, block, state)
-
-    return begin, jax.jit(advance, donate_argnums=0)
+    return begin, plain_dqn.compile_blocks(step, draw)

@@ -31,6 +31,24 @@ def physics(state: jax.Array, action: jax.Array) -> tuple[jax.Array, jax.Array]:
     return state, (jnp.abs(state[0]) > 2.4) | (jnp.abs(state[2]) > jnp.pi / 15)
 
 
+def compile_blocks(step: Callable, draw: Callable) -> Callable[[Any, int], Any]:
+    """Compiles `advance(state, blocks)`; `draw(key)` is the noise of `step`.
+
+    The noise of `BLOCK` steps is drawn together.
+    """
+
+    def block(_: jax.Array, state: dict[str, Any]) -> dict[str, Any]:
+        times = state["steps"] + jnp.arange(BLOCK)
+        keys = jax.vmap(lambda t: jax.random.fold_in(state["key"], t))(times)
+        noise = jax.vmap(draw)(keys)
+        return jax.lax.scan(lambda s, n: (step(s, n), None), state, noise)[0]
+
+    def advance(state: dict[str, Any], blocks: jax.Array) -> dict[str, Any]:
+        return jax.lax.fori_loop(0, blocks, block, state)
+
+    return jax.jit(advance, donate_argnums=0)
+
+
 class Parts(NamedTuple):
     """The functions that the compiled and the host loop share."""
 
@@ -147,13 +165,4 @@ def make() -> tuple[Callable[[int], Any], Callable[[Any, int], Any]]:
             "key": state["key"],
         }
 
-    def advance(state: dict[str, Any], blocks: jax.Array) -> dict[str, Any]:
-        def block(_: jax.Array, state: dict[str, Any]) -> dict[str, Any]:
-            times = state["steps"] + jnp.arange(BLOCK)
-            keys = jax.vmap(lambda t: jax.random.fold_in(state["key"], t))(times)
-            noise = jax.vmap(draw)(keys)
-            return jax.lax.scan(lambda s, n: (step(s, n), None), state, noise)[0]
-
-        return jax.lax.fori_loop(0, blocks, block, state)
-
-    return begin, jax.jit(advance, donate_argnums=0)
+    return begin, compile_blocks(step, draw)

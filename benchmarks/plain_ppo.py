@@ -42,9 +42,7 @@ class Row(NamedTuple):
     next_obs: jax.Array
 
 
-def make(
-    sizes: Sizes,
-) -> tuple[Callable[[int], Any], Callable[[Any, int], tuple[Any, Any]]]:
+def make(sizes: Sizes) -> tuple[Callable[[int], Any], Callable[[Any, int], Any]]:
     """`begin(seed)` and the compiled `advance(state, iterations)`."""
     policy = _network(sizes.layers, 2)
     value = _network(sizes.layers, 1)
@@ -115,13 +113,12 @@ def make(
         error = value.apply(params[1], row.obs)[:, 0] - target
         return -gain + 0.25 * jnp.mean(error**2) - ENTROPY * entropy
 
-    def learn(carry: tuple, batch: tuple) -> tuple[tuple, jax.Array]:
+    def learn(carry: tuple, batch: tuple) -> tuple:
         params, moments = carry
-        error, gradient = jax.value_and_grad(loss)(params, batch)
-        updates, moments = optimizer.update(gradient, moments)
-        return (optax.apply_updates(params, updates), moments), error
+        updates, moments = optimizer.update(jax.grad(loss)(params, batch), moments)
+        return optax.apply_updates(params, updates), moments
 
-    def iterate(state: dict[str, Any], _: None) -> tuple[dict[str, Any], jax.Array]:
+    def iterate(_: jax.Array, state: dict[str, Any]) -> dict[str, Any]:
         key = jax.random.fold_in(state["key"], state["iteration"])
         reset_key, act_key, order_key = jax.random.split(key, 3)
         shape = (sizes.unroll, sizes.num_envs)
@@ -140,13 +137,14 @@ def make(
         keys = jax.random.split(order_key, sizes.epochs)
         orders = jax.vmap(lambda key: jax.random.permutation(key, rows))(keys)
         orders = orders.reshape((sizes.epochs * sizes.minibatches, -1))
-        (params, moments), losses = jax.lax.scan(
-            lambda carry, order: learn(carry, jax.tree.map(lambda x: x[order], data)),
-            (params, state["optimizer"]),
-            orders,
-        )
+
+        def learn_from(carry: tuple, order: jax.Array) -> tuple[tuple, None]:
+            return learn(carry, jax.tree.map(lambda x: x[order], data)), None
+
+        carry_of_learning = params, state["optimizer"]
+        (params, moments), _ = jax.lax.scan(learn_from, carry_of_learning, orders)
         obs, elapsed, running, average = carry
-        state = {
+        return {
             "params": params,
             "optimizer": moments,
             "obs": obs,
@@ -156,13 +154,9 @@ def make(
             "key": state["key"],
             "iteration": state["iteration"] + 1,
         }
-        return state, losses.mean()
 
     def advance(state: dict[str, Any], iterations: jax.Array) -> dict[str, Any]:
-        def body(_: jax.Array, state: dict[str, Any]) -> dict[str, Any]:
-            return iterate(state, None)[0]
-
-        return jax.lax.fori_loop(0, iterations, body, state)
+        return jax.lax.fori_loop(0, iterations, iterate, state)
 
     return jax.jit(begin), jax.jit(advance, donate_argnums=0)
 

@@ -55,11 +55,10 @@ def make(work: str):
         return _without_evaluation(algorithm)
     algorithm = TD3.create(num_envs=1, **common)
     layers = {"hidden_layer_sizes": (256, 256)}  # rejax has no option for them
+    layers["activation"] = jax.nn.relu  # as in rlcli; its default swish takes longer
     old = algorithm.actor
-    actor = DeterministicPolicy(
-        old.action_dim, old.action_range, activation=old.activation, **layers
-    )
-    critic = QNetwork(activation=algorithm.critic.activation, **layers)
+    actor = DeterministicPolicy(old.action_dim, old.action_range, **layers)
+    critic = QNetwork(**layers)
     return _without_evaluation(algorithm.replace(actor=actor, critic=critic))
 
 
