@@ -8,13 +8,13 @@ from jaxtyping import Int
 
 from rlcli.types import Array, Key
 
-# At most half of the 32 bits are an index. With n items, two of them are in their
-# original order with probability ½ + n · 2⁻³⁴ or less.
+# At most half of the 32 bits are an index. Equal random bits, of probability less than
+# n · 2⁻³¹ for a pair of n items, leave the pair in its original order.
 _MAX_SIZE = 2**16
 
 
 def permutation(key: Key, size: int) -> Int[Array, "size"]:
-    """A random order of 0, …, size − 1, each equally likely.
+    """A random order of 0, …, size − 1, each equally likely but for equal random bits.
 
     `jax.random.permutation` sorts the indices by random numbers, two arrays that XLA
     sorts together. This sorts one array, of numbers with random upper bits and an index
