@@ -56,7 +56,7 @@ def source(entry: importlib.metadata.EntryPoint) -> str:
     return f"{label} (module {quote(entry.value.partition(':')[0].strip())})"
 
 
-def imported(kind: str, name: str) -> Callable:
+def import_factory(kind: str, name: str) -> Callable:
     """Imports the factory at an import path `module:attribute`."""
     module, _, attribute = name.partition(":")
     label = f"{kind} {quote(name)}"

@@ -133,7 +133,7 @@ def find(kind: str, name: str) -> RegisteredPart:
     if name in _entry_points(kind):
         return _plug_in(kind, name)
     if ":" in name:
-        factory = plugins.imported(kind, name)
+        factory = plugins.import_factory(kind, name)
         plugins.check_factory(kind, f"{kind} {quote(name)}", factory)
         facts = _registered_facts(kind, factory)
         return RegisteredPart(kind, name, factory, facts, is_trusted=False)

@@ -220,8 +220,8 @@ def test_a_part_may_be_any_object_with_the_fields_of_its_type():
 def test_a_user_module_may_have_the_name_of_a_standard_module(site, monkeypatch):
     (site / "this.py").write_text("def linear():\n    return 1\n")
     monkeypatch.delitem(sys.modules, "this", raising=False)
-    assert plugins.imported("network", "this:linear")() == 1
+    assert plugins.import_factory("network", "this:linear")() == 1
     sys.modules.pop("this", None)
     for module in ("os", "builtins", "sys", "subprocess", "email.mime"):
         with pytest.raises(RlcliError, match="is part of Python"):
-            plugins.imported("network", f"{module}:x")
+            plugins.import_factory("network", f"{module}:x")

@@ -60,7 +60,7 @@ def build_part(
         message = f"{label} cannot be built with these options: {reason}"
         hint = f"`rlcli show {part.kind} {part.name}` describes the options"
         raise recipe.error(place, message, hint) from error
-    except Exception as error:
+    except Exception as error:  # a plug-in may raise anything
         if is_own(factory):
             raise
         raise recipe.error(place, failure_message(label, error, factory)) from error

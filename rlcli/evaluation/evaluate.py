@@ -81,7 +81,7 @@ def eval(
         {
             "seed": number,
             **episode_summary(returns, lengths),
-            "frozen": _frozen(snapshot, number),
+            "frozen": _frozen_record(snapshot, number),
         }
         for number, returns, lengths in zip(
             snapshot.seeds, result.returns, result.lengths, strict=True
@@ -101,7 +101,7 @@ def eval(
     }
 
 
-def _frozen(snapshot: Snapshot, seed: int) -> dict[str, Any] | None:
+def _frozen_record(snapshot: Snapshot, seed: int) -> dict[str, Any] | None:
     """The step and the reason of a frozen seed; None if it is not frozen."""
     record = snapshot.frozen.get(seed)
     return None if record is None else {"step": record.step, "reason": record.reason}
