@@ -89,7 +89,7 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
         at=build_at,
         unroll=train.unroll,
         seeds=tuple(seeds),
-        devices=_device_count(recipe, len(seeds)),
+        devices=_device_count(recipe, len(seeds), environment.pure),
         reset=train.reset,
     )
     check_updates(recipe, setup, parts.updater)
@@ -112,7 +112,7 @@ def check_environment(recipe: Recipe) -> None:
     check_outputs(recipe, _build_core(recipe, START, values))
 
 
-def _device_count(recipe: Recipe, seeds: int) -> int:
+def _device_count(recipe: Recipe, seeds: int, is_pure: bool) -> int:
     """The number of devices; each gets an equal share of the seeds."""
     requested, num_threads = recipe.train.devices, recipe.train.threads
     if seeds > 1 and isinstance(num_threads, int) and num_threads > 1:
@@ -121,13 +121,19 @@ def _device_count(recipe: Recipe, seeds: int) -> int:
             f"`threads: {num_threads}` with {seeds} seeds could deadlock",
             "remove `threads`: several seeds use one thread",
         )
+    if not is_pure and requested not in ("auto", 1):
+        raise recipe.error(
+            ("train", "devices"),
+            f"environment `{recipe.environment.name}` runs on the host: its seeds use "
+            f"one device, not {requested}",
+            "remove `devices`",
+        )
     available = jax.local_device_count()
-    if requested == "auto" and jax.default_backend() == "cpu":
-        # Several vmapped seeds on each of several CPU devices can deadlock (PPO with 4
-        # seeds on each of 2 did); on one device they cannot.
-        return 1
+    is_pool = jax.default_backend() == "cpu" and not threads.is_single_threaded()
+    if requested == "auto" and (is_pool or not is_pure):
+        return 1  # threads that several devices share can deadlock
     if requested == "auto":
-        return max(n for n in range(1, min(available, seeds) + 1) if seeds % n == 0)
+        return threads.even_share(seeds, available)
     if requested > available:
         raise recipe.error(
             ("train", "devices"),

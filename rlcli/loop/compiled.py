@@ -30,6 +30,7 @@ from rlcli.loop.progress import (
     stream_key,
 )
 from rlcli.loop.seeds import (
+    map_seeds,
     seed_array,
     seed_shardings,
     shapes_on_devices,
@@ -53,11 +54,8 @@ def compiled_loop(setup: Setup) -> Loop:
         names = info_names(setup.environment, state)
         return initial_progress(setup, seed, state, obs, names)
 
-    begin_all = jax.jit(
-        shard_seeds(
-            vmap_seeds(begin_one, seeds_per_device, (0,), AXES), devices, (0,), AXES
-        )
-    )
+    begin_share = map_seeds(begin_one, seeds_per_device, AXES)
+    begin_all = jax.jit(shard_seeds(begin_share, devices, (0,), AXES))
     axes = (AXES, None), (AXES, 0)
     chunk_all = vmap_seeds(_chunk_function(setup), seeds_per_device, *axes)
     advance_all = jax.jit(shard_seeds(chunk_all, devices, *axes), donate_argnums=0)

@@ -31,7 +31,13 @@ from rlcli.loop.progress import (
     draw_step_noise,
     initial_progress,
 )
-from rlcli.loop.seeds import expand_seed, seed_array, squeeze_seed, vmap_seeds
+from rlcli.loop.seeds import (
+    expand_seed,
+    map_seeds,
+    seed_array,
+    squeeze_seed,
+    vmap_seeds,
+)
 from rlcli.types import Array, ArrayTree, Environment, TimeStep
 from rlcli.xla import threads
 from rlcli.xla.control_flow import zeros_of_shapes
@@ -66,7 +72,7 @@ def host_loop(setup: Setup) -> Loop:
     def begin_one(seed: Array, obs: Array) -> Progress:
         return initial_progress(setup, seed, (), obs)
 
-    begin_all = jax.jit(vmap_seeds(begin_one, len(setup.seeds), (0, 0), AXES))
+    begin_all = jax.jit(map_seeds(begin_one, len(setup.seeds), AXES))
 
     @functools.cache
     def shapes() -> Progress:

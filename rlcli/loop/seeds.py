@@ -25,6 +25,26 @@ def vmap_seeds(function: Callable, seeds: int, inputs: Any, outputs: Any) -> Cal
     return single
 
 
+def map_seeds(function: Callable, seeds: int, outputs: Any) -> Callable:
+    """A function of all seeds that calls `function` for one after the other.
+
+    For the start of a run, where users' functions may call LAPACK, as orthogonal
+    initialization does. On a CPU, JAX divides a batch of matrices among the threads of
+    the pool that runs the program, and waits there: `vmap` would make such a batch of
+    the seeds, and could wait for ever.
+    """
+    if seeds == 1:
+        return vmap_seeds(function, seeds, 0, outputs)
+
+    def one_by_one(*arguments: Any) -> Any:
+        results = jax.lax.map(lambda each: function(*each), arguments)
+        return _map_leaves(
+            lambda axis, leaf: leaf[0] if axis is None else leaf, outputs, results
+        )
+
+    return one_by_one
+
+
 def shard_seeds(
     function: Callable, devices: int, inputs: Any, outputs: Any
 ) -> Callable:
@@ -50,10 +70,8 @@ def seed_shardings(devices: int, tree: ArrayTree, axes: Any) -> ArrayTree:
     if devices == 1:
         return jax.tree.map(lambda leaf: None, tree)
     mesh = _mesh(devices)
-    return jax.tree.map(
-        lambda spec, part: jax.tree.map(lambda leaf: NamedSharding(mesh, spec), part),
-        _partition_specs(axes),
-        tree,
+    return _map_leaves(
+        lambda axis, leaf: NamedSharding(mesh, _partition_spec(axis)), axes, tree
     )
 
 
@@ -75,26 +93,31 @@ def _mesh(devices: int) -> Mesh:
 
 
 def _partition_specs(axes: Any) -> Any:
-    return jax.tree.map(
-        lambda axis: PartitionSpec() if axis is None else PartitionSpec("seeds"),
-        axes,
-        is_leaf=lambda axis: axis is None,
-    )
+    return jax.tree.map(_partition_spec, axes, is_leaf=lambda axis: axis is None)
+
+
+def _partition_spec(axis: int | None) -> PartitionSpec:
+    return PartitionSpec() if axis is None else PartitionSpec("seeds")
 
 
 def squeeze_seed(tree: ArrayTree, axes: Any) -> ArrayTree:
     """Removes the axis of a single seed where `axes` is not None."""
-    return _map_seed_axis(lambda leaf: leaf[0], tree, axes)
+    return _map_leaves(lambda axis, leaf: leaf if axis is None else leaf[0], axes, tree)
 
 
 def expand_seed(tree: ArrayTree, axes: Any) -> ArrayTree:
     """Adds an axis for a single seed where `axes` is not None."""
-    return _map_seed_axis(lambda leaf: jnp.expand_dims(leaf, 0), tree, axes)
+    return _map_leaves(
+        lambda axis, leaf: leaf if axis is None else jnp.expand_dims(leaf, 0),
+        axes,
+        tree,
+    )
 
 
-def _map_seed_axis(change: Callable, tree: ArrayTree, axes: Any) -> ArrayTree:
+def _map_leaves(function: Callable, axes: Any, tree: ArrayTree) -> ArrayTree:
+    """`function(axis, leaf)` of every leaf; `axes` is a prefix of the tree."""
     return jax.tree.map(
-        lambda axis, part: part if axis is None else jax.tree.map(change, part),
+        lambda axis, part: jax.tree.map(lambda leaf: function(axis, leaf), part),
         axes,
         tree,
         is_leaf=lambda axis: axis is None,

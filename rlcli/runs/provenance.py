@@ -1,4 +1,4 @@
-"""Provenance: records versions, hardware and git state. Imports no rlcli module."""
+"""Provenance: records versions, hardware and git state. Imports no JAX."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from rlcli.xla import threads
+
 DISTRIBUTIONS = (  # whose versions may change the results of a run
     *("rlcli", "jax", "jaxlib", "dm-haiku", "optax", "rlax", "gymnasium", "numpy"),
 )
@@ -30,7 +32,7 @@ def collect_provenance() -> dict[str, Any]:
         "versions": versions(),
         "platform": platform.platform(),
         "processor": _processor(),
-        "cores": {"machine": os.cpu_count(), "usable": _usable_cores()},
+        "cores": {"machine": os.cpu_count(), "usable": threads.usable_cores()},
         "git": _git_state(),
     }
 
@@ -64,12 +66,6 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-def _usable_cores() -> int | None:
-    if hasattr(os, "sched_getaffinity"):  # Linux: a container may grant fewer
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()
 
 
 def _git_state() -> dict[str, Any] | None:

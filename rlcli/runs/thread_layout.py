@@ -96,7 +96,8 @@ def choose_layout(recipe: str | Mapping[str, Any], seeds: int | None = None) -> 
     """Chooses the layout for a recipe, given as YAML or as data.
 
     One seed uses one thread, or the thread pool if its network is wide. Several seeds
-    use one thread: vmapped seeds in a thread pool can deadlock.
+    are divided evenly among as many cores as possible, each with one thread: vmapped
+    seeds in a thread pool can deadlock.
 
     Args:
         recipe: may be invalid; unreadable options count as their defaults.
@@ -105,12 +106,13 @@ def choose_layout(recipe: str | Mapping[str, Any], seeds: int | None = None) -> 
     data = _as_mapping(_parse_yaml(recipe) if isinstance(recipe, str) else recipe)
     train = _as_mapping(data.get("train"))
     seeds = seeds or _positive_or(train.get("seeds"), 1)
-    devices = _positive_or(train.get("devices"), 1)
-    threads = _positive_or(train.get("threads"), 0)
-    if seeds > 1 or threads == 1:
+    share = threads.even_share(seeds, threads.usable_cores())
+    devices = _positive_or(train.get("devices"), share)
+    size = _positive_or(train.get("threads"), 0)
+    if seeds > 1 or size == 1:
         return Layout("one", devices)
-    if threads or estimate_work(data) >= WIDE_WORK:
-        return Layout("pool", devices, threads)
+    if size or estimate_work(data) >= WIDE_WORK:
+        return Layout("pool", devices, size)
     return Layout("one", devices)
 
 

@@ -55,6 +55,18 @@ def layout(devices: int) -> Layout:
     )
 
 
+def usable_cores() -> int:
+    """The number of cores that this process may use: a container may grant fewer."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def even_share(seeds: int, devices: int) -> int:
+    """The largest number of devices among which the seeds can be divided evenly."""
+    return max(n for n in range(1, min(devices, seeds) + 1) if seeds % n == 0)
+
+
 def is_single_threaded() -> bool:
     """Whether XLA has one CPU thread per device."""
     return os.environ.get("NPROC") == "1"

@@ -308,11 +308,22 @@ def test_seeds_are_those_of_the_recipe_unless_others_are_given():
     assert setup_of(data, seeds=[4]).seeds == (4,)
 
 
-@pytest.mark.parametrize(("wanted", "devices"), [("auto", 1), (1, 1), (2, 2)])
-def test_a_processor_is_one_device_unless_the_recipe_says_otherwise(wanted, devices):
+@pytest.mark.parametrize(
+    ("wanted", "seeds", "devices"),
+    [("auto", 4, 2), ("auto", 3, 1), ("auto", 1, 1), (1, 4, 1), (2, 4, 2)],
+)
+def test_seeds_are_divided_evenly_among_the_devices(wanted, seeds, devices):
     data = {"environment": "CartPole-v1", "updater": "q_learning"}
-    found = setup_of({**data, "train": {"devices": wanted}}, seeds=range(4))
+    found = setup_of({**data, "train": {"devices": wanted}}, seeds=range(seeds))
     assert found.devices == devices
+
+
+def test_an_environment_on_the_host_uses_one_device():
+    data = {"environment": "gymnasium/CartPole-v1", "updater": "q_learning"}
+    assert setup_of(data, seeds=range(4)).devices == 1
+    with pytest.raises(RlcliError, match="runs on the host") as caught:
+        setup_of({**data, "train": {"devices": 2}}, seeds=range(4))
+    assert caught.value.hint == "remove `devices`"
 
 
 def test_an_environment_alone_may_be_more_than_the_replay_would_hold():

@@ -314,6 +314,37 @@ def test_seeds_on_two_devices_give_the_same_bits_as_on_one():
         assert_equal(actual, checkpoint.flatten_tree(single))
 
 
+def test_vmapped_seeds_on_each_of_two_devices_equal_those_on_one():
+    spread = leaves_after("online", 20, seeds=4, devices=2)
+    together = leaves_after("online", 20, seeds=4)
+    for name, leaf in together.items():
+        expected = leaf.astype(np.float64)
+        np.testing.assert_allclose(
+            spread[name], expected, atol=1e-4, rtol=1e-4, err_msg=name
+        )
+
+
+def test_seeds_are_initialized_one_after_the_other():
+    """LAPACK can deadlock in a batch of seeds: its calls see single matrices."""
+    data = ONLINE | {"network": {"name": "mlp", "layers": [8], "init": "orthogonal"}}
+    run = loop.make_loop(setup_of(data, seeds=3))
+    calls = list(_calls(jax.make_jaxpr(run.begin)(), "qr", "geqrf"))
+    assert calls
+    assert all(call.invars[0].aval.ndim == 2 for call in calls)
+
+
+def _calls(jaxpr, *primitives):
+    """The equations of these primitives, also in inner programs."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name in primitives:
+            yield equation
+        for inner in jax.tree.leaves(
+            list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")
+        ):
+            if hasattr(inner, "eqns"):
+                yield from _calls(inner, *primitives)
+
+
 def test_seeds_are_independent():
     leaves = leaves_after("online", 25, seeds=3)
     for name in ("unroll/obs", "unroll/action", "agent/learner/params/value/linear/w"):

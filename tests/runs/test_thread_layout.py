@@ -21,6 +21,7 @@ def applied_layouts(monkeypatch):
     """The layouts that were applied."""
     layouts = []
     monkeypatch.setattr(threads, "apply_layout", layouts.append)
+    monkeypatch.setattr(threads, "usable_cores", lambda: 2)
     return layouts
 
 
@@ -34,7 +35,7 @@ def test_training_takes_the_recipe_with_its_overrides(applied_layouts, tmp_path)
     assert applied_layouts == [
         Layout("pool", 1),
         Layout("one", 1),
-        Layout("one", 1),
+        Layout("one", 2),
         Layout("one", 1),
     ]
 
@@ -43,7 +44,7 @@ def test_a_recipe_that_is_not_there_is_not_the_layouts_business(
     applied_layouts, tmp_path
 ):
     thread_layout.apply_for_recipe(str(tmp_path / "none.yaml"), set=["="], seeds=2)
-    assert applied_layouts == [Layout("one", 1)]
+    assert applied_layouts == [Layout("one", 2)]
 
 
 def test_a_run_goes_on_with_the_layout_that_it_began_with(applied_layouts, tmp_path):

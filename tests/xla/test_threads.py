@@ -62,8 +62,16 @@ def test_an_online_agents_rows_are_those_of_a_minibatch():
     assert choose_layout(PPO.replace("64}", "4}")) == Layout("one", 1)
 
 
-def test_several_seeds_never_share_a_pool():
-    assert choose_layout(SAC, 8) == Layout("one", 1)
+@pytest.mark.parametrize(
+    ("cores", "seeds", "devices"),
+    [(1, 8, 1), (2, 8, 2), (4, 6, 3), (16, 5, 5), (2, 7, 1)],
+)
+def test_several_seeds_are_divided_among_the_cores_and_never_share_a_pool(
+    cores, seeds, devices, monkeypatch
+):
+    monkeypatch.setattr(threads, "usable_cores", lambda: cores)
+    assert choose_layout(SAC, seeds) == Layout("one", devices)
+    assert choose_layout(SAC + "train: {devices: auto}", seeds).devices == devices
 
 
 def test_the_number_of_seeds_is_that_of_the_caller_or_the_recipe():

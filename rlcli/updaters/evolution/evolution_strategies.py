@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from annotated_types import Gt
+from jax.custom_batching import sequential_vmap
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
@@ -133,7 +134,11 @@ def cma_es(
         del unravel
         algorithm = algorithms.CMA_ES(spaces.num_envs, example)
         settings = algorithm.default_params.replace(std_init=jnp.float32(deviation))
-        return _distribution_strategy(algorithm, settings, {})
+        strategy = _distribution_strategy(algorithm, settings, {})
+        # The eigenvectors of C come from LAPACK, which can deadlock in a batch of seeds
+        # (see `loop.seeds.map_seeds`).
+        ask, tell = map(sequential_vmap, (strategy.ask, strategy.tell))
+        return strategy._replace(ask=ask, tell=tell)
 
     return _evolution_updater("cma_es", spaces, networks, policies, strategy)
 
