@@ -134,11 +134,10 @@ def cma_es(
         del unravel
         algorithm = algorithms.CMA_ES(spaces.num_envs, example)
         settings = algorithm.default_params.replace(std_init=jnp.float32(deviation))
-        strategy = _distribution_strategy(algorithm, settings, {})
         # The eigenvectors of C come from LAPACK, which can deadlock in a batch of seeds
         # (see `loop.seeds.map_seeds`).
-        ask, tell = map(sequential_vmap, (strategy.ask, strategy.tell))
-        return strategy._replace(ask=ask, tell=tell)
+        algorithm.ask = sequential_vmap(algorithm.ask)
+        return _distribution_strategy(algorithm, settings, {})
 
     return _evolution_updater("cma_es", spaces, networks, policies, strategy)
 

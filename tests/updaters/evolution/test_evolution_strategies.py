@@ -164,6 +164,21 @@ def test_members_differ_and_change_between_generations(evolved_run):
     assert not np.allclose(before, after)
 
 
+def test_several_seeds_of_cma_es_learn_as_each_alone():
+    """The eigenvectors are computed for one seed after the other."""
+    pytest.importorskip("evosax")
+    data = recipe.load_recipe(probe_recipe({"name": "cma_es", "deviation": 0.5}))
+    members = {}
+    for seeds in [(0, 1), (0,), (1,)]:
+        engine = loop.make_loop(build(data, seeds))
+        progress, _ = engine.advance(engine.begin(), 3)
+        members[seeds] = jax.tree.leaves(progress.agent.learner.members)[0]
+    for index in range(2):
+        np.testing.assert_allclose(
+            members[0, 1][index], members[index,][0], rtol=1e-3, atol=1e-3
+        )
+
+
 def test_environment_i_explores_with_member_i_and_exploits_with_the_best():
     def act(params, obs, state, first, noise):
         return Decision(params["w"] + obs[:, 0], {"log_prob": noise}), state
