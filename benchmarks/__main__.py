@@ -13,9 +13,11 @@ import sys
 
 NAMES = (
     "loop",
+    "seeds",
     "host",
     "ppo",
     "continuous",
+    "backend",
     "monitor",
     "jym",
     "environments",

@@ -2,19 +2,22 @@
 
 import contextlib
 import os
+import re
 
 import jax
 import numpy as np
 import pytest
+from jax.export import export
 from PIL import Image
 
 import rlcli
 import rlcli.runs.checkpoint
-from rlcli import recipe, registry
+from rlcli import loop, recipe, registry
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.runs import metrics
 from rlcli.training.experiment import Experiment
+from rlcli.xla import backend
 
 RECIPES = sorted(recipe.shipped_recipes().items())
 
@@ -51,6 +54,32 @@ def test_a_recipe_traces_from_its_first_step_to_what_it_saves(path):
     progress = Experiment(parsed, build(parsed)).check()
     agent = jax.tree.leaves(progress.agent)
     assert {leaf.shape[0] for leaf in agent} == {parsed.train.seeds}
+
+
+QUICKLY_EXPORTED = ("ppo_cartpole", "dqn_breakout")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in QUICKLY_EXPORTED else pytest.mark.slow)
+        for name, _ in RECIPES
+    ],
+)
+def test_the_programs_of_a_recipe_can_be_lowered_for_a_gpu(name):
+    """Without the choices for a CPU, and without a GPU."""
+    parsed = recipe.load_recipe(name)
+    with extras(), backend.assume_backend("cuda"):
+        setup = build(parsed)._replace(devices=1)
+        if not setup.environment.pure:
+            pytest.skip("runs on the host")
+        run = loop.make_loop(setup)
+        begin = export(jax.jit(run.begin), platforms=["cuda"])()
+        advance = jax.jit(lambda progress: run.advance(progress, 2))
+        exported = export(advance, platforms=["cuda"])(run.shapes())
+    assert begin.platforms == exported.platforms == ("cuda",)
+    calls = re.findall(r"custom_call @(\w+)", exported.mlir_module())
+    assert not any("lapack" in call or "host" in call for call in calls)
 
 
 def test_a_recipe_opens_with_what_it_does(path):

@@ -32,6 +32,7 @@ from rlcli.networks.torsos import (
 from rlcli.registry import register
 from rlcli.spaces import describe
 from rlcli.types import Array, ArrayTree, Count
+from rlcli.xla import backend
 
 
 class _Preset(NamedTuple):
@@ -194,7 +195,7 @@ class Convolution(hk.Module):
         shift = hk.get_parameter("b", (self.size,), init=jnp.zeros)
         if self.stride > 1:
             image, weights = _space_to_depth(image, weights, self.stride)
-        if jax.default_backend() == "cpu":
+        if backend.is_cpu():
             return conv_as_matmul(image, weights, self.padding) + shift
         layout = ("NHWC", "HWIO", "NHWC")
         outputs = jax.lax.conv_general_dilated(

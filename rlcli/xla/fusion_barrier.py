@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from rlcli.types import Array, ArrayTree
+from rlcli.xla import backend
 
 
 def fusion_barrier(function: Callable[..., ArrayTree], min_size: int = 0) -> Callable:
@@ -36,7 +37,7 @@ def fusion_barrier(function: Callable[..., ArrayTree], min_size: int = 0) -> Cal
     def barrier(*arrays: Array) -> ArrayTree:
         shapes = jax.eval_shape(function, *arrays)
         size = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes))
-        if size < min_size or jax.default_backend() != "cpu":
+        if size < min_size or not backend.is_cpu():
             return function(*arrays)
 
         def zeros(*_: Array) -> ArrayTree:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.types import Array, Key
+from rlcli.xla import backend
 from rlcli.xla.fusion_barrier import fusion_barrier
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -29,7 +30,7 @@ def unroll_key(key: Key) -> Key:
     single key. Keys of other implementations, and keys on an accelerator, which does
     not benefit, are returned unchanged.
     """
-    if jax.default_backend() != "cpu" or jax.random.key_impl(key) != "threefry2x32":
+    if not backend.is_cpu() or jax.random.key_impl(key) != "threefry2x32":
         return key
     return jax.random.wrap_key_data(jax.random.key_data(key), impl=_UNROLLED)
 

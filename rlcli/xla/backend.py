@@ -1,0 +1,34 @@
+"""Backend: the switch of every choice that suits only a CPU.
+
+Fusion barriers, unrolled random bits and convolutions as matrix products are faster on
+a CPU, and off elsewhere. (`xla.threads` chooses threads and vector widths for a CPU
+before JAX is imported.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import jax
+
+_assumed: list[str] = []
+
+
+def is_cpu() -> bool:
+    """Whether programs are traced for a CPU: by default, if that is JAX's backend."""
+    return (_assumed[-1] if _assumed else jax.default_backend()) == "cpu"
+
+
+@contextlib.contextmanager
+def assume_backend(platform: str) -> Iterator[None]:
+    """Programs traced inside are for `platform`: `cpu`, `cuda`, `rocm` or `tpu`.
+
+    For lowering a program for another machine, and for measuring what the choices for a
+    CPU are worth. Programs that are already traced keep their choices.
+    """
+    _assumed.append(platform)
+    try:
+        yield
+    finally:
+        _assumed.pop()
