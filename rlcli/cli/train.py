@@ -53,6 +53,12 @@ def command(
         typer.Option("--smoke", help="Test the whole pipeline with a tiny budget."),
     ] = False,
     quiet: Quiet = False,
+    profile: Annotated[
+        bool,
+        typer.Option(
+            "--profile", help="Trace a few iterations: where does their time go?"
+        ),
+    ] = False,
 ) -> None:
     """Train the agent of a recipe and save it in a run folder.
 
@@ -72,5 +78,6 @@ def command(
             max_time=limit,
             smoke=smoke,
             quiet=quiet,
+            profile=profile,
         )
     raise typer.Exit(report.report_training(folder, quiet=quiet))

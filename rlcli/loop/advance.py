@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Real
 
+from rlcli.loop import phases
 from rlcli.loop.faults import update_faults
 from rlcli.loop.progress import (
     Pending,
@@ -36,27 +37,30 @@ def advance(
 ) -> tuple[Progress, Mapping[str, Real[Array, ""]]]:
     """One step of one seed: adds a timestep, learns if due, selects an action."""
     action_noise, learn_noise = noise
-    statistics = update_statistics(progress.statistics, timestep)
+    with jax.named_scope(phases.STATISTICS):
+        statistics = update_statistics(progress.statistics, timestep)
     row = _complete_transition(progress.pending, timestep)
     progress = progress._replace(statistics=statistics)
     step = current_step(setup, progress) + 1
     clock = clock_at(progress, step, compute_metrics)
     environment, agent = setup.at(clock)
     action = progress.pending.action
-    faults = update_faults(progress.faults, environment, action, timestep, step)
+    with jax.named_scope(phases.STATISTICS):
+        faults = update_faults(progress.faults, environment, action, timestep, step)
     progress = progress._replace(faults=faults)
     if setup.unroll == 1:  # learned from immediately, and not stored
         unroll = jax.tree.map(lambda leaf: leaf[None], row)
         learner, metrics = agent.learn(progress.agent, unroll, clock, learn_noise)
         position, is_full = progress.position, 1
     else:
-        unroll = jax.tree.map(
-            lambda rows, leaf: jax.lax.dynamic_update_index_in_dim(
-                rows, leaf.astype(rows.dtype), progress.position, 0
-            ),
-            progress.unroll,
-            row,
-        )
+        with jax.named_scope(phases.STORE):
+            unroll = jax.tree.map(
+                lambda rows, leaf: jax.lax.dynamic_update_index_in_dim(
+                    rows, leaf.astype(rows.dtype), progress.position, 0
+                ),
+                progress.unroll,
+                row,
+            )
         progress = progress._replace(unroll=unroll)
         is_full = progress.position + 1 == setup.unroll
         position = jnp.where(is_full, 0, progress.position + 1)
@@ -65,9 +69,10 @@ def advance(
             return agent.learn(state, unroll, clock, agent.draw(learn_noise))
 
         learner, metrics = run_if(is_full, learn, progress.agent)
-    pending, policy = select_action(
-        agent, learner, timestep.obs, progress.policy, timestep.last, action_noise
-    )
+    with jax.named_scope(phases.ACT):
+        pending, policy = select_action(
+            agent, learner, timestep.obs, progress.policy, timestep.last, action_noise
+        )
     return progress._replace(
         iteration=progress.iteration + is_full,
         position=position,

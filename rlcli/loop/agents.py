@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int, Real, Shaped
 
+from rlcli.loop import phases
 from rlcli.types import (
     Agent,
     Array,
@@ -79,7 +80,8 @@ def replay_agent(
     def learn(
         state: ReplayAgentState, steps: Transition, clock: Clock, noise: ArrayTree
     ) -> tuple[ReplayAgentState, dict[str, Real[Array, ""]]]:
-        replay_state = replay.add(state.replay, steps, clock.iteration)
+        with jax.named_scope(phases.STORE):
+            replay_state = replay.add(state.replay, steps, clock.iteration)
         updates_before = count_updates(clock.iteration)
         num_updates = count_updates(clock.iteration + 1) - updates_before
 
@@ -91,15 +93,17 @@ def replay_agent(
             metrics: ArrayTree,
         ) -> tuple:
             sample_noise, key = jax.tree.map(lambda x: x[i], noise)
-            raw, weight, index = replay.sample(
-                replay_state, clock.iteration + 1, sample_noise
-            )
+            with jax.named_scope(phases.SAMPLE):
+                raw, weight, index = replay.sample(
+                    replay_state, clock.iteration + 1, sample_noise
+                )
             time = clock._replace(updates=updates_before + i)
 
             def step(learner: ArrayTree) -> tuple:
                 rows = _trace(tracer, updater, learner, raw)
                 counts = weight[: rows.reward.shape[0]]
-                learner, report = updater.update(learner, rows, counts, time, key)
+                with jax.named_scope(phases.UPDATE):
+                    learner, report = updater.update(learner, rows, counts, time, key)
                 return learner, report.priority, dict(report.metrics)
 
             if replay.episodes:
@@ -110,7 +114,9 @@ def replay_agent(
             else:
                 result = step(learner)
             learner, priority, metrics = result
-            return learner, replay.reweigh(replay_state, index, priority), metrics
+            with jax.named_scope(phases.STORE):
+                replay_state = replay.reweigh(replay_state, index, priority)
+            return learner, replay_state, metrics
 
         def update_next(i: Int[Array, ""] | int, carry: tuple) -> tuple:
             learner, replay_state, metrics = carry
@@ -167,7 +173,8 @@ def online_agent(updater: Updater, tracer: Tracer) -> Agent:
             jnp.float32
         )
         clock = clock._replace(updates=clock.iteration)
-        learner, report = updater.update(state.learner, rows, weight, clock, noise)
+        with jax.named_scope(phases.UPDATE):
+            learner, report = updater.update(state.learner, rows, weight, clock, noise)
         tail = jax.tree.map(lambda leaf: leaf[leaf.shape[0] - lead :], rows_in_window)
         return OnlineAgentState(learner, tail), dict(report.metrics)
 
@@ -201,13 +208,14 @@ def _trace(
     Raises an AssertionError if a shape contradicts the contracts. Only shapes are
     compared, while JAX traces the program: a compiled step checks nothing.
     """
-    estimates = updater.estimate(learner, steps)
-    _assert_rows(steps)
-    chex.assert_shape(estimates[:4], steps.reward.shape)
-    extras = {"reward": steps.reward, "next_carry": estimates.carry}
-    steps = steps._replace(extras={**steps.extras, **extras})
-    rows = tracer.trace(steps, estimates)
-    _assert_rows(rows)
+    with jax.named_scope(phases.TRACE):
+        estimates = updater.estimate(learner, steps)
+        _assert_rows(steps)
+        chex.assert_shape(estimates[:4], steps.reward.shape)
+        extras = {"reward": steps.reward, "next_carry": estimates.carry}
+        steps = steps._replace(extras={**steps.extras, **extras})
+        rows = tracer.trace(steps, estimates)
+        _assert_rows(rows)
     return rows
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from rlcli.loop import phases
 from rlcli.loop.advance import (
     advance,
     advance_with_metrics,
@@ -65,10 +66,12 @@ def compiled_loop(setup: Setup) -> Loop:
         shapes = jax.eval_shape(begin_all, seed_array(setup))
         return shapes_on_devices(devices, shapes, AXES)
 
+    def trace() -> jax.stages.Traced:
+        return advance_all.trace(shapes(), log_points(1))  # JAX keeps the result
+
     @functools.cache
     def temporaries() -> int:
-        program = advance_all.trace(shapes(), log_points(1))
-        return devices * temporary_bytes(program.jaxpr)
+        return devices * temporary_bytes(trace().jaxpr)
 
     def restore(arrays: ArrayTree) -> tuple[Progress, str]:
         # The same shardings as `advance` returns, so that it is not compiled twice.
@@ -82,6 +85,7 @@ def compiled_loop(setup: Setup) -> Loop:
         shapes=shapes,
         close=lambda progress: None,
         temporaries=temporaries,
+        hlo=lambda: trace().lower().compile().as_text() or "",
     )
 
 
@@ -104,9 +108,10 @@ def _chunk_function(setup: Setup) -> Callable:
         clock = clock_at(progress, current_step(setup, progress), compute_metrics)
         environment, _ = setup.at(clock)
         cut = setup.reset & (progress.position + 1 == setup.unroll)
-        outcome = environment.step(
-            progress.environment, progress.pending.action, step_noise, cut
-        )
+        with jax.named_scope(phases.ENVIRONMENT):
+            outcome = environment.step(
+                progress.environment, progress.pending.action, step_noise, cut
+            )
         # Rounded as on the host, so that both loops give the same bits.
         state, timestep = round_to_dtype(outcome, progress.iteration)
         progress = progress._replace(environment=state)
@@ -120,9 +125,10 @@ def _chunk_function(setup: Setup) -> Callable:
         # index past the end, which JAX clamps, is never used.
 
         def run_block(i: Array, carry: tuple) -> tuple:
-            noise = draw_noise_block(
-                setup, progress.seed, current_step(setup, carry[0])
-            )
+            with jax.named_scope(phases.NOISE):
+                noise = draw_noise_block(
+                    setup, progress.seed, current_step(setup, carry[0])
+                )
 
             def run_step(j: Array, carry: tuple) -> tuple:
                 progress_before, packed, buffer = carry

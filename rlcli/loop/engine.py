@@ -26,3 +26,5 @@ class Loop(NamedTuple):
     temporaries: Callable[[], int]
     # bytes of temporary arrays of the program, at least, over all devices; traces it,
     # so that inconsistent parts and arrays that do not fit in memory raise an error
+    hlo: Callable[[], str]
+    # the compiled program of `advance`, as text: names its operations for a profile

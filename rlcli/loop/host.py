@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli import spaces
+from rlcli.loop import phases
 from rlcli.loop.advance import (
     advance,
     advance_with_metrics,
@@ -59,6 +60,7 @@ class _Program(NamedTuple):
     unpack: Callable  # packed -> progress, metrics
     pack_timestep: Callable  # timestep of NumPy arrays -> packed
     temporaries: int  # bytes, of `step` and of its noise
+    hlo: Callable[[], str]  # the compiled `step`
 
 
 def host_loop(setup: Setup) -> Loop:
@@ -117,7 +119,8 @@ def host_loop(setup: Setup) -> Loop:
                     leaves, structure = jax.tree.flatten(block_noise)
                 env_noise = structure.unflatten([leaf[:, row] for leaf in leaves])
                 cut = setup.reset and (time + 1) % setup.unroll == 0
-                state, timestep = environment.step(state, action, env_noise, cut)
+                with jax.profiler.TraceAnnotation(phases.ENVIRONMENT):
+                    state, timestep = environment.step(state, action, env_noise, cut)
                 if timestep.info:  # `info` of host environments is not summed
                     timestep = timestep._replace(info={})
                 packed_timestep = run.pack_timestep(timestep)
@@ -147,6 +150,7 @@ def host_loop(setup: Setup) -> Loop:
         shapes=shapes,
         close=close,
         temporaries=lambda: program().temporaries,
+        hlo=lambda: program().hlo(),
     )
 
 
@@ -237,6 +241,7 @@ def _build_program(setup: Setup, progress: Progress) -> _Program:
         unpack=jax.jit(unpack),
         pack_timestep=timestep_packing.host_packer(),
         temporaries=temporary_bytes(program.jaxpr) + tree_bytes(noise),
+        hlo=lambda: program.lower().compile().as_text() or "",
     )
 
 

@@ -25,6 +25,7 @@ from rlcli.runs.metrics import Metrics
 from rlcli.runs.run_folder import Run
 from rlcli.terminal import printable
 from rlcli.training.pace import Pace
+from rlcli.training.profile import Profiler
 from rlcli.training.signals import Signals, exit_now
 from rlcli.training.watchdog import Watchdog
 
@@ -104,6 +105,7 @@ def run_chunks(
     max_time: str | float | None,
     quiet: bool,
     *messages: str,
+    profile: bool = False,
 ) -> Iterator[Chunk]:
     """Advances the run to its end, with logs, evaluations and checkpoints."""
     # Called in reverse order of registration: before the exit functions of JAX.
@@ -123,6 +125,8 @@ def run_chunks(
         start=start_step,
     )
     pace = Pace(experiment.updates, experiment.iterations)
+    profiler = Profiler(experiment, folder.folder) if profile else None
+    advance = profiler.advance if profiler else experiment.advance
     with (
         Metrics(folder.folder, resume_at) as rows,
         monitor,
@@ -136,7 +140,7 @@ def run_chunks(
             if status:
                 break
             before = experiment.iteration
-            report = experiment.advance(pace.size(before))
+            report = advance(pace.size(before))
             pace.measure(before, report.iterations, report.seconds)
             rows.append([*report.rows, *report.evaluation])
             monitor.update(report.rows, experiment.step, report.evaluation)
@@ -161,6 +165,8 @@ def run_chunks(
                 status = "stopped"
                 reason = f"by its caller, at step {experiment.step:,}"
                 break
+        if profiler and not profiler.profile:
+            monitor.message("the run was too short for a profile")
         signals.acknowledge()
         experiment.save(folder)
         experiment.close()

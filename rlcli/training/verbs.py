@@ -58,6 +58,7 @@ def chunks(
     max_time: str | float | None = None,
     smoke: bool = False,
     quiet: bool = False,
+    profile: bool = False,
 ) -> Generator[Chunk, None, Path]:
     """Trains the agent of a recipe, and yields after every chunk of iterations.
 
@@ -74,6 +75,8 @@ def chunks(
         max_time: seconds, or a duration such as `3h50m`, from the process start.
         smoke: runs the whole pipeline with a tiny budget.
         quiet: prints only warnings and errors.
+        profile: traces a few iterations, and writes `<run>/profile/table.txt`: how the
+            time of an iteration is divided.
     """
     return _chunks(
         recipe,
@@ -86,6 +89,7 @@ def chunks(
         max_time=max_time,
         smoke=smoke,
         quiet=quiet,
+        profile=profile,
     )
 
 
@@ -126,6 +130,7 @@ def _train_chunks(
     max_time: str | float | None = None,
     smoke: bool = False,
     quiet: bool = False,
+    profile: bool = False,
 ) -> Generator[Chunk, None, Path]:
     """Trains from the beginning; does nothing until the first chunk is requested."""
     warning = set_threads()
@@ -155,7 +160,9 @@ def _train_chunks(
         except RlcliError:
             folder.discard()
             raise
-        chunks = run_chunks(folder, experiment, signals, max_time, quiet, warning)
+        chunks = run_chunks(
+            folder, experiment, signals, max_time, quiet, warning, profile=profile
+        )
         yield from run_in_memory(folder, experiment, chunks)
     return folder.folder
 

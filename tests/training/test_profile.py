@@ -1,0 +1,96 @@
+"""The profiler: how the time of an iteration is divided, and that nothing changes."""
+
+import gzip
+import json
+
+import pytest
+
+import rlcli
+from rlcli.loop import phases
+from rlcli.runs import metrics
+from rlcli.training import profile
+
+HLO = """
+  %dot.3 = f32[32,2]{1,0} dot(%a, %b), metadata={op_name="jit(f)/while/update/dot"}
+  ROOT %fusion = f32[] fusion(%c), kind=kLoop, metadata={op_name="jit(f)/act/add"}
+  %nested.1 = f32[] add(%d, %e), metadata={op_name="jit(f)/update/vmap(trace)/add"}
+  %copy.2 = f32[] copy(%f), metadata={op_name="jit(f)/while/body"}
+  %bare = f32[] copy(%f)
+"""
+
+
+def event(name, start, duration, thread=1, **arguments):
+    times = {"ts": start, "dur": duration, "pid": 1, "tid": thread}
+    return {"ph": "X", "name": name, "args": arguments, **times}
+
+
+def test_the_phase_of_an_operation_is_its_innermost_scope():
+    assert profile.phases_of_operations(HLO) == {
+        "dot.3": phases.UPDATE,
+        "fusion": phases.ACT,
+        "nested.1": phases.TRACE,
+        "copy.2": profile.OTHER,
+    }
+
+
+def test_inner_operations_are_subtracted_from_outer_ones():
+    phase_of = {"while": profile.OTHER, "dot": phases.UPDATE, "add": phases.ACT}
+    events = [
+        event("while", 0, 100, hlo_op="while"),
+        event("dot", 10, 40, hlo_op="dot"),
+        event("add", 20, 5, hlo_op="add"),
+        event("add", 60, 10, hlo_op="add"),
+        event("dot", 0, 7, thread=2, hlo_op="dot"),
+        event("unknown", 0, 1_000, thread=3, hlo_op="of.another.program"),
+        event("environment", 200, 3),
+        event("python", 0, 1_000),
+        {"ph": "M", "name": "process_name"},
+    ]
+    assert profile.divide_time(events, phase_of) == {
+        profile.OTHER: 100 - 40 - 10,
+        phases.UPDATE: 40 - 5 + 7,
+        phases.ACT: 5 + 10,
+        phases.ENVIRONMENT: 3,
+    }
+
+
+RECIPE = {
+    "environment": {"name": "CartPole-v1", "num_envs": 2},
+    "network": {"name": "mlp", "layers": [8]},
+    "replay": {"name": "uniform", "capacity": 500, "batch_size": 8},
+    "updater": "q_learning",
+    "train": {"steps": 2_000, "start": 50, "log": {"every": 500}},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("environment", ["CartPole-v1", "gymnasium/CartPole-v1"])
+def test_a_profiled_run_divides_its_time_and_trains_as_any_other(tmp_path, environment):
+    data = {**RECIPE, "environment": {"name": environment, "num_envs": 2}}
+    plain = rlcli.train(data, run=tmp_path / "plain", quiet=True)
+    run = rlcli.train(data, run=tmp_path / "run", quiet=True, profile=True)
+    table = (run / "profile" / "table.txt").read_text()
+    shares = {
+        line.split()[0]: float(line.split()[1].rstrip("%"))
+        for line in table.splitlines()
+        if "%" in line
+    }
+    assert sum(shares.values()) == pytest.approx(100, abs=1)
+    expected = {"environment", "act", "store", "sample", "update", "host"}
+    assert expected <= set(shares)
+    assert shares["update"] > 0
+    path = table.splitlines()[-1].partition(": ")[2]
+    with gzip.open(path) as file:
+        assert json.load(file)["traceEvents"]
+    found, wanted = (
+        [metrics.drop_clock_fields(row) for row in metrics.read_metrics(folder)]
+        for folder in (run, plain)
+    )
+    assert found == wanted
+
+
+def test_a_run_that_is_too_short_says_so(tmp_path):
+    data = {**RECIPE, "train": {"steps": 60, "start": 50}}
+    run = rlcli.train(data, run=tmp_path / "run", quiet=True, profile=True)
+    assert not (run / "profile").exists()
+    assert "too short for a profile" in (run / "log.txt").read_text()
