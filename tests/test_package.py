@@ -27,7 +27,14 @@ def pins():
 
 
 @pytest.mark.parametrize(
-    "module", ["rlcli", "rlcli.cli", "rlcli.xla.threads", "rlcli.runs.run_folder"]
+    "module",
+    [
+        "rlcli",
+        "rlcli.cli",
+        "rlcli.xla.threads",
+        "rlcli.runs.run_folder",
+        "rlcli.training",
+    ],
 )
 def test_importing_it_imports_no_jax(module):
     program = f"import sys, {module}; print('jax' in sys.modules)"

@@ -25,12 +25,12 @@ from rlcli.runs.metrics import Metrics
 from rlcli.runs.run_folder import Run
 from rlcli.terminal import printable
 from rlcli.training.pace import Pace
-from rlcli.training.profile import Profiler
 from rlcli.training.signals import Signals, exit_now
 from rlcli.training.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from rlcli.training.experiment import Experiment
+    from rlcli.training.profile import Profiler
 
 STOP_REACHED = "every seed has reached the return of `train.stop`"
 
@@ -98,6 +98,12 @@ def run_in_memory(
         raise
 
 
+def _profiler(experiment: Experiment, folder: Run) -> Profiler:
+    from rlcli.training.profile import Profiler  # here: imports JAX
+
+    return Profiler(experiment, folder.folder)
+
+
 def run_chunks(
     folder: Run,
     experiment: Experiment,
@@ -125,7 +131,7 @@ def run_chunks(
         start=start_step,
     )
     pace = Pace(experiment.updates, experiment.iterations)
-    profiler = Profiler(experiment, folder.folder) if profile else None
+    profiler = _profiler(experiment, folder) if profile else None
     advance = profiler.advance if profiler else experiment.advance
     with (
         Metrics(folder.folder, resume_at) as rows,
