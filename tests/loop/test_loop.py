@@ -165,7 +165,7 @@ def assert_host_equals_compiled(
     ("kind", "seeds"),
     [
         ("with_replay", 1),
-        ("online", 1),
+        pytest.param("online", 1, marks=pytest.mark.slow),
         pytest.param("with_replay", 3, marks=pytest.mark.slow),
         pytest.param("online", 3, marks=pytest.mark.slow),
     ],
@@ -290,7 +290,9 @@ def test_a_restored_loop_has_the_layout_of_a_new_one_and_does_not_recompile(
     assert layouts[0] == layouts[1] == layouts[2]
 
 
-@pytest.mark.parametrize("kind", ["with_replay", "online"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("with_replay", marks=pytest.mark.slow), "online"]
+)
 def test_vmapped_seeds_equal_single_seed_runs_after_a_hundred_updates(kind):
     iterations = {"with_replay": 100, "online": 25}[kind]  # PPO: 4 updates in each
     together = leaves_after(kind, iterations, seeds=3)
@@ -314,6 +316,7 @@ def test_seeds_on_two_devices_give_the_same_bits_as_on_one():
         assert_equal(actual, checkpoint.flatten_tree(single))
 
 
+@pytest.mark.slow
 def test_vmapped_seeds_on_each_of_two_devices_equal_those_on_one():
     spread = leaves_after("online", 20, seeds=4, devices=2)
     together = leaves_after("online", 20, seeds=4)
@@ -405,6 +408,7 @@ def test_counters_are_the_numbers_of_steps_and_updates():
     assert leaves["agent/learner/optimizer/0/count"].tolist() == [25 * 2 * 2] * 3
 
 
+@pytest.mark.slow
 def test_every_unroll_starts_with_a_reset_if_the_recipe_sets_it():
     train = {"steps": 4_000, "unroll": 4, "reset": True}
     run = loop.make_loop(setup_of({**WITH_REPLAY, "train": train}))

@@ -189,6 +189,7 @@ def test_files_without_a_record_of_frozen_seeds_still_open(tmp_path):
     assert all(row["frozen"] is None for row in results[0])
 
 
+@pytest.mark.slow
 def test_a_run_from_before_files_recorded_frozen_seeds_is_resumed(tmp_path):
     run = run_folder.create_run("old", run=tmp_path / "run")
     run.checkpoints.mkdir()

@@ -5,12 +5,14 @@ Each run is a process of its own, for it is killed.
 
 import functools
 import json
+import os
 import random
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,13 +56,14 @@ train:
 """
 
 
-def launch(folder: Path, *arguments: object) -> subprocess.Popen:
+def launch(folder: Path, *arguments: object, **options: Any) -> subprocess.Popen:
     return subprocess.Popen(
         [sys.executable, "-m", "rlcli", *map(str, arguments)],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        **options,
     )
 
 
@@ -69,8 +72,8 @@ def start_process(tmp_path):
     """Starts `rlcli`; whatever happens, it does not outlive the test."""
     processes = []
 
-    def start(*arguments: object) -> subprocess.Popen:
-        processes.append(launch(tmp_path, *arguments))
+    def start(*arguments: object, **options: Any) -> subprocess.Popen:
+        processes.append(launch(tmp_path, *arguments, **options))
         return processes[-1]
 
     yield start
@@ -167,6 +170,29 @@ def test_a_run_killed_at_a_random_moment_ends_as_if_it_had_not_been(
     steps = [resume["step"] for resume in info["resumes"]]
     assert len(steps) == kills
     assert 0 < steps[0] <= steps[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux")
+def test_a_run_is_resumed_on_a_machine_with_fewer_cores(start_process, tmp_path):
+    """With the layout that it began with: two devices, for two cores."""
+    chosen = {k: v for k, v in os.environ.items() if k not in ("NPROC", "XLA_FLAGS")}
+    (tmp_path / "mine.yaml").write_text(ONLINE + "  seeds: 4\n  devices: 2\n")
+    whole = start_process("train", "mine.yaml", "--run", "whole", "--quiet", env=chosen)
+    assert wait_for_exit(whole) == (0, "")
+    process = start_process("train", "mine.yaml", "--run", "run", "--quiet", env=chosen)
+    wait_for(tmp_path / "run", 20_000, process)
+    process.kill()
+    process.communicate()
+
+    def use_one_core() -> None:
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+    resumed = start_process(
+        "resume", "run", "--quiet", env=chosen, preexec_fn=use_one_core
+    )
+    assert wait_for_exit(resumed) == (0, "")
+    assert_alike(tmp_path / "run", tmp_path / "whole")
 
 
 def test_every_way_to_stop_has_its_exit_code_and_loses_nothing(

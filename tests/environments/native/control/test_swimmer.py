@@ -152,7 +152,7 @@ def step_batch(n, state, torques, physics):
         (2, {}),
         (3, {}),
         (3, {"mass": 2.0, "length": 1.4, "viscosity": 4.0, "dt": 0.08}),
-        (5, {"viscosity": 6.0}),
+        pytest.param(5, {"viscosity": 6.0}, marks=pytest.mark.slow),
     ],
 )
 def test_a_step_follows_newtons_laws(n, changed):
