@@ -139,9 +139,7 @@ def implicit_quantile_head(
         rows, entries = features.shape
         key = hk.maybe_next_rng_key()
         midpoints = fractions.quantiles(rows, count)
-        taus = (
-            midpoints if key is None else fractions.quantiles_uniform(key, rows, count)
-        )
+        taus = midpoints if key is None else jax.random.uniform(key, (rows, count))
         embed = hk.Linear(entries, b_init=jnp.ones, name="fractions")
         gate = jax.nn.relu(embed(fractions.quantile_cos_embedding(taus, cosines)))
         product = features[:, None, :] * gate  # [N, count, F]
