@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from rlcli.loop import phases
+from rlcli.loop.advance import noise_block_size
 
 if TYPE_CHECKING:
     from rlcli.training.experiment import ChunkReport, Experiment
 
 TRACED_SECONDS = 0.02  # of training: a trace has an event for every operation
+MAX_TRACED_SECONDS = 0.3
 OTHER = "other"  # operations of no phase, such as copies and the control of loops
 HOST = "host"  # outside of the compiled program, between two chunks
 
@@ -76,7 +78,7 @@ class Profiler:
             report = experiment.advance(max_iterations)
             self._iteration_seconds = report.seconds / report.iterations
             return report
-        wanted = max(1, int(TRACED_SECONDS / self._iteration_seconds))
+        wanted = self._traced_iterations()
         is_traced = self._plain is not None
         if is_traced:
             jax.profiler.start_trace(self._folder, create_perfetto_trace=True)
@@ -95,6 +97,18 @@ class Profiler:
             (self._folder / "table.txt").write_text("\n".join(lines) + "\n")
             return report._replace(messages=[*report.messages, *lines])
         return report
+
+    def _traced_iterations(self) -> int:
+        """As many as take `TRACED_SECONDS`, in whole blocks of noise if short enough.
+
+        Noise is drawn for a block of steps: a part of one would cost as much.
+        """
+        wanted = max(1, int(TRACED_SECONDS / self._iteration_seconds))
+        setup = self._experiment.setup
+        block = max(1, noise_block_size(setup.environment.num_envs) // setup.unroll)
+        blocks = -(-wanted // block)
+        is_short = blocks * block * self._iteration_seconds < MAX_TRACED_SECONDS
+        return blocks * block if is_short else wanted
 
     def _summarize(self, iterations: int, traced: float) -> Profile:
         assert self._plain is not None
