@@ -181,7 +181,7 @@ def recipe_table(section):
 
 def test_the_documented_train_keys_and_defaults_equal_the_grammar():
     table = recipe_table("train")
-    unsupported = {"episodes", "trackers", "precision", "on_error"}
+    unsupported = {"episodes", "trackers", "on_error"}
     assert set(table) == set(registry.options(grammar.Train)) - unsupported
     data = {"environment": "CartPole-v1", "updater": "q_learning"}
     defaults = resolve(load_recipe(data))["train"]
@@ -223,8 +223,8 @@ def test_every_unsupported_option_is_documented():
     for names in grammar.UNSUPPORTED_OPTIONS.values():
         unsupported |= {*names}
     assert unsupported <= documented
-    words = {"train", "episodes", "trackers", "precision", "on_error"}
-    assert documented - unsupported <= words | {"float32", "stop"}
+    words = {"train", "episodes", "trackers", "on_error"}
+    assert documented - unsupported <= words | {"stop"}
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,6 @@ def test_every_unsupported_option_is_documented():
     [
         "episodes=3",
         "trackers=[wandb]",
-        "precision=bfloat16",
         "on_error=restart",
         "evaluate={every: 100, render: true}",
     ],

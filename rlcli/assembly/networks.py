@@ -22,6 +22,7 @@ from rlcli.errors import RlcliError, quote, suggest
 from rlcli.networks import functions, memory
 from rlcli.networks.heads import Head
 from rlcli.networks.masking import mask_network
+from rlcli.networks.precision import compute_in
 from rlcli.preprocessing import Preprocess
 from rlcli.preprocessing.network_inputs import prepare_forward_pass, prepare_torso
 from rlcli.recipe import DEFAULT, SHARED, NetworkSpec, Part, Recipe
@@ -103,7 +104,9 @@ def _network_factory(
                 ("network", "memory"),
                 f"network `{part.name}` is a whole forward pass: it takes no memory",
             )
-        forward = _forward(recipe, clock, part, factory)
+        forward = compute_in(
+            recipe.train.precision, _forward(recipe, clock, part, factory)
+        )
 
         def build_forward_pass(
             name: str, head: Head, space: gymnasium.Space, copies: int | None
@@ -113,6 +116,7 @@ def _network_factory(
 
         return build_forward_pass
     torso = prepare_torso(build_part(part, clock, recipe), steps)
+    torso = torso._replace(features=compute_in(recipe.train.precision, torso.features))
     if spec.memory is None:
         build = functions.separate_network if is_separate else functions.shared_network
         return lambda name, *rest: build(name, torso, *rest)

@@ -98,7 +98,7 @@ class Train:
     seeds: Seeds = 1
     devices: PositiveInt | Literal["auto"] = "auto"
     threads: PositiveInt | Literal["auto"] = "auto"
-    precision: Literal["float32", "bfloat16", "float64"] = "float32"
+    precision: Literal["float32", "bfloat16"] = "float32"
     reset: bool = False
     log: Log = Log()
     evaluate: Evaluate = Evaluate()
@@ -299,7 +299,6 @@ def contradictions(
     """Contradictory or unsupported options of `train`: (place, message, hint)."""
     unsupported = (
         ("episodes", train.episodes is not None, "set `steps`"),
-        ("precision", train.precision != "float32", "use `float32`"),
         ("on_error", train.on_error != "stop", "use `stop`"),
         ("trackers", bool(train.trackers), "remove `trackers`"),
     )

@@ -107,7 +107,6 @@ TRAIN = grammar.Train(unroll=1, updates=Fraction(1), start=0)
     ("changes", "key"),
     [
         ({"episodes": 500}, "episodes"),
-        ({"precision": "bfloat16"}, "precision"),
         ({"on_error": "restart"}, "on_error"),
         ({"trackers": ("wandb",)}, "trackers"),
         ({"start": 50_000}, "start"),

@@ -218,7 +218,6 @@ def test_a_recipe_that_lacks_the_main_thing_is_refused(recipe_file, text, messag
         ("plugins", ["./my_network.py"], "section `plugins`"),
         ("updater", {"rule": "sarsa"}, "option `rule`"),
         ("train", {"episodes": 500}, "`episodes: 500`"),
-        ("train", {"precision": "bfloat16"}, "`precision: bfloat16`"),
         ("train", {"on_error": "restart"}, "`on_error: restart`"),
         ("train", {"trackers": ["wandb"]}, "`trackers: [wandb]`"),
     ],
