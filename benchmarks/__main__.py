@@ -18,6 +18,7 @@ NAMES = (
     "ppo",
     "continuous",
     "backend",
+    "first_result",
     "monitor",
     "jym",
     "environments",
