@@ -9,7 +9,7 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
-from rlcli.types import Array, ArrayTree
+from rlcli.types import ArrayTree
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -41,14 +41,14 @@ def compute_in(precision: Precision, function: Callable[..., Any]) -> Callable:
 
 def _create_in_float32(
     create: Callable, shape: Any, dtype: Any, init: Callable, context: Any
-) -> Array:
+) -> jax.Array:
     del context
     # Haiku gives a parameter the dtype of the module's inputs.
     is_rounded = dtype == jnp.bfloat16
     return create(shape, jnp.float32 if is_rounded else dtype, init)
 
 
-def _round_parameter(get: Callable, value: Array, context: Any) -> Array:
+def _round_parameter(get: Callable, value: jax.Array, context: Any) -> jax.Array:
     is_norm = isinstance(context.module, _NORMS)
     return get(value if is_norm else _cast(value, jnp.bfloat16))
 
