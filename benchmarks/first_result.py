@@ -3,9 +3,9 @@
     python -m benchmarks.first_result [RECIPE …]
 
 Runs `rlcli train RECIPE` with an empty compilation cache and again with the programs in
-it, and watches the run folder. Then the same commands tell where their time goes until
-the first row: imports, recipe and parts, tracing, lowering, compiling or reading from
-the cache, and the rest, which is mostly running.
+it, and watches the run folder. Then a process for each tells where its time goes until
+the first row: imports, tracing, lowering, compiling or reading from the cache, and the
+rest: reading the recipe, building the parts, running.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from rlcli.runs import thread_layout
 from rlcli.xla import threads
 
 SEEDS = (1, 8, 32)
-STEPS, ROUNDS = 12_800, 9  # of each seed; fewer with many seeds
+STEPS, ROUNDS = 12_800, 9  # steps of each seed
 
 
 def main(seeds: int) -> None:

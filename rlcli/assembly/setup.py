@@ -121,16 +121,11 @@ def _device_count(recipe: Recipe, seeds: int, is_pure: bool) -> int:
             f"`threads: {num_threads}` with {seeds} seeds could deadlock",
             "remove `threads`: several seeds use one thread",
         )
-    if not is_pure and requested not in ("auto", 1):
-        raise recipe.error(
-            ("train", "devices"),
-            f"environment `{recipe.environment.name}` runs on the host: its seeds use "
-            f"one device, not {requested}",
-            "remove `devices`",
-        )
+    if not is_pure:
+        return 1  # the host loop runs on one
     available = jax.local_device_count()
     is_pool = jax.default_backend() == "cpu" and not threads.is_single_threaded()
-    if requested == "auto" and (is_pool or not is_pure):
+    if requested == "auto" and is_pool:
         return 1  # threads that several devices share can deadlock
     if requested == "auto":
         return threads.even_share(seeds, available)

@@ -31,7 +31,7 @@ def map_seeds(function: Callable, seeds: int, outputs: Any) -> Callable:
     For the start of a run, where users' functions may call LAPACK, as orthogonal
     initialization does. On a CPU, JAX divides a batch of matrices among the threads of
     the pool that runs the program, and waits there: `vmap` would make such a batch of
-    the seeds, and could wait for ever.
+    the seeds, and can deadlock.
     """
     if seeds == 1:
         return vmap_seeds(function, seeds, 0, outputs)

@@ -51,7 +51,7 @@ def quantile_cos_embedding(
 def _cos_pi(x: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
     """cos(π x), as accurate as `jnp.cos(π x)`, in half the time on a CPU.
 
-    Half a turn is 1, so that whole turns can be subtracted exactly. The rest is a
+    The argument is in half turns, so whole turns are subtracted exactly. The rest is a
     Taylor series of the sine over a quarter turn, with an error below 6e-8.
     """
     turns = x / 2

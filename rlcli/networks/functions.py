@@ -160,7 +160,8 @@ def _ensemble(function: Callable, copies: int | None) -> hk.Transformed | _Ensem
 
     def init(key: Key, *inputs: ArrayTree) -> Params:
         keys = jax.random.split(key, copies)
-        return jax.vmap(lambda member_key: single.init(member_key, *inputs))(keys)
+        # Not `vmap`: a batched call of LAPACK can deadlock (see `loop.seeds`).
+        return jax.lax.map(lambda member_key: single.init(member_key, *inputs), keys)
 
     def apply(params: Params, key: Key | None, *inputs: ArrayTree) -> ArrayTree:
         if key is None:

@@ -25,6 +25,10 @@ LAYERS = (64, 64)
 BATCH_SIZE, UNROLL, MINIBATCHES, ENVIRONMENTS = 32, 128, 4, 1
 
 
+# Adapters of environments on the host, whose seeds use one device.
+HOST_ADAPTERS = ("envpool/", "gymnasium/")
+
+
 def apply_for_recipe(
     recipe: str | Path | Mapping[str, Any], *, set: Sequence[str], seeds: int | None
 ) -> str:
@@ -108,6 +112,8 @@ def choose_layout(recipe: str | Mapping[str, Any], seeds: int | None = None) -> 
     seeds = seeds or _positive_or(train.get("seeds"), 1)
     share = threads.even_share(seeds, threads.usable_cores())
     devices = _positive_or(train.get("devices"), share)
+    if _environment_name(data).startswith(HOST_ADAPTERS):
+        devices = 1
     size = _positive_or(train.get("threads"), 0)
     if seeds > 1 or size == 1:
         return Layout("one", devices)
@@ -136,6 +142,11 @@ def estimate_work(data: Mapping[str, Any]) -> int:
     stacks = list(_layer_stacks(data.get("network"))) or [list(LAYERS)]
     weights = max(sum(a * b for a, b in itertools.pairwise(s)) for s in stacks)
     return weights * _gradient_rows(data)
+
+
+def _environment_name(data: Mapping[str, Any]) -> str:
+    environment = data.get("environment")
+    return str(_as_mapping(environment).get("name", environment))
 
 
 def _gradient_rows(data: Mapping[str, Any]) -> int:

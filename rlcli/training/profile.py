@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import gzip
 import json
@@ -20,11 +21,14 @@ from rlcli.loop.advance import noise_block_size
 if TYPE_CHECKING:
     from rlcli.training.experiment import ChunkReport, Experiment
 
-TRACED_SECONDS = 0.02  # of training: a trace has an event for every operation
-MAX_TRACED_SECONDS = 0.3
-OTHER = "other"  # operations of no phase, such as copies and the control of loops
-HOST = "host"  # outside of the compiled program, between two chunks
+TRACED_SECONDS = 0.02  # of training: a trace has an event for every operation …
+MAX_TRACED_SECONDS = 0.1  # … or a block of noise, if that takes no longer than this
+SETTLED_CHUNKS = 3  # with updates, before the lengths of chunks have settled
+MAX_EVENTS = 1_000_000  # JAX drops the others
+OTHER = "other"  # operations of no phase, such as copies, and the control of loops
+HOST = "host"  # outside of compiled programs
 
+_MODULE = re.compile(r"^HloModule ([\w.\-]+)")
 _INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?([\w.\-]+) = .*op_name=\"([^\"]*)\"")
 
 
@@ -33,99 +37,117 @@ class Profile:
     """Where the time of an iteration goes."""
 
     trace: Path  # a file for https://ui.perfetto.dev
-    iterations: int
     seconds: float  # per iteration, not traced
+    iterations: int  # traced
     shares: Mapping[str, float]  # of the time of an iteration, by phase
-    overhead: float  # duration of the traced program ÷ that of the plain one
+    overhead: float  # duration of a traced iteration ÷ that of a plain one
+    is_cut: bool  # whether JAX has dropped events
 
     def lines(self) -> list[str]:
         """The table as text, the largest share first."""
         rows = sorted(self.shares.items(), key=lambda row: -row[1])
         table = [
-            f"{phase:12} {share:6.1%} {share * self.seconds * 1e6:12,.1f} µs"
+            f"{phase.removeprefix(phases.PREFIX):12} {share:6.1%} "
+            f"{share * self.seconds * 1e6:12,.1f} µs"
             for phase, share in rows
         ]
+        cut = ["the trace is incomplete: JAX keeps a million events"]
         return [
-            f"profile of {self.iterations:,} iterations of "
-            f"{self.seconds * 1e6:,.1f} µs each:",
+            f"an iteration takes {self.seconds * 1e6:,.1f} µs, of which:",
             *table,
-            f"(shares of a traced chunk, which took {self.overhead:.1f} times as long)",
+            f"(divided as in {self.iterations:,} traced iterations, which took "
+            f"{self.overhead:.1f} times as long)",
+            *(cut if self.is_cut else []),
             f"trace, for https://ui.perfetto.dev: {self.trace}",
         ]
 
 
 class Profiler:
-    """Advances an experiment, and profiles one chunk once its agent learns.
+    """Advances an experiment, and profiles it once its agent learns.
 
-    Two chunks of equal length: the first is plain, for its duration; the second is
-    traced, for how the time of the program is divided.
+    A chunk of the usual length gives the duration of an iteration. The next chunk is
+    short and traced, and shows how the duration is divided. An error of the profiler
+    is a message: it does not end the run.
     """
 
     def __init__(self, experiment: Experiment, run: Path) -> None:
         self.profile: Profile | None = None
+        self.has_ended = False
         self._experiment = experiment
         self._folder = run / "profile"
-        self._iteration_seconds = 0.0  # by the last chunk with updates
-        self._plain: tuple[float, float] | None = None  # of the chunk, the program
+        self._chunks = 0  # with updates
+        self._plain: tuple[float, float] | None = None
+        # per iteration: seconds, and those of the program
+        # A cached program may have been compiled before its scopes had these names.
+        jax.config.update("jax_compilation_cache_include_metadata_in_key", True)
 
     def advance(self, max_iterations: int) -> ChunkReport:
-        """`Experiment.advance`, by fewer iterations where they are profiled."""
+        """`Experiment.advance`, by fewer iterations where they are traced."""
         experiment = self._experiment
-        has_learned = experiment.updates(experiment.iteration) > 0
-        if self.profile is not None or not has_learned:
+        if self.has_ended or not experiment.updates(experiment.iteration):
             return experiment.advance(max_iterations)
-        if not self._iteration_seconds:
-            report = experiment.advance(max_iterations)
-            self._iteration_seconds = report.seconds / report.iterations
-            return report
-        wanted = self._traced_iterations()
-        is_traced = self._plain is not None
-        if is_traced:
-            jax.profiler.start_trace(self._folder, create_perfetto_trace=True)
-        try:
-            report, seconds, program = _advance_timed(experiment, wanted)
-        finally:
-            if is_traced:
-                jax.profiler.stop_trace()
-        if report.iterations < wanted or report.evaluation:
-            self._plain = None  # interrupted by an evaluation or a checkpoint
-        elif self._plain is None:
-            self._plain = seconds, program
-        else:
-            self.profile = self._summarize(report.iterations, program)
-            lines = self.profile.lines()
-            (self._folder / "table.txt").write_text("\n".join(lines) + "\n")
-            return report._replace(messages=[*report.messages, *lines])
+        if self._plain is not None:
+            return self._advance_traced(min(max_iterations, self._traced_iterations()))
+        report, seconds, program = _advance_timed(experiment, max_iterations)
+        self._chunks += 1
+        if self._chunks >= SETTLED_CHUNKS and not report.evaluation:
+            self._plain = seconds / report.iterations, program / report.iterations
         return report
 
     def _traced_iterations(self) -> int:
-        """As many as take `TRACED_SECONDS`, in whole blocks of noise if short enough.
-
-        Noise is drawn for a block of steps: a part of one would cost as much.
-        """
-        wanted = max(1, int(TRACED_SECONDS / self._iteration_seconds))
-        setup = self._experiment.setup
+        assert self._plain is not None
+        seconds, setup = self._plain[1], self._experiment.setup
+        wanted = max(1, int(TRACED_SECONDS / seconds))
+        # Noise is drawn for a block of steps: a part of one would cost as much.
         block = max(1, noise_block_size(setup.environment.num_envs) // setup.unroll)
-        blocks = -(-wanted // block)
-        is_short = blocks * block * self._iteration_seconds < MAX_TRACED_SECONDS
-        return blocks * block if is_short else wanted
+        return max(wanted, block) if block * seconds < MAX_TRACED_SECONDS else wanted
+
+    def _advance_traced(self, iterations: int) -> ChunkReport:
+        self.has_ended, message = True, ""
+        try:
+            jax.profiler.start_trace(self._folder, create_perfetto_trace=True)
+        except Exception as error:  # noqa: BLE001 - another trace, or the disk
+            message = f"no profile: {error}"
+        try:
+            report, _, program = _advance_timed(self._experiment, iterations)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                jax.profiler.stop_trace()
+            raise
+        if message:
+            return report._replace(messages=[*report.messages, message])
+        try:
+            jax.profiler.stop_trace()
+            self.profile = self._summarize(report.iterations, program)
+            lines = self.profile.lines()
+            (self._folder / "table.txt").write_text("\n".join(lines) + "\n")
+        except Exception as error:  # noqa: BLE001 - the disk, or another format
+            lines = [f"no profile: {error}"]
+        return report._replace(messages=[*report.messages, *lines])
 
     def _summarize(self, iterations: int, traced: float) -> Profile:
         assert self._plain is not None
-        seconds, program = self._plain
+        experiment, (seconds, program) = self._experiment, self._plain
         trace = max(self._folder.rglob("perfetto_trace.json.gz"))
         with gzip.open(trace, "rt", encoding="utf-8") as file:
             events = json.load(file)["traceEvents"]
-        times = divide_time(events, phases_of_operations(self._experiment.loop.hlo()))
-        total = sum(times.values()) or 1.0
+        hlo, is_pure = experiment.loop.hlo(), experiment.setup.environment.pure
+        times = divide_time(events, module_name(hlo), phases_of_operations(hlo))
+        # Several devices run simultaneously.
+        total = traced * 1e6 * experiment.setup.devices
         device = program / seconds
         shares = {phase: device * each / total for phase, each in times.items()}
+        # The host loop is a program in Python, with a dispatch per step.
+        rest = OTHER if is_pure else HOST
+        shares[rest] = shares.get(rest, 0) + max(0.0, device - sum(shares.values()))
+        shares[HOST] = shares.get(HOST, 0) + max(0.0, 1 - device)
         return Profile(
             trace=trace,
+            seconds=seconds,
             iterations=iterations,
-            seconds=seconds / iterations,
-            shares={**shares, HOST: 1 - device},
-            overhead=traced / program,
+            shares=shares,
+            overhead=traced / iterations / program,
+            is_cut=len(events) >= MAX_EVENTS,
         )
 
 
@@ -151,6 +173,12 @@ def _advance_timed(
     return report, time.perf_counter() - start, program
 
 
+def module_name(hlo: str) -> str:
+    """The name of a compiled program, given as HLO text."""
+    match = _MODULE.match(hlo)
+    return match[1] if match else ""
+
+
 def phases_of_operations(hlo: str) -> dict[str, str]:
     """The phase of each operation of a compiled program, given as HLO text.
 
@@ -166,34 +194,40 @@ def phases_of_operations(hlo: str) -> dict[str, str]:
 
 
 def divide_time(
-    events: Iterable[Mapping[str, Any]], phase_of: Mapping[str, str]
+    events: Iterable[Mapping[str, Any]], module: str, phase_of: Mapping[str, str]
 ) -> dict[str, float]:
     """The time of each phase in the events of a trace, in microseconds.
 
-    An event within another, on the same thread, is subtracted from it. Annotations of
-    the host that bear the name of a phase count, too.
+    Counts the operations of the program `module`, and annotations of the host that
+    have the name of a phase. An event within another, on the same thread, is subtracted
+    from it.
     """
     times: dict[str, float] = collections.defaultdict(float)
-    threads: dict[Any, list[Mapping[str, Any]]] = collections.defaultdict(list)
+    threads: dict[Any, list[tuple[float, float, str]]] = collections.defaultdict(list)
     for event in events:
-        if event.get("ph") == "X" and _phase(event, phase_of):
-            threads[event["pid"], event["tid"]].append(event)
+        if event.get("ph") == "X" and (phase := _phase(event, module, phase_of)):
+            key = event["pid"], event["tid"]
+            threads[key].append((event["ts"], -event["dur"], phase))
     for timeline in threads.values():
         open_events: list[tuple[float, str]] = []  # (end, phase), the innermost last
-        for event in sorted(timeline, key=lambda event: (event["ts"], -event["dur"])):
-            phase = _phase(event, phase_of)
-            while open_events and open_events[-1][0] <= event["ts"]:
+        for start, negative, phase in sorted(timeline):
+            while open_events and open_events[-1][0] <= start:
                 open_events.pop()
             if open_events:
-                times[open_events[-1][1]] -= event["dur"]
-            times[phase] += event["dur"]
-            open_events.append((event["ts"] + event["dur"], phase))
+                times[open_events[-1][1]] += negative
+            times[phase] -= negative
+            open_events.append((start - negative, phase))
     return {phase: max(0.0, each) for phase, each in times.items()}
 
 
-def _phase(event: Mapping[str, Any], phase_of: Mapping[str, str]) -> str:
-    """The phase of an event; "" if it is not of the program."""
-    operation = event.get("args", {}).get("hlo_op")
-    if operation is not None:
-        return phase_of.get(operation, "")
-    return event["name"] if event["name"] in phases.PHASES else ""
+def _phase(
+    event: Mapping[str, Any], module: str, phase_of: Mapping[str, str]
+) -> str | None:
+    """The phase of an event; None if it does not count."""
+    arguments = event.get("args", {})
+    if "hlo_op" in arguments:
+        if arguments.get("hlo_module") != module:
+            return None
+        return phase_of.get(arguments["hlo_op"], OTHER)
+    name = arguments.get("long_name", event["name"])  # JAX drops what precedes a colon
+    return name if name in phases.PHASES else None

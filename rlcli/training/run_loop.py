@@ -171,8 +171,8 @@ def run_chunks(
                 status = "stopped"
                 reason = f"by its caller, at step {experiment.step:,}"
                 break
-        if profiler and not profiler.profile:
-            monitor.message("the run was too short for a profile")
+        if profiler and not profiler.has_ended:
+            monitor.message("no profile: the run ended before it could be taken")
         signals.acknowledge()
         experiment.save(folder)
         experiment.close()

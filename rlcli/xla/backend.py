@@ -1,8 +1,8 @@
-"""Backend: the switch of every choice that suits only a CPU.
+"""Backend: the switch of all optimizations that are specific to a CPU.
 
-Fusion barriers, unrolled random bits and convolutions as matrix products are faster on
-a CPU, and off elsewhere. (`xla.threads` chooses threads and vector widths for a CPU
-before JAX is imported.)
+Fusion barriers, unrolled random bits, convolutions as matrix products and projections
+by a scatter are faster on a CPU, and off elsewhere. (`xla.threads` chooses threads and
+vector widths for a CPU before JAX is imported.)
 """
 
 from __future__ import annotations

@@ -57,9 +57,15 @@ def layout(devices: int) -> Layout:
 
 def usable_cores() -> int:
     """The number of cores that this process may use: a container may grant fewer."""
+    cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        cores = len(os.sched_getaffinity(0))
+    try:
+        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
+            quota, period = file.read().split()
+    except (OSError, ValueError):  # no cgroup of version 2
+        return cores
+    return cores if quota == "max" else max(1, min(cores, int(quota) // int(period)))
 
 
 def even_share(seeds: int, devices: int) -> int:

@@ -327,9 +327,17 @@ def test_vmapped_seeds_on_each_of_two_devices_equal_those_on_one():
         )
 
 
-def test_seeds_are_initialized_one_after_the_other():
-    """LAPACK can deadlock in a batch of seeds: its calls see single matrices."""
-    data = ONLINE | {"network": {"name": "mlp", "layers": [8], "init": "orthogonal"}}
+@pytest.mark.parametrize(
+    "data",
+    [
+        ONLINE,
+        WITH_REPLAY | {"updater": "clipped_double_q_learning"},
+    ],
+    ids=["seeds", "critics"],
+)
+def test_seeds_and_critics_are_initialized_one_after_the_other(data):
+    """LAPACK can deadlock in a batch: its calls see single matrices."""
+    data = data | {"network": {"name": "mlp", "layers": [8], "init": "orthogonal"}}
     run = loop.make_loop(setup_of(data, seeds=3))
     calls = list(_calls(jax.make_jaxpr(run.begin)(), "qr", "geqrf"))
     assert calls

@@ -58,7 +58,7 @@ RECIPES = ["dqn_cartpole", "ppo_cartpole", "sac_pendulum"]
     "name",
     [RECIPES[0], *(pytest.param(n, marks=pytest.mark.slow) for n in RECIPES[1:])],
 )
-def test_a_recipe_trains_in_bfloat16_nearly_as_in_float32(name):
+def test_a_recipe_trains_in_bfloat16_with_what_it_stores_in_float32(name):
     progress = {}
     for precision in ("float32", "bfloat16"):
         changes = ["train.seeds=1", f"train.precision={precision}"]

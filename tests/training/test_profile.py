@@ -10,21 +10,24 @@ from rlcli.loop import phases
 from rlcli.runs import metrics
 from rlcli.training import profile
 
-HLO = """
-  %dot.3 = f32[32,2]{1,0} dot(%a, %b), metadata={op_name="jit(f)/while/update/dot"}
-  ROOT %fusion = f32[] fusion(%c), kind=kLoop, metadata={op_name="jit(f)/act/add"}
-  %nested.1 = f32[] add(%d, %e), metadata={op_name="jit(f)/update/vmap(trace)/add"}
-  %copy.2 = f32[] copy(%f), metadata={op_name="jit(f)/while/body"}
+HLO = """HloModule jit_f, is_scheduled=true
+  %dot.3 = f32[2]{0} dot(%a, %b), metadata={op_name="jit(f)/while/rlcli:update/dot"}
+  ROOT %fusion = f32[] fusion(%c), metadata={op_name="jit(f)/rlcli:act/noise/add"}
+  %nested.1 = f32[] add(%d), metadata={op_name="f/rlcli:update/vmap(rlcli:trace)/add"}
+  %copy.2 = f32[] copy(%f), metadata={op_name="jit(update)/while"}
   %bare = f32[] copy(%f)
 """
 
 
 def event(name, start, duration, thread=1, **arguments):
+    if "hlo_op" in arguments:
+        arguments = {"hlo_module": "jit_f", **arguments}
     times = {"ts": start, "dur": duration, "pid": 1, "tid": thread}
     return {"ph": "X", "name": name, "args": arguments, **times}
 
 
 def test_the_phase_of_an_operation_is_its_innermost_scope():
+    assert profile.module_name(HLO) == "jit_f"
     assert profile.phases_of_operations(HLO) == {
         "dot.3": phases.UPDATE,
         "fusion": phases.ACT,
@@ -41,13 +44,15 @@ def test_inner_operations_are_subtracted_from_outer_ones():
         event("add", 20, 5, hlo_op="add"),
         event("add", 60, 10, hlo_op="add"),
         event("dot", 0, 7, thread=2, hlo_op="dot"),
-        event("unknown", 0, 1_000, thread=3, hlo_op="of.another.program"),
-        event("environment", 200, 3),
+        event("copy", 0, 9, thread=3, hlo_op="without.a.name"),
+        event("dot", 0, 1_000, thread=4, hlo_op="dot", hlo_module="jit_g"),
+        event("environment", 200, 3, long_name=phases.ENVIRONMENT),
+        event("environment", 300, 1_000),
         event("python", 0, 1_000),
         {"ph": "M", "name": "process_name"},
     ]
-    assert profile.divide_time(events, phase_of) == {
-        profile.OTHER: 100 - 40 - 10,
+    assert profile.divide_time(events, "jit_f", phase_of) == {
+        profile.OTHER: 100 - 40 - 10 + 9,
         phases.UPDATE: 40 - 5 + 7,
         phases.ACT: 5 + 10,
         phases.ENVIRONMENT: 3,
@@ -59,7 +64,7 @@ RECIPE = {
     "network": {"name": "mlp", "layers": [8]},
     "replay": {"name": "uniform", "capacity": 500, "batch_size": 8},
     "updater": "q_learning",
-    "train": {"steps": 2_000, "start": 50, "log": {"every": 500}},
+    "train": {"steps": 60_000, "start": 50, "log": {"every": 5_000}},
 }
 
 
@@ -89,8 +94,8 @@ def test_a_profiled_run_divides_its_time_and_trains_as_any_other(tmp_path, envir
     assert found == wanted
 
 
-def test_a_run_that_is_too_short_says_so(tmp_path):
+def test_a_run_that_ends_early_says_so(tmp_path):
     data = {**RECIPE, "train": {"steps": 60, "start": 50}}
     run = rlcli.train(data, run=tmp_path / "run", quiet=True, profile=True)
     assert not (run / "profile").exists()
-    assert "too short for a profile" in (run / "log.txt").read_text()
+    assert "no profile: the run ended" in (run / "log.txt").read_text()

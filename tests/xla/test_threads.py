@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rlcli import registry
 from rlcli.runs import thread_layout
 from rlcli.runs.thread_layout import choose_layout
 from rlcli.xla import threads
@@ -72,6 +73,20 @@ def test_several_seeds_are_divided_among_the_cores_and_never_share_a_pool(
     monkeypatch.setattr(threads, "usable_cores", lambda: cores)
     assert choose_layout(SAC, seeds) == Layout("one", devices)
     assert choose_layout(SAC + "train: {devices: auto}", seeds).devices == devices
+
+
+def test_seeds_of_an_environment_on_the_host_use_one_device(monkeypatch):
+    monkeypatch.setattr(threads, "usable_cores", lambda: 2)
+    for environment in ("gymnasium/CartPole-v1", {"name": "envpool/Pong-v5"}):
+        assert choose_layout({"environment": environment}, 4) == Layout("one", 1)
+    assert choose_layout({"environment": "bsuite/Catch"}, 4) == Layout("one", 2)
+    adapters = {
+        name
+        for name in registry.names("environment")
+        if name.endswith("/")
+        and registry.find("environment", name).facts.get("adapter")
+    }
+    assert adapters == set(thread_layout.HOST_ADAPTERS)
 
 
 def test_the_number_of_seeds_is_that_of_the_caller_or_the_recipe():
