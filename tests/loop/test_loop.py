@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxprs import equations
 
 from rlcli import loop, recipe
 from rlcli.assembly import build
@@ -339,21 +340,9 @@ def test_seeds_and_critics_are_initialized_one_after_the_other(data):
     """LAPACK can deadlock in a batch: its calls see single matrices."""
     data = data | {"network": {"name": "mlp", "layers": [8], "init": "orthogonal"}}
     run = loop.make_loop(setup_of(data, seeds=3))
-    calls = list(_calls(jax.make_jaxpr(run.begin)(), "qr", "geqrf"))
+    calls = list(equations(jax.make_jaxpr(run.begin)(), "qr", "geqrf"))
     assert calls
     assert all(call.invars[0].aval.ndim == 2 for call in calls)
-
-
-def _calls(jaxpr, *primitives):
-    """The equations of these primitives, also in inner programs."""
-    for equation in jaxpr.eqns:
-        if equation.primitive.name in primitives:
-            yield equation
-        for inner in jax.tree.leaves(
-            list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")
-        ):
-            if hasattr(inner, "eqns"):
-                yield from _calls(inner, *primitives)
 
 
 def test_seeds_are_independent():

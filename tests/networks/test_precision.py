@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxprs import equations
 
 from rlcli import loop, recipe
 from rlcli.assembly import build
@@ -18,14 +19,8 @@ def network(inputs):
 
 def products(jaxpr):
     """The dtypes of the products of matrices, also in inner programs."""
-    for equation in jaxpr.eqns:
-        if equation.primitive.name == "dot_general":
-            yield tuple(str(each.aval.dtype) for each in equation.invars)
-        for inner in jax.tree.leaves(
-            list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")
-        ):
-            if hasattr(inner, "eqns"):
-                yield from products(inner)
+    for equation in equations(jaxpr, "dot_general"):
+        yield tuple(str(each.aval.dtype) for each in equation.invars)
 
 
 def test_layers_compute_in_bfloat16_and_the_rest_stays_in_float32():
