@@ -17,7 +17,8 @@ from rlcli import registry
 from rlcli.loop import Loop
 from rlcli.loop.advance import draw_noise_block
 from rlcli.loop.episodes import Evaluator, parallel_environments
-from rlcli.loop.progress import Progress, Setup
+from rlcli.loop.progress import AXES, Progress, Setup
+from rlcli.loop.seeds import resize_seeds
 from rlcli.recipe import DEFAULT, Recipe
 from rlcli.types import ArrayTree
 from rlcli.xla.machine import format_size
@@ -42,7 +43,7 @@ class Item(NamedTuple):
 
 def run_memory(recipe: Recipe, setup: Setup, loop: Loop) -> list[Item]:
     """The memory of a run; traces its program without allocating."""
-    progress = loop.shapes()
+    progress = resize_seeds(len(setup.padded_seeds), loop.shapes(), AXES)
     items = [
         *_state(recipe, setup, progress),
         *host_environments(recipe, len(setup.seeds), recipe.num_envs),
@@ -59,13 +60,17 @@ def run_memory(recipe: Recipe, setup: Setup, loop: Loop) -> list[Item]:
 
 def _state(recipe: Recipe, setup: Setup, progress: Progress) -> Iterator[Item]:
     """The state of a run."""
-    state, seeds, count = progress.agent, len(setup.seeds), _counts(recipe, setup)
+    seeds = len(setup.padded_seeds)
+    seeds_noun, repeated = _count_noun(seeds, "seed"), seeds - len(setup.seeds)
+    if repeated:
+        seeds_noun += f" ({repeated} repeated, for {setup.devices} devices)"
+    state, count = progress.agent, _counts(recipe, setup)
     replay, tail = getattr(state, "replay", ()), getattr(state, "tail", ())
     size = tree_bytes(state) - tree_bytes((replay, tail))
     yield Item(
         "parameters and optimizer",
         size,
-        f"{_count_noun(seeds, 'seed')} of {format_size(size / seeds)}",
+        f"{seeds_noun} of {format_size(size / seeds)}",
         {**_without_values(network_sizes(recipe)), "train.seeds": seeds},
     )
     if recipe.replay is not None:
@@ -74,14 +79,14 @@ def _state(recipe: Recipe, setup: Setup, progress: Progress) -> Iterator[Item]:
         yield Item(
             "replay",
             size,
-            f"{_count_noun(seeds, 'seed')} × {capacity:,} rows of {row}",
+            f"{seeds_noun} × {capacity:,} rows of {row}",
             {"replay.capacity": capacity, "train.seeds": seeds},
         )
     size = _environment_bytes(progress)
     size_each = format_size(size / seeds / recipe.num_envs)
-    detail = f"{_count_noun(seeds, 'seed')} × {recipe.num_envs:,} of {size_each}"
+    detail = f"{seeds_noun} × {recipe.num_envs:,} of {size_each}"
     yield Item("environments", size, detail, count)
-    detail = f"{_count_noun(seeds, 'seed')} × {setup.unroll:,} steps of "
+    detail = f"{seeds_noun} × {setup.unroll:,} steps of "
     detail += _count_noun(recipe.num_envs, "environment")
     options = {"train.unroll": setup.unroll, **count}
     size = tree_bytes((progress.unroll, tail))

@@ -113,7 +113,7 @@ def check_environment(recipe: Recipe) -> None:
 
 
 def _device_count(recipe: Recipe, seeds: int, is_pure: bool) -> int:
-    """The number of devices; each gets an equal share of the seeds."""
+    """The number of devices, among which the seeds are divided."""
     requested, num_threads = recipe.train.devices, recipe.train.threads
     if seeds > 1 and isinstance(num_threads, int) and num_threads > 1:
         raise recipe.error(
@@ -128,18 +128,18 @@ def _device_count(recipe: Recipe, seeds: int, is_pure: bool) -> int:
     if requested == "auto" and is_pool:
         return 1  # threads that several devices share can deadlock
     if requested == "auto":
-        return threads.even_share(seeds, available)
+        return threads.fewest_devices(seeds, available)
     if requested > available:
         raise recipe.error(
             ("train", "devices"),
             f"`devices: {requested}`, but JAX finds only {available}",
             "lower `devices`, or use `devices: auto`",
         )
-    if seeds % requested:
+    if requested > seeds:
         raise recipe.error(
             ("train", "devices"),
-            f"{seeds} seeds cannot be divided evenly among {requested} devices",
-            "make `train.seeds` a multiple of `devices`, or use `devices: auto`",
+            f"`devices: {requested}`, but `seeds` is {seeds}",
+            "lower `devices`, or use `devices: auto`",
         )
     return requested
 

@@ -31,7 +31,10 @@ from rlcli.loop.progress import (
     stream_key,
 )
 from rlcli.loop.seeds import (
+    drop_padding,
     map_seeds,
+    pad_seeds,
+    resize_seeds,
     seed_array,
     seed_shardings,
     shapes_on_devices,
@@ -46,9 +49,12 @@ from rlcli.xla.temporaries import temporary_bytes
 
 
 def compiled_loop(setup: Setup) -> Loop:
-    """Compiles chunks of iterations, sharded over devices and vmapped over seeds."""
+    """Compiles chunks of iterations, sharded over devices and vmapped over seeds.
+
+    Inside the loop, a progress has an entry for each padded seed.
+    """
     devices = setup.devices
-    seeds_per_device = len(setup.seeds) // devices
+    seeds_per_device = len(setup.padded_seeds) // devices
 
     def begin_one(seed: Array) -> Progress:
         state, obs = setup.environment.reset(stream_key(seed, RESET))
@@ -62,12 +68,12 @@ def compiled_loop(setup: Setup) -> Loop:
     advance_all = jax.jit(shard_seeds(chunk_all, devices, *axes), donate_argnums=0)
 
     @functools.cache
-    def shapes() -> Progress:
+    def padded_shapes() -> Progress:
         shapes = jax.eval_shape(begin_all, seed_array(setup))
         return shapes_on_devices(devices, shapes, AXES)
 
     def trace() -> jax.stages.Traced:
-        return advance_all.trace(shapes(), log_points(1))  # JAX keeps the result
+        return advance_all.trace(padded_shapes(), log_points(1))  # JAX keeps the result
 
     @functools.cache
     def temporaries() -> int:
@@ -75,14 +81,15 @@ def compiled_loop(setup: Setup) -> Loop:
 
     def restore(arrays: ArrayTree) -> tuple[Progress, str]:
         # The same shardings as `advance` returns, so that it is not compiled twice.
-        return jax.device_put(arrays, seed_shardings(devices, arrays, AXES)), ""
+        padded = pad_seeds(len(setup.padded_seeds), arrays, AXES)
+        return jax.device_put(padded, seed_shardings(devices, padded, AXES)), ""
 
     return Loop(
         begin=lambda: begin_all(seed_array(setup)),
         advance=lambda progress, counts: advance_all(progress, log_points(counts)),
-        save=lambda progress: progress,
+        save=lambda progress: drop_padding(len(setup.seeds), progress, AXES),
         restore=restore,
-        shapes=shapes,
+        shapes=lambda: resize_seeds(len(setup.seeds), padded_shapes(), AXES),
         close=lambda progress: None,
         temporaries=temporaries,
         hlo=lambda: trace().lower().compile().as_text() or "",

@@ -15,7 +15,14 @@ import numpy as np
 
 from rlcli.loop.advance import noise_block_size
 from rlcli.loop.episode_records import EpisodeFunctions, EpisodeRecords
-from rlcli.loop.seeds import shapes_on_devices, shard_seeds, vmap_seeds
+from rlcli.loop.seeds import (
+    drop_padding,
+    pad_seeds,
+    resize_seeds,
+    shapes_on_devices,
+    shard_seeds,
+    vmap_seeds,
+)
 from rlcli.types import Array, ArrayTree, Environment
 from rlcli.xla.fusion_barrier import round_to_dtype
 from rlcli.xla.numeric_limits import INT32_MAX
@@ -32,19 +39,24 @@ class CompiledEpisodes(NamedTuple):
     begin: jax.stages.Wrapped  # reset_seeds[S] -> state
     # (acting, state, seeds[S], evaluation_index, limit) -> state, is_done[S]
     advance: jax.stages.Wrapped
+    padded_seeds: int  # a multiple of `devices`
     devices: int
 
     def run(
         self, acting: ArrayTree, seeds: Array, reset_seeds: Array, evaluation_index: int
     ) -> EpisodeRecords:
         """Plays all episodes, in calls of the program short enough to interrupt."""
+        inputs = (acting, seeds, reset_seeds)
+        acting, padded_seeds, reset_seeds = pad_seeds(self.padded_seeds, inputs)
         state, count, limit = self.begin(reset_seeds), _FIRST_STEPS, _FIRST_STEPS
         index = np.int32(evaluation_index)
         while True:
             start = time.perf_counter()
-            state, is_done = self.advance(acting, state, seeds, index, np.int32(limit))
+            state, is_done = self.advance(
+                acting, state, padded_seeds, index, np.int32(limit)
+            )
             if np.all(is_done):
-                return state.records
+                return drop_padding(len(seeds), state.records)
             if time.perf_counter() - start < _TARGET:
                 count *= _GROWTH
             limit += count
@@ -53,6 +65,7 @@ class CompiledEpisodes(NamedTuple):
         self, acting: ArrayTree, seeds: Array | jax.ShapeDtypeStruct
     ) -> tuple[ArrayTree, int]:
         """The shapes of the state, and the bytes of temporaries; may take shapes."""
+        acting, seeds = resize_seeds(self.padded_seeds, (acting, seeds))
         state = shapes_on_devices(self.devices, jax.eval_shape(self.begin, seeds), 0)
         sizes = [size for leaf in jax.tree.leaves(state) for size in leaf.shape]
         if max(sizes) > INT32_MAX:  # XLA cannot index it, and no memory can hold it
@@ -83,7 +96,7 @@ def compiled_episodes(
     Every environment is stepped until all those on its device have finished their
     episodes; all episodes are truncated every `max_episode_steps`.
     """
-    share = seeds // devices
+    share = -(-seeds // devices)
     block = noise_block_size(environment.num_envs * share)
 
     def begin_one(reset_seed: Array) -> tuple[ArrayTree, EpisodeRecords]:
@@ -155,5 +168,6 @@ def compiled_episodes(
         jax.jit(
             shard_seeds(advance, devices, (0, 0, 0, None, None), 0), donate_argnums=1
         ),
+        share * devices,
         devices,
     )

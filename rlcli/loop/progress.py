@@ -53,6 +53,11 @@ class Setup(NamedTuple):
     reset: bool = False  # whether every unroll starts with a reset
 
     @property
+    def padded_seeds(self) -> tuple[int, ...]:
+        """The seeds; the last one repeats until all devices have equally many."""
+        return self.seeds + self.seeds[-1:] * (-len(self.seeds) % self.devices)
+
+    @property
     def steps(self) -> int:
         """Environment steps of one seed per iteration."""
         return self.unroll * self.environment.num_envs

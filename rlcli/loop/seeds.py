@@ -125,5 +125,38 @@ def _map_leaves(function: Callable, axes: Any, tree: ArrayTree) -> ArrayTree:
 
 
 def seed_array(setup: Setup) -> Array:
-    """The seeds of a setup, uint32 `[S]`."""
-    return jnp.asarray(np.array(setup.seeds, np.uint32))
+    """The padded seeds of a setup, uint32 `[P]`."""
+    return jnp.asarray(np.array(setup.padded_seeds, np.uint32))
+
+
+def pad_seeds(padded: int, tree: ArrayTree, axes: Any = 0) -> ArrayTree:
+    """Repeats the last seed, `[S, ...]` to `[padded, ...]`, on the host."""
+
+    def pad(axis: int | None, leaf: Array) -> Array:
+        if axis is None or leaf.shape[0] == padded:
+            return leaf
+        return np.asarray(leaf)[np.minimum(np.arange(padded), leaf.shape[0] - 1)]
+
+    return _map_leaves(pad, axes, tree)
+
+
+def resize_seeds(seeds: int, shapes: ArrayTree, axes: Any = 0) -> ArrayTree:
+    """Shapes for another number of seeds, without their shardings."""
+    return _map_leaves(
+        lambda axis, leaf: jax.ShapeDtypeStruct(
+            leaf.shape if axis is None else (seeds, *leaf.shape[1:]), leaf.dtype
+        ),
+        axes,
+        shapes,
+    )
+
+
+def drop_padding(seeds: int, tree: ArrayTree, axes: Any = 0) -> ArrayTree:
+    """Drops the padding, `[P, ...]` to `[seeds, ...]`; on the host, if there is any."""
+
+    def drop(axis: int | None, leaf: Array) -> Array:
+        if axis is None or leaf.shape[0] == seeds:
+            return leaf
+        return np.asarray(leaf)[:seeds]
+
+    return _map_leaves(drop, axes, tree)

@@ -100,8 +100,8 @@ def choose_layout(recipe: str | Mapping[str, Any], seeds: int | None = None) -> 
     """Chooses the layout for a recipe, given as YAML or as data.
 
     One seed uses one thread, or the thread pool if its network is wide. Several seeds
-    are divided evenly among as many cores as possible, each with one thread: vmapped
-    seeds in a thread pool can deadlock.
+    are divided among the cores, each with one thread: vmapped seeds in a thread pool
+    can deadlock.
 
     Args:
         recipe: may be invalid; unreadable options count as their defaults.
@@ -110,8 +110,8 @@ def choose_layout(recipe: str | Mapping[str, Any], seeds: int | None = None) -> 
     data = _as_mapping(_parse_yaml(recipe) if isinstance(recipe, str) else recipe)
     train = _as_mapping(data.get("train"))
     seeds = seeds or _positive_or(train.get("seeds"), 1)
-    share = threads.even_share(seeds, threads.usable_cores())
-    devices = _positive_or(train.get("devices"), share)
+    devices = threads.fewest_devices(seeds, threads.usable_cores())
+    devices = _positive_or(train.get("devices"), devices)
     if _environment_name(data).startswith(HOST_ADAPTERS):
         devices = 1
     size = _positive_or(train.get("threads"), 0)

@@ -20,6 +20,7 @@ from rlcli.loop import make_loop, vmap_seeds
 from rlcli.loop.episodes import Evaluator
 from rlcli.loop.log import Log, log_points
 from rlcli.loop.progress import Progress, Setup
+from rlcli.loop.seeds import drop_padding
 from rlcli.recipe import Recipe
 from rlcli.runs import checkpoint, snapshots
 from rlcli.runs.run_folder import Run
@@ -131,7 +132,13 @@ class Experiment:
 
     def acting(self) -> ArrayTree:
         """The acting state of the policies, `[seeds, ...]`, on the host."""
-        return jax.device_get(self.setup.agent.acting(self.progress.agent))
+        acting = jax.device_get(self.setup.agent.acting(self.progress.agent))
+        return drop_padding(len(self.setup.seeds), acting)
+
+    @property
+    def _episodes(self) -> np.ndarray:
+        """The number of episodes of each seed, `[S]`."""
+        return np.asarray(self.progress.statistics.episodes)[: len(self.setup.seeds)]
 
     def advance(self, max_iterations: int) -> ChunkReport:
         """Runs at most `max_iterations`, up to the next evaluation or checkpoint."""
@@ -171,7 +178,8 @@ class Experiment:
         inputs = progress, log, log_points(points)
         if self._packing is None:
             self._packing = Packing(jax.eval_shape(self._summarize, *inputs))
-        return self._packing.unpack(jax.device_get(self._packed_summary(*inputs)))
+        packed = jax.device_get(self._packed_summary(*inputs))
+        return drop_padding(len(self.setup.seeds), self._packing.unpack(packed))
 
     def _pack_summary(self, *inputs: Any) -> PackedTree:
         """The summary packed into few arrays, because each fetched array has a cost."""
@@ -181,9 +189,12 @@ class Experiment:
     def _summarize(
         self, progress: Progress, log: Log, iterations: Array
     ) -> dict[str, Any]:
-        """The summary of a chunk: `[S]` each, `[S, R]` for the R rows of its log."""
+        """The summary of a chunk: `[P]` each, `[P, R]` for the R rows of its log.
+
+        P is the number of padded seeds.
+        """
         agent = self.setup.agent
-        seeds = len(self.setup.seeds)
+        seeds = len(self.setup.padded_seeds)
         finite = map(_is_finite, jax.tree.leaves(agent.acting(progress.agent)))
         return {
             "failed": vmap_seeds(agent.failed_at, seeds, (0,), 0)(progress.agent),
@@ -228,7 +239,7 @@ class Experiment:
     def _update_best(self, means: np.ndarray, acting: dict[str, np.ndarray]) -> None:
         """Updates the best policy of each seed that is not frozen."""
         means = np.where(self._is_active, means, -np.inf)
-        episodes = np.asarray(self.progress.statistics.episodes)
+        episodes = self._episodes
         steps = np.full(len(means), self.step)
         if self.best is None:
             self.best = BestPolicies(means, steps, episodes, acting)
@@ -279,7 +290,7 @@ class Experiment:
                 recipe=self.recipe,
                 seeds=self.setup.seeds,
                 steps=(self.step,) * len(self.setup.seeds),
-                episodes=tuple(np.asarray(self.progress.statistics.episodes).tolist()),
+                episodes=tuple(self._episodes.tolist()),
                 returns=(),
                 acting=checkpoint.flatten_tree(self.acting()),
                 frozen=frozen,

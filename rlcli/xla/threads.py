@@ -68,9 +68,13 @@ def usable_cores() -> int:
     return cores if quota == "max" else max(1, min(cores, int(quota) // int(period)))
 
 
-def even_share(seeds: int, devices: int) -> int:
-    """The largest number of devices among which the seeds can be divided evenly."""
-    return max(n for n in range(1, min(devices, seeds) + 1) if seeds % n == 0)
+def fewest_devices(seeds: int, devices: int) -> int:
+    """The smallest number of devices on which the largest share is as small as on all.
+
+    Of 5 seeds, 4 devices and 3 devices both give one device 2 seeds.
+    """
+    largest_share = -(-seeds // min(devices, seeds))
+    return -(-seeds // largest_share)
 
 
 def is_single_threaded() -> bool:

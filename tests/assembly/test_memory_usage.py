@@ -17,7 +17,7 @@ DATA = {
     "network": {"name": "mlp", "layers": [8]},
     "replay": {"name": "uniform", "capacity": 1_000, "batch_size": 4},
     "updater": "q_learning",
-    "train": {"steps": 10_000, "seeds": 3},
+    "train": {"steps": 10_000, "seeds": 3, "devices": 1},
 }
 HOST = {**DATA, "environment": {"name": "gymnasium/CartPole-v1", "num_envs": 2}}
 PPO = {
@@ -130,6 +130,14 @@ def test_the_error_says_how_much_of_what_and_which_value_would_fit(
         "lower `replay.capacity` (6,200,000 would fit) or `train.seeds` (1 would fit)"
     )
     rlcli.check([{**DATA, "replay": {"name": "uniform", "capacity": 6_200_000}}])
+
+
+def test_seeds_repeated_for_the_devices_are_counted(small_machine):
+    data = {**DATA, "train": {**DATA["train"], "devices": 2}}
+    with pytest.raises(rlcli.RlcliError) as caught:
+        rlcli.check([{**data, "replay": {"name": "uniform", "capacity": 10_000_000}}])
+    detail = "replay 1.7 GiB (4 seeds (1 repeated, for 2 devices) × 10,000,000 rows"
+    assert detail in caught.value.message
 
 
 def test_check_refuses_what_train_refuses_and_says_what_is_needed(small_machine):

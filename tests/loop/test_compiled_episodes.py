@@ -22,7 +22,7 @@ NATIVE = [
 
 def play_both(data, seeds=(0, 5), episodes_per_env=2, devices=1, explore=True):
     """The results of the compiled program and of the loop on the host."""
-    setup = build(recipe.load_recipe(data), seeds)
+    setup = build(recipe.load_recipe(data), seeds)._replace(devices=1)
     environment, agent = setup.environment, setup.agent
     acting = jax.device_get(agent.acting(make_loop(setup).begin().agent))
     host = to_host_environment(environment, len(seeds))
@@ -60,7 +60,7 @@ CARTPOLE = {
 
 
 @pytest.mark.parametrize("explore", [pytest.param(False, marks=pytest.mark.slow), True])
-@pytest.mark.parametrize(("seeds", "devices"), [((0,), 1), ((0, 1), 2)])
+@pytest.mark.parametrize(("seeds", "devices"), [((0,), 1), ((0, 1, 2), 2)])
 def test_episodes_are_those_of_the_host_loop(seeds, devices, explore):
     compiled, host = play_both(CARTPOLE, seeds=seeds, devices=devices, explore=explore)
     np.testing.assert_array_equal(compiled.lengths, host.lengths)

@@ -36,7 +36,7 @@ def test_training_takes_the_recipe_with_its_overrides(applied_layouts, tmp_path)
         Layout("pool", 1),
         Layout("one", 1),
         Layout("one", 2),
-        Layout("one", 1),
+        Layout("one", 2),
     ]
 
 

@@ -94,11 +94,11 @@ def test_a_row_has_what_the_environment_logs_of_the_last_episode():
         "environment": {"name": "bsuite/SimpleBandit", "num_envs": 2},
         "network": "table",
         "updater": "q_learning",
-        "train": {"steps": 60, "seeds": 2, "log": {"every": 20}},
+        "train": {"steps": 60, "seeds": 3, "devices": 2, "log": {"every": 20}},
     }
     parsed = recipe.load_recipe(data)
     rows = rows_of(run_reports(Experiment(parsed, build(parsed))))
-    assert len(rows) == 6
+    assert [row["seed"] for row in rows] == 3 * [0, 1, 2]
     for row in rows:
         assert row["regret"] == pytest.approx(1 - row["G"], abs=1e-6)
     assert len({row["regret"] for row in rows}) > 1

@@ -175,9 +175,9 @@ def test_a_run_killed_at_a_random_moment_ends_as_if_it_had_not_been(
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux")
 def test_a_run_is_resumed_on_a_machine_with_fewer_cores(start_process, tmp_path):
-    """With the layout that it began with: two devices, for two cores."""
+    """With the layout that it began with: three seeds on two devices, for two cores."""
     chosen = {k: v for k, v in os.environ.items() if k not in ("NPROC", "XLA_FLAGS")}
-    (tmp_path / "mine.yaml").write_text(ONLINE + "  seeds: 4\n  devices: 2\n")
+    (tmp_path / "mine.yaml").write_text(ONLINE + "  seeds: 3\n  devices: 2\n")
     whole = start_process("train", "mine.yaml", "--run", "whole", "--quiet", env=chosen)
     assert wait_for_exit(whole) == (0, "")
     process = start_process("train", "mine.yaml", "--run", "run", "--quiet", env=chosen)

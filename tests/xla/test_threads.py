@@ -36,6 +36,14 @@ train: {unroll: 128}
 """
 
 
+def test_seeds_need_the_fewest_devices_that_keep_the_largest_share_small():
+    for seeds in range(1, 20):
+        for devices in range(1, 9):
+            share = -(-seeds // min(seeds, devices))
+            expected = min(n for n in range(1, 9) if -(-seeds // n) == share)
+            assert threads.fewest_devices(seeds, devices) == expected
+
+
 @pytest.fixture
 def bare(monkeypatch):
     """A CPU without AVX-512, and no environment variables."""
@@ -65,7 +73,7 @@ def test_an_online_agents_rows_are_those_of_a_minibatch():
 
 @pytest.mark.parametrize(
     ("cores", "seeds", "devices"),
-    [(1, 8, 1), (2, 8, 2), (4, 6, 3), (16, 5, 5), (2, 7, 1)],
+    [(1, 8, 1), (2, 8, 2), (4, 6, 3), (16, 5, 5), (2, 7, 2), (4, 5, 3)],
 )
 def test_several_seeds_are_divided_among_the_cores_and_never_share_a_pool(
     cores, seeds, devices, monkeypatch
