@@ -99,6 +99,7 @@ def test_a_box_without_bounds_is_a_normal(compile_family):
     np.testing.assert_allclose(moved, normal.affine(p, 0.5, 1.0), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_densities_and_gradients_are_finite_at_the_bounds():
     """And beyond them, of sane and of wild members."""
     ends = np.stack([LOW, HIGH, np.full(5, 1e6, "f4"), np.full(5, -1e6, "f4")])
@@ -208,6 +209,7 @@ def test_differentiable_returns_the_log_prob_with_exact_gradients():
         assert jax.grad(likely)(mean) == pytest.approx(2 * np.tanh(mean), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_composite_is_differentiable_if_all_members_are():
     real = distributions.distribution_for(
         spaces.Box(-1, 1, (2,)), box="squashed_normal"

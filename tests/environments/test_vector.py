@@ -123,7 +123,7 @@ def test_environments_end_independently():
         )
 
 
-@pytest.mark.parametrize("limit", [None, 7])
+@pytest.mark.parametrize("limit", [pytest.param(None, marks=pytest.mark.slow), 7])
 @pytest.mark.parametrize(
     "factory", [cartpole, functools.partial(frozen_lake, slippery=True)]
 )
@@ -194,6 +194,7 @@ def test_noise_drawn_in_advance_has_the_same_bits():
     assert keyed_environment(env).draw is key_as_noise
 
 
+@pytest.mark.slow
 def test_vmap_over_seeds_matches_separate_seeds():
     env = vector(lambda values: frozen_lake(slippery=True), 3, time_limit=6)
 

@@ -80,7 +80,7 @@ def test_the_same_seed_gives_the_same_numbers_and_another_one_others(run):
 @pytest.mark.parametrize(
     ("name", "episodes", "played"),
     [
-        ("CartPole-v1", 100, 100),
+        pytest.param("CartPole-v1", 100, 100, marks=pytest.mark.slow),
         ("CartPole-v1", 129, 2 * 128),
         ("gymnasium/CartPole-v1", 25, 3 * 10),
     ],
@@ -149,6 +149,7 @@ def test_the_best_is_another_policy_than_the_latest(tmp_path):
     assert result["seeds"] != rlcli.eval(folder, episodes=10)["seeds"]
 
 
+@pytest.mark.slow
 def test_the_original_environment_agrees_with_ours_on_a_policy(run):
     ours = rlcli.eval(run, episodes=100)
     theirs = rlcli.eval(run, episodes=100, environment="gymnasium/CartPole-v1")
@@ -193,6 +194,7 @@ def test_an_environment_with_other_spaces_is_refused_with_both(name, what, run):
     assert caught.value.hint == "it was trained in `CartPole-v1`"
 
 
+@pytest.mark.slow
 def test_episodes_that_never_end_are_cut_with_a_warning(tmp_path, monkeypatch, capsys):
     endless = {
         **DATA,

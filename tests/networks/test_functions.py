@@ -133,6 +133,7 @@ def test_an_mlp_equals_that_of_numpy(activation):
     np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_layer_norm_normalizes_the_layers():
     torso = mlp(layers=[16], layer_norm=True)
     params = separate_network("f", torso, state_value_head(), BOX).init(

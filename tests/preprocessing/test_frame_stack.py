@@ -86,7 +86,7 @@ def to_frame(leaf):
         (ROW, 3, -1, False),
         (CHOICE, 2, -1, False),
         (IMAGE, 4, -1, False),
-        (CUBE, 3, 0, False),
+        pytest.param(CUBE, 3, 0, False, marks=pytest.mark.slow),
         (PAIR, 2, -1, True),
     ],
     ids=str,
@@ -132,6 +132,7 @@ def test_functions_before_a_stack_are_stacked_and_later_ones_run_in_the_network(
     np.testing.assert_array_equal(first_stacks, expected)
 
 
+@pytest.mark.slow
 def test_host_and_pure_environments_have_the_same_stacks():
     steps = [one_hot(), frame_stack(frames=3)]
     pure = to_host_environment(stack_frames(make_counter(CHOICE), steps), 2)

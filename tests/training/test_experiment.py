@@ -363,6 +363,7 @@ def test_the_run_ends_at_once_where_the_recipe_says_so():
     assert "the loss is not finite at update 30, by step 31" in experiment.failure
 
 
+@pytest.mark.slow
 def test_when_no_seed_is_left_nothing_is_saved_over_the_last_good_checkpoint(tmp_path):
     absurd = {"name": "sgd", "learning_rate": 1e30}
     updater = {"name": "q_learning", "loss": "mse"}

@@ -156,6 +156,7 @@ def test_a_file_from_before_the_failure_has_no_frozen_seed(trained):
     assert "frozen" not in checkpoint.read(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--best"]])
 def test_eval_marks_frozen_seeds_and_says_that_they_are_included(options, trained):
     run, _, _ = trained
@@ -234,6 +235,7 @@ def test_an_observation_that_is_no_number_is_the_environments(tmp_path):
     assert err == [f"[TrainMonitor|INFO] seed {BAD} is frozen: {reason}"]
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_at_the_first_frozen_seed_does_not_say_that_none_is_left(
     tmp_path,
 ):
@@ -280,7 +282,7 @@ def hosted(what: str, value: object, tmp_path: Path, **train) -> tuple[Path, lis
     return failed(environment, tmp_path, train={"seeds": 1, **train})
 
 
-def test_a_nan_of_a_host_environment_is_err_to_be_its_own(tmp_path):
+def test_a_nan_of_a_host_environment_is_attributed_to_the_environment(tmp_path):
     run, err = hosted("observation", float("nan"), tmp_path)
     place = "(environment 0, step 30)"  # of both environments, in step 15 of each
     assert info(run)["frozen"]["20"].endswith(

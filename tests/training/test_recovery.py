@@ -229,6 +229,7 @@ def test_a_checkpoint_that_names_code_is_refused_without_trust(
     assert not (tmp_path / "sprung").exists()
 
 
+@pytest.mark.slow
 def test_chunks_left_unfinished_at_the_end_of_the_interpreter_end_the_run(tmp_path):
     code = (
         "import rlcli, sys\n"

@@ -110,6 +110,7 @@ def test_two_runs_of_a_recipe_are_the_same_to_the_byte(finished_runs, tmp_path):
     assert rows(again) == rows(finished_runs["native"])
 
 
+@pytest.mark.slow
 def test_watching_a_run_changes_nothing_of_what_is_learnt(finished_runs, tmp_path):
     sets = ["train.log.every=10", "train.evaluate.every=100", "train.checkpoint=null"]
     often = rlcli.train(DATA, set=sets, run=tmp_path / "run", quiet=True)
@@ -175,6 +176,7 @@ def test_a_finished_run_says_so_and_stays_as_it_is(finished_runs, tmp_path, caps
     assert changed <= {"run.json"}  # which notes every resume
 
 
+@pytest.mark.slow
 def test_a_longer_run_goes_on_exactly_as_if_it_had_been_longer_from_the_start(
     finished_runs, tmp_path
 ):
@@ -212,6 +214,7 @@ def test_a_run_is_resumed_with_its_own_recipe_only(change, finished_runs, tmp_pa
     }
 
 
+@pytest.mark.slow
 def test_periods_may_change_from_one_resume_to_the_next(finished_runs, tmp_path):
     run = left_at(500, tmp_path / "run")
     sets = ["train.log.every=50", "train.evaluate=null", "train.checkpoint.keep=1"]
@@ -287,6 +290,7 @@ def test_a_folder_that_holds_a_run_is_refused_for_another(finished_runs):
     assert files(finished_runs["native"]) == before
 
 
+@pytest.mark.slow
 def test_a_seed_and_their_number_may_be_given_beside_the_recipe(tmp_path):
     run = rlcli.train(
         DATA, run=tmp_path / "run", seed=6, seeds=2, smoke=True, quiet=True
@@ -320,6 +324,7 @@ def test_a_run_without_a_seed_left_fails_and_keeps_its_last_good_checkpoint(
     assert "all seeds are frozen: seed 0: " in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_run_that_is_being_trained_is_nobody_elses(tmp_path):
     run = tmp_path / "run"
     chunks = rlcli.chunks(DATA, run=run, quiet=True)

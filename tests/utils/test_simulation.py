@@ -28,6 +28,7 @@ def test_the_core_is_stepped_with_keys_and_has_no_auto_reset():
     assert env.num_envs == 0
 
 
+@pytest.mark.slow
 def test_the_vector_resets_automatically_at_its_time_limit():
     env = rlcli.make("Pendulum-v1", num_envs=8)
     played = rlcli.rollout(

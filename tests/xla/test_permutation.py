@@ -25,6 +25,7 @@ def test_every_order_is_equally_likely(size, as_likely):
     assert as_likely(counts, np.full(len(counts), 1 / len(counts)))
 
 
+@pytest.mark.slow
 def test_every_index_is_equally_likely_at_every_position_of_many(as_likely):
     draws = jax.vmap(lambda key: permutation(key, 600))(jax.random.split(KEY, 6_000))
     for position in (0, 1, 299, 599):

@@ -42,6 +42,7 @@ def test_derived_keys_equal_those_of_jax():
         assert_same(draw(ours), draw(theirs))
 
 
+@pytest.mark.slow
 def test_samples_equal_those_of_jax_for_any_batch_size():
     def draw(key):
         return (

@@ -214,6 +214,7 @@ def test_jax_sees_the_devices_of_the_layout():
     assert fresh(program) == ["True", "3", "False"]
 
 
+@pytest.mark.slow
 def test_a_command_dispatches_synchronously(tmp_path):
     """What runs before training must not use a device: JAX would ignore the setting."""
     program = """

@@ -185,6 +185,7 @@ def test_several_seeds_of_cma_es_learn_as_each_alone():
         )
 
 
+@pytest.mark.slow
 def test_environment_i_explores_with_member_i_and_exploits_with_the_best():
     def act(params, obs, state, first, noise):
         return Decision(params["w"] + obs[:, 0], {"log_prob": noise}), state

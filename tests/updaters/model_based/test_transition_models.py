@@ -353,6 +353,7 @@ def test_the_known_model_of_a_slippery_lake_matches_gymnasium():
     np.testing.assert_allclose(np.sum(after.probability, axis=-1), 1, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_values_with_a_known_model_equal_value_iteration():
     updater = {"name": "model_known", "target": {"polyak": 0.5}}
     data = lake_recipe(updater, 30_000, wrappers=["expose_state"], slippery=False)

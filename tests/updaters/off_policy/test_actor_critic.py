@@ -314,6 +314,7 @@ def test_target_actions_are_smoothed_within_the_clip_and_the_box():
     assert single.metrics["td_error"] != report.metrics["td_error"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [-2.0, 0.5])
 def test_soft_values_include_the_entropy_at_the_next_state(scale):
     """At s′, not at s, and of the density in the Box, not in [−1, 1]."""

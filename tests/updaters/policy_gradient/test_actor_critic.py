@@ -265,6 +265,7 @@ def test_a_clipped_value_loss_is_the_larger_error():
     np.testing.assert_allclose(found[:, 0], values, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("optimized")
 def test_updates_stop_once_the_kl_limit_is_exceeded():
     rows = batch()

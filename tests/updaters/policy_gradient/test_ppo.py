@@ -74,8 +74,8 @@ def with_near_log_probs(ours, rows):
     ("action", "clip", "normalize", "value_weight", "entropy_weight"),
     [
         (CHOICE, 0.1, True, 0.0, 0.0),
-        (CHOICE, 0.3, False, 2.0, 0.5),
-        (BOX, 0.1, False, 0.0, 0.0),
+        pytest.param(CHOICE, 0.3, False, 2.0, 0.5, marks=pytest.mark.slow),
+        pytest.param(BOX, 0.1, False, 0.0, 0.0, marks=pytest.mark.slow),
         (BOX, 0.3, True, 0.5, 0.1),
     ],
 )
@@ -174,7 +174,7 @@ def sum_gradients():
 
 @pytest.mark.parametrize(
     "sequence",
-    [4, None, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 8))],
+    [None, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 4, 8))],
 )
 def test_each_epoch_sees_every_row_once(sequence):
     # So the sum of minibatch gradients does not depend on the shuffling.

@@ -125,6 +125,7 @@ def test_a_rule_for_discrete_actions_refuses_a_box_by_name(name, options):
     assert "use `ppo` for a Box" in caught.value.hint
 
 
+@pytest.mark.slow
 def test_one_action_and_all_actions_critics_learn_the_same(tabular):
     rng = np.random.default_rng(0)
     tables = rng.normal(size=(2, 6, 4)).astype("f4")

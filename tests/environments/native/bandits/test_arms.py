@@ -62,6 +62,7 @@ def rounds():
 
 
 # The paper has no numbers for two arms: these are from NumPy, and a recipe cites them.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arms", "thompson", "chance"), [(5, 74.7, 49.9), (2, 64.0, 50.0)]
 )

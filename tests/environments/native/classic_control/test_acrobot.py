@@ -86,6 +86,7 @@ def test_a_step_matches_gymnasium_in_unvisited_states(steps_of, equations):
     assert 100 < np.sum(timestep.last) < 1000
 
 
+@pytest.mark.slow
 def test_the_book_has_a_term_that_the_paper_lacks():
     states, actions = random_states(50), np.ones(50, int)
     book, paper = (

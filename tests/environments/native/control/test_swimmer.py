@@ -206,6 +206,7 @@ def test_a_torque_outside_the_box_is_clipped():
     jax.tree.map(np.testing.assert_array_equal, outside, inside)
 
 
+@pytest.mark.slow
 def test_a_gait_swims_forward_and_its_mirror_image_backward():
 
     def travelled(phase):

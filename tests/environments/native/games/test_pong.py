@@ -90,6 +90,7 @@ def test_a_step_follows_the_rules(changed):
     assert 100 < turned.sum() < len(turned) - 100
 
 
+@pytest.mark.slow
 def test_the_ball_bounces_off_both_walls():
     """In gymnax there is no upper wall: the ball leaves the field for good."""
     row = np.array([0, 1, 2, 29, 28, 27], np.int32)

@@ -142,6 +142,7 @@ def test_cards_have_the_probabilities_of_gymnasiums_deck():
     np.testing.assert_allclose(share, list(RANKS.values()), atol=1e-3)
 
 
+@pytest.mark.slow
 def test_deals_have_the_probabilities_of_gymnasium(as_likely):
     keys = jax.random.split(jax.random.key(5), 60_000)
     state, obs = jax.jit(jax.vmap(blackjack().reset))(keys)
@@ -213,6 +214,7 @@ def games(core, number=300, steps=5):
     return jax.tree.map(np.asarray, found)
 
 
+@pytest.mark.slow
 def test_the_cards_of_a_video_are_those_of_the_episode():
     states, actions, timesteps = games(blackjack(True))
     _, _, plain = games(blackjack())
