@@ -41,6 +41,11 @@ KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(  # the options of each s
 )
 
 
+FIELDS: Mapping[str, str] = MappingProxyType(  # option -> field of a `Schedule`
+    {"from": "start", "to": "end", "over": "over", "rate": "rate"}
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class Schedule:
     """A number over time, as the recipe defines it; unused fields keep defaults."""
@@ -123,12 +128,19 @@ def schedule_value(schedule: Schedule, clock: Clock, total_steps: int) -> Array:
         for begin, milestone in schedule.milestones[1:]:
             value = jnp.where(t >= begin, jnp.float32(milestone), value)
         return value
-    share = schedule.over / 100.0 * total_steps if schedule.percent else schedule.over
-    x = jnp.minimum(t / share, 1.0)
+    x = jnp.minimum(t / schedule_in_steps(schedule, total_steps).over, 1.0)
     if schedule.name == "cosine":
         x = 0.5 - 0.5 * jnp.cos(jnp.pi * x)
     # Not start + (end - start) x, which misses `end` by a rounding error at x = 1.
     return start * (1.0 - x) + end * x
+
+
+def schedule_in_steps(schedule: Schedule, total_steps: int) -> Schedule:
+    """The schedule with `over` in steps (or episodes), not in percent."""
+    if not schedule.percent:
+        return schedule
+    over = schedule.over / 100.0 * total_steps
+    return dataclasses.replace(schedule, over=over, percent=False)
 
 
 def evaluate_options(options: Any, clock: Clock, total_steps: int) -> Any:

@@ -265,6 +265,9 @@ class Clock(NamedTuple):
     episodes: Float32[Array, ""]  # episodes finished
     updates: Int32[Array, ""]  # updates finished
     compute_metrics: Bool[Array, ""]  # whether the metrics of this iteration are logged
+    # The numbers of the recipe that are arguments of the program, such as
+    # `optimizer.learning_rate`; all others are constants.
+    numbers: Mapping[str, Float32[Array, ""]] = {}
 
     @staticmethod
     def zero() -> Clock:

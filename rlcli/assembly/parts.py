@@ -9,7 +9,8 @@ from typing import Any
 
 import optax
 
-from rlcli import plugins, registry, schedules
+from rlcli import plugins, registry
+from rlcli.assembly.numbers import options_at
 from rlcli.errors import RlcliError, quote
 from rlcli.networks.memory import RecurrentCore
 from rlcli.networks.torsos import Torso
@@ -46,8 +47,8 @@ def build_part(
 ) -> Any:
     """Calls the factory of a part with the values of its options at that time."""
     factory = registry.find(part.kind, part.name).factory
-    options = schedules.evaluate_options(part.options, clock, recipe.train.steps)
     place = place or (part.kind,)
+    options = options_at(part, place, clock, recipe)
     label = f"{part.kind} {quote(part.name)}"
     try:
         record = factory(*parts, **{**options, **more})

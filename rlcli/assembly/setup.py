@@ -19,6 +19,7 @@ from rlcli.assembly.checks import (
     check_updates,
 )
 from rlcli.assembly.networks import build_network
+from rlcli.assembly.numbers import recipe_numbers
 from rlcli.assembly.parts import (
     START,
     build_part,
@@ -91,6 +92,7 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
         seeds=tuple(seeds),
         devices=_device_count(recipe, len(seeds), environment.pure),
         reset=train.reset,
+        numbers=recipe_numbers(recipe),
     )
     check_updates(recipe, setup, parts.updater)
     return setup
@@ -266,7 +268,9 @@ def _agent_parts_factory(
             functools.partial(_build_policy, recipe, clock, env_spaces, tracer),
             partition_by_group(
                 {
-                    group: build_part(part, clock, recipe)
+                    group: build_part(
+                        part, clock, recipe, place=recipe.optimizer_place(group)
+                    )
                     for group, part in recipe.optimizer.items()
                 }
             ),

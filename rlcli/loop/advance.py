@@ -42,7 +42,7 @@ def advance(
     row = _complete_transition(progress.pending, timestep)
     progress = progress._replace(statistics=statistics)
     step = current_step(setup, progress) + 1
-    clock = clock_at(progress, step, compute_metrics)
+    clock = clock_at(setup, progress, step, compute_metrics)
     environment, agent = setup.at(clock)
     action = progress.pending.action
     with jax.named_scope(phases.STATISTICS):

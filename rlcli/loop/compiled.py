@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from rlcli.loop import phases
 from rlcli.loop.advance import (
@@ -28,6 +29,7 @@ from rlcli.loop.progress import (
     draw_step_noise,
     info_names,
     initial_progress,
+    numbers_array,
     stream_key,
 )
 from rlcli.loop.seeds import (
@@ -56,20 +58,23 @@ def compiled_loop(setup: Setup) -> Loop:
     devices = setup.devices
     seeds_per_device = len(setup.padded_seeds) // devices
 
-    def begin_one(seed: Array) -> Progress:
-        state, obs = setup.environment.reset(stream_key(seed, RESET))
-        names = info_names(setup.environment, state)
-        return initial_progress(setup, seed, state, obs, names)
+    def begin_share(seeds: Array, numbers: Array) -> Progress:
+        def begin_one(seed: Array) -> Progress:
+            state, obs = setup.environment.reset(stream_key(seed, RESET))
+            names = info_names(setup.environment, state)
+            return initial_progress(setup, seed, numbers, state, obs, names)
 
-    begin_share = map_seeds(begin_one, seeds_per_device, AXES)
-    begin_all = jax.jit(shard_seeds(begin_share, devices, (0,), AXES))
+        return map_seeds(begin_one, seeds_per_device, AXES)(seeds)
+
+    begin_all = jax.jit(shard_seeds(begin_share, devices, (0, None), AXES))
+    seeds, numbers = seed_array(setup), numbers_array(setup)
     axes = (AXES, None), (AXES, 0)
     chunk_all = vmap_seeds(_chunk_function(setup), seeds_per_device, *axes)
     advance_all = jax.jit(shard_seeds(chunk_all, devices, *axes), donate_argnums=0)
 
     @functools.cache
     def padded_shapes() -> Progress:
-        shapes = jax.eval_shape(begin_all, seed_array(setup))
+        shapes = jax.eval_shape(begin_all, seeds, numbers)
         return shapes_on_devices(devices, shapes, AXES)
 
     def trace() -> jax.stages.Traced:
@@ -81,15 +86,20 @@ def compiled_loop(setup: Setup) -> Loop:
 
     def restore(arrays: ArrayTree) -> tuple[Progress, str]:
         # The same shardings as `advance` returns, so that it is not compiled twice.
+        arrays = arrays._replace(numbers=np.asarray(numbers))
         padded = pad_seeds(len(setup.padded_seeds), arrays, AXES)
         return jax.device_put(padded, seed_shardings(devices, padded, AXES)), ""
 
     return Loop(
-        begin=lambda: begin_all(seed_array(setup)),
+        begin=lambda: begin_all(seeds, numbers),
         advance=lambda progress, counts: advance_all(progress, log_points(counts)),
-        save=lambda progress: drop_padding(len(setup.seeds), progress, AXES),
+        save=lambda progress: drop_padding(
+            len(setup.seeds), progress._replace(numbers=()), AXES
+        ),
         restore=restore,
-        shapes=lambda: resize_seeds(len(setup.seeds), padded_shapes(), AXES),
+        shapes=lambda: resize_seeds(
+            len(setup.seeds), padded_shapes()._replace(numbers=()), AXES
+        ),
         close=lambda progress: None,
         temporaries=temporaries,
         hlo=lambda: trace().lower().compile().as_text() or "",
@@ -112,7 +122,9 @@ def _chunk_function(setup: Setup) -> Callable:
         progress: Progress, noise: tuple[ArrayTree, ...], compute_metrics: Array
     ) -> tuple[Progress, Mapping[str, Array]]:
         step_noise, *rest = noise
-        clock = clock_at(progress, current_step(setup, progress), compute_metrics)
+        clock = clock_at(
+            setup, progress, current_step(setup, progress), compute_metrics
+        )
         environment, _ = setup.at(clock)
         cut = setup.reset & (progress.position + 1 == setup.unroll)
         with jax.named_scope(phases.ENVIRONMENT):

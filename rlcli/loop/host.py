@@ -31,6 +31,7 @@ from rlcli.loop.progress import (
     current_step,
     draw_step_noise,
     initial_progress,
+    numbers_array,
 )
 from rlcli.loop.seeds import (
     expand_seed,
@@ -69,17 +70,19 @@ def host_loop(setup: Setup) -> Loop:
     block = noise_block_size(environment.num_envs)
     is_pinned = threads.is_single_threaded() and jax.default_backend() == "cpu"
 
-    seeds = seed_array(setup)
+    seeds, numbers = seed_array(setup), numbers_array(setup)
 
-    def begin_one(seed: Array, obs: Array) -> Progress:
-        return initial_progress(setup, seed, (), obs)
+    @jax.jit
+    def begin_all(seeds: Array, numbers: Array, obs: Array) -> Progress:
+        def begin_one(seed: Array, obs: Array) -> Progress:
+            return initial_progress(setup, seed, numbers, (), obs)
 
-    begin_all = jax.jit(map_seeds(begin_one, len(setup.seeds), AXES))
+        return map_seeds(begin_one, len(setup.seeds), AXES)(seeds, obs)
 
     @functools.cache
     def shapes() -> Progress:
         obs, _ = timestep_shapes(len(setup.seeds), environment)
-        return jax.eval_shape(begin_all, seeds, obs)
+        return jax.eval_shape(begin_all, seeds, numbers, obs)
 
     @functools.cache
     def program() -> _Program:
@@ -87,7 +90,7 @@ def host_loop(setup: Setup) -> Loop:
 
     def begin() -> Progress:
         state, obs = environment.reset(np.array(setup.seeds, np.uint32))
-        return begin_all(seeds, obs)._replace(environment=state)
+        return begin_all(seeds, numbers, obs)._replace(environment=state)
 
     def advance_by(
         progress: Progress, counts: int | Sequence[int]
@@ -132,11 +135,11 @@ def host_loop(setup: Setup) -> Loop:
 
     def save(progress: Progress) -> ArrayTree:
         arrays = environment.save(progress.environment)
-        return progress._replace(environment=arrays)
+        return progress._replace(environment=arrays, numbers=())
 
     def restore(arrays: ArrayTree) -> tuple[Progress, str]:
         state, warning = environment.restore(arrays.environment)
-        device = jax.device_put(arrays._replace(environment=()))
+        device = jax.device_put(arrays._replace(environment=(), numbers=numbers))
         return device._replace(environment=state), warning
 
     def close(progress: Progress) -> None:
@@ -147,7 +150,7 @@ def host_loop(setup: Setup) -> Loop:
         advance=advance_by,
         save=save,
         restore=restore,
-        shapes=shapes,
+        shapes=lambda: shapes()._replace(numbers=()),
         close=close,
         temporaries=lambda: program().temporaries,
         hlo=lambda: program().hlo(),

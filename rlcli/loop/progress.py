@@ -51,6 +51,9 @@ class Setup(NamedTuple):
     seeds: tuple[int, ...]
     devices: int = 1
     reset: bool = False  # whether every unroll starts with a reset
+    # The numbers that are arguments of the compiled program, by their places in the
+    # recipe; `Progress.numbers` is the array of their values.
+    numbers: Mapping[str, float] = {}
 
     @property
     def padded_seeds(self) -> tuple[int, ...]:
@@ -103,9 +106,10 @@ class Progress(NamedTuple):
     agent: ArrayTree
     statistics: EpisodeStatistics
     faults: Faults
+    numbers: Float32[Array, "N"]  # see `Setup.numbers`; not saved
 
 
-AXES = Progress._make([None, None, 0, 0, 0, 0, 0, 0, 0, 0])
+AXES = Progress._make([None, None, 0, 0, 0, 0, 0, 0, 0, 0, None])
 
 
 def stream_key(seed: Array | int, index: int) -> Key:
@@ -113,17 +117,30 @@ def stream_key(seed: Array | int, index: int) -> Key:
     return jax.random.fold_in(jax.random.key(seed), index)
 
 
+def numbers_array(setup: Setup) -> Float32[Array, "N"]:
+    """The values of `Setup.numbers`."""
+    return jnp.asarray(list(setup.numbers.values()), jnp.float32)
+
+
 def clock_at(
-    progress: Progress, steps: Int32[Array, ""], compute_metrics: Bool[Array, ""]
+    setup: Setup,
+    progress: Progress,
+    steps: Int32[Array, ""],
+    compute_metrics: Bool[Array, ""],
 ) -> Clock:
     """The clock after `steps` steps of each environment."""
     environments = progress.pending.first.shape[0]
+    # The condition always holds, but XLA does not know it. Otherwise it would hoist what
+    # depends on the numbers only, such as the negated learning rate, out of the loop of
+    # a chunk, and round the rest differently from the loop on the host.
+    numbers = jnp.where(progress.iteration >= 0, progress.numbers, 0)
     return Clock(
         iteration=progress.iteration,
         steps=steps.astype(jnp.float32) * environments,
         episodes=progress.statistics.episodes.astype(jnp.float32),
         updates=jnp.int32(0),  # set by the agent
         compute_metrics=compute_metrics,
+        numbers=dict(zip(setup.numbers, numbers, strict=True)),
     )
 
 
@@ -175,6 +192,7 @@ def info_names(environment: Environment, state: ArrayTree) -> list[str]:
 def initial_progress(
     setup: Setup,
     seed: Array,
+    numbers: Float32[Array, "N"],
     state: ArrayTree,
     obs: ArrayTree,
     info_keys: Sequence[str] = (),
@@ -183,7 +201,8 @@ def initial_progress(
 
     `info_keys` are the names of the environment's `info` that are summed over episodes.
     """
-    environment, agent = setup.environment, setup.agent
+    names = dict(zip(setup.numbers, numbers, strict=True))
+    environment, agent = setup.at(Clock.zero()._replace(numbers=names))
     batch = environment.num_envs
     first = jnp.ones(batch, bool)
     # The action of step t + 1 uses the key of step t, so the first action uses key −1.
@@ -227,6 +246,7 @@ def initial_progress(
             max_info={name: jnp.float32(-jnp.inf) for name in info_keys},
         ),
         faults=begin_faults(environment, obs),
+        numbers=numbers,
     )
 
 

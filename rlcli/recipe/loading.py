@@ -52,9 +52,15 @@ class Recipe:
     @property
     def optimizers(self) -> dict[str, Part]:
         """The optimizers by their place: `optimizer` if single, else `optimizer.q`."""
-        if set(self.optimizer) == {DEFAULT}:
-            return {"optimizer": self.optimizer[DEFAULT]}
-        return {f"optimizer.{group}": part for group, part in self.optimizer.items()}
+        return {
+            ".".join(self.optimizer_place(group)): part
+            for group, part in self.optimizer.items()
+        }
+
+    def optimizer_place(self, group: str) -> tuple[str, ...]:
+        """The place of the optimizer of a group."""
+        is_single = set(self.optimizer) == {DEFAULT}
+        return ("optimizer",) if is_single else ("optimizer", group)
 
     def error(self, place: Place, message: str, hint: str = "") -> RlcliError:
         """An error about a value, which begins with its file and line."""

@@ -42,9 +42,8 @@ def test_what_a_run_keeps_is_all_counted_once(data):
     kept = ("parameters and optimizer", "replay", "environments", "unroll")
     counted = sum(sizes.get(name, 0) for name in kept)
     progress = loop.begin()
-    real = tree_bytes(loop.save(progress)._replace(environment=()))
-    if data is not HOST:
-        real = tree_bytes(progress)
+    saved = loop.save(progress)
+    real = tree_bytes(saved._replace(environment=()) if data is HOST else saved)
     loop.close(progress)
     assert counted == real
 

@@ -107,7 +107,7 @@ def compiled_loop(kind: str, seeds: int = 1, devices: int = 1) -> loop.Loop:
 
 def leaves_after(kind: str, iterations: int, seeds: int, devices: int = 1) -> dict:
     run = compiled_loop(kind, seeds, devices)
-    return checkpoint.flatten_tree(run.advance(run.begin(), iterations)[0])
+    return checkpoint.flatten_tree(run.save(run.advance(run.begin(), iterations)[0]))
 
 
 def hosted_loop(setup: Setup) -> loop.Loop:
@@ -158,7 +158,8 @@ def assert_host_equals_compiled(
             states = jax.tree.map(lambda leaf: leaf[None], actual.environment)
             actual = actual._replace(environment=states)
         assert_equal(
-            checkpoint.flatten_tree(actual), checkpoint.flatten_tree(compiled_progress)
+            checkpoint.flatten_tree(actual),
+            checkpoint.flatten_tree(ours.save(compiled_progress)),
         )
 
 
@@ -314,7 +315,7 @@ def test_seeds_on_two_devices_give_the_same_bits_as_on_one():
             name: leaf if name in UNBATCHED else leaf[index : index + 1]
             for name, leaf in spread.items()
         }
-        assert_equal(actual, checkpoint.flatten_tree(single))
+        assert_equal(actual, checkpoint.flatten_tree(run.save(single)))
 
 
 @pytest.mark.slow

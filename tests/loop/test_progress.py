@@ -25,6 +25,7 @@ from rlcli.loop.progress import (
     draw_step_noise,
     info_names,
     initial_progress,
+    numbers_array,
     stream_key,
     update_statistics,
 )
@@ -53,9 +54,8 @@ def begin_progress(setup: Setup, seed: int) -> Progress:
     environment = setup.environment
 
     def start(number):
-        return initial_progress(
-            setup, number, *environment.reset(stream_key(number, RESET))
-        )
+        begun = environment.reset(stream_key(number, RESET))
+        return initial_progress(setup, number, numbers_array(setup), *begun)
 
     return jax.jit(start)(np.uint32(seed))
 
@@ -223,15 +223,17 @@ def test_the_initial_parameters_depend_on_the_seed(setup, progress):
 def test_a_clock_counts_the_steps_of_all_environments_of_a_seed(setup, progress):
     later = progress._replace(iteration=jnp.int32(10), position=jnp.int32(2))
     assert int(current_step(setup, later)) == 10 * 4 + 2
-    clock = clock_at(later, current_step(setup, later), jnp.bool_(True))
+    clock = clock_at(setup, later, current_step(setup, later), jnp.bool_(True))
     assert (int(clock.iteration), float(clock.steps)) == (10, 42 * 3)
     assert setup.steps == 4 * 3
 
 
 def test_iteration_and_position_are_the_same_for_all_seeds():
     unbatched = [name for name, axis in AXES._asdict().items() if axis is None]
-    assert unbatched == ["iteration", "position"]
+    assert unbatched == ["iteration", "position", "numbers"]
 
 
 def test_clock_zero_has_zero_counters():
-    assert [float(value) for value in Clock.zero()] == [0, 0, 0, 0, False]
+    *counters, numbers = Clock.zero()
+    assert [float(value) for value in counters] == [0, 0, 0, 0, False]
+    assert numbers == {}

@@ -1,0 +1,100 @@
+"""Numbers: options of the agent's parts that are arguments of the compiled program.
+
+A program that contains the learning rate as a constant would be compiled anew for each
+value. So the numbers of a recipe are one array, `Progress.numbers`, and the parts are
+built with its elements. These remain constants: 0 and 1, because programs are simpler
+with them; options of environments, which equal their originals to the bit; and options
+of parts from outside rlcli, which may expect Python numbers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rlcli import registry, schedules
+from rlcli.recipe import Part, Recipe
+from rlcli.recipe.annotations import is_schedulable
+from rlcli.recipe.documents import Place
+from rlcli.types import Clock
+
+_PACKAGES = ("rlcli", "optax")  # whose factories accept arrays as numbers
+
+
+def recipe_numbers(recipe: Recipe) -> dict[str, float]:
+    """The numbers of a recipe by their places, such as `policy.epsilon.from`."""
+    numbers: dict[str, float] = {}
+    parts = {**recipe.optimizers}
+    for part in (recipe.policy, recipe.tracer, recipe.replay, recipe.updater):
+        if part is not None:
+            parts[part.kind] = part
+    for place, part in parts.items():
+        _map_numbers(part, place, recipe, numbers.setdefault)
+    return numbers
+
+
+def options_at(
+    part: Part, place: Place, clock: Clock, recipe: Recipe
+) -> Mapping[str, Any]:
+    """The options of a part, with the numbers of a clock and schedules evaluated."""
+    options = part.options
+    if clock.numbers:
+        label = ".".join(map(str, place))
+        options = _map_numbers(part, label, recipe, clock.numbers.get)
+    return schedules.evaluate_options(options, clock, recipe.train.steps)
+
+
+def _map_numbers(
+    part: Part, place: str, recipe: Recipe, function: Callable[[str, float], Any]
+) -> dict[str, Any]:
+    """The options of a part with `function(place, number)` for each number."""
+    factory = registry.find(part.kind, part.name).factory
+    factory_module = getattr(getattr(factory, "func", factory), "__module__", "")
+    if factory_module.partition(".")[0] not in _PACKAGES:
+        return dict(part.options)
+    annotations = {
+        parameter.name: parameter.annotation
+        for parameter in registry.options(factory).values()
+    }
+
+    def map_option(name: str, option: Any) -> Any:
+        if not _accepts_schedule(annotations[name]):
+            return option
+        option_place = f"{place}.{name.removesuffix('_')}"
+        if isinstance(option, schedules.Schedule):
+            return _map_schedule(option, option_place, recipe.train.steps, function)
+        is_number = isinstance(option, float) and option not in (0.0, 1.0)
+        return function(option_place, option) if is_number else option
+
+    return {name: map_option(name, option) for name, option in part.options.items()}
+
+
+def _accepts_schedule(annotation: Any) -> bool:
+    """Whether an option may follow a schedule, among other values."""
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return any(map(is_schedulable, typing.get_args(annotation)))
+    return is_schedulable(annotation)
+
+
+def _map_schedule(
+    schedule: schedules.Schedule,
+    place: str,
+    total_steps: int,
+    function: Callable[[str, float], Any],
+) -> schedules.Schedule:
+    """Maps the numbers of a schedule; those of `steps` are constants."""
+    if schedule.name == "steps":
+        return schedule
+    in_steps = schedules.schedule_in_steps(schedule, total_steps)
+    fields = schedules.KEYS[schedule.name]
+    return dataclasses.replace(
+        in_steps,
+        **{
+            field: function(f"{place}.{key}", getattr(in_steps, field))
+            for key, field in schedules.FIELDS.items()
+            if key in fields
+        },
+    )
