@@ -15,6 +15,7 @@ from rlcli.errors import RlcliError, quote
 from rlcli.evaluation.evaluator import make_evaluator
 from rlcli.loop.episodes import MAX_EPISODE_STEPS
 from rlcli.recipe import Recipe, documents, load_recipe, resolve
+from rlcli.recipe.merging import merge_part
 from rlcli.runs import snapshots
 from rlcli.runs.frozen import count_frozen
 from rlcli.runs.locate import locate_policy
@@ -133,9 +134,12 @@ def replace_environment(recipe: Recipe, environment: str | None) -> Recipe:
     section = documents.load_document(text, "--environment").data["environment"]
     if isinstance(section, str):
         section = {"name": section}
+    data = resolve(recipe)
+    if isinstance(section, dict) and "name" not in section:
+        section = merge_part("environment", data["environment"], section)
     if isinstance(section, dict):  # the same number: evolution has a member for each
         section = {"num_envs": recipe.num_envs, **section}
-    other_recipe = load_recipe({**resolve(recipe), "environment": section})
+    other_recipe = load_recipe({**data, "environment": section})
     own_environment, other_environment = (
         build_environment(each, 1) for each in (recipe, other_recipe)
     )

@@ -13,7 +13,7 @@ from rlcli.recipe.loading import find_recipe as find_recipe
 from rlcli.recipe.loading import load_recipe as load_recipe
 from rlcli.recipe.loading import resolve as resolve
 from rlcli.recipe.loading import shipped_recipes as shipped_recipes
-from rlcli.recipe.sections import DEFAULT as DEFAULT
-from rlcli.recipe.sections import SHARED as SHARED
+from rlcli.recipe.merging import DEFAULT as DEFAULT
+from rlcli.recipe.merging import SHARED as SHARED
 from rlcli.recipe.sections import NetworkSpec as NetworkSpec
 from rlcli.recipe.sections import Part as Part

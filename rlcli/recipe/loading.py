@@ -198,8 +198,7 @@ def _read_recipe(sections: Sections, name: str) -> Recipe:
     environment, vector = sections.environment()
     updater = sections.part("updater", sections.data["updater"])
     facts = registry.find("updater", updater.name).facts
-    replay = sections.data.get("replay", facts.get("replay"))
-    replay = None if replay is None else sections.part("replay", replay)
+    replay = sections.replay(facts)
     unroll = 1 if replay else facts.get("unroll", 1)
     return Recipe(
         environment=environment,
@@ -209,11 +208,11 @@ def _read_recipe(sections: Sections, name: str) -> Recipe:
         each=sections.each(environment, vector.each, vector.num_envs),
         wrappers=sections.wrappers(environment, vector.wrappers),
         network=sections.networks(facts),
-        policy=sections.default("policy", facts, "random"),
-        tracer=sections.default("tracer", facts, "n_step"),
+        policy=sections.section("policy", facts),
+        tracer=sections.section("tracer", facts),
         replay=replay,
         updater=updater,
-        optimizer=sections.optimizers(),
+        optimizer=sections.optimizers(facts),
         normalize=sections.normalize(),
         train=sections.train(
             unroll, vector.num_envs, replay is not None, facts.get("reset", False)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
 
 from rlcli import registry
@@ -12,9 +14,21 @@ from rlcli.errors import RlcliError, quote
 from rlcli.recipe import grammar
 from rlcli.recipe.annotations import format_value
 from rlcli.recipe.documents import Document, Place
+from rlcli.recipe.merging import (
+    DEFAULT,
+    INNER_PARTS,
+    SHARED,
+    as_mapping,
+    is_by_function,
+    merge_part,
+)
 
-DEFAULT = "default"  # the network or optimizer of functions without their own
-SHARED = "shared"  # the torso shared by all functions
+# The parts of sections that neither the recipe nor the updater sets.
+DEFAULT_PARTS: Mapping[str, str] = MappingProxyType(
+    {"network": "mlp", "policy": "random", "tracer": "n_step", "optimizer": "adam"}
+)
+_NETWORK_KEYS = (*INNER_PARTS["network"], "preprocess")  # of every network
+_MAX_CANDIDATES = 12  # names in a hint
 
 
 class Part(NamedTuple):
@@ -65,25 +79,31 @@ class Sections:
                 hint = f"`rlcli list {kind}s` lists the available ones"
                 self.fail((), f"the recipe has no `{kind}`", hint)
 
-    def default(self, kind: str, facts: Mapping[str, Any], otherwise: str) -> Part:
-        """The part of a section: the recipe's, else the updater's, else `otherwise`."""
-        section = self.data.get(kind)
-        return self.part(
-            kind, facts.get(kind, otherwise) if section is None else section
-        )
+    def section(self, kind: str, facts: Mapping[str, Any]) -> Part:
+        """The part of a section, or the default part with the options it sets."""
+        return self.part(kind, self.data.get(kind), default=default_part(kind, facts))
+
+    def replay(self, facts: Mapping[str, Any]) -> Part | None:
+        """The replay; None if the recipe sets null, or nothing has set one."""
+        default = facts.get("replay")
+        value = self.data.get("replay", default)
+        return None if value is None else self.part("replay", value, default=default)
 
     def part(
-        self, kind: str, value: Any, place: Place = (), common: Sequence[str] = ()
+        self,
+        kind: str,
+        value: Any,
+        place: Place = (),
+        common: Sequence[str] = (),
+        default: Any = None,
     ) -> Part:
-        """A part with its options; keys in `common` are not options of the part."""
+        """A part with its options; keys in `common` are not options of the part.
+
+        A value without a `name` changes options of the part `default`, if there is one.
+        """
         place = place or (kind,)
-        value = {"name": value} if isinstance(value, str) else value
-        if not isinstance(value, Mapping):
-            message = (
-                f"expected the {kind}'s name or a mapping, got {format_value(value)}"
-            )
-            self.fail(place, message, f"for example `{kind}: {{name: …}}`")
-        name = self.name(kind, value.get("name"), place)
+        value, is_default = self.complete(kind, value, place, common, default)
+        name = self.name(kind, value["name"], place)
         parameters = registry.options(self.find_part(kind, name, place).factory)
         given_options = {
             key: option
@@ -97,17 +117,33 @@ class Sections:
             )
             if key in unsupported:
                 del given_options[key]
-        reader = grammar.Reader(f"{kind} {quote(name)}", place, self.fail)
+        label = f"{kind} {quote(name)}" + (" (the default)" if is_default else "")
+        reader = grammar.Reader(label, place, self.fail)
         return Part(kind, name, reader.options(parameters, given_options, common))
+
+    def complete(
+        self, kind: str, value: Any, place: Place, common: Sequence[str], default: Any
+    ) -> tuple[Mapping[str, Any], bool]:
+        """The mapping of a part with its name, and whether the name is a default."""
+        value = {} if value is None and default is not None else as_mapping(value)
+        if not isinstance(value, Mapping):
+            message = (
+                f"expected the {kind}'s name or a mapping, got {format_value(value)}"
+            )
+            self.fail(place, message, f"for example `{kind}: {{name: …}}`")
+        if "name" in value:
+            return value, False
+        value = value if default is None else merge_part(kind, default, value)
+        if "name" not in value:
+            keys = [key for key in value if key not in common]
+            self.fail(place, f"the {kind} has no `name`", _list_candidates(kind, keys))
+        return value, True
 
     def name(self, kind: str, value: Any, place: Place) -> str:
         """The name of a part, which has to be a string."""
-        hint = f"`rlcli list {registry.KINDS[kind]}` lists the available ones"
-        if value is None:
-            self.fail(place, f"the {kind} has no `name`", hint)
         if not isinstance(value, str):
             message = f"`name` of the {kind}: expected str, got {format_value(value)}"
-            self.fail((*place, "name"), message, hint)
+            self.fail((*place, "name"), message, _list_candidates(kind, ()))
         return value
 
     def find_part(self, kind: str, name: str, place: Place) -> registry.RegisteredPart:
@@ -168,18 +204,14 @@ class Sections:
 
     def networks(self, facts: Mapping[str, Any]) -> dict[str, NetworkSpec]:
         """One network for all functions, one for each, or heads on a shared torso."""
-        place = ("network",)
-        value = self.data.get("network")
-        value = facts.get("network", "mlp") if value is None else value
-        default = facts.get("head", {})
-        if not isinstance(value, Mapping) or "name" in value:
-            return {DEFAULT: self.network(value, place, default)}
-        if not value or set(value) & {"head", "layers", "preprocess", "memory"}:
-            hint = "`rlcli list networks` lists the available ones"
-            self.fail(place, "the network has no `name`", hint)
+        place, value = ("network",), self.data.get("network")
+        default, head = default_part("network", facts), facts.get("head", {})
+        if not is_by_function(value, option_checker("network", default)):
+            return {DEFAULT: self.network(value, place, default, head)}
         if SHARED not in value:
+            default = merge_part("network", default, value.get(DEFAULT, {}))
             return {
-                key: self.network(spec, (*place, key), default)
+                key: self.network(spec, (*place, key), default, head)
                 for key, spec in value.items()
             }
         shared_place = (*place, SHARED)
@@ -188,24 +220,23 @@ class Sections:
             message = "the shared network has no `head` of its own"
             hint = "set the head of each function, as in `policy: {dueling: true}`"
             self.fail((*shared_place, "head"), message, hint)
-        result = {SHARED: self.network(shared_spec, shared_place, {})}
+        result = {SHARED: self.network(shared_spec, shared_place, default, {})}
         for key, spec in value.items():
             if key != SHARED:
-                result[key] = NetworkSpec(None, self.head(spec, (*place, key), default))
+                result[key] = NetworkSpec(None, self.head(spec, (*place, key), head))
         return result
 
     def network(
-        self, value: Any, place: Place, default: Mapping[str, Any]
+        self, value: Any, place: Place, default: Any, default_head: Mapping[str, Any]
     ) -> NetworkSpec:
         """A network with the head of its function."""
-        common = ("head", "memory", "preprocess")
-        part = self.part("network", value, place, common)
-        given_options = value if isinstance(value, Mapping) else {}
-        head, memory = given_options.get("head"), given_options.get("memory")
-        options = self.head(head, (*place, "head"), default)
+        part = self.part("network", value, place, _NETWORK_KEYS, default)
+        given, _ = self.complete("network", value, place, _NETWORK_KEYS, default)
+        head = self.head(given.get("head"), (*place, "head"), default_head)
+        memory = given.get("memory")
         if memory is not None:
             memory = self.part("memory", memory, (*place, "memory"))
-        return NetworkSpec(part, options, memory, self.preprocess(given_options, place))
+        return NetworkSpec(part, head, memory, self.preprocess(given, place))
 
     def preprocess(self, options: Mapping[str, Any], place: Place) -> tuple[Part, ...]:
         """The preprocessing functions of a network, in order."""
@@ -225,8 +256,7 @@ class Sections:
 
         A head without a name changes the updater's default head.
         """
-        value = {"name": value} if isinstance(value, str) else value
-        given_options = dict(self.mapping(place, value))
+        given_options = self.mapping(place, as_mapping(value))
         if "name" not in given_options:
             given_options = {"name": "scalar", **default, **given_options}
         part = self.part("head", given_options, place)
@@ -238,20 +268,15 @@ class Sections:
             }
         return {"name": part.name, **part.options}
 
-    def optimizers(self) -> dict[str, Part]:
+    def optimizers(self, facts: Mapping[str, Any]) -> dict[str, Part]:
         """One optimizer for all parameters, or one for each group."""
-        value = self.data.get("optimizer")
-        value = "adam" if value is None else value
-        if not isinstance(value, Mapping) or "name" in value:
-            return {DEFAULT: self.part("optimizer", value)}
-        nameless = [key for key, spec in value.items() if not _has_name(spec)]
-        if nameless or not value:
-            hint = "`optimizer: {name: adam, …}`, or one for each function"
-            self.fail(("optimizer", *nameless[:1]), "the optimizer has no `name`", hint)
-        groups = {DEFAULT: "adam", **value}
+        value, default = self.data.get("optimizer"), default_part("optimizer", facts)
+        if not is_by_function(value, option_checker("optimizer", default)):
+            return {DEFAULT: self.part("optimizer", value, default=default)}
+        default = merge_part("optimizer", default, value.get(DEFAULT, {}))
         return {
-            name: self.part("optimizer", spec, ("optimizer", name))
-            for name, spec in groups.items()
+            name: self.part("optimizer", spec, ("optimizer", name), default=default)
+            for name, spec in {DEFAULT: default, **value}.items()
         }
 
     def train(
@@ -308,5 +333,40 @@ class Sections:
             self.fail(place, message, find_hint(what, key))
 
 
-def _has_name(value: Any) -> bool:
-    return isinstance(value, str) or (isinstance(value, Mapping) and "name" in value)
+def default_part(kind: str, facts: Mapping[str, Any]) -> Any:
+    """The part that a section without a name changes, by the facts of the updater."""
+    return facts.get(kind, DEFAULT_PARTS[kind])
+
+
+def option_checker(kind: str, part: Any) -> Callable[[str], bool]:
+    """A function: whether a key is an option of the part, or of a built-in one."""
+
+    @functools.cache
+    def keys() -> set[str]:
+        names = {*_built_in(kind), as_mapping(part).get("name")} - {None}
+        found = [registry.find(kind, name) for name in names]
+        own_keys = _NETWORK_KEYS if kind == "network" else ()
+        return {*own_keys}.union(*(registry.options(part.factory) for part in found))
+
+    return lambda key: key in keys()
+
+
+def _built_in(kind: str) -> list[str]:
+    """The names of the parts of a kind, without those of plug-ins."""
+    return [
+        name for name in registry.names(kind) if not registry.is_plug_in(kind, name)
+    ]
+
+
+def _list_candidates(kind: str, keys: Collection[str]) -> str:
+    """The hint for a part without a name: built-in parts with these options."""
+    names = _built_in(kind)
+    fitting = [
+        name
+        for name in names
+        if {*keys} <= {*registry.options(registry.find(kind, name).factory)}
+    ]
+    names = fitting or names
+    if len(names) > _MAX_CANDIDATES:
+        return f"`rlcli list {registry.KINDS[kind]}` lists the available ones"
+    return "name one of " + ", ".join(f"`{name}`" for name in names)

@@ -174,6 +174,15 @@ def test_another_environment_has_as_many_copies_unless_it_says_so():
     assert replace_environment(six, "{name: CartPole-v1, num_envs: 2}").num_envs == 2
 
 
+def test_an_environment_without_a_name_changes_options_of_the_runs_own():
+    own = {"name": "CartPole-v1", "masscart": 2.0, "time_limit": 9}
+    trained = recipe.load_recipe({**DATA, "environment": own})
+    other = replace_environment(trained, "{masspole: 0.2}")
+    assert (other.environment.name, other.time_limit) == ("CartPole-v1", 9)
+    assert other.environment.options["masscart"] == 2.0
+    assert other.environment.options["masspole"] == 0.2
+
+
 @pytest.mark.parametrize("wrong", ["{name: CartPole-v1, lenght: 1}", "{name: [", "[]"])
 def test_an_environment_that_is_none_is_refused(wrong, run):
     with pytest.raises(RlcliError):

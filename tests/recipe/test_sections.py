@@ -134,7 +134,7 @@ def test_optimizers_are_one_or_by_group_with_a_default():
         ("num_envs: 4", "length: 1, each: {length: [1]}", 1, "set twice", ""),
         ("num_envs: 4", "each: {length: [1, 2]}", 1, "`num_envs` is 1", "at least 2"),
         ("name: mlp", "name: mpl", 2, "there is no network `mpl`", "`mlp`"),
-        ("name: mlp, ", "", 2, "the network has no `name`", "rlcli list networks"),
+        ("{name: mlp, layers", "{layrs", 2, "`mlp` (the default) has no", "`layers`?"),
         ("layers: [128, 128]", "layers: [128, x]", 2, "`layers.1` of network", ""),
         ("layers: [128, 128]", "activation: relo", 2, "got `relo`", "`relu`"),
         ("layers: [128, 128]", "head: scalr", 2, "no head `scalr`", "`scalar`"),
@@ -161,7 +161,8 @@ def test_optimizers_are_one_or_by_group_with_a_default():
         ("polyak: 0.005", "polyak: -7", 6, "`target.polyak` of updater", ""),
         ("learning_rate: 5e", "learning_rat: 5e", 7, "`learning_rat`", "learning_rate"),
         ("name: adam", "name: adm", 7, "there is no optimizer `adm`", "`adam`"),
-        ("{name: adam, ", "{", 7, "the optimizer has no `name`", "`optimizer: {"),
+        ("{name: uniform, ", "{", 5, "replay has no `name`", "name one of `episodes`"),
+        ("name: CartPole-v1, ", "", 1, "no `name`", "`rlcli list environments`"),
         ("clip_norm: 10", "clip_norm: 0", 7, "> 0, or a schedule, or null", ""),
         ("steps: 50_000", "stepps: 5", 8, "has no option `stepps`", "`steps`"),
         (
@@ -238,11 +239,6 @@ def test_what_switches_a_later_thing_off_is_no_mistake():
     data = {**LEAST, "network": network, "plugins": [], "vary": {}}
     data["environment"] = {"name": "CartPole-v1", "wrappers": []}
     assert recipe.load_recipe(data) == recipe.load_recipe(LEAST)
-
-
-def test_the_optimizer_is_not_guessed_among_groups():
-    error = _refusal({**LEAST, "optimizer": {"policy": {"learning_rate": 1}}})
-    assert "the optimizer has no `name`" in error.message
 
 
 def test_a_shared_network_has_no_head_of_its_own():

@@ -79,8 +79,8 @@ _RAINBOW = _facts(
 def rainbow() -> None:
     """Rainbow: double, dueling, noisy, categorical, prioritized and n-step Q-learning.
 
-    (Hessel et al., 2018, https://arxiv.org/abs/1710.02298). A section that a recipe
-    sets replaces that section's default: write `n: 3` if you set the tracer's `gamma`.
-    Set `low` and `high` of the head to the range of discounted returns, as for `c51`.
+    (Hessel et al., 2018, https://arxiv.org/abs/1710.02298). Options without a `name`
+    change these defaults: `tracer: {gamma: 0.9}` keeps the three steps. Set `low` and
+    `high` of the head to the range of discounted returns, as for `c51`.
     `rlcli show rainbow_cartpole` is a complete recipe.
     """
