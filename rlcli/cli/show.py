@@ -23,7 +23,15 @@ def command(
         str | None,
         typer.Argument(metavar="NAME", help="Name of the part.", show_default=False),
     ] = None,
+    diff_from_base: Annotated[
+        bool,
+        typer.Option(
+            "--diff-from-base",
+            help="Show only what differs from the recipes that the recipe extends.",
+        ),
+    ] = False,
 ) -> None:
     """Show a recipe with all defaults, or the options of a part."""
     words = (what,) if name is None else (what, name)
-    output.print_data(rlcli.show(*words).rstrip("\n"))
+    text = rlcli.show(*words, diff_from_base=diff_from_base)
+    output.print_data(text.rstrip("\n"))

@@ -10,9 +10,16 @@ from typing import Any
 
 from rlcli import registry
 from rlcli.errors import RlcliError
-from rlcli.recipe import dump_recipe, load_recipe, resolve, shipped_recipes
+from rlcli.recipe import (
+    dump_recipe,
+    load_bases,
+    load_recipe,
+    resolve,
+    shipped_recipes,
+)
 from rlcli.recipe.annotations import describe_annotation, describe_fields
 from rlcli.recipe.documents import format_inline
+from rlcli.recipe.merging import find_changes
 from rlcli.registry import KINDS, parse_kind
 from rlcli.spaces import describe
 
@@ -38,11 +45,17 @@ def list(kind: str | None = None) -> dict[str, builtins.list[dict[str, str]]]:
     }
 
 
-def show(*what: str) -> str:
-    """Returns a recipe with every default, or the options of a part (`kind, name`)."""
+def show(*what: str, diff_from_base: bool = False) -> str:
+    """Returns a recipe with every default, or the options of a part (`kind, name`).
+
+    `diff_from_base`: only what differs from the recipes that the recipe extends.
+    """
     if len(what) == 1:
-        return dump_recipe(resolve(load_recipe(what[0])))
-    if len(what) != 2:
+        data = resolve(load_recipe(what[0]))
+        if diff_from_base:
+            data = find_changes(resolve(load_bases(what[0])), data)
+        return dump_recipe(data)
+    if len(what) != 2 or diff_from_base:
         raise RlcliError(
             "`show` takes a recipe, or the kind and the name of a part",
             "for example `rlcli show updater q_learning`",

@@ -13,19 +13,19 @@ import math
 import re
 import sys
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 
-from rlcli.errors import RlcliError, quote, shorten
+from rlcli.errors import RlcliError, quote
 
 MAX_BYTES = 1_000_000  # of a file
 MAX_VALUES = 20_000  # after the expansion of aliases
 MAX_NESTING = 50  # nested mappings and lists
-LONGEST_SET, LONGEST_PATH = 80, 200  # characters in messages
+LONGEST_PATH = 200  # characters in messages
 LARGEST_NUMBER = sys.float_info.max  # also for integers: any option may be a float
 
 Place = tuple[str | int, ...]  # ("train", "log", "every")
@@ -76,15 +76,18 @@ class Document:
     data: Any
     source: str = ""  # a file name; "" if there is none
     lines: Mapping[Place, int] = dataclasses.field(default_factory=dict)
+    # The files of values that were not read from `source`, but from a base recipe.
+    files: Mapping[Place, str] = dataclasses.field(default_factory=dict)
     origins: Mapping[Place, str] = dataclasses.field(default_factory=dict)  # `--set …`
     text: str = ""  # as written, before `--set`
 
-    def line_of(self, place: Place) -> int | None:
-        """The line of a value, or of the innermost enclosing value with a line."""
+    def find_mark(self, place: Place) -> tuple[str, int | None]:
+        """The file and line of a value, or of the innermost value around it."""
         for length in range(len(place), -1, -1):
             if place[:length] in self.lines:
-                return self.lines[place[:length]]
-        return None
+                file = self.files.get(place[:length], self.source)
+                return file, self.lines[place[:length]]
+        return self.source, None
 
     def where(self, place: Place = ()) -> str:
         """The prefix of an error message about a value: `file:line: `, or ""."""
@@ -97,10 +100,10 @@ class Document:
             for origin_place, origin in self.origins.items():
                 if origin_place[: len(place)] == place:
                     return f"{origin}: "
-        line = self.line_of(place)
+        file, line = self.find_mark(place)
         if line is None:
-            return f"{self.source}: " if self.source else ""
-        return f"{self.source}:{line}: " if self.source else f"line {line}: "
+            return f"{file}: " if file else ""
+        return f"{file}:{line}: " if file else f"line {line}: "
 
 
 def load_document(text_or_path: str | Path, source: str = "") -> Document:
@@ -110,8 +113,8 @@ def load_document(text_or_path: str | Path, source: str = "") -> Document:
         text = _read_text(text_or_path)
     else:
         text = text_or_path
-        _refuse_long(len(text), source)
-    document = _parse(text, source)
+        refuse_long(len(text), source)
+    document = parse(text, source)
     if document.data is None:
         raise RlcliError(
             f"{_location(source, 1)}the file is empty",
@@ -126,35 +129,7 @@ def load_document(text_or_path: str | Path, source: str = "") -> Document:
 
 def from_mapping(data: Mapping[str, Any], source: str = "") -> Document:
     """A document of plain Python data; keys become strings."""
-    return Document(_plain(data), source)
-
-
-def merge(document: Document, sets: Sequence[str]) -> Document:
-    """The document with values replaced; each of `sets` is `a.b.c=value`.
-
-    Values are YAML. To set an option of a part written as its name only, `NAME` becomes
-    `{name: NAME}`.
-    """
-    data = _plain(document.data)
-    lines, origins = dict(document.lines), dict(document.origins)
-    for setting in sets:
-        dotted_key, equals, text = setting.partition("=")
-        origin = f"--set {quote(setting, LONGEST_SET)[1:-1]}"
-        _refuse_long(len(setting), origin)
-        keys = dotted_key.strip().split(".")
-        if not equals or not all(keys):
-            hint = "for example `--set train.steps=10_000`"
-            raise RlcliError(f"{origin}: expected `key=value`", hint)
-        if len(keys) > MAX_NESTING:
-            raise RlcliError(f"{origin}: nested more than {MAX_NESTING} deep")
-        value = _parse(text, origin).data
-        place = _set_value(data, keys, value, origin)
-        for records in (lines, origins):
-            for inner in [key for key in records if key[: len(place)] == place]:
-                del records[inner]
-        origins[place] = origin
-        data = _plain(data)  # refuses data that several settings have made too large
-    return dataclasses.replace(document, data=data, lines=lines, origins=origins)
+    return Document(copy_plain(data), source)
 
 
 def dump_yaml(data: Any) -> str:
@@ -175,7 +150,7 @@ def _read_text(path: Path) -> str:
             raise RlcliError(f"there is no file {quote(path, LONGEST_PATH)}")
         if not path.is_file():
             raise RlcliError(f"{quote(path, LONGEST_PATH)} is not a regular file")
-        _refuse_long(path.stat().st_size, str(path))
+        refuse_long(path.stat().st_size, str(path))
         content = path.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a path with a null byte
         reason = getattr(error, "strerror", None) or error
@@ -190,14 +165,16 @@ def _read_text(path: Path) -> str:
         raise RlcliError(message, "save it as UTF-8") from error
 
 
-def _refuse_long(size: int, source: str) -> None:
+def refuse_long(size: int, source: str) -> None:
+    """Refuses a text with more bytes than a recipe may have."""
     if size > MAX_BYTES:
         prefix = f"{source}: " if source else ""
         message = f"{prefix}{size:,} bytes exceed a recipe's limit of {MAX_BYTES:,}"
         raise RlcliError(message, "check that this is a recipe")
 
 
-def _parse(text: str, source: str) -> Document:
+def parse(text: str, source: str) -> Document:
+    """Any YAML value with its lines; `source` names the text in error messages."""
     try:
         _refuse_deep(text, source)
         root = yaml.compose(text, Loader=_Reader)
@@ -333,7 +310,7 @@ def _float(text: str) -> float:
     return value
 
 
-def _plain(value: Any) -> Any:
+def copy_plain(value: Any) -> Any:
     """A deep copy as dicts, lists and plain values; keys become strings."""
     counter = itertools.count()
 
@@ -356,38 +333,6 @@ def _plain(value: Any) -> Any:
         return value
 
     return copy(value, ())
-
-
-def _set_value(data: Any, keys: list[str], value: Any, origin: str) -> Place:
-    """Sets a value in nested data, and returns its place."""
-    place = (_resolve_step(data, keys[0], "", origin),)
-    for depth, key in enumerate(keys[1:], 1):
-        parent = data
-        parent_path = ".".join(keys[:depth])
-        data = parent[place[-1]] if isinstance(parent, list) else parent.get(place[-1])
-        if data is None or isinstance(data, str):
-            data = {} if data is None else {"name": data}
-        elif not isinstance(data, dict | list):
-            message = (
-                f"{quote(parent_path)} is {shorten(repr(data))}, which has no options"
-            )
-            raise RlcliError(f"{origin}: {message}")
-        parent[place[-1]] = data
-        place = (*place, _resolve_step(data, key, parent_path, origin))
-    data[place[-1]] = value
-    return place
-
-
-def _resolve_step(data: Any, key: str, parent_path: str, origin: str) -> Any:
-    """Converts a key of `--set` to the key of a mapping or the index of a list."""
-    if not isinstance(data, list):
-        return key
-    index = int(key) if key.isdecimal() and len(key) < 10 else len(data)
-    if index >= len(data):
-        hint = f"the list has {len(data)} entries, numbered from 0"
-        message = f"{quote(parent_path)} has no entry {quote(key)}"
-        raise RlcliError(f"{origin}: {message}", hint)
-    return index
 
 
 def format_inline(value: Any) -> str:

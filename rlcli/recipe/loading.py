@@ -17,7 +17,10 @@ from rlcli.common_names import find_hint, normalize_name
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.recipe import documents, grammar
 from rlcli.recipe.documents import Document, Place
-from rlcli.recipe.sections import DEFAULT, NetworkSpec, Part, Sections
+from rlcli.recipe.extending import Extender
+from rlcli.recipe.merging import DEFAULT, OptionCheck
+from rlcli.recipe.sections import NetworkSpec, Part, Sections, option_checker
+from rlcli.recipe.settings import apply_settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +72,8 @@ class Recipe:
     def locate_error(self, place: Place, error: RlcliError) -> RlcliError:
         """Adds the file and line of a section to an error that has none."""
         prefix = self.document.where(place)
-        known_prefixes = ("--set ", f"{self.source}:", prefix)
+        files = {self.source, *self.document.files.values()}
+        known_prefixes = ("--set ", prefix, *(f"{file}:" for file in files))
         if not prefix or error.message.startswith(known_prefixes):
             return RlcliError(error.message, error.hint)
         return self.error(place, error.message, error.hint)
@@ -89,19 +93,47 @@ def load_recipe(
     sets: Sequence[str] = (),
     *,
     trusted: bool = True,
+    is_stored: bool = False,
 ) -> Recipe:
     """Loads a recipe from a file, by the name of a built-in recipe, or from data.
 
     `sets` are `a.b=value`. A recipe that is not `trusted` may only use built-in parts
-    and installed plug-ins.
+    and installed plug-ins. A recipe that `is_stored`, in a run or a checkpoint, is
+    complete: it may not extend others.
     """
-    if isinstance(recipe, Mapping):
-        name, document = "recipe", documents.from_mapping(recipe)
+    if is_stored and isinstance(recipe, Mapping):
+        document = documents.from_mapping(recipe)
     else:
-        path = find_recipe(recipe)
-        name, document = path.stem, documents.load_document(path)
-    document = documents.merge(document, sets)
-    return _read_recipe(Sections(document, trusted), name)
+        document = read_document(recipe)
+    sections = Sections(apply_settings(document, sets), trusted)
+    return _read_recipe(sections, Path(document.source).stem or "recipe")
+
+
+def read_document(
+    recipe: str | Path | Mapping[str, Any], is_option: OptionCheck = option_checker
+) -> Document:
+    """The data of a recipe, merged with the recipes that it extends."""
+    return Extender(shipped_recipes(), is_option).complete(_read_alone(recipe))
+
+
+def load_bases(recipe: str | Path) -> Recipe:
+    """The recipes that a recipe extends, merged without the recipe itself."""
+    document = _read_alone(recipe)
+    bases = Extender(shipped_recipes(), option_checker).merge_bases(document)
+    if bases is None:
+        message = f"recipe {quote(recipe)} extends no other recipe"
+        raise RlcliError(message, f"`rlcli show {recipe}` shows all of its options")
+    try:
+        return _read_recipe(Sections(bases, True), "bases")
+    except RlcliError as error:
+        message = f"the recipes that {quote(recipe)} extends are no recipe themselves"
+        raise RlcliError(f"{message}: {error.message}", error.hint) from error
+
+
+def _read_alone(recipe: str | Path | Mapping[str, Any]) -> Document:
+    if isinstance(recipe, Mapping):
+        return documents.from_mapping(recipe)
+    return documents.load_document(find_recipe(recipe))
 
 
 def find_recipe(recipe: str | Path) -> Path:

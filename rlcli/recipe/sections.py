@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from fractions import Fraction
@@ -16,7 +17,7 @@ from rlcli.recipe.annotations import format_value
 from rlcli.recipe.documents import Document, Place
 from rlcli.recipe.merging import (
     DEFAULT,
-    INNER_PARTS,
+    INNER,
     SHARED,
     as_mapping,
     is_by_function,
@@ -27,7 +28,7 @@ from rlcli.recipe.merging import (
 DEFAULT_PARTS: Mapping[str, str] = MappingProxyType(
     {"network": "mlp", "policy": "random", "tracer": "n_step", "optimizer": "adam"}
 )
-_NETWORK_KEYS = (*INNER_PARTS["network"], "preprocess")  # of every network
+_NETWORK_KEYS = (*INNER["network"], "preprocess")  # of every network
 _MAX_CANDIDATES = 12  # names in a hint
 
 
@@ -65,6 +66,9 @@ class Sections:
 
     def check(self) -> None:
         """Refuses unknown sections, and recipes without environment or updater."""
+        if "extends" in self.data:  # a file's own is replaced by the recipes it names
+            hint = "write it in a recipe's file; recipes of runs are complete without"
+            self.fail(("extends",), "`extends` has no effect here", hint)
         for key, value in self.data.items():
             self._refuse_unsupported(
                 "section", (key,), grammar.UNSUPPORTED_SECTIONS, value
@@ -343,10 +347,14 @@ def option_checker(kind: str, part: Any) -> Callable[[str], bool]:
 
     @functools.cache
     def keys() -> set[str]:
-        names = {*_built_in(kind), as_mapping(part).get("name")} - {None}
-        found = [registry.find(kind, name) for name in names]
-        own_keys = _NETWORK_KEYS if kind == "network" else ()
-        return {*own_keys}.union(*(registry.options(part.factory) for part in found))
+        result = {*_NETWORK_KEYS} if kind == "network" else set()
+        part_name = as_mapping(part).get("name") if part else None
+        for name in {*_built_in(kind), part_name or ""}:
+            # Reading the part reports the error. Import paths may not be trusted.
+            with contextlib.suppress(RlcliError):
+                if name and ":" not in name:
+                    result |= {*registry.options(registry.find(kind, name).factory)}
+        return result
 
     return lambda key: key in keys()
 

@@ -214,7 +214,7 @@ def snapshot_recipe(
     content = content or _read_content(path, _POLICY, _CHECKPOINT)
     data = documents.load_document(content["recipe"], source=str(path)).data
     try:
-        recipe = load_recipe(data, trusted=trust)
+        recipe = load_recipe(data, trusted=trust, is_stored=True)
     except RlcliError as error:
         message = f"`{path}`: in its recipe, {error.message}"
         raise RlcliError(message, error.hint) from error

@@ -33,17 +33,13 @@ def apply_for_recipe(
     recipe: str | Path | Mapping[str, Any], *, set: Sequence[str], seeds: int | None
 ) -> str:
     """Sets the threads for training a recipe; returns a warning if it is too late."""
-    from rlcli.recipe import (
-        documents,  # here, to keep `--help` fast
-        find_recipe,
-    )
+    from rlcli.recipe.loading import read_document  # here, to keep `--help` fast
+    from rlcli.recipe.settings import apply_settings
 
     try:
-        if isinstance(recipe, Mapping):
-            document = documents.from_mapping(recipe)
-        else:
-            document = documents.load_document(find_recipe(recipe))
-        data = documents.merge(document, set).data
+        # Reading the options of parts would import JAX.
+        document = read_document(recipe, lambda kind, part: lambda key: False)
+        data = apply_settings(document, set).data
     except RlcliError:
         data = {}
     return _apply(choose_layout(data, seeds))

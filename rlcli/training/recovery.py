@@ -71,8 +71,8 @@ def recorded_recipe(
         saved_data = documents.load_document(saved.recipe, source=source).data
         if data is not None and data != saved_data:
             _refuse_differences(
-                load_recipe(data, trusted=trust),
-                load_recipe(saved_data, trusted=trust),
+                load_recipe(data, trusted=trust, is_stored=True),
+                load_recipe(saved_data, trusted=trust, is_stored=True),
                 f"`{run.resolved_recipe}` and `{saved.path.name}` belong to different "
                 "runs",
                 f"remove `{run.resolved_recipe}`: `rlcli resume` restores it from the "
@@ -84,8 +84,8 @@ def recorded_recipe(
             f"run `{run.folder}` has no recipe: it ended before it wrote one",
             "there is nothing to resume: train a new run",
         )
-    before = load_recipe(data, trusted=trust)
-    after = load_recipe(data, list(sets), trusted=trust)
+    before = load_recipe(data, trusted=trust, is_stored=True)
+    after = load_recipe(data, list(sets), trusted=trust, is_stored=True)
     names = ", ".join(f"`train.{name}`" for name in CHANGEABLE)
     _refuse_differences(
         after,

@@ -13,6 +13,7 @@ from rlcli import recipe
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.recipe import documents
+from rlcli.recipe.settings import apply_settings
 from rlcli.runs import checkpoint, run_folder
 from rlcli.runs.files import read_json
 from rlcli.training.experiment import Experiment
@@ -46,7 +47,7 @@ def forged(policy, tmp_path):
     def forge(*sets):
         content = checkpoint.read(policy)
         document = documents.load_document(content["recipe"])
-        content["recipe"] = recipe.dump_recipe(documents.merge(document, sets).data)
+        content["recipe"] = recipe.dump_recipe(apply_settings(document, sets).data)
         checkpoint.write(tmp_path / "policy.pkl.lz4", content)
         return tmp_path / "policy.pkl.lz4"
 

@@ -92,10 +92,15 @@ def test_list_prints_what_it_got_as_json(put, capsys):
 
 
 def test_show_takes_a_recipe_or_a_kind_and_a_name(put, capsys):
-    put("show", lambda *words: f"{words}\n")
+    put("show", lambda *words, diff_from_base: f"{words} {diff_from_base}\n")
     assert main(["show", "dqn_cartpole"]) == 0
     assert main(["show", "tracer", "n_step"]) == 0
-    assert capsys.readouterr().out == "('dqn_cartpole',)\n('tracer', 'n_step')\n"
+    assert main(["show", "c51_cartpole", "--diff-from-base"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "('dqn_cartpole',) False",
+        "('tracer', 'n_step') False",
+        "('c51_cartpole',) True",
+    ]
 
 
 def test_check_goes_on_after_an_unsound_recipe_and_exits_1(put, capsys):

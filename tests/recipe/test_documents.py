@@ -65,11 +65,11 @@ def test_not_a_number_is_read_as_one():
 def test_every_value_knows_its_line():
     text = "# first\na:\n  b: 1\n  c: [1,\n     2]\n\nd: {e: {f: 2}}\n"
     document = documents.load_document(text, "x.yaml")
-    assert document.line_of(("a",)) == 2
-    assert document.line_of(("a", "b")) == 3
-    assert document.line_of(("a", "c", 1)) == 5
-    assert document.line_of(("d", "e", "f")) == 7
-    assert document.line_of(("a", "unknown", 3)) == 2
+    assert document.find_mark(("a",)) == ("x.yaml", 2)
+    assert document.find_mark(("a", "b")) == ("x.yaml", 3)
+    assert document.find_mark(("a", "c", 1)) == ("x.yaml", 5)
+    assert document.find_mark(("d", "e", "f")) == ("x.yaml", 7)
+    assert document.find_mark(("a", "unknown", 3)) == ("x.yaml", 2)
     assert document.where(("d", "e")) == "x.yaml:7: "
 
 
@@ -199,61 +199,6 @@ def test_a_byte_order_mark_is_no_harm(tmp_path):
     path = tmp_path / "x.yaml"
     path.write_bytes(b"\xef\xbb\xbfa: 1\n")
     assert documents.load_document(path).data == {"a": 1}
-
-
-def test_set_replaces_adds_and_reads_yaml():
-    document = documents.load_document("train: {steps: 5}\nlist: [{a: 1}]\n", "x.yaml")
-    sets = ["train.steps=1e3", "train.log.every=null", "list.0.a=[1, x]", "new=a=b"]
-    data = documents.merge(document, sets).data
-    assert data == {
-        "train": {"steps": 1000.0, "log": {"every": None}},
-        "list": [{"a": [1, "x"]}],
-        "new": "a=b",
-    }
-    assert document.data["train"] == {"steps": 5}
-
-
-def test_set_below_a_bare_name_keeps_the_name():
-    document = documents.load_document("policy: sampled\n")
-    data = documents.merge(document, ["policy.epsilon=0.1"]).data
-    assert data == {"policy": {"name": "sampled", "epsilon": 0.1}}
-    assert documents.merge(document, ["policy=random"]).data == {"policy": "random"}
-
-
-def test_what_was_set_is_where_it_was_set():
-    document = documents.load_document("a: {b: 1, c: 2}\n", "x.yaml")
-    merged = documents.merge(document, ["a.b={d: 3}"])
-    assert merged.where(("a", "b", "d")) == "--set a.b={d: 3}: "
-    assert merged.where(("a", "c")) == "x.yaml:1: "
-
-
-def test_an_enclosing_section_that_a_set_created_is_where_it_was_set():
-    document = documents.load_document("a: 1\n", "x.yaml")
-    merged = documents.merge(document, ["b.c.d=2"])
-    assert merged.where(("b",)) == "--set b.c.d=2: "
-    assert merged.where(("a",)) == "x.yaml:1: "
-    assert merged.where() == "x.yaml:1: "
-
-
-@pytest.mark.parametrize(
-    ("each", "message"),
-    [
-        ("train.steps", "expected `key=value`"),
-        ("=5", "expected `key=value`"),
-        ("a..b=5", "expected `key=value`"),
-        ("a.b=1", "`a` is 5, which has no options"),
-        ("l.7=1", "`l` has no entry `7`"),
-        ("l.x=1", "`l` has no entry `x`"),
-        ("a=[1", "--set a=[1: "),
-        ("a=!!python/name:os.system", "the tag"),
-    ],
-)
-def test_a_set_that_cannot_be_is_refused_with_itself(each, message):
-    document = documents.load_document("a: 5\nl: [1]\n")
-    with pytest.raises(RlcliError) as error:
-        documents.merge(document, [each])
-    assert error.value.message.startswith(f"--set {each}: ")
-    assert message in error.value.message
 
 
 def test_a_mapping_that_contains_itself_is_refused():

@@ -46,6 +46,15 @@ def test_a_part_changes_by_option_unless_it_gets_another_name(base, change, merg
     assert merge_part("network", base, change) == merged
 
 
+def test_a_value_for_all_copies_replaces_those_of_each_copy_and_the_reverse():
+    base = {"name": "a", "each": {"x": [1], "y": [2]}}
+    merged = merge_part("environment", base, {"x": 5})
+    assert merged == {"name": "a", "each": {"y": [2]}, "x": 5}
+    each = {"each": {"x": [1]}}
+    merged = merge_part("environment", {"name": "a", "x": 5}, each)
+    assert merged == {"name": "a", **each}
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [

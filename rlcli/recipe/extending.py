@@ -1,0 +1,209 @@
+"""Extending: recipes that build on others, `extends: dqn_cartpole`.
+
+A base is only read as YAML. Each value keeps the file and line where it was written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rlcli.errors import RlcliError, quote, suggest
+from rlcli.recipe import documents
+from rlcli.recipe.annotations import format_value
+from rlcli.recipe.documents import Document, Place
+from rlcli.recipe.merging import (
+    BY_FUNCTION,
+    DEFAULT,
+    SHARED,
+    OptionCheck,
+    as_mapping,
+    is_by_function,
+    merge_recipe,
+)
+
+KEY = "extends"
+_MAX_FILES = 50  # of all bases of a recipe
+_HINT = "write the name of a built-in recipe, or a path relative to this file"
+
+
+class Extender:
+    """Merges recipes with their bases; reads each base once.
+
+    `shipped` are the built-in recipes by name.
+    """
+
+    def __init__(self, shipped: Mapping[str, Path], is_option: OptionCheck) -> None:
+        self._shipped = shipped
+        self._is_option = is_option
+        self._bases: dict[Path, Document] = {}
+
+    def complete(self, document: Document) -> Document:
+        """The document merged with its bases; without bases the document itself."""
+        files = (Path(document.source).resolve(),) if document.source else ()
+        return self._complete(document, files)
+
+    def merge_bases(self, document: Document) -> Document | None:
+        """The bases of a document, merged without it; None if there are none."""
+        bases = dataclasses.replace(document, data={KEY: document.data.get(KEY)})
+        return self.complete(bases) if any(_base_names(document)) else None
+
+    def _complete(self, document: Document, files: tuple[Path, ...]) -> Document:
+        """`files` extend each other in this order; the last is the document's."""
+        if KEY not in document.data:
+            return document
+        own_data = {key: value for key, value in document.data.items() if key != KEY}
+        own = dataclasses.replace(document, data=own_data)
+        bases = [
+            self._read_base(document, place, name, files)
+            for place, name in _base_names(document)
+        ]
+        if not bases:
+            return own
+        merged = bases[0]
+        for change in (*bases[1:], own):
+            merged = merge_documents(merged, change, self._is_option)
+        return dataclasses.replace(merged, text=_complete_text(document, merged.data))
+
+    def _read_base(
+        self, document: Document, place: Place, name: str, files: tuple[Path, ...]
+    ) -> Document:
+        path = self._find_base(document, place, name)
+        file = path.resolve()
+        if file in files:
+            chain = [*files[files.index(file) :], file]
+            names = " → ".join(quote(each.name) for each in chain)
+            message = f"{document.where(place)}recipes extend each other: {names}"
+            raise RlcliError(message, f"remove `{KEY}` from one of them")
+        if file not in self._bases:
+            if len(self._bases) + len(files) > _MAX_FILES:
+                message = f"{document.where(place)}more than {_MAX_FILES} base recipes"
+                raise RlcliError(message, f"remove names from `{KEY}`")
+            base = documents.load_document(path)
+            self._bases[file] = self._complete(base, (*files, file))
+        return self._bases[file]
+
+    def _find_base(self, document: Document, place: Place, name: str) -> Path:
+        """The file of a base: relative to that of the document, or built in."""
+        path = Path(document.source).parent / name
+        try:
+            exists = path.exists()
+        except (OSError, ValueError):  # a name too long for a file, or a null byte
+            exists = False
+        if exists:
+            return path
+        if name in self._shipped:
+            return self._shipped[name]
+        hint = suggest(name, self._shipped)
+        if path.with_name(f"{path.name}.yaml").exists():
+            hint = f"did you mean `{name}.yaml`?"
+        message = f"{document.where(place)}there is no recipe {quote(name)} to extend"
+        raise RlcliError(message, hint if hint.startswith("did you mean") else _HINT)
+
+
+def merge_documents(
+    base: Document, change: Document, is_option: OptionCheck
+) -> Document:
+    """The document `base` with the changes of another, and the marks of both."""
+    for kind in BY_FUNCTION:
+        base, change = _align(kind, base, change, is_option)
+    data = merge_recipe(base.data, change.data, is_option)
+    changed = {(), *_places(change.data)}
+    lines: dict[Place, int] = {}
+    files: dict[Place, str] = {}
+    for place in ((), *_places(data)):
+        document = change if place in changed else base
+        origin = place
+        if place not in document.lines and place[-1:] == ("name",):
+            origin = place[:-1]  # of a part that is written as its name only
+        if origin in document.lines:
+            lines[place] = document.lines[origin]
+            files[place] = document.files.get(origin, document.source)
+    return dataclasses.replace(change, data=data, lines=lines, files=files)
+
+
+def _base_names(document: Document) -> Iterator[tuple[Place, str]]:
+    """The names of the bases, each with its place in the document."""
+    value = document.data.get(KEY)
+    names = [value] if isinstance(value, str) else value
+    if names is None:
+        return
+    if not isinstance(names, list):
+        message = f"`{KEY}`: expected a name or a list of names, got"
+        raise RlcliError(
+            f"{document.where((KEY,))}{message} {format_value(names)}", _HINT
+        )
+    for index, name in enumerate(names):
+        place = (KEY,) if isinstance(value, str) else (KEY, index)
+        if not isinstance(name, str) or not name:
+            message = f"`{KEY}`: expected a name, got {format_value(name)}"
+            raise RlcliError(f"{document.where(place)}{message}", _HINT)
+        yield place, name
+
+
+def _align(
+    kind: str, base: Document, change: Document, is_option: OptionCheck
+) -> tuple[Document, Document]:
+    """Gives both documents parts by function, if one of them has parts by function.
+
+    A single part of the base becomes the default of all functions. Options that the
+    change sets without a function change the part of each function of the base.
+    """
+    own, new = as_mapping(base.data.get(kind)), as_mapping(change.data.get(kind))
+    if not isinstance(own, Mapping) or not isinstance(new, Mapping):
+        return base, change
+    check = is_option(kind, own)
+    is_own_by_function, is_new_by_function = (
+        is_by_function(own, check),
+        is_by_function(new, check),
+    )
+    if is_new_by_function and not is_own_by_function and SHARED not in new:
+        return _nest(base, kind, [DEFAULT]), change
+    if is_own_by_function and not is_new_by_function and "name" not in new:
+        return base, _nest(change, kind, [SHARED] if SHARED in own else own)
+    return base, change
+
+
+def _nest(document: Document, kind: str, functions: Iterable[str]) -> Document:
+    """The document with the part of a section as that of each of some functions."""
+    functions = list(functions)
+    part = document.data[kind]
+
+    def nest(marks: Mapping[Place, Any]) -> dict[Place, Any]:
+        return {**marks} | {
+            (kind, function, *place[1:]): mark
+            for place, mark in marks.items()
+            if place[:1] == (kind,)
+            for function in functions
+        }
+
+    return dataclasses.replace(
+        document,
+        data={**document.data, kind: dict.fromkeys(functions, part)},
+        lines=nest(document.lines),
+        files=nest(document.files),
+    )
+
+
+def _places(value: Any, place: Place = ()) -> Iterator[Place]:
+    """The places of all values within a value."""
+    items: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, Mapping):
+        items = value.items()
+    elif isinstance(value, list):
+        items = enumerate(value)
+    for key, item in items:
+        yield (*place, key)
+        yield from _places(item, (*place, key))
+
+
+def _complete_text(document: Document, data: Mapping[str, Any]) -> str:
+    """The YAML of a merged recipe, with the first comments of the document."""
+    lines = document.text.splitlines()
+    comments = [*itertools.takewhile(lambda line: line.startswith("#"), lines)]
+    names = ", ".join(name for _, name in _base_names(document))
+    comments.append(f"# Complete, with all options of {quote(names)[1:-1]}.")
+    return "\n".join(comments) + "\n" + documents.dump_yaml(data)

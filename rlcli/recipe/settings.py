@@ -1,0 +1,75 @@
+"""Settings: values that replace those of a recipe, as in `--set train.steps=1_000`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from rlcli.errors import RlcliError, quote, shorten
+from rlcli.recipe import documents
+from rlcli.recipe.documents import Document, Place
+
+_LONGEST = 80  # characters of a setting in messages
+
+
+def apply_settings(document: Document, sets: Sequence[str]) -> Document:
+    """The document with values replaced; each of `sets` is `a.b.c=value`.
+
+    Values are YAML. To set an option of a part written as its name only, `NAME` becomes
+    `{name: NAME}`.
+    """
+    data = documents.copy_plain(document.data)
+    lines, origins = dict(document.lines), dict(document.origins)
+    for setting in sets:
+        dotted_key, equals, text = setting.partition("=")
+        origin = f"--set {quote(setting, _LONGEST)[1:-1]}"
+        documents.refuse_long(len(setting), origin)
+        keys = dotted_key.strip().split(".")
+        if not equals or not all(keys):
+            hint = "for example `--set train.steps=10_000`"
+            raise RlcliError(f"{origin}: expected `key=value`", hint)
+        if len(keys) > documents.MAX_NESTING:
+            raise RlcliError(f"{origin}: nested more than {documents.MAX_NESTING} deep")
+        value = documents.parse(text, origin).data
+        place = _set_value(data, keys, value, origin)
+        for records in (lines, origins):
+            for inner in [key for key in records if key[: len(place)] == place]:
+                del records[inner]
+        origins[place] = origin
+        data = documents.copy_plain(
+            data
+        )  # refuses data that several settings have made too large
+    return dataclasses.replace(document, data=data, lines=lines, origins=origins)
+
+
+def _set_value(data: Any, keys: list[str], value: Any, origin: str) -> Place:
+    """Sets a value in nested data, and returns its place."""
+    place = (_resolve_step(data, keys[0], "", origin),)
+    for depth, key in enumerate(keys[1:], 1):
+        parent = data
+        parent_path = ".".join(keys[:depth])
+        data = parent[place[-1]] if isinstance(parent, list) else parent.get(place[-1])
+        if data is None or isinstance(data, str):
+            data = {} if data is None else {"name": data}
+        elif not isinstance(data, dict | list):
+            message = (
+                f"{quote(parent_path)} is {shorten(repr(data))}, which has no options"
+            )
+            raise RlcliError(f"{origin}: {message}")
+        parent[place[-1]] = data
+        place = (*place, _resolve_step(data, key, parent_path, origin))
+    data[place[-1]] = value
+    return place
+
+
+def _resolve_step(data: Any, key: str, parent_path: str, origin: str) -> Any:
+    """Converts a key of `--set` to the key of a mapping or the index of a list."""
+    if not isinstance(data, list):
+        return key
+    index = int(key) if key.isdecimal() and len(key) < 10 else len(data)
+    if index >= len(data):
+        hint = f"the list has {len(data)} entries, numbered from 0"
+        message = f"{quote(parent_path)} has no entry {quote(key)}"
+        raise RlcliError(f"{origin}: {message}", hint)
+    return index
