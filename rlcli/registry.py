@@ -18,7 +18,7 @@ import importlib
 import importlib.metadata
 import inspect
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -92,12 +92,15 @@ def register(
     return decorate
 
 
-def parse_kind(word: str) -> str:
-    """Returns the kind of a singular or plural name; an error suggests the nearest."""
+def parse_kind(word: str, others: Sequence[str] = ()) -> str:
+    """Returns the kind of a singular or plural name; an error suggests the nearest.
+
+    `others` are words that the error may suggest, too.
+    """
     for kind, plural in KINDS.items():
         if word in (kind, plural):
             return kind
-    hint = suggest_name("kind", word, KINDS)
+    hint = suggest_name("kind", word, (*KINDS, *others))
     raise RlcliError(f"there is no kind of part {quote(word)}", hint)
 
 

@@ -11,6 +11,7 @@ Commands import JAX only when they run, after `thread_layout` has set its thread
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -108,4 +109,15 @@ def _format_usage_error(error: typer.TyperException) -> str:
     sentence = " ".join(error.format_message().split()).removesuffix(".")
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "rlcli"
-    return f"error: {sentence[:1].lower()}{sentence[1:]}\n\nhint: see `{path} --help`"
+    hint = _hint_for_command(sentence) or f"see `{path} --help`"
+    return f"error: {sentence[:1].lower()}{sentence[1:]}\n\nhint: {hint}"
+
+
+def _hint_for_command(sentence: str) -> str:
+    """What rlcli calls an unknown command; "" if the error is another one."""
+    match = re.match("No such command '([^']+)'", sentence)
+    if match is None:
+        return ""
+    from rlcli.common_names import find_hint  # here, to keep `--help` fast
+
+    return find_hint("command", match[1])

@@ -8,6 +8,7 @@ import typer
 
 import rlcli
 from rlcli.cli import output
+from rlcli.cli.options import Set
 from rlcli.errors import OK, RlcliError
 
 
@@ -20,6 +21,7 @@ def command(
             show_default=False,
         ),
     ],
+    set: Set = [],  # noqa: B006 - Typer copies it, and supports no other empty default
 ) -> None:
     """Check recipes without training them.
 
@@ -30,7 +32,7 @@ def command(
     code = OK
     for recipe in recipes:
         try:
-            reports = rlcli.check([recipe])
+            reports = rlcli.check([recipe], set=tuple(set))
         except RlcliError as error:  # continue with the other recipes
             output.print_message(f"error: {error}")
             code = error.code

@@ -8,6 +8,7 @@ import typer
 
 import rlcli
 from rlcli.cli import output
+from rlcli.cli.options import Set
 
 
 def command(
@@ -23,6 +24,7 @@ def command(
         str | None,
         typer.Argument(metavar="NAME", help="Name of the part.", show_default=False),
     ] = None,
+    set: Set = [],  # noqa: B006 - Typer copies it, and supports no other empty default
     diff_from_base: Annotated[
         bool,
         typer.Option(
@@ -33,5 +35,5 @@ def command(
 ) -> None:
     """Show a recipe with all defaults, or the options of a part."""
     words = (what,) if name is None else (what, name)
-    text = rlcli.show(*words, diff_from_base=diff_from_base)
+    text = rlcli.show(*words, set=tuple(set), diff_from_base=diff_from_base)
     output.print_data(text.rstrip("\n"))

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from rlcli.common_names import parts, recipe_keys
+from rlcli.common_names import commands, parts, recipe_keys
 from rlcli.common_names.environments import suggest_environment
 from rlcli.errors import suggest
 
@@ -29,6 +29,7 @@ HINTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "optimizer": parts.OPTIMIZERS,
         "wrapper": parts.WRAPPERS,
         "preprocess": parts.PREPROCESSING,
+        "command": commands.COMMANDS,
         "kind": recipe_keys.KINDS,
         "head": recipe_keys.HEADS,
         "section": recipe_keys.SECTIONS,

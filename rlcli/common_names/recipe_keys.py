@@ -5,7 +5,8 @@ from __future__ import annotations
 _EPSILON = (
     "`policy: {name: epsilon_greedy, epsilon: {from: 1.0, to: 0.05, over: 10_000}}`"
 )
-_OPTIMIZER = "`optimizer: {name: adam, learning_rate: 1e-3, clip_norm: 0.5}`"
+_LEARNING_RATE = "`optimizer: {learning_rate: 1e-3}`"
+_CLIP_NORM = "`optimizer: {clip_norm: 0.5}`"
 
 KINDS = {
     "agent agents algo algos algorithm algorithms learner": "did you mean `updater`?",
@@ -30,8 +31,8 @@ SECTIONS = {
     "log logging logger": "`train: {log: {every: 1_000}}`",
     "checkpoint checkpoints checkpointing": "`train: {checkpoint: {every: 10_000}}`",
     "wrappers": "`environment: {name: CartPole-v1, wrappers: [previous]}`",
-    "preprocess preprocessing": "`network: {name: mlp, preprocess: [one_hot]}`",
-    "head": "`network: {name: mlp, head: {dueling: true}}`",
+    "preprocess preprocessing": "`network: {preprocess: [one_hot]}`",
+    "head": "`network: {head: {dueling: true}}`",
     "name description notes metadata tags": "`extra: {}` holds data of your own",
     "plugins imports": (
         "a part of your own is named where it is used, by its import path, as in "
@@ -40,17 +41,17 @@ SECTIONS = {
 }
 OPTIONS = {
     "gamma discount discount_factor": "γ belongs to the tracer: "
-    "`tracer: {name: n_step, gamma: 0.99}`",
+    "`tracer: {gamma: 0.99}`",
     "gae_lambda lambda lam td_lambda": "`tracer: {name: lambda_return, lambda: 0.95}`",
-    "lr learning_rate step_size alpha_lr": _OPTIMIZER,
-    "max_grad_norm grad_clip gradient_clip gradient_clipping": _OPTIMIZER,
+    "lr learning_rate step_size alpha_lr": _LEARNING_RATE,
+    "max_grad_norm grad_clip gradient_clip gradient_clipping": _CLIP_NORM,
     "batch_size": (
         "the size of a batch belongs to the replay: "
-        "`replay: {name: uniform, batch_size: 32}`; without a replay, see "
+        "`replay: {batch_size: 32}`; without a replay, see "
         "`updater: {name: ppo, minibatches: 4}`"
     ),
     "buffer_size buffer_capacity replay_size replay_capacity memory_size": (
-        "`replay: {name: uniform, capacity: 50_000}`"
+        "`replay: {capacity: 50_000}`"
     ),
     "learning_starts warmup_steps min_replay_size min_buffer_size": (
         "`train: {start: 1_000}`"
@@ -95,7 +96,7 @@ OPTIONS = {
         "`environment: {name: CartPole-v1, time_limit: 200}`"
     ),
     "net_arch hidden hidden_sizes hidden_layers hidden_dims hidden_size hidden_units": (
-        "`network: {name: mlp, layers: [64, 64]}`"
+        "`network: {layers: [64, 64]}`"
     ),
     "n_critics num_critics num_qs": "`updater: {name: sac, critics: 2}`",
     "policy_delay policy_frequency": "`updater: {name: td3, delay: 2}`",
@@ -105,23 +106,21 @@ OPTIONS = {
         "`updater: {name: sac, temperature: learned, initial_temperature: 1.0}`"
     ),
     "n_atoms num_atoms v_min v_max": (
-        "`network: {name: mlp, head: {name: categorical, atoms: 51, high: 10}}`"
+        "`network: {head: {name: categorical, atoms: 51, high: 10}}`"
     ),
-    "n_quantiles num_quantiles": (
-        "`network: {name: mlp, head: {name: quantile, quantiles: 51}}`"
-    ),
+    "n_quantiles num_quantiles": ("`network: {head: {name: quantile, quantiles: 51}}`"),
     "double double_q": "`updater: double_dqn`",
-    "dueling": "`network: {name: mlp, head: {dueling: true}}`",
-    "noisy": "`network: {name: mlp, head: {noisy: true}}`",
+    "dueling": "`network: {head: {dueling: true}}`",
+    "noisy": "`network: {head: {noisy: true}}`",
     "prioritized prioritized_replay per": "`replay: prioritized`",
     "n_step": "`tracer: {name: n_step, n: 3}`",
-    "lstm recurrent": "`network: {name: mlp, memory: lstm}`",
+    "lstm recurrent": "`network: {memory: lstm}`",
     "use_sde sde": "`policy: state_dependent`",
     "seed random_seed": "`train: {seed: 0}`",
     "device": "`train: {devices: 1}`",
     "log_interval log_freq log_every": "`train: {log: {every: 1_000}}`",
     "eval_freq eval_interval eval_every eval_frequency": (
-        "`train: {evaluate: {every: 10_000, episodes: 20}}`"
+        "`train: {evaluate: {every: 10_000}}`"
     ),
     "save_freq save_interval checkpoint_freq": (
         "`train: {checkpoint: {every: 10_000}}`"
@@ -132,7 +131,7 @@ HEADS = {
     "c51 distributional": "did you mean `categorical`?",
     "qr qr_dqn quantile_regression": "did you mean `quantile`?",
     "iqn": "did you mean `implicit_quantile`?",
-    "dueling": "`network: {name: mlp, head: {dueling: true}}`",
-    "noisy": "`network: {name: mlp, head: {noisy: true}}`",
+    "dueling": "`network: {head: {dueling: true}}`",
+    "noisy": "`network: {head: {noisy: true}}`",
     "mean value linear": "did you mean `scalar`?",
 }

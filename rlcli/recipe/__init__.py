@@ -3,19 +3,19 @@
 Belongs here: reading, merging, validating and writing recipes; the catalog of parts.
 May import: the top-level modules, and the options of `networks.heads`. Builds nothing.
 
-`documents` parses YAML with line numbers, `extending` merges a recipe with its bases and
-`settings` with `--set`. `annotations` validates single values, `grammar` and `sections`
-define the sections, and `loading` assembles the `Recipe`. `merging` defines how an
-option changes a part.
+`documents` parses YAML with line numbers, `finding` finds files by name, `extending`
+merges a recipe with its bases, and `settings` with `--set`. `merging` defines how an
+option changes a part. `annotations` validates single values, `grammar` and `sections`
+define the sections, and `loading` assembles the `Recipe`.
 """
 
+from rlcli.recipe.finding import find_recipe as find_recipe
+from rlcli.recipe.finding import shipped_recipes as shipped_recipes
 from rlcli.recipe.loading import Recipe as Recipe
 from rlcli.recipe.loading import dump_recipe as dump_recipe
-from rlcli.recipe.loading import find_recipe as find_recipe
 from rlcli.recipe.loading import load_bases as load_bases
 from rlcli.recipe.loading import load_recipe as load_recipe
 from rlcli.recipe.loading import resolve as resolve
-from rlcli.recipe.loading import shipped_recipes as shipped_recipes
 from rlcli.recipe.merging import DEFAULT as DEFAULT
 from rlcli.recipe.merging import SHARED as SHARED
 from rlcli.recipe.sections import NetworkSpec as NetworkSpec

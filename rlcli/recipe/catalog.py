@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import inspect
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,24 +39,27 @@ def list(kind: str | None = None) -> dict[str, builtins.list[dict[str, str]]]:
     if kind in ("recipe", "recipes"):
         return {"recipes": _list_recipes()}
     if kind is not None:
-        parsed_kind = parse_kind(kind)
+        parsed_kind = parse_kind(kind, ["recipe"])
         return {KINDS[parsed_kind]: _list_parts(parsed_kind)}
     return {KINDS[kind_name]: _list_parts(kind_name) for kind_name in KINDS} | {
         "recipes": _list_recipes()
     }
 
 
-def show(*what: str, diff_from_base: bool = False) -> str:
+def show(*what: str, set: Sequence[str] = (), diff_from_base: bool = False) -> str:
     """Returns a recipe with every default, or the options of a part (`kind, name`).
 
+    `set` replaces options of the recipe, such as `train.steps=10_000`.
     `diff_from_base`: only what differs from the recipes that the recipe extends.
     """
+    if len(what) == 2 and what[0] in ("recipe", "recipes"):
+        what = what[1:]
     if len(what) == 1:
-        data = resolve(load_recipe(what[0]))
+        data = resolve(load_recipe(what[0], set))
         if diff_from_base:
             data = find_changes(resolve(load_bases(what[0])), data)
         return dump_recipe(data)
-    if len(what) != 2 or diff_from_base:
+    if len(what) != 2 or set or diff_from_base:
         raise RlcliError(
             "`show` takes a recipe, or the kind and the name of a part",
             "for example `rlcli show updater q_learning`",

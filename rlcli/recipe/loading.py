@@ -7,19 +7,19 @@ A `Recipe` holds every option of a run, validated and with all defaults filled i
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from rlcli import registry
-from rlcli.common_names import find_hint, normalize_name
-from rlcli.errors import RlcliError, quote, suggest
+from rlcli.errors import RlcliError, quote
 from rlcli.recipe import documents, grammar
+from rlcli.recipe.defaults import option_checker
 from rlcli.recipe.documents import Document, Place
 from rlcli.recipe.extending import Extender
+from rlcli.recipe.finding import find_recipe, shipped_recipes
 from rlcli.recipe.merging import DEFAULT, OptionCheck
-from rlcli.recipe.sections import NetworkSpec, Part, Sections, option_checker
+from rlcli.recipe.sections import NetworkSpec, Part, Sections
 from rlcli.recipe.settings import apply_settings
 
 
@@ -79,15 +79,6 @@ class Recipe:
         return self.error(place, error.message, error.hint)
 
 
-def shipped_recipes() -> dict[str, Path]:
-    """The recipes that come with rlcli, by name."""
-    package = Path(__file__).parents[1]
-    # Inside the package when installed, beside it in a checkout.
-    folders = (package / "recipes", package.parent / "recipes")
-    folder = next((folder for folder in folders if folder.is_dir()), None)
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))} if folder else {}
-
-
 def load_recipe(
     recipe: str | Path | Mapping[str, Any],
     sets: Sequence[str] = (),
@@ -134,55 +125,6 @@ def _read_alone(recipe: str | Path | Mapping[str, Any]) -> Document:
     if isinstance(recipe, Mapping):
         return documents.from_mapping(recipe)
     return documents.load_document(find_recipe(recipe))
-
-
-def find_recipe(recipe: str | Path) -> Path:
-    """The file of a recipe; an existing file takes precedence over a shipped name."""
-    path, recipes = Path(recipe), shipped_recipes()
-    try:
-        is_file, exists = path.is_file(), path.exists()
-    except OSError:  # for example a name too long for a file
-        is_file = exists = False
-    if isinstance(recipe, Path) or is_file or path.name != recipe:
-        return path
-    if recipe in recipes:
-        return recipes[recipe]
-    if exists or path.suffix:
-        return path  # reading it raises a precise error
-    raise RlcliError(f"there is no recipe {quote(recipe)}", _suggest_recipe(recipe))
-
-
-def _suggest_recipe(name: str) -> str:
-    """The hint for an unknown recipe, which may be the name of an algorithm."""
-    if name in (*registry.KINDS, *registry.KINDS.values()):
-        kind = registry.parse_kind(name)
-        kinds = registry.KINDS[kind]
-        return (
-            f"`rlcli list {kinds}` lists the names of these parts, and "
-            f"`rlcli show {kind} NAME` shows the options of one"
-        )
-    recipes = shipped_recipes()
-    matches = [recipe for recipe in recipes if _contains_words(recipe, name)]
-    if len(matches) == 1:
-        return f"did you mean `{matches[0]}`?"
-    if matches:
-        return "choose from " + ", ".join(f"`{recipe}`" for recipe in matches)
-    hint = find_hint("updater", name)
-    similar = suggest(name, recipes)
-    if hint or similar.startswith("did you mean"):
-        return hint or similar
-    if name in registry.names("updater"):
-        return f"`rlcli show updater {name}` shows the updater"
-    return "`rlcli list recipes` lists all recipes"
-
-
-def _contains_words(recipe: str, name: str) -> bool:
-    """Whether consecutive words of a recipe's name spell `name`."""
-    words, wanted = recipe.split("_"), normalize_name(name)
-    return any(
-        "".join(words[begin:end]) == wanted
-        for begin, end in itertools.combinations(range(len(words) + 1), 2)
-    )
 
 
 def resolve(recipe: Recipe) -> dict[str, Any]:

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
 
 from rlcli import registry
-from rlcli.common_names import find_hint, suggest_name
+from rlcli.common_names import find_hint
 from rlcli.errors import RlcliError, quote
-from rlcli.recipe import grammar
+from rlcli.recipe import grammar, key_hints
 from rlcli.recipe.annotations import format_value
+from rlcli.recipe.defaults import (
+    NETWORK_KEYS,
+    default_part,
+    list_candidates,
+    option_checker,
+)
 from rlcli.recipe.documents import Document, Place
 from rlcli.recipe.merging import (
     DEFAULT,
-    INNER,
     SHARED,
     as_mapping,
     is_by_function,
     merge_part,
 )
-
-# The parts of sections that neither the recipe nor the updater sets.
-DEFAULT_PARTS: Mapping[str, str] = MappingProxyType(
-    {"network": "mlp", "policy": "random", "tracer": "n_step", "optimizer": "adam"}
-)
-_NETWORK_KEYS = (*INNER["network"], "preprocess")  # of every network
-_MAX_CANDIDATES = 12  # names in a hint
 
 
 class Part(NamedTuple):
@@ -74,9 +69,8 @@ class Sections:
                 "section", (key,), grammar.UNSUPPORTED_SECTIONS, value
             )
             if key not in (*grammar.SECTIONS, *grammar.UNSUPPORTED_SECTIONS):
-                hint = find_hint("section", key) or suggest_name(
-                    "option", key, grammar.SECTIONS
-                )
+                is_setting = (key,) in self.document.origins
+                hint = key_hints.find_owner(key, value, is_setting=is_setting)
                 self.fail((key,), f"a recipe has no section {quote(key)}", hint)
         for kind in ("environment", "updater"):
             if self.data.get(kind) is None:
@@ -140,14 +134,14 @@ class Sections:
         value = value if default is None else merge_part(kind, default, value)
         if "name" not in value:
             keys = [key for key in value if key not in common]
-            self.fail(place, f"the {kind} has no `name`", _list_candidates(kind, keys))
+            self.fail(place, f"the {kind} has no `name`", list_candidates(kind, keys))
         return value, True
 
     def name(self, kind: str, value: Any, place: Place) -> str:
         """The name of a part, which has to be a string."""
         if not isinstance(value, str):
             message = f"`name` of the {kind}: expected str, got {format_value(value)}"
-            self.fail((*place, "name"), message, _list_candidates(kind, ()))
+            self.fail((*place, "name"), message, list_candidates(kind, ()))
         return value
 
     def find_part(self, kind: str, name: str, place: Place) -> registry.RegisteredPart:
@@ -234,8 +228,8 @@ class Sections:
         self, value: Any, place: Place, default: Any, default_head: Mapping[str, Any]
     ) -> NetworkSpec:
         """A network with the head of its function."""
-        part = self.part("network", value, place, _NETWORK_KEYS, default)
-        given, _ = self.complete("network", value, place, _NETWORK_KEYS, default)
+        part = self.part("network", value, place, NETWORK_KEYS, default)
+        given, _ = self.complete("network", value, place, NETWORK_KEYS, default)
         head = self.head(given.get("head"), (*place, "head"), default_head)
         memory = given.get("memory")
         if memory is not None:
@@ -335,46 +329,3 @@ class Sections:
             key = str(place[-1])
             message = f"{what} {quote(key)} is not supported in this version of rlcli"
             self.fail(place, message, find_hint(what, key))
-
-
-def default_part(kind: str, facts: Mapping[str, Any]) -> Any:
-    """The part that a section without a name changes, by the facts of the updater."""
-    return facts.get(kind, DEFAULT_PARTS[kind])
-
-
-def option_checker(kind: str, part: Any) -> Callable[[str], bool]:
-    """A function: whether a key is an option of the part, or of a built-in one."""
-
-    @functools.cache
-    def keys() -> set[str]:
-        result = {*_NETWORK_KEYS} if kind == "network" else set()
-        part_name = as_mapping(part).get("name") if part else None
-        for name in {*_built_in(kind), part_name or ""}:
-            # Reading the part reports the error. Import paths may not be trusted.
-            with contextlib.suppress(RlcliError):
-                if name and ":" not in name:
-                    result |= {*registry.options(registry.find(kind, name).factory)}
-        return result
-
-    return lambda key: key in keys()
-
-
-def _built_in(kind: str) -> list[str]:
-    """The names of the parts of a kind, without those of plug-ins."""
-    return [
-        name for name in registry.names(kind) if not registry.is_plug_in(kind, name)
-    ]
-
-
-def _list_candidates(kind: str, keys: Collection[str]) -> str:
-    """The hint for a part without a name: built-in parts with these options."""
-    names = _built_in(kind)
-    fitting = [
-        name
-        for name in names
-        if {*keys} <= {*registry.options(registry.find(kind, name).factory)}
-    ]
-    names = fitting or names
-    if len(names) > _MAX_CANDIDATES:
-        return f"`rlcli list {registry.KINDS[kind]}` lists the available ones"
-    return "name one of " + ", ".join(f"`{name}`" for name in names)

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlcli.recipe import load_recipe
+from rlcli.recipe import Recipe, load_recipe
 
 
 def check(
     recipes: Sequence[str | Path | Mapping[str, Any]],
+    *,
+    set: Sequence[str] = (),
 ) -> builtins.list[dict[str, Any]]:
     """Checks recipes: builds and traces them with shapes only, and runs nothing.
 
@@ -20,12 +22,13 @@ def check(
     tree path. `peak_memory` is a lower bound for the whole run with all its seeds: in
     `total` and for each component.
 
-    Refuses recipes that need more memory than this machine has.
+    `set` replaces options of each recipe, such as `train.steps=10_000`. Refuses recipes
+    that need more memory than this machine has.
     """
-    return [_check_recipe(recipe) for recipe in recipes]
+    return [_check_recipe(load_recipe(recipe, set)) for recipe in recipes]
 
 
-def _check_recipe(recipe: str | Path | Mapping[str, Any]) -> dict[str, Any]:
+def _check_recipe(parsed_recipe: Recipe) -> dict[str, Any]:
     import math
 
     import jax
@@ -36,7 +39,6 @@ def _check_recipe(recipe: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     from rlcli.xla.temporaries import tree_bytes
     from rlcli.xla.tree_paths import leaves_by_path
 
-    parsed_recipe = load_recipe(recipe)
     out_of_memory.check_recipe(parsed_recipe, parsed_recipe.train.seeds)
     setup = build(parsed_recipe)
     experiment = Experiment(parsed_recipe, setup)

@@ -92,26 +92,34 @@ def test_list_prints_what_it_got_as_json(put, capsys):
 
 
 def test_show_takes_a_recipe_or_a_kind_and_a_name(put, capsys):
-    put("show", lambda *words, diff_from_base: f"{words} {diff_from_base}\n")
+    put("show", lambda *words, **options: f"{words} {[*options.values()]}\n")
     assert main(["show", "dqn_cartpole"]) == 0
     assert main(["show", "tracer", "n_step"]) == 0
-    assert main(["show", "c51_cartpole", "--diff-from-base"]) == 0
+    assert main(["show", "c51_cartpole", "--diff-from-base", "--set", "a=1"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "('dqn_cartpole',) False",
-        "('tracer', 'n_step') False",
-        "('c51_cartpole',) True",
+        "('dqn_cartpole',) [(), False]",
+        "('tracer', 'n_step') [(), False]",
+        "('c51_cartpole',) [('a=1',), True]",
     ]
 
 
+def test_show_takes_settings_for_a_recipe_only():
+    shown = rlcli.show("recipe", "dqn_cartpole", set=["tracer.gamma=0.5"])
+    assert "\ntracer: {name: n_step, n: 8, gamma: 0.5}\n" in shown
+    with pytest.raises(RlcliError, match="takes a recipe"):
+        rlcli.show("tracer", "n_step", set=["gamma=0.5"])
+
+
 def test_check_goes_on_after_an_unsound_recipe_and_exits_1(put, capsys):
-    def check(recipes):
+    def check(recipes, *, set):
+        assert set == ("a=1",)
         if recipes == ["bad"]:
             raise RlcliError("bad.yaml:1: no updater", "add one")
         return [{"recipe": recipes[0], "parameters": 17_410}]
 
     put("check", check)
-    assert main(["check", "bad", "good"]) == 1
+    assert main(["check", "bad", "good", "--set", "a=1"]) == 1
     out, err = capsys.readouterr()
     assert out == "recipe: good\nparameters: 17410\n"
     assert err == "error: bad.yaml:1: no updater\n\nhint: add one\n"
-    assert main(["check", "good"]) == 0
+    assert main(["check", "good", "--set", "a=1"]) == 0

@@ -21,7 +21,7 @@ def show(monkeypatch):
 
 
 def fails(error):
-    def function(*words):
+    def function(*words, **options):
         raise error
 
     return function

@@ -8,9 +8,11 @@ import pytest
 
 import rlcli
 from rlcli import registry
+from rlcli.cli import main
+from rlcli.commands import COMMANDS
 from rlcli.common_names import HINTS, find_hint, normalize_name, suggest_name
-from rlcli.errors import RlcliError
-from rlcli.recipe import grammar, load_recipe
+from rlcli.errors import USAGE, RlcliError
+from rlcli.recipe import find_recipe, grammar, load_recipe, shipped_recipes
 from rlcli.recipe.documents import load_document
 
 LEAST = {"environment": "CartPole-v1", "updater": "dqn"}
@@ -20,13 +22,14 @@ ENTRIES = [
     for names, hint in groups.items()
 ]
 CODES = sorted({code for _, _, hint in ENTRIES for code in re.findall("`(.+?)`", hint)})
-ELSEWHERE = {"module:attribute"}  # explained in words
+ELSEWHERE = {"module:attribute", "--set"}  # explained in words
 
 
 def known_names(kind):
     if kind in registry.KINDS:
         return registry.names(kind)
-    return {"kind": registry.KINDS, "option": (), "section": grammar.SECTIONS}[kind]
+    sections = {"section": grammar.SECTIONS, "option": ()}
+    return {**sections, "kind": registry.KINDS, "command": COMMANDS}[kind]
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -88,12 +91,19 @@ def test_a_common_name_of_a_part_says_what_to_write(kind, name, hint):
     ("change", "hint"),
     [
         ({"updater": {"name": "dqn", "gamma": 0.9}}, "γ belongs to the tracer"),
-        ({"optimizer": {"name": "adam", "lr": 1e-3}}, "`optimizer: {name: adam"),
+        ({"optimizer": {"name": "adam", "lr": 1e-3}}, "`optimizer: {learning_rate"),
         ({"optimizer": {"name": "adam", "learning_rat": 1}}, "did you mean `learning_"),
         ({"train": {"total_timesteps": 9}}, "`train: {steps: 50_000}`"),
         ({"train": {"step": 9}}, "did you mean `steps`?"),
         ({"env": "CartPole-v1"}, "`environment: CartPole-v1`"),
-        ({"learning_rate": 1e-3}, "`optimizer: {name: adam"),
+        ({"learning_rate": 1e-3}, "`optimizer: {learning_rate: 1e-3}`"),
+        ({"gamma": 0.9}, "γ belongs to the tracer: `tracer: {gamma: 0.99}`"),
+        ({"total_timesteps": 1e5}, "`train: {steps: 50_000}`"),
+        ({"n_envs": 8}, "`environment: {name: CartPole-v1, num_envs: 8}`"),
+        ({"num_envs": 8}, "`num_envs` is an option of `environment`"),
+        ({"steps": 8}, "`steps` is an option of `train`"),
+        ({"net_arch": [8]}, "`network: {layers: [64, 64]}`"),
+        ({"layer_norm": True}, "`layer_norm` is an option of `network`"),
         ({"polcy": "random"}, "did you mean `policy`?"),
         ({"network": {"name": "mlp", "head": "c51"}}, "did you mean `categorical`?"),
         ({"plugins": ["./mine.py"]}, "a part of your own is named where it is used"),
@@ -116,12 +126,22 @@ def test_a_hint_names_no_section_that_is_refused(key):
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("dqn", "choose from `dqn_acrobot`, `dqn_asterix`"),
-        ("qr_dqn", "choose from `qrdqn_cartpole`, `qrdqn_frozenlake`"),
-        ("rainbow", "did you mean `rainbow_cartpole`?"),
+        ("dqn", "choose from `dqn_cartpole`, `dqn_catch`, "),
+        ("ppo", "choose from `ppo_cartpole`, "),
+        ("qr_dqn", "choose from `qrdqn_cartpole`, `qrdqn_frozenlake`; `rlcli show upd"),
+        ("rainbow", "did you mean `rainbow_cartpole`? `rlcli show updater rainbow` "),
         ("Munchausen", "did you mean `dqn_munchausen_cartpole`?"),
-        ("cartpole", "choose from `a2c_cartpole`"),
-        ("impala", "`rlcli show updater impala` shows the updater"),
+        ("cartpole", "choose from `dqn_cartpole`, `ppo_cartpole`"),
+        ("impala", "`rlcli show updater impala` shows the updater; your own recipe"),
+        ("CartPole-v1", "`CartPole-v1` is an environment; choose from `dqn_cartpole`"),
+        ("CartPole-v0", "`CartPole-v1` is an environment; choose from `dqn_cartpole`"),
+        ("bsuite/Catch", "`bsuite/Catch` is an environment; did you mean `dqn_catch`?"),
+        (
+            "LunarLander-v3",
+            "`gymnasium/LunarLander-v3` is an environment; did you mean `ppo_gymnasiu",
+        ),
+        ("Taxi-v3", "`Taxi-v3` is an environment; write a recipe with `environment: T"),
+        ("Wibble-v3", "`rlcli list environments` lists the environments"),
         ("trpo", "TRPO is not supported"),
         ("updater", "`rlcli list updaters` lists the names"),
         ("wibble", "`rlcli list recipes` lists all recipes"),
@@ -133,10 +153,97 @@ def test_an_algorithm_in_place_of_a_recipe_lists_its_recipes(name, hint):
     assert caught.value.hint.startswith(hint)
 
 
-def test_a_common_name_of_a_kind_says_the_kind():
-    with pytest.raises(RlcliError, match="no kind of part `algorithms`") as caught:
-        rlcli.list("algorithms")
-    assert caught.value.hint == "did you mean `updater`?"
+def suggested_recipes(name):
+    with pytest.raises(RlcliError, match=f"there is no recipe `{name}`") as caught:
+        find_recipe(name)
+    assert len(caught.value.hint) < 200
+    return [
+        code
+        for code in re.findall("`(.+?)`", caught.value.hint)
+        if code in shipped_recipes()
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["CartPole-v1", "CartPole-v0", "FrozenLakeNonSlippery-v0", "Acrobot-v1"]
+)
+def test_every_recipe_for_an_environment_trains_on_it(name):
+    recipes = suggested_recipes(name)
+    assert 1 <= len(recipes) <= 5
+    for recipe in recipes:
+        environment = load_recipe(recipe).environment.name
+        assert environment == name.replace("CartPole-v0", "CartPole-v1")
+
+
+@pytest.mark.parametrize(
+    "name", ["CartPole-v1", "cartpole", "dqn", "ppo", "frozenlake"]
+)
+def test_no_recipe_is_suggested_that_does_not_solve_its_environment(name):
+    for recipe in suggested_recipes(name):
+        text = shipped_recipes()[recipe].read_text(encoding="utf-8")
+        assert "not solved" not in text.lower()
+
+
+@pytest.mark.parametrize(
+    ("setting", "hint"),
+    [
+        ("lr=1e-3", "`--set optimizer.learning_rate=0.001`"),
+        ("gamma=0.9", "γ belongs to the tracer: `--set tracer.gamma=0.99`"),
+        ("steps=9", "`--set train.steps=9`"),
+        ("num_envs=9", "`--set environment.num_envs=9`"),
+        ("n_envs=9", "`--set environment.num_envs=8`"),
+        ("net_arch=[9]", "`--set 'network.layers=[64, 64]'`"),
+        ("env=Pong-v0", "`--set environment=CartPole-v1`"),
+        ("tau=0.1", "`--set updater.target.polyak=0.005`"),
+        ("render_mode=human", "`rlcli render` renders any"),
+        ("wibble=1", "choose from `environment`"),
+    ],
+)
+def test_a_common_key_of_a_setting_says_what_to_set(setting, hint):
+    with pytest.raises(RlcliError) as caught:
+        load_recipe(LEAST, [setting])
+    assert caught.value.message.startswith(f"--set {setting}: a recipe has no section")
+    assert caught.value.hint.startswith(hint)
+    for option in re.findall("`--set (.+?)`", hint):
+        load_recipe({**LEAST, "train": {"steps": 5_000}}, [shlex.split(option)[0]])
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("algorithms", "did you mean `updater`?"),
+        ("envs", "did you mean `environment`?"),
+        ("recpes", "did you mean `recipe`?"),
+        ("foo", "choose from `environment`, "),
+    ],
+)
+def test_a_common_name_of_a_kind_says_the_kind(name, hint):
+    with pytest.raises(RlcliError, match=f"no kind of part `{name}`") as caught:
+        rlcli.list(name)
+    assert caught.value.hint.startswith(hint)
+    assert hint.startswith("did") or "`recipe`" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        ("enjoy", "`rlcli render` renders a trained policy"),
+        ("evaluate", "`rlcli eval` evaluates a trained policy"),
+        ("wibble", "see `rlcli --help`"),
+    ],
+)
+def test_a_common_name_of_a_command_says_the_command(command, hint, capsys):
+    assert main([command]) == USAGE
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith(f"error: no such command '{command}'")
+    assert err.endswith(f"\n\nhint: {hint}\n")
+
+
+def test_an_updater_may_be_named_like_its_algorithm():
+    assert load_recipe(LEAST).updater.name == "dqn"
+    with pytest.raises(RlcliError) as caught:
+        load_recipe({**LEAST, "environment": "LunarLander-v3"})
+    assert caught.value.hint == "did you mean `gymnasium/LunarLander-v3`?"
 
 
 def test_a_name_without_a_hint_is_compared_with_the_known_names():

@@ -1,0 +1,66 @@
+"""Key hints: where a key belongs that a recipe writes as a section."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from rlcli import registry
+from rlcli.common_names import find_hint
+from rlcli.errors import suggest
+from rlcli.recipe import documents, grammar
+from rlcli.recipe.defaults import option_checker
+
+# The sections whose options a user may write at the top, and their fixed options.
+_SECTIONS: Mapping[str, Any] = {
+    "train": grammar.Train,
+    "normalize": grammar.Normalize,
+    "environment": grammar.Vector,
+}
+_KINDS = ("tracer", "replay", "network", "optimizer", "policy")
+
+
+def find_owner(key: str, value: Any, *, is_setting: bool) -> str:
+    """The hint for an unknown section: often an option, or its name elsewhere.
+
+    `is_setting`: the key was written as `--set key=value`, not in a file.
+    """
+    hint = find_hint("section", key) or find_hint("option", key)
+    if hint:
+        return re.sub("`(.+?)`", _format_as_setting, hint) if is_setting else hint
+    owner = _owner(key)
+    if not owner:
+        return suggest(key, grammar.SECTIONS)
+    if is_setting:
+        return f"`{_format_setting([owner, key], value)}`"
+    return f"`{key}` is an option of `{owner}`"
+
+
+def _owner(key: str) -> str:
+    """The section that has an option of this name; "" if there is none."""
+    for section, fields in _SECTIONS.items():
+        if key in registry.options(fields):
+            return section
+    return next((kind for kind in _KINDS if option_checker(kind, None)(key)), "")
+
+
+def _format_as_setting(code: re.Match[str]) -> str:
+    """A recipe's YAML in backticks as the option `--set` that does the same."""
+    data = documents.parse(code[1], "").data
+    if not isinstance(data, Mapping):
+        return code[0]
+    ((section, value),) = data.items()
+    keys = [section]
+    if section in ("environment", "updater") and isinstance(value, Mapping):
+        value = {key: item for key, item in value.items() if key != "name"}  # examples
+    while isinstance(value, Mapping) and len(value) == 1:
+        ((key, value),) = value.items()
+        keys.append(key)
+    return f"`{_format_setting(keys, value)}`"
+
+
+def _format_setting(keys: list[str], value: Any) -> str:
+    setting = f"{'.'.join(keys)}={documents.format_inline(value)}"
+    return f"--set {shlex.quote(setting)}"
