@@ -31,6 +31,7 @@ TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)(?:-(\d+))?")
 _CHECKPOINT = re.compile(rf"(\d{{9,18}}){re.escape(SUFFIX)}")
 _LOCK = ".lock"
 _PATIENCE = 5.0  # seconds to wait for a process that creates the same run
+_TEST = 0.05  # seconds to wait for a process that only tests the lock
 _POLL = 0.01
 
 
@@ -177,21 +178,41 @@ class Run:
         """Prevents other processes from training into this folder.
 
         The operating system releases the lock when the process ends for any reason.
+        Writes nothing but an empty `.lock`, if there is none.
         """
-        path = self.folder / _LOCK
+        path, deadline = self.folder / _LOCK, time.monotonic() + _TEST
         with open_regular(path, os.O_RDWR | os.O_CREAT, "r+", encoding="ascii") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise LockedError(self.folder, file.read(20).strip()) from None
-            except OSError:
-                # Some network file systems do not support locks.
-                pass
-            file.seek(0)
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise LockedError(self.folder, file.read(20).strip()) from None
+                    time.sleep(_POLL)
+                    continue
+                except OSError:
+                    # Some network file systems do not support locks.
+                    pass
+                break
             yield
+
+    def sign_lock(self) -> None:
+        """Writes the number of this process into `.lock`, which it holds."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        with open_regular(self.folder / _LOCK, flags, "w", encoding="ascii") as file:
+            file.write(str(os.getpid()))
+
+    def is_abandoned(self) -> bool:
+        """Whether no process is training into this folder; False if unknown."""
+        try:
+            with open_regular(self.folder / _LOCK, os.O_RDONLY) as file:
+                # Another test may hold it at the same time, a training process not.
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except RlcliError as error:
+            return isinstance(error.__cause__, FileNotFoundError)
+        except OSError:
+            return False
+        return True
 
     def discard(self) -> None:
         """Removes the folder of a run that never started, but no files of the user.
@@ -224,9 +245,9 @@ class LockedError(RlcliError):
     """Another process is training into the folder."""
 
     def __init__(self, folder: Path, process: str) -> None:
-        number = process if process.isdecimal() else "?"
+        name = f"process {process}" if process.isdecimal() else "another process"
         super().__init__(
-            f"process {number} is already training into `{folder}`",
+            f"{name} is already training into `{folder}`",
             "wait until it ends, or train into another folder",
         )
 

@@ -117,10 +117,13 @@ def run_chunks(
     # Called in reverse order of registration: before the exit functions of JAX.
     atexit.unregister(_close_unfinished)
     atexit.register(_close_unfinished)
+    signals.abandon = functools.partial(_abandon, folder)
     start_step = experiment.step
-    deadline = None if max_time is None else START_TIME + parse_duration(max_time)
+    deadline = deadline_of(max_time)
     failures = experiment.failures
-    folder.write_info(status="running", reason="", hint="", frozen=failures.reasons)
+    folder.write_info(
+        status="running", reason="", hint="", frozen=failures.reasons, ended=None
+    )
     resume_at = start_step if folder.latest_checkpoint() is not None else None
     monitor = Monitor(
         experiment.total_steps,
@@ -142,7 +145,7 @@ def run_chunks(
         for message in filter(None, messages):
             monitor.message(message)
         while True:
-            status, reason = _final_status(experiment, signals, deadline)
+            status, reason = final_status(experiment, signals, deadline)
             if status:
                 break
             before = experiment.iteration
@@ -203,9 +206,21 @@ def _record_errors(folder: Run) -> Iterator[None]:
         raise
 
 
-def catch_signals(folder: Run) -> Signals:
-    """Signals for this run, which end the process if it cannot react in time."""
-    return Signals(functools.partial(_abandon, folder))
+def catch_signals(folder: Run, *, is_resume: bool = False) -> Signals:
+    """Signals for this run, which end the process if it cannot react in time.
+
+    A resume that ends before `run_chunks` leaves the run as it was.
+    """
+    return Signals(functools.partial(_leave if is_resume else _abandon, folder))
+
+
+def _leave(folder: Run, status: str) -> None:
+    """Ends the process before it has changed the run."""
+    exit_now(
+        errors.EXIT_CODES[status],
+        message="stopped immediately; the run is unchanged",
+        data=printable(str(folder.folder)),
+    )
 
 
 def _abandon(folder: Run, status: str) -> None:
@@ -224,7 +239,12 @@ def _abandon(folder: Run, status: str) -> None:
     )
 
 
-def _final_status(
+def deadline_of(max_time: str | float | None) -> float | None:
+    """The monotonic time at which `max_time` is over; None if there is no limit."""
+    return None if max_time is None else START_TIME + parse_duration(max_time)
+
+
+def final_status(
     experiment: Experiment, signals: Signals, deadline: float | None
 ) -> tuple[str, str]:
     """The status with which the run ends now, and the reason; "" if it continues."""

@@ -61,11 +61,12 @@ class Signals:
         """`abandon(status)` has to end the process; the helper thread calls it.
 
         Without it, or in a process that rlcli does not own, there is no helper thread,
-        and a second signal has its usual effect.
+        and a second signal has its usual effect. The attribute `abandon` may be
+        replaced while signals are caught.
         """
         self.status = ""  # of the run after a request to stop
         self._save = False
-        self._abandon = abandon if _is_owned else None
+        self.abandon = abandon if _is_owned else None
         self._patience = patience
         self._acknowledged = threading.Event()
         self._previous_handlers: dict[int, object] = {}
@@ -75,8 +76,8 @@ class Signals:
     def __enter__(self) -> Signals:
         if threading.current_thread() is not threading.main_thread():
             return self
-        if self._abandon is not None:
-            self._start_thread(self._abandon)
+        if self.abandon is not None:
+            self._start_thread()
         for number in (*_STATUS, signal.SIGUSR1):
             if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
                 continue
@@ -121,7 +122,7 @@ class Signals:
         for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)  # type: ignore[arg-type] # as it was given
 
-    def _start_thread(self, abandon: Callable[[str], None]) -> None:
+    def _start_thread(self) -> None:
         reader, writer = socket.socketpair()
         writer.setblocking(False)
         reader.setblocking(False)
@@ -130,11 +131,11 @@ class Signals:
             writer.fileno(), warn_on_full_buffer=False
         )
         self._thread = threading.Thread(
-            target=self._supervise, args=(reader, abandon), daemon=True
+            target=self._supervise, args=(reader,), daemon=True
         )
         self._thread.start()
 
-    def _supervise(self, reader: socket.socket, abandon: Callable[[str], None]) -> None:
+    def _supervise(self, reader: socket.socket) -> None:
         """Reads the signals, one byte each, and calls `abandon` when necessary."""
         status = ""
         while True:
@@ -144,7 +145,7 @@ class Signals:
             if not ready:
                 if self._acknowledged.is_set():
                     continue
-                abandon(status)
+                self._end_process(status)
             numbers = b""
             with contextlib.suppress(BlockingIOError):
                 numbers = reader.recv(1024)
@@ -153,8 +154,12 @@ class Signals:
             for number in numbers:
                 if number in _STATUS:
                     if status:
-                        abandon(status)
+                        self._end_process(status)
                     status = _STATUS[number]
+
+    def _end_process(self, status: str) -> None:
+        if self.abandon is not None:
+            self.abandon(status)
 
 
 def exit_now(code: int, *, message: str, data: str) -> None:

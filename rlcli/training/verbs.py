@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlcli.errors import RlcliError
+from rlcli.errors import EXIT_CODES, RlcliError
 from rlcli.recipe import Recipe, dump_recipe, load_recipe, resolve
 from rlcli.runs import provenance, run_folder, thread_layout
 from rlcli.runs.locate import locate_run
@@ -24,6 +24,8 @@ from rlcli.training.run_loop import (
     Chunk,
     catch_signals,
     close_at_exit,
+    deadline_of,
+    final_status,
     run_chunks,
     run_in_memory,
 )
@@ -148,6 +150,7 @@ def _train_chunks(
         recipe.name, **place, written=recipe.document.text or text, resolved=text
     )
     with folder.lock(), catch_signals(folder) as signals:
+        folder.sign_lock()
         folder.write_info(
             **provenance.collect_provenance(),
             layout=threads.current_layout(experiment.setup.devices),
@@ -177,10 +180,11 @@ def resume(
 ) -> Path:
     """Continues a run exactly where it stopped, and returns its folder.
 
-    Only `train.steps`, `train.stop` and the periods can be changed.
+    Only `train.steps`, `train.stop` and the periods can be changed. If there is nothing
+    to continue, the folder stays as it is, to the byte.
     """
     folder = locate_run(run)
-    with folder.lock(), catch_signals(folder) as signals:
+    with folder.lock(), catch_signals(folder, is_resume=True) as signals:
         for _ in _resume_chunks(folder, signals, set, max_time, quiet, trust):
             pass
     return folder.folder
@@ -194,7 +198,6 @@ def _resume_chunks(
     quiet: bool,
     trust: bool,
 ) -> Iterator[Chunk]:
-    folder.remove_temporaries()
     warning = thread_layout.apply_for_run(folder.folder)
     from rlcli.assembly import build, out_of_memory
     from rlcli.training import recovery
@@ -218,6 +221,11 @@ def _resume_chunks(
             message = f"`{folder.folder}` is finished: {experiment.step:,} steps"
             print(printable(message), file=sys.stderr)
         return
+    if _has_failed(folder, experiment):
+        return
+    _refuse_stopped(folder, experiment, signals, max_time)
+    folder.sign_lock()
+    folder.remove_temporaries()
     recovery.rewrite(folder, recipe, saved)
     folder.record_resume(step=experiment.step, inexact=sentence)
     messages = [warning, *messages, sentence]
@@ -234,6 +242,26 @@ def _is_finished(folder: Run, experiment: Experiment, recipe_before: Recipe) -> 
     # The reason may continue with the frozen seeds.
     has_reached_stop = str(info.get("reason")).startswith(STOP_REACHED)
     return has_reached_stop and stop == recipe_before.train.stop
+
+
+def _has_failed(folder: Run, experiment: Experiment) -> bool:
+    """Whether the run has failed in such a way that it cannot make another step."""
+    return bool(experiment.failure) and folder.read_info().get("status") == "failed"
+
+
+def _refuse_stopped(
+    folder: Run, experiment: Experiment, signals: Signals, max_time: str | float | None
+) -> None:
+    """Refuses to resume a run that would be stopped before its first step."""
+    status, _ = final_status(experiment, signals, deadline_of(max_time))
+    if status in ("", "finished", "failed"):  # the end of a run that was killed
+        return
+    reason = "`--max-time` was over" if status == "out_of_time" else "it was stopped"
+    raise RlcliError(
+        f"`{folder.folder}` did not continue: {reason} before its first step",
+        "the run is unchanged",
+        code=EXIT_CODES[status],
+    )
 
 
 def _smoke_recipe(recipe: Recipe) -> Recipe:

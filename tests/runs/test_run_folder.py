@@ -1,11 +1,14 @@
 """The folder of a run: creation, files, locking and removal."""
 
 import contextlib
+import errno
+import fcntl
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -275,7 +278,9 @@ def test_two_processes_do_not_train_into_one_folder_and_a_killed_one_lets_go():
     code = (
         "import sys, time; from pathlib import Path; from rlcli.runs.run_folder import "
         "Run\n"
-        "with Run(Path(sys.argv[1])).lock():\n"
+        "run = Run(Path(sys.argv[1]))\n"
+        "with run.lock():\n"
+        "    run.sign_lock()\n"
         "    print('held', flush=True); time.sleep(60)"
     )
     other = subprocess.Popen(
@@ -293,11 +298,40 @@ def test_two_processes_do_not_train_into_one_folder_and_a_killed_one_lets_go():
             run.lock(),
         ):
             pass
+        assert not run.is_abandoned()
         other.send_signal(signal.SIGKILL)
+    assert run.is_abandoned()
+    before = (run.folder / ".lock").stat().st_mtime_ns
+    with run.lock():
+        assert not run.is_abandoned()
     with run.lock():
         pass
-    with run.lock():
-        pass
+    assert (run.folder / ".lock").stat().st_mtime_ns == before
+
+
+def test_a_run_waits_for_a_process_that_only_tests_the_lock():
+    run = create_run("dqn")
+    with (run.folder / ".lock").open() as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        release = threading.Timer(0.02, fcntl.flock, (file, fcntl.LOCK_UN))
+        release.start()
+        with run.lock():
+            pass
+        release.join()
+
+
+def test_a_run_without_a_lock_file_is_abandoned_and_one_without_locks_may_not_be(
+    monkeypatch,
+):
+    run = create_run("dqn")
+
+    def fail(*arguments):
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    assert not run.is_abandoned()
+    (run.folder / ".lock").unlink()
+    assert run.is_abandoned()
 
 
 def test_a_run_that_never_got_going_leaves_nothing(folder):

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from folders import snapshot
 
 import rlcli
 from rlcli import errors
@@ -237,13 +238,17 @@ def test_an_observation_that_is_no_number_is_the_environments(tmp_path):
 
 @pytest.mark.slow
 def test_a_run_that_ends_at_the_first_frozen_seed_does_not_say_that_none_is_left(
-    tmp_path,
+    tmp_path, capsys
 ):
     run, _ = failed(RECIPE["environment"], tmp_path, train={"on_nan": "stop"})
     assert info(run)["status"] == "failed"
     assert info(run)["reason"].startswith("1 of 3 seeds is frozen: seed 21: the loss")
     assert info(run)["reason"].endswith("; `train.on_nan` is `stop`")
+    before = snapshot(run)
+    rlcli.resume(run, trust=True)  # cannot make another step
+    assert snapshot(run) == before
     assert report.report_training(run, quiet=True) == errors.USER_ERROR
+    assert "`train.on_nan` is `stop`" in capsys.readouterr().err
 
 
 class Spoils(gymnasium.Env):

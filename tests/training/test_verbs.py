@@ -2,17 +2,20 @@
 
 import json
 import shutil
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from folders import snapshot
 
 import rlcli
 from rlcli.cli.report import report_training
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
 from rlcli.runs.run_folder import Run
+from rlcli.training.experiment import Experiment
 
 CLOCKS = {"dt", "steps_per_second", "updates_per_second", "time"}
 DATA = {
@@ -167,13 +170,42 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again(finished_runs, tm
 
 def test_a_finished_run_says_so_and_stays_as_it_is(finished_runs, tmp_path, capsys):
     run = shutil.copytree(finished_runs["native"], tmp_path / "run")
-    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    before = snapshot(run)
     rlcli.resume(run)
     assert f"`{run}` is finished: 1,500 steps" in capsys.readouterr().err
-    assert info(run)["status"] == "finished"
     assert report_training(run, quiet=True) == 0
-    changed = {path.name for path, data in before.items() if path.read_bytes() != data}
-    assert changed <= {"run.json"}  # which notes every resume
+    rlcli.resume(run, set=["train.log.every=7", "train.stop.return=3"], quiet=True)
+    with pytest.raises(RlcliError, match="has already made 1,500 steps"):
+        rlcli.resume(run, set=["train.steps=500"], quiet=True)
+    assert snapshot(run) == before
+
+
+def test_a_resume_that_is_over_before_its_first_step_writes_nothing(tmp_path):
+    run = left_at(500, tmp_path / "run")
+    (run / ".run.json.1.tmp").write_text("of a killed process")
+    before = snapshot(run)
+    with pytest.raises(RlcliError, match="`--max-time` was over") as caught:
+        rlcli.resume(run, set=["train.steps=9_000"], max_time="1s", quiet=True)
+    assert caught.value.code == 75
+    assert snapshot(run) == before
+
+
+def test_a_resume_that_is_interrupted_before_its_first_step_writes_nothing(
+    tmp_path, monkeypatch
+):
+    run = left_at(500, tmp_path / "run")
+    before = snapshot(run)
+    restore = Experiment.restore
+
+    def restore_slowly(*arguments):
+        signal.raise_signal(signal.SIGTERM)
+        return restore(*arguments)
+
+    monkeypatch.setattr(Experiment, "restore", restore_slowly)
+    with pytest.raises(RlcliError, match="it was stopped before its first") as caught:
+        rlcli.resume(run, quiet=True)
+    assert caught.value.code == 143
+    assert snapshot(run) == before
 
 
 @pytest.mark.slow
@@ -200,18 +232,14 @@ def test_a_longer_run_goes_on_exactly_as_if_it_had_been_longer_from_the_start(
 )
 def test_a_run_is_resumed_with_its_own_recipe_only(change, finished_runs, tmp_path):
     run = shutil.copytree(finished_runs["native"], tmp_path / "run")
-    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    before = snapshot(run)
     with pytest.raises(RlcliError) as caught:
         rlcli.resume(run, set=[change], quiet=True)
     begins = "a run cannot be resumed with another recipe: `"
     assert caught.value.message.startswith(begins + change.partition("=")[0])
     for name in ("steps", "stop", "log", "evaluate", "checkpoint"):
         assert f"`train.{name}`" in caught.value.hint
-    after = {path: path.read_bytes() for path in before}
-    lock = run / ".lock"
-    assert {p: d for p, d in after.items() if p != lock} == {
-        p: d for p, d in before.items() if p != lock
-    }
+    assert snapshot(run) == before
 
 
 @pytest.mark.slow
@@ -260,11 +288,11 @@ def test_a_run_stops_at_its_goal_and_resuming_it_says_so(tmp_path, capsys):
     run = rlcli.train(DATA, set=sets, run=tmp_path / "run", quiet=True)
     assert info(run)["status"] == "stopped"
     assert "`train.stop`" in info(run)["reason"]
-    before = files(run)
-    assert set(before) > {"checkpoints/000000300.pkl.lz4"}
+    assert set(files(run)) > {"checkpoints/000000300.pkl.lz4"}
+    before = snapshot(run)
     rlcli.resume(run)
     assert f"`{run}` is finished" in capsys.readouterr().err
-    assert files(run) == before
+    assert snapshot(run) == before
     rlcli.resume(run, set=["train.stop.return=501"], quiet=True)
     assert info(run)["status"] == "finished"
 
