@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -51,7 +51,7 @@ def command(
     """Evaluate each seed's policy over whole episodes.
 
     Prints the returns of each seed, and over all seeds the mean, the interquartile mean
-    (IQM) and its 95 % confidence interval.
+    (IQM) and its 95 % bootstrap interval; a single seed has none.
     """
     thread_layout.apply_for_policy(path)
     result = rlcli.eval(
@@ -90,19 +90,25 @@ def _print_results(result: Mapping[str, Any]) -> None:
     for seed, record in frozen.items():
         line = f"seed {seed} is frozen: {record['reason']}"
         console.print(escape(line), soft_wrap=True)
-    total = result["return"]
-    low, high = total["ci95"]
-    seeds = "1 seed" if len(result["seeds"]) == 1 else f"{len(result['seeds'])} seeds"
-    if frozen:
-        seeds += f" ({len(frozen)} frozen, included)"
-    console.print(
+    for line in _summary(result, len(frozen)):
+        console.print(escape(printable(line)), soft_wrap=True)
+
+
+def _summary(result: Mapping[str, Any], frozen: int) -> Iterator[str]:
+    """The lines about all seeds."""
+    total, count = result["return"], len(result["seeds"])
+    seeds = "1 seed" if count == 1 else f"{count} seeds"
+    included = f" ({frozen} frozen, included)" if frozen else ""
+    yield (
         f"return: mean {_format_number(total['mean'])}, IQM "
-        f"{_format_number(total['iqm'])}, "
-        f"95 % interval {_format_number(low)} … {_format_number(high)} over {seeds} "
-        f"of {result['episodes']} episodes on "
-        + escape(printable(str(result["environment"]))),
-        soft_wrap=True,
+        f"{_format_number(total['iqm'])} over {seeds}{included} of "
+        f"{result['episodes']} episodes on {result['environment']}"
     )
+    if total["ci95"] is None:
+        yield f"95 % bootstrap interval of the IQM over seeds: n/a: {seeds}"
+    else:
+        interval = " … ".join(map(_format_number, total["ci95"]))
+        yield f"95 % bootstrap interval of the IQM over {seeds}: {interval}"
 
 
 def _format_number(value: float | None) -> str:

@@ -51,10 +51,12 @@ def eval(
 
     Returns:
         `{"run", "checkpoint", "environment", "episodes", "seeds": [{"seed", "mean",
-        "std", "min", "max", "length", "frozen"}], "return": {"mean", "iqm", "ci95":
-        [lo, hi], "frozen"}}`; `ci95` is a bootstrap interval of the interquartile mean
-        over seeds. `frozen` of a seed is `{"step", "reason"}`, or None; `frozen` of
-        `return` is the number of frozen seeds, which the statistics include.
+        "std", "min", "max", "length", "frozen", "returns": […], "lengths": […]}],
+        "return": {"mean", "iqm", "ci95": [lo, hi], "frozen"}}`; `returns` and
+        `lengths` are those of every episode. `ci95` is a bootstrap interval of the
+        interquartile mean over seeds; None for a single seed. `frozen` of a seed is
+        `{"step", "reason"}`, or None; `frozen` of `return` is the number of frozen
+        seeds, which the statistics include.
     """
     run, file = locate_policy(path, best=best)
     snapshot = snapshots.load_snapshot(file, trust=trust)
@@ -83,6 +85,8 @@ def eval(
             "seed": number,
             **episode_summary(returns, lengths),
             "frozen": _frozen_record(snapshot, number),
+            "returns": returns.tolist(),
+            "lengths": lengths.astype(int).tolist(),
         }
         for number, returns, lengths in zip(
             snapshot.seeds, result.returns, result.lengths, strict=True

@@ -72,28 +72,35 @@ def merge_rows(rows: Sequence[Row]) -> Row:
 def format_evaluation(evaluation: Sequence[Row]) -> str:
     """Formats an evaluation: mean and range of one seed, or statistics over seeds.
 
-    The interval of one seed is that of its mean over episodes, 1.96 std / √episodes.
-    Frozen seeds are included and reported: without them, results would look better than
-    they are.
+    The interval of one seed is that of its mean over episodes, 1.96 std / √episodes;
+    that of several seeds is the bootstrap interval of the IQM over seeds. Frozen seeds
+    are included and reported: without them, results would look better than they are.
     """
     results = [row["evaluation"] for row in evaluation]
-    first, steps = results[0], evaluation[0]["T"]
-    episodes = f"{first['episodes']} episodes at step {steps:,}"
+    first = results[0]
     frozen = len([row for row in evaluation if row.get("frozen")])
+    end = f"at step {evaluation[0]['T']:,}"
     if frozen:
-        episodes += ", frozen" if len(results) == 1 else f", {frozen} frozen included"
+        end += ", frozen" if len(results) == 1 else f", {frozen} frozen included"
     if len(results) == 1:
-        error = 1.96 * first["std"] / math.sqrt(first["episodes"])
-        low, high = format_number(first["min"]), format_number(first["max"])
-        mean = f"{format_number(first['mean'])} ± {format_number(error)}"
-        return f"G {mean} ({low} to {high}), {episodes}"
+        return f"{_format_episodes(first)} {end}"
     total = summary([result["mean"] for result in results])
     low, high = (format_number(bound) for bound in total["ci95"])
-    statistics = (
-        f"G {format_number(total['mean'])}, IQM {format_number(total['iqm'])} ({low} "
-        f"to {high})"
+    return (
+        f"G {format_number(total['mean'])}, IQM {format_number(total['iqm'])} (95 % "
+        f"interval {low} to {high} over {len(results)} seeds), {first['episodes']} "
+        f"episodes {end}"
     )
-    return f"{statistics}, {len(results)} seeds of {episodes}"
+
+
+def _format_episodes(result: Mapping[str, Any]) -> str:
+    """Formats the returns of one seed; a single episode has no interval."""
+    mean, episodes = format_number(result["mean"]), result["episodes"]
+    if episodes == 1:
+        return f"G {mean}, 1 episode"
+    error = format_number(1.96 * result["std"] / math.sqrt(episodes))
+    low, high = format_number(result["min"]), format_number(result["max"])
+    return f"G {mean} ± {error} (95 % over {episodes} episodes), {low} to {high}"
 
 
 def finite_values(values: Iterable[Any]) -> list[float]:

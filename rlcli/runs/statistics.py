@@ -46,16 +46,16 @@ def bootstrap_ci95(
     resamples: int = 2000,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """The 95 % percentile bootstrap interval of a statistic of the values `[n]`.
+    """The 95 % percentile bootstrap interval of a statistic of the values `[n]`, n > 1.
 
     Resamples n values with replacement, `resamples` times; the interval contains the
     middle 95 % of the statistic of those samples. The same values give the same
     interval. `statistic(samples, axis=-1)` reduces `[resamples, n]`, as `iqm`,
-    `numpy.mean` and `numpy.median` do. For a single value both ends are that value.
+    `numpy.mean` and `numpy.median` do. A single value has no interval.
     """
     array = np.asarray(values, np.float64)
-    if array.ndim != 1 or array.size == 0:
-        raise ValueError(f"expected values of shape [n], n > 0, got {array.shape}")
+    if array.ndim != 1 or array.size < 2:
+        raise ValueError(f"expected values of shape [n], n > 1, got {array.shape}")
     random = np.random.default_rng(seed)
     samples = array[random.integers(array.size, size=(resamples, array.size))]
     low, high = np.quantile(statistic(samples, axis=-1), [0.025, 0.975])
@@ -79,11 +79,14 @@ def return_spread(values: Values) -> dict[str, float]:
 
 
 def summary(values: Values) -> dict[str, Any]:
-    """Mean, IQM and its 95 % interval over several seeds, with one value each."""
+    """Mean, IQM and its 95 % interval over seeds, with one value each.
+
+    The interval of a single seed is None.
+    """
     return {
         "mean": float(np.mean(np.asarray(values, np.float64))),
         "iqm": iqm(values),
-        "ci95": list(bootstrap_ci95(values)),
+        "ci95": list(bootstrap_ci95(values)) if len(values) > 1 else None,
     }
 
 

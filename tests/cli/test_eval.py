@@ -55,11 +55,20 @@ def test_the_table_is_plain_where_it_is_piped(calls, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["seed", "mean", "std", "min", "max", "length"]
     assert lines[2].split() == ["1", "97.26", "1.50", "9.00", "99.00", "97.20"]
-    assert lines[-1] == (
-        "return: mean 298.63, IQM 298.60, 95 % interval 97.30 … nan "
-        "over 2 seeds of 100 episodes on CartPole-v1"
-    )
+    assert lines[-2:] == [
+        "return: mean 298.63, IQM 298.60 over 2 seeds of 100 episodes on CartPole-v1",
+        "95 % bootstrap interval of the IQM over 2 seeds: 97.30 … nan",
+    ]
     assert all(line.isprintable() for line in lines)
+
+
+def test_one_seed_has_no_interval(monkeypatch, capsys):
+    total = {"mean": 97.256, "iqm": 97.256, "ci95": None, "frozen": 0}
+    result = RESULT | {"seeds": RESULT["seeds"][1:], "return": total}
+    monkeypatch.setitem(vars(rlcli), "eval", lambda *_, **__: result)
+    assert main(["eval", "runs/x"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "95 % bootstrap interval of the IQM over seeds: n/a: 1 seed"
 
 
 def test_json_is_the_result_itself(calls, capsys):

@@ -61,7 +61,11 @@ def test_the_result_is_what_the_schema_says(run):
     assert result["episodes"] == 6
     assert [row["seed"] for row in result["seeds"]] == [0, 1]
     for row in result["seeds"]:
-        assert set(row) == {*("seed", "mean", "std", "min", "max", "length", "frozen")}
+        names = ("seed", "mean", "std", "min", "max", "length", "frozen")
+        assert set(row) == {*names, "returns", "lengths"}
+        assert len(row["returns"]) == len(row["lengths"]) == 6
+        assert row["mean"] == pytest.approx(np.mean(row["returns"]))
+        assert row["returns"] == row["lengths"]  # CartPole pays 1 for every step
         assert row["min"] <= row["mean"] == row["length"] <= row["max"]
     means = [row["mean"] for row in result["seeds"]]
     assert result["return"]["mean"] == pytest.approx(np.mean(means))
@@ -258,6 +262,7 @@ def test_a_deterministic_world_gives_what_was_worked_out_by_hand(tmp_path):
     result = rlcli.eval(folder.folder, episodes=7)
     (row,) = result["seeds"]
     numbers = {"seed": 0, "mean": 1, "std": 0, "min": 1, "max": 1, "length": 1}
-    assert row == numbers | {"frozen": None}
-    total = {"mean": 1, "iqm": 1, "ci95": [1, 1], "frozen": 0}
+    episodes = {"returns": [1] * 7, "lengths": [1] * 7}
+    assert row == numbers | {"frozen": None} | episodes
+    total = {"mean": 1, "iqm": 1, "ci95": None, "frozen": 0}
     assert result["return"] == total

@@ -53,12 +53,19 @@ def test_an_evaluation_is_described_with_its_interval():
         return {"T": 40_000, "seed": seed, "evaluation": spread | {"episodes": 25}}
 
     error = format_number(1.96 * 10 / math.sqrt(25))
-    alone = f"G 487 ± {error} (450 to 500), 25 episodes at step 40,000"
+    alone = f"G 487 ± {error} (95 % over 25 episodes), 450 to 500 at step 40,000"
     assert error == "3.92"
     assert format_evaluation([result(0, 487.0)]) == alone
     assert format_evaluation([result(seed, 480.0) for seed in range(4)]) == (
-        "G 480, IQM 480 (480 to 480), 4 seeds of 25 episodes at step 40,000"
+        "G 480, IQM 480 (95 % interval 480 to 480 over 4 seeds), "
+        "25 episodes at step 40,000"
     )
+
+
+def test_a_single_episode_has_no_interval():
+    only = {"mean": 9.0, "std": 0.0, "min": 9.0, "max": 9.0, "episodes": 1}
+    rows = [{"T": 100, "seed": 0, "evaluation": only}]
+    assert format_evaluation(rows) == "G 9, 1 episode at step 100"
 
 
 def test_the_evaluation_of_frozen_seeds_counts_and_is_mentioned():
@@ -69,11 +76,11 @@ def test_the_evaluation_of_frozen_seeds_counts_and_is_mentioned():
     rows = [result(0, 10.0), result(1, 4.0, frozen="the loss"), result(2, 10.0)]
     assert format_evaluation(rows).startswith("G 8, ")
     assert format_evaluation(rows).endswith(
-        ", 3 seeds of 5 episodes at step 100, 1 frozen included"
+        " over 3 seeds), 5 episodes at step 100, 1 frozen included"
     )
     assert (
         format_evaluation(rows[1:2])
-        == "G 4 ± 0 (4 to 4), 5 episodes at step 100, frozen"
+        == "G 4 ± 0 (95 % over 5 episodes), 4 to 4 at step 100, frozen"
     )
 
 

@@ -64,7 +64,7 @@ def test_the_panel_of_one_seed_shows_what_the_rows_say():
     ]:
         assert part in text
     assert "avg_G ▁█ 5 to 195" in text
-    assert "G 150 ± 0 (150 to 150), 20 episodes at step 20,000" in text
+    assert "G 150 ± 0 (95 % over 20 episodes), 150 to 150 at step 20,000" in text
 
 
 def test_the_panel_of_a_few_seeds_has_a_line_for_each():

@@ -53,8 +53,10 @@ def test_no_values_have_no_statistics():
             statistic([])
 
 
-def test_one_value_is_its_own_interval():
-    assert bootstrap_ci95([3.25]) == (3.25, 3.25)
+def test_one_value_has_no_interval():
+    with pytest.raises(ValueError, match="n > 1"):
+        bootstrap_ci95([3.25])
+    assert summary([3.25]) == {"mean": 3.25, "iqm": 3.25, "ci95": None}
 
 
 def test_the_interval_is_the_same_every_time_and_holds_the_statistic():
