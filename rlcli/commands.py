@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # the same rows for type checkers and editors; a test compare
     from rlcli.evaluation.evaluate import eval as eval
     from rlcli.evaluation.render import render as render
     from rlcli.recipe.catalog import list as list
-    from rlcli.recipe.catalog import show as show
+    from rlcli.runs.description import show as show
     from rlcli.training import resume as resume
     from rlcli.training import train as train
     from rlcli.training.check import check as check
@@ -26,7 +26,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(  # name -> module of its functio
         "eval": "rlcli.evaluation.evaluate",
         "render": "rlcli.evaluation.render",
         "list": "rlcli.recipe.catalog",
-        "show": "rlcli.recipe.catalog",
+        "show": "rlcli.runs.description",
         "check": "rlcli.training.check",
     }
 )

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import rlcli
-from rlcli.cli import output
+from rlcli.cli import options, output
 from rlcli.cli.options import Best, Json, Seed, Trust
 from rlcli.runs import thread_layout
 from rlcli.terminal import printable
@@ -53,9 +53,10 @@ def command(
     Prints the returns of each seed, and over all seeds the mean, the interquartile mean
     (IQM) and its 95 % bootstrap interval; a single seed has none.
     """
-    thread_layout.apply_for_policy(path)
+    chosen = options.choose_run(path)
+    thread_layout.apply_for_policy(chosen)
     result = rlcli.eval(
-        path,
+        chosen,
         best=best,
         episodes=episodes,
         seed=seed,

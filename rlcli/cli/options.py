@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from rlcli.cli import output
 from rlcli.runs import durations
 
 MAX_SEED = 2**31 - 1  # also the largest seed of a recipe
@@ -19,6 +22,21 @@ def parse_max_time(text: str | None) -> float | None:
         return durations.parse_duration(text)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--max-time") from error
+
+
+def choose_run(path: str | Path, *, quiet: bool = False) -> str | Path:
+    """The path, or the newest of several runs in it, which a message names."""
+    from rlcli.runs.locate import list_runs  # here, to keep `--help` fast
+
+    runs = list_runs(Path(path))
+    if len(runs) < 2:
+        return path
+    if not quiet:
+        output.print_message(
+            f"using `{runs[-1]}`, the newest of {len(runs)} runs; for another, name "
+            f"its folder: `rlcli runs {shlex.quote(str(path))}` lists them"
+        )
+    return runs[-1]
 
 
 def parse_size(text: str | None) -> tuple[int, int] | None:

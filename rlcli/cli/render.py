@@ -61,9 +61,10 @@ def command(
 ) -> None:
     """Render episodes as a video; works without a display."""
     pixels = options.parse_size(size)
-    thread_layout.apply_for_policy(path)
+    chosen = options.choose_run(path)
+    thread_layout.apply_for_policy(chosen)
     file = rlcli.render(
-        path,
+        chosen,
         best=best,
         output=output_,
         episodes=episodes,

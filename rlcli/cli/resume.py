@@ -30,6 +30,9 @@ def command(
 
     limit = options.parse_max_time(max_time)
     sets = tuple(set)
+    chosen = options.choose_run(run, quiet=quiet)
     with signals.own_process():
-        folder = rlcli.resume(run, set=sets, max_time=limit, quiet=quiet, trust=trust)
+        folder = rlcli.resume(
+            chosen, set=sets, max_time=limit, quiet=quiet, trust=trust
+        )
     raise typer.Exit(report.report_training(folder, quiet=quiet))

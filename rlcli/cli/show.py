@@ -1,4 +1,4 @@
-"""`rlcli show`: prints a recipe with every default, or the options of a part."""
+"""`rlcli show`: prints a recipe with every default, a part's options, or a run."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import Annotated
 import typer
 
 import rlcli
-from rlcli.cli import output
-from rlcli.cli.options import Set
+from rlcli.cli import options, output
+from rlcli.cli.options import Json, Set
 
 
 def command(
     what: Annotated[
         str,
         typer.Argument(
-            metavar="RECIPE|KIND",
-            help="A recipe, or the kind of a part, such as `updater`.",
+            metavar="RECIPE|RUN|KIND",
+            help="A recipe, the folder of a run, or the kind of a part, such as "
+            "`updater`.",
             show_default=False,
         ),
     ],
@@ -32,8 +33,18 @@ def command(
             help="Show only what differs from the recipes that the recipe extends.",
         ),
     ] = False,
+    json: Json = False,
 ) -> None:
-    """Show a recipe with all defaults, or the options of a part."""
-    words = (what,) if name is None else (what, name)
-    text = rlcli.show(*words, set=tuple(set), diff_from_base=diff_from_base)
-    output.print_data(text.rstrip("\n"))
+    """Show a recipe with all defaults, the options of a part, or a run.
+
+    Of a run: its status, steps and return, and what differs from the built-in recipe.
+    """
+    words = (str(options.choose_run(what)),) if name is None else (what, name)
+    if json:
+        from rlcli.runs.description import show_data  # here, to keep `--help` fast
+
+        data = show_data(*words, set=tuple(set), diff_from_base=diff_from_base)
+        output.print_data(output.as_json(data))
+    else:
+        text = rlcli.show(*words, set=tuple(set), diff_from_base=diff_from_base)
+        output.print_data(text.rstrip("\n"))

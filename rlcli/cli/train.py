@@ -40,13 +40,25 @@ def command(
     runs: Annotated[
         Path,
         typer.Option(
-            "--runs", metavar="DIR", help="Create the run as DIR/<recipe>/<time>."
+            "--runs", metavar="DIR", help="Create the run below DIR/<recipe>."
         ),
     ] = Path("runs"),
     run: Annotated[
         Path | None,
         typer.Option("--run", metavar="DIR", help="Create the run in exactly DIR."),
     ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="NAME", help="Name the run and its folder."),
+    ] = None,
+    tag: Annotated[
+        list[str],
+        typer.Option(
+            "--tag",
+            metavar="TAG",
+            help="Tag the run for `rlcli runs`. Can be repeated.",
+        ),
+    ] = [],  # noqa: B006 - as for `--set`
     max_time: MaxTime = None,
     smoke: Annotated[
         bool,
@@ -75,6 +87,8 @@ def command(
             seeds=seeds,
             runs=runs,
             run=run,
+            name=name,
+            tag=tuple(tag),
             max_time=limit,
             smoke=smoke,
             quiet=quiet,

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
+from rlcli.runs.formats import format_number
 from rlcli.runs.metrics import CLOCK_FIELDS
 from rlcli.runs.statistics import summary
 
@@ -106,19 +107,6 @@ def _format_episodes(result: Mapping[str, Any]) -> str:
 def finite_values(values: Iterable[Any]) -> list[float]:
     """The finite numbers among the values."""
     return [float(x) for x in values if isinstance(x, Real) and math.isfinite(x)]
-
-
-def format_number(value: float | None) -> str:
-    """Formats a number: integers and large numbers whole, others with 3 digits.
-
-    >>> [format_number(x) for x in (9953, 0.12345, 31234.5, None)]
-    ['9,953', '0.123', '31,234', '–']
-    """
-    if value is None or not math.isfinite(value):
-        return "–"
-    if isinstance(value, Integral) or 999.5 <= abs(value) < 1e9:
-        return f"{round(value):,d}"
-    return f"{value:.3g}"
 
 
 def _format_value(name: str, value: Any) -> str:

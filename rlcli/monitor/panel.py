@@ -19,10 +19,10 @@ from rlcli.monitor.lines import (
     Row,
     finite_values,
     format_evaluation,
-    format_number,
     group_by_point,
     merge_rows,
 )
+from rlcli.runs.formats import format_number
 from rlcli.terminal import printable
 
 MAX_SEED_ROWS = 8  # more seeds than these share three lines: mean, min, max

@@ -55,16 +55,21 @@ def show(*what: str, set: Sequence[str] = (), diff_from_base: bool = False) -> s
     if len(what) == 2 and what[0] in ("recipe", "recipes"):
         what = what[1:]
     if len(what) == 1:
-        data = resolve(load_recipe(what[0], set))
-        if diff_from_base:
-            data = find_changes(resolve(load_bases(what[0])), data)
-        return dump_recipe(data)
+        return dump_recipe(recipe_data(what[0], set, diff_from_base))
     if len(what) != 2 or set or diff_from_base:
         raise RlcliError(
             "`show` takes a recipe, or the kind and the name of a part",
             "for example `rlcli show updater q_learning`",
         )
     return _describe_part(registry.find(parse_kind(what[0]), what[1]))
+
+
+def recipe_data(
+    recipe: str, set: Sequence[str] = (), diff_from_base: bool = False
+) -> dict[str, Any]:
+    """A recipe as plain data; see `show`."""
+    data = resolve(load_recipe(recipe, set))
+    return find_changes(resolve(load_bases(recipe)), data) if diff_from_base else data
 
 
 def _list_parts(kind: str) -> builtins.list[dict[str, str]]:

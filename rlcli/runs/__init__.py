@@ -2,4 +2,21 @@
 
 Belongs here: run folder, checkpoints, snapshots, metrics, statistics, provenance.
 May import: recipe, loop and assembly (snapshots only), and the top-level modules.
+
+The package is callable, because the command `rlcli runs` is the function `rlcli.runs`.
 """
+
+import sys
+import types
+from typing import Any
+
+
+class _Callable(types.ModuleType):
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Calls `rlcli.runs.listing.runs`."""
+        from rlcli.runs import listing
+
+        return listing.runs(*arguments, **keywords)
+
+
+sys.modules[__name__].__class__ = _Callable

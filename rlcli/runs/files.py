@@ -153,12 +153,12 @@ def read_json(path: Path) -> dict[str, Any]:
     if not os.path.lexists(path):
         return {}
     with open_regular(path, os.O_RDONLY, "rb") as file:
-        data = file.read(LARGEST_JSON + 1)
+        if os.fstat(file.fileno()).st_size > LARGEST_JSON:
+            raise RlcliError(
+                f"`{path}` is damaged: it has more than {LARGEST_JSON:,} bytes"
+            )
+        data = file.read()
     hint = "remove it: `rlcli resume` recreates it from the newest checkpoint"
-    if len(data) > LARGEST_JSON:
-        raise RlcliError(
-            f"`{path}` is damaged: it has more than {LARGEST_JSON:,} bytes"
-        )
     if not data:
         return {}
     try:

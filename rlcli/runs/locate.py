@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from rlcli.errors import RlcliError
+from rlcli.runs.files import read_json
 from rlcli.runs.run_folder import TIME, Run, is_run
 
 
@@ -18,7 +19,7 @@ def locate_policy(path: str | Path, *, best: bool = False) -> tuple[Run | None, 
     policy or checkpoint file, which does not have to belong to a run. The policy of a
     run is `policy.pkl.lz4`, or `best.pkl.lz4` if `best`.
     """
-    path = Path(path)
+    path = complete_path(path)
     if path.is_file():
         run = _owning_run(path)
         if best and (run is None or path != run.best):
@@ -41,8 +42,11 @@ def locate_policy(path: str | Path, *, best: bool = False) -> tuple[Run | None, 
 
 
 def locate_run(path: str | Path) -> Run:
-    """Finds a run by its folder, by one of its files, or by its recipe's folder."""
-    path = Path(path)
+    """Finds a run by its folder, by one of its files, or by its recipe's folder.
+
+    The overrides at the end of the folder's name, `<time>_<overrides>`, may be omitted.
+    """
+    path = complete_path(path)
     if path.is_file():
         run = _owning_run(path)
         if run is None:
@@ -58,9 +62,9 @@ def locate_run(path: str | Path) -> Run:
     full_path = path.absolute()  # "." has no name
     if full_path.name == "checkpoints" and is_run(full_path.parent):
         return Run(path.parent if path.name else full_path.parent)
-    runs = [info.parent for info in path.glob("*/run.json")]
+    runs = list_runs(path)
     if runs:
-        return Run(max(runs, key=_start_order))
+        return Run(runs[-1])
     recipes = sorted({info.parents[1] for info in path.glob("*/*/run.json")})
     raise RlcliError(
         f"`{path}` is not the folder of a run",
@@ -68,6 +72,25 @@ def locate_run(path: str | Path) -> Run:
         if recipes
         else "`rlcli train` creates runs, with a `run.json` in each",
     )
+
+
+def complete_path(path: str | Path) -> Path:
+    """The path, with the overrides that are omitted in the name of a run's folder."""
+    path = Path(path)
+    if path.exists() or not TIME.fullmatch(path.name):
+        return path
+    matches = sorted(path.parent.glob(f"{path.name}_*"))
+    if len(matches) > 1:
+        listing = ", ".join(f"`{match}`" for match in matches)
+        raise RlcliError(f"`{path}` may be any of {len(matches)} runs", listing)
+    return matches[0] if matches else path
+
+
+def list_runs(path: Path) -> list[Path]:
+    """The runs in the folder of a recipe, from the oldest; [] if it is itself a run."""
+    if not path.is_dir() or is_run(path):
+        return []
+    return sorted((info.parent for info in path.glob("*/run.json")), key=_start_order)
 
 
 def _best_policy(run: Run) -> Path:
@@ -89,12 +112,16 @@ def _owning_run(path: Path) -> Run | None:
 
 
 def _start_order(folder: Path) -> tuple[str, int]:
-    """Sort key by start time: from the folder's name, else the time of `run.json`."""
-    match = TIME.fullmatch(folder.name)
+    """Sort key by start time: from the folder's name, else from `run.json`."""
+    match = TIME.match(folder.name)
     if match:
         return match[1], int(match[2] or 1)
-    created = time.gmtime((folder / "run.json").stat().st_mtime)
-    return time.strftime("%Y-%m-%dT%H-%M-%S", created), 1
+    try:
+        created = str(read_json(folder / "run.json")["created"])
+        return created.removesuffix("Z").replace(":", "-"), 1
+    except (RlcliError, LookupError):
+        changed = time.gmtime((folder / "run.json").stat().st_mtime)
+        return time.strftime("%Y-%m-%dT%H-%M-%S", changed), 1
 
 
 def _suggest_path(path: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -15,7 +15,10 @@ from rlcli.runs.files import name_file_in_errors, open_regular, to_json
 
 FILE_NAME = "metrics.jsonl"
 _STEP = re.compile(rb'\{"T": (\d{1,18})[,}]')  # the beginning of every row
+_EVALUATION = b'"evaluation": {'  # in the rows of evaluations
 _BLOCK = 2**16  # bytes to search row by row
+_TAIL = 2**14  # bytes in which the last rows are expected
+_SEARCH = 2**22  # bytes before the end that are searched for an evaluation
 _LONGEST = 2**24  # bytes of a line
 FIRST_FIELDS = ("T", "seed", "ep", "G", "t", "avg_G", "avg_r")
 # Fields that depend on the machine: they differ between two equal runs.
@@ -78,6 +81,49 @@ def read_metrics(folder: str | Path) -> list[dict[str, Any]]:
             for number, line in enumerate(file, 1)
             if line.endswith("\n")
         ]
+
+
+def read_last_rows(
+    folder: str | Path, seeds: int, *, with_evaluation: bool
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows of the last log point, and of the last evaluation, at most one per seed.
+
+    Reads only the end of the file: an evaluation further than `_SEARCH` bytes before it
+    is not found, and none is searched for unless `with_evaluation`.
+    """
+    path = Path(folder) / FILE_NAME
+    if not os.path.lexists(path):
+        return [], []
+    with open_regular(path, os.O_RDONLY, "rb") as file:
+        size, length = file.seek(0, os.SEEK_END), _TAIL
+        while True:
+            file.seek(max(0, size - length))
+            lines = file.read(length).split(b"\n")[:-1]  # without an incomplete line
+            if length < size:
+                lines = lines[1:]
+            rows = _last_group(path, lines, seeds, is_evaluation=False)
+            evaluation = _last_group(path, lines, seeds, is_evaluation=True)
+            is_found = len(evaluation) == seeds or not with_evaluation
+            if (len(rows) == seeds and is_found) or length >= min(size, _SEARCH):
+                return rows, evaluation
+            length *= 8
+
+
+def _last_group(
+    path: Path, lines: Sequence[bytes], seeds: int, *, is_evaluation: bool
+) -> list[dict[str, Any]]:
+    """The last rows of a kind with an equal step."""
+    rows: list[dict[str, Any]] = []
+    for line in reversed(lines):
+        if (_EVALUATION in line) != is_evaluation:
+            continue
+        row = _parse_row(path, None, line.decode(errors="replace"))
+        if rows and row["T"] != rows[0]["T"]:
+            break
+        rows.insert(0, row)
+        if len(rows) == seeds:
+            break
+    return rows
 
 
 def drop_clock_fields(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,14 +199,14 @@ def _next_step(path: Path, file: IO[bytes]) -> int:
     return _parse_row(path, number + 1, line.decode(errors="replace"))["T"]
 
 
-def _parse_row(path: Path, number: int, line: str) -> dict[str, Any]:
+def _parse_row(path: Path, number: int | None, line: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):  # not JSON, or too deeply nested
         row = None
     if not isinstance(row, dict) or not isinstance(row.get("T"), int):
         raise RlcliError(
-            f"`{path}`, line {number}: not a row of metrics",
+            f"`{path}`{f', line {number}' if number else ''}: not a row of metrics",
             "each line is a JSON object with `T`; remove the line to continue",
         )
     return row

@@ -1,37 +1,34 @@
-"""Run folder: the files of a run in `runs/<recipe>/<time>[-n]/`."""
+"""Run folder: the files of a run, by default in `runs/<recipe>/<time>[-n]/`."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, NoneType
 from typing import Any
 
-from rlcli.errors import RlcliError
-from rlcli.runs import files
+from rlcli.errors import RlcliError, quote
+from rlcli.runs import files, locks
 from rlcli.runs.files import (
     merge_json,
-    open_regular,
     read_json,
     replace_file,
     write_json,
 )
+from rlcli.runs.naming import describe_overrides
 from rlcli.runs.provenance import command_line
 
 SUFFIX = ".pkl.lz4"
 TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)(?:-(\d+))?")
 _CHECKPOINT = re.compile(rf"(\d{{9,18}}){re.escape(SUFFIX)}")
-_LOCK = ".lock"
 _PATIENCE = 5.0  # seconds to wait for a process that creates the same run
-_TEST = 0.05  # seconds to wait for a process that only tests the lock
 _POLL = 0.01
 
 
@@ -43,6 +40,9 @@ class Run:
     is_new: bool = field(
         default=False, compare=False
     )  # created by this process, which may remove it
+    is_below_recipe: bool = field(
+        default=False, compare=False
+    )  # in the folder of a recipe's runs, which may be removed when it is empty
 
     @property
     def recipe(self) -> Path:
@@ -141,8 +141,9 @@ class Run:
         info = read_json(self.info)
         for name, is_sound in _INFO.items():
             if name in info and not is_sound(info[name]):
+                value = quote(files.to_json(info[name]))
                 raise RlcliError(
-                    f"`{self.info}` is damaged: `{name}` is {_short(info[name])}",
+                    f"`{self.info}` is damaged: `{name}` is {value}",
                     "restore the file, or remove it: `rlcli resume` recreates it",
                 )
         return info
@@ -163,8 +164,9 @@ class Run:
         """
         index = read_json(self.index)
         if not isinstance(index.get("best", {}), dict):
+            value = quote(files.to_json(index["best"]))
             raise RlcliError(
-                f"`{self.index}` is damaged: `best` is {_short(index['best'])}",
+                f"`{self.index}` is damaged: `best` is {value}",
                 "remove it: the next checkpoint recreates it",
             )
         return index
@@ -173,46 +175,17 @@ class Run:
         """Sets fields of `checkpoints.json`."""
         merge_json(self.index, fields)
 
-    @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
-        """Prevents other processes from training into this folder.
-
-        The operating system releases the lock when the process ends for any reason.
-        Writes nothing but an empty `.lock`, if there is none.
-        """
-        path, deadline = self.folder / _LOCK, time.monotonic() + _TEST
-        with open_regular(path, os.O_RDWR | os.O_CREAT, "r+", encoding="ascii") as file:
-            while True:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise LockedError(self.folder, file.read(20).strip()) from None
-                    time.sleep(_POLL)
-                    continue
-                except OSError:
-                    # Some network file systems do not support locks.
-                    pass
-                break
-            yield
+    def lock(self) -> contextlib.AbstractContextManager[None]:
+        """Prevents other processes from training into this folder."""
+        return locks.hold(self.folder)
 
     def sign_lock(self) -> None:
-        """Writes the number of this process into `.lock`, which it holds."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        with open_regular(self.folder / _LOCK, flags, "w", encoding="ascii") as file:
-            file.write(str(os.getpid()))
+        """Writes the number of this process into the lock, which it holds."""
+        locks.sign(self.folder)
 
     def is_abandoned(self) -> bool:
         """Whether no process is training into this folder; False if unknown."""
-        try:
-            with open_regular(self.folder / _LOCK, os.O_RDONLY) as file:
-                # Another test may hold it at the same time, a training process not.
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except RlcliError as error:
-            return isinstance(error.__cause__, FileNotFoundError)
-        except OSError:
-            return False
-        return True
+        return locks.is_free(self.folder)
 
     def discard(self) -> None:
         """Removes the folder of a run that never started, but no files of the user.
@@ -224,11 +197,16 @@ class Run:
             raise ValueError(f"expected no checkpoint in {self.folder}")
         if self.is_new:
             shutil.rmtree(self.folder)
-            if TIME.fullmatch(self.folder.name):
+            if self.is_below_recipe:
                 with contextlib.suppress(OSError):  # not empty: runs of the recipe
                     self.folder.parent.rmdir()
             return
-        for path in (self.recipe, self.resolved_recipe, self.info, self.folder / _LOCK):
+        for path in (
+            self.recipe,
+            self.resolved_recipe,
+            self.info,
+            self.folder / locks.FILE_NAME,
+        ):
             path.unlink(missing_ok=True)
 
     def list_checkpoints(self) -> list[Path]:
@@ -241,26 +219,18 @@ class Run:
         ]
 
 
-class LockedError(RlcliError):
-    """Another process is training into the folder."""
-
-    def __init__(self, folder: Path, process: str) -> None:
-        name = f"process {process}" if process.isdecimal() else "another process"
-        super().__init__(
-            f"{name} is already training into `{folder}`",
-            "wait until it ends, or train into another folder",
-        )
-
-
 def create_run(
     recipe: str,
     *,
     runs: str | Path = "runs",
     run: str | Path | None = None,
+    name: str | None = None,
+    overrides: Sequence[str] = (),
     written: str = "",
     resolved: str = "",
+    **fields: Any,
 ) -> Run:
-    """Creates the folder of a run: `<runs>/<recipe>/<UTC time>[-n]`, or `run` itself.
+    """Creates the folder of a run, by default `<runs>/<recipe>/<UTC time>[-n]`.
 
     Two processes never get the same folder. Call it only after checking the recipe: a
     refused recipe leaves no folder behind.
@@ -269,8 +239,12 @@ def create_run(
         recipe: the name of the recipe.
         runs: the folder in which runs are created.
         run: the folder of this run, instead of one below `runs`.
+        name: the name of this run: `<runs>/<recipe>/<name>[-n]`.
+        overrides: options that replace the recipe's, `a.b=value`: the folder's name
+            contains them in short, `<UTC time>[-n]_b=value`.
         written: the recipe as the user wrote it.
         resolved: the recipe with every default filled in.
+        fields: more fields of `run.json`.
     """
     if recipe in ("", ".", "..") or Path(recipe).name != recipe:
         raise ValueError(f"expected the name of a recipe, not a path, got {recipe!r}")
@@ -280,7 +254,9 @@ def create_run(
         else:
             parent = Path(runs) / recipe
             parent.mkdir(parents=True, exist_ok=True)
-            created = _create_numbered(parent)
+            start = name or time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime())
+            label = "" if name else describe_overrides(overrides)
+            created = _create_numbered(parent, start, f"_{label}" if label else "")
     except OSError as error:
         raise RlcliError(
             f"`{error.filename}` cannot be created: {error.strerror}",
@@ -290,22 +266,21 @@ def create_run(
         replace_file(created.recipe, written.encode())
         replace_file(created.resolved_recipe, resolved.encode())
         # Last, because `run.json` marks the folder as a complete run.
-        fields = {"recipe": recipe, "status": "created", "created": timestamp()}
-        write_json(created.info, fields)
+        first = {"recipe": recipe, "status": "created", "created": timestamp()}
+        write_json(created.info, {**first, "name": name, **fields})
     return created
 
 
-def _create_numbered(parent: Path) -> Run:
-    name = time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime())
+def _create_numbered(parent: Path, start: str, label: str) -> Run:
     n = 1
     while True:
-        folder = parent / (name if n == 1 else f"{name}-{n}")
+        folder = parent / (f"{start}{label}" if n == 1 else f"{start}-{n}{label}")
         try:
             os.mkdir(folder)  # fails if it exists: the process that creates it owns it
         except FileExistsError:
             n += 1
             continue
-        return Run(folder, is_new=True)
+        return Run(folder, is_new=True, is_below_recipe=True)
 
 
 def _existing_or_new(folder: Path) -> Run:
@@ -329,7 +304,7 @@ def _claim(run: Run) -> Iterator[None]:
                 _refuse_existing(run)
                 yield
                 return
-        except LockedError:
+        except locks.LockedError:
             _refuse_existing(run)
             if time.monotonic() > deadline:
                 raise
@@ -358,29 +333,30 @@ def _checkpoint_step(checkpoint: Path) -> int:
     return int(checkpoint.name.removesuffix(SUFFIX))
 
 
-def _short(value: Any) -> str:
-    text = files.to_json(value)
-    return f"`{text}`" if len(text) <= 60 else f"`{text[:57]}…`"
-
-
 def _is_list_of(kind: type) -> Callable[[Any], bool]:
     return lambda value: (
         isinstance(value, list) and all(type(item) is kind for item in value)
     )
 
 
-def _is(kind: type) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, kind)
+def _is(*kinds: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kinds)
 
 
 # The fields of `run.json` that rlcli reads, with checks of their types.
 _INFO: Mapping[str, Callable[[Any], bool]] = MappingProxyType(
     {
         "recipe": _is(str),
+        "name": _is(str, NoneType),
+        "tags": _is_list_of(str),
+        "changes": _is(dict, NoneType),
         "status": _is(str),
         "reason": _is(str),
         "seeds": _is_list_of(int),
         "layout": _is(dict),
+        "total_steps": _is(int),
+        "created": _is(str),
+        "ended": _is(str, NoneType),
         "resumes": _is_list_of(dict),
     }
 )

@@ -8,12 +8,13 @@ continues as a different one.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rlcli.errors import RlcliError
+from rlcli.errors import RlcliError, shorten
 from rlcli.recipe import Recipe, documents, dump_recipe, load_recipe, resolve
 from rlcli.runs import run_folder
+from rlcli.runs.differences import continue_differences, find_differences
 from rlcli.runs.files import replace_file, to_json, write_json
 from rlcli.runs.run_folder import Run
 from rlcli.runs.snapshots import Saved, read_checkpoint
@@ -123,6 +124,15 @@ def refuse_too_short(experiment: Experiment) -> None:
         )
 
 
+def record_changes(run: Run, before: Recipe, after: Recipe) -> dict[str, Any]:
+    """The field `changes` of `run.json` after a resume; {} if it stays as it is."""
+    changes = run.read_info().get("changes")
+    later = find_differences(resolve(before), resolve(after))
+    if changes is None or not later:
+        return {}
+    return {"changes": continue_differences(changes, later)}
+
+
 def rewrite(run: Run, recipe: Recipe, saved: Saved | None) -> None:
     """Writes the recipe with its changes, and files that are missing."""
     text = dump_recipe(resolve(recipe)).encode()
@@ -157,23 +167,16 @@ def _refuse_differences(own: Recipe, other: Recipe, message: str, hint: str) -> 
     own = dataclasses.replace(own, train=dataclasses.replace(own.train, **changeable))
     if own == other:
         return
-    differences = [*_differences(resolve(own), resolve(other))]
+    differences = [
+        f"`{place}` is {_shorten(after)}, not {_shorten(before)}"
+        for place, (before, after) in find_differences(
+            resolve(other), resolve(own)
+        ).items()
+    ]
     surplus = len(differences) - _MAX_LISTED
     more = f", and {surplus} more" if surplus > 0 else ""
     raise RlcliError(f"{message}: {', '.join(differences[:_MAX_LISTED])}{more}", hint)
 
 
-def _differences(own: Any, other: Any, place: str = "") -> Iterator[str]:
-    """Each option in which two resolved recipes differ, with both values."""
-    if not (isinstance(own, Mapping) and isinstance(other, Mapping)):
-        if own != other:
-            yield f"`{place}` is {_shorten(own)}, not {_shorten(other)}"
-        return
-    for key in {**other, **own}:
-        below = f"{place}.{key}" if place else key
-        yield from _differences(own.get(key), other.get(key), below)
-
-
 def _shorten(value: Any) -> str:
-    text = to_json(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    return shorten(to_json(value))

@@ -122,7 +122,12 @@ def run_chunks(
     deadline = deadline_of(max_time)
     failures = experiment.failures
     folder.write_info(
-        status="running", reason="", hint="", frozen=failures.reasons, ended=None
+        status="running",
+        reason="",
+        hint="",
+        frozen=failures.reasons,
+        total_steps=experiment.total_steps,
+        ended=None,
     )
     resume_at = start_step if folder.latest_checkpoint() is not None else None
     monitor = Monitor(

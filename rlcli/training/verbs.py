@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlcli.errors import EXIT_CODES, RlcliError
-from rlcli.recipe import Recipe, dump_recipe, load_recipe, resolve
+from rlcli.recipe import Recipe, dump_recipe, load_recipe, resolve, shipped_recipes
 from rlcli.runs import provenance, run_folder, thread_layout
+from rlcli.runs.differences import Differences, find_differences
 from rlcli.runs.locate import locate_run
+from rlcli.runs.naming import check_name, check_tags
 from rlcli.runs.run_folder import Run
 from rlcli.terminal import printable
 from rlcli.training.run_loop import (
@@ -57,6 +59,8 @@ def chunks(
     seeds: int | None = None,
     runs: str | Path = "runs",
     run: str | Path | None = None,
+    name: str | None = None,
+    tag: Sequence[str] = (),
     max_time: str | float | None = None,
     smoke: bool = False,
     quiet: bool = False,
@@ -72,8 +76,11 @@ def chunks(
         set: options that replace the recipe's, such as `train.steps=10_000`.
         seed: the first seed.
         seeds: the number of seeds: seed, seed + 1, …
-        runs: creates the run as `<runs>/<recipe>/<time>`.
+        runs: creates the run as `<runs>/<recipe>/<time>`, followed by the options in
+            `set` in short.
         run: creates the run in exactly this folder; refused if it contains a run.
+        name: a name for the run, and for its folder: `<runs>/<recipe>/<name>`.
+        tag: tags of the run, by which `rlcli.runs` finds it.
         max_time: seconds, or a duration such as `3h50m`, from the process start.
         smoke: runs the whole pipeline with a tiny budget.
         quiet: prints only warnings and errors.
@@ -88,6 +95,8 @@ def chunks(
         seeds=seeds,
         runs=runs,
         run=run,
+        name=name,
+        tag=tag,
         max_time=max_time,
         smoke=smoke,
         quiet=quiet,
@@ -104,6 +113,8 @@ def _chunks(
     seeds: int | None = None,
     runs: str | Path = "runs",
     run: str | Path | None = None,
+    name: str | None = None,
+    tag: Sequence[str] = (),
     **keywords: Any,
 ) -> Generator[Chunk, None, Path]:
     """Implements `chunks`; `ends_at_log_points`: whether chunks end at log points."""
@@ -114,8 +125,14 @@ def _chunks(
         functools.partial(
             thread_layout.apply_for_recipe, recipe, set=sets, seeds=seeds
         ),
-        functools.partial(load_recipe, recipe, sets),
-        {"runs": runs, "run": run},
+        recipe,
+        sets,
+        {
+            "runs": runs,
+            "run": run,
+            "name": None if name is None else check_name(name),
+            "tags": check_tags(tag),
+        },
         ends_at_log_points=ends_at_log_points,
         **keywords,
     )
@@ -125,7 +142,8 @@ def _chunks(
 
 def _train_chunks(
     set_threads: Callable[[], str],
-    read: Callable[[], Recipe],
+    source: str | Path | Mapping[str, Any],
+    sets: Sequence[str],
     place: Mapping[str, Any],
     *,
     ends_at_log_points: bool,
@@ -140,14 +158,20 @@ def _train_chunks(
     from rlcli.loop.log import MAX_LOG_POINTS
     from rlcli.training.experiment import Experiment
 
-    recipe = _smoke_recipe(read()) if smoke else read()
+    full_recipe = load_recipe(source, sets)
+    recipe = _smoke_recipe(full_recipe) if smoke else full_recipe
     out_of_memory.check_recipe(recipe, recipe.train.seeds)
     experiment = Experiment(recipe, build(recipe))
     experiment.log_rows.max_points = 1 if ends_at_log_points else MAX_LOG_POINTS
     experiment.check()
     text = dump_recipe(resolve(recipe))
     folder = run_folder.create_run(
-        recipe.name, **place, written=recipe.document.text or text, resolved=text
+        recipe.name,
+        overrides=sets,
+        written=recipe.document.text or text,
+        resolved=text,
+        changes=_find_changes(full_recipe, source),
+        **place,
     )
     with folder.lock(), catch_signals(folder) as signals:
         folder.sign_lock()
@@ -168,6 +192,17 @@ def _train_chunks(
         )
         yield from run_in_memory(folder, experiment, chunks)
     return folder.folder
+
+
+def _find_changes(
+    recipe: Recipe, source: str | Path | Mapping[str, Any]
+) -> Differences | None:
+    """What differs from the built-in recipe of the same name, else from the source."""
+    original = shipped_recipes().get(recipe.name, source)
+    try:
+        return find_differences(resolve(load_recipe(original)), resolve(recipe))
+    except RlcliError:  # a recipe that is incomplete without `--set`
+        return None
 
 
 def resume(
@@ -226,8 +261,10 @@ def _resume_chunks(
     _refuse_stopped(folder, experiment, signals, max_time)
     folder.sign_lock()
     folder.remove_temporaries()
+    changes = recovery.record_changes(folder, recipe_before, recipe)
     recovery.rewrite(folder, recipe, saved)
     folder.record_resume(step=experiment.step, inexact=sentence)
+    folder.write_info(**changes)
     messages = [warning, *messages, sentence]
     chunks = run_chunks(folder, experiment, signals, max_time, quiet, *messages)
     yield from run_in_memory(folder, experiment, chunks)

@@ -4,6 +4,7 @@ import json
 
 import gymnasium
 import pytest
+from folders import write_run
 
 import rlcli
 from rlcli.cli import main
@@ -108,6 +109,27 @@ def test_show_takes_settings_for_a_recipe_only():
     assert "\ntracer: {name: n_step, n: 8, gamma: 0.5}\n" in shown
     with pytest.raises(RlcliError, match="takes a recipe"):
         rlcli.show("tracer", "n_step", set=["gamma=0.5"])
+
+
+def test_show_prints_a_recipe_or_a_run_as_json(tmp_path, capsys):
+    run = write_run(tmp_path / "run")
+    assert main(["show", str(run), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["run"], shown["status"]) == (str(run), "finished")
+    assert shown["resolved"]["optimizer"]["learning_rate"] == 5e-4
+    assert main(["show", "dqn_cartpole", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["environment"]["name"] == "CartPole-v1"
+    assert main(["show", "updater", "ppo", "--json"]) == 1
+    assert "`rlcli list --json`" in capsys.readouterr().err
+
+
+def test_show_of_several_runs_takes_the_newest_and_says_so(tmp_path, capsys):
+    for hour in (10, 11):
+        write_run(tmp_path / "dqn" / f"2026-11-20T{hour}-00-00")
+    assert main(["show", str(tmp_path / "dqn")]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0].endswith("2026-11-20T11-00-00")
+    assert err.startswith("using `")
 
 
 def test_check_goes_on_after_an_unsound_recipe_and_exits_1(put, capsys):

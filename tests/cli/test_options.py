@@ -1,7 +1,10 @@
 """Options that several verbs share."""
 
+from pathlib import Path
+
 import pytest
 import typer
+from folders import write_run
 
 from rlcli.cli import options
 
@@ -24,3 +27,20 @@ def test_another_size_is_refused(text):
 def test_no_time_limit_is_none():
     assert options.parse_max_time(None) is None
     assert options.parse_max_time("10m") == 600
+
+
+def test_of_several_runs_the_newest_is_taken_and_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_run(Path("runs/my dqn/2026-11-20T10-00-00"))
+    assert options.choose_run("runs/my dqn") == "runs/my dqn"
+    newest = write_run(Path("runs/my dqn/2026-11-20T11-00-00"))
+    assert capsys.readouterr().err == ""
+    assert options.choose_run(Path("runs/my dqn")) == newest
+    assert capsys.readouterr().err == (
+        "using `runs/my dqn/2026-11-20T11-00-00`, the newest of 2 runs; for another, "
+        "name its folder: `rlcli runs 'runs/my dqn'` lists them\n"
+    )
+    options.choose_run("runs/my dqn", quiet=True)
+    assert capsys.readouterr().err == ""
+    for path in (newest, "runs", "dqn_cartpole", newest / "run.json"):
+        assert options.choose_run(path) == path

@@ -37,7 +37,7 @@ def ends(monkeypatch, folder):
 def test_train_hands_every_option_to_the_function_of_its_name(ends, tmp_path):
     calls = ends("finished")
     options = "--set a.b=1 --set c=[x] --seed 3 --seeds 2 --runs there --run here "
-    options += "--max-time 3h50m --smoke --quiet --profile"
+    options += "--name base --tag a --tag b --max-time 3h50m --smoke --quiet --profile"
     assert main(["train", "recipe.yaml", *options.split()]) == 0
     assert calls == [
         (
@@ -48,6 +48,8 @@ def test_train_hands_every_option_to_the_function_of_its_name(ends, tmp_path):
                 "seeds": 2,
                 "runs": Path("there"),
                 "run": Path("here"),
+                "name": "base",
+                "tag": ("a", "b"),
                 "max_time": 13_800.0,
                 "smoke": True,
                 "quiet": True,

@@ -1,11 +1,12 @@
 """Locate: runs and policies by the paths that a user may write."""
 
 import time
+from pathlib import Path
 
 import pytest
 
 from rlcli.errors import RlcliError
-from rlcli.runs.locate import locate_policy, locate_run
+from rlcli.runs.locate import list_runs, locate_policy, locate_run
 from rlcli.runs.run_folder import create_run
 
 
@@ -57,6 +58,31 @@ def test_the_newest_run_is_the_one_that_started_last(noon):
     assert locate_run("runs/dqn").folder.name == names[-1]
     create_run("dqn", run="runs/dqn/2026-11-20T10-00-01")
     assert locate_run("runs/dqn").folder.name == "2026-11-20T10-00-01"
+
+
+def test_a_named_run_is_as_old_as_its_record_says(noon):
+    first = create_run("dqn", name="first")
+    create_run("dqn", run="runs/dqn/2026-11-20T09-59-59")
+    assert locate_run("runs/dqn") == first
+    create_run("dqn", run="runs/dqn/2026-11-20T10-00-01_b=1")
+    assert locate_run("runs/dqn").folder.name == "2026-11-20T10-00-01_b=1"
+    assert [run.name for run in list_runs(Path("runs/dqn"))] == [
+        *("2026-11-20T09-59-59", "first", "2026-11-20T10-00-01_b=1")
+    ]
+    assert list_runs(first.folder) == list_runs(Path("runs")) == []
+
+
+def test_the_overrides_in_the_name_of_a_folder_may_be_omitted(noon):
+    run = finish_run(create_run("dqn", overrides=["a.b=1"]), 100)
+    path = run.folder.with_name("2026-11-20T10-00-00")
+    assert locate_run(path) == run
+    assert locate_policy(path) == (run, run.policy)
+    create_run("dqn", overrides=["a.b=2"])
+    with pytest.raises(RlcliError, match="may be any of 2 runs") as refused:
+        locate_run(path)
+    assert "10-00-00_b=1`, `" in refused.value.hint
+    with pytest.raises(RlcliError, match="there is no file or folder"):
+        locate_run(path.with_name("2026-11-20T10-00"))
 
 
 def test_a_single_file_belongs_to_no_run(folder):

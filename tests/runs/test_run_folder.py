@@ -55,7 +55,26 @@ def test_a_run_lies_under_its_recipe_and_its_time(folder, noon):
         "recipe": "dqn",
         "status": "created",
         "created": "2026-11-20T10:00:00Z",
+        "name": None,
     }
+
+
+def test_the_folder_of_a_run_has_its_name_or_its_overrides(noon):
+    named = [create_run("dqn", name="base", tags=["a"]) for _ in range(2)]
+    assert [str(run.folder) for run in named] == ["runs/dqn/base", "runs/dqn/base-2"]
+    info = named[0].read_info()
+    assert (info["name"], info["tags"]) == ("base", ["a"])
+    sets = ["optimizer.learning_rate=5e-4", "train.seeds=3"]
+    paths = [create_run("dqn", overrides=sets).folder for _ in range(2)]
+    assert [path.name for path in paths] == [
+        "2026-11-20T10-00-00_learning_rate=5e-4,seeds=3",
+        "2026-11-20T10-00-00-2_learning_rate=5e-4,seeds=3",
+    ]
+
+
+def test_a_named_run_that_never_got_going_leaves_nothing(folder):
+    create_run("dqn", name="base").discard()
+    assert not (folder / "runs" / "dqn").exists()
 
 
 def test_what_lies_in_a_run_has_the_names_of_the_design():

@@ -1,6 +1,9 @@
-"""Folders: what a test compares to find out whether a run has been changed."""
+"""Folders: runs written by hand, and what tests compare of a run."""
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 
 def snapshot(folder: Path) -> dict[Path, tuple[int, bytes]]:
@@ -9,3 +12,64 @@ def snapshot(folder: Path) -> dict[Path, tuple[int, bytes]]:
         path: (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
         for path in (folder, *folder.rglob("*"))
     }
+
+
+RESOLVED = """\
+environment: {name: CartPole-v1, num_envs: 2}
+network:
+  name: mlp
+  layers: [64, 64]
+policy:
+  name: epsilon_greedy
+  epsilon: {name: linear, from: 1.0, to: 0.1}
+updater: {name: q_learning}
+optimizer:
+  name: adam
+  learning_rate: 0.0005
+train: {steps: 50_000, seed: 0, seeds: 2}
+"""
+
+
+def write_run(
+    folder: Path,
+    *,
+    means: Sequence[float] = (10.0, 14.0),
+    step: int = 50_000,
+    is_evaluated: bool = True,
+    resolved: str = RESOLVED,
+    **info: Any,
+) -> Path:
+    """A run folder without checkpoints, as training leaves it."""
+    folder.mkdir(parents=True)
+    fields = {
+        "recipe": "dqn_cartpole",
+        "status": "finished",
+        "created": "2026-11-20T10:00:00Z",
+        "name": None,
+        "changes": {"optimizer.learning_rate": [0.001, 0.0005]},
+        "tags": [],
+        "seeds": [*range(len(means))],
+        "smoke": False,
+        "reason": "",
+        "frozen": {},
+        "total_steps": 50_000,
+        "ended": "2026-11-20T10:05:00Z",
+        "command": "rlcli train dqn_cartpole",
+    }
+    (folder / "run.json").write_text(json.dumps(fields | info))
+    (folder / "resolved.yaml").write_text(resolved)
+    seeds = [{"T": step, "seed": seed} for seed in range(len(means))]
+    rows = [
+        row | {"ep": 3, "avg_G": mean + 1, "steps_per_second": 1_000.0}
+        for row, mean in zip(seeds, means, strict=True)
+    ]
+    if is_evaluated:
+        rows += [
+            row | {"evaluation": {"mean": mean, "std": 1.0, "episodes": 5}}
+            for row, mean in zip(seeds, means, strict=True)
+        ]
+        index = {"latest": f"{step:09d}.pkl.lz4", "best": {}}
+        (folder / "checkpoints.json").write_text(json.dumps(index))
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "metrics.jsonl").write_text(text)
+    return folder

@@ -1,6 +1,7 @@
 """Training: what a run leaves behind, how it ends, and going on with it."""
 
 import json
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -13,8 +14,8 @@ from folders import snapshot
 import rlcli
 from rlcli.cli.report import report_training
 from rlcli.errors import RlcliError
-from rlcli.recipe import load_recipe
-from rlcli.runs.run_folder import Run
+from rlcli.recipe import load_recipe, resolve
+from rlcli.runs.run_folder import TIME, Run
 from rlcli.training.experiment import Experiment
 
 CLOCKS = {"dt", "steps_per_second", "updates_per_second", "time"}
@@ -94,6 +95,53 @@ def test_the_recipe_lies_in_the_run_as_it_was_written(tmp_path):
     assert (run / "recipe.yaml").read_text() == text
     assert run.parent == tmp_path / "mine"
     assert info(run)["smoke"] is True
+
+
+def test_a_run_records_its_name_its_tags_and_its_changes(tmp_path):
+    sets = ["optimizer={name: adam, learning_rate: 5e-4}", "train.steps=9_000"]
+    run = rlcli.train(
+        "dqn_cartpole",
+        set=sets,
+        seeds=2,
+        runs=tmp_path,
+        name="base",
+        tag=["a", "b", "a"],
+        smoke=True,
+        quiet=True,
+    )
+    assert run == tmp_path / "dqn_cartpole" / "base"
+    facts = info(run)
+    assert (facts["name"], facts["tags"]) == ("base", ["a", "b"])
+    assert facts["total_steps"] < 9_000  # `smoke` is no change of the recipe
+    shipped, ours = (
+        resolve(load_recipe("dqn_cartpole", each)) for each in ((), (*sets,))
+    )
+    changes = facts["changes"]
+    assert changes["train.steps"] == [shipped["train"]["steps"], 9_000]
+    assert changes["train.seeds"] == [1, 2]
+    assert changes["optimizer.learning_rate"] == [
+        shipped["optimizer"]["learning_rate"],
+        ours["optimizer"]["learning_rate"],
+    ]
+    assert {key.split(".")[0] for key in changes} == {"optimizer", "train"}
+
+
+def test_a_folder_is_named_after_the_overrides_of_its_run(tmp_path):
+    chunks = rlcli.chunks(DATA, set=["train.log.every=50"], seed=3, runs=tmp_path)
+    folder = next(chunks).run
+    chunks.close()
+    assert re.fullmatch(TIME.pattern + "_log.every=50,seed=3", folder.name)
+    assert info(folder)["changes"] == {
+        "train.log.every": [100, 50],
+        "train.seed": [0, 3],
+    }
+
+
+@pytest.mark.parametrize("wrong", [{"name": "a/b"}, {"tag": [""]}])
+def test_a_name_that_cannot_be_a_folders_is_refused_before_training(wrong, tmp_path):
+    with pytest.raises(RlcliError, match="of a run"):
+        rlcli.train(DATA, runs=tmp_path / "runs", **wrong)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_rows_come_at_every_log_point_for_every_seed(finished_runs):
@@ -214,6 +262,7 @@ def test_a_longer_run_goes_on_exactly_as_if_it_had_been_longer_from_the_start(
 ):
     run = shutil.copytree(finished_runs["native"], tmp_path / "run")
     rlcli.resume(run, set=["train.steps=2_300"], quiet=True)
+    assert info(run)["changes"] == {"train.steps": [1_500, 2_300]}
     sets = ["train.steps=2_300"]
     longer = rlcli.train(DATA, set=sets, run=tmp_path / "longer", quiet=True)
     assert files(run) == files(longer)

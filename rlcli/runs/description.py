@@ -1,0 +1,128 @@
+"""Description: a run as text; the function behind `rlcli show`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rlcli.errors import RlcliError
+from rlcli.runs import formats
+from rlcli.runs.conditions import read_recipe
+from rlcli.runs.locate import complete_path, locate_run
+from rlcli.runs.records import Record, read_record
+from rlcli.runs.run_folder import SUFFIX
+from rlcli.terminal import printable
+
+_LONGEST = 200  # characters of a value
+
+
+def show(*what: str, set: Sequence[str] = (), diff_from_base: bool = False) -> str:
+    """Returns a recipe with every default, the options of a part, or a run in short.
+
+    `what` is a recipe, the kind and the name of a part, or the folder of a run. `set`
+    replaces options of a recipe, such as `train.steps=10_000`. `diff_from_base`: only
+    what differs from the recipes that the recipe extends.
+    """
+    if len(what) == 1 and is_run_path(what[0]):
+        _refuse_recipe_options(what[0], set, diff_from_base)
+        return describe_run(read_record(locate_run(what[0]).folder))
+    from rlcli.recipe import catalog  # here: imports JAX
+
+    return catalog.show(*what, set=set, diff_from_base=diff_from_base)
+
+
+def show_data(
+    what: str, *name: str, set: Sequence[str] = (), diff_from_base: bool = False
+) -> dict[str, Any]:
+    """The data of `show`: a recipe, or the record of a run with its recipe."""
+    if name:
+        raise RlcliError(
+            "`--json` is for recipes and runs", "`rlcli list --json` lists all parts"
+        )
+    if is_run_path(what):
+        _refuse_recipe_options(what, set, diff_from_base)
+        folder = locate_run(what).folder
+        return {**read_record(folder), "resolved": read_recipe(folder)}
+    from rlcli.recipe import catalog  # here: imports JAX
+
+    return catalog.recipe_data(what, set, diff_from_base)
+
+
+def _refuse_recipe_options(
+    what: str, set: Sequence[str], diff_from_base: bool
+) -> None:
+    option = "--set" if set else "--diff-from-base" if diff_from_base else ""
+    if option:
+        raise RlcliError(
+            f"`{what}` is a run: `{option}` is for recipes", f"remove `{option}`"
+        )
+
+
+def is_run_path(what: str) -> bool:
+    """Whether a name is that of a folder, or of a policy or checkpoint file."""
+    path = complete_path(what)
+    return path.is_dir() or path.name.endswith(SUFFIX)
+
+
+def describe_run(record: Record) -> str:
+    """A record as lines of text: fields, then what differs from the built-in recipe."""
+    fields = {name: text for name, text in _fields(record) if text}
+    width = max(map(len, fields)) + 2
+    lines = [f"{name:{width}}{text}" for name, text in fields.items()]
+    changes = record["changes"] or {}
+    if changes:
+        lines += ["", "different from the recipe as shipped or written:"]
+        width = max(map(len, changes)) + 2
+        for key, (before, after) in changes.items():
+            values = (formats.format_value(each, _LONGEST) for each in (after, before))
+            lines.append("  {:{}}{}  (was {})".format(key, width, *values))
+    return "".join(printable(line).replace("\n", "\\n") + "\n" for line in lines)
+
+
+def _fields(record: Record) -> Iterator[tuple[str, str]]:
+    yield "run", record["run"]
+    yield "recipe", record["recipe"] or ""
+    yield "name", record["name"] or ""
+    yield "tags", ", ".join(record["tags"])
+    reason = f": {record['reason']}" if record["reason"] else ""
+    yield "status", f"{record['status'] or ''}{reason}"
+    if record["steps"] is not None:
+        total = f" of {record['total_steps']:,}" if record["total_steps"] else ""
+        rate = record["steps_per_second"]
+        speed = f", {formats.format_number(rate)} steps/s" if rate else ""
+        smoke = ", smoke" if record["smoke"] else ""
+        yield "steps", f"{record['steps']:,}{total}{speed}{smoke}"
+    yield "seeds", ", ".join(map(str, record["seeds"] or ()))
+    yield "return", describe_return(record)
+    yield "created", _describe_times(record)
+    yield "command", record["command"] or ""
+
+
+def describe_return(record: Record) -> str:
+    """The return of a run in words; "" if no episode has finished."""
+    result = record["return"]
+    if result is None:
+        return ""
+    source = (
+        f"evaluation at step {result['step']:,}"
+        if result["source"] == "evaluation"
+        else f"running mean of training at step {result['step']:,}"
+    )
+    mean = formats.format_number(result["mean"])
+    if result["ci95"] is None:
+        return f"{mean} (95 % interval over seeds: n/a: 1 seed), {source}"
+    iqm, low, high = map(formats.format_number, (result["iqm"], *result["ci95"]))
+    return (
+        f"mean {mean}, IQM {iqm} (95 % bootstrap interval {low} to {high} over "
+        f"{len(result['seeds'])} seeds), {source}"
+    )
+
+
+def _describe_times(record: Record) -> str:
+    created = formats.parse_time(record["created"])
+    if created is None:
+        return ""
+    text = f"{record['created']}, {formats.format_duration(time.time() - created)} ago"
+    ended = formats.parse_time(record["ended"])
+    return f"{text}, ended {record['ended']}" if ended else text

@@ -1,0 +1,92 @@
+"""Formats: numbers, durations and changed options as short text for people."""
+
+from __future__ import annotations
+
+import calendar
+import math
+import time
+from collections.abc import Mapping, Sequence
+from numbers import Integral
+from typing import Any
+
+from rlcli.errors import shorten
+from rlcli.runs.files import to_json
+from rlcli.runs.naming import shorten_keys
+from rlcli.terminal import printable
+
+NOTHING = "–"
+LONGEST_VALUE = 24  # characters of the value of an option
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+_SHOWN_ELSEWHERE = ("train.seed", "train.seeds")
+
+
+def format_number(value: float | None) -> str:
+    """Formats a number: integers and large numbers whole, others with 3 digits.
+
+    >>> [format_number(x) for x in (9953, 0.12345, 31234.5, None)]
+    ['9,953', '0.123', '31,234', '–']
+    """
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    if isinstance(value, Integral) or 999.5 <= abs(value) < 1e9:
+        return f"{round(value):,d}"
+    return f"{value:.3g}"
+
+
+def format_count(value: float | None) -> str:
+    """Formats a number of steps with three digits.
+
+    >>> [format_count(x) for x in (256, 12_500, 50_000, 10_000_000, None)]
+    ['256', '12.5k', '50k', '10M', '–']
+    """
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    for size, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= 0.9995 * size:
+            return f"{value / size:.3g}{suffix}"
+    return f"{value:.3g}"
+
+
+def format_duration(seconds: float) -> str:
+    """Formats a duration in its largest unit: `12 s`, `5 min`, `3 h`, `2 d`."""
+    for size, unit in _UNITS:
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
+
+
+def parse_time(text: str | None) -> float | None:
+    """The Unix time of a time in `run.json`; None if it is missing or invalid."""
+    try:
+        return calendar.timegm(time.strptime(text or "", "%Y-%m-%dT%H:%M:%SZ"))
+    except ValueError:
+        return None
+
+
+def format_value(value: Any, longest: int = LONGEST_VALUE) -> str:
+    """Formats the value of an option; a linear schedule as `0.001→0`."""
+    if isinstance(value, Mapping) and {"from", "to"} <= value.keys():
+        return "→".join(format_value(value[key]) for key in ("from", "to"))
+    if isinstance(value, Mapping) and "name" in value:
+        value = value["name"]
+    text = value if isinstance(value, str) else to_json(value)
+    return printable(shorten(text, longest)).replace("\n", "\\n")
+
+
+def format_changes(changes: Mapping[str, Sequence[Any]] | None) -> list[str]:
+    """The new values of changed options: `learning_rate=0.0005`.
+
+    Omits the seeds, and the options of a part whose name has changed.
+    """
+    parts = {key.removesuffix("name") for key in changes or () if key.endswith(".name")}
+    shown = {
+        key: pair[1]
+        for key, pair in (changes or {}).items()
+        if key not in _SHOWN_ELSEWHERE
+        and (key.endswith(".name") or not key.startswith((*parts,)))
+    }
+    names = shorten_keys([*shown])
+    return [
+        f"{printable(name)}={format_value(value)}"
+        for name, value in zip(names, shown.values(), strict=True)
+    ]

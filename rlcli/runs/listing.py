@@ -1,0 +1,99 @@
+"""Listing: finds the runs below a folder; the function behind `rlcli runs`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlcli.errors import RlcliError, quote, suggest
+from rlcli.runs.conditions import parse_condition, select
+from rlcli.runs.records import Record, read_record
+from rlcli.runs.run_folder import TIME
+
+MAX_DEPTH = 5  # folders between the given one and a run
+SORTS = ("created", "return", "steps", "status", "recipe", "name")
+_DESCENDING = ("created", "return", "steps")
+# Files that mark a folder as a run, even if `run.json` is lost.
+_MARKS = frozenset(("run.json", "resolved.yaml", "metrics.jsonl", "checkpoints.json"))
+
+
+def runs(
+    folder: str | Path = "runs",
+    *,
+    filter: Sequence[str] = (),
+    tag: Sequence[str] = (),
+    sort: str = "created",
+) -> list[Record]:
+    """Returns a record of every run below a folder (`rlcli.runs.records.read_record`).
+
+    Args:
+        folder: a folder with runs, such as `runs`, or a run.
+        filter: conditions `KEY=VALUE` or `KEY!=VALUE`, which all have to hold. `KEY` is
+            an option of the recipe, such as `updater.name`, or a field of the records;
+            `*` and `?` in `VALUE` match any characters.
+        tag: only runs that have all these tags.
+        sort: `created`, `return` or `steps`, the highest first; or `status`, `recipe`
+            or `name`, in alphabetical order.
+    """
+    if sort not in SORTS:
+        raise RlcliError(
+            f"runs cannot be sorted by {quote(sort)}", suggest(sort, SORTS)
+        )
+    conditions = [parse_condition(text) for text in filter]
+    records = [read_record(path) for path in find_runs(Path(folder))]
+    records = [record for record in records if {*tag} <= {*record["tags"]}]
+    for condition in conditions:
+        records = select(records, condition)
+    return _sort(records, sort)
+
+
+def find_runs(folder: Path) -> Iterator[Path]:
+    """The folders of all runs below a folder, also of those with lost files."""
+    if not folder.is_dir():
+        hint = "`rlcli train` creates runs, by default in `runs`"
+        raise RlcliError(f"there is no folder {quote(folder)}", hint)
+    return _walk(os.fspath(folder), folder.name, MAX_DEPTH)
+
+
+def _walk(path: str, name: str, depth: int) -> Iterator[Path]:
+    try:
+        with os.scandir(path) as entries:
+            found = {
+                entry.name: entry.path
+                for entry in entries
+                if entry.name in _MARKS
+                or (entry.is_dir() and not entry.name.startswith("."))
+            }
+    except OSError:  # no permission, or removed in the meantime
+        return
+    if _MARKS & found.keys() or (not found and TIME.match(name)):
+        yield Path(path)
+    elif depth:
+        for each, below in found.items():
+            yield from _walk(below, each, depth - 1)
+
+
+def _sort(records: Sequence[Record], name: str) -> list[Record]:
+    """The records in order of a field; those without it are last."""
+    newest_first = sorted(records, key=_start_order, reverse=True)
+    if name == "created":
+        return newest_first
+    is_descending = name in _DESCENDING
+
+    def order(record: Record) -> tuple[bool, Any]:
+        value = record[name]
+        if name == "return":
+            value = value and value["mean"]
+        if value is None or value != value:  # NaN
+            return True, 0
+        return False, -value if is_descending else value
+
+    return sorted(newest_first, key=order)
+
+
+def _start_order(record: Record) -> tuple[str, int, str]:
+    match = TIME.match(Path(record["run"]).name)
+    number = int(match[2] or 1) if match else 1
+    return record["created"] or "", number, record["run"]

@@ -1,0 +1,79 @@
+"""Naming: names and tags of runs, and the part of a folder's name with the overrides.
+
+Everything here is safe in file names and in shells without quotes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from rlcli.errors import RlcliError, quote
+
+LONGEST_NAME = 80  # characters of a name, a tag, or the overrides in a folder's name
+LONGEST_VALUE = 24  # characters of a value in a folder's name
+_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._+=,@-]{{0,{LONGEST_NAME - 1}}}")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._+-]+")
+
+
+def check_name(name: str, what: str = "name") -> str:
+    """The name or tag of a run; an `RlcliError` if a folder cannot have this name."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise RlcliError(
+            f"{quote(name)} cannot be the {what} of a run",
+            f"use at most {LONGEST_NAME} letters, digits and `._+=,@-`, and begin with "
+            "a letter or a digit",
+        )
+    return name
+
+
+def check_tags(tags: Sequence[str]) -> list[str]:
+    """The tags of a run without duplicates, in their order."""
+    if isinstance(tags, str):
+        raise RlcliError(f"expected a list of tags, got the string {quote(tags)}")
+    return list(dict.fromkeys(check_name(tag, "tag") for tag in tags))
+
+
+def describe_overrides(sets: Sequence[str]) -> str:
+    """The overrides `a.b=value` of a run in a short form, for its folder's name.
+
+    Keys are shortened by `shorten_keys`. Overrides beyond `LONGEST_NAME` are counted.
+
+    >>> describe_overrides(["optimizer.learning_rate=5e-4", "updater.name=ppo"])
+    'learning_rate=5e-4,updater=ppo'
+    """
+    values = {}
+    for setting in sets:
+        key, _, value = setting.partition("=")
+        values[key.strip()] = _make_safe(value)
+    names = shorten_keys([*values])
+    parts = [
+        f"{_make_safe(name)}={value[:LONGEST_VALUE]}"
+        for name, value in zip(names, values.values(), strict=True)
+    ]
+    for count in range(len(parts), -1, -1):
+        rest = [f"+{len(parts) - count}"] if count < len(parts) else []
+        text = ",".join(parts[:count] + rest)
+        if len(text) <= LONGEST_NAME:
+            break
+    return text
+
+
+def _make_safe(text: str) -> str:
+    return "-".join(_UNSAFE.sub(" ", text).split())
+
+
+def shorten_keys(keys: Sequence[str]) -> list[str]:
+    """Dotted keys without their section, unless two would be equal.
+
+    >>> shorten_keys(["optimizer.learning_rate", "updater.name", "policy.epsilon.to"])
+    ['learning_rate', 'updater', 'epsilon.to']
+    """
+    names = [key.removesuffix(".name") for key in keys]
+    short = [name.partition(".")[2] or name for name in names]
+    counts = Counter(short)
+    return [
+        name if counts[each] > 1 else each
+        for name, each in zip(names, short, strict=True)
+    ]

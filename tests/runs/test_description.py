@@ -1,0 +1,85 @@
+"""Descriptions: a run in words."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+from folders import write_run
+
+import rlcli
+from rlcli.errors import RlcliError
+from rlcli.runs.description import describe_return, describe_run
+from rlcli.runs.records import read_record
+
+
+@pytest.fixture(autouse=True)
+def two_hours_later(monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: 1_795_168_800 + 7_200.0)
+
+
+def test_a_run_is_shown_in_words(tmp_path):
+    run = write_run(
+        tmp_path / "run",
+        name="base",
+        tags=["paper", "v2"],
+        status="failed",
+        reason="all seeds are frozen",
+        changes={"optimizer.learning_rate": [0.001, 5e-4], "train.seeds": [1, 2]},
+    )
+    assert rlcli.show(str(run)).splitlines() == [
+        f"run      {run}",
+        "recipe   dqn_cartpole",
+        "name     base",
+        "tags     paper, v2",
+        "status   failed: all seeds are frozen",
+        "steps    50,000 of 50,000, 1,000 steps/s",
+        "seeds    0, 1",
+        "return   mean 12, IQM 12 (95 % bootstrap interval 10 to 14 over 2 seeds), "
+        "evaluation at step 50,000",
+        "created  2026-11-20T10:00:00Z, 2 h ago, ended 2026-11-20T10:05:00Z",
+        "command  rlcli train dqn_cartpole",
+        "",
+        "different from the recipe as shipped or written:",
+        "  optimizer.learning_rate  0.0005  (was 0.001)",
+        "  train.seeds              2  (was 1)",
+    ]
+
+
+def test_the_return_of_one_seed_has_no_interval(tmp_path):
+    run = write_run(tmp_path / "run", means=(10.0,), is_evaluated=False)
+    assert describe_return(read_record(run)) == (
+        "11 (95 % interval over seeds: n/a: 1 seed), running mean of training at step "
+        "50,000"
+    )
+
+
+def test_a_broken_run_is_shown_with_the_reason(tmp_path):
+    run = write_run(tmp_path / "run")
+    (run / "run.json").write_text("{")
+    lines = rlcli.show(str(run)).splitlines()
+    assert lines[1].startswith("status  broken: ")
+    assert "is damaged" in lines[1]
+
+
+def test_control_characters_of_a_run_are_escaped(tmp_path):
+    changes = {"a.\x1b[2J": ["\x1b", "\x07"]}
+    run = write_run(tmp_path / "run", recipe="\x1b[2J", changes=changes)
+    assert "\x1b" not in describe_run(read_record(run))
+    assert "\x07" not in describe_run(read_record(run))
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path):
+    with pytest.raises(RlcliError, match="is not the folder of a run"):
+        rlcli.show(str(tmp_path))
+
+
+def test_a_run_is_shown_without_jax(tmp_path):
+    run = write_run(tmp_path / "run")
+    program = (
+        f"import sys, rlcli; rlcli.show({str(run)!r}); print('jax' in sys.modules)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert result.stdout == "False\n"

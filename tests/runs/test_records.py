@@ -1,0 +1,124 @@
+"""Records: what a run folder says about its run, also if it is damaged."""
+
+import fcntl
+import json
+
+import numpy as np
+import pytest
+from folders import snapshot, write_run
+
+from rlcli.runs.records import FIELDS, read_record
+from rlcli.runs.run_folder import create_run
+from rlcli.runs.statistics import bootstrap_ci95, iqm
+
+
+def edit(run, **fields):
+    info = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(info | fields))
+
+
+def test_a_record_says_what_became_of_a_run(tmp_path):
+    means = (10.0, 14.0, 30.0)
+    run = write_run(tmp_path / "a", means=means, tags=["paper"], name="base")
+    before = snapshot(run)
+    record = read_record(run)
+    assert {*record} == {*FIELDS}
+    assert record["run"] == str(run)
+    assert (record["name"], record["tags"]) == ("base", ["paper"])
+    assert (record["status"], record["steps"]) == ("finished", 50_000)
+    assert record["steps_per_second"] == 1_000
+    assert record["changes"] == {"optimizer.learning_rate": [0.001, 0.0005]}
+    result = record["return"]
+    assert (result["source"], result["step"]) == ("evaluation", 50_000)
+    assert result["seeds"] == [*means]
+    assert result["mean"] == 18
+    assert result["iqm"] == iqm(means)
+    assert result["ci95"] == [*bootstrap_ci95(means)]
+    assert json.loads(json.dumps(record)) == record
+    assert snapshot(run) == before
+
+
+def test_without_an_evaluation_the_return_is_that_of_training(tmp_path):
+    run = write_run(tmp_path / "a", means=(10.0,), is_evaluated=False)
+    assert read_record(run)["return"] == {
+        **{"mean": 11, "iqm": 11, "ci95": None, "seeds": [11.0]},
+        **{"step": 50_000, "source": "training"},
+    }
+    (run / "metrics.jsonl").write_text("")
+    assert read_record(run)["return"] is None
+    assert read_record(run)["steps"] == 0
+
+
+def test_an_evaluation_far_before_the_end_is_found(tmp_path):
+    run = write_run(tmp_path / "a")
+    rows = [{"T": 50_000 + i, "seed": i % 2, "loss": 0.5} for i in range(10_000)]
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write("".join(json.dumps(row) + "\n" for row in rows))
+        file.write('{"T": 99')  # is being written
+    record = read_record(run)
+    assert record["steps"] == 59_999
+    assert record["return"]["seeds"] == [10.0, 14.0]
+
+
+def test_a_return_that_is_not_a_number_is_one_of_the_returns(tmp_path):
+    run = write_run(tmp_path / "a")
+    text = (run / "metrics.jsonl").read_text().replace('"mean": 10.0', '"mean": null')
+    (run / "metrics.jsonl").write_text(text)
+    result = read_record(run)["return"]
+    assert result["seeds"] == [None, 14.0]
+    assert np.isnan(result["mean"])
+
+
+@pytest.mark.parametrize("status", ["created", "running"])
+def test_a_run_without_a_process_was_killed(status, tmp_path):
+    run = write_run(tmp_path / "a", status=status)
+    assert read_record(run)["status"] == "killed"
+    with (run / ".lock").open("w") as file:
+        assert read_record(run)["status"] == "killed"
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert read_record(run)["status"] == status
+    edit(run, status="interrupted")
+    assert read_record(run)["status"] == "interrupted"
+
+
+def test_a_run_that_has_not_begun_has_a_record(tmp_path):
+    run = create_run("dqn", run=tmp_path / "run")
+    with run.lock():
+        record = read_record(run.folder)
+    assert (record["status"], record["steps"]) == ("created", 0)
+    assert record["return"] is None
+
+
+DAMAGES = {
+    "run.json": ["", "{", "[]", "{}", "\x00" * 9, '{"status": 3}', '{"status": "x"}'],
+    "metrics.jsonl": ["{}\n", "text\n", '{"T": "x", "evaluation": {}}\n', "\xff\n"],
+    "checkpoints.json": ["[", '{"best": 3}', "[]"],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [(name, text) for name, texts in DAMAGES.items() for text in texts],
+)
+def test_a_damaged_file_makes_a_record_and_no_error(name, text, tmp_path):
+    run = write_run(tmp_path / "2026-11-20T10-00-00")
+    (run / name).write_text(text)
+    record = read_record(run)
+    assert {*record} == {*FIELDS}
+    assert record["created"] == "2026-11-20T10:00:00Z"
+    if (name, text) != ("run.json", '{"status": "x"}'):  # of a later version
+        assert record["status"] == "broken"
+        assert name in record["reason"] or "unexpected content" in record["reason"]
+
+
+def test_an_evaluation_without_a_mean_breaks_a_record(tmp_path):
+    run = write_run(tmp_path / "a")
+    (run / "metrics.jsonl").write_text('{"T": 1, "seed": 0, "evaluation": {}}\n')
+    assert read_record(run)["status"] == "broken"
+
+
+def test_a_folder_without_files_is_broken(tmp_path):
+    record = read_record(tmp_path)
+    assert record["status"] == "broken"
+    assert "run.json` is missing" in record["reason"]
+    assert read_record(tmp_path / "none")["status"] == "broken"
