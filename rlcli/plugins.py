@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import importlib.metadata
 import importlib.util
 import inspect
 import sys
 import sysconfig
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from rlcli import user_code
 from rlcli.errors import RlcliError, quote, shorten
 
+TRACEBACK = "set `RLCLI_TRACEBACK=1` to see the traceback"  # of an exception in a hint
 # The number of positional arguments that `assembly` passes to a factory. For networks
 # (a forward pass) and policies (by name) it depends on the factory.
 _PARTS = MappingProxyType(
@@ -71,16 +71,9 @@ def import_factory(kind: str, name: str) -> Callable:
             "an import path names a factory, as in `my_package.parts:my_part`",
         )
     try:
-        imported_module = importlib.import_module(module)
+        imported_module = user_code.import_module(module)
     except (Exception, SystemExit) as error:
-        is_missing = isinstance(error, ImportError)
-        cause = shorten(str(error), 160) if is_missing else reason(error)
-        raise RlcliError(
-            f"{label}: module {quote(module)} cannot be imported: {cause}",
-            "install the module, or add its folder to `PYTHONPATH`"
-            if is_missing
-            else "the module itself raises this error",
-        ) from error
+        raise import_error(label, module, error) from error
     try:
         return functools.reduce(getattr, attribute.split("."), imported_module)
     except AttributeError as error:
@@ -127,20 +120,29 @@ def signature_of(factory: Callable, label: str = "") -> inspect.Signature:
         ) from error
 
 
-def reason(error: BaseException, function: Any = None) -> str:
-    """An exception in one line; with `function`, also the line of its file."""
+def reason(error: BaseException, factory: Any = None) -> str:
+    """An exception in one line, with the line of user code or of the factory's file."""
     text = " ".join(str(error).split())
-    line = shorten(
+    text = shorten(
         f"{type(error).__name__}: {text}" if text else type(error).__name__, 160
     )
-    code = getattr(inspect.unwrap(function), "__code__", None) if function else None
-    if code is None:
-        return line
-    frames = traceback.extract_tb(error.__traceback__)
-    inside = [frame for frame in frames if frame.filename == code.co_filename]
-    if not inside:
-        return line
-    return f"{line} ({Path(code.co_filename).name}:{inside[-1].lineno})"
+    code = getattr(inspect.unwrap(factory), "__code__", None) if factory else None
+    place = user_code.find_place(error, code.co_filename if code else "")
+    return f"{text} ({user_code.format_place(place)})" if place else text
+
+
+def import_error(label: str, module: str, error: BaseException) -> RlcliError:
+    """The error about a module that cannot be imported, with what to do about it."""
+    cause, hint = reason(error), TRACEBACK
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing and f"{module}.".startswith(f"{missing}."):
+        cause = f"there is no module {quote(missing)}"
+        file = missing.replace(".", "/")
+        hint = f"put `{file}.py` beside the recipe, or install the module"
+    elif missing:
+        hint = f"install {quote(missing)}, which the module imports"
+    message = f"{label}: module {quote(module)} cannot be imported: {cause}"
+    return RlcliError(message, hint)
 
 
 def _is_standard(module: str) -> bool:
@@ -152,6 +154,7 @@ def _is_standard(module: str) -> bool:
     root = module.partition(".")[0]
     if root not in sys.stdlib_module_names:
         return False
+    user_code.extend_path()
     spec = importlib.util.find_spec(root)
     if spec is None or spec.origin in (None, "built-in", "frozen"):
         return spec is not None

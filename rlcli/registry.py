@@ -61,7 +61,17 @@ class RegisteredPart(NamedTuple):
     preset_of: str = ""  # the part that this one is, with other defaults
 
 
+class _ClassAdapter(NamedTuple):
+    """Makes parts of the classes of another library that import paths name."""
+
+    kind: str
+    base: type
+    factory: Callable[[str, type], Callable]  # (name, class) -> factory
+    facts: Mapping[str, Any]
+
+
 _BUILT_IN: dict[tuple[str, str], RegisteredPart] = {}
+_CLASS_ADAPTERS: list[_ClassAdapter] = []
 
 
 def register(
@@ -86,6 +96,21 @@ def register(
             )
         _BUILT_IN[key] = RegisteredPart(
             *key, factory, MappingProxyType(facts), preset_of=preset_of
+        )
+        return factory
+
+    return decorate
+
+
+def register_class_adapter(kind: str, base: type, **facts: Any) -> Callable:
+    """Returns a decorator for `(name, class) -> factory`, for the subclasses of `base`.
+
+    An import path that names such a class, as in `my_env:MyEnv`, becomes that factory.
+    """
+
+    def decorate(factory: Callable[[str, type], Callable]) -> Callable:
+        _CLASS_ADAPTERS.append(
+            _ClassAdapter(kind, base, factory, MappingProxyType(facts))
         )
         return factory
 
@@ -137,6 +162,9 @@ def find(kind: str, name: str) -> RegisteredPart:
         return _plug_in(kind, name)
     if ":" in name:
         factory = plugins.import_factory(kind, name)
+        part = _adapt_class(kind, name, factory)
+        if part is not None:
+            return part
         plugins.check_factory(kind, f"{kind} {quote(name)}", factory)
         facts = _registered_facts(kind, factory)
         return RegisteredPart(kind, name, factory, facts, is_trusted=False)
@@ -171,6 +199,16 @@ def _plug_in(kind: str, name: str) -> RegisteredPart:
     adapter = name.endswith("/") or bool(facts.get("adapter"))
     plugins.check_factory(kind, label, factory, adapter=adapter)
     return RegisteredPart(kind, name, factory, facts)
+
+
+def _adapt_class(kind: str, name: str, factory: Any) -> RegisteredPart | None:
+    """The part of a class of another library; None for any other factory."""
+    for adapter in _CLASS_ADAPTERS:
+        is_class = isinstance(factory, type) and issubclass(factory, adapter.base)
+        if adapter.kind == kind and is_class:
+            bound = adapter.factory(name, factory)
+            return RegisteredPart(kind, name, bound, adapter.facts, is_trusted=False)
+    return None
 
 
 def _registered_facts(kind: str, factory: Any) -> Mapping[str, Any]:

@@ -106,11 +106,19 @@ class TimeStep(NamedTuple):
     info: Mapping[str, Shaped[Array, "*B"]]  # summed over an episode, and logged
 
 
+def missing_render(state: ArrayTree, index: int = 0) -> Any:
+    """The `render` of a core that has none."""
+    raise NotImplementedError(
+        "the environment has no `render`: with `rendering` it draws its observations"
+    )
+
+
 class Environment(NamedTuple):
     """A batch of B environments with auto-reset.
 
     A *core* is the same record for a single environment (`num_envs` is 0), without
-    batch axis, time limit and auto-reset (`obs` is `next_obs`). It has `render(state)`.
+    batch axis, time limit and auto-reset (`obs` is `next_obs`). It may have
+    `render(state)`.
 
     An environment that JAX cannot trace has `pure=False`. It runs on the host, for all
     seeds simultaneously: every array has a leading axis for the seeds (see
@@ -122,7 +130,9 @@ class Environment(NamedTuple):
     # cut: bool, whether this step truncates every episode
     observation: gymnasium.Space  # of a single environment
     action: gymnasium.Space
-    render: Callable[..., Any]  # (state, index) -> image [H, W, 3] uint8, on the host
+    # (state, index) -> image [H, W, 3] uint8, on the host. Without it, a core built
+    # with `rendering` draws its observations.
+    render: Callable[..., Any] = missing_render
     num_envs: int = 0
     pure: bool = True
     draw: Callable[[Key], ArrayTree] = key_as_noise

@@ -2,12 +2,14 @@
 
 import gc
 import os
+import sys
 import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from rlcli import user_code
 from rlcli.xla import threads
 
 # What one test or an earlier run of the suite has compiled, all others read, also in
@@ -44,6 +46,19 @@ def optimized():
     jax.config.update("jax_disable_most_optimizations", False)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.fixture
+def fresh_imports(monkeypatch):
+    """Forgets afterwards what a test imports, and where it searches for modules."""
+    monkeypatch.setattr(user_code, "_folders", ())
+    monkeypatch.setattr(user_code, "_added", ())
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = {*sys.modules}
+    yield
+    for name in {*sys.modules} - before:
+        if user_code.is_user_file(getattr(sys.modules[name], "__file__", "") or ""):
+            del sys.modules[name]
 
 
 # Statistical tests refuse at p = 0.001. SciPy is imported by those who use them: it

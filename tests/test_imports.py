@@ -8,7 +8,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "rlcli"
 FLOORS = (  # from the bottom up; a package may import from the floors below its own
-    ("terminal", "commands"),
+    ("terminal", "commands", "user_code"),
     ("types", "errors"),
     ("xla",),
     ("libraries", "plugins", "common_names"),

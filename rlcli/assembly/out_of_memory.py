@@ -22,6 +22,7 @@ from rlcli.assembly.memory_usage import (
     sizes_in,
     total,
 )
+from rlcli.assembly.user_errors import explain_user_errors
 from rlcli.errors import RlcliError
 from rlcli.loop.episodes import Evaluator
 from rlcli.recipe import Recipe
@@ -62,7 +63,7 @@ def play_within(recipe: Recipe, player: Evaluator, acting: ArrayTree) -> Iterato
     with limit_building(recipe):
         items = player_memory(recipe, player, acting)
     require("this policy", items)
-    with explain_out_of_memory("this policy", items):
+    with explain_out_of_memory("this policy", items), explain_user_errors(recipe):
         yield
 
 

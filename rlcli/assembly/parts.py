@@ -57,7 +57,7 @@ def build_part(
     except MemoryError:  # `limit_building` explains it
         raise
     except (ArithmeticError, ValueError) as error:
-        reason = plugins.reason(error)
+        reason = plugins.reason(error, factory)
         message = f"{label} cannot be built with these options: {reason}"
         hint = f"`rlcli show {part.kind} {part.name}` describes the options"
         raise recipe.error(place, message, hint) from error

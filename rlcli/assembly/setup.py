@@ -27,6 +27,8 @@ from rlcli.assembly.parts import (
     positional_parameters,
 )
 from rlcli.assembly.preprocessing import environment_preprocessing
+from rlcli.assembly.user_errors import explain_user_errors
+from rlcli.environments.observation_image import with_render
 from rlcli.environments.vector import rendering_option, vector
 from rlcli.errors import RlcliError
 from rlcli.loop import agents
@@ -58,7 +60,8 @@ def build(
     Raises an `RlcliError` if two parts are incompatible; the message names both.
     """
     try:
-        return _build(recipe, seeds, rendering)
+        with explain_user_errors(recipe):
+            return _build(recipe, seeds, rendering)
     except MemoryError as error:
         raise recipe.error(
             (),
@@ -102,7 +105,7 @@ def build_environment(
     recipe: Recipe, seeds: int, clock: Clock = START, *, rendering: bool = False
 ) -> Environment:
     """Builds only the environment, for a given time; by default the start."""
-    with out_of_memory.limit_building(recipe):
+    with out_of_memory.limit_building(recipe), explain_user_errors(recipe):
         return _environment_factory(recipe, seeds, rendering)(clock)
 
 
@@ -196,6 +199,7 @@ def _build_core(
     part = recipe.environment
     option = rendering_option(registry.find(part.kind, part.name).factory, rendering)
     core = build_part(part, clock, recipe, **option, **values)
+    core = with_render(core) if rendering else core
     for index, wrapper in enumerate(recipe.wrappers):
         place = ("environment", "wrappers", index)
         core = build_part(wrapper, clock, recipe, core, place=place)

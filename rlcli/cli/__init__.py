@@ -11,6 +11,7 @@ Commands import JAX only when they run, after `thread_layout` has set its thread
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -71,6 +72,10 @@ def _run_and_report(arguments: Sequence[str]) -> int:
     try:
         return _run(arguments)
     except RlcliError as error:
+        if os.environ.get("RLCLI_TRACEBACK"):
+            import traceback  # here, to keep `--help` fast
+
+            output.print_message("".join(traceback.format_exception(error)).rstrip())
         output.print_message(f"error: {error}")
         return error.code
     except typer.TyperException as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 from rlcli import errors
@@ -27,6 +26,6 @@ def report_training(folder: Path, *, quiet: bool) -> int:
     code = errors.EXIT_CODES[status]
     if status != "failed" and not quiet:
         verb = "eval" if code == errors.OK else "resume"
-        output.print_message(f"next: rlcli {verb} {shlex.quote(str(folder))}")
+        output.print_message(f"next: {Run(folder).command(verb)}")
     output.print_data(folder)
     return errors.SOME_SEEDS_FROZEN if frozen and code == errors.OK else code

@@ -6,11 +6,20 @@ import colorsys
 from typing import Any
 
 import gymnasium
+import jax
 import numpy as np
 from gymnasium import spaces
 
 from rlcli.environments.drawing import BLUE, INK, MIST, PAPER, RED, Canvas
 from rlcli.spaces import bounds
+from rlcli.types import (
+    ArrayTree,
+    Environment,
+    Key,
+    RenderState,
+    TimeStep,
+    missing_render,
+)
 
 WIDTH = 320  # pixels of every image
 HEIGHT = 480  # maximum in pixels, except for a Tuple or a Dict
@@ -54,6 +63,27 @@ def observation_image(space: gymnasium.Space, obs: Any) -> np.ndarray:
         return _enlarge(_heat_map(matrix), _CELL)
     shares = _fractions(space, np.stack([values, np.zeros_like(values)]))
     return _draw_bars(values.ravel(), *shares.reshape((2, -1)))
+
+
+def with_render(core: Environment) -> Environment:
+    """The core with a `render`; if it has none, one that draws its observation."""
+    if core.render is not missing_render:
+        return core
+
+    def reset(key: Key) -> tuple[RenderState, ArrayTree]:
+        state, obs = core.reset(key)
+        return RenderState(state, obs), obs
+
+    def step(
+        state: RenderState, action: ArrayTree, noise: ArrayTree
+    ) -> tuple[RenderState, TimeStep]:
+        inner_state, timestep = core.step(state.state, action, noise)
+        return RenderState(inner_state, timestep.next_obs), timestep
+
+    def render(state: RenderState) -> np.ndarray:
+        return observation_image(core.observation, jax.device_get(state.details))
+
+    return core._replace(reset=reset, step=step, render=render)
 
 
 def _draw_image(space: gymnasium.Space, values: np.ndarray) -> np.ndarray:

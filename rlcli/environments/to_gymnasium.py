@@ -15,6 +15,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from rlcli.environments.observation_image import with_render
 from rlcli.types import ArrayTree, Environment
 
 _FPS = 50
@@ -81,9 +82,10 @@ class _GymnasiumEnv(gymnasium.Env):
             disable_env_checker=True,
             kwargs={"render_mode": render_mode},
         )
-        self._env = env
+        self._env = with_render(env) if render_mode else env
         self._limit = time_limit
-        self._reset, self._step = jax.jit(env.reset), jax.jit(env.step)
+        self._reset = jax.jit(self._env.reset)
+        self._step = jax.jit(self._env.step)
         self._state: ArrayTree = None
         self._elapsed = 0
         self._terminated = self._warned = False

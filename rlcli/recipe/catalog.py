@@ -23,6 +23,7 @@ from rlcli.recipe.documents import format_inline
 from rlcli.recipe.merging import find_changes
 from rlcli.registry import KINDS, parse_kind
 from rlcli.spaces import describe
+from rlcli.types import missing_render
 
 _TRAITS = ("backend", "renders", "action", "observation")  # of an environment
 
@@ -105,9 +106,10 @@ def _environment_traits(part: registry.RegisteredPart) -> dict[str, str]:
     library = part.name.partition("/")[0] + "/"
     is_hosted = bool(part.facts.get("adapter"))
     observation = action = "?"
+    drawing = "observation" if library in registry.names(part.kind) else "drawing"
     if part.name != library:
-        plug_in = registry.is_plug_in(part.kind, part.name)
-        with contextlib.suppress(Exception if plug_in else RlcliError):
+        external = not part.is_trusted or registry.is_plug_in(part.kind, part.name)
+        with contextlib.suppress(Exception if external else RlcliError):
             environment = (
                 part.factory(1, 1, "default", None) if is_hosted else part.factory()
             )
@@ -115,7 +117,8 @@ def _environment_traits(part: registry.RegisteredPart) -> dict[str, str]:
                 describe(environment.observation),
                 describe(environment.action),
             )
-    drawing = "observation" if library in registry.names(part.kind) else "drawing"
+            if environment.render is missing_render:
+                drawing = "observation"
     return {  # the widest last
         "backend": "host" if is_hosted else "jax",
         "renders": "drawing or observation" if is_hosted else drawing,

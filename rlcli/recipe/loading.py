@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from rlcli import registry
+from rlcli import registry, user_code
 from rlcli.errors import RlcliError, quote
 from rlcli.recipe import documents, grammar
 from rlcli.recipe.defaults import option_checker
@@ -65,6 +65,23 @@ class Recipe:
         is_single = set(self.optimizer) == {DEFAULT}
         return ("optimizer",) if is_single else ("optimizer", group)
 
+    @property
+    def part_names(self) -> list[tuple[str, str]]:
+        """The kind and the name of each part."""
+        parts = [self.environment, *self.wrappers, self.policy, self.tracer]
+        parts += [self.updater, *self.optimizer.values()]
+        heads = []
+        for spec in self.network.values():
+            parts += [*filter(None, [spec.part, spec.memory]), *spec.preprocess]
+            heads += [("head", spec.head["name"])] if "name" in spec.head else []
+        parts += [self.replay] if self.replay else []
+        return [*((part.kind, part.name) for part in parts), *heads]
+
+    @property
+    def import_paths(self) -> list[str]:
+        """The import paths among the names, which import code outside rlcli."""
+        return sorted({name for _, name in self.part_names if ":" in name})
+
     def error(self, place: Place, message: str, hint: str = "") -> RlcliError:
         """An error about a value, which begins with its file and line."""
         return RlcliError(f"{self.document.where(place)}{message}", hint)
@@ -95,6 +112,10 @@ def load_recipe(
     if is_stored and isinstance(recipe, Mapping):
         document = documents.from_mapping(recipe)
     else:
+        if not isinstance(recipe, Mapping):
+            path = find_recipe(recipe)
+            is_shipped = path in shipped_recipes().values()
+            user_code.search_first(*() if is_shipped else (path.parent,))
         document = read_document(recipe)
     sections = Sections(apply_settings(document, sets), trusted)
     return _read_recipe(sections, Path(document.source).stem or "recipe")

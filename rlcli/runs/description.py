@@ -49,9 +49,7 @@ def show_data(
     return catalog.recipe_data(what, set, diff_from_base)
 
 
-def _refuse_recipe_options(
-    what: str, set: Sequence[str], diff_from_base: bool
-) -> None:
+def _refuse_recipe_options(what: str, set: Sequence[str], diff_from_base: bool) -> None:
     option = "--set" if set else "--diff-from-base" if diff_from_base else ""
     if option:
         raise RlcliError(

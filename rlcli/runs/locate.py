@@ -21,7 +21,7 @@ def locate_policy(path: str | Path, *, best: bool = False) -> tuple[Run | None, 
     """
     path = complete_path(path)
     if path.is_file():
-        run = _owning_run(path)
+        run = owning_run(path)
         if best and (run is None or path != run.best):
             raise RlcliError(
                 f"`--best` requires the folder of a run, but `{path}` is a file",
@@ -48,7 +48,7 @@ def locate_run(path: str | Path) -> Run:
     """
     path = complete_path(path)
     if path.is_file():
-        run = _owning_run(path)
+        run = owning_run(path)
         if run is None:
             raise RlcliError(
                 f"`{path}` does not belong to a run",
@@ -93,6 +93,14 @@ def list_runs(path: Path) -> list[Path]:
     return sorted((info.parent for info in path.glob("*/run.json")), key=_start_order)
 
 
+def owning_run(path: Path) -> Run | None:
+    """The run that contains a file, directly or among its checkpoints."""
+    parents = path.parents if len(path.parents) > 1 else path.absolute().parents
+    if parents[0].name == "checkpoints" and is_run(parents[1]):
+        return Run(parents[1])
+    return Run(path.parent) if is_run(path.parent) else None
+
+
 def _best_policy(run: Run) -> Path:
     if not run.best.is_file():
         raise RlcliError(
@@ -101,14 +109,6 @@ def _best_policy(run: Run) -> Path:
             "recipe); remove `--best` to use the latest policy",
         )
     return run.best
-
-
-def _owning_run(path: Path) -> Run | None:
-    """The run that contains a file, directly or among its checkpoints."""
-    parents = path.parents if len(path.parents) > 1 else path.absolute().parents
-    if parents[0].name == "checkpoints" and is_run(parents[1]):
-        return Run(parents[1])
-    return Run(path.parent) if is_run(path.parent) else None
 
 
 def _start_order(folder: Path) -> tuple[str, int]:

@@ -8,6 +8,7 @@ import importlib.metadata
 import os
 import platform
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -40,6 +41,21 @@ def collect_provenance() -> dict[str, Any]:
 def command_line() -> str:
     """The command line of this process, quoted for a shell."""
     return shlex.join(sys.argv)
+
+
+def program() -> str:
+    """How a shell runs this rlcli: `rlcli`, unless that is another one, or none."""
+    started = Path(sys.argv[0])
+    if started.name == "rlcli":
+        found = shutil.which("rlcli")
+        is_found = found is not None and Path(found).resolve() == started.resolve()
+        return "rlcli" if is_found else shlex.quote(sys.argv[0])
+    if started.name == "__main__.py" and started.parent.name == "rlcli":
+        python = Path(sys.executable)
+        found = shutil.which(python.name)
+        is_found = found is not None and Path(found) == python
+        return f"{python.name if is_found else shlex.quote(str(python))} -m rlcli"
+    return "rlcli"
 
 
 @functools.cache

@@ -23,7 +23,7 @@ from rlcli.runs.files import (
     write_json,
 )
 from rlcli.runs.naming import describe_overrides
-from rlcli.runs.provenance import command_line
+from rlcli.runs.provenance import command_line, program
 
 SUFFIX = ".pkl.lz4"
 TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)(?:-(\d+))?")
@@ -68,6 +68,11 @@ class Run:
     def log(self) -> Path:
         """The lines of the monitor."""
         return self.folder / "log.txt"
+
+    @property
+    def code(self) -> Path:
+        """Copies of the modules of the user that the recipe imports."""
+        return self.folder / "code"
 
     @property
     def checkpoints(self) -> Path:
@@ -148,6 +153,13 @@ class Run:
                 )
         return info
 
+    def command(self, verb: str) -> str:
+        """The command line that continues with this run: `rlcli eval runs/a`."""
+        path = str(self.folder)
+        path = f"./{path}" if path.startswith("-") else path
+        trust = ["--trust"] if self.read_info().get("imports") else []
+        return f"{program()} {shlex.join([verb, path, *trust])}"
+
     def write_info(self, **fields: Any) -> None:
         """Sets fields of `run.json`, and keeps the others."""
         merge_json(self.info, fields)
@@ -201,6 +213,8 @@ class Run:
                 with contextlib.suppress(OSError):  # not empty: runs of the recipe
                     self.folder.parent.rmdir()
             return
+        if self.read_info().get("code"):
+            shutil.rmtree(self.code, ignore_errors=True)
         for path in (
             self.recipe,
             self.resolved_recipe,
@@ -357,6 +371,8 @@ _INFO: Mapping[str, Callable[[Any], bool]] = MappingProxyType(
         "total_steps": _is(int),
         "created": _is(str),
         "ended": _is(str, NoneType),
+        "imports": _is_list_of(str),
+        "code": _is(dict),
         "resumes": _is_list_of(dict),
     }
 )

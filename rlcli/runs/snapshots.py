@@ -8,6 +8,7 @@ They do not depend on clock, path or machine: equal progress gives equal bytes.
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -23,8 +24,9 @@ from rlcli.loop import Loop, make_loop
 from rlcli.loop.faults import NONE
 from rlcli.loop.progress import Progress, Setup
 from rlcli.recipe import Recipe, documents, dump_recipe, load_recipe, resolve
-from rlcli.runs import checkpoint, provenance
+from rlcli.runs import checkpoint, code, provenance
 from rlcli.runs.frozen import FrozenSeeds, dump_frozen, load_frozen
+from rlcli.terminal import printable
 from rlcli.types import ArrayTree
 from rlcli.xla import threads, tree_paths
 
@@ -210,8 +212,13 @@ def load_best(path: Path, shapes: ArrayTree, seeds: Sequence[int]) -> BestPolici
 def snapshot_recipe(
     path: Path, content: Mapping[str, Any] | None = None, *, trust: bool = False
 ) -> Recipe:
-    """The resolved recipe in a file; imports no code unless `trust`."""
+    """The resolved recipe in a file; imports no code unless `trust`.
+
+    Prints a warning if the code that it imports has changed since training.
+    """
     content = content or _read_content(path, _POLICY, _CHECKPOINT)
+    if trust and (message := code.use_code_of(path)):
+        print(f"warning: {printable(message)}", file=sys.stderr)
     data = documents.load_document(content["recipe"], source=str(path)).data
     try:
         recipe = load_recipe(data, trusted=trust, is_stored=True)

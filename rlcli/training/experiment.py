@@ -14,6 +14,7 @@ import numpy as np
 
 from rlcli.assembly import check_environment, memory_usage
 from rlcli.assembly.out_of_memory import OutOfMemoryError, limit_building, require
+from rlcli.assembly.user_errors import explain_user_errors
 from rlcli.errors import RlcliError
 from rlcli.evaluation.evaluator import make_evaluator
 from rlcli.loop import make_loop, vmap_seeds
@@ -101,9 +102,10 @@ class Experiment:
 
         Refuses a run that needs more memory than available.
         """
-        check_environment(self.recipe)
+        with explain_user_errors(self.recipe):
+            check_environment(self.recipe)
         try:
-            with limit_building(self.recipe):
+            with limit_building(self.recipe), explain_user_errors(self.recipe):
                 shapes = self.loop.shapes()
                 self.loop.temporaries()
         except OutOfMemoryError:

@@ -144,6 +144,7 @@ def rewrite(run: Run, recipe: Recipe, saved: Saved | None) -> None:
             "recipe": recipe.name,
             "status": "running",
             "seeds": saved.seeds,
+            "imports": recipe.import_paths,
             **saved.circumstances,
             "rewritten": run_folder.timestamp(),
         }

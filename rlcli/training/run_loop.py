@@ -9,10 +9,10 @@ import atexit
 import contextlib
 import dataclasses
 import functools
-import shlex
 import time
 import weakref
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +98,12 @@ def run_in_memory(
         raise
 
 
+def _explain_user_errors(experiment: Experiment) -> AbstractContextManager[None]:
+    from rlcli.assembly.user_errors import explain_user_errors  # here: imports JAX
+
+    return explain_user_errors(experiment.recipe)
+
+
 def _profiler(experiment: Experiment, folder: Run) -> Profiler:
     from rlcli.training.profile import Profiler  # here: imports JAX
 
@@ -146,6 +152,7 @@ def run_chunks(
         monitor,
         Watchdog(monitor.message),
         _record_errors(folder),
+        _explain_user_errors(experiment),
     ):
         for message in filter(None, messages):
             monitor.message(message)
@@ -235,8 +242,9 @@ def _abandon(folder: Run, status: str) -> None:
     reason = "ended immediately, between two checkpoints"
     with contextlib.suppress(RlcliError):
         folder.write_info(status=status, reason=reason, ended=run_folder.timestamp())
-    name = shlex.quote(str(folder.folder))
-    message = f"stopped immediately; the run is {state}\nnext: rlcli resume {name}"
+    message = (
+        f"stopped immediately; the run is {state}\nnext: {folder.command('resume')}"
+    )
     exit_now(
         errors.EXIT_CODES[status],
         message=printable(message),

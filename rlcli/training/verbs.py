@@ -156,6 +156,7 @@ def _train_chunks(
     warning = set_threads()
     from rlcli.assembly import build, out_of_memory
     from rlcli.loop.log import MAX_LOG_POINTS
+    from rlcli.runs.code import copy_code
     from rlcli.training.experiment import Experiment
 
     full_recipe = load_recipe(source, sets)
@@ -182,6 +183,7 @@ def _train_chunks(
             smoke=smoke,
         )
         try:
+            folder.write_info(**copy_code(folder, recipe))
             with out_of_memory.explain_out_of_memory("this run", experiment.memory):
                 experiment.begin()
         except RlcliError:
@@ -235,10 +237,12 @@ def _resume_chunks(
 ) -> Iterator[Chunk]:
     warning = thread_layout.apply_for_run(folder.folder)
     from rlcli.assembly import build, out_of_memory
+    from rlcli.runs import code
     from rlcli.training import recovery
     from rlcli.training.experiment import Experiment
 
     saved, messages = recovery.newest_readable(folder)
+    messages += [code.use_code(folder)] if trust else []
     recipe_before, recipe = recovery.recorded_recipe(folder, saved, sets, trust)
     seeds = recovery.recorded_seeds(folder, saved, recipe_before)
     out_of_memory.check_recipe(recipe, len(seeds))

@@ -12,6 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 from rlcli import registry, schedules
+from rlcli.environments.observation_image import with_render
 from rlcli.environments.vector import keyed_environment, rendering_option, vector
 from rlcli.errors import RlcliError
 from rlcli.recipe import grammar
@@ -86,6 +87,7 @@ def make(
 
     def core_of(values: Mapping[str, Array]) -> Environment:
         core = part.factory(**rendering_options, **{**options, **values})
+        core = with_render(core) if rendering else core
         for wrapper, wrapper_options in wrapper_parts:
             core = wrapper.factory(core, **wrapper_options)
         return core

@@ -1,6 +1,7 @@
 """`rlcli train` and `rlcli resume`: what they hand on, and how they end."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,38 @@ def test_a_run_that_was_cut_short_is_to_be_resumed(ends, folder, capsys):
     ends("out_of_time")
     main(["train", "recipe.yaml"])
     assert capsys.readouterr().err == f"next: rlcli resume '{folder}'\n"
+
+
+@pytest.mark.slow
+def test_the_next_command_works_as_it_stands_with_code_beside_the_recipe(
+    tmp_path, monkeypatch, capsys, fresh_imports
+):
+    lab, elsewhere = tmp_path / "my lab", tmp_path / "elsewhere"
+    for folder in (lab, elsewhere):
+        folder.mkdir()
+    (lab / "walls.py").write_text("WIDTH = 4\n")
+    (lab / "my_env.py").write_text(
+        "import gymnasium\nfrom walls import WIDTH\n"
+        "class MyEnv(gymnasium.Env):\n"
+        "    observation_space = action_space = gymnasium.spaces.Discrete(WIDTH)\n"
+        "    def reset(self, *, seed=None, options=None):\n"
+        "        return 0, {}\n"
+        "    def step(self, action):\n"
+        "        return action, 1.0, bool(action == 3), False, {}\n"
+    )
+    (lab / "r.yaml").write_text(
+        "environment: {name: my_env:MyEnv, time_limit: 9}\nupdater: q_learning\n"
+        "network: table\ntrain: {steps: 64}\n"
+    )
+    monkeypatch.chdir(elsewhere)
+    assert main(["train", "../my lab/r.yaml", "--runs", "my runs"]) == 0
+    out, err = capsys.readouterr()
+    command = shlex.split(err.splitlines()[-1].removeprefix("next: "))
+    assert command == ["rlcli", "eval", out.rstrip("\n"), "--trust"]
+    (lab / "walls.py").write_text("WIDTH = 7\n")  # the run keeps its own
+    assert main([*command[1:], "--episodes", "2"]) == 0
+    out, err = capsys.readouterr()
+    assert "walls.py` has changed since training" in err
+    assert main(["render", *command[2:]]) == 0
+    assert main(["resume", *command[2:], "--set", "train.steps=96", "--quiet"]) == 0
+    assert main(["eval", command[2]]) == 1  # without --trust

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from rlcli.runs.files import to_json
-from rlcli.runs.provenance import DIFF_LIMIT, collect_provenance
+from rlcli.runs.provenance import DIFF_LIMIT, collect_provenance, program
 
 
 def git(*arguments):
@@ -87,3 +87,26 @@ def test_no_program_that_the_checkout_names_is_run(checkout, setting, attributes
     found = collect_provenance()["git"]
     assert not trace.exists()
     assert "-one\n+two\n" in found["diff"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "on_path", "expected"),
+    [
+        ("bin/rlcli", "bin", "rlcli"),
+        ("bin/rlcli", "other", "bin/rlcli"),
+        ("a b/rlcli", "other", "'a b/rlcli'"),
+        ("x/rlcli/__main__.py", "other", f"{sys.executable} -m rlcli"),
+        ("/usr/bin/pytest", "bin", "rlcli"),
+    ],
+)
+def test_the_program_is_how_a_shell_finds_this_rlcli(
+    tmp_path, monkeypatch, argv, on_path, expected
+):
+    for folder in ("bin", "other"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "rlcli").write_text("#!/bin/sh\n")
+        (tmp_path / folder / "rlcli").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / on_path))
+    monkeypatch.setattr(sys, "argv", [argv])
+    assert program() == expected

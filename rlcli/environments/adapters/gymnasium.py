@@ -2,13 +2,16 @@
 
 The id is that of Gymnasium: `CartPole-v1`, `CartPole` (the newest version),
 `namespace/Name-v0`, or `module:Id`, which imports the module that registers it.
+
+An import path may name a class of a `gymnasium.Env`, which needs no registration.
 """
 
 from __future__ import annotations
 
 import difflib
 import functools
-import importlib
+import inspect
+from collections.abc import Callable, Set
 from typing import Any, Literal
 
 import gymnasium
@@ -19,13 +22,14 @@ from gymnasium.envs.registration import (
     parse_env_id,
 )
 
+from rlcli import plugins, user_code
 from rlcli.environments.adapters import atari as arcade
 from rlcli.environments.adapters.host import host_environment, sync_host_environment
 from rlcli.environments.adapters.host_vector import ExternalEnvironment
 from rlcli.environments.adapters.pools import NO_TIME_LIMIT, AsyncVector, NativeVector
 from rlcli.errors import RlcliError
-from rlcli.registry import register
-from rlcli.types import Environment
+from rlcli.registry import register, register_class_adapter
+from rlcli.types import Environment, Structural
 
 REGISTERED_LIMIT = "default"  # the time limit that the id is registered with
 RESERVED_OPTIONS = {  # arguments of `gymnasium.make` that rlcli sets itself
@@ -36,6 +40,7 @@ RESERVED_OPTIONS = {  # arguments of `gymnasium.make` that rlcli sets itself
     "num_envs": "set `num_envs` of `environment`, outside `options`",
     "id": "set `name` instead",
 }
+_EXTRA = "rlcli[gymnasium]"
 # The extra that installs an environment's dependencies, by the package of its class.
 INSTALL_EXTRAS = {
     "gymnasium.envs.mujoco": "rlcli[mujoco]",
@@ -93,14 +98,68 @@ def gymnasium_adapter(
             "`gymnasium/ALE/Pong-v5`",
         )
     external = ExternalEnvironment(name, _install_extra(spec), timeout)
+    keywords = limits | options
     if use_native:
-        return _native_vector(external, spec, limits | options, num_envs, seeds)
-    mode = _render_mode(external, spec, limits | options) if rendering else {}
-    keywords = limits | mode | options
-    if vectorization == "async" and not rendering:
-        return _async_vector(external, spec, keywords, num_envs, seeds)
-    make = functools.partial(_make_env, external, spec, keywords)
-    return sync_host_environment(external, make, num_envs, seeds)
+        return _native_vector(external, spec, keywords, num_envs, seeds)
+    return _copies(external, spec, keywords, vectorization, num_envs, seeds, rendering)
+
+
+@register_class_adapter("environment", gymnasium.Env, adapter=True, time_limit=None)
+def gymnasium_class_adapter(name: str, env_class: type[gymnasium.Env]) -> Callable:
+    """Returns the factory of a class of environments.
+
+    Its options are the parameters of the class, and `vectorization`: `sync` or `async`,
+    as in `gymnasium_adapter`.
+    """
+
+    def factory(
+        num_envs: int,
+        seeds: int,
+        time_limit: int | Literal["default"] | None,
+        timeout: float | None,
+        rendering: bool = False,
+        *,
+        vectorization: Literal["sync", "async"] = "sync",
+        **options: Any,
+    ) -> Environment:
+        label = f"environment `{name}`"
+        external = ExternalEnvironment(label, _EXTRA, timeout)
+        is_limited = isinstance(time_limit, int)
+        limits = {"max_episode_steps": time_limit} if is_limited else {}
+        spec = EnvSpec(f"{env_class.__name__}-v0", entry_point=env_class)
+        return _copies(
+            *(external, spec, limits | options, vectorization),
+            *(num_envs, seeds, rendering),
+        )
+
+    signature = inspect.signature(factory, eval_str=True)
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    more = _class_options(env_class, {parameter.name for parameter in own})
+    factory.__signature__ = signature.replace(parameters=[*own, *more])
+    factory.__doc__ = env_class.__doc__
+    factory.__module__ = env_class.__module__
+    return factory
+
+
+def _class_options(env_class: type, reserved: Set[str]) -> list[inspect.Parameter]:
+    """The parameters of a class as keyword-only options, except those rlcli sets."""
+    try:
+        signature = inspect.signature(env_class, eval_str=True)
+    except Exception:  # noqa: BLE001 - annotations may raise anything
+        signature = inspect.signature(env_class)
+    # On the host a number cannot follow a schedule.
+    plain = {float: Structural, inspect.Parameter.empty: Any}
+
+    def annotation(parameter: inspect.Parameter) -> Any:
+        value = parameter.annotation
+        return Any if isinstance(value, str) else plain.get(value, value)
+
+    return [
+        parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=annotation(parameter))
+        for name, parameter in signature.parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        and name not in reserved | RESERVED_OPTIONS.keys()
+    ]
 
 
 def imports_module(id: str) -> bool:
@@ -113,12 +172,9 @@ def _find_spec(id: str, name: str) -> EnvSpec:
     module, _, plain = id.rpartition(":")
     if module:
         try:
-            importlib.import_module(module)
-        except ImportError as error:
-            raise RlcliError(
-                f"{name}: module `{module}` cannot be imported: {error}",
-                "install the package that registers the environment",
-            ) from error
+            user_code.import_module(module)
+        except (Exception, SystemExit) as error:
+            raise plugins.import_error(name, module, error) from error
     try:
         namespace, short, version = parse_env_id(plain)
     except gymnasium.error.Error as error:
@@ -163,7 +219,7 @@ def _install_extra(spec: EnvSpec) -> str:
     extras = (
         extra for package, extra in INSTALL_EXTRAS.items() if entry.startswith(package)
     )
-    return next(extras, "rlcli[gymnasium]")
+    return next(extras, _EXTRA)
 
 
 def _make_env(
@@ -190,9 +246,27 @@ def _call_external(
         raise RlcliError(message, hint) from error
     except Exception as error:  # foreign code may raise anything
         raise RlcliError(
-            f"{external.name} cannot be made: {type(error).__name__}: {error}",
+            f"{external.name} cannot be made: {plugins.reason(error)}",
             "`options` are the keyword arguments of the environment",
         ) from error
+
+
+def _copies(
+    external: ExternalEnvironment,
+    spec: EnvSpec,
+    keywords: dict[str, Any],
+    vectorization: str,
+    num_envs: int,
+    seeds: int,
+    rendering: bool,
+) -> Environment:
+    """Builds copies of an environment, stepped in this process or in one each."""
+    mode = _render_mode(external, spec, keywords) if rendering else {}
+    keywords = {**mode, **keywords}
+    if vectorization == "async" and not rendering:
+        return _async_vector(external, spec, keywords, num_envs, seeds)
+    make = functools.partial(_make_env, external, spec, keywords)
+    return sync_host_environment(external, make, num_envs, seeds)
 
 
 def _async_vector(

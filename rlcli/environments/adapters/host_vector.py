@@ -16,6 +16,7 @@ import jax
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
 
+from rlcli import plugins
 from rlcli.environments.adapters.conversion import (
     HostArray,
     InvalidOutputError,
@@ -315,7 +316,7 @@ class HostVectorState:
             hint = f'pip install "{self.external.install}"'
         elif "OpenGL" in str(error):
             hint = "set `MUJOCO_GL=egl` to render MuJoCo without a display"
-        message = f"{name} failed in `{method}`: {type(error).__name__}: {error}"
+        message = f"{name} failed in `{method}`: {plugins.reason(error)}"
         if method == "step":
             message += self._describe_cause(
                 slice(None) if index is None else [index], action

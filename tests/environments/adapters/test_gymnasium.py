@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+import rlcli
+from rlcli import recipe, registry, user_code
+from rlcli.assembly import build_environment
 from rlcli.environments.adapters.gymnasium import gymnasium_adapter, imports_module
 from rlcli.environments.adapters.host_vector import episode_seed
 from rlcli.errors import RlcliError
@@ -349,3 +352,73 @@ def test_a_recipe_may_set_only_keyword_options() -> None:
         if each.kind is inspect.Parameter.KEYWORD_ONLY
     ]
     assert keywords == ["options", "vectorization", "atari"]
+
+
+CLASS = """
+import gymnasium
+import numpy as np
+
+class Walk(gymnasium.Env):
+    '''A walk to the right.'''
+
+    observation_space = gymnasium.spaces.Box(-9, 9, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, render_mode=None, goal: float = 2.0, *, noise: "Missing" = 0):
+        self.goal = goal
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = np.zeros(1, np.float32)
+        return self.place, {}
+
+    def step(self, action):
+        self.place = self.place + np.float32(2 * action - 1)
+        done = bool(self.place[0] >= self.goal)
+        return self.place, float(done), done, False, {}
+
+class Fails(Walk):
+    def __init__(self):
+        raise KeyError("goal")
+"""
+
+
+@pytest.fixture
+def walks(tmp_path, fresh_imports):
+    (tmp_path / "walks.py").write_text(CLASS)
+    user_code.search_first(tmp_path)
+    return tmp_path / "walks.py"
+
+
+def test_a_class_named_by_an_import_path_is_an_environment_with_its_options(walks):
+    part = registry.find("environment", "walks:Walk")
+    assert not part.is_trusted and part.facts["adapter"]
+    assert [*registry.options(part.factory)] == ["vectorization", "goal", "noise"]
+    text = rlcli.show("environment", "walks:Walk")
+    assert "goal: float = 2.0" in text and "A walk to the right." in text
+    env = part.factory(2, 1, None, None, goal=1.0)
+    state, obs = env.reset(SEEDS[:1])
+    np.testing.assert_array_equal(obs, np.zeros((1, 2, 1)))
+    state, timestep = env.step(state, np.array([[1, 0]]))
+    np.testing.assert_array_equal(timestep.last, [[True, False]])
+    np.testing.assert_array_equal(timestep.discount, [[0, 1]])
+    assert (
+        env.render(state, 0).shape[2] == 3
+    )  # the observation: the class draws nothing
+    env.close(state)
+
+
+def test_a_recipe_names_a_class_and_its_time_limit(walks):
+    data = {"environment": {"name": "walks:Walk", "goal": 5}, "updater": "ppo"}
+    loaded = recipe.load_recipe(data, ["environment.time_limit=3"])
+    assert loaded.environment.options["goal"] == 5
+    env = build_environment(loaded, 1)
+    state, _ = env.reset(SEEDS[:1])
+    ends = [bool(env.step(state, np.array([[0]]))[1].last[0, 0]) for _ in range(6)]
+    assert ends == [False, False, True] * 2
+    env.close(state)
+
+
+def test_a_class_that_raises_names_its_line(walks):
+    with pytest.raises(RlcliError, match=rf"KeyError: 'goal' \({walks}:26\)"):
+        registry.find("environment", "walks:Fails").factory(1, 1, None, None)

@@ -151,9 +151,10 @@ def test_an_error_names_the_environment_seed_and_episode() -> None:
     state, _ = env.reset(SEEDS)
     with pytest.raises(RlcliError) as caught:
         env.step(state, np.array([[0, 1], [0, 2]]))
-    assert caught.value.message == (
-        "environment `Broken` (number 1 of seed 6, episode 0) failed in `step`: "
-        "ZeroDivisionError: by nothing"
+    assert re.fullmatch(
+        r"environment `Broken` \(number 1 of seed 6, episode 0\) failed in `step`: "
+        r"ZeroDivisionError: by nothing \(.*test_host\.py:\d+\)",
+        caught.value.message,
     )
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
@@ -352,9 +353,7 @@ def test_a_step_that_fails_after_a_nan_says_so():
 
     with pytest.raises(RlcliError) as caught:
         play_steps(Fails)
-    assert caught.value.message.endswith(
-        "ZeroDivisionError: by nothing; its previous observation was not finite"
-    )
+    assert caught.value.message.endswith("; its previous observation was not finite")
 
 
 def test_a_step_that_fails_after_a_nan_action_says_so():
@@ -366,7 +365,7 @@ def test_a_step_that_fails_after_a_nan_action_says_so():
 
     env = make_host_env(Fails)
     state, _ = env.reset(SEEDS)
-    with pytest.raises(RlcliError, match="by nothing; its action was not finite"):
+    with pytest.raises(RlcliError, match=r"by nothing .*; its action was not finite"):
         env.step(state, np.full((2, 2, 1), np.nan, np.float32))
 
 

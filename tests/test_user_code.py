@@ -1,0 +1,202 @@
+"""User code: found beside the recipe, and told apart from installed code."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rlcli
+from rlcli import plugins, recipe, registry, user_code
+from rlcli.errors import RlcliError
+
+ENVIRONMENT = """
+import jax.numpy as jnp
+from gymnasium.spaces import Discrete
+from helper import CELLS
+from rlcli.types import Environment, TimeStep
+
+def corridor(*, length: int = CELLS):
+    def reset(key):
+        return jnp.int32(0), jnp.int32(0)
+
+    def step(cell, action, noise):
+        cell = jnp.clip(cell + 2 * action - 1, 0, length - 1)
+        last = cell == length - 1
+        reward = last.astype(jnp.float32)
+        return cell, TimeStep(cell, cell, reward, 1 - reward, last, {})
+
+    return Environment(reset, step, Discrete(length), Discrete(2))
+"""
+RECIPE = "environment: mine:corridor\nupdater: q_learning\nnetwork: table\n"
+
+
+@pytest.fixture(autouse=True)
+def _fresh(fresh_imports):
+    pass
+
+
+def lab(folder: Path, cells: int) -> Path:
+    """A folder with a recipe and the modules that it needs."""
+    folder.mkdir(parents=True)
+    (folder / "mine.py").write_text(ENVIRONMENT)
+    (folder / "helper.py").write_text(f"CELLS = {cells}\n")
+    (folder / "mine.yaml").write_text(RECIPE)
+    return folder / "mine.yaml"
+
+
+def test_a_module_beside_a_recipe_is_found_from_any_folder(tmp_path, monkeypatch):
+    path = lab(tmp_path / "lab", 5)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for name in (str(path), "../lab/mine.yaml", path):
+        loaded = recipe.load_recipe(name)
+        assert loaded.environment.options == {"length": 5}
+        assert loaded.import_paths == ["mine:corridor"]
+
+
+def test_a_module_in_the_current_folder_is_found_for_a_shipped_recipe(
+    tmp_path, monkeypatch
+):
+    lab(tmp_path / "lab", 7)
+    monkeypatch.chdir(tmp_path / "lab")
+    loaded = recipe.load_recipe("dqn_cartpole", ["environment=mine:corridor"])
+    assert loaded.environment.options == {"length": 7}
+    assert "length: int = 7" in rlcli.show("environment", "mine:corridor")
+
+
+def test_two_recipes_with_modules_of_the_same_name_use_their_own(tmp_path):
+    paths = [lab(tmp_path / str(cells), cells) for cells in (4, 9)]
+    for path, cells in [(paths[0], 4), (paths[1], 9), (paths[0], 4)]:
+        assert recipe.load_recipe(path).environment.options == {"length": cells}
+        assert sys.modules["mine"].__file__ == str(path.with_suffix(".py"))
+
+
+def test_the_folder_of_a_recipe_without_import_paths_is_not_searched(tmp_path):
+    (tmp_path / "plain.yaml").write_text("environment: CartPole-v1\nupdater: ppo\n")
+    (tmp_path / "optax.py").write_text("raise ValueError('the wrong module')\n")
+    recipe.load_recipe(tmp_path / "plain.yaml")
+    assert str(tmp_path) not in sys.path
+
+
+def test_a_recipe_from_a_checkpoint_still_imports_nothing(tmp_path):
+    lab(tmp_path / "lab", 5)
+    user_code.search_first(tmp_path / "lab")
+    data = {"environment": "mine:corridor", "updater": "q_learning"}
+    with pytest.raises(RlcliError, match="would import code from outside rlcli"):
+        recipe.load_recipe(data, trusted=False)
+    assert "mine" not in sys.modules
+
+
+def test_a_module_that_does_not_exist_is_an_error_that_says_where_to_put_it(tmp_path):
+    (tmp_path / "r.yaml").write_text(RECIPE.replace("mine:", "my_parts.mine:"))
+    with pytest.raises(RlcliError) as error:
+        recipe.load_recipe(tmp_path / "r.yaml")
+    assert "there is no module `my_parts`" in error.value.message
+    assert "put `my_parts.py` beside the recipe" in error.value.hint
+
+
+def test_a_module_that_lacks_another_one_names_that_one(tmp_path):
+    path = lab(tmp_path / "lab", 5)
+    (path.parent / "helper.py").unlink()
+    with pytest.raises(RlcliError) as error:
+        recipe.load_recipe(path)
+    assert f"No module named 'helper' ({path.parent}/mine.py:4)" in error.value.message
+    assert error.value.hint == "install `helper`, which the module imports"
+
+
+def test_a_syntax_error_names_its_file_and_line(tmp_path):
+    path = lab(tmp_path / "lab", 5)
+    (path.parent / "helper.py").write_text("CELLS = 5\nthis is no Python\n")
+    with pytest.raises(RlcliError, match=r"SyntaxError: .*helper\.py:2\)"):
+        recipe.load_recipe(path)
+
+
+def test_an_exception_of_a_factory_names_the_line_of_the_user(tmp_path, monkeypatch):
+    from rlcli.assembly import build
+
+    path = lab(tmp_path / "lab", 5)
+    (path.parent / "mine.py").write_text(
+        "import math\n\ndef corridor(*, length: int = 3):\n"
+        "    return math.log(length, 'x')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RlcliError) as error:
+        build(recipe.load_recipe(path))
+    assert error.value.message.startswith(f"{path}:1: environment `mine:corridor` ")
+    assert error.value.message.endswith("(lab/mine.py:4)")
+    assert len(error.value.message.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "step", ["    if action > 0: pass", "    return 1 + 'a'", "    return {}['b']"]
+)
+def test_an_exception_while_tracing_names_the_part_and_the_line(tmp_path, step):
+    from rlcli.assembly import build
+    from rlcli.training.experiment import Experiment
+
+    path = lab(tmp_path / "lab", 5)
+    with (path.parent / "mine.py").open("a") as file:
+        file.write("def broken():\n  core = corridor()\n")
+        file.write(f"  def step(cell, action, noise):\n{step}\n")
+        file.write("  return core._replace(step=step)\n")
+    with pytest.raises(RlcliError) as error:
+        loaded = recipe.load_recipe(path, ["environment=mine:broken"])
+        Experiment(loaded, build(loaded)).check()
+    assert error.value.message.startswith("environment `mine:broken` raised ")
+    assert error.value.message.endswith(f"({path.parent}/mine.py:21)")
+    assert error.value.hint == plugins.TRACEBACK
+
+
+def test_a_core_without_render_draws_its_observations(tmp_path):
+    from rlcli.assembly import build_environment
+    from rlcli.environments.observation_image import observation_image
+
+    loaded = recipe.load_recipe(
+        lab(tmp_path / "lab", 5), ["environment.wrappers=[previous]"]
+    )
+    plain = build_environment(loaded, 1)
+    drawn = build_environment(loaded, 1, rendering=True)
+    import jax
+
+    key = jax.random.key(0)
+    state, obs = drawn.reset(key)
+    np.testing.assert_array_equal(obs, plain.reset(key)[1])
+    space = registry.find("environment", "mine:corridor").factory().observation
+    np.testing.assert_array_equal(drawn.render(state), observation_image(space, 0))
+    state, _ = drawn.step(state, np.ones((1,), np.int32), drawn.draw(key))
+    np.testing.assert_array_equal(drawn.render(state), observation_image(space, 1))
+
+
+def test_imported_files_follow_imports_of_the_user_only(tmp_path):
+    files = {
+        "first.py": "import json, numpy\nimport pack.one\nfrom rlcli import spaces\n"
+        "def later():\n    import lazy\n",
+        "lazy.py": "from pack import two\n",
+        "pack/__init__.py": "",
+        "pack/one.py": "from . import two\nfrom .deep.three import x\n",
+        "pack/two.py": "import importlib\nimportlib.import_module('pack.four')\n",
+        "pack/four.py": "",
+        "pack/deep/three.py": "x = 1\nfrom ..two import importlib\n",
+        "other.py": "",
+        "json.py": "",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    user_code.search_first(tmp_path)
+    assert sys.modules["json"] is json  # imported before, so not replaced
+    user_code.import_module("first")
+    found = user_code.imported_files(["first"])
+    assert [*found] == sorted({*files} - {"other.py", "json.py"})
+    assert {path.read_text() for path in found.values()} <= {*files.values()}
+
+
+def test_installed_files_do_not_belong_to_the_user(tmp_path):
+    assert user_code.is_user_file(tmp_path / "mine.py")
+    assert user_code.is_user_file(__file__)
+    for module in (json, np, pytest, rlcli):
+        assert not user_code.is_user_file(module.__file__)
+    assert not user_code.is_user_file("<string>")
+    assert not user_code.is_user_file("/home/a/.venv/lib/site-packages/mine.py")
