@@ -130,7 +130,7 @@ def clock_at(
 ) -> Clock:
     """The clock after `steps` steps of each environment."""
     environments = progress.pending.first.shape[0]
-    # The condition always holds, but XLA does not know it. Otherwise XLA would move what
+    # The condition always holds, but XLA does not know it. Otherwise it would move what
     # depends on the numbers only, such as the negated learning rate, out of the loop of
     # a chunk, and round the rest differently from the loop on the host.
     numbers = jnp.where(progress.iteration >= 0, progress.numbers, 0)
