@@ -22,6 +22,7 @@ from rlcli.runs.durations import START_TIME as _START_TIME  # noqa: F401 - start
 
 if TYPE_CHECKING:
     from rlcli.commands import *  # noqa: F403 - the functions of the commands
+    from rlcli.evaluation.load import load
     from rlcli.monitor import TrainMonitor
     from rlcli.training import chunks
     from rlcli.utils.custom_loop import act, clock, q_function, transition
@@ -35,6 +36,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - partly from the tab
     "act",
     "chunks",
     "clock",
+    "load",
     "make",
     "q_function",
     "rollout",
@@ -49,6 +51,7 @@ _MODULES = MappingProxyType(
         "act": "rlcli.utils.custom_loop",
         "chunks": "rlcli.training",
         "clock": "rlcli.utils.custom_loop",
+        "load": "rlcli.evaluation.load",
         "make": "rlcli.utils.simulation",
         "q_function": "rlcli.utils.custom_loop",
         "rollout": "rlcli.utils.simulation",

@@ -113,6 +113,15 @@ def missing_render(state: ArrayTree, index: int = 0) -> Any:
     )
 
 
+class External(NamedTuple):
+    """An environment of another library, as that library defines it."""
+
+    observation: gymnasium.Space
+    action: gymnasium.Space
+    # Makes a single environment; None if the library only has vectors.
+    make: Callable[[], gymnasium.Env] | None = None
+
+
 class Environment(NamedTuple):
     """A batch of B environments with auto-reset.
 
@@ -145,6 +154,8 @@ class Environment(NamedTuple):
     # ended, before the reset; None where it is not stored. Only environments built with
     # `rendering` store it, so training does not pay for it.
     render_final: Callable[..., Any] = lambda state, index=0: None
+    # Host environments only: `observation` and `action` are canonical forms of these.
+    external: External | None = None
 
 
 class RenderState(NamedTuple):
@@ -212,6 +223,14 @@ class Policy(NamedTuple):
     exploit: Callable[..., tuple[Decision, ArrayTree]]
     # (network outputs [..., ·], action) -> log-probability [...] under `explore`
     log_prob: Callable[[ArrayTree, ArrayTree], Float[Array, "..."]]
+    # For inspection, functions of `(acting, obs[B], state, first[B])`; None where the
+    # algorithm has no such function, or does not keep it in `acting`.
+    value: Callable[..., Float[Array, "B"]] | None = None  # v(s)
+    action_values: Callable[..., Float[Array, "B A"]] | None = None  # q(s, ·)
+    # The parameters of the distribution of `explore`, which is of `family`, a
+    # `distributions.Distribution`.
+    parameters: Callable[..., Float[Array, "B size"]] | None = None
+    family: Any = None
 
 
 class Estimates(NamedTuple):

@@ -47,7 +47,7 @@ def test_importing_it_imports_no_jax(module):
 def test_every_command_is_a_function_of_the_package():
     assert {*COMMANDS} < set(rlcli.__all__) <= set(dir(rlcli))
     assert len(rlcli.__all__) == len(set(rlcli.__all__))
-    for command in (*COMMANDS, "chunks"):
+    for command in (*COMMANDS, "chunks", "load"):
         assert getattr(rlcli, command).__name__ == command
 
 
@@ -83,7 +83,7 @@ def test_the_documentation_lists_every_command():
     shell = "\n".join(re.findall(r"```sh\n(.*?)```", readme, re.DOTALL))
     assert set(re.findall(r"^rlcli (\w+)", shell, re.MULTILINE)) == {*COMMANDS}
     functions = re.findall(r"`rlcli\.(\w+)\(", table.partition("\n## ")[0])
-    assert {*functions} == {*COMMANDS, "chunks"}
+    assert {*functions} == {*COMMANDS, "chunks", "load"}
 
 
 def test_continuous_integration_asks_the_table_for_the_commands():

@@ -9,6 +9,10 @@ and cheap; only a host environment is built once. `Setup.environment` and `Setup
 are the parts at the start, which are checked once.
 """
 
+from rlcli.assembly.preprocessing import (
+    environment_preprocessing as environment_preprocessing,
+)
 from rlcli.assembly.setup import build as build
+from rlcli.assembly.setup import build_core as build_core
 from rlcli.assembly.setup import build_environment as build_environment
 from rlcli.assembly.setup import check_environment as check_environment

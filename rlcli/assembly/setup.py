@@ -29,7 +29,7 @@ from rlcli.assembly.parts import (
 from rlcli.assembly.preprocessing import environment_preprocessing
 from rlcli.assembly.user_errors import explain_user_errors
 from rlcli.environments.observation_image import with_render
-from rlcli.environments.vector import rendering_option, vector
+from rlcli.environments.vector import rendering_option, values_at, vector
 from rlcli.errors import RlcliError
 from rlcli.loop import agents
 from rlcli.loop.progress import Setup
@@ -113,8 +113,7 @@ def check_environment(recipe: Recipe) -> None:
     """Refuses a compiled environment that does not match its declared spaces."""
     if registry.find("environment", recipe.environment.name).facts.get("adapter"):
         return  # on the host: the results of its steps are checked at run time
-    values = {name: jnp.asarray(numbers)[0] for name, numbers in recipe.each.items()}
-    check_outputs(recipe, _build_core(recipe, START, values))
+    check_outputs(recipe, build_core(recipe, START, values_at(recipe.each, 0)))
 
 
 def _device_count(recipe: Recipe, seeds: int, is_pure: bool) -> int:
@@ -181,7 +180,7 @@ def _environment_factory(
     def environment(clock: Clock) -> Environment:
         each = {name: jnp.asarray(values) for name, values in recipe.each.items()}
         envs = vector(
-            lambda values: _build_core(recipe, clock, values, rendering),
+            lambda values: build_core(recipe, clock, values, rendering),
             recipe.num_envs,
             time_limit=limit,
             each=each,
@@ -192,10 +191,10 @@ def _environment_factory(
     return environment
 
 
-def _build_core(
+def build_core(
     recipe: Recipe, clock: Clock, values: Mapping[str, Any], rendering: bool = False
 ) -> Environment:
-    """One environment with its wrappers."""
+    """One environment with its wrappers; `values` are its options in `each`."""
     part = recipe.environment
     option = rendering_option(registry.find(part.kind, part.name).factory, rendering)
     core = build_part(part, clock, recipe, **option, **values)
@@ -221,7 +220,7 @@ def _simulator(recipe: Recipe, clock: Clock) -> Environment | None:
         or environment_preprocessing(recipe)
     ):
         return None
-    return _build_core(recipe, clock, {})
+    return build_core(recipe, clock, {})
 
 
 def _scheduled_options(part: Part) -> list[str]:

@@ -45,7 +45,7 @@ def to_gymnasium(
         raise ValueError("expected a pure core, as `rlcli.make(name)` returns it")
     if render_mode not in (None, "rgb_array"):
         raise ValueError(f"expected `rgb_array` or None, got {render_mode!r}")
-    return _GymnasiumEnv(env, time_limit, render_mode)
+    return CoreEnv(env, time_limit, render_mode)
 
 
 def to_gymnasium_vector(env: Environment) -> VectorEnv:
@@ -62,12 +62,13 @@ def to_gymnasium_vector(env: Environment) -> VectorEnv:
     return _GymnasiumVectorEnv(env)
 
 
-class _GymnasiumEnv(gymnasium.Env):
-    """A core as a Gymnasium environment."""
+class CoreEnv(gymnasium.Env):
+    """A core as a Gymnasium environment; `step` of the core takes a key."""
 
     def __init__(
         self, env: Environment, time_limit: int | None, render_mode: str | None
     ) -> None:
+        """The arguments are those of `to_gymnasium`."""
         self.metadata = {"render_modes": ["rgb_array"], "render_fps": _FPS}
         self.render_mode = render_mode
         self.observation_space = _finite_space(env.observation)
@@ -96,7 +97,7 @@ class _GymnasiumEnv(gymnasium.Env):
         """Starts an episode; the same seed yields the same episodes."""
         super().reset(seed=seed, options=options)
         self._terminated = self._warned = False
-        self._state, obs = self._reset(_next_key(self.np_random))
+        self._state, obs = self._reset(self.draw_reset_key(seed))
         self._elapsed = 0
         return _to_element(_to_host(obs), self.observation_space), {}
 
@@ -107,8 +108,7 @@ class _GymnasiumEnv(gymnasium.Env):
         if self._terminated and not self._warned:
             self._warned = True
             gymnasium.logger.warn(_STEP_AFTER_END)
-        key = _next_key(self.np_random)
-        self._state, timestep = self._step(self._state, action, key)
+        self._state, timestep = self._step(self._state, action, self.draw_step_key())
         self._elapsed += 1
         timestep = _to_host(timestep)
         last = bool(timestep.last)
@@ -118,6 +118,15 @@ class _GymnasiumEnv(gymnasium.Env):
         truncated = not terminated and (last or overdue)
         obs = _to_element(timestep.next_obs, self.observation_space)
         return obs, float(timestep.reward), terminated, truncated, dict(timestep.info)
+
+    def draw_reset_key(self, seed: int | None) -> Any:
+        """The key of an episode; `seed` is that of `reset`, which has been applied."""
+        del seed
+        return _next_key(self.np_random)
+
+    def draw_step_key(self) -> Any:
+        """The key of the next step."""
+        return _next_key(self.np_random)
 
     def render(self) -> Any:
         """Returns an image `[H, W, 3]` uint8, or None without a render mode."""

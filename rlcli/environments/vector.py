@@ -62,14 +62,10 @@ def vector(
         return jnp.arange(num_envs)
 
     def values_of(index: int | Array) -> dict[str, Array]:
-        return {
-            name: jnp.asarray(options)[index % len(options)]
-            for name, options in each.items()
-        }
+        return values_at(each, index)
 
-    # Even numbers are for resets and odd ones for steps: one hash for each key.
-    reset_keys = jax.vmap(lambda key, i: jax.random.fold_in(key, 2 * i), (None, 0))
-    step_keys = jax.vmap(lambda key, i: jax.random.fold_in(key, 2 * i + 1), (None, 0))
+    reset_keys = jax.vmap(reset_key, (None, 0))
+    step_keys = jax.vmap(step_key, (None, 0))
     core_reset = jax.vmap(lambda values, key: core_of(values).reset(key))
     core_draw = jax.vmap(lambda values, key: core_of(values).draw(key))
     core_step = jax.vmap(lambda values, *rest: core_of(values).step(*rest))
@@ -100,7 +96,7 @@ def vector(
         if time_limit is not None:
             last = last | (elapsed >= time_limit)
         final = final_of(core)
-        core, obs = _select_per_environment(
+        core, obs = select_per_environment(
             last, noise.restart, (core, timestep.next_obs)
         )
         elapsed = jnp.where(last, 0, elapsed)
@@ -131,6 +127,25 @@ def vector(
     )
 
 
+def values_at(each: Mapping[str, Any], index: int | Array) -> dict[str, Array]:
+    """The options of environment `index` of a vector: value i modulo their number."""
+    return {
+        name: jnp.asarray(options)[index % len(options)]
+        for name, options in each.items()
+    }
+
+
+# Even numbers are for resets and odd ones for steps: one hash for each key.
+def reset_key(key: Key, index: Array | int) -> Key:
+    """The key with which environment `index` of a vector starts an episode."""
+    return jax.random.fold_in(key, 2 * index)
+
+
+def step_key(key: Key, index: Array | int) -> Key:
+    """The key with which environment `index` of a vector draws the noise of a step."""
+    return jax.random.fold_in(key, 2 * index + 1)
+
+
 def rendering_option(factory: Callable, rendering: bool) -> dict[str, bool]:
     """Returns `{"rendering": True}` if the factory stores details for rendering."""
     known = inspect.signature(factory).parameters.get("rendering")
@@ -149,7 +164,7 @@ def keyed_environment(env: Environment) -> Environment:
     return env._replace(step=step, draw=key_as_noise)
 
 
-def _select_per_environment(
+def select_per_environment(
     condition: Array, new: ArrayTree, old: ArrayTree
 ) -> ArrayTree:
     """Selects `new` where `condition` `[B]` is true, leaf by leaf, `[B, ...]` each."""

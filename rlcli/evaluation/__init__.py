@@ -1,5 +1,6 @@
-"""Evaluation: evaluates and renders fixed policies over whole episodes.
+"""Evaluation: evaluates and renders fixed policies, and acts with them.
 
-Belongs here: `eval`, `render`, video encoding, and the evaluator that training uses.
+Belongs here: `eval`, `render`, video encoding, the evaluator that training uses, and
+`load`.
 May import: runs, assembly, recipe, loop, environments, and the top-level modules.
 """

@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from rlcli.loop.progress import EVALUATION, stream_key
-from rlcli.types import Array, ArrayTree, Environment, Policy, TimeStep
+from rlcli.types import Array, ArrayTree, Environment, Key, Policy, TimeStep
 from rlcli.xla.numeric_limits import INT32_MAX
 
 
@@ -47,6 +48,24 @@ class EpisodeFunctions(NamedTuple):
     has_finished: Callable[[EpisodeRecords], Array]
 
 
+def evaluation_keys(
+    seed: Array | int, evaluation_index: Array | int, time: Array | int
+) -> tuple[Key, Key]:
+    """The keys of the policy and of the environment at one step of an evaluation.
+
+    Evaluation uses its own random stream, so it never changes training.
+    """
+    evaluation_key = jax.random.fold_in(stream_key(seed, EVALUATION), evaluation_index)
+    act_key, step_key = jax.random.split(jax.random.fold_in(evaluation_key, time))
+    return act_key, step_key
+
+
+def evaluation_reset_seed(seed: int, evaluation_index: int) -> int:
+    """The seed, 32 bits, with which an evaluation starts its first episodes."""
+    sequence = np.random.SeedSequence([seed, EVALUATION, evaluation_index])
+    return int(sequence.generate_state(1)[0])
+
+
 def episode_functions(
     environment: Environment, policy: Policy, episodes_per_env: int, *, explore: bool
 ) -> EpisodeFunctions:
@@ -72,11 +91,7 @@ def episode_functions(
     def draw(
         seed: Array, evaluation_index: Array, time: Array
     ) -> tuple[ArrayTree, ArrayTree]:
-        # Evaluation uses its own random stream, so it never changes training.
-        evaluation_key = jax.random.fold_in(
-            stream_key(seed, EVALUATION), evaluation_index
-        )
-        act_key, step_key = jax.random.split(jax.random.fold_in(evaluation_key, time))
+        act_key, step_key = evaluation_keys(seed, evaluation_index, time)
         return policy.draw(act_key, batch), environment.draw(step_key)
 
     def select(

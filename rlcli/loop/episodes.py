@@ -17,8 +17,11 @@ from jaxtyping import Float, Int
 from rlcli.environments.adapters.host import to_host_environment
 from rlcli.loop import timestep_shapes, vmap_seeds
 from rlcli.loop.compiled_episodes import compiled_episodes
-from rlcli.loop.episode_records import EpisodeRecords, episode_functions
-from rlcli.loop.progress import EVALUATION
+from rlcli.loop.episode_records import (
+    EpisodeRecords,
+    episode_functions,
+    evaluation_reset_seed,
+)
 from rlcli.types import Array, ArrayTree, Environment, Policy
 from rlcli.xla.temporaries import temporary_bytes
 
@@ -131,10 +134,9 @@ class Evaluator:
     def _reset_seeds(self, evaluation_index: int) -> np.ndarray:
         """The seeds of the first episodes, uint32 `[S]`."""
         numbers = [
-            np.random.SeedSequence([int(seed), EVALUATION, evaluation_index])
-            for seed in self._seeds
+            evaluation_reset_seed(int(seed), evaluation_index) for seed in self._seeds
         ]
-        return np.array([number.generate_state(1)[0] for number in numbers], np.uint32)
+        return np.array(numbers, np.uint32)
 
     @property
     def seeds(self) -> int:

@@ -84,16 +84,33 @@ def single_step(network: Network) -> Callable[..., tuple[ArrayTree, ArrayTree]]:
     return outputs
 
 
+def predict(
+    network: Network, carry: Callable[[ArrayTree], ArrayTree] = lambda carry: carry
+) -> Callable[..., ArrayTree]:
+    """Returns the outputs of a network as a function of the arguments of a policy.
+
+    `(acting, obs[B], state, first[B]) -> outputs[B]`; `carry` selects the network's own
+    recurrent state from that of the policy.
+    """
+    outputs = single_step(network)
+    return lambda acting, obs, state, first: outputs(
+        acting, obs, carry(state[0]), first
+    )[0]
+
+
 def policy_from_outputs(
     offer: Offer,
     draw: Callable,
     explore: Callable,
     exploit: Callable,
     log_prob: Callable,
+    family: Distribution | None = None,
+    parameters: Callable[[ArrayTree], Array] = lambda outputs: outputs,
 ) -> Policy:
     """Builds a policy without a noise process from functions of the network outputs.
 
-    `explore` and `exploit` are `(outputs[B, ...], noise) -> Decision`.
+    `explore` and `exploit` are `(outputs[B, ...], noise) -> Decision`. `explore`
+    samples from the distribution of `family` with `parameters(outputs)`, `[B, size]`.
     """
     outputs = single_step_outputs(offer)
 
@@ -108,4 +125,17 @@ def policy_from_outputs(
     def initial(batch: int) -> ArrayTree:
         return offer.network.initial(batch), ()
 
-    return Policy(initial, draw, act_with(explore), act_with(exploit), log_prob)
+    predict_outputs = predict(offer.network)
+
+    def distribution_parameters(*inputs):
+        return parameters(predict_outputs(*inputs))
+
+    return Policy(
+        initial,
+        draw,
+        act_with(explore),
+        act_with(exploit),
+        log_prob,
+        parameters=distribution_parameters if family else None,
+        family=family,
+    )

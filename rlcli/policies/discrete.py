@@ -29,20 +29,23 @@ def epsilon_greedy(
     A is the set of legal actions. Ties are broken at random.
     """
     actions, start = int(space.n), int(space.start)
+    family = categorical(actions, start)
 
     def draw(key: Key, batch: int) -> tuple[Float[Array, "B"], Float[Array, "B A"]]:
         uniform = jax.random.uniform(key, (batch, 1 + actions))
         return uniform[:, 0], uniform[:, 1:]
 
-    def log_prob(
-        q: Float[Array, "*batch A"], action: Int[Array, "*batch"]
-    ) -> Float[Array, "*batch"]:
+    def probabilities(q: Float[Array, "*batch A"]) -> Float[Array, "*batch A"]:
         best = _is_best(q)
         greedy = best / jnp.sum(best, axis=-1, keepdims=True)
         is_legal = is_allowed(q)
         uniform = is_legal / jnp.sum(is_legal, axis=-1, keepdims=True)
-        probabilities = epsilon * uniform + (1 - epsilon) * greedy
-        return jnp.log(select_index(probabilities, action - start))
+        return epsilon * uniform + (1 - epsilon) * greedy
+
+    def log_prob(
+        q: Float[Array, "*batch A"], action: Int[Array, "*batch"]
+    ) -> Float[Array, "*batch"]:
+        return jnp.log(select_index(probabilities(q), action - start))
 
     def explore(
         q: Float[Array, "B A"], noise: tuple[Float[Array, "B"], Float[Array, "B A"]]
@@ -58,7 +61,11 @@ def epsilon_greedy(
     ) -> Decision:
         return _deterministic_decision(start + _first_in_order(_is_best(q), noise[1]))
 
-    return policy_from_outputs(values, draw, explore, exploit, log_prob)
+    return policy_from_outputs(
+        *(values, draw, explore, exploit, log_prob),
+        family=family,
+        parameters=lambda q: jnp.log(probabilities(q)),
+    )
 
 
 @register("policy")
@@ -94,7 +101,11 @@ def boltzmann(
             int(space.start) + _first_in_order(_is_best(q), noise)
         )
 
-    return policy_from_outputs(values, family.draw, explore, exploit, log_prob)
+    return policy_from_outputs(
+        *(values, family.draw, explore, exploit, log_prob),
+        family=family,
+        parameters=logits,
+    )
 
 
 def _is_best(q: Float[Array, "*batch A"]) -> Bool[Array, "*batch A"]:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int
 
 from rlcli import action_masks
+from rlcli.distributions import categorical
 from rlcli.libraries import import_library
 from rlcli.policies import PlanningModel
 from rlcli.registry import register
@@ -113,10 +114,20 @@ def gumbel_muzero(
     ) -> Float[Array, "*batch"]:
         return select_index(jax.nn.log_softmax(logits), action - start)
 
+    exploit = act_with(0.0)
+
+    def parameters(acting, obs, state, first):
+        # Without Gumbel noise, so the key has no effect.
+        decision, _ = exploit(acting, obs, state, first, jax.random.key(0))
+        weights = decision.extras["action_weights"]
+        return jnp.log(jnp.maximum(weights, _MIN_PROBABILITY))
+
     return Policy(
         initial=lambda batch: ((), ()),
         draw=lambda key, batch: key,
         explore=act_with(gumbel_scale),
-        exploit=act_with(0.0),
+        exploit=exploit,
         log_prob=log_prob,
+        parameters=parameters,
+        family=categorical(int(model.actions.n), start),
     )

@@ -32,7 +32,7 @@ def sampled(distribution: DistributionOffer) -> Policy:
         return decide(parameters, family.mode(parameters))
 
     return policy_from_outputs(
-        distribution, family.draw, explore, exploit, family.log_prob
+        *(distribution, family.draw, explore, exploit, family.log_prob), family=family
     )
 
 
@@ -40,7 +40,7 @@ def sampled(distribution: DistributionOffer) -> Policy:
 def mode(distribution: DistributionOffer) -> Policy:
     """The mode of the distribution, also for training: for noisy parameters."""
     inner = sampled(distribution)
-    return inner._replace(explore=inner.exploit)
+    return inner._replace(explore=inner.exploit, parameters=None, family=None)
 
 
 @register("policy")

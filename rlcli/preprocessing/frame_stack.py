@@ -27,6 +27,19 @@ class FrameStackState(NamedTuple):
     stacks: tuple[ArrayTree, ...]
 
 
+class FrameStacker(NamedTuple):
+    """Stacks the frames of a sequence of observations; without stages, returns them.
+
+    The stacks of all stages are a tuple. An action mask passes unchanged.
+    """
+
+    begin: Callable[[ArrayTree], tuple[ArrayTree, ...]]  # first obs -> stacks
+    # (stacks, next obs) -> stacks
+    push: Callable[[tuple[ArrayTree, ...], ArrayTree], tuple[ArrayTree, ...]]
+    show: Callable[[tuple[ArrayTree, ...], ArrayTree], ArrayTree]  # -> stacked obs
+    spaces: tuple[gymnasium.Space, ...]  # of the stacks
+
+
 class _Stage(NamedTuple):
     """Functions of an observation, followed by a stack of their results."""
 
@@ -47,23 +60,19 @@ def stack_frames(environment: Environment, steps: Sequence[Preprocess]) -> Envir
     numpy = jnp if environment.pure else np
     # Leading axes of observations: none (a core), environments, or seeds as well.
     leading = (1 if environment.num_envs else 0) if environment.pure else 2
-    visible, mask = action_masks.split_mask(environment.observation)
-    stages = _build_stages(steps, visible)
-    begin_stacks, push_stacks = _stack_functions(stages, numpy, leading)
-
-    def show(stacks: tuple[ArrayTree, ...], obs: ArrayTree) -> ArrayTree:
-        return action_masks.add_mask(stacks[-1], action_masks.get_mask(obs))
+    _, mask = action_masks.split_mask(environment.observation)
+    stacker = frame_stacker(environment.observation, steps, leading, numpy)
 
     def reset(key: Any) -> tuple[FrameStackState, ArrayTree]:
         state, obs = environment.reset(key)
-        stacks = begin_stacks(obs)
-        return FrameStackState(state, stacks), show(stacks, obs)
+        stacks = stacker.begin(obs)
+        return FrameStackState(state, stacks), stacker.show(stacks, obs)
 
     def step(
         state: FrameStackState, action: ArrayTree, noise: ArrayTree = (), *cut: Any
     ) -> tuple[FrameStackState, TimeStep]:
         inner, timestep = environment.step(state.environment, action, noise, *cut)
-        stacks = next_stacks = push_stacks(state.stacks, timestep.next_obs)
+        stacks = next_stacks = stacker.push(state.stacks, timestep.next_obs)
 
         def choose(new: Any, old: Any) -> Any:
             last = timestep.last.reshape(
@@ -72,31 +81,32 @@ def stack_frames(environment: Environment, steps: Sequence[Preprocess]) -> Envir
             return numpy.where(last, new, old)
 
         if leading:  # a core does not auto-reset
-            stacks = jax.tree.map(choose, begin_stacks(timestep.obs), next_stacks)
+            stacks = jax.tree.map(choose, stacker.begin(timestep.obs), next_stacks)
         return FrameStackState(inner, stacks), timestep._replace(
-            obs=show(stacks, timestep.obs),
-            next_obs=show(next_stacks, timestep.next_obs),
+            obs=stacker.show(stacks, timestep.obs),
+            next_obs=stacker.show(next_stacks, timestep.next_obs),
         )
 
     return environment._replace(
         reset=reset,
         step=step,
-        observation=action_masks.add_mask(stages[-1].space, mask),
+        observation=action_masks.add_mask(stacker.spaces[-1], mask),
         render=lambda state, *index: environment.render(state.environment, *index),
         render_final=lambda state, *index: environment.render_final(
             state.environment, *index
         ),
         close=lambda state: environment.close(state.environment),
-        **({} if environment.pure else _save_and_restore(environment, stages)),
+        **({} if environment.pure else _save_and_restore(environment, stacker)),
     )
 
 
 def _save_and_restore(
-    environment: Environment, stages: tuple[_Stage, ...]
+    environment: Environment, stacker: FrameStacker
 ) -> dict[str, Any]:
     """Returns `save` and `restore` of a host environment, including the stacks."""
-    spaces_ = tuple(stage.space for stage in stages)
-    tree = jax.tree.structure(jax.eval_shape(lambda: [*map(spaces.zeros, spaces_)]))
+    tree = jax.tree.structure(
+        jax.eval_shape(lambda: [*map(spaces.zeros, stacker.spaces)])
+    )
 
     def save(state: FrameStackState) -> dict[str, Any]:
         leaves = jax.tree.leaves(state.stacks)
@@ -113,12 +123,18 @@ def _save_and_restore(
     return {"save": save, "restore": restore}
 
 
-def _stack_functions(
-    stages: tuple[_Stage, ...], numpy: Any, leading: int
-) -> tuple[Callable[..., tuple[ArrayTree, ...]], ...]:
-    """Returns `begin_stacks(obs)`, the stacks at the start of an episode, and
-    `push_stacks(stacks, obs)`, the stacks after the next observation.
+def frame_stacker(
+    observation: gymnasium.Space,
+    steps: Sequence[Preprocess],
+    leading: int,
+    numpy: Any = jnp,
+) -> FrameStacker:
+    """Builds the functions that stack frames as `steps` need.
+
+    Observations have `leading` axes before those of their space. `numpy` is the module
+    that computes the stacks.
     """
+    stages = _build_stages(steps, action_masks.split_mask(observation)[0])
 
     def place(stage: _Stage) -> int:
         return stage.axis if stage.axis < 0 else stage.axis + leading
@@ -160,7 +176,14 @@ def _stack_functions(
             new_stacks.append(value)
         return tuple(new_stacks)
 
-    return begin_stacks, push_stacks
+    def show(stacks: tuple[ArrayTree, ...], obs: ArrayTree) -> ArrayTree:
+        if not stacks:
+            return obs
+        return action_masks.add_mask(stacks[-1], action_masks.get_mask(obs))
+
+    return FrameStacker(
+        begin_stacks, push_stacks, show, tuple(stage.space for stage in stages)
+    )
 
 
 def _build_stages(

@@ -238,17 +238,20 @@ def _normalize_updater(
 def _normalize_policy(policy: Policy, normalize: Callable[..., ArrayTree]) -> Policy:
     """Returns the policy with normalized observations."""
 
-    def with_normalized_obs(act: Callable) -> Callable:
-        def normalized_act(
-            acting: NormalizedActing, obs: ArrayTree, *rest: Any
-        ) -> tuple:
-            return act(acting.policy, normalize(acting.observation, obs), *rest)
+    def with_normalized_obs(function: Callable) -> Callable:
+        def normalized(acting: NormalizedActing, obs: ArrayTree, *rest: Any) -> Any:
+            return function(acting.policy, normalize(acting.observation, obs), *rest)
 
-        return normalized_act
+        return normalized
 
+    names = ("explore", "exploit", "value", "action_values", "parameters")
+    functions = {name: getattr(policy, name) for name in names}
     return policy._replace(
-        explore=with_normalized_obs(policy.explore),
-        exploit=with_normalized_obs(policy.exploit),
+        **{
+            name: with_normalized_obs(function)
+            for name, function in functions.items()
+            if function is not None
+        }
     )
 
 

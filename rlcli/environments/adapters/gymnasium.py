@@ -287,6 +287,7 @@ def _async_vector(
         lambda count: AsyncVector(make, count, external.timeout),
         num_envs,
         seeds,
+        make,
     )
 
 

@@ -38,7 +38,7 @@ from rlcli.environments.adapters.host_vector import (
     episode_seed,
 )
 from rlcli.environments.adapters.pools import HostVector, SyncVector
-from rlcli.types import ArrayTree, Environment, Key, TimeStep
+from rlcli.types import ArrayTree, Environment, External, Key, TimeStep
 
 __all__ = [
     "ExternalEnvironment",
@@ -74,7 +74,7 @@ def sync_host_environment(
     def make_vector(count: int) -> SyncVector:
         return SyncVector(make, count, external.timeout)
 
-    return host_environment(external, spaces, make_vector, num_envs, seeds)
+    return host_environment(external, spaces, make_vector, num_envs, seeds, make)
 
 
 def host_environment(
@@ -83,11 +83,13 @@ def host_environment(
     make: Callable[[int], HostVector],
     num_envs: int,
     seeds: int,
+    make_one: Callable[[], gymnasium.Env] | None = None,
 ) -> Environment:
     """Builds S×B environments from the vector `make(S · B)`, stepped simultaneously.
 
     Environment b of seed s has index b + B × s in the vector. `spaces` are its native
-    observation and action spaces; the result has their `canonical_space`.
+    observation and action spaces; the result has their `canonical_space`. `make_one`
+    makes a single environment, if the library has one, for use without the vector.
     """
     observation = canonical_space(spaces[0], f"{external.name}: its observation space")
     action = canonical_space(spaces[1], f"{external.name}: its action space")
@@ -135,6 +137,7 @@ def host_environment(
         save=HostVectorState.save,
         restore=restore,
         close=HostVectorState.close,
+        external=External(*spaces, make_one),
     )
     return environment
 

@@ -319,7 +319,21 @@ def _population_policy(policy: Policy) -> Policy:
         exploit_best = per_environment(policy.exploit, None)
         return exploit_best(params["best"], obs, state, first, noise)
 
-    return Policy(initial, draw, explore, exploit, policy.log_prob)
+    def parameters_of_best(parameters: Callable) -> Callable:
+        def best_parameters(params, obs, state, first):
+            obs, first = jax.tree.map(lambda leaf: leaf[:, None], (obs, first))
+            parameters_all = jax.vmap(parameters, in_axes=(None, 0, 0, 0))
+            return parameters_all(params["best"], obs, state, first)[:, 0]
+
+        return best_parameters
+
+    return policy._replace(
+        initial=initial,
+        draw=draw,
+        explore=explore,
+        exploit=exploit,
+        parameters=policy.parameters and parameters_of_best(policy.parameters),
+    )
 
 
 def _distribution_strategy(

@@ -22,7 +22,7 @@ from rlcli.networks.predictions import (
     min_over_critics,
     value_transform,
 )
-from rlcli.policies import ValuesOffer
+from rlcli.policies import ValuesOffer, predict
 from rlcli.registry import register
 from rlcli.types import (
     Array,
@@ -212,6 +212,7 @@ def _lookahead_updater(
 
     lookahead = Network(init, values, lambda batch: ())
     policy = policies(values=ValuesOffer(lookahead), space=actions)
+    policy = policy._replace(action_values=predict(lookahead))
     begin, step = learner(init, optimizer, target)
 
     def update(

@@ -119,7 +119,11 @@ def muzero(
     actions = require_discrete(spaces, "muzero")
     scale = value_transform(transform_)
     model = _build_networks(networks, actions, size)
-    policy = policies(model=_planning_model(model, scale, actions))
+    planning_model = _planning_model(model, scale, actions)
+    policy = policies(model=planning_model)
+    policy = policy._replace(
+        value=lambda params, obs, state, first: planning_model.root(params, obs).value
+    )
     begin, step = learner(model.init, optimizer)
     loss_function = functools.partial(
         muzero_losses, model, LOSSES[loss], scale, (value_weight, reward_weight)

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from rlcli.distributions import Distribution
 from rlcli.networks.heads import distribution_head, state_value_head
 from rlcli.networks.memory import apply_to_next, is_recurrent
-from rlcli.policies import DistributionOffer
+from rlcli.policies import DistributionOffer, predict
 from rlcli.types import (
     Array,
     ArrayTree,
@@ -62,6 +62,10 @@ class ActorCriticNetworks(NamedTuple):
     critic: Network | None
     joint_actor: Network  # the acting network, which also updates the critic's carry
     is_recurrent: bool
+
+    def value_carry(self, carry: ArrayTree) -> ArrayTree:
+        """The critic's part of the carry of `joint_actor`."""
+        return carry["value"] if self.is_recurrent else ()
 
 
 class Batch(NamedTuple):
@@ -113,6 +117,8 @@ def actor_critic(
     regularizers = fill_defaults(options.regularizers)
     offer = DistributionOffer(functions.joint_actor, functions.family)
     policy = policies(distribution=offer, space=spaces.action)
+    if functions.critic:
+        policy = policy._replace(value=predict(functions.critic, functions.value_carry))
 
     def init(key: Key) -> ArrayTree:
         critic = functions.critic.init(key) if functions.critic else {}
@@ -347,7 +353,7 @@ def _make_batch(
 ) -> Batch:
     """The tracer's rows with value targets and advantages."""
     next_carries = steps.extras.get("next_carry", ())
-    carries = next_carries["value"] if functions.is_recurrent else ()
+    carries = functions.value_carry(next_carries)
     value, _ = _values(functions, params, steps)
     target = steps.reward + steps.discount * _next_values(
         functions, params, steps, carries

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from rlcli.action_masks import is_allowed
 from rlcli.networks.heads import action_values_head
 from rlcli.networks.memory import apply_to_next, is_recurrent
-from rlcli.policies import ValuesOffer
+from rlcli.policies import ValuesOffer, predict
 from rlcli.registry import register
 from rlcli.types import (
     Array,
@@ -70,6 +70,7 @@ def pqn(
     network = networks("q", functools.partial(action_values_head, int(actions.n)))
     has_memory = is_recurrent(network)
     policy = policies(values=ValuesOffer(network), space=actions)
+    policy = policy._replace(action_values=predict(network))
     begin, step = learner(network.init, optimizer)
 
     def q(

@@ -26,7 +26,7 @@ from rlcli.networks.predictions import (
     min_over_critics,
     value_transform,
 )
-from rlcli.policies import ValuesOffer
+from rlcli.policies import ValuesOffer, predict
 from rlcli.types import (
     Array,
     ArrayTree,
@@ -164,8 +164,8 @@ def _value_policy(
         carries = critic.carries(params, obs, first, carry)
         return min_over_critics(prediction.particles(scale)).mean(), carries
 
-    values = ValuesOffer(Network(critic.init, apply, critic.initial))
-    inner = policies(values=values, space=space)
+    network = Network(critic.init, apply, critic.initial)
+    inner = policies(values=ValuesOffer(network), space=space)
 
     def draw(key: Key, batch: int) -> tuple[ArrayTree, Key]:
         return inner.draw(key, batch), jax.random.fold_in(key, _NOISE_STREAM)
@@ -176,7 +176,16 @@ def _value_policy(
     def exploit(params, obs, state, first, noise):
         return inner.exploit((params, None), obs, state, first, noise[0])
 
-    return inner._replace(draw=draw, explore=explore, exploit=exploit)
+    def without_noise(function: Callable) -> Callable:
+        return lambda params, *inputs: function((params, None), *inputs)
+
+    return inner._replace(
+        draw=draw,
+        explore=explore,
+        exploit=exploit,
+        action_values=without_noise(predict(network)),
+        parameters=inner.parameters and without_noise(inner.parameters),
+    )
 
 
 def td_updater(

@@ -1,0 +1,73 @@
+"""Action distribution: the distribution from which a policy samples its actions."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import gymnasium
+import jax
+
+from rlcli.distributions import Distribution
+from rlcli.errors import RlcliError
+from rlcli.evaluation.elements import read_action, write_action
+from rlcli.types import Array, ArrayTree, Key
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class ActionDistribution:
+    """A batch of distributions over actions; a pytree, as `jit` and `vmap` require."""
+
+    parameters: Array  # `[*batch, size]`
+    family: Distribution = dataclasses.field(metadata={"static": True})
+
+    def sample(self, key: Key) -> ArrayTree:
+        """Samples one action from each distribution, `[*batch, ...]`."""
+        batch = self.parameters.shape[:-1]
+        flat = self.parameters.reshape((-1, self.parameters.shape[-1]))
+        sample = self.family.sample(flat, self.family.draw(key, flat.shape[0]))
+        return jax.tree.map(lambda leaf: leaf.reshape(batch + leaf.shape[1:]), sample)
+
+    def mode(self) -> ArrayTree:
+        """The most likely action, `[*batch, ...]`."""
+        return self.family.mode(self.parameters)
+
+    def log_prob(self, action: ArrayTree) -> Array:
+        """The log-probability or log-density of actions, `[*batch]`."""
+        return self.family.log_prob(self.parameters, action)
+
+    def entropy(self) -> Array:
+        """The entropy in nats, `[*batch]`."""
+        return self.family.entropy(self.parameters)
+
+    @property
+    def probabilities(self) -> Array:
+        """The probability of each action, `[*batch, actions]`, if they are Discrete."""
+        if self.family.name != "categorical":
+            raise RlcliError(
+                f"a `{self.family.name}` distribution has no table of probabilities",
+                "use `log_prob`, `sample`, `mode` or `entropy`",
+            )
+        return jax.nn.softmax(self.parameters)
+
+
+def environment_family(
+    family: Distribution, space: gymnasium.Space, is_external: bool
+) -> Distribution:
+    """The family over the actions of the environment, without clipping.
+
+    Only the discrete actions of adapters differ from those of the policy.
+    """
+    if not is_external or isinstance(space, gymnasium.spaces.Box):
+        return family
+
+    def to_environment(action: ArrayTree) -> ArrayTree:
+        return write_action(space, action, is_external, as_numpy=False)
+
+    return family._replace(
+        sample=lambda *inputs: to_environment(family.sample(*inputs)),
+        mode=lambda parameters: to_environment(family.mode(parameters)),
+        log_prob=lambda parameters, action: family.log_prob(
+            parameters, read_action(space, action, is_external)
+        ),
+    )

@@ -1,0 +1,138 @@
+"""Elements: observations and actions between an environment and a policy.
+
+A policy computes with the canonical spaces of `environments.adapters.conversion`, in
+batches of JAX arrays. Users have elements of the environment's own spaces, alone or
+with leading batch axes, as NumPy or JAX arrays or Python numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces as kinds
+
+from rlcli import spaces
+from rlcli.errors import RlcliError
+from rlcli.spaces import describe
+from rlcli.types import Array, ArrayTree
+
+
+class PolicySpaces(NamedTuple):
+    """The spaces of one environment, as it defines them."""
+
+    observation: gymnasium.Space
+    action: gymnasium.Space
+
+
+def has_jax_arrays(tree: ArrayTree) -> bool:
+    """Whether a leaf is a JAX array, also while JAX traces."""
+    return any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(tree))
+
+
+def read_observation(
+    space: gymnasium.Space, obs: Any, is_external: bool
+) -> tuple[ArrayTree, tuple[int, ...]]:
+    """Converts observations for a policy; also returns their batch shape.
+
+    `is_external`: the space belongs to an adapter, so discrete values have to start
+    at 0.
+    """
+    shapes = []
+
+    def read_leaf(space: gymnasium.Space, leaf: Any) -> Array:
+        array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+        shapes.append(_batch_shape(space, array))
+        start = getattr(space, "start", None)
+        if is_external and start is not None:
+            array = array - np.asarray(start, spaces.dtype(space))
+        return array.astype(spaces.dtype(space))
+
+    result = _map_elements(read_leaf, space, obs)
+    if len(set(shapes)) > 1:
+        raise RlcliError(
+            f"the members of the observation have different batch shapes: {shapes}",
+            "give every member the same leading axes",
+        )
+    return result, shapes[0]
+
+
+def write_action(
+    space: gymnasium.Space, action: ArrayTree, is_external: bool, as_numpy: bool
+) -> ArrayTree:
+    """Converts the actions of a policy into elements of the environment's space.
+
+    Actions in an adapter's Box are clipped to its bounds, as the adapter does. Native
+    environments clip actions themselves, where they are to be clipped.
+    """
+
+    def write_leaf(space: gymnasium.Space, leaf: Array) -> Array:
+        array = np.asarray(leaf) if as_numpy else leaf
+        array = array.astype(space.dtype if as_numpy else spaces.dtype(space))
+        if is_external and isinstance(space, kinds.Box):
+            array = array.clip(space.low, space.high).astype(array.dtype)
+        start = getattr(space, "start", None)
+        if is_external and start is not None:
+            array = array + np.asarray(start, array.dtype)
+        return array[()] if as_numpy else array  # a scalar is hashable, as tables need
+
+    return _map_elements(write_leaf, space, action)
+
+
+def read_action(space: gymnasium.Space, action: Any, is_external: bool) -> ArrayTree:
+    """Converts actions of the environment for a policy, as observations."""
+    return read_observation(space, action, is_external)[0]
+
+
+def zeros(space: gymnasium.Space, batch: int) -> ArrayTree:
+    """Zeros of the shape of a batch of elements."""
+    return jax.tree.map(
+        lambda leaf: jnp.zeros((batch, *leaf.shape), leaf.dtype), spaces.zeros(space)
+    )
+
+
+def _map_elements(
+    function: Callable[[gymnasium.Space, Any], Array],
+    space: gymnasium.Space,
+    element: Any,
+) -> ArrayTree:
+    """Applies `function(space, leaf)` to each leaf; the result has plain containers."""
+    members = spaces.members(space)
+    if not members and not isinstance(space, kinds.Tuple | kinds.Dict):
+        return function(space, element)
+    try:
+        parts = {
+            name: _map_elements(function, member, element[name])
+            for name, member in members.items()
+        }
+    except (TypeError, LookupError) as error:
+        raise RlcliError(
+            f"expected an element of {describe(space)}, got {type(element).__name__}",
+            f"its members are {', '.join(f'`{name}`' for name in members)}",
+        ) from error
+    return tuple(parts.values()) if isinstance(space, kinds.Tuple) else parts
+
+
+def _batch_shape(space: gymnasium.Space, array: Array) -> tuple[int, ...]:
+    """The leading axes of a batch of elements; refuses other shapes and dtypes."""
+    shape = space.shape or ()
+    split = array.ndim - len(shape)
+    if split < 0 or array.shape[split:] != shape:
+        raise RlcliError(
+            f"expected an element of {describe(space)}, alone or with leading batch "
+            f"axes, got shape {array.shape}",
+            "the policy acts on raw observations of the environment in `policy.spaces`;"
+            " its state stacks frames, and its network preprocesses them",
+        )
+    if array.dtype.kind not in "biuf" or (
+        array.dtype.kind == "f" and spaces.dtype(space).kind != "f"
+    ):
+        raise RlcliError(
+            f"expected an element of {describe(space)}, got an array of {array.dtype}",
+            f"convert it to {spaces.dtype(space)}",
+        )
+    return array.shape[:split]

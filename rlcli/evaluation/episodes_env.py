@@ -1,0 +1,139 @@
+"""Episodes environment: the episodes of `rlcli eval` as a Gymnasium environment."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import gymnasium
+import jax
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.utils import RecordConstructorArgs
+from gymnasium.wrappers import TimeLimit
+
+from rlcli import registry
+from rlcli.assembly import build_core, build_environment
+from rlcli.environments.adapters.host_vector import episode_seed
+from rlcli.environments.to_gymnasium import CoreEnv
+from rlcli.environments.vector import reset_key, step_key, values_at
+from rlcli.errors import RlcliError
+from rlcli.loop.episode_records import evaluation_keys, evaluation_reset_seed
+from rlcli.loop.episodes import MAX_EPISODE_STEPS
+from rlcli.recipe import Recipe
+from rlcli.types import Array, ArrayTree, Clock, Environment, TimeStep
+from rlcli.xla.random_bits import unroll_key
+
+
+def make_episodes_env(recipe: Recipe, clock: Clock, seed: int) -> gymnasium.Env:
+    """Makes one environment of a recipe, with the episodes of an evaluation of `seed`.
+
+    `reset(seed=s)` starts the first episode of `rlcli eval --seed s`, a first `reset()`
+    that with s = 0, and every further `reset()` the next one.
+    """
+    part = recipe.environment
+    if not registry.find(part.kind, part.name).facts.get("adapter"):
+        return _NativeEpisodes(recipe, clock, seed)
+    single = dataclasses.replace(recipe, num_envs=1)
+    external = build_environment(single, 1, clock, rendering=True).external
+    if external is None or external.make is None:
+        raise RlcliError(
+            f"environment `{part.name}` has no single environment: its "
+            "library only makes vectors",
+            "make the vector with that library; `act` takes batches of observations",
+        )
+    return _ExternalEpisodes(TimeLimit(external.make(), MAX_EPISODE_STEPS), seed)
+
+
+class _Episodes:
+    """Counts the episodes of an evaluation since the last `reset(seed=…)`."""
+
+    def __init__(self, run_seed: int) -> None:
+        self._run_seed = run_seed
+        self.evaluation, self.index = 0, -1
+
+    def next(self, seed: int | None) -> int:
+        """Moves to the next episode; returns the seed of the evaluation's resets."""
+        if seed is not None:
+            self.evaluation, self.index = seed, -1
+        self.index += 1
+        return evaluation_reset_seed(self._run_seed, self.evaluation)
+
+
+class _ExternalEpisodes(gymnasium.Wrapper, RecordConstructorArgs):
+    """Seeds every episode of another library's environment as an evaluation does."""
+
+    def __init__(self, env: gymnasium.Env, run_seed: int) -> None:
+        RecordConstructorArgs.__init__(self, run_seed=run_seed)
+        super().__init__(env)
+        self._episodes = _Episodes(run_seed)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Starts the next episode, or with a seed the first one."""
+        number = self._episodes.next(seed)
+        first = episode_seed(number, self._episodes.index, 0)
+        return self.env.reset(seed=first, options=options)
+
+
+class _Moment(NamedTuple):
+    """What the random numbers of a step depend on; the `key` of a core."""
+
+    reset_seed: Array  # uint32
+    evaluation: Array  # int32
+    episode: Array  # int32: also the index of its environment in the evaluation
+    time: Array  # int32: steps so far
+
+
+class _NativeEpisodes(CoreEnv):
+    """An environment of rlcli with the random numbers of an evaluation."""
+
+    def __init__(self, recipe: Recipe, clock: Clock, run_seed: int) -> None:
+        def core_at(index: int | Array) -> Environment:
+            values = values_at(recipe.each, index)
+            return build_core(recipe, clock, values, rendering=True)
+
+        def reset(moment: _Moment) -> tuple[ArrayTree, ArrayTree]:
+            key = unroll_key(jax.random.key(moment.reset_seed))
+            return core_at(moment.episode).reset(reset_key(key, moment.episode))
+
+        def step(
+            state: ArrayTree, action: ArrayTree, moment: _Moment
+        ) -> tuple[ArrayTree, TimeStep]:
+            core, seed = core_at(moment.episode), np.array(run_seed, np.uint32)
+            _, key = evaluation_keys(seed, moment.evaluation, moment.time)
+            noise = core.draw(step_key(unroll_key(key), moment.episode))
+            return core.step(state, action, noise)
+
+        limit = recipe.time_limit
+        assert limit != "default"  # only adapters have a default limit
+        limit = MAX_EPISODE_STEPS if limit is None else min(limit, MAX_EPISODE_STEPS)
+        core = core_at(0)._replace(reset=reset, step=step)
+        super().__init__(core, limit, "rgb_array")
+        # Lets libraries recreate the environment.
+        self.spec = EnvSpec(
+            "rlcli/Evaluated-v0",
+            entry_point=lambda **_: _NativeEpisodes(recipe, clock, run_seed),
+            disable_env_checker=True,
+        )
+        self._episodes = _Episodes(run_seed)
+        self._reset_seed = self._time = 0
+
+    def draw_reset_key(self, seed: int | None) -> _Moment:
+        """The first moment of the next episode, or with a seed of the first one."""
+        self._reset_seed, self._time = self._episodes.next(seed), 0
+        return self._moment()
+
+    def draw_step_key(self) -> _Moment:
+        """The moment of the next step."""
+        moment = self._moment()
+        self._time += 1
+        return moment
+
+    def _moment(self) -> _Moment:
+        evaluation, episode = self._episodes.evaluation, self._episodes.index
+        counters = (
+            np.array(number, np.int32) for number in (evaluation, episode, self._time)
+        )
+        return _Moment(np.array(self._reset_seed, np.uint32), *counters)

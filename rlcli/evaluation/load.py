@@ -1,0 +1,71 @@
+"""Load: a trained policy from a run, to act with it in Python."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import jax
+
+from rlcli.assembly import build
+from rlcli.errors import RlcliError
+from rlcli.evaluation.evaluate import snapshot_clock
+from rlcli.evaluation.trained_policy import TrainedPolicy
+from rlcli.runs import snapshots
+from rlcli.runs.locate import locate_policy
+
+
+def load(
+    run: str | Path,
+    *,
+    best: bool = False,
+    seed: int | None = None,
+    trust: bool = False,
+) -> TrainedPolicy:
+    """Loads the policy of one seed of a run.
+
+        policy = rlcli.load("runs/dqn_cartpole")
+        env = policy.make_env()
+        obs, _ = env.reset()
+        action, state = policy.act(obs)
+        obs, reward, terminated, truncated, _ = env.step(action)
+        action, state = policy.act(obs, state)
+
+    Args:
+        run: what `rlcli eval` takes: a run's folder, the folder of a recipe's runs
+            (then the newest run), a policy file or a checkpoint.
+        best: loads the policy of the seed's best evaluation instead of the latest.
+        seed: a seed of the run, as metrics and `rlcli eval` name it; by default the
+            first.
+        trust: allows the file's recipe to import code from outside rlcli and plug-ins.
+
+    Raises:
+        RlcliError: if there is no such run, file or seed; if the file is damaged; or if
+            its recipe imports code and `trust` is not given.
+    """
+    _, file = locate_policy(run, best=best)
+    snapshot = snapshots.load_snapshot(file, trust=trust)
+    seed = snapshot.seeds[0] if seed is None else seed
+    if seed not in snapshot.seeds:
+        numbers = ", ".join(f"`{number}`" for number in snapshot.seeds)
+        raise RlcliError(
+            f"`{file}` has no policy of seed {seed}", f"choose the seed from {numbers}"
+        )
+    index = snapshot.seeds.index(seed)
+    setup = build(snapshot.recipe, snapshot.seeds)
+    acting = snapshots.restore_acting(snapshot, setup, file)
+    if frozen := snapshot.frozen.get(seed):
+        print(
+            f"warning: seed {seed} is frozen: its parameters are those of step "
+            f"{frozen.step:,}",
+            file=sys.stderr,
+        )
+    return TrainedPolicy(
+        snapshot.recipe,
+        setup,
+        snapshot_clock(snapshot),
+        jax.tree.map(lambda leaf: leaf[index], acting),
+        seed=seed,
+        steps=snapshot.steps[index],
+        file=file,
+    )

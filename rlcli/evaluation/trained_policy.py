@@ -1,0 +1,341 @@
+"""Trained policy: acts with the policy of one seed of a run, one step at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Bool, Int32
+
+from rlcli.assembly import build_core, environment_preprocessing
+from rlcli.environments.adapters.conversion import canonical_space
+from rlcli.environments.vector import select_per_environment, values_at
+from rlcli.errors import RlcliError
+from rlcli.evaluation.action_distribution import ActionDistribution, environment_family
+from rlcli.evaluation.elements import (
+    PolicySpaces,
+    has_jax_arrays,
+    read_observation,
+    write_action,
+    zeros,
+)
+from rlcli.evaluation.episodes_env import make_episodes_env
+from rlcli.loop.episode_records import evaluation_keys
+from rlcli.loop.progress import Setup
+from rlcli.preprocessing.frame_stack import frame_stacker
+from rlcli.recipe import Recipe, resolve
+from rlcli.types import Array, ArrayTree, Clock, Key
+
+# The optional functions of a policy: what they compute, and a hint if there is none.
+_INSPECTIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "value": (
+            "value function",
+            "a policy's file contains what acting needs: no critics of off-policy "
+            "actor-critics, and no value where the algorithm learns none",
+        ),
+        "action_values": (
+            "values of all actions",
+            "algorithms that act on action values have them; others may have `value`",
+        ),
+        "parameters": ("distribution over actions", "`explore` samples its actions"),
+    }
+)
+
+
+class PolicyState(NamedTuple):
+    """What a policy remembers between steps; every leaf is `[*batch, ...]`.
+
+    The next observation of a row is the first of an episode where `first`.
+    """
+
+    first: Bool[Array, "*batch"]
+    memory: ArrayTree  # the recurrent state, and the state of the exploration noise
+    frames: tuple[ArrayTree, ...]  # the stacked frames
+    # The random numbers of `act`, which break ties: those of `rlcli eval --seed`, and
+    # the steps so far. A batch uses those of its row with the most steps.
+    evaluation: Int32[Array, "*batch"]
+    time: Int32[Array, "*batch"]
+
+
+class TrainedPolicy:
+    """The policy of one seed of a run; `rlcli.load` returns it.
+
+    `act`, `explore`, `value`, `action_values` and `distribution` are pure functions of
+    one observation or of a batch with any leading axes: `jax.jit(policy.act)` and
+    `jax.vmap(policy.act)` work. Observations are those of the environment with the
+    recipe's wrappers, without preprocessing: `spaces.observation`. They are NumPy or
+    JAX arrays, and so are the results.
+
+    Attributes:
+        params: what the policy needs to act: parameters, and statistics of observations
+            if the recipe normalizes them.
+        recipe: the recipe with every default, as a dict that `rlcli.train` accepts.
+        spaces: `spaces.observation` and `spaces.action` of one environment.
+        seed: the seed of the run.
+        steps: environment steps of the seed when the policy was saved.
+        file: the file of the policy.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        setup: Setup,
+        clock: Clock,
+        params: ArrayTree,
+        *,
+        seed: int,
+        steps: int,
+        file: Path,
+    ) -> None:
+        """`params` is the acting state of `seed`; `clock` the time of its policy."""
+        self.params = jax.tree.map(jnp.asarray, params)
+        self.recipe: dict[str, Any] = resolve(recipe)
+        self.seed, self.steps, self.file = seed, steps, file
+        self._source = recipe, clock
+        self._policy = setup.at(clock)[1].policy
+        external = setup.environment.external
+        self._is_external = external is not None
+        own = external or build_core(recipe, clock, values_at(recipe.each, 0))
+        self.spaces = PolicySpaces(own.observation, own.action)
+        # What the frame stack gets.
+        self._observation = (
+            canonical_space(own.observation, "observation")
+            if self._is_external
+            else own.observation
+        )
+        self._stacker = frame_stacker(
+            self._observation, environment_preprocessing(recipe), leading=1
+        )
+        self._call = jax.jit(self._compute, static_argnums=(0, 1))
+        self._begin = jax.jit(self._initial_state, static_argnums=0)
+
+    def __repr__(self) -> str:
+        updater, environment = (
+            self.recipe[part]["name"] for part in ("updater", "environment")
+        )
+        return (
+            f"TrainedPolicy(`{updater}` in `{environment}`, seed {self.seed}, "
+            f"{self.steps:,} steps)"
+        )
+
+    def initial_state(
+        self, batch: tuple[int, ...] = (), *, evaluation: int = 0
+    ) -> PolicyState:
+        """The state before the first observation of a batch of episodes.
+
+        Args:
+            batch: the leading axes of the observations; `()` for a single one.
+            evaluation: selects the random numbers of `act`, as `rlcli eval --seed`.
+        """
+        return self._begin(tuple(batch), np.array(evaluation, np.int32))
+
+    def act(
+        self,
+        obs: Any,
+        state: PolicyState | None = None,
+        first: Bool[Array, "*batch"] | bool | None = None,
+    ) -> tuple[ArrayTree, PolicyState]:
+        """Selects the greedy action, as `rlcli eval` does.
+
+        Args:
+            obs: one observation, or a batch of them.
+            state: what the previous call returned; None before the first observation.
+            first: where an observation is the first of a new episode, `[*batch]`: the
+                policy forgets what it remembers of the episode before. Not needed where
+                `state` is new.
+
+        Returns:
+            The action for `env.step`, and the new state. Actions are NumPy arrays in
+            the dtypes of `spaces.action` if `obs` is; and JAX arrays if `obs` is, or
+            under `jit` and `vmap`.
+        """
+        return self._select_action("exploit", obs, state, first, None)
+
+    def explore(
+        self,
+        obs: Any,
+        state: PolicyState | None,
+        key: Key,
+        first: Bool[Array, "*batch"] | bool | None = None,
+    ) -> tuple[ArrayTree, PolicyState]:
+        """Samples an action as in training, at the time when the policy was saved."""
+        return self._select_action("explore", obs, state, first, key)
+
+    def value(
+        self,
+        obs: Any,
+        state: PolicyState | None = None,
+        first: Bool[Array, "*batch"] | bool | None = None,
+    ) -> Array:
+        """The value of observations, `[*batch]`: v(s), or max q(s, ·).
+
+        The arguments are those that `act` would get. With `normalize: {reward: true}`
+        values are in the unit of normalized rewards. Raises an `RlcliError` if the
+        policy has no value, as those of DDPG, TD3, SAC and evolution strategies.
+        """
+        if self._policy.value is None and self._policy.action_values is not None:
+            q = self.action_values(obs, state, first)
+            return q.max(axis=-1)
+        return self._inspect("value", obs, state, first)
+
+    def action_values(
+        self,
+        obs: Any,
+        state: PolicyState | None = None,
+        first: Bool[Array, "*batch"] | bool | None = None,
+    ) -> Array:
+        """The values of all actions, q(s, ·), `[*batch, actions]`.
+
+        Illegal actions have the value −10⁹. Raises an `RlcliError` if the algorithm
+        learns no values of all actions.
+        """
+        return self._inspect("action_values", obs, state, first)
+
+    def distribution(
+        self,
+        obs: Any,
+        state: PolicyState | None = None,
+        first: Bool[Array, "*batch"] | bool | None = None,
+    ) -> ActionDistribution:
+        """The distribution of the actions of `explore`, before clipping to a Box.
+
+        For planning policies, the improved policy of a search. Raises an `RlcliError`
+        if the policy adds noise to a deterministic action.
+        """
+        parameters = self._inspect("parameters", obs, state, first)
+        family = environment_family(
+            self._policy.family, self.spaces.action, self._is_external
+        )
+        return ActionDistribution(jnp.asarray(parameters), family)
+
+    def make_env(self) -> gymnasium.Env:
+        """Makes the environment in which `rlcli eval` evaluates the policy.
+
+        `reset(seed=s)` starts the first episode of `rlcli eval --seed s`, and every
+        further `reset()` the next one. Episodes are those of `rlcli eval` as long as it
+        runs all of them in parallel: up to 128, or 10 of another library.
+        """
+        return make_episodes_env(*self._source, self.seed)
+
+    def _select_action(
+        self, method: str, obs: Any, state: PolicyState | None, first: Any, key: Any
+    ) -> tuple[ArrayTree, PolicyState]:
+        """Calls `method` of the policy, and converts its action."""
+        action, new_state = self._read_and_compute(method, obs, state, first, key)
+        as_numpy = not (has_jax_arrays(obs) or _is_traced(action))
+        space = self.spaces.action
+        return write_action(space, action, self._is_external, as_numpy), new_state
+
+    def _inspect(self, name: str, obs: Any, state: Any, first: Any) -> Array:
+        """Calls an optional function of the policy."""
+        if getattr(self._policy, name) is None:
+            policy, updater = (
+                self.recipe[part]["name"] for part in ("policy", "updater")
+            )
+            what, hint = _INSPECTIONS[name]
+            message = f"policy `{policy}` of updater `{updater}` has no {what}"
+            raise RlcliError(message, hint)
+        result = self._read_and_compute(name, obs, state, first, None)
+        is_jax = has_jax_arrays(obs) or _is_traced(result)
+        return result if is_jax else np.asarray(result)[()]
+
+    def _read_and_compute(
+        self, name: str, obs: Any, state: PolicyState | None, first: Any, key: Any
+    ) -> Any:
+        """Converts an observation, checks the batch shapes, and calls a function."""
+        obs, batch = read_observation(self.spaces.observation, obs, self._is_external)
+        state = self.initial_state(batch) if state is None else state
+        if state.first.shape != batch:
+            raise RlcliError(
+                f"the state is that of a batch of shape {state.first.shape}, but the "
+                f"observation has batch shape {batch}",
+                "`policy.initial_state(batch)` is the state of a new batch",
+            )
+        first = False if first is None else first
+        if np.shape(first) not in ((), batch):
+            raise RlcliError(
+                f"`first` has shape {np.shape(first)}, but the observation has batch "
+                f"shape {batch}",
+                "pass one bool for each observation",
+            )
+        return self._call(name, batch, self.params, obs, state, first, key)
+
+    def _initial_state(
+        self, batch: tuple[int, ...], evaluation: Int32[Array, ""]
+    ) -> PolicyState:
+        """Implements `initial_state`."""
+        number = math.prod(batch)
+        # The first observation replaces these frames: only their shapes matter.
+        frames = self._stacker.begin(zeros(self._observation, number))
+        memory, frames = _unflatten((self._policy.initial(number), frames), batch)
+        return PolicyState(
+            first=jnp.ones(batch, bool),
+            memory=memory,
+            frames=frames,
+            evaluation=jnp.full(batch, evaluation),
+            time=jnp.zeros(batch, jnp.int32),
+        )
+
+    def _compute(
+        self,
+        name: str,
+        batch: tuple[int, ...],
+        params: ArrayTree,
+        obs: ArrayTree,
+        state: PolicyState,
+        first: Bool[Array, "..."] | bool,
+        key: Key | None,
+    ) -> Any:
+        """Calls a function of the policy with flat batches. Pure and compiled."""
+        begins = state.first | first
+        rows = _flatten((obs, begins, state.memory, state.frames), batch)
+        obs, begins, memory, frames = rows
+        frames = select_per_environment(
+            begins, self._stacker.begin(obs), self._stacker.push(frames, obs)
+        )
+        inputs = params, self._stacker.show(frames, obs), memory, begins
+        function = getattr(self._policy, name)
+        if name in _INSPECTIONS:
+            return _unflatten(function(*inputs), batch)
+        key = self._action_key(state) if key is None else key
+        noise = self._policy.draw(key, begins.shape[0])
+        decision, memory = function(*inputs, noise)
+        action, memory, frames = _unflatten((decision.action, memory, frames), batch)
+        return action, PolicyState(
+            first=jnp.zeros(batch, bool),
+            memory=memory,
+            frames=frames,
+            evaluation=state.evaluation,
+            time=state.time + 1,
+        )
+
+    def _action_key(self, state: PolicyState) -> Key:
+        """The key of the next greedy action: that of an evaluation at this step."""
+        index, time = (
+            jnp.max(leaf, initial=0) for leaf in (state.evaluation, state.time)
+        )
+        return evaluation_keys(np.array(self.seed, np.uint32), index, time)[0]
+
+
+def _is_traced(tree: ArrayTree) -> bool:
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
+
+
+def _flatten(tree: ArrayTree, batch: tuple[int, ...]) -> ArrayTree:
+    """Merges the batch axes of every leaf into one."""
+    number, axes = math.prod(batch), len(batch)
+    return jax.tree.map(lambda leaf: leaf.reshape((number, *leaf.shape[axes:])), tree)
+
+
+def _unflatten(tree: ArrayTree, batch: tuple[int, ...]) -> ArrayTree:
+    """The inverse of `_flatten`."""
+    return jax.tree.map(lambda leaf: leaf.reshape(batch + leaf.shape[1:]), tree)
