@@ -40,8 +40,18 @@ format: $(VENV)/installed-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/installed $(VENV)-rejax/installed
-	$(BIN)/python -m benchmarks $(VENV)-rejax/bin/python
+# PEERS are the libraries to compare with, each in an environment of its own; `PEERS=`
+# leaves them out. PUREJAXRL is the path of a clone of luchris429/purejaxrl, which is not
+# a package and is compared with only where this is set.
+PEERS ?= rejax stable_baselines
+PEER_VENVS := $(PEERS) $(if $(PUREJAXRL),purejaxrl)
+PACKAGES_rejax := rejax==0.1.3 gymnax==0.0.9
+PACKAGES_stable_baselines := stable-baselines3==2.9.2 sbx-rl==0.28.0
+PACKAGES_purejaxrl := gymnax==0.0.9 flax==0.12.8 distrax==0.1.9 flashbax==0.1.3
+
+bench: $(VENV)/installed $(PEER_VENVS:%=$(VENV)-%/installed)
+	$(BIN)/python -m benchmarks $(foreach peer,$(PEERS),"$(peer) $(VENV)-$(peer)/bin/python") \
+		$(if $(PUREJAXRL),"purejaxrl $(VENV)-purejaxrl/bin/python '$(PUREJAXRL)'")
 
 # The stamps are written last: what was interrupted is done again.
 $(VENV)/installed: pyproject.toml constraints.txt
@@ -49,10 +59,9 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(PIP) -e .
 	touch $@
 
-# A peer to measure beside, with the versions of its own that it needs.
-$(VENV)-rejax/installed:
-	$(PYTHON) -m venv $(VENV)-rejax
-	$(VENV)-rejax/bin/python -m pip install --quiet rejax==0.1.3 gymnax==0.0.9
+$(PEER_VENVS:%=$(VENV)-%/installed): $(VENV)-%/installed:
+	$(PYTHON) -m venv $(VENV)-$*
+	$(VENV)-$*/bin/python -m pip install --quiet $(PACKAGES_$*)
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed

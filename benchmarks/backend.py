@@ -42,9 +42,10 @@ def main(name: str) -> None:
 
         return advance
 
-    print(name)
-    loops = {"with": start("cpu"), "without": start("cuda")}
-    pairs.compare(loops, RECIPES[name], ROUNDS)
+    steps = RECIPES[name]
+    ours = {"with the choices": pairs.Loop(start("cpu"), steps)}
+    others = {"without": pairs.Loop(start("cuda"), steps)}
+    pairs.compare(name, ours, others, ROUNDS)
 
 
 if __name__ == "__main__":

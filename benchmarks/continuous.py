@@ -55,8 +55,12 @@ def main(algorithm: str) -> None:
         states["plain"] = advance(states["plain"], blocks)
         return states["plain"]
 
-    print(f"{algorithm}, layout {threads.layout(1)}")
-    pairs.compare({"rlcli": run_rlcli, "plain": run_plain}, STEPS, ROUNDS)
+    pairs.compare(
+        f"{algorithm} on Pendulum, threads: {threads.layout(1).threads}",
+        {"rlcli": pairs.Loop(run_rlcli, STEPS)},
+        {"plain": pairs.Loop(run_plain, STEPS)},
+        ROUNDS,
+    )
     print(f"average return: plain {states['plain']['average']:.0f}")
 
 

@@ -12,11 +12,10 @@ Gymnasium's own stepping is measured separately.
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks import pairs
 from benchmarks.loop import RECIPE
 from rlcli.runs import thread_layout
 from rlcli.xla import threads
@@ -107,30 +106,20 @@ def rlcli_loop() -> Callable[[int], None]:
 
 
 def main() -> None:
-    """Prints steps per second of each loop, and the ratio of the first two."""
+    """Prints steps per second of each loop, and the ratios of rlcli to the others."""
     threads.apply_layout(thread_layout.choose_layout(RECIPE))
     threads.disable_async_dispatch()
-    loops = {
-        "rlcli": rlcli_loop(),
-        "plain": plain_loop(),
-        "only Gymnasium": stepping(),
-    }
-    for name, advance in loops.items():
-        start = time.perf_counter()
-        advance(200)
-        print(f"{name}: first 200 steps {time.perf_counter() - start:.1f} s")
-    speeds: dict[str, list[float]] = {name: [] for name in loops}
-    for _ in range(ROUNDS):
-        for name, advance in loops.items():
-            start = time.perf_counter()
+
+    def pin(advance: Callable[[int], None]) -> pairs.Loop:
+        def run(steps: int) -> None:
             with pin_threads():
-                advance(STEPS)
-            speeds[name].append(STEPS / (time.perf_counter() - start))
-        print(", ".join(f"{name} {values[-1]:,.0f}" for name, values in speeds.items()))
-    ratios = [a / b for a, b in zip(speeds["rlcli"], speeds["plain"], strict=True)]
-    medians = {name: statistics.median(values) for name, values in speeds.items()}
-    text = ", ".join(f"{name} {speed:,.0f}" for name, speed in medians.items())
-    print(f"median: {text} steps/s; ratio {statistics.median(ratios):.3f}")
+                advance(steps)
+
+        return pairs.Loop(run, STEPS)
+
+    ours = {"rlcli": pin(rlcli_loop())}
+    others = {"plain": pin(plain_loop()), "only Gymnasium": pin(stepping())}
+    pairs.compare("DQN on Gymnasium's CartPole", ours, others, ROUNDS)
 
 
 if __name__ == "__main__":

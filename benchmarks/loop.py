@@ -8,9 +8,9 @@ thread count and flags for the recipe. The loops run alternately.
 
 from __future__ import annotations
 
-import statistics
-import time
+from typing import Any
 
+from benchmarks import pairs
 from rlcli.runs import thread_layout
 from rlcli.xla import threads
 
@@ -33,8 +33,6 @@ STEPS, ROUNDS = 12_800, 15
 def main() -> None:
     """Prints steps per second of all three, and the ratios of rlcli to the others."""
     threads.apply_layout(thread_layout.choose_layout(RECIPE))
-    import jax
-
     from benchmarks import equal_dqn, plain_dqn
     from rlcli import loop, recipe
     from rlcli.assembly import build
@@ -49,29 +47,15 @@ def main() -> None:
         "bare": lambda state, steps: bare[1](state, steps // plain_dqn.BLOCK),
     }
 
-    def seconds(name: str, steps: int) -> float:
-        start = time.perf_counter()
-        states[name] = jax.block_until_ready(advance[name](states[name], steps))
-        return time.perf_counter() - start
+    def start(name: str) -> pairs.Loop:
+        def run(steps: int) -> Any:
+            states[name] = advance[name](states[name], steps)
+            return states[name]
 
-    compiled = ", ".join(f"{name} {seconds(name, 1_280):.1f} s" for name in advance)
-    print(f"compile: {compiled}")
-    rounds = []
-    for _ in range(ROUNDS):
-        rounds.append({name: STEPS / seconds(name, STEPS) for name in advance})
-        print(format_speeds(rounds[-1]))
-    print(
-        "median:",
-        format_speeds({n: statistics.median(r[n] for r in rounds) for n in advance}),
-    )
-    for name in ("equal", "bare"):
-        ratio = statistics.median(speeds["rlcli"] / speeds[name] for speeds in rounds)
-        print(f"ratio to {name}: {ratio:.3f}")
+        return pairs.Loop(run, STEPS)
 
-
-def format_speeds(speeds: dict[str, float]) -> str:
-    """Formats steps per second by name."""
-    return "  ".join(f"{name} {speed:7,.0f}" for name, speed in speeds.items())
+    others = {"plain, equal work": start("equal"), "plain, bare": start("bare")}
+    pairs.compare("DQN on CartPole", {"rlcli": start("rlcli")}, others, ROUNDS)
 
 
 if __name__ == "__main__":

@@ -2,34 +2,75 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 Advance = Callable[[int], Any]  # runs a number of environment steps
 
+HEADER = """\
+| work | rlcli | steps/s | other | steps/s | ratio | quartiles | first calls, s |
+|---|---|---|---|---|---|---|---|"""
+ROW = re.compile(r"\|.*\| \S+ … \S+ \| \S+ · \S+ \|")  # a row of this table
 
-def compare(loops: Mapping[str, Advance], steps: int, rounds: int) -> None:
-    """Prints steps per second of all, and the ratios of the first to the others.
 
-    The first call of each compiles its program and is not counted.
+class Loop(NamedTuple):
+    """A loop to measure, and the environment steps of one call.
+
+    Loops of very different speeds take different numbers of steps, so that a call of
+    each is long enough to be measured.
     """
+
+    advance: Advance
+    steps: int
+
+
+def compare(
+    work: str, ours: Mapping[str, Loop], others: Mapping[str, Loop], rounds: int
+) -> None:
+    """Prints a table: each loop of rlcli compared with each of the others.
+
+    Every round calls all loops in turn. Speeds and ratios are medians over the rounds;
+    the ratio of a round is that of calls next to each other. The first call of a loop
+    compiles its program; it is a column of its own and is not counted.
+    """
+    loops = {**ours, **others}
+    first = {name: _seconds(loop) for name, loop in loops.items()}
+    speeds = [
+        {name: loop.steps / _seconds(loop) for name, loop in loops.items()}
+        for _ in range(rounds)
+    ]
+    medians = {name: statistics.median(row[name] for row in speeds) for name in loops}
+    print(HEADER)
+    for our in ours:
+        for other in others:
+            ratios = [row[our] / row[other] for row in speeds]
+            low, *_, high = statistics.quantiles(ratios, n=4)
+            cells = [
+                work,
+                our,
+                f"{medians[our]:,.0f}",
+                other,
+                f"{medians[other]:,.0f}",
+                format_ratio(statistics.median(ratios)),
+                f"{format_ratio(low)} … {format_ratio(high)}",
+                f"{first[our]:.1f} · {first[other]:.1f}",
+            ]
+            print("| " + " | ".join(cells) + " |", flush=True)
+
+
+def format_ratio(ratio: float) -> str:
+    """Formats a ratio with three digits: 0.956, 1.23, 14.6, 146."""
+    return (
+        f"{ratio:.{3 if ratio < 1 else 2 if ratio < 10 else 1 if ratio < 100 else 0}f}"
+    )
+
+
+def _seconds(loop: Loop) -> float:
     import jax
 
-    def seconds(name: str) -> float:
-        start = time.perf_counter()
-        jax.block_until_ready(loops[name](steps))
-        return time.perf_counter() - start
-
-    compiled = ", ".join(f"{name} {seconds(name):.1f} s" for name in loops)
-    print(f"first call, with compilation: {compiled}")
-    speeds = [{name: steps / seconds(name) for name in loops} for _ in range(rounds)]
-    ours, *others = loops
-    medians = {name: statistics.median(row[name] for row in speeds) for name in loops}
-    print("  ".join(f"{name} {speed:9,.0f}" for name, speed in medians.items()))
-    for name in others:
-        ratios = [row[ours] / row[name] for row in speeds]
-        low, *_, high = statistics.quantiles(ratios, n=4)
-        middle = statistics.median(ratios)
-        print(f"ratio to {name}: {middle:.3f} (quartiles {low:.3f} to {high:.3f})")
+    start = time.perf_counter()
+    jax.block_until_ready(loop.advance(loop.steps))
+    return time.perf_counter() - start

@@ -51,13 +51,14 @@ def main() -> None:
         states["plain"] = advance(states["plain"], steps // ITERATION)
         return states["plain"]
 
+    ours = {
+        "a row every 1 000 steps": lambda _: run_rlcli("rows", [*rows]),
+        "one row": lambda _: run_rlcli("one row", iterations),
+    }
     pairs.compare(
-        {
-            "rlcli, a row every 1 000 steps": lambda _: run_rlcli("rows", [*rows]),
-            "rlcli, one row": lambda _: run_rlcli("one row", iterations),
-            "plain": run_plain,
-        },
-        STEPS,
+        "PPO on CartPole",
+        {name: pairs.Loop(advance, STEPS) for name, advance in ours.items()},
+        {"plain": pairs.Loop(run_plain, STEPS)},
         ROUNDS,
     )
     print(f"average return: plain {states['plain']['average']:.0f}")

@@ -68,8 +68,12 @@ def main(seeds: int) -> None:
         states = advance_all(states, steps // seeds // plain_dqn.BLOCK)
         return states
 
-    print(f"seeds {seeds}, devices {layout.devices}")
-    pairs.compare({"rlcli": run_rlcli, "plain": run_plain}, seeds * STEPS, ROUNDS)
+    pairs.compare(
+        f"DQN, seeds: {seeds}, devices: {layout.devices}",
+        {"rlcli": pairs.Loop(run_rlcli, seeds * STEPS)},
+        {"plain": pairs.Loop(run_plain, seeds * STEPS)},
+        ROUNDS,
+    )
 
 
 if __name__ == "__main__":

@@ -1,19 +1,14 @@
-"""Trains with rejax: a process of `benchmarks.rejax`, with another Python.
-
-Prints the seconds of the first call, then, for each line on stdin, the environment
-steps of a call and its seconds.
-"""
+"""Trains with rejax: `python -m benchmarks.workers.rejax WORK STEPS`."""
 
 from __future__ import annotations
 
 import sys
-import time
 
 import jax
 from rejax import PPO, SAC, TD3
 from rejax.networks import DeterministicPolicy, QNetwork
 
-STEPS = {"sac": 1_024, "td3": 1_024, "ppo": 100_000, "ppo_evaluated": 20_000}
+from benchmarks.workers.serve import serve
 
 
 def _ppo(steps: int, eval_freq: int) -> PPO:
@@ -33,9 +28,8 @@ def _without_evaluation(algorithm):
     return algorithm.replace(eval_callback=lambda *_: ())
 
 
-def make(work: str):
+def make(work: str, steps: int):
     """The algorithm of a kind of work."""
-    steps = STEPS[work]
     if work == "ppo_evaluated":
         return _ppo(steps, 1_000)
     if work == "ppo":
@@ -62,23 +56,19 @@ def make(work: str):
     return _without_evaluation(algorithm.replace(actor=actor, critic=critic))
 
 
-def main(work: str) -> None:
-    """Runs a call per line on stdin."""
-    algorithm = make(work)
+def main(work: str, steps: int) -> None:
+    """Trains on, `steps` per call."""
+    algorithm = make(work, steps)
     state = jax.jit(algorithm.init_state)(jax.random.key(0))
     # With what the evaluations return: without, XLA would remove them.
     train = jax.jit(lambda state: algorithm.train(train_state=state))
 
-    def run() -> float:
+    def run() -> None:
         nonlocal state
-        start = time.perf_counter()
         state, _ = jax.block_until_ready(train(state))
-        return time.perf_counter() - start
 
-    print(run(), flush=True)
-    for _ in sys.stdin:
-        print(STEPS[work], run(), flush=True)
+    serve(run)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))
