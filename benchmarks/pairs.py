@@ -37,9 +37,9 @@ def compare(
     compiles its program; it is a column of its own and is not counted.
     """
     loops = {**ours, **others}
-    first = {name: _seconds(loop) for name, loop in loops.items()}
+    first = {name: measure(loop) for name, loop in loops.items()}
     speeds = [
-        {name: loop.steps / _seconds(loop) for name, loop in loops.items()}
+        {name: loop.steps / measure(loop) for name, loop in loops.items()}
         for _ in range(rounds)
     ]
     medians = {name: statistics.median(row[name] for row in speeds) for name in loops}
@@ -68,7 +68,8 @@ def format_ratio(ratio: float) -> str:
     )
 
 
-def _seconds(loop: Loop) -> float:
+def measure(loop: Loop) -> float:
+    """Returns the seconds of a call."""
     import jax
 
     start = time.perf_counter()

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks import pairs
 from benchmarks.pairs import Advance, Loop
 from benchmarks.workers.serve import READY
 from rlcli.runs import thread_layout
@@ -27,6 +28,7 @@ TITLES = {
     "td3": "TD3 on Pendulum",
 }
 THREAD_VARIABLES = ("NPROC", "OMP_NUM_THREADS")  # of JAX and of PyTorch
+TRIALS = 3  # calls that decide on a number of threads; the first one compiles
 
 
 def apply_layout(data: Mapping[str, Any]) -> None:
@@ -60,8 +62,7 @@ def start_worker(
 ) -> Iterator[Loop]:
     """Another library, in a process that trains `steps` per call.
 
-    Args:
-        threads: their number; "" for the default of the library.
+    `threads` is their number, or "" for the default of the library.
     """
     variables = {
         name: value
@@ -96,3 +97,12 @@ def start_worker(
     with process:  # closes its stdin at the end, after which it exits
         wait()
         yield Loop(advance, steps)
+
+
+def fastest_threads(start: Callable[[str], AbstractContextManager[Loop]]) -> str:
+    """Returns "1" or "" (all cores), whichever is faster for the workers of `start`."""
+    seconds = {}
+    for number in ("1", ""):
+        with start(number) as loop:
+            seconds[number] = min(pairs.measure(loop) for _ in range(TRIALS))
+    return min(seconds, key=seconds.__getitem__)

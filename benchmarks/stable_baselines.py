@@ -15,12 +15,14 @@ and an update of 256 per step.
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 from benchmarks import continuous, loop, pairs, peers
+from rlcli.runs import thread_layout
 
 PPO = {
     "environment": {"name": "CartPole-v1", "num_envs": 4},
@@ -54,8 +56,6 @@ STEPS = {
     "td3": {"native": 512, "gymnasium": 512, "stable_baselines3": 128, "sbx": 256},
 }
 LIBRARIES = ("stable_baselines3", "sbx")
-# Measured: with their faster number of threads; "" for their default, all cores.
-THREADS = {"ppo": "1", "dqn": "1", "sac": "", "td3": ""}
 ROUNDS = 9
 
 
@@ -83,20 +83,25 @@ def main(python: str, work: str) -> None:
         for kind in ("gymnasium", "native")
     }
     with ExitStack() as stack:
-        others = {
-            library: stack.enter_context(
-                peers.start_worker(
-                    python,
-                    "stable_baselines",
-                    work,
-                    steps[library],
-                    library,
-                    threads=THREADS[work],
-                )
-            )
-            for library in LIBRARIES
-        }
+        others = {}
+        for library in LIBRARIES:
+            start = functools.partial(start_worker, python, work, library)
+            # In small networks more than one thread only slows both libraries down.
+            is_wide = thread_layout.choose_layout(RECIPES[work]).threads == "pool"
+            threads = peers.fastest_threads(start) if is_wide else "1"
+            name = f"{library}, {'1 thread' if threads else 'all cores'}"
+            others[name] = stack.enter_context(start(threads))
         pairs.compare(peers.TITLES[work], ours, others, ROUNDS)
+
+
+def start_worker(
+    python: str, work: str, library: str, threads: str
+) -> AbstractContextManager[pairs.Loop]:
+    """A library, with a number of threads."""
+    steps = STEPS[work][library]
+    return peers.start_worker(
+        python, "stable_baselines", work, steps, library, threads=threads
+    )
 
 
 if __name__ == "__main__":

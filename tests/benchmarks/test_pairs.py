@@ -15,7 +15,7 @@ def table(monkeypatch, capsys):
         loop.advance(loop.steps)
         return next(seconds)
 
-    monkeypatch.setattr(pairs, "_seconds", measure)
+    monkeypatch.setattr(pairs, "measure", measure)
     calls = []
     loops = {
         name: pairs.Loop(lambda steps, name=name: calls.append((name, steps)), steps)

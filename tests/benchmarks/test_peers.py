@@ -20,10 +20,11 @@ import os, sys
 from benchmarks.workers.serve import serve
 
 def run():
-    print("a line of the library:", *sys.argv[1:], os.environ.get("NPROC"))
+    print("a line of the library")
     if sys.argv[3:]:
         sys.exit(3)
     print(len(calls), file=open("calls", "w"))
+    print(os.environ.get("NPROC"), file=open("threads", "w"))
     calls.append(1)
 
 calls = [1]
@@ -59,6 +60,20 @@ def test_a_worker_that_ends_is_an_error_with_its_exit_code(workers):
         peers.start_worker(sys.executable, "counts", "dqn", 64, "exit") as loop,
     ):
         loop.advance(loop.steps)
+
+
+def test_the_fastest_number_of_threads_is_measured_with_calls(workers, monkeypatch):
+    def measure(loop):
+        loop.advance(loop.steps)
+        return {"1": 0.5, "None": 0.25}[(workers / "threads").read_text().strip()]
+
+    monkeypatch.setattr(peers.pairs, "measure", measure)
+
+    def start(threads):
+        return peers.start_worker(sys.executable, "counts", "dqn", 64, threads=threads)
+
+    assert peers.fastest_threads(start) == ""
+    assert (workers / "calls").read_text() == f"{peers.TRIALS}\n"
 
 
 RECIPES = {
