@@ -50,6 +50,7 @@ PACKAGES_stable_baselines := stable-baselines3==2.9.2 sbx-rl==0.28.0
 PACKAGES_purejaxrl := gymnax==0.0.9 flax==0.12.8 distrax==0.1.9 flashbax==0.1.3
 
 bench: $(VENV)/installed $(PEER_VENVS:%=$(VENV)-%/installed)
+	@$(if $(PUREJAXRL),,echo "not compared with purejaxrl: set PUREJAXRL=FOLDER_OF_ITS_CLONE")
 	$(BIN)/python -m benchmarks $(foreach peer,$(PEERS),"$(peer) $(VENV)-$(peer)/bin/python") \
 		$(if $(PUREJAXRL),"purejaxrl $(VENV)-purejaxrl/bin/python '$(PUREJAXRL)'")
 

@@ -33,7 +33,7 @@ NAMES = (
 def main(peers: list[str]) -> str:
     """Runs the benchmarks and prints all comparisons; returns which ones failed."""
     rows, failed = [], []
-    for name, *arguments in [*([name] for name in NAMES), *map(shlex.split, peers)]:
+    for name, *arguments in [*map(shlex.split, peers), *([name] for name in NAMES)]:
         print(f"\n== {name}", flush=True)
         code, new_rows = run_benchmark(name, arguments)
         rows += new_rows
