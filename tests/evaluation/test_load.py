@@ -13,9 +13,11 @@ from policy_files import write_policy
 import rlcli
 from rlcli.assembly import build_environment
 from rlcli.errors import RlcliError
+from rlcli.evaluation import episodes_env
 from rlcli.loop.episode_records import evaluation_keys, evaluation_reset_seed
 from rlcli.recipe import load_recipe
 from rlcli.runs.frozen import Frozen
+from rlcli.types import Clock, External
 
 SMALL = {"name": "mlp", "layers": [4]}
 DQN = {"environment": "CartPole-v1", "network": SMALL, "updater": "dqn"}
@@ -375,6 +377,15 @@ def test_the_environment_satisfies_gymnasiums_checker(name, tmp_path):
     again = [env.reset(seed=1)[0] for _ in range(2)]
     np.testing.assert_array_equal(*again)
     assert np.any(env.reset()[0] != again[0])
+
+
+def test_a_library_without_single_environments_is_one_clear_error(dqn, monkeypatch):
+    spaces = External(*dqn.spaces)
+    vector = rlcli.make("CartPole-v1", num_envs=1)._replace(external=spaces)
+    monkeypatch.setattr(episodes_env, "build_environment", lambda *_, **__: vector)
+    recipe = load_recipe(DQN | {"environment": "gymnasium/CartPole-v1"})
+    with pytest.raises(RlcliError, match="has no single environment"):
+        episodes_env.make_episodes_env(recipe, Clock.zero(), 0)
 
 
 def test_the_environment_renders(dqn):
