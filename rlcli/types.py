@@ -33,6 +33,7 @@ from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
+    Literal,
     NamedTuple,
     Protocol,
     TypeAlias,
@@ -283,6 +284,10 @@ class Replay(NamedTuple):
     # update where all weights of a sample are 0.
     episodes: bool = False
     required_priority: str = ""  # of the updater, `Updater.priority`; "": any
+    batch_size: int = 0  # windows or episodes in a sample; 0: not declared
+    rows: int = 1  # consecutive rows of a sample, if the updater requires fewer
+    # Whether it returns each step only once, soon after the policy has acted.
+    is_on_policy: bool = False
 
 
 class Clock(NamedTuple):
@@ -334,6 +339,9 @@ class Updater(NamedTuple):
     # messages name it; "" if there is none.
     requires_single_steps: str = ""  # rows of single steps: `Tracer.window` is 1
     requires_on_policy: str = ""  # no tracer with `is_off_policy` on rows of a replay
+    # The replays it learns from. `on_policy`: those with `is_on_policy`, or any with a
+    # tracer that corrects for earlier policies (`Tracer.is_off_policy`).
+    replays: Literal["any", "on_policy", "none"] = "any"
 
 
 class Agent(NamedTuple):

@@ -48,7 +48,9 @@ def check_parts(
     _check_window(recipe, tracer.window or 1, num_envs)
     _check_episodes(recipe, tracer, replay)
     if replay is not None:
+        _check_replay(recipe, tracer, updater, replay)
         _check_capacity(recipe, replay, recipe.train.unroll * num_envs)
+        _check_sequences(recipe, updater, replay)
         _check_priority(recipe, updater, replay)
         _check_on_policy(recipe, tracer, updater)
 
@@ -67,6 +69,44 @@ def _check_episodes(recipe: Recipe, tracer: Tracer, replay: Replay | None) -> No
     )
 
 
+def _check_replay(
+    recipe: Recipe, tracer: Tracer, updater: Updater, replay: Replay
+) -> None:
+    """Refuses a replay of steps that the updater cannot learn from."""
+    assert recipe.replay is not None  # `replay` was built from it
+    updater_name, name = recipe.updater.name, recipe.replay.name
+    if updater.replays == "none":
+        raise recipe.error(
+            ("replay",),
+            f"updater `{updater_name}` learns from whole unrolls: it supports no "
+            "replay",
+            "`replay: null` removes it",
+        )
+    if updater.replays == "any" or replay.is_on_policy or tracer.is_off_policy:
+        return
+    raise recipe.error(
+        ("replay",),
+        f"updater `{updater_name}` learns from actions of its current policy, but "
+        f"replay `{name}` returns those of earlier policies, which tracer "
+        f"`{recipe.tracer.name}` does not correct for",
+        "`replay: null` removes the replay; updaters such as `v_trace` and `dqn` learn "
+        "from one",
+    )
+
+
+def _check_sequences(recipe: Recipe, updater: Updater, replay: Replay) -> None:
+    """Refuses single rows for recurrent networks: no gradient would go back in time."""
+    if "carry" not in updater.requires or max(updater.rows, replay.rows) > 1:
+        return
+    assert recipe.replay is not None  # `replay` was built from it
+    raise recipe.error(
+        ("network", "memory"),
+        f"a recurrent network learns from consecutive steps, but replay "
+        f"`{recipe.replay.name}` samples single ones",
+        "use `replay: {name: sequences, length: 20}`, or remove `memory`",
+    )
+
+
 def _check_priority(recipe: Recipe, updater: Updater, replay: Replay) -> None:
     """Refuses a replay that requires another priority than the updater reports."""
     if replay.required_priority in ("", updater.priority):
@@ -82,15 +122,24 @@ def _check_priority(recipe: Recipe, updater: Updater, replay: Replay) -> None:
 
 
 def _check_capacity(recipe: Recipe, replay: Replay, unroll_size: int) -> None:
-    """Refuses a replay with more entries than 32-bit indices can address.
+    """Refuses a replay that is smaller than one sample, or too large.
 
-    `unroll_size` is the number of steps of an unroll. A ring has room for one or two
-    more unrolls, and a sum tree rounds up to whole nodes.
+    32-bit indices address its entries. `unroll_size` is the number of steps of an
+    unroll. A ring has room for one or two more unrolls, and a sum tree rounds up to
+    whole nodes.
     """
+    assert recipe.replay is not None  # `replay` was built from it
+    if replay.capacity < replay.batch_size:
+        raise recipe.error(
+            ("replay",),
+            f"replay `{recipe.replay.name}` holds {replay.capacity:,} steps, fewer "
+            f"than the {replay.batch_size:,} of one sample",
+            f"raise its capacity to at least {replay.batch_size:,}, or lower its batch "
+            "size",
+        )
     max_capacity = INT32_MAX - 2 * unroll_size - 32
     if replay.capacity <= max_capacity:
         return
-    assert recipe.replay is not None  # `replay` was built from it
     raise recipe.error(
         ("replay",),
         f"replay `{recipe.replay.name}` with a capacity of {replay.capacity:,} has "

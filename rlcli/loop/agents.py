@@ -61,8 +61,8 @@ def replay_agent(
 
     def init(key: Key, unroll: Transition) -> ReplayAgentState:
         state = ReplayAgentState(updater.init(key), replay.init(unroll))
-        if not replay.episodes:
-            return state
+        if not replay.episodes or not {*_requires(tracer, updater)} <= {*unroll.extras}:
+            return state  # without extras: only for the shapes of an action
         _, metrics = jax.eval_shape(learn, state, unroll, Clock.zero(), draw(key))
         return state._replace(metrics=zeros_of_shapes(metrics))
 

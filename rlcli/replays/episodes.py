@@ -115,4 +115,16 @@ def episodes(
         del priority
         return state._replace(served=index)
 
-    return Replay(init, key_as_noise, add, sample, reweigh, capacity, 1, episodes=True)
+    return Replay(
+        init,
+        key_as_noise,
+        add,
+        sample,
+        reweigh,
+        capacity,
+        window=1,
+        episodes=True,
+        batch_size=size,
+        rows=length,
+        is_on_policy=True,
+    )

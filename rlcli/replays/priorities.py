@@ -202,7 +202,16 @@ def prioritized_replay(
     ) -> PrioritizedState:
         return state._replace(masses=masses.reweigh(state.masses, index, priority))
 
-    return Replay(init, draw, add, sample, reweigh, capacity, windows.min_steps)
+    return Replay(
+        init,
+        draw,
+        add,
+        sample,
+        reweigh,
+        capacity,
+        windows.min_steps,
+        batch_size=batch_size,
+    )
 
 
 def _renew_leaves(

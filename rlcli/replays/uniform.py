@@ -64,7 +64,14 @@ def uniform_replay(
         return state
 
     return Replay(
-        ring.init, draw, ring.add, sample, reweigh, capacity, windows.min_steps
+        ring.init,
+        draw,
+        ring.add,
+        sample,
+        reweigh,
+        capacity,
+        windows.min_steps,
+        batch_size=batch_size,
     )
 
 

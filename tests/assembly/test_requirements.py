@@ -46,6 +46,71 @@ def test_off_policy_advantages_are_not_normalized_with_a_replay(tmp_path):
     built(f"{CARTPOLE}updater: v_trace\n{replay}", tmp_path)
 
 
+@pytest.mark.parametrize("updater", ["ppo", "a2c", "reinforce"])
+@pytest.mark.parametrize("replay", ["uniform", "prioritized", "sequences"])
+def test_an_on_policy_updater_does_not_learn_from_a_replay(updater, replay, tmp_path):
+    text = f"{CARTPOLE}updater: {updater}\n"
+    error = build_error(f"{text}replay: {replay}\n", tmp_path)
+    assert error.message == (
+        f"{tmp_path}/mine.yaml:3: updater `{updater}` learns from actions of its "
+        f"current policy, but replay `{replay}` returns those of earlier policies, "
+        "which tracer `lambda_return` does not correct for"
+    )
+    assert error.hint.startswith("`replay: null` removes the replay; updaters such as ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "updater: {name: ppo, sequence: 10, minibatches: 1}\nreplay: episodes\n",
+        "updater: v_trace\nreplay: episodes\n",
+        "updater: v_trace\nreplay: uniform\n",
+        "updater: a2c\ntracer: v_trace\nreplay: sequences\n",
+        "updater: {name: cross_entropy, filter: positive}\nreplay: uniform\n",
+        "updater: pqn\nreplay: sequences\n",
+    ],
+)
+def test_replays_that_suit_an_updater_trace(text, tmp_path):
+    """Returning each step once, corrected by the tracer, or for any policy's steps."""
+    assert Experiment(*built(f"{CARTPOLE}{text}", tmp_path)).check()
+
+
+def test_an_updater_of_whole_unrolls_supports_no_replay(tmp_path):
+    pytest.importorskip("evosax")
+    environment = "environment: {name: CartPole-v1, num_envs: 32}\n"
+    text = f"{environment}updater: open_es\nreplay: {{name: uniform, batch_size: 32}}\n"
+    error = build_error(text, tmp_path)
+    assert error.message.endswith("learns from whole unrolls: it supports no replay")
+    assert error.hint == "`replay: null` removes it"
+
+
+@pytest.mark.parametrize("replay", ["uniform", "prioritized"])
+def test_a_recurrent_network_does_not_learn_from_single_steps(replay, tmp_path):
+    text = f"{CARTPOLE}updater: dqn\nnetwork:\n  memory: gru\n"
+    error = build_error(f"{text}replay: {replay}\ntracer: {{n: 5}}\n", tmp_path)
+    assert error.message == (
+        f"{tmp_path}/mine.yaml:4: a recurrent network learns from consecutive steps, "
+        f"but replay `{replay}` samples single ones"
+    )
+    assert "sequences" in error.hint
+    built(f"{text}replay: {{name: sequences, length: 5}}\n", tmp_path)
+    built(f"{text}replay: null\n", tmp_path)
+
+
+@pytest.mark.parametrize("replay", ["uniform", "prioritized", "episodes"])
+def test_a_replay_holds_at_least_one_sample(replay, tmp_path):
+    text = f"{CARTPOLE}updater: dqn\n"
+    length = "length: 5, " if replay == "episodes" else ""
+    options = f"name: {replay}, {length}capacity"
+    error = build_error(f"{text}replay: {{{options}: 10, batch_size: 64}}\n", tmp_path)
+    assert error.message == (
+        f"{tmp_path}/mine.yaml:3: replay `{replay}` holds 10 steps, fewer than the 64 "
+        "of one sample"
+    )
+    assert error.hint == "raise its capacity to at least 64, or lower its batch size"
+    built(f"{text}replay: {{{options}: 64, batch_size: 64}}\n", tmp_path)
+
+
 def reporting(spaces, networks, policies, optimizer):
     """Q-learning that claims to report gradient norms."""
     updater = q_learning(spaces, networks, policies, optimizer)

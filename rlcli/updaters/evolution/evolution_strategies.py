@@ -241,11 +241,7 @@ def _evolution_updater(
         clock: Clock,
         key: Key,
     ) -> tuple[EvolutionState, Report]:
-        if weight.shape[1] != spaces.num_envs:
-            raise RlcliError(
-                f"updater `{name}` learns from whole unrolls: it supports no replay",
-                "remove `replay`",
-            )
+        del weight  # 1: the rows are those of the unroll
         tell_key, ask_key = jax.random.split(key)
         fitnesses = fitness(batch)
         is_finite = jnp.all(jnp.isfinite(fitnesses))
@@ -274,6 +270,7 @@ def _evolution_updater(
         update=update,
         estimate=_zero_estimates,
         failed_at=lambda state: state.failed,
+        replays="none",
     )
 
 

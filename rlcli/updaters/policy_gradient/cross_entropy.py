@@ -17,7 +17,7 @@ from rlcli.updaters.policy_gradient.objectives import objective
 _MAX_WEIGHT = 20.0  # limit of the exponential filter (Wang et al., 2020)
 
 
-@objective(epochs=1, minibatches=1, sequence=None)
+@objective(epochs=1, minibatches=1, sequence=None, replays="any")
 def cross_entropy(
     context: ObjectiveContext,
     *,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import jax.numpy as jnp
 
@@ -30,6 +30,7 @@ def objective(
     unroll: int = 128,
     requires: tuple[str, ...] = (),
     rows: str = "",
+    replays: Literal["any", "on_policy"] = "on_policy",
     **defaults: Any,
 ) -> Callable[[Objective], Callable[..., Updater]]:
     """Decorator that registers an on-policy updater under the name of its objective.
@@ -41,7 +42,8 @@ def objective(
 
     `policy`, `tracer` and `unroll` are the defaults of recipes. `requires` lists the
     extras that the objective reads. `rows` names the option of the objective that is
-    the number of consecutive rows in a sample of a replay.
+    the number of consecutive rows in a sample of a replay. `replays: any` is for
+    objectives that may learn from the actions of earlier policies.
     """
 
     def build(
@@ -50,6 +52,7 @@ def objective(
         name = objective_function.func.__name__
         apply = functools.partial(_apply_objective, objective_function, name)
         updater = actor_critic(name, parts, apply, options, requires)
+        updater = updater._replace(replays=replays)
         if not rows:
             return updater
         return updater._replace(rows=objective_function.keywords[rows])
