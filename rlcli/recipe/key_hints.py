@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from rlcli import registry
@@ -13,12 +14,14 @@ from rlcli.errors import suggest
 from rlcli.recipe import documents, grammar
 from rlcli.recipe.defaults import option_checker
 
-# The sections whose options a user may write at the top, and their fixed options.
-_SECTIONS: Mapping[str, Any] = {
-    "train": grammar.Train,
-    "normalize": grammar.Normalize,
-    "environment": grammar.Vector,
-}
+# Sections, and kinds of parts, whose options may be written as sections by mistake.
+_SECTIONS: Mapping[str, Any] = MappingProxyType(
+    {
+        "train": grammar.Train,
+        "normalize": grammar.Normalize,
+        "environment": grammar.Vector,
+    }
+)
 _KINDS = ("tracer", "replay", "network", "optimizer", "policy")
 
 
