@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # the same rows for type checkers and editors; a test compare
     from rlcli.evaluation.render import render as render
     from rlcli.recipe.catalog import list as list
     from rlcli.runs.description import show as show
+    from rlcli.runs.listing import runs as runs
     from rlcli.training import resume as resume
     from rlcli.training import train as train
     from rlcli.training.check import check as check
@@ -28,5 +29,6 @@ COMMANDS: Mapping[str, str] = MappingProxyType(  # name -> module of its functio
         "list": "rlcli.recipe.catalog",
         "show": "rlcli.runs.description",
         "check": "rlcli.training.check",
+        "runs": "rlcli.runs.listing",
     }
 )

@@ -64,11 +64,13 @@ def parse_time(text: str | None) -> float | None:
 
 
 def format_value(value: Any, longest: int = LONGEST_VALUE) -> str:
-    """Formats the value of an option; a linear schedule as `0.001→0`."""
+    """Formats the value of an option; a schedule from 0.001 to 0 as `0.001→0`."""
     if isinstance(value, Mapping) and {"from", "to"} <= value.keys():
         return "→".join(format_value(value[key]) for key in ("from", "to"))
     if isinstance(value, Mapping) and "name" in value:
         value = value["name"]
+    if isinstance(value, float):
+        value = f"{value:.6g}"
     text = value if isinstance(value, str) else to_json(value)
     return printable(shorten(text, longest)).replace("\n", "\\n")
 

@@ -40,7 +40,7 @@ def test_a_time_of_run_json_is_in_utc():
 
 def test_a_schedule_is_an_arrow_and_a_part_its_name():
     schedule = {"name": "linear", "from": 0.001, "to": 0.0, "over": "100%"}
-    assert format_value(schedule) == "0.001→0.0"
+    assert format_value(schedule) == "0.001→0"
     assert format_value({"name": "adam", "b1": 0.9}) == "adam"
     assert format_value([64, 64]) == "[64, 64]"
     assert format_value("x" * 99) == "x" * 23 + "…"

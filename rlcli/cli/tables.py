@@ -1,0 +1,162 @@
+"""Tables: prints records of runs for people, in terminals of any width."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from rlcli.errors import shorten
+from rlcli.runs import formats
+from rlcli.runs.run_folder import TIME
+from rlcli.terminal import printable
+
+WIDE = 118  # columns of a terminal from which on a run has one line
+_NAME = 40  # characters of a run's name in one line
+_OTHER_COLUMNS = 40  # characters of a narrow table beside the names
+_LONGEST = 100  # characters of the changes of a run
+_LEGEND = "return: last evaluation, or ~ mean of training"
+_INTERVAL = "; over seeds: IQM (95 % bootstrap interval)"
+_STYLES = {
+    **{"running": "cyan", "created": "cyan", "finished": "green", "stopped": "green"},
+    **{"failed": "bold red", "broken": "bold red"},
+}
+Record = Mapping[str, Any]
+
+
+def runs_table(records: Sequence[Record], folder: str | Path, width: int) -> Table:
+    """A row per run; in narrow terminals its cells have several lines.
+
+    Names are relative to `folder`, without the overrides at their end.
+    """
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        expand=True,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+        caption=_LEGEND + _INTERVAL * any(map(_has_interval, records)),
+        caption_justify="left",
+    )
+    names = [_name(record, folder) for record in records]
+    if width >= WIDE:
+        table.add_column("run", overflow="fold", max_width=_NAME)
+        table.add_column("changes", overflow="fold", ratio=1)
+    else:
+        table.add_column("run", overflow="fold", ratio=1)
+    table.add_column("status", no_wrap=True)
+    table.add_column("steps", justify="right", no_wrap=True)
+    if width >= WIDE:
+        table.add_column("steps/s", justify="right", no_wrap=True)
+    table.add_column("return", justify="right", no_wrap=True)
+    if width >= WIDE:
+        table.add_column("seeds", justify="right", no_wrap=True)
+        table.add_column("age", justify="right", no_wrap=True)
+    for record, name in zip(records, names, strict=True):
+        if width >= WIDE:
+            _add_wide_row(table, record, name)
+        else:
+            if len(name) > width - _OTHER_COLUMNS:
+                name = "/\n".join(name.rsplit("/", 1))
+            _add_narrow_row(table, record, name)
+    return table
+
+
+def _add_wide_row(table: Table, record: Record, name: str) -> None:
+    speed = formats.format_count(record["steps_per_second"])
+    returned = " ".join(_return(record))
+    cells = (_steps(record), speed, returned, _seeds(record), _age(record))
+    table.add_row(Text(name), _changes(record), _status(record), *cells)
+
+
+def _add_narrow_row(table: Table, record: Record, name: str) -> None:
+    """The same with speed, age and seeds in a second line."""
+    speed = record["steps_per_second"]
+    rate = f"{formats.format_count(speed)}/s" if speed else ""
+    changes = _changes(record)
+    run = Text(name)
+    if changes:
+        run.append("\n").append(changes)
+    mean, *interval = _return(record)
+    table.add_row(
+        run,
+        _status(record).append(f"\n{_age(record)}", "dim"),
+        Text(_steps(record)).append(f"\n{rate}", "dim"),
+        Text(mean).append("\n" + "".join(interval), "dim"),
+    )
+
+
+def _name(record: Record, folder: str | Path) -> str:
+    """The path of a run from a folder, with recipe and name unless they are in it."""
+    parts = Path(record["run"]).parts
+    path = Path(os.path.relpath(record["run"], folder))
+    if not path.name:  # the folder itself
+        path = Path(Path(record["run"]).absolute().name)
+    if match := TIME.match(path.name):
+        path = path.with_name(match[0])
+    notes = ", ".join(
+        record[field]
+        for field in ("recipe", "name")
+        if record[field] and record[field] not in parts
+    )
+    return printable(f"{path} ({notes})" if notes else str(path))
+
+
+def _changes(record: Record) -> Text:
+    """What differs from the built-in recipe, or the reason why a run is broken."""
+    if record["status"] == "broken":
+        reason = record["reason"].replace(f"{record['run']}{os.sep}", "")
+        reason = shorten(reason, _LONGEST)
+        return Text(printable(reason), "red")
+    marks = ["smoke"] if record["smoke"] else []
+    marks += [f"#{printable(tag)}" for tag in record["tags"]]
+    changes = [*formats.format_changes(record["changes"]), *marks]
+    return Text(shorten(", ".join(changes), _LONGEST), "dim")
+
+
+def _status(record: Record) -> Text:
+    status = printable(str(record["status"]))
+    return Text().append(status, _STYLES.get(status, "yellow"))
+
+
+def _steps(record: Record) -> str:
+    steps, total = record["steps"], record["total_steps"]
+    text = formats.format_count(steps)
+    return f"{text}/{formats.format_count(total)}" if total and steps != total else text
+
+
+def _has_interval(record: Record) -> bool:
+    return bool(record["return"] and record["return"]["ci95"])
+
+
+def _return(record: Record) -> list[str]:
+    """The mean of one seed; the IQM of several seeds, and its interval."""
+    result = record["return"]
+    if result is None:
+        return [formats.NOTHING]
+    mark = "~" if result["source"] == "training" else ""
+    number = f"{mark}{formats.format_number(result['iqm'])}"
+    if result["ci95"] is None:
+        return [number]
+    low, high = map(formats.format_number, result["ci95"])
+    return [number, f"({low} to {high})"]
+
+
+def _seeds(record: Record) -> str:
+    """The first and the last seed, and the number of frozen seeds."""
+    seeds = record["seeds"] or ()
+    text = f"{seeds[0]}–{seeds[-1]}" if len(seeds) > 1 else "".join(map(str, seeds))
+    return f"{text} ({record['frozen']} frozen)" if record["frozen"] else text
+
+
+def _age(record: Record) -> str:
+    created = formats.parse_time(record["created"])
+    if created is None:
+        return formats.NOTHING
+    return formats.format_duration(time.time() - created)
