@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # the same rows for type checkers and editors; a test compare
     from rlcli.evaluation.evaluate import eval as eval
     from rlcli.evaluation.render import render as render
     from rlcli.recipe.catalog import list as list
+    from rlcli.runs.comparison import diff as diff
     from rlcli.runs.description import show as show
     from rlcli.runs.listing import runs as runs
     from rlcli.training import resume as resume
@@ -30,5 +31,6 @@ COMMANDS: Mapping[str, str] = MappingProxyType(  # name -> module of its functio
         "show": "rlcli.runs.description",
         "check": "rlcli.training.check",
         "runs": "rlcli.runs.listing",
+        "diff": "rlcli.runs.comparison",
     }
 )

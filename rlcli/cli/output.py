@@ -17,6 +17,8 @@ from rlcli.terminal import printable, printable_json
 if TYPE_CHECKING:
     from rich.console import Console
 
+PIPE_WIDTH = 160  # characters of a line of a table in a pipe or file
+
 
 def open_standard_streams() -> None:
     """Redirects closed standard streams to the null device.
@@ -72,6 +74,14 @@ def print_spelling_warnings() -> Iterator[None]:
         warnings.simplefilter("always", SpellingWarning)
         warnings.showwarning = print_once
         yield
+
+
+def table_console() -> Console:
+    """The same with wide lines where stdout is not a terminal."""
+    result = console()
+    if not result.is_terminal and "COLUMNS" not in os.environ:
+        result.width = PIPE_WIDTH
+    return result
 
 
 def console() -> Console:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,6 @@ from rlcli.cli.options import Json
 from rlcli.errors import RlcliError
 
 PERIOD = 1.0  # seconds between two updates of `--watch`
-PIPE_WIDTH = 160  # characters of a line where the output is no terminal
 
 
 def command(
@@ -75,9 +73,7 @@ def command(
 def _print(records: Sequence[Mapping[str, Any]], folder: Path) -> None:
     from rlcli.cli import tables  # here, to keep `--help` fast
 
-    console = output.console()
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = PIPE_WIDTH
+    console = output.table_console()
     console.print(tables.runs_table(records, folder, console.width))
 
 

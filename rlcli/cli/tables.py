@@ -1,4 +1,4 @@
-"""Tables: prints records of runs for people, in terminals of any width."""
+"""Tables: records and comparisons of runs for people, in terminals of any width."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rich.text import Text
 
 from rlcli.errors import shorten
 from rlcli.runs import formats
+from rlcli.runs.description import describe_return
 from rlcli.runs.run_folder import TIME
 from rlcli.terminal import printable
 
@@ -160,3 +161,55 @@ def _age(record: Record) -> str:
     if created is None:
         return formats.NOTHING
     return formats.format_duration(time.time() - created)
+
+
+def diff_table(result: Mapping[str, Any]) -> Table:
+    """The values of two runs or recipes side by side, by section."""
+    table = Table(
+        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False
+    )
+    table.add_column("", no_wrap=True)
+    table.add_column(Text(printable(result["first"])), overflow="fold")
+    table.add_column(Text(printable(result["second"])), overflow="fold")
+    for title, rows in _diff_sections(result).items():
+        table.add_row(Text(title, "bold"), "" if rows else "equal")
+        for name, values in rows.items():
+            texts = (name, *values)
+            table.add_row(*(Text(printable(text)) for text in texts))
+    return table
+
+
+def _diff_sections(result: Mapping[str, Any]) -> dict[str, dict[str, list[str]]]:
+    """The rows by section; an empty section has no differences."""
+    sections = {
+        title: {
+            f"  {key}": [_format_option(value) for value in values]
+            for key, values in result[title].items()
+        }
+        for title in ("recipe", "provenance")
+        if result[title] is not None
+    }
+    if result["results"] is not None:
+        values = {"seeds": result["seeds"], **result["results"]}
+        sections["results"] = {
+            f"  {name.replace('_per_second', '/s')}": [
+                _format_result(name, value) for value in pair
+            ]
+            for name, pair in values.items()
+            if pair is not None
+        }
+    return sections
+
+
+def _format_option(value: Any) -> str:
+    return formats.NOTHING if value is None else formats.format_value(value, _LONGEST)
+
+
+def _format_result(name: str, value: Any) -> str:
+    if name == "return":
+        return describe_return({"return": value}) or formats.NOTHING
+    if name == "seeds":
+        return ", ".join(map(str, value or ()))
+    if isinstance(value, str):
+        return value
+    return formats.format_number(value)

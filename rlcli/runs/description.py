@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError
@@ -57,7 +58,7 @@ def _refuse_recipe_options(what: str, set: Sequence[str], diff_from_base: bool) 
         )
 
 
-def is_run_path(what: str) -> bool:
+def is_run_path(what: str | Path) -> bool:
     """Whether a name is that of a folder, or of a policy or checkpoint file."""
     path = complete_path(what)
     return path.is_dir() or path.name.endswith(SUFFIX)
@@ -97,7 +98,7 @@ def _fields(record: Record) -> Iterator[tuple[str, str]]:
     yield "command", record["command"] or ""
 
 
-def describe_return(record: Record) -> str:
+def describe_return(record: Mapping[str, Any]) -> str:
     """The return of a run in words; "" if no episode has finished."""
     result = record["return"]
     if result is None:

@@ -1,0 +1,42 @@
+"""`rlcli diff`: compares two runs or recipes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import rlcli
+from rlcli.cli import options, output
+from rlcli.cli.options import Json
+
+METAVAR = "RUN|RECIPE"
+
+
+def command(
+    first: Annotated[
+        str,
+        typer.Argument(
+            metavar=METAVAR,
+            help="The folder of a run, a YAML file, or the name of a built-in recipe.",
+            show_default=False,
+        ),
+    ],
+    second: Annotated[
+        str, typer.Argument(metavar=METAVAR, help="As above.", show_default=False)
+    ],
+    json: Json = False,
+) -> None:
+    """Compare two runs or recipes.
+
+    Prints the options that differ; of two runs also versions, git state, machines and
+    seeds that differ, and the results of both.
+    """
+    paths = [options.choose_run(path) for path in (first, second)]
+    result = rlcli.diff(*paths)
+    if json:
+        output.print_data(output.as_json(result))
+        return
+    from rlcli.cli import tables  # here, to keep `--help` fast
+
+    output.table_console().print(tables.diff_table(result))
