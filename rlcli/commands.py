@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # the same rows for type checkers and editors; a test compares them
     from rlcli.evaluation.evaluate import eval as eval
     from rlcli.evaluation.render import render as render
+    from rlcli.monitor.watch import watch as watch
     from rlcli.recipe.catalog import list as list
     from rlcli.runs.comparison import diff as diff
     from rlcli.runs.description import show as show
@@ -32,5 +33,6 @@ COMMANDS: Mapping[str, str] = MappingProxyType(  # name -> module of its functio
         "check": "rlcli.training.check",
         "runs": "rlcli.runs.listing",
         "diff": "rlcli.runs.comparison",
+        "watch": "rlcli.monitor.watch",
     }
 )

@@ -1,7 +1,7 @@
 """Monitor: shows the progress of a run as a live panel or as lines of text.
 
-Belongs here: panel, lines, and `TrainMonitor` for custom training loops.
-May import: `runs.metrics`, `runs.statistics`, and the top-level modules.
+Belongs here: panel, lines, `watch`, and `TrainMonitor` for custom training loops.
+May import: the modules of `runs` that import no JAX, and the top-level modules.
 """
 
 from rlcli.monitor.monitors import Monitor as Monitor

@@ -136,7 +136,9 @@ class Monitor:
 
     A context manager, which always restores the terminal. It draws in the caller's
     thread, in less than 1 % of the time. `quiet` prints nothing; the file at `log_path`
-    always gets the lines. A resumed run begins at step `start`.
+    always gets the lines. A resumed run begins at step `start`. A run that another
+    process trains has its own `start_time`, a Unix time, and `hint` says what Ctrl-C
+    does.
     """
 
     def __init__(
@@ -149,6 +151,8 @@ class Monitor:
         console: Console | None = None,
         log_path: str | Path | None = None,
         start: int = 0,
+        start_time: float | None = None,
+        hint: str = "Ctrl-C saves and stops",
     ) -> None:
         self._console = console or _stderr_console()
         self._quiet = quiet
@@ -156,7 +160,9 @@ class Monitor:
         self._log = None
         self._live = None
         self._next_redraw = 0.0
-        self._panel = RunPanel(total_steps, seeds, title, start)
+        self._panel = RunPanel(
+            total_steps, seeds, title, start, start_time=start_time, hint=hint
+        )
 
     def __enter__(self) -> Monitor:
         if self._log_path is not None:
@@ -214,8 +220,16 @@ class Monitor:
             self._write(format_row(merge_rows(point)))
         if evaluation:
             self._write(f"{HEAD} evaluation: {format_evaluation(evaluation)}")
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Redraws the panel, unless it was drawn a moment ago."""
         if time.perf_counter() >= self._next_redraw:
             self._draw()
+
+    def end_at(self, end_time: float | None) -> None:
+        """Stops the clock at a Unix time."""
+        self._panel.end_time = end_time
 
     def message(self, text: str) -> None:
         """Prints a message above the panel, or as a line."""

@@ -59,14 +59,23 @@ class RunPanel:
     """The data of a run's panel, and how to draw it."""
 
     def __init__(
-        self, total_steps: int, seeds: Sequence[int], title: str, start: int = 0
+        self,
+        total_steps: int,
+        seeds: Sequence[int],
+        title: str,
+        start: int = 0,
+        *,
+        start_time: float | None = None,
+        hint: str = "Ctrl-C saves and stops",
     ) -> None:
         self.total_steps = total_steps
         self.seeds = list(seeds)
         self.title = printable(title)
+        self.hint = hint
         self.step = start
         self.is_finished = False
-        self._start = time.perf_counter()
+        self.end_time: float | None = None
+        self._start = time.time() if start_time is None else start_time
         self._first: tuple[float, int] | None = None  # time and step of the first rows
         self._rows: dict[int, Row] = {}
         self._curves: dict[int, Curve] = {}
@@ -79,7 +88,7 @@ class RunPanel:
         """Adds the rows of log points and of an evaluation."""
         self.step = step
         # Excludes the first steps from the speed: they include the compilation.
-        self._first = self._first or (time.perf_counter(), step)
+        self._first = self._first or self._first_point(rows, step)
         for row in rows:
             self._rows[row["seed"]] = row
             self._curves.setdefault(row["seed"], Curve()).add(row.get("avg_G"))
@@ -90,6 +99,13 @@ class RunPanel:
             self._evaluations |= means
             self._evaluation = format_evaluation(evaluation)
             self._evaluation_curve.add(_mean(list(means.values())))
+
+    def _first_point(self, rows: Sequence[Row], step: int) -> tuple[float, int] | None:
+        """Time and step of the first row since the start; of now if there are none."""
+        if not rows:
+            return time.time(), step
+        points = ((row.get("time", time.time()), row["T"]) for row in rows)
+        return next((point for point in points if point[0] >= self._start), None)
 
     def draw(self, console: Console) -> RenderableType:
         """Draws the panel for the current size of the console."""
@@ -105,9 +121,7 @@ class RunPanel:
             box=ROUNDED,
             title=Text.assemble((self.title, "bold"), seeds_note),
             title_align="left",
-            subtitle=None
-            if self.is_finished
-            else Text("Ctrl-C saves and stops", "dim"),
+            subtitle=None if self.is_finished else Text(self.hint, "dim"),
             subtitle_align="right",
             border_style="dim",
             width=console.width - MARGIN,
@@ -128,7 +142,7 @@ class RunPanel:
         return grid
 
     def _clock(self) -> str:
-        now = time.perf_counter()
+        now = time.time() if self.end_time is None else self.end_time
         spent = _format_minutes(now - self._start)
         if self.is_finished or self._first is None or self.step <= self._first[1]:
             return f"{spent} elapsed"

@@ -83,6 +83,35 @@ def read_metrics(folder: str | Path) -> list[dict[str, Any]]:
         ]
 
 
+class MetricsReader:
+    """Reads the rows of a run while another process appends to them."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self._path = Path(folder) / FILE_NAME
+        self._offset = 0
+        self._last_line = b""  # which ends at the offset
+
+    def read(self) -> list[dict[str, Any]] | None:
+        """The rows since the last call; None if a resume has removed some of them."""
+        if not os.path.lexists(self._path):
+            return [] if self._offset == 0 else None
+        with open_regular(self._path, os.O_RDONLY, "rb") as file:
+            file.seek(self._offset - len(self._last_line))
+            if file.read(len(self._last_line)) != self._last_line:
+                return None
+            data = file.read()
+        lines = data.splitlines(keepends=True)
+        if lines and not lines[-1].endswith(b"\n"):  # is being written
+            lines.pop()
+        if lines:
+            self._last_line = lines[-1]
+        self._offset += sum(map(len, lines))
+        return [
+            _parse_row(self._path, None, line.decode(errors="replace"))
+            for line in lines
+        ]
+
+
 def read_last_rows(
     folder: str | Path, seeds: int, *, with_evaluation: bool
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

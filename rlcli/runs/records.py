@@ -53,10 +53,7 @@ def _read_into(record: Record, run: Run) -> None:
     record |= {name: info[name] for name in FIELDS if name in info}
     if not info:
         raise RlcliError(f"`{run.info}` is missing or empty")
-    if info["status"] in UNFINISHED and run.is_abandoned():
-        # It may have ended since `run.json` was read.
-        status = run.read_info()["status"]
-        record["status"] = "killed" if status in UNFINISHED else status
+    record["status"] = find_status(run)
     record["frozen"] = len(info.get("frozen") or {})
     index = run.read_index()
     latest = str(index.get("latest", "")).removesuffix(SUFFIX)
@@ -68,6 +65,15 @@ def _read_into(record: Record, run: Run) -> None:
     if rows:
         record["steps_per_second"] = rows[-1].get("steps_per_second")
     record["return"] = summarize_returns(rows, evaluation)
+
+
+def find_status(run: Run) -> str:
+    """The status of a run; `killed` if it has not ended but has no process."""
+    status = run.read_info()["status"]
+    if status in UNFINISHED and run.is_abandoned():
+        status = run.read_info()["status"]  # it may just have ended
+        return "killed" if status in UNFINISHED else status
+    return status
 
 
 def summarize_returns(

@@ -91,7 +91,7 @@ def test_the_panel_of_many_seeds_shows_how_far_they_lie_apart(seeds, height):
 
 def test_the_time_left_follows_the_pace_since_the_first_steps(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(panel.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(panel.time, "time", lambda: now[0])
     picture = RunPanel(50_000, [0], "dqn", start=10_000)
     now[0] += 30.0  # the compiler
     picture.add([row(11_000)], 11_000, [])
@@ -142,3 +142,19 @@ def test_a_long_curve_keeps_its_shape_in_little_memory():
     assert sparkline(curve.points, 8) == "▁▂▃▄▅▆▇█"
     gaps = {after - before for before, after in pairwise(curve.points)}
     assert gaps == {256.0}
+
+
+def test_the_clock_of_another_process_begins_and_ends_with_it(monkeypatch):
+    monkeypatch.setattr(panel.time, "time", lambda: 1_100.0)
+    picture = RunPanel(1_000, [0], "dqn", start=100, start_time=1_000.0, hint="Go on")
+    # The row of an earlier process says nothing about the speed of this one.
+    picture.add([row(50, time=10.0), row(200, time=1_020.0)], 200, [])
+    assert "1:40 elapsed" in draw_panel(picture)
+    picture.add([row(300, time=1_100.0)], 300, [])
+    text = draw_panel(picture)
+    assert "1:40 elapsed, 9:20 left" in text  # 100 steps in 80 s, 700 to go
+    assert "Go on" in text
+    picture.end_time, picture.is_finished = 1_060.0, True
+    text = draw_panel(picture)
+    assert "1:00 elapsed " in text
+    assert "Go on" not in text

@@ -9,7 +9,14 @@ import pytest
 
 from rlcli.errors import RlcliError
 from rlcli.runs import metrics
-from rlcli.runs.metrics import CLOCK_FIELDS, Metrics, drop_clock_fields, read_metrics
+from rlcli.runs.metrics import (
+    CLOCK_FIELDS,
+    Metrics,
+    MetricsReader,
+    drop_clock_fields,
+    read_last_rows,
+    read_metrics,
+)
 
 
 def row(step, seed=0, **more):
@@ -137,3 +144,52 @@ def test_equal_runs_differ_in_the_clock_only():
     assert CLOCK_FIELDS == ("dt", "steps_per_second", "updates_per_second", "time")
     clock = dict.fromkeys(CLOCK_FIELDS, 1.0)
     assert drop_clock_fields(row(10) | clock) == row(10)
+
+
+def test_rows_are_read_while_they_are_written(tmp_path):
+    reader = MetricsReader(tmp_path)
+    assert reader.read() == []
+    write(tmp_path, [100, 200])
+    assert [each["T"] for each in reader.read()] == [100, 100, 200, 200]
+    assert reader.read() == []
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"T": 300, "seed": 0}\n{"T": 3')
+        file.flush()
+        assert reader.read() == [{"T": 300, "seed": 0}]
+        file.write('00, "seed": 1}\n')
+    assert reader.read() == [{"T": 300, "seed": 1}]
+
+
+@pytest.mark.parametrize("later", [[100], [100, 250, 300, 400], None])
+def test_a_reader_notices_that_rows_were_removed(later, tmp_path):
+    write(tmp_path, [100, 200])
+    reader = MetricsReader(tmp_path)
+    assert len(reader.read()) == 4
+    if later is None:
+        (tmp_path / "metrics.jsonl").unlink()
+    else:
+        write(tmp_path, later)
+    assert reader.read() is None
+
+
+def test_the_last_rows_are_those_of_the_last_log_point_and_evaluation(tmp_path):
+    write(tmp_path, [100, 200])
+    with Metrics(tmp_path, resume_at=200) as rows:
+        rows.append([{"T": 200, "seed": s, "evaluation": {"mean": s}} for s in (0, 1)])
+        rows.append([row(300, seed) for seed in (0, 1)])
+    logged, evaluation = read_last_rows(tmp_path, 2, with_evaluation=True)
+    assert logged == [row(300, 0), row(300, 1)]
+    assert [each["evaluation"]["mean"] for each in evaluation] == [0, 1]
+    assert read_last_rows(tmp_path / "none", 2, with_evaluation=True) == ([], [])
+
+
+@pytest.mark.parametrize("with_evaluation", [True, False])
+def test_the_last_rows_are_found_beyond_a_block(with_evaluation, tmp_path, monkeypatch):
+    monkeypatch.setattr(metrics, "_TAIL", 64)
+    with Metrics(tmp_path) as rows:
+        rows.append([{"T": 9, "seed": s, "evaluation": {"mean": s}} for s in range(9)])
+        rows.append([row(10, seed) for seed in range(9)])
+        rows.append([{"T": 11, "seed": 0, "text": "x" * 500}])
+    logged, evaluation = read_last_rows(tmp_path, 9, with_evaluation=with_evaluation)
+    assert [each["T"] for each in logged] == [11]
+    assert len(evaluation) == 9

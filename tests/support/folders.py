@@ -30,6 +30,12 @@ train: {steps: 50_000, seed: 0, seeds: 2}
 """
 
 
+def evaluation(mean: float | None) -> dict[str, Any]:
+    """The result of five equal episodes."""
+    same = dict.fromkeys(("mean", "min", "max", "length"), mean)
+    return {**same, "std": mean and 0.0, "episodes": 5}
+
+
 def write_run(
     folder: Path,
     *,
@@ -65,7 +71,7 @@ def write_run(
     ]
     if is_evaluated:
         rows += [
-            row | {"evaluation": {"mean": mean, "std": 1.0, "episodes": 5}}
+            row | {"evaluation": evaluation(mean)}
             for row, mean in zip(seeds, means, strict=True)
         ]
         index = {"latest": f"{step:09d}.pkl.lz4", "best": {}}

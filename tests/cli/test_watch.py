@@ -1,0 +1,54 @@
+"""`rlcli watch`: how it ends."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import rlcli
+from rlcli.cli import main
+
+
+@pytest.fixture
+def ends(monkeypatch):
+    """Puts a function in place of `rlcli.watch`, which returns a record."""
+
+    def place(status, reason=""):
+        record = {"status": status, "reason": reason, "run": "runs/x"}
+        monkeypatch.setitem(vars(rlcli), "watch", lambda run: record | {"run": run})
+
+    return place
+
+
+@pytest.mark.parametrize(
+    ("status", "verb"),
+    [
+        *(("finished", "eval"), ("stopped", "eval"), ("failed", "show")),
+        *(("killed", "resume"), ("interrupted", "resume"), ("out_of_time", "resume")),
+    ],
+)
+def test_the_next_command_suits_the_end_of_the_run(ends, status, verb, capsys):
+    ends(status, "a reason")
+    assert main(["watch", "runs/my run"]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == f"{status}: a reason\nnext: rlcli {verb} 'runs/my run'\n"
+
+
+def test_the_record_is_printed_as_json(ends, capsys):
+    ends("finished")
+    assert main(["watch", "runs/x", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {"status": "finished", "reason": "", "run": "runs/x"}
+    assert err == "finished\nnext: rlcli eval runs/x\n"
+
+
+def test_ctrl_c_leaves_the_run_alone(monkeypatch, capsys):
+    def interrupt(run):
+        assert run == Path("runs/x")
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(vars(rlcli), "watch", interrupt)
+    assert main(["watch", "runs/x"]) == 0
+    message = "the run continues; next: rlcli watch runs/x\n"
+    assert capsys.readouterr() == ("", message)
