@@ -51,14 +51,19 @@ def compare(
             cells = [
                 work,
                 our,
-                f"{medians[our]:,.0f}",
+                format_speed(medians[our]),
                 other,
-                f"{medians[other]:,.0f}",
+                format_speed(medians[other]),
                 format_ratio(statistics.median(ratios)),
                 f"{format_ratio(low)} … {format_ratio(high)}",
                 f"{first[our]:.1f} · {first[other]:.1f}",
             ]
             print("| " + " | ".join(cells) + " |", flush=True)
+
+
+def format_speed(speed: float) -> str:
+    """Formats steps per second: 42 500."""
+    return f"{speed:,.0f}".replace(",", " ")
 
 
 def format_ratio(ratio: float) -> str:

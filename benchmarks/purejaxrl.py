@@ -79,7 +79,7 @@ def main(python: str, checkout: str, work: str) -> None:
     steps = STEPS[work]
     peers.apply_layout(RECIPES[work])
     ours = {
-        f"a row every {every:,} steps".replace(",", " "): pairs.Loop(
+        f"a row every {pairs.format_speed(every)} steps": pairs.Loop(
             peers.start_training(recipe_of(work, every)), steps
         )
         for every in LOG_EVERY

@@ -30,8 +30,8 @@ def table(monkeypatch, capsys):
 def test_the_first_call_of_a_loop_is_not_part_of_its_speed(table):
     assert "\n".join(table[:2]) == pairs.HEADER
     assert table[2:] == [
-        "| DQN | rlcli | 3,000 | slow | 50 | 60.0 | 60.0 … 60.0 | 9.0 · 8.0 |",
-        "| DQN | rlcli | 3,000 | fast | 15,000 | 0.200 | 0.200 … 0.200 | 9.0 · 7.0 |",
+        "| DQN | rlcli | 3 000 | slow | 50 | 60.0 | 60.0 … 60.0 | 9.0 · 8.0 |",
+        "| DQN | rlcli | 3 000 | fast | 15 000 | 0.200 | 0.200 … 0.200 | 9.0 · 7.0 |",
     ]
 
 
