@@ -205,7 +205,8 @@ def test_every_way_to_stop_has_its_exit_code_and_loses_nothing(
     process.send_signal(signal.SIGINT)
     code, err = wait_for_exit(process)
     assert code == 130
-    assert err.endswith(f"next: rlcli resume {run}\n")
+    assert err.splitlines()[-1].startswith("next: ")
+    assert err.endswith(f" resume {run}\n")
     first = latest_step(run)
 
     process = start_process("resume", run)
