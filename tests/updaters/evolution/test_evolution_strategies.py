@@ -170,7 +170,9 @@ def test_several_seeds_of_cma_es_learn_as_each_alone():
     pytest.importorskip("evosax")
     data = recipe.load_recipe(probe_recipe({"name": "cma_es", "deviation": 0.5}))
     run = loop.make_loop(build(data, (0, 1)))
-    program = jax.jit(lambda progress: run.advance(progress, 1)).lower(jax.eval_shape(run.begin))
+    program = jax.jit(lambda progress: run.advance(progress, 1)).lower(
+        jax.eval_shape(run.begin)
+    )
     shapes = re.findall(r"lapack_ssyevd_ffi\(.*?tensor<([\dx]*)f32>", program.as_text())
     assert shapes
     assert all(shape.count("x") == 2 for shape in shapes)  # a matrix: "5x5x"
