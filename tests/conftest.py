@@ -37,6 +37,27 @@ if os.environ.get("RLCLI_CHECK_TYPES"):  # after the layout: the checks import J
     type_checks.install()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _limit_memory():
+    """Clears JAX's caches after a module if the process holds more than 1.5 GiB.
+
+    They keep every program that was traced, and few modules share one.
+    """
+    yield
+    if "jax" in sys.modules and _resident_memory() > 1.5 * 2**30:
+        sys.modules["jax"].clear_caches()
+        gc.collect()
+
+
+def _resident_memory() -> int:
+    """The memory of this process in bytes; 0 where Linux's `/proc` is missing."""
+    try:
+        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    except OSError:
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
 @pytest.fixture
 def optimized():
     """Programs as users run them, for tests that compare the bits of two programs."""
