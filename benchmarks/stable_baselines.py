@@ -22,7 +22,6 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 from benchmarks import continuous, loop, pairs, peers
-from rlcli.runs import thread_layout
 
 PPO = {
     "environment": {"name": "CartPole-v1", "num_envs": 4},
@@ -86,9 +85,7 @@ def main(python: str, work: str) -> None:
         others = {}
         for library in LIBRARIES:
             start = functools.partial(start_worker, python, work, library)
-            # In small networks more than one thread only slows both libraries down.
-            is_wide = thread_layout.choose_layout(RECIPES[work]).threads == "pool"
-            threads = peers.fastest_threads(start) if is_wide else "1"
+            threads = peers.fastest_threads(start)
             name = f"{library}, {'1 thread' if threads else 'all cores'}"
             others[name] = stack.enter_context(start(threads))
         pairs.compare(peers.TITLES[work], ours, others, ROUNDS)
