@@ -71,6 +71,8 @@ def format_value(value: Any, longest: int = LONGEST_VALUE) -> str:
         value = value["name"]
     if isinstance(value, float):
         value = f"{value:.6g}"
+    elif isinstance(value, int) and not isinstance(value, bool):
+        value = f"{value:_}"
     text = value if isinstance(value, str) else to_json(value)
     return printable(shorten(text, longest)).replace("\n", "\\n")
 

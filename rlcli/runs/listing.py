@@ -63,8 +63,7 @@ def _walk(path: str, name: str, depth: int) -> Iterator[Path]:
             found = {
                 entry.name: entry.path
                 for entry in entries
-                if entry.name in _MARKS
-                or (entry.is_dir() and not entry.name.startswith("."))
+                if entry.name in _MARKS or _is_folder(entry)
             }
     except OSError:  # no permission, or removed in the meantime
         return
@@ -73,6 +72,17 @@ def _walk(path: str, name: str, depth: int) -> Iterator[Path]:
     elif depth:
         for each, below in found.items():
             yield from _walk(below, each, depth - 1)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether it may contain runs; not a link to a folder that contains the link."""
+    if entry.name.startswith(".") or not entry.is_dir():
+        return False
+    if not entry.is_symlink():
+        return True
+    target = os.path.realpath(entry.path)
+    parent = os.path.realpath(os.path.dirname(entry.path))
+    return os.path.commonpath([target, parent]) != target
 
 
 def _sort(records: Sequence[Record], name: str) -> list[Record]:

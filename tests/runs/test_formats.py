@@ -43,6 +43,8 @@ def test_a_schedule_is_an_arrow_and_a_part_its_name():
     assert format_value(schedule) == "0.001→0"
     assert format_value({"name": "adam", "b1": 0.9}) == "adam"
     assert format_value([64, 64]) == "[64, 64]"
+    assert format_value(50_000) == "50_000"
+    assert (format_value(True), format_value(1e-5)) == ("true", "1e-05")
     assert format_value("x" * 99) == "x" * 23 + "…"
     assert format_value("\x1b[2J\n") == "\\x1b[2J\\n"
 

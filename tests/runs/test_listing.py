@@ -1,6 +1,7 @@
 """Listing: which runs there are below a folder, and in which order."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -57,6 +58,25 @@ def test_all_runs_are_listed_the_newest_first(runs):
     assert rlcli.runs(runs / "ppo" / "base") == records[:1]
     assert json.loads(json.dumps(records)) == records
     assert snapshot(runs) == before
+
+
+def test_links_to_runs_are_followed_and_loops_are_not(runs, tmp_path):
+    (runs / "link").symlink_to(tmp_path / "runs" / "ppo")
+    (runs / "ppo" / "loop").symlink_to(tmp_path / "runs")
+    (runs / "self").symlink_to(tmp_path / "runs")
+    (runs / "lost").symlink_to(tmp_path / "nowhere")
+    found = [record["run"] for record in rlcli.runs(filter=["name=base"])]
+    assert sorted(found) == ["runs/link/base", "runs/ppo/base"]
+
+
+def test_files_that_are_no_files_are_broken_runs(runs):
+    for name, make in {"pipe": os.mkfifo, "folder": os.mkdir}.items():
+        folder = runs / "x" / name
+        folder.mkdir(parents=True)
+        make(folder / "run.json")
+    (runs / "x" / "2026-11-20T10-00-00").mkdir()
+    records = rlcli.runs(runs / "x")
+    assert [record["status"] for record in records] == ["broken"] * 3
 
 
 def test_a_folder_without_runs_has_no_records_and_a_missing_one_is_refused(runs):
