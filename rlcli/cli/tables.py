@@ -77,10 +77,11 @@ def _add_wide_row(table: Table, record: Record, name: str) -> None:
 
 
 def _add_narrow_row(table: Table, record: Record, name: str) -> None:
-    """The same with speed, age and seeds in a second line."""
+    """The same with speed and age in a second line, and seeds beside the changes."""
     speed = record["steps_per_second"]
     rate = f"{formats.format_count(speed)}/s" if speed else ""
-    changes = _changes(record)
+    seeds = _seeds(record)
+    changes = _changes(record, [] if seeds in ("", "0") else [f"seeds {seeds}"])
     run = Text(name)
     if changes:
         run.append("\n").append(changes)
@@ -109,7 +110,7 @@ def _name(record: Record, folder: str | Path) -> str:
     return printable(f"{path} ({notes})" if notes else str(path))
 
 
-def _changes(record: Record) -> Text:
+def _changes(record: Record, more: Sequence[str] = ()) -> Text:
     """What differs from the built-in recipe, or the reason why a run is broken."""
     if record["status"] == "broken":
         reason = record["reason"].replace(f"{record['run']}{os.sep}", "")
@@ -117,7 +118,7 @@ def _changes(record: Record) -> Text:
         return Text(printable(reason), "red")
     marks = ["smoke"] if record["smoke"] else []
     marks += [f"#{printable(tag)}" for tag in record["tags"]]
-    changes = [*formats.format_changes(record["changes"]), *marks]
+    changes = [*formats.format_changes(record["changes"]), *more, *marks]
     return Text(shorten(", ".join(changes), _LONGEST), "dim")
 
 

@@ -77,6 +77,8 @@ def test_a_table_fits_into_any_terminal_and_shows_everything(
         assert part in text
     for part in ("finished", "interrupted", "broken", "~9,954", "(10 to 14)", "2 h"):
         assert part in text
+    for part in ("0–1", "0 (1 frozen)", "#paper", "smoke"):
+        assert part in text
     changes = "".join(line[34:].split()[0] for line in table if line[34:].split())
     assert "learning_rate=0.0005" in (changes if width == 120 else text)
     assert "…" not in text

@@ -2,11 +2,9 @@
 
 import fcntl
 import json
-import subprocess
-import sys
 
 import pytest
-from folders import evaluation, snapshot, write_run
+from folders import evaluation, imports_jax, snapshot, write_run
 
 import rlcli
 from rlcli.monitor import watch
@@ -129,10 +127,4 @@ def test_the_clock_of_a_resumed_run_begins_with_the_resume(run, monkeypatch):
 
 def test_a_run_is_watched_without_jax(tmp_path):
     run = write_run(tmp_path / "run")
-    program = (
-        f"import sys, rlcli; rlcli.watch({str(run)!r}); print('jax' in sys.modules)"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert result.stdout == "False\n"
+    assert not imports_jax(f"rlcli.watch({str(run)!r})")

@@ -1,12 +1,10 @@
 """Comparisons: what differs between two runs, two recipes, or a run and a recipe."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from folders import RESOLVED, snapshot, write_run
+from folders import RESOLVED, imports_jax, snapshot, write_run
 
 import rlcli
 from rlcli.cli import main
@@ -99,14 +97,7 @@ def test_what_is_neither_a_run_nor_a_recipe_is_refused(first, tmp_path):
 
 
 def test_runs_are_compared_without_jax(first, second):
-    program = (
-        f"import sys, rlcli; rlcli.diff({str(first)!r}, {str(second)!r}); "
-        "print('jax' in sys.modules)"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert result.stdout == "False\n"
+    assert not imports_jax(f"rlcli.diff({str(first)!r}, {str(second)!r})")
 
 
 def test_the_command_prints_the_values_side_by_side(first, second, capsys, monkeypatch):

@@ -1,11 +1,9 @@
 """Descriptions: a run in words."""
 
-import subprocess
-import sys
 import time
 
 import pytest
-from folders import write_run
+from folders import imports_jax, write_run
 
 import rlcli
 from rlcli.errors import RlcliError
@@ -76,10 +74,4 @@ def test_a_folder_without_a_run_is_refused(tmp_path):
 
 def test_a_run_is_shown_without_jax(tmp_path):
     run = write_run(tmp_path / "run")
-    program = (
-        f"import sys, rlcli; rlcli.show({str(run)!r}); print('jax' in sys.modules)"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert result.stdout == "False\n"
+    assert not imports_jax(f"rlcli.show({str(run)!r})")

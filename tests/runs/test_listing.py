@@ -2,13 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from folders import RESOLVED, snapshot, write_run
+from folders import RESOLVED, imports_jax, snapshot, write_run
 
 import rlcli
 from rlcli.errors import RlcliError
@@ -162,14 +160,7 @@ def test_a_condition_that_cannot_hold_is_refused(condition, message, hint, runs)
 
 
 def test_runs_are_listed_without_jax(runs):
-    program = (
-        "import sys, rlcli; rlcli.runs(filter=['updater=ppo']); "
-        "print('jax' in sys.modules)"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert result.stdout == "False\n"
+    assert not imports_jax("rlcli.runs(filter=['updater=ppo'])")
 
 
 @pytest.mark.slow

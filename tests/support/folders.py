@@ -1,6 +1,8 @@
 """Folders: runs written by hand, and what tests compare of a run."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -79,3 +81,12 @@ def write_run(
     text = "".join(json.dumps(row) + "\n" for row in rows)
     (folder / "metrics.jsonl").write_text(text)
     return folder
+
+
+def imports_jax(call: str) -> bool:
+    """Whether a call of a function of rlcli, in a new process, imports JAX."""
+    program = f"import sys, rlcli; {call}; sys.exit('jax' in sys.modules)"
+    command = [sys.executable, "-W", "error", "-c", program]
+    code = subprocess.run(command, capture_output=True, check=False).returncode
+    assert code in (0, 1)
+    return code == 1
