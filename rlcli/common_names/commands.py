@@ -4,7 +4,7 @@ from __future__ import annotations
 
 COMMANDS = {
     "evaluate evaluation test score": "`rlcli eval` evaluates a trained policy",
-    "enjoy play watch view visualize visualise video record film": (
+    "enjoy play view visualize visualise video record film": (
         "`rlcli render` renders a trained policy"
     ),
     "learn fit run start": "`rlcli train` trains the agent of a recipe",

@@ -90,7 +90,10 @@ def small_machine(monkeypatch, tmp_path_factory):
 LARGE = {
     "network.layers": (DATA, ["network.layers=[20_000,20_000]"]),
     "replay.capacity": (DATA, ["replay.capacity=1_000_000_000"]),
-    "replay.batch_size": (DATA, ["replay.batch_size=50_000_000"]),
+    "replay.batch_size": (
+        DATA,
+        ["replay.batch_size=5_000_000", "replay.capacity=5_000_000"],
+    ),
     "train.seeds": (DATA, ["train.seeds=1_000_000"]),
     "train.unroll": (PPO, ["train.unroll=20_000_000", "train.steps=100_000_000"]),
     "environment.num_envs": (

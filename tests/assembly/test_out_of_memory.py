@@ -70,7 +70,7 @@ def limited():
     [
         ["replay.capacity=1_000_000_000"],
         ["train.seeds=1_000_000"],
-        ["replay.batch_size=1_000_000_000"],
+        ["replay.batch_size=1_000_000_000", "replay.capacity=1_000_000_000"],
         [
             "environment.num_envs=500_000_000",
             "replay.capacity=1_000_000_000",
