@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import rlcli
+from rlcli import errors
 from rlcli.cli import options, output
 from rlcli.cli.options import Json
-
-# The command to try next by the status of the run; else `resume`.
-_NEXT = {"finished": "eval", "stopped": "eval", "failed": "show", "broken": "show"}
 
 
 def command(
@@ -27,15 +24,18 @@ def command(
 
     Reads its files only: Ctrl-C leaves the run alone.
     """
-    chosen = options.choose_run(run)
-    name = shlex.quote(str(chosen))
+    from rlcli.runs.run_folder import Run  # here, to keep `--help` fast
+
     try:
-        record = rlcli.watch(chosen)
+        record = rlcli.watch(options.choose_run(run))
     except KeyboardInterrupt:
-        output.print_message(f"the run continues; next: rlcli watch {name}")
+        output.print_message("the run continues")
         return
     if json:
         output.print_data(output.as_json(record))
-    verb = _NEXT.get(record["status"], "resume")
+    status = record["status"]
     reason = f": {record['reason']}" if record["reason"] else ""
-    output.print_message(f"{record['status']}{reason}\nnext: rlcli {verb} {name}")
+    output.print_message(f"{status}{reason}")
+    if status not in ("failed", "broken"):
+        verb = "eval" if errors.EXIT_CODES.get(status) == errors.OK else "resume"
+        output.print_message(f"next: {Run(Path(record['run'])).command(verb)}")

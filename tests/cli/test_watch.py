@@ -23,8 +23,8 @@ def ends(monkeypatch):
 @pytest.mark.parametrize(
     ("status", "verb"),
     [
-        *(("finished", "eval"), ("stopped", "eval"), ("failed", "show")),
-        *(("killed", "resume"), ("interrupted", "resume"), ("out_of_time", "resume")),
+        *(("finished", "eval"), ("stopped", "eval"), ("interrupted", "resume")),
+        *(("killed", "resume"), ("out_of_time", "resume")),
     ],
 )
 def test_the_next_command_suits_the_end_of_the_run(ends, status, verb, capsys):
@@ -33,6 +33,12 @@ def test_the_next_command_suits_the_end_of_the_run(ends, status, verb, capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert err == f"{status}: a reason\nnext: rlcli {verb} 'runs/my run'\n"
+
+
+def test_nothing_is_to_be_done_for_a_run_that_has_failed(ends, capsys):
+    ends("failed", "a reason")
+    assert main(["watch", "runs/x"]) == 0
+    assert capsys.readouterr().err == "failed: a reason\n"
 
 
 def test_the_record_is_printed_as_json(ends, capsys):
@@ -50,5 +56,4 @@ def test_ctrl_c_leaves_the_run_alone(monkeypatch, capsys):
 
     monkeypatch.setitem(vars(rlcli), "watch", interrupt)
     assert main(["watch", "runs/x"]) == 0
-    message = "the run continues; next: rlcli watch runs/x\n"
-    assert capsys.readouterr() == ("", message)
+    assert capsys.readouterr() == ("", "the run continues\n")
