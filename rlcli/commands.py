@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # the same rows for type checkers and editors; a test compare
     from rlcli.monitor.watch import watch as watch
     from rlcli.recipe.catalog import list as list
     from rlcli.runs.comparison import diff as diff
+    from rlcli.results.plot import plot as plot
     from rlcli.runs.description import show as show
     from rlcli.runs.listing import runs as runs
     from rlcli.training import resume as resume
@@ -28,6 +29,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(  # name -> module of its functio
         "resume": "rlcli.training",
         "eval": "rlcli.evaluation.evaluate",
         "render": "rlcli.evaluation.render",
+        "plot": "rlcli.results.plot",
         "list": "rlcli.recipe.catalog",
         "show": "rlcli.runs.description",
         "check": "rlcli.training.check",

@@ -20,7 +20,7 @@ from rlcli.recipe import documents, grammar, load_recipe, resolve
 from rlcli.runs import checkpoint
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = ("python", "recipes", "environments", "parts", "formats")
+DOCUMENTS = ("python", "recipes", "environments", "parts", "formats", "results")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# ([\w/.]+\.(?:py|yaml))\n")
 

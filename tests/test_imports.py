@@ -22,7 +22,7 @@ FLOORS = (  # from the bottom up; a package may import from the floors below its
     ("recipe",),
     ("assembly",),
     ("runs",),
-    ("evaluation", "monitor"),
+    ("evaluation", "monitor", "results"),
     ("training",),
     ("utils",),
     ("_old_paths",),

@@ -38,6 +38,9 @@ def pins():
         "rlcli.runs.listing",
         "rlcli.runs.run_folder",
         "rlcli.training",
+        "rlcli.results.plot",
+        "rlcli.results.curves",
+        "rlcli.results.chart",
     ],
 )
 def test_importing_it_imports_no_jax(module):

@@ -91,3 +91,29 @@ Seed = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Runs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="RUN...",
+        help="Folders of runs, or folders with runs.",
+        show_default=False,
+    ),
+]
+Group = Annotated[
+    str,
+    typer.Option(
+        "--group",
+        metavar="KEY",
+        help="What the runs of a group have in common: `recipe` with all its options, "
+        "`name`, or an option such as `updater.name`. `run`: every run by itself.",
+    ),
+]
+Threshold = Annotated[
+    float | None,
+    typer.Option(
+        "--threshold",
+        metavar="VALUE",
+        help="A value to reach, such as 475: says when.",
+        show_default=False,
+    ),
+]

@@ -95,6 +95,23 @@ def console() -> Console:
     return Stdout(highlight=False)
 
 
+def print_notes(notes: Sequence[str]) -> None:
+    """Prints what a reader should know about a result to stderr."""
+    for note in notes:
+        print_message(f"note: {note}")
+
+
+def print_chart(result: Mapping[str, Any]) -> None:
+    """Prints the curves of `rlcli.plot`, as wide as the terminal."""
+    from rlcli.results.chart import draw_chart  # here, to keep `--help` fast
+
+    screen = console()
+    height = max(8, min(screen.height - 8, screen.width // 5, 24))
+    ascii = not screen.encoding.startswith("utf")
+    text = draw_chart(result, min(screen.width, 200), height, ascii=ascii)
+    screen.print(text, soft_wrap=True, end="")
+
+
 def silence(stream: TextIO) -> None:
     """Redirects a stream to the null device.
 

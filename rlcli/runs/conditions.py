@@ -11,7 +11,7 @@ from rlcli.errors import RlcliError, quote, suggest
 from rlcli.runs.records import FIELDS, Record
 from rlcli.runs.run_folder import Run
 
-_MISSING = object()
+MISSING = object()
 _HINT = "for example `--filter updater.name=ppo`"
 
 
@@ -44,13 +44,13 @@ def parse_condition(text: str) -> Condition:
 
 def select(records: Sequence[Record], condition: Condition) -> list[Record]:
     """The records that satisfy a condition; an error if none has its key."""
-    found = [(record, _find_value(record, condition.key)) for record in records]
-    if found and all(value is _MISSING for _, value in found):
+    found = [(record, find_value(record, condition.key)) for record in records]
+    if found and all(value is MISSING for _, value in found):
         raise _unknown_key(records, condition)
     return [
         record
         for record, value in found
-        if value is not _MISSING
+        if value is not MISSING
         and _is_equal(value, condition.value) != condition.is_negated
     ]
 
@@ -63,7 +63,7 @@ def _is_equal(value: Any, wanted: Any) -> bool:
     return isinstance(value, bool) == isinstance(wanted, bool) and value == wanted
 
 
-def _find_value(record: Record, key: str) -> Any:
+def find_value(record: Record, key: str) -> Any:
     """A field of the record, or an option of its recipe."""
     first, *rest = key.split(".")
     if first in FIELDS:
@@ -74,7 +74,7 @@ def _find_value(record: Record, key: str) -> Any:
 def _descend(value: Any, keys: Sequence[str]) -> Any:
     for key in keys:
         if not isinstance(value, Mapping) or key not in value:
-            return _MISSING
+            return MISSING
         value = value[key]
     return value
 

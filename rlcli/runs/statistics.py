@@ -8,7 +8,6 @@ interval. NumPy only.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -57,23 +56,46 @@ def bootstrap_ci95(
     array = np.asarray(values, np.float64)
     if array.ndim != 1 or array.size < 2:
         raise ValueError(f"expected values of shape [n], n > 1, got {array.shape}")
-    if not np.isfinite(array).all():
-        return math.nan, math.nan
-    means = _bootstrap_weights(array.size, resamples, seed) @ np.sort(array)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return float(low), float(high)
+    low, high = bootstrap_band(array[:, None], resamples=resamples, seed=seed)
+    return float(low[0]), float(high[0])
+
+
+def bootstrap_band(
+    values: npt.NDArray[Any],
+    center: str = "iqm",
+    *,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The same intervals for each column of `[n, points]`, of the IQM or the `mean`.
+
+    All columns use the same resamples. A column with a value that is not finite has the
+    interval nan.
+    """
+    n = len(values)
+    of_ranks = _iqm_weights(n) if center == "iqm" else np.full(n, 1 / n)
+    finite = np.isfinite(values).all(axis=0)
+    ranked = np.sort(np.where(finite, values, 0.0), axis=0)
+    means = _bootstrap_weights(tuple(of_ranks), resamples, seed) @ ranked
+    interval = np.quantile(means, [0.025, 0.975], axis=0)
+    low, high = np.where(finite, interval, np.nan)
+    return low, high
 
 
 @functools.lru_cache(maxsize=16)
-def _bootstrap_weights(n: int, resamples: int, seed: int) -> npt.NDArray[np.float64]:
-    """The weights of n sorted values in the IQM of each resample, `[resamples, n]`.
+def _bootstrap_weights(
+    of_ranks: Sequence[float], resamples: int, seed: int
+) -> npt.NDArray[np.float64]:
+    """The weights of n sorted values in the statistic of each resample, `[R, n]`.
 
-    They do not depend on the values: the order of a resample is that of its ranks.
+    `of_ranks` are the weights of n sorted values in the statistic. The result does not
+    depend on the values: the order of a resample is that of its ranks.
     """
+    n = len(of_ranks)
     ranks = np.random.default_rng(seed).integers(n, size=(resamples, n))
     weights = np.zeros((resamples, n))
     rows = np.arange(resamples)[:, None]
-    np.add.at(weights, (rows, np.sort(ranks, axis=-1)), _iqm_weights(n))
+    np.add.at(weights, (rows, np.sort(ranks, axis=-1)), of_ranks)
     return weights
 
 

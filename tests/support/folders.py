@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,19 @@ optimizer:
   learning_rate: 0.0005
 train: {steps: 50_000, seed: 0, seeds: 2}
 """
+OTHER_RATE = RESOLVED.replace("0.0005", "0.01")
+
+
+def metric_rows(
+    curves: Mapping[int, Sequence[tuple[int, float | None]]], metric: str = "avg_G"
+) -> list[dict[str, Any]]:
+    """Rows of metrics of (step, value) by seed; `evaluation.…` is of evaluations."""
+    head, _, tail = metric.partition(".")
+    return [
+        {"T": step, "seed": seed, head: {tail: value} if tail else value}
+        for seed, points in curves.items()
+        for step, value in points
+    ]
 
 
 def evaluation(mean: float | None) -> dict[str, Any]:
@@ -44,10 +57,15 @@ def write_run(
     means: Sequence[float] = (10.0, 14.0),
     step: int = 50_000,
     is_evaluated: bool = True,
+    rows: Sequence[Mapping[str, Any]] | None = None,
     resolved: str = RESOLVED,
     **info: Any,
 ) -> Path:
-    """A run folder without checkpoints, as training leaves it."""
+    """A run folder without checkpoints, as training leaves it.
+
+    `rows` are the lines of `metrics.jsonl`; by default one log point, and an evaluation
+    if `is_evaluated`.
+    """
     folder.mkdir(parents=True)
     fields = {
         "recipe": "dqn_cartpole",
@@ -67,17 +85,18 @@ def write_run(
     (folder / "run.json").write_text(json.dumps(fields | info))
     (folder / "resolved.yaml").write_text(resolved)
     seeds = [{"T": step, "seed": seed} for seed in range(len(means))]
-    rows = [
+    metrics = [
         row | {"ep": 3, "avg_G": mean + 1, "steps_per_second": 1_000.0}
         for row, mean in zip(seeds, means, strict=True)
     ]
     if is_evaluated:
-        rows += [
+        metrics += [
             row | {"evaluation": evaluation(mean)}
             for row, mean in zip(seeds, means, strict=True)
         ]
         index = {"latest": f"{step:09d}.pkl.lz4", "best": {}}
         (folder / "checkpoints.json").write_text(json.dumps(index))
+    rows = metrics if rows is None else rows
     text = "".join(json.dumps(row) + "\n" for row in rows)
     (folder / "metrics.jsonl").write_text(text)
     return folder

@@ -1,0 +1,213 @@
+"""Chart: learning curves as text for terminals and pipes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from string import ascii_uppercase
+from typing import Any
+
+import numpy as np
+from rich.text import Text
+
+from rlcli.results.canvas import Canvas, choose_ticks, widen_range
+from rlcli.runs.formats import format_number
+from rlcli.terminal import printable
+
+COLORS = ("cyan", "yellow", "magenta", "green", "red", "blue")
+_UNITS = {"steps": "steps", "seconds": "s", "updates": "updates"}
+_BETWEEN_LETTERS = 16  # characters between two letters on a curve
+_LINES = {"y": "│", "tick": "┤", "x": "─", "x_tick": "┬", "corner": "└", "cut": "╌"}
+_ASCII_LINES = {
+    "y": "|",
+    "tick": "+",
+    "x": "-",
+    "x_tick": "+",
+    "corner": "+",
+    "cut": "-",
+}
+
+
+def draw_chart(
+    result: Mapping[str, Any], width: int, height: int = 16, *, ascii: bool = False
+) -> Text:
+    """The curves of `rlcli.plot` with axes and a legend, at most `width` wide.
+
+    Several curves have letters, so that they can be told apart without colour. The
+    interval over seeds is shaded. `ascii`: for terminals without Unicode.
+    """
+    curves, threshold = result["curves"], result["threshold"]
+    y_range, x_range = _ranges(curves, threshold)
+    ticks = choose_ticks(*y_range, max(2, height // 2))
+    labels = _tick_labels(ticks)
+    margin = max(map(len, labels)) + 1
+    canvas = Canvas(max(10, width - margin - 1), height, x_range, y_range)
+    _fill(canvas, curves)
+    lines = _ASCII_LINES if ascii else _LINES
+    text = Text(no_wrap=True)
+    text.append(_title(result, width) + "\n", "bold")
+    rows = {canvas.row(tick): each for tick, each in zip(ticks, labels, strict=True)}
+    cut = None if threshold is None else canvas.row(threshold)
+    letters = _place_letters(canvas, curves)
+    for row in range(height):
+        edge = lines["tick"] if row in rows else lines["y"]
+        text.append(f"{rows.get(row, ''):>{margin - 1}} {edge}", "dim")
+        for column in range(canvas.width):
+            cell, owner = canvas.cell(row, column)
+            style = COLORS[owner % len(COLORS)] if owner >= 0 else "dim"
+            if (row, column) in letters:
+                owner = letters[row, column]
+                cell, style = _letter(owner), f"bold {COLORS[owner % len(COLORS)]}"
+            elif owner < 0 and row == cut:
+                cell = lines["cut"]
+            elif owner >= 0 and ascii:
+                cell = _letter(owner) if len(curves) > 1 else "*"
+            text.append(cell, style)
+        text.append("\n")
+    text.append(_x_axis(canvas, x_range, margin, lines), "dim")
+    for index, line in enumerate(_legend(result, width)):
+        text.append(line, COLORS[index % len(COLORS)])
+    return text
+
+
+def _fill(canvas: Canvas, curves: Sequence[Mapping[str, Any]]) -> None:
+    """Draws bands first, so that no band covers a line."""
+    arrays = [
+        {key: np.array(curve[key], float) for key in ("x", "y")} for curve in curves
+    ]
+    for index, (curve, each) in enumerate(zip(curves, arrays, strict=True)):
+        if curve["low"] is not None:
+            low, high = np.array(curve["low"]), np.array(curve["high"])
+            canvas.shade(each["x"], low, high, index)
+    for index, each in enumerate(arrays):
+        canvas.draw_line(each["x"], each["y"], index)
+
+
+def _ranges(
+    curves: Sequence[Mapping[str, Any]], threshold: float | None
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    ys = [
+        value
+        for curve in curves
+        for key in ("y", "low", "high")
+        for value in curve[key] or ()
+    ]
+    ys += [] if threshold is None else [threshold]
+    xs = [value for curve in curves for value in (curve["x"][0], curve["x"][-1])]
+    low, high = widen_range(ys)
+    margin = (high - low) / 50
+    return (low - margin, high + margin), widen_range([0.0, *xs])
+
+
+def _place_letters(
+    canvas: Canvas, curves: Sequence[Mapping[str, Any]]
+) -> dict[tuple[int, int], int]:
+    """Cells at regular distances on each of several curves, with the curve's index."""
+    cells: dict[tuple[int, int], int] = {}
+    if len(curves) < 2:
+        return cells
+    for index, curve in enumerate(curves):
+        first, last = canvas.column(curve["x"][0]), canvas.column(curve["x"][-1])
+        distance = max(_BETWEEN_LETTERS, 3 * len(curves))
+        offset = (index + 1) * distance // (len(curves) + 1)
+        columns = [*range(first + offset, last, distance)] or [last]
+        for column in columns:
+            share = (column - first + 0.5) / max(last - first + 1, 1)
+            x = curve["x"][0] + share * (curve["x"][-1] - curve["x"][0])
+            row = canvas.row(float(np.interp(x, curve["x"], curve["y"])))
+            cells.setdefault((row, column), index)
+    return cells
+
+
+def _x_axis(
+    canvas: Canvas,
+    x_range: tuple[float, float],
+    margin: int,
+    lines: Mapping[str, str],
+) -> str:
+    ticks = choose_ticks(*x_range, max(2, canvas.width // 12))
+    labels = _tick_labels(ticks)
+    axis, below = [lines["x"]] * canvas.width, [" "] * (canvas.width + margin + 1)
+    taken = 0
+    for tick, label in zip(ticks, labels, strict=True):
+        column = canvas.column(tick)
+        axis[column] = lines["x_tick"]
+        begin = min(
+            max(column + margin + 1 - len(label) // 2, 0), len(below) - len(label)
+        )
+        if begin >= taken:
+            below[begin : begin + len(label)] = label
+            taken = begin + len(label) + 1
+    labels_line = "".join(below).rstrip()
+    return f"{'':{margin}}{lines['corner']}{''.join(axis)}\n{labels_line}\n"
+
+
+def _tick_labels(ticks: Sequence[float]) -> list[str]:
+    """Numbers with as many digits as their distance requires, in thousands if large."""
+    largest = max(map(abs, ticks), default=0.0)
+    step = abs(ticks[1] - ticks[0]) if len(ticks) > 1 else largest or 1.0
+    sizes = (
+        unit
+        for unit in ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+        if largest >= 10 * unit[0] or (largest >= unit[0] and step >= unit[0] / 10)
+    )
+    size, suffix = next(sizes, (1.0, ""))
+    if largest < 1e-3 or largest >= 1e12:
+        return [f"{tick:.3g}" for tick in ticks]
+    digits = max(0, math.ceil(-math.log10(step / size) - 1e-9))
+    if digits and round(step / size, digits) != round(step / size, digits + 2):
+        digits += 1  # steps of 2.5
+    return [f"{tick / size:.{digits}f}{suffix if tick else ''}" for tick in ticks]
+
+
+def _title(result: Mapping[str, Any], width: int) -> str:
+    center = {"mean": "mean", "iqm": "IQM"}[result["center"]]
+    title = f"{printable(result['y'])} by {result['x']}: {center} over seeds"
+    if all(curve["low"] is None for curve in result["curves"]):
+        return title
+    intervals = (", with its 95 % bootstrap interval", ", 95 % interval", "")
+    titles = (title + interval for interval in intervals)
+    return next((each for each in titles if len(each) <= width), title)
+
+
+def _legend(result: Mapping[str, Any], width: int) -> list[str]:
+    """A line per curve, or two: letter, label, seeds, last value and the crossing."""
+    curves = result["curves"]
+    longest = max(len(printable(curve["label"])) for curve in curves)
+    lines = []
+    for index, curve in enumerate(curves):
+        letter = f"{_letter(index)}  " if len(curves) > 1 else ""
+        seeds = "1 seed" if curve["seeds"] == 1 else f"{curve['seeds']} seeds"
+        last = format_number(curve["y"][-1])
+        interval = ""
+        if curve["low"] is not None:
+            low, high = (
+                format_number(curve["low"][-1]),
+                format_number(curve["high"][-1]),
+            )
+            interval = f" ({low} to {high})"
+        label = f"{letter}{printable(curve['label']):{longest}}"
+        parts = [f"{seeds:>8}", f"last {last}{interval}"]
+        details = "  ".join([*parts, *describe_crossing(curve, result)])
+        lines.append((label, details))
+    if all(len(label) + 2 + len(details) <= width for label, details in lines):
+        return [f"{label}  {details}\n" for label, details in lines]
+    return [f"{label.rstrip()}\n   {details.lstrip()}\n" for label, details in lines]
+
+
+def describe_crossing(curve: Mapping[str, Any], result: Mapping[str, Any]) -> list[str]:
+    """When a curve crosses the threshold, in words; [] without a threshold."""
+    threshold = result["threshold"]
+    if threshold is None:
+        return []
+    is_above = curve["y"][0] >= threshold
+    if curve["crossing"] is None:
+        side = "always above" if is_above else "never reaches"
+        return [f"{side} {threshold:g}"]
+    unit = _UNITS[result["x"]]
+    verb = "falls below" if is_above else "reaches"
+    return [f"{verb} {threshold:g} at {format_number(curve['crossing'])} {unit}"]
+
+
+def _letter(index: int) -> str:
+    return ascii_uppercase[index % len(ascii_uppercase)]

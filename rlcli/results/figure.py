@@ -1,0 +1,79 @@
+"""Figure: learning curves as PNG, SVG or PDF, drawn by matplotlib."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rlcli.errors import RlcliError, quote
+from rlcli.libraries import import_library
+from rlcli.results.chart import describe_crossing
+from rlcli.runs.files import replace_file
+
+FORMATS = (".png", ".svg", ".pdf")
+INSTALL = ".[plot]"  # in a checkout
+_DATES = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+
+
+def check(path: Path) -> None:
+    """An error if a figure cannot be written: before any file is read."""
+    if path.suffix.lower() not in FORMATS:
+        raise RlcliError(
+            f"{quote(path)} is not the name of a figure",
+            "end it with " + ", ".join(f"`{each}`" for each in FORMATS),
+        )
+    if not path.absolute().parent.is_dir():
+        raise RlcliError(f"there is no folder {quote(path.absolute().parent)}")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise RlcliError(
+            "figures require matplotlib, which is not installed",
+            f"in a checkout of rlcli: pip install '{INSTALL}'; without `--output` the "
+            "curves are drawn in the terminal",
+        )
+
+
+def draw(result: Mapping[str, Any], path: Path) -> None:
+    """Writes the curves of `rlcli.plot`; equal curves give equal bytes."""
+    matplotlib = import_library("matplotlib", INSTALL)
+    from matplotlib.figure import Figure
+
+    suffix = path.suffix.lower()
+    style = {"svg.hashsalt": "rlcli", "svg.fonttype": "none", "pdf.fonttype": 42}
+    with matplotlib.rc_context(style):
+        figure = Figure(figsize=(8, 5), layout="constrained")
+        _fill(figure.add_subplot(), result)
+        data = io.BytesIO()
+        figure.savefig(data, format=suffix[1:], dpi=150, metadata=_DATES[suffix])
+    replace_file(path, data.getvalue())
+
+
+def _fill(axes: Any, result: Mapping[str, Any]) -> None:
+    from matplotlib.ticker import EngFormatter
+
+    for curve in result["curves"]:
+        seeds = "1 seed" if curve["seeds"] == 1 else f"{curve['seeds']} seeds"
+        label = ", ".join([curve["label"], seeds, *describe_crossing(curve, result)])
+        marker = "o" if len(curve["x"]) == 1 else None
+        # A `$` would begin a formula.
+        (line,) = axes.plot(
+            curve["x"], curve["y"], marker=marker, label=label.replace("$", r"\$")
+        )
+        if curve["low"] is not None:
+            axes.fill_between(
+                *(curve["x"], curve["low"], curve["high"]),
+                color=line.get_color(),
+                alpha=0.2,
+                linewidth=0,
+            )
+    if result["threshold"] is not None:
+        axes.axhline(result["threshold"], color="gray", linestyle="--", linewidth=1)
+    center = {"mean": "mean", "iqm": "IQM"}[result["center"]]
+    axes.set_xlabel(result["x"])
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 250k
+    axes.set_ylabel(f"{result['y']} ({center} over seeds)".replace("$", r"\$"))
+    axes.grid(alpha=0.3)
+    axes.margins(x=0.01)
+    axes.legend(fontsize="small")

@@ -1,0 +1,156 @@
+"""Groups: runs whose seeds belong together, such as all runs of one recipe.
+
+The seeds of all runs of a group are its sample. A run that repeats a seed of another
+run with the same recipe is no further evidence, so it counts once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rlcli.errors import RlcliError, quote
+from rlcli.runs.conditions import MISSING, find_value, read_recipe
+from rlcli.runs.differences import find_differences
+from rlcli.runs.formats import format_changes, format_value
+from rlcli.runs.listing import find_runs
+from rlcli.runs.locate import complete_path, locate_run
+from rlcli.runs.run_folder import Run
+
+# Options of `train` that do not change what a seed learns.
+_IRRELEVANT = (
+    *("seed", "seeds", "devices", "threads", "log", "checkpoint", "evaluate"),
+    *("trackers", "on_error"),
+)
+RECIPE, RUN = "recipe", "run"  # special values of `group`
+
+
+class Member(NamedTuple):
+    """A run of a group."""
+
+    folder: Path
+    info: Mapping[str, Any]  # `run.json`; {} if it cannot be read
+    recipe: Mapping[str, Any]  # the resolved recipe; {} if it cannot be read
+
+    @property
+    def name(self) -> str:
+        """The name of the recipe."""
+        return str(self.info.get("recipe") or self.folder.absolute().parent.name)
+
+    @property
+    def identity(self) -> str:
+        """Equal for runs whose seeds learn the same."""
+        return json.dumps([self.name, _relevant(self.recipe)], default=str)
+
+
+class Group(NamedTuple):
+    """Runs that are one curve of a plot, or one row of a comparison."""
+
+    label: str
+    members: Sequence[Member]
+
+
+def find_members(
+    paths: str | Path | Sequence[str | Path], notes: list[str]
+) -> list[Member]:
+    """The runs at or below paths, each once; a path without a run is an error.
+
+    Smoke runs among others in a folder are left out, with a note.
+    """
+    paths = [paths] if isinstance(paths, (str, Path)) else paths
+    if not paths:
+        raise RlcliError("no runs are given", "pass run folders, such as `runs/*/*`")
+    members = [member for path in paths for member in _members_at(path, notes)]
+    return [*{member.folder.resolve(): member for member in members}.values()]
+
+
+def _members_at(path: str | Path, notes: list[str]) -> list[Member]:
+    complete = complete_path(path)
+    folders = sorted(find_runs(complete)) if complete.is_dir() else []
+    folders = folders or [locate_run(path).folder]  # or an error that names the path
+    members = [_read_member(folder) for folder in folders]
+    serious = [member for member in members if not member.info.get("smoke")]
+    if not serious or len(serious) == len(members):
+        return members
+    count = len(members) - len(serious)
+    runs = "1 smoke run" if count == 1 else f"{count} smoke runs"
+    notes.append(f"{runs} in `{path}` left out; name the folder of one to include it")
+    return serious
+
+
+def _read_member(folder: Path) -> Member:
+    try:
+        info = Run(folder).read_info()
+    except RlcliError:  # a damaged file: the metrics may still be sound
+        info = {}
+    return Member(folder, info, read_recipe(folder))
+
+
+def group_members(members: Sequence[Member], group: str = RECIPE) -> list[Group]:
+    """Groups runs, in their order.
+
+    `group` is `recipe`: the same recipe with the same options; `run`: every run by
+    itself; or a field or an option of the recipe, such as `name` or `updater.name`.
+    """
+    if group == RUN:
+        return [Group(str(member.folder), [member]) for member in members]
+    keys: dict[str, list[Member]] = defaultdict(list)
+    for member in members:
+        key = member.identity if group == RECIPE else _value_of(member, group)
+        keys[key].append(member)
+    if group != RECIPE:
+        return [Group(label, each) for label, each in keys.items()]
+    labels = _recipe_labels([each[0] for each in keys.values()])
+    return [
+        Group(label, each) for label, each in zip(labels, keys.values(), strict=True)
+    ]
+
+
+def _value_of(member: Member, key: str) -> str:
+    record = {**member.info, "run": str(member.folder)}
+    value = find_value(record, key)
+    if value is MISSING:
+        raise RlcliError(
+            f"run `{member.folder}` has no {quote(key)}, by which runs are grouped",
+            "group by `recipe`, `run`, `name`, or by an option that all recipes have",
+        )
+    if value is None or value == []:
+        raise RlcliError(
+            f"`{key}` of run `{member.folder}` is empty, so it has no group",
+            "`rlcli train --name NAME` names a run; or group by `recipe` or `run`",
+        )
+    return (
+        ", ".join(map(str, value)) if isinstance(value, list) else format_value(value)
+    )
+
+
+def _recipe_labels(members: Sequence[Member]) -> list[str]:
+    """The name of each recipe, with the options that differ among those of a name."""
+    by_name: dict[str, list[Member]] = defaultdict(list)
+    for member in members:
+        by_name[member.name].append(member)
+    labels = []
+    for member in members:
+        options: dict[str, Sequence[Any]] = {}
+        for other in by_name[member.name]:
+            differences = find_differences(
+                _relevant(other.recipe), _relevant(member.recipe)
+            )
+            options |= {key: pair for key, pair in differences.items()}
+        labels.append(" ".join([member.name, *format_changes(options)]))
+    return [
+        label if labels.count(label) == 1 else f"{label} ({member.folder.name})"
+        for label, member in zip(labels, members, strict=True)
+    ]
+
+
+def _relevant(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """The recipe without the options that do not change what a seed learns."""
+    train = recipe.get("train")
+    if not isinstance(train, Mapping):
+        return dict(recipe)
+    kept = {key: value for key, value in train.items() if key not in _IRRELEVANT}
+    return {**recipe, "train": kept}

@@ -1,0 +1,110 @@
+"""Plot: learning curves of runs; the function behind `rlcli plot`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rlcli.errors import RlcliError, quote, suggest
+from rlcli.results.groups import RECIPE, find_members, group_members
+
+AXES = ("steps", "seconds", "updates")
+CENTERS = ("mean", "iqm")
+
+
+def plot(
+    runs: str | Path | Sequence[str | Path],
+    *,
+    x: str = "steps",
+    y: str | None = None,
+    threshold: float | None = None,
+    center: str = "mean",
+    group: str = RECIPE,
+    output: str | Path | None = None,
+) -> dict[str, Any]:
+    """Returns the learning curves of runs, and writes them to a file if `output`.
+
+    The seeds of all runs of a group are one curve: their mean or IQM, with the 95 %
+    bootstrap interval over seeds at each point, which a single seed does not have.
+
+    Args:
+        runs: run folders, or folders with runs.
+        x: `steps` of the environment, `seconds` of training or `updates`, per seed.
+        y: a metric of `metrics.jsonl`, such as `loss` or `evaluation.length`. By
+            default the return of evaluations, or without them the mean return in
+            training, `avg_G`.
+        threshold: a value of y; each curve has the first x at which it crosses it.
+        center: `mean` or `iqm` over seeds.
+        group: `recipe`, `run`, or an option or field by which runs are grouped, such
+            as `name` or `updater.name`.
+        output: a `.png`, `.svg` or `.pdf` file; requires the extra `plot`.
+    """
+    _check_choice("x", x, AXES)
+    _check_choice("center", center, CENTERS)
+    if output is not None:
+        from rlcli.results import figure  # here: imports matplotlib
+
+        figure.check(Path(output))
+    from rlcli.results.curves import DEFAULT_METRICS, X_FIELDS, Reader
+
+    notes: list[str] = []
+    members = find_members(runs, notes)
+    groups = group_members(members, group)
+    wanted = [*(DEFAULT_METRICS if y is None else [y]), *X_FIELDS[x]]
+    reader = Reader(members, wanted, notes)
+    metric = reader.choose_metric() if y is None else y
+    reader.check_metric(metric)
+    result: dict[str, Any] = {
+        "x": x,
+        "y": metric,
+        "center": center,
+        "threshold": threshold,
+        "curves": _curves(reader, groups, metric, x, center, threshold),
+        "notes": notes,
+    }
+    if output is not None:
+        figure.draw(result, Path(output))
+    return result
+
+
+def _curves(
+    reader: Any,
+    groups: Sequence[Any],
+    metric: str,
+    x: str,
+    center: str,
+    threshold: float | None,
+) -> list[dict[str, Any]]:
+    """The data of each group that has any."""
+    from rlcli.results.curves import find_crossing, make_curve
+
+    curves = []
+    for group in groups:
+        seeds = reader.read_seeds(group, metric, x)
+        curve = make_curve(group.label, seeds, center, reader.notes)
+        if curve is None:
+            continue
+        data = {
+            "label": curve.label,
+            "runs": [str(run) for run in curve.runs],
+            "seeds": curve.seeds,
+            "x": curve.x.tolist(),
+            "y": curve.y.tolist(),
+            "low": None if curve.low is None else curve.low.tolist(),
+            "high": None if curve.high is None else curve.high.tolist(),
+        }
+        if threshold is not None:
+            data["crossing"] = find_crossing(curve, threshold)
+        curves.append(data)
+    if not curves:
+        raise RlcliError(
+            f"no run has a curve of {quote(metric)}", "; ".join(reader.notes)
+        )
+    return curves
+
+
+def _check_choice(option: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        message = f"`{option}` cannot be {quote(value)}"
+        raise RlcliError(message, suggest(value, choices))

@@ -1,0 +1,185 @@
+"""Plot: curves over seeds, worked out by hand and by loops."""
+
+import sys
+
+import numpy as np
+import pytest
+from folders import OTHER_RATE, metric_rows, write_run
+
+import rlcli
+from rlcli.errors import RlcliError
+from rlcli.runs.statistics import bootstrap_band, bootstrap_ci95, iqm
+
+
+def write(folder, by_seed, metric="avg_G", **info):
+    return write_run(folder, rows=metric_rows(by_seed, metric), **info)
+
+
+def the_curve(*arguments, **options):
+    (curve,) = rlcli.plot(*arguments, **options)["curves"]
+    return curve
+
+
+def test_seeds_that_log_at_equal_points_are_averaged_there(tmp_path):
+    run = write(tmp_path / "a", {0: [(10, 1.0), (20, 3)], 1: [(10, 2.0), (20, 9)]})
+    curve = the_curve(run)
+    assert (curve["x"], curve["y"], curve["seeds"]) == ([10, 20], [1.5, 6.0], 2)
+    assert curve["low"] == [1.0, 3.0] and curve["high"] == [2.0, 9.0]
+
+
+def test_a_single_seed_has_no_band(tmp_path):
+    curve = the_curve(write(tmp_path / "a", {4: [(10, 1.0), (20, 3.0)]}))
+    assert curve["y"] == [1.0, 3.0]
+    assert curve["low"] is curve["high"] is None
+
+
+def test_the_interquartile_mean_and_its_band_are_those_of_every_point(tmp_path):
+    values = np.random.default_rng(0).normal(size=(6, 4))
+    by_seed = {s: list(enumerate(row.tolist(), 1)) for s, row in enumerate(values)}
+    curve = the_curve(write(tmp_path / "a", by_seed), center="iqm")
+    np.testing.assert_allclose(curve["y"], iqm(values, axis=0))
+    band = np.transpose([curve["low"], curve["high"]])
+    np.testing.assert_allclose(band, [bootstrap_ci95(row) for row in values.T])
+
+
+def test_the_band_of_the_mean_is_that_of_a_loop_over_resamples():
+    values = np.random.default_rng(1).normal(size=(5, 3))
+    drawn = np.random.default_rng(9).integers(5, size=(300, 5))
+    means = [np.sort(values, axis=0)[rows].mean(axis=0) for rows in drawn]
+    expected = np.quantile(means, [0.025, 0.975], axis=0)
+    band = bootstrap_band(values, "mean", resamples=300, seed=9)
+    np.testing.assert_allclose(band, expected)
+
+
+def test_seeds_of_several_runs_are_interpolated_where_all_have_data(tmp_path):
+    write(tmp_path / "a", {0: [(0, 0.0), (10, 10), (40, 40)]})
+    write(tmp_path / "b", {1: [(5, 0.0), (25, 20), (50, 20)]})
+    result = rlcli.plot(tmp_path)
+    (curve,) = result["curves"]
+    assert curve["x"] == [5, 10, 25, 40]
+    np.testing.assert_allclose(curve["y"], [2.5, 7.5, 22.5, 30])
+    assert "1 of 2 seeds end early" in "".join(result["notes"])
+
+
+def test_a_seed_that_two_runs_have_counts_once_the_longest(tmp_path):
+    short = write(tmp_path / "a", {0: [(1, 5.0), (2, 5.0)]})
+    write(tmp_path / "b", {0: [(1, 7.0), (2, 7.0), (3, 7.0)], 1: [(1, 9.0), (3, 9.0)]})
+    result = rlcli.plot(tmp_path)
+    (curve,) = result["curves"]
+    assert (curve["seeds"], curve["y"]) == (2, [8.0, 8.0, 8.0])
+    assert f"1 seed of `{short}` left out" in result["notes"][0]
+
+
+def test_many_points_are_averaged_to_a_thousand(tmp_path):
+    values = np.random.default_rng(0).normal(size=4_500)
+    run = write(tmp_path / "a", {0: list(enumerate(values.tolist()))})
+    curve = the_curve(run)
+    np.testing.assert_allclose(curve["y"], values.reshape(900, 5).mean(axis=1))
+    np.testing.assert_allclose(curve["x"], np.arange(900) * 5 + 2)
+
+
+def test_evaluated_returns_come_first_where_all_runs_have_a_curve_of_them(tmp_path):
+    rows = metric_rows({0: [(1, 1.0), (2, 2.0)]})
+    rows += metric_rows({0: [(1, 5.0), (2, 6.0)]}, "evaluation.mean")
+    run = write_run(tmp_path / "a", rows=rows)
+    assert rlcli.plot(run)["y"] == "evaluation.mean"
+    other = write(tmp_path / "b", {0: [(1, 1.0)]}, recipe="other")
+    result = rlcli.plot([run, other])
+    assert result["y"] == "avg_G"
+    assert "1 of 2 runs have no curve of evaluations" in result["notes"][0]
+
+
+def test_seconds_are_those_of_the_steps_without_pauses(tmp_path):
+    rows = [
+        {"T": 10, "seed": 0, "avg_G": 1.0, "dt": 100.0, "updates": 1},
+        {"T": 30, "seed": 0, "avg_G": 2.0, "dt": 50.0, "updates": 5},
+        {"T": 20, "seed": 0, "evaluation": {"mean": 4.0}},
+        {"T": 30, "seed": 0, "evaluation": {"mean": 5.0}},
+    ]
+    run = write_run(tmp_path / "a", rows=rows)
+    assert the_curve(run, x="seconds", y="avg_G")["x"] == [1.0, 2.0]
+    assert the_curve(run, x="seconds")["x"] == [1.5, 2.0]
+    assert the_curve(run, x="updates")["x"] == [3.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("points", "threshold", "crossing"),
+    [
+        ([(10, 0.0), (20, 100.0)], 25, 12.5),
+        ([(10, 0.0), (20, 100.0), (30, 0.0)], 50, 15),
+        ([(10, 80.0), (20, 60.0)], 75, 12.5),
+        ([(10, 0.0), (20, 100.0)], 101, None),
+        ([(10, 50.0), (20, 60.0)], 50, None),
+    ],
+)
+def test_the_first_crossing_is_interpolated(tmp_path, points, threshold, crossing):
+    curve = the_curve(write(tmp_path / "a", {0: points}), threshold=threshold)
+    assert curve["crossing"] == crossing
+
+
+def test_values_that_are_not_finite_end_a_seed(tmp_path):
+    points = [(1, 1.0), (2, 2.0), (3, None)]
+    curve = the_curve(write(tmp_path / "a", {0: points}))
+    assert curve["x"] == [1, 2]
+
+
+def test_an_unknown_metric_is_one_error_with_the_nearest_and_all(tmp_path):
+    run = write_run(tmp_path / "a")
+    with pytest.raises(RlcliError, match="no run has the metric `avg_g`") as caught:
+        rlcli.plot(run, y="avg_g")
+    assert caught.value.hint.startswith("did you mean `avg_G`? Available: `T`, `avg_G`")
+    assert "`evaluation.mean`" in caught.value.hint
+
+
+def test_runs_that_lack_the_metric_or_have_no_rows_are_noted(tmp_path):
+    write(tmp_path / "a", {0: [(1, 1.0)]}, "loss")
+    empty = write_run(tmp_path / "b", rows=[])
+    result = rlcli.plot(tmp_path, y="loss")
+    assert result["notes"] == [f"`{empty}` has no `loss` yet"]
+    with pytest.raises(RlcliError, match="no metrics yet"):
+        rlcli.plot(empty)
+    (empty / "metrics.jsonl").unlink()
+    with pytest.raises(RlcliError, match="no metrics yet"):
+        rlcli.plot(empty)
+
+
+@pytest.mark.parametrize("option", ["x", "center"])
+def test_a_choice_that_does_not_exist_is_refused(tmp_path, option):
+    with pytest.raises(RlcliError, match=f"`{option}` cannot be `stepz`"):
+        rlcli.plot(tmp_path, **{option: "stepz"})
+
+
+@pytest.mark.parametrize(
+    ("name", "start"), [("a.png", b"\x89PNG"), ("b.svg", b"<?xml"), ("c.PDF", b"%PDF")]
+)
+def test_figures_are_written_with_equal_bytes_for_equal_curves(tmp_path, name, start):
+    pytest.importorskip("matplotlib")
+    points = {0: [(1, 1.0), (2, 2.0)], 1: [(1, 2.0), (2, 4.0)]}
+    run = write(tmp_path / "run", points, recipe="a $cheap$ one")
+    single = write(tmp_path / "single", {0: [(1, 1.0)]}, resolved=OTHER_RATE)
+    rlcli.plot([run, single], output=tmp_path / name, threshold=1.5)
+    first = (tmp_path / name).read_bytes()
+    assert first.startswith(start)
+    rlcli.plot([run, single], output=tmp_path / name, threshold=1.5)
+    assert (tmp_path / name).read_bytes() == first
+
+
+def test_a_figure_that_cannot_be_written_is_refused_before_runs_are_read(
+    tmp_path, monkeypatch
+):
+    with pytest.raises(RlcliError, match="not the name of a figure"):
+        rlcli.plot("no run", output="a.gif")
+    with pytest.raises(RlcliError, match="there is no folder"):
+        rlcli.plot("no run", output=tmp_path / "none" / "a.png")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(RlcliError, match="require matplotlib") as caught:
+        rlcli.plot("no run", output="a.png")
+    assert "pip install '.[plot]'" in caught.value.hint
+
+
+def test_seeds_without_points_in_common_have_no_curve(tmp_path):
+    write(tmp_path / "a", {0: [(1, 1.0), (2, 1.0)]})
+    write(tmp_path / "b", {1: [(5, 1.0), (6, 1.0)]})
+    with pytest.raises(RlcliError, match="no run has a curve of `avg_G`") as caught:
+        rlcli.plot(tmp_path)
+    assert "no range of x in common" in caught.value.hint
