@@ -42,7 +42,7 @@ def draw_chart(
     labels = _tick_labels(ticks)
     margin = max(map(len, labels)) + 1
     canvas = Canvas(max(10, width - margin - 1), height, x_range, y_range)
-    _fill(canvas, curves)
+    _fill(canvas, curves, with_bands=not ascii)
     lines = _ASCII_LINES if ascii else _LINES
     text = Text(no_wrap=True)
     text.append(_title(result, width) + "\n", "bold")
@@ -70,13 +70,15 @@ def draw_chart(
     return text
 
 
-def _fill(canvas: Canvas, curves: Sequence[Mapping[str, Any]]) -> None:
+def _fill(
+    canvas: Canvas, curves: Sequence[Mapping[str, Any]], *, with_bands: bool
+) -> None:
     """Draws bands first, so that no band covers a line."""
     arrays = [
         {key: np.array(curve[key], float) for key in ("x", "y")} for curve in curves
     ]
     for index, (curve, each) in enumerate(zip(curves, arrays, strict=True)):
-        if curve["low"] is not None:
+        if with_bands and curve["low"] is not None:
             low, high = np.array(curve["low"]), np.array(curve["high"])
             canvas.shade(each["x"], low, high, index)
     for index, each in enumerate(arrays):
