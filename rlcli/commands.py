@@ -15,8 +15,9 @@ if TYPE_CHECKING:  # the same rows for type checkers and editors; a test compare
     from rlcli.evaluation.render import render as render
     from rlcli.monitor.watch import watch as watch
     from rlcli.recipe.catalog import list as list
-    from rlcli.runs.comparison import diff as diff
+    from rlcli.results.compare import compare as compare
     from rlcli.results.plot import plot as plot
+    from rlcli.runs.comparison import diff as diff
     from rlcli.runs.description import show as show
     from rlcli.runs.listing import runs as runs
     from rlcli.training import resume as resume
@@ -29,12 +30,13 @@ COMMANDS: Mapping[str, str] = MappingProxyType(  # name -> module of its functio
         "resume": "rlcli.training",
         "eval": "rlcli.evaluation.evaluate",
         "render": "rlcli.evaluation.render",
-        "plot": "rlcli.results.plot",
         "list": "rlcli.recipe.catalog",
         "show": "rlcli.runs.description",
         "check": "rlcli.training.check",
         "runs": "rlcli.runs.listing",
         "diff": "rlcli.runs.comparison",
         "watch": "rlcli.monitor.watch",
+        "plot": "rlcli.results.plot",
+        "compare": "rlcli.results.compare",
     }
 )

@@ -38,6 +38,8 @@ def pins():
         "rlcli.runs.listing",
         "rlcli.runs.run_folder",
         "rlcli.training",
+        "rlcli.results.compare",
+        "rlcli.results.comparison",
         "rlcli.results.plot",
         "rlcli.results.curves",
         "rlcli.results.chart",

@@ -112,6 +112,33 @@ def print_chart(result: Mapping[str, Any]) -> None:
     screen.print(text, soft_wrap=True, end="")
 
 
+def print_report(data: Mapping[str, Any]) -> None:
+    """Prints the tables of `rlcli.compare`."""
+    from rich import box  # here, to keep `--help` fast
+    from rich.markup import escape
+    from rich.table import Table
+
+    from rlcli.results import report
+
+    screen = console()
+    screen.print(escape(printable(report.describe(data))), soft_wrap=True)
+    letters, tables = report.fit([*report.tables(data)], screen.width)
+    for label, letter in letters.items():
+        screen.print(escape(printable(f"  {letter}  {label}")), soft_wrap=True)
+    for table in tables:
+        screen.print()
+        screen.print(escape(printable(table.title)), soft_wrap=True)
+        shown = Table(box=box.SIMPLE_HEAD if screen.is_terminal else None)
+        for index, name in enumerate(table.header):
+            if index:
+                shown.add_column(escape(name), justify="right", no_wrap=True)
+            else:
+                shown.add_column(escape(name), overflow="fold")
+        for row in table.rows:
+            shown.add_row(*(escape(printable(cell)) for cell in row))
+        screen.print(shown)
+
+
 def silence(stream: TextIO) -> None:
     """Redirects a stream to the null device.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from string import ascii_uppercase
+from string import ascii_letters, digits
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from rlcli.terminal import printable
 
 COLORS = ("cyan", "yellow", "magenta", "green", "red", "blue")
 _UNITS = {"steps": "steps", "seconds": "s", "updates": "updates"}
+_LETTERS = ascii_letters[26:] + ascii_letters[:26] + digits
 _BETWEEN_LETTERS = 16  # characters between two letters on a curve
 _LINES = {"y": "│", "tick": "┤", "x": "─", "x_tick": "┬", "corner": "└", "cut": "╌"}
 _ASCII_LINES = {
@@ -212,4 +213,4 @@ def describe_crossing(curve: Mapping[str, Any], result: Mapping[str, Any]) -> li
 
 
 def _letter(index: int) -> str:
-    return ascii_uppercase[index % len(ascii_uppercase)]
+    return _LETTERS[index % len(_LETTERS)]

@@ -63,15 +63,15 @@ class Reader:
                     f"`{member.folder}`: {series.damaged:,} damaged {lines} ignored"
                 )
 
-    def choose_metric(self) -> str:
-        """Evaluated returns if all runs with metrics have a curve of them."""
+    def choose_metric(self, points: int) -> str:
+        """Evaluated returns if all runs with metrics have so many points of them."""
         evaluation, training = DEFAULT_METRICS
         logged = [each for each in self._series.values() if each.metrics]
-        have = [each for each in logged if _has_curve(each.by_metric[evaluation])]
+        have = [each for each in logged if _length_of(each, evaluation) >= points]
         if have and len(have) < len(logged):
             self.notes.append(
-                f"{len(logged) - len(have)} of {len(logged)} runs have no curve of "
-                f"evaluations, so `{training}` is shown, the mean return in training"
+                f"{len(logged) - len(have)} of {len(logged)} runs have too few "
+                f"evaluations, so `{training}` is used, the mean return in training"
             )
         return evaluation if have and len(have) == len(logged) else training
 
@@ -108,7 +108,7 @@ class Reader:
             if other is None:
                 found[key] = seed
                 continue
-            found[key], shorter = sorted((other, seed), key=_length, reverse=True)
+            found[key], shorter = sorted((other, seed), key=_end, reverse=True)
             repeated[shorter.member.folder] += 1
         for folder, count in repeated.items():
             seeds = "1 seed" if count == 1 else f"{count} seeds"
@@ -208,11 +208,14 @@ def _places(
     return steps.astype(np.float64)
 
 
-def _has_curve(series: Mapping[int, Series]) -> bool:
-    return any(len(each.steps) > 1 for each in series.values())
+def _length_of(series: RunSeries, metric: str) -> int:
+    """The largest number of values of a seed."""
+    return max(
+        (len(each.steps) for each in series.by_metric[metric].values()), default=0
+    )
 
 
-def _length(seed: Seed) -> tuple[float, str]:
+def _end(seed: Seed) -> tuple[float, str]:
     return seed.x[-1], str(seed.member.info.get("created", ""))
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rlcli.errors import RlcliError, quote, suggest
+from rlcli.errors import RlcliError, quote
+from rlcli.results.choices import check_choice
 from rlcli.results.groups import RECIPE, find_members, group_members
 
 AXES = ("steps", "seconds", "updates")
@@ -40,8 +41,8 @@ def plot(
             as `name` or `updater.name`.
         output: a `.png`, `.svg` or `.pdf` file; requires the extra `plot`.
     """
-    _check_choice("x", x, AXES)
-    _check_choice("center", center, CENTERS)
+    check_choice("x", x, AXES)
+    check_choice("center", center, CENTERS)
     if output is not None:
         from rlcli.results import figure  # here: imports matplotlib
 
@@ -53,7 +54,7 @@ def plot(
     groups = group_members(members, group)
     wanted = [*(DEFAULT_METRICS if y is None else [y]), *X_FIELDS[x]]
     reader = Reader(members, wanted, notes)
-    metric = reader.choose_metric() if y is None else y
+    metric = reader.choose_metric(points=2) if y is None else y
     reader.check_metric(metric)
     result: dict[str, Any] = {
         "x": x,
@@ -102,9 +103,3 @@ def _curves(
             f"no run has a curve of {quote(metric)}", "; ".join(reader.notes)
         )
     return curves
-
-
-def _check_choice(option: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        message = f"`{option}` cannot be {quote(value)}"
-        raise RlcliError(message, suggest(value, choices))

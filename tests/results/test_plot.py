@@ -86,7 +86,7 @@ def test_evaluated_returns_come_first_where_all_runs_have_a_curve_of_them(tmp_pa
     other = write(tmp_path / "b", {0: [(1, 1.0)]}, recipe="other")
     result = rlcli.plot([run, other])
     assert result["y"] == "avg_G"
-    assert "1 of 2 runs have no curve of evaluations" in result["notes"][0]
+    assert "1 of 2 runs have too few evaluations" in result["notes"][0]
 
 
 def test_seconds_are_those_of_the_steps_without_pauses(tmp_path):

@@ -1,0 +1,14 @@
+"""Choices: checks options that have a few values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rlcli.errors import RlcliError, quote, suggest
+
+
+def check_choice(option: str, value: str, choices: Sequence[str]) -> None:
+    """An error that suggests a choice, unless `value` is one."""
+    if value not in choices:
+        message = f"`{option}` cannot be {quote(value)}"
+        raise RlcliError(message, suggest(value, choices))

@@ -1,0 +1,67 @@
+"""Compare: statistics of groups of runs; the function behind `rlcli compare`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rlcli.errors import RlcliError
+from rlcli.results.choices import check_choice
+from rlcli.results.groups import RECIPE, find_members
+
+RESULTS = ("last", "best", "auc")
+
+
+def compare(
+    runs: str | Path | Sequence[str | Path],
+    *,
+    result: str = "last",
+    y: str | None = None,
+    threshold: float | None = None,
+    group: str = RECIPE,
+    normalize: Sequence[str] = (),
+    allow_differences: bool = False,
+    output: str | Path | None = None,
+) -> dict[str, Any]:
+    """Compares groups of runs in each environment, and over several environments.
+
+    Means, medians and interquartile means (IQM) over seeds have 95 % bootstrap
+    intervals, which are None if a group has a single seed. Runs that were not made in
+    the same way are refused: other steps, episodes of evaluations, or options of the
+    environment.
+
+    Args:
+        runs: run folders, or folders with runs.
+        result: of a seed: its `last` evaluation, its `best`, or `auc`, the mean over
+            all steps between the first and the last (area under the curve).
+        y: a metric of `metrics.jsonl`; by default the return of evaluations, or without
+            them the mean return in training, `avg_G`.
+        threshold: a return; groups have the steps and seconds until a seed reaches it.
+        group: `recipe`, `run`, or an option or field by which runs are grouped. Over
+            several environments it has to be one that their recipes share, such as
+            `updater.name` or `name`.
+        normalize: `MIN,MAX`, or `ENVIRONMENT=MIN,MAX`: the returns that become 0 and 1
+            in statistics over several environments. By default those of a random policy
+            and of a solved environment, where rlcli knows them.
+        allow_differences: compare runs that were not made in the same way.
+        output: a `.md`, `.html` or `.json` file.
+    """
+    check_choice("result", result, RESULTS)
+    from rlcli.results import comparison, report  # here: import NumPy
+
+    if output is not None:
+        report.check(Path(output))
+    scales = comparison.parse_scales(normalize)
+    notes: list[str] = []
+    members = find_members(runs, notes)
+    data = comparison.compare_members(
+        members,
+        comparison.Settings(result, y, threshold, group, scales, allow_differences),
+        notes,
+    )
+    if not data["environments"]:
+        raise RlcliError("there are no results to compare", "; ".join(notes))
+    if output is not None:
+        report.write(data, Path(output))
+    return data

@@ -1,0 +1,294 @@
+"""Comparison: results of seeds, and their statistics by environment and group."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rlcli.errors import RlcliError, quote
+from rlcli.results import aggregates, protocol
+from rlcli.results.aggregates import Estimate, Scores
+from rlcli.results.curves import DEFAULT_METRICS, Reader, Seed
+from rlcli.results.groups import Group, Member, group_members
+from rlcli.results.reference_scores import REFERENCES, Reference
+
+ALL = ""  # in `Settings.scales`: for environments that are not named
+PROFILE = np.linspace(0, 1.5, 61)  # scores at which profiles are computed
+
+
+class Settings(NamedTuple):
+    """The options of `rlcli.compare`."""
+
+    result: str
+    metric: str | None
+    threshold: float | None
+    group: str
+    scales: Mapping[str, Reference]
+    allow_differences: bool
+
+
+class Sample(NamedTuple):
+    """The seeds of a group in one environment, with steps and seconds as x."""
+
+    group: Group
+    by_steps: Sequence[Seed]
+    by_seconds: Sequence[Seed]
+    results: np.ndarray  # [seeds]
+
+
+def parse_scales(texts: str | Sequence[str]) -> dict[str, Reference]:
+    """Parses `MIN,MAX` and `ENVIRONMENT=MIN,MAX`."""
+    scales = {}
+    for text in [texts] if isinstance(texts, str) else texts:
+        environment, _, numbers = text.rpartition("=")
+        try:
+            low, high = map(float, numbers.split(","))
+        except ValueError:
+            low = high = math.nan
+        if not (math.isfinite(low) and math.isfinite(high) and low != high):
+            raise RlcliError(
+                f"`--normalize` cannot be {quote(text)}",
+                "write the returns that become 0 and 1: `22,475`, or for a single "
+                "environment `CartPole-v1=22,475`",
+            )
+        scales[environment] = Reference(low, high)
+    return scales
+
+
+def compare_members(
+    members: Sequence[Member], settings: Settings, notes: list[str]
+) -> dict[str, Any]:
+    """What `rlcli.compare` returns."""
+    by_environment = _split(members, notes)
+    uses_course = settings.result != "last" or settings.threshold is not None
+    differences = {
+        environment: protocol.find_recipe_differences(each, uses_course=uses_course)
+        for environment, each in by_environment.items()
+    }
+    protocol.check(differences, notes, settings.allow_differences)
+    members = [*itertools.chain(*by_environment.values())]
+    groups = group_members(members, settings.group)
+    wanted = [*(DEFAULT_METRICS if settings.metric is None else [settings.metric])]
+    reader = Reader(members, [*wanted, "dt"], notes)
+    metric = settings.metric or reader.choose_metric(points=1)
+    reader.check_metric(metric)
+    samples: dict[str, list[Sample]] = {
+        environment: _samples(reader, groups, environment, metric, settings.result)
+        for environment in by_environment
+    }
+    early = {
+        environment: protocol.find_early_ends(
+            [seed for sample in each for seed in sample.by_steps]
+        )
+        for environment, each in samples.items()
+    }
+    protocol.check(early, notes, settings.allow_differences)
+    samples = {environment: each for environment, each in samples.items() if each}
+    overall = _compare_overall(samples, settings.scales, notes)
+    return {
+        "result": settings.result,
+        "y": metric,
+        "threshold": settings.threshold,
+        "resamples": aggregates.RESAMPLES,
+        "environments": [
+            _compare_environment(environment, each, settings.threshold)
+            for environment, each in samples.items()
+        ],
+        "overall": overall,
+        "notes": [*dict.fromkeys(notes)],
+    }
+
+
+def _split(members: Sequence[Member], notes: list[str]) -> dict[str, list[Member]]:
+    """The runs of each environment; a run without a readable recipe is left out."""
+    by_environment: dict[str, list[Member]] = {}
+    for member in members:
+        environment = protocol.environment_of(member)
+        if environment is None:
+            notes.append(f"`{member.folder}` left out: its recipe cannot be read")
+        else:
+            by_environment.setdefault(environment, []).append(member)
+    return by_environment
+
+
+def _samples(
+    reader: Reader,
+    groups: Sequence[Group],
+    environment: str,
+    metric: str,
+    result: str,
+) -> list[Sample]:
+    """The groups with results in an environment."""
+    samples = []
+    for group in groups:
+        members = [
+            each
+            for each in group.members
+            if protocol.environment_of(each) == environment
+        ]
+        part = Group(group.label, members)
+        by_steps = reader.read_seeds(part, metric, "steps")
+        if by_steps:
+            by_seconds = reader.read_seeds(part, metric, "seconds")
+            results = np.array([_result(seed, result) for seed in by_steps])
+            samples.append(Sample(part, by_steps, by_seconds, results))
+    return samples
+
+
+def _result(seed: Seed, result: str) -> float:
+    """The result of a seed: its last or best value, or the mean over steps."""
+    if result == "best":
+        return float(seed.y.max())
+    if result == "auc" and len(seed.x) > 1:
+        return float(np.trapezoid(seed.y, seed.x) / (seed.x[-1] - seed.x[0]))
+    return float(seed.y[-1])
+
+
+def _compare_environment(
+    environment: str, samples: Sequence[Sample], threshold: float | None
+) -> dict[str, Any]:
+    statistics = {
+        "mean": aggregates.mean,
+        "median": aggregates.median_over_seeds,
+        "iqm": aggregates.iqm,
+    }
+    rows = []
+    for sample in samples:
+        row: dict[str, Any] = {
+            "group": sample.group.label,
+            "runs": [str(member.folder) for member in sample.group.members],
+            "seeds": len(sample.results),
+            "results": sample.results.tolist(),
+        }
+        for name, statistic in statistics.items():
+            row[name] = _as_dict(aggregates.estimate(statistic, [sample.results]))
+        if threshold is not None:
+            row["steps_to_threshold"] = _reach(sample.by_steps, threshold)
+            row["seconds_to_threshold"] = _reach(sample.by_seconds, threshold)
+        rows.append(row)
+    scores = {sample.group.label: [sample.results] for sample in samples}
+    return {
+        "environment": environment,
+        "groups": rows,
+        "improvement": _improvements(scores),
+    }
+
+
+def _reach(seeds: Sequence[Seed], threshold: float) -> dict[str, Any]:
+    """How many seeds reach a threshold, and the median of the first x at which they do.
+
+    The median counts seeds that do not reach it as infinite; None if it is.
+    """
+    firsts = [
+        float(seed.x[np.argmax(seed.y >= threshold)])
+        if (seed.y >= threshold).any()
+        else math.inf
+        for seed in seeds
+    ]
+    reached = sum(map(math.isfinite, firsts))
+    # Of an even number of values NumPy would subtract infinities.
+    ordered = sorted(firsts)
+    middle = ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1]
+    median = sum(middle) / len(middle) if middle else math.inf
+    return {
+        "median": median if math.isfinite(median) else None,
+        "reached": reached,
+        "seeds": len(seeds),
+    }
+
+
+def _compare_overall(
+    samples: Mapping[str, Sequence[Sample]],
+    scales: Mapping[str, Reference],
+    notes: list[str],
+) -> dict[str, Any] | None:
+    """Statistics of normalized scores; None for one environment without a scale."""
+    if len(samples) < 2 and not scales:
+        return None
+    used = {
+        environment: scales.get(
+            environment, scales.get(ALL, REFERENCES.get(environment))
+        )
+        for environment in samples
+    }
+    unknown = [environment for environment, scale in used.items() if scale is None]
+    if unknown:
+        names = ", ".join(f"`{each}`" for each in unknown)
+        notes.append(
+            f"no statistics over environments: {names} has no reference scores; "
+            f"`--normalize {unknown[0]}=MIN,MAX` sets the returns that become 0 and 1"
+        )
+        return None
+    scores: dict[str, list[np.ndarray]] = {}
+    for environment, scale in used.items():
+        assert scale is not None
+        for sample in samples[environment]:
+            score = (sample.results - scale.random) / (scale.solved - scale.random)
+            scores.setdefault(sample.group.label, []).append(score)
+    complete = {
+        label: each for label, each in scores.items() if len(each) == len(samples)
+    }
+    for label in scores.keys() - complete.keys():
+        notes.append(f"`{label}` is not compared over environments: it lacks some")
+    if not complete:
+        notes.append(
+            "no group has runs in all environments: group by `updater.name` or `name`"
+        )
+        return None
+    return {
+        "normalization": {
+            environment: [scale.random, scale.solved]
+            for environment, scale in used.items()
+            if scale is not None
+        },
+        "groups": [_overall_row(label, each) for label, each in complete.items()],
+        "improvement": _improvements(complete),
+    }
+
+
+def _overall_row(label: str, scores: Scores) -> dict[str, Any]:
+    statistics = {
+        "mean": aggregates.mean,
+        "median": aggregates.median_over_environments,
+        "iqm": aggregates.iqm,
+        "optimality_gap": aggregates.optimality_gap,
+    }
+    estimate = partial(aggregates.estimate, scores=scores)
+    above = [estimate(aggregates.fraction_above(score)) for score in PROFILE]
+    return {
+        "group": label,
+        "seeds": [len(each) for each in scores],
+        **{name: _as_dict(estimate(each)) for name, each in statistics.items()},
+        "profile": {
+            "score": PROFILE.tolist(),
+            "fraction": [each.value for each in above],
+            "low": None
+            if above[0].ci95 is None
+            else [each.ci95[0] for each in above if each.ci95],
+            "high": None
+            if above[0].ci95 is None
+            else [each.ci95[1] for each in above if each.ci95],
+        },
+    }
+
+
+def _improvements(scores: Mapping[str, Scores]) -> list[dict[str, Any]]:
+    """The probability of improvement of each pair of groups."""
+    return [
+        {
+            "first": first,
+            "second": second,
+            **_as_dict(aggregates.estimate_improvement(scores[first], scores[second])),
+        }
+        for first, second in itertools.combinations(scores, 2)
+    ]
+
+
+def _as_dict(estimate: Estimate) -> dict[str, Any]:
+    ci95 = estimate.ci95
+    return {"value": estimate.value, "ci95": None if ci95 is None else [*ci95]}

@@ -1,0 +1,98 @@
+"""Protocol: what runs must have in common, so that their results can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rlcli.errors import RlcliError
+from rlcli.results.curves import Seed
+from rlcli.results.groups import Member
+from rlcli.runs.differences import find_differences
+from rlcli.runs.formats import format_value
+
+_TOLERANCE = 0.02  # of the last step: runs end with a whole unroll
+_LISTED = 8  # differences in a message
+
+
+def environment_of(member: Member) -> str | None:
+    """The name of a run's environment; None if its recipe cannot be read."""
+    environment = member.recipe.get("environment")
+    name = environment.get("name") if isinstance(environment, Mapping) else environment
+    return name if isinstance(name, str) else None
+
+
+def find_recipe_differences(
+    members: Sequence[Member], *, uses_course: bool
+) -> list[str]:
+    """How the protocols in the recipes of one environment differ, one line each.
+
+    `uses_course`: the results depend on more than the last evaluation.
+    """
+    if not members:
+        return []
+    first, protocol = members[0], _protocol(members[0], uses_course)
+    found: dict[str, str] = {}  # by option: one example is enough
+    for member in members[1:]:
+        pairs = find_differences(protocol, _protocol(member, uses_course))
+        for key, (one, other) in pairs.items():
+            values = (format_value(one), format_value(other))
+            line = "`{}` is {} in `{}`, and {} in `{}`"
+            text = line.format(
+                *(key, values[0], first.folder, values[1], member.folder)
+            )
+            found.setdefault(key, text)
+    return [*found.values()]
+
+
+def find_early_ends(seeds: Sequence[Seed]) -> list[str]:
+    """The seed that ends first, if it ends before the others, as a line."""
+    if not seeds:
+        return []
+    first = min(seeds, key=lambda seed: seed.x[-1])
+    last = max(seeds, key=lambda seed: seed.x[-1])
+    if first.x[-1] >= (1 - _TOLERANCE) * last.x[-1]:
+        return []
+    return [
+        f"the last result of `{first.member.folder}` is at step {first.x[-1]:,.0f}, "
+        f"and that of `{last.member.folder}` at step {last.x[-1]:,.0f}"
+    ]
+
+
+def check(
+    differences: Mapping[str, Sequence[str]], notes: list[str], allow: bool
+) -> None:
+    """An error that lists all differences, by environment, or notes if `allow`."""
+    lines = [
+        f"{environment}: {line}"
+        for environment, found in differences.items()
+        for line in found
+    ]
+    if allow:
+        notes += lines
+    elif lines:
+        more = len(lines) - _LISTED
+        shown = lines[:_LISTED] + ([f"and {more} more"] if more > 0 else [])
+        raise RlcliError(
+            "the runs cannot be compared, because they were not made in the same way:\n"
+            + "\n".join(f"  {line}" for line in shown),
+            "leave some runs out, or compare them nevertheless with "
+            "`--allow-differences`",
+        )
+
+
+def _protocol(member: Member, uses_course: bool) -> dict[str, Any]:
+    """The options of a recipe that must be equal."""
+    environment = member.recipe.get("environment")
+    options = dict(environment) if isinstance(environment, Mapping) else {}
+    options.pop("num_envs", None)  # belongs to the algorithm
+    train = member.recipe.get("train")
+    train = train if isinstance(train, Mapping) else {}
+    evaluate = train.get("evaluate")
+    keys = ("episodes", "every") if uses_course else ("episodes",)
+    if isinstance(evaluate, Mapping):
+        evaluate = {key: evaluate.get(key) for key in keys}
+    return {
+        "environment": options,
+        "train": {"steps": train.get("steps"), "evaluate": evaluate},
+    }

@@ -1,0 +1,211 @@
+"""Report: a comparison as tables, in the terminal, in Markdown or in HTML."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rlcli.errors import RlcliError, quote
+from rlcli.results.letters import name_letters
+from rlcli.runs.files import replace_file, to_json
+from rlcli.runs.formats import NOTHING, format_number
+
+FORMATS = (".md", ".html", ".json")
+_SHOWN_SCORES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of a performance profile
+_RESULTS = {
+    "last": "the last value of each seed",
+    "best": "the best value of each seed, which is above what the seed holds",
+    "auc": "the mean over training of each seed (area under the curve)",
+}
+_STYLE = (
+    "body{font-family:sans-serif;margin:2em}"
+    "table{border-collapse:collapse;margin-bottom:1em}"
+    "th,td{padding:.3em .8em;text-align:right;border-bottom:1px solid #ccc}"
+    "th:first-child,td:first-child{text-align:left}"
+)
+
+
+class Table(NamedTuple):
+    """A table with a title; the first column is text, the others are numbers."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def check(path: Path) -> None:
+    """An error if a report cannot be written: before any file is read."""
+    if path.suffix.lower() not in FORMATS:
+        raise RlcliError(
+            f"{quote(path)} is not the name of a report",
+            "end it with " + ", ".join(f"`{each}`" for each in FORMATS),
+        )
+    if not path.absolute().parent.is_dir():
+        raise RlcliError(f"there is no folder {quote(path.absolute().parent)}")
+
+
+def write(data: Mapping[str, Any], path: Path) -> None:
+    """Writes a comparison in the format of the file's name."""
+    formats = {".md": as_markdown, ".html": as_html, ".json": _as_json}
+    replace_file(path, formats[path.suffix.lower()](data).encode())
+
+
+def describe(data: Mapping[str, Any]) -> str:
+    """What the numbers are, in a sentence."""
+    return (
+        f"{data['y']}: {_RESULTS[data['result']]}; in brackets 95 % bootstrap "
+        f"intervals over seeds ({data['resamples']:,} resamples)"
+    )
+
+
+def tables(data: Mapping[str, Any]) -> Iterator[Table]:
+    """The tables of a comparison."""
+    for each in data["environments"]:
+        yield _environment_table(each)
+        if data["threshold"] is not None:
+            yield _threshold_table(each, data["threshold"])
+        yield from _improvement_table(each["improvement"], each["environment"])
+    overall = data["overall"]
+    if overall is None:
+        return
+    scales = ", ".join(
+        f"{environment} {low:g} to {high:g}"
+        for environment, (low, high) in overall["normalization"].items()
+    )
+    yield Table(
+        f"all environments, scores normalized: {scales}",
+        ["group", "mean", "median", "IQM", "optimality gap"],
+        [
+            [
+                row["group"],
+                *(
+                    _format_estimate(row[name])
+                    for name in ("mean", "median", "iqm", "optimality_gap")
+                ),
+            ]
+            for row in overall["groups"]
+        ],
+    )
+    yield Table(
+        "performance profile: fraction of seeds with a score above",
+        ["group", *(f"{score:g}" for score in _SHOWN_SCORES)],
+        [[row["group"], *_profile_cells(row["profile"])] for row in overall["groups"]],
+    )
+    yield from _improvement_table(overall["improvement"], "all environments")
+
+
+def fit(
+    found: Sequence[Table], width: int
+) -> tuple[Mapping[str, str], Sequence[Table]]:
+    """The tables with letters instead of groups if one is too wide, and the letters."""
+    if all(_width(table) <= width for table in found):
+        return {}, found
+    labels = dict.fromkeys(row[0] for table in found for row in table.rows)
+    letters = dict(zip(labels, name_letters(), strict=False))
+    return letters, [
+        table._replace(
+            rows=[[letters.get(cell, cell) for cell in row] for row in table.rows]
+        )
+        for table in found
+    ]
+
+
+def _width(table: Table) -> int:
+    """The characters of a line, with a space on both sides of each cell."""
+    columns = zip(table.header, *table.rows, strict=True)
+    return 2 + sum(max(map(len, column)) + 2 for column in columns)
+
+
+def as_markdown(data: Mapping[str, Any]) -> str:
+    """The tables in Markdown."""
+    lines = [describe(data)]
+    for table in tables(data):
+        cells = [[each.replace("|", r"\|") for each in row] for row in table.rows]
+        dashes = ["---", *["---:"] * (len(table.header) - 1)]
+        lines += ["", f"**{table.title}**", ""]
+        lines += [f"| {' | '.join(row)} |" for row in (table.header, dashes, *cells)]
+    lines += ["", *(f"- {note}" for note in data["notes"])] if data["notes"] else []
+    return "\n".join(lines) + "\n"
+
+
+def as_html(data: Mapping[str, Any]) -> str:
+    """The tables as a page without references to other files."""
+    parts = [
+        "<!doctype html><html lang=en><meta charset=utf-8><title>Comparison</title>",
+        f"<style>{_STYLE}</style><p>{html.escape(describe(data))}</p>",
+    ]
+    for table in tables(data):
+        parts.append(f"<h2>{html.escape(table.title)}</h2><table>")
+        parts.append(_html_row("th", table.header))
+        parts += [_html_row("td", row) for row in table.rows]
+        parts.append("</table>")
+    parts += [f"<p>{html.escape(note)}</p>" for note in data["notes"]]
+    return "\n".join([*parts, "</html>", ""])
+
+
+def _as_json(data: Mapping[str, Any]) -> str:
+    return json.dumps(json.loads(to_json(data)), indent=2, ensure_ascii=False) + "\n"
+
+
+def _html_row(tag: str, cells: Sequence[str]) -> str:
+    inner = "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
+    return f"<tr>{inner}</tr>"
+
+
+def _environment_table(data: Mapping[str, Any]) -> Table:
+    return Table(
+        data["environment"],
+        ["group", "seeds", "mean", "median", "IQM"],
+        [
+            [
+                group["group"],
+                str(group["seeds"]),
+                *(_format_estimate(group[name]) for name in ("mean", "median", "iqm")),
+            ]
+            for group in data["groups"]
+        ],
+    )
+
+
+def _threshold_table(data: Mapping[str, Any], threshold: float) -> Table:
+    rows = []
+    for group in data["groups"]:
+        steps, seconds = group["steps_to_threshold"], group["seconds_to_threshold"]
+        medians = [format_number(each["median"]) for each in (steps, seconds)]
+        reached = f"{steps['reached']} of {steps['seeds']}"
+        rows.append([group["group"], *medians, reached])
+    return Table(
+        f"{data['environment']}: until {threshold:g} is reached, median over seeds",
+        ["group", "steps", "seconds", "seeds that reach it"],
+        rows,
+    )
+
+
+def _improvement_table(
+    pairs: Sequence[Mapping[str, Any]], place: str
+) -> Iterator[Table]:
+    if pairs:
+        yield Table(
+            f"{place}: probability that a seed of the first is higher",
+            ["first", "second", "probability"],
+            [[pair["first"], pair["second"], _format_estimate(pair)] for pair in pairs],
+        )
+
+
+def _profile_cells(profile: Mapping[str, Any]) -> Iterator[str]:
+    for score in _SHOWN_SCORES:
+        yield format_number(profile["fraction"][profile["score"].index(score)])
+
+
+def _format_estimate(estimate: Mapping[str, Any]) -> str:
+    """`481 [472, 490]`, or `481 [n/a: 1 seed]`."""
+    value = format_number(estimate["value"])
+    if value == NOTHING:
+        return value
+    if estimate["ci95"] is None:
+        return f"{value} [n/a: 1 seed]"
+    low, high = map(format_number, estimate["ci95"])
+    return f"{value} [{low}, {high}]"

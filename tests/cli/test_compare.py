@@ -1,0 +1,40 @@
+"""`rlcli compare`: its options and what it prints."""
+
+import json
+
+from folders import OTHER_RATE, write_run
+
+from rlcli.cli import main
+
+
+def test_groups_are_a_table_with_intervals(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    write_run(tmp_path / "a", means=[400.0, 500.0], recipe="dqn")
+    write_run(tmp_path / "b", means=[100.0], recipe="ppo", resolved=OTHER_RATE)
+    assert main(["compare", str(tmp_path), "--threshold", "450"]) == 0
+    out, err = capsys.readouterr()
+    rows = [line.split() for line in out.splitlines()]
+    assert rows[4][:5] == ["dqn", "2", "450", "[400,", "500]"]
+    assert "100 [n/a: 1 seed]" in out
+    assert ["dqn", "–", "–", "1", "of", "2"] in rows
+    assert max(map(len, out.splitlines()[2:])) <= 80
+    assert err == ""
+
+
+def test_every_option_reaches_the_function(tmp_path, capsys):
+    run = write_run(tmp_path / "a", name="base")
+    options = ["--result", "best", "--y", "avg_G", "--group", "name", "--json"]
+    options += ["--normalize", "0,10", "--allow-differences", "--threshold", "5"]
+    assert main(["compare", str(run), *options]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["result"], data["y"], data["threshold"]) == ("best", "avg_G", 5)
+    assert data["environments"][0]["groups"][0]["group"] == "base"
+    assert data["overall"]["normalization"] == {"CartPole-v1": [0, 10]}
+
+
+def test_a_report_is_named_on_stdout(tmp_path, capsys):
+    run = write_run(tmp_path / "a")
+    file = tmp_path / "report.md"
+    assert main(["compare", str(run), "--output", str(file)]) == 0
+    assert capsys.readouterr().out == f"{file}\n"
+    assert "| dqn_cartpole | 2 | 12 [10, 14]" in file.read_text()

@@ -1,0 +1,246 @@
+"""Compare: results, protocols and tables of hand-made runs."""
+
+import itertools
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from folders import OTHER_RATE, RESOLVED, metric_rows, write_run
+
+import rlcli
+from rlcli.errors import RlcliError
+from rlcli.results import comparison, report
+from rlcli.results.aggregates import estimate, iqm
+from rlcli.results.letters import name_letters
+from rlcli.results.reference_scores import REFERENCES
+from rlcli.runs.statistics import iqm as iqm_of_seeds
+
+ACROBOT = RESOLVED.replace("CartPole-v1", "Acrobot-v1")
+
+
+def write(folder, finals, *, steps=(10, 20), start=0.0, **info):
+    """A run whose seeds end with the given evaluations."""
+    curves = {
+        seed: [(steps[0], start), (steps[1], final)]
+        for seed, final in enumerate(finals)
+    }
+    rows = [
+        {"T": step, "seed": seed, "avg_G": 0.0, "dt": 100.0}
+        for seed in curves
+        for step in steps
+    ]
+    rows += metric_rows(curves, "evaluation.mean")
+    return write_run(folder, rows=rows, **info)
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Two recipes in two environments."""
+    write(tmp_path / "a", [400.0, 450, 500, 480], recipe="dqn", name="dqn")
+    write(
+        tmp_path / "b", [300.0, 475, 200], recipe="ppo", name="ppo", resolved=OTHER_RATE
+    )
+    dqn, ppo = ACROBOT, ACROBOT.replace("0.0005", "0.01")
+    write(tmp_path / "c", [-90.0, -100], recipe="dqn_2", name="dqn", resolved=dqn)
+    write(tmp_path / "d", [-120.0, -80], recipe="ppo_2", name="ppo", resolved=ppo)
+    return tmp_path
+
+
+def test_groups_have_the_statistics_of_their_seeds(runs):
+    data = rlcli.compare([runs / "a", runs / "b"])
+    (environment,) = data["environments"]
+    assert environment["environment"] == "CartPole-v1"
+    first, second = environment["groups"]
+    assert (first["group"], first["results"]) == ("dqn", [400, 450, 500, 480])
+    assert first["mean"]["value"] == 457.5 and first["median"]["value"] == 465
+    assert first["iqm"]["value"] == pytest.approx(iqm_of_seeds([400, 450, 500, 480]))
+    scores = [np.array([300.0, 475, 200])]
+    assert tuple(second["iqm"]["ci95"]) == estimate(iqm, scores).ci95
+    (pair,) = environment["improvement"]
+    assert (pair["first"], pair["second"]) == ("dqn", "ppo")
+    assert pair["value"] == pytest.approx((3 * 4 - 2) / 12)
+    assert data["overall"] is None and data["notes"] == []
+    assert rlcli.compare([runs / "a", runs / "b"]) == data
+
+
+def test_one_seed_has_no_interval_and_says_so(tmp_path):
+    write(tmp_path / "a", [400.0])
+    data = rlcli.compare(tmp_path)
+    assert data["environments"][0]["groups"][0]["mean"] == {"value": 400, "ci95": None}
+    assert "400 [n/a: 1 seed]" in report.as_markdown(data)
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [("last", 30), ("best", 50), ("auc", (25 * 10 + 40 * 30) / 40)],
+)
+def test_the_result_of_a_seed_is_its_last_its_best_or_its_mean(
+    tmp_path, result, expected
+):
+    points = {0: [(10, 0.0), (20, 50.0), (50, 30.0)]}
+    write_run(tmp_path / "a", rows=metric_rows(points, "evaluation.mean"))
+    data = rlcli.compare(tmp_path, result=result)
+    assert data["environments"][0]["groups"][0]["results"] == [expected]
+
+
+def test_a_threshold_has_the_median_of_steps_and_seconds(runs):
+    groups = rlcli.compare([runs / "a", runs / "b"], threshold=475)
+    first, second = groups["environments"][0]["groups"]
+    assert first["steps_to_threshold"] == {"median": None, "reached": 2, "seeds": 4}
+    assert second["steps_to_threshold"]["reached"] == 1
+    groups = rlcli.compare(runs / "a", threshold=450)
+    (row,) = groups["environments"][0]["groups"]
+    assert row["steps_to_threshold"] == {"median": 20, "reached": 3, "seeds": 4}
+    assert row["seconds_to_threshold"] == {"median": 2.0, "reached": 3, "seeds": 4}
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        (("50_000", "70_000"), "`train.steps` is 50000 in"),
+        (
+            ("num_envs: 2", "num_envs: 2, length: 0.7"),
+            "`environment.length` is null in",
+        ),
+        (("seeds: 2}", "seeds: 2, evaluate: {episodes: 9}}"), "`train.evaluate"),
+    ],
+)
+def test_different_protocols_are_refused_and_named(runs, change, difference):
+    other = write(runs / "e", [1.0, 2.0], resolved=RESOLVED.replace(*change))
+    with pytest.raises(RlcliError, match="not made in the same way") as caught:
+        rlcli.compare([runs / "a", other])
+    assert f"CartPole-v1: {difference}" in caught.value.message
+    assert str(other) in caught.value.message
+    assert "--allow-differences" in caught.value.hint
+    data = rlcli.compare([runs / "a", other], allow_differences=True)
+    assert difference in data["notes"][0]
+
+
+def test_what_belongs_to_an_algorithm_may_differ(runs):
+    text = RESOLVED.replace("num_envs: 2", "num_envs: 8").replace("mlp", "cnn")
+    write(runs / "e", [1.0, 2.0], resolved=text.replace("seeds: 2", "seeds: 9"))
+    assert rlcli.compare([runs / "a", runs / "e"])["notes"] == []
+
+
+def test_a_run_that_ends_early_is_refused(runs):
+    write(runs / "e", [1.0, 2.0], steps=(5, 12), recipe="other")
+    with pytest.raises(RlcliError, match="is at step 12, and that of"):
+        rlcli.compare([runs / "a", runs / "e"])
+
+
+def test_several_environments_have_normalized_scores(runs):
+    data = rlcli.compare(runs, group="name")
+    overall = data["overall"]
+    first, second = overall["groups"]
+    assert (first["group"], first["seeds"]) == ("dqn", [4, 2])
+    cartpole, acrobot = REFERENCES["CartPole-v1"], REFERENCES["Acrobot-v1"]
+    scores = [
+        (np.array([400, 450, 500, 480]) - cartpole.random) / (475 - cartpole.random),
+        (np.array([-90, -100]) - acrobot.random) / (-100 - acrobot.random),
+    ]
+    expected = np.mean([each.mean() for each in scores])
+    assert first["mean"]["value"] == pytest.approx(expected)
+    gap = np.mean([np.maximum(1 - each, 0).mean() for each in scores])
+    assert first["optimality_gap"]["value"] == pytest.approx(gap)
+    profile = first["profile"]
+    assert profile["fraction"][0] == 1 and profile["fraction"][-1] == 0
+    assert (np.diff(profile["fraction"]) <= 0).all()
+    assert len(profile["low"]) == len(profile["score"])
+    assert overall["improvement"][0]["second"] == second["group"] == "ppo"
+
+
+def test_a_normalization_of_ones_own_goes_before_the_built_in_one(runs):
+    data = rlcli.compare(runs, group="name", normalize=["0,500", "Acrobot-v1=-500,-50"])
+    scales = data["overall"]["normalization"]
+    assert scales == {"CartPole-v1": [0, 500], "Acrobot-v1": [-500, -50]}
+    single = rlcli.compare(runs / "a", normalize="0,500")
+    assert single["overall"]["groups"][0]["mean"]["value"] == pytest.approx(0.915)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1", "1,1", "a,b", "CartPole-v1=1", "1,2,3", "0,inf"]
+)
+def test_a_normalization_that_is_none_is_refused(text):
+    with pytest.raises(RlcliError, match="`--normalize` cannot be"):
+        comparison.parse_scales([text])
+
+
+def test_environments_without_references_and_groups_with_gaps_are_noted(runs):
+    notes = rlcli.compare([runs / "a", runs / "d"], group="name")["notes"]
+    assert any("no group has runs in all environments" in note for note in notes)
+    own = RESOLVED.replace("CartPole-v1", "Own-v0")
+    write(runs / "e", [1.0], name="dqn", resolved=own)
+    data = rlcli.compare([runs / "a", runs / "e"], group="name")
+    assert data["overall"] is None
+    assert "`Own-v0` has no reference scores" in data["notes"][0]
+
+
+def test_runs_without_a_recipe_are_left_out(runs):
+    (runs / "b" / "resolved.yaml").unlink()
+    data = rlcli.compare([runs / "a", runs / "b"])
+    assert len(data["environments"][0]["groups"]) == 1
+    assert "recipe cannot be read" in data["notes"][0]
+
+
+def test_without_evaluations_training_is_compared_with_a_note(runs):
+    write_run(runs / "e", is_evaluated=False, step=20)
+    data = rlcli.compare([runs / "a", runs / "e"])
+    assert data["y"] == "avg_G"
+    assert "too few evaluations" in data["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("name", "fragment"),
+    [
+        ("a.md", "| dqn | 4 | 458 ["),
+        ("b.html", "<td>dqn</td><td>4</td><td>458 ["),
+        ("c.json", '"environment": "Acrobot-v1"'),
+    ],
+)
+def test_reports_are_written(runs, name, fragment):
+    data = rlcli.compare(runs, group="name", threshold=475, output=runs / name)
+    text = (runs / name).read_text(encoding="utf-8")
+    assert fragment in text
+    if name.endswith(".json"):
+        assert json.loads(text) == data
+    else:
+        for word in ("optimality gap", "performance profile", "until 475 is reached"):
+            assert word in text
+
+
+def test_html_and_markdown_escape_names(tmp_path):
+    write(tmp_path / "a", [1.0, 2.0], name="x", recipe="<b>|</b>")
+    data = rlcli.compare(tmp_path)
+    assert "&lt;b&gt;|&lt;/b&gt;" in report.as_html(data)
+    assert r"<b>\|</b>" in report.as_markdown(data)
+
+
+@pytest.mark.parametrize(
+    "options", [{"output": "a.txt"}, {"output": "none/a.md"}, {"result": "first"}]
+)
+def test_wrong_options_are_refused_before_runs_are_read(options):
+    with pytest.raises(RlcliError, match=r"is not the name|no folder|cannot be"):
+        rlcli.compare("no run", **options)
+
+
+def test_the_documented_reference_scores_are_those_of_the_program():
+    text = (Path(__file__).parents[2] / "docs" / "results.md").read_text("utf-8")
+    rows = re.findall(r"^\| `([\w-]+)` \| (-?[\d.]+) \| (-?[\d.]+) \|$", text, re.M)
+    documented = {name: (float(low), float(high)) for name, low, high in rows}
+    assert documented == {name: tuple(each) for name, each in REFERENCES.items()}
+
+
+def test_letters_stand_for_groups_where_a_table_is_too_wide():
+    table = report.Table("t", ["first", "second", "p"], [["long " * 9, "other", "0.5"]])
+    assert report.fit([table], 80) == ({}, [table])
+    other = report.Table("t", ["group", "p"], [["other", "1"]])
+    letters, tables = report.fit([table, other], 40)
+    assert letters == {"long " * 9: "A", "other": "B"}
+    assert [each.rows for each in tables] == [[["A", "B", "0.5"]], [["B", "1"]]]
+
+
+def test_letters_go_on_after_z():
+    letters = [*itertools.islice(name_letters(), 30)]
+    assert (letters[0], letters[25:28]) == ("A", ["Z", "AA", "AB"])
