@@ -16,6 +16,7 @@ from rlcli.results.aggregates import Estimate, Scores
 from rlcli.results.curves import DEFAULT_METRICS, Reader, Seed
 from rlcli.results.groups import Group, Member, group_members
 from rlcli.results.reference_scores import REFERENCES, Reference
+from rlcli.results.series import EVALUATION
 
 ALL = ""  # in `Settings.scales`: for environments that are not named
 PROFILE = np.linspace(0, 1.5, 61)  # scores at which profiles are computed
@@ -65,9 +66,9 @@ def compare_members(
 ) -> dict[str, Any]:
     """What `rlcli.compare` returns."""
     by_environment = _split(members, notes)
-    uses_course = settings.result != "last" or settings.threshold is not None
+    evaluation = _evaluation_options(settings)
     differences = {
-        environment: protocol.find_recipe_differences(each, uses_course=uses_course)
+        environment: protocol.find_recipe_differences(each, evaluation)
         for environment, each in by_environment.items()
     }
     protocol.check(differences, notes, settings.allow_differences)
@@ -102,6 +103,14 @@ def compare_members(
         "overall": overall,
         "notes": [*dict.fromkeys(notes)],
     }
+
+
+def _evaluation_options(settings: Settings) -> Sequence[str]:
+    """The options of evaluations on which the results depend."""
+    if not (settings.metric or EVALUATION).startswith(EVALUATION):
+        return ()
+    is_last = settings.result == "last" and settings.threshold is None
+    return ("episodes",) if is_last else ("episodes", "every")
 
 
 def _split(members: Sequence[Member], notes: list[str]) -> dict[str, list[Member]]:

@@ -42,7 +42,9 @@ class Member(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """Equal for runs whose seeds learn the same."""
+        """Equal for runs whose seeds learn the same, as far as their recipes say it."""
+        if not self.recipe:
+            return str(self.folder)
         return json.dumps([self.name, _relevant(self.recipe)], default=str)
 
 
@@ -58,13 +60,21 @@ def find_members(
 ) -> list[Member]:
     """The runs at or below paths, each once; a path without a run is an error.
 
-    Smoke runs among others in a folder are left out, with a note.
+    Smoke runs among others in a folder are left out, with a note. Runs with frozen
+    seeds have a note: without failed seeds, results would look better than they are.
     """
     paths = [paths] if isinstance(paths, (str, Path)) else paths
     if not paths:
         raise RlcliError("no runs are given", "pass run folders, such as `runs/*/*`")
-    members = [member for path in paths for member in _members_at(path, notes)]
-    return [*{member.folder.resolve(): member for member in members}.values()]
+    found = [member for path in paths for member in _members_at(path, notes)]
+    members = [*{member.folder.resolve(): member for member in found}.values()]
+    for member in members:
+        if frozen := member.info.get("frozen"):
+            seeds = "seed" if len(frozen) == 1 else "seeds"
+            notes.append(
+                f"`{member.folder}`: {seeds} {', '.join(frozen)} frozen (NaN), included"
+            )
+    return members
 
 
 def _members_at(path: str | Path, notes: list[str]) -> list[Member]:

@@ -23,18 +23,18 @@ def environment_of(member: Member) -> str | None:
 
 
 def find_recipe_differences(
-    members: Sequence[Member], *, uses_course: bool
+    members: Sequence[Member], evaluation: Sequence[str]
 ) -> list[str]:
     """How the protocols in the recipes of one environment differ, one line each.
 
-    `uses_course`: the results depend on more than the last evaluation.
+    `evaluation`: the options of evaluations on which the results depend.
     """
     if not members:
         return []
-    first, protocol = members[0], _protocol(members[0], uses_course)
+    first, protocol = members[0], _protocol(members[0], evaluation)
     found: dict[str, str] = {}  # by option: one example is enough
     for member in members[1:]:
-        pairs = find_differences(protocol, _protocol(member, uses_course))
+        pairs = find_differences(protocol, _protocol(member, evaluation))
         for key, (one, other) in pairs.items():
             values = (format_value(one), format_value(other))
             line = "`{}` is {} in `{}`, and {} in `{}`"
@@ -81,7 +81,7 @@ def check(
         )
 
 
-def _protocol(member: Member, uses_course: bool) -> dict[str, Any]:
+def _protocol(member: Member, evaluation: Sequence[str]) -> dict[str, Any]:
     """The options of a recipe that must be equal."""
     environment = member.recipe.get("environment")
     options = dict(environment) if isinstance(environment, Mapping) else {}
@@ -89,9 +89,8 @@ def _protocol(member: Member, uses_course: bool) -> dict[str, Any]:
     train = member.recipe.get("train")
     train = train if isinstance(train, Mapping) else {}
     evaluate = train.get("evaluate")
-    keys = ("episodes", "every") if uses_course else ("episodes",)
-    if isinstance(evaluate, Mapping):
-        evaluate = {key: evaluate.get(key) for key in keys}
+    if isinstance(evaluate, Mapping) or not evaluation:
+        evaluate = {key: (evaluate or {}).get(key) for key in evaluation}
     return {
         "environment": options,
         "train": {"steps": train.get("steps"), "evaluate": evaluate},

@@ -99,7 +99,7 @@ def test_a_threshold_has_the_median_of_steps_and_seconds(runs):
 @pytest.mark.parametrize(
     ("change", "difference"),
     [
-        (("50_000", "70_000"), "`train.steps` is 50000 in"),
+        (("50_000", "70_000"), "`train.steps` is 50_000 in"),
         (
             ("num_envs: 2", "num_envs: 2, length: 0.7"),
             "`environment.length` is null in",
@@ -122,6 +122,18 @@ def test_what_belongs_to_an_algorithm_may_differ(runs):
     text = RESOLVED.replace("num_envs: 2", "num_envs: 8").replace("mlp", "cnn")
     write(runs / "e", [1.0, 2.0], resolved=text.replace("seeds: 2", "seeds: 9"))
     assert rlcli.compare([runs / "a", runs / "e"])["notes"] == []
+
+
+def test_evaluations_may_differ_where_results_do_not_depend_on_them(runs):
+    text = RESOLVED.replace("seeds: 2}", "seeds: 2, evaluate: {episodes: 9, every: 5}}")
+    write(runs / "e", [1.0, 2.0], resolved=text)
+    other = text.replace("every: 5", "every: 6")
+    write(runs / "f", [1.0, 2.0], recipe="other", resolved=other)
+    assert rlcli.compare([runs / "a", runs / "e"], y="avg_G")["notes"] == []
+    assert rlcli.compare([runs / "e", runs / "f"])["notes"] == []
+    for option in ({"result": "best"}, {"result": "auc"}, {"threshold": 1}):
+        with pytest.raises(RlcliError, match=r"`train\.evaluate\.every` is 5 in"):
+            rlcli.compare([runs / "e", runs / "f"], **option)
 
 
 def test_a_run_that_ends_early_is_refused(runs):

@@ -75,3 +75,16 @@ def test_what_is_no_run_or_has_no_group_is_an_error(runs):
     with pytest.raises(RlcliError, match=r"`name` of run .* is empty") as caught:
         labels([runs], "name")
     assert "--name" in caught.value.hint
+
+
+def test_frozen_seeds_are_noted_and_included(tmp_path):
+    run = write_run(tmp_path / "a", frozen={"1": "loss", "3": "loss"})
+    notes = []
+    assert len(find_members(run, notes)) == 1
+    assert notes == [f"`{run}`: seeds 1, 3 frozen (NaN), included"]
+
+
+def test_runs_without_a_recipe_repeat_no_other(tmp_path):
+    for name in ("a", "b"):
+        (write_run(tmp_path / name) / "resolved.yaml").unlink()
+    assert [*labels(tmp_path)] == ["dqn_cartpole (a)", "dqn_cartpole (b)"]
