@@ -35,7 +35,8 @@ def draw_chart(
     """The curves of `rlcli.plot` with axes and a legend, at most `width` wide.
 
     Several curves have letters, so that they can be told apart without colour. The
-    interval over seeds is shaded. `ascii`: for terminals without Unicode.
+    interval over seeds is shaded. `ascii`: for terminals without Unicode, where the
+    interval is in the legend only.
     """
     curves, threshold = result["curves"], result["threshold"]
     y_range, x_range = _ranges(curves, threshold)

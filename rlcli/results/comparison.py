@@ -74,7 +74,7 @@ def compare_members(
     protocol.check(differences, notes, settings.allow_differences)
     members = [*itertools.chain(*by_environment.values())]
     groups = group_members(members, settings.group)
-    wanted = [*(DEFAULT_METRICS if settings.metric is None else [settings.metric])]
+    wanted = DEFAULT_METRICS if settings.metric is None else [settings.metric]
     reader = Reader(members, [*wanted, "dt"], notes)
     metric = settings.metric or reader.choose_metric(points=1)
     reader.check_metric(metric)
