@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError
-from rlcli.results.choices import check_choice
+from rlcli.results.checks import check_choice, check_output
 from rlcli.results.groups import RECIPE, find_members
 
 RESULTS = ("last", "best", "auc")
@@ -51,7 +51,7 @@ def compare(
     from rlcli.results import comparison, report  # here: import NumPy
 
     if output is not None:
-        report.check(Path(output))
+        check_output(Path(output), "report", report.FORMATS)
     scales = comparison.parse_scales(normalize)
     notes: list[str] = []
     members = find_members(runs, notes)

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlcli.errors import RlcliError, quote
+from rlcli.errors import RlcliError
 from rlcli.libraries import import_library
 from rlcli.results.chart import describe_crossing
+from rlcli.results.checks import check_output
 from rlcli.runs.files import replace_file
 
 FORMATS = (".png", ".svg", ".pdf")
@@ -20,13 +21,7 @@ _DATES = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 def check(path: Path) -> None:
     """An error if a figure cannot be written: before any file is read."""
-    if path.suffix.lower() not in FORMATS:
-        raise RlcliError(
-            f"{quote(path)} is not the name of a figure",
-            "end it with " + ", ".join(f"`{each}`" for each in FORMATS),
-        )
-    if not path.absolute().parent.is_dir():
-        raise RlcliError(f"there is no folder {quote(path.absolute().parent)}")
+    check_output(path, "figure", FORMATS)
     if importlib.util.find_spec("matplotlib") is None:
         raise RlcliError(
             "figures require matplotlib, which is not installed",

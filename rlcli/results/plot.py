@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError, quote
-from rlcli.results.choices import check_choice
+from rlcli.results.checks import check_choice
 from rlcli.results.groups import RECIPE, find_members, group_members
 
 AXES = ("steps", "seconds", "updates")

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rlcli.errors import RlcliError, quote
 from rlcli.results.letters import name_letters
 from rlcli.runs.files import replace_file, to_json
 from rlcli.runs.formats import NOTHING, format_number
@@ -34,17 +33,6 @@ class Table(NamedTuple):
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
-
-
-def check(path: Path) -> None:
-    """An error if a report cannot be written: before any file is read."""
-    if path.suffix.lower() not in FORMATS:
-        raise RlcliError(
-            f"{quote(path)} is not the name of a report",
-            "end it with " + ", ".join(f"`{each}`" for each in FORMATS),
-        )
-    if not path.absolute().parent.is_dir():
-        raise RlcliError(f"there is no folder {quote(path.absolute().parent)}")
 
 
 def write(data: Mapping[str, Any], path: Path) -> None:
