@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from rlcli import _old_paths as _old_paths
 from rlcli.commands import COMMANDS
-from rlcli.errors import RlcliError
+from rlcli.errors import RlcliError, check_platform
 from rlcli.runs.durations import START_TIME as _START_TIME  # noqa: F401 - starts the clock
 
 if TYPE_CHECKING:
     from rlcli.commands import *  # noqa: F403 - the functions of the commands
     from rlcli.evaluation.load import load
-    from rlcli.monitor import TrainMonitor
+    from rlcli.monitor.train_monitor import TrainMonitor
     from rlcli.training import chunks
     from rlcli.utils.custom_loop import act, clock, q_function, transition
     from rlcli.utils.simulation import make, rollout
@@ -47,7 +47,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - partly from the tab
 _MODULES = MappingProxyType(
     {
         **COMMANDS,
-        "TrainMonitor": "rlcli.monitor",
+        "TrainMonitor": "rlcli.monitor.train_monitor",
         "act": "rlcli.utils.custom_loop",
         "chunks": "rlcli.training",
         "clock": "rlcli.utils.custom_loop",
@@ -68,6 +68,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"rlcli.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    check_platform()
     return getattr(importlib.import_module(_MODULES[name]), name)
 
 

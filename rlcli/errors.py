@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
@@ -47,6 +48,18 @@ class RlcliError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\n\nhint: {self.hint}" if self.hint else self.message
+
+
+def check_platform() -> None:
+    """Refuses operating systems on which rlcli cannot run."""
+    if sys.platform in ("linux", "darwin"):
+        return
+    if sys.platform in ("win32", "cygwin"):
+        raise RlcliError(
+            "rlcli does not run on Windows itself, but in its subsystem for Linux",
+            "install WSL: https://learn.microsoft.com/windows/wsl/install",
+        )
+    raise RlcliError(f"rlcli runs on Linux and macOS, not on {quote(sys.platform)}")
 
 
 class SpellingWarning(FutureWarning):

@@ -3,18 +3,77 @@
 from __future__ import annotations
 
 import importlib
-from types import ModuleType
+import importlib.metadata
+import importlib.util
+from collections.abc import Mapping
+from types import MappingProxyType, ModuleType
+from typing import NamedTuple
 
 from rlcli.errors import RlcliError
 
 
-def import_library(name: str, install: str) -> ModuleType:
-    """Imports a library; an error names what to `install`, such as `rlcli[gymnax]`."""
+class Extra(NamedTuple):
+    """An extra of rlcli: the modules that it installs, and what they are for."""
+
+    modules: tuple[str, ...]
+    purpose: str
+
+
+EXTRAS: Mapping[str, Extra] = MappingProxyType(  # in the order of pyproject.toml
+    {
+        "gymnasium": Extra(("pygame",), "rendering of Gymnasium's environments"),
+        "plot": Extra(("matplotlib",), "figures of learning curves"),
+        "mp4": Extra(("av",), "videos as mp4"),
+        "atari": Extra(("ale_py", "cv2"), "environments `gymnasium/ALE/…`"),
+        "mujoco": Extra(("mujoco",), "Gymnasium's MuJoCo environments"),
+        "box2d": Extra(("Box2D",), "Gymnasium's Box2D environments"),
+        "envpool": Extra(("envpool",), "environments `envpool/…`"),
+        "gymnax": Extra(("gymnax", "six"), "environments `gymnax/…`"),
+        "pgx": Extra(("pgx",), "environments `pgx/…`"),
+        "evolution": Extra(("evosax",), "updaters `open_es`, `cma_es`, `simple_ga`"),
+        "muzero": Extra(("mctx",), "updater `muzero`"),
+        "cuda12": Extra(("jax_cuda12_plugin",), "NVIDIA GPUs, with CUDA 12"),
+        "cuda13": Extra(("jax_cuda13_plugin",), "NVIDIA GPUs, with CUDA 13"),
+        "tpu": Extra(("libtpu",), "Google TPUs"),
+    }
+)
+
+
+def install_command(library: str) -> str:
+    """The command that installs an extra of rlcli, or another library.
+
+    It names the requirements of the extra, which can be installed wherever rlcli itself
+    came from.
+    """
+    requirements = _requirements(library) if library in EXTRAS else [library]
+    return "pip install " + " ".join(f'"{name}"' for name in requirements)
+
+
+def missing_modules(extra: str) -> list[str]:
+    """The modules of an extra that are not installed; imports none."""
+    return [
+        module
+        for module in EXTRAS[extra].modules
+        if importlib.util.find_spec(module) is None
+    ]
+
+
+def require_extra(extra: str, purpose: str) -> None:
+    """Raises an error if an extra is not installed; `purpose` begins the message."""
+    if missing := missing_modules(extra):
+        names = ", ".join(f"`{name}`" for name in missing)
+        raise RlcliError(
+            f"{purpose} requires {names}: not installed", install_command(extra)
+        )
+
+
+def import_library(name: str, library: str) -> ModuleType:
+    """Imports a module; an error says how to install its extra, or its library."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
         raise RlcliError(
-            f"`{name}` cannot be imported: {error}", f'pip install "{install}"'
+            f"`{name}` cannot be imported: {error}", install_command(library)
         ) from error
 
 
@@ -27,3 +86,17 @@ def import_rlax() -> ModuleType:
     import rlax
 
     return rlax
+
+
+def _requirements(extra: str) -> list[str]:
+    """The requirements of an extra, from the metadata of the installed rlcli."""
+    try:
+        entries = importlib.metadata.requires("rlcli") or []
+    except importlib.metadata.PackageNotFoundError:  # run from its source
+        entries = []
+    found = [
+        requirement.strip()
+        for requirement, _, marker in (entry.partition(";") for entry in entries)
+        if f"'{extra}'" in marker or f'"{extra}"' in marker
+    ]
+    return found or [f".[{extra}]"]

@@ -227,6 +227,11 @@ def _load_kind(kind: str) -> None:
         importlib.import_module(module.name)
 
 
+def entry_points(kind: str) -> Mapping[str, importlib.metadata.EntryPoint]:
+    """The entry points of installed plug-ins, by the name of their part."""
+    return MappingProxyType(_entry_points(kind))
+
+
 @functools.cache
 def _entry_points(kind: str) -> dict[str, importlib.metadata.EntryPoint]:
     group = f"rlcli.{CONTRACT}.{KINDS[kind]}"

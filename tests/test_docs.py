@@ -103,7 +103,7 @@ def check_recipe(text):
     try:
         build(parsed)
     except RlcliError as error:
-        if not error.hint.startswith('pip install "rlcli['):
+        if not error.hint.startswith("pip install "):
             raise  # otherwise an extra is not installed
 
 

@@ -96,6 +96,7 @@ def _run_and_report(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
+    errors.check_platform()
     command = typer.main.get_command(app)
     try:
         # `command.main` would print errors in another format and exit the process.

@@ -53,7 +53,10 @@ def command(
     Prints the returns of each seed, and over all seeds the mean, the interquartile mean
     (IQM) and its 95 % bootstrap interval; a single seed has none.
     """
+    from rlcli.runs.locate import locate_policy  # here, to keep `--help` fast
+
     chosen = options.choose_run(path)
+    locate_policy(chosen, best=best)  # refuses a missing file before JAX is imported
     thread_layout.apply_for_policy(chosen)
     result = rlcli.eval(
         chosen,

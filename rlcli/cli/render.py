@@ -61,7 +61,10 @@ def command(
 ) -> None:
     """Render episodes as a video; works without a display."""
     pixels = options.parse_size(size)
+    from rlcli.evaluation import targets  # here, to keep `--help` fast
+
     chosen = options.choose_run(path)
+    targets.check_request(chosen, best=best, output=output_)
     thread_layout.apply_for_policy(chosen)
     file = rlcli.render(
         chosen,

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-import gymnasium
-
 from rlcli.errors import suggest
 
 _GAMES = "asterix|breakout|freeway|pong|seaquest|spaceinvaders"  # also those of MinAtar
@@ -74,6 +72,8 @@ def _short(name: str) -> str:
 
 def _find_registered(name: str) -> str:
     """Gymnasium's newest id of that name; "" if there is none."""
+    import gymnasium  # here: errors about other names answer 0.1 s earlier
+
     specs = [
         spec
         for spec in gymnasium.registry.values()

@@ -19,10 +19,11 @@ import numpy as np
 from PIL import Image
 
 from rlcli.errors import RlcliError
-from rlcli.runs.files import replace_file
+from rlcli.libraries import install_command, require_extra
+from rlcli.runs.files import check_writable, replace_file
 
 MAX_FRAMES = 3_000  # of a video: episodes of some environments never end
-INSTALL = "rlcli[mp4]"
+_OTHER_FILE = "choose another file with `--output`"
 _COLOURS = 256  # of a GIF's palette
 _BITS = 5  # per channel of the colour histogram
 _SAMPLES = 1 << 14  # pixels sampled for the palette
@@ -109,7 +110,7 @@ def encode_mp4(reel: Reel, fps: float) -> bytes:
         av: Any = importlib.import_module("av")
     except ImportError as error:
         raise RlcliError(
-            f"writing an mp4 requires PyAV: {error}", f'pip install "{INSTALL}"'
+            f"writing an mp4 requires PyAV: {error}", install_command("mp4")
         ) from error
     data = io.BytesIO()
     with av.open(data, "w", format="mp4") as film:
@@ -153,12 +154,20 @@ ENCODERS: dict[str, Callable[[Reel, float], bytes]] = {
 
 
 def check_target(target: Path) -> None:
-    """Refuses a file whose suffix is not in `ENCODERS`, before any episode runs."""
+    """Refuses a file that cannot be written, before any episode runs.
+
+    Its suffix has to be in `ENCODERS`, and what writes that format installed.
+    """
     if target.suffix.lower() not in ENCODERS:
         raise RlcliError(
             f"cannot write `{target}`: its suffix is not that of a video",
             f"supported suffixes are {', '.join(f'`{suffix}`' for suffix in ENCODERS)}",
         )
+    if target.suffix.lower() == ".mp4":
+        require_extra("mp4", "writing an mp4")
+    if target.is_dir():
+        raise RlcliError(f"`{target}` is a folder", _OTHER_FILE)
+    check_writable(target.parent, _OTHER_FILE)
 
 
 def write_film(target: Path, frames: Iterable[np.ndarray], fps: float) -> None:

@@ -15,13 +15,12 @@ from rlcli import registry
 from rlcli.assembly import build, build_environment, out_of_memory
 from rlcli.environments.drawing import INK, PAPER, Canvas
 from rlcli.errors import RlcliError, quote
-from rlcli.evaluation import films
+from rlcli.evaluation import films, targets
 from rlcli.loop.episodes import EvaluationStep, Evaluator
 from rlcli.loop.progress import Setup
-from rlcli.recipe import Recipe, load_recipe, shipped_recipes
+from rlcli.recipe import Recipe, load_recipe
 from rlcli.runs import snapshots
 from rlcli.runs.locate import locate_policy
-from rlcli.runs.run_folder import SUFFIX
 
 _FPS = 50  # the default: CartPole's own rate
 _OVERLAY_HEIGHT = 28  # pixels of the line of text below a frame
@@ -58,8 +57,7 @@ def render(
             frame of an episode its length and its return.
         trust: allows the file's recipe to import code from outside rlcli and plug-ins.
     """
-    if output is not None:
-        films.check_target(Path(output))
+    targets.check_request(path, best=best, output=output)
     recipe, target, player, acting = _select_evaluator(path, best, episodes, trust)
     target = Path(output) if output is not None else target
     with out_of_memory.play_within(recipe, player, acting):
@@ -79,13 +77,13 @@ def _select_evaluator(
                 "pass the folder of a run, or remove `--best`",
             )
         player = _first_seed_evaluator(random, build(random, (0,)), episodes)
-        return random, Path("render.gif"), player, ()
+        return random, Path(targets.DEFAULT), player, ()
     run, file = locate_policy(path, best=best)
     snapshot = snapshots.load_snapshot(file, trust=trust)
     setup = build(snapshot.recipe, snapshot.seeds)
     acting = snapshots.restore_acting(snapshot, setup, file)
     first = jax.tree.map(lambda leaf: leaf[:1], acting)
-    target = (run.folder if run else file.parent) / "render.gif"
+    target = (run.folder if run else file.parent) / targets.DEFAULT
     player = _first_seed_evaluator(snapshot.recipe, setup, episodes)
     return snapshot.recipe, target, player, first
 
@@ -103,16 +101,14 @@ def _random_recipe(path: str | Path) -> Recipe | None:
 
     Raises an error for the misspelled name of an environment.
     """
-    target = Path(path)
-    if target.is_dir() or target.name.endswith(SUFFIX):
+    if targets.is_recipe(path):
+        return load_recipe(path, ["policy=random", "train.seeds=1"])
+    if targets.is_policy(path):
         return None
-    if target.suffix in (".yaml", ".yml") or str(path) in shipped_recipes():
-        recipe = load_recipe(path, ["policy=random", "train.seeds=1"])
-        return recipe
     try:
         registry.find("environment", str(path))
     except RlcliError as error:
-        is_path = Path(*target.parts[:1]).exists()
+        is_path = Path(*Path(path).parts[:1]).exists()
         if is_path or not error.hint.startswith("did you mean"):
             return None
         message = f"there is no run, recipe or environment {quote(path)}"

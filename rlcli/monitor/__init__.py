@@ -1,8 +1,7 @@
 """Monitor: shows the progress of a run as a live panel or as lines of text.
 
-Belongs here: panel, lines, `watch`, and `TrainMonitor` for custom training loops.
+Belongs here: panel, lines, `watch`, and `train_monitor` for custom training loops.
 May import: the modules of `runs` that import no JAX, and the top-level modules.
 """
 
 from rlcli.monitor.monitors import Monitor as Monitor
-from rlcli.monitor.monitors import TrainMonitor as TrainMonitor

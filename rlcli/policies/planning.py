@@ -54,7 +54,7 @@ def gumbel_muzero(
     2022, https://openreview.net/forum?id=bERaNdoegnO, as in mctx; needs the extra
     `muzero`.)
     """
-    mctx = import_library("mctx", "rlcli[muzero]")
+    mctx = import_library("mctx", "muzero")
     start = int(model.actions.start)
     has_mask = action_masks.split_mask(observation)[1] is not None
     q_transform = functools.partial(

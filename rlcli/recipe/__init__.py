@@ -12,9 +12,11 @@ define the sections, and `loading` assembles the `Recipe`.
 from rlcli.recipe.finding import find_recipe as find_recipe
 from rlcli.recipe.finding import shipped_recipes as shipped_recipes
 from rlcli.recipe.loading import Recipe as Recipe
+from rlcli.recipe.loading import check_document as check_document
 from rlcli.recipe.loading import dump_recipe as dump_recipe
 from rlcli.recipe.loading import load_bases as load_bases
 from rlcli.recipe.loading import load_recipe as load_recipe
+from rlcli.recipe.loading import read_document as read_document
 from rlcli.recipe.loading import resolve as resolve
 from rlcli.recipe.merging import DEFAULT as DEFAULT
 from rlcli.recipe.merging import SHARED as SHARED

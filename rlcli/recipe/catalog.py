@@ -22,8 +22,6 @@ from rlcli.recipe.annotations import describe_annotation, describe_fields
 from rlcli.recipe.documents import format_inline
 from rlcli.recipe.merging import find_changes
 from rlcli.registry import KINDS, parse_kind
-from rlcli.spaces import describe
-from rlcli.types import missing_render
 
 _TRAITS = ("backend", "renders", "action", "observation")  # of an environment
 
@@ -103,6 +101,9 @@ def _environment_traits(part: registry.RegisteredPart) -> dict[str, str]:
 
     `?` where the spaces depend on data or on an id.
     """
+    from rlcli.spaces import describe  # here: imports JAX
+    from rlcli.types import missing_render
+
     library = part.name.partition("/")[0] + "/"
     is_hosted = bool(part.facts.get("adapter"))
     observation = action = "?"

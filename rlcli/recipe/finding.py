@@ -15,6 +15,10 @@ from rlcli.recipe.extending import Extender
 from rlcli.recipe.merging import as_mapping
 
 _MAX_SUGGESTED = 5  # recipes in a hint
+_UPDATER = re.compile(
+    r'^@(?:(?:rule|objective|preset)\b|register\(\s*"updater")[\s\S]*?^def (\w+)',
+    re.MULTILINE,
+)
 _FIRST = ("dqn_cartpole", "ppo_cartpole")  # well-known algorithms, and quickly trained
 
 
@@ -57,7 +61,7 @@ def _suggest_recipe(name: str) -> str:
     recipes = shipped_recipes()
     matches = [recipe for recipe in recipes if _contains_words(recipe, name)]
     about_updater = ""
-    if name in registry.names("updater"):
+    if name in _updater_names():
         about_updater = f"`rlcli show updater {name}` shows the updater"
     if matches:
         hint = _list_recipes(matches)
@@ -72,8 +76,21 @@ def _suggest_recipe(name: str) -> str:
     return "`rlcli list recipes` lists all recipes"
 
 
+def _updater_names() -> set[str]:
+    """The names of updaters, read from their source: importing them takes a second.
+
+    An updater is registered by one of these decorators, under the name of the function.
+    """
+    folder = Path(__file__).parents[1] / "updaters"
+    texts = (path.read_text(encoding="utf-8") for path in folder.rglob("*.py"))
+    names = {name for text in texts for name in _UPDATER.findall(text)}
+    return {*names, *registry.entry_points("updater")}
+
+
 def _is_environment(name: str) -> bool:
     """Whether a name is that of an environment, possibly of another library."""
+    if not re.search("[/-]", name) and not registry.is_plug_in("environment", name):
+        return False  # without importing the environments, which takes a second
     library, slash, id_ = name.partition("/")
     known_names = registry.names("environment")
     return name in known_names or bool(id_ and library + slash in known_names)

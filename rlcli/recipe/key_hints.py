@@ -33,7 +33,12 @@ def find_owner(key: str, value: Any, *, is_setting: bool) -> str:
     hint = find_hint("section", key) or find_hint("option", key)
     if hint:
         return re.sub("`(.+?)`", _format_as_setting, hint) if is_setting else hint
-    owner = _owner(key)
+    # Looking among the options of parts takes a second, for importing JAX.
+    similar = suggest(key, [name for name in grammar.SECTIONS if name != "extra"])
+    owner = _section_owner(key)
+    if not owner and similar.startswith("did you mean"):
+        return similar
+    owner = owner or _part_owner(key)
     if not owner:
         return suggest(key, grammar.SECTIONS)
     if is_setting:
@@ -41,11 +46,16 @@ def find_owner(key: str, value: Any, *, is_setting: bool) -> str:
     return f"`{key}` is an option of `{owner}`"
 
 
-def _owner(key: str) -> str:
-    """The section that has an option of this name; "" if there is none."""
-    for section, fields in _SECTIONS.items():
-        if key in registry.options(fields):
-            return section
+def _section_owner(key: str) -> str:
+    """The section without parts that has an option of this name; "" if none has."""
+    owners = (
+        name for name, fields in _SECTIONS.items() if key in registry.options(fields)
+    )
+    return next(owners, "")
+
+
+def _part_owner(key: str) -> str:
+    """The kind of parts that have an option of this name; "" if none has."""
     return next((kind for kind in _KINDS if option_checker(kind, None)(key)), "")
 
 

@@ -18,7 +18,7 @@ from rlcli.recipe.defaults import option_checker
 from rlcli.recipe.documents import Document, Place
 from rlcli.recipe.extending import Extender
 from rlcli.recipe.finding import find_recipe, shipped_recipes
-from rlcli.recipe.merging import DEFAULT, OptionCheck
+from rlcli.recipe.merging import BY_FUNCTION, DEFAULT, OptionCheck
 from rlcli.recipe.sections import NetworkSpec, Part, Sections
 from rlcli.recipe.settings import apply_settings
 
@@ -126,6 +126,32 @@ def read_document(
 ) -> Document:
     """The data of a recipe, merged with the recipes that it extends."""
     return Extender(shipped_recipes(), is_option).complete(_read_alone(recipe))
+
+
+def check_document(
+    recipe: str | Path | Mapping[str, Any], sets: Sequence[str] = ()
+) -> str:
+    """Refuses a recipe for what can be seen without its parts, hence without JAX.
+
+    Returns the name of the recipe.
+    """
+    # Where these settings belong depends on the options of parts.
+    plain_sets = [text for text in sets if not text.startswith(BY_FUNCTION)]
+    document = read_without_parts(recipe, plain_sets)
+    Sections(document, True).check_plain()
+    return Path(document.source).stem or "recipe"
+
+
+def read_without_parts(
+    recipe: str | Path | Mapping[str, Any], sets: Sequence[str] = ()
+) -> Document:
+    """The data of a recipe, merged with its bases and with settings.
+
+    Reading the options of parts would import JAX, so sections with parts are merged as
+    if no key were an option of a part.
+    """
+    document = read_document(recipe, lambda kind, part: lambda key: False)
+    return apply_settings(document, sets)
 
 
 def load_bases(recipe: str | Path) -> Recipe:

@@ -77,6 +77,17 @@ class Sections:
                 hint = f"`rlcli list {kind}s` lists the available ones"
                 self.fail((), f"the recipe has no `{kind}`", hint)
 
+    def check_plain(self) -> None:
+        """Checks everything that needs no registered part, and thus no JAX."""
+        self.check()
+        self.normalize()
+        reader, parameters = self._train_reader(), registry.options(grammar.Train)
+        options = self.mapping(("train",), self.data.get("train"))
+        updates = self.updates(reader, options.get("updates", 1), 1)
+        reader.options(
+            parameters, {"unroll": 1, "start": 0, **options, "updates": updates}
+        )
+
     def section(self, kind: str, facts: Mapping[str, Any]) -> Part:
         """The part of a section, or the default part with the options it sets."""
         return self.part(kind, self.data.get(kind), default=default_part(kind, facts))
@@ -282,8 +293,7 @@ class Sections:
     ) -> grammar.Train:
         """The section `train`, with the defaults that depend on other sections."""
         options = dict(self.mapping(("train",), self.data.get("train")))
-        reader = grammar.Reader("section `train`", ("train",), self.fail)
-        parameters = registry.options(grammar.Train)
+        reader, parameters = self._train_reader(), registry.options(grammar.Train)
         steps = reader.option("steps", parameters["steps"], options)
         options = {"unroll": unroll, "updates": 1, "reset": reset} | options
         # Fill the replay with some steps before the first update.
@@ -295,6 +305,9 @@ class Sections:
         for place, message, hint in grammar.contradictions(train, num_envs, has_replay):
             self.fail(place, message, hint)
         return train
+
+    def _train_reader(self) -> grammar.Reader:
+        return grammar.Reader("section `train`", ("train",), self.fail)
 
     def normalize(self) -> grammar.Normalize:
         """The section `normalize`."""

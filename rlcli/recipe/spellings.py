@@ -12,13 +12,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rlcli.errors import SpellingWarning
-from rlcli.types import FormerName, FormerValue
 
 
 def current_names(
     parameters: Mapping[str, inspect.Parameter], keys: Iterable[str]
 ) -> dict[str, str]:
     """The current name of each key, with a warning where it is a former one."""
+    from rlcli.types import FormerName  # here: imports Gymnasium, in 0.1 s
+
     renamed = {
         item.name: name
         for name, parameter in parameters.items()
@@ -33,6 +34,8 @@ def current_names(
 
 def current_value(metadata: Iterable[Any], value: Any) -> Any:
     """The current spelling of a value, with a warning if it is a former one."""
+    from rlcli.types import FormerValue  # here: imports Gymnasium, in 0.1 s
+
     for item in metadata:
         if isinstance(item, FormerValue) and value == item.former:
             _warn(item.former, item.current)

@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError
-from rlcli.libraries import import_library
+from rlcli.libraries import import_library, install_command, missing_modules
 from rlcli.results.chart import describe_crossing
 from rlcli.results.checks import check_output
 from rlcli.runs.files import replace_file
 
 FORMATS = (".png", ".svg", ".pdf")
-INSTALL = ".[plot]"  # in a checkout
 _DATES = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 
 def check(path: Path) -> None:
     """An error if a figure cannot be written: before any file is read."""
     check_output(path, "figure", FORMATS)
-    if importlib.util.find_spec("matplotlib") is None:
+    if missing_modules("plot"):
         raise RlcliError(
             "figures require matplotlib, which is not installed",
-            f"in a checkout of rlcli: pip install '{INSTALL}'; without `--output` the "
-            "curves are drawn in the terminal",
+            f"{install_command('plot')}; without `--output` the curves are drawn in "
+            "the terminal",
         )
 
 
 def draw(result: Mapping[str, Any], path: Path) -> None:
     """Writes the curves of `rlcli.plot`; equal curves give equal bytes."""
-    matplotlib = import_library("matplotlib", INSTALL)
+    matplotlib = import_library("matplotlib", "plot")
     from matplotlib.figure import Figure
 
     suffix = path.suffix.lower()

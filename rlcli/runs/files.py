@@ -14,6 +14,7 @@ import math
 import os
 import re
 import stat
+import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -94,6 +95,23 @@ def name_file_in_errors(path: Path, purpose: str) -> Iterator[None]:
         if error.errno == errno.ELOOP:
             reason = "it is a symbolic link, which rlcli does not follow in a run"
         raise RlcliError(f"`{path}` cannot be {purpose}: {reason}", hint) from error
+
+
+def check_writable(folder: Path, hint: str) -> None:
+    """Refuses a folder that cannot be written to, or cannot be created.
+
+    Leaves no trace: the file that it creates has no name, where the system allows that.
+    """
+    existing = folder.absolute()
+    while not os.path.lexists(existing):
+        existing = existing.parent
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        purpose = "written to" if existing == folder.absolute() else "created"
+        message = f"`{folder}` cannot be {purpose}: {error.strerror or error}"
+        raise RlcliError(message, hint) from error
 
 
 _NO_ROOM = "free space on the disk and try again"

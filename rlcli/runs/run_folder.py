@@ -28,6 +28,7 @@ from rlcli.runs.provenance import command_line, program
 SUFFIX = ".pkl.lz4"
 TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)(?:-(\d+))?")
 _CHECKPOINT = re.compile(rf"(\d{{9,18}}){re.escape(SUFFIX)}")
+_OTHER_PLACE = "choose another folder with `--runs` or `--run`"
 _PATIENCE = 5.0  # seconds to wait for a process that creates the same run
 _POLL = 0.01
 
@@ -233,6 +234,13 @@ class Run:
         ]
 
 
+def check_place(runs: str | Path = "runs", run: str | Path | None = None) -> None:
+    """Refuses a place where `create_run` could not create a run; creates nothing."""
+    if run is not None:
+        _refuse_existing(Run(Path(run)))
+    files.check_writable(Path(runs if run is None else run), _OTHER_PLACE)
+
+
 def create_run(
     recipe: str,
     *,
@@ -274,7 +282,7 @@ def create_run(
     except OSError as error:
         raise RlcliError(
             f"`{error.filename}` cannot be created: {error.strerror}",
-            "choose another folder with `--runs` or `--run`",
+            _OTHER_PLACE,
         ) from error
     with _claim(created):
         replace_file(created.recipe, written.encode())

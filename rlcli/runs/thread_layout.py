@@ -33,13 +33,10 @@ def apply_for_recipe(
     recipe: str | Path | Mapping[str, Any], *, set: Sequence[str], seeds: int | None
 ) -> str:
     """Sets the threads for training a recipe; returns a warning if it is too late."""
-    from rlcli.recipe.loading import read_document  # here, to keep `--help` fast
-    from rlcli.recipe.settings import apply_settings
+    from rlcli.recipe.loading import read_without_parts  # here, to keep `--help` fast
 
     try:
-        # Reading the options of parts would import JAX.
-        document = read_document(recipe, lambda kind, part: lambda key: False)
-        data = apply_settings(document, set).data
+        data = read_without_parts(recipe, set).data
     except RlcliError:
         data = {}
     return _apply(choose_layout(data, seeds))

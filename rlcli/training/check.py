@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlcli.recipe import Recipe, load_recipe
+from rlcli.recipe import Recipe, check_document, load_recipe
 
 
 def check(
@@ -25,6 +25,8 @@ def check(
     `set` replaces options of each recipe, such as `train.steps=10_000`. Refuses recipes
     that need more memory than this machine has.
     """
+    for recipe in recipes:
+        check_document(recipe, set)
     return [_check_recipe(load_recipe(recipe, set)) for recipe in recipes]
 
 

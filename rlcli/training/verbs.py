@@ -6,7 +6,6 @@ They import JAX only when they run, after the thread layout is set.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -14,7 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlcli.errors import EXIT_CODES, RlcliError
-from rlcli.recipe import Recipe, dump_recipe, load_recipe, resolve, shipped_recipes
+from rlcli.recipe import (
+    Recipe,
+    check_document,
+    dump_recipe,
+    load_recipe,
+    resolve,
+    shipped_recipes,
+)
 from rlcli.runs import provenance, run_folder, thread_layout
 from rlcli.runs.differences import Differences, find_differences
 from rlcli.runs.locate import locate_run
@@ -121,10 +127,15 @@ def _chunks(
     sets = [*set]
     sets += [] if seed is None else [f"train.seed={seed}"]
     sets += [] if seeds is None else [f"train.seeds={seeds}"]
+
+    def prepare() -> str:
+        """Finds errors that need no JAX, then sets the threads; returns a warning."""
+        check_document(recipe, sets)
+        run_folder.check_place(runs, run)
+        return thread_layout.apply_for_recipe(recipe, set=sets, seeds=seeds)
+
     generator = _train_chunks(
-        functools.partial(
-            thread_layout.apply_for_recipe, recipe, set=sets, seeds=seeds
-        ),
+        prepare,
         recipe,
         sets,
         {
@@ -141,7 +152,7 @@ def _chunks(
 
 
 def _train_chunks(
-    set_threads: Callable[[], str],
+    prepare: Callable[[], str],
     source: str | Path | Mapping[str, Any],
     sets: Sequence[str],
     place: Mapping[str, Any],
@@ -153,7 +164,7 @@ def _train_chunks(
     profile: bool = False,
 ) -> Generator[Chunk, None, Path]:
     """Trains from the beginning; does nothing until the first chunk is requested."""
-    warning = set_threads()
+    warning = prepare()
     from rlcli.assembly import build, out_of_memory
     from rlcli.loop.log import MAX_LOG_POINTS
     from rlcli.runs.code import copy_code

@@ -8,6 +8,7 @@ import pytest
 
 import rlcli
 from rlcli.cli import main
+from rlcli.runs import locate
 
 RESULT = {
     "run": "runs/x",
@@ -33,6 +34,7 @@ def calls(monkeypatch):
         return RESULT
 
     monkeypatch.setitem(vars(rlcli), "eval", function)
+    monkeypatch.setattr(locate, "locate_policy", lambda path, best: None)
     return calls
 
 
@@ -62,7 +64,7 @@ def test_the_table_is_plain_where_it_is_piped(calls, capsys):
     assert all(line.isprintable() for line in lines)
 
 
-def test_one_seed_has_no_interval(monkeypatch, capsys):
+def test_one_seed_has_no_interval(calls, monkeypatch, capsys):
     total = {"mean": 97.256, "iqm": 97.256, "ci95": None, "frozen": 0}
     result = RESULT | {"seeds": RESULT["seeds"][1:], "return": total}
     monkeypatch.setitem(vars(rlcli), "eval", lambda *_, **__: result)

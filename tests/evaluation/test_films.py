@@ -9,6 +9,7 @@ from PIL import Image
 
 from rlcli.errors import RlcliError
 from rlcli.evaluation import films
+from rlcli.libraries import install_command
 
 RED, BLUE, RARE = (200, 10, 20), (10, 20, 200), (17, 255, 33)
 
@@ -95,7 +96,7 @@ def test_an_mp4_without_its_package_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "av", None)
     with pytest.raises(RlcliError) as caught:
         films.encode_mp4(films.Reel(moving_frames(2)), 25)
-    assert caught.value.hint == 'pip install "rlcli[mp4]"'
+    assert caught.value.hint == install_command("mp4")
 
 
 def test_the_suffix_selects_the_format_and_others_are_refused(tmp_path):

@@ -11,7 +11,8 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from rich.console import Console
 
-from rlcli.monitor import Monitor, TrainMonitor, monitors
+from rlcli.monitor import Monitor, monitors
+from rlcli.monitor.train_monitor import TrainMonitor
 
 
 def lake(**options):

@@ -10,6 +10,7 @@ import pytest
 
 from rlcli import action_masks
 from rlcli.errors import RlcliError
+from rlcli.libraries import install_command
 from rlcli.policies import PlanningModel, SearchState
 from rlcli.policies.planning import gumbel_muzero
 
@@ -151,4 +152,4 @@ def test_without_its_library_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "mctx", None)
     with pytest.raises(RlcliError, match="`mctx` cannot be imported") as caught:
         gumbel_muzero(tabular(None, None, None), SHOWN, GAMMA)
-    assert caught.value.hint == 'pip install "rlcli[muzero]"'
+    assert caught.value.hint == install_command("muzero")

@@ -23,7 +23,7 @@ from rlcli.environments.adapters.pools import NO_TIME_LIMIT
 from rlcli.errors import RlcliError, suggest
 from rlcli.libraries import import_library
 
-INSTALL = "rlcli[atari]"
+EXTRA = "atari"
 NAMESPACE = "ALE"
 STANDARD_PREPROCESSING: Mapping[str, Any] = {
     "noop_max": 30,  # an episode starts with 1 to `noop_max` no-op actions
@@ -38,7 +38,7 @@ STANDARD_PREPROCESSING: Mapping[str, Any] = {
 
 def register_games() -> None:
     """Registers the games with Gymnasium."""
-    gymnasium.register_envs(import_library("ale_py", INSTALL))
+    gymnasium.register_envs(import_library("ale_py", EXTRA))
 
 
 def preprocess_spec(
@@ -68,7 +68,7 @@ def preprocess_spec(
         return _vectorize_spec(spec, numbers, limit)
     kwargs, wrappers = dict(spec.kwargs), [*spec.additional_wrappers]
     if changes != "raw":
-        import_library("cv2", INSTALL)  # the wrapper resizes frames with it
+        import_library("cv2", EXTRA)  # the wrapper resizes frames with it
         kwargs["frameskip"] = 1  # the wrapper skips frames
         wrappers += _standard_wrappers(numbers)
     if limit is not None:

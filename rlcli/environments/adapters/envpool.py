@@ -19,7 +19,7 @@ from rlcli.libraries import import_library
 from rlcli.registry import register
 from rlcli.types import ArrayTree, Environment
 
-INSTALL = "rlcli[envpool]"
+EXTRA = "envpool"
 REGISTERED_LIMIT = "default"  # the time limit that the id is registered with
 
 
@@ -40,7 +40,7 @@ def envpool_adapter(
     environment at construction, not at every episode, so a resumed run starts new
     episodes. https://arxiv.org/abs/2206.10558
     """
-    envpool = import_library("envpool", INSTALL)
+    envpool = import_library("envpool", EXTRA)
     name = f"environment `envpool/{id}`"
     if id not in envpool.list_all_envs():
         hint = suggest(id, envpool.list_all_envs(), "envpool/")
@@ -72,7 +72,7 @@ def envpool_adapter(
     example = make(1, [0])
     spaces = example.observation_space, example.action_space
     example.close()
-    external = ExternalEnvironment(name, INSTALL, timeout)
+    external = ExternalEnvironment(name, EXTRA, timeout)
     return host_environment(
         external,
         spaces,

@@ -28,6 +28,7 @@ from rlcli.environments.adapters.host import host_environment, sync_host_environ
 from rlcli.environments.adapters.host_vector import ExternalEnvironment
 from rlcli.environments.adapters.pools import NO_TIME_LIMIT, AsyncVector, NativeVector
 from rlcli.errors import RlcliError
+from rlcli.libraries import install_command
 from rlcli.registry import register, register_class_adapter
 from rlcli.types import Environment, Structural
 
@@ -40,12 +41,12 @@ RESERVED_OPTIONS = {  # arguments of `gymnasium.make` that rlcli sets itself
     "num_envs": "set `num_envs` of `environment`, outside `options`",
     "id": "set `name` instead",
 }
-_EXTRA = "rlcli[gymnasium]"
+_EXTRA = "gymnasium"
 # The extra that installs an environment's dependencies, by the package of its class.
 INSTALL_EXTRAS = {
-    "gymnasium.envs.mujoco": "rlcli[mujoco]",
-    "gymnasium.envs.box2d": "rlcli[box2d]",
-    "ale_py": arcade.INSTALL,
+    "gymnasium.envs.mujoco": "mujoco",
+    "gymnasium.envs.box2d": "box2d",
+    "ale_py": arcade.EXTRA,
 }
 
 
@@ -241,7 +242,7 @@ def _call_external(
     try:
         return function(*args, **keywords)
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
-        hint = f'pip install "{external.install}"'
+        hint = install_command(external.install)
         message = f"{external.name} lacks a dependency: {error}"
         raise RlcliError(message, hint) from error
     except Exception as error:  # foreign code may raise anything

@@ -18,7 +18,7 @@ from rlcli.libraries import import_library
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Environment, Key
 
-INSTALL = "rlcli[gymnax]"
+EXTRA = "gymnax"
 # By the dtype kind of a default: the kinds that values may have, and their name.
 _ACCEPTED_KINDS = {
     "b": ("b", "bool"),
@@ -72,7 +72,7 @@ def _make_env(
 
     Cached, since each trace rebuilds parts; so no array of it may be a JAX tracer.
     """
-    gymnax = import_library("gymnax", INSTALL)
+    gymnax = import_library("gymnax", EXTRA)
     name = f"environment `gymnax/{id}`"
     if id not in gymnax.registered_envs:
         hint = suggest(id, gymnax.registered_envs, "gymnax/")

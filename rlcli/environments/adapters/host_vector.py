@@ -28,6 +28,7 @@ from rlcli.environments.adapters.limits import StepTimeoutError
 from rlcli.environments.adapters.pools import EnvironmentFailedError, HostVector
 from rlcli.environments.observation_image import observation_image
 from rlcli.errors import RlcliError
+from rlcli.libraries import install_command
 from rlcli.spaces import zeros
 from rlcli.types import ArrayTree, Environment, TimeStep
 
@@ -46,7 +47,7 @@ class ExternalEnvironment(NamedTuple):
     """The description of an external environment in messages, and its timeout."""
 
     name: str  # such as "environment `gymnasium/CartPole-v1`"
-    install: str  # the extra that installs its dependencies, also for rendering
+    install: str  # the extra or library with its dependencies, also for rendering
     timeout: float | None = None  # maximum seconds of a step
 
 
@@ -313,7 +314,7 @@ class HostVectorState:
             )
         hint = ""
         if isinstance(error, ImportError | DependencyNotInstalled):
-            hint = f'pip install "{self.external.install}"'
+            hint = install_command(self.external.install)
         elif "OpenGL" in str(error):
             hint = "set `MUJOCO_GL=egl` to render MuJoCo without a display"
         message = f"{name} failed in `{method}`: {plugins.reason(error)}"

@@ -15,7 +15,7 @@ from rlcli.libraries import import_library
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Environment, Key
 
-INSTALL = "rlcli[pgx]"
+EXTRA = "pgx"
 _FLAG: Any = bool  # a dtype that the type stubs of Box lack
 
 
@@ -52,7 +52,7 @@ def _make_env(
     id: str, action_mask: bool
 ) -> tuple[Any, gymnasium.Space, gymnasium.Space]:
     """Returns the game and its spaces; cached, since each trace rebuilds parts."""
-    pgx = import_library("pgx", INSTALL)
+    pgx = import_library("pgx", EXTRA)
     name = f"environment `pgx/{id}`"
     if id not in pgx.available_envs():
         hint = suggest(id, pgx.available_envs(), "pgx/")

@@ -210,7 +210,7 @@ def _evolution_updater(
     build_strategy: Callable[[Any, Array, Callable], Strategy],
 ) -> Updater:
     """The updater of a strategy: members act, and the strategy gets their fitness."""
-    algorithms = import_library("evosax.algorithms", "rlcli[evolution]")
+    algorithms = import_library("evosax.algorithms", "evolution")
     family = default_distribution(spaces.action, name)
     network = networks("policy", functools.partial(distribution_head, family))
     offers: dict[str, Any] = {"distribution": DistributionOffer(network, family)}

@@ -17,6 +17,7 @@ from rlcli.environments.adapters.gymnasium import gymnasium_adapter
 from rlcli.environments.adapters.host_vector import episode_seed
 from rlcli.environments.adapters.pools import NO_TIME_LIMIT
 from rlcli.errors import RlcliError
+from rlcli.libraries import install_command
 
 GAME = EnvSpec(
     "ALE/Made-v5", "nowhere:Made", kwargs={"max_num_frames_per_episode": 108_000}
@@ -134,7 +135,7 @@ def test_a_missing_package_names_the_extra(package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(RlcliError) as caught:
         wrapper_keywords("standard") if package == "cv2" else atari.register_games()
-    assert caught.value.hint == 'pip install "rlcli[atari]"'
+    assert caught.value.hint == install_command("atari")
 
 
 def test_observations_of_breakout_match_gymnasiums_wrappers():

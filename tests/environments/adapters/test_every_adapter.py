@@ -22,6 +22,7 @@ from rlcli import registry
 from rlcli.assembly import build
 from rlcli.environments.adapters.host import to_host_environment
 from rlcli.errors import RlcliError
+from rlcli.libraries import install_command
 from rlcli.recipe import load_recipe
 from rlcli.types import ArrayTree, Environment, TimeStep
 
@@ -327,7 +328,7 @@ def test_a_missing_package_is_named_with_its_extra(package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(RlcliError, match=f"`{package}` cannot be imported") as caught:
         adapt(f"{package}/Nothing-v0")
-    assert caught.value.hint == f'pip install "rlcli[{package}]"'
+    assert caught.value.hint == install_command(package)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from rlcli.assembly import build_environment
 from rlcli.environments.adapters.gymnasium import gymnasium_adapter, imports_module
 from rlcli.environments.adapters.host_vector import episode_seed
 from rlcli.errors import RlcliError
+from rlcli.libraries import install_command
 
 SEEDS = np.array([7, 4_000_000_000], np.uint32)
 IDS = [
@@ -248,7 +249,7 @@ def test_a_missing_package_names_the_extra() -> None:
     gymnasium.register("rlcli_test/Lacks-v0", lacks)
     with pytest.raises(RlcliError, match="mujoco is not installed") as caught:
         adapter("rlcli_test/Lacks-v0")
-    assert caught.value.hint == 'pip install "rlcli[gymnasium]"'
+    assert caught.value.hint == install_command("gymnasium")
     gymnasium.registry.pop("rlcli_test/Lacks-v0")
 
 
@@ -258,7 +259,7 @@ def test_a_missing_renderer_names_the_extra(monkeypatch) -> None:
     state, _ = env.reset(SEEDS[:1])
     with pytest.raises(RlcliError, match="pygame") as caught:
         env.render(state, 0)
-    assert caught.value.hint == 'pip install "rlcli[gymnasium]"'
+    assert caught.value.hint == install_command("gymnasium")
 
 
 def test_an_environment_without_rendering_draws_its_observation() -> None:

@@ -59,7 +59,7 @@ class Hidden(Walk):
 
 def make_host_env(kind, num_envs: int = 2, seeds: int = 2, timeout=None) -> Environment:
     external = ExternalEnvironment(
-        f"environment `{kind.__name__}`", "rlcli[gymnasium]", timeout
+        f"environment `{kind.__name__}`", "gymnasium", timeout
     )
     return sync_host_environment(external, kind, num_envs, seeds)
 

@@ -69,7 +69,7 @@ def pickled_module():
 
 def make_async_vector(kind, timeout=None):
     external = ExternalEnvironment(
-        f"environment `{kind.__name__}`", "rlcli[gymnasium]", timeout
+        f"environment `{kind.__name__}`", "gymnasium", timeout
     )
     return host_environment(
         external, SPACES, lambda count: AsyncVector(kind, count, timeout), 2, 2
@@ -88,7 +88,7 @@ def make_native_vector(mode, num_envs=2):
     def make():
         return Strict([Walk] * num_envs, autoreset_mode=mode)
 
-    external = ExternalEnvironment("environment `Walk`", "rlcli[gymnasium]")
+    external = ExternalEnvironment("environment `Walk`", "gymnasium")
     return host_environment(
         external, SPACES, lambda count: NativeVector(make, 2), num_envs, 2
     )
@@ -109,7 +109,7 @@ def test_async_and_sync_vectors_return_the_same_timesteps():
     state, *actual = play(make_async_vector(Walk))
     _, *expected = play(
         sync_host_environment(
-            ExternalEnvironment("environment `Walk`", "rlcli[gymnasium]"), Walk, 2, 2
+            ExternalEnvironment("environment `Walk`", "gymnasium"), Walk, 2, 2
         )
     )
     jax.tree.map(np.testing.assert_array_equal, actual, expected)

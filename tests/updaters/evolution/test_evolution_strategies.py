@@ -13,6 +13,7 @@ from jax.flatten_util import ravel_pytree
 from rlcli import loop, recipe
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
+from rlcli.libraries import install_command
 from rlcli.types import Clock, Decision, Policy, Transition
 from rlcli.updaters.evolution.evolution_strategies import (
     NOT_FAILED,
@@ -86,7 +87,7 @@ def test_without_its_library_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "evosax.algorithms", None)
     with pytest.raises(RlcliError, match=r"`evosax.algorithms` cannot be") as caught:
         build(recipe.load_recipe(probe_recipe("open_es")))
-    assert caught.value.hint == 'pip install "rlcli[evolution]"'
+    assert caught.value.hint == install_command("evolution")
 
 
 def test_unrolls_of_evolution_begin_with_a_reset_by_default():

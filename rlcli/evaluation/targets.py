@@ -1,0 +1,41 @@
+"""Targets: what `render` shows, and the file that it writes. Imports no JAX."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rlcli.evaluation import films
+from rlcli.recipe import check_document, shipped_recipes
+from rlcli.runs.locate import locate_policy
+from rlcli.runs.run_folder import SUFFIX
+
+DEFAULT = "render.gif"
+# With these a path begins that is not the name of an environment.
+_FIRST_PARTS = ("/", "..", "runs")
+
+
+def check_request(
+    path: str | Path, *, best: bool = False, output: str | Path | None = None
+) -> None:
+    """Refuses, before JAX is imported, a video that cannot be made or written."""
+    folder = Path()
+    if is_recipe(path):
+        check_document(path)
+    elif is_policy(path):
+        run, file = locate_policy(path, best=best)
+        folder = run.folder if run else file.parent
+    films.check_target(folder / DEFAULT if output is None else Path(output))
+
+
+def is_recipe(path: str | Path) -> bool:
+    """Whether a path is a recipe: a YAML file, or the name of a built-in recipe."""
+    file = Path(path)
+    is_file = file.suffix in (".yaml", ".yml") and not file.is_dir()
+    return is_file or (str(path) in shipped_recipes() and not file.is_dir())
+
+
+def is_policy(path: str | Path) -> bool:
+    """Whether a path can only be a run or a policy file, existing or not."""
+    file = Path(path)
+    starts_like_path = bool(file.parts) and file.parts[0] in _FIRST_PARTS
+    return file.is_dir() or file.name.endswith(SUFFIX) or starts_like_path
