@@ -32,6 +32,17 @@ def search_first(*folders: Path) -> None:
     _folders = tuple(str(folder.resolve()) for folder in folders)
 
 
+@contextlib.contextmanager
+def keep_search() -> Iterator[None]:
+    """Context that restores the folders of `search_first` at its end."""
+    global _folders
+    before = _folders
+    try:
+        yield
+    finally:
+        _folders = before
+
+
 def extend_path() -> None:
     """Puts the folders of the user code on `sys.path`, as Python does for a script.
 

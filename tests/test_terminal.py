@@ -9,6 +9,7 @@ import rlcli
 from rlcli.cli import main, output
 from rlcli.errors import RlcliError, quote
 from rlcli.monitor import Monitor
+from rlcli.runs import locate
 from rlcli.terminal import printable, printable_json
 
 EVIL = "\x1b]0;title\x07 \x9b2J \u202edesrever\u2066 \u200b \U000e0041 \udcff \u2028"
@@ -64,6 +65,7 @@ def test_the_table_of_eval_shows_an_environments_name_without_steering(
     total = {"mean": 1.0, "iqm": 1.0, "ci95": (1.0, 1.0), "frozen": 0}
     result = {"environment": EVIL, "episodes": 1, "seeds": [row], "return": total}
     monkeypatch.setattr(rlcli, "eval", lambda *_, **__: result)
+    monkeypatch.setattr(locate, "locate_policy", lambda *_, **__: None)
     assert main(["eval", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert SAFE.split()[0] in out and "\x1b" not in out and "\u202e" not in out

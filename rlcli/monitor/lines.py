@@ -17,6 +17,10 @@ Row = Mapping[str, Any]
 
 HEAD = "[TrainMonitor|INFO]"
 LEADING_FIELDS = ("ep", "T", "G", "avg_r", "avg_G", "t", "dt")  # as in coax
+LEGEND = (
+    "ep episodes · T steps · t, G length and return of the last episode · "
+    "avg_G mean return · avg_r reward per step · dt time per step"
+)
 COUNTS = frozenset(("ep", "T", "t", "updates"))
 NOT_METRICS = frozenset(
     (*LEADING_FIELDS, *CLOCK_FIELDS, "seed", "evaluation", "frozen")

@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -19,17 +20,20 @@ from rich.text import Text
 
 from rlcli.monitor.lines import (
     HEAD,
+    LEGEND,
     Row,
     format_evaluation,
     format_row,
     group_by_point,
     merge_rows,
 )
-from rlcli.monitor.panel import RunPanel
+from rlcli.monitor.panel import SAVES, STOPPING, RunPanel
 from rlcli.runs.files import open_regular
 from rlcli.terminal import printable
 
 PERIOD = 0.5  # minimum seconds between two redraws of the panel
+TICK = 0.25  # seconds between two looks at what has changed
+IDLE = 1.0  # seconds after which a panel that was not redrawn shows the time
 SHARE = 100  # the next redraw waits at least this many times the last one's duration
 
 
@@ -37,16 +41,17 @@ class Monitor:
     """Shows the progress of a run: a panel in a terminal, lines elsewhere.
 
     A context manager, which always restores the terminal. It draws in the caller's
-    thread, in less than 1 % of the time. `quiet` prints nothing; the file at `log_path`
-    always gets the lines. A resumed run begins at step `start`. A run that another
-    process trains has its own `start_time`, a Unix time, and `hint` says what Ctrl-C
-    does.
+    thread, in less than 1 % of the time. While that thread is busy, for example because
+    XLA compiles, another one draws once a second. `quiet` prints nothing; the file at
+    `log_path` always gets the lines. A resumed run begins at step `start`. A run that
+    another process trains has its own `start_time`, a Unix time, and `hint` says what
+    Ctrl-C does.
     """
 
     def __init__(
         self,
-        total_steps: int,
-        seeds: Sequence[int],
+        total_steps: int = 0,
+        seeds: Sequence[int] = (),
         *,
         title: str,
         quiet: bool = False,
@@ -54,34 +59,39 @@ class Monitor:
         log_path: str | Path | None = None,
         start: int = 0,
         start_time: float | None = None,
-        hint: str = "Ctrl-C saves and stops",
+        hint: str = SAVES,
     ) -> None:
+        """Without `total_steps`, the run begins with `begin`."""
         self._console = console or _stderr_console()
         self._quiet = quiet
         self._log_path = log_path
         self._log = None
         self._live = None
+        self._is_explained = start > 0  # a resumed run continues its log
         self._next_redraw = 0.0
+        self._last_redraw = 0.0
         self._panel = RunPanel(
             total_steps, seeds, title, start, start_time=start_time, hint=hint
         )
+        self._lock = threading.RLock()
+        self._is_stop_requested: Callable[[], object] = lambda: False
+        self._end = threading.Event()
+        self._ticker = threading.Thread(target=self._tick, daemon=True)
 
     def __enter__(self) -> Monitor:
-        if self._log_path is not None:
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-            self._log = open_regular(
-                Path(self._log_path), flags, "a", encoding="utf-8", buffering=1
-            )
+        self._open_log()
         if not self._quiet and _can_draw(self._console):
             live = Live(
                 self._panel.draw(self._console),
                 console=self._console,
-                auto_refresh=False,  # a thread would compete for the interpreter
+                auto_refresh=False,  # `_tick` redraws, less often
                 redirect_stdout=sys.stdout.isatty(),  # otherwise stdout carries data
+                vertical_overflow="crop",
             )
             with self._silence_on_failure():
                 live.start(refresh=True)
                 self._live = live
+        self._ticker.start()
         return self
 
     def __exit__(
@@ -90,14 +100,45 @@ class Monitor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._end.set()
+        self._ticker.join()
         self._panel.is_finished = True
         self._draw()
         if self._live is not None:
+            # The panel of a run that never began would only show an empty bar.
+            self._live.transient = self._panel.is_empty
             with self._silence_on_failure():
                 self._live.stop()
         if self._log is not None:
             with contextlib.suppress(OSError):
                 self._log.close()
+
+    def begin(
+        self,
+        total_steps: int,
+        seeds: Sequence[int],
+        *,
+        log_path: str | Path | None = None,
+        start: int = 0,
+        is_stop_requested: Callable[[], object] = lambda: False,
+    ) -> None:
+        """Sets what was not known when the monitor was made.
+
+        `is_stop_requested` is asked a few times a second.
+        """
+        self._is_stop_requested = is_stop_requested
+        self._log_path = log_path
+        self._open_log()
+        with self._lock:
+            panel = self._panel
+            panel.total_steps, panel.seeds, panel.step = total_steps, [*seeds], start
+            panel.hint = SAVES
+            self._is_explained = start > 0
+            self._draw()
+
+    def set_phase(self, phase: str) -> None:
+        """Sets what the panel says that the run does; drawn at the next redraw."""
+        self._panel.phase = phase
 
     @contextlib.contextmanager
     def _silence_on_failure(self) -> Iterator[None]:
@@ -117,8 +158,12 @@ class Monitor:
 
         `step` is the current step.
         """
-        self._panel.add(rows, step, evaluation or ())
+        with self._lock:
+            self._panel.add(rows, step, evaluation or ())
         for point in group_by_point(rows):
+            if not self._is_explained:
+                self._write(f"{HEAD} {LEGEND}")
+                self._is_explained = True
             self._write(format_row(merge_rows(point)))
         if evaluation:
             self._write(f"{HEAD} evaluation: {format_evaluation(evaluation)}")
@@ -140,6 +185,22 @@ class Monitor:
             with self._silence_on_failure():
                 self._live.console.print(Text(printable(text)))
 
+    def note(self, text: str) -> None:
+        """Prints a message without the prefix of the log, and not into the log."""
+        if self._live is not None:
+            with self._silence_on_failure():
+                self._live.console.print(Text(printable(text)))
+        elif not self._quiet:
+            with self._silence_on_failure():
+                print(printable(text), file=self._console.file, flush=True)
+
+    def _open_log(self) -> None:
+        if self._log_path is not None and self._log is None:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+            self._log = open_regular(
+                Path(self._log_path), flags, "a", encoding="utf-8", buffering=1
+            )
+
     def _write(self, text: str) -> None:
         text = printable(text)
         if self._log is not None:
@@ -152,12 +213,28 @@ class Monitor:
                 print(text, file=self._console.file, flush=True)
 
     def _draw(self) -> None:
-        if self._live is not None:
+        if self._live is None:
+            return
+        with self._lock, self._silence_on_failure():
             start = time.perf_counter()
-            with self._silence_on_failure():
-                self._live.update(self._panel.draw(self._console), refresh=True)
-            end = time.perf_counter()
-            self._next_redraw = end + max(PERIOD, SHARE * (end - start))
+            self._live.update(self._panel.draw(self._console), refresh=True)
+            self._last_redraw = time.perf_counter()
+            self._next_redraw = self._last_redraw + max(
+                PERIOD, SHARE * (self._last_redraw - start)
+            )
+
+    def _tick(self) -> None:
+        """Redraws while the caller's thread is busy; shows that a stop was requested.
+
+        A redraw costs a few milliseconds, once a second at most.
+        """
+        while not self._end.wait(TICK):
+            if not self._panel.is_stopping and self._is_stop_requested():
+                self._panel.is_stopping = True
+                self._write(f"{HEAD} {STOPPING}")
+                self._draw()
+            elif time.perf_counter() - self._last_redraw >= IDLE:
+                self._draw()
 
 
 class _Stderr(Console):

@@ -55,7 +55,7 @@ def _make_monitor(run: Run) -> Monitor:
         time.sleep(PERIOD)  # the run is being built
         info = run.read_info()
     resume: dict[str, Any] = (info.get("resumes") or [{}])[-1]
-    return Monitor(
+    monitor = Monitor(
         info.get("total_steps", 0),
         info.get("seeds", ()),
         title=info.get("recipe", run.folder.name),
@@ -63,6 +63,8 @@ def _make_monitor(run: Run) -> Monitor:
         start_time=parse_time(resume.get("time", info.get("created"))),
         hint="Ctrl-C leaves the run alone",
     )
+    monitor.set_phase("waiting for the first log point")
+    return monitor
 
 
 def _restore_nan(row: Row) -> Row:
@@ -76,6 +78,8 @@ def _restore_nan(row: Row) -> Row:
 
 def _show(monitor: Monitor, rows: Sequence[Row]) -> None:
     """Shows new rows, in groups with the same step."""
+    if rows:
+        monitor.set_phase("running")
     for point in group_by_point(rows):
         logged = [row for row in point if "evaluation" not in row]
         evaluation = [_restore_nan(row) for row in point if "evaluation" in row]

@@ -64,6 +64,7 @@ class Experiment:
         self._packing: Packing | None = None  # of the summary
         self._evaluator: Evaluator | None = None
         self.memory: Sequence[memory_usage.Item] = ()  # set by `check`
+        self.report_phase: Callable[[str], None] = lambda phase: None
 
     @property
     def step(self) -> int:
@@ -145,6 +146,8 @@ class Experiment:
     def advance(self, max_iterations: int) -> ChunkReport:
         """Runs at most `max_iterations`, up to the next evaluation or checkpoint."""
         train, before = self.recipe.train, self.iteration
+        if before:  # the first iteration traces and compiles first
+            self.report_phase("running")
         periods = (train.evaluate.every, train.checkpoint.every)
         ends = [before + max_iterations, self.iterations]
         ends += [next_due(before, period, self.steps) for period in periods if period]
@@ -213,6 +216,7 @@ class Experiment:
 
     def _evaluate(self) -> list[dict[str, Any]]:
         """Evaluates the greedy policies, and stores the best policy of each seed."""
+        self.report_phase("evaluating")
         episodes = self.recipe.train.evaluate.episodes
         if self._evaluator is None:
             self._evaluator = make_evaluator(self.recipe, self.setup, episodes)
@@ -271,6 +275,7 @@ class Experiment:
         frozen = self.failures.frozen
         if len(frozen) == len(self.setup.seeds):
             return
+        self.report_phase("writing a checkpoint")
         run.make_checkpoints_folder()
         path = run.checkpoint(self.step)
         index: dict[str, Any] = {"latest": path.name}

@@ -115,7 +115,7 @@ def run_chunks(
     experiment: Experiment,
     signals: Signals,
     max_time: str | float | None,
-    quiet: bool,
+    monitor: Monitor,
     *messages: str,
     profile: bool = False,
 ) -> Iterator[Chunk]:
@@ -136,20 +136,19 @@ def run_chunks(
         ended=None,
     )
     resume_at = start_step if folder.latest_checkpoint() is not None else None
-    monitor = Monitor(
+    monitor.begin(
         experiment.total_steps,
         experiment.setup.seeds,
-        title=experiment.recipe.name,
-        quiet=quiet,
         log_path=folder.log,
         start=start_step,
+        is_stop_requested=lambda: signals.is_stop_requested,
     )
+    experiment.report_phase = monitor.set_phase
     pace = Pace(experiment.updates, experiment.iterations)
     profiler = _profiler(experiment, folder) if profile else None
     advance = profiler.advance if profiler else experiment.advance
     with (
         Metrics(folder.folder, resume_at) as rows,
-        monitor,
         Watchdog(monitor.message),
         _record_errors(folder),
         _explain_user_errors(experiment),

@@ -65,6 +65,7 @@ class Signals:
         replaced while signals are caught.
         """
         self.status = ""  # of the run after a request to stop
+        self.is_stop_requested = False  # set at once, also while XLA computes
         self._save = False
         self.abandon = abandon if _is_owned else None
         self._patience = patience
@@ -117,6 +118,7 @@ class Signals:
             signal.raise_signal(number)
         else:
             self.status = self.status or _STATUS[number]
+            self.is_stop_requested = True
 
     def _restore_handlers(self) -> None:
         for number, handler in self._previous_handlers.items():
@@ -156,6 +158,7 @@ class Signals:
                     if status:
                         self._end_process(status)
                     status = _STATUS[number]
+                    self.is_stop_requested = True
 
     def _end_process(self, status: str) -> None:
         if self.abandon is not None:

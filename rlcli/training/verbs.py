@@ -6,13 +6,15 @@ They import JAX only when they run, after the thread layout is set.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlcli import user_code
 from rlcli.errors import EXIT_CODES, RlcliError
+from rlcli.monitor import Monitor
 from rlcli.recipe import (
     Recipe,
     check_document,
@@ -26,7 +28,6 @@ from rlcli.runs.differences import Differences, find_differences
 from rlcli.runs.locate import locate_run
 from rlcli.runs.naming import check_name, check_tags
 from rlcli.runs.run_folder import Run
-from rlcli.terminal import printable
 from rlcli.training.run_loop import (
     STOP_REACHED,
     Chunk,
@@ -42,6 +43,9 @@ from rlcli.xla import threads
 
 if TYPE_CHECKING:
     from rlcli.training.experiment import Experiment
+
+
+_CTRL_C = "Ctrl-C stops"  # before the run begins, there is nothing to save
 
 
 def train(recipe: str | Path | Mapping[str, Any], **keywords: Any) -> Path:
@@ -128,14 +132,17 @@ def _chunks(
     sets += [] if seed is None else [f"train.seed={seed}"]
     sets += [] if seeds is None else [f"train.seeds={seeds}"]
 
-    def prepare() -> str:
-        """Finds errors that need no JAX, then sets the threads; returns a warning."""
-        check_document(recipe, sets)
+    def find_errors() -> str:
+        """Finds errors that need no JAX, and returns the name of the recipe."""
+        name = check_document(recipe, sets)
         run_folder.check_place(runs, run)
-        return thread_layout.apply_for_recipe(recipe, set=sets, seeds=seeds)
+        return name
 
     generator = _train_chunks(
-        prepare,
+        find_errors,
+        functools.partial(
+            thread_layout.apply_for_recipe, recipe, set=sets, seeds=seeds
+        ),
         recipe,
         sets,
         {
@@ -152,7 +159,8 @@ def _chunks(
 
 
 def _train_chunks(
-    prepare: Callable[[], str],
+    find_errors: Callable[[], str],
+    set_threads: Callable[[], str],
     source: str | Path | Mapping[str, Any],
     sets: Sequence[str],
     place: Mapping[str, Any],
@@ -164,47 +172,67 @@ def _train_chunks(
     profile: bool = False,
 ) -> Generator[Chunk, None, Path]:
     """Trains from the beginning; does nothing until the first chunk is requested."""
-    warning = prepare()
+    with Monitor(title=find_errors(), quiet=quiet, hint=_CTRL_C) as monitor:
+        monitor.set_phase("loading JAX")
+        warning = set_threads()
+        from rlcli.training.compile_phases import TRACING, report_compilation
+
+        monitor.set_phase(TRACING)
+        with report_compilation(monitor.set_phase):
+            full_recipe = load_recipe(source, sets)
+            recipe = _smoke_recipe(full_recipe) if smoke else full_recipe
+            experiment = _build_experiment(recipe, ends_at_log_points)
+            text = dump_recipe(resolve(recipe))
+            folder = run_folder.create_run(
+                recipe.name,
+                overrides=sets,
+                written=recipe.document.text or text,
+                resolved=text,
+                changes=_find_changes(full_recipe, source),
+                **place,
+            )
+            with folder.lock(), catch_signals(folder) as signals:
+                _begin(folder, experiment, smoke)
+                chunks = run_chunks(
+                    *(folder, experiment, signals, max_time, monitor, warning),
+                    profile=profile,
+                )
+                yield from run_in_memory(folder, experiment, chunks)
+    return folder.folder
+
+
+def _build_experiment(recipe: Recipe, ends_at_log_points: bool) -> Experiment:
+    """Builds and checks a new experiment."""
     from rlcli.assembly import build, out_of_memory
     from rlcli.loop.log import MAX_LOG_POINTS
-    from rlcli.runs.code import copy_code
     from rlcli.training.experiment import Experiment
 
-    full_recipe = load_recipe(source, sets)
-    recipe = _smoke_recipe(full_recipe) if smoke else full_recipe
     out_of_memory.check_recipe(recipe, recipe.train.seeds)
     experiment = Experiment(recipe, build(recipe))
     experiment.log_rows.max_points = 1 if ends_at_log_points else MAX_LOG_POINTS
     experiment.check()
-    text = dump_recipe(resolve(recipe))
-    folder = run_folder.create_run(
-        recipe.name,
-        overrides=sets,
-        written=recipe.document.text or text,
-        resolved=text,
-        changes=_find_changes(full_recipe, source),
-        **place,
+    return experiment
+
+
+def _begin(folder: Run, experiment: Experiment, smoke: bool) -> None:
+    """Records a new run and begins it; removes its folder if that fails."""
+    from rlcli.assembly import out_of_memory
+    from rlcli.runs.code import copy_code
+
+    folder.sign_lock()
+    folder.write_info(
+        **provenance.collect_provenance(),
+        layout=threads.current_layout(experiment.setup.devices),
+        seeds=list(experiment.setup.seeds),
+        smoke=smoke,
     )
-    with folder.lock(), catch_signals(folder) as signals:
-        folder.sign_lock()
-        folder.write_info(
-            **provenance.collect_provenance(),
-            layout=threads.current_layout(experiment.setup.devices),
-            seeds=list(experiment.setup.seeds),
-            smoke=smoke,
-        )
-        try:
-            folder.write_info(**copy_code(folder, recipe))
-            with out_of_memory.explain_out_of_memory("this run", experiment.memory):
-                experiment.begin()
-        except RlcliError:
-            folder.discard()
-            raise
-        chunks = run_chunks(
-            folder, experiment, signals, max_time, quiet, warning, profile=profile
-        )
-        yield from run_in_memory(folder, experiment, chunks)
-    return folder.folder
+    try:
+        folder.write_info(**copy_code(folder, experiment.recipe))
+        with out_of_memory.explain_out_of_memory("this run", experiment.memory):
+            experiment.begin()
+    except RlcliError:
+        folder.discard()
+        raise
 
 
 def _find_changes(
@@ -213,7 +241,8 @@ def _find_changes(
     """What differs from the built-in recipe of the same name, else from the source."""
     original = shipped_recipes().get(recipe.name, source)
     try:
-        return find_differences(resolve(load_recipe(original)), resolve(recipe))
+        with user_code.keep_search():
+            return find_differences(resolve(load_recipe(original)), resolve(recipe))
     except RlcliError:  # a recipe that is incomplete without `--set`
         return None
 
@@ -232,8 +261,14 @@ def resume(
     to continue, the folder stays as it is, to the byte.
     """
     folder = locate_run(run)
-    with folder.lock(), catch_signals(folder, is_resume=True) as signals:
-        for _ in _resume_chunks(folder, signals, set, max_time, quiet, trust):
+    title = folder.read_info().get("recipe", folder.folder.name)
+    with (
+        folder.lock(),
+        Monitor(title=title, quiet=quiet, hint=_CTRL_C) as monitor,
+        catch_signals(folder, is_resume=True) as signals,
+    ):
+        monitor.set_phase("loading JAX")
+        for _ in _resume_chunks(folder, signals, set, max_time, monitor, trust):
             pass
     return folder.folder
 
@@ -243,10 +278,29 @@ def _resume_chunks(
     signals: Signals,
     sets: Sequence[str],
     max_time: str | float | None,
-    quiet: bool,
+    monitor: Monitor,
     trust: bool,
 ) -> Iterator[Chunk]:
     warning = thread_layout.apply_for_run(folder.folder)
+    from rlcli.training.compile_phases import TRACING, report_compilation
+
+    monitor.set_phase(TRACING)
+    with report_compilation(monitor.set_phase):
+        yield from _restored_chunks(
+            folder, signals, sets, max_time, monitor, trust, warning
+        )
+
+
+def _restored_chunks(
+    folder: Run,
+    signals: Signals,
+    sets: Sequence[str],
+    max_time: str | float | None,
+    monitor: Monitor,
+    trust: bool,
+    warning: str,
+) -> Iterator[Chunk]:
+    """The chunks from the newest checkpoint on; none if the run is finished."""
     from rlcli.assembly import build, out_of_memory
     from rlcli.runs import code
     from rlcli.training import recovery
@@ -267,9 +321,7 @@ def _resume_chunks(
             sentence = experiment.restore(saved, folder.best)
     recovery.refuse_too_short(experiment)
     if _is_finished(folder, experiment, recipe_before):
-        if not quiet and sys.stderr is not None:
-            message = f"`{folder.folder}` is finished: {experiment.step:,} steps"
-            print(printable(message), file=sys.stderr)
+        monitor.note(f"`{folder.folder}` is finished: {experiment.step:,} steps")
         return
     if _has_failed(folder, experiment):
         return
@@ -281,7 +333,7 @@ def _resume_chunks(
     folder.record_resume(step=experiment.step, inexact=sentence)
     folder.write_info(**changes)
     messages = [warning, *messages, sentence]
-    chunks = run_chunks(folder, experiment, signals, max_time, quiet, *messages)
+    chunks = run_chunks(folder, experiment, signals, max_time, monitor, *messages)
     yield from run_in_memory(folder, experiment, chunks)
 
 

@@ -3,6 +3,7 @@
 import io
 import re
 import sys
+import threading
 import time
 
 import gymnasium
@@ -11,7 +12,9 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from rich.console import Console
 
+from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor, monitors
+from rlcli.monitor.lines import HEAD, LEGEND
 from rlcli.monitor.train_monitor import TrainMonitor
 
 
@@ -125,6 +128,12 @@ def terminal(monkeypatch, **options):
     return console, lambda: file.buffer.getvalue().decode()
 
 
+def explained(*steps):
+    """The lines of a new run with rows at these steps."""
+    legend = f"{HEAD} {LEGEND}\n" if steps else ""
+    return legend + "".join(map(plain_row, steps))
+
+
 def plain_row(step):
     return f"[TrainMonitor|INFO] ep: 1, T: {step}, G: 2, avg_G: 2, t: 3\n"
 
@@ -135,22 +144,23 @@ def test_in_a_pipe_there_is_a_plain_line_for_each_log_point(tmp_path, capsys):
         shown.update([row(10)], 10)
         shown.update([], 15)
         shown.message("seed 0 is frozen")
-    text = plain_row(10) + "[TrainMonitor|INFO] seed 0 is frozen\n"
+    text = explained(10) + "[TrainMonitor|INFO] seed 0 is frozen\n"
     assert capsys.readouterr() == ("", text)
     assert log.read_text() == text
 
 
 def test_a_resumed_run_goes_on_in_its_log(tmp_path, capsys):
-    for T in (10, 20):
-        with Monitor(100, [0], title="dqn", log_path=tmp_path / "log.txt") as shown:
+    for start, T in [(0, 10), (10, 20)]:
+        log = tmp_path / "log.txt"
+        with Monitor(100, [0], title="dqn", log_path=log, start=start) as shown:
             shown.update([row(T)], T)
-    assert (tmp_path / "log.txt").read_text() == plain_row(10) + plain_row(20)
+    assert (tmp_path / "log.txt").read_text() == explained(10, 20)
 
 
 def test_a_long_line_is_not_broken(capsys):
     with Monitor(100, [0], title="dqn") as shown:
         shown.update([row(10) | {f"metric_{i}": 0.5 for i in range(50)}], 10)
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 2  # the legend and the row
 
 
 def test_a_quiet_monitor_writes_its_log_only(tmp_path, capsys, monkeypatch):
@@ -173,7 +183,7 @@ def test_a_terminal_nobody_watches_gets_plain_lines(monkeypatch, name):
     monkeypatch.setenv(name, "dumb")
     with Monitor(100, [0], title="dqn", console=console) as shown:
         shown.update([row(10)], 10)
-    assert written() == plain_row(10)
+    assert written() == explained(10)
 
 
 def test_colour_that_is_forced_makes_no_terminal_of_a_pipe(monkeypatch, capsys):
@@ -181,7 +191,7 @@ def test_colour_that_is_forced_makes_no_terminal_of_a_pipe(monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     with Monitor(100, [0], title="dqn") as shown:
         shown.update([row(10)], 10)
-    assert capsys.readouterr().err == plain_row(10)
+    assert capsys.readouterr().err == explained(10)
 
 
 def test_a_terminal_shows_the_panel_and_gets_its_cursor_back(tmp_path, monkeypatch):
@@ -201,7 +211,7 @@ def test_a_terminal_shows_the_panel_and_gets_its_cursor_back(tmp_path, monkeypat
     assert "a [red] word\r\n" in written().replace("\n", "\r\n")
     assert "10 of 100 steps" in written()
     assert "TrainMonitor" not in written()
-    assert log.read_text() == plain_row(10) + "[TrainMonitor|INFO] a [red] word\n"
+    assert log.read_text() == explained(10) + "[TrainMonitor|INFO] a [red] word\n"
 
 
 def test_looking_takes_a_hundredth_of_the_time_at_most(monkeypatch):
@@ -222,6 +232,90 @@ def test_looking_takes_a_hundredth_of_the_time_at_most(monkeypatch):
             shown.update([], step)
         assert 0.05 * len(looks) <= 0.01 * now[0]
         assert len(looks) >= 15
+
+
+def redrawn(monkeypatch):
+    """Makes the thread of a monitor redraw at every look."""
+    monkeypatch.setattr(monitors, "TICK", 0.01)
+    monkeypatch.setattr(monitors, "IDLE", 0.0)
+
+
+def wait_for(condition):
+    end = time.monotonic() + 10
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert condition()
+
+
+def test_the_clock_and_the_phase_move_while_the_caller_is_busy(monkeypatch):
+    redrawn(monkeypatch)
+    console, written = terminal(monkeypatch)
+    with Monitor(title="dqn", console=console, hint="Ctrl-C stops") as shown:
+        wait_for(lambda: "Ctrl-C stops" in written())  # there is nothing to save yet
+        for phase in ("loading JAX", "tracing", "compiling"):
+            shown.set_phase(phase)
+            wait_for(lambda phase=phase: f"{phase} …" in written())
+        shown.begin(100, [0])
+        wait_for(lambda: "0 of 100 steps" in written())
+        wait_for(lambda: "Ctrl-C saves and stops" in written())
+        shown._panel._start -= 3600  # an hour ago
+        wait_for(lambda: "1:00:00 elapsed" in written())
+
+
+def test_a_request_to_stop_is_shown_at_once(monkeypatch, tmp_path):
+    redrawn(monkeypatch)
+    console, written = terminal(monkeypatch)
+    requested = threading.Event()
+    log = tmp_path / "log.txt"
+    with Monitor(title="dqn", console=console) as shown:
+        shown.begin(9, [0], log_path=log, is_stop_requested=requested.is_set)
+        assert "stopping" not in written()
+        requested.set()
+        wait_for(lambda: "stopping: writing a checkpoint …" in written())
+    wait_for(lambda: log.read_text() == f"{HEAD} stopping: writing a checkpoint …\n")
+
+
+def test_a_request_to_stop_is_a_line_where_there_is_no_terminal(monkeypatch, capsys):
+    redrawn(monkeypatch)
+    with Monitor(9, [0], title="dqn") as shown:
+        shown.begin(9, [0], is_stop_requested=lambda: True)
+        wait_for(lambda: shown._panel.is_stopping)
+    assert capsys.readouterr().err == f"{HEAD} stopping: writing a checkpoint …\n"
+
+
+def test_a_run_that_never_begins_leaves_no_panel_behind(monkeypatch):
+    console, written = terminal(monkeypatch)
+
+    def refused():
+        with Monitor(title="dqn", console=console):
+            raise RlcliError("a typo")
+
+    with pytest.raises(RlcliError):
+        refused()
+    assert written().endswith("\x1b[2K")  # the last line of the panel is erased
+
+
+def test_a_note_is_no_line_of_the_log(tmp_path, monkeypatch, capsys):
+    console, written = terminal(monkeypatch)
+    log = tmp_path / "log.txt"
+    with Monitor(9, [0], title="dqn", log_path=log) as shown:
+        shown.note("it is finished")
+    with Monitor(9, [0], title="dqn", log_path=log, console=console) as shown:
+        shown.note("it is finished")
+    assert capsys.readouterr().err == "it is finished\n"
+    assert "it is finished" in written()
+    assert log.read_text() == ""
+
+
+def test_without_colour_the_panel_has_no_colour(monkeypatch):
+    for no_color in (True, False):
+        console, written = terminal(
+            monkeypatch, no_color=no_color, color_system="truecolor"
+        )
+        with Monitor(9, [0], title="dqn", console=console) as shown:
+            shown.update([row(1), row(2)], 2)
+        has_colour = re.search(r"\x1b\[(?:\d+;)*3\d", written()) is not None
+        assert has_colour is not no_color
 
 
 def test_output_of_others_stays_where_they_put_it(monkeypatch, capsys):

@@ -1,14 +1,19 @@
 """The picture of a run, as text."""
 
 import io
+import os
 import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from rlcli.monitor import panel
-from rlcli.monitor.panel import Curve, RunPanel, sparkline
+from rlcli.monitor import drawing, panel
+from rlcli.monitor.drawing import Curve, sparkline
+from rlcli.monitor.panel import RunPanel
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
 
 
 def draw_panel(picture, width=80, height=40):
@@ -45,7 +50,10 @@ def test_before_the_first_numbers_the_panel_says_that_it_compiles():
     text = draw_panel(RunPanel(50_000, [0], "dqn_cartpole"))
     assert "dqn_cartpole" in text
     assert "0 of 50,000 steps" in text
-    assert "compiling" in text
+    assert "compiling …" in text
+    assert "Ctrl-C saves and stops" in text
+    text = draw_panel(RunPanel(0, [], "dqn_cartpole"))
+    assert "steps" not in text and "0:00 elapsed" in text
 
 
 def test_the_panel_of_one_seed_shows_what_the_rows_say():
@@ -56,14 +64,13 @@ def test_the_panel_of_one_seed_shows_what_the_rows_say():
     for part in ["41 %", "20,500 of 50,000", "ep 102", "T 20,000", "t 200", "G 200"]:
         assert part in text
     for part in [
-        "avg_G 195",
         "dt 1.51 ms",
         "steps/s 50,812",
         "updates/s 2",
         "loss 0.1",
     ]:
         assert part in text
-    assert "avg_G ▁█ 5 to 195" in text
+    assert "avg_G 195 ▁█ 5 to 195" in text
     assert "G 150 ± 0 (95 % over 20 episodes), 150 to 150 at step 20,000" in text
 
 
@@ -77,7 +84,7 @@ def test_the_panel_of_a_few_seeds_has_a_line_for_each():
     assert " mean 102 200 200 10 8 ▁ " in lines  # a frozen seed has no say
 
 
-@pytest.mark.parametrize(("seeds", "height"), [(20, 50), (6, 20)])
+@pytest.mark.parametrize(("seeds", "height"), [(20, 50), (6, 10)])
 def test_the_panel_of_many_seeds_shows_how_far_they_lie_apart(seeds, height):
     picture = RunPanel(50_000, range(seeds), "ppo")
     rows = [row(10, seed, avg_G=100.0 + seed) for seed in range(seeds)]
@@ -85,8 +92,8 @@ def test_the_panel_of_many_seeds_shows_how_far_they_lie_apart(seeds, height):
     text = draw_panel(picture, height=height)
     assert len(text.splitlines()) <= 20
     lines = [re.sub(r"[\s│]+", " ", each) for each in text.splitlines()]
-    assert " min 102 200 200 100 – " in lines
-    assert f" max 102 200 200 {98 + seeds} – frozen: {seeds - 1} " in lines
+    assert " min 102 200 200 100 " in lines
+    assert f" max 102 200 200 {98 + seeds} frozen: {seeds - 1} " in lines
 
 
 def test_the_time_left_follows_the_pace_since_the_first_steps(monkeypatch):
@@ -102,6 +109,128 @@ def test_the_time_left_follows_the_pace_since_the_first_steps(monkeypatch):
     now[0] += 7200.0
     picture.is_finished = True
     assert "2:00:40 elapsed │" in draw_panel(picture)
+
+
+def one_seed():
+    picture = RunPanel(50_000, [0], "dqn_cartpole")
+    for T in range(1000, 20_000, 1000):
+        rows = [row(T, avg_G=T / 100, q=12.5, td_error=0.25, gradient_norm=1.5)]
+        picture.add(rows, T, [result(T, 0, T / 50)] if T % 5000 == 0 else [])
+    return picture
+
+
+def eight_seeds():
+    picture = RunPanel(50_000, range(8), "ppo_cartpole")
+    for T in range(1000, 20_000, 1000):
+        rows = [row(T, seed, avg_G=T / 100 + 9 * seed) for seed in range(8)]
+        rows[3] |= {"frozen": "the loss is not finite"} if T > 9000 else {}
+        picture.add(rows, T, [])
+    return picture
+
+
+def thirty_seeds():
+    picture = RunPanel(50_000, range(30), "sac_pendulum")
+    for T in range(1000, 20_000, 1000):
+        rows = [row(T, seed, avg_G=seed - T / 100) for seed in range(30)]
+        results = [result(T, seed, float(seed)) for seed in range(30)]
+        picture.add(rows, T, results)
+    return picture
+
+
+def no_episodes():
+    """Rows before the end of the first episode have no return."""
+    picture = RunPanel(50_000, [0], "dqn_pong")
+    fields = {"T": 1000, "seed": 0, "ep": 0, "loss": 0.5, "dt": 1.0}
+    picture.add([fields], 1000, [])
+    return picture
+
+
+def compiling():
+    return RunPanel(50_000, [0], "dqn_cartpole")
+
+
+def stopping():
+    picture = one_seed()
+    picture.is_stopping = True
+    return picture
+
+
+PICTURES = (one_seed, eight_seeds, thirty_seeds, no_episodes, compiling, stopping)
+
+
+@pytest.mark.parametrize("size", [(60, 15), (80, 24), (120, 40)])
+@pytest.mark.parametrize("picture", PICTURES)
+@pytest.mark.parametrize("colour", ["", "_colour"])
+def test_the_panel_looks_as_it_did(picture, size, colour, monkeypatch):
+    """UPDATE_SNAPSHOTS=1 writes the files: look at them before they are committed."""
+    if colour and size != (80, 24):
+        pytest.skip("the colours do not depend on the size")
+    monkeypatch.setattr(panel.time, "time", lambda: 100.0)
+    file = io.StringIO()
+    console = Console(
+        file=file,
+        width=size[0],
+        height=size[1],
+        force_terminal=bool(colour),
+        color_system="standard" if colour else None,
+        legacy_windows=False,
+        _environ={},
+    )
+    console.print(picture().draw(console))
+    text = file.getvalue().replace("\x1b", "␛")
+    path = SNAPSHOTS / f"{picture.__name__}_{size[0]}x{size[1]}{colour}.txt"
+    if os.environ.get("UPDATE_SNAPSHOTS"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+SIZES = [(30, 8), (40, 10), (50, 6), (60, 15), (79, 20), (80, 24), (120, 40), (200, 9)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("picture", PICTURES)
+def test_the_panel_fits_in_any_terminal_and_shows_the_returns(picture, size):
+    run = picture()
+    for width, height in [(120, 40), size]:  # the terminal was resized
+        lines = draw_panel(run, width, height).splitlines()
+    assert {len(line) for line in lines} == {size[0] - 2}
+    is_table = len(run.seeds) > 1
+    assert len(lines) < size[1] or (is_table and size[1] < 10)
+    if picture in (one_seed, eight_seeds, thirty_seeds):
+        assert "avg_G" in "".join(lines)
+
+
+def test_the_bar_goes_first_then_the_rates_the_metrics_and_the_counts():
+    parts = {
+        "bar": "steps  ",
+        "rates": "steps/s",
+        "metrics": "loss",
+        "counts": "ep 102",
+    }
+    gone = []
+    for height in range(40, 4, -1):
+        text = draw_panel(one_seed(), 80, height)
+        gone += [name for name in parts if parts[name] not in text and name not in gone]
+        assert "avg_G" in text and "190" in text
+        if "bar" in gone:
+            assert "dqn_cartpole · 38 %" in text
+    assert gone == ["bar", "rates", "metrics", "counts"]
+
+
+def test_a_column_without_numbers_is_not_shown():
+    text = draw_panel(eight_seeds())
+    assert "evaluation" not in text and "–" not in text
+    assert "evaluation" in draw_panel(thirty_seeds())
+    text = draw_panel(no_episodes())
+    assert "ep 0" in text and " G " not in text.replace("t, G", "")
+    assert "avg_G  " not in text
+
+
+def test_the_letters_are_explained_once():
+    text = re.sub(r"[\s│]+", " ", draw_panel(one_seed()))
+    legend = "T steps · t, G length and return of the last episode"
+    assert text.count(legend) == 1
 
 
 def test_what_a_user_named_is_no_markup():
@@ -138,7 +267,7 @@ def test_a_long_curve_keeps_its_shape_in_little_memory():
     curve = Curve()
     for point in range(100_000):
         curve.add(float(point))
-    assert len(curve.points) <= panel.POINTS
+    assert len(curve.points) <= drawing.POINTS
     assert sparkline(curve.points, 8) == "▁▂▃▄▅▆▇█"
     gaps = {after - before for before, after in pairwise(curve.points)}
     assert gaps == {256.0}

@@ -8,6 +8,7 @@ from folders import evaluation, imports_jax, snapshot, write_run
 
 import rlcli
 from rlcli.monitor import watch
+from rlcli.monitor.lines import LEGEND
 
 
 def row(step, **more):
@@ -50,6 +51,7 @@ def steps(capsys):
         if "evaluation" in line
         else int(line.split("T: ")[1].split(", ")[0].replace(",", ""))
         for line in lines
+        if LEGEND not in line
     ]
 
 

@@ -31,9 +31,10 @@ def hangup():
 )
 def test_the_first_signal_is_a_request_and_gives_the_run_its_status(number, status):
     with Signals() as signals:
-        assert signals.status == ""
+        assert signals.status == "" and not signals.is_stop_requested
         os.kill(os.getpid(), number)
         assert signals.status == status
+        assert signals.is_stop_requested
 
 
 def test_usr1_asks_for_one_checkpoint_and_not_for_an_end():

@@ -1,0 +1,140 @@
+"""Seeds table: the results of several seeds, one row each, or their extremes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from rich.table import Table
+from rich.text import Text
+
+from rlcli.monitor.drawing import Curve, format_frozen, mean, sparkline
+from rlcli.monitor.lines import Row, finite_values, format_number
+
+MAX_SEED_ROWS = 8  # more seeds than these share three lines: mean, min, max
+_TRAINING = ("ep", "t", "G", "avg_G")
+_COLUMNS = (*_TRAINING, "evaluation")
+_LEAST_IMPORTANT = (
+    "t",
+    "ep",
+    "G",
+    "evaluation",
+)  # columns that a narrow table leaves out, in order
+_COUNTS = ("ep", "t")  # means of these are rounded
+_GAP = 2  # characters between two columns
+_MIN_WIDTH = 5  # characters of a column, so that the columns do not move
+_MIN_CURVE = 8  # characters; a shorter curve is not readable
+
+
+class SeedRows(NamedTuple):
+    """The latest row, the curve of `avg_G` and the last evaluation of each seed."""
+
+    rows: Mapping[int, Row]
+    curves: Mapping[int, Curve]
+    evaluations: Mapping[int, float]
+    mean_curve: Curve
+
+
+class _Line(NamedTuple):
+    """A row of the table: its numbers, and its curve or a note."""
+
+    name: str
+    numbers: Mapping[str, str]
+    curve: Sequence[float] = ()
+    note: str = ""
+
+
+def row_count(seeds: int, room: int) -> int:
+    """The number of rows, the heading included, of a table in `room` lines."""
+    return seeds + 2 if seeds <= MAX_SEED_ROWS and seeds + 2 <= room else 4
+
+
+def seeds_table(results: SeedRows, width: int, room: int) -> Table:
+    """A row per seed if there is room, else minimum and maximum over the seeds.
+
+    Columns without any number are left out, and in a narrow table the least important.
+    """
+    lines = _lines(results, row_count(len(results.rows), room))
+    widths = {
+        name: max(_MIN_WIDTH, len(name), *(len(line.numbers[name]) for line in lines))
+        for name in _COLUMNS
+        if any(line.numbers[name] for line in lines)
+    }
+    first = max(len("seed"), *(len(line.name) for line in lines))
+
+    def remaining() -> int:
+        """The characters beside the numbers."""
+        return width - first - sum(widths.values()) - _GAP * (len(widths) + 1)
+
+    has_notes = any(line.note for line in lines)
+    for name in _LEAST_IMPORTANT:
+        if remaining() < (_MIN_CURVE if has_notes else -_GAP):
+            widths.pop(name, None)
+    has_curve = remaining() >= _MIN_CURVE
+    table = Table(
+        box=None,
+        expand=True,
+        padding=(0, _GAP, 0, 0),
+        pad_edge=False,
+        header_style="dim",
+    )
+    table.add_column("seed", no_wrap=True, min_width=first)
+    for name, size in widths.items():
+        table.add_column(name, justify="right", no_wrap=True, min_width=size)
+    if has_curve or has_notes:
+        heading = "avg_G over time"
+        heading = heading if len(heading) <= remaining() else ""
+        table.add_column(heading, ratio=1, no_wrap=True, overflow="ellipsis")
+    for line in lines:
+        numbers = [line.numbers[name] or "–" for name in widths]
+        text = Text(sparkline(line.curve, remaining()), "cyan")
+        if line.note:
+            text = Text(line.note, "bold red")
+        table.add_row(line.name, *numbers, *([text] if has_curve or has_notes else []))
+    return table
+
+
+def _lines(results: SeedRows, count: int) -> list[_Line]:
+    values = {
+        seed: {**results.rows[seed], "evaluation": results.evaluations.get(seed)}
+        for seed in sorted(results.rows)
+    }
+    frozen = {s: r["frozen"] for s, r in results.rows.items() if r.get("frozen")}
+    # Frozen seeds do not count in what training shows, but in evaluations.
+    alive = [
+        {**value, **(dict.fromkeys(_TRAINING) if seed in frozen else {})}
+        for seed, value in values.items()
+    ]
+    alive = alive if len(frozen) < len(values) else [*values.values()]
+    if count == len(values) + 2:
+        lines = [
+            _Line(
+                str(seed),
+                _format_numbers([value], mean),
+                results.curves[seed].points,
+                format_frozen(frozen[seed]) if seed in frozen else "",
+            )
+            for seed, value in values.items()
+        ]
+    else:
+        note = f"frozen: {', '.join(map(str, sorted(frozen)))}" if frozen else ""
+        lines = [
+            _Line("min", _format_numbers(alive, min)),
+            _Line("max", _format_numbers(alive, max), note=note),
+        ]
+    total = _Line("mean", _format_numbers(alive, mean), results.mean_curve.points)
+    return [*lines, total]
+
+
+def _format_numbers(
+    values: Sequence[Mapping], reduce: Callable[[Sequence[float]], float]
+) -> dict[str, str]:
+    """The numbers of each column, reduced over seeds; "" where there is none."""
+    cells = {}
+    for name in _COLUMNS:
+        numbers = finite_values(row.get(name) for row in values)
+        cells[name] = ""
+        if numbers:
+            number = reduce(numbers)
+            cells[name] = format_number(round(number) if name in _COUNTS else number)
+    return cells
