@@ -15,6 +15,8 @@ if TYPE_CHECKING:  # the same rows for type checkers and editors; a test compare
     from rlcli.evaluation.render import render as render
     from rlcli.monitor.watch import watch as watch
     from rlcli.recipe.catalog import list as list
+    from rlcli.recipe.new import new as new
+    from rlcli.recipe.schema import schema as schema
     from rlcli.results.compare import compare as compare
     from rlcli.results.plot import plot as plot
     from rlcli.runs.comparison import diff as diff
@@ -23,6 +25,7 @@ if TYPE_CHECKING:  # the same rows for type checkers and editors; a test compare
     from rlcli.training import resume as resume
     from rlcli.training import train as train
     from rlcli.training.check import check as check
+    from rlcli.training.doctor import doctor as doctor
 
 COMMANDS: Mapping[str, str] = MappingProxyType(  # name -> module of its function
     {
@@ -38,5 +41,8 @@ COMMANDS: Mapping[str, str] = MappingProxyType(  # name -> module of its functio
         "watch": "rlcli.monitor.watch",
         "plot": "rlcli.results.plot",
         "compare": "rlcli.results.compare",
+        "new": "rlcli.recipe.new",
+        "schema": "rlcli.recipe.schema",
+        "doctor": "rlcli.training.doctor",
     }
 )

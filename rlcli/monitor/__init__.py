@@ -5,3 +5,4 @@ May import: the modules of `runs` that import no JAX, and the top-level modules.
 """
 
 from rlcli.monitor.monitors import Monitor as Monitor
+from rlcli.monitor.monitors import can_show_panel as can_show_panel

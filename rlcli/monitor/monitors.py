@@ -250,6 +250,11 @@ def _stderr_console() -> Console:
     return _Stderr(stderr=True, force_terminal=None if is_terminal else False)
 
 
+def can_show_panel() -> bool:
+    """Whether a run of this process would show the live panel."""
+    return _can_draw(_stderr_console())
+
+
 def _can_draw(console: Console) -> bool:
     """Whether the console is an interactive terminal that can move its cursor."""
     is_plain = console.is_dumb_terminal or console.options.ascii_only

@@ -69,7 +69,7 @@ def convert(annotation: Any, value: Any) -> Any:
 
 def is_schedulable(annotation: Any) -> bool:
     """Whether an option is a float that may follow a schedule or vary over copies."""
-    base, metadata = _unwrap(annotation)
+    base, metadata = unwrap(annotation)
     return base is float and "structural" not in metadata
 
 
@@ -124,7 +124,7 @@ def describe_annotation(annotation: Any, *, is_nested: bool = False) -> str:
     A schedulable float is `float, or a schedule`, and `float | schedule` inside
     brackets. A `TypedDict` is `{key, optional_key?}`: see `describe_fields`.
     """
-    base, metadata = _unwrap(annotation)
+    base, metadata = unwrap(annotation)
     arguments = typing.get_args(base)
     origin = typing.get_origin(base)
     if base is float and "structural" not in metadata:
@@ -142,7 +142,7 @@ def describe_annotation(annotation: Any, *, is_nested: bool = False) -> str:
     if typing_extensions.is_typeddict(base):
         fields = (
             f"{key}{'' if is_required else '?'}"
-            for key, (_, is_required) in _typed_dict_fields(base).items()
+            for key, (_, is_required) in typed_dict_fields(base).items()
         )
         return "{" + ", ".join(fields) + "}"
     if origin in (list, tuple, Sequence):
@@ -155,11 +155,11 @@ def describe_annotation(annotation: Any, *, is_nested: bool = False) -> str:
 
 def describe_fields(annotation: Any) -> dict[str, str]:
     """The keys and types of the `TypedDict` in an annotation; {} if it has none."""
-    base, _ = _unwrap(annotation)
+    base, _ = unwrap(annotation)
     if typing_extensions.is_typeddict(base):
         return {
             key: describe_annotation(hint) + ("" if is_required else ", optional")
-            for key, (hint, is_required) in _typed_dict_fields(base).items()
+            for key, (hint, is_required) in typed_dict_fields(base).items()
         }
     fields = (describe_fields(argument) for argument in typing.get_args(base))
     return next(filter(None, fields), {})
@@ -184,7 +184,7 @@ def _with_validators(annotation: Any) -> Any:
     They accept schedules for floats and 1e3 for integers, refuse booleans as numbers,
     and name the expected type in errors.
     """
-    base, metadata = _unwrap(annotation)
+    base, metadata = unwrap(annotation)
     if base in (inspect.Parameter.empty, Any):
         return Any
     if base is float:
@@ -211,7 +211,8 @@ def _with_validators(annotation: Any) -> Any:
     return Annotated[(inner, *metadata)] if metadata else inner
 
 
-def _unwrap(annotation: Any) -> tuple[Any, tuple]:
+def unwrap(annotation: Any) -> tuple[Any, tuple]:
+    """The type and the metadata of an annotation."""
     if typing.get_origin(annotation) is Annotated:
         return annotation.__origin__, annotation.__metadata__
     return annotation, ()
@@ -280,7 +281,7 @@ def _number_validator(metadata: tuple) -> Callable[[Any], Any]:
 
 def _integer_validator(metadata: tuple) -> Callable[[Any], Any]:
     expected = _format_number_type("int", metadata)
-    bounded = not {"le", "lt"}.isdisjoint(_bounds(metadata))
+    bounded = not {"le", "lt"}.isdisjoint(bounds_of(metadata))
 
     def convert(value: Any) -> int:
         if not _is_number(value) or value != int(value):
@@ -316,7 +317,8 @@ _COMPARISONS = (
 )
 
 
-def _bounds(metadata: tuple) -> dict[str, Any]:
+def bounds_of(metadata: tuple) -> dict[str, Any]:
+    """The bounds in the metadata of an annotation, by `ge`, `gt`, `le` and `lt`."""
     kinds = Ge | Gt | Le | Lt | annotated_types.Interval
     limits = [item for item in metadata if isinstance(item, kinds)]
     return {
@@ -328,7 +330,7 @@ def _bounds(metadata: tuple) -> dict[str, Any]:
 
 
 def _is_within(value: Any, metadata: tuple) -> bool:
-    bounds = _bounds(metadata)
+    bounds = bounds_of(metadata)
     return all(
         compare(value, bounds[name])
         for name, compare, _ in _COMPARISONS
@@ -341,7 +343,7 @@ def _within_float32(value: Any, metadata: tuple) -> bool:
 
     Bounds are rounded as well, so that a closed range contains its ends.
     """
-    bounds, rounded = _bounds(metadata), to_float32(value)
+    bounds, rounded = bounds_of(metadata), to_float32(value)
     return all(
         compare(rounded, to_float32(bounds[name]))
         for name, compare, _ in _COMPARISONS
@@ -351,7 +353,7 @@ def _within_float32(value: Any, metadata: tuple) -> bool:
 
 def _format_number_type(name: str, metadata: tuple) -> str:
     """The name of a type with its range: `int ≥ 1`, `0 ≤ float < 1`."""
-    bounds = {key: _format_bound(value) for key, value in _bounds(metadata).items()}
+    bounds = {key: _format_bound(value) for key, value in bounds_of(metadata).items()}
     lower = next((key for key in ("ge", "gt") if key in bounds), None)
     upper = next((key for key in ("le", "lt") if key in bounds), None)
     symbols = {key: symbol for key, _, symbol in _COMPARISONS}
@@ -372,7 +374,7 @@ def _format_bound(value: float) -> str:
 
 def _typed_dict_validator(typed_dict: Any) -> Any:
     """A mapping with these keys only, whose floats may also be schedules."""
-    described = _typed_dict_fields(typed_dict)
+    described = typed_dict_fields(typed_dict)
     required_keys = {key for key, (_, is_required) in described.items() if is_required}
     fields: dict[str, Any] = {}
     for key, (hint, is_required) in described.items():
@@ -394,7 +396,7 @@ def _typed_dict_validator(typed_dict: Any) -> Any:
     return Annotated[inner, pydantic.BeforeValidator(check)]
 
 
-def _typed_dict_fields(typed_dict: Any) -> dict[str, tuple[Any, bool]]:
+def typed_dict_fields(typed_dict: Any) -> dict[str, tuple[Any, bool]]:
     """The annotation of each key, and whether the key is required."""
     hints = typing_extensions.get_type_hints(typed_dict, include_extras=True)
     fields: dict[str, tuple[Any, bool]] = {}

@@ -26,14 +26,19 @@ def enable_compilation_cache() -> None:
     if "jax" in sys.modules:
         return
     for name, value in {
-        "JAX_COMPILATION_CACHE_DIR": str(_cache_folder()),
+        "JAX_COMPILATION_CACHE_DIR": str(_default_folder()),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": str(_MIN_COMPILE_SECONDS),
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",  # no minimum
     }.items():
         os.environ.setdefault(name, value)
 
 
-def _cache_folder() -> Path:
+def cache_folder() -> Path:
+    """The folder of the compiled programs."""
+    return Path(os.environ.get("JAX_COMPILATION_CACHE_DIR") or _default_folder())
+
+
+def _default_folder() -> Path:
     """The folder for this kind of CPU: programs use its instruction set."""
     kind = hashlib.sha256(_processor_id().encode()).hexdigest()[:16]
     return platformdirs.user_cache_path("rlcli") / "programs" / kind

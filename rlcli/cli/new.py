@@ -1,0 +1,56 @@
+"""`rlcli new`: copies a built-in recipe, ready to edit."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import rlcli
+from rlcli.cli import output
+from rlcli.errors import RlcliError
+
+
+def command(
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECIPE",
+            help="The name of a built-in recipe.",
+            show_default=False,
+        ),
+    ],
+    environment: Annotated[
+        str | None,
+        typer.Option(
+            "--environment",
+            metavar="NAME",
+            help="Replace the environment: `Acrobot-v1`, or "
+            "`{name: Acrobot-v1, num_envs: 4}`.",
+        ),
+    ] = None,
+    output_: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            metavar="FILE",
+            help="The new file. Default: the name of the recipe, in this folder.",
+        ),
+    ] = None,
+) -> None:
+    """Copy a recipe with its comments into a new file, ready to edit.
+
+    Prints the file to stdout, and a command to try next to stderr.
+    """
+    from rlcli.runs.provenance import program  # here, to keep `--help` fast
+
+    file = rlcli.new(recipe, environment=environment, output=output_)
+    if environment is not None:
+        try:
+            rlcli.check([file])
+        except RlcliError as error:
+            output.print_message(f"warning: the recipe does not fit yet: {error}")
+    output.print_message(f"next: {program()} train {shlex.quote(str(file))}")
+    output.print_data(file)

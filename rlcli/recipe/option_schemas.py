@@ -1,0 +1,199 @@
+"""Option schemas: JSON Schemas of the options of a factory, from its annotations."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any, Literal
+
+import typing_extensions
+
+from rlcli import registry, schedules
+from rlcli.errors import RlcliError
+from rlcli.recipe import documents, grammar
+from rlcli.recipe.annotations import (
+    bounds_of,
+    describe_annotation,
+    is_schedulable,
+    typed_dict_fields,
+    unwrap,
+)
+from rlcli.xla.numeric_limits import INT32_MAX
+
+Schema = dict[str, Any]
+NUMBER_TEXT: Schema = {"$ref": "#/$defs/number_with_underscores"}
+SCHEDULE: Schema = {"$ref": "#/$defs/schedule"}
+_KEYWORDS = {  # of a bound
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+}
+_PLAIN = {bool: "boolean", str: "string", types.NoneType: "null"}
+
+
+def shared_definitions() -> dict[str, Schema]:
+    """The definitions that the schemas of options refer to."""
+    number = _number({})
+    forms = {
+        name: {
+            "properties": {
+                "name": {"const": name},
+                "per": {"enum": ["step", "episode"]},
+                **{key: number for key in keys},
+            },
+            "required": [key for key in keys if key != "over"],
+            "additionalProperties": False,
+        }
+        for name, keys in schedules.KEYS.items()
+    }
+    for name, form in forms.items():
+        if "over" in form["properties"]:
+            percent = {"type": "string", "pattern": r"^[0-9.]+ *%$"}
+            form["properties"]["over"] = {"anyOf": [number, percent]}
+        if name not in ("linear", "steps"):  # the others are known by their keys
+            form["required"].append("name")
+    milestone = {"type": "array", "items": number, "minItems": 2, "maxItems": 2}
+    forms["steps"]["properties"]["steps"] = {"type": "array", "items": milestone}
+    return {
+        "number_with_underscores": {
+            "description": "YAML 1.2 reads 50_000 as a string; rlcli reads a number",
+            "type": "string",
+            "pattern": r"^[-+]?[0-9]+_[0-9_]*(\.[0-9_]*)?([eE][-+]?[0-9]+)?$",
+        },
+        "schedule": {
+            "description": "a number that changes during the run",
+            "type": "object",
+            "anyOf": [*forms.values()],
+        },
+    }
+
+
+def options_schemas(parameters: Mapping[str, inspect.Parameter]) -> dict[str, Schema]:
+    """The schema of each option, with its type and its default as description."""
+    return {key: _option_schema(item) for key, item in parameters.items()}
+
+
+def required_options(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
+    """The options without a default."""
+    return [key for key, item in parameters.items() if item.default is item.empty]
+
+
+def section_schema(section: Any) -> Schema:
+    """The schema of a dataclass of the grammar."""
+    parameters = registry.options(section)
+    return {
+        "type": "object",
+        "description": inspect.getdoc(section) or "",
+        "properties": options_schemas(parameters),
+        "additionalProperties": False,
+    }
+
+
+def each_schema(parameters: Mapping[str, inspect.Parameter]) -> Schema:
+    """The schema of `environment.each`: a list of numbers for each numeric option."""
+    return {
+        "type": "object",
+        "description": "a number for each environment: environment i takes i mod n",
+        "properties": {
+            key: {"type": "array", "items": _number(unwrap(item.annotation)[1])}
+            for key, item in parameters.items()
+            if is_schedulable(item.annotation)
+        },
+        "additionalProperties": False,
+    }
+
+
+def _option_schema(parameter: inspect.Parameter) -> Schema:
+    schema = dict(annotation_schema(parameter.annotation))
+    schema["description"] = _describe(parameter.annotation)
+    if parameter.default is not parameter.empty:
+        try:
+            text = documents.format_inline(grammar.to_plain(parameter.default))
+        except RlcliError:  # an object that no recipe can write
+            return schema
+        schema["description"] += f" (default: {text})"
+    return schema
+
+
+def _describe(annotation: Any) -> str:
+    return (
+        "any"
+        if annotation is inspect.Parameter.empty
+        else describe_annotation(annotation)
+    )
+
+
+def annotation_schema(annotation: Any) -> Schema:
+    """The schema of the values that an annotation accepts."""
+    base, metadata = unwrap(annotation)
+    origin, arguments = typing.get_origin(base), typing.get_args(base)
+    if base is float:
+        number = _number(metadata)
+        return any_of([number, SCHEDULE]) if is_schedulable(annotation) else number
+    if base is int:
+        return _integer(metadata)
+    if base is Fraction:  # `train.updates`
+        per_step = annotation_schema(grammar.PerStep)
+        return any_of([annotation_schema(grammar.PositiveInt), per_step])
+    if base in _PLAIN:
+        return {"type": _PLAIN[base]}
+    if origin is Literal:
+        return {"enum": [*arguments]}
+    if origin in (typing.Union, types.UnionType):
+        return any_of([annotation_schema(argument) for argument in arguments])
+    if typing_extensions.is_typeddict(base):
+        return _typed_dict(base)
+    if dataclasses.is_dataclass(base):
+        section = section_schema(base)
+        has_period = "every" in section["properties"]  # `null` disables it
+        return any_of([section, {"type": "null"}]) if has_period else section
+    if origin in (list, tuple, Sequence):
+        return {"type": "array", "items": annotation_schema(arguments[0])}
+    if origin in (dict, Mapping):
+        return {
+            "type": "object",
+            "additionalProperties": annotation_schema(arguments[1]),
+        }
+    return {}
+
+
+def _number(metadata: Any) -> Schema:
+    bounds = {
+        _KEYWORDS[key]: value for key, value in bounds_of(tuple(metadata)).items()
+    }
+    return {"anyOf": [{"type": "number", **bounds}, NUMBER_TEXT]}
+
+
+def _integer(metadata: tuple) -> Schema:
+    bounds = {_KEYWORDS[key]: value for key, value in bounds_of(metadata).items()}
+    if not {"maximum", "exclusiveMaximum"} & bounds.keys():
+        bounds["maximum"] = INT32_MAX
+    if not {"minimum", "exclusiveMinimum"} & bounds.keys():
+        bounds["minimum"] = -INT32_MAX
+    return {"anyOf": [{"type": "integer", **bounds}, NUMBER_TEXT]}
+
+
+def _typed_dict(base: Any) -> Schema:
+    fields = typed_dict_fields(base)
+    return {
+        "type": "object",
+        "properties": {
+            key: annotation_schema(hint) for key, (hint, _) in fields.items()
+        },
+        "required": [key for key, (_, is_required) in fields.items() if is_required],
+        "additionalProperties": False,
+    }
+
+
+def any_of(schemas: Sequence[Schema]) -> Schema:
+    """A schema that accepts what one of the schemas accepts; without nesting."""
+    members: list[Schema] = []
+    for schema in schemas:
+        members += schema["anyOf"] if set(schema) == {"anyOf"} else [schema]
+    unique = [item for index, item in enumerate(members) if item not in members[:index]]
+    return unique[0] if len(unique) == 1 else {"anyOf": unique}
