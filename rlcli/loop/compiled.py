@@ -84,6 +84,12 @@ def compiled_loop(setup: Setup) -> Loop:
     def temporaries() -> int:
         return devices * temporary_bytes(trace().jaxpr)
 
+    def save(progress: Progress) -> ArrayTree:
+        progress = progress._replace(numbers=())
+        if len(setup.padded_seeds) == len(setup.seeds):
+            return progress
+        return drop_padding(len(setup.seeds), jax.device_get(progress), AXES)
+
     def restore(arrays: ArrayTree) -> tuple[Progress, str]:
         # The same shardings as `advance` returns, so that it is not compiled twice.
         arrays = arrays._replace(numbers=np.asarray(numbers))
@@ -93,9 +99,7 @@ def compiled_loop(setup: Setup) -> Loop:
     return Loop(
         begin=lambda: begin_all(seeds, numbers),
         advance=lambda progress, counts: advance_all(progress, log_points(counts)),
-        save=lambda progress: drop_padding(
-            len(setup.seeds), progress._replace(numbers=()), AXES
-        ),
+        save=save,
         restore=restore,
         shapes=lambda: resize_seeds(
             len(setup.seeds), padded_shapes()._replace(numbers=()), AXES

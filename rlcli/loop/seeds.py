@@ -152,11 +152,14 @@ def resize_seeds(seeds: int, shapes: ArrayTree, axes: Any = 0) -> ArrayTree:
 
 
 def drop_padding(seeds: int, tree: ArrayTree, axes: Any = 0) -> ArrayTree:
-    """Drops the padding, `[P, ...]` to `[seeds, ...]`; on the host, if there is any."""
+    """Drops the padding, `[P, ...]` to `[seeds, ...]`.
+
+    A slice of an array on a device is a copy, of one on the host it is not.
+    """
 
     def drop(axis: int | None, leaf: Array) -> Array:
         if axis is None or leaf.shape[0] == seeds:
             return leaf
-        return np.asarray(leaf)[:seeds]
+        return leaf[:seeds]
 
     return _map_leaves(drop, axes, tree)
