@@ -2,9 +2,10 @@
 
 A program that contains the learning rate as a constant would be compiled anew for each
 value. So the numbers of a recipe are one array, `Progress.numbers`, and the parts are
-built with its elements. These remain constants: 0 and 1, because programs are simpler
-with them; options of environments, which equal their originals to the bit; and options
-of parts from outside rlcli, which may expect Python numbers.
+built with its elements. These remain constants: 0 and 1 outside of schedules, because
+programs are simpler with them; the values of `steps` schedules; options of
+environments, which equal their originals to the bit; and options of parts from outside
+rlcli, which may expect Python numbers.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ Group = Annotated[
         "--group",
         metavar="KEY",
         help="What the runs of a group have in common: `recipe` with all its options, "
-        "`name`, or an option such as `updater.name`. `run`: every run by itself.",
+        "`name`, or an option such as `updater.name`. `run`: one group per run.",
     ),
 ]
 Threshold = Annotated[
@@ -113,7 +113,7 @@ Threshold = Annotated[
     typer.Option(
         "--threshold",
         metavar="VALUE",
-        help="A value to reach, such as 475: says when.",
+        help="Report when a curve or a seed first reaches this value, such as 475.",
         show_default=False,
     ),
 ]

@@ -38,4 +38,6 @@ def command(
     output.print_message(f"{status}{reason}")
     if status not in ("failed", "broken"):
         verb = "eval" if errors.EXIT_CODES.get(status) == errors.OK else "resume"
-        output.print_message(f"next: {Run(Path(record['run'])).command(verb)}")
+        output.print_message(
+            f"next: {Run(Path(record['run'])).command(verb, trust=False)}"
+        )

@@ -161,9 +161,14 @@ def replace_environment(recipe: Recipe, environment: str | None) -> Recipe:
     return dataclasses.replace(other_recipe, train=recipe.train)
 
 
-def snapshot_clock(snapshot: Snapshot) -> Clock:
-    """The time of a snapshot, on which scheduled exploration depends."""
+def snapshot_clock(snapshot: Snapshot, seed: int | None = None) -> Clock:
+    """The time of a snapshot, on which scheduled exploration depends.
+
+    `seed` is the index of a seed; by default the latest time of all seeds.
+    """
+    steps, episodes = snapshot.steps, snapshot.episodes
+    if seed is not None:
+        steps, episodes = steps[seed : seed + 1], episodes[seed : seed + 1]
     return Clock.zero()._replace(
-        steps=jnp.float32(max(snapshot.steps)),
-        episodes=jnp.float32(max(snapshot.episodes)),
+        steps=jnp.float32(max(steps)), episodes=jnp.float32(max(episodes))
     )

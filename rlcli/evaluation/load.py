@@ -63,7 +63,7 @@ def load(
     return TrainedPolicy(
         snapshot.recipe,
         setup,
-        snapshot_clock(snapshot),
+        snapshot_clock(snapshot, index),
         jax.tree.map(lambda leaf: leaf[index], acting),
         seed=seed,
         steps=snapshot.steps[index],

@@ -56,7 +56,7 @@ def new(
         name = _rename(name, old["name"], section["name"])
     target = Path(f"{name}.yaml" if output is None else output)
     _write_new(target, f"# yaml-language-server: $schema={FILE}\n{text}")
-    if not (target.parent / FILE).exists():
+    if not os.path.lexists(target.parent / FILE):  # also true for a broken link
         schema(output=target.parent / FILE)
     return target
 

@@ -3,7 +3,7 @@
 After (Agarwal et al., 2021), https://arxiv.org/abs/2108.13264. The scores of a group
 are a list with an array `[seeds]` for each environment, and each environment counts
 equally. Intervals are 95 % percentile intervals of a stratified bootstrap: the seeds of
-each environment are resampled by themselves.
+each environment are resampled separately.
 
 A resample is how often it contains each seed, so every statistic is a function of
 counts, `[resamples, seeds]` for each environment, and all resamples are one product of

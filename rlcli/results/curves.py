@@ -32,6 +32,7 @@ class Seed(NamedTuple):
     seed: int
     x: np.ndarray
     y: np.ndarray
+    last_step: int  # environment steps at the last value
 
 
 class Curve(NamedTuple):
@@ -129,7 +130,10 @@ class Reader:
                 kept = np.isfinite(values.values) & np.isfinite(places)
                 kept[:-1] &= np.diff(places) > 0
                 if kept.any():
-                    yield Seed(member, seed, places[kept], values.values[kept])
+                    last_step = int(values.steps[kept][-1])
+                    yield Seed(
+                        member, seed, places[kept], values.values[kept], last_step
+                    )
 
 
 def make_curve(
@@ -216,7 +220,7 @@ def _length_of(series: RunSeries, metric: str) -> int:
 
 
 def _end(seed: Seed) -> tuple[float, str]:
-    return seed.x[-1], str(seed.member.info.get("created", ""))
+    return seed.last_step, str(seed.member.info.get("created", ""))
 
 
 def _join(folders: Mapping[Path, Any]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -111,15 +111,42 @@ def group_members(members: Sequence[Member], group: str = RECIPE) -> list[Group]
     for member in members:
         key = member.identity if group == RECIPE else _value_of(member, group)
         keys[key].append(member)
-    if group != RECIPE:
-        return [Group(label, each) for label, each in keys.items()]
-    labels = _recipe_labels([each[0] for each in keys.values()])
+    firsts = [each[0] for each in keys.values()]
+    labels = (
+        _recipe_labels(firsts)
+        if group == RECIPE
+        else _value_labels(keys, firsts, group)
+    )
     return [
         Group(label, each) for label, each in zip(labels, keys.values(), strict=True)
     ]
 
 
+def _value_labels(
+    keys: Iterable[str], members: Sequence[Member], group: str
+) -> list[str]:
+    """Short forms of the values of an option or field; the values if two are equal."""
+    labels = [_shorten(_find(member, group)) for member in members]
+    return [
+        label if labels.count(label) == 1 else key
+        for label, key in zip(labels, keys, strict=True)
+    ]
+
+
 def _value_of(member: Member, key: str) -> str:
+    """The value of a field or an option, complete: equal for equal values only."""
+    value = _find(member, key)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def _shorten(value: Any) -> str:
+    is_list = isinstance(value, list)
+    return ", ".join(map(str, value)) if is_list else format_value(value)
+
+
+def _find(member: Member, key: str) -> Any:
     record = {**member.info, "run": str(member.folder)}
     value = find_value(record, key)
     if value is MISSING:
@@ -132,9 +159,7 @@ def _value_of(member: Member, key: str) -> str:
             f"`{key}` of run `{member.folder}` is empty, so it has no group",
             "`rlcli train --name NAME` names a run; or group by `recipe` or `run`",
         )
-    return (
-        ", ".join(map(str, value)) if isinstance(value, list) else format_value(value)
-    )
+    return value
 
 
 def _recipe_labels(members: Sequence[Member]) -> list[str]:

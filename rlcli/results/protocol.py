@@ -76,8 +76,7 @@ def check(
         raise RlcliError(
             "the runs cannot be compared, because they were not made in the same way:\n"
             + "\n".join(f"  {line}" for line in shown),
-            "leave some runs out, or compare them nevertheless with "
-            "`--allow-differences`",
+            "leave some runs out, or compare them anyway with `--allow-differences`",
         )
 
 

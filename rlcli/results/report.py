@@ -85,6 +85,9 @@ def tables(data: Mapping[str, Any]) -> Iterator[Table]:
     yield from _improvement_table(overall["improvement"], "all environments")
 
 
+_GROUP_COLUMNS = ("group", "first", "second")  # their cells are labels of groups
+
+
 def fit(
     found: Sequence[Table], width: int
 ) -> tuple[Mapping[str, str], Sequence[Table]]:
@@ -95,7 +98,13 @@ def fit(
     letters = dict(zip(labels, name_letters(), strict=False))
     return letters, [
         table._replace(
-            rows=[[letters.get(cell, cell) for cell in row] for row in table.rows]
+            rows=[
+                [
+                    letters.get(cell, cell) if column in _GROUP_COLUMNS else cell
+                    for column, cell in zip(table.header, row, strict=True)
+                ]
+                for row in table.rows
+            ]
         )
         for table in found
     ]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError, quote, suggest
+from rlcli.runs.files import open_regular
 from rlcli.runs.records import FIELDS, Record
 from rlcli.runs.run_folder import Run
 
@@ -87,7 +89,10 @@ def read_recipe(folder: Path, section: str = "") -> dict[str, Any]:
     from rlcli.recipe import documents  # here: takes a fifth of a second
 
     try:
-        text = Run(folder).resolved_recipe.read_text(encoding="utf-8")
+        path = Run(folder).resolved_recipe
+        with open_regular(path, os.O_RDONLY, encoding="utf-8") as file:
+            documents.refuse_long(os.fstat(file.fileno()).st_size, str(path))
+            text = file.read()
         if section:
             pattern = rf"^{re.escape(section)}:.*\n?(?:[ \t#].*\n?|\n)*"
             match = re.search(pattern, text, re.MULTILINE)

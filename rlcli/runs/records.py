@@ -69,10 +69,20 @@ def _read_into(record: Record, run: Run) -> None:
 
 def find_status(run: Run) -> str:
     """The status of a run; `killed` if it has not ended but has no process."""
-    status = run.read_info()["status"]
+    status = _read_status(run)
     if status in UNFINISHED and run.is_abandoned():
-        status = run.read_info()["status"]  # it may just have ended
+        status = _read_status(run)  # it may just have ended
         return "killed" if status in UNFINISHED else status
+    return status
+
+
+def _read_status(run: Run) -> str:
+    status = run.read_info().get("status")
+    if status is None:
+        raise RlcliError(
+            f"`{run.info}` is missing or has no `status`",
+            f"`{run.command('resume')}` recreates the file",
+        )
     return status
 
 

@@ -154,12 +154,16 @@ class Run:
                 )
         return info
 
-    def command(self, verb: str) -> str:
-        """The command line that continues with this run: `rlcli eval runs/a`."""
+    def command(self, verb: str, *, trust: bool = True) -> str:
+        """The command line that continues with this run: `rlcli eval runs/a`.
+
+        With `--trust` if its recipe imports code, and `trust`: pass False for a run
+        that another process wrote, whose author may not be the user.
+        """
         path = str(self.folder)
         path = f"./{path}" if path.startswith("-") else path
-        trust = ["--trust"] if self.read_info().get("imports") else []
-        return f"{program()} {shlex.join([verb, path, *trust])}"
+        options = ["--trust"] if trust and self.read_info().get("imports") else []
+        return f"{program()} {shlex.join([verb, path, *options])}"
 
     def write_info(self, **fields: Any) -> None:
         """Sets fields of `run.json`, and keeps the others."""
@@ -361,6 +365,14 @@ def _is_list_of(kind: type) -> Callable[[Any], bool]:
     )
 
 
+def _is_changes(value: Any) -> bool:
+    """Whether a value is `{option: [value before, value]}`, or null."""
+    return value is None or (
+        isinstance(value, dict)
+        and all(isinstance(pair, list) and len(pair) == 2 for pair in value.values())
+    )
+
+
 def _is(*kinds: type) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, kinds)
 
@@ -371,7 +383,8 @@ _INFO: Mapping[str, Callable[[Any], bool]] = MappingProxyType(
         "recipe": _is(str),
         "name": _is(str, NoneType),
         "tags": _is_list_of(str),
-        "changes": _is(dict, NoneType),
+        "changes": _is_changes,
+        "frozen": _is(dict, NoneType),
         "status": _is(str),
         "reason": _is(str),
         "seeds": _is_list_of(int),

@@ -35,6 +35,13 @@ def test_the_next_command_suits_the_end_of_the_run(ends, status, verb, capsys):
     assert err == f"{status}: a reason\nnext: rlcli {verb} 'runs/my run'\n"
 
 
+def test_the_file_of_a_run_does_not_decide_whom_to_trust(ends, tmp_path, capsys):
+    (tmp_path / "run.json").write_text('{"imports": ["my_env:MyEnv"]}')
+    ends("finished")
+    assert main(["watch", str(tmp_path)]) == 0
+    assert capsys.readouterr().err.endswith(f"rlcli eval {tmp_path}\n")
+
+
 def test_nothing_is_to_be_done_for_a_run_that_has_failed(ends, capsys):
     ends("failed", "a reason")
     assert main(["watch", "runs/x"]) == 0

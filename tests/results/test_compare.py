@@ -253,6 +253,12 @@ def test_letters_stand_for_groups_where_a_table_is_too_wide():
     assert [each.rows for each in tables] == [[["A", "B", "0.5"]], [["B", "1"]]]
 
 
+def test_letters_do_not_replace_numbers_that_equal_a_group():
+    table = report.Table("t", ["group", "seeds"], [["3", "3"], ["long " * 9, "3"]])
+    _, (lettered,) = report.fit([table], 40)
+    assert lettered.rows == [["A", "3"], ["B", "3"]]
+
+
 def test_letters_go_on_after_z():
     letters = [*itertools.islice(name_letters(), 30)]
     assert (letters[0], letters[25:28]) == ("A", ["Z", "AA", "AB"])

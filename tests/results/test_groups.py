@@ -43,6 +43,13 @@ def test_runs_are_grouped_by_name_option_field_or_not_at_all(runs):
     assert labels([runs / "ppo"], "tags") == {"x, y": ["d"]}
 
 
+def test_values_that_begin_alike_are_different_groups(tmp_path):
+    names = [f"an_experiment_with_a_long_name_{rate}" for rate in (0.001, 0.01)]
+    for name in names:
+        write_run(tmp_path / "dqn" / name, name=name)
+    assert labels([tmp_path], "name") == {name: [name] for name in names}
+
+
 def test_a_run_is_a_member_once(runs):
     members = find_members([runs, runs / "dqn", runs / "dqn" / "a"], [])
     assert len(members) == 4

@@ -71,6 +71,19 @@ def test_a_seed_that_two_runs_have_counts_once_the_longest(tmp_path):
     assert f"1 seed of `{short}` left out" in result["notes"][0]
 
 
+def test_of_two_equal_runs_the_newest_counts_for_every_x(tmp_path):
+    for name, created, dt in (
+        ("slow", "2026-11-20", 90.0),
+        ("new", "2026-11-21", 10.0),
+    ):
+        rows = [{"T": 10, "seed": 0, "avg_G": 1.0, "dt": dt}]
+        rows += [{"T": 20, "seed": 0, "avg_G": 1.0, "dt": dt}]
+        write_run(tmp_path / name, rows=rows, created=created)
+    for x in ("steps", "seconds"):
+        (note,) = rlcli.plot(tmp_path, x=x, y="avg_G")["notes"]
+        assert f"`{tmp_path / 'slow'}` left out" in note
+
+
 def test_many_points_are_averaged_to_a_thousand(tmp_path):
     values = np.random.default_rng(0).normal(size=4_500)
     run = write(tmp_path / "a", {0: list(enumerate(values.tolist()))})

@@ -2,13 +2,16 @@
 
 import fcntl
 import json
+import os
 
 import numpy as np
 import pytest
 from folders import snapshot, write_run
 
-from rlcli.runs.records import FIELDS, read_record
-from rlcli.runs.run_folder import create_run
+from rlcli.errors import RlcliError
+from rlcli.runs.conditions import read_recipe
+from rlcli.runs.records import FIELDS, find_status, read_record
+from rlcli.runs.run_folder import Run, create_run
 from rlcli.runs.statistics import bootstrap_ci95, iqm
 
 
@@ -90,7 +93,11 @@ def test_a_run_that_has_not_begun_has_a_record(tmp_path):
 
 
 DAMAGES = {
-    "run.json": ["", "{", "[]", "{}", "\x00" * 9, '{"status": 3}', '{"status": "x"}'],
+    "run.json": [
+        *("", "{", "[]", "{}", "\x00" * 9, '{"status": 3}', '{"status": "x"}'),
+        '{"status": "x", "changes": {"a": 1}}',
+        '{"status": "x", "frozen": 3}',
+    ],
     "metrics.jsonl": ["{}\n", "text\n", '{"T": "x", "evaluation": {}}\n', "\xff\n"],
     "checkpoints.json": ["[", '{"best": 3}', "[]"],
 }
@@ -115,6 +122,22 @@ def test_an_evaluation_without_a_mean_breaks_a_record(tmp_path):
     run = write_run(tmp_path / "a")
     (run / "metrics.jsonl").write_text('{"T": 1, "seed": 0, "evaluation": {}}\n')
     assert read_record(run)["status"] == "broken"
+
+
+def test_the_status_of_a_run_without_its_record_is_an_error_that_names_it(tmp_path):
+    run = write_run(tmp_path / "a")
+    (run / "run.json").unlink()
+    with pytest.raises(RlcliError, match=r"run\.json` is missing") as caught:
+        find_status(Run(run))
+    assert f"resume {run}" in caught.value.hint
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_in_place_of_a_recipe_is_not_waited_for(tmp_path):
+    run = write_run(tmp_path / "a")
+    (run / "resolved.yaml").unlink()
+    os.mkfifo(run / "resolved.yaml")
+    assert read_recipe(run) == {}
 
 
 def test_a_folder_without_files_is_broken(tmp_path):
