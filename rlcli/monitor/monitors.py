@@ -169,10 +169,12 @@ class Monitor:
             self._write(f"{HEAD} evaluation: {format_evaluation(evaluation)}")
         self.refresh()
 
-    def refresh(self) -> None:
-        """Redraws the panel, unless it was drawn a moment ago."""
-        if time.perf_counter() >= self._next_redraw:
-            self._draw()
+    def refresh(self, idle: float = 0.0) -> None:
+        """Redraws the panel, unless it was drawn a moment, or `idle` seconds, ago."""
+        with self._lock:
+            now = time.perf_counter()
+            if now >= self._next_redraw and now - self._last_redraw >= idle:
+                self._draw()
 
     def end_at(self, end_time: float | None) -> None:
         """Stops the clock at a Unix time."""
@@ -233,8 +235,8 @@ class Monitor:
                 self._panel.is_stopping = True
                 self._write(f"{HEAD} {STOPPING}")
                 self._draw()
-            elif time.perf_counter() - self._last_redraw >= IDLE:
-                self._draw()
+            else:
+                self.refresh(IDLE)
 
 
 class _Stderr(Console):

@@ -237,7 +237,8 @@ def test_looking_takes_a_hundredth_of_the_time_at_most(monkeypatch):
 def redrawn(monkeypatch):
     """Makes the thread of a monitor redraw at every look."""
     monkeypatch.setattr(monitors, "TICK", 0.01)
-    monkeypatch.setattr(monitors, "IDLE", 0.0)
+    for name in ("IDLE", "PERIOD", "SHARE"):
+        monkeypatch.setattr(monitors, name, 0.0)
 
 
 def wait_for(condition):
