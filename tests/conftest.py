@@ -75,10 +75,11 @@ def fresh_imports(monkeypatch):
     monkeypatch.setattr(user_code, "_folders", ())
     monkeypatch.setattr(user_code, "_added", ())
     monkeypatch.setattr(sys, "path", [*sys.path])
-    before = {*sys.modules}
+    before = dict(sys.modules)
     yield
-    for name in {*sys.modules} - before:
-        if user_code.is_user_file(getattr(sys.modules[name], "__file__", "") or ""):
+    for name, module in list(sys.modules.items()):
+        is_new = before.get(name) is not module
+        if is_new and user_code.is_user_file(getattr(module, "__file__", "") or ""):
             del sys.modules[name]
 
 

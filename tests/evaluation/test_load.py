@@ -423,7 +423,9 @@ def test_a_frozen_seed_is_a_warning(tmp_path, capsys):
     assert "warning: seed 0 is frozen" in capsys.readouterr().err
 
 
-def test_code_of_a_file_runs_only_if_it_is_trusted(tmp_path, monkeypatch):
+def test_code_of_a_file_runs_only_if_it_is_trusted(
+    tmp_path, monkeypatch, fresh_imports
+):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "mine.py").write_text(
         "import haiku as hk\n\ndef forward(obs):\n    return hk.Linear(2)(obs)\n"
