@@ -73,8 +73,8 @@ def host_loop(setup: Setup) -> Loop:
     seeds, numbers = seed_array(setup), numbers_array(setup)
 
     @jax.jit
-    def begin_all(seeds: Array, numbers: Array, obs: Array) -> Progress:
-        def begin_one(seed: Array, obs: Array) -> Progress:
+    def begin_all(seeds: Array, numbers: Array, obs: ArrayTree) -> Progress:
+        def begin_one(seed: Array, obs: ArrayTree) -> Progress:
             return initial_progress(setup, seed, numbers, (), obs)
 
         return map_seeds(begin_one, len(setup.seeds), AXES)(seeds, obs)

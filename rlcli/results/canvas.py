@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -81,7 +80,7 @@ class Canvas:
             return " ", -1
         return chr(0x2800 + int(_DOTS[dots].sum())), int(self._owners[row, column])
 
-    def _set(self, rows: slice, column: np.integer[Any] | int, owner: int) -> None:
+    def _set(self, rows: slice, column: np.integer | int, owner: int) -> None:
         self._dots[rows, column] = True
         lines = {row // ROWS for row in range(rows.start, rows.stop, rows.step or 1)}
         self._owners[[*lines], column // COLUMNS] = owner

@@ -32,6 +32,8 @@ def check(function):
     A NamedTuple is checked where a function receives or returns it, not where it is
     made: JAX makes them of anything, such as shapes, axes and differences.
     """
+    if function.__module__ == "rlcli.cli":  # Typer passes a context of another class
+        return function
     hints = function.__annotations__
     function.__annotations__ = {name: _with_fields(hints[name]) for name in hints}
     return beartype(function, conf=_CONF)
