@@ -13,13 +13,12 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rlcli import registry, schedules
 from rlcli.recipe import Part, Recipe
 from rlcli.recipe.annotations import is_schedulable
-from rlcli.recipe.documents import Place
 from rlcli.types import Clock
 
 _PACKAGES = ("rlcli", "optax")  # whose factories accept arrays as numbers
@@ -28,17 +27,13 @@ _PACKAGES = ("rlcli", "optax")  # whose factories accept arrays as numbers
 def recipe_numbers(recipe: Recipe) -> dict[str, float]:
     """The numbers of a recipe by their places, such as `policy.epsilon.from`."""
     numbers: dict[str, float] = {}
-    parts = {**recipe.optimizers}
-    for part in (recipe.policy, recipe.tracer, recipe.replay, recipe.updater):
-        if part is not None:
-            parts[part.kind] = part
-    for place, part in parts.items():
+    for place, part in recipe.agent_parts.items():
         _map_numbers(part, place, recipe, numbers.setdefault)
     return numbers
 
 
 def options_at(
-    part: Part, place: Place, clock: Clock, recipe: Recipe
+    part: Part, place: Sequence[str | int], clock: Clock, recipe: Recipe
 ) -> Mapping[str, Any]:
     """The options of a part, with the numbers of a clock and schedules evaluated."""
     options = part.options

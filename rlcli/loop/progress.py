@@ -122,6 +122,13 @@ def numbers_array(setup: Setup) -> Float32[Array, "N"]:
     return jnp.asarray(list(setup.numbers.values()), jnp.float32)
 
 
+def numbers_by_place(
+    setup: Setup, numbers: Float32[Array, "N"]
+) -> dict[str, Float32[Array, ""]]:
+    """The numbers of a `Clock`, from the array of their values."""
+    return dict(zip(setup.numbers, numbers, strict=True))
+
+
 def clock_at(
     setup: Setup,
     progress: Progress,
@@ -140,7 +147,7 @@ def clock_at(
         episodes=progress.statistics.episodes.astype(jnp.float32),
         updates=jnp.int32(0),  # set by the agent
         compute_metrics=compute_metrics,
-        numbers=dict(zip(setup.numbers, numbers, strict=True)),
+        numbers=numbers_by_place(setup, numbers),
     )
 
 
@@ -201,7 +208,7 @@ def initial_progress(
 
     `info_keys` are the names of the environment's `info` that are summed over episodes.
     """
-    names = dict(zip(setup.numbers, numbers, strict=True))
+    names = numbers_by_place(setup, numbers)
     environment, agent = setup.at(Clock.zero()._replace(numbers=names))
     batch = environment.num_envs
     first = jnp.ones(batch, bool)

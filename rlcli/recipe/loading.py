@@ -60,6 +60,12 @@ class Recipe:
             for group, part in self.optimizer.items()
         }
 
+    @property
+    def agent_parts(self) -> dict[str, Part]:
+        """The parts of the agent that have numbers, by their places in the recipe."""
+        parts = (self.updater, self.policy, self.tracer, self.replay)
+        return self.optimizers | {part.kind: part for part in parts if part is not None}
+
     def optimizer_place(self, group: str) -> tuple[str, ...]:
         """The place of the optimizer of a group."""
         is_single = set(self.optimizer) == {DEFAULT}

@@ -20,7 +20,7 @@ from rlcli.evaluation.evaluator import make_evaluator
 from rlcli.loop import make_loop, vmap_seeds
 from rlcli.loop.episodes import Evaluator
 from rlcli.loop.log import Log, log_points
-from rlcli.loop.progress import Progress, Setup
+from rlcli.loop.progress import Progress, Setup, numbers_by_place
 from rlcli.loop.seeds import drop_padding
 from rlcli.recipe import Recipe
 from rlcli.runs import checkpoint, snapshots
@@ -206,7 +206,9 @@ class Experiment:
             "finite": functools.reduce(jnp.logical_and, finite, jnp.ones(seeds, bool)),
             "faults": progress.faults._asdict(),
             "log": log,
-            "settings": self.log_rows.settings(log, iterations),
+            "settings": self.log_rows.settings(
+                log, iterations, numbers_by_place(self.setup, progress.numbers)
+            ),
         }
 
     def _frozen_field(self, seed: int) -> dict[str, str]:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli import schedules
+from rlcli.assembly.numbers import options_at
 from rlcli.loop.log import MAX_LOG_POINTS, Log
 from rlcli.loop.progress import Setup
 from rlcli.recipe import Recipe
@@ -58,23 +59,16 @@ class LogRows:
             points.append(min(next_point, end))
         return points[1:] or [end]
 
-    def settings(self, log: Log, iterations: Array) -> dict[str, Array]:
+    def settings(
+        self, log: Log, iterations: Array, numbers: Mapping[str, Array]
+    ) -> dict[str, Array]:
         """The values of scheduled options and of ε at each point, `[S, R]` each.
 
         The names are places in the recipe, such as `policy.epsilon`. `iterations` are
-        the iterations of the R rows of the log, int32 `[R]`.
+        the iterations of the R rows of the log, int32 `[R]`; `numbers` are those of a
+        `Clock`.
         """
         recipe = self._recipe
-        parts = {**recipe.optimizers}
-        for part in (recipe.updater, recipe.policy, recipe.tracer, recipe.replay):
-            if part is not None:
-                parts[part.kind] = part
-        settings = {
-            f"{place}.{name.removesuffix('_')}": value
-            for place, part in parts.items()
-            for name, value in part.options.items()
-            if isinstance(value, schedules.Schedule) or name == "epsilon"
-        }
 
         def values_at(iteration: Array, episodes: Array) -> dict[str, Array]:
             clock = Clock(
@@ -83,9 +77,16 @@ class LogRows:
                 episodes=episodes.astype(jnp.float32),
                 updates=jnp.int32(0),
                 compute_metrics=jnp.bool_(True),
+                numbers=numbers,
             )
-            values = schedules.evaluate_options(settings, clock, recipe.train.steps)
-            return {name: jnp.asarray(value) for name, value in values.items()}
+            values = {}
+            for place, part in recipe.agent_parts.items():
+                options = options_at(part, place.split("."), clock, recipe)
+                for name, option in part.options.items():
+                    if isinstance(option, schedules.Schedule) or name == "epsilon":
+                        key = f"{place}.{name.removesuffix('_')}"
+                        values[key] = jnp.asarray(options[name])
+            return values
 
         at_points = jax.vmap(values_at, (0, 0))
         return jax.vmap(at_points, (None, 0))(iterations, log.statistics.episodes)

@@ -6,8 +6,10 @@ import pytest
 
 from rlcli import loop
 from rlcli.assembly import build
+from rlcli.loop.log import MAX_LOG_POINTS
 from rlcli.recipe import load_recipe
 from rlcli.tracers.n_step import n_step
+from rlcli.training.experiment import Experiment
 
 DQN = {
     "environment": "CartPole-v1",
@@ -64,6 +66,20 @@ def program(data, *sets: str) -> str:
 )
 def test_other_numbers_need_no_other_program(data, sets):
     assert program(data, *sets) == program(data)
+
+
+def test_other_numbers_need_no_other_program_for_the_rows_of_metrics():
+    def rows(*sets: str) -> str:
+        parsed = load_recipe(DQN, sets)
+        run = Experiment(parsed, build(parsed))
+        progress = jax.eval_shape(run.loop.begin)
+        _, log = jax.eval_shape(lambda state: run.loop.advance(state, 3), progress)
+        summarize = jax.jit(run._summarize)
+        points = jax.ShapeDtypeStruct((MAX_LOG_POINTS,), np.int32)
+        inputs = progress._replace(environment=()), log, points
+        return summarize.lower(*inputs).as_text()
+
+    assert rows("policy.epsilon.to=0.2", "policy.epsilon.over=300") == rows()
 
 
 def test_zero_and_one_are_constants():
