@@ -16,6 +16,7 @@ MOVED: Mapping[str, str] = MappingProxyType(
         "rlcli.agents": "rlcli.loop.agents",
         "rlcli.checkpoint": "rlcli.runs.checkpoint",
         "rlcli.learning": "rlcli.updaters.learner",
+        "rlcli.libraries": "rlcli.registry.libraries",
         "rlcli.environments.host": "rlcli.environments.adapters.host",
         "rlcli.environments.pools": "rlcli.environments.adapters.pools",
         "rlcli.updaters.q_learning": "rlcli.updaters.td.q_learning",

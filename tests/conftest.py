@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlcli import user_code
+from rlcli.registry import user_code
 from rlcli.xla import threads
 
 # What one test or an earlier run of the suite has compiled, all others read, also in

@@ -62,7 +62,7 @@ def registered_name():
     """Its name, for recipes, until the tests here are over."""
     registry.register("environment", "guarded")(guarded_env)
     yield
-    del registry._BUILT_IN["environment", "guarded"]
+    del registry.parts._BUILT_IN["environment", "guarded"]
 
 
 class Guarded(gymnasium.Env):

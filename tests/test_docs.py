@@ -30,14 +30,14 @@ def folder(tmp_path, monkeypatch):
     """An empty working directory on the import path."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    modules, parts = set(sys.modules), set(registry._BUILT_IN)
+    modules, parts = set(sys.modules), set(registry.parts._BUILT_IN)
     yield tmp_path
-    registry._entry_points.cache_clear()
-    for key in registry._BUILT_IN.keys() - parts:
-        if not registry._BUILT_IN[key].factory.__module__.startswith(
+    registry.parts._entry_points.cache_clear()
+    for key in registry.parts._BUILT_IN.keys() - parts:
+        if not registry.parts._BUILT_IN[key].factory.__module__.startswith(
             ("rlcli.", "optax.")
         ):
-            del registry._BUILT_IN[key]
+            del registry.parts._BUILT_IN[key]
     for name in set(sys.modules) - modules:
         paths = {getattr(sys.modules[name], "__file__", None)}
         paths |= {*getattr(sys.modules[name], "__path__", ())}
@@ -150,7 +150,7 @@ def mark_installed(text, names):
     for group, points in project["entry-points"].items():
         lines += [f"[{group}]", *(f"{key} = {value}" for key, value in points.items())]
     (dist_info / "entry_points.txt").write_text("\n".join(lines))
-    registry._entry_points.cache_clear()
+    registry.parts._entry_points.cache_clear()
 
 
 RUN = {"pycon": python_session, "console": shell_session, "toml": mark_installed}

@@ -9,7 +9,7 @@ from typing import Any
 
 import optax
 
-from rlcli import plugins, registry
+from rlcli import registry
 from rlcli.assembly.numbers import options_at
 from rlcli.errors import RlcliError, quote
 from rlcli.networks.memory import RecurrentCore
@@ -17,6 +17,7 @@ from rlcli.networks.torsos import Torso
 from rlcli.preprocessing import Preprocess
 from rlcli.recipe import Part, Recipe
 from rlcli.recipe.documents import Place
+from rlcli.registry import plugins
 from rlcli.types import Clock, Environment, Policy, Replay, Tracer, Updater
 
 _RECORDS: Mapping[str, Any] = MappingProxyType(  # the return type of factories, by kind

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rlcli import action_masks, plugins, registry, schedules, spaces
+from rlcli import action_masks, registry, schedules, spaces
 from rlcli.assembly import out_of_memory
 from rlcli.assembly.checks import (
     check_names,
@@ -38,6 +38,7 @@ from rlcli.policies.warmup import warmup_policy
 from rlcli.preprocessing.frame_stack import stack_frames
 from rlcli.preprocessing.normalization import Normalizer, normalizer
 from rlcli.recipe import DEFAULT, SHARED, Part, Recipe
+from rlcli.registry import plugins
 from rlcli.types import (
     Agent,
     Clock,

@@ -6,9 +6,9 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
-from rlcli import plugins, user_code
 from rlcli.errors import RlcliError, quote
 from rlcli.recipe import Recipe
+from rlcli.registry import plugins, user_code
 
 
 @contextlib.contextmanager

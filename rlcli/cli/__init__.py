@@ -124,6 +124,6 @@ def _hint_for_command(sentence: str) -> str:
     match = re.match("No such command '([^']+)'", sentence)
     if match is None:
         return ""
-    from rlcli.common_names import find_hint  # here, to keep `--help` fast
+    from rlcli.registry.common_names import find_hint  # here, to keep `--help` fast
 
     return find_hint("command", match[1])

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Num
 
-from rlcli.libraries import import_rlax
+from rlcli.registry.libraries import import_rlax
 from rlcli.types import Array
 from rlcli.xla import backend
 from rlcli.xla.indexing import select_index

@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image
 
 from rlcli.errors import RlcliError
-from rlcli.libraries import install_command, require_extra
+from rlcli.registry.libraries import install_command, require_extra
 from rlcli.runs.files import check_writable, replace_file
 
 MAX_FRAMES = 3_000  # of a video: episodes of some environments never end

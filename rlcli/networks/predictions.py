@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 
 from rlcli.action_masks import mask_outputs
 from rlcli.distributions.logits import project_probabilities
-from rlcli.libraries import import_rlax
+from rlcli.registry.libraries import import_rlax
 from rlcli.types import Array, ArrayTree
 from rlcli.xla.indexing import select_index
 

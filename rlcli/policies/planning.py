@@ -12,9 +12,9 @@ from jaxtyping import Float, Int
 
 from rlcli import action_masks
 from rlcli.distributions import categorical
-from rlcli.libraries import import_library
 from rlcli.policies import PlanningModel
 from rlcli.registry import register
+from rlcli.registry.libraries import import_library
 from rlcli.types import Array, ArrayTree, Count, Decision, Key, NonNegative, Policy
 from rlcli.xla.indexing import select_index
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rlcli import registry
-from rlcli.common_names import find_hint, normalize_name, suggest_name
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.recipe import documents
 from rlcli.recipe.extending import Extender
 from rlcli.recipe.merging import as_mapping
+from rlcli.registry.common_names import find_hint, normalize_name, suggest_name
 
 _MAX_SUGGESTED = 5  # recipes in a hint
 _UPDATER = re.compile(

@@ -18,7 +18,6 @@ from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypedDict
 from annotated_types import Ge, Gt, Le, Lt
 
 from rlcli import registry, schedules
-from rlcli.common_names import suggest_name
 from rlcli.errors import quote, shorten, suggest
 from rlcli.recipe.annotations import (
     MismatchError,
@@ -28,6 +27,7 @@ from rlcli.recipe.annotations import (
 )
 from rlcli.recipe.documents import Place
 from rlcli.recipe.spellings import current_names
+from rlcli.registry.common_names import suggest_name
 from rlcli.xla.numeric_limits import EXACT_MAX, INT32_MAX
 
 SECTIONS = (

@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import Any
 
 from rlcli import registry
-from rlcli.common_names import find_hint
 from rlcli.errors import suggest
 from rlcli.recipe import documents, grammar
 from rlcli.recipe.defaults import option_checker
+from rlcli.registry.common_names import find_hint
 
 # Sections, and kinds of parts, whose options may be written as sections by mistake.
 _SECTIONS: Mapping[str, Any] = MappingProxyType(

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from rlcli import registry, user_code
+from rlcli import registry
 from rlcli.errors import RlcliError, quote
 from rlcli.recipe import documents, grammar
 from rlcli.recipe.defaults import option_checker
@@ -21,6 +21,7 @@ from rlcli.recipe.finding import find_recipe, shipped_recipes
 from rlcli.recipe.merging import BY_FUNCTION, DEFAULT, OptionCheck
 from rlcli.recipe.sections import NetworkSpec, Part, Sections
 from rlcli.recipe.settings import apply_settings
+from rlcli.registry import user_code
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,6 @@ from typing import Any
 import yaml
 
 from rlcli import registry
-from rlcli.common_names import normalize_name
 from rlcli.errors import RlcliError, quote
 from rlcli.recipe import find_recipe, shipped_recipes
 from rlcli.recipe.documents import format_inline, load_document
@@ -20,6 +19,7 @@ from rlcli.recipe.extending import KEY
 from rlcli.recipe.loading import read_without_parts
 from rlcli.recipe.merging import as_mapping
 from rlcli.recipe.schema import FILE, schema
+from rlcli.registry.common_names import normalize_name
 
 _KEPT = ("num_envs", "wrappers")  # options of the old environment that the new one has
 

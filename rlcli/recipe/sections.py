@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import Any, NamedTuple, NoReturn
 
 from rlcli import registry
-from rlcli.common_names import find_hint
 from rlcli.errors import RlcliError, quote
 from rlcli.recipe import grammar, key_hints
 from rlcli.recipe.annotations import format_value
@@ -25,6 +24,7 @@ from rlcli.recipe.merging import (
     is_by_function,
     merge_part,
 )
+from rlcli.registry.common_names import find_hint
 
 
 class Part(NamedTuple):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError
-from rlcli.libraries import import_library, install_command, missing_modules
+from rlcli.registry.libraries import import_library, install_command, missing_modules
 from rlcli.results.chart import describe_crossing
 from rlcli.results.checks import check_output
 from rlcli.runs.files import replace_file

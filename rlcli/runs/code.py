@@ -13,9 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from rlcli import registry, user_code
+from rlcli import registry
 from rlcli.errors import RlcliError
 from rlcli.recipe import Recipe
+from rlcli.registry import user_code
 from rlcli.runs.files import open_regular, replace_file
 from rlcli.runs.locate import owning_run
 from rlcli.runs.run_folder import Run

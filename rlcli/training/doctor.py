@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import rlcli.monitor
-from rlcli import libraries, registry
+from rlcli import registry
 from rlcli.errors import RlcliError, check_platform
-from rlcli.plugins import reason, source
+from rlcli.registry import libraries
+from rlcli.registry.plugins import reason, source
 from rlcli.runs import provenance
 from rlcli.runs.files import check_writable
 from rlcli.xla import compilation_cache, threads

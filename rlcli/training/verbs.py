@@ -12,7 +12,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlcli import user_code
 from rlcli.errors import EXIT_CODES, RlcliError
 from rlcli.monitor import Monitor
 from rlcli.recipe import (
@@ -23,6 +22,7 @@ from rlcli.recipe import (
     resolve,
     shipped_recipes,
 )
+from rlcli.registry import user_code
 from rlcli.runs import provenance, run_folder, thread_layout
 from rlcli.runs.differences import Differences, find_differences
 from rlcli.runs.locate import locate_run

@@ -9,7 +9,7 @@ from PIL import Image
 
 from rlcli.errors import RlcliError
 from rlcli.evaluation import films
-from rlcli.libraries import install_command
+from rlcli.registry.libraries import install_command
 
 RED, BLUE, RARE = (200, 10, 20), (10, 20, 200), (17, 255, 33)
 

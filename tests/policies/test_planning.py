@@ -10,9 +10,9 @@ import pytest
 
 from rlcli import action_masks
 from rlcli.errors import RlcliError
-from rlcli.libraries import install_command
 from rlcli.policies import PlanningModel, SearchState
 from rlcli.policies.planning import gumbel_muzero
+from rlcli.registry.libraries import install_command
 
 STATES, ACTIONS, START, GAMMA = 6, 3, 2, 0.8
 BATCH = 400

@@ -40,7 +40,7 @@ def adapter(monkeypatch):
     key = ("environment", "tests/")
     facts = {"adapter": True, "time_limit": "default"}
     monkeypatch.setitem(
-        registry._BUILT_IN, key, registry.RegisteredPart(*key, factory, facts)
+        registry.parts._BUILT_IN, key, registry.RegisteredPart(*key, factory, facts)
     )
 
 
@@ -113,7 +113,7 @@ def test_what_an_updater_prefers_is_the_default(monkeypatch):
     facts = {**found.facts, "replay": "uniform", "network": "linear"}
     facts["head"] = {"dueling": True}
     key = ("updater", "q_learning")
-    monkeypatch.setitem(registry._BUILT_IN, key, found._replace(facts=facts))
+    monkeypatch.setitem(registry.parts._BUILT_IN, key, found._replace(facts=facts))
     read = recipe.load_recipe({"environment": "CartPole-v1", "updater": "q_learning"})
     assert read.replay.name == "uniform"
     assert read.network["default"].part.name == "linear"

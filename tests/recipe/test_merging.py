@@ -199,7 +199,7 @@ def test_an_updater_may_declare_any_default_part(monkeypatch):
     found = registry.find("updater", "q_learning")
     facts = {"network": {"name": "mlp", "layers": [4]}, "optimizer": "sgd"}
     key = ("updater", "q_learning")
-    monkeypatch.setitem(registry._BUILT_IN, key, found._replace(facts=facts))
+    monkeypatch.setitem(registry.parts._BUILT_IN, key, found._replace(facts=facts))
     read = load("q_learning", network={"layer_norm": True}, optimizer={"momentum": 0.1})
     assert read.network["default"].part.options["layers"] == [4]
     assert read.optimizer["default"].name == "sgd"

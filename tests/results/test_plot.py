@@ -8,7 +8,7 @@ from folders import OTHER_RATE, metric_rows, write_run
 
 import rlcli
 from rlcli.errors import RlcliError
-from rlcli.libraries import install_command
+from rlcli.registry.libraries import install_command
 from rlcli.runs.statistics import bootstrap_band, bootstrap_ci95, iqm
 
 

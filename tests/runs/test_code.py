@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from rlcli import recipe, user_code
+from rlcli import recipe
 from rlcli.errors import RlcliError
+from rlcli.registry import user_code
 from rlcli.runs import code, run_folder
 from rlcli.runs.run_folder import Run
 

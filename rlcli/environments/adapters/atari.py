@@ -21,7 +21,7 @@ from gymnasium.vector.utils import batch_space
 
 from rlcli.environments.adapters.pools import NO_TIME_LIMIT
 from rlcli.errors import RlcliError, suggest
-from rlcli.libraries import import_library
+from rlcli.registry.libraries import import_library
 
 EXTRA = "atari"
 NAMESPACE = "ALE"

@@ -15,8 +15,8 @@ from rlcli.environments.adapters.host_vector import ExternalEnvironment
 from rlcli.environments.adapters.limits import with_timeout
 from rlcli.environments.adapters.pools import NO_TIME_LIMIT, HostTimeStep, host_timestep
 from rlcli.errors import RlcliError, suggest
-from rlcli.libraries import import_library
 from rlcli.registry import register
+from rlcli.registry.libraries import import_library
 from rlcli.types import ArrayTree, Environment
 
 EXTRA = "envpool"

@@ -22,14 +22,13 @@ from gymnasium.envs.registration import (
     parse_env_id,
 )
 
-from rlcli import plugins, user_code
 from rlcli.environments.adapters import atari as arcade
 from rlcli.environments.adapters.host import host_environment, sync_host_environment
 from rlcli.environments.adapters.host_vector import ExternalEnvironment
 from rlcli.environments.adapters.pools import NO_TIME_LIMIT, AsyncVector, NativeVector
 from rlcli.errors import RlcliError
-from rlcli.libraries import install_command
-from rlcli.registry import register, register_class_adapter
+from rlcli.registry import plugins, register, register_class_adapter, user_code
+from rlcli.registry.libraries import install_command
 from rlcli.types import Environment, Structural
 
 REGISTERED_LIMIT = "default"  # the time limit that the id is registered with

@@ -16,7 +16,6 @@ import jax
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
 
-from rlcli import plugins
 from rlcli.environments.adapters.conversion import (
     HostArray,
     InvalidOutputError,
@@ -28,7 +27,8 @@ from rlcli.environments.adapters.limits import StepTimeoutError
 from rlcli.environments.adapters.pools import EnvironmentFailedError, HostVector
 from rlcli.environments.observation_image import observation_image
 from rlcli.errors import RlcliError
-from rlcli.libraries import install_command
+from rlcli.registry import plugins
+from rlcli.registry.libraries import install_command
 from rlcli.spaces import zeros
 from rlcli.types import ArrayTree, Environment, TimeStep
 

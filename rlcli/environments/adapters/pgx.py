@@ -11,8 +11,8 @@ import numpy as np
 
 from rlcli.environments.adapters.jax_core import pure_core
 from rlcli.errors import RlcliError, suggest
-from rlcli.libraries import import_library
 from rlcli.registry import register
+from rlcli.registry.libraries import import_library
 from rlcli.types import Array, ArrayTree, Environment, Key
 
 EXTRA = "pgx"

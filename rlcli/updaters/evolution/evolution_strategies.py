@@ -20,10 +20,10 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
 from rlcli.errors import RlcliError
-from rlcli.libraries import import_library
 from rlcli.networks.heads import distribution_head
 from rlcli.policies import DistributionOffer, ValuesOffer
 from rlcli.registry import register
+from rlcli.registry.libraries import import_library
 from rlcli.types import (
     Array,
     ArrayTree,

@@ -17,7 +17,7 @@ from rlcli.environments.adapters.gymnasium import gymnasium_adapter
 from rlcli.environments.adapters.host_vector import episode_seed
 from rlcli.environments.adapters.pools import NO_TIME_LIMIT
 from rlcli.errors import RlcliError
-from rlcli.libraries import install_command
+from rlcli.registry.libraries import install_command
 
 GAME = EnvSpec(
     "ALE/Made-v5", "nowhere:Made", kwargs={"max_num_frames_per_episode": 108_000}

@@ -22,8 +22,8 @@ from rlcli import registry
 from rlcli.assembly import build
 from rlcli.environments.adapters.host import to_host_environment
 from rlcli.errors import RlcliError
-from rlcli.libraries import install_command
 from rlcli.recipe import load_recipe
+from rlcli.registry.libraries import install_command
 from rlcli.types import ArrayTree, Environment, TimeStep
 
 SEEDS, BATCH, STEPS = np.array([3, 11], np.uint32), 3, 25

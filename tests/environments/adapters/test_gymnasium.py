@@ -11,12 +11,13 @@ import pytest
 from gymnasium import spaces
 
 import rlcli
-from rlcli import recipe, registry, user_code
+from rlcli import recipe, registry
 from rlcli.assembly import build_environment
 from rlcli.environments.adapters.gymnasium import gymnasium_adapter, imports_module
 from rlcli.environments.adapters.host_vector import episode_seed
 from rlcli.errors import RlcliError
-from rlcli.libraries import install_command
+from rlcli.registry import user_code
+from rlcli.registry.libraries import install_command
 
 SEEDS = np.array([7, 4_000_000_000], np.uint32)
 IDS = [

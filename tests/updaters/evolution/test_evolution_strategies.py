@@ -13,7 +13,7 @@ from jax.flatten_util import ravel_pytree
 from rlcli import loop, recipe
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
-from rlcli.libraries import install_command
+from rlcli.registry.libraries import install_command
 from rlcli.types import Clock, Decision, Policy, Transition
 from rlcli.updaters.evolution.evolution_strategies import (
     NOT_FAILED,

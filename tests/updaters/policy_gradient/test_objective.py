@@ -51,7 +51,7 @@ OPTIONS = {
 @pytest.fixture(autouse=True)
 def _separate_registry(monkeypatch):
     registry.names("updater")  # loads the built-in ones
-    monkeypatch.setattr(registry, "_BUILT_IN", dict(registry._BUILT_IN))
+    monkeypatch.setattr(registry.parts, "_BUILT_IN", dict(registry.parts._BUILT_IN))
 
 
 @pytest.mark.parametrize("name", OPTIONS)

@@ -12,7 +12,7 @@ from rlcli.updaters.td import Backup, RuleContext, rule
 @pytest.fixture(autouse=True)
 def _separate_registry(monkeypatch):
     registry.names("updater")  # loads the built-in ones
-    monkeypatch.setattr(registry, "_BUILT_IN", dict(registry._BUILT_IN))
+    monkeypatch.setattr(registry.parts, "_BUILT_IN", dict(registry.parts._BUILT_IN))
 
 
 def test_a_rule_has_its_own_options_and_those_of_every_rule():

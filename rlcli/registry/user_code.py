@@ -200,4 +200,4 @@ def _installed_folders() -> tuple[Path, ...]:
     """The folders of Python, of its packages and of rlcli."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     paths = [Path(path) for name in names if (path := sysconfig.get_path(name))]
-    return (*paths, Path(__file__).parent)
+    return (*paths, Path(__file__).parents[1])

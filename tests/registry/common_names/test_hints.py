@@ -10,10 +10,10 @@ import rlcli
 from rlcli import registry
 from rlcli.cli import main
 from rlcli.commands import COMMANDS
-from rlcli.common_names import HINTS, find_hint, normalize_name, suggest_name
 from rlcli.errors import USAGE, RlcliError
 from rlcli.recipe import find_recipe, grammar, load_recipe, shipped_recipes
 from rlcli.recipe.documents import load_document
+from rlcli.registry.common_names import HINTS, find_hint, normalize_name, suggest_name
 
 LEAST = {"environment": "CartPole-v1", "updater": "dqn"}
 ENTRIES = [

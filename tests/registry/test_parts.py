@@ -30,9 +30,9 @@ def plug_in(tmp_path, monkeypatch):
         "later = elsewhere:tower\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    registry._entry_points.cache_clear()
+    registry.parts._entry_points.cache_clear()
     yield
-    registry._entry_points.cache_clear()
+    registry.parts._entry_points.cache_clear()
     sys.modules.pop("elsewhere", None)
 
 
@@ -98,7 +98,7 @@ def test_options_are_the_keyword_only_parameters_by_their_name_in_yaml():
 
 
 def test_a_factory_is_registered_by_its_own_name_or_another(monkeypatch):
-    monkeypatch.setattr(registry, "_BUILT_IN", dict(registry._BUILT_IN))
+    monkeypatch.setattr(registry.parts, "_BUILT_IN", dict(registry.parts._BUILT_IN))
 
     @registry.register("tracer", patience=3)
     def far_sighted():
@@ -152,7 +152,7 @@ def test_a_part_with_an_import_path_is_not_trusted():
 @pytest.mark.usefixtures("plug_in")
 def test_a_part_that_registers_itself_has_its_facts_by_any_name(monkeypatch):
     registry.names("network")  # loads the built-in ones
-    monkeypatch.setattr(registry, "_BUILT_IN", dict(registry._BUILT_IN))
+    monkeypatch.setattr(registry.parts, "_BUILT_IN", dict(registry.parts._BUILT_IN))
     factory = registry.find("network", "tower").factory
     assert registry.find("network", "elsewhere:tower").facts == {}
     registry.register("network", "high", storeys=3)(factory)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import rlcli
-from rlcli import plugins, recipe, registry, user_code
+from rlcli import recipe, registry
 from rlcli.errors import RlcliError
+from rlcli.registry import plugins, user_code
 
 ENVIRONMENT = """
 import jax.numpy as jnp
@@ -197,6 +198,6 @@ def test_installed_files_do_not_belong_to_the_user(tmp_path):
     assert user_code.is_user_file(tmp_path / "mine.py")
     assert user_code.is_user_file(__file__)
     for module in (json, np, pytest, rlcli):
-        assert not user_code.is_user_file(module.__file__)
+        assert not user_code.is_user_file(str(module.__file__))
     assert not user_code.is_user_file("<string>")
     assert not user_code.is_user_file("/home/a/.venv/lib/site-packages/mine.py")

@@ -14,9 +14,9 @@ import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from rlcli.common_names import commands, parts, recipe_keys
-from rlcli.common_names.environments import suggest_environment
 from rlcli.errors import suggest
+from rlcli.registry.common_names import commands, parts, recipe_keys
+from rlcli.registry.common_names.environments import suggest_environment
 
 HINTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {

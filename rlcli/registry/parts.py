@@ -1,4 +1,4 @@
-"""Registry: the part names of recipes, and the factories behind them.
+"""Parts: the names that recipes use, and the factories behind them.
 
 The signature of a factory is its specification. The positional parameters are the parts
 that `assembly` passes. The keyword-only parameters are the options that a recipe may
@@ -22,9 +22,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from rlcli import plugins
-from rlcli.common_names import suggest_name
 from rlcli.errors import RlcliError, quote
+from rlcli.registry import plugins
+from rlcli.registry.common_names import suggest_name
 
 CONTRACT = "v1"
 KINDS: Mapping[str, str] = MappingProxyType(  # kind -> plural, usually its package

@@ -6,10 +6,11 @@ import sys
 import pytest
 
 import rlcli
-from rlcli import plugins, recipe, registry
+from rlcli import recipe, registry
 from rlcli.assembly import build
 from rlcli.cli import main
 from rlcli.errors import RlcliError
+from rlcli.registry import plugins
 
 MODULES = {
     "breaks": "raise ValueError('no such\\ndevice \\x1b[31m')\n",
@@ -97,9 +98,9 @@ def site(tmp_path, monkeypatch):
     )
     (folder / "entry_points.txt").write_text(ENTRIES)
     monkeypatch.syspath_prepend(tmp_path)
-    registry._entry_points.cache_clear()
+    registry.parts._entry_points.cache_clear()
     yield tmp_path
-    registry._entry_points.cache_clear()
+    registry.parts._entry_points.cache_clear()
     for name in MODULES:
         sys.modules.pop(name, None)
 

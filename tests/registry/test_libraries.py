@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from rlcli import libraries
 from rlcli.errors import RlcliError
+from rlcli.registry import libraries
 
-PROJECT = Path(__file__).parents[1] / "pyproject.toml"
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 EXTRAS = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]
 
 

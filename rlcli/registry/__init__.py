@@ -1,0 +1,35 @@
+"""Registry: finds parts, plug-ins, libraries and modules of the user by their names.
+
+Belongs here: what turns a name in a recipe into code, and suggests names.
+May import: `types`, `errors` and `terminal`.
+"""
+
+from rlcli.registry import parts
+from rlcli.registry.parts import (
+    CONTRACT,
+    KINDS,
+    RegisteredPart,
+    entry_points,
+    find,
+    is_plug_in,
+    names,
+    options,
+    parse_kind,
+    register,
+    register_class_adapter,
+)
+
+__all__ = [
+    "CONTRACT",
+    "KINDS",
+    "RegisteredPart",
+    "entry_points",
+    "find",
+    "is_plug_in",
+    "names",
+    "options",
+    "parse_kind",
+    "parts",
+    "register",
+    "register_class_adapter",
+]
