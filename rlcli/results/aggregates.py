@@ -12,14 +12,13 @@ matrices. The estimate itself is that of the counts 1.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-RESAMPLES = 5_000
+from rlcli.runs.statistics import resample_counts
 
 Scores = Sequence[np.ndarray]  # [seeds] of each environment
 Counts = Sequence[np.ndarray]  # [resamples, seeds] of each environment
@@ -122,14 +121,10 @@ def _means(scores: Scores, counts: Counts) -> list[np.ndarray]:
 
 def _resample(scores: Scores, role: int = 0) -> list[np.ndarray]:
     """The counts of resamples; groups that are resampled together differ in role."""
-    return [_counts(len(each), role, index) for index, each in enumerate(scores)]
-
-
-@functools.lru_cache(maxsize=32)
-def _counts(seeds: int, role: int, environment: int) -> np.ndarray:
-    """How often each resample contains each seed, `[resamples, seeds]`."""
-    random = np.random.default_rng((role, environment))
-    return random.multinomial(seeds, np.full(seeds, 1 / seeds), size=RESAMPLES)
+    return [
+        resample_counts(len(each), seed=(role, index))
+        for index, each in enumerate(scores)
+    ]
 
 
 def _interval(values: np.ndarray) -> tuple[float, float]:

@@ -17,6 +17,7 @@ from rlcli.results.curves import DEFAULT_METRICS, Reader, Seed
 from rlcli.results.groups import Group, Member, group_members
 from rlcli.results.reference_scores import REFERENCES, Reference
 from rlcli.results.series import EVALUATION
+from rlcli.runs.statistics import RESAMPLES
 
 ALL = ""  # in `Settings.scales`: for environments that are not named
 PROFILE = np.linspace(0, 1.5, 61)  # scores at which profiles are computed
@@ -95,7 +96,7 @@ def compare_members(
         "result": settings.result,
         "y": metric,
         "threshold": settings.threshold,
-        "resamples": aggregates.RESAMPLES,
+        "resamples": RESAMPLES,
         "environments": [
             _compare_environment(environment, each, settings.threshold)
             for environment, each in samples.items()

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+RESAMPLES = 2_000  # of every bootstrap interval of rlcli
+
 Values = Sequence[float] | npt.NDArray[Any]
 
 
@@ -45,7 +47,7 @@ def _iqm_weights(n: int) -> npt.NDArray[np.float64]:
 
 
 def bootstrap_ci95(
-    values: Values, *, resamples: int = 2000, seed: int = 0
+    values: Values, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[float, float]:
     """The 95 % percentile bootstrap interval of the IQM of the values `[n]`, n > 1.
 
@@ -64,10 +66,10 @@ def bootstrap_band(
     values: npt.NDArray[Any],
     center: str = "iqm",
     *,
-    resamples: int = 2000,
+    resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The same intervals for each column of `[n, points]`, of the IQM or the `mean`.
+    """The intervals of the IQM or `mean` of each column of `[n, points]`.
 
     All columns use the same resamples. A column with a value that is not finite has the
     interval nan.
@@ -82,6 +84,19 @@ def bootstrap_band(
     return low, high
 
 
+@functools.lru_cache(maxsize=32)
+def resample_counts(
+    n: int, resamples: int = RESAMPLES, seed: tuple[int, ...] = (0,)
+) -> npt.NDArray[np.int64]:
+    """How often each of `resamples` samples of n values contains each, `[R, n]`.
+
+    The samples are drawn with replacement and have n values.
+    """
+    sampled = np.random.default_rng(seed).integers(n, size=(resamples, n))
+    cells = np.arange(resamples)[:, None] * n + sampled
+    return np.bincount(cells.ravel(), minlength=resamples * n).reshape(resamples, n)
+
+
 @functools.lru_cache(maxsize=16)
 def _bootstrap_weights(
     of_ranks: Sequence[float], resamples: int, seed: int
@@ -92,10 +107,10 @@ def _bootstrap_weights(
     depend on the values: the order of a resample is that of its ranks.
     """
     n = len(of_ranks)
-    ranks = np.random.default_rng(seed).integers(n, size=(resamples, n))
+    counts = resample_counts(n, resamples, (seed,))
+    rows, ranks = np.divmod(np.repeat(np.arange(counts.size), counts.ravel()), n)
     weights = np.zeros((resamples, n))
-    rows = np.arange(resamples)[:, None]
-    np.add.at(weights, (rows, np.sort(ranks, axis=-1)), of_ranks)
+    np.add.at(weights, (rows, ranks), np.tile(of_ranks, resamples))
     return weights
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rlcli.results import aggregates
 from rlcli.results.aggregates import (
     estimate,
     estimate_improvement,
@@ -21,6 +20,7 @@ from rlcli.results.aggregates import (
     optimality_gap,
 )
 from rlcli.runs import statistics
+from rlcli.runs.statistics import RESAMPLES
 
 RLIABLE = {
     "scores": {
@@ -106,7 +106,7 @@ def test_performance_profiles_are_those_of_rliable(name):
         np.testing.assert_allclose(interval, expected, atol=1 / 24 + 1e-6)  # one run
 
 
-def loop(statistic, scores, resamples=aggregates.RESAMPLES):
+def loop(statistic, scores, resamples=RESAMPLES):
     """The 95 % interval of a statistic of samples, resampled one by one."""
     random = np.random.default_rng(1)
     values = [
@@ -132,6 +132,13 @@ def test_intervals_are_those_of_a_loop_over_resamples():
         value, interval = estimate(statistic, scores)
         assert value == pytest.approx(function(scores))
         np.testing.assert_allclose(interval, loop(function, scores, 2000), atol=0.07)
+
+
+@pytest.mark.parametrize("n", [2, 5, 30])
+def test_intervals_of_one_environment_are_those_that_runs_record(n):
+    values = np.random.default_rng(n).normal(size=n)
+    interval = estimate(iqm, [values]).ci95
+    np.testing.assert_allclose(interval, statistics.bootstrap_ci95(values), rtol=1e-12)
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 7, 8])
