@@ -1,5 +1,7 @@
 """What all tests share. Comes before JAX: its settings and the layout are made here."""
 
+import contextlib
+import ctypes
 import gc
 import os
 import sys
@@ -47,6 +49,8 @@ def _limit_memory():
     if "jax" in sys.modules and _resident_memory() > 1.5 * 2**30:
         sys.modules["jax"].clear_caches()
         gc.collect()
+        with contextlib.suppress(OSError, AttributeError):  # not glibc
+            ctypes.CDLL(None).malloc_trim(0)  # else the memory stays with the process
 
 
 def _resident_memory() -> int:

@@ -1,4 +1,4 @@
-"""Masks: what is not allowed is never done, and nothing is learnt of it."""
+"""Masks: what is not allowed is never done, and nothing is learned of it."""
 
 import gymnasium
 import jax
@@ -275,15 +275,16 @@ def plays_by_the_rules(kind):
     return np.asarray(decision.action) - 1, mask
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [
         "a2c",
-        pytest.param("double", marks=pytest.mark.slow),
+        "double",
     ],
 )
 def test_what_is_not_allowed_is_never_done(kind):
-    """And of what is allowed the best is learnt to be done: the last."""
+    """And of what is allowed the best is learned to be done: the last."""
     action, mask = plays_by_the_rules(KINDS[kind])
     best = ACTIONS - 1 - np.argmax(mask[:, ::-1], axis=-1)
     assert mask[np.arange(400), action].all()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 # Checked code must not meet code that other tests imported unchecked: a new process.
 PREAMBLE = """

@@ -104,6 +104,7 @@ def test_each_group_of_parameters_has_its_own_numbers():
     assert "optimizer.value.learning_rate" in numbers
 
 
+@pytest.mark.slow
 def test_a_number_has_its_effect():
     """A step of SGD without momentum is proportional to the learning rate."""
     sgd = {"name": "sgd", "learning_rate": 0.25}

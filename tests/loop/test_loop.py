@@ -180,13 +180,14 @@ def test_host_and_compiled_loop_give_the_same_bits(kind, seeds):
 SMALL = {"network": "linear", "updater": "a2c"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "seeds"),
     [
         pytest.param({**ONLINE, **SMALL}, 1, id="small"),
-        pytest.param(ONLINE, 3, id="online", marks=pytest.mark.slow),
-        pytest.param(WITH_REPLAY, 1, id="with_replay", marks=pytest.mark.slow),
-        pytest.param(WITH_REPLAY, 3, id="with_replay-3", marks=pytest.mark.slow),
+        pytest.param(ONLINE, 3, id="online"),
+        pytest.param(WITH_REPLAY, 1, id="with_replay"),
+        pytest.param(WITH_REPLAY, 3, id="with_replay-3"),
     ],
 )
 def test_host_and_compiled_loop_give_the_same_bits_with_normalization(data, seeds):
@@ -244,7 +245,9 @@ def test_host_and_compiled_loop_give_the_same_bits_with_other_online_options(
     assert_host_equals_compiled(setup, loop.make_loop(setup), (130,))
 
 
-@pytest.mark.parametrize("kind", ["with_replay", "online"])
+@pytest.mark.parametrize(
+    "kind", ["with_replay", pytest.param("online", marks=pytest.mark.slow)]
+)
 def test_the_size_of_chunks_does_not_change_the_bits(kind):
     run = compiled_loop(kind)
     counts = (1, 7, 128, 4)  # also across blocks of noise
@@ -292,9 +295,8 @@ def test_a_restored_loop_has_the_layout_of_a_new_one_and_does_not_recompile(
     assert layouts[0] == layouts[1] == layouts[2]
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param("with_replay", marks=pytest.mark.slow), "online"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["with_replay", "online"])
 def test_vmapped_seeds_equal_single_seed_runs_after_a_hundred_updates(kind):
     iterations = {"with_replay": 100, "online": 25}[kind]  # PPO: 4 updates in each
     together = leaves_after(kind, iterations, seeds=3)
@@ -384,12 +386,14 @@ def test_the_stream_of_an_environment_depends_on_seed_and_index_only():
     def walk(num_envs: int, seed: int):
         data = {**WITH_REPLAY, "environment": environment(swing, num_envs)}
         env = setup_of(data).environment
-        state, obs = env.reset(stream_key(seed, RESET))
+        state, obs = jax.jit(env.reset)(stream_key(seed, RESET))
+        draw = jax.jit(
+            lambda time: env.draw(jax.random.fold_in(stream_key(seed, STEP), time))
+        )
         step = jax.jit(env.step)
         yield obs
         for time in range(70):  # the time limit is 30: over two resets
-            noise = env.draw(jax.random.fold_in(stream_key(seed, STEP), time))
-            state, answer = step(state, jnp.arange(num_envs) % 3, noise)
+            state, answer = step(state, jnp.arange(num_envs) % 3, draw(time))
             yield answer.obs
 
     few, many = np.array([*walk(2, 1)]), np.array([*walk(5, 1)])

@@ -49,9 +49,10 @@ def test_float32_is_the_function_itself():
 RECIPES = ["dqn_cartpole", "ppo_cartpole", "sac_pendulum"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [RECIPES[0], *(pytest.param(n, marks=pytest.mark.slow) for n in RECIPES[1:])],
+    RECIPES,
 )
 def test_a_recipe_trains_in_bfloat16_with_what_it_stores_in_float32(name):
     progress = {}

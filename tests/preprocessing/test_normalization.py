@@ -221,6 +221,7 @@ BASE = {
 }
 
 
+@pytest.mark.slow
 def test_each_seed_of_a_run_has_its_own_statistics():
     setup = build(load_recipe(BASE))
     engine = loop.make_loop(setup)

@@ -98,6 +98,7 @@ def test_options_are_the_keyword_only_parameters_by_their_name_in_yaml():
 
 
 def test_a_factory_is_registered_by_its_own_name_or_another(monkeypatch):
+    registry.names("tracer")  # loads the built-in ones
     monkeypatch.setattr(registry.parts, "_BUILT_IN", dict(registry.parts._BUILT_IN))
 
     @registry.register("tracer", patience=3)
@@ -115,6 +116,7 @@ def test_a_name_is_registered_once():
     def mlp():
         """Another."""
 
+    registry.names("network")  # loads the built-in ones
     with pytest.raises(ValueError, match="'mlp' is registered already, by rlcli"):
         registry.register("network")(mlp)
     with pytest.raises(ValueError, match="expected a kind among"):

@@ -197,7 +197,7 @@ def test_episodes_and_lengths_add_up_to_the_steps_that_were_made():
         pytest.param(60, marks=pytest.mark.slow),
     ],
 )
-def test_what_was_saved_and_restored_goes_on_as_if_nothing_had_been(middle, tmp_path):
+def test_a_restored_experiment_continues_with_the_same_results(middle, tmp_path):
     periods = {
         "log": {"every": 10},
         "evaluate": {"every": 20, "episodes": 2},

@@ -107,6 +107,7 @@ def info(run: Path) -> dict:
     return json.loads((run / "run.json").read_text())
 
 
+@pytest.mark.slow
 def test_the_exit_code_of_a_run_with_frozen_seeds_is_neither_success_nor_failure(
     trained,
 ):
@@ -194,7 +195,7 @@ def left(run: Path, source: Path, step: int) -> Path:
     return run
 
 
-@pytest.mark.parametrize("step", [20, 40])
+@pytest.mark.parametrize("step", [20, pytest.param(40, marks=pytest.mark.slow)])
 def test_a_resumed_run_has_the_same_frozen_seeds(step, trained, tmp_path):
     source, _, _ = trained
     run = left(tmp_path / "run", source, step)

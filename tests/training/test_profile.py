@@ -94,6 +94,7 @@ def test_a_profiled_run_divides_its_time_and_trains_as_any_other(tmp_path, envir
     assert found == wanted
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_early_says_so(tmp_path):
     data = {**RECIPE, "train": {"steps": 60, "start": 50}}
     run = rlcli.train(data, run=tmp_path / "run", quiet=True, profile=True)

@@ -73,7 +73,7 @@ ALL = ["recipe.yaml", "resolved.yaml", "run.json", "checkpoints.json", "log.txt"
     ("names", "how"),
     [
         (ALL, "removed"),
-        (["run.json"], "emptied"),
+        pytest.param(["run.json"], "emptied", marks=pytest.mark.slow),
         pytest.param(ALL, "emptied", marks=pytest.mark.slow),
         pytest.param(["run.json"], "removed", marks=pytest.mark.slow),
         pytest.param(["resolved.yaml"], "emptied", marks=pytest.mark.slow),

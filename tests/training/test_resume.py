@@ -150,7 +150,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("recipe", "seeds", "about", "kills"), CASES)
-def test_a_run_killed_at_a_random_moment_ends_as_if_it_had_not_been(
+def test_a_killed_run_resumes_to_the_result_of_an_uninterrupted_one(
     recipe, seeds, about, kills, start_process, uninterrupted_run, tmp_path
 ):
     (tmp_path / "mine.yaml").write_text(recipe)

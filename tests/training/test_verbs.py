@@ -162,7 +162,7 @@ def test_two_runs_of_a_recipe_are_the_same_to_the_byte(finished_runs, tmp_path):
 
 
 @pytest.mark.slow
-def test_watching_a_run_changes_nothing_of_what_is_learnt(finished_runs, tmp_path):
+def test_watching_a_run_changes_nothing_of_what_is_learned(finished_runs, tmp_path):
     sets = ["train.log.every=10", "train.evaluate.every=100", "train.checkpoint=null"]
     often = rlcli.train(DATA, set=sets, run=tmp_path / "run", quiet=True)
     ours, theirs = (
@@ -180,11 +180,11 @@ def test_watching_a_run_changes_nothing_of_what_is_learnt(finished_runs, tmp_pat
     [
         ("native", DATA, 1, 500),
         pytest.param("native", DATA, 1, 1_300, marks=pytest.mark.slow),
-        ("seeds", DATA, 2, 700),
+        pytest.param("seeds", DATA, 2, 700, marks=pytest.mark.slow),
         ("host", HOST, 1, 700),
     ],
 )
-def test_a_run_that_was_left_is_resumed_as_if_it_had_not_been(
+def test_a_resumed_run_equals_an_uninterrupted_one(
     kind, data, seeds, step, finished_runs, tmp_path
 ):
     run = left_at(step, tmp_path / "run", data, seeds=seeds)
@@ -257,7 +257,7 @@ def test_a_resume_that_is_interrupted_before_its_first_step_writes_nothing(
 
 
 @pytest.mark.slow
-def test_a_longer_run_goes_on_exactly_as_if_it_had_been_longer_from_the_start(
+def test_an_extended_run_equals_one_that_was_longer_from_the_start(
     finished_runs, tmp_path
 ):
     run = shutil.copytree(finished_runs["native"], tmp_path / "run")
@@ -402,7 +402,7 @@ def test_a_run_without_a_seed_left_fails_and_keeps_its_last_good_checkpoint(
 
 
 @pytest.mark.slow
-def test_a_run_that_is_being_trained_is_nobody_elses(tmp_path):
+def test_a_run_in_training_is_locked(tmp_path):
     run = tmp_path / "run"
     chunks = rlcli.chunks(DATA, run=run, quiet=True)
     next(chunks)

@@ -234,7 +234,7 @@ def test_a_command_dispatches_synchronously(tmp_path):
     [
         ('threads.Layout("one", 1)', "True"),
         ('threads.Layout("one", 2)', "False"),
-        ('threads.Layout("pool", 1)', "False"),
+        pytest.param('threads.Layout("pool", 1)', "False", marks=pytest.mark.slow),
     ],
 )
 def test_dispatch_is_synchronous_with_a_single_thread_only(layout, there):

@@ -81,6 +81,7 @@ def check(*programs):
     assert len(done.stdout.splitlines()) == len(programs) * len(BATCHES) * 2
 
 
+@pytest.mark.slow
 def test_bsuites_umbrella_compiles_in_seconds():
     check(("bsuite/UmbrellaChain", {"n_distractor": 20}))
 

@@ -129,6 +129,7 @@ def test_before_the_first_step_the_ratio_is_one():
     assert report.metrics["loss"] == pytest.approx(0.0, abs=1e-6)  # Â has mean 0
 
 
+@pytest.mark.slow
 def test_the_first_update_of_a_run_uses_the_policys_own_log_probabilities():
     data = {
         "environment": {"name": "probe-reward-depends-on-action", "num_envs": 4},
