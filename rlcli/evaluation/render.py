@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from rlcli.loop.progress import Setup
 from rlcli.recipe import Recipe, load_recipe
 from rlcli.runs import snapshots
 from rlcli.runs.locate import locate_policy
+from rlcli.types import ArrayTree
 
 _FPS = 50  # the default: CartPole's own rate
 _OVERLAY_HEIGHT = 28  # pixels of the line of text below a frame
@@ -64,6 +65,23 @@ def render(
         steps = player.frames(acting, evaluation_index=seed)
         films.write_film(target, _compose_frames(steps, size, overlay), fps or _FPS)
     return target
+
+
+def make_film_writer(
+    recipe: Recipe, setup: Setup
+) -> Callable[[ArrayTree, Path, int], None]:
+    """A function `(acting, file, index)` that films an episode of the first seed.
+
+    `acting` has a leading axis for the seeds. `index` is the index of the evaluation.
+    """
+    player = _first_seed_evaluator(recipe, setup, 1)
+
+    def write(acting: ArrayTree, target: Path, index: int) -> None:
+        first = jax.tree.map(lambda leaf: leaf[:1], acting)
+        steps = player.frames(first, evaluation_index=index)
+        films.write_film(target, _compose_frames(steps, None, False), _FPS)
+
+    return write
 
 
 def _select_evaluator(

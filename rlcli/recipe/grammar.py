@@ -106,7 +106,7 @@ class Train:
     stop: Stop | None = None
     on_nan: Literal["freeze", "stop"] = "freeze"
     on_error: Literal["stop", "restart"] = "stop"
-    trackers: tuple[str, ...] = ()
+    trackers: tuple[Any, ...] = ()  # parts, by name or with options
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -300,16 +300,12 @@ def contradictions(
     unsupported = (
         ("episodes", train.episodes is not None, "set `steps`"),
         ("on_error", train.on_error != "stop", "use `stop`"),
-        ("trackers", bool(train.trackers), "remove `trackers`"),
     )
     for key, is_set, hint in unsupported:
         if is_set:
             value = format_value(to_plain(getattr(train, key))).strip("`")
             message = f"`{key}: {value}` is not supported in this version of rlcli"
             yield ("train", key), message, hint
-    if train.evaluate.render:
-        message = "`render: true` is not supported in this version of rlcli"
-        yield ("train", "evaluate", "render"), message, "`rlcli render` writes GIFs"
     if train.start >= train.steps:
         message = f"the agent would never learn: `start` is {train.start:,}"
         hint = "updates begin after `start` steps: make it smaller than `steps`"

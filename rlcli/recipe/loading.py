@@ -82,6 +82,7 @@ class Recipe:
             parts += [*filter(None, [spec.part, spec.memory]), *spec.preprocess]
             heads += [("head", spec.head["name"])] if "name" in spec.head else []
         parts += [self.replay] if self.replay else []
+        parts += self.train.trackers
         return [*((part.kind, part.name) for part in parts), *heads]
 
     @property
@@ -256,7 +257,8 @@ def _train_to_plain(recipe: Recipe) -> dict[str, Any]:
     is_integer = train.updates.denominator == 1
     per_step = train.updates / (train.unroll * recipe.num_envs)
     updates = int(train.updates) if is_integer else {"per_step": float(per_step)}
-    return grammar.to_plain(train) | {"updates": updates}
+    trackers = [_part_to_plain(tracker) for tracker in train.trackers]
+    return grammar.to_plain(train) | {"updates": updates, "trackers": trackers}
 
 
 def _part_to_plain(part: Part) -> dict[str, Any]:

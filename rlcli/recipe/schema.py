@@ -29,7 +29,11 @@ FILE = "rlcli.schema.json"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _IMPORT_PATH = r"^[\w.]+:[\w.]+$"
 _NULL: Schema = {"type": "null"}
-_ALWAYS_NAMED = ("wrapper", "preprocess")  # kinds in lists, which have no default part
+_ALWAYS_NAMED = (
+    "wrapper",
+    "preprocess",
+    "tracker",
+)  # kinds in lists, which have no default part
 
 
 def schema(*, output: str | Path | None = None) -> dict[str, Any]:
@@ -96,9 +100,15 @@ class _Builder:
             "updater": self.part("updater"),
             "normalize": _or_null(section_schema(grammar.Normalize)),
             "optimizer": _or_null(_single_or_many(self.part("optimizer"))),
-            "train": _or_null(section_schema(grammar.Train)),
+            "train": _or_null(self.train()),
             "extra": {"type": ["object", "null"], "description": "your own data"},
         }
+
+    def train(self) -> Schema:
+        """The section `train`, whose trackers are parts."""
+        train = section_schema(grammar.Train)
+        train["properties"]["trackers"] |= {"items": self.part("tracker")}
+        return train
 
     def network(self) -> Schema:
         """One network, one for each function, or heads on a shared network."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple, NoReturn
@@ -302,9 +303,17 @@ class Sections:
         updates = self.updates(reader, options["updates"], unroll * num_envs)
         options["updates"] = updates
         train = grammar.Train(**reader.options(parameters, options))
+        train = dataclasses.replace(train, trackers=self.trackers(train.trackers))
         for place, message, hint in grammar.contradictions(train, num_envs, has_replay):
             self.fail(place, message, hint)
         return train
+
+    def trackers(self, values: Sequence[Any]) -> tuple[Part, ...]:
+        """The trackers of `train.trackers`."""
+        return tuple(
+            self.part("tracker", value, ("train", "trackers", index))
+            for index, value in enumerate(values)
+        )
 
     def _train_reader(self) -> grammar.Reader:
         return grammar.Reader("section `train`", ("train",), self.fail)

@@ -40,6 +40,7 @@ KINDS: Mapping[str, str] = MappingProxyType(  # kind -> plural, usually its pack
         "replay": "replays",
         "updater": "updaters",
         "optimizer": "optimizers",
+        "tracker": "trackers",
     }
 )
 _KIND_PACKAGES = {  # kinds whose package is not their plural

@@ -95,6 +95,15 @@ class Run:
         """The name of the latest checkpoint, and the steps of the best policies."""
         return self.folder / "checkpoints.json"
 
+    @property
+    def trackers(self) -> Path:
+        """The id of the run in its trackers, and the last step of each."""
+        return self.folder / "trackers.json"
+
+    def film(self, step: int) -> Path:
+        """The film of the evaluation at a step: `films/000050000.gif`."""
+        return self.folder / "films" / f"{step:09d}.gif"
+
     def checkpoint(self, step: int) -> Path:
         """The checkpoint of a step: `checkpoints/000050000.pkl.lz4`."""
         return self.checkpoints / f"{step:09d}{SUFFIX}"
@@ -132,6 +141,7 @@ class Run:
         """Removes temporary files of killed processes; requires the lock."""
         policies = (self.policy.name, self.best.name)
         texts = (self.recipe, self.resolved_recipe, self.info, self.index)
+        texts += (self.trackers,)
         names = [re.escape(name) for name in policies]
         names += [re.escape(path.name) for path in texts]
         files.remove_temporaries(self.folder, names)

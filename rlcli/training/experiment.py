@@ -17,6 +17,7 @@ from rlcli.assembly.out_of_memory import OutOfMemoryError, limit_building, requi
 from rlcli.assembly.user_errors import explain_user_errors
 from rlcli.errors import RlcliError
 from rlcli.evaluation.evaluator import make_evaluator
+from rlcli.evaluation.render import make_film_writer
 from rlcli.loop import make_loop, vmap_seeds
 from rlcli.loop.episodes import Evaluator
 from rlcli.loop.log import Log, log_points
@@ -30,6 +31,8 @@ from rlcli.runs.statistics import episode_summary
 from rlcli.training.failures import Failures
 from rlcli.training.log_rows import LogRows
 from rlcli.training.periods import is_due, next_due
+from rlcli.training.track_records import RETURNS
+from rlcli.training.tracking import build_trackers
 from rlcli.types import Array, ArrayTree
 from rlcli.xla.packing import PackedTree, Packing
 
@@ -43,6 +46,7 @@ class ChunkReport(NamedTuple):
     evaluation: Sequence[Mapping[str, Any]]
     messages: Sequence[str]
     is_checkpoint_due: bool
+    histograms: Sequence[Mapping[str, np.ndarray]]  # of each seed, for trackers
 
 
 class Experiment:
@@ -58,6 +62,9 @@ class Experiment:
         self.failures = Failures(recipe, setup)
         self.has_reached_stop = False  # whether every seed has reached `train.stop`
         self.best: BestPolicies | None = None
+        self.trackers = build_trackers(recipe)
+        self._histograms: Sequence[Mapping[str, np.ndarray]] = ()
+        self._film_writer: Callable[[ArrayTree, Path, int], None] | None = None
         self._progress: Progress | None = None
         self.log_rows = LogRows(recipe, setup)
         self._packed_summary = jax.jit(self._pack_summary)
@@ -166,6 +173,7 @@ class Experiment:
         is_evaluation_due, is_checkpoint_due = (
             is_due(before, self.iteration, period, self.steps) for period in periods
         )
+        self._histograms = ()
         evaluation = self._evaluate() if is_evaluation_due and not self.failure else []
         return ChunkReport(
             iterations=self.iteration - before,
@@ -174,6 +182,7 @@ class Experiment:
             evaluation=evaluation,
             messages=messages,
             is_checkpoint_due=is_checkpoint_due,
+            histograms=self._histograms,
         )
 
     def _fetch(self, log: Log, points: Sequence[int]) -> dict[str, Any]:
@@ -225,7 +234,14 @@ class Experiment:
         acting = self.acting()
         result = self._evaluator.evaluate(acting, evaluation_index=self.step)
         means = result.returns.mean(axis=1)
-        self._update_best(means, checkpoint.flatten_tree(acting))
+        parameters = checkpoint.flatten_tree(acting)
+        self._update_best(means, parameters)
+        if self.trackers:
+            self._histograms = [
+                {RETURNS: result.returns[i]}
+                | {f"parameters/{path}": leaf[i] for path, leaf in parameters.items()}
+                for i in range(len(self.setup.seeds))
+            ]
         stop = self.recipe.train.stop
         if stop is not None and np.all(means[self._is_active] >= stop.return_):
             self.has_reached_stop = True
@@ -238,6 +254,14 @@ class Experiment:
             }
             for i, seed in enumerate(self.setup.seeds)
         ]
+
+    def write_film(self, target: Path) -> None:
+        """Films an episode of the greedy policy of the first seed."""
+        self.report_phase("rendering")
+        if self._film_writer is None:
+            self._film_writer = make_film_writer(self.recipe, self.setup)
+        target.parent.mkdir(exist_ok=True)
+        self._film_writer(self.acting(), target, self.step)
 
     @property
     def _is_active(self) -> np.ndarray:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rlcli.training.experiment import Experiment
 
 # Options that a resume may change: the length of the run, and what it writes.
-CHANGEABLE = ("steps", "stop", "log", "evaluate", "checkpoint")
+CHANGEABLE = ("steps", "stop", "log", "evaluate", "checkpoint", "trackers")
 _MAX_LISTED = 5  # differences in a message
 
 

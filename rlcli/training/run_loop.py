@@ -26,10 +26,12 @@ from rlcli.runs.run_folder import Run
 from rlcli.terminal import printable
 from rlcli.training.pace import Pace
 from rlcli.training.signals import Signals, exit_now
+from rlcli.training.track_records import Results
+from rlcli.training.tracking import Tracking
 from rlcli.training.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from rlcli.training.experiment import Experiment
+    from rlcli.training.experiment import ChunkReport, Experiment
     from rlcli.training.profile import Profiler
 
 STOP_REACHED = "every seed has reached the return of `train.stop`"
@@ -149,6 +151,7 @@ def run_chunks(
     advance = profiler.advance if profiler else experiment.advance
     with (
         Metrics(folder.folder, resume_at) as rows,
+        _track(folder, experiment, monitor) as tracking,
         Watchdog(monitor.message),
         _record_errors(folder),
         _explain_user_errors(experiment),
@@ -164,7 +167,11 @@ def run_chunks(
             pace.measure(before, report.iterations, report.seconds)
             rows.append([*report.rows, *report.evaluation])
             monitor.update(report.rows, experiment.step, report.evaluation)
-            for report_message in report.messages:
+            films = _write_film(folder, experiment, report, tracking)
+            tracking.log(
+                Results([*report.rows, *report.evaluation], report.histograms, films)
+            )
+            for report_message in (*report.messages, *tracking.messages()):
                 monitor.message(report_message)
             if report.messages:
                 folder.write_info(frozen=failures.reasons)
@@ -190,6 +197,7 @@ def run_chunks(
         signals.acknowledge()
         experiment.save(folder)
         experiment.close()
+        tracking.status = status
     if status != "failed":  # whose reason already names the frozen seeds
         reason = "; ".join(filter(None, [reason, failures.summary]))
     folder.write_info(
@@ -199,6 +207,36 @@ def run_chunks(
         frozen=failures.reasons,
         ended=run_folder.timestamp(),
     )
+
+
+@contextlib.contextmanager
+def _track(folder: Run, experiment: Experiment, monitor: Monitor) -> Iterator[Tracking]:
+    """The trackers of the run, which are ended with it, also by an error."""
+    recipe, seeds = experiment.recipe, experiment.setup.seeds
+    tracking = Tracking(experiment.trackers, folder, recipe, seeds, experiment.step)
+    try:
+        yield tracking
+    finally:
+        if experiment.trackers:
+            monitor.set_phase("finishing the trackers")
+        tracking.finish(experiment.step)
+        for message in tracking.messages():
+            monitor.message(message)
+
+
+def _write_film(
+    folder: Run, experiment: Experiment, report: ChunkReport, tracking: Tracking
+) -> dict[str, Path]:
+    """The film of an evaluation, by its name in trackers, if the recipe wants one."""
+    if not report.evaluation or not experiment.recipe.train.evaluate.render:
+        return {}
+    film = folder.film(experiment.step)
+    try:
+        experiment.write_film(film)
+    except RlcliError as error:  # training does not depend on it
+        tracking.warn(f"no film of the evaluation: {error.message}")
+        return {}
+    return {"evaluation/film": film}
 
 
 @contextlib.contextmanager

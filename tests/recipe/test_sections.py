@@ -220,7 +220,6 @@ def test_a_recipe_that_lacks_the_main_thing_is_refused(recipe_file, text, messag
         ("updater", {"rule": "sarsa"}, "option `rule`"),
         ("train", {"episodes": 500}, "`episodes: 500`"),
         ("train", {"on_error": "restart"}, "`on_error: restart`"),
-        ("train", {"trackers": ["wandb"]}, "`trackers: [wandb]`"),
     ],
 )
 def test_what_a_later_version_brings_is_refused_by_its_name(
@@ -332,7 +331,6 @@ def test_the_whole_grammar_is_understood_but_for_what_is_refused_by_name():
         ("plugins",),
         ("network", "preprocess"),
         ("train", "on_error"),
-        ("train", "trackers"),
     ):
         error = _refusal(data)
         assert "not supported in this version" in error.message
@@ -344,3 +342,25 @@ def test_the_whole_grammar_is_understood_but_for_what_is_refused_by_name():
     read = recipe.load_recipe(data)
     assert read.train.stop.return_ == 475.0 and read.extra == {"mine": 1}
     assert recipe.load_recipe(recipe.resolve(read)) == read
+
+
+def test_trackers_are_parts_by_name_or_with_options():
+    trackers = ["tensorboard", {"name": "wandb", "project": "mine"}]
+    read = recipe.load_recipe({**LEAST, "train": {"trackers": trackers}})
+    first, second = read.train.trackers
+    assert (first.kind, first.name, first.options) == ("tracker", "tensorboard", {})
+    assert second.options["project"] == "mine" and second.options["mode"] is None
+    assert recipe.load_recipe(recipe.resolve(read)) == read
+
+
+@pytest.mark.parametrize(
+    ("tracker", "message"),
+    [
+        ("wanbd", "there is no tracker `wanbd`"),
+        ({"name": "wandb", "projekt": "x"}, "tracker `wandb` has no option `projekt`"),
+        ({"project": "x"}, "the tracker has no `name`"),
+        (3, "expected the tracker's name or a mapping, got `3`"),
+    ],
+)
+def test_a_tracker_that_does_not_exist_is_refused(tracker, message):
+    assert message in _refusal({**LEAST, "train": {"trackers": [tracker]}}).message

@@ -1,0 +1,232 @@
+"""Tracking: hands the results of a run to its trackers, each in a thread of its own.
+
+Training never waits for a tracker before the end of the run. A tracker that raises is
+left out of the rest of the run.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlcli import registry
+from rlcli.errors import RlcliError, quote
+from rlcli.recipe import Recipe, resolve
+from rlcli.registry import plugins
+from rlcli.runs.files import read_json, write_json
+from rlcli.runs.metrics import read_metrics
+from rlcli.runs.run_folder import Run
+from rlcli.trackers import Record, TrackedRun, Tracker
+from rlcli.training.track_records import Results, make_records
+
+_CAPACITY = 1_000  # chunks that wait for a tracker
+_PATIENCE = 60.0  # seconds that a tracker has after the end of the run
+
+
+def build_trackers(recipe: Recipe) -> dict[str, Tracker]:
+    """The trackers of a recipe, by name; an error says what one of them lacks."""
+    trackers: dict[str, Tracker] = {}
+    for index, part in enumerate(recipe.train.trackers):
+        place, label = ("train", "trackers", index), f"tracker {quote(part.name)}"
+        if part.name in trackers:
+            raise recipe.error(place, f"{label} is listed twice", "remove one of them")
+        factory = registry.find("tracker", part.name).factory
+        try:
+            tracker = factory(**part.options)
+        except RlcliError as error:
+            raise recipe.locate_error(place, error) from error
+        except Exception as error:
+            message = f"{label} raised {plugins.reason(error, factory)}"
+            raise recipe.error(place, message, plugins.TRACEBACK) from error
+        if not isinstance(tracker, Tracker):
+            message = f"{label} returned {quote(type(tracker).__name__)}"
+            hint = "a tracker is a `rlcli.trackers.Tracker(start, log, finish)`"
+            raise recipe.error(place, message, hint)
+        trackers[part.name] = tracker
+    return trackers
+
+
+class Tracking:
+    """The trackers of a run in progress.
+
+    `trackers.json` in its folder has the id of the run, and the last step that each
+    tracker has. A run that is resumed hands over what it has written to `metrics.jsonl`
+    beyond that step, and no row twice.
+    """
+
+    def __init__(
+        self,
+        trackers: Mapping[str, Tracker],
+        folder: Run,
+        recipe: Recipe,
+        seeds: Sequence[int],
+        step: int,
+    ) -> None:
+        """`step` is that at which the run begins or is resumed."""
+        self.status = "failed"  # with which `finish` ends the trackers
+        self._messages: deque[str] = deque()
+        self._warned: set[str] = set()
+        if not trackers:
+            self._workers: list[_Worker] = []
+            return
+        marks = _Marks(folder.trackers)
+        info = folder.read_info()
+        run = TrackedRun(
+            id=marks.id,
+            name=f"{recipe.name}/{folder.folder.name}",
+            folder=folder.folder,
+            recipe=resolve(recipe),
+            seeds=tuple(seeds),
+            tags=tuple(info.get("tags", ())),
+            step=step,
+        )
+        self._workers = [
+            _Worker(name, tracker, run, marks, self._messages.append)
+            for name, tracker in trackers.items()
+        ]
+        for worker in self._workers:
+            worker.thread.start()
+
+    def log(self, results: Results) -> None:
+        """Hands over the results of a chunk."""
+        for worker in self._workers:
+            worker.put(results)
+
+    def warn(self, message: str) -> None:
+        """Adds a warning, once in a run."""
+        if message not in self._warned:
+            self._warned.add(message)
+            self._messages.append(message)
+
+    def messages(self) -> Iterator[str]:
+        """Removes and yields the warnings of the trackers."""
+        while self._messages:
+            yield self._messages.popleft()
+
+    def finish(self, step: int) -> None:
+        """Ends the trackers, and waits for them, but not forever."""
+        for worker in self._workers:
+            worker.end(self.status, step)
+        deadline = time.monotonic() + _PATIENCE
+        for worker in self._workers:
+            worker.thread.join(max(0.0, deadline - time.monotonic()))
+            if worker.thread.is_alive():
+                self._messages.append(
+                    f"tracker {quote(worker.name)} has not finished within "
+                    f"{_PATIENCE:g} s: the run ends without it"
+                )
+        self._workers = []
+
+
+class _Marks:
+    """The file `trackers.json`: the id of a run, and the last step of each tracker."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        data = read_json(path)
+        steps = data.get("steps")
+        self._steps: dict[str, int] = steps if isinstance(steps, dict) else {}
+        self.id = str(data.get("id") or uuid.uuid4().hex[:16])
+
+    def step(self, name: str) -> int:
+        """The last step that a tracker has."""
+        return int(self._steps.get(name, 0))
+
+    def set_step(self, name: str, step: int) -> None:
+        """Records the last step that a tracker has."""
+        with self._lock:
+            self._steps[name] = step
+            write_json(self._path, {"id": self.id, "steps": self._steps})
+
+
+class _Worker:
+    """A tracker, its thread, and the results that wait for it.
+
+    If too many wait, the tracker later gets their rows from `metrics.jsonl`, without
+    histograms and films.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        tracker: Tracker,
+        run: TrackedRun,
+        marks: _Marks,
+        warn: Callable[[str], None],
+    ) -> None:
+        self.name = name
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self._tracker = tracker
+        self._last_step = marks.step(name)  # that the tracker has
+        self._resume_step = self._newest_step = run.step  # in `metrics.jsonl`
+        self._tracked_run = run._replace(step=self._last_step)
+        self._marks = marks
+        self._warn = warn
+        self._queue: queue.SimpleQueue[Results | None] = queue.SimpleQueue()
+        self._is_behind = False  # whether results did not fit into the queue
+        self._end = ("", 0)
+
+    def put(self, results: Results) -> None:
+        """Hands over results; never waits."""
+        if not self.thread.is_alive() or not results.rows:
+            return
+        self._newest_step = results.rows[-1]["T"]
+        if self._is_behind:  # it will read the rows, in order
+            return
+        if self._queue.qsize() < _CAPACITY:
+            self._queue.put(results)
+        else:
+            self._is_behind = True
+
+    def end(self, status: str, step: int) -> None:
+        """Asks the tracker to finish after the results that wait for it."""
+        self._end = (status, step)
+        self._queue.put(None)
+
+    def _run(self) -> None:
+        try:
+            session = self._tracker.start(self._tracked_run)
+            self._follow(session)
+            status, step = self._end
+            self._tracker.finish(session, status)
+            self._marks.set_step(self.name, max(step, self._last_step))
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # code of others
+            is_known = isinstance(error, RlcliError)
+            reason = error.message if is_known else plugins.reason(error)
+            self._warn(
+                f"tracker {quote(self.name)} failed: {reason}; the run continues "
+                "without it"
+            )
+
+    def _follow(self, session: Any) -> None:
+        """Hands over all results until the run ends."""
+        self._catch_up(session, self._resume_step)
+        while (results := self._queue.get()) is not None:
+            self._log(session, results)
+            if self._is_behind and self._queue.empty():
+                self._is_behind = False  # first: what comes now waits in the queue
+                self._catch_up(session, self._newest_step)
+        if self._is_behind:
+            self._catch_up(session, self._newest_step)
+
+    def _catch_up(self, session: Any, newest: int) -> None:
+        """Hands over the rows in `metrics.jsonl` up to a step; later ones may grow."""
+        if self._last_step < newest:
+            rows = read_metrics(self._tracked_run.folder)
+            self._log(session, Results([row for row in rows if row["T"] <= newest]))
+
+    def _log(self, session: Any, results: Results) -> None:
+        rows = [row for row in results.rows if row["T"] > self._last_step]
+        if not rows:  # the tracker has them, for example from before a resume
+            return
+        records: list[Record] = [*make_records(results._replace(rows=rows))]
+        self._tracker.log(session, records)
+        self._last_step = records[-1].step
+        self._marks.set_step(self.name, self._last_step)

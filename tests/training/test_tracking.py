@@ -1,0 +1,187 @@
+"""Tracking: what trackers get, and that they never stop or delay a run."""
+
+import json
+import threading
+import time
+
+import pytest
+
+import rlcli
+from rlcli.errors import RlcliError
+from rlcli.recipe import load_recipe
+from rlcli.runs.metrics import Metrics
+from rlcli.runs.run_folder import Run
+from rlcli.trackers import Tracker
+from rlcli.training import tracking
+from rlcli.training.track_records import Results
+from rlcli.training.tracking import Tracking, build_trackers
+
+DATA = {"environment": "CartPole-v1", "updater": "ppo", "train": {"seeds": 2}}
+
+
+class Recorder:
+    """A tracker that remembers its calls; `failing` is the function that raises."""
+
+    def __init__(self, failing=""):
+        self.runs, self.steps, self.statuses = [], [], []
+        self.failing = failing
+
+    @property
+    def tracker(self):
+        return Tracker(self.start, self.log, self.finish)
+
+    def _fail(self, name):
+        if name == self.failing:
+            raise OSError(f"no {name} today")
+
+    def start(self, run):
+        self._fail("start")
+        self.runs.append(run)
+        return self
+
+    def log(self, session, records):
+        assert session is self
+        self._fail("log")
+        self.steps += [record.step for record in records if record.seed is None]
+
+    def finish(self, session, status):
+        self._fail("finish")
+        self.statuses.append(status)
+
+
+def rows_at(*steps):
+    return [{"T": step, "seed": seed, "G": 1.0} for step in steps for seed in (0, 1)]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text('{"tags": ["first"]}')
+    return Run(tmp_path / "run")
+
+
+def begin(folder, trackers, step=0):
+    return Tracking(trackers, folder, load_recipe(DATA), (0, 1), step)
+
+
+def track(folder, recorder, *chunks, resume_at=None):
+    """Writes and tracks chunks of rows; returns the warnings."""
+    step = resume_at or 0
+    with Metrics(folder.folder, resume_at) as metrics:
+        tracked = begin(folder, {"mine": recorder.tracker}, step)
+        for rows in chunks:
+            metrics.append(rows)
+            tracked.log(Results(rows))
+            step = rows[-1]["T"]
+        tracked.status = "finished"
+        tracked.finish(step)
+    return [*tracked.messages()]
+
+
+def test_a_tracker_gets_the_run_every_row_once_and_the_status(folder):
+    recorder = Recorder()
+    assert track(folder, recorder, rows_at(10, 20), rows_at(30)) == []
+    assert recorder.steps == [10, 20, 30] and recorder.statuses == ["finished"]
+    (run,) = recorder.runs
+    assert (run.name, run.seeds, run.step) == ("recipe/run", (0, 1), 0)
+    assert run.tags == ("first",) and run.folder == folder.folder
+    assert run.recipe["updater"]["name"] == "ppo"
+    marks = json.loads(folder.trackers.read_text())
+    assert marks == {"id": run.id, "steps": {"mine": 30}}
+
+
+def test_a_resumed_run_hands_over_no_row_twice(folder):
+    """It was killed after its checkpoint at step 20, and computes row 30 again."""
+    recorder = Recorder()
+    track(folder, recorder, rows_at(10, 20), rows_at(30))
+    track(folder, recorder, rows_at(30), rows_at(40), resume_at=20)
+    assert recorder.steps == [10, 20, 30, 40]
+    first, second = recorder.runs
+    assert first.id == second.id and second.step == 30
+
+
+def test_a_tracker_that_a_resume_adds_gets_the_rows_from_before(folder):
+    track(folder, Recorder("log"), rows_at(10, 20), rows_at(30))
+    recorder = Recorder()
+    assert track(folder, recorder, rows_at(40), resume_at=30) == []
+    assert recorder.steps == [10, 20, 30, 40]
+
+
+@pytest.mark.parametrize("function", ["start", "log", "finish"])
+def test_a_tracker_that_raises_is_a_single_warning(folder, function):
+    failing, sound = Recorder(function), Recorder()
+    tracked = begin(folder, {"failing": failing.tracker, "sound": sound.tracker})
+    for step in (10, 20, 30):
+        tracked.log(Results(rows_at(step)))
+    tracked.status = "finished"
+    tracked.finish(30)
+    (message,) = tracked.messages()
+    assert message.startswith(f"tracker `failing` failed: OSError: no {function} today")
+    assert message.endswith("; the run continues without it")
+    assert sound.steps == [10, 20, 30] and sound.statuses == ["finished"]
+
+
+def test_a_tracker_that_hangs_delays_neither_training_nor_the_end_for_long(
+    folder, monkeypatch
+):
+    monkeypatch.setattr(tracking, "_PATIENCE", 0.05)
+    end = threading.Event()
+    recorder = Recorder()
+    recorder.log = lambda session, records: end.wait(10)
+    start = time.monotonic()
+    (message,) = track(folder, recorder, rows_at(10), rows_at(20))
+    end.set()
+    assert time.monotonic() - start < 5
+    assert message.startswith("tracker `mine` has not finished within 0.05 s")
+
+
+def test_a_slow_tracker_gets_from_the_file_what_could_not_wait(folder, monkeypatch):
+    monkeypatch.setattr(tracking, "_CAPACITY", 1)
+    go = threading.Event()
+    recorder = Recorder()
+    recorder.start = lambda run: go.wait(10) and recorder
+    with Metrics(folder.folder) as metrics:
+        tracked = begin(folder, {"mine": recorder.tracker})
+        for step in (10, 20, 30):
+            metrics.append(rows_at(step))
+            tracked.log(Results(rows_at(step)))
+        go.set()
+        tracked.finish(30)
+    assert recorder.steps == [10, 20, 30] and recorder.statuses == ["failed"]
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("raise OSError('broken')", "tracker `mine_t:mine` raised OSError: broken"),
+        ("return 3", "tracker `mine_t:mine` returned `int`"),
+    ],
+)
+def test_a_factory_that_makes_no_tracker_is_refused(
+    code, message, tmp_path, monkeypatch
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "mine_t.py").write_text(f"def mine():\n    '''Mine.'''\n    {code}\n")
+    recipe = load_recipe(DATA, ["train.trackers=[mine_t:mine]"])
+    try:
+        with pytest.raises(RlcliError) as caught:
+            build_trackers(recipe)
+    finally:
+        __import__("sys").modules.pop("mine_t")
+    assert message in caught.value.message
+
+
+def test_a_tracker_is_listed_once():
+    names = "[tensorboard, tensorboard]"
+    with pytest.raises(RlcliError, match=r"is listed twice|not installed"):
+        build_trackers(load_recipe(DATA, [f"train.trackers={names}"]))
+
+
+def test_a_missing_extra_is_found_before_work_begins(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "rlcli.registry.libraries.importlib.util.find_spec", lambda name: None
+    )
+    with pytest.raises(RlcliError, match="requires `tensorboardX`") as caught:
+        rlcli.train(DATA, set=["train.trackers=[tensorboard]"], run=tmp_path / "run")
+    assert caught.value.hint.startswith("pip install ")
+    assert not (tmp_path / "run").exists()
