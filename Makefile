@@ -58,6 +58,7 @@ bench: $(VENV)/installed $(PEER_VENVS:%=$(VENV)-%/installed)
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) -e .
+	$(BIN)/rlcli schema --output recipes/rlcli.schema.json  # for editors
 	touch $@
 
 $(PEER_VENVS:%=$(VENV)-%/installed): $(VENV)-%/installed:

@@ -1,6 +1,7 @@
 """Every recipe that comes with rlcli: it fits together, and lives a whole life."""
 
 import contextlib
+import itertools
 import os
 import re
 
@@ -15,6 +16,7 @@ import rlcli.runs.checkpoint
 from rlcli import loop, recipe, registry
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
+from rlcli.recipe.schema import COMMENT
 from rlcli.runs import metrics
 from rlcli.training.experiment import Experiment
 from rlcli.xla import backend
@@ -83,10 +85,11 @@ def test_the_programs_of_a_recipe_can_be_lowered_for_a_gpu(name):
     assert not any("lapack" in call or "callback" in call for call in calls)
 
 
-def test_a_recipe_opens_with_what_it_does(path):
-    first = path.read_text(encoding="utf-8").splitlines()[0]
-    assert first.startswith("# ")
-    assert len(first) > 20
+def test_a_recipe_opens_with_what_it_does_and_refers_editors_to_the_schema(path):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    comments = [*itertools.takewhile(lambda line: line.startswith("# "), lines)]
+    assert len(comments[0]) > 20
+    assert comments[-1] == COMMENT
 
 
 @pytest.mark.slow

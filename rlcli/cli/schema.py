@@ -21,7 +21,7 @@ def command(
 ) -> None:
     """Print the JSON Schema of recipes: every part that is installed, with its options.
 
-    An editor completes and checks a recipe whose first line is
+    An editor completes and checks a recipe that has the comment
     `# yaml-language-server: $schema=FILE`.
     """
     schema = rlcli.schema(output=output_)

@@ -32,7 +32,7 @@ def new(
 ) -> Path:
     """Copies a built-in recipe with its comments into a new file; returns its path.
 
-    The first line of the file refers editors to the JSON Schema of recipes,
+    A comment in the file refers editors to the JSON Schema of recipes,
     `rlcli.schema.json`, which is written beside it unless it exists.
 
     Args:
@@ -55,7 +55,7 @@ def new(
         text = _describe_copy(name, _replace_environment(text, old, section))
         name = _rename(name, old["name"], section["name"])
     target = Path(f"{name}.yaml" if output is None else output)
-    _write_new(target, f"# yaml-language-server: $schema={FILE}\n{text}")
+    _write_new(target, text)
     if not os.path.lexists(target.parent / FILE):  # also true for a broken link
         schema(output=target.parent / FILE)
     return target

@@ -10,7 +10,6 @@ from rlcli.recipe.loading import read_without_parts
 from rlcli.recipe.merging import as_mapping
 
 SHIPPED = recipe.shipped_recipes()
-SCHEMA_LINE = "# yaml-language-server: $schema=rlcli.schema.json\n"
 
 
 @pytest.fixture(autouse=True)
@@ -21,10 +20,10 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_copy_is_the_recipe_with_its_comments_and_a_schema():
+def test_a_copy_is_the_recipe_with_its_comments():
     path = rlcli.new("dqn_cartpole")
     assert str(path) == "dqn_cartpole.yaml"
-    assert path.read_text() == SCHEMA_LINE + SHIPPED["dqn_cartpole"].read_text()
+    assert path.read_text() == SHIPPED["dqn_cartpole"].read_text()
     assert recipe.load_recipe(path) == recipe.load_recipe("dqn_cartpole")
 
 
