@@ -114,23 +114,32 @@ def schedule_value(schedule: Schedule, clock: Clock, total_steps: int) -> Array:
 
     `total_steps` is `train.steps`, the reference of `over` in percent.
     """
-    import jax.numpy as jnp
+    import numpy as np  # here, as JAX: recipes are read without them
 
     time = clock.steps if schedule.per == "step" else clock.episodes
-    t = jnp.asarray(time, jnp.float32)
-    start, end = jnp.float32(schedule.start), jnp.float32(schedule.end)
+    if isinstance(time, np.ndarray) and not clock.numbers:
+        # At the start of a run, where JAX would compile each operation.
+        return np.asarray(_evaluate(schedule, time, total_steps, np))
+    import jax.numpy as jnp
+
+    return _evaluate(schedule, jnp.asarray(time, jnp.float32), total_steps, jnp)
+
+
+def _evaluate(schedule: Schedule, t: Array, total_steps: int, xp: Any) -> Any:
+    """The value at time `t`, computed by `xp`: `jax.numpy` or NumPy."""
+    start, end = xp.float32(schedule.start), xp.float32(schedule.end)
     if schedule.name == "exponential":
-        return start * jnp.exp(-schedule.rate * t)
+        return start * xp.exp(-schedule.rate * t)
     if schedule.name == "inverse":
         return start / (1.0 + schedule.rate * t)
     if schedule.name == "steps":
-        value = jnp.float32(schedule.milestones[0][1])
+        value = xp.float32(schedule.milestones[0][1])
         for begin, milestone in schedule.milestones[1:]:
-            value = jnp.where(t >= begin, jnp.float32(milestone), value)
+            value = xp.where(t >= begin, xp.float32(milestone), value)
         return value
-    x = jnp.minimum(t / schedule_in_steps(schedule, total_steps).over, 1.0)
+    x = xp.minimum(t / schedule_in_steps(schedule, total_steps).over, 1.0)
     if schedule.name == "cosine":
-        x = 0.5 - 0.5 * jnp.cos(jnp.pi * x)
+        x = 0.5 - 0.5 * xp.cos(xp.pi * x)
     # Not start + (end - start) x, which misses `end` by a rounding error at x = 1.
     return start * (1.0 - x) + end * x
 
