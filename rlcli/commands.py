@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # the same rows for type checkers and editors; a test compares them
     from rlcli.evaluation.evaluate import eval as eval
     from rlcli.evaluation.render import render as render
+    from rlcli.exports.export import export as export
     from rlcli.monitor.watch import watch as watch
     from rlcli.recipe.catalog import list as list
     from rlcli.recipe.new import new as new
@@ -33,6 +34,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(  # name -> module of its functio
         "resume": "rlcli.training",
         "eval": "rlcli.evaluation.evaluate",
         "render": "rlcli.evaluation.render",
+        "export": "rlcli.exports.export",
         "list": "rlcli.recipe.catalog",
         "show": "rlcli.runs.description",
         "check": "rlcli.training.check",

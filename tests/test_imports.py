@@ -23,7 +23,7 @@ FLOORS = (  # from the bottom up; a package may import from the floors below its
     ("assembly",),
     ("runs",),
     ("evaluation", "monitor", "results"),
-    ("training",),
+    ("training", "exports"),
     ("utils",),
     ("_old_paths",),
     ("",),

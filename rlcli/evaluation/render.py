@@ -101,7 +101,7 @@ def _select_evaluator(
     setup = build(snapshot.recipe, snapshot.seeds)
     acting = snapshots.restore_acting(snapshot, setup, file)
     first = jax.tree.map(lambda leaf: leaf[:1], acting)
-    target = (run.folder if run else file.parent) / targets.DEFAULT
+    target = targets.default_output(run, file)
     player = _first_seed_evaluator(snapshot.recipe, setup, episodes)
     return snapshot.recipe, target, player, first
 

@@ -6,25 +6,35 @@ from pathlib import Path
 
 from rlcli.evaluation import films
 from rlcli.recipe import check_document, shipped_recipes
+from rlcli.runs import zoo
 from rlcli.runs.locate import locate_policy
-from rlcli.runs.run_folder import SUFFIX
+from rlcli.runs.run_folder import SUFFIX, Run
 
 DEFAULT = "render.gif"
 # With these a path begins that is not the name of an environment.
-_FIRST_PARTS = ("/", "..", "runs")
+_FIRST_PARTS = ("/", "..", "runs", zoo.FOLDER)
 
 
 def check_request(
     path: str | Path, *, best: bool = False, output: str | Path | None = None
 ) -> None:
     """Refuses, before JAX is imported, a video that cannot be made or written."""
-    folder = Path()
+    target = Path(DEFAULT)
     if is_recipe(path):
         check_document(path)
     elif is_policy(path):
-        run, file = locate_policy(path, best=best)
-        folder = run.folder if run else file.parent
-    films.check_target(folder / DEFAULT if output is None else Path(output))
+        target = default_output(*locate_policy(path, best=best))
+    films.check_target(target if output is None else Path(output))
+
+
+def default_output(run: Run | None, file: Path) -> Path:
+    """The video of a policy: in the folder of its run, or beside its file.
+
+    That of a policy of the zoo is written to the current folder.
+    """
+    if zoo.zoo_name(file):
+        return Path(DEFAULT)
+    return (run.folder if run else file.parent) / DEFAULT
 
 
 def is_recipe(path: str | Path) -> bool:

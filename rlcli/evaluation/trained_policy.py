@@ -143,6 +143,7 @@ class TrainedPolicy:
         obs: Any,
         state: PolicyState | None = None,
         first: Bool[Array, "*batch"] | bool | None = None,
+        key: Key | None = None,
     ) -> tuple[ArrayTree, PolicyState]:
         """Selects the greedy action, as `rlcli eval` does.
 
@@ -152,13 +153,14 @@ class TrainedPolicy:
             first: where an observation is the first of a new episode, `[*batch]`: the
                 policy forgets what it remembers of the episode before. Not needed where
                 `state` is new.
+            key: breaks ties at random; by default the random numbers of `rlcli eval`.
 
         Returns:
             The action for `env.step`, and the new state. Actions are NumPy arrays in
             the dtypes of `spaces.action` if `obs` is; and JAX arrays if `obs` is, or
             under `jit` and `vmap`.
         """
-        return self._select_action("exploit", obs, state, first, None)
+        return self._select_action("exploit", obs, state, first, key)
 
     def explore(
         self,

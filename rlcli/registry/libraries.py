@@ -35,6 +35,8 @@ EXTRAS: Mapping[str, Extra] = MappingProxyType(  # in the order of pyproject.tom
         "tensorboard": Extra(("tensorboardX",), "tracker `tensorboard`"),
         "wandb": Extra(("wandb",), "tracker `wandb`"),
         "mlflow": Extra(("mlflow", "sqlalchemy", "alembic"), "tracker `mlflow`"),
+        "onnx": Extra(("onnx",), "`rlcli export --format onnx`"),
+        "stablehlo": Extra(("flatbuffers",), "`rlcli export --format stablehlo`"),
         "cuda12": Extra(("jax_cuda12_plugin",), "NVIDIA GPUs, with CUDA 12"),
         "cuda13": Extra(("jax_cuda13_plugin",), "NVIDIA GPUs, with CUDA 13"),
         "tpu": Extra(("libtpu",), "Google TPUs"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,10 @@ from rlcli.errors import RlcliError
 from rlcli.runs import formats
 from rlcli.runs.conditions import read_recipe
 from rlcli.runs.locate import complete_path, locate_run
+from rlcli.runs.policy_records import PolicyRecord, lone_policy, read_policy_record
 from rlcli.runs.records import Record, read_record
 from rlcli.runs.run_folder import SUFFIX
+from rlcli.runs.zoo import find_shipped_policy
 from rlcli.terminal import printable
 
 _LONGEST = 200  # characters of a value
@@ -27,6 +29,8 @@ def show(*what: str, set: Sequence[str] = (), diff_from_base: bool = False) -> s
     """
     if len(what) == 1 and is_run_path(what[0]):
         _refuse_recipe_options(what[0], set, diff_from_base)
+        if file := lone_policy(what[0]):
+            return _lines(_policy_fields(read_policy_record(file)))
         return describe_run(read_record(locate_run(what[0]).folder))
     from rlcli.recipe import catalog  # here: imports JAX
 
@@ -43,6 +47,8 @@ def show_data(
         )
     if is_run_path(what):
         _refuse_recipe_options(what, set, diff_from_base)
+        if file := lone_policy(what):
+            return dict(read_policy_record(file))
         folder = locate_run(what).folder
         return {**read_record(folder), "resolved": read_recipe(folder)}
     from rlcli.recipe import catalog  # here: imports JAX
@@ -60,15 +66,13 @@ def _refuse_recipe_options(what: str, set: Sequence[str], diff_from_base: bool) 
 
 def is_run_path(what: str | Path) -> bool:
     """Whether a name is that of a folder, or of a policy or checkpoint file."""
-    path = complete_path(what)
+    path = find_shipped_policy(complete_path(what))
     return path.is_dir() or path.name.endswith(SUFFIX)
 
 
 def describe_run(record: Record) -> str:
     """A record as lines of text: fields, then what differs from the built-in recipe."""
-    fields = {name: text for name, text in _fields(record) if text}
-    width = max(map(len, fields)) + 2
-    lines = [f"{name:{width}}{text}" for name, text in fields.items()]
+    lines = _lines(_fields(record)).splitlines()
     changes = record["changes"] or {}
     if changes:
         lines += ["", "different from the recipe as shipped or written:"]
@@ -77,6 +81,15 @@ def describe_run(record: Record) -> str:
             values = (formats.format_value(each, _LONGEST) for each in (after, before))
             lines.append("  {:{}}{}  (was {})".format(key, width, *values))
     return "".join(printable(line).replace("\n", "\\n") + "\n" for line in lines)
+
+
+def _lines(fields: Iterable[tuple[str, str]]) -> str:
+    """Fields as lines of text, without the empty ones."""
+    texts = {name: text.replace("\n", "\\n") for name, text in fields if text}
+    width = max(map(len, texts)) + 2
+    return "".join(
+        f"{name:{width}}{printable(text)}\n" for name, text in texts.items()
+    )
 
 
 def _fields(record: Record) -> Iterator[tuple[str, str]]:
@@ -96,6 +109,19 @@ def _fields(record: Record) -> Iterator[tuple[str, str]]:
     yield "return", describe_return(record)
     yield "created", _describe_times(record)
     yield "command", record["command"] or ""
+
+
+def _policy_fields(record: PolicyRecord) -> Iterator[tuple[str, str]]:
+    """The fields of a policy file without a run."""
+    yield "file", record["file"]
+    yield "kind", record["kind"]
+    recipe = record["resolved"]
+    for part in ("environment", "updater"):
+        yield part, str(recipe.get(part, {}).get("name", ""))
+    yield "seeds", ", ".join(map(str, record["seeds"]))
+    yield "steps", ", ".join(f"{steps:,}" for steps in record["steps"] or ())
+    yield "size", f"{record['bytes']:,} bytes"
+    yield "sha256", record["sha256"]
 
 
 def describe_return(record: Mapping[str, Any]) -> str:

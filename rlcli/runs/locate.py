@@ -10,16 +10,18 @@ from pathlib import Path
 from rlcli.errors import RlcliError
 from rlcli.runs.files import read_json
 from rlcli.runs.run_folder import TIME, Run, is_run
+from rlcli.runs.zoo import find_shipped_policy
 
 
 def locate_policy(path: str | Path, *, best: bool = False) -> tuple[Run | None, Path]:
     """Finds the run and the policy file of a path, for eval and render.
 
-    `path` is a run's folder, the folder of a recipe's runs (then the newest run), or a
-    policy or checkpoint file, which does not have to belong to a run. The policy of a
+    `path` is a run's folder, the folder of a recipe's runs (then the newest run), a
+    policy or checkpoint file, which does not have to belong to a run, or a policy of
+    the zoo, `zoo/<recipe>`. The policy of a
     run is `policy.pkl.lz4`, or `best.pkl.lz4` if `best`.
     """
-    path = complete_path(path)
+    path = find_shipped_policy(complete_path(path))
     if path.is_file():
         run = owning_run(path)
         if best and (run is None or path != run.best):

@@ -164,7 +164,9 @@ def load_snapshot(path: Path, *, trust: bool = False) -> Snapshot:
             steps=tuple(content["steps"]),
             episodes=tuple(content["episodes"]),
             returns=tuple(content["returns"]),
-            acting=content["acting"],
+            acting={
+                name: _as_float32(leaf) for name, leaf in content["acting"].items()
+            },
             frozen=frozen,
         )
     setup = build(recipe, seeds)
@@ -186,6 +188,11 @@ def load_snapshot(path: Path, *, trust: bool = False) -> Snapshot:
         acting=checkpoint.flatten_tree(setup.agent.acting(progress.agent)),
         frozen=frozen,
     )
+
+
+def _as_float32(leaf: np.ndarray) -> np.ndarray:
+    """The leaf, in float32 if it is stored in half precision, as large policies are."""
+    return leaf.astype(np.float32) if leaf.dtype == np.float16 else leaf
 
 
 def load_best(path: Path, shapes: ArrayTree, seeds: Sequence[int]) -> BestPolicies:

@@ -1,0 +1,77 @@
+"""`rlcli export`: writes a trained policy as a file that runs without rlcli."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import rlcli
+from rlcli.cli import options, output
+from rlcli.cli.options import MAX_SEED, Best, Json, Trust
+from rlcli.runs import thread_layout
+
+
+def command(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="CHECKPOINT|RUN",
+            help="A policy or checkpoint file, the folder of a run, or a policy of the "
+            "zoo, such as `zoo/ppo_cartpole`.",
+            show_default=False,
+        ),
+    ],
+    format: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="`stablehlo` for JAX, `onnx`, or `numpy`: a Python file that needs "
+            "NumPy only.",
+            show_default=False,
+        ),
+    ],
+    output_: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            metavar="FILE",
+            help="The file. Default: `policy.stablehlo.zip`, `policy.onnx` or "
+            "`policy.py` in the run's folder.",
+        ),
+    ] = None,
+    best: Best = False,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed",
+            metavar="N",
+            min=0,
+            max=MAX_SEED,
+            help="A seed of the run. Default: the first.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Json = False,
+    trust: Trust = False,
+) -> None:
+    """Export the greedy policy of a seed as a file that runs without rlcli.
+
+    The file contains preprocessing and normalization. Prints the files that it writes.
+    """
+    from rlcli.exports.formats import check_request, load_hint  # to keep `--help` fast
+
+    chosen = options.choose_run(path)
+    check_request(chosen, format=format, output=output_, best=best)
+    thread_layout.apply_for_policy(chosen)
+    result = rlcli.export(
+        chosen, format=format, output=output_, best=best, seed=seed, trust=trust
+    )
+    if json:
+        output.print_data(output.as_json(result))
+        return
+    for file in result["files"]:
+        output.print_data(file)
+    output.print_message(f"next: {load_hint(result)}")

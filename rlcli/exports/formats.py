@@ -1,0 +1,93 @@
+"""Formats: what `rlcli export` can write, and checks before it begins. No JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+from rlcli.errors import RlcliError, quote
+from rlcli.libraries import require_extra
+from rlcli.runs.files import check_writable
+from rlcli.runs.locate import locate_policy
+from rlcli.runs.zoo import zoo_name
+
+Format = Literal["stablehlo", "onnx", "numpy"]
+
+
+class Kind(NamedTuple):
+    """A format: its file's suffix, the module that writes it, and the extra it needs."""
+
+
+    suffix: str
+    module: str
+    extra: str
+
+
+FORMATS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "stablehlo": Kind(".stablehlo.zip", "rlcli.exports.stablehlo", "stablehlo"),
+        "onnx": Kind(".onnx", "rlcli.exports.onnx_model", "onnx"),
+        "numpy": Kind(".py", "rlcli.exports.numpy_module", ""),
+    }
+)
+
+
+def check_request(
+    run: str | Path,
+    *,
+    format: str,
+    output: str | Path | None = None,
+    best: bool = False,
+) -> Path:
+    """Returns the file to write; refuses, before JAX is imported, what cannot work."""
+    if format not in FORMATS:
+        names = ", ".join(f"`{name}`" for name in FORMATS)
+        raise RlcliError(
+            f"there is no export format {quote(format)}", f"choose one of {names}"
+        )
+    kind = FORMATS[format]
+    if kind.extra:
+        require_extra(kind.extra, f"the export format `{format}`")
+    file = _default_file(run, best, kind) if output is None else Path(output)
+    if not file.name.endswith(kind.suffix) or file.name == kind.suffix:
+        raise RlcliError(
+            f"`{file}` is not a name for the format `{format}`",
+            f"its files end with `{kind.suffix}`",
+        )
+    if format == "numpy" and not file.stem.isidentifier():
+        raise RlcliError(
+            f"`{file}` cannot be imported: `{file.stem}` is not a name of Python",
+            "use letters, digits and underscores only",
+        )
+    if file.is_dir():
+        raise RlcliError(f"`{file}` is a folder", "choose another file with `--output`")
+    check_writable(file.parent, "choose another file with `--output`")
+    return file
+
+
+def _default_file(run: str | Path, best: bool, kind: Kind) -> Path:
+    """`policy` with the suffix of the format, in the folder of the policy.
+
+    A policy of the zoo is written to the current folder, by its name.
+    """
+    owner, file = locate_policy(run, best=best)
+    if name := zoo_name(file):
+        return Path(f"{name}{kind.suffix}")
+    return (owner.folder if owner else file.parent) / f"policy{kind.suffix}"
+
+
+def load_hint(result: Mapping[str, Any]) -> str:
+    """The Python that loads the files of an export; `result` is that of `export`."""
+    file = result["files"][0]
+    match result["format"]:
+        case "numpy":
+            name = Path(file).stem
+            return f"import {name}; action, state = {name}.act(observation)"
+        case "onnx":
+            return f"policy = onnxruntime.InferenceSession({file!r})"
+    return (
+        f'policy = jax.export.deserialize(bytearray(zipfile.ZipFile({file!r}).read('
+        f'"policy.stablehlo")))'
+    )

@@ -1,0 +1,86 @@
+"""Signature: the metadata of an exported policy, as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+import rlcli
+from rlcli.evaluation.trained_policy import TrainedPolicy
+from rlcli.exports.policy_function import PolicyFunction, next_name
+
+VERSION = 1
+BATCH = "batch"
+
+
+def describe_policy(policy: TrainedPolicy, function: PolicyFunction) -> dict[str, Any]:
+    """The metadata that every exported file contains."""
+    spaces = {port.name: port.space for port in (*function.observation, *function.action)}
+    return {
+        "format_version": VERSION,
+        "rlcli": rlcli.__version__,
+        "environment": policy.recipe["environment"]["name"],
+        "seed": policy.seed,
+        "steps": policy.steps,
+        "inputs": [
+            {**_array(name, struct), **_space(spaces.get(name))}
+            for name, struct in function.inputs.items()
+        ],
+        "outputs": [
+            {**_array(name, value, batched=True), **_space(spaces.get(name))}
+            for name, value in _outputs(function)
+        ],
+        "state": [
+            {"input": name, "output": next_name(name), "initial": _collapse(leaf)}
+            for name, leaf in function.state.items()
+        ],
+        "recipe": policy.recipe,
+    }
+
+
+def _outputs(function: PolicyFunction) -> Iterator[tuple[str, Any]]:
+    """The outputs, first the actions; their shapes have a batch axis."""
+    names = [port.name for port in function.action]
+    names += [next_name(name) for name in function.state]
+    for name in names:
+        yield name, function.graph.outputs[name]
+
+
+def _array(name: str, value: Any, batched: bool = False) -> dict[str, Any]:
+    shape = value.shape[1:] if batched else value.shape
+    dtype = np.dtype(value.dtype).name
+    return {"name": name, "shape": [BATCH, *shape], "dtype": dtype}
+
+
+def _space(space: gymnasium.Space | None) -> Mapping[str, Any]:
+    """The entry `space` of an array of an observation or an action."""
+    match space:
+        case gymnasium.spaces.Box():
+            bounds = {"low": _collapse(space.low), "high": _collapse(space.high)}
+            return {"space": {"type": "Box", **bounds}}
+        case gymnasium.spaces.Discrete():
+            sizes = {"n": int(space.n), "start": int(space.start)}
+            return {"space": {"type": "Discrete", **sizes}}
+        case gymnasium.spaces.MultiDiscrete():
+            sizes = {"nvec": space.nvec.tolist(), "start": space.start.tolist()}
+            return {"space": {"type": "MultiDiscrete", **sizes}}
+        case gymnasium.Space():
+            return {"space": {"type": type(space).__name__}}
+    return {}
+
+
+def _collapse(array: np.ndarray) -> Any:
+    """An array as nested lists, or one number if all are equal; null if infinite."""
+    values = np.unique(array)
+    if values.size == 1:
+        return _finite(values[0].item())
+    return _finite(array.tolist())
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return value if np.isfinite(value) else None
