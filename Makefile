@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 RECIPE := recipes/dqn_cartpole.yaml
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-docs test-slow check format bench
+.PHONY: demo test test-docs test-slow check format bench zoo
 .DELETE_ON_ERROR:
 
 # Trains, evaluates and renders; the folder of the run is train's line on stdout.
@@ -53,6 +53,11 @@ bench: $(VENV)/installed $(PEER_VENVS:%=$(VENV)-%/installed)
 	@$(if $(PUREJAXRL),,echo "not compared with purejaxrl: set PUREJAXRL=FOLDER_OF_ITS_CLONE")
 	$(BIN)/python -m benchmarks $(foreach peer,$(PEERS),"$(peer) $(VENV)-$(peer)/bin/python") \
 		$(if $(PUREJAXRL),"purejaxrl $(VENV)-purejaxrl/bin/python '$(PUREJAXRL)'")
+
+# Trains the policies of the zoo that are missing, and writes docs/zoo.md; takes hours.
+zoo: $(VENV)/installed
+	$(PIP) -e '.[evolution,muzero]'
+	$(BIN)/python -m benchmarks.zoo
 
 # The stamps are written last: what was interrupted is done again.
 $(VENV)/installed: pyproject.toml constraints.txt

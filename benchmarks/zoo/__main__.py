@@ -99,7 +99,8 @@ def write_policy(source: Path, target: Path, index: int) -> None:
 
 def halve_precision(leaf: np.ndarray) -> np.ndarray:
     """A float32 array as float16, unless a number is too large for it."""
-    half = leaf.astype(np.float16) if leaf.dtype == np.float32 else leaf
+    with np.errstate(over="ignore"):
+        half = leaf.astype(np.float16) if leaf.dtype == np.float32 else leaf
     return half if np.all(np.isfinite(half)) else leaf
 
 

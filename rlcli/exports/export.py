@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcli.evaluation.load import load
-from rlcli.exports.formats import FORMATS, Format, check_request
+from rlcli.exports.formats import FORMATS, check_request
 from rlcli.exports.policy_function import check_policy, make_policy_function
 from rlcli.exports.signature import describe_policy
 from rlcli.runs.files import replace_file
@@ -16,7 +16,7 @@ from rlcli.runs.files import replace_file
 def export(
     run: str | Path,
     *,
-    format: Format,
+    format: str,
     output: str | Path | None = None,
     best: bool = False,
     seed: int | None = None,

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError, quote
-from rlcli.libraries import require_extra
+from rlcli.registry.libraries import require_extra
 from rlcli.runs.files import check_writable
 from rlcli.runs.locate import locate_policy
 from rlcli.runs.zoo import zoo_name
 
-Format = Literal["stablehlo", "onnx", "numpy"]
-
 
 class Kind(NamedTuple):
-    """A format: its file's suffix, the module that writes it, and the extra it needs."""
-
+    """A format: its file's suffix, the module that writes it, and its extra, if any."""
 
     suffix: str
     module: str
@@ -88,6 +85,6 @@ def load_hint(result: Mapping[str, Any]) -> str:
         case "onnx":
             return f"policy = onnxruntime.InferenceSession({file!r})"
     return (
-        f'policy = jax.export.deserialize(bytearray(zipfile.ZipFile({file!r}).read('
+        f"policy = jax.export.deserialize(bytearray(zipfile.ZipFile({file!r}).read("
         f'"policy.stablehlo")))'
     )

@@ -23,7 +23,7 @@ _MAX_UNROLLED = 16  # steps of a scan
 _IDENTITIES = frozenset({"copy", "copy_p", "optimization_barrier", "stop_gradient"})
 _RESHAPES = frozenset({"expand_dims", "reshape", "squeeze"})
 _INNER_JAXPRS = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call")
-_LOOPS = frozenset({"cond", "scan", "while"})  # they have inner jaxprs, and are no calls
+LOOPS = frozenset({"cond", "scan", "while"})  # they have inner jaxprs, and are no calls
 
 
 class Value(NamedTuple):
@@ -143,8 +143,10 @@ class _GraphBuilder:
         values |= zip(jaxpr.constvars, map(self._literal, constants), strict=True)
 
         def read(variable: Any) -> Value:
-            is_literal = isinstance(variable, core.Literal)
-            return self._literal(variable.val) if is_literal else values[variable]
+            if isinstance(variable, core.Literal):
+                aval: Any = variable.aval
+                return self._literal(np.asarray(variable.val, aval.dtype))
+            return values[variable]
 
         for equation in jaxpr.eqns:
             outputs = self._add(equation, [*map(read, equation.invars)])
@@ -174,21 +176,23 @@ class _GraphBuilder:
     def _add(self, equation: Any, inputs: list[Value]) -> list[Value]:
         """Adds one equation; returns its outputs."""
         primitive, params = equation.primitive.name, equation.params
-        first = equation.outvars[0].aval if equation.outvars else None
+        avals = [variable.aval for variable in equation.outvars]
         if primitive in _IDENTITIES:
             return inputs
         if primitive in _RESHAPES:
-            return [self._reshape(inputs[0], read_shape(first.shape))]
+            return [self._reshape(inputs[0], read_shape(avals[0].shape))]
         if primitive == "stack":
-            return [self._stack(inputs, int(params["axis"]), read_shape(first.shape))]
+            return [
+                self._stack(inputs, int(params["axis"]), read_shape(avals[0].shape))
+            ]
         if primitive == "split":
             return self._split(inputs[0], params["sizes"], int(params["axis"]))
         if primitive == "square":
-            return self._append("mul", [inputs[0]] * 2, [first], {}, _square)
+            return self._append("mul", [inputs[0]] * 2, avals, {}, _square)
         if primitive == "scan" and params["length"] in range(_MAX_UNROLLED + 1):
             return self._unroll(params, inputs)
         inner = [params[name] for name in _INNER_JAXPRS if name in params]
-        if inner and primitive not in _LOOPS:
+        if inner and primitive not in LOOPS:
             is_closed = hasattr(inner[0], "consts")
             jaxpr = inner[0].jaxpr if is_closed else inner[0]
             return self.inline(jaxpr, inner[0].consts if is_closed else (), inputs)
@@ -197,7 +201,6 @@ class _GraphBuilder:
             result = equation.primitive.bind(*arrays, **params)
             return result if equation.primitive.multiple_results else [result]
 
-        avals = [variable.aval for variable in equation.outvars]
         return self._append(primitive, inputs, avals, params, bind)
 
     def _append(
@@ -209,7 +212,9 @@ class _GraphBuilder:
         function: Callable[..., Sequence[Any]],
     ) -> list[Value]:
         """Appends an operation; `outputs` have its shapes, `function` computes it."""
-        is_constant = all(value.is_constant for value in inputs)
+        # `dim_as_value` has no inputs: it is the size of the batch.
+        is_constant = primitive != "dim_as_value"
+        is_constant &= all(value.is_constant for value in inputs)
         values = []
         for each in outputs:
             shape = read_shape(each.shape)

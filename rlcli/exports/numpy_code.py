@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ import numpy as np
 from rlcli.exports.graph import BATCH, Graph, Operation, Value, read_shape
 from rlcli.exports.operators import (
     ELEMENTWISE,
-    check_dtypes,
+    check_operations,
     check_padding,
     check_window,
     einsum_equation,
@@ -56,16 +56,16 @@ def _divide(x, y):
     """Division of integers, rounded towards zero."""
     return np.where((x < 0) == (y < 0), x // y, -(-x // y)).astype(x.dtype)
 ''',
-        "_erf": '''
+        "_erf": """
 def _erf(x):
     return np.vectorize(math.erf, otypes=[x.dtype])(x)
-''',
-        "_max_pool": '''
+""",
+        "_max_pool": """
 def _max_pool(x, window, strides, padding):
     x = np.pad(x, padding, constant_values=-np.inf)
     x = sliding_window_view(x, window)[tuple(slice(None, None, s) for s in strides)]
     return np.max(x, axis=tuple(range(len(window), 2 * len(window))))
-''',
+""",
     }
 )
 
@@ -82,10 +82,9 @@ class NumpyCode(NamedTuple):
 
 def write_code(graph: Graph) -> NumpyCode:
     """Writes a graph as NumPy code; refuses primitives that have no counterpart."""
-    check_dtypes(graph, FORMAT)
+    check_operations(graph, FORMAT, _WRITERS)
     writer = _CodeWriter(graph)
-    lines = [line for operation in graph.operations for line in writer.lines(operation)]
-    body = "".join(f"    {line}\n" for line in lines)
+    body = "".join(f"    {writer.line(each)}\n" for each in graph.operations)
     results = {name: writer.read(value) for name, value in graph.outputs.items()}
     helpers = [text for name, text in _HELPERS.items() if f"{name}(" in body]
     return NumpyCode(
@@ -102,30 +101,20 @@ class _CodeWriter:
 
     def __init__(self, graph: Graph) -> None:
         self.arrays: dict[str, np.ndarray] = {}
-        self.names = {
-            name: name
-            for operation in graph.operations
-            for name in (value.name for value in operation.outputs)
-        }
-        self.names |= _identifiers(graph.inputs)
+        self.names = _identifiers(graph.inputs)
         self._constants = graph.constants
 
-    def lines(self, operation: Operation) -> Iterator[str]:
-        """The assignments of an operation."""
-        write = _WRITERS.get(operation.primitive)
-        if write is None or len(operation.outputs) != 1:
-            what = f"the JAX primitive `{operation.primitive}`"
-            raise unsupported(FORMAT, what)
+    def line(self, operation: Operation) -> str:
+        """The assignment of an operation."""
         inputs = [self.read(value) for value in operation.inputs]
-        yield f"{self.names[operation.outputs[0].name]} = {write(operation, inputs)}"
+        (output,) = operation.outputs
+        return f"{output.name} = {_WRITERS[operation.primitive](operation, inputs)}"
 
     def read(self, value: Value) -> str:
         """The expression of a value."""
-        if value.name not in self._constants:
-            return self.names[value.name]
-        if value.name not in self.names:
+        if value.name in self._constants and value.name not in self.names:
             self.names[value.name] = self._constant(self._constants[value.name])
-        return self.names[value.name]
+        return self.names.get(value.name, value.name)
 
     def _constant(self, array: np.ndarray) -> str:
         if array.shape == ():
@@ -150,7 +139,7 @@ def _number(array: np.ndarray) -> str:
     text = repr(array.item())
     if text in ("inf", "-inf", "nan"):
         text = f'"{text}"'
-    name = "bool_" if array.dtype == bool else array.dtype.name
+    name = "bool_" if array.dtype == np.bool_ else array.dtype.name
     return f"np.{name}({text})"
 
 
@@ -198,7 +187,7 @@ def _reshape(operation: Operation, inputs: Sequence[str]) -> str:
 
 def _convert(operation: Operation, inputs: Sequence[str]) -> str:
     dtype = operation.outputs[0].dtype
-    return f"{inputs[0]}.astype(np.{'bool_' if dtype == bool else dtype})"
+    return f"{inputs[0]}.astype(np.{'bool_' if dtype == np.bool_ else dtype})"
 
 
 def _slice(operation: Operation, inputs: Sequence[str]) -> str:
@@ -219,7 +208,7 @@ def _concatenate(operation: Operation, inputs: Sequence[str]) -> str:
 
 
 def _select(operation: Operation, inputs: Sequence[str]) -> str:
-    if len(inputs) != 3 or operation.inputs[0].dtype != bool:
+    if len(inputs) != 3 or operation.inputs[0].dtype != np.bool_:
         raise unsupported(FORMAT, "a selection among more than two arrays")
     return f"np.where({inputs[0]}, {inputs[2]}, {inputs[1]})"
 

@@ -15,7 +15,7 @@ from rlcli.exports.policy_function import FIRST, PolicyFunction, Port, next_name
 
 ARRAYS_SUFFIX = ".npz"
 
-_MODULE = '''"""The greedy policy of a run in {environment}, exported by rlcli {version}.
+_MODULE = '''"""The greedy policy of a run in {environment}, exported by rlcli.
 
 Requires NumPy only, and `{arrays}` in the same folder.
 
@@ -87,8 +87,8 @@ def _read(leaf, entry):
     split = leaf.ndim - len(shape)
     if split < 0 or leaf.shape[split:] != shape:
         raise ValueError(
-            f"expected `{{entry['name']}}` of shape {{shape}}, alone or with leading batch "
-            f"axes, got shape {{leaf.shape}}"
+            f"expected `{{entry['name']}}` of shape {{shape}}, alone or with leading "
+            f"batch axes, got shape {{leaf.shape}}"
         )
     return leaf.astype(entry["dtype"]), leaf.shape[:split]
 
@@ -126,7 +126,6 @@ def _write_module(
     text = json.dumps(metadata, indent=1, allow_nan=False).replace('"""', r"\"\"\"")
     return _MODULE.format(
         environment=metadata["environment"],
-        version=metadata["rlcli"],
         arrays=file.with_suffix(ARRAYS_SUFFIX).name,
         module=file.stem,
         statefulness=_STATEFUL if function.state else "",

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from rlcli.exports.graph import BATCH, Graph, Operation, Value, read_shape
+from rlcli.exports.graph import Graph, Operation, read_shape
+from rlcli.exports.onnx_builder import ModelBuilder
 from rlcli.exports.operators import (
     ELEMENTWISE,
-    check_dtypes,
+    check_operations,
     check_padding,
     check_window,
     einsum_equation,
@@ -26,12 +27,11 @@ from rlcli.exports.operators import (
     unsupported,
 )
 from rlcli.exports.policy_function import PolicyFunction, next_name
-from rlcli.libraries import import_library
+from rlcli.registry.libraries import import_library
 
 FORMAT = "onnx"
 OPSET = 18
 _IR_VERSION = 8  # of opset 18, so that older runtimes read the file
-_BATCH_NAME = "batch"
 _END = np.iinfo(np.int64).max  # of a slice of all entries
 
 
@@ -52,10 +52,12 @@ def write_files(
 def make_model(graph: Graph, outputs: Sequence[str]) -> Any:
     """The `onnx.ModelProto` of a graph; refuses what ONNX has no operator for."""
     onnx = import_library("onnx", "onnx")
-    check_dtypes(graph, FORMAT)
-    builder = _ModelBuilder(onnx, graph)
+    check_operations(graph, FORMAT, _WRITERS)
+    builder = ModelBuilder(onnx, graph)
     for operation in graph.operations:
-        builder.add(operation)
+        inputs = [builder.read(value) for value in operation.inputs]
+        result = _WRITERS[operation.primitive](builder, operation, inputs)
+        builder.node("Identity", [result], operation.outputs[0].name)
     for name in outputs:
         builder.node("Identity", [builder.read(graph.outputs[name])], name)
     body = onnx.helper.make_graph(
@@ -73,130 +75,45 @@ def make_model(graph: Graph, outputs: Sequence[str]) -> Any:
     )
 
 
-class _ModelBuilder:
-    """Collects the nodes and constants of a model."""
-
-    def __init__(self, onnx: Any, graph: Graph) -> None:
-        self.nodes: list[Any] = []
-        self.initializers: list[Any] = []
-        self._onnx = onnx
-        self._graph = graph
-        self._constants: dict[Any, str] = {}
-        self._batch_size = ""
-
-    def add(self, operation: Operation) -> None:
-        """Adds the nodes of an operation."""
-        write = _WRITERS.get(operation.primitive)
-        if write is None or len(operation.outputs) != 1:
-            what = f"the JAX primitive `{operation.primitive}`"
-            raise unsupported(FORMAT, what)
-        inputs = [self.read(value) for value in operation.inputs]
-        result = write(self, operation, inputs)
-        self.node("Identity", [result], operation.outputs[0].name)
-
-    def read(self, value: Value) -> str:
-        """The name of a value; adds it if it is a constant."""
-        if value.name in self._graph.constants:
-            return self.constant(self._graph.constants[value.name], value.name)
-        return value.name
-
-    def node(self, kind: str, inputs: Sequence[str], name: str = "", **options) -> str:
-        """Adds a node and returns the name of its output."""
-        name = name or f"n{len(self.nodes)}"
-        make = self._onnx.helper.make_node
-        self.nodes.append(make(kind, list(inputs), [name], **options))
-        return name
-
-    def constant(self, array: Any, name: str = "", dtype: Any = None) -> str:
-        """The name of a constant, stored once."""
-        array = np.asarray(array, dtype)
-        key = (array.dtype.str, array.shape, array.tobytes())
-        if key not in self._constants:
-            self._constants[key] = name or f"c{len(self._constants)}"
-            tensor = self._onnx.numpy_helper.from_array(array, self._constants[key])
-            self.initializers.append(tensor)
-        return self._constants[key]
-
-    def like(self, number: float, value: Value) -> str:
-        """A number in the dtype of a value."""
-        return self.constant(number, dtype=value.dtype)
-
-    def sizes(self, shape: Sequence[int]) -> str:
-        """A shape as a tensor, with the size of the batch."""
-        parts, known = [], []
-        for size in shape:
-            if size != BATCH:
-                known.append(size)
-                continue
-            parts += [self.constant(known, dtype=np.int64)] if known else []
-            parts, known = [*parts, self._batch()], []
-        parts += [self.constant(known, dtype=np.int64)] if known or not parts else []
-        return self.node("Concat", parts, axis=0) if len(parts) > 1 else parts[0]
-
-    def reshape(self, source: str, shape: Sequence[int]) -> str:
-        """A `Reshape`, where −1 is the size that remains."""
-        return self.node("Reshape", [source, self.constant(shape, dtype=np.int64)])
-
-    def cast(self, source: str, dtype: Any) -> str:
-        """A `Cast` to a dtype of NumPy."""
-        kind = self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-        return self.node("Cast", [source], to=kind)
-
-    def describe(self, name: str, value: Value) -> Any:
-        """An input or output of the model."""
-        shape = [_BATCH_NAME if size == BATCH else size for size in value.shape]
-        kind = self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype))
-        return self._onnx.helper.make_tensor_value_info(name, kind, shape)
-
-    def _batch(self) -> str:
-        """The size of the batch, `[1]`."""
-        if not self._batch_size:
-            observation = next(iter(self._graph.inputs))
-            self._batch_size = self.node("Shape", [observation], start=0, end=1)
-        return self._batch_size
+_Write = Callable[[ModelBuilder, Operation, Sequence[str]], str]
 
 
-_Write = Callable[[_ModelBuilder, Operation, Sequence[str]], str]
+def _elementwise(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    dtype = op.inputs[0].dtype
+    if op.primitive in ("and", "not", "or", "xor") and dtype != np.bool_:
+        raise unsupported(FORMAT, f"the JAX primitive `{op.primitive}` of {dtype}")
+    return b.node(ELEMENTWISE[op.primitive].onnx, inputs)
 
 
-def _elementwise(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    value, kind = op.inputs[0], ELEMENTWISE[op.primitive].onnx
-    is_logical = op.primitive in ("and", "not", "or", "xor")
-    if not kind or (is_logical and value.dtype != bool):
-        what = f"the JAX primitive `{op.primitive}` of {value.dtype}"
-        raise unsupported(FORMAT, what)
-    return b.node(kind, inputs)
-
-
-def _remainder(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+def _remainder(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     return b.node("Mod", inputs, fmod=1)
 
 
-def _not_equal(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+def _not_equal(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     return b.node("Not", [b.node("Equal", inputs)])
 
 
-def _is_finite(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+def _is_finite(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     kinds = [b.node(kind, inputs) for kind in ("IsNaN", "IsInf")]
     return b.node("Not", [b.node("Or", kinds)])
 
 
-def _clamp(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+def _clamp(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     low, value, high = inputs
     return b.node("Min", [b.node("Max", [value, low]), high])
 
 
-def _exp2(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+def _exp2(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     scale = b.like(math.log(2), op.inputs[0])
     return b.node("Exp", [b.node("Mul", [inputs[0], scale])])
 
 
-def _rsqrt(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+def _rsqrt(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     return b.node("Reciprocal", [b.node("Sqrt", inputs)])
 
 
-def _log1p(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    """x log(u) / (u − 1) with u = 1 + x, exact where u is rounded (Kahan)."""
+def _log1p(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    """X log(u) / (u − 1) with u = 1 + x, exact where u is rounded (Kahan)."""
     one, x = b.like(1, op.inputs[0]), inputs[0]
     u = b.node("Add", [x, one])
     scaled = b.node("Mul", [b.node("Log", [u]), x])
@@ -206,7 +123,7 @@ def _log1p(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     return b.node("Where", [b.node("Equal", [u, one]), x, exact])
 
 
-def _expm1(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+def _expm1(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     """2 tanh(x/2) / (1 − tanh(x/2)) near 0, where exp(x) − 1 loses digits."""
     value, x = op.inputs[0], inputs[0]
     one, half = b.like(1, value), b.like(0.5, value)
@@ -218,18 +135,18 @@ def _expm1(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     return b.node("Where", [is_near, near, far])
 
 
-def _power(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+def _power(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     return b.node("Pow", [inputs[0], b.like(op.params["y"], op.inputs[0])])
 
 
-def _round(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+def _round(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     if int(op.params["rounding_method"]) == 1:  # to even
         return b.node("Round", inputs)
     half = b.node("Add", [b.node("Abs", inputs), b.like(0.5, op.inputs[0])])
     return b.node("Mul", [b.node("Sign", inputs), b.node("Floor", [half])])
 
 
-def _reduce(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+def _reduce(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     kind = {
         "reduce_and": "ReduceMin",
         "reduce_max": "ReduceMax",
@@ -239,89 +156,91 @@ def _reduce(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
         "reduce_sum": "ReduceSum",
     }[op.primitive]
     axes = b.constant([int(axis) for axis in op.params["axes"]], dtype=np.int64)
-    if op.outputs[0].dtype != bool:
+    if op.outputs[0].dtype != np.bool_:
         return b.node(kind, [inputs[0], axes], keepdims=0)
     numbers = b.cast(inputs[0], np.int32)
     return b.cast(b.node(kind, [numbers, axes], keepdims=0), np.bool_)
 
 
-def _argument(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+def _argument(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     (axis,) = op.params["axes"]
     kind = {"argmax": "ArgMax", "argmin": "ArgMin"}[op.primitive]
     source = inputs[0]
-    if op.inputs[0].dtype == bool:
+    if op.inputs[0].dtype == np.bool_:
         source = b.cast(source, np.int32)
     index = b.node(kind, [source], axis=int(axis), keepdims=0)
     return b.cast(index, op.outputs[0].dtype)
 
 
-def _broadcast(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+def _broadcast(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     shape, source = expanded_shape(op), inputs[0]
     if shape != op.inputs[0].shape:
         source = b.reshape(source, shape)
     return b.node("Expand", [source, b.sizes(op.outputs[0].shape)])
 
 
-def _reshape(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+def _reshape(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     return b.reshape(inputs[0], op.outputs[0].shape)
 
 
-def _convert(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+def _convert(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     return b.cast(inputs[0], op.outputs[0].dtype)
 
 
-def _slice(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+def _slice(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     starts, ends, steps = zip(*read_slice(op), strict=True)
     limits = [_END if end is None else end for end in ends]
     axes = range(len(starts))
-    words = [b.constant([*each], dtype=np.int64) for each in (starts, limits, axes, steps)]
+    words = [
+        b.constant([*each], dtype=np.int64) for each in (starts, limits, axes, steps)
+    ]
     return b.node("Slice", [inputs[0], *words])
 
 
-def _transpose(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+def _transpose(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     return b.node("Transpose", inputs, perm=[*map(int, op.params["permutation"])])
 
 
-def _concatenate(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+def _concatenate(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     return b.node("Concat", inputs, axis=int(op.params["dimension"]))
 
 
-def _select(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
-    if len(inputs) != 3 or op.inputs[0].dtype != bool:
+def _select(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    if len(inputs) != 3 or op.inputs[0].dtype != np.bool_:
         raise unsupported(FORMAT, "a selection among more than two arrays")
     which, no, yes = inputs
-    if op.inputs[1].dtype != bool:
+    if op.inputs[1].dtype != np.bool_:
         return b.node("Where", [which, yes, no])
     both = b.node("And", [which, yes])  # some runtimes have no `Where` of bools
     return b.node("Or", [both, b.node("And", [b.node("Not", [which]), no])])
 
 
-def _reverse(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+def _reverse(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     axes = [int(axis) for axis in op.params["dimensions"]]
     columns = ([-1] * len(axes), [-_END] * len(axes), axes, [-1] * len(axes))
     words = [b.constant(each, dtype=np.int64) for each in columns]
     return b.node("Slice", [inputs[0], *words])
 
 
-def _pad(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+def _pad(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     check_padding(op.params, FORMAT)
     lows, highs, _ = zip(*op.params["padding_config"], strict=True)
     widths = b.constant([*map(int, (*lows, *highs))], dtype=np.int64)
     return b.node("Pad", [inputs[0], widths, inputs[1]])
 
 
-def _cumulate(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+def _cumulate(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     axis = b.constant(op.params["axis"], dtype=np.int64)
     return b.node("CumSum", [inputs[0], axis], reverse=int(op.params["reverse"]))
 
 
-def _product(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+def _product(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     if is_matmul(op):
         return b.node("MatMul", inputs)
     return b.node("Einsum", inputs, equation=einsum_equation(op))
 
 
-def _convolve(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+def _convolve(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     conv = read_convolution(op, FORMAT)
     n = len(conv.strides)
     batch, *space, channel = conv.input
@@ -340,7 +259,7 @@ def _convolve(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     return b.node("Transpose", [last], perm=[*conv.output])
 
 
-def _pool(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+def _pool(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     """The axes of the window become the last; the others become the batch."""
     check_window(op.params, FORMAT)
     window, strides = (
@@ -362,15 +281,15 @@ def _pool(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
         pads=[int(pad[side]) for side in (0, 1) for pad in pads],
     )
     result = b.reshape(pooled, [target[axis] for axis in order])
-    return b.node("Transpose", [result], perm=[order.index(axis) for axis in range(rank)])
+    return b.node(
+        "Transpose", [result], perm=[order.index(axis) for axis in range(rank)]
+    )
 
 
-def _take(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+def _take(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     axis, order = read_take(op, FORMAT)
     rank = len(op.inputs[1].shape)
-    indices = b.node(
-        "Squeeze", [inputs[1], b.constant([rank - 1], dtype=np.int64)]
-    )
+    indices = b.node("Squeeze", [inputs[1], b.constant([rank - 1], dtype=np.int64)])
     indices = b.cast(indices, np.int64)
     last = op.inputs[0].shape[axis] - 1
     bounds = [b.constant(bound, dtype=np.int64) for bound in (0, last)]
@@ -381,7 +300,7 @@ def _take(b: _ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
 
 _WRITERS: Mapping[str, _Write] = MappingProxyType(
     {
-        **dict.fromkeys(ELEMENTWISE, _elementwise),
+        **{name: _elementwise for name, each in ELEMENTWISE.items() if each.onnx},
         "argmax": _argument,
         "argmin": _argument,
         "broadcast_in_dim": _broadcast,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError
-from rlcli.exports.graph import BATCH, Graph, Operation, read_shape
+from rlcli.exports.graph import BATCH, LOOPS, Graph, Operation, read_shape
 
 
 class Elementwise(NamedTuple):
@@ -81,8 +81,13 @@ def unsupported(format: str, what: str) -> RlcliError:
     )
 
 
-def check_dtypes(graph: Graph, format: str) -> None:
-    """Refuses arrays of other dtypes, such as bfloat16."""
+def check_operations(graph: Graph, format: str, primitives: Collection[str]) -> None:
+    """Refuses other primitives, and arrays of other dtypes, such as bfloat16."""
+    names = {operation.primitive for operation in graph.operations}
+    if loops := sorted(names & LOOPS):
+        raise unsupported(format, f"a loop or branch, the JAX primitive `{loops[0]}`")
+    if unknown := sorted(names.difference(primitives)):
+        raise unsupported(format, f"the JAX primitive `{unknown[0]}`")
     for operation in graph.operations:
         for value in (*operation.inputs, *operation.outputs):
             if str(value.dtype) not in _DTYPES:
@@ -156,16 +161,18 @@ def read_convolution(operation: Operation, format: str) -> Convolution:
 
 def read_take(operation: Operation, format: str) -> tuple[int, tuple[int, ...]]:
     """The axis of a `gather` of whole slices, and the order of the result's axes."""
-    numbers, sizes = operation.params["dimension_numbers"], [
-        *read_shape(operation.params["slice_sizes"])
-    ]
+    numbers, sizes = (
+        operation.params["dimension_numbers"],
+        [*read_shape(operation.params["slice_sizes"])],
+    )
     array, indices = operation.inputs
     if len(numbers.start_index_map) == 1 and not numbers.operand_batching_dims:
         (axis,) = numbers.start_index_map
         whole = [size for i, size in enumerate(array.shape) if i != axis]
-        if numbers.collapsed_slice_dims == (axis,) and [
-            size for i, size in enumerate(sizes) if i != axis
-        ] == whole:
+        if (
+            numbers.collapsed_slice_dims == (axis,)
+            and [size for i, size in enumerate(sizes) if i != axis] == whole
+        ):
             return axis, _take_order(numbers.offset_dims, axis, len(indices.shape) - 1)
     raise unsupported(format, "a `gather` of other than whole slices of one axis")
 
@@ -202,9 +209,7 @@ def expanded_shape(operation: Operation) -> tuple[int, ...]:
 def read_slice(operation: Operation) -> list[tuple[int, int | None, int]]:
     """Start, end and step of each axis of a `slice`; the end None for all entries."""
     params, shape = operation.params, operation.inputs[0].shape
-    starts, limits = map(
-        read_shape, (params["start_indices"], params["limit_indices"])
-    )
+    starts, limits = map(read_shape, (params["start_indices"], params["limit_indices"]))
     steps = params["strides"] or (1,) * len(shape)
     ends = [
         None if limit in (BATCH, size) else limit

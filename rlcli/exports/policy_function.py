@@ -112,7 +112,9 @@ def _prune(function: PolicyFunction) -> PolicyFunction:
 
     pruned = function._replace(
         compute=compute,
-        inputs={name: function.inputs[name] for name in function.inputs if name in names},
+        inputs={
+            name: function.inputs[name] for name in function.inputs if name in names
+        },
         state={name: leaf for name, leaf in function.state.items() if name in needed},
     )
     return pruned._replace(graph=trace(compute, pruned.inputs))

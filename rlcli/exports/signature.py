@@ -8,9 +8,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-import rlcli
 from rlcli.evaluation.trained_policy import TrainedPolicy
 from rlcli.exports.policy_function import PolicyFunction, next_name
+from rlcli.runs import provenance
 
 VERSION = 1
 BATCH = "batch"
@@ -18,10 +18,12 @@ BATCH = "batch"
 
 def describe_policy(policy: TrainedPolicy, function: PolicyFunction) -> dict[str, Any]:
     """The metadata that every exported file contains."""
-    spaces = {port.name: port.space for port in (*function.observation, *function.action)}
+    spaces = {
+        port.name: port.space for port in (*function.observation, *function.action)
+    }
     return {
         "format_version": VERSION,
-        "rlcli": rlcli.__version__,
+        "rlcli": provenance.versions()["rlcli"],
         "environment": policy.recipe["environment"]["name"],
         "seed": policy.seed,
         "steps": policy.steps,

@@ -17,7 +17,14 @@ from rlcli.exports.policy_function import PolicyFunction
 
 PROGRAM, METADATA = "policy.stablehlo", "metadata.json"
 PLATFORMS = ("cpu", "cuda", "tpu")
-_TIME = (1980, 1, 1, 0, 0, 0)  # of the files in the archive: equal policies, equal bytes
+_TIME = (
+    1980,
+    1,
+    1,
+    0,
+    0,
+    0,
+)  # of the files in the archive: equal policies, equal bytes
 
 
 def write_files(

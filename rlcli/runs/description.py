@@ -87,9 +87,7 @@ def _lines(fields: Iterable[tuple[str, str]]) -> str:
     """Fields as lines of text, without the empty ones."""
     texts = {name: text.replace("\n", "\\n") for name, text in fields if text}
     width = max(map(len, texts)) + 2
-    return "".join(
-        f"{name:{width}}{printable(text)}\n" for name, text in texts.items()
-    )
+    return "".join(f"{name:{width}}{printable(text)}\n" for name, text in texts.items())
 
 
 def _fields(record: Record) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,53 @@
+"""What cannot be exported is refused before JAX is imported."""
+
+from pathlib import Path
+
+import pytest
+
+from rlcli.registry import libraries
+from rlcli.errors import RlcliError
+from rlcli.exports import formats
+from rlcli.exports.formats import check_request
+
+ZOO = "zoo/ppo_cartpole"
+
+
+def test_the_default_file_of_a_policy_of_the_zoo_is_in_the_current_folder():
+    assert check_request(ZOO, format="numpy") == Path("ppo_cartpole.py")
+
+
+def test_the_default_file_of_another_policy_is_in_its_folder(tmp_path):
+    (tmp_path / "a.pkl.lz4").touch()
+    expected = tmp_path / "policy.py"
+    assert check_request(tmp_path / "a.pkl.lz4", format="numpy") == expected
+
+
+@pytest.mark.parametrize(
+    ("format", "output", "message", "hint"),
+    [
+        ("torch", None, "no export format `torch`", "`stablehlo`, `onnx`, `numpy`"),
+        ("numpy", "policy.onnx", "not a name for the format", "end with `.py`"),
+        ("numpy", "my-policy.py", "`my-policy` is not a name of Python", "letters"),
+        ("numpy", "missing.py/policy.py", "cannot", ""),
+    ],
+)
+def test_it_says_what_cannot_be_written(
+    format, output, message, hint, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "missing.py").touch()
+    with pytest.raises(RlcliError, match=message) as caught:
+        check_request(ZOO, format=format, output=output)
+    assert hint in caught.value.hint
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+    monkeypatch.setattr(libraries, "missing_modules", lambda extra: [extra])
+    with pytest.raises(RlcliError, match="format `onnx` requires `onnx`"):
+        check_request(ZOO, format="onnx")
+
+
+@pytest.mark.parametrize("format", formats.FORMATS)
+def test_every_format_says_how_to_load_its_file(format):
+    result = {"format": format, "files": ["runs/x/policy.py"]}
+    assert formats.load_hint(result)

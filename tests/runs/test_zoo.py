@@ -1,0 +1,132 @@
+"""The policies that come with rlcli."""
+
+import hashlib
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from policy_files import write_policy
+
+import rlcli
+from benchmarks.zoo import table
+from benchmarks.zoo.__main__ import halve_precision, zoo_recipes
+from benchmarks.zoo.__main__ import write_policy as keep_policy
+from rlcli.errors import RlcliError
+from rlcli.evaluation import targets
+from rlcli.runs import checkpoint, snapshots, zoo
+from rlcli.runs.locate import locate_policy
+from rlcli.runs.policy_records import read_policy_record
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "zoo.md").read_text(encoding="utf-8")
+RESULTS = json.loads((ROOT / "benchmarks" / "zoo" / "results.json").read_text())
+EXTRAS = {"muzero": "mctx", "open_es": "evosax"}
+
+
+def test_the_page_lists_the_files_with_their_hashes():
+    lines = re.findall(r"^\| `zoo/(\w+)` .*\| `([0-9a-f]{64})` \|$", PAGE, re.MULTILINE)
+    assert dict(lines) == {
+        name: hashlib.sha256(file.read_bytes()).hexdigest()
+        for name, file in zoo.shipped_policies().items()
+    }
+
+
+def test_the_page_says_what_was_measured():
+    assert table.page(zoo_recipes(), RESULTS) == PAGE
+
+
+def test_all_files_together_fit_into_5_mb():
+    assert sum(f.stat().st_size for f in zoo.shipped_policies().values()) <= 5_000_000
+
+
+def test_the_wheel_contains_the_files():
+    assert 'zoo = "rlcli/zoo"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", zoo.shipped_policies())
+def test_every_file_is_a_policy_of_its_recipe(name):
+    record = read_policy_record(zoo.shipped_policies()[name])
+    assert record["kind"] == "policy" and len(record["seeds"]) == 1
+    resolved = rlcli.show(name) if not name.startswith(tuple(EXTRAS)) else None
+    if resolved:
+        environment = record["resolved"]["environment"]["name"]
+        assert f"name: {environment}" in resolved
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", zoo.shipped_policies())
+def test_every_file_acts_with_the_code_of_today(name):
+    for prefix, module in EXTRAS.items():
+        if name.startswith(prefix):
+            pytest.importorskip(module)
+    policy = rlcli.load(f"zoo/{name}")
+    obs, _ = policy.make_env().reset(seed=0)
+    action, _ = policy.act(obs)
+    assert policy.spaces.action.contains(action)
+
+
+def test_a_policy_of_the_zoo_acts(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    policy = rlcli.load("zoo/ppo_cartpole")
+    result = rlcli.eval("zoo/ppo_cartpole", episodes=4)
+    assert policy.file == zoo.shipped_policies()["ppo_cartpole"]
+    assert result["return"]["mean"] > 475
+    assert result["run"] is None
+
+
+def test_its_description_has_the_hash(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    text = rlcli.show("zoo/ppo_cartpole")
+    assert "environment  CartPole-v1" in text
+    assert re.search(r"sha256 +" + RESULTS["ppo_cartpole"]["sha256"], text)
+
+
+def test_a_video_of_it_is_written_to_the_current_folder(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert targets.is_policy("zoo/ppo_cartpole")
+    located = locate_policy("zoo/ppo_cartpole")
+    assert targets.default_output(*located) == Path("render.gif")
+
+
+def test_a_file_of_the_same_name_takes_precedence(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "zoo").mkdir()
+    own = tmp_path / "zoo" / "ppo_cartpole"
+    shutil.copy(zoo.shipped_policies()["dqn_cartpole"], own)
+    assert locate_policy("zoo/ppo_cartpole")[1] == Path("zoo/ppo_cartpole")
+    assert locate_policy("zoo/dqn_acrobot")[1].is_file()  # the others are still there
+
+
+def test_an_unknown_name_is_answered_with_the_closest_and_all(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RlcliError, match="no policy `zoo/ppo_cartpol`") as caught:
+        rlcli.show("zoo/ppo_cartpol")
+    assert caught.value.hint.startswith("did you mean `zoo/ppo_cartpole`?")
+    assert "dqn_acrobot" in caught.value.hint
+
+
+def test_a_large_policy_is_stored_in_half_precision(tmp_path, monkeypatch):
+    recipe = {
+        "environment": "CartPole-v1",
+        "updater": "ppo",
+        "network": {"layers": [4]},
+    }
+    source = write_policy(tmp_path, recipe, seeds=(3, 5))
+    monkeypatch.setattr("benchmarks.zoo.__main__.MAX_FLOAT32", 0)
+    target = tmp_path / "kept.pkl.lz4"
+    keep_policy(source, target, 1)
+    stored = checkpoint.read(target)["acting"]
+    loaded, original = map(snapshots.load_snapshot, (target, source))
+    assert loaded.seeds == (5,)
+    for name, leaf in loaded.acting.items():
+        assert stored[name].dtype == np.float16 and leaf.dtype == np.float32
+        np.testing.assert_allclose(leaf[0], original.acting[name][1], rtol=1e-3)
+    assert rlcli.load(target).seed == 5
+
+
+def test_numbers_that_are_too_large_keep_their_precision():
+    large = np.array([1e6], np.float32)
+    assert halve_precision(large) is large
