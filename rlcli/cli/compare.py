@@ -85,4 +85,4 @@ def command(
     elif output_ is not None:
         output.print_data(output_)
     else:
-        output.print_report(data)
+        output.print_comparison(data)

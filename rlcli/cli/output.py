@@ -112,17 +112,19 @@ def print_chart(result: Mapping[str, Any]) -> None:
     screen.print(text, soft_wrap=True, end="")
 
 
-def print_report(data: Mapping[str, Any]) -> None:
+def print_comparison(data: Mapping[str, Any]) -> None:
     """Prints the tables of `rlcli.compare`."""
     from rich import box  # here, to keep `--help` fast
     from rich.markup import escape
     from rich.table import Table
 
-    from rlcli.results import report
+    from rlcli.results import comparison_tables
 
     screen = console()
-    screen.print(escape(printable(report.describe(data))), soft_wrap=True)
-    letters, tables = report.fit([*report.tables(data)], screen.width)
+    screen.print(escape(printable(comparison_tables.describe(data))), soft_wrap=True)
+    letters, tables = comparison_tables.fit(
+        [*comparison_tables.tables(data)], screen.width
+    )
     for label, letter in letters.items():
         screen.print(escape(printable(f"  {letter}  {label}")), soft_wrap=True)
     for table in tables:

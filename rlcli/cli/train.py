@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import rlcli
-from rlcli.cli import options, report
+from rlcli.cli import options, training_outcome
 from rlcli.cli.options import MaxTime, Quiet, Set
 
 
@@ -94,4 +94,4 @@ def command(
             quiet=quiet,
             profile=profile,
         )
-    raise typer.Exit(report.report_training(folder, quiet=quiet))
+    raise typer.Exit(training_outcome.report_training(folder, quiet=quiet))

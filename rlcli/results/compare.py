@@ -48,10 +48,10 @@ def compare(
         output: a `.md`, `.html` or `.json` file.
     """
     check_choice("result", result, RESULTS)
-    from rlcli.results import comparison, report  # here: import NumPy
+    from rlcli.results import comparison, comparison_tables  # here: import NumPy
 
     if output is not None:
-        check_output(Path(output), "report", report.FORMATS)
+        check_output(Path(output), "report", comparison_tables.FORMATS)
     scales = comparison.parse_scales(normalize)
     notes: list[str] = []
     members = find_members(runs, notes)
@@ -63,5 +63,5 @@ def compare(
     if not data["environments"]:
         raise RlcliError("there are no results to compare", "; ".join(notes))
     if output is not None:
-        report.write(data, Path(output))
+        comparison_tables.write(data, Path(output))
     return data

@@ -11,7 +11,7 @@ from folders import OTHER_RATE, RESOLVED, metric_rows, write_run
 
 import rlcli
 from rlcli.errors import RlcliError
-from rlcli.results import comparison, report
+from rlcli.results import comparison, comparison_tables
 from rlcli.results.aggregates import estimate, iqm
 from rlcli.results.letters import name_letters
 from rlcli.results.reference_scores import REFERENCES
@@ -246,16 +246,16 @@ def test_the_documented_reference_scores_are_those_of_the_program():
 
 def test_letters_stand_for_groups_where_a_table_is_too_wide():
     table = report.Table("t", ["first", "second", "p"], [["long " * 9, "other", "0.5"]])
-    assert report.fit([table], 80) == ({}, [table])
+    assert comparison_tables.fit([table], 80) == ({}, [table])
     other = report.Table("t", ["group", "p"], [["other", "1"]])
-    letters, tables = report.fit([table, other], 40)
+    letters, tables = comparison_tables.fit([table, other], 40)
     assert letters == {"long " * 9: "A", "other": "B"}
     assert [each.rows for each in tables] == [[["A", "B", "0.5"]], [["B", "1"]]]
 
 
 def test_letters_do_not_replace_numbers_that_equal_a_group():
     table = report.Table("t", ["group", "seeds"], [["3", "3"], ["long " * 9, "3"]])
-    _, (lettered,) = report.fit([table], 40)
+    _, (lettered,) = comparison_tables.fit([table], 40)
     assert lettered.rows == [["A", "3"], ["B", "3"]]
 
 

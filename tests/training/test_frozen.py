@@ -15,7 +15,7 @@ from folders import snapshot
 
 import rlcli
 from rlcli import errors
-from rlcli.cli import main, report
+from rlcli.cli import main, training_outcome
 from rlcli.loop.progress import RESET, stream_key
 from rlcli.runs import checkpoint
 from rlcli.runs.frozen import Frozen
@@ -248,7 +248,7 @@ def test_a_run_that_ends_at_the_first_frozen_seed_does_not_say_that_none_is_left
     before = snapshot(run)
     rlcli.resume(run, trust=True)  # cannot make another step
     assert snapshot(run) == before
-    assert report.report_training(run, quiet=True) == errors.USER_ERROR
+    assert training_outcome.report_training(run, quiet=True) == errors.USER_ERROR
     assert "`train.on_nan` is `stop`" in capsys.readouterr().err
 
 

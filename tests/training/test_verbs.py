@@ -12,7 +12,7 @@ import yaml
 from folders import snapshot
 
 import rlcli
-from rlcli.cli.report import report_training
+from rlcli.cli.training_outcome import report_training
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe, resolve
 from rlcli.runs.run_folder import TIME, Run

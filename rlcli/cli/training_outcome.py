@@ -1,4 +1,4 @@
-"""Report: the messages after training, and the exit code."""
+"""Training outcome: the messages after training, and the exit code."""
 
 from __future__ import annotations
 
