@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # the same rows for type checkers and editors; a test compare
     from rlcli.recipe.catalog import list as list
     from rlcli.recipe.new import new as new
     from rlcli.recipe.schema import schema as schema
+    from rlcli.reports.report import report as report
     from rlcli.results.compare import compare as compare
     from rlcli.results.plot import plot as plot
     from rlcli.runs.comparison import diff as diff
@@ -43,6 +44,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(  # name -> module of its functio
         "watch": "rlcli.monitor.watch",
         "plot": "rlcli.results.plot",
         "compare": "rlcli.results.compare",
+        "report": "rlcli.reports.report",
         "new": "rlcli.recipe.new",
         "schema": "rlcli.recipe.schema",
         "doctor": "rlcli.training.doctor",

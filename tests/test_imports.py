@@ -23,7 +23,7 @@ FLOORS = (  # from the bottom up; a package may import from the floors below its
     ("assembly",),
     ("runs",),
     ("evaluation", "monitor", "results"),
-    ("training", "exports"),
+    ("training", "exports", "reports"),
     ("utils",),
     ("_old_paths",),
     ("",),

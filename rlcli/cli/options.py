@@ -108,6 +108,19 @@ Group = Annotated[
         "`name`, or an option such as `updater.name`. `run`: one group per run.",
     ),
 ]
+Metric = Annotated[
+    str | None,
+    typer.Option(
+        "--y",
+        metavar="METRIC",
+        help="A metric, such as `loss`. Default: `evaluation.mean`, or without "
+        "evaluations `avg_G`.",
+        show_default=False,
+    ),
+]
+Center = Annotated[
+    str, typer.Option("--center", metavar="NAME", help="`mean` or `iqm` of seeds.")
+]
 Threshold = Annotated[
     float | None,
     typer.Option(

@@ -9,7 +9,7 @@ import typer
 
 import rlcli
 from rlcli.cli import output
-from rlcli.cli.options import Group, Json, Runs, Threshold
+from rlcli.cli.options import Center, Group, Json, Metric, Runs, Threshold
 
 
 def command(
@@ -20,20 +20,9 @@ def command(
             "--x", metavar="AXIS", help="`steps`, `seconds` of training or `updates`."
         ),
     ] = "steps",
-    y: Annotated[
-        str | None,
-        typer.Option(
-            "--y",
-            metavar="METRIC",
-            help="A metric, such as `loss`. Default: `evaluation.mean`, or without "
-            "evaluations `avg_G`.",
-            show_default=False,
-        ),
-    ] = None,
+    y: Metric = None,
     threshold: Threshold = None,
-    center: Annotated[
-        str, typer.Option("--center", metavar="NAME", help="`mean` or `iqm` of seeds.")
-    ] = "mean",
+    center: Center = "mean",
     group: Group = "recipe",
     output_: Annotated[
         Path | None,

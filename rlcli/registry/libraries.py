@@ -23,6 +23,7 @@ EXTRAS: Mapping[str, Extra] = MappingProxyType(  # in the order of pyproject.tom
     {
         "gymnasium": Extra(("pygame",), "rendering of Gymnasium's environments"),
         "plot": Extra(("matplotlib",), "figures of learning curves"),
+        "report": Extra(("vl_convert", "jinja2"), "pages with charts about runs"),
         "mp4": Extra(("av",), "videos as mp4"),
         "atari": Extra(("ale_py", "cv2"), "environments `gymnasium/ALE/…`"),
         "mujoco": Extra(("mujoco",), "Gymnasium's MuJoCo environments"),

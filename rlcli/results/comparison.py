@@ -80,7 +80,9 @@ def compare_members(
     metric = settings.metric or reader.choose_metric(points=1)
     reader.check_metric(metric)
     samples: dict[str, list[Sample]] = {
-        environment: _samples(reader, groups, environment, metric, settings.result)
+        environment: collect_samples(
+            reader, groups, environment, metric, settings.result
+        )
         for environment in by_environment
     }
     early = {
@@ -98,7 +100,7 @@ def compare_members(
         "threshold": settings.threshold,
         "resamples": RESAMPLES,
         "environments": [
-            _compare_environment(environment, each, settings.threshold)
+            compare_environment(environment, each, settings.threshold)
             for environment, each in samples.items()
         ],
         "overall": overall,
@@ -126,14 +128,14 @@ def _split(members: Sequence[Member], notes: list[str]) -> dict[str, list[Member
     return by_environment
 
 
-def _samples(
+def collect_samples(
     reader: Reader,
     groups: Sequence[Group],
     environment: str,
     metric: str,
     result: str,
 ) -> list[Sample]:
-    """The groups with results in an environment."""
+    """The groups with results in an environment; the reader has to have `dt`."""
     samples = []
     for group in groups:
         members = [
@@ -159,9 +161,10 @@ def _result(seed: Seed, result: str) -> float:
     return float(seed.y[-1])
 
 
-def _compare_environment(
+def compare_environment(
     environment: str, samples: Sequence[Sample], threshold: float | None
 ) -> dict[str, Any]:
+    """The results of the groups of an environment, with their statistics."""
     statistics = {
         "mean": aggregates.mean,
         "median": aggregates.median_over_seeds,

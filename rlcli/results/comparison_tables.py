@@ -1,4 +1,4 @@
-"""Comparison tables: a comparison as tables, in the terminal, in Markdown or in HTML."""
+"""Comparison tables: a comparison in the terminal, in Markdown or in HTML."""
 
 from __future__ import annotations
 

@@ -137,16 +137,21 @@ class Reader:
 
 
 def make_curve(
-    label: str, seeds: Sequence[Seed], center: str, notes: list[str]
+    label: str,
+    seeds: Sequence[Seed],
+    center: str,
+    notes: list[str],
+    max_points: int = MAX_POINTS,
 ) -> Curve | None:
     """The mean or `iqm` over seeds, and its 95 % bootstrap interval at each point.
 
-    None, and a note, if there is no point at which all seeds have data.
+    Of more than `max_points`, successive ones are averaged. None, and a note, if there
+    is no point at which all seeds have data.
     """
-    thinned = [_thin(seed.x, seed.y) for seed in seeds]
+    thinned = [_thin(seed.x, seed.y, max_points) for seed in seeds]
     if not thinned:
         return None
-    grid = _grid([x for x, _ in thinned])
+    grid = _grid([x for x, _ in thinned], max_points)
     if not len(grid):
         notes.append(f"`{label}`: its seeds have no range of x in common")
         return None
@@ -180,19 +185,21 @@ def find_crossing(curve: Curve, threshold: float) -> float | None:
     return float(x0 + (x1 - x0) * (threshold - y0) / (y1 - y0))
 
 
-def _grid(places: Sequence[np.ndarray]) -> np.ndarray:
-    """The points of all seeds, where all seeds have data; at most `MAX_POINTS`."""
+def _grid(places: Sequence[np.ndarray], max_points: int) -> np.ndarray:
+    """The points of all seeds, where all seeds have data; at most `max_points`."""
     if all(np.array_equal(each, places[0]) for each in places[1:]):
         return places[0]
     start, end = max(x[0] for x in places), min(x[-1] for x in places)
     points = np.unique(np.concatenate(places))
     points = points[(points >= start) & (points <= end)]
-    return points if len(points) <= MAX_POINTS else np.linspace(start, end, MAX_POINTS)
+    return points if len(points) <= max_points else np.linspace(start, end, max_points)
 
 
-def _thin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The means of as many successive points as leave at most `MAX_POINTS`."""
-    size = -(-len(x) // MAX_POINTS)
+def _thin(
+    x: np.ndarray, y: np.ndarray, max_points: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The means of as many successive points as leave at most `max_points`."""
+    size = -(-len(x) // max_points)
     starts = np.arange(0, len(x), size)
     counts = np.diff(starts, append=len(x))
     return np.add.reduceat(x, starts) / counts, np.add.reduceat(y, starts) / counts

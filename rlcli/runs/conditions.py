@@ -81,15 +81,20 @@ def _descend(value: Any, keys: Sequence[str]) -> Any:
     return value
 
 
-def read_recipe(folder: Path, section: str = "") -> dict[str, Any]:
+def read_recipe(
+    folder: Path, section: str = "", *, as_written: bool = False
+) -> dict[str, Any]:
     """The resolved recipe of a run, or one section; {} if it cannot be read.
+
+    `as_written`: the recipe as the user wrote it, without defaults.
 
     Parses only the lines of the section, which takes a tenth of the time.
     """
     from rlcli.recipe import documents  # here: takes a fifth of a second
 
     try:
-        path = Run(folder).resolved_recipe
+        run = Run(folder)
+        path = run.recipe if as_written else run.resolved_recipe
         with open_regular(path, os.O_RDONLY, encoding="utf-8") as file:
             documents.refuse_long(os.fstat(file.fileno()).st_size, str(path))
             text = file.read()

@@ -69,7 +69,7 @@ def test_one_seed_has_no_interval_and_says_so(tmp_path):
     write(tmp_path / "a", [400.0])
     data = rlcli.compare(tmp_path)
     assert data["environments"][0]["groups"][0]["mean"] == {"value": 400, "ci95": None}
-    assert "400 [n/a: 1 seed]" in report.as_markdown(data)
+    assert "400 [n/a: 1 seed]" in comparison_tables.as_markdown(data)
 
 
 @pytest.mark.parametrize(
@@ -225,8 +225,8 @@ def test_reports_are_written(runs, name, fragment):
 def test_html_and_markdown_escape_names(tmp_path):
     write(tmp_path / "a", [1.0, 2.0], name="x", recipe="<b>|</b>")
     data = rlcli.compare(tmp_path)
-    assert "&lt;b&gt;|&lt;/b&gt;" in report.as_html(data)
-    assert r"<b>\|</b>" in report.as_markdown(data)
+    assert "&lt;b&gt;|&lt;/b&gt;" in comparison_tables.as_html(data)
+    assert r"<b>\|</b>" in comparison_tables.as_markdown(data)
 
 
 @pytest.mark.parametrize(
@@ -245,16 +245,20 @@ def test_the_documented_reference_scores_are_those_of_the_program():
 
 
 def test_letters_stand_for_groups_where_a_table_is_too_wide():
-    table = report.Table("t", ["first", "second", "p"], [["long " * 9, "other", "0.5"]])
+    table = comparison_tables.Table(
+        "t", ["first", "second", "p"], [["long " * 9, "other", "0.5"]]
+    )
     assert comparison_tables.fit([table], 80) == ({}, [table])
-    other = report.Table("t", ["group", "p"], [["other", "1"]])
+    other = comparison_tables.Table("t", ["group", "p"], [["other", "1"]])
     letters, tables = comparison_tables.fit([table, other], 40)
     assert letters == {"long " * 9: "A", "other": "B"}
     assert [each.rows for each in tables] == [[["A", "B", "0.5"]], [["B", "1"]]]
 
 
 def test_letters_do_not_replace_numbers_that_equal_a_group():
-    table = report.Table("t", ["group", "seeds"], [["3", "3"], ["long " * 9, "3"]])
+    table = comparison_tables.Table(
+        "t", ["group", "seeds"], [["3", "3"], ["long " * 9, "3"]]
+    )
     _, (lettered,) = comparison_tables.fit([table], 40)
     assert lettered.rows == [["A", "3"], ["B", "3"]]
 

@@ -1,0 +1,471 @@
+"""Charts: Vega-Lite specifications of the report's charts, with their data as tables.
+
+A chart is data until the page draws it: `blocks` are series as columns, which take a
+fifth of the space of rows. `expand` turns them into the rows that Vega-Lite reads, and
+`page.js` does the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+# Each has a contrast of 3 or more with the backgrounds of both themes.
+COLORS = (
+    *("#2f7de1", "#d9660d", "#0c9b6a", "#c2439b", "#8a63d2", "#b08400", "#0a93a8"),
+    "#7c828d",
+)
+_DASHES = ([1, 0], [7, 3], [3, 2], [9, 3, 2, 3])  # a second cue beside colour
+_DIGITS = 5  # significant ones; more are not visible
+TABLE_ROWS = 20  # of the table of a curve
+
+Block = Mapping[str, Any]  # columns of one series; a value that is no list is repeated
+Spec = dict[str, Any]
+
+
+class Table(NamedTuple):
+    """The data of a chart in words and numbers, for readers who do not see it."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+
+class Chart(NamedTuple):
+    """A chart of the page."""
+
+    title: str
+    description: str  # for screen readers
+    spec: Spec
+    blocks: Sequence[Block]
+    table: Table
+    note: str = ""
+
+
+class Series(NamedTuple):
+    """A line of a chart; `color` is the index of its group."""
+
+    label: str
+    color: int
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] | None = None
+    high: Sequence[float] | None = None
+
+
+def expand(blocks: Sequence[Block]) -> list[dict[str, Any]]:
+    """The rows of blocks, as `page.js` computes them."""
+    rows = []
+    for block in blocks:
+        columns = {key: each for key, each in block.items() if isinstance(each, list)}
+        constants = {key: each for key, each in block.items() if key not in columns}
+        rows += [
+            {**constants, **dict(zip(columns, values, strict=True))}
+            for values in zip(*columns.values(), strict=True)
+        ]
+    return rows
+
+
+def draw_lines(
+    title: str,
+    series: Sequence[Series],
+    *,
+    x: str,
+    y: str,
+    height: int = 280,
+    threshold: float | None = None,
+    description: str = "",
+    note: str = "",
+    has_legend: bool = False,
+) -> Chart:
+    """Lines over x, with bands where series have intervals."""
+    blocks = [_line_block(each) for each in series]
+    has_bands = any(each.low is not None for each in series)
+    tooltip = [_field("label", ""), _number("x", x), _number("y", y)]
+    if has_bands:
+        tooltip.append(_field("interval", "95 % interval"))
+    xs = [value for each in series for value in (each.x[0], each.x[-1])]
+    x_axis, y_axis = _axis("x", x, domain=_domain(xs)), _axis("y", y, zero=False)
+    color, dash = _by_group(series, COLORS), _by_group(series, _DASHES)
+    if has_legend:
+        color, dash = _by_label(series, COLORS), _by_label(series, _DASHES)
+    encoding = {"x": x_axis, "y": y_axis, "color": color}
+    layers = [_band(encoding)] if has_bands else []
+    mark = {"type": "line", "strokeWidth": 2, "clip": True}
+    layers.append({"mark": mark, "encoding": {**encoding, "strokeDash": dash}})
+    if threshold is not None:
+        layers.append(_rule({"y": {"datum": threshold}}, strokeDash=[4, 4]))
+    layers += [_position(x_axis), _hover_points(encoding, tooltip)]
+    spec = _base(height) | {"layer": layers}
+    table = _lines_table(series, x, y)
+    return Chart(title, description or title, spec, blocks, table, note)
+
+
+def draw_shares(
+    title: str,
+    labels: Sequence[str],
+    x: Sequence[float],
+    shares: np.ndarray,
+    *,
+    x_title: str,
+    description: str,
+    note: str = "",
+) -> Chart:
+    """Probabilities `[x, labels]` as areas that add up to 1."""
+    names = [f"p{index}" for index in range(len(labels))]
+    columns = {n: _rounded(s) for n, s in zip(names, shares.T, strict=True)}
+    titles = dict(zip(names, labels, strict=True))
+    tooltip = [_number("x", x_title)]
+    tooltip += [_number(n, titles[n], ".1%") for n in names]
+    x_axis = _axis("x", x_title, domain=_domain([x[0], x[-1]]))
+    hover = {
+        "mark": {"type": "rule", "strokeWidth": 1.5, "opacity": 0},
+        "params": [_hover("rule_hover", ["x"])],
+        "encoding": {"x": x_axis, "tooltip": tooltip},
+    }
+    label = (
+        f"({{{', '.join(f'{n}: {_literal(titles[n])}' for n in names)}}})[datum.key]"
+    )
+    areas = {
+        "transform": [
+            {"fold": names, "as": ["key", "p"]},
+            {"calculate": label, "as": "action"},
+        ],
+        "mark": {"type": "area", "interpolate": "step-after", "opacity": 0.85},
+        "encoding": {
+            "x": x_axis,
+            "y": _axis("p", "probability", stack="zero", domain=[0, 1]),
+            "color": {
+                **_field("action", None),
+                "type": "nominal",
+                "sort": list(labels),
+                "scale": {"domain": list(labels), "range": _cycle(len(labels))},
+                "legend": {"orient": "top", "title": None, "symbolType": "square"},
+            },
+            "order": {"field": "key"},
+        },
+    }
+    spec = _base(200) | {"layer": [areas, _position(x_axis), hover]}
+    picked = _pick(len(x))
+    rows = [
+        [_text(x[i]), *(f"{100 * share:.1f} %" for share in shares[i])] for i in picked
+    ]
+    table = Table([x_title, *labels], rows, _describe_picked(len(picked), len(x)))
+    blocks = [{"x": _rounded(x), **columns}]
+    return Chart(title, description, spec, blocks, table, note)
+
+
+def draw_histogram(
+    title: str,
+    color: int,
+    counts: Sequence[int],
+    edges: Sequence[float],
+    marks: Mapping[str, float],
+    *,
+    x: str,
+    description: str,
+) -> Chart:
+    """The number of values in each interval, with `marks` by name below it."""
+    bars = [*zip(edges[:-1], edges[1:], counts, strict=True)]
+    blocks: list[Block] = [
+        {
+            "kind": "bar",
+            "x": _rounded(edges[:-1]),
+            "x2": _rounded(edges[1:]),
+            "y": list(counts),
+        },
+        {"kind": "mark", "label": [*marks], "x": _rounded([*marks.values()])},
+    ]
+    tint = COLORS[color % len(COLORS)]
+    range_tooltip = [
+        _number("x", "from"),
+        _number("x2", "to"),
+        _number("y", "episodes"),
+    ]
+    bar = {
+        "transform": [{"filter": "datum.kind === 'bar'"}],
+        "mark": {"type": "rect", "color": tint, "opacity": 0.8},
+        "encoding": {
+            "x": _axis("x", x, domain=_domain(edges)),
+            "x2": {"field": "x2"},
+            "y": _axis("y", "episodes"),
+            "y2": {"datum": 0},
+            "tooltip": range_tooltip,
+        },
+    }
+    tick = {
+        "transform": [{"filter": "datum.kind === 'mark'"}],
+        "mark": {"type": "point", "shape": "triangle-up", "size": 70, "filled": True}
+        | {"color": tint, "yOffset": 7, "clip": False, "opacity": 1},
+        "encoding": {
+            "x": {"field": "x", "type": "quantitative"},
+            "y": {"datum": 0},
+            "tooltip": [_field("label", ""), _number("x", "mean")],
+        },
+    }
+    rows = [[f"{_text(low)} to {_text(high)}", f"{n:,}"] for low, high, n in bars if n]
+    spec = _base(130) | {"layer": [bar, tick]}
+    return Chart(title, description, spec, blocks, Table([x, "episodes"], rows))
+
+
+def draw_intervals(
+    title: str,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    x: str,
+    description: str,
+) -> Chart:
+    """A value with its interval and single points for each row.
+
+    Rows have `label`, `color`, `value`, `ci95` and `results`, a value of each seed.
+    """
+    blocks: list[Block] = []
+    for row in rows:
+        common = {"series": row["color"], "label": row["label"]}
+        low, high = row["ci95"] or (row["value"], row["value"])
+        interval = _interval(low, high) if row["ci95"] else "n/a: 1 seed"
+        blocks.append(
+            {**common, "kind": "mean", "x": [row["value"]], "low": low, "high": high}
+            | {"interval": interval}
+        )
+        blocks.append({**common, "kind": "seed", "x": _rounded(row["results"])})
+    series = [Series(row["label"], row["color"], [0], [0]) for row in rows]
+    mean = {"transform": [{"filter": "datum.kind === 'mean'"}]}
+    tooltip = [_field("label", ""), _number("x", "mean")]
+    tooltip.append(_field("interval", "95 % interval"))
+    spec = _base(26 * len(rows) + 14) | {
+        "encoding": {
+            "y": {
+                **{"field": "label", "type": "nominal", "sort": None, "title": None},
+                "axis": {"labelLimit": 170, "domain": False, "ticks": False},
+            },
+            "x": _axis("x", x, zero=False),
+            "color": _by_group(series, COLORS),
+        },
+        "layer": [
+            {
+                "transform": [{"filter": "datum.kind === 'seed'"}],
+                "mark": {"type": "point", "filled": True, "size": 50, "opacity": 0.5},
+                "encoding": {"tooltip": [_field("label", ""), _number("x", "a seed")]},
+            },
+            mean
+            | {
+                "mark": {"type": "rule", "strokeWidth": 3},
+                "encoding": {
+                    "x": {"field": "low", "type": "quantitative"},
+                    "x2": {"field": "high"},
+                },
+            },
+            mean
+            | {
+                "mark": {"type": "point", "filled": True, "size": 110, "opacity": 1},
+                "encoding": {"tooltip": tooltip},
+            },
+        ],
+    }
+    cells = [
+        [row["label"], _text(row["value"]), each["interval"], str(len(row["results"]))]
+        for row, each in zip(rows, blocks[::2], strict=True)
+    ]
+    table = Table(["group", "mean", "95 % interval", "seeds"], cells)
+    return Chart(title, description, spec, blocks, table)
+
+
+def _base(height: int) -> Spec:
+    return {
+        "width": "container",
+        "height": height,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "data": {"name": "points"},
+        "params": [{"name": "position", "value": None}],
+        "view": {"stroke": None},
+    }
+
+
+_INTERVAL = (
+    "isValid(datum.low) ? format(datum.low, ',.4~g') + ' to ' + "
+    "format(datum.high, ',.4~g') : 'n/a: 1 seed'"
+)
+
+
+def _band(encoding: Spec) -> Spec:
+    """The area between the ends of intervals."""
+    low = {"field": "low", "type": "quantitative"}
+    return {
+        "transform": [{"filter": "isValid(datum.low)"}],
+        "mark": {"type": "area", "opacity": 0.16, "clip": True},
+        "encoding": {**encoding, "y": low, "y2": {"field": "high"}},
+    }
+
+
+def _position(x_axis: Spec) -> Spec:
+    """A line at the signal `position`, which the arrow keys and films move."""
+    place = {"expr": "isValid(position) ? position : 0"}
+    x = {"datum": place, "type": "quantitative"}
+    opacity = {"expr": "isValid(position) ? 0.8 : 0"}
+    return _rule({"x": x | {"scale": x_axis["scale"]}}, opacity=opacity)
+
+
+def _rule(encoding: Spec, **mark: Any) -> Spec:
+    """A grey line across the chart, at one x or y."""
+    return {
+        "data": {"values": [{}]},
+        "mark": {"type": "rule", "strokeWidth": 1.5, "color": "gray"} | mark,
+        "encoding": encoding,
+    }
+
+
+def _hover(name: str, encodings: Sequence[str] = ()) -> Spec:
+    select: Spec = {"type": "point", "on": "pointerover", "clear": "pointerout"}
+    select["nearest"] = True
+    if encodings:
+        select["encodings"] = [*encodings]
+    return {"name": name, "select": select}
+
+
+def _hover_points(encoding: Spec, tooltip: Sequence[Spec]) -> Spec:
+    """Points that appear, with a tooltip, where the pointer is near."""
+    return {
+        "transform": [{"calculate": _INTERVAL, "as": "interval"}],
+        "params": [_hover("hover")],
+        "mark": {"type": "point", "filled": True, "size": 60},
+        "encoding": {
+            **encoding,
+            "opacity": {
+                "condition": {"param": "hover", "empty": False, "value": 1},
+                "value": 0,
+            },
+            "tooltip": [*tooltip],
+        },
+    }
+
+
+def _axis(
+    field: str,
+    title: str,
+    *,
+    domain: Sequence[float] | None = None,
+    zero: bool = True,
+    **keywords: Any,
+) -> Spec:
+    scale: Spec = {"zero": zero, "nice": domain is None}
+    if domain is not None:
+        scale["domain"] = [*domain]
+    axis: Spec = {"title": title, "labelOverlap": True}
+    if field == "x":
+        axis |= {"tickCount": 6, "grid": False}
+        axis["labelExpr"] = "datum.value ? format(datum.value, '~s') : '0'"
+    else:
+        axis |= {"tickCount": 5}
+    return (
+        {"field": field, "type": "quantitative", "axis": axis}
+        | keywords
+        | {"scale": scale}
+    )
+
+
+def _field(name: str, title: str | None) -> Spec:
+    return {"field": name, "title": title or name, "type": "nominal"}
+
+
+def _number(name: str, title: str, form: str = ",.4~g") -> Spec:
+    if name == "x" and form == ",.4~g":
+        form = ",.6~r"
+    return {"field": name, "title": title, "type": "quantitative", "format": form}
+
+
+def _by_group(series: Sequence[Series], values: Sequence[Any]) -> Spec:
+    """One of the values for each group, without a legend: the page has one."""
+    indices = sorted({each.color for each in series})
+    return _scale("series", indices, [values[i % len(values)] for i in indices], None)
+
+
+def _by_label(series: Sequence[Series], values: Sequence[Any]) -> Spec:
+    """One of the values for each line, with a legend."""
+    legend = {"orient": "top", "title": None, "symbolType": "stroke", "columns": 4}
+    labels = [each.label for each in series]
+    found = [values[each.color % len(values)] for each in series]
+    return _scale("label", labels, found, legend)
+
+
+def _scale(
+    field: str, domain: Sequence[Any], values: Sequence[Any], legend: Spec | None
+) -> Spec:
+    scale = {"domain": [*domain], "range": [*values]}
+    return {"field": field, "type": "nominal", "legend": legend, "scale": scale}
+
+
+def _cycle(number: int) -> list[str]:
+    return [COLORS[index % len(COLORS)] for index in range(number)]
+
+
+def _line_block(series: Series) -> Block:
+    block: dict[str, Any] = {"series": series.color, "label": series.label}
+    block |= {"x": _rounded(series.x, 9), "y": _rounded(series.y)}
+    if series.low is not None and series.high is not None:
+        block |= {"low": _rounded(series.low), "high": _rounded(series.high)}
+    return block
+
+
+def _interval(low: float, high: float) -> str:
+    return f"{_text(low)} to {_text(high)}"
+
+
+def _lines_table(series: Sequence[Series], x: str, y: str) -> Table:
+    rows, shown = [], 0
+    for each in series:
+        picked = _pick(len(each.x))
+        shown += len(picked)
+        for i in picked:
+            row = [each.label, _text(each.x[i]), _text(each.y[i])]
+            if each.low is not None and each.high is not None:
+                row.append(_interval(each.low[i], each.high[i]))
+            else:
+                row.append("")
+            rows.append(row)
+    header = ["series", x, y, "95 % interval"]
+    if not any(row[-1] for row in rows):
+        header, rows = header[:-1], [row[:-1] for row in rows]
+    note = _describe_picked(shown, sum(len(each.x) for each in series))
+    return Table(header, rows, note)
+
+
+def _pick(number: int) -> list[int]:
+    """At most `TABLE_ROWS` indices at equal distances, with the first and the last."""
+    if number <= TABLE_ROWS:
+        return [*range(number)]
+    return np.linspace(0, number - 1, TABLE_ROWS).round().astype(int).tolist()
+
+
+def _describe_picked(shown: int, number: int) -> str:
+    return "" if shown == number else f"{shown} of {number:,} points"
+
+
+def _domain(values: Sequence[float]) -> list[float]:
+    """The range of values, never empty."""
+    low, high = float(min(values)), float(max(values))
+    return [low, high] if high > low else [low - 1, high + 1]
+
+
+def _rounded(values: Sequence[float] | np.ndarray, digits: int = _DIGITS) -> list[Any]:
+    """Numbers with few digits; None for those that are not finite."""
+    return [
+        float(f"{value:.{digits}g}") if math.isfinite(value) else None
+        for value in map(float, values)
+    ]
+
+
+def _text(value: float) -> str:
+    if not math.isfinite(value):
+        return "–"
+    if value == round(value) and abs(value) < 1e15:
+        return f"{value:,.0f}"
+    return f"{value:,.4g}"
+
+
+def _literal(text: str) -> str:
+    """A text in an expression of Vega."""
+    return "'" + "".join(c for c in text if c.isalnum() or c in " _-.") + "'"

@@ -1,0 +1,96 @@
+"""Films: the frames of an episode as one image, which the page plays.
+
+An animated image could not be stopped, nor moved to a step. The frames of one image
+can, without a video player, and are compressed as well.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image, features
+
+MAX_FRAMES = 120
+_LONGEST_SIDE = 300  # pixels of a frame
+_SHORTEST_SIDE = 160  # smaller images are enlarged by an integer
+_COLUMNS = 10
+_QUALITY = 70
+
+
+class Film(NamedTuple):
+    """Frames in rows of `columns`, as a data URI."""
+
+    image: str
+    width: int  # of a frame
+    height: int
+    columns: int
+    steps: Sequence[int]  # of each frame
+    every: int  # steps from one frame to the next
+
+
+class FilmMaker:
+    """Collects at most `MAX_FRAMES` images of an episode."""
+
+    def __init__(self, env: Any, length: int) -> None:
+        self._env = env
+        self._every = max(1, -(-length // (MAX_FRAMES - 1)))
+        self._frames: list[Image.Image] = []
+        self._steps: list[int] = []
+        self._reason = ""
+
+    def add(self, step: int, *, is_last: bool = False) -> None:
+        """Draws the environment, if a frame is due at this step."""
+        if self._reason or (step % self._every and not is_last):
+            return
+        try:
+            image = self._env.render()
+        except Exception as error:  # noqa: BLE001 - a report does not need the film
+            self._reason = f"the environment cannot be drawn: {error}"
+            return
+        if not isinstance(image, np.ndarray) or image.ndim != 3:
+            self._reason = "the environment draws no images"
+            return
+        self._frames.append(_resize(Image.fromarray(image.astype(np.uint8))))
+        self._steps.append(step)
+
+    def finish(self) -> tuple[Film | None, str]:
+        """The film, or None and the reason why there is none."""
+        if self._reason or not self._frames:
+            return None, self._reason
+        width, height = self._frames[0].size
+        columns = min(_COLUMNS, len(self._frames))
+        rows = -(-len(self._frames) // columns)
+        sheet = Image.new("RGB", (columns * width, rows * height))
+        for place, frame in enumerate(self._frames):
+            row, column = divmod(place, columns)
+            sheet.paste(frame, (column * width, row * height))
+        uri = encode(sheet)
+        return Film(uri, width, height, columns, self._steps, self._every), ""
+
+
+def encode(image: Image.Image) -> str:
+    """An image as a data URI, as small as Pillow can make it."""
+    kind = "webp" if features.check("webp") else "png"
+    best = None
+    for options in ({"lossless": True}, {"quality": _QUALITY}):
+        data = io.BytesIO()
+        image.save(data, format=kind, **(options if kind == "webp" else {}))
+        if best is None or len(data.getvalue()) < len(best):
+            best = data.getvalue()
+    assert best is not None
+    return f"data:image/{kind};base64,{base64.b64encode(best).decode()}"
+
+
+def _resize(image: Image.Image) -> Image.Image:
+    longest = max(image.size)
+    if longest > _LONGEST_SIDE:
+        scale = _LONGEST_SIDE / longest
+        size = tuple(max(1, round(side * scale)) for side in image.size)
+        return image.resize(size, Image.Resampling.LANCZOS)
+    factor = max(1, _SHORTEST_SIDE // longest)
+    size = tuple(side * factor for side in image.size)
+    return image.resize(size, Image.Resampling.NEAREST)

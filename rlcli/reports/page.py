@@ -1,0 +1,117 @@
+"""Page: the HTML file of a report, with its style, script, data and libraries.
+
+The content security policy of the page allows its own two scripts, by their hashes, and
+nothing from a network: even a mistake in escaping could not run code from a run.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import importlib.resources
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rlcli.libraries import import_library
+from rlcli.reports.charts import COLORS, Chart
+from rlcli.reports.learning import Learning
+from rlcli.reports.provenance import Difference, RecipeTable, RunFacts
+from rlcli.runs.files import replace_file
+from rlcli.runs.run_folder import timestamp
+from rlcli.terminal import printable
+
+_POLICY = (
+    "default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "
+    "img-src data:; base-uri 'none'; form-action 'none'"
+)
+
+
+class Content(NamedTuple):
+    """What a page shows."""
+
+    labels: Sequence[str]  # of the groups
+    center: str
+    notes: Sequence[str]
+    learning: Sequence[Learning]
+    playing: Sequence[Any]  # of `playing.Playing`, whose module imports JAX
+    recipes: Sequence[RecipeTable]
+    recipe_differences: Sequence[Difference]
+    machine_differences: Sequence[Difference]
+    runs: Sequence[RunFacts]
+
+
+def write(path: Path, content: Content) -> None:
+    """Writes the page; an existing file is replaced at once, and no link followed."""
+    replace_file(path, render(content).encode())
+
+
+def render(content: Content) -> str:
+    """The page as HTML. The template escapes everything but the files of this page."""
+    jinja2: Any = import_library("jinja2", "report")
+    markup: Any = import_library("markupsafe", "report")
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("rlcli.reports", "page"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=_to_text,
+    )
+    charts: list[dict[str, Any]] = []
+    environment.globals |= {
+        "color": lambda index: COLORS[index % len(COLORS)],
+        "place": functools.partial(_place, charts),
+        "charts": charts,
+    }
+    environment.filters["prose"] = _mark_code
+    library, script = _library(), _read("page.js")
+    return environment.get_template("page.html").render(
+        content=content,
+        created=timestamp(),
+        library=markup.Markup(library),
+        script=markup.Markup(script),
+        style=markup.Markup(_read("page.css")),
+        policy=_POLICY.format(hashes=" ".join(map(_hash, (library, script)))),
+    )
+
+
+def _place(charts: list[dict[str, Any]], chart: Chart) -> int:
+    """The number of a chart on the page, whose data it stores."""
+    charts.append({"spec": chart.spec, "blocks": chart.blocks})
+    return len(charts) - 1
+
+
+def _mark_code(text: str) -> Any:
+    """Text in which `` `names` `` are marked as code."""
+    markup: Any = import_library("markupsafe", "report")
+    parts = [markup.escape(printable(part)) for part in text.split("`")]
+    if len(parts) % 2 == 0:  # a backtick without its pair
+        return markup.escape(printable(text))
+    for index in range(1, len(parts), 2):
+        parts[index] = markup.Markup("<code>%s</code>") % parts[index]
+    return markup.Markup("").join(parts)
+
+
+def _to_text(value: Any) -> Any:
+    """Text without control characters, which HTML does not allow."""
+    return printable(value) if type(value) is str else value
+
+
+def _library() -> str:
+    """Vega, Vega-Lite and Vega-Embed, in one script."""
+    bundle: str = import_library("vl_convert", "report").javascript_bundle()
+    # An end of a script would end it also within a string of JavaScript.
+    return bundle.replace("</script", "<\\/script").replace("\r", "")
+
+
+def _read(name: str) -> str:
+    folder = importlib.resources.files("rlcli.reports") / "page"
+    return (folder / name).read_text(encoding="utf-8")
+
+
+def _hash(script: str) -> str:
+    digest = hashlib.sha256(script.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"

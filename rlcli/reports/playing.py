@@ -1,0 +1,253 @@
+"""Playing: what a report shows of the episodes of trained policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rlcli.reports import charts
+from rlcli.reports.charts import Chart, Series, Table
+from rlcli.reports.episodes import (
+    Options,
+    Replay,
+    SeedResult,
+    choose_extremes,
+    evaluate_group,
+    replay,
+)
+from rlcli.reports.films import Film
+from rlcli.results.canvas import widen_range
+from rlcli.results.groups import Group
+from rlcli.runs.formats import format_number
+from rlcli.runs.statistics import summary
+
+_BINS = 24
+_MAX_POINTS = 400  # of a curve along an episode
+_MAX_ACTIONS = 12  # of a chart of probabilities or values
+
+
+class FilmView(NamedTuple):
+    """A film with what the page writes below each frame."""
+
+    film: Film
+    captions: Sequence[str]
+
+
+class EpisodeView(NamedTuple):
+    """An episode of the page."""
+
+    title: str
+    caption: str
+    film: FilmView | None
+    charts: Sequence[Chart]
+    notes: Sequence[str]
+
+
+class Playing(NamedTuple):
+    """The episodes of a group."""
+
+    label: str
+    color: int
+    summary: str
+    returns: Chart
+    table: Table
+    episodes: Sequence[EpisodeView]
+
+
+def describe_playing(
+    groups: Sequence[Group],
+    options: Options,
+    notes: list[str],
+    report_phase: Callable[[str], None],
+) -> list[Playing]:
+    """The returns of each group's policies, and its best and worst episode."""
+    found = []
+    for color, group in enumerate(groups):
+        results = evaluate_group(group, options, notes, report_phase)
+        if not results:
+            continue
+        report_phase(f"replaying episodes of {group.label}")
+        episodes = [
+            view_episode(title, replay(result, place, options), result, place)
+            for title, result, place in choose_extremes(results)
+        ]
+        found.append(
+            Playing(
+                *(group.label, color, _summarize(results)),
+                _draw_returns(results, color),
+                _tabulate(results),
+                episodes,
+            )
+        )
+    return found
+
+
+def _summarize(results: Sequence[SeedResult]) -> str:
+    total = summary(np.array([result.returns.mean() for result in results]))
+    episodes = len(results[0].returns)
+    seeds = "1 seed" if len(results) == 1 else f"{len(results)} seeds"
+    text = f"Mean {format_number(total['mean'])}, IQM {format_number(total['iqm'])}"
+    if total["ci95"] is not None:
+        low, high = map(format_number, total["ci95"])
+        text += f" (95 % interval over seeds: {low} to {high})"
+    return f"{text}; {seeds} of {episodes} episodes."
+
+
+def _draw_returns(results: Sequence[SeedResult], color: int) -> Chart:
+    values = np.concatenate([result.returns for result in results])
+    finite = values[np.isfinite(values)]
+    low, high = widen_range([*finite]) if len(finite) else (0.0, 1.0)
+    counts, edges = np.histogram(finite, _BINS, (low, high))
+    marks = {
+        f"seed {result.seed} ({result.run})": float(result.returns.mean())
+        for result in results
+        if np.isfinite(result.returns).all()
+    }
+    return charts.draw_histogram(
+        "Distribution of returns",
+        *(color, counts.tolist(), edges.tolist(), marks),
+        x="return",
+        description=f"Histogram of the returns of {len(finite)} episodes, from "
+        f"{format_number(low)} to {format_number(high)}; triangles are the means of "
+        "seeds",
+    )
+
+
+def _tabulate(results: Sequence[SeedResult]) -> Table:
+    rows = []
+    for each in results:
+        statistics = (np.mean, np.std, np.min, np.median, np.max)
+        numbers = [
+            format_number(float(function(each.returns))) for function in statistics
+        ]
+        frozen = " (frozen)" if each.is_frozen else ""
+        length = format_number(float(each.lengths.mean()))
+        rows.append([f"{each.seed}{frozen}", *numbers, length, each.run])
+    header = ["seed", "mean", "std", "min", "median", "max", "length", "run"]
+    return Table(header, rows)
+
+
+def view_episode(
+    title: str, played: Replay, result: SeedResult, place: int
+) -> EpisodeView:
+    """A replayed episode as charts and a film."""
+    expected = float(result.returns[result.replayable[place]])
+    missing = "; ".join(played.reasons)
+    notes = [f"Not shown: {missing}"] if missing else []
+    steps = len(played.rewards)
+    if not played.has_ended:
+        notes.append(f"The first {steps:,} of {played.length:,} steps are shown")
+    elif not np.isclose(played.total, expected, rtol=1e-4, atol=1e-6):
+        notes.append(
+            f"The replay has the return {played.total:.6g}, the evaluation had "
+            f"{expected:.6g}: single observations are rounded differently from a "
+            "batch"
+        )
+    end = "terminated" if played.has_terminated else "truncated"
+    length = steps if played.has_ended else played.length
+    caption = (
+        f"Return {format_number(played.total)} in {length:,} steps, {end}; "
+        f"seed {played.seed} of {played.run}, episode {place + 1}."
+    )
+    shown = [*_value_charts(played), *_action_charts(played)]
+    film = played.film and FilmView(played.film, _captions(played))
+    return EpisodeView(title, caption, film, shown, notes)
+
+
+def _captions(played: Replay) -> list[str]:
+    """Step, return so far and action of each frame."""
+    assert played.film is not None
+    totals = np.concatenate([[0.0], np.cumsum(played.rewards)])
+    captions = []
+    for step in played.film.steps:
+        parts = [f"step {step:,}", f"return {totals[step]:.4g}"]
+        if played.actions is not None and step < len(played.actions):
+            action = " ".join(f"{number:.3g}" for number in played.actions[step][:4])
+            parts.append(f"action {action}")
+        captions.append(" · ".join(parts))
+    return captions
+
+
+def _thin(steps: int) -> tuple[np.ndarray, str]:
+    """The steps that charts show, and a note if these are not all."""
+    every = -(-steps // _MAX_POINTS)
+    note = f"Every {every}th step is shown." if every > 3 else ""
+    note = {2: "Every second step is shown.", 3: "Every third step is shown."}.get(
+        every, note
+    )
+    return np.arange(0, steps, every), note
+
+
+def _value_charts(played: Replay) -> list[Chart]:
+    steps, note = _thin(len(played.rewards))
+    x = steps.tolist()
+    series = []
+    if played.values is not None and played.values.ndim == 1:
+        series.append(Series("value estimate", 0, x, played.values[steps].tolist()))
+    if played.discounted is not None and series:
+        label = "discounted return that followed"
+        series.append(Series(label, 1, x, played.discounted[steps].tolist()))
+        if not played.has_terminated:
+            note += " The episode was truncated: the return lacks what would follow."
+    found = []
+    if series:
+        found.append(
+            charts.draw_lines(
+                *("Value estimates", series),
+                **{"x": "step", "y": "value", "height": 200, "note": note.strip()},
+                description="The policy's value estimate at each step of the episode"
+                ", and the discounted return that followed",
+                has_legend=True,
+            )
+        )
+    values = played.action_values
+    if values is not None and values.shape[1] <= _MAX_ACTIONS:
+        # Relative to the best action: the differences are small beside the values.
+        values = np.where(values > -1e8, values, np.nan)
+        gaps = values - np.nanmax(values, axis=1, keepdims=True)
+        lines = [
+            Series(f"action {index}", index, x, column[steps].tolist())
+            for index, column in enumerate(gaps.T)
+        ]
+        found.append(
+            charts.draw_lines(
+                *("Advantages of the actions", lines),
+                **{"x": "step", "y": "q(s, a) − max q", "height": 180},
+                description="The value of each action minus that of the best action",
+                has_legend=True,
+            )
+        )
+    return found
+
+
+def _action_charts(played: Replay) -> list[Chart]:
+    steps, note = _thin(len(played.rewards))
+    shares = played.probabilities
+    if shares is not None and shares.ndim == 2 and shares.shape[1] <= _MAX_ACTIONS:
+        labels = [f"action {index}" for index in range(shares.shape[1])]
+        return [
+            charts.draw_shares(
+                *("Action probabilities", labels, steps.tolist(), shares[steps]),
+                x_title="step",
+                description="The probability of each action at each step, with the "
+                "exploration of training",
+                note=f"With the exploration of training. {note}".strip(),
+            )
+        ]
+    actions: Any = played.actions
+    if actions is None or actions.shape[1] > _MAX_ACTIONS:
+        return []
+    lines = [
+        Series(f"action {index}", index, steps.tolist(), column[steps].tolist())
+        for index, column in enumerate(actions.T.astype(float))
+    ]
+    return [
+        charts.draw_lines(
+            *("Actions", lines),
+            **{"x": "step", "y": "action", "height": 180, "note": note},
+            description="The actions along the episode",
+            has_legend=True,
+        )
+    ]

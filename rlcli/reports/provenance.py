@@ -1,0 +1,186 @@
+"""Provenance: recipes, how runs differ, and where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rlcli.results.groups import Group, Member
+from rlcli.runs import formats
+from rlcli.runs.comparison import PROVENANCE
+from rlcli.runs.conditions import read_recipe
+from rlcli.runs.description import describe_return
+from rlcli.runs.records import read_record
+
+_LONGEST = 200  # characters of a value
+_LONGEST_DIFF = 20_000  # characters of a git diff
+MISSING = "–"
+
+
+class Option(NamedTuple):
+    """An option of a recipe. `origin` is `default`, `recipe` or `changed`."""
+
+    key: str
+    value: str
+    origin: str
+    before: str  # of a changed one
+
+
+class RecipeTable(NamedTuple):
+    """The resolved recipe of a group: its options by section."""
+
+    label: str
+    color: int
+    sections: Mapping[str, Sequence[Option]]
+
+
+class Difference(NamedTuple):
+    """An option or a fact that is not the same in all columns."""
+
+    key: str
+    values: Sequence[str]
+
+
+class RunFacts(NamedTuple):
+    """Where a run comes from."""
+
+    name: str
+    color: int
+    status: str
+    facts: Sequence[tuple[str, str]]
+    code: Sequence[tuple[str, str]]  # file, SHA-256
+    diff: str
+
+
+def describe_recipes(groups: Sequence[Group]) -> list[RecipeTable]:
+    """The recipe of each group, that of its first run with a readable one."""
+    tables = []
+    for index, group in enumerate(groups):
+        readable = [member for member in group.members if member.recipe]
+        if readable:
+            sections = _describe_recipe(readable[0])
+            tables.append(RecipeTable(group.label, index, sections))
+    return tables
+
+
+def find_recipe_differences(groups: Sequence[Group]) -> list[Difference]:
+    """The options in which the recipes of groups differ; a value of each group."""
+    recipes = [
+        next((dict(flatten(m.recipe)) for m in group.members if m.recipe), {})
+        for group in groups
+    ]
+    return _compare(recipes)
+
+
+def find_machine_differences(members: Sequence[Member]) -> list[Difference]:
+    """The facts about machines and versions in which runs differ."""
+    facts = []
+    for member in members:
+        fields = {key: member.info.get(key) for key in PROVENANCE}
+        if isinstance(fields.get("git"), Mapping):
+            fields["git"] = _describe_git(fields["git"])
+        facts.append(dict(flatten(fields)))
+    return _compare(facts)
+
+
+def describe_runs(groups: Sequence[Group]) -> list[RunFacts]:
+    """Where each run comes from."""
+    return [
+        _describe_run(member, index)
+        for index, group in enumerate(groups)
+        for member in group.members
+    ]
+
+
+def flatten(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """The leaves of nested mappings by dotted key."""
+    if not isinstance(value, Mapping) or not value:
+        if place:
+            yield place, value
+        return
+    for key, below in value.items():
+        yield from flatten(below, f"{place}.{key}" if place else str(key))
+
+
+def _describe_recipe(member: Member) -> dict[str, list[Option]]:
+    written = dict(flatten(read_recipe(member.folder, as_written=True)))
+    changes = member.info.get("changes") or {}
+    sections: dict[str, list[Option]] = {}
+    for key, value in flatten(member.recipe):
+        section, _, rest = key.partition(".")
+        # A name alone stands for a part: `environment: CartPole-v1`.
+        is_written = key in written or (rest == "name" and section in written)
+        is_written |= any(key.startswith(f"{each}.") for each in written if "." in each)
+        origin, before = ("recipe" if is_written else "default"), ""
+        if key in changes:
+            origin, before = "changed", _format(changes[key][0])
+        option = Option(rest or section, _format(value), origin, before)
+        sections.setdefault(section, []).append(option)
+    return sections
+
+
+def _compare(columns: Sequence[Mapping[str, Any]]) -> list[Difference]:
+    keys = dict.fromkeys(key for column in columns for key in column)
+    found = []
+    for key in keys:
+        values = [
+            _format(column[key]) if key in column else MISSING for column in columns
+        ]
+        if len({*values}) > 1:
+            found.append(Difference(key, values))
+    return found
+
+
+def _describe_run(member: Member, color: int) -> RunFacts:
+    info, record = member.info, read_record(member.folder)
+    seeds = ", ".join(map(str, record["seeds"] or ()))
+    steps = record["steps"]
+    rate = record["steps_per_second"]
+    facts = {
+        "Status": ": ".join(filter(None, (record["status"], record["reason"]))),
+        "Return": describe_return(record),
+        "Steps": "" if steps is None else f"{steps:,} of each seed",
+        "Speed": "" if not rate else f"{formats.format_number(rate)} steps/s",
+        "Seeds": seeds,
+        "Frozen seeds": ", ".join((info.get("frozen") or {}).keys()),
+        "Tags": ", ".join(record["tags"] or ()),
+        "Created": record["created"] or "",
+        "Ended": record["ended"] or "",
+        "Command": record["command"] or "",
+        "Resumed": ", ".join(str(each.get("time")) for each in info.get("resumes", ())),
+        "Platform": info.get("platform", ""),
+        "Processor": info.get("processor", ""),
+        "Devices and threads": _join(info.get("layout")),
+        "Cores": _join(info.get("cores")),
+        "Python": info.get("python", ""),
+        "Versions": _join(info.get("versions")),
+        "Git": _describe_git(info.get("git")),
+    }
+    code = [
+        (str(name), str(entry.get("sha256", "")))
+        for name, entry in (info.get("code") or {}).items()
+        if isinstance(entry, Mapping)
+    ]
+    git = info.get("git")
+    diff = str(git.get("diff") or "") if isinstance(git, Mapping) else ""
+    if len(diff) > _LONGEST_DIFF:
+        diff = diff[:_LONGEST_DIFF] + "\n… (cut)"
+    shown = [(name, str(text)) for name, text in facts.items() if text]
+    return RunFacts(str(member.folder), color, str(record["status"]), shown, code, diff)
+
+
+def _describe_git(git: Any) -> str:
+    if not isinstance(git, Mapping):
+        return ""
+    text = f"commit {git.get('commit')}"
+    return f"{text}, with uncommitted changes" if git.get("diff") else text
+
+
+def _join(fields: Any) -> str:
+    if not isinstance(fields, Mapping):
+        return ""
+    return ", ".join(f"{name} {value}" for name, value in fields.items())
+
+
+def _format(value: Any) -> str:
+    return formats.format_value(value, _LONGEST) if value != "" else '""'

@@ -1,0 +1,108 @@
+"""Report: a page with the results of runs; the function behind `rlcli report`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rlcli.errors import RlcliError
+from rlcli.libraries import require_extra
+from rlcli.results.checks import check_choice, check_output
+from rlcli.results.groups import RECIPE, Member, find_members, group_members
+from rlcli.results.plot import CENTERS
+from rlcli.runs.files import check_writable
+
+FILE_NAME = "report.html"
+
+
+def report(
+    runs: str | Path | Sequence[str | Path],
+    *,
+    output: str | Path | None = None,
+    y: str | None = None,
+    threshold: float | None = None,
+    center: str = "mean",
+    group: str = RECIPE,
+    episodes: int = 50,
+    best: bool = False,
+    seed: int = 0,
+    trust: bool = False,
+    report_phase: Callable[[str], None] = lambda phase: None,
+) -> Path:
+    """Writes a page about runs, one HTML file without references, and returns its path.
+
+    The page contains results with intervals over seeds, learning curves, episodes with
+    value estimates and action probabilities, the metrics of updaters, recipes, what
+    differs between the runs, and their provenance. Requires the extra `report`.
+
+    Args:
+        runs: run folders, or folders with runs.
+        output: the `.html` file; by default `report.html`, in the folder of the run if
+            there is a single one.
+        y: the metric of the results and of the learning curves, as in `rlcli.plot`.
+        threshold: a value of y: when it is reached, and a line in the chart.
+        center: `mean` or `iqm` over seeds.
+        group: what the runs of a group have in common, as in `rlcli.plot`.
+        episodes: the number of episodes of each seed; with 0 no policy is loaded, and
+            JAX is not imported.
+        best: uses the policy of each seed's best evaluation instead of the latest.
+        seed: random seed of the episodes.
+        trust: allows recipes of runs to import code from outside rlcli and plug-ins.
+        report_phase: is called with what happens next, in words.
+    """
+    check_choice("center", center, CENTERS)
+    if episodes < 0:
+        raise RlcliError(f"`episodes` cannot be {episodes}", "pass 0 or more")
+    require_extra("report", "a report")
+    notes: list[str] = []
+    members = find_members(runs, notes)
+    target = Path(output) if output is not None else _default_output(members)
+    check_output(target, "page", (".html", ".htm"))
+    check_writable(target.parent, "choose another file with `--output`")
+    if episodes and not trust:
+        _refuse_imports(members)
+    groups = group_members(members, group)
+    from rlcli.reports import learning, page, provenance  # here: import NumPy
+
+    report_phase("reading metrics")
+    options = learning.Options(y, center, threshold)
+    found = learning.describe_learning(groups, options, notes)
+    playing = []
+    if episodes:
+        from rlcli.reports.episodes import Options  # here: imports JAX
+        from rlcli.reports.playing import describe_playing
+
+        play = Options(episodes, seed, best, trust)
+        playing = describe_playing(groups, play, notes, report_phase)
+    report_phase("writing the page")
+    page.write(
+        target,
+        page.Content(
+            labels=[each.label for each in groups],
+            center=center,
+            notes=[*dict.fromkeys(notes)],
+            learning=found,
+            playing=playing,
+            recipes=provenance.describe_recipes(groups),
+            recipe_differences=provenance.find_recipe_differences(groups),
+            machine_differences=provenance.find_machine_differences(members),
+            runs=provenance.describe_runs(groups),
+        ),
+    )
+    return target
+
+
+def _default_output(members: Sequence[Member]) -> Path:
+    folder = members[0].folder if len(members) == 1 else Path()
+    return folder / FILE_NAME
+
+
+def _refuse_imports(members: Sequence[Member]) -> None:
+    """Refuses runs whose recipes import code: before any work begins."""
+    for member in members:
+        if imports := member.info.get("imports"):
+            raise RlcliError(
+                f"the recipe of run `{member.folder}` imports code: "
+                + ", ".join(f"`{each}`" for each in imports),
+                "`--trust` allows that; `--episodes 0` leaves out what needs it",
+            )
