@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rlcli.reports import vega
+from rlcli.reports.vega import Spec
+
 # Each has a contrast of 3 or more with the backgrounds of both themes.
 COLORS = (
     *("#2f7de1", "#d9660d", "#0c9b6a", "#c2439b", "#8a63d2", "#b08400", "#0a93a8"),
@@ -23,7 +26,6 @@ _DIGITS = 5  # significant ones; more are not visible
 TABLE_ROWS = 20  # of the table of a curve
 
 Block = Mapping[str, Any]  # columns of one series; a value that is no list is repeated
-Spec = dict[str, Any]
 
 
 class Table(NamedTuple):
@@ -84,22 +86,32 @@ def draw_lines(
     """Lines over x, with bands where series have intervals."""
     blocks = [_line_block(each) for each in series]
     has_bands = any(each.low is not None for each in series)
-    tooltip = [_field("label", ""), _number("x", x), _number("y", y)]
+    tooltip = [
+        vega.near_text_field("label", "series"),
+        vega.number_field("x", x),
+        vega.number_field("y", y),
+    ]
     if has_bands:
-        tooltip.append(_field("interval", "95 % interval"))
+        tooltip.append(vega.near_text_field("interval", "95 % interval"))
     xs = [value for each in series for value in (each.x[0], each.x[-1])]
-    x_axis, y_axis = _axis("x", x, domain=_domain(xs)), _axis("y", y, zero=False)
-    color, dash = _by_group(series, COLORS), _by_group(series, _DASHES)
-    if has_legend:
-        color, dash = _by_label(series, COLORS), _by_label(series, _DASHES)
+    x_axis = vega.axis("x", x, domain=vega.find_range(xs))
+    y_axis = vega.axis("y", y, zero=False)
+    groups, labels = [each.color for each in series], [each.label for each in series]
+    color, dash = (
+        vega.scale_by_label(labels, groups, values)
+        if has_legend
+        else vega.scale_by_group(groups, values)
+        for values in (COLORS, _DASHES)
+    )
     encoding = {"x": x_axis, "y": y_axis, "color": color}
-    layers = [_band(encoding)] if has_bands else []
-    mark = {"type": "line", "strokeWidth": 2, "clip": True}
+    layers = [vega.band(encoding)] if has_bands else []
+    mark: Spec = {"type": "line", "strokeWidth": 2, "clip": True}
+    mark["point"] = all(len(each.x) == 1 for each in series)
     layers.append({"mark": mark, "encoding": {**encoding, "strokeDash": dash}})
     if threshold is not None:
-        layers.append(_rule({"y": {"datum": threshold}}, strokeDash=[4, 4]))
-    layers += [_position(x_axis), _hover_points(encoding, tooltip)]
-    spec = _base(height) | {"layer": layers}
+        layers.append(vega.rule({"y": {"datum": threshold}}, strokeDash=[4, 4]))
+    layers += [vega.position_line(x_axis), vega.hover_points(encoding, tooltip)]
+    spec = vega.base(height) | {"layer": layers}
     table = _lines_table(series, x, y)
     return Chart(title, description or title, spec, blocks, table, note)
 
@@ -118,12 +130,12 @@ def draw_shares(
     names = [f"p{index}" for index in range(len(labels))]
     columns = {n: _rounded(s) for n, s in zip(names, shares.T, strict=True)}
     titles = dict(zip(names, labels, strict=True))
-    tooltip = [_number("x", x_title)]
-    tooltip += [_number(n, titles[n], ".1%") for n in names]
-    x_axis = _axis("x", x_title, domain=_domain([x[0], x[-1]]))
+    tooltip = [vega.number_field("x", x_title)]
+    tooltip += [vega.number_field(n, titles[n], ".1%") for n in names]
+    x_axis = vega.axis("x", x_title, domain=vega.find_range([x[0], x[-1]]))
     hover = {
         "mark": {"type": "rule", "strokeWidth": 1.5, "opacity": 0},
-        "params": [_hover("rule_hover", ["x"])],
+        "params": [vega.select_nearest("rule_hover", ["x"])],
         "encoding": {"x": x_axis, "tooltip": tooltip},
     }
     label = (
@@ -137,18 +149,13 @@ def draw_shares(
         "mark": {"type": "area", "interpolate": "step-after", "opacity": 0.85},
         "encoding": {
             "x": x_axis,
-            "y": _axis("p", "probability", stack="zero", domain=[0, 1]),
-            "color": {
-                **_field("action", None),
-                "type": "nominal",
-                "sort": list(labels),
-                "scale": {"domain": list(labels), "range": _cycle(len(labels))},
-                "legend": {"orient": "top", "title": None, "symbolType": "square"},
-            },
+            "y": vega.axis("p", "probability", stack="zero", domain=[0, 1]),
+            "color": vega.scale_by_label(labels, range(len(labels)), COLORS)
+            | {"field": "action", "sort": [*labels]},
             "order": {"field": "key"},
         },
     }
-    spec = _base(200) | {"layer": [areas, _position(x_axis), hover]}
+    spec = vega.base(200) | {"layer": [areas, vega.position_line(x_axis), hover]}
     picked = _pick(len(x))
     rows = [
         [_text(x[i]), *(f"{100 * share:.1f} %" for share in shares[i])] for i in picked
@@ -181,17 +188,17 @@ def draw_histogram(
     ]
     tint = COLORS[color % len(COLORS)]
     range_tooltip = [
-        _number("x", "from"),
-        _number("x2", "to"),
-        _number("y", "episodes"),
+        vega.number_field("x", "from"),
+        vega.number_field("x2", "to"),
+        vega.number_field("y", "episodes"),
     ]
     bar = {
         "transform": [{"filter": "datum.kind === 'bar'"}],
         "mark": {"type": "rect", "color": tint, "opacity": 0.8},
         "encoding": {
-            "x": _axis("x", x, domain=_domain(edges)),
+            "x": vega.axis("x", x, domain=vega.find_range(edges)),
             "x2": {"field": "x2"},
-            "y": _axis("y", "episodes"),
+            "y": vega.axis("y", "episodes"),
             "y2": {"datum": 0},
             "tooltip": range_tooltip,
         },
@@ -203,11 +210,14 @@ def draw_histogram(
         "encoding": {
             "x": {"field": "x", "type": "quantitative"},
             "y": {"datum": 0},
-            "tooltip": [_field("label", ""), _number("x", "mean")],
+            "tooltip": [
+                vega.text_field("label", "seed"),
+                vega.number_field("x", "mean"),
+            ],
         },
     }
     rows = [[f"{_text(low)} to {_text(high)}", f"{n:,}"] for low, high, n in bars if n]
-    spec = _base(130) | {"layer": [bar, tick]}
+    spec = vega.base(130) | {"layer": [bar, tick]}
     return Chart(title, description, spec, blocks, Table([x, "episodes"], rows))
 
 
@@ -232,24 +242,26 @@ def draw_intervals(
             | {"interval": interval}
         )
         blocks.append({**common, "kind": "seed", "x": _rounded(row["results"])})
-    series = [Series(row["label"], row["color"], [0], [0]) for row in rows]
     mean = {"transform": [{"filter": "datum.kind === 'mean'"}]}
-    tooltip = [_field("label", ""), _number("x", "mean")]
-    tooltip.append(_field("interval", "95 % interval"))
-    spec = _base(26 * len(rows) + 14) | {
+    tooltip = [vega.text_field("label", "group"), vega.number_field("x", "mean")]
+    tooltip.append(vega.text_field("interval", "95 % interval"))
+    spec = vega.base(26 * len(rows) + 14) | {
         "encoding": {
-            "y": {
-                **{"field": "label", "type": "nominal", "sort": None, "title": None},
-                "axis": {"labelLimit": 170, "domain": False, "ticks": False},
-            },
-            "x": _axis("x", x, zero=False),
-            "color": _by_group(series, COLORS),
+            # Without labels, which may be long: the cards above have the colours.
+            "y": {"field": "label", "type": "nominal", "sort": None, "axis": None},
+            "x": vega.axis("x", x, zero=False),
+            "color": vega.scale_by_group([row["color"] for row in rows], COLORS),
         },
         "layer": [
             {
                 "transform": [{"filter": "datum.kind === 'seed'"}],
                 "mark": {"type": "point", "filled": True, "size": 50, "opacity": 0.5},
-                "encoding": {"tooltip": [_field("label", ""), _number("x", "a seed")]},
+                "encoding": {
+                    "tooltip": [
+                        vega.text_field("label", "group"),
+                        vega.number_field("x", "a seed"),
+                    ]
+                },
             },
             mean
             | {
@@ -272,134 +284,6 @@ def draw_intervals(
     ]
     table = Table(["group", "mean", "95 % interval", "seeds"], cells)
     return Chart(title, description, spec, blocks, table)
-
-
-def _base(height: int) -> Spec:
-    return {
-        "width": "container",
-        "height": height,
-        "autosize": {"type": "fit-x", "contains": "padding"},
-        "data": {"name": "points"},
-        "params": [{"name": "position", "value": None}],
-        "view": {"stroke": None},
-    }
-
-
-_INTERVAL = (
-    "isValid(datum.low) ? format(datum.low, ',.4~g') + ' to ' + "
-    "format(datum.high, ',.4~g') : 'n/a: 1 seed'"
-)
-
-
-def _band(encoding: Spec) -> Spec:
-    """The area between the ends of intervals."""
-    low = {"field": "low", "type": "quantitative"}
-    return {
-        "transform": [{"filter": "isValid(datum.low)"}],
-        "mark": {"type": "area", "opacity": 0.16, "clip": True},
-        "encoding": {**encoding, "y": low, "y2": {"field": "high"}},
-    }
-
-
-def _position(x_axis: Spec) -> Spec:
-    """A line at the signal `position`, which the arrow keys and films move."""
-    place = {"expr": "isValid(position) ? position : 0"}
-    x = {"datum": place, "type": "quantitative"}
-    opacity = {"expr": "isValid(position) ? 0.8 : 0"}
-    return _rule({"x": x | {"scale": x_axis["scale"]}}, opacity=opacity)
-
-
-def _rule(encoding: Spec, **mark: Any) -> Spec:
-    """A grey line across the chart, at one x or y."""
-    return {
-        "data": {"values": [{}]},
-        "mark": {"type": "rule", "strokeWidth": 1.5, "color": "gray"} | mark,
-        "encoding": encoding,
-    }
-
-
-def _hover(name: str, encodings: Sequence[str] = ()) -> Spec:
-    select: Spec = {"type": "point", "on": "pointerover", "clear": "pointerout"}
-    select["nearest"] = True
-    if encodings:
-        select["encodings"] = [*encodings]
-    return {"name": name, "select": select}
-
-
-def _hover_points(encoding: Spec, tooltip: Sequence[Spec]) -> Spec:
-    """Points that appear, with a tooltip, where the pointer is near."""
-    return {
-        "transform": [{"calculate": _INTERVAL, "as": "interval"}],
-        "params": [_hover("hover")],
-        "mark": {"type": "point", "filled": True, "size": 60},
-        "encoding": {
-            **encoding,
-            "opacity": {
-                "condition": {"param": "hover", "empty": False, "value": 1},
-                "value": 0,
-            },
-            "tooltip": [*tooltip],
-        },
-    }
-
-
-def _axis(
-    field: str,
-    title: str,
-    *,
-    domain: Sequence[float] | None = None,
-    zero: bool = True,
-    **keywords: Any,
-) -> Spec:
-    scale: Spec = {"zero": zero, "nice": domain is None}
-    if domain is not None:
-        scale["domain"] = [*domain]
-    axis: Spec = {"title": title, "labelOverlap": True}
-    if field == "x":
-        axis |= {"tickCount": 6, "grid": False}
-        axis["labelExpr"] = "datum.value ? format(datum.value, '~s') : '0'"
-    else:
-        axis |= {"tickCount": 5}
-    return (
-        {"field": field, "type": "quantitative", "axis": axis}
-        | keywords
-        | {"scale": scale}
-    )
-
-
-def _field(name: str, title: str | None) -> Spec:
-    return {"field": name, "title": title or name, "type": "nominal"}
-
-
-def _number(name: str, title: str, form: str = ",.4~g") -> Spec:
-    if name == "x" and form == ",.4~g":
-        form = ",.6~r"
-    return {"field": name, "title": title, "type": "quantitative", "format": form}
-
-
-def _by_group(series: Sequence[Series], values: Sequence[Any]) -> Spec:
-    """One of the values for each group, without a legend: the page has one."""
-    indices = sorted({each.color for each in series})
-    return _scale("series", indices, [values[i % len(values)] for i in indices], None)
-
-
-def _by_label(series: Sequence[Series], values: Sequence[Any]) -> Spec:
-    """One of the values for each line, with a legend."""
-    legend = {"orient": "top", "title": None, "symbolType": "stroke", "columns": 4}
-    labels = [each.label for each in series]
-    found = [values[each.color % len(values)] for each in series]
-    return _scale("label", labels, found, legend)
-
-
-def _scale(
-    field: str, domain: Sequence[Any], values: Sequence[Any], legend: Spec | None
-) -> Spec:
-    scale = {"domain": [*domain], "range": [*values]}
-    return {"field": field, "type": "nominal", "legend": legend, "scale": scale}
-
-
-def _cycle(number: int) -> list[str]:
-    return [COLORS[index % len(COLORS)] for index in range(number)]
 
 
 def _line_block(series: Series) -> Block:
@@ -442,12 +326,6 @@ def _pick(number: int) -> list[int]:
 
 def _describe_picked(shown: int, number: int) -> str:
     return "" if shown == number else f"{shown} of {number:,} points"
-
-
-def _domain(values: Sequence[float]) -> list[float]:
-    """The range of values, never empty."""
-    low, high = float(min(values)), float(max(values))
-    return [low, high] if high > low else [low - 1, high + 1]
 
 
 def _rounded(values: Sequence[float] | np.ndarray, digits: int = _DIGITS) -> list[Any]:

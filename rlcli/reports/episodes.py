@@ -175,14 +175,19 @@ class _Recorder:
         film, reason = maker.finish()
         reasons = [*self._reasons.values(), *([reason] if reason else [])]
         return Replay(
-            *(result.run, result.seed, length),
-            np.array(rewards),
-            _stack(actions),
-            *(terminated or truncated, terminated),
-            *(self._column(name) for name in _INSPECTIONS),
-            self._discounted(rewards, terminated or truncated),
-            film,
-            reasons,
+            run=result.run,
+            seed=result.seed,
+            length=length,
+            rewards=np.array(rewards),
+            actions=_stack(actions),
+            has_ended=terminated or truncated,
+            has_terminated=terminated,
+            values=self._column("value"),
+            action_values=self._column("action_values"),
+            probabilities=self._column("probabilities"),
+            discounted=self._discounted(rewards, terminated or truncated),
+            film=film,
+            reasons=reasons,
         )
 
     def _inspect(self, obs: Any, state: Any) -> None:

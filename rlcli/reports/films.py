@@ -88,9 +88,9 @@ def encode(image: Image.Image) -> str:
 def _resize(image: Image.Image) -> Image.Image:
     longest = max(image.size)
     if longest > _LONGEST_SIDE:
-        scale = _LONGEST_SIDE / longest
-        size = tuple(max(1, round(side * scale)) for side in image.size)
-        return image.resize(size, Image.Resampling.LANCZOS)
-    factor = max(1, _SHORTEST_SIDE // longest)
-    size = tuple(side * factor for side in image.size)
-    return image.resize(size, Image.Resampling.NEAREST)
+        scale, filter = _LONGEST_SIDE / longest, Image.Resampling.LANCZOS
+    else:  # an integer, for crisp pixels
+        scale = max(1, _SHORTEST_SIDE // longest)
+        filter = Image.Resampling.NEAREST
+    width, height = (max(1, round(side * scale)) for side in image.size)
+    return image.resize((width, height), filter)

@@ -232,7 +232,11 @@ class _Environment:
         if not series:
             return None
         size = -(-longest // points)
-        note = f"Points are means of {size} successive ones." if size > 1 else ""
+        note = (
+            f"Each point is the mean of {size} successive log points."
+            if size > 1
+            else ""
+        )
         center = _CENTERS[self.options.center]
         description = (
             f"{metric} by steps: {center} over seeds, with its 95 % bootstrap interval"

@@ -100,8 +100,9 @@ def _to_text(value: Any) -> Any:
     return printable(value) if type(value) is str else value
 
 
+@functools.cache
 def _library() -> str:
-    """Vega, Vega-Lite and Vega-Embed, in one script."""
+    """Vega, Vega-Lite and Vega-Embed, in one script; it takes two seconds to make."""
     bundle: str = import_library("vl_convert", "report").javascript_bundle()
     # An end of a script would end it also within a string of JavaScript.
     return bundle.replace("</script", "<\\/script").replace("\r", "")

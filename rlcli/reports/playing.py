@@ -187,7 +187,7 @@ def _value_charts(played: Replay) -> list[Chart]:
     if played.values is not None and played.values.ndim == 1:
         series.append(Series("value estimate", 0, x, played.values[steps].tolist()))
     if played.discounted is not None and series:
-        label = "discounted return that followed"
+        label = "discounted return"
         series.append(Series(label, 1, x, played.discounted[steps].tolist()))
         if not played.has_terminated:
             note += " The episode was truncated: the return lacks what would follow."

@@ -69,7 +69,7 @@ def find_recipe_differences(groups: Sequence[Group]) -> list[Difference]:
         next((dict(flatten(m.recipe)) for m in group.members if m.recipe), {})
         for group in groups
     ]
-    return _compare(recipes)
+    return [each for each in _compare(recipes) if not _is_of_other_part(each, recipes)]
 
 
 def find_machine_differences(members: Sequence[Member]) -> list[Difference]:
@@ -93,8 +93,8 @@ def describe_runs(groups: Sequence[Group]) -> list[RunFacts]:
 
 
 def flatten(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """The leaves of nested mappings by dotted key."""
-    if not isinstance(value, Mapping) or not value:
+    """The leaves of nested mappings by dotted key; a schedule is a leaf."""
+    if not isinstance(value, Mapping) or not value or {"from", "to"} <= value.keys():
         if place:
             yield place, value
         return
@@ -111,10 +111,16 @@ def _describe_recipe(member: Member) -> dict[str, list[Option]]:
         # A name alone stands for a part: `environment: CartPole-v1`.
         is_written = key in written or (rest == "name" and section in written)
         is_written |= any(key.startswith(f"{each}.") for each in written if "." in each)
-        origin, before = ("recipe" if is_written else "default"), ""
-        if key in changes:
-            origin, before = "changed", _format(changes[key][0])
-        option = Option(rest or section, _format(value), origin, before)
+        origin = "recipe" if is_written else "default"
+        before = [
+            pair[0]
+            for changed, pair in changes.items()
+            if changed == key or changed.startswith(f"{key}.")
+        ]
+        if before:
+            origin = "changed"
+        was = ", ".join(map(_format, before))
+        option = Option(rest or section, _format(value), origin, was)
         sections.setdefault(section, []).append(option)
     return sections
 
@@ -129,6 +135,15 @@ def _compare(columns: Sequence[Mapping[str, Any]]) -> list[Difference]:
         if len({*values}) > 1:
             found.append(Difference(key, values))
     return found
+
+
+def _is_of_other_part(
+    difference: Difference, recipes: Sequence[Mapping[str, Any]]
+) -> bool:
+    """Whether an option is missing because another part has the place of its part."""
+    section = difference.key.partition(".")[0]
+    names = {recipe.get(f"{section}.name") for recipe in recipes}
+    return MISSING in difference.values and len(names) > 1
 
 
 def _describe_run(member: Member, color: int) -> RunFacts:
@@ -183,4 +198,9 @@ def _join(fields: Any) -> str:
 
 
 def _format(value: Any) -> str:
+    if isinstance(value, Mapping) and {"from", "to"} <= value.keys():
+        others = {key: each for key, each in value.items() if key not in ("from", "to")}
+        kind = others.pop("name", "")
+        words = [f"{key} {_format(each)}" for key, each in others.items()]
+        return " ".join([formats.format_value(value, _LONGEST), str(kind), *words])
     return formats.format_value(value, _LONGEST) if value != "" else '""'

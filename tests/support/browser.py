@@ -153,6 +153,10 @@ class Browser:
                 found.append(json.dumps(fields["args"]))
         return found
 
+    def clear(self) -> None:
+        """Forgets all problems and requests."""
+        self._events.clear()
+
     @property
     def requests(self) -> list[str]:
         """The URLs of all requests so far; those of `data:` are no requests."""

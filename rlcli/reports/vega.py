@@ -1,0 +1,150 @@
+"""Vega: the pieces of Vega-Lite specifications that the charts share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+Spec = dict[str, Any]
+
+
+def base(height: int) -> Spec:
+    """A chart as wide as its place on the page, with the signal `position`."""
+    return {
+        "width": "container",
+        "height": height,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "data": {"name": "points"},
+        "params": [{"name": "position", "value": None}],
+        "config": {"customFormatTypes": True, "view": {"stroke": None}},
+    }
+
+
+_INTERVAL = (
+    "isValid(datum.low) ? format(datum.low, ',.4~g') + ' to ' + "
+    "format(datum.high, ',.4~g') : 'n/a: 1 seed'"
+)
+
+
+def band(encoding: Spec) -> Spec:
+    """The area between the ends of intervals."""
+    low = {"field": "low", "type": "quantitative"}
+    return {
+        "transform": [{"filter": "isValid(datum.low)"}],
+        "mark": {"type": "area", "opacity": 0.16, "clip": True},
+        "encoding": {**encoding, "y": low, "y2": {"field": "high"}},
+    }
+
+
+def position_line(x_axis: Spec) -> Spec:
+    """A line at the signal `position`, which the arrow keys and films move."""
+    place = {"expr": "isValid(position) ? position : 0"}
+    x = {"datum": place, "type": "quantitative"}
+    opacity = {"expr": "isValid(position) ? 0.8 : 0"}
+    return rule({"x": x | {"scale": x_axis["scale"]}}, opacity=opacity)
+
+
+def rule(encoding: Spec, **mark: Any) -> Spec:
+    """A grey line across the chart, at one x or y."""
+    return {
+        "data": {"values": [{}]},
+        "mark": {"type": "rule", "strokeWidth": 1.5, "color": "gray"} | mark,
+        "encoding": encoding,
+    }
+
+
+def select_nearest(name: str, encodings: Sequence[str] = ()) -> Spec:
+    """Selects what is nearest to the pointer."""
+    select: Spec = {"type": "point", "on": "pointerover", "clear": "pointerout"}
+    select["nearest"] = True
+    if encodings:
+        select["encodings"] = [*encodings]
+    return {"name": name, "select": select}
+
+
+def hover_points(encoding: Spec, tooltip: Sequence[Spec]) -> Spec:
+    """Points that appear, with a tooltip, where the pointer is near."""
+    return {
+        "transform": [{"calculate": _INTERVAL, "as": "interval"}],
+        "params": [select_nearest("hover")],
+        "mark": {"type": "point", "filled": True, "size": 60},
+        "encoding": {
+            **encoding,
+            "opacity": {
+                "condition": {"param": "hover", "empty": False, "value": 1},
+                "value": 0,
+            },
+            "tooltip": [*tooltip],
+        },
+    }
+
+
+def axis(
+    field: str,
+    title: str,
+    *,
+    domain: Sequence[float] | None = None,
+    zero: bool = True,
+    **keywords: Any,
+) -> Spec:
+    """A number on an axis; `x` is shortened to 20k and has no grid."""
+    scale: Spec = {"zero": zero, "nice": domain is None}
+    if domain is not None:
+        scale["domain"] = [*domain]
+    guide: Spec = {"title": title, "labelOverlap": True}
+    if field == "x":
+        guide |= {"tickCount": 6, "grid": False}
+        guide["labelExpr"] = "datum.value ? format(datum.value, '~s') : '0'"
+    else:
+        guide |= {"tickCount": 5}
+    return (
+        {"field": field, "type": "quantitative", "axis": guide}
+        | keywords
+        | {"scale": scale}
+    )
+
+
+def text_field(name: str, title: str) -> Spec:
+    """A text of a tooltip."""
+    return {"field": name, "title": title, "type": "nominal"}
+
+
+def near_text_field(name: str, title: str) -> Spec:
+    """A text of the point nearest to the pointer, for tooltips.
+
+    Vega-Lite looks for a text without a format in the area around the point instead.
+    """
+    return text_field(name, title) | {"formatType": "trim", "format": ""}
+
+
+def number_field(name: str, title: str, form: str = "") -> Spec:
+    """A number of a tooltip; `x` may be a large number of steps."""
+    form = form or (",.6~r" if name == "x" else ",.4~g")
+    return {"field": name, "title": title, "type": "quantitative", "format": form}
+
+
+def scale_by_group(groups: Sequence[int], values: Sequence[Any]) -> Spec:
+    """One of the values for each group, without a legend: the page has one."""
+    indices = sorted({*groups})
+    return _scale("series", indices, [values[i % len(values)] for i in indices], None)
+
+
+def scale_by_label(
+    labels: Sequence[str], groups: Sequence[int], values: Sequence[Any]
+) -> Spec:
+    """One of the values for each line, with a legend."""
+    legend = {"orient": "top", "title": None, "columns": 4}
+    return _scale("label", labels, [values[i % len(values)] for i in groups], legend)
+
+
+def _scale(
+    field: str, domain: Sequence[Any], values: Sequence[Any], legend: Spec | None
+) -> Spec:
+    scale = {"domain": [*domain], "range": [*values]}
+    return {"field": field, "type": "nominal", "legend": legend, "scale": scale}
+
+
+def find_range(values: Sequence[float]) -> list[float]:
+    """The range of values, never empty."""
+    low, high = float(min(values)), float(max(values))
+    return [low, high] if high > low else [low - 1, high + 1]

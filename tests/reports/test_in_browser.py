@@ -1,0 +1,153 @@
+"""The page in a browser: a policy is played, and headless Chromium reads the page.
+
+The tests with a browser find it by RLCLI_CHROMIUM or on PATH, and are skipped else.
+"""
+
+import itertools
+import json
+import re
+
+import pytest
+from browser import Browser, find_browser
+from folders import evaluation, write_run
+from policy_files import write_policy
+
+import rlcli
+
+pytest.importorskip("jinja2")
+pytest.importorskip("vl_convert")
+
+pytestmark = pytest.mark.slow
+RECIPE = {
+    "environment": {"name": "CartPole-v1", "num_envs": 2},
+    "network": {"name": "mlp", "layers": [4]},
+    "updater": "ppo",
+    "train": {"steps": 1000, "seeds": 2},
+}
+RESOLVED = "environment: {name: CartPole-v1}\nupdater: {name: ppo}\ntrain: {seeds: 2}\n"
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """The page of two groups, of which one has a policy."""
+    folder = tmp_path_factory.mktemp("page")
+    rows = [
+        row
+        for step, seed in itertools.product(range(1, 30), range(2))
+        for row in (
+            {"T": step, "seed": seed, "avg_G": step, "loss": 1 / step, "dt": 1.0},
+            {"T": step, "seed": seed, "evaluation": evaluation(float(step + seed))},
+        )
+    ]
+    run = write_run(folder / "runs" / "a", rows=rows, resolved=RESOLVED, recipe="ppo")
+    write_policy(run, RECIPE, seeds=(0, 1))
+    write_run(folder / "runs" / "b", rows=rows, resolved=RESOLVED, recipe="<i>other")
+    return rlcli.report(folder / "runs", output=folder / "page.html", episodes=4)
+
+
+@pytest.fixture(scope="module")
+def browser(page, tmp_path_factory):
+    program = find_browser()
+    if program is None:
+        pytest.skip("no Chromium is on PATH or in RLCLI_CHROMIUM")
+    with Browser(program, tmp_path_factory.mktemp("profile")) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def _open(request):
+    if "browser" in request.fixturenames:
+        browser, page = (request.getfixturevalue(n) for n in ("browser", "page"))
+        browser.set_media(prefers_color_scheme="light")
+        browser.open(page)
+        browser.wait_until("document.documentElement.hasAttribute('data-drawn')")
+
+
+def test_a_policy_is_played_and_inspected(page):
+    text = page.read_text()
+    assert text.count('class="film"') in (1, 2)
+    for title in ("Distribution of returns", "Value estimates", "Action probabilities"):
+        assert f'<span class="chart-title">{title}</span>' in text
+    assert "no episodes of <code>" in text  # of the run without a policy
+    data = json.loads(re.search(r'id="charts">(.*?)</script>', text, re.DOTALL)[1])
+    shares = [block for each in data for block in each["blocks"] if "p0" in block]
+    for first, second in zip(shares[0]["p0"], shares[0]["p1"], strict=True):
+        assert first + second == pytest.approx(1, abs=1e-4)
+    assert len(text) < 2_000_000
+
+
+def test_the_console_is_silent_and_nothing_is_requested(browser, page):
+    assert browser.problems == []
+    assert {*browser.requests} == {page.as_uri()}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_every_chart_is_drawn_within_the_window(browser, page, theme, width):
+    browser.set_media(prefers_color_scheme=theme)
+    browser.open(page, width)
+    browser.wait_until("document.documentElement.hasAttribute('data-drawn')")
+    found = browser.evaluate(
+        "[...document.querySelectorAll('.plot')].map((plot) => [plot.clientWidth,"
+        " plot.querySelector('svg').getBoundingClientRect().width,"
+        " plot.querySelectorAll('.role-mark path, .role-mark line').length])"
+    )
+    assert len(found) > 8
+    for place, drawn, marks in found:
+        assert 0 < drawn <= place + 1
+        assert marks > 0
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_tooltip_shows_the_point_near_the_pointer(browser):
+    browser.evaluate(
+        "document.querySelector('#learning').scrollIntoView({behavior: 'instant'})"
+    )
+    left, top, width, height = browser.evaluate(
+        "(() => { const r = document.querySelector('#learning svg')"
+        ".getBoundingClientRect(); return [r.left, r.top, r.width, r.height]; })()"
+    )
+    for part in (0.5, 0.51):
+        browser.move_pointer(left + part * width, top + height / 2)
+    browser.wait_until("document.querySelector('.vg-tooltip.visible')")
+    text = browser.evaluate("document.querySelector('.vg-tooltip').innerText")
+    assert re.search(r"series\s+(ppo|<i>other)", text)
+    assert re.search(r"95 % interval\s+\d+ to \d+", text)
+    assert browser.evaluate("document.querySelectorAll('.vg-tooltip i').length") == 0
+
+
+def test_arrow_keys_read_a_chart_out(browser):
+    browser.evaluate("document.querySelector('#learning .plot').focus()")
+    for key in ("ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft"):
+        browser.press(key)
+    readout = "document.querySelector('#learning .readout').textContent"
+    assert (
+        browser.evaluate(readout) == ("2 – <i>other: 2.5 (2 to 3); ppo: 2.5 (2 to 3)")
+        or browser.evaluate(readout) == "2 – ppo: 2.5 (2 to 3); <i>other: 2.5 (2 to 3)"
+    )
+    browser.press("Escape")
+    assert browser.evaluate(readout) == ""
+
+
+def test_a_film_plays_only_when_asked_and_moves_the_charts(browser):
+    output = "document.querySelector('.film output').textContent"
+    assert browser.evaluate(output).startswith("step 0 ")
+    browser.evaluate("document.querySelector('.play').click()")
+    browser.wait_until(f"!{output}.startsWith('step 0 ')")
+    browser.wait_until("document.querySelector('.play').ariaLabel === 'Play'")  # ends
+    assert re.match(r"step [1-9]\d* · return", browser.evaluate(output))
+    pixels = browser.evaluate(
+        "[...document.querySelector('.film canvas').getContext('2d')"
+        ".getImageData(0, 0, 100, 100).data].some((value) => value > 0 && value < 255)"
+    )
+    assert pixels
+
+
+def test_scripts_of_others_do_not_run(browser):
+    browser.evaluate(
+        "(() => { const s = document.createElement('script');"
+        " s.textContent = 'window.attacked = true'; document.body.append(s); })()"
+    )
+    assert browser.evaluate("window.attacked") is None
+    assert any("Content Security Policy" in each for each in browser.problems)
+    browser.clear()
