@@ -11,6 +11,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -21,6 +22,14 @@ _FLAGS = (
     *("--disable-background-networking", "--force-color-profile=srgb"),
 )
 _PATIENCE = 60.0  # seconds
+# Gives the pipes their numbers in the new process: after a fork JAX warns.
+_START = """
+import os, sys
+first, second = (os.dup(os.dup(os.dup(int(number)))) for number in sys.argv[1:3])
+os.dup2(first, 3)
+os.dup2(second, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 def find_browser() -> str | None:
@@ -40,18 +49,14 @@ class Browser:
         theirs_in, self._out = os.pipe()
         self._in = ours_in
 
-        def place() -> None:  # in the browser's process
-            first, second = os.dup(theirs_in), os.dup(theirs_out)
-            os.dup2(first, 3)
-            os.dup2(second, 4)
-
+        pipes = (theirs_in, theirs_out)
+        page = f"--user-data-dir={profile}", "about:blank"
         self._process = subprocess.Popen(
-            [program, *_FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            [sys.executable, "-c", _START, *map(str, pipes), program, *_FLAGS, *page],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            preexec_fn=place,
-            close_fds=False,
+            pass_fds=pipes,
         )
         os.close(theirs_in)
         os.close(theirs_out)

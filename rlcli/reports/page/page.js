@@ -26,19 +26,22 @@
     aria: false,
   };
 
-  async function draw(element) {
-    const number = Number(element.dataset.chart);
-    if (views.has(number)) return;
+  async function embed(element, number) {
     const { spec, blocks } = charts[number];
-    views.set(number, null); // begun
-    const values = expand(blocks);
     const { view } = await vegaEmbed(
       element,
-      { ...spec, data: { name: "points", values } },
+      { ...spec, data: { name: "points", values: expand(blocks) } },
       { mode: "vega-lite", renderer: "svg", actions: false, ast: true, config, tooltip: { theme: "none" } },
     );
     views.set(number, view);
     element.style.minHeight = "";
+  }
+  const drawings = new Map(); // element -> promise
+  function draw(element) {
+    if (!drawings.has(element)) {
+      drawings.set(element, embed(element, Number(element.dataset.chart)).catch(console.error));
+    }
+    return drawings.get(element);
   }
 
   // Charts are drawn as they come near the window, and the others when there is time.
@@ -51,14 +54,19 @@
     { rootMargin: "400px" },
   );
   plots.forEach((plot) => near.observe(plot));
-  const later = window.requestIdleCallback ?? ((run) => setTimeout(run, 50));
-  async function drawNext() {
-    const plot = plots.find((each) => !views.has(Number(each.dataset.chart)));
-    if (!plot) return void document.documentElement.setAttribute("data-drawn", "");
-    await draw(plot);
-    later(drawNext);
+  const later = window.requestIdleCallback
+    ? (run) => requestIdleCallback(run, { timeout: 500 }) : (run) => setTimeout(run, 50);
+  async function drawRest() {
+    const plot = plots.find((each) => !drawings.has(each));
+    if (plot) {
+      await draw(plot);
+      later(drawRest);
+    } else {
+      await Promise.all(drawings.values());
+      document.documentElement.setAttribute("data-drawn", "");
+    }
   }
-  later(drawNext);
+  later(drawRest);
   window.addEventListener("beforeprint", () => {
     document.querySelectorAll("details:not(.data)").forEach((each) => { each.open = true; });
     plots.forEach(draw);
