@@ -43,6 +43,7 @@ def pins():
         "rlcli.results.plot",
         "rlcli.results.curves",
         "rlcli.results.chart",
+        "rlcli.reports.report",
     ],
 )
 def test_importing_it_imports_no_jax(module):

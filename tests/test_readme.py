@@ -51,7 +51,8 @@ def test_every_command_of_the_readme_runs_in_order(folder):
     for command in rlcli_commands:
         is_smoke = "--smoke" in command
         command = [word for word in command if word != "--smoke"]
-        budget = {"train": ["--smoke"], "eval": ["--episodes", "2"]}.get(command[1], [])
+        few = ["--episodes", "2"]
+        budget = {"train": ["--smoke"], "eval": few, "report": few}.get(command[1], [])
         if "--set" in command and not is_smoke:
             budget = ["--set", "train.steps=2_000", "--set", "train.start=100"]
         process = run([*command, *budget], folder)

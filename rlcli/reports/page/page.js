@@ -35,6 +35,7 @@
     );
     views.set(number, view);
     element.style.minHeight = "";
+    element.querySelector("svg").setAttribute("aria-hidden", "true"); // the place has a label
   }
   const drawings = new Map(); // element -> promise
   function draw(element) {
