@@ -196,7 +196,7 @@ def draw_histogram(
         "transform": [{"filter": "datum.kind === 'bar'"}],
         "mark": {"type": "rect", "color": tint, "opacity": 0.8},
         "encoding": {
-            "x": vega.axis("x", x, domain=vega.find_range(edges)),
+            "x": vega.axis("x", x, domain=vega.find_range(edges), zero=False),
             "x2": {"field": "x2"},
             "y": vega.axis("y", "episodes"),
             "y2": {"datum": 0},

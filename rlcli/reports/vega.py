@@ -26,6 +26,9 @@ _INTERVAL = (
 )
 
 
+_SHORT = "format(datum.value, abs(datum.value) >= 1000 ? '~s' : '~g')"
+
+
 def band(encoding: Spec) -> Spec:
     """The area between the ends of intervals."""
     low = {"field": "low", "type": "quantitative"}
@@ -94,7 +97,7 @@ def axis(
     guide: Spec = {"title": title, "labelOverlap": True}
     if field == "x":
         guide |= {"tickCount": 6, "grid": False}
-        guide["labelExpr"] = "datum.value ? format(datum.value, '~s') : '0'"
+        guide["labelExpr"] = _SHORT
     else:
         guide |= {"tickCount": 5}
     return (
