@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rlcli.libraries import import_library
+from rlcli.registry.libraries import import_library
 from rlcli.reports.charts import COLORS, Chart
 from rlcli.reports.learning import Learning
 from rlcli.reports.provenance import Difference, RecipeTable, RunFacts

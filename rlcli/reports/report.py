@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rlcli.errors import RlcliError
-from rlcli.libraries import require_extra
+from rlcli.registry.libraries import require_extra
 from rlcli.results.checks import check_choice, check_output
 from rlcli.results.groups import RECIPE, Member, find_members, group_members
 from rlcli.results.plot import CENTERS

@@ -12,8 +12,8 @@ import pytest
 from folders import OTHER_RATE, RESOLVED, evaluation, imports_jax, write_run
 
 import rlcli
-from rlcli import libraries
 from rlcli.errors import RlcliError
+from rlcli.registry import libraries
 
 pytest.importorskip("jinja2")
 pytest.importorskip("vl_convert")
