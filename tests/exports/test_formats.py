@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from rlcli.registry import libraries
 from rlcli.errors import RlcliError
 from rlcli.exports import formats
 from rlcli.exports.formats import check_request
+from rlcli.registry import libraries
 
 ZOO = "zoo/ppo_cartpole"
 
