@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import math
 import os
 import sys
 import warnings
@@ -77,7 +75,7 @@ def print_spelling_warnings() -> Iterator[None]:
 
 
 def table_console() -> Console:
-    """The same with wide lines where stdout is not a terminal."""
+    """A console for wide tables: long lines where stdout is not a terminal."""
     result = console()
     if not result.is_terminal and "COLUMNS" not in os.environ:
         result.width = PIPE_WIDTH
@@ -153,17 +151,6 @@ def silence(stream: TextIO) -> None:
 
 def as_json(value: Any) -> str:
     """Formats a value as JSON; NaN and infinity become null."""
-    text = json.dumps(
-        _replace_non_finite(value), indent=2, ensure_ascii=False, default=str
-    )
-    return printable_json(text)
+    from rlcli.runs.files import to_json  # here, to keep `--help` fast
 
-
-def _replace_non_finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _replace_non_finite(item) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_replace_non_finite(item) for item in value]
-    return value
+    return printable_json(to_json(value, indent=2))

@@ -20,10 +20,9 @@ from PIL import Image
 
 from rlcli.errors import RlcliError
 from rlcli.registry.libraries import install_command, require_extra
-from rlcli.runs.files import check_writable, replace_file
+from rlcli.runs.files import check_output, write_output
 
 MAX_FRAMES = 3_000  # of a video: episodes of some environments never end
-_OTHER_FILE = "choose another file with `--output`"
 _COLOURS = 256  # of a GIF's palette
 _BITS = 5  # per channel of the colour histogram
 _SAMPLES = 1 << 14  # pixels sampled for the palette
@@ -158,21 +157,13 @@ def check_target(target: Path) -> None:
 
     Its suffix has to be in `ENCODERS`, and what writes that format installed.
     """
-    if target.suffix.lower() not in ENCODERS:
-        raise RlcliError(
-            f"cannot write `{target}`: its suffix is not that of a video",
-            f"supported suffixes are {', '.join(f'`{suffix}`' for suffix in ENCODERS)}",
-        )
+    check_output(target, "a video", [*ENCODERS])
     if target.suffix.lower() == ".mp4":
         require_extra("mp4", "writing an mp4")
-    if target.is_dir():
-        raise RlcliError(f"`{target}` is a folder", _OTHER_FILE)
-    check_writable(target.parent, _OTHER_FILE)
 
 
 def write_film(target: Path, frames: Iterable[np.ndarray], fps: float) -> None:
     """Writes frames in the format of the file's suffix, at `fps` frames per second."""
     check_target(target)
     data = ENCODERS[target.suffix.lower()](Reel(frames), fps)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(target, data)
+    write_output(target, data)

@@ -10,7 +10,7 @@ from rlcli.evaluation.load import load
 from rlcli.exports.formats import FORMATS, check_request
 from rlcli.exports.policy_function import check_policy, make_policy_function
 from rlcli.exports.signature import describe_policy
-from rlcli.runs.files import replace_file
+from rlcli.runs.files import write_output
 
 
 def export(
@@ -52,7 +52,7 @@ def export(
     writer = importlib.import_module(FORMATS[format].module)
     contents = writer.write_files(function, metadata, file)
     for path, content in contents.items():
-        replace_file(path, content)
+        write_output(path, content)
     return {
         "format": format,
         "files": [str(path) for path in contents],

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError, quote
 from rlcli.registry.libraries import require_extra
-from rlcli.runs.files import check_writable
+from rlcli.runs.files import check_output
 from rlcli.runs.locate import locate_policy
 from rlcli.runs.zoo import zoo_name
 
@@ -48,19 +48,12 @@ def check_request(
     if kind.extra:
         require_extra(kind.extra, f"the export format `{format}`")
     file = _default_file(run, best, kind) if output is None else Path(output)
-    if not file.name.endswith(kind.suffix) or file.name == kind.suffix:
-        raise RlcliError(
-            f"`{file}` is not a name for the format `{format}`",
-            f"its files end with `{kind.suffix}`",
-        )
+    check_output(file, f"a file in the format `{format}`", [kind.suffix])
     if format == "numpy" and not file.stem.isidentifier():
         raise RlcliError(
             f"`{file}` cannot be imported: `{file.stem}` is not a name of Python",
             "use letters, digits and underscores only",
         )
-    if file.is_dir():
-        raise RlcliError(f"`{file}` is a folder", "choose another file with `--output`")
-    check_writable(file.parent, "choose another file with `--output`")
     return file
 
 

@@ -18,7 +18,7 @@ from rlcli.registry.libraries import import_library
 from rlcli.reports.charts import COLORS, Chart
 from rlcli.reports.learning import Learning
 from rlcli.reports.provenance import Difference, RecipeTable, RunFacts
-from rlcli.runs.files import replace_file
+from rlcli.runs.files import write_output
 from rlcli.runs.run_folder import timestamp
 from rlcli.terminal import printable
 
@@ -44,7 +44,7 @@ class Content(NamedTuple):
 
 def write(path: Path, content: Content) -> None:
     """Writes the page; an existing file is replaced at once, and no link followed."""
-    replace_file(path, render(content).encode())
+    write_output(path, render(content).encode())
 
 
 def render(content: Content) -> str:

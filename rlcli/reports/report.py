@@ -7,10 +7,10 @@ from pathlib import Path
 
 from rlcli.errors import RlcliError
 from rlcli.registry.libraries import require_extra
-from rlcli.results.checks import check_choice, check_output
+from rlcli.results.checks import check_choice
 from rlcli.results.groups import RECIPE, Member, find_members, group_members
 from rlcli.results.plot import CENTERS
-from rlcli.runs.files import check_writable
+from rlcli.runs.files import check_output
 
 FILE_NAME = "report.html"
 
@@ -57,8 +57,7 @@ def report(
     notes: list[str] = []
     members = find_members(runs, notes)
     target = Path(output) if output is not None else _default_output(members)
-    check_output(target, "page", (".html", ".htm"))
-    check_writable(target.parent, "choose another file with `--output`")
+    check_output(target, "a page", (".html", ".htm"))
     if episodes and not trust:
         _refuse_imports(members)
     groups = group_members(members, group)

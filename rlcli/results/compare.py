@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError
-from rlcli.results.checks import check_choice, check_output
+from rlcli.results.checks import check_choice
 from rlcli.results.groups import RECIPE, find_members
+from rlcli.runs.files import check_output
 
 RESULTS = ("last", "best", "auc")
 
@@ -51,7 +52,7 @@ def compare(
     from rlcli.results import comparison, comparison_tables  # here: import NumPy
 
     if output is not None:
-        check_output(Path(output), "report", comparison_tables.FORMATS)
+        check_output(Path(output), "a comparison", comparison_tables.FORMATS)
     scales = comparison.parse_scales(normalize)
     notes: list[str] = []
     members = find_members(runs, notes)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli.results.letters import name_letters
-from rlcli.runs.files import replace_file, to_json
+from rlcli.runs.files import to_json, write_output
 from rlcli.runs.formats import NOTHING, format_number
 
 FORMATS = (".md", ".html", ".json")
@@ -38,7 +37,7 @@ class Table(NamedTuple):
 def write(data: Mapping[str, Any], path: Path) -> None:
     """Writes a comparison in the format of the file's name."""
     formats = {".md": as_markdown, ".html": as_html, ".json": _as_json}
-    replace_file(path, formats[path.suffix.lower()](data).encode())
+    write_output(path, formats[path.suffix.lower()](data).encode())
 
 
 def describe(data: Mapping[str, Any]) -> str:
@@ -144,7 +143,7 @@ def as_html(data: Mapping[str, Any]) -> str:
 
 
 def _as_json(data: Mapping[str, Any]) -> str:
-    return json.dumps(json.loads(to_json(data)), indent=2, ensure_ascii=False) + "\n"
+    return to_json(data, indent=2) + "\n"
 
 
 def _html_row(tag: str, cells: Sequence[str]) -> str:

@@ -10,8 +10,7 @@ from typing import Any
 from rlcli.errors import RlcliError
 from rlcli.registry.libraries import import_library, install_command, missing_modules
 from rlcli.results.chart import describe_crossing
-from rlcli.results.checks import check_output
-from rlcli.runs.files import replace_file
+from rlcli.runs.files import check_output, write_output
 
 FORMATS = (".png", ".svg", ".pdf")
 _DATES = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
@@ -19,7 +18,7 @@ _DATES = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 def check(path: Path) -> None:
     """An error if a figure cannot be written: before any file is read."""
-    check_output(path, "figure", FORMATS)
+    check_output(path, "a figure", FORMATS)
     if missing_modules("plot"):
         raise RlcliError(
             "figures require matplotlib, which is not installed",
@@ -40,7 +39,7 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
         _fill(figure.add_subplot(), result)
         data = io.BytesIO()
         figure.savefig(data, format=suffix[1:], dpi=150, metadata=_DATES[suffix])
-    replace_file(path, data.getvalue())
+    write_output(path, data.getvalue())
 
 
 def _fill(axes: Any, result: Mapping[str, Any]) -> None:

@@ -16,11 +16,11 @@ import re
 import stat
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
-from rlcli.errors import RlcliError
+from rlcli.errors import RlcliError, quote
 
 LARGEST_JSON = 64 * 2**20  # bytes; larger files are refused
 _TEMPORARY = re.compile(r"\.(?P<name>.+?)(?:\.\d+){1,2}(?:\.tmp)?")
@@ -114,6 +114,31 @@ def check_writable(folder: Path, hint: str) -> None:
         raise RlcliError(message, hint) from error
 
 
+def check_output(path: Path, what: str, suffixes: Sequence[str]) -> None:
+    """Refuses a file for `what`, such as "a video", that cannot be written.
+
+    `suffixes` are those of the formats. `write_output` creates missing folders.
+    """
+    name = path.name.lower()
+    if not name.endswith(tuple(suffixes)) or name in suffixes:
+        ends = ", ".join(f"`{suffix}`" for suffix in suffixes)
+        raise RlcliError(
+            f"{quote(path)} is not the name of {what}",
+            f"its name has to end with {ends}",
+        )
+    if path.is_dir():
+        raise RlcliError(f"{quote(path)} is a folder", _OTHER_FILE)
+    check_writable(path.parent, _OTHER_FILE)
+
+
+def write_output(path: Path, data: bytes) -> None:
+    """Replaces a file that a user has named, in a folder that may not exist yet."""
+    with name_file_in_errors(path.parent, "created"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, data)
+
+
+_OTHER_FILE = "choose another file with `--output`"
 _NO_ROOM = "free space on the disk and try again"
 _HINTS = {
     errno.ELOOP: "replace the link with the file it points to, or remove it",

@@ -42,7 +42,7 @@ COMMANDS = [
     ("render runs/nope", "there is no file or folder `runs/nope`"),
     ("render nope.pkl.lz4", "there is no file or folder `nope.pkl.lz4`"),
     ("render nope.yaml", "there is no file `nope.yaml`"),
-    ("render dqn_cartpole --output x.avi", "its suffix is not that of a video"),
+    ("render dqn_cartpole --output x.avi", "is not the name of a video"),
     ("render dqn_cartpole --output file/x.gif", "`file` cannot be written to"),
     ("render dqn_cartpole --output no/folder.gif", "`no/folder.gif` is a folder"),
 ]

@@ -26,7 +26,7 @@ def test_the_default_file_of_another_policy_is_in_its_folder(tmp_path):
     ("format", "output", "message", "hint"),
     [
         ("torch", None, "no export format `torch`", "`stablehlo`, `onnx`, `numpy`"),
-        ("numpy", "policy.onnx", "not a name for the format", "end with `.py`"),
+        ("numpy", "policy.onnx", "a file in the format `numpy`", "end with `.py`"),
         ("numpy", "my-policy.py", "`my-policy` is not a name of Python", "letters"),
         ("numpy", "missing.py/policy.py", "cannot", ""),
     ],

@@ -251,7 +251,7 @@ def test_a_link_is_replaced_not_followed(tmp_path):
     ("options", "message"),
     [
         ({"output": "page.pdf"}, "`page.pdf` is not the name of a page"),
-        ({"output": "nowhere/page.html"}, "there is no folder"),
+        ({"output": "a/run.json/page.html"}, "cannot be written to: Not a directory"),
         ({"center": "median"}, "`center` cannot be `median`"),
         ({"episodes": -1}, "`episodes` cannot be -1"),
         ({"y": "los"}, "no run has the metric `los`"),

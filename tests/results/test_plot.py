@@ -183,8 +183,9 @@ def test_a_figure_that_cannot_be_written_is_refused_before_runs_are_read(
 ):
     with pytest.raises(RlcliError, match="not the name of a figure"):
         rlcli.plot("no run", output="a.gif")
-    with pytest.raises(RlcliError, match="there is no folder"):
-        rlcli.plot("no run", output=tmp_path / "none" / "a.png")
+    (tmp_path / "file").touch()
+    with pytest.raises(RlcliError, match="cannot be written to: Not a directory"):
+        rlcli.plot("no run", output=tmp_path / "file" / "a.png")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(RlcliError, match="require matplotlib") as caught:
         rlcli.plot("no run", output="a.png")
