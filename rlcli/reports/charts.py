@@ -226,6 +226,7 @@ def draw_intervals(
     rows: Sequence[Mapping[str, Any]],
     *,
     x: str,
+    center: str,
     description: str,
 ) -> Chart:
     """A value with its interval and single points for each row.
@@ -243,7 +244,7 @@ def draw_intervals(
         )
         blocks.append({**common, "kind": "seed", "x": _rounded(row["results"])})
     mean = {"transform": [{"filter": "datum.kind === 'mean'"}]}
-    tooltip = [vega.text_field("label", "group"), vega.number_field("x", "mean")]
+    tooltip = [vega.text_field("label", "group"), vega.number_field("x", center)]
     tooltip.append(vega.text_field("interval", "95 % interval"))
     spec = vega.base(26 * len(rows) + 14) | {
         "encoding": {
@@ -282,7 +283,7 @@ def draw_intervals(
         [row["label"], _text(row["value"]), each["interval"], str(len(row["results"]))]
         for row, each in zip(rows, blocks[::2], strict=True)
     ]
-    table = Table(["group", "mean", "95 % interval", "seeds"], cells)
+    table = Table(["group", center, "95 % interval", "seeds"], cells)
     return Chart(title, description, spec, blocks, table)
 
 

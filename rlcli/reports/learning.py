@@ -151,7 +151,7 @@ class _Environment:
         )
 
     def _card(self, sample: comparison.Sample, row: Mapping[str, Any]) -> Card:
-        center = "iqm" if self.options.center == "iqm" else "mean"
+        center = self.options.center
         estimate = row[center]
         interval = "no interval: 1 seed"
         if estimate["ci95"] is not None:
@@ -178,15 +178,16 @@ class _Environment:
                 {
                     "label": row["group"],
                     "color": self.colors[row["group"]],
-                    "value": row["mean"]["value"],
-                    "ci95": row["mean"]["ci95"],
+                    **row[self.options.center],  # `value` and `ci95`
                     "results": row["results"],
                 }
                 for row in rows
             ],
             x=self.metric,
-            description=f"The mean of {self.metric} over seeds with its 95 % bootstrap "
-            "interval, and the value of each seed as a dot",
+            center=_CENTERS[self.options.center],
+            description=f"The {_CENTERS[self.options.center]} of {self.metric} over "
+            "seeds with its 95 % bootstrap interval, and the value of each seed as a "
+            "dot",
         )
 
     def _curve_chart(self, metric: str) -> Chart | None:

@@ -25,7 +25,9 @@ CHARTS = {
     "histogram": charts.draw_histogram(
         "t", 2, [3, 0, 1], [0, 1, 2, 3], {"seed 0": 1.5}, x="return", description="d"
     ),
-    "intervals": charts.draw_intervals("t", ROWS, x="G", description="d"),
+    "intervals": charts.draw_intervals(
+        "t", ROWS, x="G", center="mean", description="d"
+    ),
 }
 
 

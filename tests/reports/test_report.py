@@ -308,3 +308,12 @@ def test_values_that_are_not_finite_are_left_out(tmp_path):
         tmp_path,
     )
     assert found.charts[0]["blocks"][0]["x"] == [1, 3]
+
+
+def test_the_interquartile_mean_is_that_of_compare(tmp_path):
+    for name, resolved in (("a", RESOLVED), ("b", OTHER_RATE)):
+        write_run(tmp_path / "runs" / name, rows=rows(seeds=5), resolved=resolved)
+    found = make(tmp_path / "runs", tmp_path, center="iqm")
+    groups = rlcli.compare(tmp_path / "runs")["environments"][0]["groups"]
+    means = [b for b in found.charts[0]["blocks"] if b["kind"] == "mean"]
+    assert [[b["low"], b["high"]] for b in means] == [g["iqm"]["ci95"] for g in groups]
