@@ -98,7 +98,7 @@ def draw_lines(
     y_axis = vega.axis("y", y, zero=False)
     groups, labels = [each.color for each in series], [each.label for each in series]
     color, dash = (
-        vega.scale_by_label(labels, groups, values)
+        vega.scale_by_label(labels, groups, values, "stroke")
         if has_legend
         else vega.scale_by_group(groups, values)
         for values in (COLORS, _DASHES)
@@ -150,7 +150,7 @@ def draw_shares(
         "encoding": {
             "x": x_axis,
             "y": vega.axis("p", "probability", stack="zero", domain=[0, 1]),
-            "color": vega.scale_by_label(labels, range(len(labels)), COLORS)
+            "color": vega.scale_by_label(labels, range(len(labels)), COLORS, "square")
             | {"field": "action", "sort": [*labels]},
             "order": {"field": "key"},
         },

@@ -133,10 +133,10 @@ def scale_by_group(groups: Sequence[int], values: Sequence[Any]) -> Spec:
 
 
 def scale_by_label(
-    labels: Sequence[str], groups: Sequence[int], values: Sequence[Any]
+    labels: Sequence[str], groups: Sequence[int], values: Sequence[Any], symbol: str
 ) -> Spec:
-    """One of the values for each line, with a legend."""
-    legend = {"orient": "top", "title": None, "columns": 4}
+    """One of the values for each label, with a legend of symbols such as `stroke`."""
+    legend = {"orient": "top", "title": None, "columns": 4, "symbolType": symbol}
     return _scale("label", labels, [values[i % len(values)] for i in groups], legend)
 
 
