@@ -173,7 +173,8 @@ def read_take(operation: Operation, format: str) -> tuple[int, tuple[int, ...]]:
             numbers.collapsed_slice_dims == (axis,)
             and [size for i, size in enumerate(sizes) if i != axis] == whole
         ):
-            return axis, _take_order(numbers.offset_dims, axis, len(indices.shape) - 1)
+            slices = [int(position) for position in numbers.offset_dims]
+            return int(axis), _take_order(slices, int(axis), len(indices.shape) - 1)
     raise unsupported(format, "a `gather` of other than whole slices of one axis")
 
 
