@@ -15,7 +15,7 @@ from rlcli.exports.policy_function import FIRST, PolicyFunction, Port, next_name
 
 ARRAYS_SUFFIX = ".npz"
 
-_MODULE = '''"""The greedy policy of a run in {environment}, exported by rlcli.
+_MODULE = '''"""The greedy policy of a run, exported by rlcli.
 
 Requires NumPy only, and `{arrays}` in the same folder.
 
@@ -123,9 +123,9 @@ def _write_module(
     names = dict(zip(function.graph.inputs, code.arguments, strict=True))
     observations = _assigned(names[port.name] for port in function.observation)
     state = _assigned(names[name] for name in function.state)
-    text = json.dumps(metadata, indent=1, allow_nan=False).replace('"""', r"\"\"\"")
+    # JSON has no three quotes in a row, which would end the literal.
+    text = json.dumps(metadata, indent=1, allow_nan=False)
     return _MODULE.format(
-        environment=metadata["environment"],
         arrays=file.with_suffix(ARRAYS_SUFFIX).name,
         module=file.stem,
         statefulness=_STATEFUL if function.state else "",

@@ -1,5 +1,6 @@
 """Exported policies act like the run, in a process without rlcli."""
 
+import ast
 import json
 import subprocess
 import sys
@@ -14,7 +15,9 @@ from policy_files import write_policy
 
 import rlcli
 from rlcli.errors import RlcliError
-from rlcli.exports.policy_function import make_policy_function
+from rlcli.exports import numpy_module
+from rlcli.exports.graph import BATCH, Graph, Value
+from rlcli.exports.policy_function import PolicyFunction, Port, make_policy_function
 from rlcli.exports.signature import describe_policy
 
 ROWS = 200
@@ -302,6 +305,27 @@ def test_a_module_acts_on_single_observations_and_any_batch(policies, tmp_path):
     assert state[0].shape == (10, ROWS // 10, 4)
     with pytest.raises(ValueError, match=r"`observation` of shape \(1, 3\)"):
         single.act(np.zeros(5))
+
+
+def test_names_in_a_module_are_data(tmp_path):
+    metadata = {"inputs": [{"name": '"""; raise SystemExit #\\'}], "state": []}
+    port = Port("action", (), spaces.Discrete(2))
+    value = Value("first", (BATCH,), np.dtype(bool))
+    function = PolicyFunction(
+        compute=lambda inputs: inputs,
+        inputs={},
+        observation=[Port("first", ("'\n]", 0), spaces.Discrete(2))],
+        action=[port],
+        state={},
+        graph=Graph({"first": value}, (), {"action": value}, {}),
+    )
+    file = tmp_path / "policy.py"
+    source = numpy_module.write_files(function, metadata, file)[file].decode()
+    tree = ast.parse(source)
+    assert "raise SystemExit" in source
+    assert not any(
+        isinstance(n, ast.Raise) and "Exit" in ast.unparse(n) for n in ast.walk(tree)
+    )
 
 
 def test_a_random_policy_is_refused(tmp_path):
