@@ -30,7 +30,7 @@ def recipe_of(algorithm: str) -> dict[str, Any]:
         "replay": {"name": "uniform", "capacity": 100_000, "batch_size": 256},
         "updater": algorithm,
         "optimizer": {"name": "adam", "learning_rate": 3e-4},
-        "train": {"steps": 1_000_000, "start": 0},
+        "train": {"steps": 1_000_000, "start": 0, "evaluate": None},
     }
 
 

@@ -25,7 +25,7 @@ RECIPE = {
     "replay": {"name": "uniform", "capacity": 50_000, "batch_size": 32},
     "updater": {"name": "q_learning", "target": {"every": 200}},
     "optimizer": {"name": "adam", "learning_rate": 1e-3},
-    "train": {"steps": 1_000_000, "start": 0},
+    "train": {"steps": 1_000_000, "start": 0, "evaluate": None},
 }
 STEPS, ROUNDS = 12_800, 15
 

@@ -22,7 +22,7 @@ RECIPE = {
     "tracer": {"name": "lambda_return", "gamma": 0.99, "lambda": 0.95},
     "updater": {"name": "ppo", "epochs": 4, "minibatches": 4, "clip_ratio": 0.2},
     "optimizer": {"name": "adam", "learning_rate": 2.5e-3, "clip_norm": 0.5},
-    "train": {"steps": 100_000_000, "unroll": 128},
+    "train": {"steps": 100_000_000, "unroll": 128, "evaluate": None},
 }
 ITERATION = 512  # environment steps
 LOG_EVERY = 2  # iterations: a row every 1 000 steps falls on every second iteration

@@ -45,7 +45,7 @@ RECIPES: dict[str, dict[str, Any]] = {
             "eps": 1e-5,
             "clip_norm": 0.5,
         },
-        "train": {"unroll": 128},
+        "train": {"unroll": 128, "evaluate": None},
     },
     "dqn": {
         "environment": "CartPole-v1",
@@ -58,7 +58,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "replay": {"name": "uniform", "capacity": 10_000, "batch_size": 32},
         "updater": {"name": "q_learning", "loss": "mse", "target": {"every": 500}},
         "optimizer": {"name": "adam", "learning_rate": 2.5e-4},
-        "train": {"start": 0},
+        "train": {"start": 0, "evaluate": None},
     },
 }
 LOG_EVERY = (1_000, 100_000)  # steps between two rows of metrics

@@ -24,7 +24,7 @@ PPO = {
     "tracer": {"name": "lambda_return", "gamma": 0.99, "lambda": 0.95},
     "updater": {"name": "ppo", "epochs": 5, "minibatches": 5, "clip_ratio": 0.2},
     "optimizer": {"name": "adam", "learning_rate": 5e-4, "clip_norm": 0.5},
-    "train": {"unroll": 100},
+    "train": {"unroll": 100, "evaluate": None},
 }
 # Measured: with its faster number of threads.
 THREADS = {"sac": "", "td3": "", "ppo": "1", "ppo_evaluated": "1"}

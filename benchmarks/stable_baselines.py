@@ -29,7 +29,7 @@ PPO = {
     "tracer": {"name": "lambda_return", "gamma": 0.99, "lambda": 0.95},
     "updater": {"name": "ppo", "epochs": 4, "minibatches": 4, "clip_ratio": 0.2},
     "optimizer": {"name": "adam", "learning_rate": 2.5e-4, "clip_norm": 0.5},
-    "train": {"unroll": 128},
+    "train": {"unroll": 128, "evaluate": None},
 }
 RECIPES: dict[str, dict[str, Any]] = {
     "ppo": PPO,

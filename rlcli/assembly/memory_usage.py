@@ -117,10 +117,14 @@ def _evaluation(recipe: Recipe, setup: Setup, progress: Progress) -> Item:
     num_envs = parallel_environments(episodes, _is_adapter(recipe))
     # The policy on host and device, the old and the new best policy; returns and
     # lengths of all episodes, before and after a step.
-    size = 4 * tree_bytes(_acting(setup, progress)) + 16 * seeds * episodes
-    size += _environment_bytes(progress) * num_envs // recipe.num_envs
+    policies = 4 * tree_bytes(_acting(setup, progress))
+    played = 16 * seeds * episodes
+    played += _environment_bytes(progress) * num_envs // recipe.num_envs
     options = {"train.evaluate.episodes": episodes, "train.seeds": seeds}
-    return Item("evaluation", size, "", options, on_host=True)
+    if policies > played:
+        networks = _without_values(network_sizes(recipe))
+        options = {**networks, "train.seeds": seeds}
+    return Item("evaluation", policies + played, "", options, on_host=True)
 
 
 def player_memory(recipe: Recipe, player: Evaluator, acting: ArrayTree) -> list[Item]:

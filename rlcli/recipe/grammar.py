@@ -47,6 +47,10 @@ PositiveInt = Annotated[int, Ge(1)]
 Steps = Annotated[int, Ge(1), Le(EXACT_MAX)]
 # Each seed has a row of metrics at every log point, and entries in the run's files.
 Seeds = Annotated[int, Ge(1), Le(1_000_000)]
+# Runs of at least so many steps are evaluated by default, of a pure environment and of
+# one on the host, whose episodes may take 10 000 steps each.
+EVALUATED_STEPS, EVALUATED_HOST_STEPS = 5_000, 500_000
+_EVALUATIONS = 10
 FailFunction = Callable[[Place, str, str], NoReturn]  # (place, message, hint)
 
 
@@ -59,7 +63,7 @@ class Log:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluate:
-    """How often to evaluate, and over how many episodes."""
+    """How often to evaluate, and over how many episodes; see `evaluation_period`."""
 
     every: Steps | None = None
     episodes: PositiveInt = 20
@@ -250,7 +254,8 @@ class Reader(NamedTuple):
             return self.value(annotation, value, place)
         if dataclasses.is_dataclass(value):
             return value
-        if value is None and "every" in registry.options(section):
+        is_off = value is None or value is False
+        if is_off and "every" in registry.options(section):
             value = {"every": None}
         if value is None and parameter.default is None:
             return None
@@ -291,6 +296,18 @@ def _dataclass_in(annotation: Any) -> Any:
 
 def _list_options(parameters: Mapping[str, Any]) -> str:
     return "its options are " + ", ".join(f"`{option}`" for option in parameters)
+
+
+def evaluation_period(steps: int, iteration_size: int, *, on_host: bool) -> int | None:
+    """The default of `train.evaluate.every`: ten evaluations, the last one at the end.
+
+    None for a short run, where compiling the evaluation would take longer than the
+    training, and where stepping a host environment would.
+    """
+    if steps < (EVALUATED_HOST_STEPS if on_host else EVALUATED_STEPS):
+        return None
+    last = steps // iteration_size * iteration_size
+    return max(1, last // _EVALUATIONS)
 
 
 def contradictions(

@@ -244,7 +244,13 @@ def _read_recipe(sections: Sections, name: str) -> Recipe:
         optimizer=sections.optimizers(facts),
         normalize=sections.normalize(),
         train=sections.train(
-            unroll, vector.num_envs, replay is not None, facts.get("reset", False)
+            unroll,
+            vector.num_envs,
+            replay is not None,
+            reset=facts.get("reset", False),
+            on_host=bool(
+                registry.find("environment", environment.name).facts.get("adapter")
+            ),
         ),
         extra=sections.mapping(("extra",), sections.data.get("extra")),
         name=name,

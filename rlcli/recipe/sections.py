@@ -290,7 +290,13 @@ class Sections:
         }
 
     def train(
-        self, unroll: int, num_envs: int, has_replay: bool, reset: bool = False
+        self,
+        unroll: int,
+        num_envs: int,
+        has_replay: bool,
+        *,
+        reset: bool,
+        on_host: bool,
     ) -> grammar.Train:
         """The section `train`, with the defaults that depend on other sections."""
         options = dict(self.mapping(("train",), self.data.get("train")))
@@ -302,6 +308,12 @@ class Sections:
         unroll = reader.option("unroll", parameters["unroll"], options)
         updates = self.updates(reader, options["updates"], unroll * num_envs)
         options["updates"] = updates
+        evaluate = options.get("evaluate", {})
+        if isinstance(evaluate, Mapping) and "every" not in evaluate:
+            period = grammar.evaluation_period(
+                steps, unroll * num_envs, on_host=on_host
+            )
+            options["evaluate"] = {"every": period, **evaluate}
         train = grammar.Train(**reader.options(parameters, options))
         train = dataclasses.replace(train, trackers=self.trackers(train.trackers))
         for place, message, hint in grammar.contradictions(train, num_envs, has_replay):

@@ -179,7 +179,13 @@ def test_optimizers_are_one_or_by_group_with_a_default():
         ("seeds: 1", "updates: {per: 1}", 8, "`updates.per` of section", "`per_step`"),
         ("seeds: 1", "evaluate: {evry: 1}", 8, "has no option `evry`", "`every`"),
         ("seeds: 1", "log: 1_000", 8, "expected a mapping, got `1000`", "`every`"),
-        ("seeds: 1", "stop: {return: 475}", 8, "`stop` requires evalu", "evaluate"),
+        (
+            "steps: 50_000, seeds: 1",
+            "steps: 4_000, stop: {return: 4}",
+            8,
+            "`stop` requires evalu",
+            "evaluate",
+        ),
         ("seeds: 1", "on_nan: freez", 8, 'expected "freeze" | "stop"', "`freeze`"),
         ("\ntrain:", "\nextra: 5\ntrain:", 8, "`extra`: expected a mapping", ""),
         ("\ntrain: ", "\ntracer: n_step\ntrain: ", 8, "first on line 4", "one"),
@@ -364,3 +370,29 @@ def test_trackers_are_parts_by_name_or_with_options():
 )
 def test_a_tracker_that_does_not_exist_is_refused(tracker, message):
     assert message in _refusal({**LEAST, "train": {"trackers": [tracker]}}).message
+
+
+@pytest.mark.parametrize(
+    ("train", "expected"),
+    [
+        ({"steps": 50_000}, 5_000),
+        ({"steps": 100_000, "unroll": 1_024}, 9_932),  # the last one at the last step
+        ({"steps": 4_999}, None),
+        ({"steps": 50_000, "evaluate": {"episodes": 3}}, 5_000),
+        ({"steps": 50_000, "evaluate": None}, None),
+        ({"steps": 50_000, "evaluate": False}, None),
+        ({"steps": 50_000, "evaluate": {"every": None}}, None),
+        ({"steps": 50_000, "evaluate": {"every": 7}}, 7),
+    ],
+)
+def test_a_run_is_evaluated_ten_times_unless_it_is_short(train, expected):
+    read = recipe.load_recipe({**LEAST, "train": {"unroll": 1, **train}})
+    assert read.train.evaluate.every == expected
+    assert recipe.load_recipe(recipe.resolve(read)) == read
+
+
+@pytest.mark.parametrize(("steps", "expected"), [(499_999, None), (500_000, 50_000)])
+def test_only_long_runs_on_the_host_are_evaluated(steps, expected):
+    data = {**LEAST, "environment": "gymnasium/CartPole-v1"}
+    read = recipe.load_recipe({**data, "train": {"steps": steps, "unroll": 1}})
+    assert read.train.evaluate.every == expected

@@ -131,6 +131,11 @@ def test_evaluations_may_differ_where_results_do_not_depend_on_them(runs):
     write(runs / "f", [1.0, 2.0], recipe="other", resolved=other)
     assert rlcli.compare([runs / "a", runs / "e"], y="avg_G")["notes"] == []
     assert rlcli.compare([runs / "e", runs / "f"])["notes"] == []
+    nearly = {"9_932": runs / "g", "10_000": runs / "h"}  # defaults of two unrolls
+    for every, run in nearly.items():
+        other = text.replace("every: 5", f"every: {every}")
+        write(run, [1.0, 2.0], recipe=run.name, resolved=other)
+    assert rlcli.compare([*nearly.values()], result="auc")["notes"] == []
     for option in ({"result": "best"}, {"result": "auc"}, {"threshold": 1}):
         with pytest.raises(RlcliError, match=r"`train\.evaluate\.every` is 5 in"):
             rlcli.compare([runs / "e", runs / "f"], **option)
