@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # the same rows for type checkers and editors; a test compare
     from rlcli.training import train as train
     from rlcli.training.check import check as check
     from rlcli.training.doctor import doctor as doctor
+    from rlcli.training.reproduce import reproduce as reproduce
 
 COMMANDS: Mapping[str, str] = MappingProxyType(  # name -> module of its function
     {
@@ -48,5 +49,6 @@ COMMANDS: Mapping[str, str] = MappingProxyType(  # name -> module of its functio
         "new": "rlcli.recipe.new",
         "schema": "rlcli.recipe.schema",
         "doctor": "rlcli.training.doctor",
+        "reproduce": "rlcli.training.reproduce",
     }
 )

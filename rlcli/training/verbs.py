@@ -138,18 +138,19 @@ def _chunks(
         run_folder.check_place(runs, run)
         return name
 
-    generator = _train_chunks(
+    generator = train_chunks(
         find_errors,
         functools.partial(
             thread_layout.apply_for_recipe, recipe, set=sets, seeds=seeds
         ),
+        functools.partial(load_recipe, recipe, sets),
         recipe,
-        sets,
         {
             "runs": runs,
             "run": run,
             "name": None if name is None else check_name(name),
             "tags": check_tags(tag),
+            "overrides": sets,
         },
         ends_at_log_points=ends_at_log_points,
         **keywords,
@@ -158,20 +159,32 @@ def _chunks(
     return generator
 
 
-def _train_chunks(
+def train_chunks(
     find_errors: Callable[[], str],
     set_threads: Callable[[], str],
+    load: Callable[[], Recipe],
     source: str | Path | Mapping[str, Any],
-    sets: Sequence[str],
     place: Mapping[str, Any],
     *,
     ends_at_log_points: bool,
+    describe_begin: Callable[[Run], Sequence[str]] = lambda run: (),
     max_time: str | float | None = None,
     smoke: bool = False,
     quiet: bool = False,
     profile: bool = False,
 ) -> Generator[Chunk, None, Path]:
-    """Trains from the beginning; does nothing until the first chunk is requested."""
+    """Trains from the beginning; does nothing until the first chunk is requested.
+
+    Args:
+        find_errors: finds errors that need no JAX, and returns the recipe's name.
+        set_threads: sets the threads, before JAX is imported; returns a warning.
+        load: loads the recipe.
+        source: where it comes from.
+        place: the keywords of `create_run`, and fields of `run.json`.
+        ends_at_log_points: whether chunks end at log points.
+        describe_begin: messages about the run before it begins.
+        max_time: see `chunks`, as for the others.
+    """
     with Monitor(title=find_errors(), quiet=quiet, hint=_CTRL_C) as monitor:
         monitor.set_phase("loading JAX")
         warning = set_threads()
@@ -179,13 +192,12 @@ def _train_chunks(
 
         monitor.set_phase(TRACING)
         with report_compilation(monitor.set_phase):
-            full_recipe = load_recipe(source, sets)
+            full_recipe = load()
             recipe = _smoke_recipe(full_recipe) if smoke else full_recipe
             experiment = _build_experiment(recipe, ends_at_log_points)
             text = dump_recipe(resolve(recipe))
             folder = run_folder.create_run(
                 recipe.name,
-                overrides=sets,
                 written=recipe.document.text or text,
                 resolved=text,
                 changes=_find_changes(full_recipe, source),
@@ -195,6 +207,7 @@ def _train_chunks(
                 _begin(folder, experiment, smoke)
                 chunks = run_chunks(
                     *(folder, experiment, signals, max_time, monitor, warning),
+                    *describe_begin(folder),
                     profile=profile,
                 )
                 yield from run_in_memory(folder, experiment, chunks)

@@ -1,0 +1,68 @@
+"""`rlcli reproduce`: trains a run again, and says whether the result is the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import rlcli
+from rlcli import errors
+from rlcli.cli import options, output
+from rlcli.cli.options import Json, MaxTime, Quiet, Trust
+
+
+def command(
+    run: Annotated[
+        Path,
+        typer.Argument(metavar="RUN", help="The folder of a run.", show_default=False),
+    ],
+    runs: Annotated[
+        Path,
+        typer.Option(
+            "--runs", metavar="DIR", help="Create the new run below DIR/<recipe>."
+        ),
+    ] = Path("runs"),
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="DIR", help="Create the new run in exactly DIR."),
+    ] = None,
+    max_time: MaxTime = None,
+    quiet: Quiet = False,
+    trust: Trust = False,
+    json: Json = False,
+) -> None:
+    """Train a run again from what it recorded, and compare the two.
+
+    Says before what differs from then, such as versions, and afterwards whether all
+    bits are equal. The exit code is 1 if they are not.
+    """
+    from rlcli.training import signals  # here, to keep `--help` fast
+
+    limit = options.parse_max_time(max_time)
+    chosen = options.choose_run(run, quiet=quiet)
+    with signals.own_process():
+        result = rlcli.reproduce(
+            chosen, runs=runs, to=to, max_time=limit, quiet=quiet, trust=trust
+        )
+    output.print_data(output.as_json(result) if json else _describe(result))
+    raise typer.Exit(errors.OK if result["identical"] else errors.USER_ERROR)
+
+
+def _describe(result: dict[str, Any]) -> str:
+    """The result in words."""
+    folder, step = result["reproduction"], f"{result['step']:,}"
+    if result["identical"]:
+        what = "metrics" if result["state"] is None else "metrics and state"
+        return f"`{folder}` is identical to the original: {what} up to step {step}"
+    lines = [f"`{folder}` differs from the original"]
+    if metrics := result["metrics"]:
+        field = f"`{metrics['field']}`" if metrics["field"] else "a row"
+        place = f"at step {metrics['step']:,}, seed {metrics['seed']}"
+        values = " → ".join(map(str, metrics["values"]))
+        lines.append(f"  first in {field} {place}" + (f": {values}" if values else ""))
+    if state := result["state"]:
+        more = f" and {len(state) - 3} more" if len(state) > 3 else ""
+        lines.append(f"  in the state at step {step}: {', '.join(state[:3])}{more}")
+    return "\n".join(lines)

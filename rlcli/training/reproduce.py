@@ -1,0 +1,191 @@
+"""Reproduce: trains a run again from what it recorded, and compares the two."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rlcli.errors import RlcliError
+from rlcli.recipe import Recipe, dump_recipe, resolve
+from rlcli.runs import run_folder, thread_layout
+from rlcli.runs.comparison import diff
+from rlcli.runs.formats import format_value
+from rlcli.runs.locate import locate_run
+from rlcli.runs.metrics import drop_clock_fields, read_metrics
+from rlcli.runs.run_folder import Run
+from rlcli.training.verbs import train_chunks
+
+TAG = "reproduction"
+_LISTED = 6  # differences of the machines in a message
+
+
+def reproduce(
+    run: str | Path,
+    *,
+    runs: str | Path = "runs",
+    to: str | Path | None = None,
+    max_time: str | float | None = None,
+    quiet: bool = False,
+    trust: bool = False,
+) -> dict[str, Any]:
+    """Trains a run again from what it recorded, and compares the two.
+
+    Uses its recipe, seeds, thread layout and copies of your modules. Before it begins,
+    it says what differs from then: versions, platform, devices, your code.
+
+    Returns `{"run", "reproduction", "provenance", "step", "metrics", "state",
+    "identical"}`: both folders, what differs in versions and machine (as `rlcli.diff`
+    returns it), the last step that both have reached, the first difference of
+    `metrics.jsonl` up to there, the differing arrays of the checkpoints of that step
+    (None if not both have one), and whether all bits are equal.
+
+    Args:
+        run: the folder of a run.
+        runs: creates the new run as `<runs>/<recipe>/<time>`, with the tag
+            `reproduction`.
+        to: creates the new run in exactly this folder.
+        max_time: as for `rlcli.train`; then less is compared.
+        quiet: prints only warnings and errors.
+        trust: allows the recipe to import code from outside rlcli.
+    """
+    original = locate_run(run)
+    last_step = _last_step(original)
+    if not last_step:
+        raise RlcliError(
+            f"run `{original.folder}` has made no step that could be reproduced",
+            f"`{original.command('resume')}` continues it",
+        )
+    name = original.read_info().get("recipe", original.folder.name)
+    chunks = train_chunks(
+        lambda: _check_place(runs, to, name),
+        functools.partial(thread_layout.apply_for_run, original.folder),
+        functools.partial(_load, original, trust),
+        original.resolved_recipe,
+        {"runs": runs, "run": to, "tags": [TAG], "reproduces": str(original.folder)},
+        ends_at_log_points=False,
+        describe_begin=functools.partial(_describe_begin, original, trust),
+        max_time=max_time,
+        quiet=quiet,
+    )
+    folder = None
+    for chunk in chunks:
+        folder = chunk.run
+        if chunk.step >= last_step:  # where the original was stopped
+            chunks.close()
+    if folder is None:
+        raise RlcliError(
+            "the reproduction ended before its first step", "allow it a longer time"
+        )
+    return _compare(original, Run(folder))
+
+
+def _check_place(runs: str | Path, to: str | Path | None, name: str) -> str:
+    run_folder.check_place(runs, to)
+    return name
+
+
+def _load(original: Run, trust: bool) -> Recipe:
+    """The recipe of a run, with the code that it was trained with."""
+    from rlcli.runs import code  # here, because these import JAX
+    from rlcli.training import recovery
+
+    if trust:
+        code.use_code(original)
+    recipe, _ = recovery.recorded_recipe(original, None, (), trust)
+    name = original.read_info().get("recipe", original.folder.name)
+    text = dump_recipe(resolve(recipe))
+    document = dataclasses.replace(recipe.document, text=text)
+    return dataclasses.replace(recipe, name=name, document=document)
+
+
+def _describe_begin(original: Run, trust: bool, new: Run) -> Sequence[str]:
+    """What differs now from when the original began, as messages."""
+    from rlcli.runs import code
+
+    found = diff(original.folder, new.folder)["provenance"]
+    listed = [
+        f"{key} {format_value(before)} → {format_value(now)}"
+        for key, (before, now) in found.items()
+    ]
+    more = [f"{len(listed) - _LISTED} more"] if len(listed) > _LISTED else []
+    message = "; ".join([*listed[:_LISTED], *more])
+    resumes = len(original.read_info().get("resumes", []))
+    return [
+        f"different from the original: {message}"
+        if message
+        else "versions and machine are those of the original",
+        code.use_code(original) if trust else "",
+        f"the original was resumed {resumes} times: options that were changed then "
+        "hold here from the beginning"
+        if resumes
+        else "",
+    ]
+
+
+def _last_step(run: Run) -> int:
+    """The last step of a run: of its latest checkpoint, or of its last row."""
+    latest = run.latest_checkpoint()
+    if latest is not None:
+        return int(latest.name.partition(".")[0])
+    rows = read_metrics(run.folder)
+    return rows[-1]["T"] if rows else 0
+
+
+def _compare(original: Run, new: Run) -> dict[str, Any]:
+    """Compares two runs up to the last step that both have reached."""
+    step = min(_last_step(original), _last_step(new))
+    metrics = _first_difference(original, new, step)
+    state = _differing_arrays(original, new, step)
+    return {
+        "run": str(original.folder),
+        "reproduction": str(new.folder),
+        "provenance": diff(original.folder, new.folder)["provenance"],
+        "step": step,
+        "metrics": metrics,
+        "state": state,
+        "identical": metrics is None and not state,
+    }
+
+
+def _first_difference(original: Run, new: Run, step: int) -> dict[str, Any] | None:
+    """The first difference between the metrics of two runs; None if they are equal."""
+    first, second = (
+        [drop_clock_fields(row) for row in read_metrics(run.folder) if row["T"] <= step]
+        for run in (original, new)
+    )
+    for one, other in zip(first, second, strict=False):
+        for key in {**one, **other}:
+            if one.get(key) != other.get(key):
+                return {
+                    "step": one["T"],
+                    "seed": one["seed"],
+                    "field": key,
+                    "values": [one.get(key), other.get(key)],
+                }
+    if len(first) != len(second):
+        rows = max(first, second, key=len)[min(len(first), len(second))]
+        return {"step": rows["T"], "seed": rows["seed"], "field": "", "values": []}
+    return None
+
+
+def _differing_arrays(original: Run, new: Run, step: int) -> list[str] | None:
+    """The paths of differing arrays in two checkpoints of a step.
+
+    None if not both runs have one.
+    """
+    from rlcli.runs import checkpoint
+
+    paths = [run.checkpoint(step) for run in (original, new)]
+    if not all(path.is_file() for path in paths):
+        return None
+    first, second = (checkpoint.read(path)["progress"] for path in paths)
+    return [
+        name
+        for name in sorted({*first, *second})
+        if name not in first
+        or name not in second
+        or first[name].tobytes() != second[name].tobytes()
+    ]
