@@ -13,11 +13,7 @@ FOLDER = "zoo"
 
 def shipped_policies() -> dict[str, Path]:
     """The policy files that come with rlcli, by the name of their recipe."""
-    package = Path(__file__).parents[1]
-    # Inside the package when installed, beside it in a checkout.
-    folders = (package / FOLDER, package.parent / FOLDER)
-    folder = next((folder for folder in folders if folder.is_dir()), None)
-    files = sorted(folder.glob(f"*{SUFFIX}")) if folder else []
+    files = sorted((Path(__file__).parents[1] / FOLDER).glob(f"*{SUFFIX}"))
     return {file.name.removesuffix(SUFFIX): file for file in files}
 
 

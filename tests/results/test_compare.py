@@ -239,7 +239,7 @@ def test_html_and_markdown_escape_names(tmp_path):
     [{"output": "a.txt"}, {"output": "pyproject.toml/a.md"}, {"result": "first"}],
 )
 def test_wrong_options_are_refused_before_runs_are_read(options):
-    with pytest.raises(RlcliError, match="is not the name|cannot be"):
+    with pytest.raises(RlcliError, match=r"is not the name|cannot be"):
         rlcli.compare("no run", **options)
 
 
