@@ -10,6 +10,7 @@ import ast
 import contextlib
 import functools
 import importlib
+import os
 import sys
 import sysconfig
 import traceback
@@ -131,12 +132,12 @@ def _forget_replaced() -> None:
     for name, module in list(sys.modules.items()):
         if "." in name or name == "__main__":
             continue
-        places = _places(module)
+        places = [*map(os.path.realpath, _places(module))]
         if not places or not all(map(is_user_file, places)):
             continue
         spec = PathFinder.find_spec(name, [*_folders])
         new = [spec.origin] if spec and spec.origin else _search_places(spec)
-        if new and new[0] not in places:
+        if new and os.path.realpath(new[0]) not in places:
             for other in [n for n in sys.modules if n.partition(".")[0] == name]:
                 del sys.modules[other]
 

@@ -1,5 +1,6 @@
 """User code: found beside the recipe, and told apart from installed code."""
 
+import importlib
 import json
 import sys
 from pathlib import Path
@@ -168,6 +169,16 @@ def test_a_core_without_render_draws_its_observations(tmp_path):
     np.testing.assert_array_equal(drawn.render(state), observation_image(space, 0))
     state, _ = drawn.step(state, np.ones((1,), np.int32), drawn.draw(key))
     np.testing.assert_array_equal(drawn.render(state), observation_image(space, 1))
+
+
+def test_a_module_found_through_a_link_is_not_imported_again(tmp_path, monkeypatch):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "mine.py").write_text("value = []\n")
+    (tmp_path / "link").symlink_to("real")
+    monkeypatch.syspath_prepend(tmp_path / "link")
+    module = importlib.import_module("mine")
+    user_code.search_first(tmp_path / "link")
+    assert user_code.import_module("mine") is module
 
 
 def test_imported_files_follow_imports_of_the_user_only(tmp_path):

@@ -1,9 +1,9 @@
 """Locate: runs and policies by the paths that a user may write."""
 
-import time
 from pathlib import Path
 
 import pytest
+from folders import finish_run
 
 from rlcli.errors import RlcliError
 from rlcli.runs.locate import list_runs, locate_policy, locate_run
@@ -14,23 +14,6 @@ from rlcli.runs.run_folder import create_run
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def noon(monkeypatch):
-    """A clock that stands still at 2026-11-20T10:00:00Z."""
-    then = time.strptime("2026-11-20T10:00:00", "%Y-%m-%dT%H:%M:%S")
-    monkeypatch.setattr(time, "gmtime", lambda *seconds: then)
-
-
-def finish_run(run, *steps):
-    """The run as if it had been trained: checkpoints, index and policy."""
-    run.checkpoints.mkdir()
-    for step in steps:
-        run.checkpoint(step).write_bytes(b"")
-        run.write_index(latest=run.checkpoint(step).name)
-    run.policy.write_bytes(b"")
-    return run
 
 
 def test_a_run_may_be_named_in_every_way(folder, monkeypatch):

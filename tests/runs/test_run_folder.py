@@ -9,10 +9,10 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from folders import finish_run
 
 from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor
@@ -27,23 +27,6 @@ TIME = r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d"
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def noon(monkeypatch):
-    """A clock that stands still at 2026-11-20T10:00:00Z."""
-    then = time.strptime("2026-11-20T10:00:00", "%Y-%m-%dT%H:%M:%S")
-    monkeypatch.setattr(time, "gmtime", lambda *seconds: then)
-
-
-def finish_run(run, *steps):
-    """The run as if it had been trained: checkpoints, index and policy."""
-    run.checkpoints.mkdir()
-    for step in steps:
-        run.checkpoint(step).write_bytes(b"")
-        run.write_index(latest=run.checkpoint(step).name)
-    run.policy.write_bytes(b"")
-    return run
 
 
 def test_a_run_lies_under_its_recipe_and_its_time(folder, noon):

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlcli.runs.run_folder import Run
+
 
 def snapshot(folder: Path) -> dict[Path, tuple[int, bytes]]:
     """The time of the last change of every file and folder, and the bytes of files."""
@@ -100,6 +102,16 @@ def write_run(
     text = "".join(json.dumps(row) + "\n" for row in rows)
     (folder / "metrics.jsonl").write_text(text)
     return folder
+
+
+def finish_run(run: Run, *steps: int) -> Run:
+    """The run as if it had been trained: checkpoints, index and policy."""
+    run.checkpoints.mkdir()
+    for step in steps:
+        run.checkpoint(step).write_bytes(b"")
+        run.write_index(latest=run.checkpoint(step).name)
+    run.policy.write_bytes(b"")
+    return run
 
 
 def imports_jax(call: str) -> bool:
