@@ -119,7 +119,8 @@ def print_comparison(data: Mapping[str, Any]) -> None:
     from rlcli.results import comparison_tables
 
     screen = console()
-    screen.print(escape(printable(comparison_tables.describe(data))), soft_wrap=True)
+    sentence = escape(printable(comparison_tables.describe(data)))
+    screen.print(sentence, soft_wrap=not screen.is_terminal)
     letters, tables = comparison_tables.fit(
         [*comparison_tables.tables(data)], screen.width
     )
