@@ -79,6 +79,6 @@ def test_a_misspelled_environment_is_refused_with_the_right_spelling():
         rlcli.render("nothing")
 
 
-def test_what_cannot_be_written_is_refused_before_anybody_plays(tmp_path):
-    with pytest.raises(RlcliError, match="cannot write"):
+def test_what_cannot_be_written_is_refused_before_any_episode(tmp_path):
+    with pytest.raises(RlcliError, match="not the name of a video"):
         rlcli.render("no-such-environment", output=tmp_path / "a.avi")

@@ -14,7 +14,7 @@ from rlcli.runs.snapshots import read_checkpoint
 from rlcli.training import recovery
 
 SAC = {"environment": "Pendulum-v1", "updater": "sac"}
-LEARNT = r"^`learned` is now spelled `learned`$"
+LEARNT = r"^`learnt` is now spelled `learned`$"
 CENTRE = r"^`link_centre_1` is now spelled `link_center_1`$"
 
 
@@ -28,10 +28,10 @@ def test_a_former_value_is_accepted(updater):
     current = load_recipe(data)
     with pytest.warns(SpellingWarning, match=LEARNT):
         former = load_recipe(
-            {**SAC, "updater": {"name": updater, "temperature": "learned"}}
+            {**SAC, "updater": {"name": updater, "temperature": "learnt"}}
         )
     with pytest.warns(SpellingWarning, match=LEARNT):
-        set_former = load_recipe(data, ["updater.temperature=learned"])
+        set_former = load_recipe(data, ["updater.temperature=learnt"])
     assert former == set_former == current
     assert resolve(former)["updater"]["temperature"] == "learned"
 
@@ -66,11 +66,11 @@ def test_the_current_spellings_warn_of_nothing():
 def test_the_command_line_prints_one_hint(tmp_path, capsys):
     path = tmp_path / "sac.yaml"
     path.write_text(
-        "environment: Pendulum-v1\nupdater: {name: sac, temperature: learned}\n"
+        "environment: Pendulum-v1\nupdater: {name: sac, temperature: learnt}\n"
     )
     assert main(["show", str(path)]) == 0
     out, err = capsys.readouterr()
-    assert err == "hint: `learned` is now spelled `learned`\n"
+    assert err == "hint: `learnt` is now spelled `learned`\n"
     assert "  temperature: learned\n" in out
     assert main(["show", "sac_pendulum"]) == 0
     assert capsys.readouterr().err == ""
@@ -87,9 +87,9 @@ def test_a_run_with_a_former_spelling_resumes_and_changes_nothing(tmp_path):
     run = locate_run(left)
     text = run.resolved_recipe.read_text(encoding="utf-8")
     assert text.count("temperature: learned") == 1
-    run.resolved_recipe.write_text(text.replace("learned", "learned"), encoding="utf-8")
+    run.resolved_recipe.write_text(text.replace("learned", "learnt"), encoding="utf-8")
     saved = read_checkpoint(run.latest_checkpoint())
-    former = saved._replace(recipe=saved.recipe.replace("learned", "learned"))
+    former = saved._replace(recipe=saved.recipe.replace("learned", "learnt"))
     with pytest.warns(SpellingWarning, match=LEARNT):
         before, after = recovery.recorded_recipe(run, former, [], False)
     assert before == after

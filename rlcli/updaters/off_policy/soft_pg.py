@@ -37,7 +37,7 @@ from rlcli.updaters.presets import preset
 from rlcli.updaters.regularizers import Regularizer, fill_defaults
 
 _DEFAULTS = {"policy": "sampled", "tracer": "n_step", "replay": "uniform", "unroll": 1}
-Learned = Annotated[Literal["learned"], FormerValue("learned", "learned")]
+Learned = Annotated[Literal["learned"], FormerValue("learnt", "learned")]
 _ENTROPY_SHARE = 0.98  # fraction of log |A| (Christodoulou, 2019)
 
 
