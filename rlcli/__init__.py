@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rlcli.evaluation.load import load
     from rlcli.monitor.train_monitor import TrainMonitor
     from rlcli.training import chunks
+    from rlcli.training.batch import train_all
     from rlcli.utils.custom_loop import act, clock, q_function, transition
     from rlcli.utils.simulation import make, rollout
 
@@ -40,6 +41,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - partly from the tab
     "make",
     "q_function",
     "rollout",
+    "train_all",
     "transition",
     *COMMANDS,
 ]
@@ -55,6 +57,7 @@ _MODULES = MappingProxyType(
         "make": "rlcli.utils.simulation",
         "q_function": "rlcli.utils.custom_loop",
         "rollout": "rlcli.utils.simulation",
+        "train_all": "rlcli.training.batch",
         "transition": "rlcli.utils.custom_loop",
     }
 )

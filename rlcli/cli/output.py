@@ -82,15 +82,15 @@ def table_console() -> Console:
     return result
 
 
-def console() -> Console:
-    """A Rich console on stdout, for tables; a closed pipe silences it."""
+def console(*, stderr: bool = False) -> Console:
+    """A Rich console, for tables; a closed pipe silences it."""
     from rich.console import Console  # here, to keep `--help` fast
 
-    class Stdout(Console):
+    class Stream(Console):
         def on_broken_pipe(self) -> None:  # Rich would exit the process
-            silence(sys.stdout)
+            silence(sys.stderr if stderr else sys.stdout)
 
-    return Stdout(highlight=False)
+    return Stream(stderr=stderr, highlight=False)
 
 
 def print_notes(notes: Sequence[str]) -> None:

@@ -8,20 +8,47 @@ from typing import Annotated
 import typer
 
 import rlcli
-from rlcli.cli import options, training_outcome
+from rlcli.cli import batch, options, training_outcome
 from rlcli.cli.options import MaxTime, Quiet, Set
 
 
 def command(
     recipe: Annotated[
-        str,
+        list[str],
         typer.Argument(
-            metavar="RECIPE",
-            help="A YAML file, or the name of a built-in recipe.",
+            metavar="RECIPE...",
+            help="A YAML file, or the name of a built-in recipe; or several.",
             show_default=False,
         ),
     ],
     set: Set = [],  # noqa: B006 - Typer copies it, and supports no other empty default
+    vary: Annotated[
+        list[str],
+        typer.Option(
+            "--vary",
+            metavar="KEY=VALUE,...",
+            help="Train a run for each value: `optimizer.learning_rate=1e-4,1e-3`. "
+            "Several are a grid.",
+        ),
+    ] = [],  # noqa: B006 - as for `--set`
+    vary_zip: Annotated[
+        list[str],
+        typer.Option(
+            "--vary-zip",
+            metavar="KEY=VALUE,...",
+            help="As `--vary`, but the first values of all belong together, and so on.",
+        ),
+    ] = [],  # noqa: B006
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs",
+            min=1,
+            metavar="N",
+            help="Train at most N of several runs at once; by default one per core.",
+            show_default=False,
+        ),
+    ] = None,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -74,14 +101,37 @@ def command(
 ) -> None:
     """Train the agent of a recipe and save it in a run folder.
 
-    Prints the folder to stdout, and a command to try next to stderr.
+    Prints the folder to stdout, and a command to try next to stderr. Several recipes or
+    varied options are several runs, in processes of their own.
     """
     from rlcli.training import signals  # here, to keep `--help` fast
 
     limit = options.parse_max_time(max_time)
+    if len(recipe) > 1 or vary or vary_zip:
+        if profile:
+            message = "profiles a single run, without other recipes or varied options"
+            raise typer.BadParameter(message, param_hint="--profile")
+        raise typer.Exit(
+            batch.train_and_report(
+                recipe,
+                vary=vary,
+                vary_zip=vary_zip,
+                jobs=jobs,
+                set=tuple(set),
+                seed=seed,
+                seeds=seeds,
+                runs=runs,
+                run=run,
+                name=name,
+                tag=tuple(tag),
+                max_time=limit,
+                smoke=smoke,
+                quiet=quiet,
+            )
+        )
     with signals.own_process():
         folder = rlcli.train(
-            recipe,
+            recipe[0],
             set=tuple(set),
             seed=seed,
             seeds=seeds,

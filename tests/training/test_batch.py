@@ -1,0 +1,157 @@
+"""Several runs: combinations of options, and processes of their own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import rlcli
+from rlcli.errors import RlcliError
+from rlcli.training.batch import Ended, Plan, combine, exit_code, plan_runs
+
+LAKE = """
+environment: FrozenLakeNonSlippery-v0
+network: table
+updater: {name: q_learning, loss: mse}
+optimizer: {name: sgd, learning_rate: 0.5}
+train: {steps: 2_000}
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lake.yaml").write_text(LAKE)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("vary", "zipped", "expected"),
+    [
+        ([], [], [()]),
+        (["a.b=1,2"], [], [("a.b=1",), ("a.b=2",)]),
+        (["a=1,2", "b=x"], [], [("a=1", "b=x"), ("a=2", "b=x")]),
+        (["a=[1,2],{x: 1, y: 2}"], [], [("a=[1,2]",), ("a={x: 1, y: 2}",)]),
+        (["a='1,2',\"3,4\""], [], [("a='1,2'",), ('a="3,4"',)]),
+        ([], ["a=1,2", "b=3,4"], [("a=1", "b=3"), ("a=2", "b=4")]),
+        (["c=5"], ["a=1,2", "b=3,4"], [("c=5", "a=1", "b=3"), ("c=5", "a=2", "b=4")]),
+    ],
+)
+def test_the_combinations_are_a_grid_of_lists_and_of_zipped_lists(
+    vary, zipped, expected
+):
+    assert [*combine(vary, zipped)] == expected
+
+
+@pytest.mark.parametrize(
+    ("vary", "zipped", "message"),
+    [
+        (["a"], [], "expected options to vary as KEY=VALUE,VALUE, got `a`"),
+        (["=1,2"], [], "expected options to vary"),
+        (["a=1,,2"], [], "expected options to vary"),
+        (["a=1,1"], [], "`a=1` stands twice"),
+        (["a=1"], ["a=2"], "`a` is varied twice"),
+        ([], ["a=1,2", "b=3"], "equally many values of each option: `a` 2, `b` 1"),
+    ],
+)
+def test_wrong_variations_are_refused(vary, zipped, message):
+    with pytest.raises(RlcliError, match=message):
+        [*combine(vary, zipped)]
+
+
+def test_every_run_has_a_folder_of_its_own(folder):
+    vary = ["optimizer.learning_rate=0.1,0.5", "updater.name=dqn"]
+    plans = plan_runs(["lake.yaml"], vary=vary, name="rates")
+    assert [str(plan.folder) for plan in plans] == [
+        "runs/lake/rates/learning_rate=0.1,updater=dqn",
+        "runs/lake/rates/learning_rate=0.5,updater=dqn",
+    ]
+    (folder / "runs/lake/rates").mkdir(parents=True)
+    (plan,) = plan_runs(["lake.yaml"], name="rates")
+    assert str(plan.folder) == "runs/lake/rates-2"
+    plans = plan_runs(["lake.yaml", "lake.yaml"], run="here")
+    assert [str(plan.folder) for plan in plans] == ["here/lake", "here/lake-2"]
+
+
+@pytest.mark.parametrize(
+    ("recipes", "options", "message"),
+    [
+        (["lake.yaml", "laek.yaml"], {}, "laek"),
+        (["lake.yaml"], {"vary": ["trian.steps=1,2"]}, "no section `trian`"),
+        (["lake.yaml"], {"name": "a/b"}, "cannot be the name of a run"),
+        (["lake.yaml"] * 2, {"run": "lake.yaml"}, "cannot be created: Not a directory"),
+    ],
+)
+def test_what_is_wrong_is_found_before_any_run_begins(
+    recipes, options, message, folder
+):
+    with pytest.raises(RlcliError, match=message):
+        rlcli.train_all(recipes, **options)
+    assert not (folder / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [([0, 0], 0), ([0, 3], 3), ([3, 75, 1], 1), ([2, 0], 1), ([1, 130], 130), ([], 0)],
+)
+def test_the_exit_code_says_that_a_run_failed(codes, expected, tmp_path):
+    plan = Plan("a", (), tmp_path)
+    assert exit_code([Ended(plan, code, "") for code in codes]) == expected
+
+
+@pytest.mark.slow
+def test_a_failure_does_not_stop_the_others_and_a_run_equals_one_trained_alone(folder):
+    vary = ["optimizer.learning_rate=0.1,-1,0.5"]
+    ended = rlcli.train_all(["lake.yaml"], vary=vary, seeds=2, tag=["x"], name="rates")
+    group = folder / "runs/lake/rates"
+    codes = {each.plan.sets[0]: each.code for each in ended}
+    assert codes == {
+        "optimizer.learning_rate=0.1": 0,
+        "optimizer.learning_rate=-1": 1,
+        "optimizer.learning_rate=0.5": 0,
+    }
+    assert "expected float" in "".join(each.message for each in ended)
+    assert {path.name for path in group.iterdir()} == {
+        "learning_rate=0.1",
+        "learning_rate=0.5",
+    }
+    assert json.loads((group / "learning_rate=0.1/run.json").read_text())["tags"] == [
+        "x"
+    ]
+    alone = rlcli.train(
+        "lake.yaml", set=["optimizer.learning_rate=0.1"], seeds=2, run="alone"
+    )
+    ours, theirs = (
+        (run / "policy.pkl.lz4").read_bytes()
+        for run in (alone, group / "learning_rate=0.1")
+    )
+    assert ours == theirs
+
+
+@pytest.mark.slow
+def test_a_signal_stops_all_runs_with_a_checkpoint_and_starts_no_other(folder):
+    command = [sys.executable, "-m", "rlcli", "train", "lake.yaml", "--name", "long"]
+    command += ["--vary", "train.seed=1,2,3", "--jobs", "2"]
+    command += ["--set", "train.steps=500_000_000", "--set", "train.evaluate=null"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    runs = [folder / f"runs/lake/long/seed={seed}" for seed in (1, 2)]
+    deadline = time.monotonic() + 120
+    while not all((run / "metrics.jsonl").is_file() for run in runs):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.1)
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out.splitlines() == [str(run.relative_to(folder)) for run in runs]
+    for run in runs:
+        assert json.loads((run / "run.json").read_text())["status"] == "interrupted"
+        assert [*(run / "checkpoints").iterdir()]
+        assert f"rlcli resume {run.relative_to(folder)}\n" in err
+    assert not runs[0].with_name("seed=3").exists()
