@@ -5,7 +5,7 @@
 Trains each recipe of `rows.py`, or only the named ones, all seeds as one program in a
 separate process, and evaluates 100 greedy episodes with the last parameters of each
 seed. Writes the results to `results.json` beside this file, and from there to the
-table.
+table and to the pages of `docs/algorithms`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from rlcli import recipe
 
 RESULTS = Path(__file__).with_name("results.json")
 PAGE = Path(__file__).parents[2] / "docs" / "learning.md"
+COPIES = PAGE.parent / "algorithms"  # pages with the lines of their recipes
 EPISODES = 100
 
 
@@ -75,6 +76,9 @@ def main() -> None:
         ordered = {name: results[name] for name in known if name in results}
         RESULTS.write_text(json.dumps(ordered, indent=1) + "\n")
         PAGE.write_text(table.page(ROWS, ordered), encoding="utf-8")
+        for path in COPIES.glob("*.md"):
+            text = table.update_copies(path.read_text("utf-8"), ROWS, ordered)
+            path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,22 @@ def page(rows: Sequence[Row], results: Mapping[str, Mapping[str, Any]]) -> str:
     """Returns the whole document; recipes without results are omitted."""
     lines = [line(row, results[row.recipe]) for row in rows if row.recipe in results]
     return HEAD + "".join(f"{text}\n" for text in lines)
+
+
+def update_copies(
+    text: str, rows: Sequence[Row], results: Mapping[str, Mapping[str, Any]]
+) -> str:
+    """Replaces the lines of recipes on another page, where they lack the time."""
+    copies = {
+        row.recipe: line(row, results[row.recipe]).rpartition(" | ")[0] + " |"
+        for row in rows
+        if row.recipe in results
+    }
+    return re.sub(
+        r"(?m)^\| `(\w+)` \| `.*$",
+        lambda match: copies.get(match[1], match[0]),
+        text,
+    )
 
 
 def line(row: Row, result: Mapping[str, Any]) -> str:

@@ -25,6 +25,12 @@ def test_the_page_says_what_was_measured():
     assert set(RESULTS) <= {row.recipe for row in ROWS}
 
 
+def test_the_pages_of_algorithms_say_what_was_measured():
+    for path in (ROOT / "docs" / "algorithms").glob("*.md"):
+        page = path.read_text(encoding="utf-8")
+        assert page == table.update_copies(page, ROWS, RESULTS), path
+
+
 @pytest.mark.parametrize(
     ("low", "said"), [(-85.0, "≥ −85 [−76.6]"), (-85.1, "≥ −85 [−76.6] (missed)")]
 )
