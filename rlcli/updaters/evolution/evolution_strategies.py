@@ -84,15 +84,15 @@ def open_es(
 
     There are P members, one for each environment; σ is `deviation`. The recipe's
     optimizer takes a step along −g. Fᵢ is the mean return of member i over its unroll,
-    r its rank, from −½ to ½. With `antithetic`, noise comes in pairs ε and −ε, which
-    requires an even number of environments. Evaluation uses θ. (Salimans et al., 2017,
+    r its rank, from −½ to ½. With `antithetic`, noise comes in pairs ε and −ε. The
+    number of environments has to be even. Evaluation uses θ. (Salimans et al., 2017,
     https://arxiv.org/abs/1703.03864; needs the extra `evolution`.)
     """
-    if antithetic and spaces.num_envs % 2:
+    if spaces.num_envs % 2:  # evosax refuses it without antithetic sampling, too
         raise RlcliError(
-            "updater `open_es` samples its members in pairs, but `num_envs` is "
+            "updater `open_es` needs an even number of members, but `num_envs` is "
             f"{spaces.num_envs}",
-            "set `num_envs` to an even number, or set `antithetic: false`",
+            "set `num_envs` to an even number",
         )
 
     def strategy(algorithms: Any, example: Array, unravel: Callable) -> Strategy:

@@ -110,7 +110,12 @@ def test_a_grouped_optimizer_updates_a_flat_vector_like_the_groups():
 @pytest.mark.parametrize(
     ("updater", "num_envs", "message"),
     [
-        ("open_es", 5, "samples its members in pairs, but `num_envs` is 5"),
+        ("open_es", 5, "needs an even number of members, but `num_envs` is 5"),
+        (
+            {"name": "open_es", "antithetic": False},
+            5,
+            "needs an even number of members, but `num_envs` is 5",
+        ),
         ("cma_es", 1, "needs at least 2 members"),
         ("simple_ga", 1, "needs at least 2 members"),
     ],
