@@ -20,7 +20,10 @@ from rlcli.recipe import documents, grammar, load_recipe, resolve
 from rlcli.runs import checkpoint
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = ("python", "recipes", "environments", "parts", "formats", "results")
+GUIDES = sorted(
+    f"guides/{path.stem}" for path in (ROOT / "docs" / "guides").glob("*.md")
+)
+DOCUMENTS = ("python", "recipes", "environments", "parts", "formats", "results", *GUIDES)
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# ([\w/.]+\.(?:py|yaml))\n")
 
@@ -154,7 +157,8 @@ def mark_installed(text, names):
 
 
 RUN = {"pycon": python_session, "console": shell_session, "toml": mark_installed}
-KNOWN = {"python", "yaml", *RUN}
+# `sh`, `yml`: scripts and configurations, which tests/test_examples.py runs and reads.
+KNOWN = {"python", "yaml", "sh", "yml", *RUN}
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
