@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 RECIPE := recipes/dqn_cartpole.yaml
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-docs test-slow check format bench zoo
+.PHONY: demo tutorial test test-docs test-slow docs check format bench zoo
 .DELETE_ON_ERROR:
 
 # Trains, evaluates and renders; the folder of the run is train's line on stdout.
@@ -15,6 +15,10 @@ demo: $(VENV)/installed
 	folder=$$($(BIN)/rlcli train $(RECIPE)) && \
 	$(BIN)/rlcli eval "$$folder" && \
 	$(BIN)/rlcli render "$$folder"
+
+# Runs the commands of docs/tutorial.md, and compares their output with the page.
+tutorial: demo $(VENV)/installed-dev
+	$(BIN)/python -m pytest -m slow --durations 1 tests/test_tutorial.py
 
 # Two processes, a file to each: the suite compiles more than it computes, and what one
 # file compiles nobody else needs.
@@ -30,6 +34,11 @@ test-docs: $(VENV)/installed-dev
 test-slow: $(VENV)/installed-dev
 	RLCLI_CHECK_TYPES=1 JAX_DISABLE_MOST_OPTIMIZATIONS=false $(BIN)/python -m pytest \
 		-n 2 --dist loadfile -m slow --durations 10 $(PART)
+
+# Builds the documentation site in build/docs; a warning is an error.
+docs: $(VENV)/installed-docs
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs build/docs
+	@echo build/docs/index.html
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
@@ -73,4 +82,8 @@ $(PEER_VENVS:%=$(VENV)-%/installed): $(VENV)-%/installed:
 
 $(VENV)/installed-dev: $(VENV)/installed
 	$(PIP) -e '.[dev]'
+	touch $@
+
+$(VENV)/installed-docs: $(VENV)/installed
+	$(PIP) -e '.[docs]'
 	touch $@

@@ -26,7 +26,6 @@ from rlcli.runs.metrics import MetricsReader
 from rlcli.runs.run_folder import Run
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images"
-EVALUATE = "train.evaluate.every=5_000"
 FONT_FACE = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
@@ -34,7 +33,7 @@ def train_pair(runs: Path) -> Path:
     """Trains DQN with eight-step and with one-step returns; returns the first run."""
     recipe = runs / "one_step.yaml"
     recipe.write_text("extends: dqn_cartpole\ntracer: {n: 1}\n", encoding="utf-8")
-    keywords: dict[str, Any] = {"seeds": 5, "set": [EVALUATE], "quiet": True}
+    keywords: dict[str, Any] = {"seeds": 5, "quiet": True}
     first = rlcli.train("dqn_cartpole", run=runs / "eight_steps", **keywords)
     rlcli.train(recipe, run=runs / "one_step", **keywords)
     return first

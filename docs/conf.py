@@ -1,11 +1,14 @@
 """Settings of Sphinx for the documentation site, which `make docs` builds."""
 
-import re
-from typing import Any
+from __future__ import annotations
 
-from sphinx.application import Sphinx
+import re
+from typing import TYPE_CHECKING, Any
 
 import rlcli
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 project = "rlcli"
 author = "the authors of rlcli"
@@ -21,7 +24,6 @@ myst_heading_anchors = 4  # links such as `recipes.md#adapters` work, as on GitH
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 python_maximum_signature_line_length = 72
-suppress_warnings = ["toc.empty_glob"]  # there may be no page in docs/algorithms/
 add_module_names = False
 
 html_theme = "furo"
@@ -30,16 +32,17 @@ html_copy_source = html_show_sourcelink = False
 copybutton_exclude = ".linenos, .gp, .go"  # prompts and output are not copied
 
 SECTION = re.compile(r"(Args|Returns|Raises|Yields|Attributes):$")
-MARKUP = re.compile(r"([|\\]|_\b|(?<!\w)\*(?![a-z]+\*)(?<![a-z]\*))")
 EQUATION = re.compile(r"(?<=\n)((?: {4}.*\n+)+)")
+MARKUP = re.compile(r"([|\\]|_\b|(?<!\w)\*(?!\w+\*))")  # `*word*` is Markdown, too
 
 
 def convert_docstring(
-    app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
+    app: Sphinx | None, what: str, name: str, obj: Any, options: Any, lines: list[str]
 ) -> None:
-    """Converts a docstring from Markdown, which docstrings of rlcli use, to RST.
+    """Converts a docstring of rlcli in place, for `sphinx.ext.napoleon`.
 
-    It is Markdown with Google's sections: `code`, and equations in indented blocks.
+    Docstrings are Markdown with the sections of Google's style. Indented blocks before
+    the first section are equations or examples, which keep their layout.
     """
     del app, what, name, obj, options
     start = next((i for i, line in enumerate(lines) if SECTION.match(line)), len(lines))

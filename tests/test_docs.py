@@ -23,7 +23,15 @@ ROOT = Path(__file__).parents[1]
 GUIDES = sorted(
     f"guides/{path.stem}" for path in (ROOT / "docs" / "guides").glob("*.md")
 )
-DOCUMENTS = ("python", "recipes", "environments", "parts", "formats", "results", *GUIDES)
+DOCUMENTS = (
+    "python",
+    "recipes",
+    "environments",
+    "parts",
+    "formats",
+    "results",
+    *GUIDES,
+)
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# ([\w/.]+\.(?:py|yaml))\n")
 

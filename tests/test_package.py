@@ -117,7 +117,8 @@ def test_the_version_is_that_of_the_project():
 
 
 def test_every_dependency_has_both_bounds_and_a_pin_within_them():
-    dependencies = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]
+    extras = PROJECT["optional-dependencies"]
+    dependencies = [*PROJECT["dependencies"], *extras["dev"], *extras["docs"]]
     for requirement in map(Requirement, dependencies):
         operators = {each.operator for each in requirement.specifier}
         assert operators == {">=", "<"}, requirement
@@ -131,7 +132,8 @@ def test_constraints_are_plain_pins():
 
 
 @pytest.mark.parametrize(
-    "word", ["demo", "test", "test-slow", "check", "format", "bench"]
+    "word",
+    ["demo", "tutorial", "test", "test-slow", "docs", "check", "format", "bench"],
 )
 def test_the_makefile_knows_the_word(word):
     subprocess.run(

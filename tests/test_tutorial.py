@@ -12,7 +12,14 @@ from rlcli.cli import main
 
 PAGE = (Path(__file__).parents[1] / "docs" / "tutorial.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(yaml|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SMALL = ["--seeds", "1", "--set", "train.steps=1_000", "--set", "train.evaluate.every=500"]
+SMALL = [
+    "--seeds",
+    "1",
+    "--set",
+    "train.steps=1_000",
+    "--set",
+    "train.evaluate.every=500",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +58,7 @@ def normalize(text):
 def test_every_command_of_the_tutorial_runs_with_a_small_budget():
     commands = [command for command, *_ in follow(SMALL)]
     assert [command.split()[0] for command in commands] == [
-        *("new", "show", "check", "train", "train", "plot", "compare")
+        *("new", "show", "check", "train", "train", "plot", "compare", "report")
     ]
 
 
