@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 project = "rlcli"
-author = "the authors of rlcli"
 version = release = rlcli.__version__
 
 extensions = [
@@ -28,7 +27,7 @@ add_module_names = False
 
 html_theme = "furo"
 html_title = "rlcli"
-html_copy_source = html_show_sourcelink = False
+html_copy_source = html_show_sourcelink = html_show_copyright = False
 copybutton_exclude = ".linenos, .gp, .go"  # prompts and output are not copied
 
 SECTION = re.compile(r"(Args|Returns|Raises|Yields|Attributes):$")
