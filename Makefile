@@ -18,7 +18,8 @@ demo: $(VENV)/installed
 
 # Runs the commands of docs/tutorial.md, and compares their output with the page.
 tutorial: demo $(VENV)/installed-dev
-	$(BIN)/python -m pytest -m slow --durations 1 tests/test_tutorial.py
+	JAX_DISABLE_MOST_OPTIMIZATIONS=false $(BIN)/python -m pytest -m slow \
+		--durations 1 tests/test_tutorial.py
 
 # Two processes, a file to each: the suite compiles more than it computes, and what one
 # file compiles nobody else needs.
