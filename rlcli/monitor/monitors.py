@@ -1,6 +1,7 @@
 """Monitors: print the progress of training to stderr and to `log.txt`.
 
-They draw a live panel in a terminal, and print one line per log point elsewhere.
+They draw a live panel in a terminal and in a notebook, and print one line per log point
+elsewhere.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from rlcli.monitor.lines import (
     group_by_point,
     merge_rows,
 )
+from rlcli.monitor.notebook import NotebookDisplay, is_notebook
 from rlcli.monitor.panel import SAVES, STOPPING, RunPanel
 from rlcli.runs.files import open_regular
 from rlcli.terminal import printable
@@ -38,7 +40,7 @@ SHARE = 100  # the next redraw waits at least this many times the last one's dur
 
 
 class Monitor:
-    """Shows the progress of a run: a panel in a terminal, lines elsewhere.
+    """Shows a run: a panel in a terminal or a notebook, lines elsewhere.
 
     A context manager, which always restores the terminal. It draws in the caller's
     thread, in less than 1 % of the time. While that thread is busy, for example because
@@ -66,7 +68,8 @@ class Monitor:
         self._quiet = quiet
         self._log_path = log_path
         self._log = None
-        self._live = None
+        self._is_notebook = console is None and is_notebook()
+        self._live: Live | NotebookDisplay | None = None
         self._is_explained = start > 0  # a resumed run continues its log
         self._next_redraw = 0.0
         self._last_redraw = 0.0
@@ -80,14 +83,7 @@ class Monitor:
 
     def __enter__(self) -> Monitor:
         self._open_log()
-        if not self._quiet and _can_draw(self._console):
-            live = Live(
-                self._panel.draw(self._console),
-                console=self._console,
-                auto_refresh=False,  # `_tick` redraws, less often
-                redirect_stdout=sys.stdout.isatty(),  # otherwise stdout carries data
-                vertical_overflow="crop",
-            )
+        if not self._quiet and (live := self._make_display()) is not None:
             with self._silence_on_failure():
                 live.start(refresh=True)
                 self._live = live
@@ -112,6 +108,20 @@ class Monitor:
         if self._log is not None:
             with contextlib.suppress(OSError):
                 self._log.close()
+
+    def _make_display(self) -> Live | NotebookDisplay | None:
+        """What shows the panel; None where only lines can be printed."""
+        if self._is_notebook:
+            return NotebookDisplay("")
+        if not _can_draw(self._console):
+            return None
+        return Live(
+            self._panel.draw(self._console),
+            console=self._console,
+            auto_refresh=False,  # `_tick` redraws, less often
+            redirect_stdout=sys.stdout.isatty(),  # otherwise stdout carries data
+            vertical_overflow="crop",
+        )
 
     def begin(
         self,
@@ -185,16 +195,20 @@ class Monitor:
         self._write(f"{HEAD} {text}")
         if self._live is not None:
             with self._silence_on_failure():
-                self._live.console.print(Text(printable(text)))
+                self._print(printable(text))
 
     def note(self, text: str) -> None:
         """Prints a message without the prefix of the log, and not into the log."""
-        if self._live is not None:
+        if self._live is not None or not self._quiet:
             with self._silence_on_failure():
-                self._live.console.print(Text(printable(text)))
-        elif not self._quiet:
-            with self._silence_on_failure():
-                print(printable(text), file=self._console.file, flush=True)
+                self._print(printable(text))
+
+    def _print(self, text: str) -> None:
+        """Prints a line above the panel, or below it in a notebook."""
+        if isinstance(self._live, Live):
+            self._live.console.print(Text(text))
+        else:
+            print(text, file=self._console.file, flush=True)
 
     def _open_log(self) -> None:
         if self._log_path is not None and self._log is None:
@@ -212,14 +226,15 @@ class Monitor:
                 self._log = None
         if self._live is None and not self._quiet:
             with self._silence_on_failure():
-                print(text, file=self._console.file, flush=True)
+                self._print(text)
 
     def _draw(self) -> None:
         if self._live is None:
             return
         with self._lock, self._silence_on_failure():
             start = time.perf_counter()
-            self._live.update(self._panel.draw(self._console), refresh=True)
+            panel = self._panel.draw(self._live.console)
+            self._live.update(panel, refresh=True)
             self._last_redraw = time.perf_counter()
             self._next_redraw = self._last_redraw + max(
                 PERIOD, SHARE * (self._last_redraw - start)
