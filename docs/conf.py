@@ -16,9 +16,11 @@ version = release = rlcli.__version__
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
 ]
+myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4  # links such as `recipes.md#adapters` work, as on GitHub
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
