@@ -4,7 +4,7 @@
 
 Trains the two runs of the tutorial in a temporary folder, and writes the panel of the
 first run, as a terminal shows it at two thirds of the run, and the learning curves of
-both. Takes about two minutes, and requires the extra `plot`.
+both. Takes about a minute, and requires the extra `plot`.
 """
 
 from __future__ import annotations
