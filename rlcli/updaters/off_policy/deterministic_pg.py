@@ -116,7 +116,7 @@ def td3() -> None:
     """Twin delayed DDPG (TD3): two critics, smoothed targets, delayed policy updates.
 
     (Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477). With the head
-    `implicit_quantile` it is TD4.
+    `implicit_quantile` and `loss: huber` it is TD4.
     """
 
 

@@ -109,7 +109,8 @@ def sac() -> None:
 
     (Haarnoja et al., 2018b, https://arxiv.org/abs/1812.05905). With Discrete actions
     this is discrete SAC (Christodoulou, 2019, https://arxiv.org/abs/1910.07207), with a
-    quantile head DSAC (Ma et al., 2020, https://arxiv.org/abs/2004.14547).
+    quantile head and `loss: huber` DSAC (Ma et al., 2020,
+    https://arxiv.org/abs/2004.14547).
     """
 
 

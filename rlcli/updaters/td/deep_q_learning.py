@@ -20,7 +20,7 @@ def dqn() -> None:
 
     (Mnih et al., 2015, https://doi.org/10.1038/nature14236). The target parameters are
     an exponential moving average; `target: {every: 1_000}` copies them, as in the
-    paper. `rlcli show dqn_cartpole` is a complete recipe.
+    paper. `rlcli show dqn_cartpole_rlax` is a complete recipe.
     """
 
 
