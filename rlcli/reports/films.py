@@ -44,23 +44,31 @@ class FilmMaker:
 
     def add(self, step: int, *, is_last: bool = False) -> None:
         """Draws the environment, if a frame is due at this step."""
+        if len(self._frames) == MAX_FRAMES:  # the replay is longer than expected
+            self._frames, self._steps = self._frames[::2], self._steps[::2]
+            self._every *= 2
         if self._reason or (step % self._every and not is_last):
             return
         try:
             image = self._env.render()
+            if isinstance(image, np.ndarray) and image.ndim in (2, 3):
+                self._frames.append(_resize(_to_image(image)))
+                self._steps.append(step)
+            else:
+                self._reason = "the environment draws no images"
         except Exception as error:  # noqa: BLE001 - a report does not need the film
             self._reason = f"the environment cannot be drawn: {error}"
-            return
-        if not isinstance(image, np.ndarray) or image.ndim != 3:
-            self._reason = "the environment draws no images"
-            return
-        self._frames.append(_resize(Image.fromarray(image.astype(np.uint8))))
-        self._steps.append(step)
 
     def finish(self) -> tuple[Film | None, str]:
         """The film, or None and the reason why there is none."""
         if self._reason or not self._frames:
             return None, self._reason
+        try:
+            return self._join(), ""
+        except Exception as error:  # noqa: BLE001 - a report does not need the film
+            return None, f"the frames cannot be encoded: {error}"
+
+    def _join(self) -> Film:
         width, height = self._frames[0].size
         columns = min(_COLUMNS, len(self._frames))
         rows = -(-len(self._frames) // columns)
@@ -69,7 +77,7 @@ class FilmMaker:
             row, column = divmod(place, columns)
             sheet.paste(frame, (column * width, row * height))
         uri = encode(sheet)
-        return Film(uri, width, height, columns, self._steps, self._every), ""
+        return Film(uri, width, height, columns, self._steps, self._every)
 
 
 def encode(image: Image.Image) -> str:
@@ -83,6 +91,13 @@ def encode(image: Image.Image) -> str:
             best = data.getvalue()
     assert best is not None
     return f"data:image/{kind};base64,{base64.b64encode(best).decode()}"
+
+
+def _to_image(array: np.ndarray) -> Image.Image:
+    """An RGB image of `[height, width]` with 0, 1, 3 or 4 channels."""
+    if array.ndim == 3 and array.shape[2] == 1:
+        array = array[:, :, 0]
+    return Image.fromarray(array.astype(np.uint8)).convert("RGB")
 
 
 def _resize(image: Image.Image) -> Image.Image:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from rlcli.errors import RlcliError
 from rlcli.reports import charts
 from rlcli.reports.charts import Chart, Series, Table
 from rlcli.reports.episodes import (
@@ -69,10 +70,7 @@ def describe_playing(
         if not results:
             continue
         report_phase(f"replaying episodes of {group.label}")
-        episodes = [
-            view_episode(title, replay(result, place, options), result, place)
-            for title, result, place in choose_extremes(results)
-        ]
+        episodes = [*_view_extremes(results, options, notes)]
         found.append(
             Playing(
                 *(group.label, color, _summarize(results)),
@@ -82,6 +80,17 @@ def describe_playing(
             )
         )
     return found
+
+
+def _view_extremes(
+    results: Sequence[SeedResult], options: Options, notes: list[str]
+) -> Iterator[EpisodeView]:
+    """The best and the worst episode; one that cannot be replayed gets a note."""
+    for title, result, place in choose_extremes(results):
+        try:
+            yield view_episode(title, replay(result, place, options), result, place)
+        except RlcliError as error:
+            notes.append(f"no replay of `{result.run}`: {error.message}")
 
 
 def _summarize(results: Sequence[SeedResult]) -> str:
@@ -137,23 +146,30 @@ def view_episode(
     missing = "; ".join(played.reasons)
     notes = [f"Not shown: {missing}"] if missing else []
     steps = len(played.rewards)
-    if not played.has_ended:
-        notes.append(f"The first {steps:,} of {played.length:,} steps are shown")
-    elif not np.isclose(played.total, expected, rtol=1e-4, atol=1e-6):
+    is_cut = not played.has_ended and steps < played.length
+    if not is_cut and not np.isclose(played.total, expected, rtol=1e-4, atol=1e-6):
         notes.append(
             f"The replay has the return {played.total:.6g}, the evaluation had "
-            f"{expected:.6g}: single observations are rounded differently from a "
-            "batch"
+            f"{expected:.6g} in {played.length:,} steps: single observations are "
+            "rounded differently from a batch"
         )
-    end = "terminated" if played.has_terminated else "truncated"
-    length = steps if played.has_ended else played.length
     caption = (
-        f"Return {format_number(played.total)} in {length:,} steps, {end}; "
+        f"Return {format_number(played.total)} in {_describe_length(played)}; "
         f"seed {played.seed} of {played.run}, episode {place + 1}."
     )
     shown = [*_value_charts(played), *_action_charts(played)]
     film = played.film and FilmView(played.film, _captions(played))
     return EpisodeView(title, caption, film, shown, notes)
+
+
+def _describe_length(played: Replay) -> str:
+    steps = len(played.rewards)
+    if played.has_ended:
+        end = "terminated" if played.has_terminated else "truncated"
+        return f"{steps:,} steps, {end}"
+    if steps < played.length:
+        return f"the first {steps:,} of {played.length:,} steps"
+    return f"the first {steps:,} steps"
 
 
 def _captions(played: Replay) -> list[str]:
@@ -205,8 +221,9 @@ def _value_charts(played: Replay) -> list[Chart]:
     values = played.action_values
     if values is not None and values.shape[1] <= _MAX_ACTIONS:
         # Relative to the best action: the differences are small beside the values.
-        values = np.where(values > -1e8, values, np.nan)
-        gaps = values - np.nanmax(values, axis=1, keepdims=True)
+        is_legal = values > -1e8
+        best = np.where(is_legal, values, -np.inf).max(axis=1, keepdims=True)
+        gaps = np.where(is_legal, values - best, np.nan)
         lines = [
             Series(f"action {index}", index, x, column[steps].tolist())
             for index, column in enumerate(gaps.T)

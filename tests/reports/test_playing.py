@@ -2,13 +2,16 @@
 
 import base64
 import io
+import warnings
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from rlcli.errors import RlcliError
 from rlcli.reports import films, playing
-from rlcli.reports.episodes import Replay, SeedResult, choose_extremes
+from rlcli.reports.episodes import Options, Replay, SeedResult, choose_extremes
+from rlcli.results.groups import Group
 
 
 def result(returns, seed=0, replayable=None, run="runs/a"):
@@ -66,9 +69,32 @@ def test_a_replay_that_differs_from_the_evaluation_has_a_note():
     assert note.startswith("The replay has the return 4, the evaluation had 5")
 
 
-def test_a_cut_replay_says_how_much_it_shows():
-    (note,) = view(replay(length=9_000, has_ended=False)).notes
-    assert note == "The first 4 of 9,000 steps are shown"
+def test_the_caption_of_a_cut_replay_has_its_steps_and_no_end():
+    found = view(replay(length=9_000, has_ended=False), expected=9_000)
+    assert found.caption == (
+        "Return 4 in the first 4 of 9,000 steps; seed 0 of runs/a, episode 1."
+    )
+    assert found.notes == []
+
+
+def test_a_replay_longer_than_the_evaluated_episode_has_a_note():
+    found = view(replay(length=3, has_ended=False), expected=3)
+    assert found.caption.startswith("Return 4 in the first 4 steps; ")
+    assert "the evaluation had 3 in 3 steps" in found.notes[0]
+
+
+def test_an_episode_that_cannot_be_replayed_has_a_note(monkeypatch):
+    def fail(*arguments):
+        raise RlcliError("`mine/Env` cannot be made")
+
+    monkeypatch.setattr(playing, "evaluate_group", lambda *_: [result([3, 9])])
+    monkeypatch.setattr(playing, "replay", fail)
+    notes = []
+    (found,) = playing.describe_playing(
+        [Group("a", [])], Options(2, 0, False, False), notes, lambda phase: None
+    )
+    assert found.summary.startswith("Mean 6") and found.episodes == []
+    assert {*notes} == {"no replay of `runs/a`: `mine/Env` cannot be made"}
 
 
 def test_what_a_policy_has_not_is_said_once():
@@ -93,6 +119,14 @@ def test_advantages_leave_out_illegal_actions():
     assert [block["y"][0] for block in chart.blocks] == [-2, 0, None]
 
 
+def test_a_step_without_legal_actions_has_no_advantages():
+    values = np.array([[1.0, 3.0], [-1e9, -1e9], [2.0, 1.0], [0.0, 0.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (chart, _) = view(replay(action_values=values)).charts
+    assert [block["y"][1] for block in chart.blocks] == [None, None]
+
+
 def test_probabilities_are_shown_instead_of_actions():
     shares = np.array([[0.25, 0.75]] * 4)
     (chart,) = view(replay(probabilities=shares)).charts
@@ -111,18 +145,18 @@ def test_long_episodes_show_every_nth_step():
 class Painter:
     """Draws a colour for each call."""
 
-    def __init__(self, shape=(40, 60), error=None):
+    def __init__(self, shape=(40, 60, 3), error=None):
         self.calls, self.shape, self.error = 0, shape, error
 
     def render(self):
         self.calls += 1
         if self.error:
             raise self.error
-        return np.full((*self.shape, 3), self.calls * 2, np.uint8)
+        return np.full(self.shape, self.calls * 2 % 256, np.uint8)
 
 
-def film_of(painter, steps):
-    maker = films.FilmMaker(painter, steps)
+def film_of(painter, steps, expected=None):
+    maker = films.FilmMaker(painter, expected or steps)
     for step in range(steps):
         maker.add(step)
     maker.add(steps, is_last=True)
@@ -144,19 +178,48 @@ def test_a_film_has_its_frames_in_rows():
 
 
 def test_a_long_film_has_few_frames_and_the_last_one():
-    painter = Painter((400, 600))
+    painter = Painter((400, 600, 3))
     film, _ = film_of(painter, 1_000)
     assert painter.calls == len(film.steps) <= films.MAX_FRAMES
     assert (film.every, film.steps[-1]) == (9, 1_000)
     assert (film.width, film.height) == (300, 200)
 
 
-@pytest.mark.parametrize("painter", [Painter(error=RuntimeError("no display"))])
-def test_an_environment_without_images_has_no_film_but_a_reason(painter):
-    film, reason = film_of(painter, 5)
+def test_a_replay_longer_than_expected_drops_every_second_frame():
+    film, _ = film_of(Painter(), 300, expected=5)
+    assert [*film.steps] == [*range(0, 300, 4), 300]
+    assert film.every == 4
+    film, _ = film_of(Painter(), 120, expected=5)
+    assert [*film.steps] == [*range(0, 121, 2)]
+
+
+@pytest.mark.parametrize("shape", [(40, 60), (40, 60, 1), (40, 60, 4)])
+def test_grey_and_transparent_images_are_drawn(shape):
+    film, reason = film_of(Painter(shape), 5)
+    assert (reason, len(film.steps), film.width) == ("", 6, 120)
+
+
+@pytest.mark.parametrize(
+    ("painter", "reason"),
+    [
+        (Painter(error=RuntimeError("no display")), "cannot be drawn: no display"),
+        (Painter((4, 6, 5)), "cannot be drawn: "),
+        (Painter((9,)), "draws no images"),
+    ],
+)
+def test_an_environment_without_images_has_no_film_but_a_reason(painter, reason):
+    film, found = film_of(painter, 5)
     assert film is None
-    assert reason == "the environment cannot be drawn: no display"
+    assert found.startswith(f"the environment {reason}")
     assert painter.calls == 1
+
+
+def test_frames_that_cannot_be_encoded_are_no_film_but_a_reason(monkeypatch):
+    def fail(image):
+        raise ValueError("too large")
+
+    monkeypatch.setattr(films, "encode", fail)
+    assert film_of(Painter(), 5) == (None, "the frames cannot be encoded: too large")
 
 
 def test_frames_have_their_step_return_and_action():
