@@ -18,7 +18,7 @@ from rlcli.registry.libraries import import_library
 from rlcli.reports.charts import COLORS, Chart
 from rlcli.reports.learning import Learning
 from rlcli.reports.provenance import Difference, RecipeTable, RunFacts
-from rlcli.runs.files import write_output
+from rlcli.runs.files import to_json, write_output
 from rlcli.runs.run_folder import timestamp
 from rlcli.terminal import printable
 
@@ -66,6 +66,9 @@ def render(content: Content) -> str:
         "place": functools.partial(_place, charts),
         "charts": charts,
     }
+    # JSON has no NaN, with which the page could read none of its data.
+    environment.policies["json.dumps_function"] = to_json
+    environment.policies["json.dumps_kwargs"] = {}
     environment.filters["prose"] = _mark_code
     library, script = _library(), _read("page.js")
     return environment.get_template("page.html").render(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rlcli.errors import RlcliError
 from rlcli.registry.libraries import require_extra
-from rlcli.results.checks import check_choice
+from rlcli.results.checks import check_choice, check_threshold
 from rlcli.results.groups import RECIPE, Member, find_members, group_members
 from rlcli.results.plot import CENTERS
 from rlcli.runs.files import check_output
@@ -51,6 +51,7 @@ def report(
         report_phase: is called with what happens next, in words.
     """
     check_choice("center", center, CENTERS)
+    check_threshold(threshold)
     if episodes < 0:
         raise RlcliError(f"`episodes` cannot be {episodes}", "pass 0 or more")
     require_extra("report", "a report")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from rlcli.errors import RlcliError, quote, suggest
@@ -12,3 +13,11 @@ def check_choice(option: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
         message = f"`{option}` cannot be {quote(value)}"
         raise RlcliError(message, suggest(value, choices))
+
+
+def check_threshold(threshold: float | None) -> None:
+    """An error unless the threshold is None or finite."""
+    if threshold is not None and not math.isfinite(threshold):
+        raise RlcliError(
+            f"`threshold` cannot be {threshold}", "pass a finite number, such as 475"
+        )

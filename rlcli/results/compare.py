@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError
-from rlcli.results.checks import check_choice
+from rlcli.results.checks import check_choice, check_threshold
 from rlcli.results.groups import RECIPE, find_members
 from rlcli.runs.files import check_output
 
@@ -49,6 +49,7 @@ def compare(
         output: a `.md`, `.html` or `.json` file.
     """
     check_choice("result", result, RESULTS)
+    check_threshold(threshold)
     from rlcli.results import comparison, comparison_tables  # here: import NumPy
 
     if output is not None:

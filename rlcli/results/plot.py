@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError, quote
-from rlcli.results.checks import check_choice
+from rlcli.results.checks import check_choice, check_threshold
 from rlcli.results.groups import RECIPE, find_members, group_members
 
 AXES = ("steps", "seconds", "updates")
@@ -43,6 +43,7 @@ def plot(
     """
     check_choice("x", x, AXES)
     check_choice("center", center, CENTERS)
+    check_threshold(threshold)
     if output is not None:
         from rlcli.results import figure  # here: imports matplotlib
 

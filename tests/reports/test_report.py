@@ -4,6 +4,7 @@ import base64
 import hashlib
 import itertools
 import json
+import math
 import re
 from html.parser import HTMLParser
 
@@ -17,7 +18,8 @@ from rlcli.registry import libraries
 
 pytest.importorskip("jinja2")
 pytest.importorskip("vl_convert")
-from rlcli.reports import page
+from rlcli.reports import charts, page
+from rlcli.reports.learning import Learning
 
 ATTACK = "</script><img src=x onerror=alert(1)><script>alert(1)</script>"
 
@@ -89,6 +91,10 @@ def make(runs, tmp_path, **options):
         runs, output=tmp_path / "page.html", **{"episodes": 0, **options}
     )
     return Page(file.read_text())
+
+
+def learning_of(chart):
+    return Learning("E", "avg_G", [], None, [], [chart], [], [])
 
 
 def test_a_page_says_what_compare_and_plot_say(tmp_path):
@@ -253,6 +259,8 @@ def test_a_link_is_replaced_not_followed(tmp_path):
         ({"output": "page.pdf"}, "`page.pdf` is not the name of a page"),
         ({"output": "a/run.json/page.html"}, "cannot be written to: Not a directory"),
         ({"center": "median"}, "`center` cannot be `median`"),
+        ({"threshold": math.nan}, "`threshold` cannot be nan"),
+        ({"threshold": -math.inf}, "`threshold` cannot be -inf"),
         ({"episodes": -1}, "`episodes` cannot be -1"),
         ({"y": "los"}, "no run has the metric `los`"),
         ({"group": "tag"}, "has no `tag`"),
@@ -308,6 +316,15 @@ def test_values_that_are_not_finite_are_left_out(tmp_path):
         tmp_path,
     )
     assert found.charts[0]["blocks"][0]["x"] == [1, 3]
+
+
+def test_the_data_of_a_page_is_json_whatever_its_numbers_are():
+    chart = charts.Chart("a", "b", {"height": math.nan}, [], charts.Table([], []))
+    content = page.Content(
+        *(["a"], "mean", [], [learning_of(chart)], [], [], [], [], [])
+    )
+    (found,) = Page(page.render(content)).charts
+    assert found["spec"] == {"height": None}
 
 
 def test_the_interquartile_mean_is_that_of_compare(tmp_path):

@@ -236,7 +236,12 @@ def test_html_and_markdown_escape_names(tmp_path):
 
 @pytest.mark.parametrize(
     "options",
-    [{"output": "a.txt"}, {"output": "pyproject.toml/a.md"}, {"result": "first"}],
+    [
+        {"output": "a.txt"},
+        {"output": "pyproject.toml/a.md"},
+        {"result": "first"},
+        {"threshold": float("inf")},
+    ],
 )
 def test_wrong_options_are_refused_before_runs_are_read(options):
     with pytest.raises(RlcliError, match=r"is not the name|cannot be"):

@@ -163,6 +163,11 @@ def test_a_choice_that_does_not_exist_is_refused(tmp_path, option):
         rlcli.plot(tmp_path, **{option: "stepz"})
 
 
+def test_a_threshold_that_is_not_finite_is_refused(tmp_path):
+    with pytest.raises(RlcliError, match="`threshold` cannot be nan"):
+        rlcli.plot(tmp_path, threshold=float("nan"))
+
+
 @pytest.mark.parametrize(
     ("name", "start"), [("a.png", b"\x89PNG"), ("b.svg", b"<?xml"), ("c.PDF", b"%PDF")]
 )
