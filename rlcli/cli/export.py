@@ -39,7 +39,8 @@ def command(
             "--output",
             metavar="FILE",
             help="The file. Default: `policy.stablehlo.zip`, `policy.onnx` or "
-            "`policy.py` in the run's folder.",
+            "`policy.py` in the run's folder. `numpy` writes its arrays beside it, to "
+            "an `.npz` file of the same name.",
         ),
     ] = None,
     best: Best = False,

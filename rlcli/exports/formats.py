@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import keyword
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -22,6 +24,7 @@ class Kind(NamedTuple):
     extra: str
 
 
+ARRAYS_SUFFIX = ".npz"  # of the file beside a NumPy module
 FORMATS: Mapping[str, Kind] = MappingProxyType(
     {
         "stablehlo": Kind(".stablehlo.zip", "rlcli.exports.stablehlo", "stablehlo"),
@@ -49,12 +52,25 @@ def check_request(
         require_extra(kind.extra, f"the export format `{format}`")
     file = _default_file(run, best, kind) if output is None else Path(output)
     check_output(file, f"a file in the format `{format}`", [kind.suffix])
-    if format == "numpy" and not file.stem.isidentifier():
-        raise RlcliError(
-            f"`{file}` cannot be imported: `{file.stem}` is not a name of Python",
-            "use letters, digits and underscores only",
-        )
+    if format == "numpy":
+        _check_module(file)
     return file
+
+
+def _check_module(file: Path) -> None:
+    """Refuses a NumPy module that cannot be imported, or whose arrays have no file."""
+    name = file.stem
+    if not name.isidentifier():
+        reason = f"`{name}` is not a name of Python"
+        hint = "use letters, digits and underscores only"
+    elif keyword.iskeyword(name):
+        reason, hint = f"`{name}` is a keyword of Python", "choose another name"
+    elif name in sys.stdlib_module_names or name == "numpy":
+        reason, hint = f"`{name}` is another module's name", "choose another name"
+    else:
+        arrays = file.with_suffix(ARRAYS_SUFFIX)
+        return check_output(arrays, "a file of arrays", [ARRAYS_SUFFIX])
+    raise RlcliError(f"`{file}` cannot be imported: {reason}", hint)
 
 
 def _default_file(run: str | Path, best: bool, kind: Kind) -> Path:

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from rlcli.exports.formats import ARRAYS_SUFFIX
 from rlcli.exports.numpy_code import NumpyCode, write_code
 from rlcli.exports.policy_function import FIRST, PolicyFunction, Port, next_name
-
-ARRAYS_SUFFIX = ".npz"
 
 _MODULE = '''"""The greedy policy of a run, exported by rlcli.
 

@@ -28,6 +28,10 @@ def test_the_default_file_of_another_policy_is_in_its_folder(tmp_path):
         ("torch", None, "no export format `torch`", "`stablehlo`, `onnx`, `numpy`"),
         ("numpy", "policy.onnx", "a file in the format `numpy`", "end with `.py`"),
         ("numpy", "my-policy.py", "`my-policy` is not a name of Python", "letters"),
+        ("numpy", "class.py", "`class` is a keyword of Python", "another name"),
+        ("numpy", "json.py", "`json` is another module's name", "another name"),
+        ("numpy", "numpy.py", "`numpy` is another module's name", "another name"),
+        ("numpy", "taken.py", "`taken.npz` is a folder", "another file"),
         ("numpy", "missing.py/policy.py", "cannot", ""),
     ],
 )
@@ -36,6 +40,7 @@ def test_it_says_what_cannot_be_written(
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "missing.py").touch()
+    (tmp_path / "taken.npz").mkdir()
     with pytest.raises(RlcliError, match=message) as caught:
         check_request(ZOO, format=format, output=output)
     assert hint in caught.value.hint
