@@ -10,7 +10,7 @@ from benchmarks.learning.table import number
 HEAD = """# Zoo
 
 Trained policies that come with rlcli, one for each recipe for classic control and
-MinAtar. Their names work wherever a run or a policy file does, before any training:
+MinAtar. These commands and `rlcli.load` take their names, before any training:
 
 ```sh
 rlcli eval zoo/ppo_cartpole
@@ -25,10 +25,12 @@ import rlcli
 policy = rlcli.load("zoo/ppo_cartpole")
 ```
 
-A file or folder of the same name in the current directory takes precedence. The files
-are [policy files](formats.md#checkpoint-and-policy-files) of a single seed, in the
-package's folder `zoo`. Policies of more than 200 kB are stored in half precision, and
-compute in float32.
+The other commands need a run, with metrics and checkpoints, which these policies do not
+have. A file or folder of the same name in the current directory takes precedence.
+
+The files are [policy files](formats.md#checkpoint-and-policy-files) of a single seed,
+in the package's folder `zoo`. Policies of more than 200 kB are stored in half
+precision, and compute in float32.
 
 Each policy is the latest of the best of several seeds, chosen by 100 greedy episodes.
 The return is the mean of 100 other greedy episodes, measured with the file itself, with

@@ -49,6 +49,11 @@ def locate_run(path: str | Path) -> Run:
     The overrides at the end of the folder's name, `<time>_<overrides>`, may be omitted.
     """
     path = complete_path(path)
+    if find_shipped_policy(path) != path:
+        raise RlcliError(
+            f"`{path}` is a policy of the zoo: it has no run, and no metrics",
+            "`rlcli eval`, `render`, `show`, `export` and `rlcli.load` take its name",
+        )
     if path.is_file():
         run = owning_run(path)
         if run is None:

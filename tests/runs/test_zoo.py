@@ -96,6 +96,15 @@ def test_a_file_of_the_same_name_takes_precedence(monkeypatch, tmp_path):
     assert locate_policy("zoo/dqn_acrobot")[1].is_file()  # the others are still there
 
 
+@pytest.mark.parametrize("name", ["plot", "compare", "resume", "watch", "diff"])
+def test_commands_that_need_a_run_say_that_it_has_none(name, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    arguments = ["zoo/ppo_cartpole"] * (2 if name == "diff" else 1)
+    with pytest.raises(RlcliError, match="is a policy of the zoo: it has no") as caught:
+        getattr(rlcli, name)(*arguments)
+    assert "`rlcli eval`" in caught.value.hint
+
+
 def test_an_unknown_name_is_answered_with_the_closest_and_all(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RlcliError, match="no policy `zoo/ppo_cartpol`") as caught:
