@@ -16,7 +16,7 @@ from rlcli.runs.locate import locate_policy
 from rlcli.runs.zoo import zoo_name
 
 
-class Kind(NamedTuple):
+class Format(NamedTuple):
     """A format: its file's suffix, the module that writes it, and its extra, if any."""
 
     suffix: str
@@ -25,11 +25,11 @@ class Kind(NamedTuple):
 
 
 ARRAYS_SUFFIX = ".npz"  # of the file beside a NumPy module
-FORMATS: Mapping[str, Kind] = MappingProxyType(
+FORMATS: Mapping[str, Format] = MappingProxyType(
     {
-        "stablehlo": Kind(".stablehlo.zip", "rlcli.exports.stablehlo", "stablehlo"),
-        "onnx": Kind(".onnx", "rlcli.exports.onnx_model", "onnx"),
-        "numpy": Kind(".py", "rlcli.exports.numpy_module", ""),
+        "stablehlo": Format(".stablehlo.zip", "rlcli.exports.stablehlo", "stablehlo"),
+        "onnx": Format(".onnx", "rlcli.exports.onnx_model", "onnx"),
+        "numpy": Format(".py", "rlcli.exports.numpy_module", ""),
     }
 )
 
@@ -47,11 +47,11 @@ def check_request(
         raise RlcliError(
             f"there is no export format {quote(format)}", f"choose one of {names}"
         )
-    kind = FORMATS[format]
-    if kind.extra:
-        require_extra(kind.extra, f"the export format `{format}`")
-    file = _default_file(run, best, kind) if output is None else Path(output)
-    check_output(file, f"a file in the format `{format}`", [kind.suffix])
+    suffix, _, extra = FORMATS[format]
+    if extra:
+        require_extra(extra, f"the export format `{format}`")
+    file = _default_file(run, best, suffix) if output is None else Path(output)
+    check_output(file, f"a file in the format `{format}`", [suffix])
     if format == "numpy":
         _check_module(file)
     return file
@@ -73,15 +73,15 @@ def _check_module(file: Path) -> None:
     raise RlcliError(f"`{file}` cannot be imported: {reason}", hint)
 
 
-def _default_file(run: str | Path, best: bool, kind: Kind) -> Path:
+def _default_file(run: str | Path, best: bool, suffix: str) -> Path:
     """`policy` with the suffix of the format, in the folder of the policy.
 
     A policy of the zoo is written to the current folder, by its name.
     """
     owner, file = locate_policy(run, best=best)
     if name := zoo_name(file):
-        return Path(f"{name}{kind.suffix}")
-    return (owner.folder if owner else file.parent) / f"policy{kind.suffix}"
+        return Path(f"{name}{suffix}")
+    return (owner.folder if owner else file.parent) / f"policy{suffix}"
 
 
 def load_hint(result: Mapping[str, Any]) -> str:

@@ -60,12 +60,12 @@ def act(observation, state=None, first=None):
         state = initial_state(batch_shape)
     previous = [leaf.reshape(batch, *leaf.shape[len(batch_shape):]) for leaf in state]
     with np.errstate(all="ignore"):
-        outputs, following = _compute(batch, rows, begins, previous)
-    outputs, following = (
+        outputs, next_state = _compute(batch, rows, begins, previous)
+    outputs, next_state = (
         [leaf.reshape(batch_shape + leaf.shape[1:])[()] for leaf in each]
-        for each in (outputs, following)
+        for each in (outputs, next_state)
     )
-    return {action}, tuple(following)
+    return {action}, tuple(next_state)
 
 
 def initial_state(batch_shape=()):
@@ -94,7 +94,7 @@ def _read(leaf, entry):
 {helpers}
 def _compute(batch, observations, {first}, state):
     {observations} = observations
-{state}{body}    return [{results}], [{following}]
+{state}{body}    return [{results}], [{next_state}]
 '''
 _STATEFUL = """
 
@@ -138,7 +138,7 @@ def _write_module(
         state=f"    {state} = state\n" if state else "",
         body=code.body,
         results=", ".join(code.results[port.name] for port in function.action),
-        following=", ".join(code.results[next_name(name)] for name in function.state),
+        next_state=", ".join(code.results[next_name(name)] for name in function.state),
     )
 
 

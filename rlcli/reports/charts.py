@@ -28,7 +28,7 @@ TABLE_ROWS = 20  # of the table of a curve
 Block = Mapping[str, Any]  # columns of one series; a value that is no list is repeated
 
 
-class Table(NamedTuple):
+class ChartTable(NamedTuple):
     """The data of a chart in words and numbers, for readers who do not see it."""
 
     header: Sequence[str]
@@ -43,11 +43,11 @@ class Chart(NamedTuple):
     description: str  # for screen readers
     spec: Spec
     blocks: Sequence[Block]
-    table: Table
+    table: ChartTable
     note: str = ""
 
 
-class Series(NamedTuple):
+class Line(NamedTuple):
     """A line of a chart; `color` is the index of its group."""
 
     label: str
@@ -73,7 +73,7 @@ def expand(blocks: Sequence[Block]) -> list[dict[str, Any]]:
 
 def draw_lines(
     title: str,
-    series: Sequence[Series],
+    lines: Sequence[Line],
     *,
     x: str,
     y: str,
@@ -84,8 +84,8 @@ def draw_lines(
     has_legend: bool = False,
 ) -> Chart:
     """Lines over x, with bands where series have intervals."""
-    blocks = [_line_block(each) for each in series]
-    has_bands = any(each.low is not None for each in series)
+    blocks = [_line_block(each) for each in lines]
+    has_bands = any(each.low is not None for each in lines)
     tooltip = [
         vega.near_text_field("label", "series"),
         vega.number_field("x", x),
@@ -93,10 +93,10 @@ def draw_lines(
     ]
     if has_bands:
         tooltip.append(vega.near_text_field("interval", "95 % interval"))
-    xs = [value for each in series for value in (each.x[0], each.x[-1])]
+    xs = [value for each in lines for value in (each.x[0], each.x[-1])]
     x_axis = vega.axis("x", x, domain=vega.find_range(xs))
     y_axis = vega.axis("y", y, zero=False)
-    groups, labels = [each.color for each in series], [each.label for each in series]
+    groups, labels = [each.color for each in lines], [each.label for each in lines]
     color, dash = (
         vega.scale_by_label(labels, groups, values, "stroke")
         if has_legend
@@ -106,13 +106,13 @@ def draw_lines(
     encoding = {"x": x_axis, "y": y_axis, "color": color}
     layers = [vega.band(encoding)] if has_bands else []
     mark: Spec = {"type": "line", "strokeWidth": 2, "clip": True}
-    mark["point"] = all(len(each.x) == 1 for each in series)
+    mark["point"] = all(len(each.x) == 1 for each in lines)
     layers.append({"mark": mark, "encoding": {**encoding, "strokeDash": dash}})
     if threshold is not None:
         layers.append(vega.rule({"y": {"datum": threshold}}, strokeDash=[4, 4]))
     layers += [vega.position_line(x_axis), vega.hover_points(encoding, tooltip)]
     spec = vega.base(height) | {"layer": layers}
-    table = _lines_table(series, x, y)
+    table = _lines_table(lines, x, y)
     return Chart(title, description or title, spec, blocks, table, note)
 
 
@@ -160,7 +160,7 @@ def draw_shares(
     rows = [
         [_text(x[i]), *(f"{100 * share:.1f} %" for share in shares[i])] for i in picked
     ]
-    table = Table([x_title, *labels], rows, _describe_picked(len(picked), len(x)))
+    table = ChartTable([x_title, *labels], rows, _describe_picked(len(picked), len(x)))
     blocks = [{"x": _rounded(x), **columns}]
     return Chart(title, description, spec, blocks, table, note)
 
@@ -218,7 +218,7 @@ def draw_histogram(
     }
     rows = [[f"{_text(low)} to {_text(high)}", f"{n:,}"] for low, high, n in bars if n]
     spec = vega.base(130) | {"layer": [bar, tick]}
-    return Chart(title, description, spec, blocks, Table([x, "episodes"], rows))
+    return Chart(title, description, spec, blocks, ChartTable([x, "episodes"], rows))
 
 
 def draw_intervals(
@@ -283,15 +283,15 @@ def draw_intervals(
         [row["label"], _text(row["value"]), each["interval"], str(len(row["results"]))]
         for row, each in zip(rows, blocks[::2], strict=True)
     ]
-    table = Table(["group", center, "95 % interval", "seeds"], cells)
+    table = ChartTable(["group", center, "95 % interval", "seeds"], cells)
     return Chart(title, description, spec, blocks, table)
 
 
-def _line_block(series: Series) -> Block:
-    block: dict[str, Any] = {"series": series.color, "label": series.label}
-    block |= {"x": _rounded(series.x, 9), "y": _rounded(series.y)}
-    if series.low is not None and series.high is not None:
-        block |= {"low": _rounded(series.low), "high": _rounded(series.high)}
+def _line_block(line: Line) -> Block:
+    block: dict[str, Any] = {"series": line.color, "label": line.label}
+    block |= {"x": _rounded(line.x, 9), "y": _rounded(line.y)}
+    if line.low is not None and line.high is not None:
+        block |= {"low": _rounded(line.low), "high": _rounded(line.high)}
     return block
 
 
@@ -299,9 +299,9 @@ def _interval(low: float, high: float) -> str:
     return f"{_text(low)} to {_text(high)}"
 
 
-def _lines_table(series: Sequence[Series], x: str, y: str) -> Table:
+def _lines_table(lines: Sequence[Line], x: str, y: str) -> ChartTable:
     rows, shown = [], 0
-    for each in series:
+    for each in lines:
         picked = _pick(len(each.x))
         shown += len(picked)
         for i in picked:
@@ -314,8 +314,8 @@ def _lines_table(series: Sequence[Series], x: str, y: str) -> Table:
     header = ["series", x, y, "95 % interval"]
     if not any(row[-1] for row in rows):
         header, rows = header[:-1], [row[:-1] for row in rows]
-    note = _describe_picked(shown, sum(len(each.x) for each in series))
-    return Table(header, rows, note)
+    note = _describe_picked(shown, sum(len(each.x) for each in lines))
+    return ChartTable(header, rows, note)
 
 
 def _pick(number: int) -> list[int]:

@@ -17,13 +17,13 @@ from rlcli.evaluation.evaluate import eval
 from rlcli.evaluation.load import load
 from rlcli.evaluation.trained_policy import TrainedPolicy
 from rlcli.loop.episodes import parallel_environments
-from rlcli.reports.films import Film, FilmMaker
+from rlcli.reports.frame_sheet import FrameSheet, FrameSheetMaker
 from rlcli.results.groups import Group, Member
 
 MAX_STEPS = 2_000  # of an episode that is replayed
 
 
-class Options(NamedTuple):
+class EpisodeOptions(NamedTuple):
     """The options of a report on episodes."""
 
     episodes: int
@@ -60,7 +60,7 @@ class Replay(NamedTuple):
     action_values: np.ndarray | None  # `[steps, actions]`
     probabilities: np.ndarray | None  # `[steps, actions]`
     discounted: np.ndarray | None  # the return from each step on, with the recipe's γ
-    film: Film | None
+    frames: FrameSheet | None
     reasons: Sequence[str]
 
     @property
@@ -71,7 +71,7 @@ class Replay(NamedTuple):
 
 def evaluate_group(
     group: Group,
-    options: Options,
+    options: EpisodeOptions,
     notes: list[str],
     report_phase: Callable[[str], None],
 ) -> list[SeedResult]:
@@ -82,7 +82,7 @@ def evaluate_group(
     found: dict[tuple[str, int], SeedResult] = {}
     created = sorted(group.members, key=lambda each: str(each.info.get("created", "")))
     for member in reversed(created):
-        report_phase(f"playing episodes of `{member.folder}`")
+        report_phase(f"evaluating `{member.folder}`")
         try:
             results = [*_evaluate(member, options)]
         except RlcliError as error:
@@ -93,7 +93,7 @@ def evaluate_group(
     return sorted(found.values(), key=lambda each: (each.run, each.seed))
 
 
-def _evaluate(member: Member, options: Options) -> Iterator[SeedResult]:
+def _evaluate(member: Member, options: EpisodeOptions) -> Iterator[SeedResult]:
     result = eval(
         member.folder,
         best=options.best,
@@ -135,8 +135,8 @@ def choose_extremes(
     return [("Best episode", *best[1:]), ("Worst episode", *worst[1:])]
 
 
-def replay(result: SeedResult, place: int, options: Options) -> Replay:
-    """Plays one episode of an evaluation again, and records it."""
+def replay_episode(result: SeedResult, place: int, options: EpisodeOptions) -> Replay:
+    """Runs one episode of an evaluation again, and records it."""
     policy = load(result.run, best=options.best, seed=result.seed, trust=options.trust)
     env = policy.make_env()
     length = int(result.lengths[result.replayable[place]])
@@ -160,7 +160,7 @@ class _Recorder:
             obs, _ = env.reset()
         state = self._policy.initial_state(evaluation=self._evaluation)
         rewards, actions = [], []
-        maker = FilmMaker(env, min(length, MAX_STEPS))
+        maker = FrameSheetMaker(env, min(length, MAX_STEPS))
         terminated = truncated = False
         for step in range(MAX_STEPS):
             maker.add(step)
@@ -172,7 +172,7 @@ class _Recorder:
             if terminated or truncated:
                 maker.add(step + 1, is_last=True)
                 break
-        film, reason = maker.finish()
+        frames, reason = maker.finish()
         reasons = [*self._reasons.values(), *([reason] if reason else [])]
         return Replay(
             run=result.run,
@@ -186,7 +186,7 @@ class _Recorder:
             action_values=self._column("action_values"),
             probabilities=self._column("probabilities"),
             discounted=self._discounted(rewards, terminated or truncated),
-            film=film,
+            frames=frames,
             reasons=reasons,
         )
 

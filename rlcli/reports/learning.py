@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rlcli.reports import charts
-from rlcli.reports.charts import Chart, Series
+from rlcli.reports.charts import Chart, Line
 from rlcli.results import comparison, comparison_tables, protocol
 from rlcli.results.comparison_tables import Table
 from rlcli.results.curves import DEFAULT_METRICS, Reader, make_curve
@@ -26,7 +26,7 @@ _FIRST = ("loss", "gradient_norm")  # of the diagnostics; the others by name
 _CENTERS = {"mean": "mean", "iqm": "interquartile mean"}
 
 
-class Options(NamedTuple):
+class MetricOptions(NamedTuple):
     """The options of a report on metrics."""
 
     metric: str | None
@@ -58,7 +58,7 @@ class Learning(NamedTuple):
 
 
 def describe_learning(
-    groups: Sequence[Group], options: Options, notes: list[str]
+    groups: Sequence[Group], options: MetricOptions, notes: list[str]
 ) -> list[Learning]:
     """The results and curves of groups, by environment."""
     members = [member for group in groups for member in group.members]
@@ -112,7 +112,7 @@ class _Environment:
         environment: str,
         groups: Sequence[Group],
         reader: Reader,
-        options: Options,
+        options: MetricOptions,
     ) -> None:
         self.environment, self.options, self.reader = environment, options, reader
         self.metric = str(options.metric)
@@ -210,7 +210,7 @@ class _Environment:
 
     def _chart(self, metric: str, points: int, **options: Any) -> Chart | None:
         """The curves of a metric, at most `points` each; None if no group has it."""
-        series, longest = [], 0
+        lines, longest = [], 0
         for sample in self.samples:
             group = sample.group
             seeds = self.reader.read_seeds(group, metric)
@@ -224,13 +224,13 @@ class _Environment:
                 None if band is None else band.tolist()
                 for band in (curve.low, curve.high)
             )
-            series.append(
-                Series(
+            lines.append(
+                Line(
                     *(group.label, self.colors[group.label]),
                     *(curve.x.tolist(), curve.y.tolist(), low, high),
                 )
             )
-        if not series:
+        if not lines:
             return None
         size = -(-longest // points)
         note = (
@@ -244,7 +244,7 @@ class _Environment:
         )
         return charts.draw_lines(
             options.pop("title"),
-            series,
+            lines,
             **{"x": "steps", "y": metric, "note": note, "description": description},
             **options,
         )

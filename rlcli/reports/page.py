@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlcli.registry.libraries import import_library
+from rlcli.reports import provenance
 from rlcli.reports.charts import COLORS, Chart
 from rlcli.reports.learning import Learning
 from rlcli.reports.provenance import Difference, RecipeTable, RunFacts
+from rlcli.results.groups import Group
 from rlcli.runs.files import to_json, write_output
 from rlcli.runs.run_folder import timestamp
 from rlcli.terminal import printable
@@ -35,11 +37,33 @@ class Content(NamedTuple):
     center: str
     notes: Sequence[str]
     learning: Sequence[Learning]
-    playing: Sequence[Any]  # of `playing.Playing`, whose module imports JAX
+    episodes: Sequence[Any]  # of `GroupEpisodes`, whose module imports JAX
     recipes: Sequence[RecipeTable]
     recipe_differences: Sequence[Difference]
     machine_differences: Sequence[Difference]
     runs: Sequence[RunFacts]
+
+
+def make_content(
+    groups: Sequence[Group],
+    center: str,
+    notes: Sequence[str],
+    learning: Sequence[Learning],
+    episodes: Sequence[Any],
+) -> Content:
+    """The content of the page on groups, with their recipes and provenance."""
+    members = [member for group in groups for member in group.members]
+    return Content(
+        labels=[each.label for each in groups],
+        center=center,
+        notes=[*dict.fromkeys(notes)],
+        learning=learning,
+        episodes=episodes,
+        recipes=provenance.describe_recipes(groups),
+        recipe_differences=provenance.find_recipe_differences(groups),
+        machine_differences=provenance.find_machine_differences(members),
+        runs=provenance.describe_runs(groups),
+    )
 
 
 def write(path: Path, content: Content) -> None:

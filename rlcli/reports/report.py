@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from rlcli.errors import RlcliError
 from rlcli.registry.libraries import require_extra
@@ -62,33 +63,20 @@ def report(
     if episodes and not trust:
         _refuse_imports(members)
     groups = group_members(members, group)
-    from rlcli.reports import learning, page, provenance  # here: import NumPy
+    from rlcli.reports import learning, page  # here: import NumPy
 
     report_phase("reading metrics")
-    options = learning.Options(y, center, threshold)
-    found = learning.describe_learning(groups, options, notes)
-    playing = []
+    options = learning.MetricOptions(y, center, threshold)
+    results = learning.describe_learning(groups, options, notes)
+    views: Sequence[Any] = ()
     if episodes:
-        from rlcli.reports.episodes import Options  # here: imports JAX
-        from rlcli.reports.playing import describe_playing
+        from rlcli.reports.episode_views import describe_episodes  # here: imports JAX
+        from rlcli.reports.episodes import EpisodeOptions
 
-        play = Options(episodes, seed, best, trust)
-        playing = describe_playing(groups, play, notes, report_phase)
+        evaluation = EpisodeOptions(episodes, seed, best, trust)
+        views = describe_episodes(groups, evaluation, notes, report_phase)
     report_phase("writing the page")
-    page.write(
-        target,
-        page.Content(
-            labels=[each.label for each in groups],
-            center=center,
-            notes=[*dict.fromkeys(notes)],
-            learning=found,
-            playing=playing,
-            recipes=provenance.describe_recipes(groups),
-            recipe_differences=provenance.find_recipe_differences(groups),
-            machine_differences=provenance.find_machine_differences(members),
-            runs=provenance.describe_runs(groups),
-        ),
-    )
+    page.write(target, page.make_content(groups, center, notes, results, views))
     return target
 
 

@@ -11,7 +11,7 @@ from rlcli.errors import RlcliError
 from rlcli.runs import formats
 from rlcli.runs.conditions import read_recipe
 from rlcli.runs.locate import complete_path, locate_run
-from rlcli.runs.policy_records import PolicyRecord, lone_policy, read_policy_record
+from rlcli.runs.policy_records import PolicyRecord, find_policy_file, read_policy_record
 from rlcli.runs.records import Record, read_record
 from rlcli.runs.run_folder import SUFFIX
 from rlcli.runs.zoo import find_shipped_policy
@@ -29,7 +29,7 @@ def show(*what: str, set: Sequence[str] = (), diff_from_base: bool = False) -> s
     """
     if len(what) == 1 and is_run_path(what[0]):
         _refuse_recipe_options(what[0], set, diff_from_base)
-        if file := lone_policy(what[0]):
+        if file := find_policy_file(what[0]):
             return _lines(_policy_fields(read_policy_record(file)))
         return describe_run(read_record(locate_run(what[0]).folder))
     from rlcli.recipe import catalog  # here: imports JAX
@@ -47,7 +47,7 @@ def show_data(
         )
     if is_run_path(what):
         _refuse_recipe_options(what, set, diff_from_base)
-        if file := lone_policy(what):
+        if file := find_policy_file(what):
             return dict(read_policy_record(file))
         folder = locate_run(what).folder
         return {**read_record(folder), "resolved": read_recipe(folder)}

@@ -25,7 +25,7 @@ class PolicyRecord(TypedDict):
     resolved: dict[str, Any]  # the recipe
 
 
-def lone_policy(path: str | Path) -> Path | None:
+def find_policy_file(path: str | Path) -> Path | None:
     """The policy or checkpoint file of this name, unless it belongs to a run."""
     file = find_shipped_policy(complete_path(path))
     return file if file.is_file() and owning_run(file) is None else None

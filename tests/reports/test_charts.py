@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from rlcli.reports import charts
-from rlcli.reports.charts import Series
+from rlcli.reports.charts import Line
 
-BAND = Series("a & <b>", 0, [0, 10, 20], [1, 2, 4], [0, 1, 3], [2, 3, 5])
-LINE = Series('it\'s "c"', 1, [0, 20], [3, 3])
+BAND = Line("a & <b>", 0, [0, 10, 20], [1, 2, 4], [0, 1, 3], [2, 3, 5])
+LINE = Line('it\'s "c"', 1, [0, 20], [3, 3])
 SHARES = np.array([[0.1, 0.9], [0.25, 0.75]])
 ROWS = [
     {"label": "a", "color": 0, "value": 2.0, "ci95": [1, 3], "results": [1.0, 3.0]},
@@ -18,7 +18,7 @@ ROWS = [
 CHARTS = {
     "band": charts.draw_lines("t", [BAND, LINE], x="steps", y="G", threshold=3.5),
     "legend": charts.draw_lines("t", [LINE], x="step", y="v", has_legend=True),
-    "point": charts.draw_lines("t", [Series("a", 9, [5], [1])], x="steps", y="G"),
+    "point": charts.draw_lines("t", [Line("a", 9, [5], [1])], x="steps", y="G"),
     "shares": charts.draw_shares(
         "t", ["it's", "b"], [0, 1], SHARES, x_title="step", description="d"
     ),
@@ -64,7 +64,7 @@ def test_blocks_are_rows_with_the_constants_of_their_series():
 
 
 def test_numbers_are_rounded_and_those_that_are_not_finite_are_missing():
-    series = Series("a", 0, [123_456_789, 2], [np.pi, np.nan])
+    series = Line("a", 0, [123_456_789, 2], [np.pi, np.nan])
     (block,) = charts.draw_lines("t", [series], x="steps", y="G").blocks
     assert block["x"] == [123_456_789, 2]
     assert block["y"] == [3.1416, None]
@@ -79,7 +79,7 @@ def test_the_table_has_the_numbers_of_the_lines():
 
 
 def test_a_long_table_has_the_first_and_the_last_point_and_says_so():
-    line = Series("a", 0, [*range(1000)], [*range(1000)])
+    line = Line("a", 0, [*range(1000)], [*range(1000)])
     table = charts.draw_lines("t", [line], x="steps", y="G").table
     assert len(table.rows) == charts.TABLE_ROWS
     assert (table.rows[0][1], table.rows[-1][1]) == ("0", "999")

@@ -1,4 +1,4 @@
-"""The page in a browser: a policy is played, and headless Chromium reads the page.
+"""The page in a browser: a policy is evaluated, and headless Chromium reads the page.
 
 The tests with a browser find it by RLCLI_CHROMIUM or on PATH, and are skipped else.
 """
@@ -63,7 +63,7 @@ def _open(request):
         browser.wait_until("document.documentElement.hasAttribute('data-drawn')")
 
 
-def test_a_policy_is_played_and_inspected(page):
+def test_a_policy_is_evaluated_and_inspected(page):
     text = page.read_text()
     assert text.count('class="film"') in (1, 2)
     for title in ("Distribution of returns", "Value estimates", "Action probabilities"):

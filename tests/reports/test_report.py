@@ -319,7 +319,7 @@ def test_values_that_are_not_finite_are_left_out(tmp_path):
 
 
 def test_the_data_of_a_page_is_json_whatever_its_numbers_are():
-    chart = charts.Chart("a", "b", {"height": math.nan}, [], charts.Table([], []))
+    chart = charts.Chart("a", "b", {"height": math.nan}, [], charts.ChartTable([], []))
     content = page.Content(
         *(["a"], "mean", [], [learning_of(chart)], [], [], [], [], [])
     )

@@ -1,4 +1,4 @@
-"""Playing: what a report shows of the episodes of trained policies."""
+"""Episode views: what a report shows of the episodes of trained policies."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 
 from rlcli.errors import RlcliError
 from rlcli.reports import charts
-from rlcli.reports.charts import Chart, Series, Table
+from rlcli.reports.charts import Chart, ChartTable, Line
 from rlcli.reports.episodes import (
-    Options,
+    EpisodeOptions,
     Replay,
     SeedResult,
     choose_extremes,
     evaluate_group,
-    replay,
+    replay_episode,
 )
-from rlcli.reports.films import Film
+from rlcli.reports.frame_sheet import FrameSheet
 from rlcli.results.canvas import widen_range
 from rlcli.results.groups import Group
 from rlcli.runs.formats import format_number
@@ -29,10 +29,10 @@ _MAX_POINTS = 400  # of a curve along an episode
 _MAX_ACTIONS = 12  # of a chart of probabilities or values
 
 
-class FilmView(NamedTuple):
-    """A film with what the page writes below each frame."""
+class Film(NamedTuple):
+    """Frames with what the page writes below each of them."""
 
-    film: Film
+    sheet: FrameSheet
     captions: Sequence[str]
 
 
@@ -41,28 +41,28 @@ class EpisodeView(NamedTuple):
 
     title: str
     caption: str
-    film: FilmView | None
+    film: Film | None
     charts: Sequence[Chart]
     notes: Sequence[str]
 
 
-class Playing(NamedTuple):
+class GroupEpisodes(NamedTuple):
     """The episodes of a group."""
 
     label: str
     color: int
     summary: str
     returns: Chart
-    table: Table
+    table: ChartTable
     episodes: Sequence[EpisodeView]
 
 
-def describe_playing(
+def describe_episodes(
     groups: Sequence[Group],
-    options: Options,
+    options: EpisodeOptions,
     notes: list[str],
     report_phase: Callable[[str], None],
-) -> list[Playing]:
+) -> list[GroupEpisodes]:
     """The returns of each group's policies, and its best and worst episode."""
     found = []
     for color, group in enumerate(groups):
@@ -72,7 +72,7 @@ def describe_playing(
         report_phase(f"replaying episodes of {group.label}")
         episodes = [*_view_extremes(results, options, notes)]
         found.append(
-            Playing(
+            GroupEpisodes(
                 *(group.label, color, _summarize(results)),
                 _draw_returns(results, color),
                 _tabulate(results),
@@ -83,14 +83,16 @@ def describe_playing(
 
 
 def _view_extremes(
-    results: Sequence[SeedResult], options: Options, notes: list[str]
+    results: Sequence[SeedResult], options: EpisodeOptions, notes: list[str]
 ) -> Iterator[EpisodeView]:
     """The best and the worst episode; one that cannot be replayed gets a note."""
     for title, result, place in choose_extremes(results):
         try:
-            yield view_episode(title, replay(result, place, options), result, place)
+            replay = replay_episode(result, place, options)
         except RlcliError as error:
             notes.append(f"no replay of `{result.run}`: {error.message}")
+        else:
+            yield view_episode(title, replay, result, place)
 
 
 def _summarize(results: Sequence[SeedResult]) -> str:
@@ -124,7 +126,7 @@ def _draw_returns(results: Sequence[SeedResult], color: int) -> Chart:
     )
 
 
-def _tabulate(results: Sequence[SeedResult]) -> Table:
+def _tabulate(results: Sequence[SeedResult]) -> ChartTable:
     rows = []
     for each in results:
         statistics = (np.mean, np.std, np.min, np.median, np.max)
@@ -135,52 +137,52 @@ def _tabulate(results: Sequence[SeedResult]) -> Table:
         length = format_number(float(each.lengths.mean()))
         rows.append([f"{each.seed}{frozen}", *numbers, length, each.run])
     header = ["seed", "mean", "std", "min", "median", "max", "length", "run"]
-    return Table(header, rows)
+    return ChartTable(header, rows)
 
 
 def view_episode(
-    title: str, played: Replay, result: SeedResult, place: int
+    title: str, replay: Replay, result: SeedResult, place: int
 ) -> EpisodeView:
-    """A replayed episode as charts and a film."""
+    """The charts and the film of a replayed episode."""
     expected = float(result.returns[result.replayable[place]])
-    missing = "; ".join(played.reasons)
+    missing = "; ".join(replay.reasons)
     notes = [f"Not shown: {missing}"] if missing else []
-    steps = len(played.rewards)
-    is_cut = not played.has_ended and steps < played.length
-    if not is_cut and not np.isclose(played.total, expected, rtol=1e-4, atol=1e-6):
+    steps = len(replay.rewards)
+    is_cut = not replay.has_ended and steps < replay.length
+    if not is_cut and not np.isclose(replay.total, expected, rtol=1e-4, atol=1e-6):
         notes.append(
-            f"The replay has the return {played.total:.6g}, the evaluation had "
-            f"{expected:.6g} in {played.length:,} steps: single observations are "
+            f"The replay has the return {replay.total:.6g}, the evaluation had "
+            f"{expected:.6g} in {replay.length:,} steps: single observations are "
             "rounded differently from a batch"
         )
     caption = (
-        f"Return {format_number(played.total)} in {_describe_length(played)}; "
-        f"seed {played.seed} of {played.run}, episode {place + 1}."
+        f"Return {format_number(replay.total)} in {_describe_length(replay)}; "
+        f"seed {replay.seed} of {replay.run}, episode {place + 1}."
     )
-    shown = [*_value_charts(played), *_action_charts(played)]
-    film = played.film and FilmView(played.film, _captions(played))
+    shown = [*_value_charts(replay), *_action_charts(replay)]
+    film = replay.frames and Film(replay.frames, _captions(replay))
     return EpisodeView(title, caption, film, shown, notes)
 
 
-def _describe_length(played: Replay) -> str:
-    steps = len(played.rewards)
-    if played.has_ended:
-        end = "terminated" if played.has_terminated else "truncated"
+def _describe_length(replay: Replay) -> str:
+    steps = len(replay.rewards)
+    if replay.has_ended:
+        end = "terminated" if replay.has_terminated else "truncated"
         return f"{steps:,} steps, {end}"
-    if steps < played.length:
-        return f"the first {steps:,} of {played.length:,} steps"
+    if steps < replay.length:
+        return f"the first {steps:,} of {replay.length:,} steps"
     return f"the first {steps:,} steps"
 
 
-def _captions(played: Replay) -> list[str]:
+def _captions(replay: Replay) -> list[str]:
     """Step, return so far and action of each frame."""
-    assert played.film is not None
-    totals = np.concatenate([[0.0], np.cumsum(played.rewards)])
+    assert replay.frames is not None
+    totals = np.concatenate([[0.0], np.cumsum(replay.rewards)])
     captions = []
-    for step in played.film.steps:
+    for step in replay.frames.steps:
         parts = [f"step {step:,}", f"return {totals[step]:.4g}"]
-        if played.actions is not None and step < len(played.actions):
-            action = " ".join(f"{number:.3g}" for number in played.actions[step][:4])
+        if replay.actions is not None and step < len(replay.actions):
+            action = " ".join(f"{number:.3g}" for number in replay.actions[step][:4])
             parts.append(f"action {action}")
         captions.append(" · ".join(parts))
     return captions
@@ -196,41 +198,41 @@ def _thin(steps: int) -> tuple[np.ndarray, str]:
     return np.arange(0, steps, every), note
 
 
-def _value_charts(played: Replay) -> list[Chart]:
-    steps, note = _thin(len(played.rewards))
+def _value_charts(replay: Replay) -> list[Chart]:
+    steps, note = _thin(len(replay.rewards))
     x = steps.tolist()
-    series = []
-    if played.values is not None and played.values.ndim == 1:
-        series.append(Series("value estimate", 0, x, played.values[steps].tolist()))
-    if played.discounted is not None and series:
+    lines = []
+    if replay.values is not None and replay.values.ndim == 1:
+        lines.append(Line("value estimate", 0, x, replay.values[steps].tolist()))
+    if replay.discounted is not None and lines:
         label = "discounted return"
-        series.append(Series(label, 1, x, played.discounted[steps].tolist()))
-        if not played.has_terminated:
+        lines.append(Line(label, 1, x, replay.discounted[steps].tolist()))
+        if not replay.has_terminated:
             note += " The episode was truncated: the return lacks what would follow."
     found = []
-    if series:
+    if lines:
         found.append(
             charts.draw_lines(
-                *("Value estimates", series),
+                *("Value estimates", lines),
                 **{"x": "step", "y": "value", "height": 200, "note": note.strip()},
                 description="The policy's value estimate at each step of the episode"
                 ", and the discounted return that followed",
                 has_legend=True,
             )
         )
-    values = played.action_values
+    values = replay.action_values
     if values is not None and values.shape[1] <= _MAX_ACTIONS:
         # Relative to the best action: the differences are small beside the values.
         is_legal = values > -1e8
         best = np.where(is_legal, values, -np.inf).max(axis=1, keepdims=True)
         gaps = np.where(is_legal, values - best, np.nan)
-        lines = [
-            Series(f"action {index}", index, x, column[steps].tolist())
+        gap_lines = [
+            Line(f"action {index}", index, x, column[steps].tolist())
             for index, column in enumerate(gaps.T)
         ]
         found.append(
             charts.draw_lines(
-                *("Advantages of the actions", lines),
+                *("Advantages of the actions", gap_lines),
                 **{"x": "step", "y": "q(s, a) − max q", "height": 180},
                 description="The value of each action minus that of the best action",
                 has_legend=True,
@@ -239,9 +241,9 @@ def _value_charts(played: Replay) -> list[Chart]:
     return found
 
 
-def _action_charts(played: Replay) -> list[Chart]:
-    steps, note = _thin(len(played.rewards))
-    shares = played.probabilities
+def _action_charts(replay: Replay) -> list[Chart]:
+    steps, note = _thin(len(replay.rewards))
+    shares = replay.probabilities
     if shares is not None and shares.ndim == 2 and shares.shape[1] <= _MAX_ACTIONS:
         labels = [f"action {index}" for index in range(shares.shape[1])]
         return [
@@ -253,11 +255,11 @@ def _action_charts(played: Replay) -> list[Chart]:
                 note=f"With the exploration of training. {note}".strip(),
             )
         ]
-    actions: Any = played.actions
+    actions: Any = replay.actions
     if actions is None or actions.shape[1] > _MAX_ACTIONS:
         return []
     lines = [
-        Series(f"action {index}", index, steps.tolist(), column[steps].tolist())
+        Line(f"action {index}", index, steps.tolist(), column[steps].tolist())
         for index, column in enumerate(actions.T.astype(float))
     ]
     return [

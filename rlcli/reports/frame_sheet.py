@@ -1,4 +1,4 @@
-"""Films: the frames of an episode as one image, which the page plays.
+"""Frame sheet: the frames of an episode as one image, which the page plays.
 
 An animated image could not be stopped, nor moved to a step. The frames of one image
 can, without a video player, and are compressed as well.
@@ -21,7 +21,7 @@ _COLUMNS = 10
 _QUALITY = 70
 
 
-class Film(NamedTuple):
+class FrameSheet(NamedTuple):
     """Frames in rows of `columns`, as a data URI."""
 
     image: str
@@ -32,7 +32,7 @@ class Film(NamedTuple):
     every: int  # steps from one frame to the next
 
 
-class FilmMaker:
+class FrameSheetMaker:
     """Collects at most `MAX_FRAMES` images of an episode."""
 
     def __init__(self, env: Any, length: int) -> None:
@@ -56,19 +56,19 @@ class FilmMaker:
                 self._steps.append(step)
             else:
                 self._reason = "the environment draws no images"
-        except Exception as error:  # noqa: BLE001 - a report does not need the film
+        except Exception as error:  # noqa: BLE001 - a report does not need the frames
             self._reason = f"the environment cannot be drawn: {error}"
 
-    def finish(self) -> tuple[Film | None, str]:
-        """The film, or None and the reason why there is none."""
+    def finish(self) -> tuple[FrameSheet | None, str]:
+        """The frames, or None and the reason why there is none."""
         if self._reason or not self._frames:
             return None, self._reason
         try:
             return self._join(), ""
-        except Exception as error:  # noqa: BLE001 - a report does not need the film
+        except Exception as error:  # noqa: BLE001 - a report does not need the frames
             return None, f"the frames cannot be encoded: {error}"
 
-    def _join(self) -> Film:
+    def _join(self) -> FrameSheet:
         width, height = self._frames[0].size
         columns = min(_COLUMNS, len(self._frames))
         rows = -(-len(self._frames) // columns)
@@ -77,7 +77,7 @@ class FilmMaker:
             row, column = divmod(place, columns)
             sheet.paste(frame, (column * width, row * height))
         uri = encode(sheet)
-        return Film(uri, width, height, columns, self._steps, self._every)
+        return FrameSheet(uri, width, height, columns, self._steps, self._every)
 
 
 def encode(image: Image.Image) -> str:

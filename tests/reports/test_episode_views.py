@@ -1,4 +1,4 @@
-"""Playing: which episodes are shown, and what is shown of them."""
+"""Episode views: which episodes are shown, and what is shown of them."""
 
 import base64
 import io
@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from rlcli.errors import RlcliError
-from rlcli.reports import films, playing
-from rlcli.reports.episodes import Options, Replay, SeedResult, choose_extremes
+from rlcli.reports import episode_views, frame_sheet
+from rlcli.reports.episodes import EpisodeOptions, Replay, SeedResult, choose_extremes
 from rlcli.results.groups import Group
 
 
@@ -25,13 +25,13 @@ def replay(steps=4, **fields):
         **{"run": "runs/a", "seed": 0, "length": steps, "rewards": np.ones(steps)},
         **{"actions": np.zeros((steps, 1)), "has_ended": True, "has_terminated": True},
         **{"values": None, "action_values": None, "probabilities": None},
-        **{"discounted": None, "film": None, "reasons": []},
+        **{"discounted": None, "frames": None, "reasons": []},
     }
     return Replay(**values | fields)
 
 
-def view(played, expected=4.0):
-    return playing.view_episode("Best episode", played, result([expected]), 0)
+def view(episode, expected=4.0):
+    return episode_views.view_episode("Best episode", episode, result([expected]), 0)
 
 
 def test_the_best_and_the_worst_are_those_of_all_seeds():
@@ -87,11 +87,11 @@ def test_an_episode_that_cannot_be_replayed_has_a_note(monkeypatch):
     def fail(*arguments):
         raise RlcliError("`mine/Env` cannot be made")
 
-    monkeypatch.setattr(playing, "evaluate_group", lambda *_: [result([3, 9])])
-    monkeypatch.setattr(playing, "replay", fail)
+    monkeypatch.setattr(episode_views, "evaluate_group", lambda *_: [result([3, 9])])
+    monkeypatch.setattr(episode_views, "replay_episode", fail)
     notes = []
-    (found,) = playing.describe_playing(
-        [Group("a", [])], Options(2, 0, False, False), notes, lambda phase: None
+    (found,) = episode_views.describe_episodes(
+        [Group("a", [])], EpisodeOptions(2, 0, False, False), notes, lambda phase: None
     )
     assert found.summary.startswith("Mean 6") and found.episodes == []
     assert {*notes} == {"no replay of `runs/a`: `mine/Env` cannot be made"}
@@ -103,13 +103,13 @@ def test_what_a_policy_has_not_is_said_once():
 
 
 def test_values_stand_beside_the_return_that_followed():
-    played = replay(
+    episode = replay(
         values=np.array([3.0, 2, 1, 0]), discounted=np.array([4.0, 3, 2, 1])
     )
-    chart = view(played).charts[0]
+    chart = view(episode).charts[0]
     assert chart.title == "Value estimates"
     assert [block["y"] for block in chart.blocks] == [[3, 2, 1, 0], [4, 3, 2, 1]]
-    truncated = view(played._replace(has_terminated=False)).charts[0]
+    truncated = view(episode._replace(has_terminated=False)).charts[0]
     assert "truncated" in truncated.note
 
 
@@ -156,7 +156,7 @@ class Painter:
 
 
 def film_of(painter, steps, expected=None):
-    maker = films.FilmMaker(painter, expected or steps)
+    maker = frame_sheet.FrameSheetMaker(painter, expected or steps)
     for step in range(steps):
         maker.add(step)
     maker.add(steps, is_last=True)
@@ -180,7 +180,7 @@ def test_a_film_has_its_frames_in_rows():
 def test_a_long_film_has_few_frames_and_the_last_one():
     painter = Painter((400, 600, 3))
     film, _ = film_of(painter, 1_000)
-    assert painter.calls == len(film.steps) <= films.MAX_FRAMES
+    assert painter.calls == len(film.steps) <= frame_sheet.MAX_FRAMES
     assert (film.every, film.steps[-1]) == (9, 1_000)
     assert (film.width, film.height) == (300, 200)
 
@@ -218,13 +218,13 @@ def test_frames_that_cannot_be_encoded_are_no_film_but_a_reason(monkeypatch):
     def fail(image):
         raise ValueError("too large")
 
-    monkeypatch.setattr(films, "encode", fail)
+    monkeypatch.setattr(frame_sheet, "encode", fail)
     assert film_of(Painter(), 5) == (None, "the frames cannot be encoded: too large")
 
 
 def test_frames_have_their_step_return_and_action():
-    film = films.Film("data:", 1, 1, 1, [0, 2, 4], 2)
-    found = view(replay(actions=np.array([[0], [1], [0], [1]]), film=film))
+    sheet = frame_sheet.FrameSheet("data:", 1, 1, 1, [0, 2, 4], 2)
+    found = view(replay(actions=np.array([[0], [1], [0], [1]]), frames=sheet))
     assert found.film.captions == [
         "step 0 · return 0 · action 0",
         "step 2 · return 2 · action 0",
