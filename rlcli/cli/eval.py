@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import rlcli
 from rlcli.cli import options, output
-from rlcli.cli.options import Best, Json, Seed, Trust
+from rlcli.cli.options import Best, Json, PolicyPath, Seed, Trust
 from rlcli.runs import thread_layout
 from rlcli.terminal import printable
 
@@ -18,14 +17,7 @@ COLUMNS = ("seed", "mean", "std", "min", "max", "length")
 
 
 def command(
-    path: Annotated[
-        Path,
-        typer.Argument(
-            metavar="CHECKPOINT|RUN",
-            help="A policy or checkpoint file, or the folder of a run.",
-            show_default=False,
-        ),
-    ],
+    path: PolicyPath,
     best: Best = False,
     episodes: Annotated[
         int,

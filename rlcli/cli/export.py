@@ -9,20 +9,12 @@ import typer
 
 import rlcli
 from rlcli.cli import options, output
-from rlcli.cli.options import MAX_SEED, Best, Json, Trust
+from rlcli.cli.options import MAX_SEED, Best, Json, PolicyPath, Trust
 from rlcli.runs import thread_layout
 
 
 def command(
-    path: Annotated[
-        Path,
-        typer.Argument(
-            metavar="CHECKPOINT|RUN",
-            help="A policy or checkpoint file, the folder of a run, or a policy of the "
-            "zoo, such as `zoo/ppo_cartpole`.",
-            show_default=False,
-        ),
-    ],
+    path: PolicyPath,
     format: Annotated[
         str,
         typer.Option(

@@ -78,6 +78,15 @@ Trust = Annotated[
         "--trust", help="Allow the checkpoint's recipe to import code outside rlcli."
     ),
 ]
+PolicyPath = Annotated[
+    Path,
+    typer.Argument(
+        metavar="CHECKPOINT|RUN",
+        help="A policy or checkpoint file, the folder of a run, or a policy of the "
+        "zoo, such as `zoo/ppo_cartpole`.",
+        show_default=False,
+    ),
+]
 Best = Annotated[
     bool,
     typer.Option(

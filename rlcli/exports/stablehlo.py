@@ -17,14 +17,8 @@ from rlcli.exports.policy_function import PolicyFunction
 
 PROGRAM, METADATA = "policy.stablehlo", "metadata.json"
 PLATFORMS = ("cpu", "cuda", "tpu")
-_TIME = (
-    1980,
-    1,
-    1,
-    0,
-    0,
-    0,
-)  # of the files in the archive: equal policies, equal bytes
+# Of the files in the archive, so that equal policies have equal bytes.
+_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def write_files(

@@ -29,7 +29,7 @@ Block = Mapping[str, Any]  # columns of one series; a value that is no list is r
 
 
 class ChartTable(NamedTuple):
-    """The data of a chart in words and numbers, for readers who do not see it."""
+    """The data of a chart as text, for screen readers."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -243,9 +243,6 @@ def draw_intervals(
             | {"interval": interval}
         )
         blocks.append({**common, "kind": "seed", "x": _rounded(row["results"])})
-    mean = {"transform": [{"filter": "datum.kind === 'mean'"}]}
-    tooltip = [vega.text_field("label", "group"), vega.number_field("x", center)]
-    tooltip.append(vega.text_field("interval", "95 % interval"))
     spec = vega.base(26 * len(rows) + 14) | {
         "encoding": {
             # Without labels, which may be long: the cards above have the colours.
@@ -253,31 +250,7 @@ def draw_intervals(
             "x": vega.axis("x", x, zero=False),
             "color": vega.scale_by_group([row["color"] for row in rows], COLORS),
         },
-        "layer": [
-            {
-                "transform": [{"filter": "datum.kind === 'seed'"}],
-                "mark": {"type": "point", "filled": True, "size": 50, "opacity": 0.5},
-                "encoding": {
-                    "tooltip": [
-                        vega.text_field("label", "group"),
-                        vega.number_field("x", "a seed"),
-                    ]
-                },
-            },
-            mean
-            | {
-                "mark": {"type": "rule", "strokeWidth": 3},
-                "encoding": {
-                    "x": {"field": "low", "type": "quantitative"},
-                    "x2": {"field": "high"},
-                },
-            },
-            mean
-            | {
-                "mark": {"type": "point", "filled": True, "size": 110, "opacity": 1},
-                "encoding": {"tooltip": tooltip},
-            },
-        ],
+        "layer": _interval_layers(center),
     }
     cells = [
         [row["label"], _text(row["value"]), each["interval"], str(len(row["results"]))]
@@ -285,6 +258,36 @@ def draw_intervals(
     ]
     table = ChartTable(["group", center, "95 % interval", "seeds"], cells)
     return Chart(title, description, spec, blocks, table)
+
+
+def _interval_layers(center: str) -> list[Spec]:
+    """The dots of seeds, and the interval and the value of each row."""
+    seed = {"transform": [{"filter": "datum.kind === 'seed'"}]}
+    mean = {"transform": [{"filter": "datum.kind === 'mean'"}]}
+    group, interval = (
+        vega.text_field("label", "group"),
+        vega.text_field("interval", "95 % interval"),
+    )
+    return [
+        seed
+        | {
+            "mark": {"type": "point", "filled": True, "size": 50, "opacity": 0.5},
+            "encoding": {"tooltip": [group, vega.number_field("x", "a seed")]},
+        },
+        mean
+        | {
+            "mark": {"type": "rule", "strokeWidth": 3},
+            "encoding": {
+                "x": {"field": "low", "type": "quantitative"},
+                "x2": {"field": "high"},
+            },
+        },
+        mean
+        | {
+            "mark": {"type": "point", "filled": True, "size": 110, "opacity": 1},
+            "encoding": {"tooltip": [group, vega.number_field("x", center), interval]},
+        },
+    ]
 
 
 def _line_block(line: Line) -> Block:

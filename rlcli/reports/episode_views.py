@@ -1,4 +1,4 @@
-"""Episode views: what a report shows of the episodes of trained policies."""
+"""Episode views: charts and films of the episodes of trained policies."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from rlcli.evaluation.trained_policy import TrainedPolicy
 from rlcli.loop.episodes import parallel_environments
 from rlcli.reports.frame_sheet import FrameSheet, FrameSheetMaker
 from rlcli.results.groups import Group, Member
+from rlcli.runs.conditions import find_nested
 
 MAX_STEPS = 2_000  # of an episode that is replayed
 
@@ -191,7 +192,7 @@ class _Recorder:
         )
 
     def _inspect(self, obs: Any, state: Any) -> None:
-        """Records what the policy thinks of an observation."""
+        """Records the policy's value estimates and probabilities at an observation."""
         for name, inspect in _INSPECTIONS.items():
             if name not in self._reasons:
                 try:
@@ -209,9 +210,10 @@ class _Recorder:
     ) -> np.ndarray | None:
         """Σ γᵏ r from each step on; None if values are in another unit."""
         recipe = self._policy.recipe
-        gamma = _get(recipe, "tracer", "gamma")
+        gamma = find_nested(recipe, "tracer", "gamma")
         is_number = isinstance(gamma, int | float) and not isinstance(gamma, bool)
-        if not (is_number and has_ended) or _get(recipe, "normalize", "reward"):
+        is_scaled = find_nested(recipe, "normalize", "reward", default=False)
+        if is_scaled or not (is_number and has_ended):
             return None
         sums, total = np.zeros(len(rewards)), 0.0
         for step in reversed(range(len(rewards))):
@@ -234,9 +236,3 @@ def _stack(actions: Sequence[Any]) -> np.ndarray | None:
     if any(isinstance(action, dict | tuple) for action in actions):
         return None
     return np.stack([np.ravel(np.asarray(action)) for action in actions])
-
-
-def _get(value: Any, *keys: str) -> Any:
-    for key in keys:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value

@@ -1,7 +1,7 @@
 """Frame sheet: the frames of an episode as one image, which the page plays.
 
-An animated image could not be stopped, nor moved to a step. The frames of one image
-can, without a video player, and are compressed as well.
+The page can pause it and move it to a step, unlike an animated image, and needs no
+video player.
 """
 
 from __future__ import annotations

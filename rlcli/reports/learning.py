@@ -45,7 +45,7 @@ class Card(NamedTuple):
 
 
 class Learning(NamedTuple):
-    """What a report says about the runs in an environment."""
+    """The results and curves of the runs in an environment."""
 
     environment: str
     metric: str
@@ -105,7 +105,7 @@ def _find_diagnostics(members: Sequence[Member]) -> tuple[list[str], list[str]]:
 
 
 class _Environment:
-    """Makes what a report says about the groups in one environment."""
+    """Computes the results and curves of the groups in one environment."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class _Environment:
     def describe(
         self, diagnostics: Sequence[str], schedules: Sequence[str]
     ) -> Learning:
-        """All that the metrics say; notes which runs were not made in the same way."""
+        """The results; adds a note for each difference between the runs' protocols."""
         result = comparison.compare_environment(
             self.environment, self.samples, self.options.threshold
         )

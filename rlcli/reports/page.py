@@ -31,7 +31,7 @@ _POLICY = (
 
 
 class Content(NamedTuple):
-    """What a page shows."""
+    """The content of a page."""
 
     labels: Sequence[str]  # of the groups
     center: str

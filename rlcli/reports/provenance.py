@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rlcli.results.groups import Group, Member
@@ -11,6 +11,7 @@ from rlcli.runs.comparison import PROVENANCE
 from rlcli.runs.conditions import read_recipe
 from rlcli.runs.description import describe_return
 from rlcli.runs.records import read_record
+from rlcli.trackers.contract import flatten
 
 _LONGEST = 200  # characters of a value
 _LONGEST_DIFF = 20_000  # characters of a git diff
@@ -66,7 +67,7 @@ def describe_recipes(groups: Sequence[Group]) -> list[RecipeTable]:
 def find_recipe_differences(groups: Sequence[Group]) -> list[Difference]:
     """The options in which the recipes of groups differ; a value of each group."""
     recipes = [
-        next((dict(flatten(m.recipe)) for m in group.members if m.recipe), {})
+        next((_flatten(m.recipe) for m in group.members if m.recipe), {})
         for group in groups
     ]
     return [each for each in _compare(recipes) if not _is_of_other_part(each, recipes)]
@@ -79,7 +80,7 @@ def find_machine_differences(members: Sequence[Member]) -> list[Difference]:
         fields = {key: member.info.get(key) for key in PROVENANCE}
         if isinstance(fields.get("git"), Mapping):
             fields["git"] = _describe_git(fields["git"])
-        facts.append(dict(flatten(fields)))
+        facts.append(_flatten(fields))
     return _compare(facts)
 
 
@@ -92,21 +93,20 @@ def describe_runs(groups: Sequence[Group]) -> list[RunFacts]:
     ]
 
 
-def flatten(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(value: Mapping[str, Any]) -> dict[str, Any]:
     """The leaves of nested mappings by dotted key; a schedule is a leaf."""
-    if not isinstance(value, Mapping) or not value or {"from", "to"} <= value.keys():
-        if place:
-            yield place, value
-        return
-    for key, below in value.items():
-        yield from flatten(below, f"{place}.{key}" if place else str(key))
+    return dict(flatten(value, is_leaf=lambda each: not each or _is_schedule(each)))
+
+
+def _is_schedule(value: Mapping[str, Any]) -> bool:
+    return {"from", "to"} <= value.keys()
 
 
 def _describe_recipe(member: Member) -> dict[str, list[Option]]:
-    written = dict(flatten(read_recipe(member.folder, as_written=True)))
+    written = _flatten(read_recipe(member.folder, as_written=True))
     changes = member.info.get("changes") or {}
     sections: dict[str, list[Option]] = {}
-    for key, value in flatten(member.recipe):
+    for key, value in _flatten(member.recipe).items():
         section, _, rest = key.partition(".")
         # A name alone stands for a part: `environment: CartPole-v1`.
         is_written = key in written or (rest == "name" and section in written)
@@ -140,7 +140,7 @@ def _compare(columns: Sequence[Mapping[str, Any]]) -> list[Difference]:
 def _is_of_other_part(
     difference: Difference, recipes: Sequence[Mapping[str, Any]]
 ) -> bool:
-    """Whether an option is missing because another part has the place of its part."""
+    """Whether an option is missing because the recipes use different parts."""
     section = difference.key.partition(".")[0]
     names = {recipe.get(f"{section}.name") for recipe in recipes}
     return MISSING in difference.values and len(names) > 1
@@ -198,7 +198,7 @@ def _join(fields: Any) -> str:
 
 
 def _format(value: Any) -> str:
-    if isinstance(value, Mapping) and {"from", "to"} <= value.keys():
+    if isinstance(value, Mapping) and _is_schedule(value):
         others = {key: each for key, each in value.items() if key not in ("from", "to")}
         kind = others.pop("name", "")
         words = [f"{key} {_format(each)}" for key, each in others.items()]

@@ -49,7 +49,7 @@ def report(
         best: uses the policy of each seed's best evaluation instead of the latest.
         seed: random seed of the episodes.
         trust: allows recipes of runs to import code from outside rlcli and plug-ins.
-        report_phase: is called with what happens next, in words.
+        report_phase: called with a description of each phase as it begins.
     """
     check_choice("center", center, CENTERS)
     check_threshold(threshold)
@@ -58,31 +58,32 @@ def report(
     require_extra("report", "a report")
     notes: list[str] = []
     members = find_members(runs, notes)
-    target = Path(output) if output is not None else _default_output(members)
-    check_output(target, "a page", (".html", ".htm"))
+    target = _choose_output(output, members)
     if episodes and not trust:
         _refuse_imports(members)
     groups = group_members(members, group)
     from rlcli.reports import learning, page  # here: import NumPy
 
     report_phase("reading metrics")
-    options = learning.MetricOptions(y, center, threshold)
-    results = learning.describe_learning(groups, options, notes)
+    metrics = learning.MetricOptions(y, center, threshold)
+    results = learning.describe_learning(groups, metrics, notes)
     views: Sequence[Any] = ()
     if episodes:
-        from rlcli.reports.episode_views import describe_episodes  # here: imports JAX
-        from rlcli.reports.episodes import EpisodeOptions
+        from rlcli.reports import episode_views  # here: imports JAX
 
-        evaluation = EpisodeOptions(episodes, seed, best, trust)
-        views = describe_episodes(groups, evaluation, notes, report_phase)
+        evaluation = episode_views.EpisodeOptions(episodes, seed, best, trust)
+        views = episode_views.describe_episodes(groups, evaluation, notes, report_phase)
     report_phase("writing the page")
     page.write(target, page.make_content(groups, center, notes, results, views))
     return target
 
 
-def _default_output(members: Sequence[Member]) -> Path:
+def _choose_output(output: str | Path | None, members: Sequence[Member]) -> Path:
+    """The file to write: by default in the folder of a single run."""
     folder = members[0].folder if len(members) == 1 else Path()
-    return folder / FILE_NAME
+    target = folder / FILE_NAME if output is None else Path(output)
+    check_output(target, "a page", (".html", ".htm"))
+    return target
 
 
 def _refuse_imports(members: Sequence[Member]) -> None:

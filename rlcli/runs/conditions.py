@@ -69,14 +69,15 @@ def find_value(record: Record, key: str) -> Any:
     """A field of the record, or an option of its recipe."""
     first, *rest = key.split(".")
     if first in FIELDS:
-        return _descend(record, [first, *rest])
-    return _descend(read_recipe(Path(record["run"]), first), [first, *rest])
+        return find_nested(record, first, *rest)
+    return find_nested(read_recipe(Path(record["run"]), first), first, *rest)
 
 
-def _descend(value: Any, keys: Sequence[str]) -> Any:
+def find_nested(value: Any, *keys: str, default: Any = MISSING) -> Any:
+    """The value at a path of keys in nested mappings."""
     for key in keys:
         if not isinstance(value, Mapping) or key not in value:
-            return MISSING
+            return default
         value = value[key]
     return value
 

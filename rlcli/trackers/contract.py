@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,14 +57,21 @@ def flatten_recipe(recipe: Mapping[str, Any]) -> dict[str, Any]:
     >>> flatten_recipe({"tracer": {"n": 1}, "network": {"layers": [64, 64]}})
     {'tracer.n': 1, 'network.layers': '[64, 64]'}
     """
-    return dict(_walk(recipe, ""))
+    return {
+        key: value if isinstance(value, bool | int | float | str) else str(value)
+        for key, value in flatten(recipe)
+    }
 
 
-def _walk(value: Any, place: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping) and value:
-        for key, item in value.items():
-            yield from _walk(item, f"{place}.{key}" if place else str(key))
-    elif isinstance(value, bool | int | float | str):
-        yield place, value
-    else:
-        yield place, str(value)
+def flatten(
+    value: Any, place: str = "", *, is_leaf: Callable[[Mapping], bool] = operator.not_
+) -> Iterator[tuple[str, Any]]:
+    """The leaves of nested mappings by dotted key; by default empty ones are leaves."""
+    if not isinstance(value, Mapping) or is_leaf(value):
+        if place:
+            yield place, value
+        return
+    for key, below in value.items():
+        yield from flatten(
+            below, f"{place}.{key}" if place else str(key), is_leaf=is_leaf
+        )

@@ -35,7 +35,7 @@ def test_the_default_file_of_another_policy_is_in_its_folder(tmp_path):
         ("numpy", "missing.py/policy.py", "cannot", ""),
     ],
 )
-def test_it_says_what_cannot_be_written(
+def test_files_that_cannot_be_written_are_refused(
     format, output, message, hint, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)

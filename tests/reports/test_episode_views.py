@@ -1,4 +1,4 @@
-"""Episode views: which episodes are shown, and what is shown of them."""
+"""Episode views: which episodes a report has, with their captions and charts."""
 
 import base64
 import io
@@ -56,7 +56,7 @@ def test_episodes_with_a_return_that_is_not_finite_are_not_shown():
     assert choose_extremes([result([np.nan, np.inf])]) == []
 
 
-def test_the_caption_says_what_was_replayed():
+def test_the_caption_has_the_return_steps_seed_and_run():
     found = view(replay())
     assert found.caption == (
         "Return 4 in 4 steps, terminated; seed 0 of runs/a, episode 1."
@@ -97,12 +97,12 @@ def test_an_episode_that_cannot_be_replayed_has_a_note(monkeypatch):
     assert {*notes} == {"no replay of `runs/a`: `mine/Env` cannot be made"}
 
 
-def test_what_a_policy_has_not_is_said_once():
+def test_estimates_that_a_policy_lacks_are_named_in_one_note():
     found = view(replay(reasons=["it has no value", "it has no distribution"]))
     assert found.notes == ["Not shown: it has no value; it has no distribution"]
 
 
-def test_values_stand_beside_the_return_that_followed():
+def test_value_estimates_are_drawn_with_the_discounted_return():
     episode = replay(
         values=np.array([3.0, 2, 1, 0]), discounted=np.array([4.0, 3, 2, 1])
     )

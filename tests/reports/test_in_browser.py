@@ -143,7 +143,7 @@ def test_a_film_plays_only_when_asked_and_moves_the_charts(browser):
     assert pixels
 
 
-def test_scripts_of_others_do_not_run(browser):
+def test_injected_scripts_do_not_run(browser):
     browser.evaluate(
         "(() => { const s = document.createElement('script');"
         " s.textContent = 'window.attacked = true'; document.body.append(s); })()"

@@ -97,7 +97,7 @@ def learning_of(chart):
     return Learning("E", "avg_G", [], None, [], [chart], [], [])
 
 
-def test_a_page_says_what_compare_and_plot_say(tmp_path):
+def test_results_and_curves_are_those_of_compare_and_plot(tmp_path):
     run = write_run(tmp_path / "a", rows=rows())
     found = make(run, tmp_path)
     (group,) = rlcli.compare(run)["environments"][0]["groups"]
@@ -160,7 +160,7 @@ def test_nothing_in_a_run_becomes_markup(tmp_path):
     assert "/secret" not in (tmp_path / "page.html").read_text()
 
 
-def test_long_runs_are_thinned_and_say_so(tmp_path):
+def test_curves_of_long_runs_are_averaged_with_a_note(tmp_path):
     steps = 3_000
     values = np.random.default_rng(0).normal(size=steps)
     run = write_run(
@@ -195,7 +195,7 @@ def test_groups_have_intervals_differences_and_a_key(tmp_path):
     assert [(b["x"], b["low"], b["high"]) for b in means] == [([60.5], 60, 61)] * 2
 
 
-def test_environments_are_apart_because_their_returns_cannot_be_compared(tmp_path):
+def test_each_environment_has_its_own_charts(tmp_path):
     other = RESOLVED.replace("CartPole-v1", "Acrobot-v1")
     write_run(tmp_path / "runs" / "a", rows=rows())
     write_run(tmp_path / "runs" / "b", rows=rows(), resolved=other, recipe="b")
@@ -211,7 +211,7 @@ def test_runs_that_were_made_differently_have_a_note(tmp_path):
     assert "train.steps is 50_000 in" in found.text.replace("  ", " ")
 
 
-def test_a_page_can_be_read_without_seeing_it(tmp_path):
+def test_screen_readers_can_read_a_page(tmp_path):
     for name, resolved in (("a", RESOLVED), ("b", OTHER_RATE)):
         write_run(tmp_path / "runs" / name, rows=rows(), resolved=resolved)
     found = make(tmp_path / "runs", tmp_path)
@@ -282,7 +282,7 @@ def test_a_missing_extra_is_found_before_any_run_is_read(tmp_path, monkeypatch):
     assert error.value.hint == libraries.install_command("report")
 
 
-def test_code_of_others_needs_trust_only_where_policies_are_loaded(tmp_path):
+def test_imported_code_needs_trust_only_if_policies_are_loaded(tmp_path):
     run = write_run(tmp_path / "a", rows=rows(), imports=["mine:Env"])
     with pytest.raises(RlcliError, match="imports code: `mine:Env`") as error:
         make(run, tmp_path, episodes=3)
@@ -318,7 +318,7 @@ def test_values_that_are_not_finite_are_left_out(tmp_path):
     assert found.charts[0]["blocks"][0]["x"] == [1, 3]
 
 
-def test_the_data_of_a_page_is_json_whatever_its_numbers_are():
+def test_numbers_that_are_not_finite_are_null_in_the_json_of_a_page():
     chart = charts.Chart("a", "b", {"height": math.nan}, [], charts.ChartTable([], []))
     content = page.Content(
         *(["a"], "mean", [], [learning_of(chart)], [], [], [], [], [])

@@ -118,7 +118,7 @@
     plot.addEventListener("blur", () => { setCursor(number, null); readout.textContent = ""; });
   }
 
-  // Films do not start by themselves: readers decide whether anything moves.
+  // A film starts only when its button is pressed.
   const FRAMES_PER_SECOND = 20;
   for (const film of document.querySelectorAll(".film")) {
     const [canvas, sheet] = [film.querySelector("canvas"), film.querySelector(".frames")];
