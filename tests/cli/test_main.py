@@ -76,7 +76,7 @@ def test_the_version_is_printed(capsys):
     ("arguments", "message"),
     [
         (["trian"], "no such command 'trian'. Did you mean 'train'?"),
-        (["train"], "missing argument 'RECIPE'"),
+        (["train"], "missing argument 'RECIPE...'"),
         (["train", "x", "--sed", "1"], "no such option: --sed"),
         (["train", "x", "--seeds", "0"], "invalid value for '--seeds'"),
         (["train", "x", "--seed", "many"], "invalid value for '--seed'"),

@@ -211,7 +211,13 @@ def named_leaves(prefix, tree):
     return {f"{prefix}.{name}": np.asarray(leaf) for name, leaf in tree.items()}
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(
+    "format",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name != "numpy"))
+        for name in FORMATS
+    ],
+)
 def test_actions_equal_those_of_the_run_where_rlcli_cannot_be_imported(
     format, policies, tmp_path
 ):
