@@ -113,4 +113,5 @@ def test_the_commands_of_ci_accept_good_recipes_and_refuse_bad_ones(bash, tmp_pa
     for command in commands("ci/github.yml"):
         assert bash(command).wait() == 0
     (tmp_path / "recipes" / "a_bad.yaml").write_text(f"{LAKE}tracer: {{gama: 0.9}}\n")
-    assert bash(commands("ci/github.yml")[0]).wait() == 1
+    for command in commands("ci/github.yml"):
+        assert bash(command).wait() == 1

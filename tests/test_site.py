@@ -1,8 +1,9 @@
 """The documentation site: its navigation and its reference are complete."""
 
-import importlib.util
 import re
+import runpy
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -20,10 +21,7 @@ def read(name):
 
 @pytest.fixture(scope="module")
 def settings():
-    spec = importlib.util.spec_from_file_location("conf", DOCS / "conf.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return SimpleNamespace(**runpy.run_path(str(DOCS / "conf.py")))
 
 
 def test_every_page_is_in_the_navigation():
