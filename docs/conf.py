@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import rlcli
 
 if TYPE_CHECKING:
+    from docutils.nodes import Element
     from sphinx.application import Sphinx
+    from sphinx.writers.html5 import HTML5Translator
 
 project = "rlcli"
 version = release = rlcli.__version__
@@ -16,7 +18,6 @@ version = release = rlcli.__version__
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
-    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
 ]
@@ -28,13 +29,18 @@ python_maximum_signature_line_length = 72
 add_module_names = False
 
 html_theme = "furo"
+html_math_renderer = "mathml"
 html_title = "rlcli"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_copy_source = html_show_sourcelink = html_show_copyright = False
 copybutton_exclude = ".linenos, .gp, .go"  # prompts and output are not copied
 
 SECTION = re.compile(r"(Args|Returns|Raises|Yields|Attributes):$")
 EQUATION = re.compile(r"(?<=\n)((?: {4}.*\n+)+)")
 MARKUP = re.compile(r"([|\\]|_\b|(?<!\w)\*(?!\w+\*))")  # `*word*` is Markdown, too
+
+THIN_SPACE = '<mspace width="0.17em"/>'
 
 
 def convert_docstring(
@@ -60,6 +66,20 @@ def convert_code(text: str) -> str:
     return "".join(parts)
 
 
+def write_formula(translator: HTML5Translator, node: Element) -> None:
+    """Writes a formula as MathML: pages need no script, and none of another site."""
+    from docutils.nodes import SkipNode, math_block
+    from docutils.utils.math.latex2mathml import tex2mathml
+
+    tex = re.sub(r"^(?=[\^_])", "{}", node.astext().strip())  # an empty base
+    mathml = tex2mathml(tex, as_block=isinstance(node, math_block))
+    # A thin space between a function and an argument without parentheses: log p.
+    mathml = re.sub(r"(&ApplyFunction;</mo>)(?!\s*<mo)", rf"\1{THIN_SPACE}", mathml)
+    translator.body.append(mathml)
+    raise SkipNode
+
+
 def setup(app: Sphinx) -> None:
-    """Connects the conversion, before that of napoleon."""
+    """Connects the conversions: that of docstrings before that of napoleon."""
     app.connect("autodoc-process-docstring", convert_docstring, priority=400)
+    app.add_html_math_renderer("mathml", (write_formula, None), (write_formula, None))
