@@ -65,7 +65,8 @@ class Monitor:
     ) -> None:
         """Without `total_steps`, the run begins with `begin`."""
         self._console = console or _stderr_console()
-        self._quiet = quiet
+        self._is_quiet = quiet  # as the caller wants it
+        self._quiet = quiet  # also if the terminal or pipe is closed
         self._log_path = log_path
         self._log = None
         self._is_notebook = console is None and is_notebook()
@@ -196,6 +197,14 @@ class Monitor:
         if self._live is not None:
             with self._silence_on_failure():
                 self._print(printable(text))
+
+    def warn(self, text: str) -> None:
+        """Prints a message, also if the monitor is quiet."""
+        self.message(text)
+        if self._is_quiet:
+            with contextlib.suppress(OSError, ValueError):  # as `_silence_on_failure`
+                line = f"{HEAD} {printable(text)}"
+                print(line, file=self._console.file, flush=True)
 
     def note(self, text: str) -> None:
         """Prints a message without the prefix of the log, and not into the log."""

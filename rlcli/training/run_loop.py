@@ -12,7 +12,6 @@ import functools
 import time
 import weakref
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,32 +77,33 @@ def _close_unfinished() -> None:
 def run_in_memory(
     folder: Run, experiment: Experiment, chunks: Iterator[Chunk]
 ) -> Iterator[Chunk]:
-    """The chunks of a run; records it as failed if it runs out of memory.
+    """The chunks of a run; removes its folder if there was no memory for a first step.
 
-    Removes the folder if the run has neither made a step nor saved a checkpoint.
+    A folder with a step or a checkpoint remains.
     """
-    from rlcli.assembly import out_of_memory
+    from rlcli.assembly.out_of_memory import OutOfMemoryError  # here: imports JAX
 
     try:
-        with out_of_memory.explain_out_of_memory("this run", experiment.memory):
-            yield from chunks
-    except out_of_memory.OutOfMemoryError as error:
+        yield from chunks
+    except OutOfMemoryError:
         if experiment.step == 0 and folder.latest_checkpoint() is None:
             for path in (folder.metrics, folder.log):
                 path.unlink(missing_ok=True)
             folder.discard()
-        else:
-            reason = error.message
-            folder.write_info(
-                status="failed", reason=reason, ended=run_folder.timestamp()
-            )
         raise
 
 
-def _explain_user_errors(experiment: Experiment) -> AbstractContextManager[None]:
-    from rlcli.assembly.user_errors import explain_user_errors  # here: imports JAX
+@contextlib.contextmanager
+def _explain_errors(experiment: Experiment) -> Iterator[None]:
+    """Explains failed allocations, and exceptions of user code."""
+    from rlcli.assembly.out_of_memory import explain_out_of_memory  # here: imports JAX
+    from rlcli.assembly.user_errors import explain_user_errors
 
-    return explain_user_errors(experiment.recipe)
+    with (
+        explain_out_of_memory("this run", experiment.memory),
+        explain_user_errors(experiment.recipe),
+    ):
+        yield
 
 
 def _profiler(experiment: Experiment, folder: Run) -> Profiler:
@@ -125,36 +125,17 @@ def run_chunks(
     # Called in reverse order of registration: before the exit functions of JAX.
     atexit.unregister(_close_unfinished)
     atexit.register(_close_unfinished)
-    signals.abandon = functools.partial(_abandon, folder)
-    start_step = experiment.step
     deadline = deadline_of(max_time)
-    failures = experiment.failures
-    folder.write_info(
-        status="running",
-        reason="",
-        hint="",
-        frozen=failures.reasons,
-        total_steps=experiment.total_steps,
-        ended=None,
-    )
-    resume_at = start_step if folder.latest_checkpoint() is not None else None
-    monitor.begin(
-        experiment.total_steps,
-        experiment.setup.seeds,
-        log_path=folder.log,
-        start=start_step,
-        is_stop_requested=lambda: signals.is_stop_requested,
-    )
-    experiment.report_phase = monitor.set_phase
+    resume_at = _begin(folder, experiment, signals, monitor)
     pace = Pace(experiment.updates, experiment.iterations)
     profiler = _profiler(experiment, folder) if profile else None
     advance = profiler.advance if profiler else experiment.advance
     with (
         Metrics(folder.folder, resume_at) as rows,
-        _track(folder, experiment, monitor) as tracking,
+        _track(folder, experiment, signals, monitor) as tracking,
         Watchdog(monitor.message),
         _record_errors(folder),
-        _explain_user_errors(experiment),
+        _explain_errors(experiment),
     ):
         for message in filter(None, messages):
             monitor.message(message)
@@ -166,15 +147,8 @@ def run_chunks(
             report = advance(pace.size(before))
             pace.measure(before, report.iterations, report.seconds)
             rows.append([*report.rows, *report.evaluation])
-            monitor.update(report.rows, experiment.step, report.evaluation)
-            films = _write_film(folder, experiment, report, tracking)
-            tracking.log(
-                Results([*report.rows, *report.evaluation], report.histograms, films)
-            )
-            for report_message in (*report.messages, *tracking.messages()):
-                monitor.message(report_message)
-            if report.messages:
-                folder.write_info(frozen=failures.reasons)
+            _report_chunk(folder, experiment, report, monitor)
+            _track_chunk(folder, experiment, report, tracking, monitor)
             requested = signals.take_save_request()
             if report.is_checkpoint_due or requested or pace.is_slow:
                 experiment.save(folder)
@@ -197,7 +171,40 @@ def run_chunks(
         signals.acknowledge()
         experiment.save(folder)
         experiment.close()
+        _record_end(folder, experiment, status, reason)
         tracking.status = status
+
+
+def _begin(
+    folder: Run, experiment: Experiment, signals: Signals, monitor: Monitor
+) -> int | None:
+    """Records that the run begins, and shows it.
+
+    Returns the step at which its metrics are continued; None for a new run.
+    """
+    folder.write_info(
+        status="running",
+        reason="",
+        hint="",
+        frozen=experiment.failures.reasons,
+        total_steps=experiment.total_steps,
+        ended=None,
+    )
+    signals.abandon = functools.partial(_abandon, folder)
+    monitor.begin(
+        experiment.total_steps,
+        experiment.setup.seeds,
+        log_path=folder.log,
+        start=experiment.step,
+        is_stop_requested=lambda: signals.is_stop_requested,
+    )
+    experiment.report_phase = monitor.set_phase
+    return experiment.step if folder.latest_checkpoint() is not None else None
+
+
+def _record_end(folder: Run, experiment: Experiment, status: str, reason: str) -> None:
+    """Records how the run has ended."""
+    failures = experiment.failures
     if status != "failed":  # whose reason already names the frozen seeds
         reason = "; ".join(filter(None, [reason, failures.summary]))
     folder.write_info(
@@ -210,18 +217,52 @@ def run_chunks(
 
 
 @contextlib.contextmanager
-def _track(folder: Run, experiment: Experiment, monitor: Monitor) -> Iterator[Tracking]:
-    """The trackers of the run, which are ended with it, also by an error."""
+def _track(
+    folder: Run, experiment: Experiment, signals: Signals, monitor: Monitor
+) -> Iterator[Tracking]:
+    """The trackers of the run, which are ended with it, also by an error.
+
+    `run.json` already has the final status when the trackers are waited for: a process
+    that is killed meanwhile leaves a run that has ended.
+    """
     recipe, seeds = experiment.recipe, experiment.setup.seeds
     tracking = Tracking(experiment.trackers, folder, recipe, seeds, experiment.step)
     try:
         yield tracking
+        signals.forget_requests()  # the next one ends the wait for the trackers
     finally:
+        signals.acknowledge()
         if experiment.trackers:
             monitor.set_phase("finishing the trackers")
-        tracking.finish(experiment.step)
+        tracking.finish(experiment.step, lambda: signals.is_stop_requested)
         for message in tracking.messages():
-            monitor.message(message)
+            monitor.warn(message)
+
+
+def _report_chunk(
+    folder: Run, experiment: Experiment, report: ChunkReport, monitor: Monitor
+) -> None:
+    """Shows the results of a chunk, and records the seeds that it has frozen."""
+    monitor.update(report.rows, experiment.step, report.evaluation)
+    for message in report.messages:
+        monitor.message(message)
+    if report.messages:
+        folder.write_info(frozen=experiment.failures.reasons)
+
+
+def _track_chunk(
+    folder: Run,
+    experiment: Experiment,
+    report: ChunkReport,
+    tracking: Tracking,
+    monitor: Monitor,
+) -> None:
+    """Hands the results of a chunk to the trackers, and shows their warnings."""
+    films = _write_film(folder, experiment, report, tracking)
+    rows = [*report.rows, *report.evaluation]
+    tracking.log(Results(rows, report.histograms, films))
+    for message in tracking.messages():
+        monitor.warn(message)
 
 
 def _write_film(
@@ -273,15 +314,25 @@ def _leave(folder: Run, status: str) -> None:
 
 
 def _abandon(folder: Run, status: str) -> None:
-    """Ends the process while it computes; resume continues at the last checkpoint."""
+    """Ends the process while it computes; resume continues at the last checkpoint.
+
+    A run that has ended, and only waits for its trackers, keeps its status.
+    """
     latest = folder.latest_checkpoint()
     state = f"saved in `{latest.name}`" if latest else "not saved: resume starts over"
-    reason = "ended immediately, between two checkpoints"
-    with contextlib.suppress(RlcliError):
-        folder.write_info(status=status, reason=reason, ended=run_folder.timestamp())
     message = (
         f"stopped immediately; the run is {state}\nnext: {folder.command('resume')}"
     )
+    with contextlib.suppress(RlcliError):
+        info = folder.read_info()
+        if info.get("ended"):
+            status = info["status"]
+            message = f"stopped waiting for the trackers; the run has ended: {status}"
+        else:
+            reason = "ended immediately, between two checkpoints"
+            folder.write_info(
+                status=status, reason=reason, ended=run_folder.timestamp()
+            )
     exit_now(
         errors.EXIT_CODES[status],
         message=printable(message),

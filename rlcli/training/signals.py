@@ -66,6 +66,7 @@ class Signals:
         """
         self.status = ""  # of the run after a request to stop
         self.is_stop_requested = False  # set at once, also while XLA computes
+        self._first_status = ""  # that the helper thread has read
         self._save = False
         self.abandon = abandon if _is_owned else None
         self._patience = patience
@@ -104,6 +105,11 @@ class Signals:
         """Acknowledges that the run is stopping, for which it may take its time."""
         self._acknowledged.set()
 
+    def forget_requests(self) -> None:
+        """Forgets all requests to stop, so that the next signal is a first one."""
+        self.status = self._first_status = ""
+        self.is_stop_requested = False
+
     def take_save_request(self) -> bool:
         """Whether a checkpoint was requested since the last call."""
         requested, self._save = self._save, False
@@ -139,15 +145,14 @@ class Signals:
 
     def _supervise(self, reader: socket.socket) -> None:
         """Reads the signals, one byte each, and calls `abandon` when necessary."""
-        status = ""
         while True:
-            is_waiting = status and not self._acknowledged.is_set()
+            is_waiting = self._first_status and not self._acknowledged.is_set()
             timeout = self._patience if is_waiting else None
             ready, _, _ = select.select([reader], [], [], timeout)
             if not ready:
                 if self._acknowledged.is_set():
                     continue
-                self._end_process(status)
+                self._end_process(self._first_status)
             numbers = b""
             with contextlib.suppress(BlockingIOError):
                 numbers = reader.recv(1024)
@@ -155,9 +160,9 @@ class Signals:
                 return
             for number in numbers:
                 if number in _STATUS:
-                    if status:
-                        self._end_process(status)
-                    status = _STATUS[number]
+                    if self._first_status:
+                        self._end_process(self._first_status)
+                    self._first_status = _STATUS[number]
                     self.is_stop_requested = True
 
     def _end_process(self, status: str) -> None:

@@ -27,6 +27,7 @@ from rlcli.training.track_records import Results, make_records
 
 _CAPACITY = 1_000  # chunks that wait for a tracker
 _PATIENCE = 60.0  # seconds that a tracker has after the end of the run
+_POLL = 0.1  # seconds between two looks at requests to stop
 
 
 def build_trackers(recipe: Recipe) -> dict[str, Tracker]:
@@ -109,19 +110,38 @@ class Tracking:
         while self._messages:
             yield self._messages.popleft()
 
-    def finish(self, step: int) -> None:
-        """Ends the trackers, and waits for them, but not forever."""
+    def finish(
+        self, step: int, is_stop_requested: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Ends the trackers, and waits for them, but not forever.
+
+        A request to stop ends the wait.
+        """
         for worker in self._workers:
             worker.end(self.status, step)
         deadline = time.monotonic() + _PATIENCE
         for worker in self._workers:
-            worker.thread.join(max(0.0, deadline - time.monotonic()))
-            if worker.thread.is_alive():
+            ending = _join(worker.thread, deadline, is_stop_requested)
+            if ending:
                 self._messages.append(
-                    f"tracker {quote(worker.name)} has not finished within "
-                    f"{_PATIENCE:g} s: the run ends without it"
+                    f"tracker {quote(worker.name)} has not finished {ending}: the run "
+                    "ends without it"
                 )
         self._workers = []
+
+
+def _join(
+    thread: threading.Thread, deadline: float, is_stop_requested: Callable[[], bool]
+) -> str:
+    """Waits for a thread; returns what has ended the wait, "" if the thread has."""
+    while True:
+        thread.join(min(_POLL, max(0.0, deadline - time.monotonic())))
+        if not thread.is_alive():
+            return ""
+        if is_stop_requested():
+            return "before a request to stop"
+        if time.monotonic() >= deadline:
+            return f"within {_PATIENCE:g} s"
 
 
 class _Marks:

@@ -163,6 +163,15 @@ def test_a_long_line_is_not_broken(capsys):
     assert len(capsys.readouterr().err.splitlines()) == 2  # the legend and the row
 
 
+def test_a_quiet_monitor_prints_warnings(tmp_path, capsys):
+    log = tmp_path / "log.txt"
+    with Monitor(9, [0], title="a", quiet=True, log_path=log) as shown:
+        shown.message("a message")
+        shown.warn("a warning")
+    assert capsys.readouterr().err == f"{HEAD} a warning\n"
+    assert log.read_text() == f"{HEAD} a message\n{HEAD} a warning\n"
+
+
 def test_a_quiet_monitor_writes_its_log_only(tmp_path, capsys, monkeypatch):
     console, written = terminal(monkeypatch)
     log = tmp_path / "log.txt"

@@ -36,3 +36,12 @@ def test_a_resume_that_ends_while_it_loads_the_run_leaves_it_as_it_was(run, exit
         run_loop.catch_signals(run, is_resume=True).abandon("interrupted")
     assert snapshot(run.folder) == before
     assert exits == [130]
+
+
+def test_a_run_that_has_ended_keeps_its_status_while_it_waits_for_trackers(run, exits):
+    run.write_info(status="finished", reason="", ended="2026-01-01T00:00:00Z")
+    before = snapshot(run.folder)
+    with own_process():
+        run_loop.catch_signals(run).abandon("interrupted")
+    assert snapshot(run.folder) == before
+    assert exits == [0]

@@ -62,6 +62,15 @@ def test_in_the_process_of_another_program_a_second_ctrl_c_is_the_programs():
         signal.raise_signal(signal.SIGINT)
 
 
+def test_after_forgotten_requests_the_next_signal_is_a_first_one():
+    with Signals() as signals:
+        os.kill(os.getpid(), signal.SIGTERM)
+        signals.forget_requests()
+        assert signals.status == "" and not signals.is_stop_requested
+        os.kill(os.getpid(), signal.SIGINT)
+        assert signals.status == "interrupted" and signals.is_stop_requested
+
+
 def test_the_handlers_of_before_are_back_afterwards():
     def own(number, frame):
         raise AssertionError("never called")

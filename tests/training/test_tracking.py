@@ -1,6 +1,7 @@
 """Tracking: what trackers get, and that they never stop or delay a run."""
 
 import json
+import sys
 import threading
 import time
 
@@ -135,6 +136,20 @@ def test_a_tracker_that_hangs_delays_neither_training_nor_the_end_for_long(
     assert message.startswith("tracker `mine` has not finished within 0.05 s")
 
 
+def test_a_request_to_stop_ends_the_wait_for_a_tracker(folder):
+    end = threading.Event()
+    recorder = Recorder()
+    recorder.log = lambda session, records: end.wait(10)
+    tracked = begin(folder, {"mine": recorder.tracker})
+    tracked.log(Results(rows_at(10)))
+    start = time.monotonic()
+    tracked.finish(10, lambda: True)
+    end.set()
+    assert time.monotonic() - start < 5
+    (message,) = tracked.messages()
+    assert message.startswith("tracker `mine` has not finished before a request to")
+
+
 def test_a_slow_tracker_gets_from_the_file_what_could_not_wait(folder, monkeypatch):
     monkeypatch.setattr(tracking, "_CAPACITY", 1)
     go = threading.Event()
@@ -150,6 +165,22 @@ def test_a_slow_tracker_gets_from_the_file_what_could_not_wait(folder, monkeypat
     assert recorder.steps == [10, 20, 30] and recorder.statuses == ["failed"]
 
 
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Writes the module `mine_t` with a factory `mine` of one line of code."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(code, parameters=""):
+        text = f"def mine({parameters}):\n    '''Mine.'''\n    {code}\n"
+        (tmp_path / "mine_t.py").write_text(text)
+
+    yield write
+    sys.modules.pop("mine_t", None)
+
+
+SOUND = "from rlcli.trackers import Tracker; return Tracker(print, print, print)"
+
+
 @pytest.mark.parametrize(
     ("code", "message"),
     [
@@ -157,24 +188,20 @@ def test_a_slow_tracker_gets_from_the_file_what_could_not_wait(folder, monkeypat
         ("return 3", "tracker `mine_t:mine` returned `int`"),
     ],
 )
-def test_a_factory_that_makes_no_tracker_is_refused(
-    code, message, tmp_path, monkeypatch
-):
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "mine_t.py").write_text(f"def mine():\n    '''Mine.'''\n    {code}\n")
-    recipe = load_recipe(DATA, ["train.trackers=[mine_t:mine]"])
-    try:
-        with pytest.raises(RlcliError) as caught:
-            build_trackers(recipe)
-    finally:
-        __import__("sys").modules.pop("mine_t")
+def test_a_factory_that_makes_no_tracker_is_refused(code, message, module):
+    module(code)
+    with pytest.raises(RlcliError) as caught:
+        build_trackers(load_recipe(DATA, ["train.trackers=[mine_t:mine]"]))
     assert message in caught.value.message
 
 
-def test_a_tracker_is_listed_once():
-    names = "[tensorboard, tensorboard]"
-    with pytest.raises(RlcliError, match=r"is listed twice|not installed"):
-        build_trackers(load_recipe(DATA, [f"train.trackers={names}"]))
+def test_a_tracker_that_is_listed_twice_is_refused(module):
+    module(SOUND)
+    assert [*build_trackers(load_recipe(DATA, ["train.trackers=[mine_t:mine]"]))]
+    recipe = load_recipe(DATA, ["train.trackers=[mine_t:mine, mine_t:mine]"])
+    with pytest.raises(RlcliError, match="`mine_t:mine` is listed twice") as caught:
+        build_trackers(recipe)
+    assert caught.value.hint == "remove one of them"
 
 
 def test_a_missing_extra_is_found_before_work_begins(tmp_path, monkeypatch):
