@@ -29,7 +29,9 @@ class Record(NamedTuple):
     seed: int | None  # None: of all seeds, the mean of each scalar
     time: float  # Unix time
     scalars: Mapping[str, float]  # finite numbers, by name: `train/return`
-    histograms: Mapping[str, np.ndarray]  # the values, whose distribution is logged
+    # The values whose distribution is logged; {} if `takes_histograms` is False, and of
+    # evaluations that a slow tracker did not get in time.
+    histograms: Mapping[str, np.ndarray]
     films: Mapping[str, Path]  # GIFs
 
 
@@ -44,6 +46,7 @@ class Tracker(NamedTuple):
     start: Callable[[TrackedRun], Any]
     log: Callable[[Any, Sequence[Record]], None]  # in order of their steps
     finish: Callable[[Any, str], None]  # with the status of the run: "finished", …
+    takes_histograms: bool = True  # False: its records have none
 
 
 def prefix(record: Record) -> str:

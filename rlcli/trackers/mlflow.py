@@ -65,7 +65,7 @@ def mlflow(*, uri: str | None = None, experiment: str | None = None) -> Tracker:
             client, experiment_id, run
         )
 
-    return Tracker(start, _log, _finish)
+    return Tracker(start, _log, _finish, takes_histograms=False)
 
 
 def _find_experiment(client: Any, name: str, artifacts: str | None) -> str:

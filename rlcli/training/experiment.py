@@ -236,7 +236,7 @@ class Experiment:
         means = result.returns.mean(axis=1)
         parameters = checkpoint.flatten_tree(acting)
         self._update_best(means, parameters)
-        if self.trackers:
+        if any(tracker.takes_histograms for tracker in self.trackers.values()):
             self._histograms = [
                 {RETURNS: result.returns[i]}
                 | {f"parameters/{path}": leaf[i] for path, leaf in parameters.items()}

@@ -6,7 +6,6 @@ left out of the rest of the run.
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 import uuid
@@ -23,9 +22,9 @@ from rlcli.runs.files import read_json, write_json
 from rlcli.runs.metrics import read_metrics
 from rlcli.runs.run_folder import Run
 from rlcli.trackers import Record, TrackedRun, Tracker
+from rlcli.training.results_queue import ResultsQueue
 from rlcli.training.track_records import Results, make_records
 
-_CAPACITY = 1_000  # chunks that wait for a tracker
 _PATIENCE = 60.0  # seconds that a tracker has after the end of the run
 _POLL = 0.1  # seconds between two looks at requests to stop
 
@@ -189,7 +188,7 @@ class _Worker:
         self._tracked_run = run._replace(step=self._last_step)
         self._marks = marks
         self._warn = warn
-        self._queue: queue.SimpleQueue[Results | None] = queue.SimpleQueue()
+        self._queue = ResultsQueue()
         self._is_behind = False  # whether results did not fit into the queue
         self._end = ("", 0)
 
@@ -200,15 +199,14 @@ class _Worker:
         self._newest_step = results.rows[-1]["T"]
         if self._is_behind:  # it will read the rows, in order
             return
-        if self._queue.qsize() < _CAPACITY:
-            self._queue.put(results)
-        else:
-            self._is_behind = True
+        if not self._tracker.takes_histograms:
+            results = results._replace(histograms=())
+        self._is_behind = not self._queue.put(results)
 
     def end(self, status: str, step: int) -> None:
         """Asks the tracker to finish after the results that wait for it."""
         self._end = (status, step)
-        self._queue.put(None)
+        self._queue.end()
 
     def _run(self) -> None:
         try:
@@ -218,6 +216,7 @@ class _Worker:
             self._tracker.finish(session, status)
             self._marks.set_step(self.name, max(step, self._last_step))
         except (Exception, SystemExit) as error:  # noqa: BLE001  # code of others
+            self._queue.clear()
             is_known = isinstance(error, RlcliError)
             reason = error.message if is_known else plugins.reason(error)
             self._warn(
@@ -230,7 +229,7 @@ class _Worker:
         self._catch_up(session, self._resume_step)
         while (results := self._queue.get()) is not None:
             self._log(session, results)
-            if self._is_behind and self._queue.empty():
+            if self._is_behind and self._queue.is_empty:
                 self._is_behind = False  # first: what comes now waits in the queue
                 self._catch_up(session, self._newest_step)
         if self._is_behind:

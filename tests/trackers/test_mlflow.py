@@ -25,6 +25,10 @@ def only_run(client, experiment="dqn"):
     return run
 
 
+def test_mlflow_takes_no_histograms():
+    assert not mlflow().takes_histograms
+
+
 def test_a_resumed_run_continues_its_run_of_mlflow(tmp_path, client):
     run = tracked_run(tmp_path / "run")
     film = tmp_path / "film.gif"

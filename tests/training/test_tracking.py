@@ -4,7 +4,9 @@ import json
 import sys
 import threading
 import time
+import weakref
 
+import numpy as np
 import pytest
 
 import rlcli
@@ -13,7 +15,7 @@ from rlcli.recipe import load_recipe
 from rlcli.runs.metrics import Metrics
 from rlcli.runs.run_folder import Run
 from rlcli.trackers import Tracker
-from rlcli.training import tracking
+from rlcli.training import results_queue, tracking
 from rlcli.training.track_records import Results
 from rlcli.training.tracking import Tracking, build_trackers
 
@@ -23,13 +25,15 @@ DATA = {"environment": "CartPole-v1", "updater": "ppo", "train": {"seeds": 2}}
 class Recorder:
     """A tracker that remembers its calls; `failing` is the function that raises."""
 
-    def __init__(self, failing=""):
+    def __init__(self, failing="", takes_histograms=True):
         self.runs, self.steps, self.statuses = [], [], []
+        self.histogram_steps = []
         self.failing = failing
+        self.takes_histograms = takes_histograms
 
     @property
     def tracker(self):
-        return Tracker(self.start, self.log, self.finish)
+        return Tracker(self.start, self.log, self.finish, self.takes_histograms)
 
     def _fail(self, name):
         if name == self.failing:
@@ -44,6 +48,7 @@ class Recorder:
         assert session is self
         self._fail("log")
         self.steps += [record.step for record in records if record.seed is None]
+        self.histogram_steps += [item.step for item in records if item.histograms]
 
     def finish(self, session, status):
         self._fail("finish")
@@ -150,19 +155,69 @@ def test_a_request_to_stop_ends_the_wait_for_a_tracker(folder):
     assert message.startswith("tracker `mine` has not finished before a request to")
 
 
-def test_a_slow_tracker_gets_from_the_file_what_could_not_wait(folder, monkeypatch):
-    monkeypatch.setattr(tracking, "_CAPACITY", 1)
+def hang(folder, recorder, steps, histograms=lambda: ()):
+    """A tracker that hangs in `start` while rows at some steps are tracked.
+
+    Returns the tracking, and the function that ends the hanging.
+    """
     go = threading.Event()
-    recorder = Recorder()
     recorder.start = lambda run: go.wait(10) and recorder
+    tracked = begin(folder, {"mine": recorder.tracker})
     with Metrics(folder.folder) as metrics:
-        tracked = begin(folder, {"mine": recorder.tracker})
-        for step in (10, 20, 30):
+        for step in steps:
             metrics.append(rows_at(step))
-            tracked.log(Results(rows_at(step)))
-        go.set()
-        tracked.finish(30)
+            tracked.log(Results(rows_at(step), histograms()))
+    return tracked, go.set
+
+
+def test_a_slow_tracker_gets_from_the_file_what_could_not_wait(folder, monkeypatch):
+    monkeypatch.setattr(results_queue, "MAX_ROWS", 2)
+    recorder = Recorder()
+    tracked, go_on = hang(folder, recorder, (10, 20, 30))
+    go_on()
+    tracked.finish(30)
     assert recorder.steps == [10, 20, 30] and recorder.statuses == ["failed"]
+
+
+def make_histograms(alive):
+    """The histograms of two seeds, 32 MiB in all; `alive` has those in memory."""
+
+    def make():
+        values = [np.zeros(2**24, np.uint8) for _ in range(2)]
+        for array in values:
+            weakref.finalize(array, alive.remove, id(array))
+            alive.append(id(array))
+        return [{"parameters/w": array} for array in values]
+
+    return make
+
+
+def test_only_the_newest_histograms_wait_for_a_tracker_that_hangs(folder):
+    alive, recorder = [], Recorder()
+    tracked, go_on = hang(folder, recorder, range(1, 11), make_histograms(alive))
+    assert len(alive) * 2**24 == results_queue.MAX_BYTES == 64 * 2**20
+    go_on()
+    tracked.finish(10)
+    assert recorder.steps == [*range(1, 11)]
+    assert recorder.histogram_steps == [9, 9, 10, 10]  # of two seeds
+
+
+def test_no_histogram_waits_for_a_tracker_that_takes_none(folder):
+    alive, recorder = [], Recorder(takes_histograms=False)
+    tracked, go_on = hang(folder, recorder, (1, 2), make_histograms(alive))
+    assert not alive
+    go_on()
+    tracked.finish(2)
+    assert recorder.steps == [1, 2] and recorder.histogram_steps == []
+
+
+def test_histograms_of_one_evaluation_wait_whatever_their_size(folder, monkeypatch):
+    monkeypatch.setattr(results_queue, "MAX_BYTES", 1)
+    recorder = Recorder()
+    tracked, go_on = hang(folder, recorder, (1, 2), make_histograms([]))
+    go_on()
+    tracked.finish(2)
+    assert recorder.histogram_steps == [2, 2]
 
 
 @pytest.fixture
