@@ -191,8 +191,14 @@ def _to_plain(value: Any) -> Any:
     return value
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Reads the JSON object in a file; {} if the file is missing or empty."""
+_RECREATED = "remove it: `rlcli resume` recreates it from the newest checkpoint"
+
+
+def read_json(path: Path, hint: str = _RECREATED) -> dict[str, Any]:
+    """Reads the JSON object in a file; {} if the file is missing or empty.
+
+    `hint` says how to mend a damaged file.
+    """
     if not os.path.lexists(path):
         return {}
     with open_regular(path, os.O_RDONLY, "rb") as file:
@@ -201,7 +207,6 @@ def read_json(path: Path) -> dict[str, Any]:
                 f"`{path}` is damaged: it has more than {LARGEST_JSON:,} bytes"
             )
         data = file.read()
-    hint = "remove it: `rlcli resume` recreates it from the newest checkpoint"
     if not data:
         return {}
     try:

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from rlcli import registry
 from rlcli.errors import RlcliError, quote
 from rlcli.recipe import Recipe, resolve
 from rlcli.registry import plugins
-from rlcli.runs.files import read_json, write_json
 from rlcli.runs.metrics import read_metrics
 from rlcli.runs.run_folder import Run
 from rlcli.trackers import Record, TrackedRun, Tracker
 from rlcli.training.results_queue import ResultsQueue
+from rlcli.training.track_marks import Marks, mark_key
 from rlcli.training.track_records import Results, make_records
 
 _PATIENCE = 60.0  # seconds that a tracker has after the end of the run
@@ -57,7 +55,8 @@ class Tracking:
 
     `trackers.json` in its folder has the id of the run, and the last step that each
     tracker has. A run that is resumed hands over what it has written to `metrics.jsonl`
-    beyond that step, and no row twice.
+    beyond that step. If its process was killed between the two, the tracker gets the
+    rows of a chunk again: it gets each row at least once.
     """
 
     def __init__(
@@ -75,7 +74,7 @@ class Tracking:
         if not trackers:
             self._workers: list[_Worker] = []
             return
-        marks = _Marks(folder.trackers)
+        marks = Marks(folder.trackers)
         info = folder.read_info()
         run = TrackedRun(
             id=marks.id,
@@ -86,8 +85,9 @@ class Tracking:
             tags=tuple(info.get("tags", ())),
             step=step,
         )
+        keys = {part.name: mark_key(part) for part in recipe.train.trackers}
         self._workers = [
-            _Worker(name, tracker, run, marks, self._messages.append)
+            _Worker(name, keys.get(name, name), tracker, run, marks, self._messages)
             for name, tracker in trackers.items()
         ]
         for worker in self._workers:
@@ -143,28 +143,6 @@ def _join(
             return f"within {_PATIENCE:g} s"
 
 
-class _Marks:
-    """The file `trackers.json`: the id of a run, and the last step of each tracker."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        data = read_json(path)
-        steps = data.get("steps")
-        self._steps: dict[str, int] = steps if isinstance(steps, dict) else {}
-        self.id = str(data.get("id") or uuid.uuid4().hex[:16])
-
-    def step(self, name: str) -> int:
-        """The last step that a tracker has."""
-        return int(self._steps.get(name, 0))
-
-    def set_step(self, name: str, step: int) -> None:
-        """Records the last step that a tracker has."""
-        with self._lock:
-            self._steps[name] = step
-            write_json(self._path, {"id": self.id, "steps": self._steps})
-
-
 class _Worker:
     """A tracker, its thread, and the results that wait for it.
 
@@ -175,19 +153,22 @@ class _Worker:
     def __init__(
         self,
         name: str,
+        key: str,
         tracker: Tracker,
         run: TrackedRun,
-        marks: _Marks,
-        warn: Callable[[str], None],
+        marks: Marks,
+        messages: deque[str],
     ) -> None:
+        """`key` is that of the tracker in `marks`; adds warnings to `messages`."""
         self.name = name
+        self._key = key
         self.thread = threading.Thread(target=self._run, daemon=True)
         self._tracker = tracker
-        self._last_step = marks.step(name)  # that the tracker has
+        self._last_step = marks.step(key)  # that the tracker has
         self._resume_step = self._newest_step = run.step  # in `metrics.jsonl`
         self._tracked_run = run._replace(step=self._last_step)
         self._marks = marks
-        self._warn = warn
+        self._messages = messages
         self._queue = ResultsQueue()
         self._is_behind = False  # whether results did not fit into the queue
         self._end = ("", 0)
@@ -214,12 +195,12 @@ class _Worker:
             self._follow(session)
             status, step = self._end
             self._tracker.finish(session, status)
-            self._marks.set_step(self.name, max(step, self._last_step))
+            self._marks.set_step(self._key, max(step, self._last_step))
         except (Exception, SystemExit) as error:  # noqa: BLE001  # code of others
             self._queue.clear()
             is_known = isinstance(error, RlcliError)
             reason = error.message if is_known else plugins.reason(error)
-            self._warn(
+            self._messages.append(
                 f"tracker {quote(self.name)} failed: {reason}; the run continues "
                 "without it"
             )
@@ -248,4 +229,4 @@ class _Worker:
         records: list[Record] = [*make_records(results._replace(rows=rows))]
         self._tracker.log(session, records)
         self._last_step = records[-1].step
-        self._marks.set_step(self.name, self._last_step)
+        self._marks.set_step(self._key, self._last_step)

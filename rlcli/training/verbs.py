@@ -39,6 +39,7 @@ from rlcli.training.run_loop import (
     run_in_memory,
 )
 from rlcli.training.signals import Signals
+from rlcli.training.track_marks import Marks
 from rlcli.xla import threads
 
 if TYPE_CHECKING:
@@ -339,6 +340,8 @@ def _restored_chunks(
     if _has_failed(folder, experiment):
         return
     _refuse_stopped(folder, experiment, signals, max_time)
+    if experiment.trackers:
+        Marks(folder.trackers)  # refuses a damaged file before the run is changed
     folder.sign_lock()
     folder.remove_temporaries()
     changes = recovery.record_changes(folder, recipe_before, recipe)

@@ -1,10 +1,13 @@
 """Tracking: what trackers get, and that they never stop or delay a run."""
 
 import json
+import os
+import subprocess
 import sys
 import threading
 import time
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -96,14 +99,49 @@ def test_a_tracker_gets_the_run_every_row_once_and_the_status(folder):
     assert marks == {"id": run.id, "steps": {"mine": 30}}
 
 
-def test_a_resumed_run_hands_over_no_row_twice(folder):
-    """It was killed after its checkpoint at step 20, and computes row 30 again."""
+def test_a_resumed_run_hands_over_no_row_twice_that_its_marks_have(folder):
+    """It continues at its checkpoint of step 20, and computes row 30 again."""
     recorder = Recorder()
     track(folder, recorder, rows_at(10, 20), rows_at(30))
     track(folder, recorder, rows_at(30), rows_at(40), resume_at=20)
     assert recorder.steps == [10, 20, 30, 40]
     first, second = recorder.runs
     assert first.id == second.id and second.step == 30
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+import test_tracking as tests
+
+folder = tests.Run(Path(sys.argv[1]))
+
+class Killed(tests.Recorder):
+    def log(self, session, records):
+        super().log(session, records)
+        os.write(1, f"{self.steps[-1]} ".encode())
+        if self.steps[-1] == 20:
+            os._exit(9)
+
+tests.track(folder, Killed(), *map(tests.rows_at, (10, 20, 30)))
+"""
+
+
+@pytest.mark.slow  # starts a process
+def test_after_a_kill_a_tracker_gets_each_row_at_least_once(folder):
+    """The process dies when the tracker has row 20, but `trackers.json` does not."""
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(folder.folder)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": path},
+        check=False,
+    )
+    assert (killed.returncode, killed.stdout) == (9, b"10 20 ")
+    recorder = Recorder()
+    track(folder, recorder, rows_at(20, 30), rows_at(40), resume_at=10)
+    assert recorder.steps == [20, 30, 40]
+    assert recorder.runs[0].step == 10
 
 
 def test_a_tracker_that_a_resume_adds_gets_the_rows_from_before(folder):
@@ -257,6 +295,39 @@ def test_a_tracker_that_is_listed_twice_is_refused(module):
     with pytest.raises(RlcliError, match="`mine_t:mine` is listed twice") as caught:
         build_trackers(recipe)
     assert caught.value.hint == "remove one of them"
+
+
+FILE = """
+    from rlcli.trackers import Tracker
+
+    def log(session, records):
+        steps = {record.step for record in records}
+        session.write("".join(f"{step} " for step in sorted(steps)))
+
+    def start(run):
+        return (run.folder / file).open("a")
+
+    return Tracker(start, log, lambda session, status: session.close())
+"""
+
+
+def test_a_tracker_with_other_options_gets_the_rows_from_before(module, folder):
+    """It may send them to another place; the place from before continues."""
+    module(FILE, "*, file: str = 'a.txt'")
+    for step, options in ((10, ""), (20, ", file: b.txt"), (30, "")):
+        part = f"train.trackers=[{{name: mine_t:mine{options}}}]"
+        recipe = load_recipe(DATA, [part])
+        with Metrics(folder.folder, step - 10) as metrics:
+            trackers = build_trackers(recipe)
+            tracked = Tracking(trackers, folder, recipe, (0, 1), step - 10)
+            metrics.append(rows_at(step))
+            tracked.log(Results(rows_at(step)))
+            tracked.finish(step)
+        assert [*tracked.messages()] == []
+    texts = [(folder.folder / name).read_text() for name in ("a.txt", "b.txt")]
+    assert texts == ["10 20 30 ", "10 20 "]
+    marks = json.loads(folder.trackers.read_text())["steps"]
+    assert marks == {"mine_t:mine": 30, 'mine_t:mine {"file": "b.txt"}': 20}
 
 
 def test_a_missing_extra_is_found_before_work_begins(tmp_path, monkeypatch):
