@@ -40,9 +40,11 @@ class NotebookDisplay:
         self._renderable = renderable
         self._handle: Any = None
 
+    # IPython is imported here: only kernels have it.
+
     def start(self, refresh: bool = True) -> None:
         """Shows the panel in the cell that is running."""
-        from IPython.display import display  # here: only kernels have it
+        from IPython.display import display  # pyright: ignore
 
         self._handle = display(self._html(), display_id=True)
 
@@ -60,7 +62,7 @@ class NotebookDisplay:
         self._handle = None
 
     def _html(self) -> Any:
-        from IPython.display import HTML
+        from IPython.display import HTML  # pyright: ignore
 
         self.console.print(self._renderable)
         self.console.file = io.StringIO()  # only what is recorded counts
