@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -106,42 +106,24 @@ def command(
     """
     from rlcli.training import signals  # here, to keep `--help` fast
 
-    limit = options.parse_max_time(max_time)
+    keywords: dict[str, Any] = {
+        "set": tuple(set),
+        "seed": seed,
+        "seeds": seeds,
+        "runs": runs,
+        "run": run,
+        "name": name,
+        "tag": tuple(tag),
+        "max_time": options.parse_max_time(max_time),
+        "smoke": smoke,
+        "quiet": quiet,
+    }
     if len(recipe) > 1 or vary or vary_zip:
         if profile:
             message = "profiles a single run, without other recipes or varied options"
             raise typer.BadParameter(message, param_hint="--profile")
-        raise typer.Exit(
-            batch.train_and_report(
-                recipe,
-                vary=vary,
-                vary_zip=vary_zip,
-                jobs=jobs,
-                set=tuple(set),
-                seed=seed,
-                seeds=seeds,
-                runs=runs,
-                run=run,
-                name=name,
-                tag=tuple(tag),
-                max_time=limit,
-                smoke=smoke,
-                quiet=quiet,
-            )
-        )
+        keywords |= {"vary": vary, "vary_zip": vary_zip, "jobs": jobs}
+        raise typer.Exit(batch.train_and_report(recipe, **keywords))
     with signals.own_process():
-        folder = rlcli.train(
-            recipe[0],
-            set=tuple(set),
-            seed=seed,
-            seeds=seeds,
-            runs=runs,
-            run=run,
-            name=name,
-            tag=tuple(tag),
-            max_time=limit,
-            smoke=smoke,
-            quiet=quiet,
-            profile=profile,
-        )
+        folder = rlcli.train(recipe[0], profile=profile, **keywords)
     raise typer.Exit(training_outcome.report_training(folder, quiet=quiet))
