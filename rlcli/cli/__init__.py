@@ -22,14 +22,13 @@ import typer.main
 
 import rlcli
 from rlcli import errors
-from rlcli.cli import output
+from rlcli.cli import completion, output
 from rlcli.commands import COMMANDS
 from rlcli.errors import RlcliError
 
 app = typer.Typer(
     name="rlcli",
     help="Train, evaluate and render reinforcement learning agents from YAML recipes.",
-    add_completion=False,
     rich_markup_mode=None,  # halves the time of `--help`
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -59,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Prints an `RlcliError` as a message and a hint on stderr, without a traceback.
     """
     output.open_standard_streams()
+    if os.environ.get(completion.VARIABLE):
+        return completion.answer_shell(typer.main.get_command(app))
     code = _run_and_report([*(sys.argv[1:] if arguments is None else arguments)])
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -107,6 +108,8 @@ def _run(arguments: Sequence[str]) -> int:
             command.invoke(context)
     except typer.Exit as end:
         return end.exit_code
+    except SystemExit as end:  # of `--install-completion`
+        return int(end.code or errors.OK)
     return errors.OK
 
 

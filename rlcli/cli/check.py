@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import rlcli
-from rlcli.cli import output
+from rlcli.cli import completion, output
 from rlcli.cli.options import Set
 from rlcli.errors import OK, RlcliError
 
@@ -17,6 +17,7 @@ def command(
         list[str],
         typer.Argument(
             metavar="RECIPE",
+            autocompletion=completion.complete_recipe,
             help="YAML files, or names of built-in recipes.",
             show_default=False,
         ),

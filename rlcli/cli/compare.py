@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import rlcli
-from rlcli.cli import output
+from rlcli.cli import completion, output
 from rlcli.cli.options import Group, Json, Runs, Threshold
 
 
@@ -19,6 +19,7 @@ def command(
         typer.Option(
             "--result",
             metavar="NAME",
+            autocompletion=completion.complete_word("last", "best", "auc"),
             help="Of a seed: its `last` evaluation, its `best`, or `auc`, the mean "
             "over training.",
         ),

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import rlcli
-from rlcli.cli import options, output
+from rlcli.cli import completion, options, output
 from rlcli.cli.options import Json
 
 METAVAR = "RUN|RECIPE"
@@ -18,12 +18,19 @@ def command(
         str,
         typer.Argument(
             metavar=METAVAR,
+            autocompletion=completion.complete_run_or_recipe,
             help="The folder of a run, a YAML file, or the name of a built-in recipe.",
             show_default=False,
         ),
     ],
     second: Annotated[
-        str, typer.Argument(metavar=METAVAR, help="As above.", show_default=False)
+        str,
+        typer.Argument(
+            metavar=METAVAR,
+            autocompletion=completion.complete_run_or_recipe,
+            help="As above.",
+            show_default=False,
+        ),
     ],
     json: Json = False,
 ) -> None:

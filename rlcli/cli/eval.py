@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 import rlcli
-from rlcli.cli import options, output
+from rlcli.cli import completion, options, output
 from rlcli.cli.options import Best, Json, PolicyPath, Seed, Trust
 from rlcli.runs import thread_layout
 from rlcli.terminal import printable
@@ -33,6 +33,7 @@ def command(
         typer.Option(
             "--environment",
             metavar="NAME",
+            autocompletion=completion.complete_environment,
             help="Evaluate in another environment: `gymnasium/CartPole-v1`, or "
             "`{name: CartPole-v1, length: 0.7}`.",
         ),

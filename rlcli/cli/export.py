@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import rlcli
-from rlcli.cli import options, output
+from rlcli.cli import completion, options, output
 from rlcli.cli.options import MAX_SEED, Best, Json, PolicyPath, Trust
 from rlcli.runs import thread_layout
 
@@ -20,6 +20,7 @@ def command(
         typer.Option(
             "--format",
             metavar="FORMAT",
+            autocompletion=completion.complete_word("stablehlo", "onnx", "numpy"),
             help="`stablehlo` for JAX, `onnx`, or `numpy`: a Python file that needs "
             "NumPy only.",
             show_default=False,

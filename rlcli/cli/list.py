@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import rlcli
-from rlcli.cli import output
+from rlcli.cli import completion, output
 from rlcli.cli.options import Json
 
 
@@ -17,6 +17,7 @@ def command(
         str | None,
         typer.Argument(
             metavar="KIND",
+            autocompletion=completion.complete_kind,
             help="Only this kind, singular or plural: `updaters`, `recipes`.",
             show_default=False,
         ),

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import rlcli
-from rlcli.cli import output
+from rlcli.cli import completion, output
 from rlcli.errors import RlcliError
 
 
@@ -18,6 +18,7 @@ def command(
         str,
         typer.Argument(
             metavar="RECIPE",
+            autocompletion=completion.complete_recipe_name,
             help="The name of a built-in recipe.",
             show_default=False,
         ),
@@ -27,6 +28,7 @@ def command(
         typer.Option(
             "--environment",
             metavar="NAME",
+            autocompletion=completion.complete_environment,
             help="Replace the environment: `Acrobot-v1`, or "
             "`{name: Acrobot-v1, num_envs: 4}`.",
         ),

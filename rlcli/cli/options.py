@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rlcli.cli import output
+from rlcli.cli import completion, output
 from rlcli.runs import durations
 
 MAX_SEED = 2**31 - 1  # also the largest seed of a recipe
@@ -58,6 +58,7 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
+        autocompletion=completion.complete_setting,
         help="Override an option of the recipe: `train.steps=1000`. Can be repeated.",
     ),
 ]
@@ -82,6 +83,7 @@ PolicyPath = Annotated[
     Path,
     typer.Argument(
         metavar="CHECKPOINT|RUN",
+        autocompletion=completion.complete_policy,
         help="A policy or checkpoint file, the folder of a run, or a policy of the "
         "zoo, such as `zoo/ppo_cartpole`.",
         show_default=False,
@@ -104,6 +106,7 @@ Runs = Annotated[
     list[str],
     typer.Argument(
         metavar="RUN...",
+        autocompletion=completion.complete_run,
         help="Folders of runs, or folders with runs.",
         show_default=False,
     ),
@@ -128,7 +131,13 @@ Metric = Annotated[
     ),
 ]
 Center = Annotated[
-    str, typer.Option("--center", metavar="NAME", help="`mean` or `iqm` of seeds.")
+    str,
+    typer.Option(
+        "--center",
+        metavar="NAME",
+        autocompletion=completion.complete_word("mean", "iqm"),
+        help="`mean` or `iqm` of seeds.",
+    ),
 ]
 Threshold = Annotated[
     float | None,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import rlcli
-from rlcli.cli import output
+from rlcli.cli import completion, output
 from rlcli.cli.options import Center, Group, Json, Metric, Runs, Threshold
 
 
@@ -17,7 +17,10 @@ def command(
     x: Annotated[
         str,
         typer.Option(
-            "--x", metavar="AXIS", help="`steps`, `seconds` of training or `updates`."
+            "--x",
+            metavar="AXIS",
+            autocompletion=completion.complete_word("steps", "seconds", "updates"),
+            help="`steps`, `seconds` of training or `updates`.",
         ),
     ] = "steps",
     y: Metric = None,

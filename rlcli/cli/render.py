@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import rlcli
-from rlcli.cli import options, output
+from rlcli.cli import completion, options, output
 from rlcli.cli.options import Best, Seed, Trust
 from rlcli.runs import thread_layout
 
@@ -18,6 +18,7 @@ def command(
         str,
         typer.Argument(
             metavar="CHECKPOINT|RUN|RECIPE|ENVIRONMENT",
+            autocompletion=completion.complete_rendered,
             help="A policy or checkpoint file, or the folder of a run; or a recipe or "
             "an environment, which is rendered with a random policy.",
             show_default=False,

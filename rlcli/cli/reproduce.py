@@ -9,14 +9,19 @@ import typer
 
 import rlcli
 from rlcli import errors
-from rlcli.cli import options, output
+from rlcli.cli import completion, options, output
 from rlcli.cli.options import Json, MaxTime, Quiet, Trust
 
 
 def command(
     run: Annotated[
         Path,
-        typer.Argument(metavar="RUN", help="The folder of a run.", show_default=False),
+        typer.Argument(
+            metavar="RUN",
+            autocompletion=completion.complete_run,
+            help="The folder of a run.",
+            show_default=False,
+        ),
     ],
     runs: Annotated[
         Path,

@@ -8,14 +8,19 @@ from typing import Annotated
 import typer
 
 import rlcli
-from rlcli.cli import options, training_outcome
+from rlcli.cli import completion, options, training_outcome
 from rlcli.cli.options import MaxTime, Quiet, Set, Trust
 
 
 def command(
     run: Annotated[
         Path,
-        typer.Argument(metavar="RUN", help="The folder of a run.", show_default=False),
+        typer.Argument(
+            metavar="RUN",
+            autocompletion=completion.complete_run,
+            help="The folder of a run.",
+            show_default=False,
+        ),
     ],
     set: Set = [],  # noqa: B006 - Typer copies it, and supports no other empty default
     max_time: MaxTime = None,

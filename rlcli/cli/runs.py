@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 import rlcli
-from rlcli.cli import output
+from rlcli.cli import completion, output
 from rlcli.cli.options import Json
 from rlcli.errors import RlcliError
 
@@ -41,6 +41,9 @@ def command(
         typer.Option(
             "--sort",
             metavar="FIELD",
+            autocompletion=completion.complete_word(
+                "created", "return", "steps", "status", "recipe", "name"
+            ),
             help="`created`, `return` or `steps`, the highest first; `status`, "
             "`recipe` or `name`.",
         ),

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import rlcli
-from rlcli.cli import options, output
+from rlcli.cli import completion, options, output
 from rlcli.cli.options import Json, Set
 
 
@@ -16,6 +16,7 @@ def command(
         str,
         typer.Argument(
             metavar="RECIPE|RUN|KIND",
+            autocompletion=completion.complete_shown,
             help="A recipe, the folder of a run, or the kind of a part, such as "
             "`updater`.",
             show_default=False,
@@ -23,7 +24,12 @@ def command(
     ],
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="Name of the part.", show_default=False),
+        typer.Argument(
+            metavar="NAME",
+            autocompletion=completion.complete_part,
+            help="Name of the part.",
+            show_default=False,
+        ),
     ] = None,
     set: Set = [],  # noqa: B006 - Typer copies it, and supports no other empty default
     diff_from_base: Annotated[

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 import rlcli
-from rlcli.cli import batch, options, training_outcome
+from rlcli.cli import batch, completion, options, training_outcome
 from rlcli.cli.options import MaxTime, Quiet, Set
 
 
@@ -17,6 +17,7 @@ def command(
         list[str],
         typer.Argument(
             metavar="RECIPE...",
+            autocompletion=completion.complete_recipe,
             help="A YAML file, or the name of a built-in recipe; or several.",
             show_default=False,
         ),
@@ -27,6 +28,7 @@ def command(
         typer.Option(
             "--vary",
             metavar="KEY=VALUE,...",
+            autocompletion=completion.complete_varied,
             help="Train a run for each value: `optimizer.learning_rate=1e-4,1e-3`. "
             "Several are a grid.",
         ),
@@ -36,6 +38,7 @@ def command(
         typer.Option(
             "--vary-zip",
             metavar="KEY=VALUE,...",
+            autocompletion=completion.complete_varied,
             help="As `--vary`, but the first values of all belong together, and so on.",
         ),
     ] = [],  # noqa: B006

@@ -1,0 +1,216 @@
+"""Shell completion: what `rlcli` offers after TAB in bash, zsh and fish.
+
+Typer prints the scripts and answers the shells; the functions here, which options and
+arguments name as `autocompletion`, list the candidates. None of them imports JAX.
+A shell adds a space to a single candidate, so a folder or a key never stands alone:
+what follows it is offered at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import typer
+
+from rlcli import errors
+from rlcli.registry import KINDS
+
+VARIABLE = "_RLCLI_COMPLETE"  # set by the scripts of the shells
+_PLAIN = re.compile(
+    r"[\w./+%,@:=-]+"
+)  # what no shell changes; shells quote other files
+_RECIPES = ("*.yaml", "*/*.yaml")  # a folder with one of these is offered
+_RUNS = ("*/run.json", "*/*/run.json")
+
+
+def answer_shell(command: Callable[..., object]) -> int:
+    """Prints the candidates that a shell asks for, and returns the exit code.
+
+    `command` is the command line of Typer. Nothing else is printed, also if there is
+    an error: it would appear in the middle of what the user types.
+    """
+    is_bash = os.environ[VARIABLE] == "complete_bash"
+    candidates, code = io.StringIO(), errors.OK
+    with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
+        skipped = _join_assignments() if is_bash else 0
+        with contextlib.redirect_stdout(candidates):
+            try:
+                command([], prog_name="rlcli", complete_var=VARIABLE)
+            except SystemExit as end:
+                code = int(end.code or errors.OK)
+        for line in dict.fromkeys(candidates.getvalue().splitlines()):
+            sys.stdout.write(f"{line[skipped:]}\n")
+    return code
+
+
+def _join_assignments() -> int:
+    """Joins the words that bash separates at `=`: `--set updater=dqn` has four.
+
+    Returns the number of characters of a candidate that bash already has in other
+    words.
+    """
+    words = os.environ["COMP_WORDS"].split("\n")
+    words = words[: int(os.environ["COMP_CWORD"]) + 1]
+    joined = words[:1]
+    for before, word in itertools.pairwise(words):
+        is_value = before == "=" and word and not word.startswith("--")
+        if word == "=" or is_value:
+            joined[-1] += word
+        else:
+            joined.append(word)
+    os.environ["COMP_WORDS"] = "\n".join(joined)
+    os.environ["COMP_CWORD"] = str(len(joined) - 1)
+    if joined[-1] == words[-1]:
+        return 0
+    value = joined[-1] if words[-1] == "=" else joined[-1].removesuffix(words[-1])
+    # Of `--set=updater=dqn`, Typer completes the value of the option.
+    return len(value.partition("=")[2] if value.startswith("-") else value)
+
+
+def complete_recipe(incomplete: str) -> list[str]:
+    """Names of recipes, and YAML files."""
+    return [*_recipe_names(incomplete), *_paths(incomplete, _is_yaml, _RECIPES)]
+
+
+def complete_recipe_name(incomplete: str) -> list[str]:
+    """Names of built-in recipes."""
+    return [*_recipe_names(incomplete)]
+
+
+def complete_run(incomplete: str) -> list[str]:
+    """Folders of runs."""
+    from rlcli.runs.run_folder import is_run  # here, to keep `--help` fast
+
+    if not incomplete and Path("runs").is_dir():
+        incomplete = "runs/"
+    return _paths(incomplete, is_run, _RUNS)
+
+
+def complete_policy(incomplete: str) -> list[str]:
+    """Folders of runs, and policies of the zoo."""
+    from rlcli.runs import zoo
+
+    policies = [f"{zoo.FOLDER}/{name}" for name in zoo.shipped_policies()]
+    return [*complete_run(incomplete), *_matches(policies, incomplete)]
+
+
+def complete_run_or_recipe(incomplete: str) -> list[str]:
+    """Folders of runs, names of recipes, and YAML files."""
+    return [*complete_run(incomplete), *complete_recipe(incomplete)]
+
+
+def complete_rendered(incomplete: str) -> list[str]:
+    """What `rlcli render` renders: policies, recipes and environments."""
+    return [
+        *complete_policy(incomplete),
+        *complete_recipe(incomplete),
+        *complete_environment(incomplete),
+    ]
+
+
+def complete_shown(incomplete: str) -> list[str]:
+    """What `rlcli show` shows: recipes, runs, policies, and kinds of parts."""
+    return [
+        *_matches(KINDS, incomplete),
+        *complete_policy(incomplete),
+        *complete_recipe(incomplete),
+    ]
+
+
+def complete_kind(incomplete: str) -> list[str]:
+    """Kinds of parts, as `rlcli list` prints them."""
+    return [*_matches([*KINDS.values(), "recipes"], incomplete)]
+
+
+def complete_part(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of the parts of the kind on the command line."""
+    word = context.params.get("what")
+    if word in ("recipe", "recipes"):
+        return complete_recipe_name(incomplete)
+    kinds = [kind for kind, plural in KINDS.items() if word in (kind, plural)]
+    return [name for kind in kinds for name in _part_names(kind, incomplete)]
+
+
+def complete_environment(incomplete: str) -> list[str]:
+    """Names of environments; those of other libraries are not listed."""
+    return _part_names("environment", incomplete)
+
+
+def complete_setting(context: typer.Context, incomplete: str) -> list[str]:
+    """Keys and values of `--set`, for the recipe or run on the command line."""
+    from rlcli.recipe import key_completion
+    from rlcli.runs.run_folder import Run
+
+    given = context.params
+    recipe = given.get("recipe") or given.get("what") or given.get("recipes") or ""
+    if given.get("run") and not recipe:
+        recipe = Run(Path(given["run"])).resolved_recipe
+    recipe = recipe[0] if isinstance(recipe, list | tuple) else str(recipe)
+    return key_completion.complete_setting(incomplete, recipe, given.get("set") or ())
+
+
+def complete_varied(context: typer.Context, incomplete: str) -> list[str]:
+    """Keys and values of `--vary`, whose last value after a comma is completed."""
+    start, comma, last = incomplete.rpartition(",")
+    key, equals, _ = start.partition("=")
+    if not comma:
+        return complete_setting(context, incomplete)
+    values = complete_setting(context, f"{key}{equals}{last}")
+    return [f"{start},{value.removeprefix(f'{key}=')}" for value in values]
+
+
+def complete_word(*words: str) -> Callable[[str], list[str]]:
+    """A function that completes one of these words."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [*_matches(words, incomplete)]
+
+    return complete
+
+
+def _recipe_names(incomplete: str) -> Iterator[str]:
+    from rlcli.recipe.finding import shipped_recipes
+
+    return _matches(shipped_recipes(), incomplete)
+
+
+def _part_names(kind: str, incomplete: str) -> list[str]:
+    from rlcli.recipe import key_completion
+
+    names = _matches(key_completion.part_names(kind), incomplete)
+    return [name for name in names if not name.endswith("/")]
+
+
+def _matches(words: Iterable[str], incomplete: str) -> Iterator[str]:
+    return (word for word in words if word.startswith(incomplete))
+
+
+def _is_yaml(path: Path) -> bool:
+    return path.suffix == ".yaml" and path.is_file()
+
+
+def _paths(
+    incomplete: str, is_item: Callable[[Path], bool], patterns: Sequence[str]
+) -> list[str]:
+    """The items that a path may continue to, and folders with files like `patterns`."""
+    folder, slash, prefix = incomplete.rpartition("/")
+    items, folders = [], []
+    parent = Path(folder or slash or ".")
+    for path in sorted(parent.iterdir()) if parent.is_dir() else ():
+        is_hidden = path.name.startswith(".") and not prefix
+        if is_hidden or not path.name.startswith(prefix):
+            continue
+        if is_item(path):
+            items.append(f"{folder}{slash}{path.name}")
+        elif path.is_dir() and any(any(path.glob(pattern)) for pattern in patterns):
+            folders.append(f"{folder}{slash}{path.name}/")
+    if not items and len(folders) == 1:
+        return _paths(folders[0], is_item, patterns)
+    return [text for text in (*items, *folders) if _PLAIN.fullmatch(text)]

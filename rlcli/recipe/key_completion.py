@@ -1,0 +1,229 @@
+"""Key completion: how a shell can continue `--set key=value`. Imports no JAX.
+
+The keys are those of the recipe on the command line: its own parts, or the defaults of
+its updater, with the options in `part_index`. Options of plug-ins are not listed, only
+their names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rlcli import registry
+from rlcli.errors import RlcliError
+from rlcli.recipe import documents
+from rlcli.recipe.defaults import NETWORK_KEYS, default_part
+from rlcli.recipe.documents import Document
+from rlcli.recipe.extending import Extender
+from rlcli.recipe.finding import shipped_recipes
+from rlcli.recipe.merging import SHARED, as_mapping, is_by_function, merge_part
+from rlcli.recipe.part_index import SECTIONS, Field, format_values, load_index
+from rlcli.recipe.settings import apply_settings
+
+
+class Key(NamedTuple):
+    """A key of a recipe: values to choose from, and the keys within its value."""
+
+    values: Sequence[str] = ()
+    children: Mapping[str, Key] = {}
+    kind: str = ""  # of the part that is its value
+    is_section: bool = False  # has no value to choose, only keys within it
+
+
+def part_names(kind: str) -> list[str]:
+    """The names of the parts of a kind, with plug-ins; adapters end with a slash."""
+    return [*dict.fromkeys([*load_index()[kind], *registry.entry_points(kind)])]
+
+
+def complete_setting(text: str, recipe: str, sets: Sequence[str] = ()) -> list[str]:
+    """What `text`, the beginning of `key=value`, may become.
+
+    `recipe` is a name or a file, `sets` are the settings before this one.
+    """
+    root = _recipe_key(_read(recipe, sets))
+    dotted_key, equals, value = text.partition("=")
+    parents = dotted_key.split(".")
+    if equals:
+        values = _values(_find(root, parents))
+        return [f"{dotted_key}={item}" for item in values if item.startswith(value)]
+    prefix = parents.pop()
+    path, key = "".join(f"{parent}." for parent in parents), _find(root, parents)
+    return _extend(path, key, lambda name: name.startswith(prefix))
+
+
+def _extend(
+    path: str, key: Key, is_match: Callable[[str], bool] = lambda name: True
+) -> list[str]:
+    """The keys within a key.
+
+    A single one is extended by what follows, since shells add a space to a single
+    candidate.
+    """
+    children = {name: child for name, child in key.children.items() if is_match(name)}
+    candidates = [
+        f"{path}{name}{sign}"
+        for name, child in children.items()
+        for sign in "=" * (not child.is_section) + "." * bool(child.children)
+    ]
+    if len(candidates) != 1:
+        return candidates
+    ((name, child),) = children.items()
+    if child.children:
+        return _extend(f"{path}{name}.", child)
+    values = [f"{path}{name}={value}" for value in _values(child)]
+    return values if len(values) > 1 else [*candidates, *values]
+
+
+def _find(root: Key, names: Iterable[str]) -> Key:
+    """The key at the end of a path; one without values if there is none."""
+    key = root
+    for name in names:
+        key = key.children.get(name, Key())
+    return key
+
+
+def _values(key: Key) -> Sequence[str]:
+    names = part_names(key.kind) if key.kind else []
+    return key.values or [name for name in names if not name.endswith("/")]
+
+
+def _read(recipe: str, sets: Sequence[str]) -> Mapping[str, Any]:
+    """The recipe merged with its bases and settings; {} if it cannot be read."""
+    shipped = shipped_recipes()
+    path = Path(recipe) if Path(recipe).is_file() else shipped.get(recipe)
+    document = Document({})
+    with contextlib.suppress(RlcliError):
+        if path is not None:
+            extender = Extender(shipped, lambda kind, part: _option_checker(kind))
+            document = extender.complete(documents.load_document(path))
+    for setting in sets:
+        with contextlib.suppress(RlcliError):
+            document = apply_settings(document, [setting])
+    return document.data
+
+
+def _option_checker(kind: str) -> Callable[[str], bool]:
+    keys = {*_options(kind, None), *(NETWORK_KEYS if kind == "network" else ())}
+    return keys.__contains__
+
+
+def _recipe_key(data: Mapping[str, Any]) -> Key:
+    """The keys of a whole recipe."""
+    index = load_index()
+    sections = {
+        name: _option_key(field, data.get(name))
+        for name, field in index[SECTIONS].items()
+    }
+    environment, train = as_mapping(data.get("environment")), sections["train"]
+    wrappers = _part_list("wrapper", _mapping(environment).get("wrappers"))
+    vector = {**sections.pop("environment").children, "wrappers": wrappers}
+    trackers = _part_list("tracker", _mapping(data.get("train")).get("trackers"))
+    sections["train"] = train._replace(
+        children={**train.children, "trackers": trackers}
+    )
+    updater = _mapping(as_mapping(data.get("updater"))).get("name")
+    defaults = index["updater"].get(str(updater), {}).get("defaults", {})
+    parts = {
+        kind: _part_key(kind, data.get(kind), default_part(kind, defaults))
+        for kind in ("policy", "tracer")
+    }
+    return Key(
+        children={
+            "environment": _part_key("environment", environment, None, vector),
+            "updater": _part_key("updater", data.get("updater")),
+            **parts,
+            "replay": _part_key("replay", data.get("replay"), defaults.get("replay")),
+            "network": _network_key(data.get("network"), defaults),
+            "optimizer": _optimizer_key(data.get("optimizer"), defaults),
+            **sections,
+        }
+    )
+
+
+def _part_key(
+    kind: str, value: Any, default: Any = None, common: Mapping[str, Key] = {}
+) -> Key:
+    """The key of a part: its name, or its options; `common` are keys of all parts."""
+    merged = _mapping(as_mapping(merge_part(kind, default or {}, value or {})))
+    name = merged.get("name")
+    options = {
+        key: _option_key(field, merged.get(key))
+        for key, field in _options(kind, name).items()
+    }
+    return Key(children={"name": Key(kind=kind), **options, **common}, kind=kind)
+
+
+def _option_key(field: Field, value: Any) -> Key:
+    """The key of an option: its current value first, then others."""
+    if isinstance(field, dict):
+        inner = _mapping(value)
+        keys = {
+            key: _option_key(item, inner.get(key)) for key, item in field.items() if key
+        }
+        return Key(field.get("", ()), keys, is_section="" not in field)
+    current = [] if value is None else format_values([value])
+    return Key([*dict.fromkeys([*current, *field])])
+
+
+def _options(kind: str, name: Any) -> Mapping[str, Field]:
+    """The options of a part; without a name those of all built-in parts of its kind."""
+    parts = load_index()[kind]
+    if name is None:
+        options = (part["options"].items() for part in parts.values())
+        return dict(itertools.chain.from_iterable(options))
+    adapter = "".join(str(name).partition("/")[:2])
+    part = parts.get(name) or parts.get(adapter) or {"options": {}}
+    return part["options"]
+
+
+def _network_key(value: Any, defaults: Mapping[str, Any]) -> Key:
+    """The key `network`: one network, one per function, or heads on a shared one."""
+    default, head = default_part("network", defaults), defaults.get("head")
+    if not is_by_function(value, _option_checker("network")):
+        return _single_network_key(value, default, head)
+    keys = {
+        function: _head_key(item, head)
+        if SHARED in value and function != SHARED
+        else _single_network_key(item, default, head)
+        for function, item in value.items()
+    }
+    return Key(children=keys, is_section=True)
+
+
+def _single_network_key(value: Any, default: Any, default_head: Any) -> Key:
+    own = _mapping(as_mapping(value))
+    common = {
+        "head": _head_key(own.get("head"), default_head),
+        "memory": _part_key("memory", own.get("memory")),
+        "preprocess": _part_list("preprocess", own.get("preprocess")),
+    }
+    return _part_key("network", value, default, common)
+
+
+def _head_key(value: Any, default: Any) -> Key:
+    return _part_key("head", value, {"name": "scalar", **(default or {})})
+
+
+def _optimizer_key(value: Any, defaults: Mapping[str, Any]) -> Key:
+    """The key `optimizer`: one optimizer, or one per group of parameters."""
+    default = default_part("optimizer", defaults)
+    if not is_by_function(value, _option_checker("optimizer")):
+        return _part_key("optimizer", value, default)
+    keys = {
+        group: _part_key("optimizer", part, default) for group, part in value.items()
+    }
+    return Key(children=keys, is_section=True)
+
+
+def _part_list(kind: str, values: Any) -> Key:
+    """The key of a list of parts, whose keys are numbers from 0."""
+    values = values if isinstance(values, list) else []
+    return Key(children={str(i): _part_key(kind, v) for i, v in enumerate(values)})
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
