@@ -46,7 +46,8 @@ def answer_shell(command: Callable[..., object]) -> int:
             except SystemExit as end:
                 code = int(end.code or errors.OK)
         for line in dict.fromkeys(candidates.getvalue().splitlines()):
-            sys.stdout.write(f"{line[skipped:]}\n")
+            if line:  # Typer prints an empty line for no candidates
+                sys.stdout.write(f"{line[skipped:]}\n")
     return code
 
 
@@ -149,11 +150,14 @@ def complete_setting(context: typer.Context, incomplete: str) -> list[str]:
     from rlcli.runs.run_folder import Run
 
     given = context.params
-    recipe = given.get("recipe") or given.get("what") or given.get("recipes") or ""
-    if given.get("run") and not recipe:
-        recipe = Run(Path(given["run"])).resolved_recipe
-    recipe = recipe[0] if isinstance(recipe, list | tuple) else str(recipe)
-    return key_completion.complete_setting(incomplete, recipe, given.get("set") or ())
+    # An option that still lacks its value leaves the arguments before it unassigned.
+    words = context.args or [given.get(key) for key in ("recipe", "what", "run")]
+    word = next((word for word in words if word), "")
+    run = Run(Path(word))
+    recipe = run.resolved_recipe if run.resolved_recipe.is_file() else word
+    return key_completion.complete_setting(
+        incomplete, str(recipe), given.get("set") or ()
+    )
 
 
 def complete_varied(context: typer.Context, incomplete: str) -> list[str]:

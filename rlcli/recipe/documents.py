@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
 
 from rlcli.errors import RlcliError, quote
@@ -313,6 +312,7 @@ def _float(text: str) -> float:
 def copy_plain(value: Any) -> Any:
     """A deep copy as dicts, lists and plain values; keys become strings."""
     counter = itertools.count()
+    numpy = sys.modules.get("numpy")  # its scalars exist only where it is imported
 
     def copy(value: Any, place: Place) -> Any:
         # Data from a checkpoint may contain one list many times, or a cycle.
@@ -326,7 +326,7 @@ def copy_plain(value: Any) -> Any:
             return {key: copy(item, (*place, key)) for key, item in items}
         if isinstance(value, list | tuple):
             return [copy(item, (*place, i)) for i, item in enumerate(value)]
-        value = value.item() if isinstance(value, np.generic) else value
+        value = value.item() if numpy and isinstance(value, numpy.generic) else value
         if isinstance(value, int) and abs(value) > LARGEST_NUMBER:
             where = quote(".".join(map(str, place)))
             raise RlcliError(f"{where}: the number is too large for a float")
