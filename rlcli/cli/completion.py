@@ -151,8 +151,9 @@ def complete_setting(context: typer.Context, incomplete: str) -> list[str]:
 
     given = context.params
     # An option that still lacks its value leaves the arguments before it unassigned.
-    words = context.args or [given.get(key) for key in ("recipe", "what", "run")]
-    word = next((word for word in words if word), "")
+    assigned = [given.get(key) for key in ("recipe", "recipes", "what", "run")]
+    word = next((word for word in (*context.args, *assigned) if word), "")
+    word = word[0] if isinstance(word, list | tuple) else word
     run = Run(Path(word))
     recipe = run.resolved_recipe if run.resolved_recipe.is_file() else word
     return key_completion.complete_setting(

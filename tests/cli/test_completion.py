@@ -125,6 +125,13 @@ def test_an_option_joined_to_its_setting_is_completed_in_bash(complete):
     assert complete("rlcli train dqn_cartpole --set=updater=du") == ["dueling_dqn"]
 
 
+def test_varied_values_are_completed_after_each_comma(complete):
+    line = "rlcli train dqn_cartpole --vary updater"
+    assert complete(f"{line}=du") == ["dueling_dqn"]
+    assert complete(f"{line}=sac,du") == ["sac,dueling_dqn"]
+    assert complete(f"{line}=sac,du", "fish") == ["updater=sac,dueling_dqn"]
+
+
 def test_a_value_that_is_missing_does_not_hide_the_next_option(complete):
     keys = complete("rlcli train dqn_cartpole --set a= --set optim")
     assert keys == ["optimizer=", "optimizer."]
