@@ -2,6 +2,7 @@
 
 Typer prints the scripts and answers the shells; the functions here, which options and
 arguments name as `autocompletion`, list the candidates. None of them imports JAX.
+Typer passes its context as `ctx`, whose type is not public.
 A shell adds a space to a single candidate, so a folder or a key never stands alone:
 what follows it is offered at once.
 """
@@ -16,16 +17,13 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-
-import typer
+from typing import Any
 
 from rlcli import errors
-from rlcli.registry import KINDS
 
 VARIABLE = "_RLCLI_COMPLETE"  # set by the scripts of the shells
-_PLAIN = re.compile(
-    r"[\w./+%,@:=-]+"
-)  # what no shell changes; shells quote other files
+# What no shell changes: shells quote other files.
+_PLAIN = re.compile(r"[\w./+%,@:=-]+")
 _RECIPES = ("*.yaml", "*/*.yaml")  # a folder with one of these is offered
 _RUNS = ("*/run.json", "*/*/run.json")
 
@@ -118,6 +116,8 @@ def complete_rendered(incomplete: str) -> list[str]:
 
 def complete_shown(incomplete: str) -> list[str]:
     """What `rlcli show` shows: recipes, runs, policies, and kinds of parts."""
+    from rlcli.registry import KINDS  # here, to keep `--help` fast
+
     return [
         *_matches(KINDS, incomplete),
         *complete_policy(incomplete),
@@ -127,12 +127,16 @@ def complete_shown(incomplete: str) -> list[str]:
 
 def complete_kind(incomplete: str) -> list[str]:
     """Kinds of parts, as `rlcli list` prints them."""
+    from rlcli.registry import KINDS  # here, to keep `--help` fast
+
     return [*_matches([*KINDS.values(), "recipes"], incomplete)]
 
 
-def complete_part(context: typer.Context, incomplete: str) -> list[str]:
+def complete_part(ctx: Any, incomplete: str) -> list[str]:
     """Names of the parts of the kind on the command line."""
-    word = context.params.get("what")
+    from rlcli.registry import KINDS  # here, to keep `--help` fast
+
+    word = ctx.params.get("what")
     if word in ("recipe", "recipes"):
         return complete_recipe_name(incomplete)
     kinds = [kind for kind, plural in KINDS.items() if word in (kind, plural)]
@@ -144,15 +148,15 @@ def complete_environment(incomplete: str) -> list[str]:
     return _part_names("environment", incomplete)
 
 
-def complete_setting(context: typer.Context, incomplete: str) -> list[str]:
+def complete_setting(ctx: Any, incomplete: str) -> list[str]:
     """Keys and values of `--set`, for the recipe or run on the command line."""
     from rlcli.recipe import key_completion
     from rlcli.runs.run_folder import Run
 
-    given = context.params
+    given = ctx.params
     # An option that still lacks its value leaves the arguments before it unassigned.
     assigned = [given.get(key) for key in ("recipe", "recipes", "what", "run")]
-    word = next((word for word in (*context.args, *assigned) if word), "")
+    word = next((word for word in (*ctx.args, *assigned) if word), "")
     word = word[0] if isinstance(word, list | tuple) else word
     run = Run(Path(word))
     recipe = run.resolved_recipe if run.resolved_recipe.is_file() else word
@@ -161,13 +165,13 @@ def complete_setting(context: typer.Context, incomplete: str) -> list[str]:
     )
 
 
-def complete_varied(context: typer.Context, incomplete: str) -> list[str]:
+def complete_varied(ctx: Any, incomplete: str) -> list[str]:
     """Keys and values of `--vary`, whose last value after a comma is completed."""
     start, comma, last = incomplete.rpartition(",")
     key, equals, _ = start.partition("=")
     if not comma:
-        return complete_setting(context, incomplete)
-    values = complete_setting(context, f"{key}{equals}{last}")
+        return complete_setting(ctx, incomplete)
+    values = complete_setting(ctx, f"{key}{equals}{last}")
     return [f"{start},{value.removeprefix(f'{key}=')}" for value in values]
 
 
