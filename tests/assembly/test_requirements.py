@@ -64,10 +64,15 @@ def test_an_on_policy_updater_does_not_learn_from_a_replay(updater, replay, tmp_
     [
         "updater: {name: ppo, sequence: 10, minibatches: 1}\nreplay: episodes\n",
         "updater: v_trace\nreplay: episodes\n",
-        "updater: v_trace\nreplay: uniform\n",
-        "updater: a2c\ntracer: v_trace\nreplay: sequences\n",
-        "updater: {name: cross_entropy, filter: positive}\nreplay: uniform\n",
-        "updater: pqn\nreplay: sequences\n",
+        *(
+            pytest.param(text, marks=pytest.mark.slow)
+            for text in (
+                "updater: v_trace\nreplay: uniform\n",
+                "updater: a2c\ntracer: v_trace\nreplay: sequences\n",
+                "updater: {name: cross_entropy, filter: positive}\nreplay: uniform\n",
+                "updater: pqn\nreplay: sequences\n",
+            )
+        ),
     ],
 )
 def test_replays_that_suit_an_updater_trace(text, tmp_path):

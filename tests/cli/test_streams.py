@@ -55,17 +55,22 @@ def test_training_goes_on_when_nobody_listens(streams, recipe, tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_the_exit_code_is_that_of_the_training_and_not_of_the_pipe(recipe, tmp_path):
     command = f"rlcli train {recipe} --run run --max-time 1s 2>&1 | true"
     assert shell(command, tmp_path).returncode == 75
 
 
-@pytest.mark.parametrize("command", ["list", "list environments", "--help"])
+@pytest.mark.parametrize(
+    "command",
+    ["list", pytest.param("list environments", marks=pytest.mark.slow), "--help"],
+)
 def test_a_reader_that_has_read_enough_is_no_error(command, tmp_path):
     done = shell(f"rlcli {command} | head -1", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_no_file_of_a_run_gets_the_number_of_a_closed_stream(recipe, tmp_path):
     """What a library writes to stderr would land in it."""
     code = (

@@ -97,6 +97,7 @@ def test_the_recipe_lies_in_the_run_as_it_was_written(tmp_path):
     assert info(run)["smoke"] is True
 
 
+@pytest.mark.slow
 def test_a_run_records_its_name_its_tags_and_its_changes(tmp_path):
     sets = ["optimizer={name: adam, learning_rate: 5e-4}", "train.steps=9_000"]
     run = rlcli.train(
@@ -126,6 +127,7 @@ def test_a_run_records_its_name_its_tags_and_its_changes(tmp_path):
     assert {key.split(".")[0] for key in changes} == {"optimizer", "train"}
 
 
+@pytest.mark.slow
 def test_a_folder_is_named_after_the_overrides_of_its_run(tmp_path):
     chunks = rlcli.chunks(DATA, set=["train.log.every=50"], seed=3, runs=tmp_path)
     folder = next(chunks).run
@@ -181,7 +183,7 @@ def test_watching_a_run_changes_nothing_of_what_is_learned(finished_runs, tmp_pa
         ("native", DATA, 1, 500),
         pytest.param("native", DATA, 1, 1_300, marks=pytest.mark.slow),
         pytest.param("seeds", DATA, 2, 700, marks=pytest.mark.slow),
-        ("host", HOST, 1, 700),
+        pytest.param("host", HOST, 1, 700, marks=pytest.mark.slow),
     ],
 )
 def test_a_resumed_run_equals_an_uninterrupted_one(
@@ -238,6 +240,7 @@ def test_a_resume_that_is_over_before_its_first_step_writes_nothing(tmp_path):
     assert snapshot(run) == before
 
 
+@pytest.mark.slow
 def test_a_resume_that_is_interrupted_before_its_first_step_writes_nothing(
     tmp_path, monkeypatch
 ):
@@ -346,6 +349,7 @@ def test_a_run_stops_at_its_goal_and_resuming_it_says_so(tmp_path, capsys):
     assert info(run)["status"] == "finished"
 
 
+@pytest.mark.slow
 def test_quiet_means_quiet(tmp_path, capsys):
     rlcli.train(DATA, run=tmp_path / "run", smoke=True, quiet=True)
     assert capsys.readouterr() == ("", "")

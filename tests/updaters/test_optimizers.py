@@ -198,7 +198,13 @@ def test_decays_and_factors_that_prevent_learning_are_refused(name, option, valu
 
 
 @pytest.mark.filterwarnings("ignore:`optimistic_adam` is deprecated")  # optax's word
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if index % 4 else [])
+        for index, name in enumerate(NAMES)
+    ],
+)
 def test_parameters_stay_finite_at_the_ends_of_every_range(name):
     for option, parameter in registry.options(factory(name)).items():
         for value in (0, 0.999, 1, 4):

@@ -28,7 +28,16 @@ def test_the_usual_names_of_algorithms_are_presets():
     } == set(PRESETS)
 
 
-@pytest.mark.parametrize(("name", "environment"), ENVIRONMENTS)
+QUICK = {("c51", DISCRETE), ("impala", DISCRETE), ("sac", CONTINUOUS)}
+
+
+@pytest.mark.parametrize(
+    ("name", "environment"),
+    [
+        pytest.param(*pair, marks=() if pair in QUICK else pytest.mark.slow)
+        for pair in ENVIRONMENTS
+    ],
+)
 def test_a_preset_alone_is_a_whole_agent(name, environment):
     parsed = recipe.load_recipe({"environment": environment, "updater": name})
     Experiment(parsed, build(parsed)).check()  # traces the shapes of a whole run

@@ -438,7 +438,7 @@ def data_of(name, network, probe="probe-needs-memory", **train):
         pytest.param(name, network, marks=() if fast else pytest.mark.slow)
         for name in UPDATERS
         for network in NETWORKS
-        for fast in [network == "gru" or (name == "ppo" and network != "none")]
+        for fast in [(name, network) in {("ppo", "gru"), ("pqn", "gru")}]
     ],
 )
 def test_every_updater_supports_every_memory(name, network):
