@@ -288,10 +288,11 @@ class _Forwarding:
         if threading.current_thread() is not threading.main_thread():
             return
         for number in (getattr(signal, name) for name in _FORWARDED):
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                self._before[number] = signal.signal(
-                    number, lambda received, frame: self._function(received)
-                )
+            if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+                continue  # as under `nohup`
+            self._before[number] = signal.signal(
+                number, lambda received, frame: self._function(received)
+            )
 
     def __exit__(self, *exception: object) -> None:
         for number, handler in self._before.items():

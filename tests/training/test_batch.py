@@ -29,6 +29,28 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def start_process():
+    """Starts a process that ignores SIGINT at first; it does not outlive the test."""
+    processes = []
+
+    def start(command: list[str]) -> subprocess.Popen[str]:
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a job in a script
+        try:
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+        finally:
+            signal.signal(signal.SIGINT, before)
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
 @pytest.mark.parametrize(
     ("vary", "zipped", "expected"),
     [
@@ -133,13 +155,13 @@ def test_a_failure_does_not_stop_the_others_and_a_run_equals_one_trained_alone(f
 
 
 @pytest.mark.slow
-def test_a_signal_stops_all_runs_with_a_checkpoint_and_starts_no_other(folder):
+def test_a_signal_stops_all_runs_with_a_checkpoint_and_starts_no_other(
+    start_process, folder
+):
     command = [sys.executable, "-m", "rlcli", "train", "lake.yaml", "--name", "long"]
     command += ["--vary", "train.seed=1,2,3", "--jobs", "2"]
     command += ["--set", "train.steps=500_000_000", "--set", "train.evaluate=null"]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = start_process(command)
     runs = [folder / f"runs/lake/long/seed={seed}" for seed in (1, 2)]
     deadline = time.monotonic() + 120
     while not all((run / "metrics.jsonl").is_file() for run in runs):

@@ -57,7 +57,7 @@ def test_samples_equal_those_of_jax_for_any_batch_size():
         return draw(alone), jax.vmap(draw)(few), jax.vmap(draw)(many)
 
     keys = jax.random.split(KEY, 150)
-    jax.tree.map(assert_same, drawn(unroll_key(keys)), drawn(keys))
+    jax.tree.map(assert_same, drawn(jax.vmap(unroll_key)(keys)), drawn(keys))
 
 
 def test_the_key_of_a_seed_equals_that_of_jax():
