@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ def train_and_report(recipes: Sequence[str], *, quiet: bool, **keywords: Any) ->
     with _show(quiet) as report:
         ended = rlcli.train_all(recipes, report=report, **keywords)
     for each in ended:
-        if each.code in (errors.USER_ERROR, errors.SOME_SEEDS_FROZEN) or each.code < 0:
+        if each.code != errors.OK and each.message:
             output.print_message(f"`{each.plan.folder}`: {each.message}")
     if not quiet:
         _print_end(ended)
@@ -78,17 +79,8 @@ def _table(folders: Sequence[Path], width: int) -> Any:
     found = [folder for folder in folders if (folder / "run.json").is_file()]
     if not found:
         return None
-    common = Path(*_common_parts([folder.parent for folder in found]))
+    common = os.path.commonpath([folder.parent for folder in found])
     return tables.runs_table([read_record(each) for each in found], common, width)
-
-
-def _common_parts(folders: Sequence[Path]) -> list[str]:
-    parts = []
-    for level in zip(*(folder.parts for folder in folders), strict=False):
-        if len({*level}) > 1:
-            break
-        parts.append(level[0])
-    return parts
 
 
 def _print_end(ended: Sequence[Ended]) -> None:
@@ -103,6 +95,6 @@ def _print_end(ended: Sequence[Ended]) -> None:
         if each.code >= errors.OUT_OF_TIME and each.plan.folder.is_dir():
             output.print_message(f"next: {Run(each.plan.folder).command('resume')}")
     if len(folders) > 1 and all(each.code == errors.OK for each in ended):
-        group = Path(*_common_parts([folder.parent for folder in folders]))
-        command = shlex.join(["compare", str(group)])
+        group = os.path.commonpath([folder.parent for folder in folders])
+        command = shlex.join(["compare", group])
         output.print_message(f"next: {program()} {command}")

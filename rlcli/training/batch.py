@@ -7,6 +7,7 @@ JAX: the processes of the runs do.
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from typing import IO, Any, NamedTuple
 from rlcli import errors
 from rlcli.errors import RlcliError, quote
 from rlcli.recipe import check_document
+from rlcli.runs.durations import parse_duration
 from rlcli.runs.naming import check_name, check_tags, describe_overrides
 from rlcli.runs.run_folder import check_place
 from rlcli.xla.threads import usable_cores
@@ -81,7 +83,9 @@ def train_all(
     The other arguments are those of `train`.
     """
     shared = ["--quiet", *(["--smoke"] if smoke else [])]
-    for option, value in (("seed", seed), ("seeds", seeds), ("max-time", max_time)):
+    seconds = None if max_time is None else math.ceil(parse_duration(max_time))
+    limit = None if seconds is None else f"{seconds}s"
+    for option, value in (("seed", seed), ("seeds", seeds), ("max-time", limit)):
         shared += [] if value is None else [f"--{option}", str(value)]
     for each in check_tags(tag):
         shared += ["--tag", each]

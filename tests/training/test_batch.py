@@ -128,7 +128,9 @@ def test_the_exit_code_says_that_a_run_failed(codes, expected, tmp_path):
 @pytest.mark.slow
 def test_a_failure_does_not_stop_the_others_and_a_run_equals_one_trained_alone(folder):
     vary = ["optimizer.learning_rate=0.1,-1,0.5"]
-    ended = rlcli.train_all(["lake.yaml"], vary=vary, seeds=2, tag=["x"], name="rates")
+    ended = rlcli.train_all(
+        ["lake.yaml"], vary=vary, seeds=2, tag=["x"], name="rates", max_time=299.5
+    )
     group = folder / "runs/lake/rates"
     codes = {each.plan.sets[0]: each.code for each in ended}
     assert codes == {
