@@ -32,7 +32,7 @@ def answer_shell(command: Callable[..., object]) -> int:
     """Prints the candidates that a shell asks for, and returns the exit code.
 
     `command` is the command line of Typer. Nothing else is printed, also if there is
-    an error: it would appear in the middle of what the user types.
+    an error: it would appear within the command line that is being typed.
     """
     is_bash = os.environ[VARIABLE] == "complete_bash"
     candidates, code = io.StringIO(), errors.OK

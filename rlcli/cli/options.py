@@ -79,6 +79,15 @@ Trust = Annotated[
         "--trust", help="Allow the checkpoint's recipe to import code outside rlcli."
     ),
 ]
+RunFolder = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RUN",
+        autocompletion=completion.complete_run,
+        help="The folder of a run.",
+        show_default=False,
+    ),
+]
 PolicyPath = Annotated[
     Path,
     typer.Argument(

@@ -9,20 +9,12 @@ import typer
 
 import rlcli
 from rlcli import errors
-from rlcli.cli import completion, options, output
-from rlcli.cli.options import Json, MaxTime, Quiet, Trust
+from rlcli.cli import options, output
+from rlcli.cli.options import Json, MaxTime, Quiet, RunFolder, Trust
 
 
 def command(
-    run: Annotated[
-        Path,
-        typer.Argument(
-            metavar="RUN",
-            autocompletion=completion.complete_run,
-            help="The folder of a run.",
-            show_default=False,
-        ),
-    ],
+    run: RunFolder,
     runs: Annotated[
         Path,
         typer.Option(

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
 import rlcli
-from rlcli.cli import completion, options, training_outcome
-from rlcli.cli.options import MaxTime, Quiet, Set, Trust
+from rlcli.cli import options, training_outcome
+from rlcli.cli.options import MaxTime, Quiet, RunFolder, Set, Trust
 
 
 def command(
-    run: Annotated[
-        Path,
-        typer.Argument(
-            metavar="RUN",
-            autocompletion=completion.complete_run,
-            help="The folder of a run.",
-            show_default=False,
-        ),
-    ],
+    run: RunFolder,
     set: Set = [],  # noqa: B006 - Typer copies it, and supports no other empty default
     max_time: MaxTime = None,
     quiet: Quiet = False,

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 import rlcli
 from rlcli import errors
-from rlcli.cli import completion, options, output
-from rlcli.cli.options import Json
+from rlcli.cli import options, output
+from rlcli.cli.options import Json, RunFolder
 
 
 def command(
-    run: Annotated[
-        Path,
-        typer.Argument(
-            metavar="RUN",
-            autocompletion=completion.complete_run,
-            help="The folder of a run.",
-            show_default=False,
-        ),
-    ],
+    run: RunFolder,
     json: Json = False,
 ) -> None:
     """Show the progress of a running run until it ends.

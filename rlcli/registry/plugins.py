@@ -132,7 +132,7 @@ def reason(error: BaseException, factory: Any = None) -> str:
 
 
 def import_error(label: str, module: str, error: BaseException) -> RlcliError:
-    """The error about a module that cannot be imported, with what to do about it."""
+    """The error about a module that cannot be imported, with a hint."""
     cause, hint = reason(error), TRACEBACK
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     if missing and f"{module}.".startswith(f"{missing}."):

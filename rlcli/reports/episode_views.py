@@ -30,7 +30,7 @@ _MAX_ACTIONS = 12  # of a chart of probabilities or values
 
 
 class Film(NamedTuple):
-    """Frames with what the page writes below each of them."""
+    """The frames of an episode, with a caption for each."""
 
     sheet: FrameSheet
     captions: Sequence[str]

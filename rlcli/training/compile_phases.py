@@ -21,7 +21,7 @@ _NEXT: Mapping[str, str] = MappingProxyType(
 
 @contextlib.contextmanager
 def report_compilation(report: Callable[[str], None]) -> Iterator[None]:
-    """Context in which `report` is called with what JAX does next."""
+    """Context in which `report` is called with each phase of JAX's compilation."""
 
     def listen(event: str, duration_secs: float, **_: object) -> None:
         del duration_secs

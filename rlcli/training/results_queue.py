@@ -8,9 +8,8 @@ from collections import deque
 from rlcli.training.track_records import Results
 
 MAX_ROWS = 10_000  # that wait
-MAX_BYTES = (
-    64 * 2**20
-)  # of histograms that wait; those of the last evaluation always do
+# Of histograms that wait; those of the last evaluation always do.
+MAX_BYTES = 64 * 2**20
 
 
 class ResultsQueue:
