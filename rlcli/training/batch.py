@@ -10,14 +10,10 @@ import itertools
 import math
 import os
 import signal
-import subprocess
-import sys
-import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import NamedTuple
 
 from rlcli import errors
 from rlcli.errors import RlcliError, quote
@@ -25,10 +21,10 @@ from rlcli.recipe import check_document
 from rlcli.runs.durations import parse_duration
 from rlcli.runs.naming import check_name, check_tags, describe_overrides
 from rlcli.runs.run_folder import check_place
+from rlcli.training.processes import ForwardedSignals, ProcessPool
 from rlcli.xla.threads import usable_cores
 
 _POLL = 0.05  # seconds between two looks at the processes
-_FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
 
 
 class Plan(NamedTuple):
@@ -92,7 +88,7 @@ def train_all(
     plans = plan_runs(
         recipes, vary=vary, vary_zip=vary_zip, set=set, runs=runs, run=run, name=name
     )
-    return _Pool(plans, shared, jobs or usable_cores(), report).run()
+    return _Batch(plans, shared, jobs or usable_cores(), report).run()
 
 
 def plan_runs(
@@ -190,14 +186,7 @@ def _number(folder: Path, is_taken: Callable[[Path], bool]) -> Path:
     )
 
 
-class _Process(NamedTuple):
-    plan: Plan
-    process: subprocess.Popen[bytes]
-    stderr: IO[bytes]
-    core: int | None
-
-
-class _Pool:
+class _Batch:
     """The processes of the runs."""
 
     def __init__(
@@ -207,108 +196,45 @@ class _Pool:
         jobs: int,
         report: Callable[[Sequence[Plan], Sequence[Ended]], None],
     ) -> None:
+        self._plans = {str(plan.folder): plan for plan in plans}
         self._waiting = [*plans]
         self._options = options
-        self._jobs = jobs
+        self._pool = ProcessPool(jobs)
         self._report = lambda: report(plans, self._ended)
-        self._running: list[_Process] = []
         self._ended: list[Ended] = []
         self._is_stopped = False  # by a signal
-        self._free_cores = _cores(jobs)
 
     def run(self) -> list[Ended]:
         """Trains all runs, and returns them in the order of their ends."""
         reported = 0.0
         try:
-            with _Forwarding(self._forward):
-                while self._running or (self._waiting and not self._is_stopped):
+            with ForwardedSignals(self._forward):
+                while self._pool.running or (self._waiting and not self._is_stopped):
                     self._start()
                     if time.monotonic() - reported >= 1:
                         self._report()
                         reported = time.monotonic()
                     time.sleep(_POLL)
-                    self._collect()
+                    for end in self._pool.collect():
+                        plan = self._plans[end.key]
+                        self._ended.append(Ended(plan, end.code, end.message))
         finally:  # after an error, they save a checkpoint
             self._forward(signal.SIGTERM)
         self._report()
         return self._ended
 
     def _start(self) -> None:
-        while (
-            self._waiting and len(self._running) < self._jobs and not self._is_stopped
-        ):
+        while self._waiting and self._pool.has_room and not self._is_stopped:
             plan = self._waiting.pop(0)
-            command = [
-                sys.executable,
-                "-m",
-                "rlcli",
-                "train",
-                "--run",
-                str(plan.folder),
-            ]
+            arguments = ["train", "--run", str(plan.folder)]
             for setting in plan.sets:
-                command += ["--set", setting]
-            stderr = tempfile.TemporaryFile()  # noqa: SIM115 - `_collect` closes it
-            core = self._free_cores.pop() if self._free_cores else None
-            process = subprocess.Popen(
-                [*command, *self._options, "--", plan.recipe],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=stderr,
-                process_group=0,  # signals of the terminal come from here only
-            )
-            if core is not None:  # before it counts the cores
-                os.sched_setaffinity(process.pid, {core})
-            self._running.append(_Process(plan, process, stderr, core))
-
-    def _collect(self) -> None:
-        for each in [*self._running]:
-            code = each.process.poll()
-            if code is None:
-                continue
-            self._running.remove(each)
-            if each.core is not None:
-                self._free_cores.append(each.core)
-            with each.stderr as file:
-                file.seek(0)
-                message = file.read().decode(errors="replace").strip()
-            code = 128 - code if code < 0 else code  # killed by a signal
-            self._ended.append(Ended(each.plan, code, message))
+                arguments += ["--set", setting]
+            arguments += [*self._options, "--", plan.recipe]
+            self._pool.start(str(plan.folder), arguments)
 
     def _forward(self, number: int) -> None:
         self._is_stopped |= number != signal.SIGUSR1
-        for each in self._running:
-            each.process.send_signal(number)
-
-
-class _Forwarding:
-    """Context in which a function receives the signals of this process."""
-
-    def __init__(self, function: Callable[[int], None]) -> None:
-        self._function = function
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            return
-        for number in (getattr(signal, name) for name in _FORWARDED):
-            if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
-                continue  # as under `nohup`
-            self._before[number] = signal.signal(
-                number, lambda received, frame: self._function(received)
-            )
-
-    def __exit__(self, *exception: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-
-def _cores(jobs: int) -> list[int]:
-    """The cores of the processes; [] where there are not as many as processes."""
-    if not hasattr(os, "sched_getaffinity"):
-        return []
-    cores = sorted(os.sched_getaffinity(0))
-    return cores[:jobs] if 1 < jobs <= min(len(cores), usable_cores()) else []
+        self._pool.send_signal(number)
 
 
 def exit_code(ended: Sequence[Ended]) -> int:

@@ -16,10 +16,12 @@ its newest checkpoint.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import select
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType, MappingProxyType, TracebackType
@@ -32,6 +34,8 @@ _STATUS: Mapping[int, str] = MappingProxyType(
     }
 )
 PATIENCE = 5.0  # seconds from the first signal until the run has to start stopping
+PARENT = "RLCLI_PARENT"  # environment variable: the process that this one stops with
+_PR_SET_PDEATHSIG = 1  # of Linux's `prctl`
 _is_owned = False
 
 
@@ -39,11 +43,25 @@ _is_owned = False
 def own_process() -> Iterator[None]:
     """Context in which this process only runs rlcli, so that signals may end it."""
     global _is_owned
+    _stop_with_parent()
     before, _is_owned = _is_owned, True
     try:
         yield
     finally:
         _is_owned = before
+
+
+def _stop_with_parent() -> None:
+    """Requests SIGTERM for when the process in `PARENT` ends, on Linux.
+
+    A killed process cannot stop the processes that it has started.
+    """
+    parent = os.environ.pop(PARENT, "")
+    if not parent or sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != int(parent):  # it has already ended
+        signal.raise_signal(signal.SIGTERM)
 
 
 class Signals:

@@ -1,0 +1,134 @@
+"""Processes: `rlcli` in several processes at once, with a core for each.
+
+Imports no JAX: the processes do.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from typing import IO, Any, NamedTuple
+
+from rlcli.training.signals import PARENT
+from rlcli.xla.threads import usable_cores
+
+_FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
+
+
+class ProcessEnd(NamedTuple):
+    """How a process has ended."""
+
+    key: str
+    code: int  # the exit code of `rlcli`; 128 + n after signal n
+    message: str  # what it has printed to stderr
+
+
+class _Process(NamedTuple):
+    popen: subprocess.Popen[bytes]
+    stderr: IO[bytes]
+    core: int | None
+
+
+class ProcessPool:
+    """Processes of `rlcli`, each known by a key.
+
+    Where the system allows it, each of as many processes as cores has a core of its
+    own. The processes are not in the process group of the terminal: signals reach them
+    through `send_signal` only.
+    """
+
+    def __init__(self, jobs: int) -> None:
+        self._jobs = jobs
+        self._free_cores = _cores(jobs)
+        self._running: dict[str, _Process] = {}
+
+    @property
+    def running(self) -> list[str]:
+        """The keys of the processes that have not ended."""
+        return [*self._running]
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another process may start."""
+        return len(self._running) < self._jobs
+
+    def start(
+        self, key: str, arguments: Sequence[str], *, stops_with_parent: bool = False
+    ) -> None:
+        """Starts `rlcli` with these arguments.
+
+        `stops_with_parent`: the process saves a checkpoint and stops when this one is
+        killed, where the system allows that.
+        """
+        stderr = tempfile.TemporaryFile()  # noqa: SIM115 - `collect` closes it
+        core = self._free_cores.pop() if self._free_cores else None
+        environment = {PARENT: str(os.getpid())} if stops_with_parent else {}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rlcli", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            env=os.environ | environment,
+            process_group=0,  # signals of the terminal come from here only
+        )
+        if core is not None:  # before it counts the cores
+            os.sched_setaffinity(process.pid, {core})
+        self._running[key] = _Process(process, stderr, core)
+
+    def collect(self) -> list[ProcessEnd]:
+        """The processes that have ended since the last call."""
+        ended = []
+        for key, each in [*self._running.items()]:
+            code = each.popen.poll()
+            if code is None:
+                continue
+            del self._running[key]
+            if each.core is not None:
+                self._free_cores.append(each.core)
+            with each.stderr as file:
+                file.seek(0)
+                message = file.read().decode(errors="replace").strip()
+            code = 128 - code if code < 0 else code  # killed by a signal
+            ended.append(ProcessEnd(key, code, message))
+        return ended
+
+    def send_signal(self, number: int, key: str | None = None) -> None:
+        """Sends a signal to the process of a key, or to all."""
+        for each in [key] if key is not None else self.running:
+            if each in self._running:
+                self._running[each].popen.send_signal(number)
+
+
+class ForwardedSignals:
+    """Context in which a function receives the signals of this process."""
+
+    def __init__(self, function: Callable[[int], None]) -> None:
+        self._function = function
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in (getattr(signal, name) for name in _FORWARDED):
+            if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+                continue  # as under `nohup`
+            self._before[number] = signal.signal(
+                number, lambda received, frame: self._function(received)
+            )
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+def _cores(jobs: int) -> list[int]:
+    """The cores of the processes; [] where there are not as many as processes."""
+    if not hasattr(os, "sched_getaffinity"):
+        return []
+    cores = sorted(os.sched_getaffinity(0))
+    return cores[:jobs] if 1 < jobs <= min(len(cores), usable_cores()) else []
