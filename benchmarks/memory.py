@@ -55,15 +55,15 @@ def measure(recipe: str, sets: list[str]) -> dict[str, int]:
     parsed = load_recipe(recipe, sets)
     experiment = Experiment(parsed, build(parsed))
     before = _resident()
-    shapes = experiment.check()
-    experiment.begin()
+    shapes = experiment.program.check()
+    experiment.program.begin()
     for _ in range(CHUNKS):
         experiment.advance(max(1, 1_000 // experiment.steps))
     with tempfile.TemporaryDirectory() as folder:
         experiment.save(run_folder.create_run("memory", run=Path(folder) / "run"))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {
-        "estimate": memory_usage.total(experiment.memory),
+        "estimate": memory_usage.total(experiment.program.memory),
         "state": tree_bytes(shapes),
         "peak": peak - before,
     }

@@ -45,13 +45,13 @@ def start_training(data: Mapping[str, Any]) -> Advance:
 
     recipe = load_recipe(data, ["train.steps=100_000_000", "train.checkpoint=null"])
     experiment = Experiment(recipe, build(recipe))
-    experiment.begin()
+    experiment.program.begin()
 
     def advance(steps: int) -> Any:
         end = experiment.step + steps
         while experiment.step < end:
             experiment.advance((end - experiment.step) // experiment.steps)
-        return experiment.progress.iteration
+        return experiment.program.progress.iteration
 
     return advance
 

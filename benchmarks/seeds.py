@@ -42,11 +42,11 @@ def main(seeds: int) -> None:
     no_end = f"train.steps={INT32_MAX}", f"train.checkpoint.every={INT32_MAX}"
     recipe = load_recipe(RECIPE, [f"train.seeds={seeds}", *no_end])
     experiment = Experiment(recipe, build(recipe))
-    experiment.begin()
+    experiment.program.begin()
 
     def run_rlcli(steps: int) -> Any:
         experiment.advance(steps // seeds)
-        return experiment.progress.iteration
+        return experiment.program.progress.iteration
 
     begin, advance = plain_dqn.make()
     states = jax.vmap(begin)(jnp.arange(seeds))

@@ -18,7 +18,7 @@ from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.recipe.schema import COMMENT
 from rlcli.runs import metrics
-from rlcli.training.experiment import Experiment
+from rlcli.training.program import Program
 from rlcli.xla import backend
 
 RECIPES = sorted(recipe.shipped_recipes().items())
@@ -53,7 +53,7 @@ def path(request):
 
 def test_a_recipe_traces_from_its_first_step_to_what_it_saves(path):
     parsed = recipe.load_recipe(path)
-    progress = Experiment(parsed, build(parsed)).check()
+    progress = Program(parsed, build(parsed)).check()
     agent = jax.tree.leaves(progress.agent)
     assert {leaf.shape[0] for leaf in agent} == {parsed.train.seeds}
 

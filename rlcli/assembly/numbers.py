@@ -32,6 +32,47 @@ def recipe_numbers(recipe: Recipe) -> dict[str, float]:
     return numbers
 
 
+def without_numbers(recipe: Recipe) -> Recipe:
+    """The recipe with the same value for all of its numbers.
+
+    Two recipes have the same program if they are equal without their numbers.
+    """
+
+    def mask(place: str, part: Part) -> Part:
+        options = _map_numbers(part, place, recipe, lambda place, number: 0.5)
+        return part._replace(options=options)
+
+    parts = {place: mask(place, part) for place, part in recipe.agent_parts.items()}
+    optimizer = {
+        group: parts[".".join(recipe.optimizer_place(group))]
+        for group in recipe.optimizer
+    }
+    return dataclasses.replace(
+        recipe,
+        updater=parts["updater"],
+        policy=parts["policy"],
+        tracer=parts["tracer"],
+        replay=parts.get("replay"),
+        optimizer=optimizer,
+    )
+
+
+def numbers_of_each(
+    recipes: Sequence[Recipe], seeds: int
+) -> dict[str, float | tuple[float, ...]]:
+    """The numbers of recipes with the same program, for `seeds` seeds of each.
+
+    A number in which the recipes differ has a value for each seed, as `Setup.numbers`.
+    """
+    numbers = [recipe_numbers(recipe) for recipe in recipes]
+    return {
+        place: tuple(each[place] for each in numbers for _ in range(seeds))
+        if any(each[place] != numbers[0][place] for each in numbers)
+        else numbers[0][place]
+        for place in numbers[0]
+    }
+
+
 def options_at(
     part: Part, place: Sequence[str | int], clock: Clock, recipe: Recipe
 ) -> Mapping[str, Any]:

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 def train_and_report(recipes: Sequence[str], *, quiet: bool, **keywords: Any) -> int:
     """Trains several runs; prints a table and their folders; returns the exit code."""
-    from rlcli.training.batch import exit_code  # here, to keep `--help` fast
+    from rlcli.training import signals  # here, to keep `--help` fast
+    from rlcli.training.batch import exit_code
 
-    with _show(quiet) as report:
-        ended = rlcli.train_all(recipes, report=report, **keywords)
+    with signals.own_process(), _show(quiet) as report:
+        ended = rlcli.train_all(recipes, report=report, quiet=quiet, **keywords)
     for each in ended:
         if each.code != errors.OK and each.message:
             output.print_message(f"`{each.plan.folder}`: {each.message}")
@@ -46,13 +47,18 @@ def _show(
     if quiet or not screen.is_terminal:
         yield _Lines(quiet)
         return
-    with Live(console=screen, auto_refresh=False, transient=True) as live:
+    live = Live(console=screen, auto_refresh=False, transient=True)
 
-        def show(plans: Sequence[Plan], ended: Sequence[Ended]) -> None:
-            table = _table([plan.folder for plan in plans], screen.width)
-            live.update(table or "starting ...", refresh=True)
+    def show(plans: Sequence[Plan], ended: Sequence[Ended]) -> None:
+        if not live.is_started:  # not for runs in this process, which show themselves
+            live.start()
+        table = _table([plan.folder for plan in plans], screen.width)
+        live.update(table or "starting ...", refresh=True)
 
+    try:
         yield show
+    finally:
+        live.stop()
 
 
 class _Lines:
@@ -85,15 +91,19 @@ def _table(folders: Sequence[Path], width: int) -> Any:
 
 def _print_end(ended: Sequence[Ended]) -> None:
     from rlcli.runs.provenance import program
-    from rlcli.runs.run_folder import Run
+    from rlcli.runs.run_folder import Run, find_members
 
     folders = [each.plan.folder for each in ended]
     screen = output.console(stderr=True)
     if table := _table(folders, screen.width):
         screen.print(table)
+    named: set[Path] = set()  # of the same program as a run that was printed
     for each in ended:
-        if each.code >= errors.OUT_OF_TIME and each.plan.folder.is_dir():
-            output.print_message(f"next: {Run(each.plan.folder).command('resume')}")
+        folder = each.plan.folder
+        if each.code < errors.OUT_OF_TIME or folder in named or not folder.is_dir():
+            continue
+        output.print_message(f"next: {Run(folder).command('resume')}")
+        named |= {member.folder for member in find_members(Run(folder))}
     if len(folders) > 1 and all(each.code == errors.OK for each in ended):
         group = os.path.commonpath([folder.parent for folder in folders])
         command = shlex.join(["compare", group])

@@ -121,7 +121,7 @@ def command(
         "smoke": smoke,
         "quiet": quiet,
     }
-    if len(recipe) > 1 or vary or vary_zip:
+    if len(recipe) > 1 or vary or vary_zip or _varies(recipe[0], set):
         if profile:
             message = "profiles a single run, without other recipes or varied options"
             raise typer.BadParameter(message, param_hint="--profile")
@@ -130,3 +130,14 @@ def command(
     with signals.own_process():
         folder = rlcli.train(recipe[0], profile=profile, **keywords)
     raise typer.Exit(training_outcome.report_training(folder, quiet=quiet))
+
+
+def _varies(recipe: str, sets: list[str]) -> bool:
+    """Whether a recipe stands for several runs."""
+    from rlcli.errors import RlcliError  # here, to keep `--help` fast
+    from rlcli.recipe.loading import load_combinations
+
+    try:
+        return load_combinations(recipe, sets) != [()]
+    except RlcliError:  # which training explains
+        return False

@@ -8,9 +8,9 @@ from rlcli import registry
 from rlcli.assembly import build_environment
 from rlcli.assembly.parts import START
 from rlcli.loop.episodes import Evaluator, parallel_environments
-from rlcli.loop.progress import Setup
+from rlcli.loop.progress import Setup, numbers_by_place
 from rlcli.recipe import Recipe
-from rlcli.types import Clock
+from rlcli.types import Array, ArrayTree, Clock, Policy
 
 
 def make_evaluator(
@@ -23,18 +23,38 @@ def make_evaluator(
 ) -> Evaluator:
     """Builds an evaluator of `episodes`, rounded up to equal shares per environment.
 
-    `setup` is that of the recipe: its policies, seeds and devices are used.
+    `setup` is that of the recipe: its policies, seeds and devices are used. If each of
+    its seeds has its own numbers, `acting` of the evaluator is a pair: the acting state
+    and `numbers_array`, without padding.
     """
     facts = registry.find("environment", recipe.environment.name).facts
     num_envs = parallel_environments(episodes, bool(facts.get("adapter")))
     small = dataclasses.replace(recipe, num_envs=num_envs)
     environment = build_environment(small, len(setup.seeds), clock)
-    _, agent = setup.at(clock)
     return Evaluator(
         environment,
-        agent.policy,
+        _numbered_policy(setup, clock)
+        if setup.has_own_numbers
+        else setup.at(clock)[1].policy,
         setup.seeds,
         -(-episodes // num_envs),
         explore=explore,
         devices=setup.devices,
     )
+
+
+def _numbered_policy(setup: Setup, clock: Clock) -> Policy:
+    """The policy at a time, of which `acting` also has the numbers: `(acting, [N])`."""
+
+    def policy_of(numbers: Array) -> Policy:
+        by_place = numbers_by_place(setup, numbers)
+        return setup.at(clock._replace(numbers=by_place))[1].policy
+
+    def explore(acting: tuple[ArrayTree, Array], *rest: ArrayTree) -> tuple:
+        return policy_of(acting[1]).explore(acting[0], *rest)
+
+    def exploit(acting: tuple[ArrayTree, Array], *rest: ArrayTree) -> tuple:
+        return policy_of(acting[1]).exploit(acting[0], *rest)
+
+    policy = setup.at(clock)[1].policy
+    return policy._replace(explore=explore, exploit=exploit)

@@ -20,7 +20,6 @@ from rlcli.loop.advance import (
 from rlcli.loop.engine import Loop
 from rlcli.loop.log import Log, empty_buffer, finished_episodes, log_points, write_if
 from rlcli.loop.progress import (
-    AXES,
     RESET,
     Progress,
     Setup,
@@ -55,27 +54,32 @@ def compiled_loop(setup: Setup) -> Loop:
 
     Inside the loop, a progress has an entry for each padded seed.
     """
-    devices = setup.devices
+    devices, progress_axes = setup.devices, setup.axes
     seeds_per_device = len(setup.padded_seeds) // devices
 
+    def begin_one(seed: Array, numbers: Array) -> Progress:
+        state, obs = setup.environment.reset(stream_key(seed, RESET))
+        names = info_names(setup.environment, state)
+        return initial_progress(setup, seed, numbers, state, obs, names)
+
     def begin_share(seeds: Array, numbers: Array) -> Progress:
-        def begin_one(seed: Array) -> Progress:
-            state, obs = setup.environment.reset(stream_key(seed, RESET))
-            names = info_names(setup.environment, state)
-            return initial_progress(setup, seed, numbers, state, obs, names)
+        if setup.has_own_numbers:
+            begin = map_seeds(begin_one, seeds_per_device, progress_axes)
+            return begin(seeds, numbers)
+        begin = functools.partial(begin_one, numbers=numbers)
+        return map_seeds(begin, seeds_per_device, progress_axes)(seeds)
 
-        return map_seeds(begin_one, seeds_per_device, AXES)(seeds)
-
-    begin_all = jax.jit(shard_seeds(begin_share, devices, (0, None), AXES))
+    begin_inputs = 0, progress_axes.numbers
+    begin_all = jax.jit(shard_seeds(begin_share, devices, begin_inputs, progress_axes))
     seeds, numbers = seed_array(setup), numbers_array(setup)
-    axes = (AXES, None), (AXES, 0)
+    axes = (progress_axes, None), (progress_axes, 0)
     chunk_all = vmap_seeds(_chunk_function(setup), seeds_per_device, *axes)
     advance_all = jax.jit(shard_seeds(chunk_all, devices, *axes), donate_argnums=0)
 
     @functools.cache
     def padded_shapes() -> Progress:
         shapes = jax.eval_shape(begin_all, seeds, numbers)
-        return shapes_on_devices(devices, shapes, AXES)
+        return shapes_on_devices(devices, shapes, progress_axes)
 
     def trace() -> jax.stages.Traced:
         return advance_all.trace(padded_shapes(), log_points(1))  # JAX keeps the result
@@ -88,13 +92,15 @@ def compiled_loop(setup: Setup) -> Loop:
         progress = progress._replace(numbers=())
         if len(setup.padded_seeds) == len(setup.seeds):
             return progress
-        return drop_padding(len(setup.seeds), jax.device_get(progress), AXES)
+        return drop_padding(len(setup.seeds), jax.device_get(progress), progress_axes)
 
     def restore(arrays: ArrayTree) -> tuple[Progress, str]:
         # The same shardings as `advance` returns, so that it is not compiled twice.
         arrays = arrays._replace(numbers=np.asarray(numbers))
-        padded = pad_seeds(len(setup.padded_seeds), arrays, AXES)
-        return jax.device_put(padded, seed_shardings(devices, padded, AXES)), ""
+        padded = pad_seeds(len(setup.padded_seeds), arrays, progress_axes)
+        return jax.device_put(
+            padded, seed_shardings(devices, padded, progress_axes)
+        ), ""
 
     return Loop(
         begin=lambda: begin_all(seeds, numbers),
@@ -102,7 +108,7 @@ def compiled_loop(setup: Setup) -> Loop:
         save=save,
         restore=restore,
         shapes=lambda: resize_seeds(
-            len(setup.seeds), padded_shapes()._replace(numbers=()), AXES
+            len(setup.seeds), padded_shapes()._replace(numbers=()), progress_axes
         ),
         close=lambda progress: None,
         temporaries=temporaries,

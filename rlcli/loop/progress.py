@@ -52,13 +52,24 @@ class Setup(NamedTuple):
     devices: int = 1
     reset: bool = False  # whether every unroll starts with a reset
     # The numbers that are arguments of the compiled program, by their places in the
-    # recipe; `Progress.numbers` is the array of their values.
-    numbers: Mapping[str, float] = {}
+    # recipe; `Progress.numbers` is the array of their values. Runs that are trained
+    # together have one value for each of `seeds`.
+    numbers: Mapping[str, float | tuple[float, ...]] = {}
 
     @property
     def padded_seeds(self) -> tuple[int, ...]:
         """The seeds; the last one repeats until all devices have equally many."""
         return self.seeds + self.seeds[-1:] * (-len(self.seeds) % self.devices)
+
+    @property
+    def has_own_numbers(self) -> bool:
+        """Whether each seed has numbers of its own."""
+        return any(isinstance(value, tuple) for value in self.numbers.values())
+
+    @property
+    def axes(self) -> Progress:
+        """The axis of the seeds in each field of `Progress`; None if it has none."""
+        return AXES._replace(numbers=0) if self.has_own_numbers else AXES
 
     @property
     def steps(self) -> int:
@@ -106,7 +117,7 @@ class Progress(NamedTuple):
     agent: ArrayTree
     statistics: EpisodeStatistics
     faults: Faults
-    numbers: Float32[Array, "N"]  # see `Setup.numbers`; not saved
+    numbers: Float32[Array, "*S N"]  # see `Setup.numbers`; not saved
 
 
 AXES = Progress._make([None, None, 0, 0, 0, 0, 0, 0, 0, 0, None])
@@ -117,9 +128,15 @@ def stream_key(seed: Array | int, index: int) -> Key:
     return jax.random.fold_in(jax.random.key(seed), index)
 
 
-def numbers_array(setup: Setup) -> Float32[Array, "N"]:
-    """The values of `Setup.numbers`."""
-    return jnp.asarray(list(setup.numbers.values()), jnp.float32)
+def numbers_array(setup: Setup) -> Float32[Array, "*P N"]:
+    """The values of `Setup.numbers`, for each padded seed if it has its own."""
+    values = [*setup.numbers.values()]
+    if not setup.has_own_numbers:
+        return jnp.asarray(values, jnp.float32)
+    rows = np.stack([np.broadcast_to(x, len(setup.seeds)) for x in values], axis=1)
+    padding = len(setup.padded_seeds) - len(setup.seeds)
+    padded = np.pad(rows, ((0, padding), (0, 0)), "edge")
+    return jnp.asarray(padded, jnp.float32)
 
 
 def numbers_by_place(

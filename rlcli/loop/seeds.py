@@ -163,3 +163,10 @@ def drop_padding(seeds: int, tree: ArrayTree, axes: Any = 0) -> ArrayTree:
         return leaf[:seeds]
 
     return _map_leaves(drop, axes, tree)
+
+
+def take_seeds(seeds: slice, tree: ArrayTree, axes: Any = 0) -> ArrayTree:
+    """The arrays of some seeds, `[S, ...]` to `[seeds, ...]`."""
+    return _map_leaves(
+        lambda axis, leaf: leaf if axis is None else leaf[seeds], axes, tree
+    )

@@ -23,7 +23,7 @@ LEGEND = (
 )
 COUNTS = frozenset(("ep", "T", "t", "updates"))
 NOT_METRICS = frozenset(
-    (*LEADING_FIELDS, *CLOCK_FIELDS, "seed", "evaluation", "frozen")
+    (*LEADING_FIELDS, *CLOCK_FIELDS, "seed", "run", "evaluation", "frozen")
 )
 
 
@@ -55,7 +55,8 @@ def merge_rows(rows: Sequence[Row]) -> Row:
     """Merges the rows of several seeds: means over the seeds that are not frozen.
 
     Adds the number of seeds, the minimum and maximum of `avg_G`, and the number of
-    frozen seeds. A single row is returned unchanged.
+    frozen seeds. A single row is returned unchanged. The rows may also be those of
+    runs, with the field `run`.
     """
     if len(rows) == 1:
         return rows[0]
@@ -64,14 +65,35 @@ def merge_rows(rows: Sequence[Row]) -> Row:
     mean: dict[str, Any] = {}
     for name in names:
         values = finite_values(row.get(name) for row in alive)
-        if values and name not in ("seed", "frozen"):
+        if values and name not in ("seed", "run", "frozen"):
             average = sum(values) / len(values)
             mean[name] = round(average) if name in COUNTS else average
-    mean["seeds"] = len(rows)
+    mean[f"{kind_of(rows)}s"] = len(rows)
     averages = finite_values(row.get("avg_G") for row in alive)
     if averages:
         mean |= {"min_avg_G": min(averages), "max_avg_G": max(averages)}
     return mean | {"frozen": len([row for row in rows if row.get("frozen")])}
+
+
+def merge_evaluation(evaluation: Sequence[Row]) -> dict[str, Any]:
+    """Merges the evaluation of several seeds: the means of all numbers."""
+    results = [row["evaluation"] for row in evaluation]
+    means = {
+        name: sum(result[name] for result in results) / len(results)
+        for name in results[0]
+    }
+    means["episodes"] = results[0]["episodes"]
+    return {"T": evaluation[0]["T"], "evaluation": means}
+
+
+def kind_of(rows: Sequence[Row]) -> str:
+    """Whose rows these are, each of a `seed` or of a `run`."""
+    return "run" if "run" in rows[0] else "seed"
+
+
+def name_of(row: Row) -> int | str:
+    """The seed of a row, or its run if runs are trained together."""
+    return row["run"] if "run" in row else row["seed"]
 
 
 def format_evaluation(evaluation: Sequence[Row]) -> str:
@@ -93,8 +115,8 @@ def format_evaluation(evaluation: Sequence[Row]) -> str:
     low, high = (format_number(bound) for bound in total["ci95"])
     return (
         f"G {format_number(total['mean'])}, IQM {format_number(total['iqm'])} (95 % "
-        f"interval {low} to {high} over {len(results)} seeds), {first['episodes']} "
-        f"episodes {end}"
+        f"interval {low} to {high} over {len(results)} {kind_of(evaluation)}s), "
+        f"{first['episodes']} episodes {end}"
     )
 
 

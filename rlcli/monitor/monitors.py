@@ -53,7 +53,7 @@ class Monitor:
     def __init__(
         self,
         total_steps: int = 0,
-        seeds: Sequence[int] = (),
+        seeds: Sequence[int | str] = (),
         *,
         title: str,
         quiet: bool = False,
@@ -127,7 +127,7 @@ class Monitor:
     def begin(
         self,
         total_steps: int,
-        seeds: Sequence[int],
+        seeds: Sequence[int | str],
         *,
         log_path: str | Path | None = None,
         start: int = 0,
@@ -135,6 +135,7 @@ class Monitor:
     ) -> None:
         """Sets what was not known when the monitor was made.
 
+        `seeds` may be the names of runs that are trained together.
         `is_stop_requested` is asked a few times a second.
         """
         self._is_stop_requested = is_stop_requested

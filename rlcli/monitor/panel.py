@@ -28,6 +28,7 @@ from rlcli.monitor.lines import (
     format_evaluation,
     group_by_point,
     merge_rows,
+    name_of,
 )
 from rlcli.monitor.seeds_table import SeedRows, row_count, seeds_table
 from rlcli.runs.formats import format_number
@@ -40,7 +41,7 @@ _FRAME = 3  # lines of the frame, and one for the cursor
 _NEVER_DROPPED = 9
 _MIN_BAR = 8  # characters; a shorter bar is not readable
 _RATES = ("steps", "updates")
-_SHOWN_ELSEWHERE = NOT_METRICS | {"seeds", "min_avg_G", "max_avg_G"}
+_SHOWN_ELSEWHERE = NOT_METRICS | {"seeds", "runs", "min_avg_G", "max_avg_G"}
 
 
 class _Block(NamedTuple):
@@ -59,14 +60,14 @@ class RunPanel:
     def __init__(
         self,
         total_steps: int,
-        seeds: Sequence[int],
+        seeds: Sequence[int | str],
         title: str,
         start: int = 0,
         *,
         start_time: float | None = None,
         hint: str = SAVES,
     ) -> None:
-        """`total_steps` is 0 before it is known."""
+        """`total_steps` is 0 before it is known. `seeds` may be names of runs."""
         self.total_steps = total_steps
         self.seeds = list(seeds)
         self.title = printable(title)
@@ -78,10 +79,10 @@ class RunPanel:
         self.end_time: float | None = None
         self._start = time.time() if start_time is None else start_time
         self._first: tuple[float, int] | None = None  # time and step of the first rows
-        self._rows: dict[int, Row] = {}
-        self._curves: dict[int, Curve] = {}
+        self._rows: dict[int | str, Row] = {}  # by seed, or by run
+        self._curves: dict[int | str, Curve] = {}
         self._mean_curve = Curve()
-        self._evaluations: dict[int, float] = {}
+        self._evaluations: dict[int | str, float] = {}
         self._evaluation_curve = Curve()
         self._evaluation = ""
 
@@ -91,12 +92,12 @@ class RunPanel:
         # Excludes the first steps from the speed: they include the compilation.
         self._first = self._first or self._first_point(rows, step)
         for row in rows:
-            self._rows[row["seed"]] = row
-            self._curves.setdefault(row["seed"], Curve()).add(row.get("avg_G"))
+            self._rows[name_of(row)] = row
+            self._curves.setdefault(name_of(row), Curve()).add(row.get("avg_G"))
         for point in group_by_point(rows):
             self._mean_curve.add(merge_rows(point).get("avg_G"))
         if evaluation:
-            means = {row["seed"]: row["evaluation"]["mean"] for row in evaluation}
+            means = {name_of(row): row["evaluation"]["mean"] for row in evaluation}
             self._evaluations |= means
             self._evaluation = format_evaluation(evaluation)
             self._evaluation_curve.add(mean(list(means.values())))
@@ -124,7 +125,8 @@ class RunPanel:
         lines = [line for block in blocks for line in block.lines]
         title = Text.assemble((self.title, "bold"))
         if len(self.seeds) > 1:
-            title.append(f" · {len(self.seeds)} seeds")
+            kind = "runs" if isinstance(self.seeds[0], str) else "seeds"
+            title.append(f" · {len(self.seeds)} {kind}")
         if self.total_steps and not any(block.name == "progress" for block in blocks):
             title.append(f" · {self._percent()}")
         subtitle = Text() if self.is_finished else self._subtitle(width)
@@ -147,7 +149,7 @@ class RunPanel:
         if not self._rows:
             text = f"{self.phase} …" if not self.is_finished else "no log point reached"
             return [progress, _texts("returns", _NEVER_DROPPED, [Text(text)])]
-        row = merge_rows([self._rows[seed] for seed in sorted(self._rows)])
+        row = merge_rows([*self._rows.values()])
         is_single = len(self._rows) == 1
         names = ("ep", "T", "t", "G", "avg_r") if is_single else ("ep", "T", "avg_r")
         counts = [(name, row.get(name)) for name in names]

@@ -1,4 +1,7 @@
-"""Seeds table: the results of several seeds, one row each, or their extremes."""
+"""Seeds table: the results of several seeds, one row each, or their extremes.
+
+Several runs that are trained together are shown in the same way.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rlcli.monitor.drawing import Curve, format_frozen, mean, sparkline
-from rlcli.monitor.lines import Row, finite_values, format_number
+from rlcli.monitor.lines import Row, finite_values, format_number, kind_of
 
 MAX_SEED_ROWS = 8  # more seeds than these share three lines: mean, min, max
 _TRAINING = ("ep", "t", "G", "avg_G")
@@ -29,9 +32,9 @@ _MIN_CURVE = 8  # characters; a shorter curve is not readable
 class SeedRows(NamedTuple):
     """The latest row, the curve of `avg_G` and the last evaluation of each seed."""
 
-    rows: Mapping[int, Row]
-    curves: Mapping[int, Curve]
-    evaluations: Mapping[int, float]
+    rows: Mapping[int | str, Row]  # by seed, or by run
+    curves: Mapping[int | str, Curve]
+    evaluations: Mapping[int | str, float]
     mean_curve: Curve
 
 
@@ -60,7 +63,8 @@ def seeds_table(results: SeedRows, width: int, room: int) -> Table:
         for name in _COLUMNS
         if any(line.numbers[name] for line in lines)
     }
-    first = max(len("seed"), *(len(line.name) for line in lines))
+    kind = kind_of([*results.rows.values()])
+    first = max(len(kind), *(len(line.name) for line in lines))
 
     def remaining() -> int:
         """The characters beside the numbers."""
@@ -78,7 +82,7 @@ def seeds_table(results: SeedRows, width: int, room: int) -> Table:
         pad_edge=False,
         header_style="dim",
     )
-    table.add_column("seed", no_wrap=True, min_width=first)
+    table.add_column(kind, no_wrap=True, min_width=first)
     for name, size in widths.items():
         table.add_column(name, justify="right", no_wrap=True, min_width=size)
     if has_curve or has_notes:
@@ -97,7 +101,7 @@ def seeds_table(results: SeedRows, width: int, room: int) -> Table:
 def _lines(results: SeedRows, count: int) -> list[_Line]:
     values = {
         seed: {**results.rows[seed], "evaluation": results.evaluations.get(seed)}
-        for seed in sorted(results.rows)
+        for seed in results.rows
     }
     frozen = {s: r["frozen"] for s, r in results.rows.items() if r.get("frozen")}
     # Frozen seeds do not count in what training shows, but in evaluations.
@@ -117,7 +121,7 @@ def _lines(results: SeedRows, count: int) -> list[_Line]:
             for seed, value in values.items()
         ]
     else:
-        note = f"frozen: {', '.join(map(str, sorted(frozen)))}" if frozen else ""
+        note = f"frozen: {', '.join(map(str, frozen))}" if frozen else ""
         lines = [
             _Line("min", _format_numbers(alive, min)),
             _Line("max", _format_numbers(alive, max), note=note),

@@ -32,10 +32,10 @@ from rlcli.xla.numeric_limits import EXACT_MAX, INT32_MAX
 
 SECTIONS = (
     *("environment", "network", "policy", "tracer", "replay", "updater"),
-    *("normalize", "optimizer", "train", "extra"),
+    *("normalize", "optimizer", "train", "extra", "vary"),
 )
 # Reserved for later versions: refused with a message that says so.
-UNSUPPORTED_SECTIONS = ("vary", "plugins")
+UNSUPPORTED_SECTIONS = ("plugins",)
 UNSUPPORTED_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "updater": ("rule", "objective"),

@@ -34,7 +34,8 @@ def find_owner(key: str, value: Any, *, is_setting: bool) -> str:
     if hint:
         return re.sub("`(.+?)`", _format_as_setting, hint) if is_setting else hint
     # Looking among the options of parts takes a second, for importing JAX.
-    similar = suggest(key, [name for name in grammar.SECTIONS if name != "extra"])
+    names = [name for name in grammar.SECTIONS if name not in ("extra", "vary")]
+    similar = suggest(key, names)
     owner = _section_owner(key)
     if not owner and similar.startswith("did you mean"):
         return similar

@@ -21,6 +21,8 @@ from rlcli.recipe.finding import find_recipe, shipped_recipes
 from rlcli.recipe.merging import BY_FUNCTION, DEFAULT, OptionCheck
 from rlcli.recipe.sections import NetworkSpec, Part, Sections
 from rlcli.recipe.settings import apply_settings
+from rlcli.recipe.varying import KEY as VARY
+from rlcli.recipe.varying import recipe_combinations
 from rlcli.registry import user_code
 
 
@@ -160,6 +162,17 @@ def read_without_parts(
     """
     document = read_document(recipe, lambda kind, part: lambda key: False)
     return apply_settings(document, sets)
+
+
+def load_combinations(
+    recipe: str | Path | Mapping[str, Any], sets: Sequence[str] = ()
+) -> list[tuple[str, ...]]:
+    """The settings of each run that a recipe stands for; `[()]` if it is a single one.
+
+    Needs no JAX. Only settings of the section `vary` matter.
+    """
+    own = [text for text in sets if text.startswith(VARY)]
+    return recipe_combinations(read_without_parts(recipe, own))
 
 
 def load_bases(recipe: str | Path) -> Recipe:

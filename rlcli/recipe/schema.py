@@ -103,6 +103,15 @@ class _Builder:
             "optimizer": _or_null(_single_or_many(self.part("optimizer"))),
             "train": _or_null(self.train()),
             "extra": {"type": ["object", "null"], "description": "your own data"},
+            "vary": {
+                "description": "options of which each run has others: a grid of lists, "
+                "or a list of combinations",
+                "anyOf": [
+                    {"type": ["object"], "additionalProperties": {"type": "array"}},
+                    {"type": "array", "items": {"type": "object"}},
+                    {"type": "null"},
+                ],
+            },
         }
 
     def train(self) -> Schema:

@@ -25,6 +25,7 @@ from rlcli.recipe.merging import (
     is_by_function,
     merge_part,
 )
+from rlcli.recipe.varying import recipe_combinations
 from rlcli.registry.common_names import find_hint
 
 
@@ -81,6 +82,7 @@ class Sections:
     def check_plain(self) -> None:
         """Checks everything that needs no registered part, and thus no JAX."""
         self.check()
+        recipe_combinations(self.document)
         self.normalize()
         reader, parameters = self._train_reader(), registry.options(grammar.Train)
         options = self.mapping(("train",), self.data.get("train"))

@@ -360,6 +360,31 @@ def is_run(folder: Path) -> bool:
     return (folder / "run.json").is_file() or bool(Run(folder).list_checkpoints())
 
 
+def find_members(run: Run) -> list[Run]:
+    """The runs that are trained together with a run, itself included, in order."""
+    names = run.read_info().get("members")
+    if names is None:
+        return [run]
+    folder = run.folder.absolute()
+    are_siblings = all(Path(each).name == each not in ("", "..") for each in names)
+    if folder.name not in names or not are_siblings:
+        raise RlcliError(
+            f"`{run.folder}` was trained together with other runs, under another name",
+            f"restore its name: one of {', '.join(map(quote, names))}",
+        )
+    members = [
+        run if name == folder.name else Run(run.folder.parent / name) for name in names
+    ]
+    for member in members:
+        if not is_run(member.folder):
+            raise RlcliError(
+                f"`{run.folder}` was trained together with `{member.folder}`, which is "
+                "missing",
+                "restore its folder, or train a new run",
+            )
+    return members
+
+
 def timestamp() -> str:
     """The current time in the format of `run.json`: `2026-11-20T10:00:00Z`."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -403,6 +428,7 @@ _INFO: Mapping[str, Callable[[Any], bool]] = MappingProxyType(
         "created": _is(str),
         "ended": _is(str, NoneType),
         "imports": _is_list_of(str),
+        "members": _is_list_of(str),
         "code": _is(dict),
         "resumes": _is_list_of(dict),
     }

@@ -22,7 +22,7 @@ from rlcli.assembly import build, out_of_memory
 from rlcli.errors import RlcliError
 from rlcli.loop import Loop, make_loop
 from rlcli.loop.faults import NONE
-from rlcli.loop.progress import Progress, Setup
+from rlcli.loop.progress import AXES, Progress, Setup
 from rlcli.recipe import Recipe, documents, dump_recipe, load_recipe, resolve
 from rlcli.runs import checkpoint, code, provenance
 from rlcli.runs.frozen import FrozenSeeds, dump_frozen, load_frozen
@@ -71,12 +71,14 @@ def save_progress(
     path: Path,
     recipe: Recipe,
     setup: Setup,
-    loop: Loop,
-    progress: Progress,
+    progress: ArrayTree,
     metrics: Mapping[str, np.ndarray],
     frozen: FrozenSeeds = _NO_SEED,
 ) -> None:
-    """Writes a checkpoint, from which a run can resume without its other files."""
+    """Writes a checkpoint, from which a run can resume without its other files.
+
+    `progress` are arrays, as `Loop.save` returns them.
+    """
     checkpoint.write(
         path,
         {
@@ -87,7 +89,7 @@ def save_progress(
                 "layout": threads.layout(setup.devices)._asdict(),
                 "versions": provenance.versions(),
             },
-            "progress": checkpoint.flatten_tree(loop.save(progress)),
+            "progress": checkpoint.flatten_tree(progress),
             "metrics": {name: np.asarray(metric) for name, metric in metrics.items()},
             **_dump_frozen(frozen),
         },
@@ -118,6 +120,18 @@ def read_checkpoint(path: Path) -> Saved:
         metrics=content["metrics"],
         frozen=load_frozen(content.get(_FROZEN, {}), content["seeds"]),
     )
+
+
+def stack_progress(
+    trees: Sequence[Mapping[str, np.ndarray]],
+) -> dict[str, np.ndarray]:
+    """The progress of runs that are trained together, in the order of their seeds."""
+    return {
+        path: leaf
+        if getattr(AXES, path.split("/")[0]) is None
+        else np.concatenate([tree[path] for tree in trees])
+        for path, leaf in trees[0].items()
+    }
 
 
 def restore_progress(tree: Saved, loop: Loop) -> tuple[Progress, str]:

@@ -1,38 +1,29 @@
-"""Batch: trains several runs, each in a process of its own, as many at once as cores.
+"""Batch: trains several runs: several recipes, and combinations of varied options.
 
-The runs are several recipes, and the combinations of the options in `vary`. Imports no
-JAX: the processes of the runs do.
+Runs that differ in numbers only are one program (`rlcli.training.together`). If there
+are other differences, there is a process for each program, as many at once as cores.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rlcli import errors
-from rlcli.errors import RlcliError, quote
-from rlcli.recipe import check_document
 from rlcli.runs.durations import parse_duration
-from rlcli.runs.naming import check_name, check_tags, describe_overrides
-from rlcli.runs.run_folder import check_place
+from rlcli.runs.files import read_json
+from rlcli.runs.naming import check_tags
+from rlcli.runs.run_folder import is_run
+from rlcli.training.plans import Plan, arguments_of, group_plans, plan_runs
 from rlcli.training.processes import ForwardedSignals, ProcessPool
 from rlcli.xla.threads import usable_cores
 
 _POLL = 0.05  # seconds between two looks at the processes
-
-
-class Plan(NamedTuple):
-    """A run that will be trained."""
-
-    recipe: str  # a file, or the name of a built-in recipe
-    sets: tuple[str, ...]  # the values of its combination
-    folder: Path
 
 
 class Ended(NamedTuple):
@@ -58,13 +49,17 @@ def train_all(
     tag: Sequence[str] = (),
     max_time: str | float | None = None,
     smoke: bool = False,
+    quiet: bool = False,
     report: Callable[[Sequence[Plan], Sequence[Ended]], None] = lambda *_: None,
 ) -> list[Ended]:
     """Trains every combination of recipes and options, and returns how each ended.
 
-    A run that fails does not stop the others. A signal stops all of them, each with a
-    checkpoint. Every run has a folder of its own, for `rlcli resume`, `eval` and so on:
-    `<runs>/<recipe>/<time>/<options>`.
+    Combinations that differ only in numbers, such as the learning rate, are trained
+    together in one program; others in processes of their own. A run that fails does not
+    stop the others. A signal stops all of them, each with a checkpoint. Every run has a
+    folder of its own, for `rlcli eval`, `plot` and so on:
+    `<runs>/<recipe>/<time>/<options>`. `rlcli resume` of one continues all that were
+    trained together.
 
     Args:
         recipes: files, or names of built-in recipes.
@@ -72,6 +67,7 @@ def train_all(
         vary_zip: the same, but the first values of all belong together, and so on.
         jobs: processes at once; by default the number of cores. Where the system allows
             it, each of as many processes as cores has a core of its own.
+        quiet: prints only warnings and errors of runs that are trained in this process.
         run: the folder of the runs, instead of `<runs>/<recipe>/<time>`.
         name: the name of that folder, instead of the time.
         report: is called with the plans and those that have ended, about once a second.
@@ -83,124 +79,70 @@ def train_all(
     limit = None if seconds is None else f"{seconds}s"
     for option, value in (("seed", seed), ("seeds", seeds), ("max-time", limit)):
         shared += [] if value is None else [f"--{option}", str(value)]
-    for each in check_tags(tag):
+    environment = {**os.environ}  # before the threads of this process are set
+    tags = check_tags(tag)
+    for each in tags:
         shared += ["--tag", each]
     plans = plan_runs(
         recipes, vary=vary, vary_zip=vary_zip, set=set, runs=runs, run=run, name=name
     )
-    return _Batch(plans, shared, jobs or usable_cores(), report).run()
+    overrides = [] if seed is None else [f"train.seed={seed}"]
+    overrides += [] if seeds is None else [f"train.seeds={seeds}"]
+    groups = group_plans(plans, overrides)
+    if len(groups) == 1 and len(plans) > 1:
+        keywords = {"tags": tags, "max_time": limit, "smoke": smoke, "quiet": quiet}
+        if _train_here(plans, overrides, keywords):
+            return [_ended(plan) for plan in plans]
+        groups = [[plan] for plan in plans]
+    pool = ProcessPool(jobs or usable_cores(), environment)
+    return _Batch(groups, shared, pool, report).run()
 
 
-def plan_runs(
-    recipes: Sequence[str | Path],
-    *,
-    vary: Sequence[str] = (),
-    vary_zip: Sequence[str] = (),
-    set: Sequence[str] = (),
-    runs: str | Path = "runs",
-    run: str | Path | None = None,
-    name: str | None = None,
-) -> list[Plan]:
-    """The runs that `train_all` trains; refuses recipes and options that are wrong."""
-    start = time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime())
-    start = start if name is None else check_name(name)
-    combinations = [*combine(vary, vary_zip)]
-    plans: list[Plan] = []
-    for recipe in map(str, recipes):
-        (title,) = {check_document(recipe, [*set, *values]) for values in combinations}
-        if run is None:
-            group = _number(Path(runs) / title / start, os.path.lexists)
-        else:
-            group = Path(run) / title if len(recipes) > 1 else Path(run)
-        for values in combinations:
-            folder = group / describe_overrides(values)
-            folder = _number(folder, [plan.folder for plan in plans].__contains__)
-            check_place(run=folder)
-            plans.append(Plan(recipe, (*set, *values), folder))
-    return plans
+def _train_here(
+    plans: Sequence[Plan], overrides: Sequence[str], keywords: Mapping[str, Any]
+) -> bool:
+    """Trains runs together in this process; False if there is not enough memory."""
+    from rlcli.assembly.out_of_memory import OutOfMemoryError  # here: imports JAX
+    from rlcli.training.together import train_together
+
+    variants = [((*plan.sets, *overrides), plan.folder) for plan in plans]
+    try:
+        train_together(plans[0].recipe, variants, **keywords)
+    except OutOfMemoryError:
+        if any(is_run(plan.folder) for plan in plans):
+            raise
+        return False
+    return True
 
 
-def combine(
-    vary: Sequence[str], vary_zip: Sequence[str] = ()
-) -> Iterator[tuple[str, ...]]:
-    """The settings `KEY=VALUE` of each combination.
-
-    >>> [*combine(["a=1,2"], ["b=[3,4],5", "c=6,7"])]
-    [('a=1', 'b=[3,4]', 'c=6'), ('a=1', 'b=5', 'c=7'),
-     ('a=2', 'b=[3,4]', 'c=6'), ('a=2', 'b=5', 'c=7')]
-    """
-    axes = [[(setting,) for setting in _parse_values(text)] for text in vary]
-    if vary_zip:
-        zipped = [_parse_values(text) for text in vary_zip]
-        if len({*map(len, zipped)}) > 1:
-            counts = ", ".join(
-                f"`{text.partition('=')[0]}` {len(values)}"
-                for text, values in zip(vary_zip, zipped, strict=True)
-            )
-            raise RlcliError(
-                f"`--vary-zip` needs equally many values of each option: {counts}"
-            )
-        axes.append([*zip(*zipped, strict=True)])
-    keys = [text.partition("=")[0].strip() for text in (*vary, *vary_zip)]
-    for key in keys:
-        if keys.count(key) > 1:
-            raise RlcliError(
-                f"{quote(key)} is varied twice", "name all its values in one option"
-            )
-    for combination in itertools.product(*axes):
-        yield tuple(itertools.chain(*combination))
-
-
-def _parse_values(text: str) -> list[str]:
-    """`a=1,[2,3]` as `a=1` and `a=[2,3]`."""
-    key, equals, values = text.partition("=")
-    parts, depth, quoted = [""], 0, ""
-    for character in values:
-        if quoted:
-            quoted = "" if character == quoted else quoted
-        elif character in "\"'":
-            quoted = character
-        else:
-            depth += (character in "[{") - (character in "]}")
-        if character == "," and depth == 0 and not quoted:
-            parts.append("")
-        else:
-            parts[-1] += character
-    settings = [f"{key.strip()}={part.strip()}" for part in parts]
-    if not key.strip() or not equals or not all(part.strip() for part in parts):
-        raise RlcliError(
-            f"expected options to vary as KEY=VALUE,VALUE, got {quote(text)}",
-            "for example `--vary optimizer.learning_rate=1e-4,3e-4`",
-        )
-    for setting in settings:
-        if settings.count(setting) > 1:
-            raise RlcliError(f"{quote(setting)} stands twice among the values")
-    return settings
-
-
-def _number(folder: Path, is_taken: Callable[[Path], bool]) -> Path:
-    """The folder, with a number if it is taken."""
-    numbered = (folder.with_name(f"{folder.name}-{n}") for n in itertools.count(2))
-    return next(
-        each for each in itertools.chain([folder], numbered) if not is_taken(each)
-    )
+def _ended(plan: Plan, code: int = errors.USER_ERROR, message: str = "") -> Ended:
+    """How a run has ended, by its folder; `code` if it has none."""
+    info = read_json(plan.folder / "run.json")
+    if not info:
+        return Ended(plan, code, message)
+    code = errors.EXIT_CODES.get(str(info.get("status")), code)
+    if info.get("frozen") and code == errors.OK:
+        code = errors.SOME_SEEDS_FROZEN
+    reason = str(info.get("reason", "")) if code != errors.OK else ""
+    return Ended(plan, code, message or reason)
 
 
 class _Batch:
-    """The processes of the runs."""
+    """The processes of the runs, each of which trains a group."""
 
     def __init__(
         self,
-        plans: Sequence[Plan],
+        groups: Sequence[Sequence[Plan]],
         options: Sequence[str],
-        jobs: int,
+        pool: ProcessPool,
         report: Callable[[Sequence[Plan], Sequence[Ended]], None],
     ) -> None:
-        self._plans = {str(plan.folder): plan for plan in plans}
-        self._waiting = [*plans]
+        self._groups = {str(plans[0].folder): plans for plans in groups}
+        self._waiting = [*self._groups]
         self._options = options
-        self._pool = ProcessPool(jobs)
-        self._report = lambda: report(plans, self._ended)
+        self._pool = pool
+        all_plans = [plan for plans in groups for plan in plans]
+        self._report = lambda: report(all_plans, self._ended)
         self._ended: list[Ended] = []
         self._is_stopped = False  # by a signal
 
@@ -215,9 +157,7 @@ class _Batch:
                         self._report()
                         reported = time.monotonic()
                     time.sleep(_POLL)
-                    for end in self._pool.collect():
-                        plan = self._plans[end.key]
-                        self._ended.append(Ended(plan, end.code, end.message))
+                    self._collect()
         finally:  # after an error, they save a checkpoint
             self._forward(signal.SIGTERM)
         self._report()
@@ -225,12 +165,18 @@ class _Batch:
 
     def _start(self) -> None:
         while self._waiting and self._pool.has_room and not self._is_stopped:
-            plan = self._waiting.pop(0)
-            arguments = ["train", "--run", str(plan.folder)]
-            for setting in plan.sets:
-                arguments += ["--set", setting]
-            arguments += [*self._options, "--", plan.recipe]
-            self._pool.start(str(plan.folder), arguments)
+            key = self._waiting.pop(0)
+            plans = self._groups[key]
+            options = [*arguments_of(plans), *self._options]
+            self._pool.start(key, ["train", *options, "--", plans[0].recipe])
+
+    def _collect(self) -> None:
+        for end in self._pool.collect():
+            plans = self._groups[end.key]
+            if len(plans) == 1:
+                self._ended.append(Ended(plans[0], end.code, end.message))
+            else:
+                self._ended += [_ended(plan, end.code, end.message) for plan in plans]
 
     def _forward(self, number: int) -> None:
         self._is_stopped |= number != signal.SIGUSR1

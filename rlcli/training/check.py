@@ -43,8 +43,8 @@ def _check_recipe(parsed_recipe: Recipe) -> dict[str, Any]:
 
     out_of_memory.check_recipe(parsed_recipe, parsed_recipe.train.seeds)
     setup = build(parsed_recipe)
-    experiment = Experiment(parsed_recipe, setup)
-    shapes = experiment.check()
+    program = Experiment(parsed_recipe, setup).program
+    shapes = program.check()
     acting = jax.eval_shape(setup.agent.acting, shapes.agent)
     seeds = len(setup.seeds)
     state_bytes = sum(
@@ -52,15 +52,16 @@ def _check_recipe(parsed_recipe: Recipe) -> dict[str, Any]:
         for field, axis in zip(shapes, AXES, strict=True)
     )
     peak_memory = {
-        item.name.replace(" ", "_"): item.size
-        for item in experiment.memory
-        if item.size
+        item.name.replace(" ", "_"): item.size for item in program.memory if item.size
     }
     return {
         "recipe": parsed_recipe.name,
         "parameters": sum(math.prod(x.shape) for x in jax.tree.leaves(acting)) // seeds,
         "memory": state_bytes,
-        "peak_memory": {"total": memory_usage.total(experiment.memory), **peak_memory},
+        "peak_memory": {
+            "total": memory_usage.total(program.memory),
+            **peak_memory,
+        },
         "iterations": parsed_recipe.train.steps // setup.steps,
         "updates": setup.agent.updates(parsed_recipe.train.steps // setup.steps),
         "shapes": {

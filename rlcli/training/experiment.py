@@ -1,28 +1,18 @@
-"""Experiment: a training loop with its logging, evaluation and checkpoints."""
+"""Experiment: the logging, evaluation and checkpoints of a run that is trained."""
 
 from __future__ import annotations
 
-import functools
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from rlcli.assembly import check_environment, memory_usage
-from rlcli.assembly.out_of_memory import OutOfMemoryError, limit_building, require
-from rlcli.assembly.user_errors import explain_user_errors
-from rlcli.errors import RlcliError
-from rlcli.evaluation.evaluator import make_evaluator
 from rlcli.evaluation.render import make_film_writer
-from rlcli.loop import make_loop, vmap_seeds
-from rlcli.loop.episodes import Evaluator
-from rlcli.loop.log import Log, log_points
-from rlcli.loop.progress import Progress, Setup, numbers_by_place
-from rlcli.loop.seeds import drop_padding
+from rlcli.loop.episodes import EvaluationResult
+from rlcli.loop.progress import Setup
+from rlcli.loop.seeds import resize_seeds, take_seeds
 from rlcli.recipe import Recipe
 from rlcli.runs import checkpoint, snapshots
 from rlcli.runs.run_folder import Run
@@ -31,10 +21,10 @@ from rlcli.runs.statistics import episode_summary
 from rlcli.training.failures import Failures
 from rlcli.training.log_rows import LogRows
 from rlcli.training.periods import is_due, next_due
+from rlcli.training.program import ALL_SEEDS, Program
 from rlcli.training.track_records import RETURNS
 from rlcli.training.tracking import build_trackers
-from rlcli.types import Array, ArrayTree
-from rlcli.xla.packing import PackedTree, Packing
+from rlcli.types import ArrayTree
 
 
 class ChunkReport(NamedTuple):
@@ -42,41 +32,49 @@ class ChunkReport(NamedTuple):
 
     iterations: int
     seconds: float
-    rows: Sequence[Mapping[str, Any]]
-    evaluation: Sequence[Mapping[str, Any]]
-    messages: Sequence[str]
-    is_checkpoint_due: bool
-    histograms: Sequence[Mapping[str, np.ndarray]]  # of each seed, for trackers
+    rows: Sequence[Mapping[str, Any]] = ()
+    evaluation: Sequence[Mapping[str, Any]] = ()
+    messages: Sequence[str] = ()
+    is_checkpoint_due: bool = False
+    histograms: Sequence[Mapping[str, np.ndarray]] = ()  # of each seed, for trackers
 
 
 class Experiment:
-    """A run in progress: advances it, and returns what to write to its folder."""
+    """A run in progress: what to write to its folder, as its program advances.
 
-    def __init__(self, recipe: Recipe, setup: Setup) -> None:
+    Experiments that are trained together share a `program`, in which the seeds of this
+    one begin at `first`.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        setup: Setup,
+        program: Program | None = None,
+        first: int = 0,
+    ) -> None:
         self.recipe = recipe
         self.setup = setup
-        self.loop = make_loop(setup)
+        self.program = program or Program(recipe, setup)
         self.steps = setup.steps  # of one seed per iteration
         self.iterations = recipe.train.steps // self.steps  # in the whole run
-        self.iteration = 0
         self.failures = Failures(recipe, setup)
         self.has_reached_stop = False  # whether every seed has reached `train.stop`
         self.best: BestPolicies | None = None
         self.trackers = build_trackers(recipe)
-        self._histograms: Sequence[Mapping[str, np.ndarray]] = ()
+        self.log_rows = LogRows(setup, recipe.train.log.every)
         self._film_writer: Callable[[ArrayTree, Path, int], None] | None = None
-        self._progress: Progress | None = None
-        self.log_rows = LogRows(recipe, setup)
-        self._packed_summary = jax.jit(self._pack_summary)
-        self._packing: Packing | None = None  # of the summary
-        self._evaluator: Evaluator | None = None
-        self.memory: Sequence[memory_usage.Item] = ()  # set by `check`
-        self.report_phase: Callable[[str], None] = lambda phase: None
+        self._seeds = slice(first, first + len(setup.seeds)) if program else ALL_SEEDS
+
+    @property
+    def iteration(self) -> int:
+        """Iterations so far."""
+        return self.program.iteration
 
     @property
     def step(self) -> int:
         """Environment steps of one seed so far; exact."""
-        return self.iteration * self.steps
+        return self.program.step
 
     @property
     def total_steps(self) -> int:
@@ -98,166 +96,91 @@ class Experiment:
         """Why the run cannot continue; "" if it can."""
         return self.failures.ending
 
-    @property
-    def progress(self) -> Progress:
-        """The current progress of the run."""
-        if self._progress is None:
-            raise ValueError("expected an experiment that has begun")
-        return self._progress
-
-    def check(self) -> Progress:
-        """Traces the whole program with shapes only, which detects incompatible parts.
-
-        Refuses a run that needs more memory than available.
-        """
-        with explain_user_errors(self.recipe):
-            check_environment(self.recipe)
-        try:
-            with limit_building(self.recipe), explain_user_errors(self.recipe):
-                shapes = self.loop.shapes()
-                self.loop.temporaries()
-        except OutOfMemoryError:
-            raise
-        except RlcliError as error:
-            raise self.recipe.locate_error(("updater",), error) from error
-        self.memory = memory_usage.run_memory(self.recipe, self.setup, self.loop)
-        require("this run", self.memory, self.setup.devices)
-        return shapes
-
-    def begin(self) -> None:
-        """Starts at step 0."""
-        # Waits, so that a failed allocation raises here.
-        self._progress = jax.block_until_ready(self.loop.begin())
-
-    def restore(self, snapshot: Saved, best: Path) -> str:
-        """Continues from a checkpoint; returns what could not be restored, else ""."""
-        self._progress, message = snapshots.restore_progress(snapshot, self.loop)
-        self.failures.restore(snapshot.frozen, self.progress.faults._asdict())
-        self.iteration = int(self.progress.iteration)
-        self.log_rows.restore(self.iteration, snapshot.metrics)
+    def restore(self, saved: Saved, best: Path) -> None:
+        """Continues from a checkpoint, with which the program was restored."""
+        faults = take_seeds(self._seeds, self.program.progress.faults)
+        self.failures.restore(saved.frozen, faults._asdict())
+        self.log_rows.restore(self.iteration, saved.metrics)
         if best.is_file():
-            shapes = jax.eval_shape(self.setup.agent.acting, self.loop.shapes().agent)
+            shapes = resize_seeds(
+                len(self.setup.seeds),
+                jax.eval_shape(
+                    self.setup.agent.acting, self.program.loop.shapes().agent
+                ),
+            )
             self.best = snapshots.load_best(best, shapes, self.setup.seeds)
-        return message
 
     def acting(self) -> ArrayTree:
         """The acting state of the policies, `[seeds, ...]`, on the host."""
-        acting = jax.device_get(self.setup.agent.acting(self.progress.agent))
-        return drop_padding(len(self.setup.seeds), acting)
+        return self.program.acting(self._seeds)
 
     @property
     def _episodes(self) -> np.ndarray:
         """The number of episodes of each seed, `[S]`."""
-        return np.asarray(self.progress.statistics.episodes)[: len(self.setup.seeds)]
+        episodes = np.asarray(self.program.progress.statistics.episodes)
+        return episodes[self._seeds][: len(self.setup.seeds)]
 
     def advance(self, max_iterations: int) -> ChunkReport:
         """Runs at most `max_iterations`, up to the next evaluation or checkpoint."""
-        train, before = self.recipe.train, self.iteration
-        if before:  # the first iteration traces and compiles first
-            self.report_phase("running")
-        periods = (train.evaluate.every, train.checkpoint.every)
-        ends = [before + max_iterations, self.iterations]
-        ends += [next_due(before, period, self.steps) for period in periods if period]
-        points = self.log_rows.points(before, min(ends))
-        start = time.perf_counter()
-        self._progress, log = self.loop.advance(
-            self.progress, [point - before for point in points]
-        )
-        self.iteration = points[-1]
-        summary = self._fetch(log, points)
-        end = time.perf_counter()
-        messages = self.failures.update(summary, self.iteration, self.acting)
-        rows = self.log_rows.rows(
-            [before, *points], summary, (start, end), self.failures.frozen
-        )
-        is_evaluation_due, is_checkpoint_due = (
-            is_due(before, self.iteration, period, self.steps) for period in periods
-        )
-        self._histograms = ()
-        evaluation = self._evaluate() if is_evaluation_due and not self.failure else []
-        return ChunkReport(
-            iterations=self.iteration - before,
-            seconds=end - start,
-            rows=rows,
-            evaluation=evaluation,
-            messages=messages,
-            is_checkpoint_due=is_checkpoint_due,
-            histograms=self._histograms,
-        )
+        (report,) = advance_together([self], max_iterations)
+        return report
 
-    def _fetch(self, log: Log, points: Sequence[int]) -> dict[str, Any]:
-        """Fetches the summary of a chunk, `_summarize`, as NumPy arrays."""
-        # Without the environment, whose state may not be a tree of arrays.
-        progress = self.progress._replace(environment=())
-        inputs = progress, log, log_points(points)
-        if self._packing is None:
-            self._packing = Packing(jax.eval_shape(self._summarize, *inputs))
-        packed = jax.device_get(self._packed_summary(*inputs))
-        return drop_padding(len(self.setup.seeds), self._packing.unpack(packed))
+    def record_chunk(
+        self, points: Sequence[int], summary: dict[str, Any], times: tuple
+    ) -> ChunkReport:
+        """Records a chunk of the program: its log points, its summary, its times.
 
-    def _pack_summary(self, *inputs: Any) -> PackedTree:
-        """The summary packed into few arrays, because each fetched array has a cost."""
-        assert self._packing is not None  # set by `_fetch`
-        return self._packing.pack(self._summarize(*inputs))
-
-    def _summarize(
-        self, progress: Progress, log: Log, iterations: Array
-    ) -> dict[str, Any]:
-        """The summary of a chunk: `[P]` each, `[P, R]` for the R rows of its log.
-
-        P is the number of padded seeds.
+        `points` begin with the iteration before the chunk.
         """
-        agent = self.setup.agent
-        seeds = len(self.setup.padded_seeds)
-        finite = map(_is_finite, jax.tree.leaves(agent.acting(progress.agent)))
-        return {
-            "failed": vmap_seeds(agent.failed_at, seeds, (0,), 0)(progress.agent),
-            "finite": functools.reduce(jnp.logical_and, finite, jnp.ones(seeds, bool)),
-            "faults": progress.faults._asdict(),
-            "log": log,
-            "settings": self.log_rows.settings(
-                log, iterations, numbers_by_place(self.setup, progress.numbers)
-            ),
-        }
+        summary = take_seeds(self._seeds, summary)
+        messages = self.failures.update(summary, self.iteration, self.acting)
+        rows = self.log_rows.rows(points, summary, times, self.failures.frozen)
+        period = self.recipe.train.checkpoint.every
+        return ChunkReport(
+            iterations=points[-1] - points[0],
+            seconds=times[1] - times[0],
+            rows=rows,
+            messages=messages,
+            is_checkpoint_due=is_due(points[0], points[-1], period, self.steps),
+        )
 
     def _frozen_field(self, seed: int) -> dict[str, str]:
         """The field that marks the results of a frozen seed; {} for other seeds."""
         reasons = self.failures.reasons
         return {"frozen": reasons[seed]} if seed in reasons else {}
 
-    def _evaluate(self) -> list[dict[str, Any]]:
-        """Evaluates the greedy policies, and stores the best policy of each seed."""
-        self.report_phase("evaluating")
-        episodes = self.recipe.train.evaluate.episodes
-        if self._evaluator is None:
-            self._evaluator = make_evaluator(self.recipe, self.setup, episodes)
-        acting = self.acting()
-        result = self._evaluator.evaluate(acting, evaluation_index=self.step)
-        means = result.returns.mean(axis=1)
-        parameters = checkpoint.flatten_tree(acting)
+    def record_evaluation(
+        self, report: ChunkReport, result: EvaluationResult
+    ) -> ChunkReport:
+        """Adds an evaluation of the program, and updates the best policies."""
+        returns, lengths = result.returns[self._seeds], result.lengths[self._seeds]
+        means = returns.mean(axis=1)
+        parameters = checkpoint.flatten_tree(self.acting())
         self._update_best(means, parameters)
+        histograms: list[dict[str, np.ndarray]] = []
         if any(tracker.takes_histograms for tracker in self.trackers.values()):
-            self._histograms = [
-                {RETURNS: result.returns[i]}
+            histograms = [
+                {RETURNS: returns[i]}
                 | {f"parameters/{path}": leaf[i] for path, leaf in parameters.items()}
                 for i in range(len(self.setup.seeds))
             ]
         stop = self.recipe.train.stop
         if stop is not None and np.all(means[self._is_active] >= stop.return_):
             self.has_reached_stop = True
-        return [
+        rows = [
             {
                 "T": self.step,
                 "seed": seed,
-                "evaluation": episode_summary(result.returns[i], result.lengths[i]),
+                "evaluation": episode_summary(returns[i], lengths[i]),
                 **self._frozen_field(seed),
             }
             for i, seed in enumerate(self.setup.seeds)
         ]
+        return report._replace(evaluation=rows, histograms=histograms)
 
     def write_film(self, target: Path) -> None:
         """Films an episode of the greedy policy of the first seed."""
-        self.report_phase("rendering")
+        self.program.report_phase("rendering")
         if self._film_writer is None:
             self._film_writer = make_film_writer(self.recipe, self.setup)
         target.parent.mkdir(exist_ok=True)
@@ -301,7 +224,7 @@ class Experiment:
         frozen = self.failures.frozen
         if len(frozen) == len(self.setup.seeds):
             return
-        self.report_phase("writing a checkpoint")
+        self.program.report_phase("writing a checkpoint")
         run.make_checkpoints_folder()
         path = run.checkpoint(self.step)
         index: dict[str, Any] = {"latest": path.name}
@@ -333,8 +256,7 @@ class Experiment:
             path,
             self.recipe,
             self.setup,
-            self.loop,
-            self.progress,
+            self.program.saved(self._seeds),
             self.log_rows.metrics,
             frozen,
         )
@@ -355,11 +277,33 @@ class Experiment:
             ),
         )
 
-    def close(self) -> None:
-        """Releases the resources of a host environment."""
-        self.loop.close(self.progress)
 
+def advance_together(
+    experiments: Sequence[Experiment], max_iterations: int
+) -> list[ChunkReport]:
+    """Advances experiments with the same program by at most `max_iterations`.
 
-def _is_finite(leaf: Array) -> Array:
-    """Whether all numbers of each seed are finite: `[S, ...]` to `[S]`."""
-    return jnp.all(jnp.isfinite(leaf), axis=tuple(range(1, leaf.ndim)))
+    The chunk ends at the next evaluation or checkpoint at the latest. An experiment
+    that has failed stays as it is, and its report is empty.
+    """
+    active = [experiment for experiment in experiments if not experiment.failure]
+    first, program = experiments[0], experiments[0].program
+    train, steps, before = first.recipe.train, first.steps, program.iteration
+    if before:  # the first iteration traces and compiles first
+        program.report_phase("running")
+    periods = (train.evaluate.every, train.checkpoint.every)
+    ends = [before + max_iterations, first.iterations]
+    ends += [next_due(before, period, steps) for period in periods if period]
+    points = first.log_rows.points(before, min(ends))
+    summary, times = program.advance(points)
+    reports = {
+        id(each): each.record_chunk([before, *points], summary, times)
+        for each in active
+    }
+    to_evaluate = [experiment for experiment in active if not experiment.failure]
+    if to_evaluate and is_due(before, points[-1], train.evaluate.every, steps):
+        result = program.evaluate()
+        for each in to_evaluate:
+            reports[id(each)] = each.record_evaluation(reports[id(each)], result)
+    empty = ChunkReport(points[-1] - before, times[1] - times[0])
+    return [reports.get(id(each), empty) for each in experiments]

@@ -31,6 +31,7 @@ class Failures:
         self._setup = setup
         self._environment = f"environment `{recipe.environment.name}`"
         self._warned = {"not_finite": False, "outside": False}
+        self._ending = ""
 
     @property
     def reasons(self) -> dict[int, str]:
@@ -50,12 +51,18 @@ class Failures:
     @property
     def ending(self) -> str:
         """Why the run cannot continue; "" if it can."""
+        if self._ending:
+            return self._ending
         if len(self.frozen) == len(self._setup.seeds):
             reasons = (f"seed {seed}: {text}" for seed, text in self.reasons.items())
             return f"all seeds are frozen: {'; '.join(reasons)}"
         if self.frozen and self._recipe.train.on_nan == "stop":
             return f"{self.summary}; `train.on_nan` is `stop`"
         return ""
+
+    def end(self, reason: str) -> None:
+        """Records why the run had failed before those trained with it are resumed."""
+        self._ending = reason or "failed"
 
     def restore(self, frozen: FrozenSeeds, faults: Mapping[str, Any]) -> None:
         """Continues from a checkpoint; its faults have already caused warnings."""

@@ -14,7 +14,7 @@ import numpy as np
 from rlcli import schedules
 from rlcli.assembly.numbers import options_at
 from rlcli.loop.log import MAX_LOG_POINTS, Log
-from rlcli.loop.progress import Setup
+from rlcli.loop.progress import Setup, numbers_by_place
 from rlcli.recipe import Recipe
 from rlcli.runs.frozen import FrozenSeeds
 from rlcli.runs.statistics import statistics_row
@@ -25,12 +25,12 @@ from rlcli.types import Array, Clock
 class LogRows:
     """Chooses the log points of each chunk, and builds their rows, one per seed."""
 
-    def __init__(self, recipe: Recipe, setup: Setup) -> None:
+    def __init__(self, setup: Setup, period: int | None) -> None:
+        """`period` is the number of steps between two log points, if there are any."""
         self.metrics: dict[str, np.ndarray] = {}  # of the last update, `[S]` each
         self.max_points = MAX_LOG_POINTS  # of a chunk
-        self._recipe = recipe
         self._setup = setup
-        self._period = recipe.train.log.every
+        self._period = period
         # The iteration of the last log point, which may be before a resume.
         self._last_point = 0
         # Speeds are measured from here: the iteration and the time of the last log
@@ -58,38 +58,6 @@ class LogRows:
                 next_point = next_due(points[-1], self._period, self._setup.steps)
             points.append(min(next_point, end))
         return points[1:] or [end]
-
-    def settings(
-        self, log: Log, iterations: Array, numbers: Mapping[str, Array]
-    ) -> dict[str, Array]:
-        """The values of scheduled options and of ε at each point, `[S, R]` each.
-
-        The names are places in the recipe, such as `policy.epsilon`. `iterations` are
-        the iterations of the R rows of the log, int32 `[R]`; `numbers` are those of a
-        `Clock`.
-        """
-        recipe = self._recipe
-
-        def values_at(iteration: Array, episodes: Array) -> dict[str, Array]:
-            clock = Clock(
-                iteration=iteration,
-                steps=iteration.astype(jnp.float32) * self._setup.steps,
-                episodes=episodes.astype(jnp.float32),
-                updates=jnp.int32(0),
-                compute_metrics=jnp.bool_(True),
-                numbers=numbers,
-            )
-            values = {}
-            for place, part in recipe.agent_parts.items():
-                options = options_at(part, place.split("."), clock, recipe)
-                for name, option in part.options.items():
-                    if isinstance(option, schedules.Schedule) or name == "epsilon":
-                        key = f"{place}.{name.removesuffix('_')}"
-                        values[key] = jnp.asarray(options[name])
-            return values
-
-        at_points = jax.vmap(values_at, (0, 0))
-        return jax.vmap(at_points, (None, 0))(iterations, log.statistics.episodes)
 
     def rows(
         self,
@@ -157,3 +125,37 @@ class LogRows:
             "updates_per_second": num_updates * seeds / seconds,
             "time": time.time() - (time.perf_counter() - point_time),
         }
+
+
+def settings_at(
+    recipe: Recipe, setup: Setup, log: Log, iterations: Array, numbers: Array
+) -> dict[str, Array]:
+    """The values of scheduled options and of ε at each point, `[S, R]` each.
+
+    The names are places in the recipe, such as `policy.epsilon`. `iterations` are the
+    iterations of the R rows of the log, int32 `[R]`; `numbers` those of `Progress`.
+    """
+
+    def values_at(
+        iteration: Array, episodes: Array, numbers: Array
+    ) -> dict[str, Array]:
+        clock = Clock(
+            iteration=iteration,
+            steps=iteration.astype(jnp.float32) * setup.steps,
+            episodes=episodes.astype(jnp.float32),
+            updates=jnp.int32(0),
+            compute_metrics=jnp.bool_(True),
+            numbers=numbers_by_place(setup, numbers),
+        )
+        values = {}
+        for place, part in recipe.agent_parts.items():
+            options = options_at(part, place.split("."), clock, recipe)
+            for name, option in part.options.items():
+                if isinstance(option, schedules.Schedule) or name == "epsilon":
+                    key = f"{place}.{name.removesuffix('_')}"
+                    values[key] = jnp.asarray(options[name])
+        return values
+
+    at_points = jax.vmap(values_at, (0, 0, None))
+    at_seeds = jax.vmap(at_points, (None, 0, setup.axes.numbers))
+    return at_seeds(iterations, log.statistics.episodes, numbers)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, NamedTuple
 
 from rlcli.training.signals import PARENT
@@ -42,7 +42,9 @@ class ProcessPool:
     through `send_signal` only.
     """
 
-    def __init__(self, jobs: int) -> None:
+    def __init__(self, jobs: int, environment: Mapping[str, str] | None = None) -> None:
+        """`environment` are their variables, by default those of this process."""
+        self._environment = os.environ if environment is None else environment
         self._jobs = jobs
         self._free_cores = _cores(jobs)
         self._running: dict[str, _Process] = {}
@@ -73,7 +75,7 @@ class ProcessPool:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=stderr,
-            env=os.environ | environment,
+            env={**self._environment, **environment},
             process_group=0,  # signals of the terminal come from here only
         )
         if core is not None:  # before it counts the cores

@@ -131,7 +131,7 @@ class Profiler:
         trace = max(self._folder.rglob("perfetto_trace.json.gz"))
         with gzip.open(trace, "rt", encoding="utf-8") as file:
             events = json.load(file)["traceEvents"]
-        hlo, is_pure = experiment.loop.hlo(), experiment.setup.environment.pure
+        hlo, is_pure = experiment.program.loop.hlo(), experiment.setup.environment.pure
         times = divide_time(events, module_name(hlo), phases_of_operations(hlo))
         # Several devices run simultaneously.
         total = traced * 1e6 * experiment.setup.devices
@@ -155,7 +155,7 @@ def _advance_timed(
     experiment: Experiment, iterations: int
 ) -> tuple[ChunkReport, float, float]:
     """The report of a chunk, its seconds, and the seconds of the program."""
-    loop, program = experiment.loop, 0.0
+    loop, program = experiment.program.loop, 0.0
 
     def advance(*arguments: Any) -> Any:
         nonlocal program
@@ -164,12 +164,12 @@ def _advance_timed(
         program += time.perf_counter() - start
         return result
 
-    experiment.loop = loop._replace(advance=advance)
+    experiment.program.loop = loop._replace(advance=advance)
     start = time.perf_counter()
     try:
         report = experiment.advance(iterations)
     finally:
-        experiment.loop = loop
+        experiment.program.loop = loop
     return report, time.perf_counter() - start, program
 
 

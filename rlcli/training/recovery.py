@@ -58,6 +58,46 @@ def newest_readable(run: Run) -> tuple[Saved | None, list[str]]:
     return None, []
 
 
+def newest_common(runs: Sequence[Run]) -> tuple[list[Saved | None], list[str]]:
+    """The newest checkpoints of the same step of runs that were trained together.
+
+    None for a run that has failed, whose checkpoint is older, and None for all if they
+    start over. Also returns messages about newer unreadable checkpoints.
+    """
+    if len(runs) == 1:
+        saved, messages = newest_readable(runs[0])
+        return [saved], messages
+    failed = [run.read_info().get("status") == "failed" for run in runs]
+    if all(failed):
+        return [newest_readable(run)[0] for run in runs], []
+    steps = [
+        {path.name for path in run.newest_first()}
+        for run, has_failed in zip(runs, failed, strict=True)
+        if not has_failed
+    ]
+    messages: list[str] = []
+    for name in sorted({*steps[0]}.intersection(*steps), reverse=True):
+        try:
+            found = [
+                None if has_failed else read_checkpoint(run.checkpoints / name)
+                for run, has_failed in zip(runs, failed, strict=True)
+            ]
+        except RlcliError as error:
+            messages.append(error.message)
+            continue
+        return found, [f"{each}; continuing from `{name}`" for each in messages]
+    if not all(steps):  # some have no checkpoint: refused, or nothing was saved yet
+        for run in runs:
+            if not run.list_checkpoints():
+                newest_readable(run)
+        return [None] * len(runs), []
+    raise RlcliError(
+        f"`{runs[0].folder}` and the runs trained with it have no readable checkpoint "
+        f"of the same step{''.join(f'; {each}' for each in messages)}",
+        "train them anew",
+    )
+
+
 def recorded_recipe(
     run: Run, saved: Saved | None, sets: Sequence[str], trust: bool
 ) -> tuple[Recipe, Recipe]:

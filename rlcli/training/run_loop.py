@@ -12,21 +12,21 @@ import functools
 import time
 import weakref
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlcli import errors
 from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor
+from rlcli.monitor.lines import group_by_point, merge_evaluation, merge_rows
 from rlcli.runs import run_folder
 from rlcli.runs.durations import START_TIME, parse_duration
-from rlcli.runs.metrics import Metrics
 from rlcli.runs.run_folder import Run
 from rlcli.terminal import printable
 from rlcli.training.pace import Pace
+from rlcli.training.run_writer import Member, write_run
 from rlcli.training.signals import Signals, exit_now
-from rlcli.training.track_records import Results
-from rlcli.training.tracking import Tracking
 from rlcli.training.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ def _close_unfinished() -> None:
 
 
 def run_in_memory(
-    folder: Run, experiment: Experiment, chunks: Iterator[Chunk]
+    members: Sequence[Member], chunks: Iterator[Chunk]
 ) -> Iterator[Chunk]:
-    """The chunks of a run; removes its folder if there was no memory for a first step.
+    """The chunks of runs; removes their folders if there was no memory for a step.
 
     A folder with a step or a checkpoint remains.
     """
@@ -86,10 +86,11 @@ def run_in_memory(
     try:
         yield from chunks
     except OutOfMemoryError:
-        if experiment.step == 0 and folder.latest_checkpoint() is None:
-            for path in (folder.metrics, folder.log):
-                path.unlink(missing_ok=True)
-            folder.discard()
+        for folder, experiment in members:
+            if experiment.step == 0 and folder.latest_checkpoint() is None:
+                for path in (folder.metrics, folder.log):
+                    path.unlink(missing_ok=True)
+                folder.discard()
         raise
 
 
@@ -100,58 +101,68 @@ def _explain_errors(experiment: Experiment) -> Iterator[None]:
     from rlcli.assembly.user_errors import explain_user_errors
 
     with (
-        explain_out_of_memory("this run", experiment.memory),
+        explain_out_of_memory("this run", experiment.program.memory),
         explain_user_errors(experiment.recipe),
     ):
         yield
 
 
-def _profiler(experiment: Experiment, folder: Run) -> Profiler:
+def _profiler(member: Member) -> Profiler:
     from rlcli.training.profile import Profiler  # here: imports JAX
 
-    return Profiler(experiment, folder.folder)
+    return Profiler(member.experiment, member.folder.folder)
 
 
 def run_chunks(
-    folder: Run,
-    experiment: Experiment,
+    members: Sequence[Member],
     signals: Signals,
     max_time: str | float | None,
     monitor: Monitor,
     *messages: str,
     profile: bool = False,
 ) -> Iterator[Chunk]:
-    """Advances the run to its end, with logs, evaluations and checkpoints."""
+    """Advances runs to their end, with logs, evaluations and checkpoints.
+
+    Several runs have a common program. One that fails ends, and the others continue.
+    Yields the chunks of the first.
+    """
     # Called in reverse order of registration: before the exit functions of JAX.
     atexit.unregister(_close_unfinished)
     atexit.register(_close_unfinished)
     deadline = deadline_of(max_time)
-    resume_at = _begin(folder, experiment, signals, monitor)
+    folder, experiment = members[0]
+    resume_at = _begin(members, signals, monitor)
     pace = Pace(experiment.updates, experiment.iterations)
-    profiler = _profiler(experiment, folder) if profile else None
-    advance = profiler.advance if profiler else experiment.advance
-    with (
-        Metrics(folder.folder, resume_at) as rows,
-        _track(folder, experiment, signals, monitor) as tracking,
-        Watchdog(monitor.message),
-        _record_errors(folder),
-        _explain_errors(experiment),
-    ):
+    profiler = _profiler(members[0]) if profile else None
+    with contextlib.ExitStack() as stack:
+        writers = [
+            stack.enter_context(write_run(*pair, signals, monitor))
+            for pair in zip(members, resume_at, strict=True)
+        ]
+        stack.enter_context(Watchdog(monitor.message))
+        stack.enter_context(_record_errors([member.folder for member in members]))
+        stack.enter_context(_explain_errors(experiment))
         for message in filter(None, messages):
             monitor.message(message)
         while True:
-            status, reason = final_status(experiment, signals, deadline)
+            status, reason = final_status(members, signals, deadline)
             if status:
                 break
             before = experiment.iteration
-            report = advance(pace.size(before))
+            reports = _advance(members, profiler, pace.size(before))
+            report = reports[0]
             pace.measure(before, report.iterations, report.seconds)
-            rows.append([*report.rows, *report.evaluation])
-            _report_chunk(folder, experiment, report, monitor)
-            _track_chunk(folder, experiment, report, tracking, monitor)
+            _show_chunk(members, reports, monitor)
+            for writer, each in zip(writers, reports, strict=True):
+                writer.record(each, monitor)
             requested = signals.take_save_request()
-            if report.is_checkpoint_due or requested or pace.is_slow:
-                experiment.save(folder)
+            is_save_due = any(each.is_checkpoint_due for each in reports)
+            for member, writer in zip(members, writers, strict=True):
+                has_failed = bool(member.experiment.failure)
+                if is_save_due or requested or pace.is_slow or has_failed:
+                    writer.save()
+                if has_failed:
+                    writer.end("failed", "")
             if requested:
                 monitor.message(f"checkpoint saved at step {experiment.step:,}")
             try:
@@ -169,120 +180,82 @@ def run_chunks(
         if profiler and not profiler.has_ended:
             monitor.message("no profile: the run ended before it could be taken")
         signals.acknowledge()
-        experiment.save(folder)
-        experiment.close()
-        _record_end(folder, experiment, status, reason)
-        tracking.status = status
+        for writer in writers:
+            writer.save()
+        experiment.program.close()
+        for writer in writers:
+            writer.end(status, reason)
+
+
+def _advance(
+    members: Sequence[Member], profiler: Profiler | None, max_iterations: int
+) -> list[ChunkReport]:
+    from rlcli.training.experiment import advance_together  # here: imports JAX
+
+    if profiler is not None:
+        return [profiler.advance(max_iterations)]
+    return advance_together([member.experiment for member in members], max_iterations)
 
 
 def _begin(
-    folder: Run, experiment: Experiment, signals: Signals, monitor: Monitor
-) -> int | None:
-    """Records that the run begins, and shows it.
+    members: Sequence[Member], signals: Signals, monitor: Monitor
+) -> list[int | None]:
+    """Records that runs begin, and shows them.
 
-    Returns the step at which its metrics are continued; None for a new run.
+    Returns the step at which the metrics of each are continued; None for a new run.
     """
-    folder.write_info(
-        status="running",
-        reason="",
-        hint="",
-        frozen=experiment.failures.reasons,
-        total_steps=experiment.total_steps,
-        ended=None,
-    )
-    signals.abandon = functools.partial(_abandon, folder)
+    for folder, experiment in members:
+        if not experiment.failure:
+            folder.write_info(
+                status="running",
+                reason="",
+                hint="",
+                frozen=experiment.failures.reasons,
+                total_steps=experiment.total_steps,
+                ended=None,
+            )
+    folders = [member.folder for member in members]
+    signals.abandon = functools.partial(_abandon, folders)
+    folder, experiment = members[0]
     monitor.begin(
         experiment.total_steps,
-        experiment.setup.seeds,
+        [each.folder.name for each in folders]
+        if len(folders) > 1
+        else experiment.setup.seeds,
         log_path=folder.log,
         start=experiment.step,
         is_stop_requested=lambda: signals.is_stop_requested,
     )
-    experiment.report_phase = monitor.set_phase
-    return experiment.step if folder.latest_checkpoint() is not None else None
+    experiment.program.report_phase = monitor.set_phase
+    has_checkpoint = [each.latest_checkpoint() is not None for each in folders]
+    return [experiment.step if each else None for each in has_checkpoint]
 
 
-def _record_end(folder: Run, experiment: Experiment, status: str, reason: str) -> None:
-    """Records how the run has ended."""
-    failures = experiment.failures
-    if status != "failed":  # whose reason already names the frozen seeds
-        reason = "; ".join(filter(None, [reason, failures.summary]))
-    folder.write_info(
-        status=status,
-        reason=reason,
-        hint=failures.remedy,
-        frozen=failures.reasons,
-        ended=run_folder.timestamp(),
-    )
+def _show_chunk(
+    members: Sequence[Member], reports: Sequence[ChunkReport], monitor: Monitor
+) -> None:
+    """Shows the results of a chunk: of each seed, or of each of several runs."""
+    step = members[0].experiment.step
+    if len(members) == 1:
+        monitor.update(reports[0].rows, step, reports[0].evaluation)
+    else:
+        rows: list[Mapping[str, Any]] = []
+        evaluation: list[Mapping[str, Any]] = []
+        for (folder, experiment), report in zip(members, reports, strict=True):
+            run = {"run": folder.folder.name, "frozen": experiment.failure}
+            rows += [{**merge_rows(p), **run} for p in group_by_point(report.rows)]
+            if report.evaluation:
+                evaluation.append(merge_evaluation(report.evaluation) | run)
+        monitor.update(sorted(rows, key=itemgetter("T")), step, evaluation)
+    for (folder, _), report in zip(members, reports, strict=True):
+        head = f"{folder.folder.name}: " if len(members) > 1 else ""
+        for message in report.messages:
+            monitor.message(f"{head}{message}")
 
 
 @contextlib.contextmanager
-def _track(
-    folder: Run, experiment: Experiment, signals: Signals, monitor: Monitor
-) -> Iterator[Tracking]:
-    """The trackers of the run, which are ended with it, also by an error.
-
-    `run.json` already has the final status when the trackers are waited for: a process
-    that is killed meanwhile leaves a run that has ended.
-    """
-    recipe, seeds = experiment.recipe, experiment.setup.seeds
-    tracking = Tracking(experiment.trackers, folder, recipe, seeds, experiment.step)
-    try:
-        yield tracking
-        signals.forget_requests()  # the next one ends the wait for the trackers
-    finally:
-        signals.acknowledge()
-        if experiment.trackers:
-            monitor.set_phase("finishing the trackers")
-        tracking.finish(experiment.step, lambda: signals.is_stop_requested)
-        for message in tracking.messages():
-            monitor.warn(message)
-
-
-def _report_chunk(
-    folder: Run, experiment: Experiment, report: ChunkReport, monitor: Monitor
-) -> None:
-    """Shows the results of a chunk, and records the seeds that it has frozen."""
-    monitor.update(report.rows, experiment.step, report.evaluation)
-    for message in report.messages:
-        monitor.message(message)
-    if report.messages:
-        folder.write_info(frozen=experiment.failures.reasons)
-
-
-def _track_chunk(
-    folder: Run,
-    experiment: Experiment,
-    report: ChunkReport,
-    tracking: Tracking,
-    monitor: Monitor,
-) -> None:
-    """Hands the results of a chunk to the trackers, and shows their warnings."""
-    films = _write_film(folder, experiment, report, tracking)
-    rows = [*report.rows, *report.evaluation]
-    tracking.log(Results(rows, report.histograms, films))
-    for message in tracking.messages():
-        monitor.warn(message)
-
-
-def _write_film(
-    folder: Run, experiment: Experiment, report: ChunkReport, tracking: Tracking
-) -> dict[str, Path]:
-    """The film of an evaluation, by its name in trackers, if the recipe wants one."""
-    if not report.evaluation or not experiment.recipe.train.evaluate.render:
-        return {}
-    film = folder.film(experiment.step)
-    try:
-        experiment.write_film(film)
-    except RlcliError as error:  # training does not depend on it
-        tracking.warn(f"no film of the evaluation: {error.message}")
-        return {}
-    return {"evaluation/film": film}
-
-
-@contextlib.contextmanager
-def _record_errors(folder: Run) -> Iterator[None]:
-    """Records an error that ends the run, for example one of its environment."""
+def _record_errors(folders: Sequence[Run]) -> Iterator[None]:
+    """Records an error that ends runs, for example one of their environment."""
     try:
         yield
     except RlcliError as error:
@@ -292,52 +265,52 @@ def _record_errors(folder: Run) -> Iterator[None]:
             "ended": run_folder.timestamp(),
         }
         with contextlib.suppress(RlcliError):  # for example if the disk is full
-            folder.write_info(status="failed", **fields)
+            for folder in folders:
+                folder.write_info(status="failed", **fields)
         raise
 
 
-def catch_signals(folder: Run, *, is_resume: bool = False) -> Signals:
-    """Signals for this run, which end the process if it cannot react in time.
+def catch_signals(folders: Sequence[Run], *, is_resume: bool = False) -> Signals:
+    """Signals for these runs, which end the process if it cannot react in time.
 
-    A resume that ends before `run_chunks` leaves the run as it was.
+    A resume that ends before `run_chunks` leaves the runs as they were.
     """
-    return Signals(functools.partial(_leave if is_resume else _abandon, folder))
+    return Signals(functools.partial(_leave if is_resume else _abandon, folders))
 
 
-def _leave(folder: Run, status: str) -> None:
-    """Ends the process before it has changed the run."""
+def _leave(folders: Sequence[Run], status: str) -> None:
+    """Ends the process before it has changed the runs."""
     exit_now(
         errors.EXIT_CODES[status],
         message="stopped immediately; the run is unchanged",
-        data=printable(str(folder.folder)),
+        data=_paths(folders),
     )
 
 
-def _abandon(folder: Run, status: str) -> None:
+def _abandon(folders: Sequence[Run], status: str) -> None:
     """Ends the process while it computes; resume continues at the last checkpoint.
 
     A run that has ended, and only waits for its trackers, keeps its status.
     """
-    latest = folder.latest_checkpoint()
+    latest = folders[0].latest_checkpoint()
     state = f"saved in `{latest.name}`" if latest else "not saved: resume starts over"
-    message = (
-        f"stopped immediately; the run is {state}\nnext: {folder.command('resume')}"
-    )
+    message = f"stopped immediately; the run is {state}"
+    message += f"\nnext: {folders[0].command('resume')}"
     with contextlib.suppress(RlcliError):
-        info = folder.read_info()
-        if info.get("ended"):
-            status = info["status"]
+        running = [each for each in folders if not each.read_info().get("ended")]
+        if not running:
+            status = folders[0].read_info()["status"]
             message = f"stopped waiting for the trackers; the run has ended: {status}"
-        else:
+        for each in running:
             reason = "ended immediately, between two checkpoints"
-            folder.write_info(
-                status=status, reason=reason, ended=run_folder.timestamp()
-            )
+            each.write_info(status=status, reason=reason, ended=run_folder.timestamp())
     exit_now(
-        errors.EXIT_CODES[status],
-        message=printable(message),
-        data=printable(str(folder.folder)),
+        errors.EXIT_CODES[status], message=printable(message), data=_paths(folders)
     )
+
+
+def _paths(folders: Sequence[Run]) -> str:
+    return "\n".join(printable(str(each.folder)) for each in folders)
 
 
 def deadline_of(max_time: str | float | None) -> float | None:
@@ -346,17 +319,19 @@ def deadline_of(max_time: str | float | None) -> float | None:
 
 
 def final_status(
-    experiment: Experiment, signals: Signals, deadline: float | None
+    members: Sequence[Member], signals: Signals, deadline: float | None
 ) -> tuple[str, str]:
-    """The status with which the run ends now, and the reason; "" if it continues."""
-    if experiment.failure:
-        return "failed", experiment.failure
-    if experiment.has_reached_stop:
+    """The status with which runs end now, and the reason; "" if they continue."""
+    experiments = [member.experiment for member in members]
+    first = experiments[0]
+    if all(each.failure for each in experiments):
+        return "failed", first.failure
+    if all(each.has_reached_stop for each in experiments if not each.failure):
         return "stopped", STOP_REACHED
-    if experiment.is_finished:
+    if first.is_finished:
         return "finished", ""
     if signals.status:
-        return signals.status, f"at step {experiment.step:,}"
+        return signals.status, f"at step {first.step:,}"
     if deadline is not None and time.monotonic() >= deadline:
-        return "out_of_time", f"at step {experiment.step:,}"
+        return "out_of_time", f"at step {first.step:,}"
     return "", ""

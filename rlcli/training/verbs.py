@@ -1,4 +1,4 @@
-"""Train and resume: the functions behind `rlcli train` and `rlcli resume`.
+"""Train: the functions behind `rlcli train`.
 
 They import JAX only when they run, after the thread layout is set.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlcli.errors import EXIT_CODES, RlcliError
+from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor
 from rlcli.recipe import (
     Recipe,
@@ -22,31 +22,28 @@ from rlcli.recipe import (
     resolve,
     shipped_recipes,
 )
+from rlcli.recipe.loading import load_combinations
+from rlcli.recipe.varying import NONE
 from rlcli.registry import user_code
 from rlcli.runs import provenance, run_folder, thread_layout
 from rlcli.runs.differences import Differences, find_differences
-from rlcli.runs.locate import locate_run
 from rlcli.runs.naming import check_name, check_tags
 from rlcli.runs.run_folder import Run
 from rlcli.training.run_loop import (
-    STOP_REACHED,
     Chunk,
     catch_signals,
     close_at_exit,
-    deadline_of,
-    final_status,
     run_chunks,
     run_in_memory,
 )
-from rlcli.training.signals import Signals
-from rlcli.training.track_marks import Marks
+from rlcli.training.run_writer import Member
 from rlcli.xla import threads
 
 if TYPE_CHECKING:
     from rlcli.training.experiment import Experiment
 
 
-_CTRL_C = "Ctrl-C stops"  # before the run begins, there is nothing to save
+CTRL_C = "Ctrl-C stops"  # before the run begins, there is nothing to save
 
 
 def train(recipe: str | Path | Mapping[str, Any], **keywords: Any) -> Path:
@@ -136,6 +133,12 @@ def _chunks(
     def find_errors() -> str:
         """Finds errors that need no JAX, and returns the name of the recipe."""
         name = check_document(recipe, sets)
+        if load_combinations(recipe, sets) != [()]:
+            raise RlcliError(
+                f"recipe `{name}` has a section `vary`: it stands for several runs",
+                f"`rlcli.train_all` trains them; the setting `{NONE}` trains a single "
+                "one",
+            )
         run_folder.check_place(runs, run)
         return name
 
@@ -186,7 +189,7 @@ def train_chunks(
         describe_begin: messages about the run before it begins.
         max_time: see `chunks`, as for the others.
     """
-    with Monitor(title=find_errors(), quiet=quiet, hint=_CTRL_C) as monitor:
+    with Monitor(title=find_errors(), quiet=quiet, hint=CTRL_C) as monitor:
         monitor.set_phase("loading JAX")
         warning = set_threads()
         from rlcli.training.compile_phases import TRACING, report_compilation
@@ -194,24 +197,25 @@ def train_chunks(
         monitor.set_phase(TRACING)
         with report_compilation(monitor.set_phase):
             full_recipe = load()
-            recipe = _smoke_recipe(full_recipe) if smoke else full_recipe
+            recipe = smoke_recipe(full_recipe) if smoke else full_recipe
             experiment = _build_experiment(recipe, ends_at_log_points)
             text = dump_recipe(resolve(recipe))
             folder = run_folder.create_run(
                 recipe.name,
                 written=recipe.document.text or text,
                 resolved=text,
-                changes=_find_changes(full_recipe, source),
+                changes=find_changes(full_recipe, source),
                 **place,
             )
-            with folder.lock(), catch_signals(folder) as signals:
-                _begin(folder, experiment, smoke)
+            members = [Member(folder, experiment)]
+            with folder.lock(), catch_signals([folder]) as signals:
+                begin_runs(members, smoke)
                 chunks = run_chunks(
-                    *(folder, experiment, signals, max_time, monitor, warning),
+                    *(members, signals, max_time, monitor, warning),
                     *describe_begin(folder),
                     profile=profile,
                 )
-                yield from run_in_memory(folder, experiment, chunks)
+                yield from run_in_memory(members, chunks)
     return folder.folder
 
 
@@ -224,32 +228,36 @@ def _build_experiment(recipe: Recipe, ends_at_log_points: bool) -> Experiment:
     out_of_memory.check_recipe(recipe, recipe.train.seeds)
     experiment = Experiment(recipe, build(recipe))
     experiment.log_rows.max_points = 1 if ends_at_log_points else MAX_LOG_POINTS
-    experiment.check()
+    experiment.program.check()
     return experiment
 
 
-def _begin(folder: Run, experiment: Experiment, smoke: bool) -> None:
-    """Records a new run and begins it; removes its folder if that fails."""
+def begin_runs(members: Sequence[Member], smoke: bool) -> None:
+    """Records new runs and begins them; removes their folders if that fails."""
     from rlcli.assembly import out_of_memory
     from rlcli.runs.code import copy_code
 
-    folder.sign_lock()
-    folder.write_info(
-        **provenance.collect_provenance(),
-        layout=threads.current_layout(experiment.setup.devices),
-        seeds=list(experiment.setup.seeds),
-        smoke=smoke,
-    )
+    program = members[0].experiment.program
+    facts = provenance.collect_provenance()
     try:
-        folder.write_info(**copy_code(folder, experiment.recipe))
-        with out_of_memory.explain_out_of_memory("this run", experiment.memory):
-            experiment.begin()
+        for folder, experiment in members:
+            folder.sign_lock()
+            folder.write_info(
+                **facts,
+                layout=threads.current_layout(program.setup.devices),
+                seeds=list(experiment.setup.seeds),
+                smoke=smoke,
+            )
+            folder.write_info(**copy_code(folder, experiment.recipe))
+        with out_of_memory.explain_out_of_memory("this run", program.memory):
+            program.begin()
     except RlcliError:
-        folder.discard()
+        for folder, _ in members:
+            folder.discard()
         raise
 
 
-def _find_changes(
+def find_changes(
     recipe: Recipe, source: str | Path | Mapping[str, Any]
 ) -> Differences | None:
     """What differs from the built-in recipe of the same name, else from the source."""
@@ -261,130 +269,7 @@ def _find_changes(
         return None
 
 
-def resume(
-    run: str | Path,
-    *,
-    set: Sequence[str] = (),
-    max_time: str | float | None = None,
-    quiet: bool = False,
-    trust: bool = False,
-) -> Path:
-    """Continues a run exactly where it stopped, and returns its folder.
-
-    Only `train.steps`, `train.stop` and the periods can be changed. If there is nothing
-    to continue, the folder stays as it is, to the byte.
-    """
-    folder = locate_run(run)
-    title = folder.read_info().get("recipe", folder.folder.name)
-    with (
-        folder.lock(),
-        Monitor(title=title, quiet=quiet, hint=_CTRL_C) as monitor,
-        catch_signals(folder, is_resume=True) as signals,
-    ):
-        monitor.set_phase("loading JAX")
-        for _ in _resume_chunks(folder, signals, set, max_time, monitor, trust):
-            pass
-    return folder.folder
-
-
-def _resume_chunks(
-    folder: Run,
-    signals: Signals,
-    sets: Sequence[str],
-    max_time: str | float | None,
-    monitor: Monitor,
-    trust: bool,
-) -> Iterator[Chunk]:
-    warning = thread_layout.apply_for_run(folder.folder)
-    from rlcli.training.compile_phases import TRACING, report_compilation
-
-    monitor.set_phase(TRACING)
-    with report_compilation(monitor.set_phase):
-        yield from _restored_chunks(
-            folder, signals, sets, max_time, monitor, trust, warning
-        )
-
-
-def _restored_chunks(
-    folder: Run,
-    signals: Signals,
-    sets: Sequence[str],
-    max_time: str | float | None,
-    monitor: Monitor,
-    trust: bool,
-    warning: str,
-) -> Iterator[Chunk]:
-    """The chunks from the newest checkpoint on; none if the run is finished."""
-    from rlcli.assembly import build, out_of_memory
-    from rlcli.runs import code
-    from rlcli.training import recovery
-    from rlcli.training.experiment import Experiment
-
-    saved, messages = recovery.newest_readable(folder)
-    messages += [code.use_code(folder)] if trust else []
-    recipe_before, recipe = recovery.recorded_recipe(folder, saved, sets, trust)
-    seeds = recovery.recorded_seeds(folder, saved, recipe_before)
-    out_of_memory.check_recipe(recipe, len(seeds))
-    experiment = Experiment(recipe, build(recipe, seeds))
-    experiment.check()
-    sentence = ""
-    with out_of_memory.explain_out_of_memory("this run", experiment.memory):
-        if saved is None:
-            experiment.begin()
-        else:
-            sentence = experiment.restore(saved, folder.best)
-    recovery.refuse_too_short(experiment)
-    if _is_finished(folder, experiment, recipe_before):
-        monitor.note(f"`{folder.folder}` is finished: {experiment.step:,} steps")
-        return
-    if _has_failed(folder, experiment):
-        return
-    _refuse_stopped(folder, experiment, signals, max_time)
-    if experiment.trackers:
-        Marks(folder.trackers)  # refuses a damaged file before the run is changed
-    folder.sign_lock()
-    folder.remove_temporaries()
-    changes = recovery.record_changes(folder, recipe_before, recipe)
-    recovery.rewrite(folder, recipe, saved)
-    folder.record_resume(step=experiment.step, inexact=sentence)
-    folder.write_info(**changes)
-    messages = [warning, *messages, sentence]
-    chunks = run_chunks(folder, experiment, signals, max_time, monitor, *messages)
-    yield from run_in_memory(folder, experiment, chunks)
-
-
-def _is_finished(folder: Run, experiment: Experiment, recipe_before: Recipe) -> bool:
-    """Whether the run has made its last step or reached `train.stop`."""
-    info = folder.read_info()
-    if info.get("status") == "finished":
-        return experiment.is_finished
-    stop = experiment.recipe.train.stop
-    # The reason may continue with the frozen seeds.
-    has_reached_stop = str(info.get("reason")).startswith(STOP_REACHED)
-    return has_reached_stop and stop == recipe_before.train.stop
-
-
-def _has_failed(folder: Run, experiment: Experiment) -> bool:
-    """Whether the run has failed in such a way that it cannot make another step."""
-    return bool(experiment.failure) and folder.read_info().get("status") == "failed"
-
-
-def _refuse_stopped(
-    folder: Run, experiment: Experiment, signals: Signals, max_time: str | float | None
-) -> None:
-    """Refuses to resume a run that would be stopped before its first step."""
-    status, _ = final_status(experiment, signals, deadline_of(max_time))
-    if status in ("", "finished", "failed"):  # the end of a run that was killed
-        return
-    reason = "`--max-time` was over" if status == "out_of_time" else "it was stopped"
-    raise RlcliError(
-        f"`{folder.folder}` did not continue: {reason} before its first step",
-        "the run is unchanged",
-        code=EXIT_CODES[status],
-    )
-
-
-def _smoke_recipe(recipe: Recipe) -> Recipe:
+def smoke_recipe(recipe: Recipe) -> Recipe:
     """The recipe with a budget of seconds: every part runs, the agent hardly learns."""
     train = recipe.train
     unroll_size = train.unroll * recipe.num_envs

@@ -157,7 +157,7 @@ def test_check_refuses_what_train_refuses_and_says_what_is_needed(small_machine)
 def test_resume_refuses_before_it_reads_a_checkpoint(tmp_path, monkeypatch):
     recipe = load_recipe(DATA)
     experiment = Experiment(recipe, build(recipe)._replace(devices=1))
-    experiment.begin()
+    experiment.program.begin()
     run = run_folder.create_run("mine", run=tmp_path / "run")
     run.resolved_recipe.write_text(dump_recipe(resolve(recipe)), encoding="utf-8")
     experiment.save(run)

@@ -9,7 +9,7 @@ from rlcli.assembly import build
 from rlcli.loop.log import MAX_LOG_POINTS
 from rlcli.recipe import load_recipe
 from rlcli.tracers.n_step import n_step
-from rlcli.training.experiment import Experiment
+from rlcli.training.program import Program
 
 DQN = {
     "environment": "CartPole-v1",
@@ -71,7 +71,7 @@ def test_other_numbers_need_no_other_program(data, sets):
 def test_other_numbers_need_no_other_program_for_the_rows_of_metrics():
     def rows(*sets: str) -> str:
         parsed = load_recipe(DQN, sets)
-        run = Experiment(parsed, build(parsed))
+        run = Program(parsed, build(parsed))
         progress = jax.eval_shape(run.loop.begin)
         _, log = jax.eval_shape(lambda state: run.loop.advance(state, 3), progress)
         summarize = jax.jit(run._summarize)

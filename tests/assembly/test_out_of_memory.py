@@ -33,7 +33,7 @@ def policy(tmp_path_factory) -> Path:
     """The policy file of a run that has only begun: about a kilobyte."""
     parsed = recipe.load_recipe(DATA)
     experiment = Experiment(parsed, build(parsed))
-    experiment.begin()
+    experiment.program.begin()
     run = run_folder.create_run("sea", run=tmp_path_factory.mktemp("runs") / "sea")
     experiment.save(run)
     assert run.policy.stat().st_size < 2_000

@@ -5,7 +5,7 @@ import pytest
 
 from rlcli.policies.discrete import epsilon_greedy
 from rlcli.tracers.n_step import n_step
-from rlcli.training.experiment import Experiment
+from rlcli.training.program import Program
 from rlcli.types import Clock, Tracer
 from rlcli.updaters.td.q_learning import q_learning
 from tests.assembly.building import CARTPOLE, build_error, built, setup_of
@@ -77,7 +77,7 @@ def test_an_on_policy_updater_does_not_learn_from_a_replay(updater, replay, tmp_
 )
 def test_replays_that_suit_an_updater_trace(text, tmp_path):
     """Returning each step once, corrected by the tracer, or for any policy's steps."""
-    assert Experiment(*built(f"{CARTPOLE}{text}", tmp_path)).check()
+    assert Program(*built(f"{CARTPOLE}{text}", tmp_path)).check()
 
 
 def test_an_updater_of_whole_unrolls_supports_no_replay(tmp_path):
@@ -134,7 +134,7 @@ def test_gradient_norm_priorities_require_an_updater_that_reports_them(tmp_path)
     )
     assert error.hint == "it reports `td_error`: choose another replay or updater"
     own = f"'{__name__}:reporting'"
-    assert Experiment(*built(f"{text}updater: {own}\n", tmp_path)).check()
+    assert Program(*built(f"{text}updater: {own}\n", tmp_path)).check()
 
 
 def discounting(*, rate: float = 0.5):

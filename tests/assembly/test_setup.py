@@ -9,7 +9,7 @@ import pytest
 from rlcli import recipe
 from rlcli.assembly import build_environment
 from rlcli.errors import RlcliError
-from rlcli.training.experiment import Experiment
+from rlcli.training.program import Program
 from rlcli.types import Clock, Transition
 from tests.assembly.building import CARTPOLE, build_error, built, setup_of
 
@@ -175,7 +175,7 @@ def test_a_tracer_of_whole_episodes_needs_a_replay_of_them(replay, samples, tmp_
     )
     assert error.hint == "use `replay: episodes`, which samples whole episodes"
     fitting = f"{CARTPOLE}updater: q_learning\nreplay: episodes\ntracer: monte_carlo\n"
-    assert Experiment(*built(fitting, tmp_path)).check()
+    assert Program(*built(fitting, tmp_path)).check()
 
 
 def test_no_update_happens_before_a_replay_can_be_sampled(tmp_path):
@@ -203,7 +203,7 @@ def test_no_update_happens_before_a_replay_can_be_sampled(tmp_path):
 def test_every_replay_is_built_and_traced_from_a_recipe(replay, tmp_path):
     read, setup = built(f"{CARTPOLE}updater: q_learning\nreplay: {replay}\n", tmp_path)
     assert recipe.load_recipe(recipe.resolve(read)) == read
-    assert Experiment(read, setup).check()
+    assert Program(read, setup).check()
 
 
 @pytest.mark.parametrize("tracer", ["v_trace", "{name: retrace, lambda: 0.9}"])
@@ -212,7 +212,7 @@ def test_off_policy_tracers_are_built_and_traced_from_a_recipe(
     tracer, replay, tmp_path
 ):
     text = f"updater: q_learning\ntracer: {tracer}\nreplay: {replay}\n"
-    assert Experiment(*built(f"{CARTPOLE}{text}", tmp_path)).check()
+    assert Program(*built(f"{CARTPOLE}{text}", tmp_path)).check()
 
 
 def test_an_environment_that_nobody_registered_is_refused(tmp_path):
@@ -222,7 +222,7 @@ def test_an_environment_that_nobody_registered_is_refused(tmp_path):
 
 def test_shapes_are_known_without_running_anything(tmp_path):
     setup = setup_of(DQN, tmp_path)
-    shapes = Experiment(recipe.load_recipe(tmp_path / "mine.yaml"), setup).check()
+    shapes = Program(recipe.load_recipe(tmp_path / "mine.yaml"), setup).check()
     assert shapes.pending.obs.shape == (1, 1, 4)  # seeds, environments, observation
     assert all(
         isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(shapes)

@@ -37,7 +37,7 @@ def begin_run(folder: Path, data=DATA, advance: int = 0) -> Path:
     parsed = recipe.load_recipe(data)
     experiment = Experiment(parsed, build(parsed)._replace(devices=1))
     run = run_folder.create_run("mine", run=folder)
-    experiment.begin()
+    experiment.program.begin()
     if advance:
         experiment.advance(advance)
     experiment.save(run)
@@ -138,7 +138,9 @@ def test_the_best_is_another_policy_than_the_latest(tmp_path):
     parsed = recipe.load_recipe(DATA)
     experiment = Experiment(parsed, build(parsed)._replace(devices=1))
     files = run_folder.Run(folder)
-    experiment.restore(snapshots.read_checkpoint(files.latest_checkpoint()), files.best)
+    saved = snapshots.read_checkpoint(files.latest_checkpoint())
+    experiment.program.restore(saved)
+    experiment.restore(saved, files.best)
     acting = rlcli.runs.checkpoint.read(folder / "policy.pkl.lz4")["acting"]
     # It always pushes to the left: ten steps or so.
     stubborn = {name: np.zeros_like(leaf) for name, leaf in acting.items()}
@@ -251,13 +253,14 @@ def test_a_deterministic_world_gives_what_was_worked_out_by_hand(tmp_path):
     )
     experiment = Experiment(parsed, build(parsed))
     folder = run_folder.create_run("mine", run=tmp_path / "run")
-    experiment.begin()
+    experiment.program.begin()
     better = jax.numpy.array([[0.0, 5.0]])
-    learner = experiment.progress.agent.learner
+    progress = experiment.program.progress
+    learner = progress.agent.learner
     head = {**learner.params["q"]["linear_1"], "b": better}
     params = {"q": {**learner.params["q"], "linear_1": head}}
-    agent = experiment.progress.agent._replace(learner=learner._replace(params=params))
-    experiment._progress = experiment.progress._replace(agent=agent)
+    agent = progress.agent._replace(learner=learner._replace(params=params))
+    experiment.program._progress = progress._replace(agent=agent)
     experiment.save(folder)
     result = rlcli.eval(folder.folder, episodes=7)
     (row,) = result["seeds"]

@@ -16,7 +16,7 @@ from rlcli.preprocessing.frame_stack import stack_frames
 from rlcli.preprocessing.functions import diff_transform, frame_stack, one_hot
 from rlcli.recipe import load_recipe, resolve
 from rlcli.runs.checkpoint import flatten_tree
-from rlcli.training.experiment import Experiment
+from rlcli.training.program import Program
 from rlcli.types import Environment, TimeStep, Transition
 
 ROW = spaces.Box(-1.0, 200.0, (2,), np.float32)
@@ -220,7 +220,7 @@ def test_the_replay_frames_stores_each_frame_once():
     recipe = load_recipe(
         {**BASE, **more, "network": {"name": "mlp", "preprocess": [memory]}}
     )
-    shapes = Experiment(recipe, build(recipe)).check()
+    shapes = Program(recipe, build(recipe)).check()
     stored = [x for x in jax.tree.leaves(shapes.agent.replay) if x.dtype == np.float32]
     # Of each step a frame of two numbers, not a stack of four; reward and discount.
     assert sum(leaf.size for leaf in stored) < 64 * (2 + 2 + 1)

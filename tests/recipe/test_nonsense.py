@@ -12,7 +12,7 @@ from rlcli.cli import main
 from rlcli.errors import RlcliError
 from rlcli.evaluation.evaluate import replace_environment
 from rlcli.recipe import documents, grammar
-from rlcli.training.experiment import Experiment
+from rlcli.training.program import Program
 
 LONGEST = 400  # characters of a message
 DIGITS = "9" * 400
@@ -56,7 +56,7 @@ def refusal(name, sets, builds=False):
     try:
         parsed = recipe.load_recipe(name, sets)
         if builds:
-            Experiment(parsed, build(parsed)).check()
+            Program(parsed, build(parsed)).check()
     except RlcliError as error:
         assert len(error.message) < LONGEST, error.message
         assert len(error.message.splitlines()) == 1, error.message

@@ -221,7 +221,6 @@ def test_a_recipe_that_lacks_the_main_thing_is_refused(recipe_file, text, messag
 @pytest.mark.parametrize(
     ("section", "value", "named"),
     [
-        ("vary", {"optimizer.learning_rate": [1e-3]}, "section `vary`"),
         ("plugins", ["./my_network.py"], "section `plugins`"),
         ("updater", {"rule": "sarsa"}, "option `rule`"),
         ("train", {"episodes": 500}, "`episodes: 500`"),
@@ -333,7 +332,6 @@ def test_the_whole_grammar_is_understood_but_for_what_is_refused_by_name():
     data = documents.load_document(GRAMMAR).data
     for place in (
         ("normalize",),
-        ("vary",),
         ("plugins",),
         ("network", "preprocess"),
         ("train", "on_error"),

@@ -195,11 +195,11 @@ def test_an_object_that_cannot_be_a_factory_is_refused_and_not_called(each, word
     ],
 )
 def test_a_factory_that_returns_no_part_is_an_error_that_names_it(each, words):
-    from rlcli.training.experiment import Experiment
+    from rlcli.training.program import Program
 
     with pytest.raises(RlcliError) as error:
         parsed = recipe.load_recipe("dqn_cartpole", [each])
-        Experiment(parsed, build(parsed)).check()
+        Program(parsed, build(parsed)).check()
     assert words in f"{error.value.message} {error.value.hint}"
     assert error.value.message.startswith(f"--set {each}: ")
 

@@ -136,7 +136,7 @@ def test_an_exception_of_a_factory_names_the_line_of_the_user(tmp_path, monkeypa
 )
 def test_an_exception_while_tracing_names_the_part_and_the_line(tmp_path, step):
     from rlcli.assembly import build
-    from rlcli.training.experiment import Experiment
+    from rlcli.training.program import Program
 
     path = lab(tmp_path / "lab", 5)
     with (path.parent / "mine.py").open("a") as file:
@@ -145,7 +145,7 @@ def test_an_exception_while_tracing_names_the_part_and_the_line(tmp_path, step):
         file.write("  return core._replace(step=step)\n")
     with pytest.raises(RlcliError) as error:
         loaded = recipe.load_recipe(path, ["environment=mine:broken"])
-        Experiment(loaded, build(loaded)).check()
+        Program(loaded, build(loaded)).check()
     assert error.value.message.startswith("environment `mine:broken` raised ")
     assert error.value.message.endswith(f"({path.parent}/mine.py:21)")
     assert error.value.hint == plugins.TRACEBACK

@@ -30,7 +30,7 @@ HOST = {**DATA, "environment": "gymnasium/CartPole-v1"}
 def begin_experiment(folder: Path, data=DATA) -> Experiment:
     parsed = recipe.load_recipe(data)
     experiment = Experiment(parsed, build(parsed)._replace(devices=1))
-    experiment.begin()
+    experiment.program.begin()
     experiment.save(run_folder.create_run("mine", run=folder))
     return experiment
 
@@ -97,8 +97,8 @@ def test_progress_comes_back_to_the_bit(data, tmp_path):
     saved = snapshots.read_checkpoint(latest)
     progress, sentence = snapshots.restore_progress(saved, make_loop(experiment.setup))
     assert (saved.metrics, saved.frozen, sentence) == ({}, {}, "")
-    loop = experiment.loop
-    both = (progress, experiment.progress)
+    loop = experiment.program.loop
+    both = (progress, experiment.program.progress)
     ours, theirs = (checkpoint.flatten_tree(loop.save(each)) for each in both)
     assert set(ours) == set(theirs)
     assert all(ours[name].tobytes() == leaf.tobytes() for name, leaf in theirs.items())

@@ -11,7 +11,8 @@ import pytest
 
 import rlcli
 from rlcli.errors import RlcliError
-from rlcli.training.batch import Ended, Plan, combine, exit_code, plan_runs
+from rlcli.training.batch import Ended, exit_code
+from rlcli.training.plans import Plan, combine, plan_runs
 
 LAKE = """
 environment: FrozenLakeNonSlippery-v0

@@ -50,14 +50,14 @@ def experiment_of(**train) -> Experiment:
     data = {**DATA, "train": {**DATA["train"], **train}}
     setup, loop = program()
     found = Experiment(recipe.load_recipe(data), setup)
-    found.loop = loop
+    found.program.loop = loop
     return found
 
 
 def run_reports(experiment: Experiment, chunks=None):
     """All reports of a run, from where it stands to its end or that of `chunks`."""
     if experiment.iteration == 0:
-        experiment.begin()
+        experiment.program.begin()
     reports = []
     for most in chunks or itertools.repeat(1_000):
         if experiment.is_finished:
@@ -76,7 +76,8 @@ def rows_of(reports) -> list[dict]:
 
 
 def leaves_of(experiment: Experiment) -> dict[str, bytes]:
-    leaves = checkpoint.flatten_tree(experiment.loop.save(experiment.progress))
+    program = experiment.program
+    leaves = checkpoint.flatten_tree(program.loop.save(program.progress))
     return {name: leaf.tobytes() for name, leaf in leaves.items()}
 
 
@@ -108,7 +109,7 @@ def test_a_run_ends_with_the_last_whole_iteration_within_its_steps():
     experiment = experiment_of(**NEVER)
     run_reports(experiment, itertools.cycle([7, 1, 4]))
     assert experiment.step == experiment.total_steps == 99
-    assert int(experiment.progress.iteration) == experiment.iteration == 33
+    assert int(experiment.program.progress.iteration) == experiment.iteration == 33
 
 
 def test_every_period_acts_at_the_end_of_the_iteration_at_or_past_each_multiple():
@@ -182,7 +183,7 @@ def test_rows_say_where_every_seed_stands():
 def test_episodes_and_lengths_add_up_to_the_steps_that_were_made():
     experiment = experiment_of(steps=3_000, **NEVER)
     run_reports(experiment)
-    statistics = experiment.progress.statistics
+    statistics = experiment.program.progress.statistics
     unfinished = np.asarray(statistics.running_length).sum(axis=1)
     assert np.all(unfinished > 0)
     # Nine steps at least until the pole can have fallen.
@@ -212,10 +213,9 @@ def test_a_restored_experiment_continues_with_the_same_results(middle, tmp_path)
     before = run_reports(first, [1] * (middle // 3))
     first.save(run)
     second = experiment_of(**periods)
-    assert (
-        second.restore(snapshots.read_checkpoint(run.latest_checkpoint()), run.best)
-        == ""
-    )
+    saved = snapshots.read_checkpoint(run.latest_checkpoint())
+    assert second.program.restore(saved) == ""
+    second.restore(saved, run.best)
     assert second.step == middle
     assert rows_of(before) + rows_of(run_reports(second)) == expected
     assert leaves_of(second) == leaves_of(whole)
@@ -243,7 +243,7 @@ def test_evaluations_are_the_same_whenever_they_are_made_and_for_any_periods():
 def test_the_best_policy_of_each_seed_is_that_of_its_own_best_evaluation():
     experiment = experiment_of(evaluate={"every": 10, "episodes": 2}, **NEVER)
     acting, found = {}, {}
-    experiment.begin()
+    experiment.program.begin()
     while not experiment.is_finished:
         report = experiment.advance(1)
         for index, row in enumerate(report.evaluation):
@@ -266,7 +266,7 @@ def test_the_goal_is_reached_when_the_evaluation_of_every_seed_has_come_to_it(
     experiment = experiment_of(
         stop={"return": goal}, evaluate={"every": 50, "episodes": 1}, **NEVER
     )
-    experiment.begin()
+    experiment.program.begin()
     experiment.advance(1_000)
     assert experiment.has_reached_stop is reached
 
@@ -302,7 +302,7 @@ FRAGILE = {
 def fragile_run(**changes) -> Experiment:
     parsed = recipe.load_recipe({**FRAGILE, **changes})
     experiment = Experiment(parsed, build(parsed))
-    experiment.begin()
+    experiment.program.begin()
     return experiment
 
 
@@ -397,4 +397,4 @@ def test_the_step_of_a_failure_does_not_depend_on_when_it_is_detected():
 
 def test_progress_is_asked_for_in_vain_before_the_beginning():
     with pytest.raises(ValueError, match="begun"):
-        assert experiment_of().progress
+        assert experiment_of().program.progress

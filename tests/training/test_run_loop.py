@@ -25,7 +25,7 @@ def exits(monkeypatch):
 
 def test_a_run_records_that_its_process_ended_at_once(run, exits):
     with own_process():
-        run_loop.catch_signals(run).abandon("terminated")
+        run_loop.catch_signals([run]).abandon("terminated")
     assert json.loads(run.info.read_text())["status"] == "terminated"
     assert exits == [143]
 
@@ -33,7 +33,7 @@ def test_a_run_records_that_its_process_ended_at_once(run, exits):
 def test_a_resume_that_ends_while_it_loads_the_run_leaves_it_as_it_was(run, exits):
     before = snapshot(run.folder)
     with own_process():
-        run_loop.catch_signals(run, is_resume=True).abandon("interrupted")
+        run_loop.catch_signals([run], is_resume=True).abandon("interrupted")
     assert snapshot(run.folder) == before
     assert exits == [130]
 
@@ -42,6 +42,6 @@ def test_a_run_that_has_ended_keeps_its_status_while_it_waits_for_trackers(run, 
     run.write_info(status="finished", reason="", ended="2026-01-01T00:00:00Z")
     before = snapshot(run.folder)
     with own_process():
-        run_loop.catch_signals(run).abandon("interrupted")
+        run_loop.catch_signals([run]).abandon("interrupted")
     assert snapshot(run.folder) == before
     assert exits == [0]

@@ -22,7 +22,7 @@ def settings(optimizer) -> dict[str, float]:
     """The settings in the metrics of half a run."""
     read = recipe.load_recipe({**DATA, "optimizer": optimizer})
     experiment = Experiment(read, build(read))
-    experiment.begin()
+    experiment.program.begin()
     (row,) = experiment.advance(40).rows
     return {name: value for name, value in row.items() if "." in name}
 

@@ -14,7 +14,7 @@ from rlcli.assembly import build
 from rlcli.networks import memory
 from rlcli.networks.torsos import linear
 from rlcli.policies.sampled import sampled
-from rlcli.training.experiment import Experiment
+from rlcli.training.program import Program
 from rlcli.types import Clock, Transition
 from rlcli.updaters import Spaces
 from rlcli.updaters.burn_in import refresh_carry
@@ -136,4 +136,4 @@ def test_recurrent_on_policy_updaters_learn_from_replayed_sequences(updater):
         "replay": {"name": "sequences", "length": 20, "burn_in": 4},
     }
     loaded = recipe.load_recipe(data)
-    assert Experiment(loaded, build(loaded)).check()
+    assert Program(loaded, build(loaded)).check()

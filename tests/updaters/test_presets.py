@@ -6,7 +6,7 @@ import rlcli
 from rlcli import recipe, registry
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
-from rlcli.training.experiment import Experiment
+from rlcli.training.program import Program
 
 PRESETS = [
     name
@@ -40,7 +40,7 @@ QUICK = {("c51", DISCRETE), ("impala", DISCRETE), ("sac", CONTINUOUS)}
 )
 def test_a_preset_alone_is_a_whole_agent(name, environment):
     parsed = recipe.load_recipe({"environment": environment, "updater": name})
-    Experiment(parsed, build(parsed)).check()  # traces the shapes of a whole run
+    Program(parsed, build(parsed)).check()  # traces the shapes of a whole run
     assert recipe.load_recipe(recipe.resolve(parsed)) == parsed
 
 

@@ -15,7 +15,7 @@ from rlcli.errors import RlcliError
 from rlcli.networks.functions import Pair, separate_network
 from rlcli.networks.torsos import linear, table
 from rlcli.policies.discrete import boltzmann, epsilon_greedy
-from rlcli.training.experiment import Experiment
+from rlcli.training.program import Program
 from rlcli.types import Clock, Transition
 from rlcli.updaters import Spaces
 from rlcli.updaters.model_based.transition_models import known_model
@@ -490,7 +490,7 @@ def test_known_functions_are_forward_passes_without_parameters():
     }
     parsed = recipe.load_recipe(data)
     setup = build(parsed)
-    Experiment(parsed, setup).check()  # traces an update
+    Program(parsed, setup).check()  # traces an update
     agent = setup.agent
     begun = jax.eval_shape(loop.make_loop(setup).begin).agent
     shapes = agent.acting(begun)

@@ -18,7 +18,7 @@ from rlcli.networks.torsos import table
 from rlcli.policies.sampled import sampled
 from rlcli.tracers import off_policy as tracers
 from rlcli.tracers.lambda_return import lambda_return
-from rlcli.training.experiment import Experiment
+from rlcli.training.program import Program
 from rlcli.types import Clock, Transition
 from rlcli.updaters import Spaces
 from rlcli.updaters.policy_gradient.cross_entropy import cross_entropy
@@ -448,14 +448,14 @@ def test_every_updater_supports_every_memory(name, network):
     if name == "pqn":
         chosen = {"q" if key == "policy" else key: each for key, each in chosen.items()}
     parsed = recipe.load_recipe(data_of(name, chosen))
-    Experiment(parsed, build(parsed)).check()
+    Program(parsed, build(parsed)).check()
 
 
 @pytest.mark.parametrize("name", ["ppo", "a2c", "cross_entropy"])
 def test_every_objective_supports_continuous_actions(name):
     data = data_of(name, NETWORKS["gru"], "probe-continuous-action")
     parsed = recipe.load_recipe(data)
-    Experiment(parsed, build(parsed)).check()
+    Program(parsed, build(parsed)).check()
 
 
 @pytest.mark.slow

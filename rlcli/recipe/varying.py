@@ -1,0 +1,69 @@
+"""Varying: the section `vary` of a recipe, the options of which each run has others.
+
+A mapping of options to lists of values is a grid. A list of mappings are the
+combinations themselves.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rlcli.errors import RlcliError, quote
+from rlcli.recipe.annotations import format_value
+from rlcli.recipe.documents import Document
+
+KEY = "vary"
+NONE = f"{KEY}=null"  # the setting for a single run of a recipe with the section
+_EXAMPLE = "for example `vary: {optimizer.learning_rate: [1e-4, 3e-4]}`"
+
+
+def recipe_combinations(document: Document) -> list[tuple[str, ...]]:
+    """The settings `KEY=VALUE` of each combination in a recipe; `[()]` without any."""
+    value = document.data.get(KEY)
+    if not value:
+        return [()]
+    if isinstance(value, Mapping):
+        for key, values in value.items():
+            if not isinstance(values, list) or not values:
+                raise _error(
+                    document, [key], f"expected a list, got {format_value(values)}"
+                )
+        combinations = [
+            dict(zip(value, each, strict=True))
+            for each in itertools.product(*value.values())
+        ]
+    elif isinstance(value, list) and all(
+        isinstance(each, Mapping) and each for each in value
+    ):
+        combinations = value
+    else:
+        message = f"expected a mapping of lists, got {format_value(value)}"
+        raise _error(document, [], message)
+    settings = [
+        tuple(f"{key}={_format(each)}" for key, each in combination.items())
+        for combination in combinations
+    ]
+    for each in settings:
+        if settings.count(each) > 1:
+            text = ", ".join(each)
+            raise _error(document, [], f"{quote(text)} stands twice among the values")
+    return settings
+
+
+def _format(value: Any) -> str:
+    """A value as the YAML text of a setting."""
+    return value if _is_plain(value) else json.dumps(value, ensure_ascii=False)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is a text that YAML reads as itself."""
+    return isinstance(value, str) and value.replace("_", "").isalpha()
+
+
+def _error(document: Document, keys: Sequence[str], message: str) -> RlcliError:
+    place = (KEY, *keys)
+    name = ".".join(place)
+    return RlcliError(f"{document.where(place)}{quote(name)}: {message}", _EXAMPLE)

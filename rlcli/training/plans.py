@@ -1,0 +1,200 @@
+"""Plans: the runs of several recipes and of combinations of varied options.
+
+Imports JAX only where options that are numbers vary: runs that differ in nothing else
+are trained together.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from rlcli.errors import RlcliError, quote
+from rlcli.recipe import check_document
+from rlcli.recipe.loading import load_combinations, read_without_parts
+from rlcli.recipe.varying import NONE
+from rlcli.runs import thread_layout
+from rlcli.runs.naming import check_name, describe_overrides
+from rlcli.runs.run_folder import check_place
+
+
+class Plan(NamedTuple):
+    """A run that will be trained."""
+
+    recipe: str  # a file, or the name of a built-in recipe
+    sets: tuple[str, ...]  # its options: `set`, and the values of its combination
+    folder: Path
+    values: tuple[str, ...] = ()  # of its combination
+
+
+def plan_runs(
+    recipes: Sequence[str | Path],
+    *,
+    vary: Sequence[str] = (),
+    vary_zip: Sequence[str] = (),
+    set: Sequence[str] = (),
+    runs: str | Path = "runs",
+    run: str | Path | None = None,
+    name: str | None = None,
+) -> list[Plan]:
+    """The runs that `train_all` trains; refuses recipes and options that are wrong."""
+    start = time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime())
+    start = start if name is None else check_name(name)
+    given = [*combine(vary, vary_zip)]
+    plans: list[Plan] = []
+    for recipe in map(str, recipes):
+        own = load_combinations(recipe, set)
+        combinations = [(*a, *b) for a in own for b in given]
+        _refuse_twice([text.partition("=")[0] for text in combinations[0]])
+        (title,) = {check_document(recipe, [*set, *values]) for values in combinations}
+        if run is None:
+            group = _number(Path(runs) / title / start, os.path.lexists)
+        else:
+            group = Path(run) / title if len(recipes) > 1 else Path(run)
+        common = (*set, NONE) if own != [()] else tuple(set)
+        for values in combinations:
+            folder = group / describe_overrides(values)
+            folder = _number(folder, [plan.folder for plan in plans].__contains__)
+            check_place(run=folder)
+            plans.append(Plan(recipe, (*common, *values), folder, values))
+    return plans
+
+
+def combine(
+    vary: Sequence[str], vary_zip: Sequence[str] = ()
+) -> Iterator[tuple[str, ...]]:
+    """The settings `KEY=VALUE` of each combination.
+
+    >>> [*combine(["a=1,2"], ["b=[3,4],5", "c=6,7"])]
+    [('a=1', 'b=[3,4]', 'c=6'), ('a=1', 'b=5', 'c=7'),
+     ('a=2', 'b=[3,4]', 'c=6'), ('a=2', 'b=5', 'c=7')]
+    """
+    axes = [[(setting,) for setting in _parse_values(text)] for text in vary]
+    if vary_zip:
+        zipped = [_parse_values(text) for text in vary_zip]
+        if len({*map(len, zipped)}) > 1:
+            counts = ", ".join(
+                f"`{text.partition('=')[0]}` {len(values)}"
+                for text, values in zip(vary_zip, zipped, strict=True)
+            )
+            raise RlcliError(
+                f"`--vary-zip` needs equally many values of each option: {counts}"
+            )
+        axes.append([*zip(*zipped, strict=True)])
+    for axis in axes:
+        for settings in axis:
+            if axis.count(settings) > 1:
+                text = ", ".join(settings)
+                raise RlcliError(f"{quote(text)} stands twice among the values")
+    _refuse_twice([text.partition("=")[0].strip() for text in (*vary, *vary_zip)])
+    for combination in itertools.product(*axes):
+        yield tuple(itertools.chain(*combination))
+
+
+def _refuse_twice(keys: Sequence[str]) -> None:
+    for key in keys:
+        if keys.count(key) > 1:
+            raise RlcliError(
+                f"{quote(key)} is varied twice", "name all its values in one place"
+            )
+
+
+def _parse_values(text: str) -> list[str]:
+    """`a=1,[2,3]` as `a=1` and `a=[2,3]`."""
+    key, equals, values = text.partition("=")
+    parts, depth, quoted = [""], 0, ""
+    for character in values:
+        if quoted:
+            quoted = "" if character == quoted else quoted
+        elif character in "\"'":
+            quoted = character
+        else:
+            depth += (character in "[{") - (character in "]}")
+        if character == "," and depth == 0 and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += character
+    settings = [f"{key.strip()}={part.strip()}" for part in parts]
+    if not key.strip() or not equals or not all(part.strip() for part in parts):
+        raise RlcliError(
+            f"expected options to vary as KEY=VALUE,VALUE, got {quote(text)}",
+            "for example `--vary optimizer.learning_rate=1e-4,3e-4`",
+        )
+    return settings
+
+
+def _number(folder: Path, is_taken: Callable[[Path], bool]) -> Path:
+    """The folder, with a number if it is taken."""
+    numbered = (folder.with_name(f"{folder.name}-{n}") for n in itertools.count(2))
+    return next(
+        each for each in itertools.chain([folder], numbered) if not is_taken(each)
+    )
+
+
+def group_plans(plans: Sequence[Plan], overrides: Sequence[str]) -> list[list[Plan]]:
+    """The plans, grouped by what can be trained together."""
+    groups: list[list[Plan]] = []
+    for recipe in dict.fromkeys(plan.recipe for plan in plans):
+        own = [plan for plan in plans if plan.recipe == recipe]
+        if not _vary_numbers(own):
+            groups += [[plan] for plan in own]
+            continue
+        _set_threads(own, overrides)
+        from rlcli.recipe import load_recipe
+        from rlcli.training.together import group_recipes
+
+        loaded = []
+        for plan in own:
+            try:
+                loaded.append((plan, load_recipe(recipe, [*plan.sets, *overrides])))
+            except RlcliError:  # which its own process prints
+                groups.append([plan])
+        indices = group_recipes([each for _, each in loaded])
+        groups += [[loaded[i][0] for i in group] for group in indices]
+    return groups
+
+
+def _vary_numbers(plans: Sequence[Plan]) -> bool:
+    """Whether runs of a recipe may differ in numbers only; needs no JAX."""
+    varied = {*itertools.chain(*(plan.values for plan in plans))}
+    numbers = [text.partition("=")[0] for text in varied if _is_number(text)]
+    return len(numbers) > len({*numbers})
+
+
+def _is_number(setting: str) -> bool:
+    try:
+        float(setting.partition("=")[2])
+    except ValueError:
+        return False
+    return True
+
+
+def _set_threads(plans: Sequence[Plan], overrides: Sequence[str]) -> str:
+    """Sets the threads for a program of all plans, before JAX is imported."""
+    recipe, sets = plans[0].recipe, [*plans[0].sets, *overrides]
+    train = read_without_parts(recipe, sets).data.get("train") or {}
+    seeds = train.get("seeds", 1) if isinstance(train, dict) else 1
+    rows = len(plans) * (seeds if isinstance(seeds, int) else 1)
+    return thread_layout.apply_for_recipe(recipe, set=sets, seeds=rows)
+
+
+def arguments_of(plans: Sequence[Plan]) -> list[str]:
+    """The arguments of `rlcli train` for a group of runs: their place and options."""
+    first = plans[0]
+    if len(plans) == 1:
+        sets, place = first.sets, first.folder
+    else:
+        sets, place = first.sets[: -len(first.values)], first.folder.parent
+    arguments = ["--run", str(place)]
+    for setting in sets:
+        arguments += ["--set", setting]
+    if len(plans) > 1:
+        for settings in zip(*(plan.values for plan in plans), strict=True):
+            key = settings[0].partition("=")[0]
+            values = ",".join(text.partition("=")[2] for text in settings)
+            arguments += ["--vary-zip", f"{key}={values}"]
+    return arguments

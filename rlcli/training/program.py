@@ -1,0 +1,185 @@
+"""Program: the compiled training of one run, or of several that are trained together.
+
+Runs that differ in numbers only, such as the learning rate, have the same program: it
+trains the seeds of all of them simultaneously, as if they were the seeds of one run.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlcli.assembly import check_environment, memory_usage
+from rlcli.assembly.out_of_memory import OutOfMemoryError, limit_building, require
+from rlcli.assembly.user_errors import explain_user_errors
+from rlcli.errors import RlcliError
+from rlcli.evaluation.evaluator import make_evaluator
+from rlcli.loop import make_loop, vmap_seeds
+from rlcli.loop.episodes import EvaluationResult, Evaluator
+from rlcli.loop.log import Log, log_points
+from rlcli.loop.progress import Progress, Setup, numbers_array
+from rlcli.loop.seeds import drop_padding, take_seeds
+from rlcli.recipe import Recipe
+from rlcli.runs import snapshots
+from rlcli.runs.snapshots import Saved
+from rlcli.training.log_rows import settings_at
+from rlcli.types import Array, ArrayTree
+from rlcli.xla.packing import PackedTree, Packing
+
+ALL_SEEDS = slice(None)
+
+
+class Program:
+    """Trains the seeds of a setup, and evaluates their policies.
+
+    `recipe` is that of the run, or of one of several runs that are trained together.
+    """
+
+    def __init__(self, recipe: Recipe, setup: Setup) -> None:
+        self.recipe = recipe
+        self.setup = setup
+        self.loop = make_loop(setup)
+        self.iteration = 0
+        self.memory: Sequence[memory_usage.Item] = ()  # set by `check`
+        self.report_phase: Callable[[str], None] = lambda phase: None
+        self._progress: Progress | None = None
+        self._on_host: dict[str, ArrayTree] = {}  # copies of the current progress
+        self._packed_summary = jax.jit(self._pack_summary)
+        self._packing: Packing | None = None  # of the summary
+        self._evaluator: Evaluator | None = None
+
+    @property
+    def step(self) -> int:
+        """Environment steps of one seed so far; exact."""
+        return self.iteration * self.setup.steps
+
+    @property
+    def progress(self) -> Progress:
+        """The current progress."""
+        if self._progress is None:
+            raise ValueError("expected an experiment that has begun")
+        return self._progress
+
+    def check(self) -> Progress:
+        """Traces the whole program with shapes only, which detects incompatible parts.
+
+        Refuses a program that needs more memory than available.
+        """
+        with explain_user_errors(self.recipe):
+            check_environment(self.recipe)
+        try:
+            with limit_building(self.recipe), explain_user_errors(self.recipe):
+                shapes = self.loop.shapes()
+                self.loop.temporaries()
+        except OutOfMemoryError:
+            raise
+        except RlcliError as error:
+            raise self.recipe.locate_error(("updater",), error) from error
+        self.memory = memory_usage.run_memory(self.recipe, self.setup, self.loop)
+        require("this run", self.memory, self.setup.devices)
+        return shapes
+
+    def begin(self) -> None:
+        """Starts at step 0."""
+        # Waits, so that a failed allocation raises here.
+        self._progress = jax.block_until_ready(self.loop.begin())
+
+    def restore(self, saved: Saved) -> str:
+        """Continues from a checkpoint; returns what could not be restored, else ""."""
+        self._progress, message = snapshots.restore_progress(saved, self.loop)
+        self.iteration = int(self.progress.iteration)
+        return message
+
+    def advance(self, points: Sequence[int]) -> tuple[dict[str, Any], tuple]:
+        """Trains up to the last of increasing iterations, the log points.
+
+        Returns the summary of the chunk, `_summarize`, as NumPy arrays without padding,
+        and the times of its start and end.
+        """
+        before, start = self.iteration, time.perf_counter()
+        self._on_host.clear()
+        self._progress, log = self.loop.advance(
+            self.progress, [point - before for point in points]
+        )
+        self.iteration = points[-1]
+        summary = self._fetch(log, points)
+        return summary, (start, time.perf_counter())
+
+    def _fetch(self, log: Log, points: Sequence[int]) -> dict[str, Any]:
+        # Without the environment, whose state may not be a tree of arrays.
+        progress = self.progress._replace(environment=())
+        inputs = progress, log, log_points(points)
+        if self._packing is None:
+            self._packing = Packing(jax.eval_shape(self._summarize, *inputs))
+        packed = jax.device_get(self._packed_summary(*inputs))
+        return drop_padding(len(self.setup.seeds), self._packing.unpack(packed))
+
+    def _pack_summary(self, *inputs: Any) -> PackedTree:
+        """The summary packed into few arrays, because each fetched array has a cost."""
+        assert self._packing is not None  # set by `_fetch`
+        return self._packing.pack(self._summarize(*inputs))
+
+    def _summarize(
+        self, progress: Progress, log: Log, iterations: Array
+    ) -> dict[str, Any]:
+        """The summary of a chunk: `[P]` each, `[P, R]` for the R rows of its log.
+
+        P is the number of padded seeds.
+        """
+        agent = self.setup.agent
+        seeds = len(self.setup.padded_seeds)
+        finite = map(_is_finite, jax.tree.leaves(agent.acting(progress.agent)))
+        return {
+            "failed": vmap_seeds(agent.failed_at, seeds, (0,), 0)(progress.agent),
+            "finite": functools.reduce(jnp.logical_and, finite, jnp.ones(seeds, bool)),
+            "faults": progress.faults._asdict(),
+            "log": log,
+            "settings": settings_at(
+                self.recipe, self.setup, log, iterations, progress.numbers
+            ),
+        }
+
+    def acting(self, seeds: slice) -> ArrayTree:
+        """The acting state of some policies, `[seeds, ...]`, on the host."""
+        acting = self._on_host.get("acting")
+        if acting is None:
+            acting = jax.device_get(self.setup.agent.acting(self.progress.agent))
+            acting = drop_padding(len(self.setup.seeds), acting)
+            if seeds != ALL_SEEDS:  # read for each run
+                self._on_host["acting"] = acting
+        return take_seeds(seeds, acting)
+
+    def saved(self, seeds: slice) -> ArrayTree:
+        """What a checkpoint of some seeds contains: arrays, as `Loop.save`."""
+        if seeds == ALL_SEEDS:
+            return self.loop.save(self.progress)
+        if "saved" not in self._on_host:
+            self._on_host["saved"] = jax.device_get(self.loop.save(self.progress))
+        return take_seeds(seeds, self._on_host["saved"], self.setup.axes)
+
+    def evaluate(self) -> EvaluationResult:
+        """Evaluates the greedy policies of all seeds."""
+        self.report_phase("evaluating")
+        if self._evaluator is None:
+            episodes = self.recipe.train.evaluate.episodes
+            self._evaluator = make_evaluator(self.recipe, self.setup, episodes)
+        acting = self.acting(ALL_SEEDS)
+        if self.setup.has_own_numbers:
+            numbers = np.asarray(numbers_array(self.setup))[: len(self.setup.seeds)]
+            acting = acting, numbers
+        return self._evaluator.evaluate(acting, evaluation_index=self.step)
+
+    def close(self) -> None:
+        """Releases the resources of a host environment."""
+        self.loop.close(self.progress)
+
+
+def _is_finite(leaf: Array) -> Array:
+    """Whether all numbers of each seed are finite: `[S, ...]` to `[S]`."""
+    return jnp.all(jnp.isfinite(leaf), axis=tuple(range(1, leaf.ndim)))

@@ -1,0 +1,195 @@
+"""Resume: the function behind `rlcli resume`.
+
+Runs that were trained together are resumed together: so each continues with the same
+bits. Imports JAX only when it runs, after the thread layout is set.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlcli.errors import EXIT_CODES, RlcliError
+from rlcli.monitor import Monitor
+from rlcli.recipe import Recipe
+from rlcli.runs import thread_layout
+from rlcli.runs.locate import locate_run
+from rlcli.runs.run_folder import Run, find_members
+from rlcli.training.run_loop import (
+    STOP_REACHED,
+    Chunk,
+    catch_signals,
+    deadline_of,
+    final_status,
+    run_chunks,
+    run_in_memory,
+)
+from rlcli.training.run_writer import Member
+from rlcli.training.signals import Signals
+from rlcli.training.track_marks import Marks
+from rlcli.training.verbs import CTRL_C
+
+if TYPE_CHECKING:
+    from rlcli.runs.snapshots import Saved
+
+
+def resume(
+    run: str | Path,
+    *,
+    set: Sequence[str] = (),
+    max_time: str | float | None = None,
+    quiet: bool = False,
+    trust: bool = False,
+) -> Path:
+    """Continues a run exactly where it stopped, and returns its folder.
+
+    Only `train.steps`, `train.stop` and the periods can be changed. If there is nothing
+    to continue, the folder stays as it is, to the byte. Runs that were trained together
+    continue together.
+    """
+    folder = locate_run(run)
+    folders = find_members(folder)
+    title = folder.read_info().get("recipe", folder.folder.name)
+    with contextlib.ExitStack() as stack:
+        for each in folders:
+            stack.enter_context(each.lock())
+        monitor = stack.enter_context(Monitor(title=title, quiet=quiet, hint=CTRL_C))
+        signals = stack.enter_context(catch_signals(folders, is_resume=True))
+        monitor.set_phase("loading JAX")
+        for _ in _resume_chunks(folders, signals, set, max_time, monitor, trust):
+            pass
+    return folder.folder
+
+
+def _resume_chunks(
+    folders: Sequence[Run],
+    signals: Signals,
+    sets: Sequence[str],
+    max_time: str | float | None,
+    monitor: Monitor,
+    trust: bool,
+) -> Iterator[Chunk]:
+    """The chunks from the newest checkpoint on; none if the runs are finished."""
+    warning = thread_layout.apply_for_run(folders[0].folder)
+    from rlcli.runs import code
+    from rlcli.training import recovery
+    from rlcli.training.compile_phases import TRACING, report_compilation
+
+    monitor.set_phase(TRACING)
+    with report_compilation(monitor.set_phase):
+        found, messages = recovery.newest_common(folders)
+        messages += [code.use_code(folders[0])] if trust else []
+        recipes = [
+            recovery.recorded_recipe(folder, saved, sets, trust)
+            for folder, saved in zip(folders, found, strict=True)
+        ]
+        members, inexact = _restore(folders, found, recipes)
+        before = [recipe for recipe, _ in recipes]
+        for _, experiment in members:
+            recovery.refuse_too_short(experiment)
+        if all(map(_is_finished, members, before)):
+            step = members[0].experiment.step
+            monitor.note(f"`{folders[0].folder}` is finished: {step:,} steps")
+            return
+        if all(map(_has_failed, members)):
+            return
+        _refuse_stopped(members, signals, max_time)
+        for folder, experiment in members:
+            if experiment.trackers:
+                Marks(folder.trackers)  # refuses a damaged file before any change
+        for member, saved, recipe in zip(members, found, before, strict=True):
+            _record_resume(member, saved, recipe, inexact)
+        messages = [warning, *messages, inexact]
+        chunks = run_chunks(members, signals, max_time, monitor, *messages)
+        yield from run_in_memory(members, chunks)
+
+
+def _restore(
+    folders: Sequence[Run],
+    found: Sequence[Saved | None],
+    recipes: Sequence[tuple[Recipe, Recipe]],
+) -> tuple[list[Member], str]:
+    """The runs as their checkpoints left them, and what could not be restored.
+
+    `recipes` are those before and after a change of options.
+    """
+    from rlcli.assembly import out_of_memory
+    from rlcli.runs import snapshots
+    from rlcli.training import recovery
+    from rlcli.training.together import build_experiments
+
+    for folder, saved, (recipe, _) in zip(folders, found, recipes, strict=True):
+        seeds = recovery.recorded_seeds(folder, saved, recipe)
+    experiments = build_experiments([recipe for _, recipe in recipes], seeds)
+    program = experiments[0].program
+    members = [*map(Member, folders, experiments)]
+    program.check()
+    inexact = ""
+    with out_of_memory.explain_out_of_memory("this run", program.memory):
+        first = next(filter(None, found), None)
+        if first is None:
+            program.begin()
+            return members, inexact
+        # The state of a run that has failed is that of another one: it is not used.
+        trees = [(saved or first).progress for saved in found]
+        progress = snapshots.stack_progress(trees) if len(trees) > 1 else trees[0]
+        inexact = program.restore(first._replace(progress=progress))
+    for (folder, experiment), saved in zip(members, found, strict=True):
+        if saved is None:
+            experiment.failures.end(folder.read_info().get("reason", ""))
+        else:
+            experiment.restore(saved, folder.best)
+    return members, inexact
+
+
+def _record_resume(
+    member: Member, saved: Saved | None, recipe_before: Recipe, inexact: str
+) -> None:
+    """Records in the folder of a run that it is resumed, unless it has failed."""
+    from rlcli.training import recovery
+
+    folder, experiment = member
+    folder.sign_lock()
+    folder.remove_temporaries()
+    if experiment.failure:
+        return
+    changes = recovery.record_changes(folder, recipe_before, experiment.recipe)
+    recovery.rewrite(folder, experiment.recipe, saved)
+    folder.record_resume(step=experiment.step, inexact=inexact)
+    folder.write_info(**changes)
+
+
+def _is_finished(member: Member, recipe_before: Recipe) -> bool:
+    """Whether a run has made its last step, reached `train.stop`, or failed."""
+    folder, experiment = member
+    info = folder.read_info()
+    if info.get("status") == "finished":
+        return experiment.is_finished
+    stop = experiment.recipe.train.stop
+    # The reason may continue with the frozen seeds.
+    has_reached_stop = str(info.get("reason")).startswith(STOP_REACHED)
+    return has_reached_stop and stop == recipe_before.train.stop
+
+
+def _has_failed(member: Member) -> bool:
+    """Whether a run has failed in such a way that it cannot make another step."""
+    folder, experiment = member
+    return bool(experiment.failure) and folder.read_info().get("status") == "failed"
+
+
+def _refuse_stopped(
+    members: Sequence[Member], signals: Signals, max_time: str | float | None
+) -> None:
+    """Refuses to resume runs that would be stopped before their first step."""
+    status, _ = final_status(members, signals, deadline_of(max_time))
+    if status in ("", "finished", "failed"):  # the end of a run that was killed
+        return
+    reason = "`--max-time` was over" if status == "out_of_time" else "it was stopped"
+    raise RlcliError(
+        f"`{members[0].folder.folder}` did not continue: {reason} before its first "
+        "step",
+        "the run is unchanged",
+        code=EXIT_CODES[status],
+    )

@@ -1,0 +1,113 @@
+"""Run writer: writes the results of a run to its folder and its trackers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from rlcli.errors import RlcliError
+from rlcli.monitor import Monitor
+from rlcli.runs import run_folder
+from rlcli.runs.metrics import Metrics
+from rlcli.runs.run_folder import Run
+from rlcli.training.signals import Signals
+from rlcli.training.track_records import Results
+from rlcli.training.tracking import Tracking
+
+if TYPE_CHECKING:
+    from rlcli.training.experiment import ChunkReport, Experiment
+
+
+class Member(NamedTuple):
+    """A run of those that are trained together; usually the only one."""
+
+    folder: Run
+    experiment: Experiment
+
+
+class RunWriter:
+    """Writes chunks, checkpoints and the end of a run."""
+
+    def __init__(self, member: Member, rows: Metrics, tracking: Tracking) -> None:
+        self._folder, self._experiment = member
+        self._rows = rows
+        self._tracking = tracking
+        self._has_ended = bool(self._experiment.failure)
+
+    def record(self, report: ChunkReport, monitor: Monitor) -> None:
+        """Writes the results of a chunk."""
+        if self._has_ended:
+            return
+        rows = [*report.rows, *report.evaluation]
+        self._rows.append(rows)
+        if report.messages:
+            self._folder.write_info(frozen=self._experiment.failures.reasons)
+        films = self._write_film(report)
+        self._tracking.log(Results(rows, report.histograms, films))
+        for message in self._tracking.messages():
+            monitor.warn(message)
+
+    def _write_film(self, report: ChunkReport) -> dict[str, Path]:
+        """The film of an evaluation, by its name in trackers, if it is wanted."""
+        experiment = self._experiment
+        if not report.evaluation or not experiment.recipe.train.evaluate.render:
+            return {}
+        film = self._folder.film(experiment.step)
+        try:
+            experiment.write_film(film)
+        except RlcliError as error:  # training does not depend on it
+            self._tracking.warn(f"no film of the evaluation: {error.message}")
+            return {}
+        return {"evaluation/film": film}
+
+    def save(self) -> None:
+        """Writes a checkpoint, unless the run has ended."""
+        if not self._has_ended:
+            self._experiment.save(self._folder)
+
+    def end(self, status: str, reason: str) -> None:
+        """Records how the run has ended, the first time; a failure takes precedence."""
+        if self._has_ended:
+            return
+        self._has_ended = True
+        failures = self._experiment.failures
+        if failures.ending:  # which already names the frozen seeds
+            status, reason = "failed", failures.ending
+        else:
+            reason = "; ".join(filter(None, [reason, failures.summary]))
+        self._folder.write_info(
+            status=status,
+            reason=reason,
+            hint=failures.remedy,
+            frozen=failures.reasons,
+            ended=run_folder.timestamp(),
+        )
+        self._tracking.status = status
+
+
+@contextlib.contextmanager
+def write_run(
+    member: Member, resume_at: int | None, signals: Signals, monitor: Monitor
+) -> Iterator[RunWriter]:
+    """The writer of a run, with its trackers, which are ended also by an error.
+
+    `run.json` already has the final status when the trackers are waited for: a process
+    that is killed meanwhile leaves a run that has ended. `resume_at` is that of
+    `Metrics`.
+    """
+    folder, experiment = member
+    recipe, seeds = experiment.recipe, experiment.setup.seeds
+    with Metrics(folder.folder, resume_at) as rows:
+        tracking = Tracking(experiment.trackers, folder, recipe, seeds, experiment.step)
+        try:
+            yield RunWriter(member, rows, tracking)
+            signals.forget_requests()  # the next one ends the wait for the trackers
+        finally:
+            signals.acknowledge()
+            if experiment.trackers:
+                monitor.set_phase("finishing the trackers")
+            tracking.finish(experiment.step, lambda: signals.is_stop_requested)
+            for message in tracking.messages():
+                monitor.warn(message)

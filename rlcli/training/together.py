@@ -1,0 +1,129 @@
+"""Together: trains runs that differ in numbers only, in one program.
+
+The learning rate, γ, ε and other numbers are arguments of the compiled program, so
+recipes that differ only in these are trained as if they were seeds of one run. Each has
+a run folder of its own, and is resumed with the others. Imports JAX only when it runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlcli.errors import RlcliError
+from rlcli.monitor import Monitor
+from rlcli.recipe import Recipe, dump_recipe, load_recipe, resolve
+from rlcli.runs import run_folder
+from rlcli.runs.run_folder import Run
+from rlcli.training.run_loop import catch_signals, run_chunks, run_in_memory
+from rlcli.training.run_writer import Member
+from rlcli.training.verbs import CTRL_C, begin_runs, find_changes, smoke_recipe
+
+if TYPE_CHECKING:
+    from rlcli.training.experiment import Experiment
+
+
+def build_experiments(
+    recipes: Sequence[Recipe], seeds: Sequence[int]
+) -> list[Experiment]:
+    """Builds recipes that differ in numbers only, with the same seeds for each.
+
+    Several have a common program; refuses recipes that cannot have one.
+    """
+    from rlcli.assembly import build, build_together, out_of_memory
+    from rlcli.training.experiment import Experiment
+    from rlcli.training.program import Program
+
+    first = recipes[0]
+    out_of_memory.check_recipe(first, len(recipes) * len(seeds))
+    if len(recipes) == 1:
+        return [Experiment(first, build(first, seeds))]
+    if len(group_recipes(recipes)) > 1:
+        raise RlcliError(
+            "these runs cannot be trained together: their recipes differ in more than "
+            "numbers",
+            "restore the recipes of the runs, or train new ones",
+        )
+    common, setups = build_together(recipes, seeds)
+    program = Program(first, common)
+    return [
+        Experiment(recipe, setup, program, index * len(seeds))
+        for index, (recipe, setup) in enumerate(zip(recipes, setups, strict=True))
+    ]
+
+
+def group_recipes(recipes: Sequence[Recipe]) -> list[list[int]]:
+    """The indices of recipes that can be trained together.
+
+    They are equal but for numbers. An environment on the host is stepped by the process
+    of its run, and a run with `train.stop` ends earlier than others.
+    """
+    from rlcli import registry
+    from rlcli.assembly.numbers import without_numbers
+
+    groups: list[tuple[Recipe | None, list[int]]] = []
+    for index, recipe in enumerate(recipes):
+        environment = registry.find("environment", recipe.environment.name)
+        is_alone = environment.facts.get("adapter") or recipe.train.stop is not None
+        key = None if is_alone else without_numbers(recipe)
+        fitting = [each for other, each in groups if key is not None and other == key]
+        if fitting:
+            fitting[0].append(index)
+        else:
+            groups.append((key, [index]))
+    return [indices for _, indices in groups]
+
+
+def train_together(
+    recipe: str | Path,
+    variants: Sequence[tuple[Sequence[str], Path]],
+    *,
+    tags: Sequence[str] = (),
+    max_time: str | float | None = None,
+    smoke: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Trains variants of a recipe: the options that are set, and the folder of the run.
+
+    They have to be a group of `group_recipes`. The threads have been set.
+    """
+    with Monitor(title=Path(recipe).stem, quiet=quiet, hint=CTRL_C) as monitor:
+        from rlcli.training.compile_phases import TRACING, report_compilation
+
+        monitor.set_phase(TRACING)
+        with report_compilation(monitor.set_phase), contextlib.ExitStack() as stack:
+            full = [load_recipe(recipe, sets) for sets, _ in variants]
+            recipes = [smoke_recipe(each) if smoke else each for each in full]
+            train = recipes[0].train
+            experiments = build_experiments(
+                recipes, range(train.seed, train.seed + train.seeds)
+            )
+            experiments[0].program.check()
+            names = [folder.name for _, folder in variants]
+            fields = [
+                {
+                    "run": folder,
+                    "tags": tags,
+                    "overrides": sets,
+                    "changes": find_changes(each, recipe),
+                    "members": names,
+                }
+                for each, (sets, folder) in zip(full, variants, strict=True)
+            ]
+            folders = [*map(_create_run, recipes, fields)]
+            members = [*map(Member, folders, experiments)]
+            for folder in folders:
+                stack.enter_context(folder.lock())
+            signals = stack.enter_context(catch_signals(folders))
+            begin_runs(members, smoke)
+            chunks = run_chunks(members, signals, max_time, monitor)
+            for _ in run_in_memory(members, chunks):
+                pass
+
+
+def _create_run(recipe: Recipe, fields: dict[str, Any]) -> Run:
+    text = dump_recipe(resolve(recipe))
+    written = recipe.document.text or text
+    return run_folder.create_run(recipe.name, written=written, resolved=text, **fields)
