@@ -235,11 +235,15 @@ class Policy(NamedTuple):
 
 
 class Estimates(NamedTuple):
-    """Estimates of an updater for steps `[T, B]`, for tracers that bootstrap."""
+    """Estimates of an updater for steps `[T, B]`, for tracers that bootstrap.
+
+    Values are those of the target parameters, if the updater has any.
+    """
 
     v_tm1: Float[Array, "T B"]  # value of `obs`
     v_t: Float[Array, "T B"]  # value of `next_obs`
-    log_prob: Float[Array, "T B"]  # of the action, under the current policy
+    # Of the action, under the policy whose values these are.
+    log_prob: Float[Array, "T B"]
     q_tm1: Float[Array, "T B"]  # value of the action taken
     carry: ArrayTree = ()  # `[T, B, ...]`: the recurrent state before `next_obs`
 

@@ -32,10 +32,11 @@ def v_trace(
         Vₜ = v(sₜ) + ρₜ (rₜ₊₁ + γₜ₊₁ v(sₜ₊₁) − v(sₜ)) + γₜ₊₁ cₜ (Vₜ₊₁ − v(sₜ₊₁))
         Âₜ = ρₜ (rₜ₊₁ + γₜ₊₁ (λ Vₜ₊₁ + (1 − λ) v(sₜ₊₁)) − v(sₜ))
 
-    π is the current policy, μ the behavior policy. The row's `reward` is Vₜ, its
-    discount is 0, and `extras["advantage"]` is Âₜ. At the end of an episode, and of
-    `[T, B]` steps, v(sₜ₊₁) replaces Vₜ₊₁: a truncated episode bootstraps from its true
-    next observation (Espeholt et al., 2018, https://arxiv.org/abs/1802.01561).
+    π is the target policy of the updater, the current policy of an actor-critic; μ is
+    the behavior policy. The row's `reward` is Vₜ, its discount is 0, and
+    `extras["advantage"]` is Âₜ. At the end of an episode, and of `[T, B]` steps,
+    v(sₜ₊₁) replaces Vₜ₊₁: a truncated episode bootstraps from its true next observation
+    (Espeholt et al., 2018, https://arxiv.org/abs/1802.01561).
     """
 
     def trace(steps: Transition, estimates: Estimates) -> Transition:
@@ -69,8 +70,9 @@ def retrace(*, gamma: Probability = 0.99, lambda_: Probability = 1.0) -> Tracer:
         Qₜ = rₜ₊₁ + γₜ₊₁ (v(sₜ₊₁) + cₜ₊₁ (Qₜ₊₁ − q(sₜ₊₁, aₜ₊₁)))
         cₜ = λ min(1, π/μ)
 
-    v is the expected action value under the current policy π; μ is the behavior policy.
-    The row's `reward` is Qₜ, and its discount is 0. At the end of an episode, and of
+    v is the expected action value under the target policy π of the updater: the greedy
+    policy for Q-learning, so c is 0 after other actions. μ is the behavior policy. The
+    values are those of target parameters, if there are any. The row's `reward` is Qₜ, and its discount is 0. At the end of an episode, and of
     `[T, B]` steps, c is 0: a truncated episode bootstraps from its true next
     observation (Munos et al., 2016, https://arxiv.org/abs/1606.02647).
     """

@@ -57,6 +57,9 @@ class Backup(NamedTuple):
     probability: Float[Array, "..."] | float = 1.0
     bonus: Float[Array, "..."] | float = 0.0  # added to the bootstrap value
     reward: Float[Array, "..."] | float = 0.0  # added to the reward
+    # π(·|s′) of the policy whose values these are, `[T, B, A]`, for off-policy tracers.
+    # None: the policy that acts.
+    target_policy: Float[Array, "T B A"] | None = None
 
 
 def state_critic(

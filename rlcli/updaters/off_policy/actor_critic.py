@@ -111,6 +111,14 @@ class OffPolicyParts(NamedTuple):
     scale: Transform
     settings: OffPolicyOptions
 
+    def target_policy(self, online: Params, target_params: Params) -> Params:
+        """The parameters of the policy in targets.
+
+        Without a target policy, the current policy selects the next actions and its
+        entropy is the bonus; only the critics use target parameters.
+        """
+        return target_params if self.settings.has_target_policy else online
+
     def soft(
         self, params: Params, choice: ActionChoices, q: Float[Array, "T B M"]
     ) -> Float[Array, "T B"]:
@@ -158,6 +166,10 @@ def off_policy_actor_critic(
         delay=settings.delay,
     )
 
+    def target_params(state: Learner) -> Params:
+        """All parameters: the target's where there are any, else the online ones."""
+        return {**state.params, **(state.target or {})}
+
     def update(
         state: Learner,
         batch: Transition,
@@ -166,10 +178,8 @@ def off_policy_actor_critic(
         key: Key,
     ) -> tuple[Learner, Report]:
         target_key, critic_key, policy_key = jax.random.split(key, 3)
-        target_params = state.params if settings.target is None else state.target
-        target_params = {**state.params, **target_params}
         critic_target = _critic_target(
-            parts, state.params, target_params, batch, target_key
+            parts, state.params, target_params(state), batch, target_key
         )
 
         def critic_losses(params: Params) -> Losses:
@@ -191,7 +201,9 @@ def off_policy_actor_critic(
         acting=lambda state: _acting_params(state.params),
         policy=policy,
         update=update,
-        estimate=lambda state, steps: _estimate(parts, policy, state.params, steps),
+        estimate=lambda state, steps: _estimate(
+            parts, policy, state.params, target_params(state), steps
+        ),
         failed_at=lambda state: state.failed,
     )
 
@@ -205,11 +217,9 @@ def _critic_target(
 ) -> Particles:
     """The bootstrap target of the critics for rows `[T, B]`."""
     choice_key, critic_key = jax.random.split(key)
-    # Without a target policy, the current policy selects the next actions and its
-    # entropy is the bonus; only the critics use target parameters.
-    policy_params = target_params if parts.settings.has_target_policy else online
     choice = parts.actor.choose_target(
-        policy_params, rows.next_obs, rows.first, choice_key
+        parts.target_policy(online, target_params),
+        *(rows.next_obs, rows.first, choice_key),
     )
     prediction = evaluate_choices(
         *(parts.critic, "bootstrap", target_params, critic_key),
@@ -251,33 +261,37 @@ def _actor_losses(
 
 
 def _estimate(
-    parts: OffPolicyParts, policy: Policy, params: Params, steps: Transition
+    parts: OffPolicyParts,
+    policy: Policy,
+    online: Params,
+    target_params: Params,
+    steps: Transition,
 ) -> Estimates:
-    """The estimates of raw steps for tracers."""
+    """The estimates of raw steps for tracers, by the policy and critics of targets."""
     # An estimate gets no key, so samples use a fixed seed.
     key = jax.random.key(0)
     first = steps.first
+    policy_params = parts.target_policy(online, target_params)
 
-    def soft_value(obs: ArrayTree) -> tuple[Float[Array, "T B"], ActionChoices]:
-        choice = parts.actor.choose(params, obs, first, key)
+    def soft_value(obs: ArrayTree) -> Float[Array, "T B"]:
+        choice = parts.actor.choose_target(policy_params, obs, first, key)
         prediction = evaluate_choices(
-            parts.critic, "act", params, None, obs, choice, first
+            parts.critic, "act", target_params, None, obs, choice, first
         )
-        return parts.soft(
-            params, choice, min_over_critics(prediction.particles(parts.scale)).mean()
-        ), choice
+        q = min_over_critics(prediction.particles(parts.scale)).mean()
+        return parts.soft(online, choice, q)
 
-    v_tm1, choice = soft_value(steps.obs)
     prediction = parts.critic.predict_action(
-        "act", params, None, steps.obs, steps.action, first
+        "act", target_params, None, steps.obs, steps.action, first
     )
     family = parts.actor.family
     # The learned distribution; for a deterministic actor, the exploring policy.
     log_prob = policy.log_prob if family is None else family.log_prob
+    outputs = parts.actor.choose(policy_params, steps.obs, first, key).outputs
     return Estimates(
-        v_tm1=v_tm1,
-        v_t=soft_value(steps.next_obs)[0],
-        log_prob=log_prob(choice.outputs, steps.action),
+        v_tm1=soft_value(steps.obs),
+        v_t=soft_value(steps.next_obs),
+        log_prob=log_prob(outputs, steps.action),
         q_tm1=min_over_critics(prediction.particles(parts.scale)).mean(),
     )
 

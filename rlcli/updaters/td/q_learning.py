@@ -30,7 +30,9 @@ def q_learning(context: RuleContext) -> Backup:
     if next_q.value.shape[-1] > 1:
         return _bootstrap_from_argmax(context, next_q.mean())
     best = jnp.max(next_q.value, axis=-2, keepdims=True)  # K = 1: equal to the mean
-    return Backup(Particles(best, jnp.ones_like(best)))
+    return Backup(
+        Particles(best, jnp.ones_like(best)), target_policy=_greedy(next_q.mean())
+    )
 
 
 @rule(target=POLYAK_TARGET)
@@ -61,4 +63,13 @@ def _bootstrap_from_argmax(
 ) -> Backup:
     """Bootstraps from the action that maximizes these values `[T, B, A]`."""
     bootstrap_value = index_actions(context.next_q(), jnp.argmax(values, axis=-1))
-    return Backup(jax.tree.map(lambda leaf: leaf[..., None, :], bootstrap_value))
+    return Backup(
+        jax.tree.map(lambda leaf: leaf[..., None, :], bootstrap_value),
+        target_policy=_greedy(values),
+    )
+
+
+def _greedy(values: Float[Array, "T B A"]) -> Float[Array, "T B A"]:
+    """The probabilities of the greedy policy; ties are equally likely."""
+    is_best = values == jnp.max(values, axis=-1, keepdims=True)
+    return is_best / jnp.sum(is_best, axis=-1, keepdims=True)

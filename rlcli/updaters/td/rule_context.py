@@ -23,9 +23,9 @@ from rlcli.updaters.critics import (
     Backup,
     Critic,
     apply_single_steps,
-    backup_value,
     initial_carry,
 )
+from rlcli.xla.indexing import select_index
 
 _FIXED_SEED = 0  # for sampled actions in estimates, which are given no key
 
@@ -152,16 +152,30 @@ def _action_probabilities(
     return jnp.exp(jnp.moveaxis(jax.vmap(probability_of)(numbers), 0, -1))
 
 
-def expected_value(
-    parts: TDParts, params: ArrayTree, steps: Transition
-) -> Float[Array, "T B"]:
-    """The expected bootstrap value of `next_obs` under these parameters."""
+def expected_backup(
+    parts: TDParts, online: ArrayTree, target_params: ArrayTree, steps: Transition
+) -> Backup:
+    """The backup of the rule at `next_obs`, with expectations instead of samples."""
     # An estimate gets no key, so samples use a fixed seed. Over Discrete actions the
     # expectation is exact and needs no samples.
-    context = make_context(parts, params, params, steps, jax.random.key(_FIXED_SEED))
+    key = jax.random.key(_FIXED_SEED)
+    context = make_context(parts, online, target_params, steps, key)
     if isinstance(parts.space, gymnasium.spaces.Discrete):
         context = context._replace(sampled_next_q=lambda: expected_next_q(context))
-    return backup_value(parts.rule(context))
+    return parts.rule(context)
+
+
+def target_log_prob(
+    parts: TDParts, backup: Backup, outputs: ArrayTree, action: Array
+) -> Float[Array, "T B"]:
+    """The log-probability under the target policy: the backup's, or the acting one.
+
+    `outputs` of the network are those that the acting policy takes.
+    """
+    if backup.target_policy is None:
+        return parts.policy.log_prob(outputs, action)
+    index = action - _first_action(parts.space)
+    return jnp.log(select_index(backup.target_policy, index))
 
 
 def expected_next_q(context: RuleContext) -> Particles:

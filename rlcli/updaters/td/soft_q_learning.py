@@ -68,4 +68,5 @@ def _soft_backup(context: RuleContext, temperature: Array | float) -> Backup:
     """The mixture over actions under π ∝ exp(q⁻/τ), with its entropy as a bonus."""
     next_q = context.next_q()
     log_prob = jax.nn.log_softmax(next_q.mean() / temperature)
-    return Backup(next_q, jnp.exp(log_prob), -temperature * log_prob)
+    policy = jnp.exp(log_prob)
+    return Backup(next_q, policy, -temperature * log_prob, target_policy=policy)

@@ -46,6 +46,7 @@ from rlcli.updaters.critics import (
     Backup,
     Critic,
     all_actions_critic,
+    backup_value,
     bootstrap_target,
     initial_carry,
     is_recurrent_critic,
@@ -58,8 +59,9 @@ from rlcli.updaters.td.rule_context import (
     Rule,
     RuleContext,
     TDParts,
-    expected_value,
+    expected_backup,
     make_context,
+    target_log_prob,
 )
 
 # Separates network noise from the policy's random numbers, which fold in 0, 1, …
@@ -238,26 +240,29 @@ def td_updater(
         return state, Report(priority, metrics)
 
     def estimate(state: Learner, steps: Transition) -> Estimates:
+        # Returns over several steps bootstrap from the target parameters, as those of
+        # one step do (Munos et al., 2016, https://arxiv.org/abs/1606.02647).
         params, inputs = state.params, (steps.first, initial_carry(critic, steps))
-        prediction = critic.predict_action(
-            "act", params, None, steps.obs, steps.action, *inputs
-        )
         target_params = params if target is None else state.target
+        prediction = critic.predict_action(
+            "act", target_params, None, steps.obs, steps.action, *inputs
+        )
         next_carries = {
             "online": critic.carries(params, steps.obs, *inputs),
             "target": critic.carries(target_params, steps.obs, *inputs),
         }
-        log_prob = parts.policy.log_prob(
-            parts.outputs(params, steps.obs, *inputs), steps.action
+        backup, next_backup = (
+            expected_backup(parts, params, target_params, rows)
+            for rows in (
+                _with_obs_as_next(critic, steps, next_carries),
+                _with_next_carry(steps, next_carries),
+            )
         )
+        outputs = parts.outputs(target_params, steps.obs, *inputs)
         return Estimates(
-            v_tm1=expected_value(
-                parts, params, _with_obs_as_next(critic, steps, next_carries["online"])
-            ),
-            v_t=expected_value(
-                parts, params, _with_next_carry(steps, next_carries["online"])
-            ),
-            log_prob=log_prob,
+            v_tm1=backup_value(backup),
+            v_t=backup_value(next_backup),
+            log_prob=target_log_prob(parts, backup, outputs, steps.action),
             q_tm1=min_over_critics(prediction.particles(scale)).mean(),
             carry=next_carries if is_recurrent_critic(critic) else (),
         )
@@ -273,14 +278,13 @@ def td_updater(
     )
 
 
-def _with_next_carry(steps: Transition, carries: ArrayTree) -> Transition:
-    """The steps with these carries at `next_obs`, for online and target parameters."""
-    next_carry = {"next_carry": {"online": carries, "target": carries}}
-    return steps._replace(extras={**steps.extras, **next_carry})
+def _with_next_carry(steps: Transition, carries: dict[str, ArrayTree]) -> Transition:
+    """The steps with the carries of the online and target parameters at `next_obs`."""
+    return steps._replace(extras={**steps.extras, "next_carry": carries})
 
 
 def _with_obs_as_next(
-    critic: Critic, steps: Transition, carries: ArrayTree
+    critic: Critic, steps: Transition, carries: dict[str, ArrayTree]
 ) -> Transition:
     """The steps with `obs` as `next_obs`, for the value of the current state."""
     fresh = critic.initial(steps.first.shape[1])
@@ -292,7 +296,9 @@ def _with_obs_as_next(
         )
         return jnp.where(is_first, fresh, carries_before)
 
-    current_carries = jax.tree.map(
-        carry_before, initial_carry(critic, steps), carries, fresh
-    )
+    begin = initial_carry(critic, steps)
+    current_carries = {
+        name: jax.tree.map(carry_before, begin, after, fresh)
+        for name, after in carries.items()
+    }
     return _with_next_carry(steps._replace(next_obs=steps.obs), current_carries)

@@ -342,13 +342,38 @@ def test_estimates_equal_the_tables():
         rows(),
     )
     found = jax.jit(ours.estimate)(tables(ours), batch)
-    least, likely = CRITICS.min(axis=0), np.array([softmax(row) for row in LOGITS])
+    least, likely = TARGETS.min(axis=0), np.array([softmax(row) for row in LOGITS])
     values = np.sum(likely * (least - TAU * np.log(likely)), axis=-1)
     taken = batch.obs, batch.action - 1
     np.testing.assert_allclose(found.v_tm1, values[batch.obs], rtol=1e-5)
     np.testing.assert_allclose(found.v_t, values[batch.next_obs], rtol=1e-5)
     np.testing.assert_allclose(found.q_tm1, least[taken], rtol=1e-6)
     np.testing.assert_allclose(found.log_prob, np.log(likely[taken]), rtol=1e-5)
+
+
+def test_estimates_with_a_target_policy_equal_its_tables():
+    ours, batch = tabular_updater(deterministic_pg, target=FAR, critics=2), rows()
+    found = jax.jit(ours.estimate)(tables(ours), batch)
+    least, likely = TARGETS.min(axis=0), np.array([softmax(row) for row in OLD])
+    values = np.sum(likely * least, axis=-1)
+    taken = batch.obs, batch.action - 1
+    np.testing.assert_allclose(found.v_t, values[batch.next_obs], rtol=1e-5)
+    np.testing.assert_allclose(found.q_tm1, least[taken], rtol=1e-6)
+    np.testing.assert_allclose(found.log_prob, np.log(likely[taken]), rtol=1e-5)
+
+
+def test_multi_step_targets_are_noisy_with_smoothing():
+    sigma, limit = 0.4, 0.5
+    options = {"smoothing": sigma, "smoothing_clip": limit}
+    ours = linear_updater(td3, target=FAR, critics=1, **options)
+    first_entry = np.array([[0.0], [0.0], [1.0], [0.0]]), np.zeros(1)
+    constant = np.zeros((2, 2)), np.array([np.arctanh(0.5), 0.0])  # μ = 2 in [−1, 3]
+    state = linear_state(ours, critic=first_entry, policy=constant)
+    v_t = ours.estimate(state, points(shape=MANY)).v_t
+    normal = np.random.default_rng(0).normal(size=1_000_000)
+    expected = np.clip(2 + 2 * np.clip(sigma * normal, -limit, limit), -1, 3)
+    np.testing.assert_allclose(np.mean(v_t), expected.mean(), atol=0.04)
+    np.testing.assert_allclose(np.std(v_t), expected.std(), atol=0.04)
 
 
 PENDULUM = {"environment": "Pendulum-v1", "train": {"steps": 2_000}}

@@ -103,6 +103,7 @@ def expected_bootstrap(name, online, target):
 )
 def test_errors_equal_those_of_networks_stepped_one_at_a_time(name, one_step):
     rows, (ours, state) = steps(), make_updater(name)
+    bootstrap = functools.partial(expected_bootstrap, name)
     assert ours.requires == ("carry",)
 
     @jax.jit
@@ -117,16 +118,15 @@ def test_errors_equal_those_of_networks_stepped_one_at_a_time(name, one_step):
     assert report.priority.shape == (STEPS - N + 1, BATCH)
     for b in range(BATCH):
         here, there = one_at_a_time(one_step, rows, state.params, b)
-        _, target = one_at_a_time(one_step, rows, state.target, b)
+        target_here, target = one_at_a_time(one_step, rows, state.target, b)
         taken = here[np.arange(STEPS), rows.action[:, b]]
-        np.testing.assert_allclose(estimates.q_tm1[:, b], taken, rtol=1e-4, atol=1e-6)
-        best = there.max(-1)
-        if name == "double_q_learning":
-            np.testing.assert_allclose(estimates.v_t[:, b], best, rtol=1e-4, atol=1e-6)
-            best = here.max(-1)
-            np.testing.assert_allclose(
-                estimates.v_tm1[:, b], best, rtol=1e-4, atol=1e-6
-            )
+        for estimate, expected in {
+            "q_tm1": target_here[np.arange(STEPS), rows.action[:, b]],
+            "v_tm1": [*map(bootstrap, here, target_here)],
+            "v_t": [*map(bootstrap, there, target)],
+        }.items():
+            actual = getattr(estimates, estimate)[:, b]
+            np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-6)
         for t in range(STEPS - N + 1):
             goal, discount = 0.0, 1.0
             for k in range(t, t + N):

@@ -65,3 +65,16 @@ def test_a_result_that_is_no_backup_is_refused(result, message, tabular):
     updater = tabular("wrong")
     with pytest.raises(RlcliError, match=message):
         updater.updated(updater.rows(), *np.zeros((2, 6, 4), "f4"))
+
+
+def test_the_target_policy_of_a_rule_is_by_default_the_acting_policy(tabular):
+    @rule()
+    def uniform_backup(context: RuleContext) -> Backup:
+        return Backup(context.next_q(), 1 / 4)
+
+    ours = tabular("uniform_backup", target={"every": 100})
+    rows, values = ours.rows(), np.arange(24.0).reshape(6, 4) % 5
+    estimates = ours.estimate(ours.state(-values, values)[0], rows)
+    is_best = values[rows.obs, rows.action] == values[rows.obs].max(-1)
+    expected = np.where(is_best, 0.85, 0.05)  # ε = 0.2
+    np.testing.assert_allclose(np.exp(estimates.log_prob), expected, rtol=1e-5)

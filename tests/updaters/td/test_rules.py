@@ -69,10 +69,10 @@ def test_without_a_target_a_rule_bootstraps_from_online_parameters(tabular):
         assert report.metrics["td_error"] == 10
 
 
-def greedy(values):
+def greedy(values, epsilon=EPSILON):
     """ε-greedy probabilities."""
     best = values == values.max()
-    return EPSILON / ACTIONS + (1 - EPSILON) * best / best.sum()
+    return epsilon / ACTIONS + (1 - epsilon) * best / best.sum()
 
 
 def soft(values, temperature):
@@ -142,21 +142,34 @@ def test_errors_loss_gradient_and_estimates_equal_a_loop(name, tabular):
     loss = (weight * (errors**2).sum(0)).mean()
     np.testing.assert_allclose(report.metrics["loss"], loss, rtol=1e-4)
     np.testing.assert_allclose(tables[0] - new, gradient, atol=1e-4)
-    check_estimates(ours, rows, given, q, reference)
+    check_estimates(ours, rows, given, q, target, reference)
 
 
-def check_estimates(ours, rows, tables, q, reference):
-    """Checks a rule's values and the policy's probabilities, by the online tables."""
+def reference_policy(name, q, target, state, temperature):
+    """π(·|s) of the policy whose values the rule learns."""
+    if "double_q" in name and "soft" not in name:
+        return greedy(q[state], 0)
+    if name == "q_learning":
+        return greedy(target[state], 0)
+    if name == "expected_sarsa":
+        return greedy(target[state])
+    return np.exp(soft(target[state], temperature)[1])
+
+
+def check_estimates(ours, rows, tables, q, target, reference):
+    """Checks values by the target tables, and the probabilities of their policy."""
     estimates = ours.estimate(ours.state(*tables)[0], rows)
     for b in range(30):
         row = jax.tree.map(lambda leaf, b=b: leaf[0, b], rows._replace(extras=()))
         row = row._replace(action=row.action - 2)
         before = row._replace(next_obs=row.obs)
-        v_t, v_tm1 = reference(q, q, row)[0], reference(q, q, before)[0]
+        v_t, v_tm1 = (reference(q, target, each)[0] for each in (row, before))
         np.testing.assert_allclose(estimates.v_t[0, b], v_t, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(estimates.v_tm1[0, b], v_tm1, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(estimates.q_tm1[0, b], q[row.obs, row.action])
-        likely = greedy(q[row.obs])[row.action]
+        taken = target[row.obs, row.action]
+        np.testing.assert_allclose(estimates.q_tm1[0, b], taken)
+        name, temperature = reference.args[0], reference.keywords["temperature"]
+        likely = reference_policy(name, q, target, row.obs, temperature)[row.action]
         np.testing.assert_allclose(np.exp(estimates.log_prob[0, b]), likely, rtol=1e-4)
 
 
@@ -204,8 +217,8 @@ def test_simple_td_learns_state_values(tabular):
     error = rows.reward + rows.discount * target[rows.next_obs] - v[rows.obs]
     np.testing.assert_allclose(report.priority, np.abs(error)[0], rtol=1e-4, atol=1e-6)
     estimates = ours.estimate(ours.state(*tables)[0], rows)
-    np.testing.assert_allclose(estimates.v_t, v[rows.next_obs])
-    np.testing.assert_allclose(estimates.q_tm1, v[rows.obs])
+    np.testing.assert_allclose(estimates.v_t, target[rows.next_obs])
+    np.testing.assert_allclose(estimates.q_tm1, target[rows.obs])
     np.testing.assert_allclose(np.exp(estimates.log_prob), 1 / ACTIONS, rtol=1e-6)
 
 
