@@ -264,6 +264,8 @@ class Tracer(NamedTuple):
     # Whether it corrects the returns of actions that the current policy would not
     # select, so that their advantage is about 0.
     is_off_policy: bool = False
+    # Consecutive rows without which options of the tracer, such as λ, have no effect.
+    rows: int = 1
 
 
 class Replay(NamedTuple):

@@ -53,6 +53,7 @@ def check_parts(
         _check_sequences(recipe, updater, replay)
         _check_priority(recipe, updater, replay)
         _check_on_policy(recipe, tracer, updater)
+    _check_rows(recipe, tracer, updater, replay)
 
 
 def _check_episodes(recipe: Recipe, tracer: Tracer, replay: Replay | None) -> None:
@@ -66,6 +67,28 @@ def _check_episodes(recipe: Recipe, tracer: Tracer, replay: Replay | None) -> No
         f"tracer `{recipe.tracer.name}` requires whole episodes, but {samples} only "
         "parts of them",
         "use `replay: episodes`, which samples whole episodes",
+    )
+
+
+def _check_rows(
+    recipe: Recipe, tracer: Tracer, updater: Updater, replay: Replay | None
+) -> None:
+    """Refuses a tracer over several rows where it would see fewer at a time."""
+    if replay is None:
+        rows, source = recipe.train.unroll, "unrolls have"
+        hint = f"raise `train.unroll` to at least {tracer.rows}"
+    else:
+        assert recipe.replay is not None  # `replay` was built from it
+        rows = max(updater.rows, replay.rows)
+        source = f"samples of replay `{recipe.replay.name}` have"
+        hint = "use `replay: {name: sequences, length: 20}`"
+    if rows >= tracer.rows:
+        return
+    raise recipe.error(
+        ("tracer",),
+        f"tracer `{recipe.tracer.name}` needs at least {tracer.rows} consecutive steps "
+        f"to differ from a one-step return, but {source} only {rows}",
+        f"{hint}, or `tracer: n_step`",
     )
 
 

@@ -19,7 +19,8 @@ def lambda_return(*, gamma: Probability = 0.99, lambda_: Probability = 0.95) -> 
     λ is zero at the end of an episode, so a truncated episode bootstraps from its true
     next observation. The last step of the unroll does the same. `Gₜ − v(sₜ)` is the
     generalized advantage (GAE; https://arxiv.org/abs/1506.02438). The row's `reward` is
-    Gₜ, and its discount is 0.
+    Gₜ, and its discount is 0. It needs consecutive steps: an unroll, or the replays
+    `sequences` and `episodes`.
     """
 
     def trace(steps: Transition, estimates: Estimates) -> Transition:
@@ -38,4 +39,4 @@ def lambda_return(*, gamma: Probability = 0.99, lambda_: Probability = 0.95) -> 
         _, returns = jax.lax.scan(back, estimates.v_t[-1], inputs, reverse=True)
         return steps._replace(reward=returns, discount=jnp.zeros_like(returns))
 
-    return Tracer(1, trace, gamma)
+    return Tracer(1, trace, gamma, rows=2)

@@ -60,7 +60,7 @@ def v_trace(
             extras={**steps.extras, "advantage": advantage},
         )
 
-    return Tracer(1, trace, gamma, ("log_prob",), is_off_policy=True)
+    return Tracer(1, trace, gamma, ("log_prob",), is_off_policy=True, rows=2)
 
 
 @register("tracer")
@@ -72,9 +72,11 @@ def retrace(*, gamma: Probability = 0.99, lambda_: Probability = 1.0) -> Tracer:
 
     v is the expected action value under the target policy π of the updater: the greedy
     policy for Q-learning, so c is 0 after other actions. μ is the behavior policy. The
-    values are those of target parameters, if there are any. The row's `reward` is Qₜ, and its discount is 0. At the end of an episode, and of
-    `[T, B]` steps, c is 0: a truncated episode bootstraps from its true next
-    observation (Munos et al., 2016, https://arxiv.org/abs/1606.02647).
+    values are those of target parameters, if there are any. The row's `reward` is Qₜ,
+    and its discount is 0. At the end of an episode, and of `[T, B]` steps, c is 0: a
+    truncated episode bootstraps from its true next observation (Munos et al., 2016,
+    https://arxiv.org/abs/1606.02647). It needs consecutive steps: an unroll, or the
+    replays `sequences` and `episodes`.
     """
 
     def trace(steps: Transition, estimates: Estimates) -> Transition:
@@ -91,7 +93,7 @@ def retrace(*, gamma: Probability = 0.99, lambda_: Probability = 1.0) -> Tracer:
         value = q_tm1 + _accumulate(error, weight)
         return steps._replace(reward=value, discount=jnp.zeros_like(value))
 
-    return Tracer(1, trace, gamma, ("log_prob",), is_off_policy=True)
+    return Tracer(1, trace, gamma, ("log_prob",), is_off_policy=True, rows=2)
 
 
 def _continues(last: Bool[Array, "T B"]) -> Float[Array, "T B"]:

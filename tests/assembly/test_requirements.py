@@ -69,7 +69,7 @@ def test_an_on_policy_updater_does_not_learn_from_a_replay(updater, replay, tmp_
             for text in (
                 "updater: v_trace\nreplay: uniform\n",
                 "updater: a2c\ntracer: v_trace\nreplay: sequences\n",
-                "updater: {name: cross_entropy, filter: positive}\nreplay: uniform\n",
+                "updater: cross_entropy\ntracer: n_step\nreplay: uniform\n",
                 "updater: pqn\nreplay: sequences\n",
             )
         ),
@@ -78,6 +78,49 @@ def test_an_on_policy_updater_does_not_learn_from_a_replay(updater, replay, tmp_
 def test_replays_that_suit_an_updater_trace(text, tmp_path):
     """Returning each step once, corrected by the tracer, or for any policy's steps."""
     assert Program(*built(f"{CARTPOLE}{text}", tmp_path)).check()
+
+
+@pytest.mark.parametrize("replay", ["uniform", "prioritized"])
+@pytest.mark.parametrize(
+    ("updater", "tracer"),
+    [
+        ("dqn", "lambda_return"),
+        ("dqn", "retrace"),
+        ("cross_entropy", "lambda_return"),
+        ("a2c", "v_trace"),
+    ],
+)
+def test_returns_over_several_steps_need_consecutive_rows(
+    updater, tracer, replay, tmp_path
+):
+    text = f"{CARTPOLE}updater: {updater}\ntracer: {tracer}\n"
+    error = build_error(f"{text}replay: {replay}\n", tmp_path)
+    assert error.message == (
+        f"{tmp_path}/mine.yaml:3: tracer `{tracer}` needs at least 2 consecutive steps "
+        f"to differ from a one-step return, but samples of replay `{replay}` have "
+        "only 1"
+    )
+    assert error.hint == (
+        "use `replay: {name: sequences, length: 20}`, or `tracer: n_step`"
+    )
+    built(f"{text}replay: {{name: sequences, length: 2}}\n", tmp_path)
+
+
+def test_returns_over_several_steps_need_an_unroll_of_several(tmp_path):
+    text = f"{CARTPOLE}updater: q_learning\ntracer: lambda_return\ntrain: {{unroll: "
+    error = build_error(f"{text}1}}\n", tmp_path)
+    assert error.message.endswith("but unrolls have only 1")
+    assert error.hint == "raise `train.unroll` to at least 2, or `tracer: n_step`"
+    built(f"{text}2}}\n", tmp_path)
+
+
+def test_v_trace_samples_windows_of_its_sequence_from_any_replay(tmp_path):
+    replay = "replay: {name: uniform, batch_size: 4}\n"
+    text = f"{CARTPOLE}updater: {{name: v_trace, sequence: "
+    error = build_error(f"{text}1}}\n{replay}", tmp_path)
+    assert "tracer `v_trace` needs at least 2 consecutive steps" in error.message
+    _, setup = built(f"{text}3}}\n{replay}", tmp_path)
+    assert setup.agent.requires == ("log_prob",)
 
 
 def test_an_updater_of_whole_unrolls_supports_no_replay(tmp_path):

@@ -212,6 +212,7 @@ def test_off_policy_tracers_are_built_and_traced_from_a_recipe(
     tracer, replay, tmp_path
 ):
     text = f"updater: q_learning\ntracer: {tracer}\nreplay: {replay}\n"
+    text += "train: {unroll: 8}\n"
     assert Program(*built(f"{CARTPOLE}{text}", tmp_path)).check()
 
 

@@ -11,7 +11,7 @@ DATA = {
     "environment": "CartPole-v1",
     "network": {"name": "mlp", "layers": [4]},
     "policy": {"name": "epsilon_greedy", "epsilon": 0.25},
-    "tracer": {"name": "lambda_return", "lambda": HALVED},
+    "tracer": {"name": "n_step", "gamma": HALVED},
     "replay": {"name": "prioritized", "capacity": 64, "beta": HALVED},
     "updater": "q_learning",
     "train": {"steps": 80, "start": 10, "log": {"every": 40}},
@@ -48,7 +48,7 @@ def test_settings_carry_the_name_of_their_part(optimizer, rates):
         "policy.epsilon": 0.25,
         "replay.epsilon": 1e-6,  # is not the policy's
         "replay.beta": 0.5,
-        "tracer.lambda": 0.5,
+        "tracer.gamma": 0.5,
         **rates,
     }
     assert settings(optimizer) == pytest.approx(expected, rel=1e-5)

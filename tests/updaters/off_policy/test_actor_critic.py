@@ -422,7 +422,7 @@ def test_unsupported_options_are_refused_with_a_reason():
         ("td3", {"network": {"shared": "mlp", "policy": {}, "critic": {}}}),
         ("sac", {"environment": "CartPole-v1"}),
         ("ddpg", {"environment": "CartPole-v1", "policy": "epsilon_greedy"}),
-        ("sac", {"tracer": {"name": "retrace"}, "policy": "random"}),
+        ("sac", {"tracer": "retrace", "replay": "sequences", "policy": "random"}),
     ],
 )
 def test_supported_combinations_build_and_trace(updater, more):
