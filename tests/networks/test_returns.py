@@ -154,6 +154,40 @@ def test_implicit_quantiles_follow_their_equation():
             )
 
 
+def test_a_hidden_layer_of_implicit_quantiles_follows_its_equation():
+    net = network("implicit_quantile", torso=linear(), hidden=8)
+    params = random_init(net)
+    actual, obs = apply_head(net, params, KEY), random_obs()
+    layers = params["q"]
+    assert layers["hidden"]["w"].shape == (3, 8)
+    for at in np.ndindex(2, 3):
+        for place, tau in enumerate(np.asarray(actual.fractions)[at][0]):
+            cosines = np.cos(np.pi * np.arange(64) * tau)
+            gate = cosines @ layers["fractions"]["w"] + layers["fractions"]["b"]
+            unit = (obs[at] * np.maximum(gate, 0)) @ layers["hidden"]["w"]
+            unit = np.asarray(unit + layers["hidden"]["b"])
+            unit = (unit - unit.mean()) / np.sqrt(unit.var() + 1e-5)
+            norm = layers["layer_norm"]
+            unit = np.maximum(unit * norm["scale"] + norm["offset"], 0)
+            expected = unit @ layers["linear"]["w"] + layers["linear"]["b"]
+            np.testing.assert_allclose(
+                actual.values[at][:, place], expected, rtol=5e-3, atol=5e-3
+            )
+
+
+def test_an_action_is_selected_and_evaluated_with_different_fractions():
+    fractions = [
+        np.asarray(apply_head(net, random_init(net), KEY).fractions)[..., 0, :]
+        for net in (
+            network("implicit_quantile", role=role)
+            for role in ("learn", "bootstrap", "act")
+        )
+    ]
+    learn, bootstrap, act = fractions
+    assert not np.intersect1d(act, bootstrap).size
+    assert not np.intersect1d(act, learn).size
+
+
 @pytest.mark.parametrize("name", OPTIONS)
 def test_a_dueling_head_has_advantages_whose_mean_is_zero(name):
     net = network(name, actions=(3,), torso=linear(), dueling=True)

@@ -120,6 +120,7 @@ def implicit_quantile_head(
     target_samples: Count = 64,
     policy_samples: Count = 32,
     cosines: Count = 64,
+    hidden: Annotated[int, Ge(0)] = 0,
     dueling: bool = False,
     noisy: bool = False,
 ) -> Head:
@@ -128,9 +129,11 @@ def implicit_quantile_head(
         z_τ(s, ·) = f(ψ(s) ⊙ φ(τ)),  φ(τ) = relu(Σ cos(π i τ) wᵢ + b),  0 ≤ i < cosines
 
     (Dabney et al., 2018b, https://arxiv.org/abs/1806.06923). The loss uses `samples`
-    fractions, targets use `target_samples`, and the policy `policy_samples`. In
-    evaluation the fractions are midpoints of equal parts. b is initially 1, so that φ
-    does not block ψ.
+    fractions, targets use `target_samples`. The policy, and the selection of the action
+    in a target, use `policy_samples` of their own. In evaluation the fractions are
+    midpoints of equal parts. b is initially 1, so that φ does not block ψ. f is linear;
+    with `hidden` units it has a hidden layer, with layer norm and relu. The paper has
+    one of 512 units.
     """
     counts = {"learn": samples, "bootstrap": target_samples, "act": policy_samples}
     count = counts[role]
@@ -138,11 +141,18 @@ def implicit_quantile_head(
     def read(torso: Torso, features: Float[Array, "N F"]) -> Quantiles:
         rows, entries = features.shape
         key = hk.maybe_next_rng_key()
+        if key is not None and role == "act":
+            # Actions are selected and evaluated with different fractions, also where
+            # both have the same key, so that the layers have the same noise.
+            key = jax.random.fold_in(key, 0)
         midpoints = fractions.quantiles(rows, count)
         taus = midpoints if key is None else jax.random.uniform(key, (rows, count))
         embed = hk.Linear(entries, b_init=jnp.ones, name="fractions")
         gate = jax.nn.relu(embed(fractions.quantile_cos_embedding(taus, cosines)))
         product = features[:, None, :] * gate  # [N, count, F]
+        if hidden:
+            layer = hk.Linear(hidden, name="hidden")(product)
+            product = jax.nn.relu(hk.LayerNorm(-1, True, True)(layer))
         values = readout(torso, product, actions, 1, dueling=dueling, noisy=noisy)
         values = jnp.moveaxis(values[..., 0], 1, -1)  # [N, *actions, count]
         padding = (1,) * len(actions)

@@ -28,7 +28,7 @@ def q_learning(context: RuleContext) -> Backup:
     """
     next_q = context.next_q()
     if next_q.value.shape[-1] > 1:
-        return _bootstrap_from_argmax(context, next_q.mean())
+        return _bootstrap_from_argmax(context, context.target_next_q())
     best = jnp.max(next_q.value, axis=-2, keepdims=True)  # K = 1: equal to the mean
     return Backup(
         Particles(best, jnp.ones_like(best)), target_policy=_greedy(next_q.mean())

@@ -39,6 +39,9 @@ class RuleContext(NamedTuple):
 
     # q⁻(s′, ·), `[T, B, A, K]`
     next_q: Callable[[], Particles]
+    # The mean of q⁻(s′, ·), to select actions by. A head that samples fractions samples
+    # others than for `next_q`, which evaluates the actions.
+    target_next_q: Callable[[], Float[Array, "T B A"]]
     # q⁻(s′, a′) of an action sampled from the policy, `[T, B, 1, K]`
     sampled_next_q: Callable[[], Particles]
     online_next_q: Callable[[], Float[Array, "T B A"]]  # q(s′, ·)
@@ -106,8 +109,15 @@ def make_context(
         )
         return jax.tree.map(lambda leaf: leaf[..., None, :], prediction)
 
+    def target_next_q() -> Float[Array, "T B A"]:
+        if next_q().value.shape[-1] == 1:
+            return next_q().mean()  # the same: a scalar head samples no fractions
+        # The key of `next_q`, so that the layers have the same noise.
+        return predict_next(critic.predict_all_actions, "act", "target", keys[0]).mean()
+
     return RuleContext(
         next_q=next_q,
+        target_next_q=target_next_q,
         sampled_next_q=sampled_next_q,
         online_next_q=lambda: predict_next(
             critic.predict_all_actions, "act", "online", keys[3]
@@ -180,6 +190,6 @@ def target_log_prob(
 
 def expected_next_q(context: RuleContext) -> Particles:
     """q⁻(s′, a′) as a mixture over a′ ~ π(·|s′), `[T, B, 1, A · K]`."""
-    next_q = context.next_q()
-    mixture = mix_particles(next_q, context.action_probabilities(next_q.mean()))
+    probabilities = context.action_probabilities(context.target_next_q())
+    mixture = mix_particles(context.next_q(), probabilities)
     return jax.tree.map(lambda leaf: leaf[..., None, :], mixture)

@@ -40,8 +40,8 @@ def expected_sarsa(context: RuleContext) -> Backup:
     (van Seijen et al., 2009, https://doi.org/10.1109/ADPRL.2009.4927542). π is the
     recipe's exploring policy, acting on q⁻.
     """
-    next_q = context.next_q()
-    return Backup(next_q, context.action_probabilities(next_q.mean()))
+    probabilities = context.action_probabilities(context.target_next_q())
+    return Backup(context.next_q(), probabilities)
 
 
 @register("updater", policy="random", tracer="n_step", unroll=1)

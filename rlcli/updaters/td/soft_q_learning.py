@@ -66,7 +66,6 @@ def munchausen(
 
 def _soft_backup(context: RuleContext, temperature: Array | float) -> Backup:
     """The mixture over actions under π ∝ exp(q⁻/τ), with its entropy as a bonus."""
-    next_q = context.next_q()
-    log_prob = jax.nn.log_softmax(next_q.mean() / temperature)
-    policy = jnp.exp(log_prob)
-    return Backup(next_q, policy, -temperature * log_prob, target_policy=policy)
+    log_prob = jax.nn.log_softmax(context.target_next_q() / temperature)
+    policy, bonus = jnp.exp(log_prob), -temperature * log_prob
+    return Backup(context.next_q(), policy, bonus, target_policy=policy)

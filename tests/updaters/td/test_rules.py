@@ -7,6 +7,11 @@ import numpy as np
 import pytest
 import rlax
 
+from rlcli.networks.predictions import IDENTITY, Quantiles
+from rlcli.types import Transition
+from rlcli.updaters.critics import Critic
+from rlcli.updaters.td.rule_context import TDParts, make_context
+
 STATES, ACTIONS, EPSILON = 6, 4, 0.2
 FAR = {"every": 100}  # target parameters that stay constant
 Q, TARGET = [1, 2, 3, 10], [7, 0, 0, 4]
@@ -288,6 +293,25 @@ def test_expected_sarsa_with_quantiles_equals_rlax(tabular):
         for at in np.ndindex(rows.reward.shape)
     ]
     np.testing.assert_allclose(report.metrics["loss"], np.mean(losses), rtol=1e-4)
+
+
+def test_the_values_that_select_a_target_action_are_predicted_for_acting():
+    calls = []
+
+    def predict_all_actions(role, params, key, obs, first, carry):
+        calls.append((role, params, key))
+        count = {"act": 3, "bootstrap": 2}[role]
+        values = np.full((1, *first.shape, ACTIONS, count), params, "f4")
+        return Quantiles(values, values)
+
+    rows = Transition(*(np.zeros((2, 3), "f4") for _ in range(7)), extras={})
+    critic = Critic(lambda key: {}, lambda *_: None, predict_all_actions)
+    parts = TDParts(None, critic, None, None, IDENTITY, None)
+    context = make_context(parts, 1.0, 2.0, rows, jax.random.key(0))
+    np.testing.assert_allclose(context.target_next_q(), np.full((2, 3, ACTIONS), 2.0))
+    bootstrap, act = calls
+    assert (bootstrap[0], act[0]) == ("bootstrap", "act")
+    assert bootstrap[1:] == act[1:]  # the same noise of the layers
 
 
 def test_transformed_values_are_inverted_before_bootstrapping(tabular):
