@@ -157,14 +157,33 @@ def _value_policy(
     """The recipe's policy on action values, with network noise only in `explore`.
 
     `acting`, which the inner policy passes to the network, is (params, noise key).
+    Each environment draws its own network noise (Fortunato et al., 2018,
+    https://arxiv.org/abs/1706.10295: each actor), so that they explore differently.
     """
+
+    def values(
+        params: ArrayTree, noise: Key | None, *inputs: ArrayTree
+    ) -> Float[Array, "T B A"]:
+        prediction = critic.predict_all_actions("act", params, noise, *inputs)
+        return min_over_critics(prediction.particles(scale)).mean()
 
     def apply(acting, key, obs, carry, first):
         del key
         params, noise = acting
-        prediction = critic.predict_all_actions("act", params, noise, obs, first, carry)
         carries = critic.carries(params, obs, first, carry)
-        return min_over_critics(prediction.particles(scale)).mean(), carries
+        batch = first.shape[1]
+        if noise is None or batch == 1:
+            return values(params, noise, obs, first, carry), carries
+
+        def values_of_one(noise: Key, *inputs: ArrayTree) -> Float[Array, "T A"]:
+            obs, first, carry = inputs
+            rows = jax.tree.map(lambda leaf: leaf[:, None], (obs, first))
+            begin = jax.tree.map(lambda leaf: leaf[None], carry)
+            return values(params, noise, *rows, begin)[:, 0]
+
+        keys = jax.random.split(noise, batch)
+        values_of_each = jax.vmap(values_of_one, in_axes=(0, 1, 1, 0), out_axes=1)
+        return values_of_each(keys, obs, first, carry), carries
 
     network = Network(critic.init, apply, critic.initial)
     inner = policies(values=ValuesOffer(network), space=space)

@@ -165,6 +165,19 @@ def test_network_noise_affects_exploring_and_not_exploiting():
     assert len(np.unique(explored, axis=0)) > 1
 
 
+@pytest.mark.parametrize("head", ["scalar", "implicit_quantile"])
+def test_each_environment_explores_with_its_own_network_noise(head, tabular):
+    """All values are 0, so that the noise alone selects the action of one state."""
+    policy = tabular("q_learning", {"name": head, "noisy": True}).policy
+    ours = tabular("q_learning", {"name": head, "noisy": True}).whole
+    params = ours.init(KEY).params
+    obs, begin = np.zeros(400, int), jnp.ones(400, bool)
+    noise = policy.draw(KEY, 400)
+    decision, _ = policy.explore(params, obs, policy.initial(400), begin, noise)
+    share = np.bincount(decision.action, minlength=4) / 400
+    np.testing.assert_allclose(share, 0.25, atol=0.1)
+
+
 def test_network_noise_does_not_change_the_random_numbers_of_the_policy():
     _, agent = build_parts("q_learning", {}, policy={"name": "epsilon_greedy"})
     noise, ours = agent.policy.draw(KEY, 5)
