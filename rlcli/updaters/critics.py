@@ -47,6 +47,7 @@ class Critic(NamedTuple):
     initial: Callable[[int], ArrayTree] = lambda batch: ()  # batch -> carry
     # (params, obs, first, carry) -> the carry after each step, `[T, B, ...]`
     carries: Callable[..., ArrayTree] = lambda *_: ()
+    metric: str = "q"  # the name of its values in metrics: `q`, or `v` of states
 
 
 class Backup(NamedTuple):
@@ -77,7 +78,7 @@ def state_critic(
         del action
         return apply(role, params, key, obs, first, carry)
 
-    return Critic(network.init, predict_action, predict_all_actions)
+    return Critic(network.init, predict_action, predict_all_actions, metric="v")
 
 
 def all_actions_critic(
@@ -233,18 +234,20 @@ def regression_losses(
     target: Particles,
     loss: Callable[[Array], Array],
     scale: Transform,
+    metric: str = "q",
 ) -> Losses:
     """The loss of a critic's prediction `[C, T, B, K]` of the target `[T, B, K′]`.
 
     The losses of the C functions are summed. The priority is their mean error
-    |E[y] − E[z]|: `[T, B]`, or `[B]` if T = 1.
+    |E[y] − E[z]|: `[T, B]`, or `[B]` if T = 1. `metric` is the name of the mean
+    prediction in the metrics.
     """
     chex.assert_rank([target.value, target.probability], 3)
     error = jnp.abs(prediction.error(target, scale))
     loss_values = prediction.loss(target, loss, scale)
     chex.assert_shape([error, loss_values], (None, *target.value.shape[:2]))
     term = jnp.sum(loss_values, axis=0)
-    row_metrics = {"td_error": error, "q": prediction.particles(scale).mean()}
+    row_metrics = {"td_error": error, metric: prediction.particles(scale).mean()}
     priority = jnp.mean(error, axis=0)
     has_rows = priority.shape[0] > 1
     return Losses(

@@ -230,7 +230,8 @@ def _lookahead_updater(
             inputs = (learn_key, batch.obs, batch.action, batch.first)
             prediction = critic.predict_action("learn", params, *inputs)
             value_losses = regression_losses(
-                prediction, value_target, LOSSES[settings.loss], scale
+                *(prediction, value_target, LOSSES[settings.loss], scale),
+                metric=critic.metric,
             )
             model_losses = model.losses(params, batch)
             model_terms = [
@@ -251,13 +252,15 @@ def _lookahead_updater(
         return min_over_critics(prediction.particles(scale)).mean()
 
     def estimate(state: Learner, steps: Transition) -> Estimates:
-        params, first = state.params, steps.first
-        q = parts.q("act", params, None, steps.obs, first).mean()
+        target_params = state.params if target is None else state.target
+        first, action = steps.first, steps.action - int(actions.start)
+        q = parts.q("act", state.params, None, steps.obs, first).mean()
+        target_q = parts.q("act", target_params, None, steps.obs, first).mean()
         return Estimates(
-            v_tm1=state_value(params, steps.obs, first),
-            v_t=state_value(params, steps.next_obs, first),
+            v_tm1=state_value(target_params, steps.obs, first),
+            v_t=state_value(target_params, steps.next_obs, first),
             log_prob=policy.log_prob(q, steps.action),
-            q_tm1=select_index(q, steps.action - int(actions.start)),
+            q_tm1=select_index(target_q, action),
         )
 
     return Updater(

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Float
 
-from rlcli.action_masks import is_allowed
 from rlcli.networks.heads import action_values_head
 from rlcli.networks.memory import apply_to_next, is_recurrent
 from rlcli.policies import ValuesOffer, predict
@@ -90,11 +89,10 @@ def pqn(
 
     def losses(part: tuple, params: ArrayTree) -> Losses:
         steps, weight, target = part
-        q_values, action_value, _ = q(params, steps)
+        _, action_value, _ = q(params, steps)
         error = action_value - target
-        mean_q = jnp.mean(q_values, axis=-1, where=is_allowed(q_values))
         terms = [Term(0.5 * error**2, is_weighted=True)]
-        row_metrics = {"td_error": jnp.abs(error), "q": mean_q}
+        row_metrics = {"td_error": jnp.abs(error), "q": action_value}
         return Losses(terms, jnp.zeros(weight.shape[1:]), row_metrics)
 
     def update(

@@ -252,7 +252,8 @@ def td_updater(
             prediction = critic.predict_action("learn", params, *inputs)
             # Back in the order of the batch, as the targets are; vmap: over critics.
             return regression_losses(
-                jax.vmap(order.backward)(prediction), td_target, loss, scale
+                *(jax.vmap(order.backward)(prediction), td_target, loss, scale),
+                metric=critic.metric,
             )
 
         state, priority, metrics = step(state, losses, weight, clock)

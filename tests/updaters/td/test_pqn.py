@@ -75,6 +75,8 @@ def test_errors_equal_q_lambda_of_rlax():
     np.testing.assert_allclose(report.priority, np.abs(error).mean(0), rtol=1e-4)
     assert report.metrics["td_error"] == pytest.approx(np.abs(error).mean(), rel=1e-4)
     assert report.metrics["loss"] == pytest.approx(0.5 * np.mean(error**2), rel=1e-4)
+    mean_q = Q[rows.obs, rows.action - 1].mean()  # of the actions taken
+    assert report.metrics["q"] == pytest.approx(mean_q, rel=1e-4)
     expected = Q.copy()
     np.add.at(expected, (rows.obs, rows.action - 1), error / error.size)
     (table_after,) = jax.tree.leaves(after.params)

@@ -222,6 +222,8 @@ def test_simple_td_learns_state_values(tabular):
     error = rows.reward + rows.discount * target[rows.next_obs] - v[rows.obs]
     np.testing.assert_allclose(report.priority, np.abs(error)[0], rtol=1e-4, atol=1e-6)
     estimates = ours.estimate(ours.state(*tables)[0], rows)
+    assert "q" not in report.metrics
+    np.testing.assert_allclose(report.metrics["v"], v[rows.obs].mean(), rtol=1e-4)
     np.testing.assert_allclose(estimates.v_t, target[rows.next_obs])
     np.testing.assert_allclose(estimates.q_tm1, target[rows.obs])
     np.testing.assert_allclose(np.exp(estimates.log_prob), 1 / ACTIONS, rtol=1e-6)

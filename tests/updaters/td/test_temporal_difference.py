@@ -76,7 +76,8 @@ def check_shapes(environment, agent):
 
     before, after, metrics = jax.eval_shape(run, KEY)
     assert jax.tree.map(str, before) == jax.tree.map(str, after)
-    assert {"loss", "td_error", "q"} < set(metrics)
+    assert {"loss", "td_error"} < set(metrics)
+    assert len({"q", "v"} & set(metrics)) == 1
 
 
 def every_combination():
