@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from rlcli.commands import *  # noqa: F403 - the functions of the commands
     from rlcli.evaluation.load import load
     from rlcli.monitor.train_monitor import TrainMonitor
+    from rlcli.sweeps.export import export_sweep
+    from rlcli.sweeps.summary import show_sweep
     from rlcli.training import chunks
     from rlcli.training.batch import train_all
     from rlcli.utils.custom_loop import act, clock, q_function, transition
@@ -37,10 +39,12 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - partly from the tab
     "act",
     "chunks",
     "clock",
+    "export_sweep",
     "load",
     "make",
     "q_function",
     "rollout",
+    "show_sweep",
     "train_all",
     "transition",
     *COMMANDS,
@@ -53,10 +57,12 @@ _MODULES = MappingProxyType(
         "act": "rlcli.utils.custom_loop",
         "chunks": "rlcli.training",
         "clock": "rlcli.utils.custom_loop",
+        "export_sweep": "rlcli.sweeps.export",
         "load": "rlcli.evaluation.load",
         "make": "rlcli.utils.simulation",
         "q_function": "rlcli.utils.custom_loop",
         "rollout": "rlcli.utils.simulation",
+        "show_sweep": "rlcli.sweeps.summary",
         "train_all": "rlcli.training.batch",
         "transition": "rlcli.utils.custom_loop",
     }

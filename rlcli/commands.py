@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # the same rows for type checkers and editors; a test compare
     from rlcli.runs.comparison import diff as diff
     from rlcli.runs.description import show as show
     from rlcli.runs.listing import runs as runs
+    from rlcli.sweeps.sweep import sweep as sweep
     from rlcli.training import resume as resume
     from rlcli.training import train as train
     from rlcli.training.check import check as check
@@ -46,6 +47,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(  # name -> module of its functio
         "plot": "rlcli.results.plot",
         "compare": "rlcli.results.compare",
         "report": "rlcli.reports.report",
+        "sweep": "rlcli.sweeps.sweep",
         "new": "rlcli.recipe.new",
         "schema": "rlcli.recipe.schema",
         "doctor": "rlcli.training.doctor",

@@ -24,7 +24,7 @@ FLOORS = (  # from the bottom up; a package may import from the floors below its
     ("runs",),
     ("evaluation", "monitor", "results"),
     ("training", "exports", "reports"),
-    ("utils",),
+    ("utils", "sweeps"),
     ("_old_paths",),
     ("",),
     ("cli",),

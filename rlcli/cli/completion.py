@@ -26,6 +26,7 @@ VARIABLE = "_RLCLI_COMPLETE"  # set by the scripts of the shells
 _PLAIN = re.compile(r"[\w./+%,@:=-]+")
 _RECIPES = ("*.yaml", "*/*.yaml")  # a folder with one of these is offered
 _RUNS = ("*/run.json", "*/*/run.json")
+_SWEEPS = ("*/sweep.yaml", "*/*/sweep.yaml", "*/*/*/sweep.yaml")
 
 
 def answer_shell(command: Callable[..., object]) -> int:
@@ -90,6 +91,19 @@ def complete_run(incomplete: str) -> list[str]:
     if not incomplete and Path("runs").is_dir():
         incomplete = "runs/"
     return _paths(incomplete, is_run, _RUNS)
+
+
+def complete_sweep(ctx: Any, incomplete: str) -> list[str]:
+    """Recipes and `show` and `export`; after one of these, folders of sweeps."""
+    from rlcli.sweeps.layout import is_sweep  # here, to keep `--help` fast
+
+    words = ctx.params.get("words") or []
+    if not words:
+        verbs = _matches(("show", "export"), incomplete)
+        return [*verbs, *complete_recipe(incomplete)]
+    if not incomplete and Path("runs/sweeps").is_dir():
+        incomplete = "runs/sweeps/"
+    return _paths(incomplete, is_sweep, _SWEEPS)
 
 
 def complete_policy(incomplete: str) -> list[str]:

@@ -105,8 +105,13 @@ class Document:
         return f"{file}:{line}: " if file else f"line {line}: "
 
 
-def load_document(text_or_path: str | Path, source: str = "") -> Document:
-    """Reads a mapping with its lines from a YAML text, or from the file of a `Path`."""
+def load_document(
+    text_or_path: str | Path, source: str = "", *, example: str = ""
+) -> Document:
+    """Reads a mapping with its lines from a YAML text, or from the file of a `Path`.
+
+    `example`: the hint if it is no mapping, unless the mapping is a recipe.
+    """
     if isinstance(text_or_path, Path):
         source = source or str(text_or_path)
         text = _read_text(text_or_path)
@@ -117,12 +122,13 @@ def load_document(text_or_path: str | Path, source: str = "") -> Document:
     if document.data is None:
         raise RlcliError(
             f"{_location(source, 1)}the file is empty",
-            "a recipe needs at least `environment` and `updater`",
+            example or "a recipe needs at least `environment` and `updater`",
         )
     if not isinstance(document.data, dict):
         kind = "a list" if isinstance(document.data, list) else "a single value"
         hint = "a recipe is a mapping, such as `environment: {name: CartPole-v1}`"
-        raise RlcliError(f"{document.where()}expected a mapping, got {kind}", hint)
+        message = f"{document.where()}expected a mapping, got {kind}"
+        raise RlcliError(message, example or hint)
     return dataclasses.replace(document, text=text)
 
 

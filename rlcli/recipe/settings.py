@@ -10,7 +10,7 @@ from rlcli.errors import RlcliError, quote, shorten
 from rlcli.recipe import documents
 from rlcli.recipe.documents import Document, Place
 
-_LONGEST = 80  # characters of a setting in messages
+LONGEST = 80  # characters of a setting in messages
 
 
 def apply_settings(document: Document, sets: Sequence[str]) -> Document:
@@ -23,7 +23,7 @@ def apply_settings(document: Document, sets: Sequence[str]) -> Document:
     lines, origins = dict(document.lines), dict(document.origins)
     for setting in sets:
         dotted_key, equals, text = setting.partition("=")
-        origin = f"--set {quote(setting, _LONGEST)[1:-1]}"
+        origin = f"--set {quote(setting, LONGEST)[1:-1]}"
         documents.refuse_long(len(setting), origin)
         keys = dotted_key.strip().split(".")
         if not equals or not all(keys):

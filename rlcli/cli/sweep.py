@@ -1,0 +1,213 @@
+"""`rlcli sweep`: searches options of a recipe, and shows and exports sweeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import rlcli
+from rlcli.cli import completion, options, output
+from rlcli.cli.options import Json, MaxTime, Quiet, Set
+
+_VERBS = {"show": ("FOLDER",), "export": ("FOLDER", "FILE.yaml")}
+
+
+def command(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RECIPE | show FOLDER | export FOLDER FILE",
+            autocompletion=completion.complete_sweep,
+            help="A recipe to search, by file or name; with `--resume` also the folder "
+            "of a sweep. `show` prints what a sweep has found, `export` writes the "
+            "winner's recipe.",
+            show_default=False,
+        ),
+    ],
+    space: Annotated[
+        Path | None,
+        typer.Option(
+            "--space",
+            metavar="FILE",
+            help="The options to search: `optimizer.learning_rate: {log_uniform: "
+            "[1e-5, 1e-2]}`; also `uniform`, `int`, `choice`.",
+            show_default=False,
+        ),
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            "--trials",
+            min=1,
+            metavar="N",
+            help="Trials. Default: 50, or all combinations of a grid.",
+            show_default=False,
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            "--seeds",
+            min=1,
+            metavar="N",
+            help="Seeds of each trial. Default: 5.",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed",
+            min=0,
+            max=options.MAX_SEED,
+            metavar="N",
+            help="The first seed, also of the sampler.",
+            show_default=False,
+        ),
+    ] = None,
+    sampler: Annotated[
+        str | None,
+        typer.Option(
+            "--sampler",
+            metavar="NAME",
+            autocompletion=completion.complete_word(
+                "tpe", "random", "grid", "cmaes", "nsga2"
+            ),
+            help="`tpe` (default), `random`, `grid`, `cmaes` or `nsga2`.",
+            show_default=False,
+        ),
+    ] = None,
+    pruner: Annotated[
+        str | None,
+        typer.Option(
+            "--pruner",
+            metavar="NAME",
+            autocompletion=completion.complete_word("asha", "median", "none"),
+            help="Which trials end early: `asha` (default), `median` or `none`.",
+            show_default=False,
+        ),
+    ] = None,
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            "--objective",
+            metavar="NAME",
+            autocompletion=completion.complete_word("return", "auc", "steps_to:"),
+            help="IQM over seeds of the last `return` (default), of the area under the "
+            "curve `auc`, or of the `steps_to:475`.",
+            show_default=False,
+        ),
+    ] = None,
+    confirm: Annotated[
+        int | None,
+        typer.Option(
+            "--confirm",
+            min=0,
+            metavar="N",
+            help="Train the N best trials again with other seeds. Default: 3.",
+            show_default=False,
+        ),
+    ] = None,
+    confirm_seeds: Annotated[
+        int | None,
+        typer.Option(
+            "--confirm-seeds",
+            min=1,
+            metavar="N",
+            help="The number of these seeds. Default: as in a trial.",
+            show_default=False,
+        ),
+    ] = None,
+    set: Set = [],  # noqa: B006 - Typer copies it, and supports no other empty default
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs",
+            min=1,
+            metavar="N",
+            help="Train at most N runs at once; by default one per core.",
+            show_default=False,
+        ),
+    ] = None,
+    storage: Annotated[
+        str | None,
+        typer.Option(
+            "--storage",
+            metavar="URL",
+            help="A database for Optuna, instead of a journal file in the folder.",
+            show_default=False,
+        ),
+    ] = None,
+    runs: Annotated[
+        Path,
+        typer.Option(
+            "--runs", metavar="DIR", help="Create the sweep below DIR/sweeps/<recipe>."
+        ),
+    ] = Path("runs"),
+    run: Annotated[
+        Path | None,
+        typer.Option("--run", metavar="DIR", help="Create the sweep in exactly DIR."),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="NAME", help="Name the folder of the sweep."),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Continue a sweep: the folder, `--run`, `--name`, or the newest one.",
+        ),
+    ] = False,
+    max_time: MaxTime = None,
+    trial: Annotated[
+        int | None,
+        typer.Option(
+            "--trial",
+            min=0,
+            metavar="N",
+            help="`export`: a trial instead of the winner.",
+            show_default=False,
+        ),
+    ] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Search options of a recipe with many trials, and name a confirmed winner.
+
+    A trial is a run with several seeds. The best trials are trained again with other
+    seeds. A sweep that was stopped or killed continues with `--resume`.
+    """
+    from rlcli.cli import sweep_screen  # here, to keep `--help` fast
+
+    verb, *rest = words
+    if verb in _VERBS and not Path(verb).exists():
+        _check_words(verb, rest)
+        if verb == "export":
+            output.print_data(rlcli.export_sweep(rest[0], rest[1], trial=trial))
+        else:
+            sweep_screen.print_sweep(rlcli.show_sweep(rest[0]), json=json)
+        return
+    if rest:
+        raise typer.BadParameter("searches one recipe at a time", param_hint="RECIPE")
+    keywords: dict[str, Any] = {
+        **{"trials": trials, "seeds": seeds, "seed": seed, "sampler": sampler},
+        **{"pruner": pruner, "objective": objective, "confirm": confirm},
+        **{"confirm_seeds": confirm_seeds, "set": tuple(set), "jobs": jobs},
+        **{"storage": storage, "runs": runs, "run": run, "name": name},
+        **{"space": space, "resume": resume},
+        "max_time": options.parse_max_time(max_time),
+    }
+    with sweep_screen.show_progress(quiet) as report:
+        folder = rlcli.sweep(verb, report=report, **keywords)
+    raise typer.Exit(sweep_screen.report_end(folder, quiet=quiet, json=json))
+
+
+def _check_words(verb: str, rest: list[str]) -> None:
+    """Refuses a number of words that the verb does not have."""
+    expected = _VERBS[verb]
+    if len(rest) != len(expected):
+        usage = " ".join((f"rlcli sweep {verb}", *expected))
+        raise typer.BadParameter(f"expected `{usage}`", param_hint=verb)

@@ -1,0 +1,273 @@
+"""Sweep screen: shows a sweep while it runs, how it ended, and what it has found."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+
+import rlcli
+from rlcli import errors
+from rlcli.cli import output
+from rlcli.runs.formats import format_duration, format_number
+from rlcli.runs.naming import shorten_keys
+from rlcli.runs.provenance import program
+from rlcli.terminal import printable
+
+if TYPE_CHECKING:
+    from rlcli.sweeps.driver import Progress
+    from rlcli.sweeps.study import Trial
+
+_TOP = 10  # trials in a table
+_BAR = 20  # characters of the bar of an importance
+_NEVER = "never"  # the steps to a return that was not reached
+_STYLES = {"complete": "green", "running": "cyan", "pruned": "dim", "failed": "red"}
+
+
+@contextlib.contextmanager
+def show_progress(quiet: bool) -> Iterator[Callable[[Progress], None]]:
+    """A function that shows a sweep: a table in a terminal, otherwise lines."""
+    from rich.live import Live
+
+    screen = output.console(stderr=True)
+    if quiet or not screen.is_terminal:
+        yield _Lines(quiet)
+        return
+    with Live(console=screen, auto_refresh=False, transient=True) as live:
+        yield lambda progress: live.update(_panel(progress), refresh=True)
+
+
+class _Lines:
+    """Prints a line for each trial that has ended."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._shown: set[int] | None = None  # None: nothing yet, maybe a resume
+
+    def __call__(self, progress: Progress) -> None:
+        ended = [each for each in progress.trials if _has_ended(each)]
+        before = self._shown
+        self._shown = {each.number for each in ended}
+        if self._quiet:
+            return
+        for trial in ended:
+            if before is None or trial.number in before:
+                continue
+            result = _value(trial.value) if trial.state == "complete" else trial.state
+            best = _best(progress)
+            leader = f"; best {_value(best.value)}, trial {best.number}" if best else ""
+            text = f"[{len(ended)} of {progress.total}] trial {trial.number}: {result}"
+            output.print_message(text + leader)
+
+
+def _has_ended(trial: Trial) -> bool:
+    return trial.state not in ("running", "waiting")
+
+
+def _best(progress: Progress) -> Trial | None:
+    from rlcli.sweeps.driver import rank
+
+    return next(iter(rank(progress.trials, progress.objective)), None)
+
+
+def _panel(progress: Progress) -> Group:
+    """The running trials, the best one, counts and the time that is left."""
+    counts = Counter(each.state for each in progress.trials)
+    ended = sum(map(_has_ended, progress.trials))
+    words = [f"{ended} of {progress.total} trials"]
+    states = ("running", "complete", "pruned", "failed")
+    words += [f"{counts[state]} {state}" for state in states if counts[state]]
+    if progress.confirmed:
+        numbers = ", ".join(map(str, progress.confirmed))
+        words.append(f"confirming {numbers} with other seeds")
+    elif progress.seconds is not None:
+        words.append(f"about {format_duration(progress.seconds)} left")
+    best = _best(progress)
+    shown = [each for each in progress.trials if each.state == "running"]
+    shown = [*([best] if best else []), *shown]
+    rows = [
+        (
+            str(each.number),
+            "best" if each is best else each.state,
+            _value(each.value if each is best else _last_rung(each)),
+            each.values,
+        )
+        for each in shown
+    ]
+    return Group(escape(" · ".join(words)), _table(rows, f"{progress.objective}"))
+
+
+def _last_rung(trial: Trial) -> float | None:
+    return trial.rungs[max(trial.rungs)] if trial.rungs else None
+
+
+def _table(
+    rows: Sequence[tuple[str, str, str, Mapping[str, Any]]], objective: str
+) -> Table:
+    """A row per trial: number, state, objective and options."""
+    keys = [*dict.fromkeys(key for *_, values in rows for key in values)]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column("trial", justify="right")
+    table.add_column("state")
+    table.add_column(escape(printable(objective)), justify="right")
+    for name in shorten_keys(keys):
+        table.add_column(escape(printable(name)), justify="right", overflow="fold")
+    for number, state, value, values in rows:
+        style = _STYLES.get(state, "")
+        cells = [_option(values.get(key)) for key in keys]
+        marked = f"[{style}]{state}[/]" if style else state
+        table.add_row(number, marked, value, *cells)
+    return table
+
+
+def _option(value: Any) -> str:
+    if value is None:
+        return ""
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return escape(printable(text))
+
+
+def _value(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return _NEVER if abs(value) == float("inf") else format_number(value)
+
+
+def _interval(entry: Mapping[str, Any]) -> str:
+    """The value with its interval: `480 [470, 490]`."""
+    text = _value(entry["value"])
+    if entry["ci95"] is None:
+        return text
+    low, high = map(format_number, entry["ci95"])
+    return f"{text} [{low}, {high}]"
+
+
+def report_end(folder: Path, *, quiet: bool, json: bool) -> int:
+    """Prints the winner, the folder and the next command; returns the exit code."""
+    data = rlcli.show_sweep(folder)
+    status = data["status"]
+    winner = data["winner"]
+    path = shlex.quote(str(folder))
+    if status == "failed":
+        reasons = [each["reason"] for each in data["trials"] if each["reason"]]
+        reason = f": {reasons[0]}" if reasons else ""
+        output.print_message(f"error: no trial has a result{reason}")
+    elif status == "finished" and not quiet:
+        output.print_message(f"winner: {_describe_winner(winner)}")
+        target = f"{program()} sweep export {path} best.yaml"
+        output.print_message(f"next: {program()} sweep show {path}, or {target}")
+    elif not quiet:
+        output.print_message(f"next: {program()} sweep {path} --resume")
+    if json:
+        output.print_data(output.as_json(data))
+    else:
+        output.print_data(folder)
+    return errors.EXIT_CODES[status]
+
+
+def _describe_winner(winner: Mapping[str, Any]) -> str:
+    options = ", ".join(
+        f"{key}={_option(value)}" for key, value in winner["options"].items()
+    )
+    count = len(winner["seeds"] or ())
+    other = "other " if _is_confirmed(winner) else ""
+    seeds = f"{count} {other}seed" if count == 1 else f"{count} {other}seeds"
+    value = f"{_interval(winner)} over {seeds}"
+    return printable(f"trial {winner['trial']}, {value}: {options}")
+
+
+def print_sweep(data: Mapping[str, Any], *, json: bool) -> None:
+    """Prints what `rlcli.show_sweep` returns."""
+    if json:
+        output.print_data(output.as_json(data))
+        return
+    screen = output.table_console()
+    counts = ", ".join(f"{n} {state}" for state, n in data["counts"].items())
+    words = f"{data['status']}: {counts or 'no trials'} of {data['total']}"
+    screen.print(escape(printable(f"{data['folder']}: {words}")), soft_wrap=True)
+    title = f"{data['objective']}, IQM of {data['seeds']} seeds"
+    screen.print(f"{title}; {data['direction']}d by {data['sampler']}", soft_wrap=True)
+    if winner := data["winner"]:
+        screen.print(f"winner: {escape(_describe_winner(winner))}", soft_wrap=True)
+    if not data["trials"]:
+        return
+    _print_trials(screen, data)
+    _print_confirmed(screen, data)
+    _print_options(screen, data)
+
+
+def _print_trials(screen: Any, data: Mapping[str, Any]) -> None:
+    is_less_better = data["direction"] == "minimize"
+
+    def order(trial: Mapping[str, Any]) -> tuple[bool, float]:
+        value = trial["value"]
+        if value is None:
+            return True, trial["trial"]
+        return False, value if is_less_better else -value
+
+    trials = sorted(data["trials"], key=order)
+    rows = [
+        (
+            str(each["trial"]),
+            each["state"],
+            _interval(each) if each["value"] is not None else "–",
+            each["options"],
+        )
+        for each in trials[:_TOP]
+    ]
+    screen.print()
+    screen.print(_table(rows, data["objective"]))
+    if len(trials) > _TOP:
+        screen.print(f"{len(trials) - _TOP} more trials: --json", soft_wrap=True)
+
+
+def _print_confirmed(screen: Any, data: Mapping[str, Any]) -> None:
+    confirmed = [each for each in data["confirmed"] if _is_confirmed(each)]
+    if not confirmed:
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in ("trial", "in the trial", "with other seeds [95 %]", "run"):
+        table.add_column(name, justify="left" if name == "run" else "right")
+    for each in confirmed:
+        cells = (str(each["trial"]), _value(each["trial_value"]), _interval(each))
+        table.add_row(*map(escape, cells), escape(each["run"]))
+    screen.print()
+    screen.print(table)
+
+
+def _is_confirmed(entry: Mapping[str, Any]) -> bool:
+    return entry["run"].startswith("confirm")
+
+
+def _print_options(screen: Any, data: Mapping[str, Any]) -> None:
+    """The importance of each option, and the trials of each part of its range."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in ("option", "importance", "values", "trials", "best", "median"):
+        is_text = name in ("option", "importance", "values")
+        table.add_column(name, justify="left" if is_text else "right")
+    importance = data["importance"]
+    options = sorted(
+        data["slices"], key=lambda each: -importance.get(each["option"], 0)
+    )
+    for each in options:
+        share = importance.get(each["option"])
+        name = escape(printable(each["option"]))
+        bar = "" if share is None else f"{'█' * round(_BAR * share)} {share:.2f}"
+        for part in each["values"]:
+            numbers = (
+                str(part["trials"]),
+                _value(part["best"]),
+                _value(part["median"]),
+            )
+            table.add_row(name, bar, escape(printable(part["label"])), *numbers)
+            name = bar = ""
+    screen.print()
+    screen.print(table)

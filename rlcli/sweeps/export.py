@@ -1,0 +1,54 @@
+"""Export: the recipe of the winner of a sweep; behind `rlcli sweep export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rlcli.errors import RlcliError
+from rlcli.runs.files import check_output, write_output
+from rlcli.runs.formats import format_number
+from rlcli.runs.run_folder import Run
+from rlcli.sweeps.layout import SweepFolder
+
+
+def export_sweep(
+    folder: str | Path, output: str | Path, *, trial: int | None = None
+) -> Path:
+    """Writes the recipe of the winner, and returns its file.
+
+    It is a complete recipe, with the seeds of the winner's run: `rlcli train` with it
+    makes the same run, to the byte where the machine is the same.
+
+    Args:
+        folder: the folder of a sweep.
+        output: a `.yaml` file.
+        trial: the number of a trial, instead of the winner.
+    """
+    check_output(Path(output), "a recipe", (".yaml", ".yml"))
+    sweep = SweepFolder(Path(folder))
+    sweep.read_settings()
+    if trial is None:
+        run, title = _winner(sweep)
+    else:
+        run, title = Run(sweep.trial(trial)), f"Trial {trial}"
+        if not run.resolved_recipe.is_file():
+            raise RlcliError(
+                f"`{folder}` has no trial {trial}",
+                f"`rlcli sweep show {folder}` lists the trials",
+            )
+    text = run.resolved_recipe.read_text(encoding="utf-8")
+    comment = f"# {title} of the sweep {sweep.folder.absolute().name}\n"
+    write_output(Path(output), (comment + text).encode())
+    return Path(output)
+
+
+def _winner(sweep: SweepFolder) -> tuple[Run, str]:
+    winner: dict[str, Any] | None = sweep.read_result().get("winner")
+    if winner is None:
+        raise RlcliError(
+            f"`{sweep.folder}` has no winner yet",
+            "`--resume` continues the sweep; `--trial N` exports a trial",
+        )
+    sentence = f"Winner (trial {winner['trial']}, {format_number(winner['value'])})"
+    return Run(sweep.folder / winner["run"]), sentence

@@ -1,0 +1,210 @@
+"""Layout: the files of a sweep, and its settings in `sweep.yaml`.
+
+runs/sweeps/<recipe>/<time>/
+  sweep.yaml      the settings
+  space.yaml      the space
+  recipe.yaml     the recipe without the space, with every default filled in
+  journal.log     the trials, as Optuna's journal file
+  trials/0007/    the run of a trial
+  confirm/0007/   the run of one of the best trials, with other seeds
+  result.json     the winner
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlcli.errors import RlcliError, quote
+from rlcli.recipe.documents import dump_yaml, load_document
+from rlcli.runs import locks
+from rlcli.runs.files import check_writable, read_json, replace_file, write_json
+from rlcli.runs.naming import check_name
+from rlcli.sweeps.space import Space, read_space
+
+FORMAT = 1  # of `sweep.yaml`
+GROUP = "sweeps"  # the folder of all sweeps, below the folder of runs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a sweep was started; `--resume` goes on with the same."""
+
+    recipe: str  # the absolute path of a file, or the name of a built-in recipe
+    set: tuple[str, ...]
+    trials: int
+    seed: int
+    seeds: int
+    sampler: str
+    pruner: str
+    objective: str
+    confirm: int
+    confirm_seeds: int
+    storage: str | None  # the URL of a database instead of the journal
+    study: str  # its name in the storage
+
+
+@dataclass(frozen=True)
+class SweepFolder:
+    """The folder of a sweep, with the paths of its files."""
+
+    folder: Path
+
+    @property
+    def settings(self) -> Path:
+        """How the sweep was started."""
+        return self.folder / "sweep.yaml"
+
+    @property
+    def space(self) -> Path:
+        """The space, as it was given."""
+        return self.folder / "space.yaml"
+
+    @property
+    def recipe(self) -> Path:
+        """The recipe without the space, with every default filled in."""
+        return self.folder / "recipe.yaml"
+
+    @property
+    def journal(self) -> Path:
+        """Optuna's journal file."""
+        return self.folder / "journal.log"
+
+    @property
+    def result(self) -> Path:
+        """The winner of a sweep that has ended."""
+        return self.folder / "result.json"
+
+    def trial(self, number: int) -> Path:
+        """The run of a trial."""
+        return self.folder / "trials" / f"{number:04d}"
+
+    def confirmation(self, number: int) -> Path:
+        """The run of a trial with other seeds."""
+        return self.folder / "confirm" / f"{number:04d}"
+
+    def lock(self) -> contextlib.AbstractContextManager[None]:
+        """Prevents other processes from continuing this sweep."""
+        return locks.hold(self.folder)
+
+    def read_settings(self) -> Settings:
+        """The settings; an `RlcliError` if this is no sweep."""
+        if not self.settings.is_file():
+            raise RlcliError(
+                f"{quote(self.folder)} is not the folder of a sweep",
+                "`rlcli sweep RECIPE --space FILE` starts one",
+            )
+        data = load_document(self.settings, example=_REMEDY).data
+        fields = {field.name for field in dataclasses.fields(Settings)}
+        if data.get("format") != FORMAT or not fields <= data.keys():
+            message = f"`{self.settings}` is damaged, or of another version of rlcli"
+            raise RlcliError(message, _REMEDY)
+        chosen: dict[str, Any] = {name: data[name] for name in fields}
+        chosen["set"] = tuple(chosen["set"])
+        return Settings(**chosen)
+
+    def write_settings(self, settings: Settings) -> None:
+        """Replaces the settings."""
+        data = dataclasses.asdict(settings) | {"set": [*settings.set]}
+        replace_file(self.settings, dump_yaml({"format": FORMAT, **data}).encode())
+
+    def read_space(self) -> Space:
+        """The space that is searched."""
+        return read_space(load_document(self.space, example=_REMEDY))
+
+    def read_result(self) -> dict[str, Any]:
+        """The winner; {} as long as there is none."""
+        return read_json(self.result, "remove it: `--resume` writes it again")
+
+    def write_result(self, result: dict[str, Any]) -> None:
+        """Writes the winner."""
+        write_json(self.result, result)
+
+
+_REMEDY = "restore the file from a copy of the sweep's folder"
+
+
+def is_sweep(folder: Path) -> bool:
+    """Whether a folder is that of a sweep."""
+    return SweepFolder(folder).settings.is_file()
+
+
+def create_sweep(
+    folder: Path, settings: Settings, space: Space, recipe: str
+) -> SweepFolder:
+    """Creates the folder of a sweep; refuses one that exists."""
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError as error:
+        raise RlcliError(
+            f"`{folder}` exists already",
+            "`--resume` continues a sweep, `--run` or `--name` choose another folder",
+        ) from error
+    sweep = SweepFolder(folder)
+    text = space.document.text or dump_yaml(space.document.data)
+    replace_file(sweep.space, text.encode())
+    replace_file(sweep.recipe, recipe.encode())
+    sweep.write_settings(settings)  # last: it marks the folder as a sweep
+    return sweep
+
+
+def choose_folder(
+    title: str, runs: str | Path, run: str | Path | None, name: str | None
+) -> Path:
+    """The folder of a new sweep, `<runs>/sweeps/<recipe>/<time>`; creates nothing."""
+    if run is not None:
+        folder = Path(run)
+        if os.path.lexists(folder):
+            hint = "continue the sweep with `--resume`, or choose another folder"
+            raise RlcliError(f"`{folder}` exists already", hint)
+    else:
+        start = name or time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime())
+        parent, start = Path(runs) / GROUP / title, check_name(start)
+        names = itertools.chain([start], (f"{start}-{n}" for n in itertools.count(2)))
+        folder = next(
+            parent / each for each in names if not os.path.lexists(parent / each)
+        )
+    check_writable(folder, "choose another folder with `--runs` or `--run`")
+    return folder
+
+
+def find_sweep(
+    title: str, runs: str | Path, run: str | Path | None, name: str | None
+) -> SweepFolder:
+    """The sweep of a recipe that `--resume` continues: the named or the newest one."""
+    if run is not None:
+        sweep = SweepFolder(Path(run))
+        sweep.read_settings()
+        return sweep
+    parent = Path(runs) / GROUP / title
+    found = [path for path in parent.glob(name or "*") if is_sweep(path)]
+    if not found:
+        where = f"`{parent / name}`" if name else f"a sweep below `{parent}`"
+        raise RlcliError(
+            f"there is no sweep to resume: expected {where}",
+            "without `--resume` a new one is started",
+        )
+    return SweepFolder(max(found, key=lambda path: path.stat().st_mtime))
+
+
+def first_confirmed_seed(settings: Settings) -> int:
+    """The first seed that no trial has used."""
+    return settings.seed + settings.seeds
+
+
+def trial_arguments(
+    settings: Settings, folder: Path, sets: Sequence[str], seed: int, seeds: int
+) -> list[str]:
+    """The arguments of `rlcli` that train the run of a trial."""
+    arguments = ["train", "--quiet", "--run", str(folder)]
+    arguments += ["--seed", str(seed), "--seeds", str(seeds)]
+    for setting in (*settings.set, *sets):
+        arguments += ["--set", setting]
+    return [*arguments, "--", settings.recipe]

@@ -1,0 +1,376 @@
+"""Space: the options that a sweep searches, and their distributions.
+
+    optimizer.learning_rate: {log_uniform: [1e-5, 1e-2]}
+    tracer.gamma: {uniform: [0.9, 0.999]}
+    updater.epochs: {int: [1, 10]}
+    replay: {choice: [uniform, prioritized]}
+    replay.alpha: {uniform: [0.4, 0.8], when: {replay: prioritized}}
+
+Imports neither JAX nor Optuna.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, NoReturn
+
+from rlcli.errors import RlcliError, quote, suggest
+from rlcli.recipe import documents
+from rlcli.recipe.documents import Document
+
+CHOICE = "choice"
+KINDS = ("log_uniform", "uniform", "int", CHOICE)
+EXAMPLE = "for example `optimizer.learning_rate: {log_uniform: [1e-5, 1e-2]}`"
+_FIELDS: Mapping[str, tuple[str, ...]] = {  # beside the distribution and `when`
+    "log_uniform": ("points",),
+    "uniform": ("points",),
+    "int": ("log", "step", "points"),
+    CHOICE: (),
+}
+_CONTROLLED: Mapping[str, str] = {  # what a sweep decides itself
+    "train.seed": "the seeds of a sweep are `--seed` and `--seeds`",
+    "train.seeds": "the seeds of a sweep are `--seed` and `--seeds`",
+    "train.evaluate": "trials are compared by equal evaluations: use `--set`",
+    "extends": "sweep each recipe by itself, or search the options that differ",
+    "extra": "rlcli does not read this section",
+}
+_MOST_POINTS = 1_000_000  # combinations of a grid
+
+Values = dict[str, Any]  # the value of each active option; of a choice its label
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of the recipe and its distribution.
+
+    `choices` are labels: the values as YAML in one line. `when` are the labels that
+    other choices need for this option to be part of a trial.
+    """
+
+    key: str
+    kind: str
+    low: float = 0.0
+    high: float = 0.0
+    step: int = 1
+    log: bool = False
+    points: int | None = None  # of a grid
+    choices: tuple[str, ...] = ()
+    when: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def is_active(self, values: Mapping[str, Any]) -> bool:
+        """Whether the options before it make this one part of the trial."""
+        return all(values.get(key) in labels for key, labels in self.when)
+
+    def first(self) -> Any:
+        """The lowest value, or the first choice."""
+        return self.edges()[0]
+
+    def edges(self) -> list[Any]:
+        """The lowest and the highest value, or all choices."""
+        if self.kind == CHOICE:
+            return [*self.choices]
+        ends = (int(self.low), int(self.high)) if self.kind == "int" else ()
+        return [*dict.fromkeys(ends or (self.low, self.high))]
+
+    def draw(self, random: Random) -> Any:
+        """A random value of the distribution."""
+        if self.kind == CHOICE:
+            return random.choice(self.choices)
+        if self.kind == "int":
+            count = int(self.high - self.low) // self.step + 1
+            if not self.log:
+                return int(self.low) + self.step * random.randrange(count)
+            exact = _between(self.low - 0.5, self.high + 0.5, random.random(), True)
+            return min(max(round(exact), int(self.low)), int(self.high))
+        return _between(self.low, self.high, random.random(), self.is_log)
+
+    @property
+    def is_log(self) -> bool:
+        """Whether values are equally likely at equal ratios."""
+        return self.log or self.kind == "log_uniform"
+
+    def setting(self, value: Any) -> str:
+        """The value as a setting `KEY=VALUE`."""
+        return f"{self.key}={value}"
+
+    def grid(self) -> list[Any]:
+        """The values of a grid; an `RlcliError` if there are infinitely many."""
+        if self.kind == CHOICE:
+            return [*self.choices]
+        if self.kind == "int" and self.points is None and not self.log:
+            return [*range(int(self.low), int(self.high) + 1, self.step)]
+        if self.points is None:
+            raise RlcliError(
+                f"a grid needs the number of values of `{self.key}`",
+                f"write `points`: `{self.key}: {{{self.kind}: [{self.low:g}, "
+                f"{self.high:g}], points: 5}}`",
+            )
+        values = self.spread(self.points)
+        if self.kind == "int":
+            return [*dict.fromkeys(round(value) for value in values)]
+        return values
+
+    def spread(self, points: int) -> list[float]:
+        """So many numbers of the range, at equal distances or equal ratios."""
+        shares = [index / (points - 1) for index in range(points)]
+        return [_between(self.low, self.high, each, self.is_log) for each in shares]
+
+
+@dataclass(frozen=True)
+class Space:
+    """The options of a space in their order; each may depend on those before it."""
+
+    options: tuple[Option, ...]
+    document: Document
+
+    def __getitem__(self, key: str) -> Option:
+        return next(option for option in self.options if option.key == key)
+
+    def draw(self, seed: int, trial: int) -> Values:
+        """The values of a random trial, which depend on the seed and its number only.
+
+        Each option has random numbers of its own: another option in the space does not
+        change the values of this one.
+        """
+        values: Values = {}
+        for option in self.options:
+            if option.is_active(values):
+                values[option.key] = option.draw(Random(f"{seed}/{trial}/{option.key}"))
+        return values
+
+    def settings(self, values: Mapping[str, Any]) -> tuple[str, ...]:
+        """The settings `KEY=VALUE` of a trial, in the order of the options."""
+        return tuple(
+            option.setting(values[option.key])
+            for option in self.options
+            if option.key in values
+        )
+
+    def complete(self, values: Mapping[str, Any]) -> Values:
+        """These values, with the first value of every other active option."""
+        chosen: Values = {}
+        for option in self.options:
+            if option.is_active(chosen):
+                chosen[option.key] = values.get(option.key, option.first())
+        return chosen
+
+    def requirements(self, option: Option) -> Values:
+        """Values of other options with which an option is active."""
+        values: Values = {}
+        for key, labels in option.when:
+            values |= self.requirements(self[key])
+            values[key] = labels[0]
+        return values
+
+    def grid(self) -> list[Values]:
+        """Every combination of the values of a grid."""
+        combinations = [*itertools.islice(self._combinations(0, {}), _MOST_POINTS + 1)]
+        if len(combinations) > _MOST_POINTS:
+            raise RlcliError(
+                f"the grid has more than {_MOST_POINTS:,} combinations",
+                "use fewer values, or `--sampler random`",
+            )
+        return combinations
+
+    def _combinations(self, index: int, values: Values) -> Iterator[Values]:
+        if index == len(self.options):
+            yield dict(values)
+            return
+        option = self.options[index]
+        if not option.is_active(values):
+            yield from self._combinations(index + 1, values)
+            return
+        for value in option.grid():
+            yield from self._combinations(index + 1, values | {option.key: value})
+
+
+def load_space(space: str | Path | Mapping[str, Any]) -> Space:
+    """Reads a space from a file, or from data; refuses what is no distribution."""
+    if isinstance(space, Mapping):
+        document = documents.from_mapping(space)
+    else:
+        document = documents.load_document(Path(space), example=EXAMPLE)
+    return read_space(document)
+
+
+def read_space(document: Document) -> Space:
+    """The space of a document."""
+    if not document.data:
+        raise RlcliError(f"{document.where()}the space is empty", EXAMPLE)
+    options: dict[str, Option] = {}
+    for key, value in document.data.items():
+        options[key] = _Reader(document, key, options).read(value)
+    return Space(tuple(options.values()), document)
+
+
+class _Reader:
+    """Reads the distribution of one option; `before` are the options before it."""
+
+    def __init__(
+        self, document: Document, key: str, before: Mapping[str, Option]
+    ) -> None:
+        self.document = document
+        self.key = key
+        self.before = before
+
+    def fail(self, message: str, hint: str = EXAMPLE, *place: str) -> NoReturn:
+        where = self.document.where((self.key, *place))
+        raise RlcliError(f"{where}{message}", hint)
+
+    def read(self, value: Any) -> Option:
+        """The option; an error if its distribution is wrong."""
+        self.check_key()
+        if not isinstance(value, Mapping):
+            self.fail(f"{quote(self.key)} has no distribution: {_format(value)}")
+        kinds = [name for name in value if name in KINDS]
+        if not kinds:
+            self.fail_without_kind(value)
+        if len(kinds) > 1:
+            names = " and ".join(f"`{name}`" for name in kinds)
+            self.fail(f"{quote(self.key)} has several distributions: {names}")
+        (kind,) = kinds
+        known = (kind, "when", *_FIELDS[kind])
+        for name in value:
+            if name not in known:
+                message = f"`{kind}` of {quote(self.key)} has no option {quote(name)}"
+                self.fail(message, suggest(name, known[1:]), name)
+        when = self.read_when(value.get("when", {}))
+        if kind == CHOICE:
+            return Option(
+                self.key, kind, choices=self.read_choices(value[kind]), when=when
+            )
+        low, high = self.read_bounds(kind, value[kind])
+        step = self.read_count("step", value.get("step", 1), 1)
+        points = value.get("points")
+        if points is not None:
+            points = self.read_count("points", points, 2)
+        log = value.get("log", False)
+        if not isinstance(log, bool):
+            self.fail(f"`log` of {quote(self.key)}: expected true or false", "", "log")
+        if log and step > 1:
+            message = f"{quote(self.key)} has `log` and a `step`, which exclude"
+            self.fail(f"{message} each other", "remove one of the two", "step")
+        self.check_range(low, high, log or kind == "log_uniform", kind)
+        if step > 1:
+            high = low + (high - low) // step * step  # the highest value
+        return Option(self.key, kind, low, high, step, log, points, when=when)
+
+    def check_key(self) -> None:
+        """Refuses what is no option, or not for a sweep to choose."""
+        for name, hint in _CONTROLLED.items():
+            if self.key == name or self.key.startswith(f"{name}."):
+                self.fail(f"{quote(self.key)} cannot be searched", hint)
+        if (
+            not all(self.key.split("."))
+            or "=" in self.key
+            or self.key != self.key.strip()
+        ):
+            self.fail(f"{quote(self.key)} is no dotted name of an option")
+
+    def fail_without_kind(self, value: Mapping[str, Any]) -> NoReturn:
+        name = next(iter(value), "")
+        message = f"{quote(self.key)} has no distribution"
+        inner = value.get(name)
+        if isinstance(inner, Mapping) and any(kind in inner for kind in KINDS):
+            self.fail(message, f"write the dotted name: `{self.key}.{name}: …`")
+        if name:
+            message = f"there is no distribution {quote(name)} ({quote(self.key)})"
+        self.fail(message, suggest(name, KINDS), name)
+
+    def read_choices(self, values: Any) -> tuple[str, ...]:
+        """The labels of the values."""
+        if not isinstance(values, Sequence) or isinstance(values, str) or not values:
+            message = f"`choice` of {quote(self.key)}: expected a list of values"
+            self.fail(f"{message}, got {_format(values)}", _CHOICE_EXAMPLE, CHOICE)
+        labels = [documents.format_inline(value) for value in values]
+        for label in labels:
+            if labels.count(label) > 1:
+                message = f"{quote(label)} stands twice among the values"
+                self.fail(f"{message} of {quote(self.key)}", "remove one", CHOICE)
+        return tuple(labels)
+
+    def read_bounds(self, kind: str, value: Any) -> tuple[float, float]:
+        is_pair = isinstance(value, Sequence) and not isinstance(value, str)
+        if not is_pair or len(value) != 2 or not all(map(_is_number, value)):
+            message = f"`{kind}` of {quote(self.key)}: expected [lowest, highest]"
+            self.fail(f"{message}, got {_format(value)}", EXAMPLE, kind)
+        if kind == "int" and not all(float(each).is_integer() for each in value):
+            message = f"`int` of {quote(self.key)}: expected whole numbers"
+            self.fail(f"{message}, got {_format(value)}", "or use `uniform`", kind)
+        low, high = value
+        return float(low), float(high)
+
+    def check_range(self, low: float, high: float, is_log: bool, kind: str) -> None:
+        if not low < high:
+            message = (
+                f"`{kind}` of {quote(self.key)}: {low:g} is not less than {high:g}"
+            )
+            self.fail(message, "write the lowest value first", kind)
+        if is_log and low <= 0:
+            message = f"`{kind}` of {quote(self.key)}: {low:g} has no logarithm"
+            self.fail(message, "begin above 0, or use `uniform`", kind)
+
+    def read_count(self, name: str, value: Any, least: int) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            message = f"`{name}` of {quote(self.key)}: expected int ≥ {least}"
+            self.fail(f"{message}, got {_format(value)}", "", name)
+        return value
+
+    def read_when(self, value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """The condition: labels by the keys of choices before this option."""
+        example = "for example `when: {replay: prioritized}`"
+        if not isinstance(value, Mapping):
+            self.fail(
+                f"`when` of {quote(self.key)}: expected a mapping", example, "when"
+            )
+        conditions = []
+        for key, wanted in value.items():
+            other = self.before.get(key)
+            if other is None:
+                message = (
+                    f"`when` of {quote(self.key)}: no option {quote(key)} before it"
+                )
+                hint = suggest(key, self.before)
+                self.fail(message, hint, "when", key)
+            if other.kind != CHOICE:
+                message = f"`when` of {quote(self.key)}: `{key}` is no `choice`"
+                self.fail(message, "make it a `choice` of values", "when", key)
+            wanted = [wanted] if _label_of(wanted) in other.choices else wanted
+            wanted = wanted if isinstance(wanted, list) else [wanted]
+            labels = tuple(map(_label_of, wanted))
+            for label in labels or ("[]",):
+                if label not in other.choices:
+                    message = f"`when` of {quote(self.key)}: `{key}` is never"
+                    hint = suggest(label, other.choices)
+                    self.fail(f"{message} {quote(label)}", hint, "when", key)
+            conditions.append((key, labels))
+        return tuple(conditions)
+
+
+_CHOICE_EXAMPLE = "for example `network.layers: {choice: [[64], [64, 64]]}`"
+
+
+def _label_of(value: Any) -> str:
+    return documents.format_inline(value)
+
+
+def _format(value: Any) -> str:
+    return quote(documents.format_inline(value))
+
+
+def _is_number(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and math.isfinite(value)
+
+
+def _between(low: float, high: float, share: float, is_log: bool) -> float:
+    """The number at a share of the way from low to high, or of the ratio."""
+    if share in (0, 1):
+        return high if share else low
+    value = low * (high / low) ** share if is_log else low + (high - low) * share
+    return min(max(value, low), high)

@@ -1,0 +1,132 @@
+"""Summary: what a sweep has found, as plain data; behind `rlcli sweep show`."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rlcli.runs import locks
+from rlcli.runs.formats import format_number
+from rlcli.sweeps.driver import rank
+from rlcli.sweeps.layout import SweepFolder
+from rlcli.sweeps.objectives import Objective, parse_objective
+from rlcli.sweeps.space import CHOICE, Option
+from rlcli.sweeps.study import Study, Trial
+
+_SLICES = 4  # parts of the range of a number
+_MOST_VALUES = 8  # whole numbers that have a slice each
+
+
+def show_sweep(folder: str | Path) -> dict[str, Any]:
+    """Describes a sweep, which may still run: what `rlcli sweep show --json` prints.
+
+    `trials` are all trials by their numbers, `best` is the best of them, `confirmed`
+    are the best ones trained with other seeds, and `winner` is the best of these.
+    `importance` says how much of the variation between good trials each option
+    explains; `slices` has the trials of each part of an option's range.
+    """
+    sweep = SweepFolder(Path(folder))
+    settings, space = sweep.read_settings(), sweep.read_space()
+    study = Study(sweep, settings, space, is_reader=True)
+    objective = parse_objective(settings.objective)
+    trials = study.trials()
+    best = rank(trials, objective)
+    result = sweep.read_result()
+    return {
+        "folder": str(folder),
+        "recipe": settings.recipe,
+        "objective": settings.objective,
+        "direction": "maximize" if objective.is_maximized else "minimize",
+        "sampler": settings.sampler,
+        "pruner": settings.pruner,
+        "seeds": settings.seeds,
+        "status": find_status(sweep),
+        "total": settings.trials,
+        "counts": dict(Counter(trial.state for trial in trials)),
+        "best": _describe(sweep, best[0]) if best else None,
+        "winner": result.get("winner"),
+        "confirmed": result.get("confirmed", []),
+        "importance": study.importance(),
+        "slices": [
+            {"option": option.key, "values": slice_trials(option, trials, objective)}
+            for option in space.options
+        ],
+        "trials": [_describe(sweep, trial) for trial in trials],
+    }
+
+
+def find_status(sweep: SweepFolder) -> str:
+    """The status of a sweep; `killed` if it has not ended but has no process."""
+    status = sweep.read_result().get("status", "running")
+    if status == "running" and locks.is_free(sweep.folder):
+        return "killed"
+    return status
+
+
+def _describe(sweep: SweepFolder, trial: Trial) -> dict[str, Any]:
+    return {
+        "trial": trial.number,
+        "state": trial.state,
+        "value": trial.value,
+        "ci95": trial.notes.get("ci95"),
+        "seeds": trial.notes.get("seeds"),
+        "options": trial.values,
+        "run": str(sweep.trial(trial.number)),
+        "rungs": {str(step): value for step, value in sorted(trial.rungs.items())},
+        "reason": trial.notes.get("reason", ""),
+    }
+
+
+def slice_trials(
+    option: Option, trials: Sequence[Trial], objective: Objective
+) -> list[dict[str, Any]]:
+    """The complete trials of each choice, or of each part of the range of a number."""
+    pairs = [
+        (trial.values[option.key], trial.value)
+        for trial in trials
+        if trial.state == "complete"
+        and trial.value is not None
+        and option.key in trial.values
+    ]
+    best = max if objective.is_maximized else min
+    return [
+        {
+            "label": label,
+            "trials": len(values),
+            "best": best(values, default=None),
+            "median": statistics.median(values) if values else None,
+        }
+        for label, values in _split(option, pairs)
+    ]
+
+
+def _split(
+    option: Option, pairs: Sequence[tuple[Any, float]]
+) -> list[tuple[str, list[float]]]:
+    """The objectives of trials by the label of their slice."""
+    if option.kind == CHOICE:
+        return [
+            (label, [value for chosen, value in pairs if chosen == label])
+            for label in option.choices
+        ]
+    whole = range(int(option.low), int(option.high) + 1, option.step)
+    if option.kind == "int" and len(whole) <= _MOST_VALUES:
+        return [
+            (str(number), [value for chosen, value in pairs if chosen == number])
+            for number in whole
+        ]
+    edges = option.spread(_SLICES + 1)
+    slices = []
+    for index, (low, high) in enumerate(itertools.pairwise(edges)):
+        is_last = index == _SLICES - 1
+        values = [
+            value
+            for chosen, value in pairs
+            if low <= chosen and (chosen < high or is_last)
+        ]
+        slices.append((f"{format_number(low)} … {format_number(high)}", values))
+    return slices

@@ -1,0 +1,241 @@
+"""Sweep: searches options of a recipe; the function behind `rlcli sweep`."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlcli.errors import RlcliError, quote
+from rlcli.recipe import (
+    Recipe,
+    check_document,
+    dump_recipe,
+    find_recipe,
+    load_recipe,
+    resolve,
+    shipped_recipes,
+)
+from rlcli.results.checks import check_choice
+from rlcli.runs.durations import parse_duration
+from rlcli.sweeps import layout
+from rlcli.sweeps.driver import Driver, Report
+from rlcli.sweeps.layout import Settings, SweepFolder
+from rlcli.sweeps.local_engine import LocalEngine
+from rlcli.sweeps.objectives import parse_objective
+from rlcli.sweeps.space import Space, load_space
+from rlcli.sweeps.study import PRUNERS, SAMPLERS, Study, require_optuna
+from rlcli.sweeps.validation import check_space
+from rlcli.xla.threads import usable_cores
+
+DEFAULTS: Mapping[str, Any] = {
+    "trials": 50,
+    "seeds": 5,
+    "sampler": "tpe",
+    "pruner": "asha",
+    "objective": "return",
+    "confirm": 3,
+}
+_CHANGEABLE = ("trials", "confirm", "confirm_seeds")  # when a sweep is resumed
+
+
+def sweep(
+    recipe: str | Path,
+    *,
+    space: str | Path | Mapping[str, Any] | None = None,
+    trials: int | None = None,
+    seeds: int | None = None,
+    seed: int | None = None,
+    sampler: str | None = None,
+    pruner: str | None = None,
+    objective: str | None = None,
+    confirm: int | None = None,
+    confirm_seeds: int | None = None,
+    set: Sequence[str] = (),
+    jobs: int | None = None,
+    max_time: str | float | None = None,
+    storage: str | None = None,
+    runs: str | Path = "runs",
+    run: str | Path | None = None,
+    name: str | None = None,
+    resume: bool = False,
+    report: Report = lambda progress: None,
+) -> Path:
+    """Searches options of a recipe with many trials, and returns the sweep's folder.
+
+    A trial is a run with several seeds, in a process of its own. The best trials are
+    trained again with other seeds before a winner is named. A sweep that was stopped or
+    killed continues with `resume`: no trial is lost or counted twice.
+
+    Args:
+        recipe: a file, or the name of a built-in recipe; with `resume` also the folder
+            of a sweep.
+        space: the options to search: a YAML file, or its data.
+        trials: the number of trials, by default 50; of a grid, its combinations.
+        seeds: the seeds of each trial, by default 5.
+        seed: the first of these seeds, from which the sampler is seeded as well; by
+            default that of the recipe.
+        sampler: `tpe`, `random`, `grid`, `cmaes` or `nsga2`. A trial of `random` or
+            `grid` depends on `seed` and its number only.
+        pruner: `asha`, `median` or `none`: which trials end early.
+        objective: `return`, `auc` or `steps_to:475`, the IQM over seeds.
+        confirm: how many of the best trials are trained with other seeds, by default 3.
+        confirm_seeds: the number of those seeds, by default that of a trial.
+        set: options that replace the recipe's in every trial.
+        jobs: processes at once; by default the number of cores.
+        max_time: seconds, or a duration such as `3h50m`.
+        storage: the URL of a database for Optuna, instead of a journal file.
+        runs: the sweep is created as `<runs>/sweeps/<recipe>/<time>`.
+        run: the folder of the sweep, instead of one below `runs`.
+        name: the name of its folder, instead of the time.
+        resume: continue a sweep: that of `run` or `name`, or the newest of the recipe.
+        report: is called with the `Progress`, about once a second.
+    """
+    begin = time.monotonic()
+    deadline = math.inf if max_time is None else begin + parse_duration(max_time)
+    given = {
+        **{"trials": trials, "seeds": seeds, "seed": seed, "sampler": sampler},
+        **{"pruner": pruner, "objective": objective, "confirm": confirm},
+        **{"confirm_seeds": confirm_seeds, "storage": storage},
+        "set": tuple(set) or None,
+    }
+    given = {key: value for key, value in given.items() if value is not None}
+    _check_options(given)
+    require_optuna()
+    if resume:
+        folder = _find(recipe, set, runs, run, name)
+        with folder.lock():
+            settings, read, first_rung = _reopen(folder, given, space)
+            return _run(folder, settings, read, first_rung, jobs, deadline, report)
+    if layout.is_sweep(Path(recipe)):
+        message = f"{quote(recipe)} is the folder of a sweep, not a recipe"
+        raise RlcliError(message, "`--resume` continues it")
+    if space is None:
+        raise RlcliError(
+            "a sweep needs a space of options to search", "pass a file with `--space`"
+        )
+    title = check_document(recipe, set)
+    read = load_space(space)
+    place = layout.choose_folder(title, runs, run, name)
+    base = check_space(recipe, set, read)
+    settings = _settings(given, recipe, base, read, f"{title}/{place.name}")
+    text = dump_recipe(resolve(base))
+    folder = layout.create_sweep(place, settings, read, text)
+    with folder.lock():
+        return _run(folder, settings, read, _first_rung(base), jobs, deadline, report)
+
+
+def _run(
+    folder: SweepFolder,
+    settings: Settings,
+    space: Space,
+    first_rung: int,
+    jobs: int | None,
+    deadline: float,
+    report: Report,
+) -> Path:
+    jobs = jobs or usable_cores()
+    study = Study(folder, settings, space, first_rung)
+    driver = Driver(
+        *(folder, settings, space, study, LocalEngine(jobs)),
+        jobs=jobs,
+        deadline=deadline,
+        report=report,
+    )
+    driver.run()
+    return folder.folder
+
+
+def _check_options(given: Mapping[str, Any]) -> None:
+    """Refuses options that cannot be, before anything is read."""
+    check_choice("sampler", given.get("sampler", SAMPLERS[0]), SAMPLERS)
+    check_choice("pruner", given.get("pruner", PRUNERS[0]), PRUNERS)
+    parse_objective(given.get("objective", "return"))
+    least = {"trials": 1, "seeds": 1, "confirm": 0, "confirm_seeds": 1, "seed": 0}
+    for name, bound in least.items():
+        if name in given and given[name] < bound:
+            raise RlcliError(f"`{name}` cannot be {given[name]}: expected ≥ {bound}")
+
+
+def _settings(
+    given: Mapping[str, Any],
+    recipe: str | Path,
+    base: Recipe,
+    space: Space,
+    study: str,
+) -> Settings:
+    """The settings of a new sweep, with defaults."""
+    _first_rung(base)
+    chosen: dict[str, Any] = {**DEFAULTS, "seed": base.train.seed, "set": ()}
+    chosen |= {"storage": None, **given}
+    if chosen["sampler"] == "grid":
+        size = len(space.grid())
+        chosen["trials"] = min(given.get("trials", size), size)
+    is_shipped = str(recipe) in shipped_recipes() and not Path(recipe).exists()
+    path = str(recipe) if is_shipped else str(find_recipe(recipe).absolute())
+    chosen.setdefault("confirm_seeds", chosen["seeds"])
+    return Settings(recipe=path, study=study, **chosen)
+
+
+def _first_rung(recipe: Recipe) -> int:
+    """The step of the first evaluation."""
+    every = recipe.train.evaluate.every
+    if every is None:
+        raise RlcliError(
+            "trials are compared by evaluations, but the recipe has none",
+            f"for example `--set train.evaluate.every={recipe.train.steps // 10 or 1}`",
+        )
+    return every
+
+
+def _find(
+    recipe: str | Path,
+    sets: Sequence[str],
+    runs: str | Path,
+    run: str | Path | None,
+    name: str | None,
+) -> SweepFolder:
+    """The sweep to resume, by its folder or its recipe."""
+    if layout.is_sweep(Path(recipe)):
+        return SweepFolder(Path(recipe))
+    if Path(recipe).is_dir():
+        SweepFolder(Path(recipe)).read_settings()  # an error
+    return layout.find_sweep(check_document(recipe, sets), runs, run, name)
+
+
+def _reopen(
+    folder: SweepFolder,
+    given: Mapping[str, Any],
+    space: str | Path | Mapping[str, Any] | None,
+) -> tuple[Settings, Space, int]:
+    """The settings, the space and the first rung of a sweep; refuses other ones."""
+    settings, read = folder.read_settings(), folder.read_space()
+    before = dataclasses.asdict(settings)
+    for key, value in given.items():
+        if key not in _CHANGEABLE and value != before[key]:
+            raise RlcliError(
+                f"`{folder.folder}` was started with `{key}` {quote(before[key])}, not "
+                f"{quote(value)}",
+                "leave the option out to continue with the same, or start a new sweep",
+            )
+    if space is not None and load_space(space).document.data != read.document.data:
+        raise RlcliError(
+            f"`{folder.folder}` was started with another space",
+            "leave `--space` out to continue with the same, or start a new sweep",
+        )
+    base = load_recipe(settings.recipe, settings.set)
+    if dump_recipe(resolve(base)) != folder.recipe.read_text(encoding="utf-8"):
+        raise RlcliError(
+            f"the recipe has changed since `{folder.folder}` was started",
+            f"`{folder.recipe}` has all its options as they were",
+        )
+    changes = {key: value for key, value in given.items() if key in _CHANGEABLE}
+    settings = dataclasses.replace(settings, **changes)
+    if settings.sampler == "grid":
+        trials = min(settings.trials, len(read.grid()))
+        settings = dataclasses.replace(settings, trials=trials)
+    folder.write_settings(settings)
+    return settings, read, _first_rung(base)

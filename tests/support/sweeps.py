@@ -1,0 +1,171 @@
+"""Sweeps without training: an engine whose runs are written by hand."""
+
+import itertools
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from folders import evaluation, metric_rows
+
+from rlcli.recipe import documents
+from rlcli.sweeps.driver import Driver, Progress
+from rlcli.sweeps.jobs import Job
+from rlcli.sweeps.layout import Settings, SweepFolder, create_sweep
+from rlcli.sweeps.space import Space, load_space
+from rlcli.sweeps.study import Study
+from rlcli.training.processes import ProcessEnd
+
+RUNGS = (100, 200, 300)  # steps of the evaluations of a run
+Options = Mapping[str, Any]
+
+
+def learning_curve(options: Options, seed: int, step: int) -> float | None:
+    """A return that grows with training, and is largest for x = 3."""
+    return step / 100 * (10 - abs(options["x"] - 3)) + seed / 1000
+
+
+class FakeEngine:
+    """Writes the next evaluation of each run whenever it is asked for ends.
+
+    `codes` are the exit codes of the processes of a job, one after the other; without
+    one a process trains to the end. `kill_after`: raises `KeyboardInterrupt` at this
+    call, as if the driver were killed.
+    """
+
+    def __init__(
+        self,
+        room: int = 2,
+        *,
+        curve: Callable[[Options, int, int], float | None] = learning_curve,
+        codes: Mapping[str, list[int]] = {},
+        kill_after: int = 10**9,
+    ) -> None:
+        self.room = room
+        self.curve = curve
+        self.codes = {key: [*values] for key, values in codes.items()}
+        self.kill_after = kill_after
+        self.calls = 0
+        self.started: list[tuple[str, str]] = []  # keys, and `train` or `resume`
+        self.signals: list[tuple[int, str | None]] = []
+        self.running: dict[str, Job] = {}
+
+    @property
+    def has_room(self) -> bool:
+        return len(self.running) < self.room
+
+    def start(self, job: Job) -> None:
+        self.started.append((job.key, job.next_arguments()[0]))
+        self.running[job.key] = job
+        job.folder.mkdir(parents=True, exist_ok=True)
+        write_info(job.folder, status="running", total_steps=RUNGS[-1])
+        (job.folder / "metrics.jsonl").touch()
+
+    def collect(self) -> list[ProcessEnd]:
+        self.calls += 1
+        if self.calls > self.kill_after:
+            raise KeyboardInterrupt
+        ends = []
+        for key, job in [*self.running.items()]:
+            if self.codes.get(key):
+                code = self.codes[key].pop(0)
+                ends.append(ProcessEnd(key, code, "error: it does not work"))
+                del self.running[key]
+            elif self._evaluate(job):
+                write_info(job.folder, status="finished")
+                ends.append(ProcessEnd(key, 0, ""))
+                del self.running[key]
+        return ends
+
+    def send_signal(self, number: int, key: str | None = None) -> None:
+        self.signals.append((number, key))
+        for each in [key] if key is not None else [*self.running]:
+            write_info(self.running[each].folder, status="terminated")
+            self.codes.setdefault(each, []).insert(0, 143)
+
+    def _evaluate(self, job: Job) -> bool:
+        """Writes the next evaluation; whether it was the last."""
+        path = job.folder / "metrics.jsonl"
+        done = {json.loads(line)["T"] for line in path.read_text().splitlines()}
+        step = next(step for step in RUNGS if step not in done)
+        first, count = (read_option(job, name) for name in ("--seed", "--seeds"))
+        options = read_settings(job)
+        with path.open("a") as file:
+            for seed in range(int(first), int(first) + int(count)):
+                row = {"T": step, "seed": seed}
+                row["evaluation"] = evaluation(self.curve(options, seed, step))
+                file.write(json.dumps(row) + "\n")
+        return step == RUNGS[-1]
+
+
+def read_option(job: Job, name: str) -> str:
+    """The value of an option among the arguments of a job."""
+    return job.arguments[[*job.arguments].index(name) + 1]
+
+
+def read_settings(job: Job) -> dict[str, Any]:
+    """The values of `--set`."""
+    pairs = itertools.pairwise(job.arguments)
+    texts = [text.partition("=") for name, text in pairs if name == "--set"]
+    return {key: documents.parse(value, "").data for key, _, value in texts}
+
+
+def write_info(folder: Path, **fields: Any) -> None:
+    """Sets fields of `run.json`."""
+    path = folder / "run.json"
+    before = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(before | fields))
+
+
+def write_trial(folder: Path, curves: Mapping[int, list[tuple[int, float]]]) -> None:
+    """The evaluations of a run by seed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = metric_rows(curves, "evaluation.mean")
+    lines = sorted(rows, key=lambda row: row["T"])
+    (folder / "metrics.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in lines)
+    )
+
+
+SPACE = {"x": {"int": [0, 9]}, "kind": {"choice": ["a", "b"]}}
+
+
+def settings(**changes: Any) -> Settings:
+    """The settings of a small sweep."""
+    fields = {
+        **{"recipe": "a.yaml", "set": (), "trials": 6, "seed": 0, "seeds": 2},
+        **{"sampler": "random", "pruner": "none", "objective": "return"},
+        **{"confirm": 2, "confirm_seeds": 3, "storage": None, "study": "a"},
+    }
+    return Settings(**fields | changes)
+
+
+def make_sweep(
+    folder: Path, space: Mapping[str, Any] = SPACE, **changes: Any
+) -> SweepFolder:
+    """The folder of a sweep that has not begun."""
+    return create_sweep(folder, settings(**changes), load_space(space), "")
+
+
+def drive(
+    sweep: SweepFolder,
+    engine: FakeEngine,
+    report: Callable[[Progress], None] = lambda progress: None,
+    **keywords: Any,
+) -> str:
+    """Runs a sweep to its end, and returns its status."""
+    space, chosen = sweep.read_space(), sweep.read_settings()
+    study = Study(sweep, chosen, space, RUNGS[0])
+    driver = Driver(
+        *(sweep, chosen, space, study, engine),
+        jobs=engine.room,
+        report=report,
+        **keywords,
+    )
+    return driver.run()
+
+
+def read_study(sweep: SweepFolder) -> Study:
+    """The study of a sweep, only to be read."""
+    space: Space = sweep.read_space()
+    return Study(sweep, sweep.read_settings(), space, is_reader=True)
