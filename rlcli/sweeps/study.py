@@ -94,7 +94,7 @@ class Study:
             backend = optuna.storages.journal.JournalFileBackend(path)
             storage = optuna.storages.JournalStorage(backend)
         else:
-            storage = _open_database(optuna, settings.storage)
+            storage = open_database(settings.storage)
         is_maximized = parse_objective(settings.objective).is_maximized
         return optuna.create_study(
             storage=storage,
@@ -250,7 +250,9 @@ def _mend_journal(sweep: SweepFolder) -> None:
             os.fsync(file.fileno())
 
 
-def _open_database(optuna: Any, url: str) -> Any:
+def open_database(url: str) -> Any:
+    """Optuna's storage in a database; an `RlcliError` if it cannot be opened."""
+    optuna: Any = import_library("optuna", EXTRA)
     errors: Any = import_library("sqlalchemy.exc", EXTRA)  # Optuna brings it
     try:
         return optuna.storages.RDBStorage(url)

@@ -27,7 +27,7 @@ from rlcli.sweeps.layout import Settings, SweepFolder
 from rlcli.sweeps.local_engine import LocalEngine
 from rlcli.sweeps.objectives import parse_objective
 from rlcli.sweeps.space import Space, load_space
-from rlcli.sweeps.study import PRUNERS, SAMPLERS, Study, require_optuna
+from rlcli.sweeps.study import PRUNERS, SAMPLERS, Study, open_database, require_optuna
 from rlcli.sweeps.validation import check_space
 from rlcli.xla.threads import usable_cores
 
@@ -122,6 +122,8 @@ def sweep(
     place = layout.choose_folder(title, runs, run, name)
     base = check_space(recipe, set, read)
     settings = _settings(given, recipe, base, read, f"{title}/{place.name}")
+    if settings.storage is not None:
+        open_database(settings.storage)  # before there is a folder
     text = dump_recipe(resolve(base))
     folder = layout.create_sweep(place, settings, read, text)
     with folder.lock():

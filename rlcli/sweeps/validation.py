@@ -8,7 +8,7 @@ from pathlib import Path
 from rlcli.errors import RlcliError, quote
 from rlcli.recipe import Recipe, load_recipe
 from rlcli.recipe.settings import LONGEST
-from rlcli.sweeps.space import Option, Space, Values
+from rlcli.sweeps.space import Space, Values
 
 
 def check_space(recipe: str | Path, sets: Sequence[str], space: Space) -> Recipe:
@@ -23,30 +23,46 @@ def check_space(recipe: str | Path, sets: Sequence[str], space: Space) -> Recipe
         for value in option.edges():
             values = space.complete(space.requirements(option) | {option.key: value})
             settings = space.settings(values)
-            if settings not in checked:
-                checked.add(settings)
-                _load(recipe, sets, space, values, option)
+            if settings in checked:
+                continue
+            checked.add(settings)
+            if error := _find_error(recipe, sets, settings):
+                raise _explain(error, recipe, sets, space, values)
     return base
 
 
-def _load(
+def _find_error(
+    recipe: str | Path, sets: Sequence[str], settings: Sequence[str]
+) -> RlcliError | None:
+    """Why the recipe is wrong with settings; None if it is right."""
+    try:
+        load_recipe(recipe, [*sets, *settings])
+    except RlcliError as error:
+        return error
+    return None
+
+
+def _explain(
+    error: RlcliError,
     recipe: str | Path,
     sets: Sequence[str],
     space: Space,
     values: Values,
-    option: Option,
-) -> None:
-    """Loads the recipe of a trial; an error names the line of the space."""
-    try:
-        load_recipe(recipe, [*sets, *space.settings(values)])
-    except RlcliError as error:
-        for key, value in values.items():
-            setting = quote(space[key].setting(value), LONGEST)[1:-1]
-            if error.message.startswith(prefix := f"--set {setting}: "):
-                message = error.message.removeprefix(prefix)
-                where = space.document.where((key,))
-                raise RlcliError(f"{where}{message}", error.hint) from error
-        where = space.document.where((option.key,))
-        setting = quote(option.setting(values[option.key]))
-        message = f"{where}the recipe is wrong with {setting}: {error.message}"
-        raise RlcliError(message, error.hint) from error
+) -> RlcliError:
+    """The error with the line of the space that causes it."""
+    settings = {key: space[key].setting(value) for key, value in values.items()}
+    for key, setting in settings.items():
+        prefix = f"--set {quote(setting, LONGEST)[1:-1]}: "
+        if error.message.startswith(prefix):
+            where = space.document.where((key,))
+            return RlcliError(
+                f"{where}{error.message.removeprefix(prefix)}", error.hint
+            )
+    for key, setting in settings.items():
+        if alone := _find_error(recipe, sets, [setting]):
+            where = space.document.where((key,))
+            message = f"{where}the recipe is wrong with {quote(setting)}"
+            return RlcliError(f"{message}: {alone.message}", alone.hint)
+    where, listing = space.document.where(), ", ".join(map(quote, settings.values()))
+    message = f"{where}the recipe is wrong with {listing}: {error.message}"
+    return RlcliError(message, error.hint)
