@@ -7,6 +7,7 @@ A `Recipe` holds every option of a run, validated and with all defaults filled i
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -91,6 +92,11 @@ class Recipe:
     def import_paths(self) -> list[str]:
         """The import paths among the names, which import code outside rlcli."""
         return sorted({name for _, name in self.part_names if ":" in name})
+
+    @functools.cached_property
+    def resolved_text(self) -> str:
+        """The recipe as YAML with every default, as runs and checkpoints contain it."""
+        return dump_recipe(resolve(self))
 
     def error(self, place: Place, message: str, hint: str = "") -> RlcliError:
         """An error about a value, which begins with its file and line."""

@@ -23,7 +23,7 @@ from rlcli.errors import RlcliError
 from rlcli.loop import Loop, make_loop
 from rlcli.loop.faults import NONE
 from rlcli.loop.progress import AXES, Progress, Setup
-from rlcli.recipe import Recipe, documents, dump_recipe, load_recipe, resolve
+from rlcli.recipe import Recipe, documents, load_recipe
 from rlcli.runs import checkpoint, code, provenance
 from rlcli.runs.frozen import FrozenSeeds, dump_frozen, load_frozen
 from rlcli.terminal import printable
@@ -83,7 +83,7 @@ def save_progress(
         path,
         {
             "kind": _CHECKPOINT,
-            "recipe": dump_recipe(resolve(recipe)),
+            "recipe": recipe.resolved_text,
             "seeds": list(setup.seeds),
             "circumstances": {
                 "layout": threads.layout(setup.devices)._asdict(),
@@ -154,7 +154,7 @@ def save_policy(path: Path, snapshot: Snapshot) -> None:
         path,
         {
             "kind": _POLICY,
-            "recipe": dump_recipe(resolve(snapshot.recipe)),
+            "recipe": snapshot.recipe.resolved_text,
             "seeds": list(snapshot.seeds),
             "steps": list(snapshot.steps),
             "episodes": list(snapshot.episodes),

@@ -7,6 +7,7 @@ trains the seeds of all of them simultaneously, as if they were the seeds of one
 from __future__ import annotations
 
 import functools
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -50,6 +51,7 @@ class Program:
         self.report_phase: Callable[[str], None] = lambda phase: None
         self._progress: Progress | None = None
         self._on_host: dict[str, ArrayTree] = {}  # copies of the current progress
+        self._copying = threading.Lock()  # several runs are saved at once
         self._packed_summary = jax.jit(self._pack_summary)
         self._packing: Packing | None = None  # of the summary
         self._evaluator: Evaluator | None = None
@@ -147,20 +149,22 @@ class Program:
 
     def acting(self, seeds: slice) -> ArrayTree:
         """The acting state of some policies, `[seeds, ...]`, on the host."""
-        acting = self._on_host.get("acting")
-        if acting is None:
-            acting = jax.device_get(self.setup.agent.acting(self.progress.agent))
-            acting = drop_padding(len(self.setup.seeds), acting)
-            if seeds != ALL_SEEDS:  # read for each run
-                self._on_host["acting"] = acting
+        with self._copying:
+            acting = self._on_host.get("acting")
+            if acting is None:
+                acting = jax.device_get(self.setup.agent.acting(self.progress.agent))
+                acting = drop_padding(len(self.setup.seeds), acting)
+                if seeds != ALL_SEEDS:  # read for each run
+                    self._on_host["acting"] = acting
         return take_seeds(seeds, acting)
 
     def saved(self, seeds: slice) -> ArrayTree:
         """What a checkpoint of some seeds contains: arrays, as `Loop.save`."""
         if seeds == ALL_SEEDS:
             return self.loop.save(self.progress)
-        if "saved" not in self._on_host:
-            self._on_host["saved"] = jax.device_get(self.loop.save(self.progress))
+        with self._copying:
+            if "saved" not in self._on_host:
+                self._on_host["saved"] = jax.device_get(self.loop.save(self.progress))
         return take_seeds(seeds, self._on_host["saved"], self.setup.axes)
 
     def evaluate(self) -> EvaluationResult:

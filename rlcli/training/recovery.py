@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlcli.errors import RlcliError, shorten
-from rlcli.recipe import Recipe, documents, dump_recipe, load_recipe, resolve
+from rlcli.recipe import Recipe, documents, load_recipe, resolve
 from rlcli.runs import run_folder
 from rlcli.runs.differences import continue_differences, find_differences
 from rlcli.runs.files import replace_file, to_json, write_json
@@ -175,7 +175,7 @@ def record_changes(run: Run, before: Recipe, after: Recipe) -> dict[str, Any]:
 
 def rewrite(run: Run, recipe: Recipe, saved: Saved | None) -> None:
     """Writes the recipe with its changes, and files that are missing."""
-    text = dump_recipe(resolve(recipe)).encode()
+    text = recipe.resolved_text.encode()
     replace_file(run.resolved_recipe, text)
     if not run.recipe.exists():
         replace_file(run.recipe, text)

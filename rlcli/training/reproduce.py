@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcli.errors import RlcliError
-from rlcli.recipe import Recipe, dump_recipe, resolve
+from rlcli.recipe import Recipe
 from rlcli.runs import run_folder, thread_layout
 from rlcli.runs.comparison import diff
 from rlcli.runs.formats import format_value
@@ -96,7 +96,7 @@ def _load(original: Run, trust: bool) -> Recipe:
         code.use_code(original)
     recipe, _ = recovery.recorded_recipe(original, None, (), trust)
     name = original.read_info().get("recipe", original.folder.name)
-    text = dump_recipe(resolve(recipe))
+    text = recipe.resolved_text
     document = dataclasses.replace(recipe.document, text=text)
     return dataclasses.replace(recipe, name=name, document=document)
 

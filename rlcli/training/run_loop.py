@@ -25,7 +25,7 @@ from rlcli.runs.durations import START_TIME, parse_duration
 from rlcli.runs.run_folder import Run
 from rlcli.terminal import printable
 from rlcli.training.pace import Pace
-from rlcli.training.run_writer import Member, write_run
+from rlcli.training.run_writer import Member, save_all, write_run
 from rlcli.training.signals import Signals, exit_now
 from rlcli.training.watchdog import Watchdog
 
@@ -156,13 +156,11 @@ def run_chunks(
             for writer, each in zip(writers, reports, strict=True):
                 writer.record(each, monitor)
             requested = signals.take_save_request()
+            failed = [writer for writer in writers if writer.has_failed]
             is_save_due = any(each.is_checkpoint_due for each in reports)
-            for member, writer in zip(members, writers, strict=True):
-                has_failed = bool(member.experiment.failure)
-                if is_save_due or requested or pace.is_slow or has_failed:
-                    writer.save()
-                if has_failed:
-                    writer.end("failed", "")
+            save_all(writers if is_save_due or requested or pace.is_slow else failed)
+            for writer in failed:
+                writer.end("failed", "")
             if requested:
                 monitor.message(f"checkpoint saved at step {experiment.step:,}")
             try:
@@ -180,8 +178,7 @@ def run_chunks(
         if profiler and not profiler.has_ended:
             monitor.message("no profile: the run ended before it could be taken")
         signals.acknowledge()
-        for writer in writers:
-            writer.save()
+        save_all(writers)
         experiment.program.close()
         for writer in writers:
             writer.end(status, reason)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +19,8 @@ from rlcli.training.tracking import Tracking
 
 if TYPE_CHECKING:
     from rlcli.training.experiment import ChunkReport, Experiment
+
+_MAX_THREADS = 8  # that write checkpoints
 
 
 class Member(NamedTuple):
@@ -62,6 +65,11 @@ class RunWriter:
             return {}
         return {"evaluation/film": film}
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the run cannot continue."""
+        return bool(self._experiment.failure)
+
     def save(self) -> None:
         """Writes a checkpoint, unless the run has ended."""
         if not self._has_ended:
@@ -85,6 +93,17 @@ class RunWriter:
             ended=run_folder.timestamp(),
         )
         self._tracking.status = status
+
+
+def save_all(writers: Sequence[RunWriter]) -> None:
+    """Writes the checkpoints of runs, several at once: each waits for the disk."""
+    if len(writers) <= 1:
+        for writer in writers:
+            writer.save()
+        return
+    with ThreadPoolExecutor(min(len(writers), _MAX_THREADS)) as threads:
+        for _ in threads.map(RunWriter.save, writers):
+            pass
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor
-from rlcli.recipe import Recipe, dump_recipe, load_recipe, resolve
+from rlcli.recipe import Recipe, load_recipe
 from rlcli.runs import run_folder
 from rlcli.runs.run_folder import Run
 from rlcli.training.run_loop import catch_signals, run_chunks, run_in_memory
@@ -124,6 +124,6 @@ def train_together(
 
 
 def _create_run(recipe: Recipe, fields: dict[str, Any]) -> Run:
-    text = dump_recipe(resolve(recipe))
+    text = recipe.resolved_text
     written = recipe.document.text or text
     return run_folder.create_run(recipe.name, written=written, resolved=text, **fields)

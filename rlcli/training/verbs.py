@@ -17,7 +17,6 @@ from rlcli.monitor import Monitor
 from rlcli.recipe import (
     Recipe,
     check_document,
-    dump_recipe,
     load_recipe,
     resolve,
     shipped_recipes,
@@ -199,7 +198,7 @@ def train_chunks(
             full_recipe = load()
             recipe = smoke_recipe(full_recipe) if smoke else full_recipe
             experiment = _build_experiment(recipe, ends_at_log_points)
-            text = dump_recipe(resolve(recipe))
+            text = recipe.resolved_text
             folder = run_folder.create_run(
                 recipe.name,
                 written=recipe.document.text or text,
