@@ -14,7 +14,7 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import optax
-from annotated_types import Gt
+from annotated_types import Ge, Gt
 from jax.custom_batching import sequential_vmap
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
@@ -151,18 +151,26 @@ def simple_ga(
     *,
     deviation: Positive = 0.1,
     crossover: Probability = 0.0,
+    elite: Annotated[int, Ge(0)] = 1,
 ) -> Updater:
     """Simple genetic algorithm (GA): mutated children of the better half of members.
 
         θᵢ′ = (1 − m) θ_a + m θ_b + σ ε,  ε ~ N(0, 1)
 
     The parents a and b are sampled from the better half. Each entry of m is 1 with
-    probability `crossover`; σ is `deviation` (Such et al., 2017,
-    https://arxiv.org/abs/1712.06567). Evaluation uses the fittest member of the last
-    evaluated generation. The optimizer is not used. (Needs the extra `evolution`.)
+    probability `crossover`; σ is `deviation`. The fittest `elite` members stay
+    unchanged and are evaluated again; Such et al. (2017,
+    https://arxiv.org/abs/1712.06567) keep one. Evaluation uses the fittest member of
+    the last evaluated generation. The optimizer is not used. (Needs the extra
+    `evolution`.)
     """
     del optimizer
     _require_population("simple_ga", spaces)
+    if elite >= spaces.num_envs:
+        raise RlcliError(
+            f"updater `simple_ga` keeps {elite} of {spaces.num_envs} members unchanged",
+            "set `elite` to less than `environment.num_envs`",
+        )
 
     def strategy(algorithms: Any, example: Array, unravel: Callable) -> Strategy:
         del unravel
@@ -179,8 +187,9 @@ def simple_ga(
             return _strong_types(state), members
 
         def ask(key: Key, state: Any) -> tuple[ArrayTree, jax.Array]:
-            members, state = algorithm.ask(key, state.replace(std=spread), settings)
-            return _strong_types(state), members
+            children, state = algorithm.ask(key, state.replace(std=spread), settings)
+            fittest = state.population[jnp.argsort(state.fitness)[:elite]]
+            return _strong_types(state), children.at[:elite].set(fittest)
 
         def tell(key: Key, state: Any, members: Array, cost: Array) -> ArrayTree:
             return _strong_types(algorithm.tell(key, members, cost, state, settings)[0])

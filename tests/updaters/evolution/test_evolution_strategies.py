@@ -118,6 +118,7 @@ def test_a_grouped_optimizer_updates_a_flat_vector_like_the_groups():
         ),
         ("cma_es", 1, "needs at least 2 members"),
         ("simple_ga", 1, "needs at least 2 members"),
+        ({"name": "simple_ga", "elite": 3}, 3, "keeps 3 of 3 members unchanged"),
     ],
 )
 def test_an_impossible_population_size_is_refused(updater, num_envs, message):
@@ -169,6 +170,32 @@ def test_members_differ_and_change_between_generations(evolved_run):
     assert before.shape[0] == MEMBERS
     assert len(np.unique(before.reshape(MEMBERS, -1), axis=0)) == MEMBERS
     assert not np.allclose(before, after)
+
+
+def vectors(members):
+    """The members of the only seed as vectors `[MEMBERS, D]`."""
+    leaves = [np.asarray(leaf[0]) for leaf in jax.tree.leaves(members)]
+    return np.concatenate([leaf.reshape(MEMBERS, -1) for leaf in leaves], axis=1)
+
+
+@pytest.mark.parametrize("elite", [2, pytest.param(0, marks=slow)])
+def test_the_fittest_members_stay_unchanged(elite):
+    pytest.importorskip("evosax")
+    updater = {"name": "simple_ga", "deviation": 0.5, "elite": elite}
+    engine = loop.make_loop(build(recipe.load_recipe(probe_recipe(updater))))
+    progress = engine.begin()
+    before = vectors(progress.agent.learner.members)
+    progress, _ = engine.advance(progress, 1)
+    learner = progress.agent.learner
+    after, cost = vectors(learner.members), np.asarray(learner.strategy.fitness[0])
+    kept = [
+        index
+        for index, member in enumerate(after)
+        if np.any(np.all(member == before, axis=1))
+    ]
+    assert kept == [*range(elite)]
+    fittest = before[np.argsort(cost, kind="stable")[:elite]]
+    np.testing.assert_array_equal(after[:elite], fittest)
 
 
 def test_several_seeds_of_cma_es_learn_as_each_alone():
