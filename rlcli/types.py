@@ -294,6 +294,9 @@ class Replay(NamedTuple):
     rows: int = 1  # consecutive rows of a sample, if the updater requires fewer
     # Whether it returns each step only once, soon after the policy has acted.
     is_on_policy: bool = False
+    # The option, as messages name it, that has an effect only on recurrent networks;
+    # "" if there is none.
+    requires_memory: str = ""
 
 
 class Clock(NamedTuple):

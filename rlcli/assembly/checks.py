@@ -51,6 +51,7 @@ def check_parts(
         _check_replay(recipe, tracer, updater, replay)
         _check_capacity(recipe, replay, recipe.train.unroll * num_envs)
         _check_sequences(recipe, updater, replay)
+        _check_memory(recipe, updater, replay)
         _check_priority(recipe, updater, replay)
         _check_on_policy(recipe, tracer, updater)
     _check_rows(recipe, tracer, updater, replay)
@@ -130,6 +131,19 @@ def _check_sequences(recipe: Recipe, updater: Updater, replay: Replay) -> None:
     )
 
 
+def _check_memory(recipe: Recipe, updater: Updater, replay: Replay) -> None:
+    """Refuses an option for recurrent networks where no network is recurrent."""
+    if not replay.requires_memory or "carry" in updater.requires:
+        return
+    assert recipe.replay is not None  # `replay` was built from it
+    raise recipe.error(
+        ("replay",),
+        f"{replay.requires_memory} of replay `{recipe.replay.name}` refreshes "
+        f"recurrent state, but no network of updater `{recipe.updater.name}` has any",
+        "remove it, or give the network a `memory`",
+    )
+
+
 def _check_priority(recipe: Recipe, updater: Updater, replay: Replay) -> None:
     """Refuses a replay that requires another priority than the updater reports."""
     if replay.required_priority in ("", updater.priority):
@@ -140,7 +154,8 @@ def _check_priority(recipe: Recipe, updater: Updater, replay: Replay) -> None:
         f"replay `{recipe.replay.name}` requires the priority "
         f"`{replay.required_priority}`, which updater `{recipe.updater.name}` does not "
         "report",
-        f"it reports `{updater.priority}`: choose another replay or updater",
+        f"it reports `{updater.priority}`: set its option `priority`, if it has one, "
+        "or choose another replay",
     )
 
 

@@ -74,7 +74,11 @@ class Particles(NamedTuple):
 
 @runtime_checkable
 class Prediction(Protocol):
-    """The return that a head predicts; each of its arrays is `[..., K]`."""
+    """The return that a head predicts; each of its arrays is `[..., K]`.
+
+    It may also have `divergence`, with the parameters of `loss`: the loss minus the
+    minimum that the target allows. Without it the minimum is 0.
+    """
 
     def particles(self, scale: Transform = IDENTITY) -> Particles:
         """The predicted returns, with `scale` inverted."""
@@ -161,6 +165,20 @@ class Categorical(NamedTuple):
         )
         return optax.softmax_cross_entropy(self.logits, jax.lax.stop_gradient(labels))
 
+    def divergence(
+        self,
+        target: Particles,
+        loss: Callable[[Array], Array],
+        scale: Transform = IDENTITY,
+    ) -> Float[Array, "..."]:
+        """D(Φ(h(Y)) ‖ p): the cross-entropy minus the entropy of the target."""
+        del loss
+        transformed = _transform_particles(scale, target)
+        labels = project_probabilities(
+            transformed.value, transformed.probability, self.atoms
+        )
+        return optax.kl_divergence(jax.nn.log_softmax(self.logits), labels)
+
 
 class Quantiles(NamedTuple):
     """Quantiles of the return at the given fractions.
@@ -234,6 +252,26 @@ class MaskedPrediction(NamedTuple):
         """The loss of the prediction without the mask."""
         return self.prediction.loss(target, loss, scale)
 
+    def divergence(
+        self,
+        target: Particles,
+        loss: Callable[[Array], Array],
+        scale: Transform = IDENTITY,
+    ) -> Float[Array, "..."]:
+        """The divergence of the prediction without the mask."""
+        return divergence(self.prediction, target, loss, scale)
+
+
+def divergence(
+    prediction: Prediction,
+    target: Particles,
+    loss: Callable[[Array], Array],
+    scale: Transform = IDENTITY,
+) -> Float[Array, "..."]:
+    """How far a prediction is from the target: its loss minus the possible minimum."""
+    function = getattr(prediction, "divergence", prediction.loss)
+    return function(target, loss, scale)
+
 
 def mask_prediction(prediction: Any, mask: Array) -> MaskedPrediction:
     """Masks a prediction `[..., K]`; `mask` lacks K, and may lack leading axes."""
@@ -254,7 +292,13 @@ def index_actions(tree: ArrayTree, index: Int[Array, "..."]) -> ArrayTree:
 
 
 def min_over_critics(particles: Particles) -> Particles:
-    """The critic with the minimum mean: `[C, ..., K] -> [..., K]`."""
+    """The critic with the minimum mean: `[C, ..., K] -> [..., K]`.
+
+    The whole distribution of that critic, as in DSAC-T (Duan et al., 2023,
+    https://arxiv.org/abs/2310.05858). A minimum at each quantile (Ma et al., 2020,
+    https://arxiv.org/abs/2004.14547) needs quantiles of the same fractions, and has a
+    mean below that of both critics.
+    """
     index = jnp.argmin(particles.mean(), axis=0)[..., None]
     return jax.tree.map(lambda leaf: select_index(leaf, index, 0), particles)
 

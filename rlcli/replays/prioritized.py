@@ -36,11 +36,11 @@ def prioritized(
 
         P(i) = mᵢ / Σ m        m = (p + ε)^α, or 1 / rank(p)^α        w = (min P / P)^β
 
-    p is the priority the updater last reported for a window: |δ| for `td_error` and
-    `rank` (Schaul et al., 2015, https://arxiv.org/abs/1511.05952). For `gradient_norm`
-    it must be ‖∇ loss‖ of each row (Lahire et al., 2022,
-    https://arxiv.org/abs/2110.01528), which an updater declares as its `priority`; none
-    of rlcli's does. New windows get the largest p so far. α and β may be schedules; a
+    p is the priority the updater last reported for a window: |δ| (Schaul et al., 2015,
+    https://arxiv.org/abs/1511.05952), or what its option `priority` says, for
+    `td_error` and `rank`. `gradient_norm` accepts only ‖∇ loss‖ (Lahire et al., 2022,
+    https://arxiv.org/abs/2110.01528), as from `q_learning` with `priority:
+    gradient_norm`. New windows get the largest p so far. α and β may be schedules; a
     mass keeps the α of the time when it was set. The minimum is over the batch.
     Sampling is stratified: each window of the batch comes from its own equal share of
     the total mass. For `rank`, all priorities are sorted once every `sort_every`

@@ -92,7 +92,9 @@ def sequences(
             windows, num_envs, capacity, batch_size, masses, beta
         )
         replay = _with_mixed_priority(replay, options["eta"], burn_in, length)
-    return _with_burn_in(replay._replace(rows=length), burn_in)
+    requires_memory = f"`burn_in: {burn_in}`" if burn_in else ""
+    replay = replay._replace(rows=length, requires_memory=requires_memory)
+    return _with_burn_in(replay, burn_in)
 
 
 _PUBLISHED_PRIORITIES = {"eta": 0.9, "alpha": 0.9, "beta": 0.6, "epsilon": 1e-6}

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import chex
 import gymnasium
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float
+import optax
+from jaxtyping import Bool, Float
 
 from rlcli.errors import RlcliError
 from rlcli.networks.heads import Actions, Role, return_head
@@ -23,6 +24,7 @@ from rlcli.networks.predictions import (
     Particles,
     Prediction,
     Transform,
+    divergence,
     index_actions,
     mix_particles,
 )
@@ -30,6 +32,7 @@ from rlcli.types import Array, ArrayTree, Key, Network, Params, Transition
 from rlcli.updaters.learner import Losses, Term
 
 ROLES: tuple[Role, ...] = ("learn", "bootstrap", "act")
+RowPriority = Literal["td_error", "loss"]  # of a row in a prioritized replay
 
 
 class Critic(NamedTuple):
@@ -235,12 +238,13 @@ def regression_losses(
     loss: Callable[[Array], Array],
     scale: Transform,
     metric: str = "q",
+    priority: RowPriority = "td_error",
 ) -> Losses:
     """The loss of a critic's prediction `[C, T, B, K]` of the target `[T, B, K′]`.
 
-    The losses of the C functions are summed. The priority is their mean error
-    |E[y] − E[z]|: `[T, B]`, or `[B]` if T = 1. `metric` is the name of the mean
-    prediction in the metrics.
+    The losses of the C functions are summed. The priority `[T, B]`, or `[B]` if T = 1,
+    is the mean of their errors |E[y] − E[z]|, or of their divergences. `metric` is the
+    name of the mean prediction in the metrics.
     """
     chex.assert_rank([target.value, target.probability], 3)
     error = jnp.abs(prediction.error(target, scale))
@@ -248,13 +252,41 @@ def regression_losses(
     chex.assert_shape([error, loss_values], (None, *target.value.shape[:2]))
     term = jnp.sum(loss_values, axis=0)
     row_metrics = {"td_error": error, metric: prediction.particles(scale).mean()}
-    priority = jnp.mean(error, axis=0)
-    has_rows = priority.shape[0] > 1
+    if priority == "loss":
+        distance = divergence(prediction, target, loss, scale)
+    else:
+        distance = error
+    row_priority = jnp.mean(distance, axis=0)
+    has_rows = row_priority.shape[0] > 1
     return Losses(
         [Term(term, is_weighted=True)],
-        priority if has_rows else priority[0],
+        row_priority if has_rows else row_priority[0],
         row_metrics,
     )
+
+
+def gradient_norms(
+    column_losses: Callable[[Params, ArrayTree], Float[Array, "T 1"]],
+    params: Params,
+    columns: ArrayTree,
+    weight: Float[Array, "T B"],
+) -> Float[Array, "B"]:
+    """‖∇ Σ loss‖ of each column, over its rows of weight > 0.
+
+    The priority of Lahire et al. (2022, https://arxiv.org/abs/2110.01528).
+    `column_losses(params, column)` are the losses of one column, `[T, 1, ...]`; the
+    leaves of `columns` are `[·, B, ...]`.
+    """
+
+    def norm(column: ArrayTree, is_learned: Bool[Array, "T"]) -> Float[Array, ""]:
+        column = jax.tree.map(lambda leaf: leaf[:, None], column)
+
+        def loss(params: Params) -> Float[Array, ""]:
+            return jnp.sum(column_losses(params, column)[:, 0], where=is_learned)
+
+        return optax.tree.norm(jax.grad(loss)(params))
+
+    return jax.vmap(norm, in_axes=1)(columns, weight > 0)
 
 
 def backup_value(backup: Backup) -> Float[Array, "T B"]:

@@ -145,6 +145,18 @@ def test_a_recurrent_network_does_not_learn_from_single_steps(replay, tmp_path):
     built(f"{text}replay: null\n", tmp_path)
 
 
+def test_burn_in_requires_a_recurrent_network(tmp_path):
+    text = f"{CARTPOLE}updater: dqn\nreplay: {{name: sequences, burn_in: 4}}\n"
+    error = build_error(text, tmp_path)
+    assert error.message == (
+        f"{tmp_path}/mine.yaml:3: `burn_in: 4` of replay `sequences` refreshes "
+        "recurrent state, but no network of updater `dqn` has any"
+    )
+    assert error.hint == "remove it, or give the network a `memory`"
+    built(f"{text}network:\n  memory: gru\n", tmp_path)
+    built(text.replace("burn_in: 4", "burn_in: 0"), tmp_path)
+
+
 @pytest.mark.parametrize("replay", ["uniform", "prioritized", "episodes"])
 def test_a_replay_holds_at_least_one_sample(replay, tmp_path):
     text = f"{CARTPOLE}updater: dqn\n"
@@ -175,7 +187,12 @@ def test_gradient_norm_priorities_require_an_updater_that_reports_them(tmp_path)
         "replay `prioritized` requires the priority `gradient_norm`, which updater "
         "`q_learning` does not report"
     )
-    assert error.hint == "it reports `td_error`: choose another replay or updater"
+    assert error.hint == (
+        "it reports `td_error`: set its option `priority`, if it has one, or choose "
+        "another replay"
+    )
+    with_option = "updater: {name: q_learning, priority: gradient_norm}\n"
+    assert Experiment(*built(f"{text}{with_option}", tmp_path)).check()
     own = f"'{__name__}:reporting'"
     assert Program(*built(f"{text}updater: {own}\n", tmp_path)).check()
 

@@ -75,11 +75,12 @@ _RAINBOW = _facts(
 )
 
 
-@preset(double_q_learning, _RAINBOW)
+@preset(double_q_learning, _RAINBOW, priority="loss")
 def rainbow() -> None:
     """Rainbow: double, dueling, noisy, categorical, prioritized and n-step Q-learning.
 
-    (Hessel et al., 2018, https://arxiv.org/abs/1710.02298). Options without a `name`
+    (Hessel et al., 2018, https://arxiv.org/abs/1710.02298). The priority of a row is
+    its loss, the KL divergence of prediction and target. Options without a `name`
     change these defaults: `tracer: {gamma: 0.9}` keeps the three steps. Set `low` and
     `high` of the head to the range of discounted returns, as for `c51`.
     `rlcli show rainbow_cartpole` is a complete recipe.

@@ -21,6 +21,7 @@ from rlcli.networks.predictions import (
     LOSSES,
     Loss,
     Particles,
+    Prediction,
     Transform,
     TransformName,
     min_over_critics,
@@ -35,6 +36,7 @@ from rlcli.types import (
     Estimates,
     Key,
     Network,
+    Params,
     Policy,
     Report,
     Transition,
@@ -45,9 +47,11 @@ from rlcli.updaters.burn_in import refresh_carry
 from rlcli.updaters.critics import (
     Backup,
     Critic,
+    RowPriority,
     all_actions_critic,
     backup_value,
     bootstrap_target,
+    gradient_norms,
     initial_carry,
     is_recurrent_critic,
     one_action_critic,
@@ -68,6 +72,9 @@ from rlcli.updaters.td.rule_context import (
 _NOISE_STREAM = 2**31
 
 
+Priority = Literal["td_error", "loss", "gradient_norm"]
+
+
 class TDOptions(NamedTuple):
     """The options of every rule."""
 
@@ -76,6 +83,7 @@ class TDOptions(NamedTuple):
     target: Target | None = None
     loss: Loss = "huber"
     transform: TransformName | None = None
+    priority: Priority = "td_error"  # what a prioritized replay samples by
 
 
 def rule(
@@ -145,7 +153,10 @@ def _action_value_updater(
     else:
         policy, outputs = policies(space=space), lambda *_: ()
     td_parts = TDParts(rule_function, critic, policy, space, scale, outputs)
-    return td_updater(td_parts, settings.target, LOSSES[settings.loss], optimizer)
+    return td_updater(
+        *(td_parts, settings.target, LOSSES[settings.loss], optimizer),
+        priority=settings.priority,
+    )
 
 
 def _value_policy(
@@ -214,10 +225,20 @@ def td_updater(
     target: Target | None,
     loss: Callable[[Array], Array],
     optimizer: optax.GradientTransformation,
+    priority: Priority = "td_error",
 ) -> Updater:
-    """The updater that regresses the critic on the rule's bootstrap targets."""
+    """The updater that regresses the critic on the rule's bootstrap targets.
+
+    `priority` is what it reports for each row: |E[y] − E[z]|, the loss minus its
+    minimum, or the norm of the gradient of a column's loss.
+    """
     critic, scale = parts.critic, parts.scale
     begin, step = learner(critic.init, optimizer, target)
+    row_priority: RowPriority = "loss" if priority == "loss" else "td_error"
+
+    def regress(prediction: Prediction, td_target: Particles) -> Losses:
+        inputs = prediction, td_target, loss, scale
+        return regression_losses(*inputs, critic.metric, row_priority)
 
     def update(
         state: Learner,
@@ -241,23 +262,31 @@ def td_updater(
             lambda carry: critic.carries(state.params, batch.obs, batch.first, carry),
         )
 
-        def losses(params) -> Losses:
-            inputs = (
-                learn_key,
-                steps.obs,
-                steps.action,
-                steps.first,
-                initial_carry(critic, steps),
-            )
-            prediction = critic.predict_action("learn", params, *inputs)
-            # Back in the order of the batch, as the targets are; vmap: over critics.
-            return regression_losses(
-                *(jax.vmap(order.backward)(prediction), td_target, loss, scale),
-                metric=critic.metric,
-            )
+        rows = steps.obs, steps.action, steps.first
+        carry = jax.tree.map(lambda leaf: leaf[None], initial_carry(critic, steps))
 
-        state, priority, metrics = step(state, losses, weight, clock)
-        return state, Report(priority, metrics)
+        def predict_rows(params: Params, rows: tuple, carry: ArrayTree) -> Prediction:
+            begin = jax.tree.map(lambda leaf: leaf[0], carry)
+            return critic.predict_action("learn", params, learn_key, *rows, begin)
+
+        def losses(params: Params) -> Losses:
+            prediction = predict_rows(params, rows, carry)
+            # Back in the order of the batch, as the targets are; vmap: over critics.
+            return regress(jax.vmap(order.backward)(prediction), td_target)
+
+        def column_losses(params: Params, column: tuple) -> Float[Array, "T 1"]:
+            *inputs, column_target = column
+            (term,) = regress(predict_rows(params, *inputs), column_target).terms
+            return term.value
+
+        new_state, reported, metrics = step(state, losses, weight, clock)
+        if priority == "gradient_norm":
+            ordered_target, ordered_weight = order.forward((td_target, weight))
+            columns = rows, carry, ordered_target
+            reported = gradient_norms(
+                column_losses, state.params, columns, ordered_weight
+            )
+        return new_state, Report(reported, metrics)
 
     def estimate(state: Learner, steps: Transition) -> Estimates:
         # Returns over several steps bootstrap from the target parameters, as those of
@@ -295,6 +324,7 @@ def td_updater(
         estimate=estimate,
         failed_at=lambda state: state.failed,
         requires=("carry",) if is_recurrent_critic(critic) else (),
+        priority=priority,
     )
 
 

@@ -32,6 +32,7 @@ def test_a_rule_has_its_own_options_and_those_of_every_rule():
         "target": None,
         "loss": "huber",
         "transform": None,
+        "priority": "td_error",
     }
     assert options["scale"].annotation == Positive
 

@@ -297,6 +297,46 @@ def test_expected_sarsa_with_quantiles_equals_rlax(tabular):
     np.testing.assert_allclose(report.metrics["loss"], np.mean(losses), rtol=1e-4)
 
 
+def test_the_loss_of_a_categorical_head_as_priority_is_a_kl_divergence(tabular):
+    ours = tabular("double_q_learning", ATOMS, target=FAR, priority="loss")
+    assert ours.whole.priority == "loss"
+    tables = np.random.default_rng(8).normal(size=(2, STATES, ACTIONS, 5)).astype("f4")
+    rows = ours.rows(shape=(1, 30))
+    _, report = ours.updated(rows, *tables.reshape(2, STATES, -1))
+    q, there = tables
+    atoms = np.linspace(-4, 4, 5, dtype="f4")
+    for b in range(30):
+        row = jax.tree.map(lambda leaf, b=b: leaf[0, b], rows._replace(extras=()))
+        best = (jax.nn.softmax(q[row.next_obs]) @ atoms).argmax()
+        goal = rlax.categorical_l2_project(
+            row.reward + row.discount * atoms,
+            jax.nn.softmax(there[row.next_obs, best]),
+            atoms,
+        )
+        likely = jax.nn.softmax(q[row.obs, row.action])
+        divergence = sum(
+            g * np.log(g / p) for g, p in zip(goal, likely, strict=True) if g
+        )
+        np.testing.assert_allclose(report.priority[b], divergence, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_gradient_norms_are_those_of_one_column_at_a_time(steps, tabular):
+    ours = tabular("q_learning", target=FAR, loss="mse", priority="gradient_norm")
+    tables = np.random.default_rng(9).normal(size=(2, STATES, ACTIONS)).astype("f4")
+    rows, weight = ours.rows(shape=(steps, 20)), np.ones((steps, 20), "f4")
+    weight[0, :5] = 0 if steps > 1 else 1
+    _, report = ours.updated(rows, *tables, weight)
+    goal = rows.reward + rows.discount * tables[1][rows.next_obs].max(-1)
+    for b in range(20):
+        gradient = np.zeros((STATES, ACTIONS))
+        for t in range(steps):
+            pair = rows.obs[t, b], rows.action[t, b]
+            gradient[pair] -= 2 * (weight[t, b] > 0) * (goal[t, b] - tables[0][pair])
+        norm = np.linalg.norm(gradient)
+        np.testing.assert_allclose(report.priority[b], norm, rtol=1e-4)
+
+
 def test_the_values_that_select_a_target_action_are_predicted_for_acting():
     calls = []
 

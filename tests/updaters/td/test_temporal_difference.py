@@ -238,7 +238,7 @@ def test_the_options_of_a_rule_are_the_common_ones_and_its_own():
         return {key: option.default for key, option in options.items()}
 
     common = {"q": "all", "critics": 1, "target": None, "loss": "huber"}
-    common["transform"] = None
+    common |= {"transform": None, "priority": "td_error"}
     assert options("q_learning") == options("expected_sarsa") == common
     assert options("soft_q_learning") == {**common, "temperature": 1.0}
     assert options("clipped_double_q_learning")["critics"] == 2
