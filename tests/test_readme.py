@@ -46,6 +46,7 @@ def folder(tmp_path_factory):
 @pytest.mark.pages
 def test_every_command_of_the_readme_runs_in_order(folder):
     """With small budgets: `--smoke` for training, and few episodes."""
+    (folder / "space.yaml").write_text("tracer.gamma: {uniform: [0.9, 0.99]}\n")
     rlcli_commands = commands("rlcli")
     assert len(rlcli_commands) >= 10
     for command in rlcli_commands:
@@ -55,6 +56,10 @@ def test_every_command_of_the_readme_runs_in_order(folder):
             "train": ["--smoke"],
             "eval": ["--episodes", "2"],
             "report": ["--episodes", "0"],
+            "sweep": [
+                *("--trials", "1", "--seeds", "1", "--confirm", "0"),
+                *("--set", "train.steps=256", "--set", "train.evaluate.every=128"),
+            ],
         }.get(command[1], [])
         if "--set" in command and not is_smoke:
             budget = ["--set", "train.steps=2_000", "--set", "train.start=100"]

@@ -12,7 +12,7 @@ COMMANDS = {
     "validate lint verify": "`rlcli check` checks recipes without training them",
     "describe info inspect": "`rlcli show` shows a recipe, or the options of a part",
     "envs environments algorithms recipes ls": "`rlcli list` lists parts and recipes",
-    "tune optimize sweep hyperopt": (
-        "rlcli does not tune options; `rlcli train` takes other values with `--set`"
+    "tune optimize search hyperopt optuna": (
+        "`rlcli sweep` searches options of a recipe"
     ),
 }

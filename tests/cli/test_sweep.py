@@ -1,0 +1,174 @@
+"""`rlcli sweep`: arguments, the screen while it runs, and what it has found."""
+
+import io
+import json
+import os
+
+import pytest
+from sweeps import FakeEngine, drive, learning_curve, make_sweep
+
+import rlcli
+from rlcli.cli import main, sweep_screen
+from rlcli.sweeps import driver
+from rlcli.sweeps.driver import Progress
+from rlcli.sweeps.objectives import Objective
+from rlcli.sweeps.study import Trial
+
+pytest.importorskip("optuna")
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    for name in ("_POLL", "_READ", "_REPORT"):
+        monkeypatch.setattr(driver, name, 0.0)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    drive(make_sweep(tmp_path / "found"), FakeEngine())
+    return "found"
+
+
+def test_every_option_reaches_the_function(monkeypatch, folder):
+    calls = []
+
+    def sweep(recipe, **keywords):
+        calls.append((recipe, keywords))
+        return folder
+
+    monkeypatch.setitem(vars(rlcli), "sweep", sweep)
+    words = "sweep lake --space a.yaml --trials 9 --seeds 3 --seed 4 --sampler random"
+    words += " --pruner none --objective auc --confirm 2 --confirm-seeds 8 --jobs 2"
+    words += " --set a.b=1 --storage sqlite:///x --runs r --name n --max-time 2m"
+    assert main(words.split()) == 0
+    ((recipe, keywords),) = calls
+    del keywords["report"]
+    given = {key: value for key, value in keywords.items() if value is not None}
+    assert recipe == "lake"
+    assert {key: str(value) for key, value in given.items()} == {
+        **{"space": "a.yaml", "trials": "9", "seeds": "3", "seed": "4"},
+        **{"sampler": "random", "pruner": "none", "objective": "auc"},
+        **{"confirm": "2", "confirm_seeds": "8", "jobs": "2", "set": "('a.b=1',)"},
+        **{"storage": "sqlite:///x", "runs": "r", "name": "n", "max_time": "120.0"},
+        "resume": "False",
+    }
+
+
+def test_the_end_names_the_winner_and_what_to_do_next(folder, capsys):
+    assert sweep_screen.report_end(folder, quiet=False, json=False) == 0
+    out, err = capsys.readouterr()
+    assert out == "found\n"
+    winner, following = err.splitlines()
+    assert winner.startswith("winner: trial ")
+    assert "over 3 other seeds: x=" in winner
+    assert following.endswith("sweep export found best.yaml")
+    assert sweep_screen.report_end(folder, quiet=True, json=True) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["status"] == "finished" and err == ""
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "words"),
+    [
+        ("interrupted", 130, "sweep found --resume"),
+        ("out_of_time", 75, "sweep found --resume"),
+        ("failed", 1, "error: no trial has a result"),
+    ],
+)
+def test_an_early_end_says_how_to_go_on(folder, status, code, words, capsys):
+    path = f"{folder}/result.json"
+    with open(path, "w") as file:
+        json.dump({"status": status}, file)
+    assert sweep_screen.report_end(folder, quiet=False, json=False) == code
+    assert words in capsys.readouterr().err
+
+
+def test_what_a_sweep_has_found_is_printed(folder, capsys):
+    assert main(["sweep", "show", folder]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    lines = out.splitlines()
+    assert lines[0] == "found: finished: 6 complete of 6"
+    assert lines[1] == "return, IQM of 2 seeds; maximized by random"
+    assert lines[2].startswith("winner: trial ")
+    for words in ("with other seeds [95 %]", "importance", "kind", "confirm/000"):
+        assert words in out
+    assert main(["sweep", "show", folder, "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert [each["trial"] for each in data["trials"]] == [*range(6)]
+    assert {*data["importance"]} == {"x", "kind"}
+    (x, kind) = data["slices"]
+    assert sum(each["trials"] for each in x["values"]) == 6
+    assert [each["label"] for each in kind["values"]] == ["a", "b"]
+    best = max(each["value"] for each in data["trials"])
+    assert max(each["best"] or 0 for each in x["values"]) == best
+
+
+def test_values_that_are_infinite_or_missing_are_printed(tmp_path, capsys):
+    space = {"x": {"int": [3, 5]}}
+    changes = {"sampler": "grid", "objective": "steps_to:28", "trials": 3}
+    sweep = make_sweep(tmp_path / "s", space, confirm=1, **changes)
+    drive(sweep, FakeEngine(codes={"trial 1": [1]}, curve=learning_curve))
+    assert main(["sweep", "show", str(sweep.folder)]) == 0
+    out = capsys.readouterr().out
+    assert "never" in out and "failed" in out
+    assert "minimized by grid" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["show"], 2, "expected `rlcli sweep show FOLDER`"),
+        (["export", "a"], 2, "expected `rlcli sweep export FOLDER FILE.yaml`"),
+        (["a", "b"], 2, "searches one recipe at a time"),
+        (["show", "nope"], 1, "`nope` is not the folder of a sweep"),
+        (["export", "nope", "a.yaml"], 1, "`nope` is not the folder of a sweep"),
+        (["dqn_cartpole"], 1, "a sweep needs a space"),
+        (["nope", "--space", "x.yaml"], 1, "there is no recipe `nope`"),
+        (["dqn_cartpole", "--space", "x.yaml"], 1, "there is no file `x.yaml`"),
+    ],
+)
+def test_wrong_words_are_refused(words, code, message, capsys):
+    assert main(["sweep", *words]) == code
+    assert message in capsys.readouterr().err
+
+
+def progress(*states, confirmed=(), seconds=None):
+    trials = [
+        Trial(number, state, {"a.b": 0.5}, value, {100: 7.0}, {})
+        for number, (state, value) in enumerate(states)
+    ]
+    return Progress("s", Objective("return"), trials, 9, confirmed, seconds)
+
+
+def test_the_table_has_the_best_and_the_running_trials():
+    from rich.console import Console
+
+    shown = progress(
+        *(("complete", 3.0), ("running", None), ("pruned", None), ("failed", None)),
+        seconds=90.0,
+    )
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(sweep_screen._panel(shown))
+    first, *_, best, running = console.export_text().splitlines()
+    assert first.startswith("3 of 9 trials · 1 running · 1 complete · 1 pruned")
+    assert best.split()[:3] == ["0", "best", "3"]
+    assert running.split()[:3] == ["1", "running", "7"]
+    console.print(sweep_screen._panel(progress(("complete", 3.0), confirmed=[0])))
+    assert "confirming 0 with other seeds" in console.export_text()
+
+
+def test_without_a_terminal_each_trial_that_ends_is_a_line(capsys):
+    with sweep_screen.show_progress(quiet=False) as report:
+        report(progress(("complete", 3.0), ("running", None)))
+        report(progress(("complete", 3.0), ("complete", 4.0), ("pruned", None)))
+    assert capsys.readouterr().err.splitlines() == [
+        "[3 of 9] trial 1: 4; best 4, trial 1",
+        "[3 of 9] trial 2: pruned; best 4, trial 1",
+    ]
+    with sweep_screen.show_progress(quiet=True) as report:
+        report(progress(("complete", 3.0)))
+        report(progress(("complete", 3.0), ("complete", 4.0)))
+    assert capsys.readouterr().err == ""
