@@ -131,6 +131,32 @@ def command(
             show_default=False,
         ),
     ] = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            "--engine",
+            metavar="NAME",
+            autocompletion=completion.complete_word("local", "ray"),
+            help="`local`: processes of this machine; `ray`: of a Ray cluster.",
+        ),
+    ] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option(
+            "--address",
+            metavar="ADDRESS",
+            help="The Ray cluster: `auto`, `ray://HOST:PORT`. Default: this machine.",
+            show_default=False,
+        ),
+    ] = None,
+    cpus: Annotated[
+        float,
+        typer.Option("--cpus", min=0, metavar="N", help="CPUs of a process, with Ray."),
+    ] = 1.0,
+    gpus: Annotated[
+        float,
+        typer.Option("--gpus", min=0, metavar="N", help="GPUs of a process, with Ray."),
+    ] = 0.0,
     storage: Annotated[
         str | None,
         typer.Option(
@@ -197,7 +223,8 @@ def command(
         **{"pruner": pruner, "objective": objective, "confirm": confirm},
         **{"confirm_seeds": confirm_seeds, "set": tuple(set), "jobs": jobs},
         **{"storage": storage, "runs": runs, "run": run, "name": name},
-        **{"space": space, "resume": resume},
+        **{"space": space, "resume": resume, "engine": engine, "address": address},
+        **{"cpus": cpus, "gpus": gpus},
         "max_time": options.parse_max_time(max_time),
     }
     with sweep_screen.show_progress(quiet) as report:

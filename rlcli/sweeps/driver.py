@@ -62,7 +62,6 @@ class Driver:
         study: Study,
         engine: Engine,
         *,
-        jobs: int,
         deadline: float = math.inf,
         report: Report = lambda progress: None,
     ) -> None:
@@ -72,7 +71,7 @@ class Driver:
         self._study = study
         self._objective = parse_objective(settings.objective)
         self._queue = JobQueue(engine)
-        self._jobs = jobs
+        self._engine = engine
         self._deadline = deadline
         self._report = report
         self._running: dict[str, _Running] = {}
@@ -252,7 +251,7 @@ class Driver:
         seconds = None
         if self._durations and left > 0:
             mean = sum(self._durations) / len(self._durations)
-            seconds = mean * math.ceil(left / self._jobs)
+            seconds = mean * math.ceil(left / self._engine.jobs)
         self._report(
             Progress(
                 self._sweep.folder,

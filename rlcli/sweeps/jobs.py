@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from rlcli.errors import USAGE, USER_ERROR
 from rlcli.runs.run_folder import Run, is_run
@@ -43,8 +43,14 @@ class JobEnd(NamedTuple):
     message: str
 
 
+@runtime_checkable
 class Engine(Protocol):
     """Where the processes of jobs run."""
+
+    @property
+    def jobs(self) -> int:
+        """The number of processes at once."""
+        ...
 
     @property
     def has_room(self) -> bool:
@@ -61,6 +67,10 @@ class Engine(Protocol):
 
     def send_signal(self, number: int, key: str | None = None) -> None:
         """Sends a signal to the process of a job, or to all."""
+        ...
+
+    def close(self) -> None:
+        """Releases what the engine holds, after all processes have ended."""
         ...
 
 

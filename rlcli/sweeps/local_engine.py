@@ -10,6 +10,7 @@ class LocalEngine:
     """Processes of this one, which stop with it."""
 
     def __init__(self, jobs: int) -> None:
+        self.jobs = jobs
         self._pool = ProcessPool(jobs)
 
     @property
@@ -24,6 +25,9 @@ class LocalEngine:
     def collect(self) -> list[ProcessEnd]:
         """The processes that have ended since the last call."""
         return self._pool.collect()
+
+    def close(self) -> None:
+        """There is nothing to close."""
 
     def send_signal(self, number: int, key: str | None = None) -> None:
         """Sends a signal to the process of a job, or to all."""

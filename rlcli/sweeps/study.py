@@ -172,7 +172,7 @@ class Study:
         """Records the objective so far; returns whether the trial should be pruned."""
         with _ignore_warnings():
             self._live[number].report(value, step)
-            return self._live[number].should_prune()
+            return bool(self._live[number].should_prune())
 
     def note(self, number: int, **notes: Any) -> None:
         """Sets notes of a running trial."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,12 @@ from rlcli.recipe import (
     resolve,
     shipped_recipes,
 )
+from rlcli.registry.libraries import require_extra
 from rlcli.results.checks import check_choice
 from rlcli.runs.durations import parse_duration
 from rlcli.sweeps import layout
 from rlcli.sweeps.driver import Driver, Report
+from rlcli.sweeps.jobs import Engine
 from rlcli.sweeps.layout import Settings, SweepFolder
 from rlcli.sweeps.local_engine import LocalEngine
 from rlcli.sweeps.objectives import parse_objective
@@ -39,6 +41,7 @@ DEFAULTS: Mapping[str, Any] = {
     "objective": "return",
     "confirm": 3,
 }
+ENGINES = ("local", "ray")
 _CHANGEABLE = ("trials", "confirm", "confirm_seeds")  # when a sweep is resumed
 
 
@@ -56,6 +59,10 @@ def sweep(
     confirm_seeds: int | None = None,
     set: Sequence[str] = (),
     jobs: int | None = None,
+    engine: str = "local",
+    address: str | None = None,
+    cpus: float = 1.0,
+    gpus: float = 0.0,
     max_time: str | float | None = None,
     storage: str | None = None,
     runs: str | Path = "runs",
@@ -86,6 +93,12 @@ def sweep(
         confirm_seeds: the number of those seeds, by default that of a trial.
         set: options that replace the recipe's in every trial.
         jobs: processes at once; by default the number of cores.
+        engine: `local`, or `ray`: the processes run on the nodes of a Ray cluster,
+            which share the sweep's folder.
+        address: the cluster, `auto` or `ray://HOST:PORT`; by default one on this
+            machine.
+        cpus: CPUs of each process, with Ray.
+        gpus: GPUs of each process, with Ray.
         max_time: seconds, or a duration such as `3h50m`.
         storage: the URL of a database for Optuna, instead of a journal file.
         runs: the sweep is created as `<runs>/sweeps/<recipe>/<time>`.
@@ -105,11 +118,14 @@ def sweep(
     given = {key: value for key, value in given.items() if value is not None}
     _check_options(given)
     require_optuna()
+    make_engine = _engine_maker(engine, jobs, address, cpus, gpus)
     if resume:
         folder = _find(recipe, set, runs, run, name)
         with folder.lock():
             settings, read, first_rung = _reopen(folder, given, space)
-            return _run(folder, settings, read, first_rung, jobs, deadline, report)
+            return _run(
+                folder, settings, read, first_rung, make_engine, deadline, report
+            )
     if layout.is_sweep(Path(recipe)):
         message = f"{quote(recipe)} is the folder of a sweep, not a recipe"
         raise RlcliError(message, "`--resume` continues it")
@@ -127,7 +143,9 @@ def sweep(
     text = dump_recipe(resolve(base))
     folder = layout.create_sweep(place, settings, read, text)
     with folder.lock():
-        return _run(folder, settings, read, _first_rung(base), jobs, deadline, report)
+        return _run(
+            folder, settings, read, _first_rung(base), make_engine, deadline, report
+        )
 
 
 def _run(
@@ -135,20 +153,42 @@ def _run(
     settings: Settings,
     space: Space,
     first_rung: int,
-    jobs: int | None,
+    make_engine: Callable[[], Engine],
     deadline: float,
     report: Report,
 ) -> Path:
-    jobs = jobs or usable_cores()
-    study = Study(folder, settings, space, first_rung)
-    driver = Driver(
-        *(folder, settings, space, study, LocalEngine(jobs)),
-        jobs=jobs,
-        deadline=deadline,
-        report=report,
-    )
-    driver.run()
+    # Processes elsewhere have another working directory.
+    place = SweepFolder(folder.folder.absolute())
+    study = Study(place, settings, space, first_rung)
+    engine = make_engine()
+    try:
+        driver = Driver(
+            *(place, settings, space, study, engine), deadline=deadline, report=report
+        )
+        driver.run()
+    finally:
+        engine.close()
     return folder.folder
+
+
+def _engine_maker(
+    engine: str, jobs: int | None, address: str | None, cpus: float, gpus: float
+) -> Callable[[], Engine]:
+    """A function that makes the engine; refuses one that cannot be."""
+    check_choice("engine", engine, ENGINES)
+    if engine == "local":
+        if address is not None or gpus or cpus != 1:
+            raise RlcliError(
+                "`address`, `cpus` and `gpus` are options of `--engine ray`",
+                "`--jobs` is the number of processes of `--engine local`",
+            )
+        return lambda: LocalEngine(jobs or usable_cores())
+    if cpus < 0 or gpus < 0 or cpus + gpus == 0:
+        raise RlcliError(f"a process cannot have {cpus:g} CPUs and {gpus:g} GPUs")
+    require_extra("ray", "`--engine ray`")
+    from rlcli.sweeps.ray_engine import RayEngine
+
+    return lambda: RayEngine(jobs, address=address, cpus=cpus, gpus=gpus)
 
 
 def _check_options(given: Mapping[str, Any]) -> None:

@@ -60,9 +60,16 @@ class ProcessPool:
         return len(self._running) < self._jobs
 
     def start(
-        self, key: str, arguments: Sequence[str], *, stops_with_parent: bool = False
+        self,
+        key: str,
+        arguments: Sequence[str],
+        *,
+        stops_with_parent: bool = False,
+        on: Sequence[int] = (),
     ) -> None:
         """Starts `rlcli` with these arguments.
+
+        `on`: cores for the process, instead of one that the pool chooses.
 
         `stops_with_parent`: the process saves a checkpoint and stops when this one is
         killed, where the system allows that.
@@ -78,8 +85,9 @@ class ProcessPool:
             env={**self._environment, **environment},
             process_group=0,  # signals of the terminal come from here only
         )
-        if core is not None:  # before it counts the cores
-            os.sched_setaffinity(process.pid, {core})
+        cores = on or ([core] if core is not None else [])
+        if cores:  # before it counts them
+            os.sched_setaffinity(process.pid, cores)
         self._running[key] = _Process(process, stderr, core)
 
     def collect(self) -> list[ProcessEnd]:

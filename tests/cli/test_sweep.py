@@ -3,6 +3,7 @@
 import io
 import json
 import os
+from pathlib import Path
 
 import pytest
 from sweeps import FakeEngine, drive, learning_curve, make_sweep
@@ -28,7 +29,7 @@ def _no_waiting(monkeypatch):
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     drive(make_sweep(tmp_path / "found"), FakeEngine())
-    return "found"
+    return Path("found")
 
 
 def test_every_option_reaches_the_function(monkeypatch, folder):
@@ -42,6 +43,7 @@ def test_every_option_reaches_the_function(monkeypatch, folder):
     words = "sweep lake --space a.yaml --trials 9 --seeds 3 --seed 4 --sampler random"
     words += " --pruner none --objective auc --confirm 2 --confirm-seeds 8 --jobs 2"
     words += " --set a.b=1 --storage sqlite:///x --runs r --name n --max-time 2m"
+    words += " --engine ray --address auto --cpus 2 --gpus 0.5"
     assert main(words.split()) == 0
     ((recipe, keywords),) = calls
     del keywords["report"]
@@ -52,7 +54,8 @@ def test_every_option_reaches_the_function(monkeypatch, folder):
         **{"sampler": "random", "pruner": "none", "objective": "auc"},
         **{"confirm": "2", "confirm_seeds": "8", "jobs": "2", "set": "('a.b=1',)"},
         **{"storage": "sqlite:///x", "runs": "r", "name": "n", "max_time": "120.0"},
-        "resume": "False",
+        **{"resume": "False", "engine": "ray", "address": "auto"},
+        **{"cpus": "2.0", "gpus": "0.5"},
     }
 
 
@@ -78,15 +81,13 @@ def test_the_end_names_the_winner_and_what_to_do_next(folder, capsys):
     ],
 )
 def test_an_early_end_says_how_to_go_on(folder, status, code, words, capsys):
-    path = f"{folder}/result.json"
-    with open(path, "w") as file:
-        json.dump({"status": status}, file)
+    (folder / "result.json").write_text(json.dumps({"status": status}))
     assert sweep_screen.report_end(folder, quiet=False, json=False) == code
     assert words in capsys.readouterr().err
 
 
 def test_what_a_sweep_has_found_is_printed(folder, capsys):
-    assert main(["sweep", "show", folder]) == 0
+    assert main(["sweep", "show", str(folder)]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     lines = out.splitlines()
@@ -95,7 +96,7 @@ def test_what_a_sweep_has_found_is_printed(folder, capsys):
     assert lines[2].startswith("winner: trial ")
     for words in ("with other seeds [95 %]", "importance", "kind", "confirm/000"):
         assert words in out
-    assert main(["sweep", "show", folder, "--json"]) == 0
+    assert main(["sweep", "show", str(folder), "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert [each["trial"] for each in data["trials"]] == [*range(6)]
     assert {*data["importance"]} == {"x", "kind"}

@@ -51,6 +51,13 @@ class FakeEngine:
         self.running: dict[str, Job] = {}
 
     @property
+    def jobs(self) -> int:
+        return self.room
+
+    def close(self) -> None:
+        assert not self.running
+
+    @property
     def has_room(self) -> bool:
         return len(self.running) < self.room
 
@@ -158,7 +165,6 @@ def drive(
     study = Study(sweep, chosen, space, RUNGS[0])
     driver = Driver(
         *(sweep, chosen, space, study, engine),
-        jobs=engine.room,
         report=report,
         **keywords,
     )

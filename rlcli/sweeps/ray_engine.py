@@ -1,0 +1,158 @@
+"""Ray engine: the processes of a sweep on the nodes of a Ray cluster.
+
+A job is a task that runs `rlcli` in a process of its own. Ray decides where and when,
+and begins a task again whose worker or node has failed: the task then finds the run's
+folder, on storage that all nodes share, and resumes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from rlcli.registry.libraries import import_library
+from rlcli.runs.run_folder import Run
+from rlcli.sweeps.jobs import Job
+from rlcli.training.processes import ProcessEnd, ProcessPool
+
+EXTRA = "ray"
+RETRIES = 10  # of a task whose worker or node has failed
+_POLL = 0.1  # seconds between two looks at a process; Ray interrupts no longer wait
+_RESOURCES = 5.0  # seconds between two looks at the size of the cluster
+_CRASHED, _TERMINATED = 137, 143  # exit codes
+
+
+class RayEngine:
+    """Tasks with declared CPUs and GPUs on a cluster, or on this machine without one.
+
+    `jobs` limits the tasks at once; by default as many as the cluster has room for.
+    `address` is that of a cluster: `auto`, `ray://HOST:PORT`, or None for a local one.
+    """
+
+    def __init__(
+        self,
+        jobs: int | None = None,
+        *,
+        address: str | None = None,
+        cpus: float = 1.0,
+        gpus: float = 0.0,
+    ) -> None:
+        self._ray: Any = import_library("ray", EXTRA)
+        options = {"address": address} if address else {"include_dashboard": False}
+        self._ray.init(log_to_driver=False, logging_level="ERROR", **options)
+        self._task = self._ray.remote(run_job).options(
+            num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES
+        )
+        self._jobs = jobs
+        self._needs = {"CPU": cpus, "GPU": gpus}
+        self._cores = max(1, round(cpus))
+        self._room, self._looked_at = 1, -_RESOURCES
+        self._running: dict[str, Any] = {}
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another task may start."""
+        return len(self._running) < self.jobs
+
+    @property
+    def jobs(self) -> int:
+        """The number of tasks at once."""
+        if self._jobs is not None:
+            return self._jobs
+        if time.monotonic() - self._looked_at >= _RESOURCES:
+            self._looked_at = time.monotonic()
+            resources = self._ray.cluster_resources()
+            counts = [
+                resources.get(name, 0) // need
+                for name, need in self._needs.items()
+                if need
+            ]
+            self._room = max(1, int(min(counts, default=1)))
+        return self._room
+
+    def start(self, job: Job) -> None:
+        """Starts a task that begins or continues a job."""
+        self._running[job.key] = self._task.remote(job, self._cores)
+
+    def collect(self) -> list[ProcessEnd]:
+        """The tasks that have ended since the last call."""
+        references = [*self._running.values()]
+        if not references:
+            return []
+        ready, _ = self._ray.wait(references, num_returns=len(references), timeout=0)
+        ended = [key for key, each in self._running.items() if each in ready]
+        return [self._result(key, self._running.pop(key)) for key in ended]
+
+    def send_signal(self, number: int, key: str | None = None) -> None:
+        """Stops the task of a job, or all; other signals do not reach them."""
+        if number == signal.SIGUSR1:
+            return
+        for each in [key] if key is not None else [*self._running]:
+            if each in self._running:
+                self._ray.cancel(self._running[each])
+
+    def close(self) -> None:
+        """Leaves the cluster; ends it if it was made for this sweep."""
+        self._ray.shutdown()
+
+    def _result(self, key: str, reference: Any) -> ProcessEnd:
+        errors = self._ray.exceptions
+        try:
+            code, message = self._ray.get(reference)
+        except errors.TaskCancelledError:
+            return ProcessEnd(key, _TERMINATED, "")
+        except errors.RayError as error:  # more failures than `RETRIES`
+            return ProcessEnd(key, _CRASHED, str(error).strip().splitlines()[-1])
+        return ProcessEnd(key, code, message)
+
+
+def run_job(job: Job, cores: int) -> tuple[int, str]:
+    """Runs a job in a process, on a worker; returns its exit code and its stderr.
+
+    When Ray cancels the task, the process stops with a checkpoint.
+    """
+    while job.folder.is_dir() and not Run(job.folder).is_abandoned():
+        time.sleep(_POLL)  # the process of a worker that has failed is stopping
+    with _claim_cores(cores) as claimed:
+        pool = ProcessPool(1)
+        pool.start(job.key, job.next_arguments(), stops_with_parent=True, on=claimed)
+        try:
+            while not (ended := pool.collect()):
+                time.sleep(_POLL)
+        except BaseException:
+            pool.send_signal(signal.SIGTERM)
+            while not pool.collect():
+                time.sleep(_POLL)
+            raise
+    return ended[0].code, ended[0].message
+
+
+@contextlib.contextmanager
+def _claim_cores(count: int) -> Iterator[list[int]]:
+    """So many cores of this node that no other task uses; [] if there are too few.
+
+    Ray counts cores but does not assign them. Locks of files are released with the
+    process that holds them.
+    """
+    if not hasattr(os, "sched_getaffinity"):
+        yield []
+        return
+    folder = Path(tempfile.gettempdir()) / f"rlcli-cores-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    claimed: dict[int, IO[bytes]] = {}
+    with contextlib.ExitStack() as stack:
+        for core in sorted(os.sched_getaffinity(0)):
+            if len(claimed) == count:
+                break
+            file = stack.enter_context(open(folder / str(core), "ab"))
+            with contextlib.suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                claimed[core] = file
+        yield [*claimed] if len(claimed) == count else []
