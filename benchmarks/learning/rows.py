@@ -32,6 +32,7 @@ ROWS = (
     *(Row(f"{name}_cartpole", 475.0) for name in POLE),
     Row("ppo_memory_chain", 1.0),
     Row("r2d2_memory_chain", 1.0),
+    Row("ppo_minigrid_doorkey", 0.9),
     Row("dqn_acrobot", -85.0, "−76.6"),
     *(Row(f"{name}_pendulum", -170.0, "−152 … −157") for name in OFF_POLICY),
     Row("ppo_pendulum", -200.0, "−172"),
