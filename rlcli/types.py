@@ -157,6 +157,11 @@ class Environment(NamedTuple):
     render_final: Callable[..., Any] = lambda state, index=0: None
     # Host environments only: `observation` and `action` are canonical forms of these.
     external: External | None = None
+    # Goal environments only, whose observations are dicts with `achieved_goal` and
+    # `desired_goal`: (achieved, desired) -> reward, discount of a step whose `next_obs`
+    # has the first and whose episode has the second. Both are functions of these alone,
+    # so that the replay `hindsight` may replace the desired goal.
+    goal_reward: Callable[..., tuple[Array, Array]] | None = None
 
 
 class RenderState(NamedTuple):

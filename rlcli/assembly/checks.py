@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,6 +15,8 @@ from rlcli.recipe import DEFAULT, SHARED, Recipe
 from rlcli.types import Environment, Replay, TimeStep, Tracer, Updater
 from rlcli.xla.numeric_limits import INT32_MAX
 from rlcli.xla.tree_paths import leaves_by_path
+
+GOALS = {"achieved_goal", "desired_goal"}  # members of the observations with goals
 
 
 def check_names(recipe: Recipe, used_names: set[str], groups: set[str]) -> None:
@@ -230,6 +233,22 @@ def _check_window(recipe: Recipe, window: int, num_envs: int) -> None:
             "environment",
             f"raise `train.steps` to at least {min_steps:,}",
         )
+
+
+def check_goals(recipe: Recipe, environment: Environment) -> Callable:
+    """The `goal_reward` of the environment; refuses an environment without goals."""
+    assert recipe.replay is not None  # a replay requires it
+    members = spaces.members(environment.observation).keys()
+    if environment.goal_reward is not None and members >= GOALS:
+        return environment.goal_reward
+    raise recipe.error(
+        ("replay",),
+        f"replay `{recipe.replay.name}` requires an environment whose reward is a "
+        f"function of goals, but `{recipe.environment.name}` is none",
+        "use `BitFlip-v0`, `{name: PointRobot-v0, goals: true}` or an environment of "
+        "your own with `goal_reward`, without `each`, frame stacks, and wrappers that "
+        "change observations or add to rewards",
+    )
 
 
 def check_updates(recipe: Recipe, setup: Setup, updater: Updater) -> None:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from rlcli import action_masks, registry, schedules, spaces
 from rlcli.assembly import out_of_memory
 from rlcli.assembly.checks import (
+    check_goals,
     check_names,
     check_outputs,
     check_parts,
@@ -80,7 +81,7 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
     with out_of_memory.limit_building(recipe):
         environment_at = _environment_factory(recipe, len(seeds), rendering)
         environment = environment_at(START)
-        parts_at = _agent_parts_factory(recipe, environment)
+        parts_at = _agent_parts_factory(recipe, environment_at)
         parts = parts_at(START)
     num_envs = environment.num_envs
     check_parts(recipe, num_envs, parts.tracer, parts.updater, parts.replay)
@@ -256,12 +257,10 @@ class _AgentParts(NamedTuple):
 
 
 def _agent_parts_factory(
-    recipe: Recipe, environment: Environment
+    recipe: Recipe, environment_at: Callable[[Clock], Environment]
 ) -> Callable[[Clock], _AgentParts]:
-    """A function that builds the parts of the agent for a given time.
-
-    `environment` is the one at the start: its spaces do not depend on the time.
-    """
+    """A function that builds the parts of the agent for a given time."""
+    environment = environment_at(START)  # its spaces do not depend on the time
     owner = f"environment `{recipe.environment.name}`"
     env_spaces = Spaces(
         environment.observation, environment.action, environment.num_envs, owner
@@ -298,7 +297,11 @@ def _agent_parts_factory(
         if recipe.replay is None:
             return None
         sizes = (window, recipe.train.unroll, environment.num_envs)
-        return build_part(recipe.replay, clock, recipe, *sizes)
+        factory = registry.find("replay", recipe.replay.name).factory
+        if "goal_reward" not in positional_parameters(factory):
+            return build_part(recipe.replay, clock, recipe, *sizes)
+        goal_reward = check_goals(recipe, environment_at(clock))
+        return build_part(recipe.replay, clock, recipe, *sizes, goal_reward)
 
     def build_parts(clock: Clock) -> _AgentParts:
         tracer = build_part(recipe.tracer, clock, recipe)

@@ -124,6 +124,8 @@ def vector(
         num_envs=num_envs,
         draw=draw,
         render_final=render_final,
+        # With `each` it would differ between the environments.
+        goal_reward=None if each else example.goal_reward,
     )
 
 

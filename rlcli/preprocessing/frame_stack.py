@@ -96,6 +96,7 @@ def stack_frames(environment: Environment, steps: Sequence[Preprocess]) -> Envir
             state.environment, *index
         ),
         close=lambda state: environment.close(state.environment),
+        goal_reward=None,  # goals are stacked, too
         **({} if environment.pure else _save_and_restore(environment, stacker)),
     )
 

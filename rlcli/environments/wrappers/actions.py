@@ -92,7 +92,7 @@ def action_repeat(core: Environment, *, times: Count = 4) -> Environment:
 
         return jax.lax.fori_loop(1, times, repeat_step, first_result)
 
-    return core._replace(draw=draw, step=step)
+    return core._replace(draw=draw, step=step, goal_reward=None)  # sums rewards
 
 
 @register("wrapper")

@@ -55,7 +55,11 @@ def observation_noise(core: Environment, *, scale: NonNegative) -> Environment:
 
     observation_space = action_masks.add_mask(unbounded, mask)
     return core._replace(
-        reset=reset, draw=draw, step=step, observation=observation_space
+        reset=reset,
+        draw=draw,
+        step=step,
+        observation=observation_space,
+        goal_reward=None,  # the observed goal is not the achieved one
     )
 
 

@@ -45,7 +45,7 @@ def reward_noise(core: Environment, *, scale: NonNegative) -> Environment:
         state, timestep = core.step(state, action, core_noise)
         return state, timestep._replace(reward=timestep.reward + scale * normal)
 
-    return core._replace(draw=draw, step=step)
+    return core._replace(draw=draw, step=step, goal_reward=None)
 
 
 def _map_reward(core: Environment, transform: Callable[[Array], Array]) -> Environment:
@@ -56,4 +56,11 @@ def _map_reward(core: Environment, transform: Callable[[Array], Array]) -> Envir
         reward = transform(timestep.reward).astype(jnp.float32)
         return state, timestep._replace(reward=reward)
 
-    return core._replace(step=step)
+    def goal_reward(achieved: ArrayTree, desired: ArrayTree) -> tuple[Array, Array]:
+        assert core.goal_reward is not None
+        reward, discount = core.goal_reward(achieved, desired)
+        return transform(reward), discount
+
+    return core._replace(
+        step=step, goal_reward=None if core.goal_reward is None else goal_reward
+    )

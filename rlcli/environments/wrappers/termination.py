@@ -38,7 +38,10 @@ def terminal_on_life_loss(core: Environment, *, lives: str = "lives") -> Environ
         )
 
     return core._replace(
-        reset=reset, step=step, render=lambda state: core.render(state.core)
+        reset=reset,
+        step=step,
+        render=lambda state: core.render(state.core),
+        goal_reward=None,  # the discount depends on the lives, too
     )
 
 

@@ -254,8 +254,7 @@ REPLAYS = {
         "`replay: uniform`"
     ),
     "sequence r2d2 recurrent": "`replay: sequences`",
-    "her hindsight": "hindsight experience replay is not supported; see "
-    "`rlcli list replays`",
+    "her her_replay_buffer hindsight_experience_replay": "`replay: hindsight`",
     "none rollout on_policy": (
         "without a replay the agent learns from each unroll: `replay: null`"
     ),

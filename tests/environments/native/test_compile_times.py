@@ -22,6 +22,7 @@ BATCHES = (None, 1, 8)  # a single environment, and vectors
 # The largest parameters in a factory's docstring or annotation; if there are none,
 # values well above those of recipes and papers. Environments without sizes are omitted.
 LARGEST = {
+    "BitFlip-v0": [{"bits": 100}],
     "BernoulliBandit-v0": [{"arms": 100, "length": 1000}],
     "ConnectFour-v0": [{"rows": 20, "columns": 20}],
     "FourRooms-v0": [{"start": None, "goal": None, "visual": True}],

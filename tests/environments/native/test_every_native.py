@@ -149,7 +149,7 @@ COMPLETE = [name for name in ALL if is_complete(name)]
 # One environment per package; `make test-slow` compiles the others.
 QUICK = {"CartPole-v1", "FrozenLake-v1", "probe-two-steps", "MinAtar/Breakout-v1"}
 QUICK |= {"bsuite/Catch", "FourRooms-v0", "BernoulliBandit-v0", "PointRobot-v0"}
-QUICK |= {"ConnectFour-v0", "MiniGrid-Empty-Random-5x5-v0"}
+QUICK |= {"ConnectFour-v0", "MiniGrid-Empty-Random-5x5-v0", "BitFlip-v0"}
 EVERY = pytest.mark.parametrize("name", COMPLETE)
 PLAYED = pytest.mark.parametrize(
     "name",

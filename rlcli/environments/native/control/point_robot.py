@@ -14,6 +14,7 @@ from annotated_types import Gt
 
 from rlcli.environments import drawing
 from rlcli.environments.native.timesteps import make_timestep
+from rlcli.errors import RlcliError
 from rlcli.registry import register
 from rlcli.types import (
     Array,
@@ -45,6 +46,7 @@ def point_robot(
     shows_goal: bool = False,
     starts_anywhere: bool = False,
     starts_again: bool = False,
+    goals: bool = False,
 ) -> Environment:
     """Moves a point to a hidden goal: reward 1 for every step that ends near it.
 
@@ -68,9 +70,23 @@ def point_robot(
             circle, with uniform radius and direction.
         starts_again: whether a step that ends near the goal moves the robot back to a
             start position.
+        goals: whether the observation is a dict of `observation`, `achieved_goal` (both
+            the position) and `desired_goal`, for the replay `hindsight`.
     """
+    if goals and starts_again:
+        raise RlcliError(
+            "`goals` and `starts_again` of PointRobot-v0 exclude each other: the "
+            "position after a step would not be the one that was rewarded",
+            "remove one of them",
+        )
 
-    def observe(state: PointRobotState) -> Array:
+    def observe(state: PointRobotState) -> ArrayTree:
+        if goals:
+            return {
+                "observation": state.position,
+                "achieved_goal": state.position,
+                "desired_goal": state.goal,
+            }
         return jnp.concatenate(state) if shows_goal else state.position
 
     def start(uniform: ArrayTree) -> Array:
@@ -84,16 +100,21 @@ def point_robot(
         state = PointRobotState(start(uniform[1:]), goal)
         return state, observe(state)
 
+    def goal_reward(achieved: Array, desired: Array) -> tuple[Array, Array]:
+        distance = jnp.sqrt(jnp.sum((achieved - desired) ** 2))
+        reward = -distance if dense else (distance <= goal_radius).astype(jnp.float32)
+        return reward, jnp.float32(1.0)
+
     def step(
         state: PointRobotState, action: Array, noise: ArrayTree
     ) -> tuple[PointRobotState, TimeStep]:
         position = state.position + jnp.clip(action, -max_force, max_force)
-        distance = jnp.sqrt(jnp.sum((position - state.goal) ** 2))
-        is_near = distance <= goal_radius
+        reward, _ = goal_reward(position, state.goal)
         if starts_again:
+            distance = jnp.sqrt(jnp.sum((position - state.goal) ** 2))
+            is_near = distance <= goal_radius
             position = jnp.where(is_near, start(noise), position)
         state = state._replace(position=position)
-        reward = -distance if dense else is_near
         return state, make_timestep(observe(state), reward, jnp.asarray(False))
 
     def draw(key: Key) -> ArrayTree:
@@ -104,15 +125,19 @@ def point_robot(
         points = np.asarray(state.position), np.asarray(state.goal)
         return _draw(*points, float(circle_radius), float(goal_radius))
 
+    def box(size: int) -> gymnasium.spaces.Box:
+        return gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32)
+
+    names = ("observation", "achieved_goal", "desired_goal")
+    goal_space = gymnasium.spaces.Dict(dict.fromkeys(names, box(2)))
     return Environment(
         reset=reset,
         step=step,
-        observation=gymnasium.spaces.Box(
-            -np.inf, np.inf, (4 if shows_goal else 2,), np.float32
-        ),
+        observation=goal_space if goals else box(4 if shows_goal else 2),
         action=gymnasium.spaces.Box(-max_force, max_force, (2,), np.float32),
         render=render,
         draw=draw,
+        goal_reward=goal_reward if goals else None,
     )
 
 

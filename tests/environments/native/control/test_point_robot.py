@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rlcli.environments.native.control.point_robot import PointRobotState, point_robot
+from rlcli.errors import RlcliError
 from rlcli.spaces import bounds
 
 BATCH = 2000
@@ -104,3 +105,24 @@ def test_the_robot_is_drawn_at_its_position_or_at_the_edge():
 
     assert robot(0.5, 0.25) == pytest.approx((0.5, 0.25), abs=0.02)
     assert robot(9.0, 0.5) == pytest.approx((288 / 220, 0.5), abs=0.02)
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_the_reward_is_a_function_of_the_goals(dense):
+    state, actions = states_and_actions()
+    core = point_robot(dense=dense, goals=True)
+    after, timestep = step_batch(core, state, actions)
+    obs = timestep.next_obs
+    np.testing.assert_array_equal(obs["achieved_goal"], after.position)
+    np.testing.assert_array_equal(obs["observation"], after.position)
+    np.testing.assert_array_equal(obs["desired_goal"], state.goal)
+    reward, discount = jax.jit(jax.vmap(core.goal_reward))(
+        obs["achieved_goal"], obs["desired_goal"]
+    )
+    np.testing.assert_allclose(reward, timestep.reward, atol=1e-6)
+    np.testing.assert_array_equal(discount, timestep.discount)
+
+
+def test_goals_and_starting_again_exclude_each_other():
+    with pytest.raises(RlcliError, match="exclude each other"):
+        point_robot(goals=True, starts_again=True)
