@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
@@ -188,6 +189,8 @@ def observe_cells(state: MiniGridState, size: int, see_through_walls: bool) -> A
     return jnp.where(visible[..., None], encoded, 0).astype(jnp.uint8)
 
 
+# Compiled separately, because rendering calls it outside of compiled programs.
+@functools.partial(jax.jit, static_argnames=("size", "see_through_walls"))
 def visible_part(state: MiniGridState, size: int, see_through_walls: bool) -> Array:
     """The cells of the grid that the agent sees, bool `[width, height]`."""
     seen = view.view_cells(state.grid, state.position, state.direction, size)
