@@ -192,7 +192,7 @@ def test_gradient_norm_priorities_require_an_updater_that_reports_them(tmp_path)
         "another replay"
     )
     with_option = "updater: {name: q_learning, priority: gradient_norm}\n"
-    assert Experiment(*built(f"{text}{with_option}", tmp_path)).check()
+    assert Program(*built(f"{text}{with_option}", tmp_path)).check()
     own = f"'{__name__}:reporting'"
     assert Program(*built(f"{text}updater: {own}\n", tmp_path)).check()
 
