@@ -65,6 +65,7 @@ def seeds_table(results: SeedRows, width: int, room: int) -> Table:
     }
     kind = kind_of([*results.rows.values()])
     first = max(len(kind), *(len(line.name) for line in lines))
+    first = min(first, width // 2)  # the names of runs may be long
 
     def remaining() -> int:
         """The characters beside the numbers."""
@@ -82,7 +83,9 @@ def seeds_table(results: SeedRows, width: int, room: int) -> Table:
         pad_edge=False,
         header_style="dim",
     )
-    table.add_column(kind, no_wrap=True, min_width=first)
+    table.add_column(
+        kind, no_wrap=True, min_width=first, max_width=first, overflow="ellipsis"
+    )
     for name, size in widths.items():
         table.add_column(name, justify="right", no_wrap=True, min_width=size)
     if has_curve or has_notes:

@@ -17,6 +17,7 @@ from rlcli.recipe.settings import apply_settings
 from rlcli.runs import checkpoint, run_folder
 from rlcli.runs.files import read_json
 from rlcli.training.experiment import Experiment
+from rlcli.training.program import Program
 from rlcli.xla import machine
 
 DATA = {
@@ -149,15 +150,15 @@ except rlcli.RlcliError as error:
 
 @pytest.mark.parametrize("chunks", [0, 2])
 def test_a_run_that_runs_out_of_memory_later_is_recorded(chunks, tmp_path, monkeypatch):
-    advance, made = Experiment.advance, []
+    advance, made = Program.advance, []
 
-    def failing(self, most):
+    def failing(self, points):
         if len(made) == chunks:
             np.empty(2**62, np.uint8)  # NumPy's own error
-        made.append(most)
-        return advance(self, 10)
+        made.append(points)
+        return advance(self, points)
 
-    monkeypatch.setattr(Experiment, "advance", failing)
+    monkeypatch.setattr(Program, "advance", failing)
     with pytest.raises(RlcliError, match=r"ran out of memory: Unable to allocate 4"):
         rlcli.train(DATA, run=tmp_path / "run", quiet=True)
     if chunks == 0:

@@ -5,7 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from rlcli.monitor.lines import format_evaluation, format_number, format_row, merge_rows
+from rlcli.monitor.lines import (
+    format_evaluation,
+    format_number,
+    format_row,
+    merge_evaluation,
+    merge_rows,
+)
 
 
 def test_a_row_is_said_in_coaxs_form():
@@ -45,6 +51,26 @@ def test_seeds_are_said_together_by_their_means():
     }
     assert merge_rows(rows[:1]) == rows[0]
     assert merge_rows(rows[2:] * 2)["T"] == 200  # all frozen: their last words
+
+
+def test_runs_that_are_trained_together_are_merged_as_runs():
+    def evaluation(mean, **more):
+        spread = {"mean": mean, "min": mean - 1, "max": mean + 1, "episodes": 20}
+        return {"T": 500, "seed": 0, "evaluation": spread, **more}
+
+    rows = [
+        {"T": 500, "seeds": 2, "avg_G": 10.0, "run": "rate=0.1", "frozen": ""},
+        {"T": 500, "seeds": 2, "avg_G": 30.0, "run": "rate=0.5", "frozen": ""},
+    ]
+    assert merge_rows(rows) == {
+        **{"T": 500, "avg_G": 20.0, "seeds": 2, "runs": 2},
+        **{"min_avg_G": 10.0, "max_avg_G": 30.0, "frozen": 0},
+    }
+    merged = merge_evaluation([evaluation(100.0), evaluation(200.0)])
+    means = {"mean": 150.0, "min": 149.0, "max": 151.0, "episodes": 20}
+    assert merged == {"T": 500, "evaluation": means}
+    text = format_evaluation([evaluation(1.0, run="a"), evaluation(3.0, run="b")])
+    assert text.startswith("G 2, IQM 2 (95 % interval 1 to 3 over 2 runs), 20 episodes")
 
 
 def test_an_evaluation_is_described_with_its_interval():

@@ -137,6 +137,20 @@ def thirty_seeds():
     return picture
 
 
+def several_runs():
+    """Runs that are trained together, one of which has failed."""
+    names = [
+        f"learning_rate={rate},capacity=[{n}]" for rate in (1e-4, 0.01) for n in (1, 2)
+    ]
+    picture = RunPanel(50_000, names, "dqn_cartpole")
+    for T in range(1000, 20_000, 1000):
+        rows = [row(T, run=run, avg_G=T / 100 * n) for n, run in enumerate(names)]
+        rows[2] |= {"frozen": "all seeds are frozen: seed 0: the loss is not finite"}
+        results = [result(T, 0, 9.0 * n) | {"run": run} for n, run in enumerate(names)]
+        picture.add(rows, T, results)
+    return picture
+
+
 def no_episodes():
     """Rows before the end of the first episode have no return."""
     picture = RunPanel(50_000, [0], "dqn_pong")
@@ -155,7 +169,8 @@ def stopping():
     return picture
 
 
-PICTURES = (one_seed, eight_seeds, thirty_seeds, no_episodes, compiling, stopping)
+PICTURES = (one_seed, eight_seeds, thirty_seeds, several_runs, no_episodes)
+PICTURES += (compiling, stopping)
 
 
 @pytest.mark.parametrize("size", [(60, 15), (80, 24), (120, 40)])
