@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from rlcli.runs.run_folder import Run
 from rlcli.sweeps import layout
-from rlcli.sweeps.jobs import Engine, Job, JobEnd, JobQueue
+from rlcli.sweeps.jobs import SIGNALLED, Engine, Job, JobEnd, JobQueue
 from rlcli.sweeps.layout import Settings, SweepFolder
 from rlcli.sweeps.objectives import (
     EvaluationReader,
@@ -75,6 +75,7 @@ class Driver:
         self._deadline = deadline
         self._report = report
         self._running: dict[str, _Running] = {}
+        self._begun = 0  # trials, also those of earlier processes
         self._durations: list[float] = []
         self._confirmed: list[int] = []
         self._status = ""  # why the sweep stops before its end
@@ -87,6 +88,8 @@ class Driver:
         status = "killed"
         try:
             with ForwardedSignals(self._handle):
+                states = [each.state for each in self._study.trials()]
+                self._begun = len(states) - states.count("waiting")
                 for trial in self._study.restore_running():
                     self._begin_trial(trial)
                 self._work(self._start_trials, self._end_trial)
@@ -111,9 +114,8 @@ class Driver:
             if time.monotonic() > self._deadline and not self._status:
                 self._status = "out_of_time"
                 self._queue.stop_all(signal.SIGTERM)
-            if self._queue.is_empty and not self._queue.has_room:
-                return
-            if self._queue.is_empty and not self._has_trials_left():
+            is_done = self._begun >= self._settings.trials
+            if self._queue.is_empty and (is_done or self._queue.is_stopping):
                 return
             time.sleep(_POLL)
 
@@ -124,12 +126,9 @@ class Driver:
         else:
             self._queue.forward(number)
 
-    def _has_trials_left(self) -> bool:
-        begun = [each for each in self._study.trials() if each.state != "waiting"]
-        return len(begun) < self._settings.trials
-
     def _start_trials(self) -> None:
-        while self._queue.has_room and self._has_trials_left():
+        while self._queue.has_room and self._begun < self._settings.trials:
+            self._begun += 1
             self._begin_trial(self._study.ask())
             for each in self._queue.advance():
                 self._end_trial(each)
@@ -148,7 +147,7 @@ class Driver:
         self._running[key] = running
         job = Job(key, folder, arguments)
         if running.pruned_at is not None:  # it was about to be stopped
-            self._end_trial(JobEnd(job, "stopped", ""))
+            self._end_trial(JobEnd(job, SIGNALLED, ""))
         else:
             self._queue.submit(job)
 
@@ -182,8 +181,8 @@ class Driver:
     def _end_trial(self, end: JobEnd) -> None:
         """Records how a trial has ended, unless it will be continued."""
         running = self._running[end.job.key]
-        is_pruned = end.status == "stopped" and running.pruned_at is not None
-        if end.status == "stopped" and not is_pruned:
+        is_pruned = end.status == SIGNALLED and running.pruned_at is not None
+        if end.status == SIGNALLED and not is_pruned:
             return  # it stays a running trial for `--resume`
         del self._running[end.job.key]
         while self._report_rungs(running) is not None:

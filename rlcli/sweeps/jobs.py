@@ -17,7 +17,7 @@ from rlcli.training.processes import ProcessEnd
 
 ATTEMPTS = 3  # processes of a job, if they crash
 ENDED = ("finished", "stopped", "failed")  # the statuses of runs that do not continue
-_STOPPED = "stopped"
+SIGNALLED = "signalled"  # the status of a job that was stopped with a signal
 
 
 class Job(NamedTuple):
@@ -36,7 +36,7 @@ class Job(NamedTuple):
 
 
 class JobEnd(NamedTuple):
-    """How a job has ended: its run's status in `run.json`, `stopped` or `crashed`."""
+    """How a job has ended: its run's status, `crashed`, or `SIGNALLED`."""
 
     job: Job
     status: str
@@ -146,7 +146,7 @@ class JobQueue:
         if status in ENDED:
             return JobEnd(job, status, _reason(run) or end.message)
         if job.key in self._stopped or self.is_stopping:
-            return JobEnd(job, _STOPPED, end.message)
+            return JobEnd(job, SIGNALLED, end.message)
         if end.code in (USER_ERROR, USAGE):
             return JobEnd(job, "failed", end.message.removeprefix("error: "))
         self._attempts[job.key] = self._attempts.get(job.key, 1) + 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -117,10 +118,10 @@ def sweep(
     }
     given = {key: value for key, value in given.items() if value is not None}
     _check_options(given)
-    require_optuna()
     make_engine = _engine_maker(engine, jobs, address, cpus, gpus)
     if resume:
         folder = _find(recipe, set, runs, run, name)
+        require_optuna()
         with folder.lock():
             settings, read, first_rung = _reopen(folder, given, space)
             return _run(
@@ -136,6 +137,7 @@ def sweep(
     title = check_document(recipe, set)
     read = load_space(space)
     place = layout.choose_folder(title, runs, run, name)
+    require_optuna()
     base = check_space(recipe, set, read)
     settings = _settings(given, recipe, base, read, f"{title}/{place.name}")
     if settings.storage is not None:
@@ -217,6 +219,8 @@ def _settings(
         size = len(space.grid())
         chosen["trials"] = min(given.get("trials", size), size)
     is_shipped = str(recipe) in shipped_recipes() and not Path(recipe).exists()
+    if chosen["storage"] is not None:  # where another study may have this name
+        study = f"{study}/{secrets.token_hex(4)}"
     path = str(recipe) if is_shipped else str(find_recipe(recipe).absolute())
     chosen.setdefault("confirm_seeds", chosen["seeds"])
     return Settings(recipe=path, study=study, **chosen)

@@ -29,7 +29,7 @@ class FakeEngine:
     """Writes the next evaluation of each run whenever it is asked for ends.
 
     `codes` are the exit codes of the processes of a job, one after the other; without
-    one a process trains to the end. `kill_after`: raises `KeyboardInterrupt` at this
+    one a process trains to the end, with the status `end`. `kill_after`: raises `KeyboardInterrupt` at this
     call, as if the driver were killed.
     """
 
@@ -40,7 +40,9 @@ class FakeEngine:
         curve: Callable[[Options, int, int], float | None] = learning_curve,
         codes: Mapping[str, list[int]] = {},
         kill_after: int = 10**9,
+        end: str = "finished",
     ) -> None:
+        self.end = end
         self.room = room
         self.curve = curve
         self.codes = {key: [*values] for key, values in codes.items()}
@@ -79,7 +81,7 @@ class FakeEngine:
                 ends.append(ProcessEnd(key, code, "error: it does not work"))
                 del self.running[key]
             elif self._evaluate(job):
-                write_info(job.folder, status="finished")
+                write_info(job.folder, status=self.end)
                 ends.append(ProcessEnd(key, 0, ""))
                 del self.running[key]
         return ends

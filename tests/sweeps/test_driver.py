@@ -59,6 +59,12 @@ def test_the_best_trials_are_confirmed_with_seeds_that_no_trial_had(tmp_path):
     assert engine.started[:6] == [(f"trial {n}", "train") for n in range(6)]
 
 
+def test_a_run_that_stops_at_the_return_of_its_recipe_is_complete(tmp_path):
+    sweep = make_sweep(tmp_path / "s")
+    assert drive(sweep, FakeEngine(end="stopped")) == "finished"
+    assert {state for _, state, *_ in trials(sweep)} == {"complete"}
+
+
 def test_without_confirmation_the_best_trial_is_the_winner(tmp_path):
     sweep = make_sweep(tmp_path / "s", confirm=0)
     assert drive(sweep, FakeEngine()) == "finished"
