@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import signal
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from rlcli.errors import RlcliError
 from rlcli.runs.run_folder import Run
 from rlcli.sweeps import layout
 from rlcli.sweeps.jobs import SIGNALLED, Engine, Job, JobEnd, JobQueue
@@ -94,9 +96,10 @@ class Driver:
                     self._begin_trial(trial)
                 self._work(self._start_trials, self._end_trial)
                 confirmed = self._confirm() if not self._status else []
-            status = self._status or ("finished" if confirmed else "failed")
-            if not self._status:
+            status = self._status
+            if not status:
                 result = _result(confirmed, self._objective)
+                status = "finished" if result["winner"] else "failed"
         finally:  # after an error, the runs save a checkpoint
             self._queue.stop_all(signal.SIGTERM)
             self._sweep.write_result(result | {"status": status})
@@ -160,8 +163,10 @@ class Driver:
             running = self._running.get(job.key)
             if running is None or running.pruned_at is not None:
                 continue
-            step = self._report_rungs(running)
-            if step is not None and step < Run(job.folder).read_info()["total_steps"]:
+            step = None
+            with contextlib.suppress(RlcliError):  # `_end_trial` records it
+                step = self._report_rungs(running)
+            if step is not None and step < _total_steps(job):
                 running.pruned_at = step
                 self._study.note(running.number, pruned_at=step)
                 self._queue.stop(job.key)
@@ -185,9 +190,13 @@ class Driver:
         if end.status == SIGNALLED and not is_pruned:
             return  # it stays a running trial for `--resume`
         del self._running[end.job.key]
-        while self._report_rungs(running) is not None:
-            pass  # it has ended: all its rungs are recorded
-        number, evaluations = running.number, running.reader.read()
+        number, evaluations = running.number, []
+        try:
+            while self._report_rungs(running) is not None:
+                pass  # it has ended: all its rungs are recorded
+            evaluations = running.reader.read()
+        except RlcliError as error:
+            end = end._replace(status="crashed", message=error.message)
         self._durations.append(time.monotonic() - running.begin)
         if is_pruned:
             self._study.end(number, "pruned")
@@ -274,6 +283,11 @@ class _Running:
         self.pruned_at: int | None = None
 
 
+def _total_steps(job: Job) -> float:
+    """The steps of a run; infinite if they are unknown."""
+    return Run(job.folder).read_info().get("total_steps") or math.inf
+
+
 def rank(trials: Sequence[Trial], objective: Objective) -> list[Trial]:
     """The complete trials with a finite value, best first."""
     sign = -1 if objective.is_maximized else 1
@@ -304,4 +318,5 @@ def _result(confirmed: list[dict[str, Any]], objective: Objective) -> dict[str, 
     """What `result.json` says: the confirmed trials, best first, and the winner."""
     sign = -1 if objective.is_maximized else 1
     ranked = sorted(confirmed, key=lambda each: (sign * each["value"], each["trial"]))
-    return {"winner": ranked[0] if ranked else None, "confirmed": ranked}
+    winner = next((each for each in ranked if math.isfinite(each["value"])), None)
+    return {"winner": winner, "confirmed": ranked}

@@ -119,6 +119,8 @@ class JobQueue:
                 continue
             self._running[job.key] = job
             self._engine.start(job)
+            if self.is_stopping:  # by a signal that came before it was running
+                self._engine.send_signal(signal.SIGTERM, job.key)
         for end in self._engine.collect():
             job = self._running.pop(end.key)
             if (result := self._result(job, end)) is not None:

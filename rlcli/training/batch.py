@@ -169,6 +169,8 @@ class _Batch:
             plans = self._groups[key]
             options = [*arguments_of(plans), *self._options]
             self._pool.start(key, ["train", *options, "--", plans[0].recipe])
+            if self._is_stopped:  # by a signal that came before it was running
+                self._pool.send_signal(signal.SIGTERM, key)
 
     def _collect(self) -> None:
         for end in self._pool.collect():

@@ -29,8 +29,8 @@ class FakeEngine:
     """Writes the next evaluation of each run whenever it is asked for ends.
 
     `codes` are the exit codes of the processes of a job, one after the other; without
-    one a process trains to the end, with the status `end`. `kill_after`: raises `KeyboardInterrupt` at this
-    call, as if the driver were killed.
+    one a process trains to the end, with the status `end`. `kill_after`: raises
+    `KeyboardInterrupt` at this call, as if the driver were killed.
     """
 
     def __init__(

@@ -119,6 +119,23 @@ def test_a_trial_that_is_refused_fails_without_another_attempt(tmp_path):
     assert engine.started.count(("trial 0", "train")) == 1
 
 
+def test_a_trial_whose_metrics_are_damaged_fails_and_the_others_go_on(tmp_path):
+    sweep = make_sweep(tmp_path / "s", trials=3)
+
+    class Damaging(FakeEngine):
+        def collect(self):
+            ends = super().collect()
+            for end in ends:
+                if end.key == "trial 1":
+                    (sweep.trial(1) / "metrics.jsonl").write_text("?\n")
+            return ends
+
+    assert drive(sweep, Damaging()) == "finished"
+    found = read_study(sweep).trials()
+    assert [each.state for each in found] == ["complete", "failed", "complete"]
+    assert "not a row of metrics" in found[1].notes["reason"]
+
+
 def test_a_sweep_without_results_has_failed(tmp_path):
     sweep = make_sweep(tmp_path / "s", trials=2)
     engine = FakeEngine(codes={"trial 0": [1], "trial 1": [2]})
@@ -221,6 +238,18 @@ def test_a_signal_stops_all_trials_and_the_sweep_continues(tmp_path):
     assert drive(sweep, again) == "finished"
     assert (f"trial {running[0].number}", "resume") in again.started
     assert [number for number, *_ in trials(sweep)] == [*range(6)]
+
+
+def test_a_signal_while_a_process_starts_stops_that_process_too(tmp_path):
+    class Interrupted(FakeEngine):
+        def start(self, job):
+            signal.raise_signal(signal.SIGTERM)  # it is not running yet
+            super().start(job)
+
+    engine = Interrupted()
+    assert drive(make_sweep(tmp_path / "s"), engine) == "terminated"
+    assert engine.signals[:2] == [(signal.SIGTERM, None), (signal.SIGTERM, "trial 0")]
+    assert len(engine.started) == 1
 
 
 def test_a_run_that_another_process_trains_is_waited_for(tmp_path):
