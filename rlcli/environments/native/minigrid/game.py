@@ -21,7 +21,6 @@ from rlcli.xla.fusion_barrier import materialize
 
 LEFT, RIGHT, FORWARD, PICK_UP, DROP, TOGGLE, DONE = range(7)
 
-
 ViewSize = Annotated[int, Ge(3), Le(31)]  # a row of the view is the bits of an int32
 
 
@@ -52,7 +51,7 @@ class Level(NamedTuple):
     begin: Callable[[Array], Start]  # uniform numbers [draws] -> initial state
     # (state after the step, action, object entered) -> success, terminated
     judge: Callable[[MiniGridState, Array, Array], tuple[Array, Array]]
-    # Whether the mission names a colour. task -> the colour of the mission
+    # task -> the colour that the mission names; None: the mission is constant
     mission_colour: Callable[[ArrayTree], Array] | None = None
     can_pick_up: bool = True
 

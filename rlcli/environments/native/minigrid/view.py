@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import jax.numpy as jnp
 import numpy as np
@@ -94,10 +95,19 @@ def _unpack_rows(rows: list[Array], size: int) -> Array:
     return packed[row // per_word] >> bits & 1 == 1
 
 
-def _spread(lit, passing, size, forward, backward):
+def _spread(
+    lit: Array, passing: Array, size: int, forward: Callable, backward: Callable
+) -> Array:
     """Spreads light in one direction of a row, through the bits of `passing`.
 
     The distance doubles in each round.
+
+    Args:
+        lit: the bits of the lit cells of a row.
+        passing: the bits of the cells that light passes.
+        size: the number of cells.
+        forward: the shift in the direction of the light.
+        backward: the shift in the other direction.
     """
     distance = 1
     while distance < size:

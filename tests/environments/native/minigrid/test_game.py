@@ -66,7 +66,7 @@ def random_states(template, number, seed):
     [(7, False)]
     + [
         pytest.param(*options, marks=pytest.mark.slow)
-        for options in ((7, True), (3, False), (5, False), (11, False), (11, True))
+        for options in ((7, True), (3, False), (5, False), (11, True), (31, False))
     ],
 )
 def test_a_step_in_any_grid_equals_that_of_minigrid(
