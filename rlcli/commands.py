@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the same rows for type checkers and editors; a test compares them
+    from rlcli.evaluation.collect import collect as collect
     from rlcli.evaluation.evaluate import eval as eval
     from rlcli.evaluation.render import render as render
     from rlcli.exports.export import export as export
@@ -38,6 +39,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(  # name -> module of its functio
         "eval": "rlcli.evaluation.evaluate",
         "render": "rlcli.evaluation.render",
         "export": "rlcli.exports.export",
+        "collect": "rlcli.evaluation.collect",
         "list": "rlcli.recipe.catalog",
         "show": "rlcli.runs.description",
         "check": "rlcli.training.check",

@@ -166,6 +166,18 @@ def bounds(space: gymnasium.Space) -> tuple[np.ndarray, np.ndarray]:
         return np.asarray(low, to), np.asarray(high, to)
 
 
+def clip(space: gymnasium.Space, batch: ArrayTree) -> ArrayTree:
+    """Clips NumPy elements `[..., *shape]` to the bounds of a Box; others unchanged."""
+    match space:
+        case spaces.Tuple():
+            return tuple(map(clip, space.spaces, batch))
+        case spaces.Dict():
+            return {key: clip(part, batch[key]) for key, part in space.spaces.items()}
+        case spaces.Box():
+            return np.clip(batch, *bounds(space))
+    return batch
+
+
 def half_width(space: spaces.Box) -> np.ndarray:
     """Half the width of each entry of a Box, float32; 1 if a bound is infinite."""
     low, high = (bound.astype(np.float32) for bound in bounds(space))
@@ -198,6 +210,40 @@ def describe(space: gymnasium.Space) -> str:
             entries = (f"{name}: {describe(member)}" for name, member in space.items())
             return f"Dict({', '.join(entries)})"
     return str(space)
+
+
+def to_plain(space: gymnasium.Space) -> dict[str, Any]:
+    """A description of a space as data for JSON."""
+    match space:
+        case spaces.Box():
+            return {
+                "type": "Box",
+                "low": collapse(space.low),
+                "high": collapse(space.high),
+            }
+        case spaces.Discrete():
+            return {"type": "Discrete", "n": int(space.n), "start": int(space.start)}
+        case spaces.MultiDiscrete():
+            sizes = {"nvec": space.nvec.tolist(), "start": space.start.tolist()}
+            return {"type": "MultiDiscrete", **sizes}
+        case spaces.Tuple() | spaces.Dict():
+            parts = {str(key): to_plain(part) for key, part in members(space).items()}
+            return {"type": type(space).__name__, "members": parts}
+    return {"type": type(space).__name__}
+
+
+def collapse(array: np.ndarray) -> Any:
+    """An array as nested lists, or one number if all are equal; null if infinite."""
+    values = np.unique(array)
+    if values.size == 1:
+        return _finite(values[0].item())
+    return _finite(array.tolist())
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return value if np.isfinite(value) else None
 
 
 def _format_interval(space: spaces.Box) -> str:

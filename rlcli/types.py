@@ -302,6 +302,12 @@ class Replay(NamedTuple):
     # The option, as messages name it, that has an effect only on recurrent networks;
     # "" if there is none.
     requires_memory: str = ""
+    # A data set (`rlcli.datasets.Dataset`), whose steps have no extras. They are added
+    # before the first unroll, unless the replay is offline.
+    dataset: Any = None
+    # Whether it ignores the unrolls of the loop: `sample` gets the steps `[N, ...]` of
+    # the data set in place of a state, and the environment of the loop is idle.
+    is_offline: bool = False
 
 
 class Clock(NamedTuple):
@@ -316,6 +322,9 @@ class Clock(NamedTuple):
     # The numbers of the recipe that are arguments of the program, such as
     # `optimizer.learning_rate`; all others are constants.
     numbers: Mapping[str, Float32[Array, ""]] = {}
+    # The steps of the data set of a replay, `[N, ...]`; () without one. An argument of
+    # the program too, shared by all seeds.
+    data: ArrayTree = ()
 
     @staticmethod
     def zero() -> Clock:
@@ -374,3 +383,4 @@ class Agent(NamedTuple):
     # state -> the first failed update, or −1
     failed_at: Callable[[ArrayTree], Int32[Array, ""]]
     requires: tuple[str, ...] = ()  # the extras that unrolls store
+    is_offline: bool = False  # whether it ignores the unrolls, see `Replay`

@@ -13,7 +13,7 @@ FLOORS = (  # from the bottom up; a package may import from the floors below its
     ("xla",),
     ("registry",),
     ("spaces", "schedules", "action_masks"),
-    ("distributions",),
+    ("distributions", "datasets"),
     ("networks",),
     ("preprocessing",),
     ("environments", "policies", "tracers", "replays", "trackers"),

@@ -9,6 +9,7 @@ and cheap; only a host environment is built once. `Setup.environment` and `Setup
 are the parts at the start, which are checked once.
 """
 
+from rlcli.assembly.data import record_data as record_data
 from rlcli.assembly.preprocessing import (
     environment_preprocessing as environment_preprocessing,
 )

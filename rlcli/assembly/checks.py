@@ -52,6 +52,7 @@ def check_parts(
     _check_episodes(recipe, tracer, replay)
     if replay is not None:
         _check_replay(recipe, tracer, updater, replay)
+        _check_dataset(recipe, tracer, updater, replay)
         _check_capacity(recipe, replay, recipe.train.unroll * num_envs)
         _check_sequences(recipe, updater, replay)
         _check_memory(recipe, updater, replay)
@@ -119,6 +120,26 @@ def _check_replay(
         "`replay: null` removes the replay; updaters such as `v_trace` and `dqn` learn "
         "from one",
     )
+
+
+def _check_dataset(
+    recipe: Recipe, tracer: Tracer, updater: Updater, replay: Replay
+) -> None:
+    """Refuses a data set for parts that need more than its steps."""
+    if replay.dataset is None:
+        return
+    required = {f"updater `{recipe.updater.name}`": updater.requires}
+    required[f"tracer `{recipe.tracer.name}`"] = tracer.requires
+    for part, extras in required.items():
+        if extras:
+            raise recipe.error(
+                ("replay",),
+                f"{part} needs the `{extras[0]}` of each step, which a data set does "
+                "not have",
+                "remove `memory` from the network"
+                if extras[0] == "carry"
+                else "use `tracer: n_step`, or learn from an environment",
+            )
 
 
 def _check_sequences(recipe: Recipe, updater: Updater, replay: Replay) -> None:

@@ -50,6 +50,7 @@ def run_memory(recipe: Recipe, setup: Setup, loop: Loop) -> list[Item]:
         *_program(recipe, setup, loop),
         Item("compiler", COMPILER, on_host=True),
     ]
+    items += _dataset(recipe, setup)
     if recipe.train.evaluate.every:
         items.append(_evaluation(recipe, setup, progress))
     if is_accelerated():  # a checkpoint copies everything to the host
@@ -73,7 +74,7 @@ def _state(recipe: Recipe, setup: Setup, progress: Progress) -> Iterator[Item]:
         f"{seeds_noun} of {format_size(size / seeds)}",
         {**_without_values(network_sizes(recipe)), "train.seeds": seeds},
     )
-    if recipe.replay is not None:
+    if recipe.replay is not None and not setup.agent.is_offline:
         size, capacity = tree_bytes(replay), capacity_of(recipe)
         row = format_size(size / seeds / max(1, capacity))
         yield Item(
@@ -91,6 +92,17 @@ def _state(recipe: Recipe, setup: Setup, progress: Progress) -> Iterator[Item]:
     options = {"train.unroll": setup.unroll, **count}
     size = tree_bytes((progress.unroll, tail))
     yield Item("unroll", size, detail, options)
+
+
+def _dataset(recipe: Recipe, setup: Setup) -> Iterator[Item]:
+    """The memory of a data set: a copy for the program, and the one that was read."""
+    steps = setup.data()
+    if not jax.tree.leaves(steps):
+        return
+    size, rows = tree_bytes(steps), len(steps.reward)
+    detail = f"{rows:,} steps of {format_size(size / rows)}"
+    yield Item("data set", setup.devices * size, detail)
+    yield Item("data set as read", size, "", on_host=True)
 
 
 def _program(recipe: Recipe, setup: Setup, loop: Loop) -> Iterator[Item]:

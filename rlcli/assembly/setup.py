@@ -19,6 +19,7 @@ from rlcli.assembly.checks import (
     check_parts,
     check_updates,
 )
+from rlcli.assembly.data import read_data
 from rlcli.assembly.networks import build_network
 from rlcli.assembly.numbers import numbers_of_each, recipe_numbers
 from rlcli.assembly.parts import (
@@ -29,6 +30,7 @@ from rlcli.assembly.parts import (
 )
 from rlcli.assembly.preprocessing import environment_preprocessing
 from rlcli.assembly.user_errors import explain_user_errors
+from rlcli.environments.idle import idle
 from rlcli.environments.observation_image import with_render
 from rlcli.environments.vector import rendering_option, values_at, vector
 from rlcli.errors import RlcliError
@@ -83,6 +85,9 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
         environment = environment_at(START)
         parts_at = _agent_parts_factory(recipe, environment_at)
         parts = parts_at(START)
+    if parts.replay is not None and parts.replay.is_offline:
+        environment = idle(environment)
+        environment_at = functools.partial(_constant, environment)
     num_envs = environment.num_envs
     check_parts(recipe, num_envs, parts.tracer, parts.updater, parts.replay)
 
@@ -98,6 +103,7 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
         devices=_device_count(recipe, len(seeds), environment.pure),
         reset=train.reset,
         numbers=recipe_numbers(recipe),
+        data=read_data(recipe, environment, parts.replay),
     )
     check_updates(recipe, setup, parts.updater)
     return setup
@@ -130,6 +136,12 @@ def check_environment(recipe: Recipe) -> None:
     if registry.find("environment", recipe.environment.name).facts.get("adapter"):
         return  # on the host: the results of its steps are checked at run time
     check_outputs(recipe, build_core(recipe, START, values_at(recipe.each, 0)))
+
+
+def _constant(environment: Environment, clock: Clock) -> Environment:
+    """An environment that does not depend on the time."""
+    del clock
+    return environment
 
 
 def _device_count(recipe: Recipe, seeds: int, is_pure: bool) -> int:
@@ -324,8 +336,9 @@ def _combine_parts(recipe: Recipe, parts: _AgentParts, num_envs: int) -> Agent:
     if replay is None:
         return normalizer.agent(agents.online_agent(normalized, tracer))
     # The replay has to contain a whole window before the first update, even if
-    # `train.start` is smaller.
+    # `train.start` is smaller. A data set contains it from the start.
     window = max(_row_window(tracer, updater), replay.window)
+    window = 1 if replay.is_offline else window
     min_iterations = -(-window // train.unroll) - 1
     start = max(-(-train.start // (train.unroll * num_envs)), min_iterations)
     updates = Fraction(train.updates)

@@ -20,27 +20,35 @@ def make_evaluator(
     *,
     explore: bool = False,
     clock: Clock = START,
+    num_envs: int | None = None,
+    policy: Policy | None = None,
 ) -> Evaluator:
     """Builds an evaluator of `episodes`, rounded up to equal shares per environment.
 
-    `setup` is that of the recipe: its policies, seeds and devices are used. If each of
-    its seeds has its own numbers, `acting` of the evaluator is a pair: the acting state
-    and `numbers_array`, without padding.
+    `setup` is that of the recipe: its seeds and devices are used, and its policies
+    unless there is another `policy`. If each of its seeds has its own numbers, `acting`
+    of the evaluator is a pair: the acting state and `numbers_array`, without padding.
     """
     facts = registry.find("environment", recipe.environment.name).facts
-    num_envs = parallel_environments(episodes, bool(facts.get("adapter")))
+    if num_envs is None:
+        num_envs = parallel_environments(episodes, bool(facts.get("adapter")))
     small = dataclasses.replace(recipe, num_envs=num_envs)
     environment = build_environment(small, len(setup.seeds), clock)
     return Evaluator(
         environment,
-        _numbered_policy(setup, clock)
-        if setup.has_own_numbers
-        else setup.at(clock)[1].policy,
+        policy or _training_policy(setup, clock),
         setup.seeds,
         -(-episodes // num_envs),
         explore=explore,
         devices=setup.devices,
     )
+
+
+def _training_policy(setup: Setup, clock: Clock) -> Policy:
+    """The policy of a setup at a time."""
+    if setup.has_own_numbers:
+        return _numbered_policy(setup, clock)
+    return setup.at(clock)[1].policy
 
 
 def _numbered_policy(setup: Setup, clock: Clock) -> Policy:

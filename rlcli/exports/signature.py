@@ -11,6 +11,7 @@ import numpy as np
 from rlcli.evaluation.trained_policy import TrainedPolicy
 from rlcli.exports.policy_function import PolicyFunction, next_name
 from rlcli.runs import provenance
+from rlcli.spaces import collapse, to_plain
 
 VERSION = 1
 BATCH = "batch"
@@ -36,7 +37,7 @@ def describe_policy(policy: TrainedPolicy, function: PolicyFunction) -> dict[str
             for name, value in _outputs(function)
         ],
         "state": [
-            {"input": name, "output": next_name(name), "initial": _collapse(leaf)}
+            {"input": name, "output": next_name(name), "initial": collapse(leaf)}
             for name, leaf in function.state.items()
         ],
         "recipe": policy.recipe,
@@ -59,30 +60,4 @@ def _array(name: str, value: Any, batched: bool = False) -> dict[str, Any]:
 
 def _space(space: gymnasium.Space | None) -> Mapping[str, Any]:
     """The entry `space` of an array of an observation or an action."""
-    match space:
-        case gymnasium.spaces.Box():
-            bounds = {"low": _collapse(space.low), "high": _collapse(space.high)}
-            return {"space": {"type": "Box", **bounds}}
-        case gymnasium.spaces.Discrete():
-            sizes = {"n": int(space.n), "start": int(space.start)}
-            return {"space": {"type": "Discrete", **sizes}}
-        case gymnasium.spaces.MultiDiscrete():
-            sizes = {"nvec": space.nvec.tolist(), "start": space.start.tolist()}
-            return {"space": {"type": "MultiDiscrete", **sizes}}
-        case gymnasium.Space():
-            return {"space": {"type": type(space).__name__}}
-    return {}
-
-
-def _collapse(array: np.ndarray) -> Any:
-    """An array as nested lists, or one number if all are equal; null if infinite."""
-    values = np.unique(array)
-    if values.size == 1:
-        return _finite(values[0].item())
-    return _finite(array.tolist())
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_finite(each) for each in value]
-    return value if np.isfinite(value) else None
+    return {} if space is None else {"space": to_plain(space)}

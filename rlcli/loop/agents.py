@@ -77,11 +77,27 @@ def replay_agent(
         learning_iterations = learning_iterations * (learning_iterations > 0)
         return learning_iterations * updates.numerator // updates.denominator
 
+    def store(
+        state: ArrayTree, steps: Transition, clock: Clock
+    ) -> tuple[ArrayTree, Int[Array, ""]]:
+        """The replay with an unroll, and the number of unrolls added to it so far."""
+        count, data = clock.iteration, clock.data
+        if replay.is_offline:
+            return state, count
+        if replay.dataset is not None:
+            state = update_if(
+                clock.iteration == 0,
+                lambda _, state: _add_dataset(replay, state, data, steps),
+                state,
+            )
+            count = count + _count_unrolls(data, steps)
+        return replay.add(state, steps, count), count + 1
+
     def learn(
         state: ReplayAgentState, steps: Transition, clock: Clock, noise: ArrayTree
     ) -> tuple[ReplayAgentState, dict[str, Real[Array, ""]]]:
         with jax.named_scope(phases.STORE):
-            replay_state = replay.add(state.replay, steps, clock.iteration)
+            replay_state, count = store(state.replay, steps, clock)
         updates_before = count_updates(clock.iteration)
         num_updates = count_updates(clock.iteration + 1) - updates_before
 
@@ -94,9 +110,8 @@ def replay_agent(
         ) -> tuple:
             sample_noise, key = jax.tree.map(lambda x: x[i], noise)
             with jax.named_scope(phases.SAMPLE):
-                raw, weight, index = replay.sample(
-                    replay_state, clock.iteration + 1, sample_noise
-                )
+                source = clock.data if replay.is_offline else replay_state
+                raw, weight, index = replay.sample(source, count, sample_noise)
             time = clock._replace(updates=updates_before + i)
 
             def step(learner: ArrayTree) -> tuple:
@@ -145,6 +160,7 @@ def replay_agent(
         updates=count_updates,
         failed_at=lambda state: updater.failed_at(state.learner),
         requires=_requires(tracer, updater),
+        is_offline=replay.is_offline,
     )
 
 
@@ -188,6 +204,34 @@ def online_agent(updater: Updater, tracer: Tracer) -> Agent:
         failed_at=lambda state: updater.failed_at(state.learner),
         requires=_requires(tracer, updater),
     )
+
+
+def _count_unrolls(data: Transition, steps: Transition) -> int:
+    """The number of whole unrolls, shaped as `steps`, in the steps of a data set."""
+    return data.reward.shape[0] // steps.reward.size
+
+
+def _add_dataset(
+    replay: Replay, state: ArrayTree, data: Transition, steps: Transition
+) -> ArrayTree:
+    """Adds the steps of a data set to a replay, in unrolls shaped as `steps`.
+
+    Each environment gets consecutive steps, as if it had made them. A remainder of less
+    than an unroll is not added.
+    """
+    length, num_envs = steps.reward.shape
+    unrolls = _count_unrolls(data, steps)
+    start = jnp.arange(num_envs) * (unrolls * length)
+
+    def add(index: Int[Array, ""], state: ArrayTree) -> ArrayTree:
+        time = index * length + jnp.arange(length)[:, None]
+        rows = jax.tree.map(lambda leaf: leaf[start + time], data)
+        # The next step of the environment belongs to another episode.
+        is_first, is_last = time == 0, time == unrolls * length - 1
+        rows = rows._replace(first=rows.first | is_first, last=rows.last | is_last)
+        return replay.add(state, rows, index)
+
+    return jax.lax.fori_loop(0, unrolls, add, state)
 
 
 def _step_unless_empty(

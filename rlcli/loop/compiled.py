@@ -82,14 +82,20 @@ def compiled_loop(setup: Setup) -> Loop:
         return shapes_on_devices(devices, shapes, progress_axes)
 
     def trace() -> jax.stages.Traced:
-        return advance_all.trace(padded_shapes(), log_points(1))  # JAX keeps the result
+        data = shapes_on_devices(devices, jax.eval_shape(setup.data), None)
+        progress = padded_shapes()._replace(data=data)
+        return advance_all.trace(progress, log_points(1))  # JAX keeps the result
+
+    def place_data() -> ArrayTree:
+        data = setup.data()
+        return jax.device_put(data, seed_shardings(devices, data, None))
 
     @functools.cache
     def temporaries() -> int:
         return devices * temporary_bytes(trace().jaxpr)
 
     def save(progress: Progress) -> ArrayTree:
-        progress = progress._replace(numbers=())
+        progress = progress._replace(numbers=(), data=())
         if len(setup.padded_seeds) == len(setup.seeds):
             return progress
         return drop_padding(len(setup.seeds), jax.device_get(progress), progress_axes)
@@ -98,12 +104,12 @@ def compiled_loop(setup: Setup) -> Loop:
         # The same shardings as `advance` returns, so that it is not compiled twice.
         arrays = arrays._replace(numbers=np.asarray(numbers))
         padded = pad_seeds(len(setup.padded_seeds), arrays, progress_axes)
-        return jax.device_put(
-            padded, seed_shardings(devices, padded, progress_axes)
-        ), ""
+        shardings = seed_shardings(devices, padded, progress_axes)
+        placed = jax.device_put(padded, shardings)
+        return placed._replace(data=place_data()), ""
 
     return Loop(
-        begin=lambda: begin_all(seeds, numbers),
+        begin=lambda: begin_all(seeds, numbers)._replace(data=place_data()),
         advance=lambda progress, counts: advance_all(progress, log_points(counts)),
         save=save,
         restore=restore,

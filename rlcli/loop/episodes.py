@@ -22,7 +22,7 @@ from rlcli.loop.episode_records import (
     episode_functions,
     evaluation_reset_seed,
 )
-from rlcli.types import Array, ArrayTree, Environment, Policy
+from rlcli.types import Array, ArrayTree, Environment, Policy, Transition
 from rlcli.xla.temporaries import temporary_bytes
 
 _MAX_ENVIRONMENTS = 128  # parallel environments of an evaluation …
@@ -173,6 +173,36 @@ class Evaluator:
             render = self._host_env.render_final if is_final else self._host_env.render
             if (image := render(step.state, 0)) is not None:
                 yield step, image
+
+    def transitions(
+        self, acting: ArrayTree, evaluation_index: int = 0
+    ) -> Iterator[Transition]:
+        """Yields the steps `[S, B, ...]` of all environments, without an end."""
+        environment, seeds = self._host_env, self._seeds
+        state, obs = environment.reset(self._reset_seeds(evaluation_index))
+        records = self._begin(obs)
+        try:
+            for time in itertools.count():
+                stream_index = np.array([evaluation_index, time], np.int32)
+                action, policy, noise = self._select(
+                    acting, records, seeds, stream_index
+                )
+                action = jax.tree.map(np.asarray, action)
+                cut = (time + 1) % MAX_EPISODE_STEPS == 0
+                state, timestep = environment.step(state, action, noise, cut)
+                yield Transition(
+                    obs=jax.tree.map(np.asarray, records.obs),
+                    action=action,
+                    reward=timestep.reward,
+                    discount=timestep.discount,
+                    next_obs=timestep.next_obs,
+                    first=np.asarray(records.first),
+                    last=timestep.last,
+                    extras={},
+                )
+                records = self._record(records, policy, timestep, cut)
+        finally:
+            environment.close(state)
 
     def _steps(
         self, acting: ArrayTree, evaluation_index: int

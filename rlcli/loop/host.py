@@ -86,11 +86,13 @@ def host_loop(setup: Setup) -> Loop:
 
     @functools.cache
     def program() -> _Program:
-        return _build_program(setup, shapes())
+        data = jax.eval_shape(setup.data)
+        return _build_program(setup, shapes()._replace(data=data))
 
     def begin() -> Progress:
         state, obs = environment.reset(np.array(setup.seeds, np.uint32))
-        return begin_all(seeds, numbers, obs)._replace(environment=state)
+        progress = begin_all(seeds, numbers, obs)
+        return progress._replace(environment=state, data=jax.device_put(setup.data()))
 
     def advance_by(
         progress: Progress, counts: int | Sequence[int]
@@ -135,12 +137,13 @@ def host_loop(setup: Setup) -> Loop:
 
     def save(progress: Progress) -> ArrayTree:
         arrays = environment.save(progress.environment)
-        return progress._replace(environment=arrays, numbers=())
+        return progress._replace(environment=arrays, numbers=(), data=())
 
     def restore(arrays: ArrayTree) -> tuple[Progress, str]:
         state, warning = environment.restore(arrays.environment)
         device = jax.device_put(arrays._replace(environment=(), numbers=numbers))
-        return device._replace(environment=state), warning
+        data = jax.device_put(setup.data())
+        return device._replace(environment=state, data=data), warning
 
     def close(progress: Progress) -> None:
         environment.close(progress.environment)

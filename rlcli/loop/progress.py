@@ -55,6 +55,9 @@ class Setup(NamedTuple):
     # recipe; `Progress.numbers` is the array of their values. Runs that are trained
     # together have one value for each of `seeds`.
     numbers: Mapping[str, float | tuple[float, ...]] = {}
+    # The steps of the data set of a replay, `[N, ...]` on the host; () without one.
+    # Read when training needs them: acting does not.
+    data: Callable[[], ArrayTree] = lambda: ()
 
     @property
     def padded_seeds(self) -> tuple[int, ...]:
@@ -118,9 +121,10 @@ class Progress(NamedTuple):
     statistics: EpisodeStatistics
     faults: Faults
     numbers: Float32[Array, "*S N"]  # see `Setup.numbers`; not saved
+    data: ArrayTree = ()  # see `Setup.data`; not saved
 
 
-AXES = Progress._make([None, None, 0, 0, 0, 0, 0, 0, 0, 0, None])
+AXES = Progress._make([None, None, 0, 0, 0, 0, 0, 0, 0, 0, None, None])
 
 
 def stream_key(seed: Array | int, index: int) -> Key:
@@ -165,6 +169,7 @@ def clock_at(
         updates=jnp.int32(0),  # set by the agent
         compute_metrics=compute_metrics,
         numbers=numbers_by_place(setup, numbers),
+        data=progress.data,
     )
 
 

@@ -59,7 +59,7 @@ def random(
         del outputs
         return jnp.full(_leading_shape(space, action), density)
 
-    density = _log_density(space)
+    density = log_density(space)
 
     def act(acting, obs, state, first, noise):
         del acting, obs, first
@@ -103,12 +103,12 @@ def _leading_shape(space: gymnasium.Space, action: ArrayTree) -> tuple[int, ...]
     return action.shape[: action.ndim - len(space.shape or ())]
 
 
-def _log_density(space: gymnasium.Space) -> float:
+def log_density(space: gymnasium.Space) -> float:
     """The log-density of `spaces.sample`; 0 for an unbounded Box."""
     if isinstance(space, gymnasium.spaces.Tuple):
-        return sum(map(_log_density, space.spaces))
+        return sum(map(log_density, space.spaces))
     if isinstance(space, gymnasium.spaces.Dict):
-        return sum(map(_log_density, space.spaces.values()))
+        return sum(map(log_density, space.spaces.values()))
     is_box = isinstance(space, gymnasium.spaces.Box)
     if is_box and not space.is_bounded():
         return 0.0

@@ -29,6 +29,7 @@ from rlcli.types import (
     Transition,
     Updater,
 )
+from rlcli.xla.control_flow import update_if
 from rlcli.xla.fusion_barrier import round_to_dtype
 
 _CLIP = 10.0  # bound of a normalized observation, in standard deviations
@@ -261,7 +262,25 @@ def _normalize_agent(
         [NormalizationStatistics, Transition], NormalizationStatistics
     ],
 ) -> Agent:
-    """Returns the agent, which updates the statistics with each unroll."""
+    """Returns the agent, which updates the statistics with each unroll.
+
+    The statistics of an offline agent are those of its data set, from the start.
+    """
+
+    def learn_offline(
+        state: Any, steps: Transition, clock: Clock, noise: ArrayTree
+    ) -> tuple[Any, Mapping[str, Array]]:
+        data = jax.tree.map(lambda leaf: leaf[:, None], clock.data)  # one environment
+        statistics = update_if(
+            clock.iteration == 0,
+            lambda _, before: update_statistics(before, data),
+            state.learner.statistics,
+        )
+        learner = state.learner._replace(statistics=statistics)
+        return agent.learn(state._replace(learner=learner), steps, clock, noise)
+
+    if agent.is_offline:
+        return agent._replace(learn=learn_offline)
 
     def learn(
         state: Any, steps: Transition, clock: Clock, noise: ArrayTree

@@ -18,7 +18,7 @@ import numbers
 import operator
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import annotated_types
@@ -71,6 +71,15 @@ def is_schedulable(annotation: Any) -> bool:
     """Whether an option is a float that may follow a schedule or vary over copies."""
     base, metadata = unwrap(annotation)
     return base is float and "structural" not in metadata
+
+
+def names_data(annotation: Any, kinds: Collection[str] = ("file", "minari")) -> bool:
+    """Whether an option names a data set: a file, or the id of one of Minari."""
+    base, metadata = unwrap(annotation)
+    is_named = any(isinstance(item, str) and item in kinds for item in metadata)
+    return is_named or any(
+        names_data(member, kinds) for member in typing.get_args(base)
+    )
 
 
 def format_value(value: Any) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rlcli import registry
+from rlcli.datasets.names import shipped_folder
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.recipe import documents
 from rlcli.recipe.extending import Extender
@@ -24,11 +25,7 @@ _FIRST = ("dqn_cartpole", "ppo_cartpole")  # well-known algorithms, and quickly 
 
 def shipped_recipes() -> dict[str, Path]:
     """The recipes that come with rlcli, by name."""
-    package = Path(__file__).parents[1]
-    # Inside the package when installed, beside it in a checkout.
-    folders = (package / "recipes", package.parent / "recipes")
-    folder = next((folder for folder in folders if folder.is_dir()), None)
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))} if folder else {}
+    return {path.stem: path for path in sorted(shipped_folder().glob("*.yaml"))}
 
 
 def find_recipe(recipe: str | Path) -> Path:

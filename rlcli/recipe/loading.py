@@ -267,6 +267,8 @@ def _read_recipe(sections: Sections, name: str) -> Recipe:
             vector.num_envs,
             replay is not None,
             reset=facts.get("reset", False),
+            is_offline=replay is not None
+            and registry.find("replay", replay.name).facts.get("offline", False),
             on_host=bool(
                 registry.find("environment", environment.name).facts.get("adapter")
             ),

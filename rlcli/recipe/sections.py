@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 from rlcli import registry
 from rlcli.errors import RlcliError, quote
 from rlcli.recipe import grammar, key_hints
-from rlcli.recipe.annotations import format_value
+from rlcli.recipe.annotations import format_value, names_data
 from rlcli.recipe.defaults import (
     NETWORK_KEYS,
     default_part,
@@ -18,6 +18,7 @@ from rlcli.recipe.defaults import (
     option_checker,
 )
 from rlcli.recipe.documents import Document, Place
+from rlcli.recipe.file_options import find_file
 from rlcli.recipe.merging import (
     DEFAULT,
     SHARED,
@@ -131,7 +132,12 @@ class Sections:
                 del given_options[key]
         label = f"{kind} {quote(name)}" + (" (the default)" if is_default else "")
         reader = grammar.Reader(label, place, self.fail)
-        return Part(kind, name, reader.options(parameters, given_options, common))
+        options = reader.options(parameters, given_options, common)
+        for key, parameter in parameters.items():
+            if options[parameter.name] and names_data(parameter.annotation, ("file",)):
+                file = find_file(self.document, (*place, key), options[parameter.name])
+                options[parameter.name] = file
+        return Part(kind, name, options)
 
     def complete(
         self, kind: str, value: Any, place: Place, common: Sequence[str], default: Any
@@ -299,6 +305,7 @@ class Sections:
         *,
         reset: bool,
         on_host: bool,
+        is_offline: bool = False,
     ) -> grammar.Train:
         """The section `train`, with the defaults that depend on other sections."""
         options = dict(self.mapping(("train",), self.data.get("train")))
@@ -306,7 +313,8 @@ class Sections:
         steps = reader.option("steps", parameters["steps"], options)
         options = {"unroll": unroll, "updates": 1, "reset": reset} | options
         # Fill the replay with some steps before the first update.
-        options = {"start": min(1_000, steps // 10) if has_replay else 0} | options
+        fills_replay = has_replay and not is_offline
+        options = {"start": min(1_000, steps // 10) if fills_replay else 0} | options
         unroll = reader.option("unroll", parameters["unroll"], options)
         updates = self.updates(reader, options["updates"], unroll * num_envs)
         options["updates"] = updates

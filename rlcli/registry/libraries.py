@@ -33,6 +33,7 @@ EXTRAS: Mapping[str, Extra] = MappingProxyType(  # in the order of pyproject.tom
         "pgx": Extra(("pgx",), "environments `pgx/…`"),
         "evolution": Extra(("evosax",), "updaters `open_es`, `cma_es`, `simple_ga`"),
         "muzero": Extra(("mctx",), "updater `muzero`"),
+        "minari": Extra(("minari", "h5py"), "replay `dataset` with `minari`"),
         "tensorboard": Extra(("tensorboardX",), "tracker `tensorboard`"),
         "wandb": Extra(("wandb",), "tracker `wandb`"),
         "mlflow": Extra(("mlflow", "sqlalchemy", "alembic"), "tracker `mlflow`"),

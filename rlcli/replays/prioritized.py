@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from rlcli.datasets.dataset import Dataset
+from rlcli.datasets.names import DataFile
 from rlcli.registry import register
 from rlcli.replays.frames import FrameOptions, frame_ring
 from rlcli.replays.priorities import (
@@ -31,6 +33,7 @@ def prioritized(
     epsilon: NonNegative = 1e-6,
     sort_every: Count = 1_000,
     frames: FrameOptions | None = None,
+    prefill: DataFile | None = None,
 ) -> Replay:
     """Prioritized experience replay (PER): samples by TD error or gradient norm.
 
@@ -45,6 +48,7 @@ def prioritized(
     Sampling is stratified: each window of the batch comes from its own equal share of
     the total mass. For `rank`, all priorities are sorted once every `sort_every`
     unrolls. `frames` are the options of replay `frames`, which stores each frame once.
+    `prefill` is a file of `rlcli collect`, whose steps are the first in the ring.
     """
     if frames is None:
         ring = step_ring(capacity, unroll, num_envs)
@@ -59,4 +63,7 @@ def prioritized(
     else:
         masses = proportional_masses(leaves, alpha, epsilon)
     replay = prioritized_replay(windows, num_envs, capacity, batch_size, masses, beta)
-    return replay._replace(required_priority=by if by == "gradient_norm" else "")
+    return replay._replace(
+        required_priority=by if by == "gradient_norm" else "",
+        dataset=prefill and Dataset.parse(prefill),
+    )

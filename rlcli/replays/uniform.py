@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int, Int32, UInt32
 
+from rlcli.datasets.dataset import Dataset
+from rlcli.datasets.names import DataFile
 from rlcli.registry import register
 from rlcli.replays.rings import check_capacity, step_ring
 from rlcli.replays.windows import Windows
@@ -21,18 +23,21 @@ def uniform(
     capacity: Count = 50_000,
     batch_size: Count = 32,
     replacement: bool = True,
+    prefill: DataFile | None = None,
 ) -> Replay:
     """Uniform replay: samples the newest `capacity` steps uniformly (Lin, 1992).
 
     Stores raw steps, one unroll at a time, and samples windows of `window` consecutive
     steps that do not cross the head of the ring: `[window, batch_size, ...]`. Without
     `replacement` no window occurs twice in a batch; while there are fewer than
-    `batch_size` windows, the rest of the batch has weight 0.
+    `batch_size` windows, the rest of the batch has weight 0. `prefill` is a file of
+    `rlcli collect`, relative to the recipe: its steps are the first in the ring.
     """
     check_capacity("uniform", capacity, window, unroll, num_envs, "the tracer needs")
     ring = step_ring(capacity, unroll, num_envs)
     windows = Windows(ring, unroll, window)
-    return uniform_replay(windows, num_envs, capacity, batch_size, replacement)
+    replay = uniform_replay(windows, num_envs, capacity, batch_size, replacement)
+    return replay._replace(dataset=prefill and Dataset.parse(prefill))
 
 
 def uniform_replay(

@@ -191,12 +191,14 @@ def train_chunks(
     with Monitor(title=find_errors(), quiet=quiet, hint=CTRL_C) as monitor:
         monitor.set_phase("loading JAX")
         warning = set_threads()
+        from rlcli.assembly import record_data
         from rlcli.training.compile_phases import TRACING, report_compilation
 
         monitor.set_phase(TRACING)
         with report_compilation(monitor.set_phase):
             full_recipe = load()
             recipe = smoke_recipe(full_recipe) if smoke else full_recipe
+            recipe = record_data(recipe)
             experiment = _build_experiment(recipe, ends_at_log_points)
             text = recipe.resolved_text
             folder = run_folder.create_run(

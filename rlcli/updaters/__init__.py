@@ -59,6 +59,16 @@ def require_discrete(spaces: Spaces, updater: str) -> gymnasium.spaces.Discrete:
     )
 
 
+def refuse_memory(updater: str, has_memory: bool) -> None:
+    """Refuses recurrent networks where an updater learns from single steps."""
+    if has_memory:
+        raise RlcliError(
+            f"updater `{updater}` learns from single steps and does not support "
+            "recurrent networks",
+            "remove `memory` from the network",
+        )
+
+
 def default_distribution(space: gymnasium.Space, updater: str) -> Distribution:
     """Returns the default distribution family over the space, or raises an error."""
     try:

@@ -289,6 +289,14 @@ def gradient_norms(
     return jax.vmap(norm, in_axes=1)(columns, weight > 0)
 
 
+def add_penalty(losses: Losses, penalty: Float[Array, "T B"]) -> Losses:
+    """The losses of critics with one more term, logged as `penalty`."""
+    return losses._replace(
+        terms=[*losses.terms, Term(penalty, is_weighted=True)],
+        row_metrics={**losses.row_metrics, "penalty": penalty},
+    )
+
+
 def backup_value(backup: Backup) -> Float[Array, "T B"]:
     """The expected value of a backup."""
     mean = backup.bootstrap_value.mean() + backup.bonus

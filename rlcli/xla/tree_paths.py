@@ -22,6 +22,10 @@ def _path_step(key: Any) -> str:
     """One step of a tree path: a field, an index, or an escaped dict key."""
     for attribute in ("name", "idx", "key"):
         if hasattr(key, attribute):
-            name = str(getattr(key, attribute))
-            return name.replace("\\", "\\\\").replace("/", "\\/")
+            return escape_step(getattr(key, attribute))
     raise TypeError(f"expected a field, a key or an index, got {key!r}")
+
+
+def escape_step(name: Any) -> str:
+    """A name as a step of a tree path."""
+    return str(name).replace("\\", "\\\\").replace("/", "\\/")

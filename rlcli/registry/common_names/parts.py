@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-_NO_OFFLINE = (
-    "rlcli has no offline reinforcement learning: agents learn from an environment"
+_OFFLINE = (
+    "rlcli's offline algorithms are `cql`, `iql`, `td3_bc` and `behaviour_cloning`"
 )
 _NO_MULTI_AGENT = "rlcli has no multi-agent algorithms"
 _NO_EXPLORATION_BONUS = (
@@ -162,12 +162,11 @@ UPDATERS = {
         "step ahead"
     ),
     # Other settings
-    "bc behavior_cloning behaviour_cloning dagger gail": (
-        "rlcli has no data sets of demonstrations; "
-        "`updater: {name: cross_entropy, filter: none}` imitates the actions of the "
-        "behavior policy"
-    ),
-    "cql iql bcq td3_bc awac edac decision_transformer": _NO_OFFLINE,
+    "bc behavior_cloning": "`updater: behaviour_cloning`",
+    "discrete_cql cql_h": "`updater: cql`",
+    "implicit_q_learning": "`updater: iql`",
+    "td3_plus_bc": "`updater: td3_bc`",
+    "dagger gail bcq bear awac edac decision_transformer": _OFFLINE,
     "maddpg mappo ippo qmix vdn coma": _NO_MULTI_AGENT,
     "rnd icm count_based": _NO_EXPLORATION_BONUS,
     "her hindsight_experience_replay": "hindsight experience replay is not supported",

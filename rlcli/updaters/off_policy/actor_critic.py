@@ -48,10 +48,11 @@ from rlcli.types import (
     Transition,
     Updater,
 )
-from rlcli.updaters import Spaces
+from rlcli.updaters import Spaces, refuse_memory
 from rlcli.updaters.critics import (
     Backup,
     Critic,
+    add_penalty,
     all_actions_critic,
     bootstrap_target,
     is_recurrent_critic,
@@ -100,6 +101,10 @@ class OffPolicyOptions(NamedTuple):
     # Whether bootstrap targets use target parameters of the policy.
     has_target_policy: bool = False
     regularizers: Sequence[Mapping[str, Any]] = ()  # with defaults filled in
+    # (parts, params, rows, key) -> a term of the critics' loss, `[T, B]`
+    critic_penalty: Callable[..., Float[Array, "T B"]] | None = None
+    # (policy loss, choice, rows) -> the policy loss to use instead, `[T, B]`
+    change_policy_loss: Callable[..., Float[Array, "T B"]] = lambda loss, *_: loss
 
 
 class OffPolicyParts(NamedTuple):
@@ -138,12 +143,12 @@ def off_policy_actor_critic(
     settings: OffPolicyOptions,
 ) -> Updater:
     """The updater of an actor, its critics and its temperature."""
-    _refuse_memory(name, is_recurrent(actor.network))
+    refuse_memory(name, is_recurrent(actor.network))
     if isinstance(spaces.action, gymnasium.spaces.Discrete):
         critic = all_actions_critic(networks, "critic", spaces.action, settings.critics)
     else:
         critic = one_action_critic(networks, "critic", spaces.action, settings.critics)
-    _refuse_memory(name, is_recurrent_critic(critic))
+    refuse_memory(name, is_recurrent_critic(critic))
     scale = value_transform(settings.transform)
     _check_regularizers(name, actor, settings.regularizers)
     policy = policies(**actor.offers, space=spaces.action)
@@ -185,9 +190,13 @@ def off_policy_actor_critic(
         def critic_losses(params: Params) -> Losses:
             inputs = (critic_key, batch.obs, batch.action, batch.first)
             prediction = critic.predict_action("learn", params, *inputs)
-            return regression_losses(
+            losses = regression_losses(
                 prediction, critic_target, LOSSES[settings.loss], scale
             )
+            if settings.critic_penalty is None:
+                return losses
+            penalty = settings.critic_penalty(parts, params, batch, critic_key)
+            return add_penalty(losses, penalty)
 
         def actor_losses(params: Params) -> Losses:
             return _actor_losses(parts, params, batch, policy_key)
@@ -241,7 +250,9 @@ def _actor_losses(
         parts.critic, "act", fixed_params, critic_key, rows.obs, choice, rows.first
     )
     q = parts.settings.actor_reduction(prediction.particles(parts.scale)).mean()
-    policy_loss = -parts.soft(fixed_params, choice, q)
+    policy_loss = parts.settings.change_policy_loss(
+        -parts.soft(fixed_params, choice, q), choice, rows
+    )
     terms = [Term(policy_loss, is_weighted=False)]
     row_metrics, metrics = {"policy_loss": policy_loss}, {}
     entropy = -jnp.sum(choice.probability * choice.log_prob, axis=-1)
@@ -299,15 +310,6 @@ def _estimate(
 def _acting_params(params: Params) -> Params:
     """The parameters that acting needs, without the critics'."""
     return {name: params[name] for name in ("policy", SHARED) if name in params}
-
-
-def _refuse_memory(name: str, has_memory: bool) -> None:
-    if has_memory:
-        raise RlcliError(
-            f"updater `{name}` learns from single steps and does not support recurrent "
-            "networks",
-            "remove `memory` from the network",
-        )
 
 
 def _check_regularizers(

@@ -88,8 +88,8 @@ def soft_pg(
         networks,
         policies,
         optimizer,
-        _build_actor(spaces, networks),
-        _build_temperature(
+        soft_actor("soft_pg", spaces, networks),
+        build_temperature(
             spaces.action, temperature, initial_temperature, target_entropy
         ),
         OffPolicyOptions(
@@ -114,22 +114,22 @@ def sac() -> None:
     """
 
 
-def _build_actor(spaces: Spaces, networks: Callable[..., Network]) -> Actor:
+def soft_actor(updater: str, spaces: Spaces, networks: Callable[..., Network]) -> Actor:
     """The actor over Discrete actions, or over a Box with reparameterized samples."""
     if isinstance(spaces.action, kinds.Discrete):
-        family = default_distribution(spaces.action, "soft_pg")
+        family = default_distribution(spaces.action, updater)
         return categorical_actor(networks, family)
     family = distributions.distribution_for(spaces.action, box="squashed_normal")
     if family.differentiable is None:
         raise RlcliError(
-            "`soft_pg` needs a Discrete action space or a Box of floats, but "
+            f"`{updater}` needs a Discrete action space or a Box of floats, but "
             f"{spaces.owner} has {describe(spaces.action)}",
             "`ppo` and `a2c` support any action space",
         )
     return stochastic_actor(networks, family)
 
 
-def _build_temperature(
+def build_temperature(
     space: gymnasium.Space,
     temperature: float | Literal["learned"],
     initial: float,

@@ -9,12 +9,12 @@ from jaxtyping import Float
 from rlcli.networks.predictions import Particles, index_actions
 from rlcli.types import Array
 from rlcli.updaters.critics import Backup
+from rlcli.updaters.learner import Target
 from rlcli.updaters.td.rule_context import RuleContext
 from rlcli.updaters.td.temporal_difference import rule
 
-POLYAK_TARGET = {
-    "polyak": 0.005
-}  # the default target update of the rules that need one
+# The default target update of the rules that need one.
+POLYAK_TARGET: Target = {"polyak": 0.005}
 
 
 @rule()

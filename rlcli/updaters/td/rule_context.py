@@ -64,6 +64,9 @@ class TDParts(NamedTuple):
     scale: Transform
     # (params, obs, first, carry) -> the outputs that the policy's `log_prob` takes
     outputs: Callable[..., ArrayTree]
+    # (q(s, ·) of each critic [C, T, B, A], index of the action taken [T, B]) -> a term
+    # of the loss [T, B]
+    penalty: Callable[[Array, Array], Float[Array, "T B"]] | None = None
 
 
 def make_context(
@@ -124,7 +127,7 @@ def make_context(
         ).mean(),
         current_q=current_q,
         action_probabilities=functools.partial(_action_probabilities, parts),
-        action=rows.action - _first_action(parts.space),
+        action=rows.action - first_action(parts.space),
     )
 
 
@@ -145,7 +148,7 @@ def _sample_next_action(
     return jax.tree.map(lambda leaf: leaf.reshape((*shape, *leaf.shape[1:])), action)
 
 
-def _first_action(space: gymnasium.Space) -> int:
+def first_action(space: gymnasium.Space) -> int:
     """The first action of a Discrete space, else 0."""
     return int(space.start) if isinstance(space, gymnasium.spaces.Discrete) else 0
 
@@ -154,7 +157,7 @@ def _action_probabilities(
     parts: TDParts, q: Float[Array, "*batch A"]
 ) -> Float[Array, "*batch A"]:
     """π(·|s) of the policy acting on the values q."""
-    numbers = _first_action(parts.space) + jnp.arange(q.shape[-1])
+    numbers = first_action(parts.space) + jnp.arange(q.shape[-1])
 
     def probability_of(number: Array) -> Array:
         return parts.policy.log_prob(q, jnp.full(q.shape[:-1], number))

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Bool, Float
 
+from rlcli.distributions import Distribution
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import (
     LOSSES,
@@ -27,7 +28,7 @@ from rlcli.networks.predictions import (
     min_over_critics,
     value_transform,
 )
-from rlcli.policies import ValuesOffer, predict
+from rlcli.policies import DistributionOffer, Offer, ValuesOffer, predict
 from rlcli.types import (
     Array,
     ArrayTree,
@@ -48,6 +49,7 @@ from rlcli.updaters.critics import (
     Backup,
     Critic,
     RowPriority,
+    add_penalty,
     all_actions_critic,
     backup_value,
     bootstrap_target,
@@ -64,6 +66,7 @@ from rlcli.updaters.td.rule_context import (
     RuleContext,
     TDParts,
     expected_backup,
+    first_action,
     make_context,
     target_log_prob,
 )
@@ -109,14 +112,14 @@ def rule(
         name = rule_function.func.__name__
         if discrete_only or settings.q == "all":
             require_discrete(parts.spaces, name)
-        apply = functools.partial(_apply_rule, rule_function, name)
-        return _action_value_updater(apply, settings, parts)
+        apply = functools.partial(apply_rule, rule_function, name)
+        return action_value_updater(apply, settings, parts)
 
     facts = {"policy": policy, "tracer": tracer, "unroll": unroll}
     return updater_decorator(build, TDOptions, TDOptions._fields, defaults, facts)
 
 
-def _apply_rule(function: Rule, name: str, context: RuleContext) -> Backup:
+def apply_rule(function: Rule, name: str, context: RuleContext) -> Backup:
     """Applies a rule; raises an error unless it returns particles for each row."""
     result = function(context)
     if not isinstance(result, Backup):
@@ -133,10 +136,19 @@ def _apply_rule(function: Rule, name: str, context: RuleContext) -> Backup:
     return result
 
 
-def _action_value_updater(
-    rule_function: Rule, settings: TDOptions, parts: Parts
+def action_value_updater(
+    rule_function: Rule,
+    settings: TDOptions,
+    parts: Parts,
+    *,
+    penalty: Callable[[Array, Array], Array] | None = None,
+    family: Distribution | None = None,
 ) -> Updater:
-    """The TD updater of a rule for action values."""
+    """The TD updater of a rule for action values.
+
+    `penalty` is a term of the loss, see `TDParts`. With a `family` of distributions,
+    policies may sample from it: the values of all actions are its parameters.
+    """
     spaces, networks, policies, optimizer = parts
     space, scale = spaces.action, value_transform(settings.transform)
     build_critic = {"all": all_actions_critic, "one": one_action_critic}[settings.q]
@@ -149,10 +161,11 @@ def _action_value_updater(
         return min_over_critics(prediction.particles(scale)).mean()
 
     if isinstance(space, gymnasium.spaces.Discrete):
-        policy, outputs = _value_policy(critic, scale, policies, space), values
+        policy = _value_policy(critic, scale, policies, space, family)
+        outputs = values
     else:
         policy, outputs = policies(space=space), lambda *_: ()
-    td_parts = TDParts(rule_function, critic, policy, space, scale, outputs)
+    td_parts = TDParts(rule_function, critic, policy, space, scale, outputs, penalty)
     return td_updater(
         *(td_parts, settings.target, LOSSES[settings.loss], optimizer),
         priority=settings.priority,
@@ -164,6 +177,7 @@ def _value_policy(
     scale: Transform,
     policies: Callable[..., Policy],
     space: gymnasium.spaces.Discrete,
+    family: Distribution | None,
 ) -> Policy:
     """The recipe's policy on action values, with network noise only in `explore`.
 
@@ -197,7 +211,10 @@ def _value_policy(
         return values_of_each(keys, obs, first, carry), carries
 
     network = Network(critic.init, apply, critic.initial)
-    inner = policies(values=ValuesOffer(network), space=space)
+    offers: dict[str, Offer] = {"values": ValuesOffer(network)}
+    if family is not None:
+        offers["distribution"] = DistributionOffer(network, family)
+    inner = policies(**offers, space=space)
 
     def draw(key: Key, batch: int) -> tuple[ArrayTree, Key]:
         return inner.draw(key, batch), jax.random.fold_in(key, _NOISE_STREAM)
@@ -272,7 +289,16 @@ def td_updater(
         def losses(params: Params) -> Losses:
             prediction = predict_rows(params, rows, carry)
             # Back in the order of the batch, as the targets are; vmap: over critics.
-            return regress(jax.vmap(order.backward)(prediction), td_target)
+            result = regress(jax.vmap(order.backward)(prediction), td_target)
+            if parts.penalty is None:
+                return result
+            q = critic.predict_all_actions(
+                *("learn", params, learn_key, steps.obs, steps.first),
+                initial_carry(critic, steps),
+            )
+            index = steps.action - first_action(parts.space)
+            penalty = parts.penalty(q.particles(scale).mean(), index)
+            return add_penalty(result, order.backward(penalty))
 
         def column_losses(params: Params, column: tuple) -> Float[Array, "T 1"]:
             *inputs, column_target = column

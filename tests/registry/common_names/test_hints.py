@@ -65,7 +65,8 @@ def test_a_name_has_one_hint_and_is_no_name_of_rlcli(kind):
     ("kind", "name", "hint"),
     [
         ("updater", "DDQN", "`updater: double_dqn`"),
-        ("updater", "TD3+BC", "rlcli has no offline"),
+        ("updater", "TD3+BC", "did you mean `td3_bc`?"),
+        ("updater", "GAIL", "rlcli's offline algorithms are"),
         ("updater", "trpo", "TRPO is not supported; PPO is its successor"),
         ("updater", "DreamerV3", "Dreamer is not supported"),
         ("updater", "DQN", "did you mean `dqn`?"),

@@ -1,0 +1,79 @@
+"""Data: reads the data set that a recipe's replay names, and records its content."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+from rlcli import registry
+from rlcli.assembly.parts import START, build_part
+from rlcli.assembly.user_errors import explain_user_errors
+from rlcli.datasets.names import HASH
+from rlcli.errors import RlcliError
+from rlcli.recipe import Recipe
+from rlcli.recipe.annotations import names_data
+from rlcli.types import ArrayTree, Environment, Replay
+
+
+def read_data(
+    recipe: Recipe, environment: Environment, replay: Replay | None
+) -> Callable[[], ArrayTree]:
+    """Returns a function that reads the data set of a replay; without one, of ()."""
+    if replay is None or replay.dataset is None:
+        return lambda: ()
+
+    @functools.cache
+    def read() -> ArrayTree:
+        try:
+            owner = f"environment `{recipe.environment.name}`"
+            spaces = environment.observation, environment.action
+            steps = replay.dataset.read(*spaces, owner)
+        except RlcliError as error:
+            raise recipe.locate_error(("replay",), error) from error
+        _check_size(recipe, environment, replay, len(steps.reward))
+        return steps
+
+    return read
+
+
+def _check_size(
+    recipe: Recipe, environment: Environment, replay: Replay, steps: int
+) -> None:
+    """Refuses a data set that does not fit into the replay, or fills no unroll."""
+    size = recipe.train.unroll * environment.num_envs
+    if replay.is_offline or size <= steps <= replay.capacity:
+        return
+    if steps < size:
+        raise recipe.error(
+            ("replay",),
+            f"{replay.dataset.name} has {steps:,} steps, fewer than one unroll of "
+            f"{size:,}",
+            "lower `train.unroll` or `environment.num_envs`",
+        )
+    raise recipe.error(
+        ("replay",),
+        f"{replay.dataset.name} has {steps:,} steps, but the replay holds only "
+        f"{replay.capacity:,}",
+        f"raise `replay.capacity` to at least {steps:,}",
+    )
+
+
+def record_data(recipe: Recipe) -> Recipe:
+    """The recipe with the SHA-256 of its data set, by which resume recognizes it."""
+    part = recipe.replay
+    if part is None:
+        return recipe
+    options = dict(part.options)
+    parameters = registry.options(registry.find("replay", part.name).factory)
+    for parameter in parameters.values():
+        source = options[parameter.name]
+        if not source or not names_data(parameter.annotation) or HASH in source:
+            continue
+        with explain_user_errors(recipe):
+            replay = build_part(part, START, recipe, 1, 1, 1)
+        try:
+            options[parameter.name] += HASH + replay.dataset.digest()
+        except RlcliError as error:
+            raise recipe.locate_error(("replay",), error) from error
+    return dataclasses.replace(recipe, replay=part._replace(options=options))

@@ -1,0 +1,176 @@
+"""Arrays: the steps of a data set, their checks, and their conversion to rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, NoReturn
+
+import gymnasium
+import jax
+import numpy as np
+
+from rlcli import spaces
+from rlcli.errors import RlcliError
+from rlcli.spaces import describe
+from rlcli.types import ArrayTree, Transition
+from rlcli.xla.tree_paths import escape_step, leaves_by_path
+
+# Arrays by the tree path of a member of a Tuple or Dict; "" for a single array.
+Members = Mapping[str, np.ndarray]
+_COLLECT = "`rlcli collect` writes data sets; docs/formats.md describes their arrays"
+
+
+class DatasetArrays(NamedTuple):
+    """N steps of E whole episodes, one episode after the other."""
+
+    observations: Members  # `[N, ...]`: before each step
+    actions: Members  # `[N, ...]`
+    rewards: np.ndarray  # `[N]`
+    terminations: np.ndarray  # bool `[N]`: the episode has ended here
+    truncations: np.ndarray  # bool `[N]`: it was cut off here
+    final_observations: Members  # `[E, ...]`: after the last step of each episode
+    metadata: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def ends(self) -> np.ndarray:
+        """Whether each step is the last of its episode."""
+        return self.terminations | self.truncations
+
+    @property
+    def returns(self) -> np.ndarray:
+        """The return of each episode."""
+        last = np.flatnonzero(self.ends)
+        totals = np.cumsum(self.rewards, dtype=np.float64)[last]
+        return np.diff(totals, prepend=0.0)
+
+
+def check_arrays(data: DatasetArrays, name: str) -> None:
+    """Refuses arrays whose lengths or types do not match, or that are not finite."""
+
+    def refuse(problem: str) -> NoReturn:
+        raise RlcliError(f"{name}: {problem}", _COLLECT)
+
+    steps = data.rewards.shape[0] if data.rewards.ndim == 1 else 0
+    if not steps:
+        refuse(f"`rewards` has shape {list(data.rewards.shape)}, expected [steps]")
+    for key in ("terminations", "truncations"):
+        array = getattr(data, key)
+        if array.dtype != np.bool_ or array.shape != (steps,):
+            refuse(f"`{key}` is {_describe(array)}, expected bool[{steps}]")
+    if not data.ends[-1]:
+        refuse("its last step ends no episode: `truncations[-1]` has to be true")
+    expected = {"final_observations": int(np.sum(data.ends))}
+    for key, array in array_names(data).items():
+        length = expected.get(key.partition("/")[0], steps)
+        if array.ndim == 0 or array.shape[0] != length:
+            refuse(f"`{key}` is {_describe(array)}, expected {length:,} rows")
+        if array.dtype.kind not in "biuf":
+            refuse(f"`{key}` is of {array.dtype}, expected numbers")
+        if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
+            row = int(np.argwhere(~np.isfinite(array))[0][0])
+            refuse(f"`{key}` is not finite in row {row:,}")
+
+
+def to_transitions(
+    data: DatasetArrays,
+    observation: gymnasium.Space,
+    action: gymnasium.Space,
+    name: str,
+    owner: str,
+) -> Transition:
+    """The steps as rows `[N, ...]`, in the dtypes of an environment's spaces.
+
+    Raises an `RlcliError` if the arrays of the data set `name` do not match the spaces
+    of `owner`, such as "environment `CartPole-v1`".
+    """
+    obs, final_obs, actions = (
+        _to_elements(getattr(data, key), space, key, name, owner)
+        for key, space in (
+            ("observations", observation),
+            ("final_observations", observation),
+            ("actions", action),
+        )
+    )
+    last = data.ends
+    episode = np.cumsum(last) - last  # the index of the episode of each step
+
+    def shift(leaf: np.ndarray, final: np.ndarray) -> np.ndarray:
+        following = np.concatenate([leaf[1:], leaf[-1:]])
+        following[last] = final[episode[last]]
+        return following
+
+    return Transition(
+        obs=obs,
+        action=actions,
+        reward=data.rewards.astype(np.float32),
+        discount=np.where(data.terminations, 0, 1).astype(np.float32),
+        next_obs=jax.tree.map(shift, obs, final_obs),
+        first=np.concatenate([[True], last[:-1]]),
+        last=last,
+        extras={},
+    )
+
+
+def _to_elements(
+    members: Members, space: gymnasium.Space, key: str, name: str, owner: str
+) -> ArrayTree:
+    """The arrays of a space's members, as a batch of elements of the space."""
+
+    def refuse(path: str, problem: str) -> NoReturn:
+        raise RlcliError(
+            f"{name} does not fit {owner}: `{_join(key, path)}` {problem}",
+            "use data of an environment with the same spaces and wrappers",
+        )
+
+    def convert(path: str, member: gymnasium.Space) -> np.ndarray:
+        if path not in members:
+            refuse(path, f"is missing: {describe(space)}")
+        array, dtype = members[path], spaces.dtype(member)
+        kinds = {"f": "f", "b": "b"}.get(dtype.kind, "iu")
+        if array.shape[1:] != member.shape or array.dtype.kind not in kinds:
+            found = f"{array.dtype}{list(array.shape[1:])}"
+            refuse(path, f"holds {found}, expected {describe(member)}")
+        low, high = spaces.bounds(member)
+        if dtype.kind != "f" and np.any((array < low) | (array > high)):
+            refuse(path, f"holds values outside {describe(member)}")
+        return array.astype(dtype)
+
+    member_spaces = dict(_member_spaces(space))
+    if unknown := sorted(members.keys() - member_spaces.keys()):
+        refuse(unknown[0], f"is no member of {describe(space)}")
+    element = spaces.zeros(space)
+    leaves = [convert(path, member_spaces[path]) for path in leaves_by_path(element)]
+    return jax.tree.unflatten(jax.tree.structure(element), leaves)
+
+
+def _member_spaces(
+    space: gymnasium.Space, path: str = ""
+) -> Iterator[tuple[str, gymnasium.Space]]:
+    """The spaces of the arrays of an element, by tree path."""
+    parts = spaces.members(space)
+    for key, part in parts.items():
+        step = escape_step(key)
+        yield from _member_spaces(part, f"{path}/{step}" if path else step)
+    if not parts:
+        yield path, space
+
+
+def _join(key: str, path: str) -> str:
+    """The name of an array in a file."""
+    return f"{key}/{path}" if path else key
+
+
+def array_names(data: DatasetArrays) -> dict[str, np.ndarray]:
+    """All arrays by their names in a file, in a fixed order."""
+    names = {
+        _join(key, path): array
+        for key in ("observations", "actions", "final_observations")
+        for path, array in sorted(getattr(data, key).items())
+    }
+    flat = ("rewards", "terminations", "truncations")
+    return names | {key: getattr(data, key) for key in flat}
+
+
+def _describe(array: np.ndarray) -> str:
+    return f"{array.dtype}{list(array.shape)}"

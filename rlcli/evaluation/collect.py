@@ -1,0 +1,220 @@
+"""Collect: writes the steps of a trained policy as a data set."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium
+import jax
+import numpy as np
+
+from rlcli import spaces
+from rlcli.assembly import build, out_of_memory
+from rlcli.datasets.arrays import DatasetArrays
+from rlcli.datasets.files import dump
+from rlcli.evaluation.collection import check_request
+from rlcli.evaluation.evaluate import snapshot_clock
+from rlcli.evaluation.evaluator import make_evaluator
+from rlcli.loop.episodes import Evaluator
+from rlcli.policies.sampled import random as random_policy
+from rlcli.recipe import Recipe, dump_recipe, resolve
+from rlcli.runs import provenance, snapshots
+from rlcli.runs.files import write_output
+from rlcli.runs.statistics import episode_summary
+from rlcli.types import ArrayTree, Environment, Transition
+from rlcli.xla.tree_paths import leaves_by_path
+
+_STREAM_STEPS = 2_000  # steps of an environment, at least, if `steps` are collected …
+_MAX_STREAMS = 10  # … by at most this many environments
+
+
+def collect(
+    run: str | Path,
+    *,
+    output: str | Path | None = None,
+    episodes: int | None = None,
+    steps: int | None = None,
+    best: bool = False,
+    explore: bool = False,
+    random: bool = False,
+    seed: int = 0,
+    trust: bool = False,
+) -> dict[str, Any]:
+    """Writes episodes of a trained policy as a data set, for replay `dataset`.
+
+    The policies of all seeds of a run contribute equally.
+
+    Args:
+        run: what `rlcli.eval` takes, such as `zoo/dqn_cartpole`.
+        output: the file, `.npz`; by default `dataset.npz` in the run's folder, or in
+            the current one for a policy of the zoo.
+        episodes: the number of whole episodes; by default 100.
+        steps: the number of steps instead; the last episode is truncated.
+        best: uses the policy of each seed's best evaluation instead of the latest.
+        explore: explores as in training instead of acting greedily.
+        random: acts at random instead, uniformly over the legal actions.
+        seed: random seed of the episodes.
+        trust: allows the file's recipe to import code from outside rlcli and plug-ins.
+
+    Returns:
+        `{"file", "bytes", "sha256", "environment", "episodes", "steps", "policy",
+        "return": {"mean", "std", "min", "max"}, "length"}`.
+    """
+    request = check_request(
+        run,
+        output=output,
+        best=best,
+        episodes=episodes,
+        steps=steps,
+        modes={"explore": explore, "random": random},
+    )
+    snapshot = snapshots.load_snapshot(request.policy, trust=trust)
+    recipe, setup = snapshot.recipe, build(snapshot.recipe, snapshot.seeds)
+    acting = snapshots.restore_acting(snapshot, setup, request.policy)
+    environment = setup.environment
+    player = make_evaluator(
+        recipe,
+        setup,
+        -(-(request.episodes or 1) // len(snapshot.seeds)),
+        explore=explore,
+        clock=snapshot_clock(snapshot),
+        num_envs=_streams(request.steps),
+        policy=random_policy(environment.action, environment.observation)
+        if random
+        else None,
+    )
+    with out_of_memory.play_within(recipe, player, acting):
+        data = _record(player, acting, seed, request.episodes, request.steps)
+    mode = next((k for k in ("random", "explore") if request.modes[k]), "greedy")
+    data = data._replace(metadata=_metadata(recipe, environment, mode))
+    content = dump(data)
+    write_output(request.file, content)
+    lengths = np.diff(np.flatnonzero(data.ends), prepend=-1)
+    summary = episode_summary(data.returns, lengths)
+    return {
+        "file": str(request.file),
+        "bytes": len(content),
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "environment": recipe.environment.name,
+        "policy": mode,
+        "episodes": len(lengths),
+        "steps": len(data.rewards),
+        "return": {key: summary[key] for key in ("mean", "std", "min", "max")},
+        "length": summary["length"],
+    }
+
+
+def _streams(steps: int | None) -> int | None:
+    """The number of environments that collect `steps`; None for whole episodes.
+
+    Each makes many steps: the first steps of episodes should not be overrepresented.
+    """
+    if steps is None:
+        return None
+    return max(1, min(_MAX_STREAMS, steps // _STREAM_STEPS))
+
+
+class _Episode(NamedTuple):
+    """A stretch of steps of one environment; the order is that in the data set."""
+
+    number: int  # among those of its environment
+    seed: int
+    environment: int
+    start: int
+    stop: int
+
+
+def _record(
+    player: Evaluator,
+    acting: ArrayTree,
+    index: int,
+    episodes: int | None,
+    steps: int | None,
+) -> DatasetArrays:
+    """Plays until there are enough episodes or steps."""
+    num_envs = player.environment.num_envs
+    if steps is not None:
+        length = -(-steps // (num_envs * player.seeds))
+        rows = list(itertools.islice(player.transitions(acting, index), length))
+    else:
+        rows = list(_whole_episodes(player, acting, index))
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
+    found = sorted(_find_episodes(stacked.last, includes_partial=steps is not None))
+    return _to_arrays(stacked, found[:episodes], steps, player.environment.action)
+
+
+def _whole_episodes(
+    player: Evaluator, acting: ArrayTree, index: int
+) -> Iterator[Transition]:
+    """The steps until each environment has finished its share of the episodes."""
+    finished = np.zeros((player.seeds, player.environment.num_envs), int)
+    for row in player.transitions(acting, index):
+        yield row
+        finished += row.last
+        if np.all(finished >= player.episodes_per_env):
+            return
+
+
+def _find_episodes(last: np.ndarray, *, includes_partial: bool) -> Iterator[_Episode]:
+    """The episodes in steps `[T, S, B]`, each with its bounds."""
+    length, seeds, num_envs = last.shape
+    for seed, environment in itertools.product(range(seeds), range(num_envs)):
+        stops = [*(np.flatnonzero(last[:, seed, environment]) + 1)]
+        if includes_partial and (not stops or stops[-1] < length):
+            stops.append(length)
+        for number, (start, stop) in enumerate(itertools.pairwise([0, *stops])):
+            yield _Episode(number, seed, environment, int(start), int(stop))
+
+
+def _to_arrays(
+    rows: Transition,
+    episodes: Sequence[_Episode],
+    steps: int | None,
+    action: gymnasium.Space,
+) -> DatasetArrays:
+    """The first `steps` of these episodes, one after the other; by default all."""
+    where = np.concatenate(
+        [
+            np.stack(
+                np.broadcast_arrays(
+                    np.arange(each.start, each.stop), each.seed, each.environment
+                )
+            )
+            for each in episodes
+        ],
+        axis=1,
+    )
+    is_end = np.zeros(where.shape[1], bool)
+    is_end[np.cumsum([each.stop - each.start for each in episodes]) - 1] = True
+    where, is_end = where[:, :steps], is_end[:steps]
+    is_end[-1] = True
+    flat = jax.tree.map(lambda leaf: leaf[tuple(where)], rows)
+    terminations = is_end & (flat.discount == 0)
+    return DatasetArrays(
+        observations=leaves_by_path(flat.obs),
+        actions=leaves_by_path(spaces.clip(action, flat.action)),
+        rewards=flat.reward,
+        terminations=terminations,
+        truncations=is_end & ~terminations,
+        final_observations=leaves_by_path(
+            jax.tree.map(lambda leaf: leaf[is_end], flat.next_obs)
+        ),
+    )
+
+
+def _metadata(recipe: Recipe, environment: Environment, mode: str) -> dict[str, Any]:
+    """What the file says about its origin; nothing depends on paths and clocks."""
+    text = dump_recipe(resolve(recipe))
+    return {
+        "rlcli": provenance.versions()["rlcli"],
+        "environment": resolve(recipe)["environment"],
+        "updater": recipe.updater.name,
+        "observation_space": spaces.to_plain(environment.observation),
+        "action_space": spaces.to_plain(environment.action),
+        "recipe_sha256": hashlib.sha256(text.encode()).hexdigest(),
+        "policy": mode,
+    }

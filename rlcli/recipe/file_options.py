@@ -1,0 +1,28 @@
+"""File options: options of parts that name files, such as data sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rlcli.datasets.names import HASH, shipped_folder
+from rlcli.recipe.documents import Document, Place
+
+
+def find_file(document: Document, place: Place, text: str) -> str:
+    """The absolute path of a file that a recipe names, with the rest of the option.
+
+    The path is relative to the file where it is written, and with `--set` or without a
+    file to the current folder. A file that comes with rlcli keeps its relative path,
+    so that the recipe of a run does not depend on where rlcli is installed.
+    """
+    name, mark, rest = text.partition(HASH)
+    is_setting = any(place[: len(origin)] == origin for origin in document.origins)
+    source = "" if is_setting else document.find_mark(place)[0]
+    path = (Path(source).parent if source else Path()) / name
+    shipped = shipped_folder()
+    if not path.exists() and (shipped / name).exists():
+        return text
+    path = path.absolute()
+    if path.is_relative_to(shipped) and path.exists():
+        path = path.relative_to(shipped)
+    return f"{path}{mark}{rest}"

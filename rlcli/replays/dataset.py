@@ -1,0 +1,65 @@
+"""Offline replay: the steps of a data set."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Int, UInt32
+
+from rlcli.datasets.dataset import Dataset
+from rlcli.datasets.names import DataFile, MinariId
+from rlcli.errors import RlcliError
+from rlcli.registry import register
+from rlcli.types import Array, ArrayTree, Count, Key, Replay, Transition
+
+
+@register("replay", offline=True)
+def dataset(
+    window: int,
+    unroll: int,
+    num_envs: int,
+    *,
+    path: DataFile | None = None,
+    minari: MinariId | None = None,
+    batch_size: Count = 256,
+) -> Replay:
+    """Offline replay: samples the steps of a data set uniformly, and stores nothing.
+
+    `path` is a file that `rlcli collect` has written, relative to the recipe; `minari`
+    the id of a data set of Minari, which needs the extra `minari`. The environment of
+    the recipe provides the spaces and the evaluations. It is not stepped while the
+    agent learns: with the defaults of `train` and one environment, each of the
+    `train.steps` is one update.
+    """
+    del unroll, num_envs  # nothing is stored
+    if (path is None) == (minari is None):
+        raise RlcliError(
+            "replay `dataset` needs either `path` or `minari`",
+            "for example `replay: {name: dataset, path: FILE.npz}`, with a file of "
+            "`rlcli collect RUN`",
+        )
+    source = path or minari or ""
+
+    def draw(key: Key) -> UInt32[Array, "N"]:
+        return jax.random.bits(key, (batch_size,))
+
+    def sample(
+        data: Transition, count: Int[Array, ""], noise: UInt32[Array, "N"]
+    ) -> tuple[Transition, Float[Array, "T N"], ArrayTree]:
+        del count
+        steps = data.reward.shape[0]
+        start = (noise % jnp.uint32(steps)).astype(jnp.int32)
+        # A window may continue at the first step: the last step ends an episode.
+        index = (start + jnp.arange(window)[:, None]) % steps
+        rows = jax.tree.map(lambda leaf: leaf[index], data)
+        return rows, jnp.ones(index.shape), start
+
+    return Replay(
+        init=lambda steps: (),
+        draw=draw,
+        add=lambda state, steps, count: state,
+        sample=sample,
+        reweigh=lambda state, index, priority: state,
+        dataset=Dataset.parse(source, is_minari=minari is not None),
+        is_offline=True,
+    )

@@ -1,0 +1,111 @@
+"""Behaviour cloning: imitates the actions of a data set."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Literal
+
+import gymnasium
+import jax.numpy as jnp
+import optax
+from jaxtyping import Float
+
+from rlcli.errors import RlcliError
+from rlcli.networks.heads import distribution_head
+from rlcli.networks.memory import is_recurrent
+from rlcli.policies import DistributionOffer
+from rlcli.registry import register
+from rlcli.types import (
+    Array,
+    Clock,
+    Estimates,
+    Key,
+    Network,
+    Params,
+    Policy,
+    Report,
+    Transition,
+    Updater,
+)
+from rlcli.updaters import Spaces, default_distribution, refuse_memory
+from rlcli.updaters.learner import Learner, Losses, Term, learner
+
+
+@register(
+    "updater", policy="sampled", tracer="n_step", replay={"name": "dataset"}, unroll=1
+)
+def behaviour_cloning(
+    spaces: Spaces,
+    networks: Callable[..., Network],
+    policies: Callable[..., Policy],
+    optimizer: optax.GradientTransformation,
+    *,
+    loss: Literal["log_prob", "mse"] = "log_prob",
+) -> Updater:
+    """Behaviour cloning (BC): the policy under which the actions are most likely.
+
+        −log π(a|s)        or        mean (E[π(·|s)] − a)²
+
+    (Pomerleau, 1991, https://doi.org/10.1162/neco.1991.3.1.88). For Discrete actions
+    the first is the cross-entropy. `loss: mse` needs a Box of floats. Rewards are not
+    used.
+    """
+    space = spaces.action
+    if loss == "mse" and not (
+        isinstance(space, gymnasium.spaces.Box) and space.dtype.kind == "f"
+    ):
+        raise RlcliError(
+            f"`loss: mse` needs actions in a Box of floats, but {spaces.owner} has "
+            f"{space}",
+            "use `loss: log_prob`",
+        )
+    family = default_distribution(space, "behaviour_cloning")
+    network = networks("policy", functools.partial(distribution_head, family))
+    refuse_memory("behaviour_cloning", is_recurrent(network))
+    policy = policies(distribution=DistributionOffer(network, family), space=space)
+    begin, step = learner(network.init, optimizer)
+
+    def losses(params: Params, rows: Transition) -> Losses:
+        outputs, _ = network.apply(params, None, rows.obs, (), rows.first)
+        log_prob = family.log_prob(outputs, rows.action)
+        imitation = -log_prob
+        if loss == "mse":
+            imitation = squared_error(family.mean(outputs), rows.action)
+        row_metrics = {"log_prob": log_prob, "entropy": family.entropy(outputs)}
+        terms = [Term(imitation, is_weighted=False)]
+        return Losses(terms, jnp.zeros(rows.reward.shape[1:]), row_metrics)
+
+    def update(
+        state: Learner,
+        batch: Transition,
+        weight: Float[Array, "T B"],
+        clock: Clock,
+        key: Key,
+    ) -> tuple[Learner, Report]:
+        del key  # nothing is sampled
+        state, priority, metrics = step(
+            state, functools.partial(losses, rows=batch), weight, clock
+        )
+        return state, Report(priority, metrics)
+
+    def estimate(state: Learner, steps: Transition) -> Estimates:
+        del state  # no returns are learned
+        return Estimates(*[jnp.zeros(steps.reward.shape)] * 4)
+
+    return Updater(
+        init=begin,
+        acting=lambda state: state.params,
+        policy=policy,
+        update=update,
+        estimate=estimate,
+        failed_at=lambda state: state.failed,
+    )
+
+
+def squared_error(
+    action: Float[Array, "T B ..."], target: Float[Array, "T B ..."]
+) -> Float[Array, "T B"]:
+    """The mean squared difference of actions `[T, B, *shape]`, over the entries."""
+    error = jnp.square(action - target)
+    return jnp.mean(error.reshape((*error.shape[:2], -1)), axis=-1)

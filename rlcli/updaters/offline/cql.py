@@ -1,0 +1,163 @@
+"""Conservative Q-learning (CQL): low values for actions that a data set lacks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Literal
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Float, Int
+
+from rlcli import spaces as space_functions
+from rlcli.errors import RlcliError
+from rlcli.networks.predictions import Loss, TransformName
+from rlcli.policies.sampled import log_density
+from rlcli.registry import register
+from rlcli.spaces import describe
+from rlcli.types import (
+    Array,
+    Count,
+    Key,
+    Network,
+    NonNegative,
+    Params,
+    Policy,
+    Positive,
+    Structural,
+    Transition,
+    Updater,
+)
+from rlcli.updaters import Spaces, default_distribution
+from rlcli.updaters.decorator import Parts
+from rlcli.updaters.learner import Target
+from rlcli.updaters.off_policy.actor_critic import (
+    OffPolicyOptions,
+    OffPolicyParts,
+    off_policy_actor_critic,
+)
+from rlcli.updaters.off_policy.soft_pg import build_temperature, soft_actor
+from rlcli.updaters.td.q_learning import POLYAK_TARGET, double_q_learning
+from rlcli.updaters.td.temporal_difference import (
+    TDOptions,
+    action_value_updater,
+    apply_rule,
+)
+from rlcli.xla.indexing import select_index
+
+
+@register(
+    "updater", policy="sampled", tracer="n_step", replay={"name": "dataset"}, unroll=1
+)
+def cql(
+    spaces: Spaces,
+    networks: Callable[..., Network],
+    policies: Callable[..., Policy],
+    optimizer: optax.GradientTransformation,
+    *,
+    alpha: NonNegative = 1.0,
+    critics: Count = 2,
+    target: Target | None = POLYAK_TARGET,
+    loss: Loss = "mse",
+    transform: TransformName | None = None,
+    temperature: Positive | Literal["learned"] = "learned",
+    initial_temperature: Structural = 1.0,
+    target_entropy: Structural | None = None,
+    samples: Count = 10,
+) -> Updater:
+    """Conservative Q-learning, CQL(H): lowers the values of unseen actions.
+
+        ℓ + α (log Σ exp q(s, ·) − q(s, a))
+
+    (Kumar et al., 2020, https://arxiv.org/abs/2006.04779), summed over `critics`. For
+    Discrete actions, ℓ is the loss of double Q-learning, and the policy acts on the
+    values. In a Box, ℓ is the critics' loss of `sac`, with a policy of its own, and
+    the sum is an integral, estimated by importance sampling from `samples` uniform
+    actions and as many of the policy. `temperature`, `initial_temperature`,
+    `target_entropy` and `samples` are for a Box only.
+    """
+    parts = Parts(spaces, networks, policies, optimizer)
+    if isinstance(spaces.action, gymnasium.spaces.Discrete):
+        return action_value_updater(
+            functools.partial(apply_rule, double_q_learning.__wrapped__, "cql"),
+            TDOptions("all", critics, target, loss, transform),
+            parts,
+            penalty=functools.partial(discrete_penalty, alpha),
+            family=default_distribution(spaces.action, "cql"),
+        )
+    if not isinstance(spaces.action, gymnasium.spaces.Box) or (
+        not spaces.action.is_bounded()
+    ):
+        raise RlcliError(
+            "`cql` needs a Discrete action space or a bounded Box of floats, but "
+            f"{spaces.owner} has {describe(spaces.action)}",
+            "`iql` and `behaviour_cloning` support more action spaces",
+        )
+    return off_policy_actor_critic(
+        "cql",
+        *parts,
+        soft_actor("cql", spaces, networks),
+        build_temperature(
+            spaces.action, temperature, initial_temperature, target_entropy
+        ),
+        OffPolicyOptions(
+            critics=critics,
+            target=target,
+            loss=loss,
+            transform=transform,
+            critic_penalty=functools.partial(
+                continuous_penalty, alpha, samples, spaces.action
+            ),
+        ),
+    )
+
+
+def discrete_penalty(
+    alpha: Array | float, q: Float[Array, "C T B A"], action: Int[Array, "T B"]
+) -> Float[Array, "T B"]:
+    """α Σ (log Σ exp q(s, ·) − q(s, a)), where the first sum is over critics."""
+    taken = select_index(q, jnp.broadcast_to(action, q.shape[:-1]))
+    return alpha * jnp.sum(jax.nn.logsumexp(q, axis=-1) - taken, axis=0)
+
+
+def continuous_penalty(
+    alpha: Array | float,
+    samples: int,
+    space: gymnasium.spaces.Box,
+    parts: OffPolicyParts,
+    params: Params,
+    rows: Transition,
+    key: Key,
+) -> Float[Array, "T B"]:
+    """The same in a Box, where the inner sum is an integral over actions.
+
+        log ∫ exp q(s, a) da ≈ log mean exp(q(s, aᵢ) − log pᵢ)
+
+    pᵢ is the density from which aᵢ was sampled; half of the actions are uniform.
+    """
+    uniform_key, policy_key = jax.random.split(key)
+    fixed_params = jax.lax.stop_gradient(params)
+    uniform = space_functions.sample(space, uniform_key, (samples, *rows.reward.shape))
+
+    def choose(key: Key) -> tuple[Array, Array]:
+        choice = parts.actor.choose(fixed_params, rows.obs, rows.first, key)
+        return choice.action, choice.log_prob[..., 0]
+
+    chosen, log_prob = jax.vmap(choose)(jax.random.split(policy_key, samples))
+    actions = jnp.concatenate([uniform, chosen])
+    densities = jnp.concatenate(
+        [jnp.full(log_prob.shape, log_density(space)), log_prob]
+    )
+
+    def values(action: Array) -> Float[Array, "C T B"]:
+        prediction = parts.critic.predict_action(
+            "learn", params, None, rows.obs, action, rows.first
+        )
+        return prediction.particles(parts.scale).mean()
+
+    q = jax.vmap(values)(actions)
+    integral = jax.nn.logsumexp(q - densities[:, None], axis=0, b=1 / (2 * samples))
+    return alpha * jnp.sum(integral - values(rows.action), axis=0)

@@ -1,0 +1,199 @@
+"""Implicit Q-learning (IQL): values of the best actions that a data set contains."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Annotated
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import optax
+from annotated_types import Gt, Lt
+from jaxtyping import Float
+
+from rlcli.networks.functions import SHARED
+from rlcli.networks.heads import distribution_head
+from rlcli.networks.memory import is_recurrent
+from rlcli.networks.predictions import (
+    IDENTITY,
+    LOSSES,
+    Loss,
+    Particles,
+    min_over_critics,
+)
+from rlcli.policies import DistributionOffer
+from rlcli.registry import register
+from rlcli.types import (
+    Array,
+    ArrayTree,
+    Clock,
+    Count,
+    Estimates,
+    Key,
+    Network,
+    NonNegative,
+    Params,
+    Policy,
+    Positive,
+    Report,
+    Transition,
+    Updater,
+)
+from rlcli.updaters import Spaces, default_distribution, refuse_memory
+from rlcli.updaters.critics import (
+    Backup,
+    Critic,
+    all_actions_critic,
+    bootstrap_target,
+    is_recurrent_critic,
+    one_action_critic,
+    regression_losses,
+    state_critic,
+)
+from rlcli.updaters.learner import Learner, Losses, Target, Term, alternating_learner
+from rlcli.updaters.td.q_learning import POLYAK_TARGET
+
+
+@register(
+    "updater", policy="sampled", tracer="n_step", replay={"name": "dataset"}, unroll=1
+)
+def iql(
+    spaces: Spaces,
+    networks: Callable[..., Network],
+    policies: Callable[..., Policy],
+    optimizer: optax.GradientTransformation,
+    *,
+    expectile: Annotated[float, Gt(0.0), Lt(1.0)] = 0.7,
+    beta: NonNegative = 3.0,
+    weight_clip: Positive = 100.0,
+    critics: Count = 2,
+    target: Target | None = POLYAK_TARGET,
+    loss: Loss = "mse",
+) -> Updater:
+    """Implicit Q-learning (IQL): learns without values of actions outside the data.
+
+        q:  L(R + I v(s′) − q(s, a))
+        v:  |τ − 1[u < 0]| u²,  u = min q⁻(s, a) − v(s)
+        π:  −min(exp(β u), w) log π(a|s)
+
+    (Kostrikov et al., 2021, https://arxiv.org/abs/2110.06169). τ is `expectile`: 0.5
+    gives the value of the policy that collected the data, and towards 1 that of its
+    best actions. w is `weight_clip`. Any action space that has a distribution.
+    """
+    family = default_distribution(spaces.action, "iql")
+    network = networks("policy", functools.partial(distribution_head, family))
+    value = state_critic(networks, "value")
+    if isinstance(spaces.action, gymnasium.spaces.Discrete):
+        critic = all_actions_critic(networks, "critic", spaces.action, critics)
+    else:
+        critic = one_action_critic(networks, "critic", spaces.action, critics)
+    refuse_memory("iql", is_recurrent(network) or is_recurrent_critic(critic))
+    policy = policies(
+        distribution=DistributionOffer(network, family), space=spaces.action
+    )
+
+    def init(key: Key) -> Params:
+        return {**network.init(key), **critic.init(key), **value.init(key)}
+
+    # Only the critics' loss trains a shared torso.
+    begin, step = alternating_learner(
+        init,
+        optimizer,
+        [("critic", SHARED), ("value",), ("policy",)],
+        target=target,
+        target_groups=("critic", SHARED),
+    )
+
+    def update(
+        state: Learner,
+        batch: Transition,
+        weight: Float[Array, "T B"],
+        clock: Clock,
+        key: Key,
+    ) -> tuple[Learner, Report]:
+        target_params = {**state.params, **(state.target or {})}
+        v_t = state_value(value, state.params, batch.next_obs, batch.first)
+        bootstrap_value = Particles(v_t[..., None, None], jnp.ones((*v_t.shape, 1, 1)))
+        y = bootstrap_target(batch, Backup(bootstrap_value))
+        q = action_value(critic, target_params, batch)
+
+        def critic_losses(params: Params) -> Losses:
+            prediction = critic.predict_action(
+                "learn", params, key, batch.obs, batch.action, batch.first
+            )
+            return regression_losses(prediction, y, LOSSES[loss], IDENTITY)
+
+        def value_losses(params: Params) -> Losses:
+            v = state_value(value, params, batch.obs, batch.first)
+            term = expectile_loss(q - v, expectile)
+            return _one_term(term, {"value_loss": term, "v": v})
+
+        def policy_losses(params: Params) -> Losses:
+            outputs, _ = network.apply(params, None, batch.obs, (), batch.first)
+            log_prob = family.log_prob(outputs, batch.action)
+            v = state_value(value, params, batch.obs, batch.first)
+            advantage = jax.lax.stop_gradient(q - v)
+            # Clipped before the exponential, which could overflow.
+            exponent = jnp.minimum(beta * advantage, jnp.log(weight_clip))
+            term = -jnp.exp(exponent) * log_prob
+            metrics = {"policy_loss": term, "advantage": advantage}
+            return _one_term(term, {**metrics, "entropy": family.entropy(outputs)})
+
+        losses = [critic_losses, value_losses, policy_losses]
+        state, priority, metrics = step(state, losses, weight, clock)
+        return state, Report(priority, metrics)
+
+    def estimate(state: Learner, steps: Transition) -> Estimates:
+        params = state.params
+        outputs, _ = network.apply(params, None, steps.obs, (), steps.first)
+        return Estimates(
+            v_tm1=state_value(value, params, steps.obs, steps.first),
+            v_t=state_value(value, params, steps.next_obs, steps.first),
+            log_prob=family.log_prob(outputs, steps.action),
+            q_tm1=action_value(critic, params, steps),
+        )
+
+    return Updater(
+        init=begin,
+        acting=lambda state: {
+            name: state.params[name]
+            for name in ("policy", SHARED)
+            if name in state.params
+        },
+        policy=policy,
+        update=update,
+        estimate=estimate,
+        failed_at=lambda state: state.failed,
+    )
+
+
+def expectile_loss(
+    error: Float[Array, "..."], expectile: Array | float
+) -> Float[Array, "..."]:
+    """|τ − 1[u < 0]| u², whose minimum is the expectile τ."""
+    return jnp.abs(expectile - (error < 0)) * jnp.square(error)
+
+
+def state_value(
+    critic: Critic, params: Params, obs: ArrayTree, first: Array
+) -> Float[Array, "T B"]:
+    """v(s) of a critic of states."""
+    prediction = critic.predict_action("learn", params, None, obs, (), first)
+    return min_over_critics(prediction.particles()).mean()
+
+
+def action_value(critic: Critic, params: Params, rows: Transition) -> Array:
+    """The minimum over critics of q(s, a)."""
+    prediction = critic.predict_action(
+        "act", params, None, rows.obs, rows.action, rows.first
+    )
+    return min_over_critics(prediction.particles()).mean()
+
+
+def _one_term(term: Float[Array, "T B"], row_metrics: dict[str, Array]) -> Losses:
+    """Losses of one term, which weights of a replay only mask."""
+    return Losses(
+        [Term(term, is_weighted=False)], jnp.zeros(term.shape[1:]), row_metrics
+    )

@@ -1,0 +1,109 @@
+"""TD3+BC: TD3 with a policy that stays close to the actions of a data set."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Float
+
+from rlcli.errors import RlcliError
+from rlcli.networks.predictions import Loss
+from rlcli.registry import register
+from rlcli.spaces import describe, half_width
+from rlcli.types import (
+    Array,
+    Count,
+    Network,
+    NonNegative,
+    Policy,
+    Transition,
+    Updater,
+)
+from rlcli.updaters import Spaces
+from rlcli.updaters.learner import Target
+from rlcli.updaters.off_policy.actor_critic import (
+    ZERO_TEMPERATURE,
+    OffPolicyOptions,
+    first_critic,
+    off_policy_actor_critic,
+)
+from rlcli.updaters.off_policy.actors import ActionChoices, deterministic_actor
+from rlcli.updaters.offline.behaviour_cloning import squared_error
+from rlcli.updaters.td.q_learning import POLYAK_TARGET
+
+
+@register(
+    "updater",
+    policy="deterministic",
+    tracer="n_step",
+    replay={"name": "dataset"},
+    unroll=1,
+)
+def td3_bc(
+    spaces: Spaces,
+    networks: Callable[..., Network],
+    policies: Callable[..., Policy],
+    optimizer: optax.GradientTransformation,
+    *,
+    alpha: NonNegative = 2.5,
+    critics: Count = 2,
+    target: Target | None = POLYAK_TARGET,
+    smoothing: NonNegative = 0.2,
+    smoothing_clip: NonNegative = 0.5,
+    delay: Count = 2,
+    loss: Loss = "mse",
+) -> Updater:
+    """TD3+BC: maximizes action values, and imitates the actions of the data set.
+
+        −α q₁(s, μ(s)) / mean |q₁(s, μ(s))| + mean ((μ(s) − a) / h)²
+
+    (Fujimoto & Gu, 2021, https://arxiv.org/abs/2106.06860). The critics and their
+    targets are those of `td3`. The first mean is over the batch, the second over the
+    entries of the action; h is half the width of the Box. With α = 0 it is behaviour
+    cloning. The paper normalizes observations: `normalize: {observation: true}` uses
+    the mean and the variance of the data set.
+    """
+    space = spaces.action
+    if not isinstance(space, gymnasium.spaces.Box) or space.dtype.kind != "f":
+        raise RlcliError(
+            f"`td3_bc` needs a Box of floats as its action space, but {spaces.owner} "
+            f"has {describe(space)}",
+            "`cql`, `iql` and `behaviour_cloning` support Discrete actions",
+        )
+    return off_policy_actor_critic(
+        "td3_bc",
+        spaces,
+        networks,
+        policies,
+        optimizer,
+        deterministic_actor(networks, space, smoothing, smoothing_clip),
+        ZERO_TEMPERATURE,
+        OffPolicyOptions(
+            critics=critics,
+            target=target,
+            loss=loss,
+            delay=delay,
+            actor_reduction=first_critic,
+            has_target_policy=True,
+            change_policy_loss=functools.partial(td3_bc_loss, alpha, space),
+        ),
+    )
+
+
+def td3_bc_loss(
+    alpha: Array | float,
+    space: gymnasium.spaces.Box,
+    policy_loss: Float[Array, "T B"],
+    choice: ActionChoices,
+    rows: Transition,
+) -> Float[Array, "T B"]:
+    """The loss of the policy; `policy_loss` is −q₁(s, μ(s))."""
+    scale = jnp.maximum(jnp.mean(jnp.abs(policy_loss)), 1e-6)
+    half = half_width(space)
+    imitation = squared_error(choice.action / half, rows.action / half)
+    return alpha * policy_loss / jax.lax.stop_gradient(scale) + imitation

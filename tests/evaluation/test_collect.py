@@ -1,0 +1,111 @@
+"""Collect: the episodes of a policy as a data set."""
+
+import numpy as np
+import pytest
+from policy_files import write_policy
+
+import rlcli
+from rlcli.datasets.files import load
+from rlcli.errors import RlcliError
+
+SMALL = {"name": "mlp", "layers": [4]}
+DQN = {"environment": "CartPole-v1", "network": SMALL, "updater": "dqn"}
+PENDULUM = {
+    "environment": {"name": "Pendulum-v1", "time_limit": 7},
+    "network": SMALL,
+    "updater": "ppo",
+}
+
+
+def collect(tmp_path, data=DQN, seeds=(0,), **options):
+    """The result of collecting from an untrained policy, and the data set."""
+    policy = write_policy(tmp_path, data, seeds)
+    result = rlcli.collect(policy, **options)
+    file = tmp_path / "dataset.npz"
+    assert result["file"] == str(file)
+    assert result["bytes"] == file.stat().st_size
+    return result, load(file)
+
+
+def test_episodes_follow_the_environment(tmp_path):
+    import gymnasium
+
+    result, data = collect(tmp_path, episodes=6)
+    assert result["episodes"] == len(data.returns) == 6
+    assert result["return"]["mean"] == pytest.approx(data.returns.mean())
+    env = gymnasium.make("CartPole-v1").unwrapped
+    env.reset(seed=0)
+    obs, episode = data.observations[""], 0
+    for step in range(len(data.rewards)):
+        env.state = obs[step].astype("f8")
+        env.steps_beyond_terminated = None
+        following, reward, terminated, _, _ = env.step(int(data.actions[""][step]))
+        final = data.final_observations[""][episode]
+        expected = final if data.ends[step] else obs[step + 1]
+        np.testing.assert_allclose(following, expected, atol=1e-5)
+        assert reward == data.rewards[step]
+        assert terminated == data.terminations[step]
+        episode += data.ends[step]
+
+
+def test_episodes_are_those_of_an_evaluation(tmp_path):
+    policy = write_policy(tmp_path, DQN)
+    rlcli.collect(policy, episodes=5, seed=3)
+    returns = rlcli.eval(policy, episodes=5, seed=3)["seeds"][0]["returns"]
+    found = load(tmp_path / "dataset.npz").returns
+    assert found.tolist() == returns
+
+
+def test_the_seeds_of_a_run_contribute_equally(tmp_path):
+    _, data = collect(tmp_path, PENDULUM, seeds=(0, 1), episodes=4)
+    policy = tmp_path / "policy.pkl.lz4"
+    rows = rlcli.eval(policy, episodes=2)["seeds"]
+    expected = [value for row in rows for value in row["returns"]]
+    np.testing.assert_allclose(sorted(data.returns), sorted(expected), rtol=1e-5)
+
+
+def test_a_truncated_episode_is_no_terminated_one(tmp_path):
+    _, data = collect(tmp_path, PENDULUM, episodes=3)
+    assert not data.terminations.any()
+    assert np.flatnonzero(data.truncations).tolist() == [6, 13, 20]
+
+
+def test_a_number_of_steps_is_exact_and_cuts_the_last_episode(tmp_path):
+    result, data = collect(tmp_path, PENDULUM, steps=10)
+    assert result["steps"] == len(data.rewards) == 10
+    assert np.flatnonzero(data.truncations).tolist() == [6, 9]
+    assert len(data.final_observations[""]) == 2
+
+
+def test_actions_are_those_that_the_environment_executes(tmp_path):
+    _, data = collect(tmp_path, PENDULUM, steps=50, explore=True)
+    _, random = collect(tmp_path, PENDULUM, steps=50, random=True)
+    for each in (data, random):
+        assert np.all(np.abs(each.actions[""]) <= 2)
+    assert np.std(random.actions[""]) > 0.8  # uniform in ±2: 1.15
+
+
+def test_the_metadata_tell_where_the_data_come_from(tmp_path):
+    result, data = collect(tmp_path, steps=5, random=True)
+    assert data.metadata["environment"]["name"] == "CartPole-v1"
+    assert data.metadata["action_space"] == {"type": "Discrete", "n": 2, "start": 0}
+    assert data.metadata["policy"] == result["policy"] == "random"
+    assert len(data.metadata["recipe_sha256"]) == 64
+
+
+def test_equal_requests_give_equal_files(tmp_path):
+    assert collect(tmp_path, episodes=2)[0] == collect(tmp_path, episodes=2)[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"episodes": 1, "steps": 1}, "both `episodes` and `steps` are given"),
+        ({"episodes": 0}, "`episodes` is 0, expected at least 1"),
+        ({"explore": True, "random": True}, "both `explore` and `random` are given"),
+        ({"output": "data.txt"}, "`data.txt` is not the name of a data set"),
+    ],
+)
+def test_requests_that_cannot_work_are_refused(tmp_path, options, message):
+    with pytest.raises(RlcliError, match=message):
+        rlcli.collect(write_policy(tmp_path, DQN), **options)

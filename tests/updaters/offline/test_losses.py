@@ -1,0 +1,101 @@
+"""The losses of offline updaters, against loops in NumPy."""
+
+import types
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlcli import distributions
+from rlcli.networks.predictions import IDENTITY, Scalar
+from rlcli.types import Transition
+from rlcli.updaters.off_policy.actors import ActionChoices
+from rlcli.updaters.offline.behaviour_cloning import squared_error
+from rlcli.updaters.offline.cql import continuous_penalty, discrete_penalty
+from rlcli.updaters.offline.iql import expectile_loss
+from rlcli.updaters.offline.td3_bc import td3_bc_loss
+
+BOX = gymnasium.spaces.Box(-2.0, 2.0, (1,), np.float32)
+
+
+def test_the_discrete_penalty_is_the_gap_between_soft_maximum_and_action():
+    rng = np.random.default_rng(0)
+    q, action = rng.normal(size=(2, 3, 4, 5)), rng.integers(0, 5, (3, 4))
+    found = discrete_penalty(0.7, jnp.asarray(q, jnp.float32), jnp.asarray(action))
+    for t, b in np.ndindex(3, 4):
+        gaps = [
+            np.log(sum(np.exp(each[t, b]))) - each[t, b, action[t, b]] for each in q
+        ]
+        np.testing.assert_allclose(found[t, b], 0.7 * sum(gaps), rtol=1e-4)
+
+
+def test_the_continuous_penalty_estimates_the_integral_over_actions():
+    """With q(s, a) = k a and a policy that is normal, squashed into the Box."""
+    family = distributions.squashed_normal(BOX)
+    slopes = np.array([0.5, -1.0])  # of two critics
+    shape = (1, 2)
+
+    def choose(params, obs, first, key):
+        outputs = jnp.broadcast_to(jnp.array([0.3, -0.2]), (*shape, 2))
+        noise = family.draw(key, 2).reshape((*shape, -1))
+        action, log_prob = family.differentiable(outputs, noise)
+        return ActionChoices(
+            action, jnp.ones((*shape, 1)), log_prob[..., None], outputs
+        )
+
+    def predict_action(role, params, key, obs, action, first):
+        return Scalar(slopes[:, None, None, None] * action[None, ..., :1])
+
+    parts = types.SimpleNamespace(
+        actor=types.SimpleNamespace(choose=choose),
+        critic=types.SimpleNamespace(predict_action=predict_action),
+        scale=IDENTITY,
+    )
+    action = np.array([[[0.5], [-1.5]]], "f4")
+    rows = Transition(
+        (), action, np.zeros(shape, "f4"), (), (), np.zeros(shape, bool), (), {}
+    )
+    penalty = jax.jit(
+        lambda key: continuous_penalty(0.5, 4_000, BOX, parts, (), rows, key)
+    )
+    found = penalty(jax.random.key(0))
+    grid = np.linspace(-2, 2, 100_001)
+    for column in range(2):
+        gaps = [
+            np.log(np.trapezoid(np.exp(k * grid), grid)) - k * action[0, column, 0]
+            for k in slopes
+        ]
+        np.testing.assert_allclose(found[0, column], 0.5 * sum(gaps), atol=0.05)
+
+
+@pytest.mark.parametrize("expectile", [0.3, 0.5, 0.9])
+def test_the_minimum_of_the_expectile_loss_is_the_expectile(expectile):
+    values = np.random.default_rng(0).normal(size=2_000)
+    candidates = np.linspace(-2, 2, 801)
+    losses = [np.mean(expectile_loss(values - v, expectile)) for v in candidates]
+    best = candidates[np.argmin(losses)]
+    # The definition: above it and below it, the weighted distances are equal.
+    above = expectile * np.sum(np.maximum(values - best, 0))
+    below = (1 - expectile) * np.sum(np.maximum(best - values, 0))
+    assert abs(above - below) / (above + below) < 0.02
+    assert expectile_loss(np.float32(-2), 0.7) == pytest.approx(0.3 * 4)
+    assert expectile_loss(np.float32(3), 0.7) == pytest.approx(0.7 * 9)
+
+
+def test_the_policy_of_td3_bc_weighs_values_by_their_mean_size():
+    rng = np.random.default_rng(0)
+    q, shape = rng.normal(size=(2, 3)) * 7, (2, 3, 1)
+    chosen, action = rng.uniform(-2, 2, shape), rng.uniform(-2, 2, shape)
+    rows = types.SimpleNamespace(action=jnp.asarray(action))
+    choice = types.SimpleNamespace(action=jnp.asarray(chosen))
+    found = td3_bc_loss(2.5, BOX, -jnp.asarray(q), choice, rows)
+    expected = -2.5 * q / np.mean(np.abs(q)) + (chosen - action)[..., 0] ** 2 / 4
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_squared_error_is_a_mean_over_the_entries_of_an_action():
+    action, target = np.arange(12.0).reshape(1, 2, 2, 3), np.zeros((1, 2, 2, 3))
+    expected = [[np.mean(np.arange(6.0) ** 2), np.mean(np.arange(6.0, 12) ** 2)]]
+    np.testing.assert_allclose(squared_error(action, target), expected)
