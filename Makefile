@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 RECIPE := recipes/dqn_cartpole.yaml
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo tutorial test test-docs test-slow docs check format bench zoo
+.PHONY: demo tutorial test test-docs test-slow docs check format bench zoo datasets
 .DELETE_ON_ERROR:
 
 # Trains, evaluates and renders; the folder of the run is train's line on stdout.
@@ -68,6 +68,12 @@ bench: $(VENV)/installed $(PEER_VENVS:%=$(VENV)-%/installed)
 zoo: $(VENV)/installed
 	$(PIP) -e '.[evolution,muzero]'
 	$(BIN)/python -m benchmarks.zoo
+
+# Collects the data sets of recipes/data again: trains two policies until they are of
+# medium quality.
+datasets: $(VENV)/installed
+	$(BIN)/python -m benchmarks.offline --data-only
+	cp build/offline/cartpole_medium.npz build/offline/pendulum_medium.npz recipes/data
 
 # The stamps are written last: what was interrupted is done again.
 $(VENV)/installed: pyproject.toml constraints.txt

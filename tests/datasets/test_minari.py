@@ -3,6 +3,7 @@
 import sys
 from types import ModuleType, SimpleNamespace
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -73,3 +74,23 @@ def test_without_minari_the_extra_is_named(monkeypatch):
     with pytest.raises(RlcliError) as caught:
         Dataset.parse("mine/test-v0", is_minari=True).arrays()
     assert caught.value.hint.startswith("pip install")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_data_set_that_minari_has_recorded(tmp_path, monkeypatch):
+    minari = pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    env = minari.DataCollector(gymnasium.make("CartPole-v1"))
+    lengths = []
+    for seed in range(3):
+        env.reset(seed=seed)
+        end = False
+        lengths.append(0)
+        while not end:
+            end = env.step(1)[2]
+            lengths[-1] += 1
+    env.create_dataset("mine/test-v0")  # warns about missing metadata
+    data = Dataset.parse("mine/test-v0", is_minari=True).arrays()
+    assert data.returns.tolist() == lengths
+    assert data.terminations.sum() == 3
+    assert data.observations[""].shape == (sum(lengths), 4)

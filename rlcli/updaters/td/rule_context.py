@@ -187,7 +187,7 @@ def target_log_prob(
     """
     if backup.target_policy is None:
         return parts.policy.log_prob(outputs, action)
-    index = action - _first_action(parts.space)
+    index = action - first_action(parts.space)
     return jnp.log(select_index(backup.target_policy, index))
 
 
