@@ -21,7 +21,7 @@ from rlcli.evaluation.evaluate import snapshot_clock
 from rlcli.evaluation.evaluator import make_evaluator
 from rlcli.loop.episodes import Evaluator
 from rlcli.policies.sampled import random as random_policy
-from rlcli.recipe import Recipe, dump_recipe, resolve
+from rlcli.recipe import Recipe, resolve
 from rlcli.runs import provenance, snapshots
 from rlcli.runs.files import write_output
 from rlcli.runs.statistics import episode_summary
@@ -208,7 +208,7 @@ def _to_arrays(
 
 def _metadata(recipe: Recipe, environment: Environment, mode: str) -> dict[str, Any]:
     """What the file says about its origin; nothing depends on paths and clocks."""
-    text = dump_recipe(resolve(recipe))
+    text = recipe.resolved_text
     return {
         "rlcli": provenance.versions()["rlcli"],
         "environment": resolve(recipe)["environment"],

@@ -90,12 +90,14 @@ def train_together(
     They have to be a group of `group_recipes`. The threads have been set.
     """
     with Monitor(title=Path(recipe).stem, quiet=quiet, hint=CTRL_C) as monitor:
+        from rlcli.assembly import record_data
         from rlcli.training.compile_phases import TRACING, report_compilation
 
         monitor.set_phase(TRACING)
         with report_compilation(monitor.set_phase), contextlib.ExitStack() as stack:
             full = [load_recipe(recipe, sets) for sets, _ in variants]
             recipes = [smoke_recipe(each) if smoke else each for each in full]
+            recipes = [record_data(each) for each in recipes]
             train = recipes[0].train
             experiments = build_experiments(
                 recipes, range(train.seed, train.seed + train.seeds)

@@ -18,7 +18,7 @@ from rlcli.errors import RlcliError
 from rlcli.loop.agents import _add_dataset
 from rlcli.recipe import load_recipe, resolve
 from rlcli.replays.uniform import uniform
-from rlcli.training.experiment import Experiment
+from rlcli.training.program import Program
 from rlcli.types import Transition
 
 PROBE = {
@@ -41,7 +41,7 @@ def file(tmp_path):
 
 def refusal(recipe):
     with pytest.raises(RlcliError) as caught:
-        Experiment(recipe, build(recipe)).check()
+        Program(recipe, build(recipe)).check()
     return caught.value
 
 
@@ -72,10 +72,10 @@ def test_the_recipe_of_a_run_names_the_content_of_its_data(file):
     recorded = record_data(offline(file))
     assert recorded.replay.options["path"].startswith(f"{file}{HASH}")
     assert record_data(recorded) == recorded == load_recipe(resolve(recorded))
-    Experiment(recorded, build(recorded)).check()
+    Program(recorded, build(recorded)).check()
     write_data(file, bandit_data(0.4))
     assert "has changed: its SHA-256 is" in refusal(recorded).message
-    Experiment(offline(file), build(offline(file))).check()
+    Program(offline(file), build(offline(file))).check()
 
 
 def test_data_of_other_spaces_are_refused_with_the_line_of_the_recipe(tmp_path):
@@ -129,9 +129,9 @@ def test_the_first_update_is_made_in_the_first_step(file):
 
 def test_the_estimate_of_memory_includes_the_data(file):
     recipe = offline(file)
-    experiment = Experiment(recipe, build(recipe))
-    experiment.check()
-    sizes = {item.name: item.size for item in experiment.memory}
+    program = Program(recipe, build(recipe))
+    program.check()
+    sizes = {item.name: item.size for item in program.memory}
     assert sizes["data set"] == 600 * (2 * 4 + 4 + 4 + 4 + 1 + 1)
     assert "replay" not in sizes
 
