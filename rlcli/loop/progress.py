@@ -120,7 +120,7 @@ class Progress(NamedTuple):
     agent: ArrayTree
     statistics: EpisodeStatistics
     faults: Faults
-    numbers: Float32[Array, "*S N"]  # see `Setup.numbers`; not saved
+    numbers: Float32[Array, "... N"]  # see `Setup.numbers`; not saved
     data: ArrayTree = ()  # see `Setup.data`; not saved
 
 
@@ -132,7 +132,7 @@ def stream_key(seed: Array | int, index: int) -> Key:
     return jax.random.fold_in(jax.random.key(seed), index)
 
 
-def numbers_array(setup: Setup) -> Float32[Array, "*P N"]:
+def numbers_array(setup: Setup) -> Float32[Array, "... N"]:
     """The values of `Setup.numbers`, for each padded seed if it has its own."""
     values = [*setup.numbers.values()]
     if not setup.has_own_numbers:
