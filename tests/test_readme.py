@@ -58,7 +58,7 @@ def test_every_command_of_the_readme_runs_in_order(folder):
             "report": ["--episodes", "0"],
             "sweep": [
                 *("--trials", "1", "--seeds", "1", "--confirm", "0"),
-                *("--set", "train.steps=256", "--set", "train.evaluate.every=128"),
+                *("--set", "train.steps=2_048", "--set", "train.evaluate.every=512"),
             ],
         }.get(command[1], [])
         if "--set" in command and not is_smoke:
