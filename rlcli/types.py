@@ -75,6 +75,8 @@ Positive = Annotated[float, Gt(0.0)]
 NonNegative = Annotated[float, Ge(0.0)]
 Count = Annotated[int, Ge(1)]
 Structural = Annotated[float, "structural"]
+# A count that the devices of `train.data_parallel` divide equally, such as a capacity.
+Divided = Annotated[int, Ge(1), "divided"]
 
 
 class FormerName(NamedTuple):
@@ -308,6 +310,9 @@ class Replay(NamedTuple):
     # Whether it ignores the unrolls of the loop: `sample` gets the steps `[N, ...]` of
     # the data set in place of a state, and the environment of the loop is idle.
     is_offline: bool = False
+    # (state, count, before, after) -> state, on the host: divides the state `[S, ...]`
+    # of `before` devices among `after` devices. None: it cannot be divided anew.
+    redivide: Callable[..., ArrayTree] | None = None
 
 
 class Clock(NamedTuple):
@@ -362,6 +367,11 @@ class Updater(NamedTuple):
     # messages name it; "" if there is none.
     requires_single_steps: str = ""  # rows of single steps: `Tracer.window` is 1
     requires_on_policy: str = ""  # no tracer with `is_off_policy` on rows of a replay
+    # Whether `update` combines the values of all devices of `train.data_parallel` (see
+    # `xla.data_axis`), as the gradient steps of `updaters.learner` do.
+    is_data_parallel: bool = False
+    # The axis of the environments in the state, see `Agent.environment_axes`.
+    environment_axes: ArrayTree = None
     # The replays it learns from. `on_policy`: those with `is_on_policy`, or any with a
     # tracer that corrects for earlier policies (`Tracer.is_off_policy`).
     replays: Literal["any", "on_policy", "none"] = "any"
@@ -384,3 +394,9 @@ class Agent(NamedTuple):
     failed_at: Callable[[ArrayTree], Int32[Array, ""]]
     requires: tuple[str, ...] = ()  # the extras that unrolls store
     is_offline: bool = False  # whether it ignores the unrolls, see `Replay`
+    # Which axis of the state the devices of `train.data_parallel` divide: a prefix of
+    # its tree. None: all devices have the same values. 0 for a scalar: each device has
+    # its own.
+    environment_axes: ArrayTree = None
+    # (state, iteration, before, after) -> state, see `Replay.redivide`
+    redivide: Callable[..., ArrayTree] | None = lambda state, *_: state

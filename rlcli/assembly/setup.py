@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from rlcli import action_masks, registry, schedules, spaces
-from rlcli.assembly import out_of_memory
+from rlcli.assembly import data_parallel, out_of_memory
 from rlcli.assembly.checks import (
     check_goals,
     check_names,
@@ -80,16 +80,18 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
     train = recipe.train
     if seeds is None:
         seeds = range(train.seed, train.seed + train.seeds)
+    share = data_parallel.share_of_device(recipe)
     with out_of_memory.limit_building(recipe):
-        environment_at = _environment_factory(recipe, len(seeds), rendering)
+        environment_at = _environment_factory(share, len(seeds), rendering)
         environment = environment_at(START)
-        parts_at = _agent_parts_factory(recipe, environment_at)
+        parts_at = _agent_parts_factory(share, environment_at)
         parts = parts_at(START)
     if parts.replay is not None and parts.replay.is_offline:
         environment = idle(environment)
         environment_at = functools.partial(_constant, environment)
-    num_envs = environment.num_envs
-    check_parts(recipe, num_envs, parts.tracer, parts.updater, parts.replay)
+    num_envs = environment.num_envs * train.data_parallel
+    check_parts(share, num_envs, parts.tracer, parts.updater, parts.replay)
+    data_parallel.check_parts(recipe, parts.updater, parts.replay)
 
     def build_at(clock: Clock) -> tuple[Environment, Agent]:
         return environment_at(clock), _combine_parts(recipe, parts_at(clock), num_envs)
@@ -104,6 +106,7 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
         reset=train.reset,
         numbers=recipe_numbers(recipe),
         data=read_data(recipe, environment, parts.replay),
+        data_parallel=train.data_parallel,
     )
     check_updates(recipe, setup, parts.updater)
     return setup
@@ -145,8 +148,9 @@ def _constant(environment: Environment, clock: Clock) -> Environment:
 
 
 def _device_count(recipe: Recipe, seeds: int, is_pure: bool) -> int:
-    """The number of devices, among which the seeds are divided."""
+    """The number of devices, or of groups that share a seed, that divide the seeds."""
     requested, num_threads = recipe.train.devices, recipe.train.threads
+    group = recipe.train.data_parallel
     if seeds > 1 and isinstance(num_threads, int) and num_threads > 1:
         raise recipe.error(
             ("train", "threads"),
@@ -155,25 +159,31 @@ def _device_count(recipe: Recipe, seeds: int, is_pure: bool) -> int:
         )
     if not is_pure:
         return 1  # the host loop runs on one
-    available = jax.local_device_count()
+    available = jax.device_count()
     is_pool = jax.default_backend() == "cpu" and not threads.is_single_threaded()
     if requested == "auto" and is_pool:
         return 1  # threads that several devices share can deadlock
     if requested == "auto":
-        return threads.fewest_devices(seeds, available)
+        return threads.fewest_devices(seeds, max(1, available // group))
     if requested > available:
         raise recipe.error(
             ("train", "devices"),
             f"`devices: {requested}`, but JAX finds only {available}",
             "lower `devices`, or use `devices: auto`",
         )
-    if requested > seeds:
+    if requested % group:
+        raise recipe.error(
+            ("train", "devices"),
+            f"`devices: {requested}` is no multiple of `data_parallel: {group}`",
+            "use `devices: auto`",
+        )
+    if requested > seeds * group:
         raise recipe.error(
             ("train", "devices"),
             f"`devices: {requested}`, but `seeds` is {seeds}",
             "lower `devices`, or use `devices: auto`",
         )
-    return requested
+    return requested // group
 
 
 def _environment_factory(
@@ -310,10 +320,13 @@ def _agent_parts_factory(
             return None
         sizes = (window, recipe.train.unroll, environment.num_envs)
         factory = registry.find("replay", recipe.replay.name).factory
-        if "goal_reward" not in positional_parameters(factory):
-            return build_part(recipe.replay, clock, recipe, *sizes)
-        goal_reward = check_goals(recipe, environment_at(clock))
-        return build_part(recipe.replay, clock, recipe, *sizes, goal_reward)
+        goals = ()
+        if "goal_reward" in positional_parameters(factory):
+            goals = (check_goals(recipe, environment_at(clock)),)
+        try:
+            return build_part(recipe.replay, clock, recipe, *sizes, *goals)
+        except RlcliError as error:
+            raise data_parallel.explain_share(recipe, error) from error
 
     def build_parts(clock: Clock) -> _AgentParts:
         tracer = build_part(recipe.tracer, clock, recipe)

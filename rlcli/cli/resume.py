@@ -18,7 +18,8 @@ def command(
 ) -> None:
     """Continue a run exactly where it stopped.
 
-    Of its recipe only `train.steps`, `train.stop` and the periods can be changed.
+    Of its recipe only `train.steps`, `train.stop`, the periods and the devices can be
+    changed.
     """
     from rlcli.training import signals  # here, to keep `--help` fast
 

@@ -101,13 +101,30 @@ def command(
             "--profile", help="Trace a few iterations: where does their time go?"
         ),
     ] = False,
+    coordinator: Annotated[
+        str | None,
+        typer.Option(
+            "--coordinator",
+            metavar="HOST:PORT",
+            help="Train one agent in several processes: the address of the first one, "
+            "or `auto` for the variables of SLURM, Open MPI or Ray Train.",
+        ),
+    ] = None,
+    process: Annotated[
+        str | None,
+        typer.Option(
+            "--process",
+            metavar="I/N",
+            help="With `--coordinator`: which of N processes this is, from 0.",
+        ),
+    ] = None,
 ) -> None:
     """Train the agent of a recipe and save it in a run folder.
 
     Prints the folder to stdout, and a command to try next to stderr. Several recipes or
     varied options are several runs, in processes of their own.
     """
-    from rlcli.training import signals  # here, to keep `--help` fast
+    from rlcli.training import process_group, signals  # here, to keep `--help` fast
 
     keywords: dict[str, Any] = {
         "set": tuple(set),
@@ -122,13 +139,23 @@ def command(
         "quiet": quiet,
     }
     if len(recipe) > 1 or vary or vary_zip or _varies(recipe[0], set):
-        if profile:
-            message = "profiles a single run, without other recipes or varied options"
-            raise typer.BadParameter(message, param_hint="--profile")
+        for option, is_given in (
+            ("--profile", profile),
+            ("--coordinator", coordinator is not None),
+        ):
+            if is_given:
+                message = "is for a single run, without other recipes or varied options"
+                raise typer.BadParameter(message, param_hint=option)
         keywords |= {"vary": vary, "vary_zip": vary_zip, "jobs": jobs}
         raise typer.Exit(batch.train_and_report(recipe, **keywords))
-    with signals.own_process():
-        folder = rlcli.train(recipe[0], profile=profile, **keywords)
+    with signals.own_process(), process_group.keep_stdout(coordinator is None):
+        folder = rlcli.train(
+            recipe[0],
+            profile=profile,
+            coordinator=coordinator,
+            process=process,
+            **keywords,
+        )
     raise typer.Exit(training_outcome.report_training(folder, quiet=quiet))
 
 

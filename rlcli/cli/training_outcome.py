@@ -11,12 +11,16 @@ from rlcli.cli import output
 def report_training(folder: Path, *, quiet: bool) -> int:
     """Prints the run's folder and the next command; returns the exit code.
 
-    Frozen seeds are reported even if `quiet`, because their results are not valid.
+    Frozen seeds are reported even if `quiet`, because their results are not valid. Of
+    several processes that train together, only the first one reports.
     """
     from rlcli.runs.run_folder import Run  # here, to keep `--help` fast
+    from rlcli.xla import processes
 
     info = Run(folder).read_info()
     status = info.get("status", "failed")
+    if not processes.is_first():
+        return errors.EXIT_CODES[status]
     frozen, reason = info.get("frozen"), info.get("reason", "")
     hint = f"\n\nhint: {info['hint']}" if info.get("hint") else ""
     if status == "failed":

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep, key_as_noise
+from rlcli.xla.data_axis import share_indices
 from rlcli.xla.random_bits import unroll_key
 
 
@@ -46,7 +47,8 @@ def vector(
     An episode is truncated at the time limit and by `step(…, cut=True)`: `last` is
     true, but `discount` stays 1. If `last`, `next_obs` is the true final observation
     and `obs` the first of the new episode.
-    The noise of environment i depends only on (key, i), not on `num_envs`.
+    The noise of environment i depends only on (key, i), not on `num_envs`. If several
+    devices share the environments of an agent, i counts those of all of them.
 
     Args:
         core_of: builds the core from the values of `each`, which are traced.
@@ -59,7 +61,7 @@ def vector(
     # Functions, so that they are traced: constants would occupy memory before any
     # program runs, even with a billion environments.
     def environments() -> Array:
-        return jnp.arange(num_envs)
+        return share_indices(num_envs)
 
     def values_of(index: int | Array) -> dict[str, Array]:
         return values_at(each, index)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import jax
+
 from rlcli import registry
 from rlcli.assembly import build_environment
 from rlcli.assembly.parts import START
@@ -40,7 +42,7 @@ def make_evaluator(
         setup.seeds,
         -(-episodes // num_envs),
         explore=explore,
-        devices=setup.devices,
+        devices=min(setup.devices, jax.local_device_count()),
     )
 
 

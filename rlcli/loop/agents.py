@@ -24,6 +24,7 @@ from rlcli.types import (
     Updater,
 )
 from rlcli.xla.control_flow import update_if, zeros_of_shapes
+from rlcli.xla.data_axis import any_over_devices
 
 
 class ReplayAgentState(NamedTuple):
@@ -151,6 +152,10 @@ def replay_agent(
             learner, replay_state, metrics if state.metrics else ()
         ), metrics
 
+    def redivide(state: ReplayAgentState, *division: int) -> ReplayAgentState:
+        assert replay.redivide is not None  # else this function is not offered
+        return state._replace(replay=replay.redivide(state.replay, *division))
+
     return Agent(
         init=init,
         acting=lambda state: updater.acting(state.learner),
@@ -161,6 +166,8 @@ def replay_agent(
         failed_at=lambda state: updater.failed_at(state.learner),
         requires=_requires(tracer, updater),
         is_offline=replay.is_offline,
+        environment_axes=ReplayAgentState(updater.environment_axes, 0, None),
+        redivide=redivide if replay.redivide else None,
     )
 
 
@@ -203,6 +210,7 @@ def online_agent(updater: Updater, tracer: Tracer) -> Agent:
         updates=lambda iterations: iterations,
         failed_at=lambda state: updater.failed_at(state.learner),
         requires=_requires(tracer, updater),
+        environment_axes=OnlineAgentState._make([updater.environment_axes, 1]),
     )
 
 
@@ -241,7 +249,8 @@ def _step_unless_empty(
     _, *report = jax.eval_shape(step, learner)
     priority, new = zeros_of_shapes(report)
     initial = (learner, priority, metrics or new)
-    return update_if(jnp.any(weight > 0), lambda _, carry: step(carry[0]), initial)
+    has_rows = any_over_devices(jnp.any(weight > 0))
+    return update_if(has_rows, lambda _, carry: step(carry[0]), initial)
 
 
 def _trace(

@@ -17,6 +17,7 @@ from rlcli.loop.advance import (
     draw_noise_block,
     noise_block_size,
 )
+from rlcli.loop.data_parallel import Division
 from rlcli.loop.engine import Loop
 from rlcli.loop.log import Log, empty_buffer, finished_episodes, log_points, write_if
 from rlcli.loop.progress import (
@@ -39,10 +40,10 @@ from rlcli.loop.seeds import (
     seed_array,
     seed_shardings,
     shapes_on_devices,
-    shard_seeds,
     vmap_seeds,
 )
 from rlcli.types import Array, ArrayTree
+from rlcli.xla import processes
 from rlcli.xla.control_flow import zeros_of_shapes
 from rlcli.xla.fusion_barrier import round_to_dtype
 from rlcli.xla.packing import PackedTree, Packing
@@ -54,8 +55,8 @@ def compiled_loop(setup: Setup) -> Loop:
 
     Inside the loop, a progress has an entry for each padded seed.
     """
-    devices, progress_axes = setup.devices, setup.axes
-    seeds_per_device = len(setup.padded_seeds) // devices
+    progress_axes = setup.axes
+    seeds_per_device = len(setup.padded_seeds) // setup.devices
 
     def begin_one(seed: Array, numbers: Array) -> Progress:
         state, obs = setup.environment.reset(stream_key(seed, RESET))
@@ -69,52 +70,43 @@ def compiled_loop(setup: Setup) -> Loop:
         begin = functools.partial(begin_one, numbers=numbers)
         return map_seeds(begin, seeds_per_device, progress_axes)(seeds)
 
-    begin_inputs = 0, progress_axes.numbers
-    begin_all = jax.jit(shard_seeds(begin_share, devices, begin_inputs, progress_axes))
     seeds, numbers = seed_array(setup), numbers_array(setup)
     axes = (progress_axes, None), (progress_axes, 0)
-    chunk_all = vmap_seeds(_chunk_function(setup), seeds_per_device, *axes)
-    advance_all = jax.jit(shard_seeds(chunk_all, devices, *axes), donate_argnums=0)
-
-    @functools.cache
-    def padded_shapes() -> Progress:
-        shapes = jax.eval_shape(begin_all, seeds, numbers)
-        return shapes_on_devices(devices, shapes, progress_axes)
+    advance_share = vmap_seeds(_chunk_function(setup), seeds_per_device, *axes)
+    division = Division(setup, begin_share, advance_share, (seeds, numbers))
 
     def trace() -> jax.stages.Traced:
-        data = shapes_on_devices(devices, jax.eval_shape(setup.data), None)
-        progress = padded_shapes()._replace(data=data)
-        return advance_all.trace(progress, log_points(1))  # JAX keeps the result
+        data = shapes_on_devices(setup.devices, jax.eval_shape(setup.data), None)
+        progress = division.on_devices(division.shapes)._replace(data=data)
+        return division.advance.trace(progress, log_points(1))  # JAX keeps the result
 
     def place_data() -> ArrayTree:
         data = setup.data()
-        return jax.device_put(data, seed_shardings(devices, data, None))
+        return jax.device_put(data, seed_shardings(setup.devices, data, None))
 
     @functools.cache
     def temporaries() -> int:
-        return devices * temporary_bytes(trace().jaxpr)
+        return setup.all_devices * temporary_bytes(trace().jaxpr)
 
     def save(progress: Progress) -> ArrayTree:
         progress = progress._replace(numbers=(), data=())
-        if len(setup.padded_seeds) == len(setup.seeds):
+        if len(setup.padded_seeds) == len(setup.seeds) and processes.count() == 1:
             return progress
-        return drop_padding(len(setup.seeds), jax.device_get(progress), progress_axes)
+        return drop_padding(len(setup.seeds), processes.fetch(progress), progress_axes)
 
     def restore(arrays: ArrayTree) -> tuple[Progress, str]:
         # The same shardings as `advance` returns, so that it is not compiled twice.
         arrays = arrays._replace(numbers=np.asarray(numbers))
         padded = pad_seeds(len(setup.padded_seeds), arrays, progress_axes)
-        shardings = seed_shardings(devices, padded, progress_axes)
-        placed = jax.device_put(padded, shardings)
-        return placed._replace(data=place_data()), ""
+        return division.put(padded)._replace(data=place_data()), ""
 
     return Loop(
-        begin=lambda: begin_all(seeds, numbers)._replace(data=place_data()),
-        advance=lambda progress, counts: advance_all(progress, log_points(counts)),
+        begin=lambda: division.begin()._replace(data=place_data()),
+        advance=lambda progress, counts: division.advance(progress, log_points(counts)),
         save=save,
         restore=restore,
         shapes=lambda: resize_seeds(
-            len(setup.seeds), padded_shapes()._replace(numbers=()), progress_axes
+            len(setup.seeds), division.shapes._replace(numbers=()), progress_axes
         ),
         close=lambda progress: None,
         temporaries=temporaries,

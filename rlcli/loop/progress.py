@@ -27,6 +27,12 @@ from rlcli.types import (
     TimeStep,
     Transition,
 )
+from rlcli.xla.data_axis import (
+    draw_share,
+    fold_in_device,
+    max_over_devices,
+    sum_over_devices,
+)
 
 # The random streams of a seed. EVALUATION is for evaluation and rendering, which
 # therefore never change training.
@@ -41,6 +47,8 @@ class Setup(NamedTuple):
     `environment` and `agent` are the parts at the start of the run. Use them for what
     does not depend on schedules: spaces, `num_envs`, `draw`, `init`, `acting`,
     `updates`. Code that steps, acts or learns calls `at` for the parts at its time.
+    With `data_parallel` they are the parts of one device, with its share of the
+    environments.
     """
 
     environment: Environment
@@ -58,6 +66,14 @@ class Setup(NamedTuple):
     # The steps of the data set of a replay, `[N, ...]` on the host; () without one.
     # Read when training needs them: acting does not.
     data: Callable[[], ArrayTree] = lambda: ()
+    # Devices that share the environments of each seed. The seeds are divided among
+    # `devices` such groups.
+    data_parallel: int = 1
+
+    @property
+    def all_devices(self) -> int:
+        """The number of devices of the run."""
+        return self.devices * self.data_parallel
 
     @property
     def padded_seeds(self) -> tuple[int, ...]:
@@ -77,7 +93,7 @@ class Setup(NamedTuple):
     @property
     def steps(self) -> int:
         """Environment steps of one seed per iteration."""
-        return self.unroll * self.environment.num_envs
+        return self.unroll * self.environment.num_envs * self.data_parallel
 
 
 class Pending(NamedTuple):
@@ -157,7 +173,7 @@ def clock_at(
     compute_metrics: Bool[Array, ""],
 ) -> Clock:
     """The clock after `steps` steps of each environment."""
-    environments = progress.pending.first.shape[0]
+    environments = progress.pending.first.shape[0] * setup.data_parallel
     # The condition always holds, but XLA does not know it. Otherwise it would move what
     # depends on the numbers only, such as the negated learning rate, out of the loop of
     # a chunk, and round the rest differently from the loop on the host.
@@ -186,8 +202,9 @@ def draw_step_noise(setup: Setup, seed: Array, time: Array) -> tuple[ArrayTree, 
         for index in (STEP, POLICY, LEARN)
     )
     # In a longer unroll only the last step learns, so its noise is drawn there.
+    learn_key = fold_in_device(learn_key)
     learn_noise = agent.draw(learn_key) if setup.unroll == 1 else learn_key
-    action_noise = agent.policy.draw(action_key, environment.num_envs)
+    action_noise = draw_share(agent.policy.draw, action_key, environment.num_envs)
     return environment.draw(step_key), action_noise, learn_noise
 
 
@@ -236,7 +253,7 @@ def initial_progress(
     first = jnp.ones(batch, bool)
     # The action of step t + 1 uses the key of step t, so the first action uses key −1.
     action_key = jax.random.fold_in(stream_key(seed, POLICY), np.uint32(2**32 - 1))
-    noise = agent.policy.draw(action_key, batch)
+    noise = draw_share(agent.policy.draw, action_key, batch)
     learner_of = functools.partial(agent.init, stream_key(seed, INIT))
 
     def first_action(agent_state: ArrayTree) -> tuple[Pending, ArrayTree]:
@@ -282,7 +299,7 @@ def initial_progress(
 def update_statistics(
     statistics: EpisodeStatistics, timestep: TimeStep
 ) -> EpisodeStatistics:
-    """Updates the statistics with one step of every environment."""
+    """Updates the statistics with one step of every environment, on all devices."""
     running_return = statistics.running_return + timestep.reward
     running_length = statistics.running_length + 1
     running_info = {
@@ -290,14 +307,18 @@ def update_statistics(
         for name, value in statistics.running_info.items()
     }
     last = timestep.last
-    num_finished = jnp.sum(last, dtype=jnp.int32)
+    running = (running_return, running_length, running_info)
+    num_finished, finished = sum_over_devices(
+        (
+            jnp.sum(last, dtype=jnp.int32),
+            jax.tree.map(lambda value: jnp.sum(jnp.where(last, value, 0)), running),
+        )
+    )
     has_finished = num_finished > 0
     divisor = jnp.maximum(num_finished, 1).astype(jnp.float32)
-
-    def mean(totals: Array) -> Array:
-        return jnp.sum(jnp.where(last, totals, 0)) / divisor
-
-    mean_return = mean(running_return)
+    mean_return, mean_length, mean_info = jax.tree.map(
+        lambda total: total / divisor, finished
+    )
     episodes = statistics.episodes + num_finished
     # As in coax's TrainMonitor: the mean of the first ten episodes, then an exponential
     # moving average.
@@ -309,25 +330,25 @@ def update_statistics(
         running_length=jnp.where(last, 0, running_length),
         episodes=episodes,
         last_return=jnp.where(has_finished, mean_return, statistics.last_return),
-        last_length=jnp.where(
-            has_finished, mean(running_length), statistics.last_length
-        ),
+        last_length=jnp.where(has_finished, mean_length, statistics.last_length),
         average_return=average + rate * (mean_return - average),
         running_info={
             k: jnp.where(last, 0, value) for k, value in running_info.items()
         },
         last_info={
-            name: jnp.where(has_finished, mean(value), statistics.last_info[name])
-            for name, value in running_info.items()
+            name: jnp.where(has_finished, value, statistics.last_info[name])
+            for name, value in mean_info.items()
         },
         total_info={
-            name: statistics.total_info[name] + jnp.sum(jnp.where(last, value, 0))
-            for name, value in running_info.items()
+            name: statistics.total_info[name] + value
+            for name, value in finished[-1].items()
         },
-        max_info={
-            name: jnp.max(value, initial=statistics.max_info[name], where=last)
-            for name, value in running_info.items()
-        },
+        max_info=max_over_devices(
+            {
+                name: jnp.max(value, initial=statistics.max_info[name], where=last)
+                for name, value in running_info.items()
+            }
+        ),
     )
 
 

@@ -30,6 +30,7 @@ from rlcli.types import (
     Updater,
 )
 from rlcli.xla.control_flow import update_if
+from rlcli.xla.data_axis import axis_size, mean_over_devices
 from rlcli.xla.fusion_barrier import round_to_dtype
 
 _CLIP = 10.0  # bound of a normalized observation, in standard deviations
@@ -88,25 +89,36 @@ def update_moments(moments: Moments, rows: ArrayTree) -> Moments:
         m ← m + s δ          v ← (1 − s) v + s (var(rows) + (1 − s) δ²)
 
     (Chan et al., 1983, https://doi.org/10.1080/00031305.1983.10483115)
+    The rows are those of all devices (`xla.data_axis`), which have equally many.
     """
-    number = jax.tree.leaves(rows)[0].shape[0]
+    number = jax.tree.leaves(rows)[0].shape[0] * axis_size()
     share = number / (moments.count.astype(jnp.float32) + number)
+    new_mean = mean_over_devices(jax.tree.map(lambda new: jnp.mean(new, axis=0), rows))
+    new_variance = _variance_over_devices(rows, new_mean)
 
     def centre(mean: Array, new: Array) -> Array:
-        return mean + share * (jnp.mean(new, axis=0) - mean)
+        return mean + share * (new - mean)
 
-    def spread(variance: Array, mean: Array, new: Array) -> Array:
-        between_variance = (1 - share) * jnp.square(jnp.mean(new, axis=0) - mean)
+    def spread(variance: Array, mean: Array, new: Array, within: Array) -> Array:
+        between_variance = (1 - share) * jnp.square(new - mean)
         # Not v + s (… − v): a rounding error of the initial 1 would remain.
-        return (1 - share) * variance + share * (
-            jnp.var(new, axis=0) + between_variance
-        )
+        return (1 - share) * variance + share * (within + between_variance)
 
     return Moments(
         jnp.minimum(moments.count, _MAX_COUNT - number) + number,
-        jax.tree.map(centre, moments.mean, rows),
-        jax.tree.map(spread, moments.variance, moments.mean, rows),
+        jax.tree.map(centre, moments.mean, new_mean),
+        jax.tree.map(spread, moments.variance, moments.mean, new_mean, new_variance),
     )
+
+
+def _variance_over_devices(rows: ArrayTree, mean: ArrayTree) -> ArrayTree:
+    """The variance of rows `[N, ...]` of all devices around their common mean."""
+    if axis_size() == 1:
+        return jax.tree.map(lambda new: jnp.var(new, axis=0), rows)
+    squares = jax.tree.map(
+        lambda new, centre: jnp.mean(jnp.square(new - centre), axis=0), rows, mean
+    )
+    return mean_over_devices(squares)
 
 
 def normalizer(
@@ -232,6 +244,9 @@ def _normalize_updater(
         policy=_normalize_policy(updater.policy, normalize),
         update=update,
         estimate=estimate,
+        environment_axes=NormalizedState(
+            updater.environment_axes, NormalizationStatistics._make([None, None, 0])
+        ),
         failed_at=lambda state: updater.failed_at(state.learner),
     )
 

@@ -82,6 +82,12 @@ def names_data(annotation: Any, kinds: Collection[str] = ("file", "minari")) -> 
     )
 
 
+def is_divided(annotation: Any) -> bool:
+    """Whether an option is a count that devices divide, see `rlcli.types.Divided`."""
+    base, metadata = unwrap(annotation)
+    return "divided" in metadata or any(map(is_divided, typing.get_args(base)))
+
+
 def format_value(value: Any) -> str:
     """Formats a value as YAML for a message; long values are truncated."""
     if not isinstance(value, str | int | float | list | dict | None):

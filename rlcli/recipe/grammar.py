@@ -101,6 +101,7 @@ class Train:
     seed: Annotated[int, Ge(0), Lt(2**31)] = 0
     seeds: Seeds = 1
     devices: PositiveInt | Literal["auto"] = "auto"
+    data_parallel: PositiveInt = 1
     threads: PositiveInt | Literal["auto"] = "auto"
     precision: Literal["float32", "bfloat16"] = "float32"
     reset: bool = False

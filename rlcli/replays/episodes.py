@@ -10,7 +10,16 @@ from jaxtyping import Float, Int, Int32
 
 from rlcli.registry import register
 from rlcli.replays.rings import check_capacity, ring_rows, step_ring
-from rlcli.types import Array, ArrayTree, Count, Key, Replay, Transition, key_as_noise
+from rlcli.types import (
+    Array,
+    ArrayTree,
+    Count,
+    Divided,
+    Key,
+    Replay,
+    Transition,
+    key_as_noise,
+)
 
 
 class EpisodeQueue(NamedTuple):
@@ -37,8 +46,8 @@ def episodes(
     unroll: int,
     num_envs: int,
     *,
-    capacity: Count = 50_000,
-    batch_size: Count | None = None,
+    capacity: Divided = 50_000,
+    batch_size: Divided | None = None,
     length: Count = 1_000,
 ) -> Replay:
     """Episode replay: returns each completed episode once, in order of completion.

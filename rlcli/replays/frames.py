@@ -14,7 +14,7 @@ from rlcli.registry import register
 from rlcli.replays.rings import Ring, check_capacity, ring_rows, step_ring
 from rlcli.replays.uniform import uniform_replay
 from rlcli.replays.windows import Windows
-from rlcli.types import Array, ArrayTree, Count, Replay, Transition
+from rlcli.types import Array, ArrayTree, Count, Divided, Replay, Transition
 
 Padding = Literal["repeat", "zero"]
 
@@ -34,13 +34,13 @@ def frames(
     unroll: int,
     num_envs: int,
     *,
-    capacity: Count = 50_000,
-    batch_size: Count = 32,
+    capacity: Divided = 50_000,
+    batch_size: Divided = 32,
     replacement: bool = True,
     stack: Count = 4,
     axis: int = -1,
     padding: Padding = "repeat",
-    ends: Count | None = None,
+    ends: Divided | None = None,
 ) -> Replay:
     """Frame replay: `uniform` for stacked observations, storing each frame once.
 

@@ -14,6 +14,7 @@ from rlcli.replays.sum_tree import Tree
 from rlcli.replays.windows import Windows
 from rlcli.types import Array, ArrayTree, Key, Replay, Transition
 from rlcli.xla.control_flow import update_if
+from rlcli.xla.data_axis import axis_size, max_over_devices, min_over_devices
 
 
 class PriorityMasses(NamedTuple):
@@ -68,9 +69,9 @@ def proportional_masses(leaves: int, alpha: float, epsilon: float) -> PriorityMa
         is_window = index < leaves - 1
         priority = _replace_non_finite(priority, state.largest) + epsilon
         mass = jnp.where(is_window, priority**alpha, 0.0)
+        largest = jnp.max(priority, initial=state.largest, where=is_window)
         return ProportionalState(
-            sum_tree.set_weights(state.tree, index, mass),
-            jnp.max(priority, initial=state.largest, where=is_window),
+            sum_tree.set_weights(state.tree, index, mass), max_over_devices(largest)
         )
 
     return PriorityMasses(init, renew, reweigh)
@@ -119,9 +120,10 @@ def rank_masses(leaves: int, alpha: float, sort_period: int) -> PriorityMasses:
         rank_above = leaves - jnp.searchsorted(state.ascending, priority, side="right")
         mass = jnp.where(is_window, (1.0 + rank_above) ** -alpha, 0.0)
         new_priority = jnp.where(is_window, priority, -1.0)
+        largest = jnp.max(priority, initial=state.largest, where=is_window)
         return RankedState(
             sum_tree.set_weights(state.tree, index, mass),
-            jnp.max(priority, initial=state.largest, where=is_window),
+            max_over_devices(largest),
             state.priority.at[index].set(-1.0).at[index].max(new_priority),
             state.ascending,
         )
@@ -153,6 +155,7 @@ def prioritized_replay(
 
     Sampling is stratified: one window from each of `batch_size` equal shares of the
     total mass. Each has weight (min P / P(i))^β, with the minimum over the batch.
+    Devices that share a batch sample equal shares of it, each from its own windows.
     """
     ring = windows.ring
     no_window = windows.slots * num_envs
@@ -193,7 +196,8 @@ def prioritized_replay(
             state.steps, start, index % num_envs, windows.span
         )
         is_valid = is_complete & (mass > 0)
-        ratio = jnp.min(mass, initial=jnp.inf, where=is_valid) / mass
+        smallest = jnp.min(mass, initial=jnp.inf, where=is_valid)
+        ratio = _smallest_over_devices(smallest, tree) / mass
         weight = jnp.where(is_valid, ratio**beta, 0.0)
         return steps, jnp.broadcast_to(weight, (windows.span, batch_size)), index
 
@@ -212,6 +216,17 @@ def prioritized_replay(
         windows.min_steps,
         batch_size=batch_size,
     )
+
+
+def _smallest_over_devices(mass: Float[Array, ""], tree: Tree) -> Float[Array, ""]:
+    """The smallest mass in a batch, in units of this device's total mass.
+
+    Masses are probabilities relative to the total mass of their device.
+    """
+    if axis_size() == 1:
+        return mass
+    total = sum_tree.total_weight(tree)
+    return min_over_devices(mass / total) * total
 
 
 def _renew_leaves(

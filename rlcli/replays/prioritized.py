@@ -16,7 +16,7 @@ from rlcli.replays.priorities import (
 )
 from rlcli.replays.rings import check_capacity, step_ring
 from rlcli.replays.windows import Windows
-from rlcli.types import Count, NonNegative, Probability, Replay
+from rlcli.types import Count, Divided, NonNegative, Probability, Replay
 
 
 @register("replay")
@@ -25,8 +25,8 @@ def prioritized(
     unroll: int,
     num_envs: int,
     *,
-    capacity: Count = 50_000,
-    batch_size: Count = 32,
+    capacity: Divided = 50_000,
+    batch_size: Divided = 32,
     by: Literal["td_error", "rank", "gradient_norm"] = "td_error",
     alpha: NonNegative = 0.6,
     beta: Probability = 0.4,

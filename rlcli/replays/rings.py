@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Bool, Int
 
 from rlcli.errors import RlcliError
@@ -66,11 +67,7 @@ def step_ring(capacity: int, unroll: int, num_envs: int) -> Ring:
     """A ring buffer of unmodified steps, any pytree `[unroll, num_envs, ...]`."""
     rows = ring_rows(capacity, unroll, num_envs)
     size = unroll * num_envs  # steps of an unroll
-    # A single row is written twice, the second time into the next slot, which is spare.
-    # Otherwise XLA considers the write so cheap that it repeats it inside the read,
-    # which copies the whole ring at every step.
-    num_writes, spare = (2, 1) if size == 1 else (1, 0)
-    slots = rows // unroll + spare
+    slots, num_writes = _ring_layout(rows, unroll, num_envs)
 
     def init(steps: ArrayTree) -> RingState:
         step = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), steps)
@@ -109,3 +106,52 @@ def step_ring(capacity: int, unroll: int, num_envs: int) -> Ring:
         return steps, jnp.ones(start.shape, bool)
 
     return Ring(init, add, take, rows)
+
+
+def _ring_layout(rows: int, unroll: int, num_envs: int) -> tuple[int, int]:
+    """The number of slots, one for each unroll, and how often an unroll is written.
+
+    A single row is written twice, the second time into the next slot, which is spare.
+    Otherwise XLA considers the write so cheap that it repeats it inside the read, which
+    copies the whole ring at every step.
+    """
+    num_writes, spare = (2, 1) if unroll * num_envs == 1 else (1, 0)
+    return rows // unroll + spare, num_writes
+
+
+def redivide_ring(
+    rows: int,
+    unroll: int,
+    num_envs: int,
+    state: RingState,
+    count: int,
+    before: int,
+    after: int,
+) -> RingState:
+    """Divides the state of a ring anew: `[S, ...]` of `before` devices among `after`.
+
+    `num_envs` are the environments of one of the `after` devices, and `count` is the
+    number of unrolls added. The newest `rows` steps of each environment stay the same.
+    """
+    environments = np.arange(after * num_envs)
+    times = np.arange(max(count * unroll - rows, 0), count * unroll)[:, None]
+
+    def places(devices: int) -> tuple[np.ndarray, int]:
+        """Where each step of each environment is, and the length of all rings."""
+        share = len(environments) // devices
+        slots, num_writes = _ring_layout(rows, unroll, share)
+        length = slots * unroll * share + num_writes - 1
+        device, environment = np.divmod(environments, share)
+        where = times % (slots * unroll) * share + environment
+        return device * length + where, devices * length
+
+    source, _ = places(before)
+    target, length = places(after)
+
+    def move(leaf: Array) -> np.ndarray:
+        leaf = np.asarray(leaf)
+        new = np.zeros((len(leaf), length, *leaf.shape[2:]), leaf.dtype)
+        new[:, target] = leaf[:, source]
+        return new
+
+    return state._replace(packed=jax.tree.map(move, state.packed))

@@ -19,6 +19,7 @@ from rlcli.types import (
     Array,
     ArrayTree,
     Count,
+    Divided,
     NonNegative,
     Probability,
     Replay,
@@ -46,8 +47,8 @@ def sequences(
     length: Count = 40,
     burn_in: Natural = 0,
     overlap: Natural | None = None,
-    capacity: Count = 50_000,
-    batch_size: Count = 32,
+    capacity: Divided = 50_000,
+    batch_size: Divided = 32,
     priorities: PriorityOptions | None = None,
 ) -> Replay:
     """R2D2 sequence replay with stored recurrent state (Kapturowski et al., 2019).

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int, Int32, UInt32
@@ -9,9 +11,9 @@ from jaxtyping import Bool, Float, Int, Int32, UInt32
 from rlcli.datasets.dataset import Dataset
 from rlcli.datasets.names import DataFile
 from rlcli.registry import register
-from rlcli.replays.rings import check_capacity, step_ring
+from rlcli.replays.rings import check_capacity, redivide_ring, step_ring
 from rlcli.replays.windows import Windows
-from rlcli.types import Array, ArrayTree, Count, Key, Replay, Transition
+from rlcli.types import Array, ArrayTree, Divided, Key, Replay, Transition
 
 
 @register("replay")
@@ -20,8 +22,8 @@ def uniform(
     unroll: int,
     num_envs: int,
     *,
-    capacity: Count = 50_000,
-    batch_size: Count = 32,
+    capacity: Divided = 50_000,
+    batch_size: Divided = 32,
     replacement: bool = True,
     prefill: DataFile | None = None,
 ) -> Replay:
@@ -37,7 +39,10 @@ def uniform(
     ring = step_ring(capacity, unroll, num_envs)
     windows = Windows(ring, unroll, window)
     replay = uniform_replay(windows, num_envs, capacity, batch_size, replacement)
-    return replay._replace(dataset=prefill and Dataset.parse(prefill))
+    return replay._replace(
+        dataset=prefill and Dataset.parse(prefill),
+        redivide=functools.partial(redivide_ring, ring.rows, unroll, num_envs),
+    )
 
 
 def uniform_replay(

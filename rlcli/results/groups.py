@@ -22,7 +22,16 @@ from rlcli.runs.run_folder import Run
 
 # Options of `train` that do not change what a seed learns.
 _IRRELEVANT = (
-    *("seed", "seeds", "devices", "threads", "log", "checkpoint", "evaluate"),
+    *(
+        "seed",
+        "seeds",
+        "devices",
+        "data_parallel",
+        "threads",
+        "log",
+        "checkpoint",
+        "evaluate",
+    ),
     *("trackers", "on_error"),
 )
 RECIPE, RUN = "recipe", "run"  # special values of `group`

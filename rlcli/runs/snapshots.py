@@ -86,7 +86,7 @@ def save_progress(
             "recipe": recipe.resolved_text,
             "seeds": list(setup.seeds),
             "circumstances": {
-                "layout": threads.layout(setup.devices)._asdict(),
+                "layout": threads.layout(setup.all_devices)._asdict(),
                 "versions": provenance.versions(),
             },
             "progress": checkpoint.flatten_tree(progress),
@@ -134,8 +134,12 @@ def stack_progress(
     }
 
 
-def restore_progress(tree: Saved, loop: Loop) -> tuple[Progress, str]:
+def restore_progress(
+    tree: Saved, recipe: Recipe, setup: Setup, loop: Loop
+) -> tuple[Progress, str]:
     """Restores the progress of a run; also returns a message if this is inexact."""
+    if _recorded_division(tree) != setup.data_parallel:
+        return _redivide(tree, recipe, setup, loop)
     shapes = loop.shapes()
     leaves = _with_faults(tree.progress, shapes)
     # The shapes of a host environment's state depend on its episodes; it checks them.
@@ -146,6 +150,35 @@ def restore_progress(tree: Saved, loop: Loop) -> tuple[Progress, str]:
             host[name.removeprefix(prefix)] = leaves.pop(name)
     result = checkpoint.restore_tree(shapes, leaves, source=tree.path)
     return loop.restore(result._replace(environment=host) if host else result)
+
+
+def _recorded_division(tree: Saved) -> int:
+    """The number of devices that shared an agent; 1 in files of early versions."""
+    data = documents.load_document(tree.recipe, source=str(tree.path)).data
+    return data["train"].get("data_parallel", 1)
+
+
+def _redivide(
+    tree: Saved, recipe: Recipe, setup: Setup, loop: Loop
+) -> tuple[Progress, str]:
+    """Restores the progress of an agent that other devices have shared."""
+    before, after = _recorded_division(tree), setup.data_parallel
+    if setup.agent.redivide is None:
+        assert recipe.replay is not None  # only replays cannot be divided anew
+        raise RlcliError(
+            f"`{tree.path}` holds the replay `{recipe.replay.name}` of {before} "
+            f"devices, which cannot be divided among {after}",
+            f"resume with `--set train.data_parallel={before}`",
+        )
+    train = dataclasses.replace(recipe.train, devices="auto", data_parallel=before)
+    recipe_before = dataclasses.replace(recipe, train=train)
+    shapes = make_loop(build(recipe_before, tree.seeds)).shapes()
+    leaves = _with_faults(tree.progress, shapes)
+    progress = checkpoint.restore_tree(shapes, leaves, source=tree.path)
+    agent = setup.agent.redivide(progress.agent, int(progress.iteration), before, after)
+    progress, message = loop.restore(progress._replace(agent=agent))
+    changed = f"{before} devices shared the agent before, and {after} do now"
+    return progress, message or f"not exactly the same run: {changed}"
 
 
 def save_policy(path: Path, snapshot: Snapshot) -> None:

@@ -29,22 +29,59 @@ BATCH_SIZE, UNROLL, MINIBATCHES, ENVIRONMENTS = 32, 128, 4, 1
 HOST_ADAPTERS = ("envpool/", "gymnasium/")
 
 
+def apply_for_check(
+    recipes: Sequence[str | Path | Mapping[str, Any]], *, set: Sequence[str]
+) -> None:
+    """Makes the devices that recipes with `train.data_parallel` need to be traced."""
+    data = [_read(recipe, set) for recipe in recipes]
+    layouts = [
+        choose_layout(each)
+        for each in data
+        if _positive_or(_as_mapping(each.get("train")).get("data_parallel"), 1) > 1
+    ]
+    if layouts:
+        _apply(max(layouts, key=lambda layout: layout.devices))
+
+
 def apply_for_recipe(
-    recipe: str | Path | Mapping[str, Any], *, set: Sequence[str], seeds: int | None
+    recipe: str | Path | Mapping[str, Any],
+    *,
+    set: Sequence[str],
+    seeds: int | None,
+    processes: int = 1,
 ) -> str:
-    """Sets the threads for training a recipe; returns a warning if it is too late."""
+    """Sets the threads for training a recipe; returns a warning if it is too late.
+
+    Several processes, on one host or several, have equal shares of the devices.
+    """
+    layout = choose_layout(_read(recipe, set), seeds)
+    return _apply(layout._replace(devices=-(-layout.devices // processes)))
+
+
+def apply_for_run(path: str | Path, set: Sequence[str] = ()) -> str:
+    """Sets the threads for resuming a run, to those that it started with.
+
+    With other devices in `set`, the threads are those of a new run.
+    """
+    places = {setting.partition("=")[0].strip() for setting in set}
+    if places & {"train.devices", "train.data_parallel"}:
+        from rlcli.runs.locate import locate_run  # here, to keep `--help` fast
+
+        recipe = locate_run(path).resolved_recipe
+        return apply_for_recipe(recipe, set=set, seeds=None)
+    return _apply(_recorded_layout(path) or Layout("one", 1))
+
+
+def _read(
+    recipe: str | Path | Mapping[str, Any], set: Sequence[str]
+) -> Mapping[str, Any]:
+    """The data of a recipe; {} if it cannot be read."""
     from rlcli.recipe.loading import read_without_parts  # here, to keep `--help` fast
 
     try:
-        data = read_without_parts(recipe, set).data
+        return _as_mapping(read_without_parts(recipe, set).data)
     except RlcliError:
-        data = {}
-    return _apply(choose_layout(data, seeds))
-
-
-def apply_for_run(path: str | Path) -> str:
-    """Sets the threads for resuming a run, to those that it started with."""
-    return _apply(_recorded_layout(path) or Layout("one", 1))
+        return {}
 
 
 def _apply(layout: Layout) -> str:
@@ -103,12 +140,14 @@ def choose_layout(recipe: str | Mapping[str, Any], seeds: int | None = None) -> 
     data = _as_mapping(_parse_yaml(recipe) if isinstance(recipe, str) else recipe)
     train = _as_mapping(data.get("train"))
     seeds = seeds or _positive_or(train.get("seeds"), 1)
-    devices = threads.fewest_devices(seeds, threads.usable_cores())
+    group = _positive_or(train.get("data_parallel"), 1)
+    cores = max(1, threads.usable_cores() // group)
+    devices = group * threads.fewest_devices(seeds, cores)
     devices = _positive_or(train.get("devices"), devices)
     if _environment_name(data).startswith(HOST_ADAPTERS):
         devices = 1
     size = _positive_or(train.get("threads"), 0)
-    if seeds > 1 or size == 1:
+    if seeds > 1 or group > 1 or size == 1:
         return Layout("one", devices)
     if size or estimate_work(data) >= WIDE_WORK:
         return Layout("pool", devices, size)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcli.recipe import Recipe, check_document, load_recipe
+from rlcli.runs import thread_layout
 
 
 def check(
@@ -27,6 +28,7 @@ def check(
     """
     for recipe in recipes:
         check_document(recipe, set)
+    thread_layout.apply_for_check(recipes, set=set)
     return [_check_recipe(load_recipe(recipe, set)) for recipe in recipes]
 
 

@@ -25,6 +25,7 @@ from rlcli.training.program import ALL_SEEDS, Program
 from rlcli.training.track_records import RETURNS
 from rlcli.training.tracking import build_trackers
 from rlcli.types import ArrayTree
+from rlcli.xla import processes
 
 
 class ChunkReport(NamedTuple):
@@ -117,7 +118,7 @@ class Experiment:
     @property
     def _episodes(self) -> np.ndarray:
         """The number of episodes of each seed, `[S]`."""
-        episodes = np.asarray(self.program.progress.statistics.episodes)
+        episodes = processes.fetch(self.program.progress.statistics.episodes)
         return episodes[self._seeds][: len(self.setup.seeds)]
 
     def advance(self, max_iterations: int) -> ChunkReport:
@@ -224,6 +225,10 @@ class Experiment:
         frozen = self.failures.frozen
         if len(frozen) == len(self.setup.seeds):
             return
+        episodes, acting = self._episodes, self.acting()
+        saved = self.program.saved(self._seeds)
+        if not processes.is_first():  # whose devices the first one has read
+            return
         self.program.report_phase("writing a checkpoint")
         run.make_checkpoints_folder()
         path = run.checkpoint(self.step)
@@ -246,9 +251,9 @@ class Experiment:
                 recipe=self.recipe,
                 seeds=self.setup.seeds,
                 steps=(self.step,) * len(self.setup.seeds),
-                episodes=tuple(self._episodes.tolist()),
+                episodes=tuple(episodes.tolist()),
                 returns=(),
-                acting=checkpoint.flatten_tree(self.acting()),
+                acting=checkpoint.flatten_tree(acting),
                 frozen=frozen,
             ),
         )
@@ -256,7 +261,7 @@ class Experiment:
             path,
             self.recipe,
             self.setup,
-            self.program.saved(self._seeds),
+            saved,
             self.log_rows.metrics,
             frozen,
         )

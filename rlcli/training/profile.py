@@ -134,7 +134,7 @@ class Profiler:
         hlo, is_pure = experiment.program.loop.hlo(), experiment.setup.environment.pure
         times = divide_time(events, module_name(hlo), phases_of_operations(hlo))
         # Several devices run simultaneously.
-        total = traced * 1e6 * experiment.setup.devices
+        total = traced * 1e6 * experiment.setup.all_devices
         device = program / seconds
         shares = {phase: device * each / total for phase, each in times.items()}
         # The host loop is a program in Python, with a dispatch per step.

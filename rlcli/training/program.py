@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.assembly import check_environment, memory_usage
+from rlcli.assembly.data_parallel import check_devices
 from rlcli.assembly.out_of_memory import OutOfMemoryError, limit_building, require
 from rlcli.assembly.user_errors import explain_user_errors
 from rlcli.errors import RlcliError
@@ -31,6 +32,7 @@ from rlcli.runs import snapshots
 from rlcli.runs.snapshots import Saved
 from rlcli.training.log_rows import settings_at
 from rlcli.types import Array, ArrayTree
+from rlcli.xla import processes
 from rlcli.xla.packing import PackedTree, Packing
 
 ALL_SEEDS = slice(None)
@@ -73,6 +75,7 @@ class Program:
 
         Refuses a program that needs more memory than available.
         """
+        check_devices(self.recipe, self.setup)
         with explain_user_errors(self.recipe):
             check_environment(self.recipe)
         try:
@@ -84,7 +87,7 @@ class Program:
         except RlcliError as error:
             raise self.recipe.locate_error(("updater",), error) from error
         self.memory = memory_usage.run_memory(self.recipe, self.setup, self.loop)
-        require("this run", self.memory, self.setup.devices)
+        require("this run", self.memory, self.setup.all_devices)
         return shapes
 
     def begin(self) -> None:
@@ -94,7 +97,9 @@ class Program:
 
     def restore(self, saved: Saved) -> str:
         """Continues from a checkpoint; returns what could not be restored, else ""."""
-        self._progress, message = snapshots.restore_progress(saved, self.loop)
+        self._progress, message = snapshots.restore_progress(
+            saved, self.recipe, self.setup, self.loop
+        )
         self.iteration = int(self.progress.iteration)
         return message
 
@@ -119,7 +124,7 @@ class Program:
         inputs = progress, log, log_points(points)
         if self._packing is None:
             self._packing = Packing(jax.eval_shape(self._summarize, *inputs))
-        packed = jax.device_get(self._packed_summary(*inputs))
+        packed = processes.fetch(self._packed_summary(*inputs))
         return drop_padding(len(self.setup.seeds), self._packing.unpack(packed))
 
     def _pack_summary(self, *inputs: Any) -> PackedTree:
@@ -152,7 +157,7 @@ class Program:
         with self._copying:
             acting = self._on_host.get("acting")
             if acting is None:
-                acting = jax.device_get(self.setup.agent.acting(self.progress.agent))
+                acting = processes.fetch(self.setup.agent.acting(self.progress.agent))
                 acting = drop_padding(len(self.setup.seeds), acting)
                 if seeds != ALL_SEEDS:  # read for each run
                     self._on_host["acting"] = acting

@@ -22,8 +22,12 @@ from rlcli.runs.snapshots import Saved, read_checkpoint
 if TYPE_CHECKING:
     from rlcli.training.experiment import Experiment
 
-# Options that a resume may change: the length of the run, and what it writes.
-CHANGEABLE = ("steps", "stop", "log", "evaluate", "checkpoint", "trackers")
+# Options that a resume may change: the length of the run, what it writes, and its
+# devices.
+CHANGEABLE = (
+    *("steps", "stop", "log", "evaluate", "checkpoint", "trackers"),
+    *("devices", "data_parallel"),
+)
 _MAX_LISTED = 5  # differences in a message
 
 

@@ -30,6 +30,7 @@ from rlcli.training.run_writer import Member
 from rlcli.training.signals import Signals
 from rlcli.training.track_marks import Marks
 from rlcli.training.verbs import CTRL_C
+from rlcli.xla import threads
 
 if TYPE_CHECKING:
     from rlcli.runs.snapshots import Saved
@@ -45,9 +46,9 @@ def resume(
 ) -> Path:
     """Continues a run exactly where it stopped, and returns its folder.
 
-    Only `train.steps`, `train.stop` and the periods can be changed. If there is nothing
-    to continue, the folder stays as it is, to the byte. Runs that were trained together
-    continue together.
+    Only `train.steps`, `train.stop`, the periods and the devices can be changed. If
+    there is nothing to continue, the folder stays as it is, to the byte. Runs that
+    were trained together continue together.
     """
     folder = locate_run(run)
     folders = find_members(folder)
@@ -72,7 +73,7 @@ def _resume_chunks(
     trust: bool,
 ) -> Iterator[Chunk]:
     """The chunks from the newest checkpoint on; none if the runs are finished."""
-    warning = thread_layout.apply_for_run(folders[0].folder)
+    warning = thread_layout.apply_for_run(folders[0].folder, sets)
     from rlcli.runs import code
     from rlcli.training import recovery
     from rlcli.training.compile_phases import TRACING, report_compilation
@@ -158,6 +159,9 @@ def _record_resume(
     changes = recovery.record_changes(folder, recipe_before, experiment.recipe)
     recovery.rewrite(folder, experiment.recipe, saved)
     folder.record_resume(step=experiment.step, inexact=inexact)
+    if experiment.recipe.train.data_parallel != recipe_before.train.data_parallel:
+        devices = experiment.program.setup.all_devices
+        changes |= {"layout": threads.current_layout(devices)}
     folder.write_info(**changes)
 
 

@@ -28,6 +28,7 @@ from rlcli.training.pace import Pace
 from rlcli.training.run_writer import Member, save_all, write_run
 from rlcli.training.signals import Signals, exit_now
 from rlcli.training.watchdog import Watchdog
+from rlcli.xla import processes
 
 if TYPE_CHECKING:
     from rlcli.training.experiment import ChunkReport, Experiment
@@ -145,20 +146,21 @@ def run_chunks(
         for message in filter(None, messages):
             monitor.message(message)
         while True:
-            status, reason = final_status(members, signals, deadline)
+            status, reason = _agreed_status(members, signals, deadline)
             if status:
                 break
             before = experiment.iteration
-            reports = _advance(members, profiler, pace.size(before))
+            reports = _advance(members, profiler, processes.of_first(pace.size(before)))
             report = reports[0]
             pace.measure(before, report.iterations, report.seconds)
             _show_chunk(members, reports, monitor)
             for writer, each in zip(writers, reports, strict=True):
                 writer.record(each, monitor)
-            requested = signals.take_save_request()
+            requested = processes.any_process(signals.take_save_request())
+            is_slow = processes.any_process(pace.is_slow)
             failed = [writer for writer in writers if writer.has_failed]
             is_save_due = any(each.is_checkpoint_due for each in reports)
-            save_all(writers if is_save_due or requested or pace.is_slow else failed)
+            save_all(writers if is_save_due or requested or is_slow else failed)
             for writer in failed:
                 writer.end("failed", "")
             if requested:
@@ -313,6 +315,16 @@ def _paths(folders: Sequence[Run]) -> str:
 def deadline_of(max_time: str | float | None) -> float | None:
     """The monotonic time at which `max_time` is over; None if there is no limit."""
     return None if max_time is None else START_TIME + parse_duration(max_time)
+
+
+def _agreed_status(
+    members: Sequence[Member], signals: Signals, deadline: float | None
+) -> tuple[str, str]:
+    """The final status of all processes: a signal to any of them stops all."""
+    own, reason = final_status(members, signals, deadline)
+    status = processes.agree(own, ["", *errors.EXIT_CODES])
+    step = members[0].experiment.step
+    return status, reason if own == status else f"at step {step:,}"
 
 
 def final_status(

@@ -28,6 +28,7 @@ from rlcli.runs import provenance, run_folder, thread_layout
 from rlcli.runs.differences import Differences, find_differences
 from rlcli.runs.naming import check_name, check_tags
 from rlcli.runs.run_folder import Run
+from rlcli.training.process_group import own_place, own_recipe
 from rlcli.training.run_loop import (
     Chunk,
     catch_signals,
@@ -36,7 +37,7 @@ from rlcli.training.run_loop import (
     run_in_memory,
 )
 from rlcli.training.run_writer import Member
-from rlcli.xla import threads
+from rlcli.xla import processes, threads
 
 if TYPE_CHECKING:
     from rlcli.training.experiment import Experiment
@@ -72,6 +73,8 @@ def chunks(
     smoke: bool = False,
     quiet: bool = False,
     profile: bool = False,
+    coordinator: str | None = None,
+    process: str | None = None,
 ) -> Generator[Chunk, None, Path]:
     """Trains the agent of a recipe, and yields after every chunk of iterations.
 
@@ -93,6 +96,10 @@ def chunks(
         quiet: prints only warnings and errors.
         profile: traces a few iterations, and writes `<run>/profile/table.txt`: how the
             time of an iteration is divided.
+        coordinator: the address HOST:PORT of the first of several processes that train
+            one agent together; `auto`: from the variables of SLURM, Open MPI, Ray Train
+            or torchrun. Only the first process writes the run.
+        process: this process and their number: `0/4`.
     """
     return _chunks(
         recipe,
@@ -108,6 +115,8 @@ def chunks(
         smoke=smoke,
         quiet=quiet,
         profile=profile,
+        coordinator=coordinator,
+        process=process,
     )
 
 
@@ -122,12 +131,16 @@ def _chunks(
     run: str | Path | None = None,
     name: str | None = None,
     tag: Sequence[str] = (),
+    coordinator: str | None = None,
+    process: str | None = None,
+    quiet: bool = False,
     **keywords: Any,
 ) -> Generator[Chunk, None, Path]:
     """Implements `chunks`; `ends_at_log_points`: whether chunks end at log points."""
     sets = [*set]
     sets += [] if seed is None else [f"train.seed={seed}"]
     sets += [] if seeds is None else [f"train.seeds={seeds}"]
+    group = processes.parse_group(coordinator, process)
 
     def find_errors() -> str:
         """Finds errors that need no JAX, and returns the name of the recipe."""
@@ -138,24 +151,36 @@ def _chunks(
                 f"`rlcli.train_all` trains them; the setting `{NONE}` trains a single "
                 "one",
             )
-        run_folder.check_place(runs, run)
+        if group.is_first:
+            run_folder.check_place(runs, run)
         return name
+
+    def set_threads() -> str:
+        warning = thread_layout.apply_for_recipe(
+            recipe, set=sets, seeds=seeds, processes=group.count
+        )
+        processes.join(group)
+        return warning
 
     generator = train_chunks(
         find_errors,
+        set_threads,
         functools.partial(
-            thread_layout.apply_for_recipe, recipe, set=sets, seeds=seeds
+            own_recipe, group, functools.partial(load_recipe, recipe, sets)
         ),
-        functools.partial(load_recipe, recipe, sets),
         recipe,
-        {
-            "runs": runs,
-            "run": run,
-            "name": None if name is None else check_name(name),
-            "tags": check_tags(tag),
-            "overrides": sets,
-        },
+        own_place(
+            group,
+            {
+                "runs": runs,
+                "run": run,
+                "name": None if name is None else check_name(name),
+                "tags": check_tags(tag),
+                "overrides": sets,
+            },
+        ),
         ends_at_log_points=ends_at_log_points,
+        quiet=quiet or not group.is_first,
         **keywords,
     )
     close_at_exit(generator)
@@ -245,7 +270,7 @@ def begin_runs(members: Sequence[Member], smoke: bool) -> None:
             folder.sign_lock()
             folder.write_info(
                 **facts,
-                layout=threads.current_layout(program.setup.devices),
+                layout=threads.current_layout(program.setup.all_devices),
                 seeds=list(experiment.setup.seeds),
                 smoke=smoke,
             )

@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Int32, Shaped
 from rlcli.errors import RlcliError
 from rlcli.types import Array, ArrayTree, Clock, Count, Key, Params
 from rlcli.xla.control_flow import update_if
+from rlcli.xla.data_axis import axis_size, mean_over_devices, sum_over_devices
 
 NOT_FAILED = -1  # value of `Learner.failed` while all losses were finite
 
@@ -236,7 +237,11 @@ def _gradient_step(
     updates: Int32[Array, ""],
     state: tuple[Params, ArrayTree, Int32[Array, ""]],
 ) -> _GradientStep:
-    """One gradient step on the weighted mean of `loss`, if that is finite."""
+    """One gradient step on the weighted mean of `loss`, if that is finite.
+
+    The mean is over the rows of all devices (`xla.data_axis`), and the optimizer gets
+    the mean gradient: it clips what a single device would.
+    """
     params, opt_state, failed = state
 
     def total(params: Params) -> tuple[Float[Array, ""], Losses]:
@@ -249,6 +254,7 @@ def _gradient_step(
         return functools.reduce(operator.add, terms), losses
 
     (value, losses), gradient = jax.value_and_grad(total, has_aux=True)(params)
+    value, gradient = mean_over_devices((value, gradient))
     change, opt_state = optimizer.update(gradient, opt_state, params)
     is_finite = jnp.isfinite(value)
     is_applied = is_finite & (failed == NOT_FAILED)
@@ -293,15 +299,26 @@ def _metrics_if_requested(
 def masked_mean(
     values: Shaped[Array, "..."], weight: Float[Array, "T B"], axis: int | None = None
 ) -> Float[Array, "..."]:
-    """The mean over rows of weight > 0; 0 if there are none."""
+    """The mean over rows of weight > 0; 0 if there are none.
+
+    Without `axis` it is the mean over the rows of all devices (`xla.data_axis`).
+    """
     mask = jnp.broadcast_to(weight > 0, values.shape)
-    rows = jnp.maximum(jnp.sum(mask, axis=axis), 1)
-    return jnp.sum(values, where=mask, axis=axis) / rows
+    rows = jnp.sum(mask, axis=axis)
+    total = jnp.sum(values, where=mask, axis=axis)
+    if axis is None:
+        rows, total = sum_over_devices((rows, total))
+    return total / jnp.maximum(rows, 1)
 
 
 def _weighted_mean(
     term: Float[Array, "T B"], weight: Float[Array, "T B"]
 ) -> Float[Array, ""]:
-    """The weighted sum divided by the number of rows of weight > 0."""
-    rows = jnp.maximum(jnp.sum(weight > 0), 1)
+    """The weighted sum divided by the number of rows of weight > 0.
+
+    On several devices the mean of the results is that of all rows.
+    """
+    rows = jnp.maximum(sum_over_devices(jnp.sum(weight > 0)), 1)
+    if (devices := axis_size()) > 1:
+        rows = rows / devices
     return jnp.sum(term * weight) / rows

@@ -38,7 +38,8 @@ def ends(monkeypatch, folder):
 def test_train_hands_every_option_to_the_function_of_its_name(ends, tmp_path):
     calls = ends("finished")
     options = "--set a.b=1 --set c=[x] --seed 3 --seeds 2 --runs there --run here "
-    options += "--name base --tag a --tag b --max-time 3h50m --smoke --quiet --profile"
+    options += "--name base --tag a --tag b --max-time 3h50m --smoke --quiet --profile "
+    options += "--coordinator host:9000 --process 0/4"
     assert main(["train", "recipe.yaml", *options.split()]) == 0
     assert calls == [
         (
@@ -55,6 +56,8 @@ def test_train_hands_every_option_to_the_function_of_its_name(ends, tmp_path):
                 "smoke": True,
                 "quiet": True,
                 "profile": True,
+                "coordinator": "host:9000",
+                "process": "0/4",
             },
         )
     ]

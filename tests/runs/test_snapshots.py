@@ -95,7 +95,9 @@ def test_progress_comes_back_to_the_bit(data, tmp_path):
     experiment = begin_experiment(tmp_path / "run", data)
     latest = run_folder.Run(tmp_path / "run").latest_checkpoint()
     saved = snapshots.read_checkpoint(latest)
-    progress, sentence = snapshots.restore_progress(saved, make_loop(experiment.setup))
+    progress, sentence = snapshots.restore_progress(
+        saved, experiment.recipe, experiment.setup, make_loop(experiment.setup)
+    )
     assert (saved.metrics, saved.frozen, sentence) == ({}, {}, "")
     loop = experiment.program.loop
     both = (progress, experiment.program.progress)

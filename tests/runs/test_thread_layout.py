@@ -40,6 +40,33 @@ def test_training_takes_the_recipe_with_its_overrides(applied_layouts, tmp_path)
     ]
 
 
+@pytest.mark.parametrize(
+    ("data_parallel", "seeds", "processes", "devices"),
+    [(8, 1, 1, 8), (8, 4, 1, 8), (1, 4, 1, 2), (8, 1, 2, 4)],
+)
+def test_devices_that_share_an_agent_have_one_thread_each(
+    applied_layouts, tmp_path, data_parallel, seeds, processes, devices
+):
+    """As many as the recipe asks for, also if there are fewer cores."""
+    path = tmp_path / "recipe.yaml"
+    path.write_text(RECIPE)
+    thread_layout.apply_for_recipe(
+        str(path),
+        set=[f"train.data_parallel={data_parallel}"],
+        seeds=seeds,
+        processes=processes,
+    )
+    assert applied_layouts == [Layout("one", devices)]
+
+
+def test_a_run_goes_on_with_other_devices_if_they_are_set(applied_layouts, tmp_path):
+    recorded = {"layout": {"threads": "one", "devices": 3, "size": 0}}
+    (tmp_path / "run.json").write_text(json.dumps(recorded))
+    (tmp_path / "resolved.yaml").write_text(RECIPE)
+    thread_layout.apply_for_run(tmp_path, ["train.data_parallel=4"])
+    assert applied_layouts == [Layout("one", 4)]
+
+
 def test_a_recipe_that_is_not_there_is_not_the_layouts_business(
     applied_layouts, tmp_path
 ):

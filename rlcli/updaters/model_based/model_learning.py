@@ -270,6 +270,7 @@ def _lookahead_updater(
         update=update,
         estimate=estimate,
         failed_at=lambda state: state.failed,
+        is_data_parallel=True,
     )
 
 

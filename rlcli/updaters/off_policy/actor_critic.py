@@ -214,6 +214,7 @@ def off_policy_actor_critic(
             parts, policy, state.params, target_params(state), steps
         ),
         failed_at=lambda state: state.failed,
+        is_data_parallel=True,
     )
 
 

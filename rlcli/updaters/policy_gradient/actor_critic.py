@@ -185,6 +185,7 @@ def actor_critic(
         update=update,
         estimate=functools.partial(_estimate, functions, regularizers),
         failed_at=lambda state: state.failed,
+        is_data_parallel=True,
         requires=(*requires, "carry") if functions.is_recurrent else requires,
         gradient_steps=options.epochs * options.minibatches,
         requires_single_steps=requires_single_steps(regularizers),

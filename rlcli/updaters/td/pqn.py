@@ -146,6 +146,7 @@ def pqn(
         update=update,
         estimate=estimate,
         failed_at=lambda state: state.failed,
+        is_data_parallel=True,
         requires=("carry",) if has_memory else (),
         gradient_steps=epochs * minibatches,
     )

@@ -349,6 +349,7 @@ def td_updater(
         update=update,
         estimate=estimate,
         failed_at=lambda state: state.failed,
+        is_data_parallel=True,
         requires=("carry",) if is_recurrent_critic(critic) else (),
         priority=priority,
     )

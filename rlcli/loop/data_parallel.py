@@ -1,0 +1,181 @@
+"""Data parallelism: how the devices of a run divide its progress.
+
+Every array of `Progress` is one of the whole agent: its environments are in order,
+whatever device has them. The parts declare which arrays the devices of one agent divide
+(`Agent.environment_axes`); for environments, policies, unrolls and statistics the axis
+follows from their contracts.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.sharding import PartitionSpec
+
+from rlcli.loop.progress import EpisodeStatistics, Progress, Setup
+from rlcli.loop.seeds import SEEDS, seed_shardings, shapes_on_devices, shard_seeds
+from rlcli.types import Array, ArrayTree
+from rlcli.xla import data_axis
+
+
+class Division:
+    """The functions of a loop on all devices of a run.
+
+    `begin_share(seeds, numbers) -> progress` and `advance_share(progress, counts) ->
+    progress, log` are those of one device. `arguments` are those of `begin`.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        begin_share: Callable[[Array, Array], Progress],
+        advance_share: Callable[[Progress, Array], tuple[Progress, Any]],
+        arguments: tuple[Array, Array],
+    ) -> None:
+        self._devices = setup.devices, setup.data_parallel
+        self._begin_share, self._arguments = begin_share, arguments
+        # A prefix of the progress: axes of seeds, or partition specs.
+        self._specs = setup.axes
+        begin, advance = begin_share, advance_share
+        if setup.data_parallel > 1:
+            self._axes = _environment_axes(setup)
+            self._specs = _partition_specs(setup, self._axes)
+            begin, advance = self._with_scalars(begin_share, advance_share)
+        self._begin = jax.jit(self._shard(begin, (0, setup.axes.numbers), self._specs))
+        self.advance = jax.jit(
+            self._shard(advance, (self._specs, None), (self._specs, 0)),
+            donate_argnums=0,
+        )
+
+    def begin(self) -> Progress:
+        """The progress at the start."""
+        return self._begin(*self._arguments)
+
+    @functools.cached_property
+    def shapes(self) -> Progress:
+        """The shapes of the progress. They do not depend on which devices there are."""
+        devices, data_parallel = self._devices
+        if data_parallel == 1:
+            return jax.eval_shape(self._begin, *self._arguments)
+        sizes = {SEEDS: devices, data_axis.AXIS: data_parallel}
+
+        def enlarge(spec: PartitionSpec, leaf: Any) -> Any:
+            counts = [sizes.get(name, 1) for name in spec]
+            counts += [1] * (leaf.ndim - len(counts))
+            shape = [size * n for size, n in zip(leaf.shape, counts, strict=True)]
+            return jax.ShapeDtypeStruct(tuple(shape), leaf.dtype)
+
+        def enlarge_part(spec: PartitionSpec, part: ArrayTree) -> ArrayTree:
+            return jax.tree.map(lambda leaf: enlarge(spec, leaf), part)
+
+        shapes = jax.eval_shape(self._expand_scalars, self._share_shapes)
+        return _map_prefix(enlarge_part, self._specs, shapes)
+
+    def on_devices(self, shapes: Progress) -> Progress:
+        """The shapes with the shardings of the arrays that `advance` returns."""
+        return shapes_on_devices(
+            self._devices[0], shapes, self._specs, self._devices[1]
+        )
+
+    def put(self, arrays: Progress) -> Progress:
+        """Arrays of the host on the devices, sharded as those `advance` returns."""
+        shardings = seed_shardings(
+            self._devices[0], arrays, self._specs, self._devices[1]
+        )
+        return jax.device_put(arrays, shardings)
+
+    def _shard(self, function: Callable, inputs: Any, outputs: Any) -> Callable:
+        devices, data_parallel = self._devices
+        if data_parallel == 1:
+            return shard_seeds(function, devices, inputs, outputs)
+
+        def sharded(*arguments: Any) -> Any:  # only here the devices have to exist
+            return shard_seeds(function, devices, inputs, outputs, data_parallel)(
+                *arguments
+            )
+
+        return sharded
+
+    # A scalar that each device has for itself needs an axis that the devices divide:
+    # between chunks it is `[S, 1]` on each device, and `[S]` inside.
+
+    def _with_scalars(
+        self, begin_share: Callable, advance_share: Callable
+    ) -> tuple[Callable, Callable]:
+        """The functions with that axis."""
+
+        def begin(seeds: Array, numbers: Array) -> Progress:
+            return self._expand_scalars(begin_share(seeds, numbers))
+
+        def advance(progress: Progress, counts: Array) -> tuple[Progress, Any]:
+            progress, log = advance_share(self._squeeze_scalars(progress), counts)
+            return self._expand_scalars(progress), log
+
+        return begin, advance
+
+    @functools.cached_property
+    def _share_shapes(self) -> Progress:
+        """The shapes of one device's progress, without the axis of its scalars."""
+        seeds, numbers = self._arguments
+        share = seeds[: len(seeds) // self._devices[0]]
+        return jax.eval_shape(self._begin_share, share, numbers)
+
+    def _map_scalars(self, function: Callable, progress: Progress) -> Progress:
+        def map_part(axis: int | None, shapes: ArrayTree, part: ArrayTree) -> ArrayTree:
+            return jax.tree.map(
+                lambda shape, leaf: (
+                    function(leaf) if axis is not None and shape.ndim == 1 else leaf
+                ),
+                shapes,
+                part,
+            )
+
+        return _map_prefix(map_part, self._axes, self._share_shapes, progress)
+
+    def _expand_scalars(self, progress: Progress) -> Progress:
+        return self._map_scalars(lambda leaf: leaf[:, None], progress)
+
+    def _squeeze_scalars(self, progress: Progress) -> Progress:
+        return self._map_scalars(lambda leaf: leaf[:, 0], progress)
+
+
+def _environment_axes(setup: Setup) -> Any:
+    """The axis of environments in the progress of one seed, see `Agent`."""
+    nothing = Progress._make([None] * len(Progress._fields))
+    statistics = EpisodeStatistics._make([None] * len(EpisodeStatistics._fields))
+    return nothing._replace(
+        environment=0,
+        pending=0,
+        policy=0,
+        unroll=1,
+        agent=setup.agent.environment_axes,
+        statistics=statistics._replace(
+            running_return=0, running_length=0, running_info=0
+        ),
+        faults=0,
+    )
+
+
+def _partition_specs(setup: Setup, axes: Any) -> Any:
+    """The partition specs of the progress of all seeds."""
+
+    def spec(axis: int | None) -> PartitionSpec:
+        divided = () if axis is None else (*[None] * axis, data_axis.AXIS)
+        return PartitionSpec(SEEDS, *divided)
+
+    specs = jax.tree.map(spec, axes, is_leaf=_is_none)
+    whole = PartitionSpec()
+    numbers = PartitionSpec(SEEDS) if setup.has_own_numbers else whole
+    return specs._replace(iteration=whole, position=whole, numbers=numbers, data=whole)
+
+
+def _map_prefix(function: Callable, prefix: Any, *trees: ArrayTree) -> ArrayTree:
+    """`function(leaf of the prefix, *parts of the trees)`."""
+    return jax.tree.map(function, prefix, *trees, is_leaf=_is_none)
+
+
+def _is_none(node: Any) -> bool:
+    return node is None
