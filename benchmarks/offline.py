@@ -39,8 +39,13 @@ METHODS: dict[str, dict[str, dict[str, Any]]] = {
             "updater": {"name": "behaviour_cloning"},
         },
         "cql": {
-            "extends": "iql_pendulum",
-            "updater": {"name": "cql", "samples": 4, "target": {"polyak": 0.02}},
+            "extends": "td3_bc_pendulum",
+            "updater": {
+                "name": "cql",
+                "alpha": 20.0,
+                "samples": 4,
+                "target": {"polyak": 0.02},
+            },
         },
         "iql": {"extends": "iql_pendulum"},
         "td3_bc": {"extends": "td3_bc_pendulum"},
