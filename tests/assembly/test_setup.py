@@ -181,6 +181,7 @@ def test_a_tracer_of_whole_episodes_needs_a_replay_of_them(replay, samples, tmp_
 def test_no_update_happens_before_a_replay_can_be_sampled(tmp_path):
     text = (
         "replay: {name: sequences, length: 12, burn_in: 4, overlap: 6}\n"
+        "network: {memory: gru}\n"
         "tracer: {name: n_step, n: 3}\ntrain: {start: 0, unroll: 5}\n"
     )
     _, setup = built(f"{CARTPOLE}updater: q_learning\n{text}", tmp_path)

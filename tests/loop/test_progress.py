@@ -230,10 +230,10 @@ def test_a_clock_counts_the_steps_of_all_environments_of_a_seed(setup, progress)
 
 def test_iteration_and_position_are_the_same_for_all_seeds():
     unbatched = [name for name, axis in AXES._asdict().items() if axis is None]
-    assert unbatched == ["iteration", "position", "numbers"]
+    assert unbatched == ["iteration", "position", "numbers", "data"]
 
 
 def test_clock_zero_has_zero_counters():
-    *counters, numbers = Clock.zero()
+    *counters, numbers, data = Clock.zero()
     assert [float(value) for value in counters] == [0, 0, 0, 0, False]
-    assert numbers == {}
+    assert (numbers, data) == ({}, ())

@@ -189,7 +189,7 @@ def test_without_a_default_the_hint_names_the_parts_with_the_options():
     assert error.message == "the replay has no `name`"
     assert error.hint == "name one of `prioritized`"
     error = refusal("q_learning", replay={"capacity": 9, "alph": 0.5})
-    assert error.hint.startswith("name one of `episodes`, `frames`, `prioritized`")
+    assert error.hint.startswith("name one of `dataset`, `episodes`, `frames`, ")
     error = refusal({"target": {"every": 9}})
     assert error.message == "the updater has no `name`"
     assert error.hint == "`rlcli list updaters` lists the available ones"
