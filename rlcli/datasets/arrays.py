@@ -18,6 +18,7 @@ from rlcli.xla.tree_paths import escape_step, leaves_by_path
 
 # Arrays by the tree path of a member of a Tuple or Dict; "" for a single array.
 Members = Mapping[str, np.ndarray]
+_MAX = np.finfo(np.float32).max
 _COLLECT = "`rlcli collect` writes data sets; docs/formats.md describes their arrays"
 
 
@@ -67,9 +68,10 @@ def check_arrays(data: DatasetArrays, name: str) -> None:
             refuse(f"`{key}` is {_describe(array)}, expected {length:,} rows")
         if array.dtype.kind not in "biuf":
             refuse(f"`{key}` is of {array.dtype}, expected numbers")
-        if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
-            row = int(np.argwhere(~np.isfinite(array))[0][0])
-            refuse(f"`{key}` is not finite in row {row:,}")
+        is_finite = (array >= -_MAX) & (array <= _MAX)  # also after the conversion
+        if not np.all(is_finite):
+            row = int(np.argwhere(~is_finite)[0][0])
+            refuse(f"`{key}` is not finite in row {row:,}, as {_MAX.dtype}")
 
 
 def to_transitions(
@@ -103,7 +105,7 @@ def to_transitions(
     return Transition(
         obs=obs,
         action=actions,
-        reward=data.rewards.astype(np.float32),
+        reward=data.rewards.astype(np.float32, copy=False),
         discount=np.where(data.terminations, 0, 1).astype(np.float32),
         next_obs=jax.tree.map(shift, obs, final_obs),
         first=np.concatenate([[True], last[:-1]]),
@@ -134,7 +136,7 @@ def _to_elements(
         low, high = spaces.bounds(member)
         if dtype.kind != "f" and np.any((array < low) | (array > high)):
             refuse(path, f"holds values outside {describe(member)}")
-        return array.astype(dtype)
+        return array.astype(dtype, copy=False)
 
     member_spaces = dict(_member_spaces(space))
     if unknown := sorted(members.keys() - member_spaces.keys()):

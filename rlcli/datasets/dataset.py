@@ -10,7 +10,7 @@ import gymnasium
 
 from rlcli.datasets import minari_data
 from rlcli.datasets.arrays import DatasetArrays, array_names, to_transitions
-from rlcli.datasets.files import load
+from rlcli.datasets.files import file_digest, load
 from rlcli.datasets.names import HASH, shipped_folder
 from rlcli.errors import RlcliError
 from rlcli.types import Transition
@@ -62,12 +62,7 @@ class Dataset(NamedTuple):
     def digest(self) -> str:
         """The SHA-256 of the file; for Minari, of its arrays."""
         if not self.is_minari:
-            try:
-                with self._path().open("rb") as file:
-                    return hashlib.file_digest(file, "sha256").hexdigest()
-            except OSError:
-                load(self._path())  # raises a precise error
-                raise
+            return file_digest(self._path())
         content = hashlib.sha256()
         for name, array in array_names(self.arrays()).items():
             content.update(f"{name} {array.dtype} {array.shape}\n".encode())

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import io
 import json
+import math
 import zipfile
-import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from rlcli.datasets.arrays import DatasetArrays, array_names, check_arrays
 from rlcli.errors import RlcliError
+from rlcli.xla.machine import available_memory, format_size
 
 SUFFIX = ".npz"
 VERSION = 1
 _FORMAT = "rlcli-dataset"
 _METADATA = "metadata"
 _FLAT = ("rewards", "terminations", "truncations")
+_HEADERS = {  # readers of headers, by the version of NumPy's format
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 _TREES = ("observations", "actions", "final_observations")
 
 
@@ -35,21 +42,8 @@ def dump(data: DatasetArrays) -> bytes:
 def load(path: Path) -> DatasetArrays:
     """Reads a data set and checks its arrays; runs no code that is in the file."""
     name = f"data set `{path}`"
-    try:
-        arrays = _read_arrays(path)
-    except (FileNotFoundError, IsADirectoryError) as error:
-        raise RlcliError(
-            f"there is no data set `{path}`",
-            "`rlcli collect RUN --output FILE.npz` writes one",
-        ) from error
-    except (
-        *(OSError, ValueError, EOFError, KeyError, RuntimeError),
-        *(zipfile.BadZipFile, zlib.error),
-    ) as error:
-        raise RlcliError(
-            f"{name} cannot be read: {error}",
-            "the file may be damaged, or hold objects instead of numbers",
-        ) from error
+    with _open(path) as file:
+        arrays = _read_arrays(file, name)
     metadata = _parse_metadata(arrays.pop(_METADATA, None), name)
     missing = [key for key in _FLAT if key not in arrays]
     missing += [
@@ -83,15 +77,76 @@ def load(path: Path) -> DatasetArrays:
     return data
 
 
-def _read_arrays(path: Path) -> dict[str, np.ndarray]:
-    with path.open("rb") as file, zipfile.ZipFile(file) as archive:
-        names = [info.filename for info in archive.infolist()]
-        arrays = {}
-        for name in names:
-            with archive.open(name) as member:
-                array = np.lib.format.read_array(member, allow_pickle=False)
-            arrays[name.removesuffix(".npy")] = array
-    return arrays
+def file_digest(path: Path) -> str:
+    """The SHA-256 of the file of a data set."""
+    with _open(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def _open(path: Path) -> Iterator[BinaryIO]:
+    """Opens a data set; whatever is wrong with the file raises an `RlcliError`."""
+    try:
+        if not path.is_file():  # reading a pipe or a device might never end
+            raise FileNotFoundError(path)
+        with path.open("rb") as file:
+            yield file
+    except RlcliError:
+        raise
+    except FileNotFoundError as error:
+        raise RlcliError(
+            f"there is no data set `{path}`",
+            "`rlcli collect RUN --output FILE.npz` writes one",
+        ) from error
+    except Exception as error:  # zipfile, zlib and NumPy raise many on damaged files
+        raise RlcliError(
+            f"data set `{path}` cannot be read: {error}",
+            "the file may be damaged, or hold objects instead of numbers",
+        ) from error
+
+
+def _read_arrays(file: BinaryIO, name: str) -> dict[str, np.ndarray]:
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+        # Together with the next observations, which the rows of a replay contain.
+        needed = 2 * sum(member.file_size for member in members)
+        available = available_memory()
+        if available is not None and needed > available.size:
+            raise RlcliError(
+                f"reading {name} needs {format_size(needed)} of memory, but only "
+                f"{format_size(available.size)} are available",
+                "use a smaller data set, or a machine with more memory",
+            )
+        return {
+            member.filename.removesuffix(".npy"): _read_array(archive, member)
+            for member in members
+        }
+
+
+def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
+    """Reads one array, in no more memory than the archive declares for it.
+
+    NumPy would allocate what the header of the array claims before it reads the data.
+    """
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        # Python decompresses other methods without a limit.
+        raise ValueError(f"`{info.filename}` is compressed by an unsupported method")
+    with archive.open(info) as member:
+        version = np.lib.format.read_magic(member)
+        if version not in _HEADERS:
+            raise ValueError(f"`{info.filename}` is no array of numbers")
+        shape, is_fortran, dtype = _HEADERS[version](member)
+        size = math.prod(shape) * dtype.itemsize
+        if dtype.hasobject:
+            raise ValueError(f"`{info.filename}` holds objects")
+        if not 0 <= size <= info.file_size:
+            raise ValueError(f"`{info.filename}` has an invalid header")
+        content = member.read(size)
+        if len(content) < size or member.read(1):
+            raise ValueError(f"`{info.filename}` has another size than its header says")
+    array = np.ndarray(shape, dtype, content, order="F" if is_fortran else "C")
+    # The bytes of a bool may be any, but NumPy computes with 0 and 1 only.
+    return array.view(np.uint8) != 0 if dtype == np.bool_ else array
 
 
 def _parse_metadata(array: np.ndarray | None, name: str) -> Mapping[str, Any]:

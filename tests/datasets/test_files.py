@@ -1,14 +1,21 @@
 """Files of data sets: what is written is read back, and damage is an error."""
 
+import contextlib
+import io
 import json
+import os
+import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
 from data_sets import random_data, write_data
 
+from rlcli.datasets import files
 from rlcli.datasets.arrays import array_names
 from rlcli.datasets.files import dump, load
 from rlcli.errors import RlcliError
+from rlcli.xla.machine import Available
 
 
 def rewritten(tmp_path, remove=(), **arrays):
@@ -71,6 +78,7 @@ def test_a_missing_array_is_named(tmp_path, name):
         ({"observations": np.full((60, 4), "x")}, "expected numbers"),
         ({"observations": np.full((60, 4), np.nan)}, "not finite in row 0"),
         ({"rewards": np.r_[np.zeros(59), np.inf]}, "`rewards` is not finite in row 59"),
+        ({"rewards": np.r_[1e300, np.zeros(59)]}, "not finite in row 0, as float32"),
         ({"final_observations": np.zeros((1, 4))}, "`final_observations` is float64"),
         (
             {"truncations": np.zeros(60, bool), "terminations": np.zeros(60, bool)},
@@ -116,6 +124,82 @@ def test_a_damaged_array_is_refused(tmp_path):
 def test_a_missing_file_and_a_folder_are_no_data_sets(tmp_path):
     assert "there is no data set" in refusal(tmp_path / "missing.npz")
     assert "there is no data set" in refusal(tmp_path)
+
+
+def with_member(tmp_path, name, content, compression=zipfile.ZIP_DEFLATED):
+    """A file with one member of these bytes in place of an array."""
+    path = rewritten(tmp_path, remove=[name])
+    with zipfile.ZipFile(path, "a", compression) as archive:
+        archive.writestr(f"{name}.npy", content)
+    return path
+
+
+def header(shape, descr="<f4"):
+    buffer = io.BytesIO()
+    fields = {"descr": descr, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(buffer, fields)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("shape", [(10**13,), (60, 10**18), (-1,)])
+def test_no_memory_is_allocated_for_an_array_that_is_not_there(tmp_path, shape):
+    path = with_member(tmp_path, "rewards", header(shape) + bytes(240))
+    tracemalloc.start()
+    message = refusal(path)
+    assert "`rewards.npy` has an invalid header" in message
+    assert tracemalloc.get_traced_memory()[1] < 10**6
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("extra", [-1, 1])
+def test_an_array_of_another_size_than_its_header_says_is_refused(tmp_path, extra):
+    path = with_member(tmp_path, "rewards", header((60,)) + bytes(240 + extra))
+    assert "another size than its header says" in refusal(path)
+
+
+def test_a_file_that_does_not_fit_into_memory_is_refused(tmp_path, monkeypatch):
+    available = Available(1_000, "physical memory")
+    monkeypatch.setattr(files, "available_memory", lambda: available)
+    assert "of memory, but only 1000 B are available" in refusal(rewritten(tmp_path))
+
+
+def test_methods_of_compression_without_a_limit_are_refused(tmp_path):
+    content = header((60,)) + bytes(240)
+    path = with_member(tmp_path, "rewards", content, zipfile.ZIP_BZIP2)
+    assert "compressed by an unsupported method" in refusal(path)
+
+
+def test_a_pipe_is_no_data_set(tmp_path):
+    path = tmp_path / "pipe.npz"
+    os.mkfifo(path)
+    assert "there is no data set" in refusal(path)
+    with pytest.raises(RlcliError, match="there is no data set"):
+        files.file_digest(path)
+
+
+def test_damage_anywhere_is_one_error_or_harmless(tmp_path):
+    content, rng = dump(random_data()), np.random.default_rng(0)
+    path = tmp_path / "data.npz"
+    for place in rng.integers(0, len(content), 300):
+        damaged = bytearray(content)
+        damaged[place] ^= int(rng.integers(1, 256))
+        path.write_bytes(damaged)
+        with contextlib.suppress(RlcliError):
+            load(path)
+
+
+def test_other_bytes_of_a_bool_mean_true(tmp_path):
+    ends = bytes([0] * 59 + [7])
+    final = np.zeros((1, 4), "f4")
+    path = rewritten(
+        tmp_path,
+        ["terminations"],
+        final_observations=final,
+        truncations=np.zeros(60, bool),
+    )
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("terminations.npy", header((60,), "|b1") + ends)
+    assert np.sum(load(path).terminations) == 1
 
 
 def test_metadata_may_be_missing(tmp_path):
