@@ -100,7 +100,7 @@ def _open(path: Path) -> Iterator[BinaryIO]:
         ) from error
     except Exception as error:  # zipfile, zlib and NumPy raise many on damaged files
         raise RlcliError(
-            f"data set `{path}` cannot be read: {error}",
+            f"data set `{path}` cannot be read: {error or type(error).__name__}",
             "the file may be damaged, or hold objects instead of numbers",
         ) from error
 

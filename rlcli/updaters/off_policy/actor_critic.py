@@ -182,7 +182,7 @@ def off_policy_actor_critic(
         clock: Clock,
         key: Key,
     ) -> tuple[Learner, Report]:
-        target_key, critic_key, policy_key = jax.random.split(key, 3)
+        target_key, critic_key, policy_key, penalty_key = jax.random.split(key, 4)
         critic_target = _critic_target(
             parts, state.params, target_params(state), batch, target_key
         )
@@ -195,7 +195,7 @@ def off_policy_actor_critic(
             )
             if settings.critic_penalty is None:
                 return losses
-            penalty = settings.critic_penalty(parts, params, batch, critic_key)
+            penalty = settings.critic_penalty(parts, params, batch, penalty_key)
             return add_penalty(losses, penalty)
 
         def actor_losses(params: Params) -> Losses:

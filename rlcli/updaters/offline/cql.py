@@ -48,6 +48,8 @@ from rlcli.updaters.td.temporal_difference import (
 )
 from rlcli.xla.indexing import select_index
 
+_SAMPLES = 10
+
 
 @register(
     "updater", policy="sampled", tracer="n_step", replay={"name": "dataset"}, unroll=1
@@ -66,7 +68,7 @@ def cql(
     temperature: Positive | Literal["learned"] = "learned",
     initial_temperature: Structural = 1.0,
     target_entropy: Structural | None = None,
-    samples: Count = 10,
+    samples: Count = _SAMPLES,
 ) -> Updater:
     """Conservative Q-learning, CQL(H): lowers the values of unseen actions.
 
@@ -81,6 +83,13 @@ def cql(
     """
     parts = Parts(spaces, networks, policies, optimizer)
     if isinstance(spaces.action, gymnasium.spaces.Discrete):
+        _refuse_box_options(
+            spaces,
+            temperature=not isinstance(temperature, str),
+            initial_temperature=initial_temperature != 1.0,
+            target_entropy=target_entropy is not None,
+            samples=samples != _SAMPLES,
+        )
         return action_value_updater(
             functools.partial(apply_rule, double_q_learning.__wrapped__, "cql"),
             TDOptions("all", critics, target, loss, transform),
@@ -113,6 +122,17 @@ def cql(
             ),
         ),
     )
+
+
+def _refuse_box_options(spaces: Spaces, **is_set: bool) -> None:
+    """Refuses options that have no effect on Discrete actions."""
+    names = [name for name, value in is_set.items() if value]
+    if names:
+        raise RlcliError(
+            f"option `{names[0]}` of `cql` is for actions in a Box, but {spaces.owner} "
+            f"has {describe(spaces.action)}",
+            "remove it",
+        )
 
 
 def discrete_penalty(

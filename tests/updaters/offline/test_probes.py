@@ -105,3 +105,25 @@ def test_action_spaces_that_are_not_supported_are_refused(
     data["replay"] = {"name": "dataset", "path": "data.npz"}
     with pytest.raises(RlcliError, match=message):
         build(load_recipe(data))
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"samples": 4},
+        {"temperature": 0.1},
+        {"initial_temperature": 2.0},
+        {"target_entropy": 0.5},
+    ],
+    ids=lambda option: next(iter(option)),
+)
+def test_cql_refuses_options_that_have_no_effect_on_discrete_actions(option):
+    data = {
+        "environment": "CartPole-v1",
+        "updater": {"name": "cql", **option},
+        "network": "linear",
+        "replay": {"name": "dataset", "path": "data.npz"},
+    }
+    message = f"option `{next(iter(option))}` of `cql` is for actions in a Box"
+    with pytest.raises(RlcliError, match=message):
+        build(load_recipe(data))
