@@ -24,7 +24,20 @@ def load(id: str) -> DatasetArrays:
         ) from error
     if not episodes:
         raise RlcliError(f"data set `{id}` of Minari has no episodes")
-    data = DatasetArrays(
+    try:
+        data = _to_arrays(episodes, id)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise RlcliError(
+            f"data set `{id}` of Minari has steps that are not arrays of numbers, all "
+            "of the same shapes",
+            "missions and other text are not supported",
+        ) from error
+    check_arrays(data, f"data set `{id}` of Minari")
+    return data
+
+
+def _to_arrays(episodes: list[Any], id: str) -> DatasetArrays:
+    return DatasetArrays(
         observations=_join([_slice(each.observations, 0, -1) for each in episodes]),
         actions=_join([_slice(each.actions, 0, None) for each in episodes]),
         rewards=np.concatenate([np.asarray(each.rewards) for each in episodes]),
@@ -37,8 +50,6 @@ def load(id: str) -> DatasetArrays:
         ),
         metadata={"minari": id},
     )
-    check_arrays(data, f"data set `{id}` of Minari")
-    return data
 
 
 def _truncations(episode: Any) -> np.ndarray:

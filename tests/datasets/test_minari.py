@@ -63,6 +63,23 @@ def test_the_hash_is_that_of_the_arrays(episodes):
     assert source.digest() != before
 
 
+@pytest.mark.parametrize("text", [["go left"] * 4, "go left"])
+def test_text_in_observations_is_refused(episodes, text):
+    for each in episodes:
+        each.observations["mission"] = text
+    with pytest.raises(RlcliError) as caught:
+        Dataset.parse("mine/test-v0", is_minari=True).arrays()
+    assert "numbers" in caught.value.message
+
+
+def test_a_data_set_without_steps_is_refused(episodes):
+    del episodes[1]
+    for name in ("actions", "rewards", "terminations", "truncations"):
+        setattr(episodes[0], name, getattr(episodes[0], name)[:0])
+    with pytest.raises(RlcliError):
+        Dataset.parse("mine/test-v0", is_minari=True).arrays()
+
+
 def test_a_missing_data_set_says_how_to_get_it(episodes):
     with pytest.raises(RlcliError) as caught:
         Dataset.parse("other", is_minari=True).arrays()
