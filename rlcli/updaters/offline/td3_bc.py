@@ -35,6 +35,7 @@ from rlcli.updaters.off_policy.actor_critic import (
 from rlcli.updaters.off_policy.actors import ActionChoices, deterministic_actor
 from rlcli.updaters.offline.behaviour_cloning import squared_error
 from rlcli.updaters.td.q_learning import POLYAK_TARGET
+from rlcli.xla.data_axis import mean_over_devices
 
 
 @register(
@@ -103,7 +104,8 @@ def td3_bc_loss(
     rows: Transition,
 ) -> Float[Array, "T B"]:
     """The loss of the policy; `policy_loss` is −q₁(s, μ(s))."""
-    scale = jnp.maximum(jnp.mean(jnp.abs(policy_loss)), 1e-6)
+    size = jnp.abs(jax.lax.stop_gradient(policy_loss))
+    scale = jnp.maximum(mean_over_devices(jnp.mean(size)), 1e-6)
     half = half_width(space)
     imitation = squared_error(choice.action / half, rows.action / half)
-    return alpha * policy_loss / jax.lax.stop_gradient(scale) + imitation
+    return alpha * policy_loss / scale + imitation
