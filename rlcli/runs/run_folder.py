@@ -366,8 +366,7 @@ def find_members(run: Run) -> list[Run]:
     if names is None:
         return [run]
     folder = run.folder.absolute()
-    are_siblings = all(Path(each).name == each not in ("", "..") for each in names)
-    if folder.name not in names or not are_siblings:
+    if folder.name not in names:
         raise RlcliError(
             f"`{run.folder}` was trained together with other runs, under another name",
             f"restore its name: one of {', '.join(map(quote, names))}",
@@ -381,6 +380,13 @@ def find_members(run: Run) -> list[Run]:
                 f"`{run.folder}` was trained together with `{member.folder}`, which is "
                 "missing",
                 "restore its folder, or train a new run",
+            )
+        info = member.read_info()  # {} if it is missing: a checkpoint recreates it
+        if info and info.get("members") != names:
+            raise RlcliError(
+                f"`{run.info}` and `{member.info}` name different runs that were "
+                "trained together",
+                "restore the field `members` of both files",
             )
     return members
 
@@ -397,6 +403,16 @@ def _checkpoint_step(checkpoint: Path) -> int:
 def _is_list_of(kind: type) -> Callable[[Any], bool]:
     return lambda value: (
         isinstance(value, list) and all(type(item) is kind for item in value)
+    )
+
+
+def _is_members(value: Any) -> bool:
+    """Whether a value is a list of different names of folders."""
+    return (
+        _is_list_of(str)(value)
+        and len({*value}) == len(value) > 0
+        and all(Path(each).name == each not in ("", "..") for each in value)
+        and not any("\0" in each for each in value)
     )
 
 
@@ -428,7 +444,7 @@ _INFO: Mapping[str, Callable[[Any], bool]] = MappingProxyType(
         "created": _is(str),
         "ended": _is(str, NoneType),
         "imports": _is_list_of(str),
-        "members": _is_list_of(str),
+        "members": _is_members,
         "code": _is(dict),
         "resumes": _is_list_of(dict),
     }

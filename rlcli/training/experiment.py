@@ -266,7 +266,6 @@ class Experiment:
             frozen,
         )
         run.write_index(**index)
-        run.prune_checkpoints(self.recipe.train.checkpoint.keep, self.step)
 
     def _save_best(self, path: Path, best: BestPolicies) -> None:
         snapshots.save_policy(

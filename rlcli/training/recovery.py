@@ -62,36 +62,41 @@ def newest_readable(run: Run) -> tuple[Saved | None, list[str]]:
     return None, []
 
 
+def is_frozen(run: Run) -> bool:
+    """Whether a run has ended because its seeds are frozen, not by another error."""
+    info = run.read_info()
+    frozen = info.get("frozen")
+    if info.get("status") != "failed" or not frozen:
+        return False
+    train = (_resolved_data(run) or {}).get("train") or {}
+    return len(frozen) == len(info.get("seeds", ())) or train.get("on_nan") == "stop"
+
+
 def newest_common(runs: Sequence[Run]) -> tuple[list[Saved | None], list[str]]:
     """The newest checkpoints of the same step of runs that were trained together.
 
-    None for a run that has failed, whose checkpoint is older, and None for all if they
-    start over. Also returns messages about newer unreadable checkpoints.
+    None for a frozen run, whose checkpoint is older, and None for all if they start
+    over. Also returns messages about newer unreadable checkpoints.
     """
     if len(runs) == 1:
         saved, messages = newest_readable(runs[0])
         return [saved], messages
-    failed = [run.read_info().get("status") == "failed" for run in runs]
-    if all(failed):
-        return [newest_readable(run)[0] for run in runs], []
-    steps = [
-        {path.name for path in run.newest_first()}
-        for run, has_failed in zip(runs, failed, strict=True)
-        if not has_failed
-    ]
+    alive = [run for run in runs if not is_frozen(run)]
+    names = [[path.name for path in run.newest_first()] for run in alive]
+    common = {*names[0]}.intersection(*names)
     messages: list[str] = []
-    for name in sorted({*steps[0]}.intersection(*steps), reverse=True):
+    for name in filter(common.__contains__, names[0]):
         try:
             found = [
-                None if has_failed else read_checkpoint(run.checkpoints / name)
-                for run, has_failed in zip(runs, failed, strict=True)
+                read_checkpoint(run.checkpoints / name) if run in alive else None
+                for run in runs
             ]
         except RlcliError as error:
             messages.append(error.message)
             continue
         return found, [f"{each}; continuing from `{name}`" for each in messages]
-    if not all(steps):  # some have no checkpoint: refused, or nothing was saved yet
-        for run in runs:
+    if not all(names):  # some have no checkpoint: refused, or nothing was saved yet
+        for run in alive:
             if not run.list_checkpoints():
                 newest_readable(run)
         return [None] * len(runs), []

@@ -7,6 +7,7 @@ bits. Imports JAX only when it runs, after the thread layout is set.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,6 +79,8 @@ def _resume_chunks(
     from rlcli.training import recovery
     from rlcli.training.compile_phases import TRACING, report_compilation
 
+    if len(folders) > 1 and all(map(recovery.is_frozen, folders)):
+        return
     monitor.set_phase(TRACING)
     with report_compilation(monitor.set_phase):
         found, messages = recovery.newest_common(folders)
@@ -90,11 +93,12 @@ def _resume_chunks(
         before = [recipe for recipe, _ in recipes]
         for _, experiment in members:
             recovery.refuse_too_short(experiment)
-        if all(map(_is_finished, members, before)):
-            step = members[0].experiment.step
-            monitor.note(f"`{folders[0].folder}` is finished: {step:,} steps")
-            return
-        if all(map(_has_failed, members)):
+        pairs = zip(members, before, strict=True)
+        alive = [pair for pair in pairs if not _has_failed(pair[0])]
+        if all(itertools.starmap(_is_finished, alive)):
+            for (folder, experiment), _ in alive[:1]:
+                step = experiment.step
+                monitor.note(f"`{folder.folder}` is finished: {step:,} steps")
             return
         _refuse_stopped(members, signals, max_time)
         for folder, experiment in members:
@@ -102,6 +106,9 @@ def _resume_chunks(
                 Marks(folder.trackers)  # refuses a damaged file before any change
         for member, saved, recipe in zip(members, found, before, strict=True):
             _record_resume(member, saved, recipe, inexact)
+            if len(folders) > 1:  # also if `run.json` was missing
+                names = [folder.folder.absolute().name for folder in folders]
+                member.folder.write_info(members=names)
         messages = [warning, *messages, inexact]
         chunks = run_chunks(members, signals, max_time, monitor, *messages)
         yield from run_in_memory(members, chunks)
@@ -166,7 +173,7 @@ def _record_resume(
 
 
 def _is_finished(member: Member, recipe_before: Recipe) -> bool:
-    """Whether a run has made its last step, reached `train.stop`, or failed."""
+    """Whether a run has made its last step, or reached `train.stop`."""
     folder, experiment = member
     info = folder.read_info()
     if info.get("status") == "finished":

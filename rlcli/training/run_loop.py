@@ -160,9 +160,13 @@ def run_chunks(
             is_slow = processes.any_process(pace.is_slow)
             failed = [writer for writer in writers if writer.has_failed]
             is_save_due = any(each.is_checkpoint_due for each in reports)
-            save_all(writers if is_save_due or requested or is_slow else failed)
+            is_save_due |= requested or is_slow
+            saved = writers if is_save_due else failed
+            save_all(saved)
             for writer in failed:
                 writer.end("failed", "")
+            for writer in saved:  # last: a kill before leaves all a common checkpoint
+                writer.prune()
             if requested:
                 monitor.message(f"checkpoint saved at step {experiment.step:,}")
             try:
@@ -181,6 +185,8 @@ def run_chunks(
             monitor.message("no profile: the run ended before it could be taken")
         signals.acknowledge()
         save_all(writers)
+        for writer in writers:
+            writer.prune()
         experiment.program.close()
         for writer in writers:
             writer.end(status, reason)
@@ -254,7 +260,10 @@ def _show_chunk(
 
 @contextlib.contextmanager
 def _record_errors(folders: Sequence[Run]) -> Iterator[None]:
-    """Records an error that ends runs, for example one of their environment."""
+    """Records an error that ends runs, for example one of their environment.
+
+    A run that had already ended keeps the reason.
+    """
     try:
         yield
     except RlcliError as error:
@@ -265,7 +274,8 @@ def _record_errors(folders: Sequence[Run]) -> Iterator[None]:
         }
         with contextlib.suppress(RlcliError):  # for example if the disk is full
             for folder in folders:
-                folder.write_info(status="failed", **fields)
+                if not folder.read_info().get("ended"):
+                    folder.write_info(status="failed", **fields)
         raise
 
 

@@ -75,6 +75,12 @@ class RunWriter:
         if not self._has_ended:
             self._experiment.save(self._folder)
 
+    def prune(self) -> None:
+        """Removes old checkpoints, once all runs trained together have a newer one."""
+        experiment = self._experiment
+        keep = experiment.recipe.train.checkpoint.keep
+        self._folder.prune_checkpoints(keep, experiment.step)
+
     def end(self, status: str, reason: str) -> None:
         """Records how the run has ended, the first time; a failure takes precedence."""
         if self._has_ended:

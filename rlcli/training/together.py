@@ -40,6 +40,12 @@ def build_experiments(
     out_of_memory.check_recipe(first, len(recipes) * len(seeds))
     if len(recipes) == 1:
         return [Experiment(first, build(first, seeds))]
+    if any(recipe.train.stop is not None for recipe in recipes):
+        raise RlcliError(
+            "runs that are trained together cannot have `train.stop`: each would end "
+            "at another step",
+            "train them one by one",
+        )
     if len(group_recipes(recipes)) > 1:
         raise RlcliError(
             "these runs cannot be trained together: their recipes differ in more than "

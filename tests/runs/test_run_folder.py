@@ -18,7 +18,7 @@ from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor
 from rlcli.runs import run_folder
 from rlcli.runs.metrics import Metrics
-from rlcli.runs.run_folder import Run, create_run
+from rlcli.runs.run_folder import Run, create_run, find_members
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d"
 
@@ -364,3 +364,31 @@ def test_runs_are_found_without_jax():
     )
     root = run_folder.Path(run_folder.__file__).parents[2]
     assert subprocess.run([sys.executable, "-c", code], cwd=root).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ([], "`members` is"),
+        (["a", "a"], "`members` is"),
+        (["a", "../b"], "`members` is"),
+        (["a", ""], "`members` is"),
+        (["a", "\0"], "`members` is"),
+        (["b"], "under another name"),
+        (["a", "missing"], "which is missing"),
+        (["a", "alone"], "name different runs"),
+        (["a", "other"], "name different runs"),
+    ],
+)
+def test_forged_members_are_refused(folder, members, message):
+    create_run("dqn", run="a", members=members)
+    create_run("dqn", run="alone")
+    create_run("dqn", run="other", members=["other", "a"])
+    with pytest.raises(RlcliError, match=message):
+        find_members(Run(folder / "a"))
+
+
+def test_members_are_found_from_each_of_them(folder):
+    for name in ("a", "b"):
+        create_run("dqn", run=name, members=["a", "b"])
+    assert find_members(Run(folder / "b")) == [Run(folder / "a"), Run(folder / "b")]

@@ -12,6 +12,7 @@ from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
 from rlcli.runs import checkpoint
 from rlcli.runs.metrics import drop_clock_fields, read_metrics
+from rlcli.training.run_writer import RunWriter
 from rlcli.training.together import build_experiments, group_recipes
 
 DQN = """
@@ -191,3 +192,78 @@ def test_a_recipe_that_varies_options_is_not_a_single_run(folder):
     (folder / "dqn.yaml").write_text(f"{DQN}vary: {{tracer.gamma: [0.8, 0.9]}}\n")
     with pytest.raises(RlcliError, match="has a section `vary`"):
         rlcli.train("dqn.yaml")
+
+
+class Killed(BaseException):
+    """What ends a process in a test, instead of a signal."""
+
+
+@pytest.mark.slow
+def test_a_kill_between_two_checkpoints_leaves_one_that_all_have(folder, monkeypatch):
+    """With `keep: 1`, old checkpoints are removed after all runs have a newer one."""
+    save, saved = RunWriter.save, []
+
+    def save_three(writers):
+        for writer in writers:
+            if len(saved) == 3:  # both at step 100, the first at step 200
+                raise Killed
+            saved.append(writer)
+            save(writer)
+
+    vary = ["tracer.gamma=0.9,0.95"]
+    train("whole", "train.checkpoint.keep=1", vary=vary)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr("rlcli.training.run_loop.save_all", save_three)
+        train("cut", "train.checkpoint.keep=1", vary=vary)
+    first, second = sorted((folder / "runs/dqn/cut").iterdir())
+    names = [path.name for path in sorted((second / "checkpoints").iterdir())]
+    assert names == ["000000100.pkl.lz4"]
+    rlcli.resume(second, quiet=True)
+    for run in (first, second):
+        assert rows_of(run) == rows_of(folder / "runs/dqn/whole" / run.name)
+        assert len([*(run / "checkpoints").iterdir()]) == 1
+
+
+@pytest.mark.slow
+def test_an_error_between_two_checkpoints_does_not_mix_their_steps(folder, monkeypatch):
+    save, calls = RunWriter.save, []
+
+    def run_out_of_space(writers):
+        for writer in writers:
+            calls.append(writer)
+            if len(calls) == 4:  # the second run at step 200
+                raise RlcliError("the disk is full")
+            save(writer)
+
+    vary = ["tracer.gamma=0.9,0.95"]
+    train("whole", vary=vary)
+    with monkeypatch.context() as patch, pytest.raises(RlcliError, match="disk"):
+        patch.setattr("rlcli.training.run_loop.save_all", run_out_of_space)
+        train("cut", vary=vary)
+    first, second = sorted((folder / "runs/dqn/cut").iterdir())
+    for run in (first, second):
+        assert json.loads((run / "run.json").read_text())["status"] == "failed"
+    rlcli.resume(first, quiet=True)
+    for run in (first, second):
+        assert rows_of(run) == rows_of(folder / "runs/dqn/whole" / run.name)
+        assert json.loads((run / "run.json").read_text())["resumes"][0]["step"] == 100
+
+
+@pytest.mark.slow
+def test_finished_runs_stay_as_they_are_beside_one_that_has_failed(folder, capsys):
+    ended = train("rates", vary=["optimizer.learning_rate=0.01,1e38"])
+    good, bad = (each.plan.folder for each in ended)
+    before = {path: path.read_bytes() for path in good.rglob("*") if path.is_file()}
+    rlcli.resume(bad)
+    assert f"`{good}` is finished: 300 steps" in capsys.readouterr().err
+    assert before == {path: path.read_bytes() for path in before}
+    shutil.rmtree(good / "checkpoints")  # killed before the first one: all start over
+    (good / "checkpoints.json").unlink()
+    info = json.loads((good / "run.json").read_text()) | {"status": "running"}
+    (good / "run.json").write_text(json.dumps(info))
+    rlcli.resume(good, quiet=True)
+    assert json.loads((good / "run.json").read_text())["status"] == "finished"
+    assert json.loads((bad / "run.json").read_text())["status"] == "failed"
+    sets = ["train.stop={return: 9}", "train.evaluate.every=50"]
+    with pytest.raises(RlcliError, match=r"cannot have `train.stop`"):
+        rlcli.resume(good, set=sets, quiet=True)
