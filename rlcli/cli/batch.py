@@ -103,7 +103,8 @@ def _print_end(ended: Sequence[Ended]) -> None:
         if each.code < errors.OUT_OF_TIME or folder in named or not folder.is_dir():
             continue
         output.print_message(f"next: {Run(folder).command('resume')}")
-        named |= {member.folder for member in find_members(Run(folder))}
+        with contextlib.suppress(errors.RlcliError):  # some have not begun
+            named |= {member.folder for member in find_members(Run(folder))}
     if len(folders) > 1 and all(each.code == errors.OK for each in ended):
         group = os.path.commonpath([folder.parent for folder in folders])
         command = shlex.join(["compare", group])

@@ -23,7 +23,7 @@ from rlcli.recipe.merging import BY_FUNCTION, DEFAULT, OptionCheck
 from rlcli.recipe.sections import NetworkSpec, Part, Sections
 from rlcli.recipe.settings import apply_settings
 from rlcli.recipe.varying import KEY as VARY
-from rlcli.recipe.varying import recipe_combinations
+from rlcli.recipe.varying import NONE, recipe_combinations
 from rlcli.registry import user_code
 
 
@@ -179,6 +179,17 @@ def load_combinations(
     """
     own = [text for text in sets if text.startswith(VARY)]
     return recipe_combinations(read_without_parts(recipe, own))
+
+
+def refuse_combinations(
+    recipe: str | Path | Mapping[str, Any], sets: Sequence[str], name: str, hint: str
+) -> None:
+    """Refuses a recipe that stands for several runs; `hint` says what trains them."""
+    if load_combinations(recipe, sets) != [()]:
+        raise RlcliError(
+            f"recipe `{name}` has a section `vary`: it stands for several runs",
+            f"{hint}; the setting `{NONE}` trains a single one",
+        )
 
 
 def load_bases(recipe: str | Path) -> Recipe:

@@ -20,6 +20,7 @@ from rlcli.recipe import (
     resolve,
     shipped_recipes,
 )
+from rlcli.recipe.loading import refuse_combinations
 from rlcli.registry.libraries import require_extra
 from rlcli.results.checks import check_choice
 from rlcli.runs.durations import parse_duration
@@ -135,6 +136,7 @@ def sweep(
             "a sweep needs a space of options to search", "pass a file with `--space`"
         )
     title = check_document(recipe, set)
+    refuse_combinations(recipe, set, title, "search its options with `--space` instead")
     read = load_space(space)
     place = layout.choose_folder(title, runs, run, name)
     require_optuna()

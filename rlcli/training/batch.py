@@ -19,7 +19,13 @@ from rlcli.runs.durations import parse_duration
 from rlcli.runs.files import read_json
 from rlcli.runs.naming import check_tags
 from rlcli.runs.run_folder import is_run
-from rlcli.training.plans import Plan, arguments_of, group_plans, plan_runs
+from rlcli.training.plans import (
+    Plan,
+    arguments_of,
+    divide_group,
+    group_plans,
+    plan_runs,
+)
 from rlcli.training.processes import ForwardedSignals, ProcessPool
 from rlcli.xla.threads import usable_cores
 
@@ -94,6 +100,7 @@ def train_all(
         if _train_here(plans, overrides, keywords):
             return [_ended(plan) for plan in plans]
         groups = [[plan] for plan in plans]
+    groups = [part for group in groups for part in divide_group(group)]
     pool = ProcessPool(jobs or usable_cores(), environment)
     return _Batch(groups, shared, pool, report).run()
 

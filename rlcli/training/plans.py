@@ -28,6 +28,7 @@ class Plan(NamedTuple):
     recipe: str  # a file, or the name of a built-in recipe
     sets: tuple[str, ...]  # its options: `set`, and the values of its combination
     folder: Path
+    group: Path  # the folder of all runs of the recipe; that of the run if it is alone
     values: tuple[str, ...] = ()  # of its combination
 
 
@@ -49,19 +50,34 @@ def plan_runs(
     for recipe in map(str, recipes):
         own = load_combinations(recipe, set)
         combinations = [(*a, *b) for a in own for b in given]
-        _refuse_twice([text.partition("=")[0] for text in combinations[0]])
+        for values in combinations:
+            _refuse_twice(_keys(values))
         (title,) = {check_document(recipe, [*set, *values]) for values in combinations}
         if run is None:
-            group = _number(Path(runs) / title / start, os.path.lexists)
+            group = _choose_group(Path(runs) / title / start, plans, is_new=True)
+        elif len(recipes) > 1:
+            group = _choose_group(Path(run) / title, plans, is_new=False)
         else:
-            group = Path(run) / title if len(recipes) > 1 else Path(run)
+            group = Path(run)
         common = (*set, NONE) if own != [()] else tuple(set)
         for values in combinations:
             folder = group / describe_overrides(values)
             folder = _number(folder, [plan.folder for plan in plans].__contains__)
             check_place(run=folder)
-            plans.append(Plan(recipe, (*common, *values), folder, values))
+            plans.append(Plan(recipe, (*common, *values), folder, group, values))
     return plans
+
+
+def _choose_group(place: Path, plans: Sequence[Plan], *, is_new: bool) -> Path:
+    """The folder of the runs of a recipe, with a number if it is taken.
+
+    `plans` are the others, maybe of a recipe of the same name; `is_new`: the folder may
+    not exist.
+    """
+    taken = [plan.group for plan in plans]
+    return _number(
+        place, lambda each: each in taken or (is_new and os.path.lexists(each))
+    )
 
 
 def combine(
@@ -158,10 +174,27 @@ def group_plans(plans: Sequence[Plan], overrides: Sequence[str]) -> list[list[Pl
     return groups
 
 
+def divide_group(plans: Sequence[Plan]) -> list[list[Plan]]:
+    """The plans of a group, divided into those that one `rlcli train` can train.
+
+    It names the folders itself, and its `--vary-zip` sets the same options in each run.
+    """
+    divided: dict[object, list[Plan]] = {}
+    for plan in plans:
+        is_numbered = plan.folder != plan.group / describe_overrides(plan.values)
+        key = plan.folder if is_numbered else _keys(plan.values)
+        divided.setdefault(key, []).append(plan)
+    return [*divided.values()]
+
+
+def _keys(settings: Sequence[str]) -> tuple[str, ...]:
+    return tuple(text.partition("=")[0] for text in settings)
+
+
 def _vary_numbers(plans: Sequence[Plan]) -> bool:
     """Whether runs of a recipe may differ in numbers only; needs no JAX."""
     varied = {*itertools.chain(*(plan.values for plan in plans))}
-    numbers = [text.partition("=")[0] for text in varied if _is_number(text)]
+    numbers = _keys([text for text in varied if _is_number(text)])
     return len(numbers) > len({*numbers})
 
 
@@ -183,18 +216,18 @@ def _set_threads(plans: Sequence[Plan], overrides: Sequence[str]) -> str:
 
 
 def arguments_of(plans: Sequence[Plan]) -> list[str]:
-    """The arguments of `rlcli train` for a group of runs: their place and options."""
+    """The arguments of `rlcli train` for runs of `divide_group`: place and options."""
     first = plans[0]
     if len(plans) == 1:
         sets, place = first.sets, first.folder
     else:
-        sets, place = first.sets[: -len(first.values)], first.folder.parent
+        sets, place = first.sets[: -len(first.values)], first.group
     arguments = ["--run", str(place)]
     for setting in sets:
         arguments += ["--set", setting]
     if len(plans) > 1:
-        for settings in zip(*(plan.values for plan in plans), strict=True):
-            key = settings[0].partition("=")[0]
+        columns = zip(*(plan.values for plan in plans), strict=True)
+        for key, settings in zip(_keys(first.values), columns, strict=True):
             values = ",".join(text.partition("=")[2] for text in settings)
             arguments += ["--vary-zip", f"{key}={values}"]
     return arguments

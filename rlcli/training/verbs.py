@@ -21,8 +21,7 @@ from rlcli.recipe import (
     resolve,
     shipped_recipes,
 )
-from rlcli.recipe.loading import load_combinations
-from rlcli.recipe.varying import NONE
+from rlcli.recipe.loading import refuse_combinations
 from rlcli.registry import user_code
 from rlcli.runs import provenance, run_folder, thread_layout
 from rlcli.runs.differences import Differences, find_differences
@@ -145,12 +144,7 @@ def _chunks(
     def find_errors() -> str:
         """Finds errors that need no JAX, and returns the name of the recipe."""
         name = check_document(recipe, sets)
-        if load_combinations(recipe, sets) != [()]:
-            raise RlcliError(
-                f"recipe `{name}` has a section `vary`: it stands for several runs",
-                f"`rlcli.train_all` trains them; the setting `{NONE}` trains a single "
-                "one",
-            )
+        refuse_combinations(recipe, sets, name, "`rlcli.train_all` trains them")
         if group.is_first:
             run_folder.check_place(runs, run)
         return name

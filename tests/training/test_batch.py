@@ -12,7 +12,13 @@ import pytest
 import rlcli
 from rlcli.errors import RlcliError
 from rlcli.training.batch import Ended, exit_code
-from rlcli.training.plans import Plan, combine, plan_runs
+from rlcli.training.plans import (
+    Plan,
+    arguments_of,
+    combine,
+    divide_group,
+    plan_runs,
+)
 
 LAKE = """
 environment: FrozenLakeNonSlippery-v0
@@ -100,6 +106,49 @@ def test_every_run_has_a_folder_of_its_own(folder):
     assert [str(plan.folder) for plan in plans] == ["here/lake", "here/lake-2"]
 
 
+def test_recipes_of_the_same_name_have_folders_of_their_own(folder):
+    for place in ("one", "two"):
+        (folder / place).mkdir()
+        (folder / place / "lake.yaml").write_text(LAKE)
+    recipes = ["one/lake.yaml", "two/lake.yaml"]
+    for run, expected in ((None, "runs/lake/n"), ("here", "here/lake")):
+        plans = plan_runs(recipes, vary=["tracer.gamma=0.8,0.9"], run=run, name="n")
+        places = [str(plan.folder.parent) for plan in plans]
+        assert places == [expected] * 2 + [f"{expected}-2"] * 2
+
+
+def test_a_process_trains_the_runs_that_its_options_can_name(folder):
+    """Those that vary the same options, in folders without a number."""
+    (folder / "lake.yaml").write_text(
+        f"""{LAKE}
+vary:
+  - {{tracer.gamma: 0.8, optimizer.learning_rate: 0.1}}
+  - {{tracer.gamma: 0.9, optimizer.learning_rate: 0.2}}
+  - {{optimizer.learning_rate: 0.3, tracer.gamma: 0.7}}
+"""
+    )
+    plans = plan_runs(["lake.yaml"], run="here")
+    groups = divide_group(plans)
+    assert groups == [plans[:2], plans[2:]]
+    arguments = arguments_of(groups[0])
+    assert arguments == [
+        *("--run", "here", "--set", "vary=null"),
+        *("--vary-zip", "tracer.gamma=0.8,0.9"),
+        *("--vary-zip", "optimizer.learning_rate=0.1,0.2"),
+    ]
+    own = plan_runs(["lake.yaml"], set=["vary=null"], vary_zip=arguments[5::2], run="a")
+    assert [plan.folder.name for plan in own] == [
+        plan.folder.name for plan in plans[:2]
+    ]
+    with pytest.raises(RlcliError, match="varied twice"):
+        plan_runs(["lake.yaml"], vary=["optimizer.learning_rate=0.5"])
+    values = ",".join(f"0.1{30 * '0'}{n}" for n in range(2))  # shortened in names
+    plans = plan_runs(
+        ["lake.yaml"], vary=[f"tracer.gamma={values}"], set=["vary=null"], run="here"
+    )
+    assert divide_group(plans) == [plans[:1], plans[1:]]
+
+
 @pytest.mark.parametrize(
     ("recipes", "options", "message"),
     [
@@ -122,7 +171,7 @@ def test_what_is_wrong_is_found_before_any_run_begins(
     [([0, 0], 0), ([0, 3], 3), ([3, 75, 1], 1), ([2, 0], 1), ([1, 130], 130), ([], 0)],
 )
 def test_the_exit_code_says_that_a_run_failed(codes, expected, tmp_path):
-    plan = Plan("a", (), tmp_path)
+    plan = Plan("a", (), tmp_path, tmp_path)
     assert exit_code([Ended(plan, code, "") for code in codes]) == expected
 
 
