@@ -209,7 +209,7 @@ def command(
     from rlcli.cli import sweep_screen  # here, to keep `--help` fast
 
     verb, *rest = words
-    if verb in _VERBS and not Path(verb).exists():
+    if verb in _VERBS and (rest or not Path(verb).exists()):
         _check_words(verb, rest)
         if verb == "export":
             output.print_data(rlcli.export_sweep(rest[0], rest[1], trial=trial))

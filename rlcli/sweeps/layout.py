@@ -103,7 +103,11 @@ class SweepFolder:
             )
         data = load_document(self.settings, example=_REMEDY).data
         fields = {field.name for field in dataclasses.fields(Settings)}
-        if data.get("format") != FORMAT or not fields <= data.keys():
+        if (
+            data.get("format") != FORMAT
+            or not fields <= data.keys()
+            or not all(_has_type(name, data[name]) for name in fields)
+        ):
             message = f"`{self.settings}` is damaged, or of another version of rlcli"
             raise RlcliError(message, _REMEDY)
         chosen: dict[str, Any] = {name: data[name] for name in fields}
@@ -126,6 +130,15 @@ class SweepFolder:
     def write_result(self, result: dict[str, Any]) -> None:
         """Writes the winner."""
         write_json(self.result, result)
+
+
+def _has_type(name: str, value: Any) -> bool:
+    """Whether a value of `sweep.yaml` has the type of the field of `Settings`."""
+    if name == "set":
+        return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    if name in ("trials", "seed", "seeds", "confirm", "confirm_seeds"):
+        return type(value) is int
+    return isinstance(value, str) or (name == "storage" and value is None)
 
 
 _REMEDY = "restore the file from a copy of the sweep's folder"
@@ -184,7 +197,8 @@ def find_sweep(
         sweep.read_settings()
         return sweep
     parent = Path(runs) / GROUP / title
-    found = [path for path in parent.glob(name or "*") if is_sweep(path)]
+    pattern = "*" if name is None else check_name(name)
+    found = [path for path in parent.glob(pattern) if is_sweep(path)]
     if not found:
         where = f"`{parent / name}`" if name else f"a sweep below `{parent}`"
         raise RlcliError(

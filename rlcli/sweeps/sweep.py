@@ -44,7 +44,7 @@ DEFAULTS: Mapping[str, Any] = {
     "confirm": 3,
 }
 ENGINES = ("local", "ray")
-_CHANGEABLE = ("trials", "confirm", "confirm_seeds")  # when a sweep is resumed
+_CHANGEABLE = ("trials", "confirm")  # when a sweep is resumed
 
 
 def sweep(
@@ -262,6 +262,7 @@ def _reopen(
     """The settings, the space and the first rung of a sweep; refuses other ones."""
     settings, read = folder.read_settings(), folder.read_space()
     before = dataclasses.asdict(settings)
+    _check_options(before)
     for key, value in given.items():
         if key not in _CHANGEABLE and value != before[key]:
             raise RlcliError(

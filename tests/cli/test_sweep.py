@@ -87,6 +87,7 @@ def test_an_early_end_says_how_to_go_on(folder, status, code, words, capsys):
 
 
 def test_what_a_sweep_has_found_is_printed(folder, capsys):
+    Path("show").mkdir()  # not the recipe of this name
     assert main(["sweep", "show", str(folder)]) == 0
     out, err = capsys.readouterr()
     assert err == ""

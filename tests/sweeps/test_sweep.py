@@ -171,6 +171,11 @@ def test_a_resume_with_another_space_recipe_or_option_is_refused(fake, folder):
     path = start(name="first")
     with pytest.raises(RlcliError, match="with `sampler` `random`, not `tpe`"):
         rlcli.sweep(path, resume=True, sampler="tpe")
+    with pytest.raises(RlcliError, match="with `confirm_seeds` `2`, not `3`"):
+        rlcli.sweep(path, resume=True, confirm_seeds=3)
+    for name in ("/abs", "*"):
+        with pytest.raises(RlcliError, match="cannot be the name"):
+            rlcli.sweep("lake.yaml", resume=True, name=name)
     space = {"tracer.gamma": {"uniform": [0.5, 0.9]}}
     with pytest.raises(RlcliError, match="with another space"):
         rlcli.sweep(path, resume=True, space=space)
@@ -233,6 +238,24 @@ def test_a_damaged_sweep_is_a_clear_error(fake):
     (path / "sweep.yaml").write_text("format: 99\n")
     with pytest.raises(RlcliError, match="damaged, or of another version"):
         rlcli.show_sweep(path)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("trials: 4", "trials: x", "damaged, or of another version"),
+        ("objective: return", "objective: 3", "damaged, or of another version"),
+        ("set: []", "set: [3]", "damaged, or of another version"),
+        ("sampler: random", "sampler: tep", "`sampler` cannot be `tep`"),
+    ],
+)
+def test_settings_of_another_type_are_a_clear_error(fake, before, after, message):
+    path = start()
+    text = (path / "sweep.yaml").read_text()
+    assert before in text
+    (path / "sweep.yaml").write_text(text.replace(before, after))
+    with pytest.raises(RlcliError, match=message):
+        rlcli.sweep(path, resume=True)
 
 
 COMMAND = [sys.executable, "-m", "rlcli", "sweep", "lake.yaml", "--space", "space.yaml"]
