@@ -122,7 +122,7 @@ def command(
     """Train the agent of a recipe and save it in a run folder.
 
     Prints the folder to stdout, and a command to try next to stderr. Several recipes or
-    varied options are several runs, in processes of their own.
+    varied options are several runs; those that differ in numbers only are one program.
     """
     from rlcli.training import process_group, signals  # here, to keep `--help` fast
 

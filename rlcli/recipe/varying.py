@@ -1,4 +1,4 @@
-"""Varying: the section `vary` of a recipe, the options of which each run has others.
+"""Varying: the section `vary` of a recipe, for runs with different options.
 
 A mapping of options to lists of values is a grid. A list of mappings are the
 combinations themselves.

@@ -29,7 +29,6 @@ from rlcli.training.processes import ForwardedSignals
 _POLL = 0.05  # seconds between two looks at the processes
 _READ = 0.5  # seconds between two looks at the evaluations of a trial
 _REPORT = 1.0
-_FROZEN = "all seeds are frozen"  # the beginning of a run's reason
 _STATUS = MappingProxyType(
     {
         signal.SIGINT: "interrupted",
@@ -202,7 +201,7 @@ class Driver:
             self._study.end(number, "pruned")
             return
         has_failed = end.status in ("failed", "crashed")
-        if has_failed and end.message.startswith(_FROZEN):
+        if has_failed and _is_frozen(end.job, self._settings.seeds):
             values = [self._objective.worst] * self._settings.seeds
             self._study.note(number, reason=end.message, seeds=values)
             self._study.end(number, "complete", self._objective.worst)
@@ -286,6 +285,11 @@ class _Running:
 def _total_steps(job: Job) -> float:
     """The steps of a run; infinite if they are unknown."""
     return Run(job.folder).read_info().get("total_steps") or math.inf
+
+
+def _is_frozen(job: Job, seeds: int) -> bool:
+    """Whether all seeds of a run are frozen."""
+    return len(Run(job.folder).read_info().get("frozen") or ()) == seeds
 
 
 def rank(trials: Sequence[Trial], objective: Objective) -> list[Trial]:

@@ -41,8 +41,10 @@ class FakeEngine:
         codes: Mapping[str, list[int]] = {},
         kill_after: int = 10**9,
         end: str = "finished",
+        frozen: Mapping[str, str] = {},
     ) -> None:
         self.end = end
+        self.frozen = frozen  # reasons by seed, in `run.json`
         self.room = room
         self.curve = curve
         self.codes = {key: [*values] for key, values in codes.items()}
@@ -81,7 +83,7 @@ class FakeEngine:
                 ends.append(ProcessEnd(key, code, "error: it does not work"))
                 del self.running[key]
             elif self._evaluate(job):
-                write_info(job.folder, status=self.end)
+                write_info(job.folder, status=self.end, frozen=self.frozen)
                 ends.append(ProcessEnd(key, 0, ""))
                 del self.running[key]
         return ends

@@ -212,6 +212,17 @@ def test_a_frozen_seed_counts_as_the_worst(tmp_path):
     assert [each.value for each in read_study(sweep).trials()] == [300, 300, -math.inf]
 
 
+def test_a_trial_fails_with_one_of_its_seeds_and_is_the_worst_with_all(tmp_path):
+    states = []
+    for name, seeds in (("one", "0"), ("all", "01")):
+        sweep = make_sweep(tmp_path / name, trials=1)
+        frozen = dict.fromkeys(seeds, "the loss is not finite")
+        drive(sweep, FakeEngine(end="failed", frozen=frozen))
+        (trial,) = read_study(sweep).trials()
+        states.append((trial.state, trial.value))
+    assert states == [("failed", None), ("complete", -math.inf)]
+
+
 def test_the_deadline_stops_all_trials_and_the_sweep_continues(tmp_path):
     sweep = make_sweep(tmp_path / "s")
     assert drive(sweep, FakeEngine(), deadline=0.0) == "out_of_time"
