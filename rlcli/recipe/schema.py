@@ -104,8 +104,8 @@ class _Builder:
             "train": _or_null(self.train()),
             "extra": {"type": ["object", "null"], "description": "your own data"},
             "vary": {
-                "description": "runs with different options: a grid of lists, or a list of "
-                "combinations",
+                "description": "runs with different options: a grid of lists, or a "
+                "list of combinations",
                 "anyOf": [
                     {"type": ["object"], "additionalProperties": {"type": "array"}},
                     {"type": "array", "items": {"type": "object"}},

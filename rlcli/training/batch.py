@@ -37,7 +37,7 @@ class Ended(NamedTuple):
 
     plan: Plan
     code: int  # the exit code of `rlcli train`
-    message: str  # what it has printed to stderr
+    message: str  # why the run has failed, or what the process has printed to stderr
 
 
 def train_all(
@@ -98,7 +98,7 @@ def train_all(
     if len(groups) == 1 and len(plans) > 1:
         keywords = {"tags": tags, "max_time": limit, "smoke": smoke, "quiet": quiet}
         if _train_here(plans, overrides, keywords):
-            return [_ended(plan) for plan in plans]
+            return [describe_end(plan) for plan in plans]
         groups = [[plan] for plan in plans]
     groups = [part for group in groups for part in divide_group(group)]
     pool = ProcessPool(jobs or usable_cores(), environment)
@@ -122,7 +122,7 @@ def _train_here(
     return True
 
 
-def _ended(plan: Plan, code: int = errors.USER_ERROR, message: str = "") -> Ended:
+def describe_end(plan: Plan, code: int = errors.USER_ERROR, message: str = "") -> Ended:
     """How a run has ended, by its folder; `code` if it has none."""
     info = read_json(plan.folder / "run.json")
     if not info:
@@ -130,8 +130,9 @@ def _ended(plan: Plan, code: int = errors.USER_ERROR, message: str = "") -> Ende
     code = errors.EXIT_CODES.get(str(info.get("status")), code)
     if info.get("frozen") and code == errors.OK:
         code = errors.SOME_SEEDS_FROZEN
-    reason = str(info.get("reason", "")) if code != errors.OK else ""
-    return Ended(plan, code, message or reason)
+    has_failed = errors.OK < code < errors.OUT_OF_TIME
+    reason = str(info.get("reason", "")) if has_failed else ""
+    return Ended(plan, code, reason or message)
 
 
 class _Batch:
@@ -185,7 +186,9 @@ class _Batch:
             if len(plans) == 1:
                 self._ended.append(Ended(plans[0], end.code, end.message))
             else:
-                self._ended += [_ended(plan, end.code, end.message) for plan in plans]
+                self._ended += [
+                    describe_end(plan, end.code, end.message) for plan in plans
+                ]
 
     def _forward(self, number: int) -> None:
         self._is_stopped |= number != signal.SIGUSR1

@@ -120,7 +120,7 @@ def train_together(
                 }
                 for each, (sets, folder) in zip(full, variants, strict=True)
             ]
-            folders = [*map(_create_run, recipes, fields)]
+            folders = _create_runs(recipes, fields)
             members = [*map(Member, folders, experiments)]
             for folder in folders:
                 stack.enter_context(folder.lock())
@@ -131,7 +131,21 @@ def train_together(
                 pass
 
 
-def _create_run(recipe: Recipe, fields: dict[str, Any]) -> Run:
-    text = recipe.resolved_text
-    written = recipe.document.text or text
-    return run_folder.create_run(recipe.name, written=written, resolved=text, **fields)
+def _create_runs(
+    recipes: Sequence[Recipe], fields: Sequence[dict[str, Any]]
+) -> list[Run]:
+    """Creates the folders of runs: all, or none after an error."""
+    folders: list[Run] = []
+    try:
+        for recipe, more in zip(recipes, fields, strict=True):
+            text = recipe.resolved_text
+            written = recipe.document.text or text
+            folder = run_folder.create_run(
+                recipe.name, written=written, resolved=text, **more
+            )
+            folders.append(folder)
+    except RlcliError:
+        for folder in folders:
+            folder.discard()
+        raise
+    return folders

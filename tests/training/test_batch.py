@@ -11,7 +11,7 @@ import pytest
 
 import rlcli
 from rlcli.errors import RlcliError
-from rlcli.training.batch import Ended, exit_code
+from rlcli.training.batch import Ended, describe_end, exit_code
 from rlcli.training.plans import (
     Plan,
     arguments_of,
@@ -173,6 +173,19 @@ def test_what_is_wrong_is_found_before_any_run_begins(
 def test_the_exit_code_says_that_a_run_failed(codes, expected, tmp_path):
     plan = Plan("a", (), tmp_path, tmp_path)
     assert exit_code([Ended(plan, code, "") for code in codes]) == expected
+
+
+def test_a_run_of_several_in_a_process_ends_with_its_own_reason(folder):
+    stderr = "`a`: all seeds are frozen\n`b`: all seeds are frozen"
+    for status, code, message in (
+        ("finished", 0, stderr),
+        ("failed", 1, "all seeds are frozen"),
+        ("interrupted", 130, stderr),
+    ):
+        info = {"status": status, "reason": "all seeds are frozen"}
+        (folder / "run.json").write_text(json.dumps(info))
+        plan = Plan("a", (), folder, folder)
+        assert describe_end(plan, 1, stderr) == Ended(plan, code, message)
 
 
 @pytest.mark.slow
