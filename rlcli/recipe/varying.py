@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlcli.errors import RlcliError, quote
+from rlcli.recipe import documents
 from rlcli.recipe.annotations import format_value
 from rlcli.recipe.documents import Document
 
@@ -54,12 +55,19 @@ def recipe_combinations(document: Document) -> list[tuple[str, ...]]:
 
 
 def _format(value: Any) -> str:
-    """A value as the YAML text of a setting."""
-    return value if _is_plain(value) else json.dumps(value, ensure_ascii=False)
+    """A value as the YAML text of a setting, which `--vary` can contain as well.
+
+    Texts are quoted, unless they are words that YAML reads as themselves.
+    """
+    if _is_word(value) and documents.parse(value, "").data == value:
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError):  # for example `.inf`
+        return documents.format_inline(value)
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether a value is a text that YAML reads as itself."""
+def _is_word(value: Any) -> bool:
     return isinstance(value, str) and value.replace("_", "").isalpha()
 
 
