@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from rlcli import spaces
-from rlcli.types import ArrayTree, Environment, Key, TimeStep
+from rlcli.types import Array, ArrayTree, Environment, Key, TimeStep
 
 
 def idle(environment: Environment) -> Environment:
@@ -26,7 +26,7 @@ def idle(environment: Environment) -> Environment:
         return (), obs
 
     def step(
-        state: ArrayTree, action: ArrayTree, noise: ArrayTree, cut: bool = False
+        state: ArrayTree, action: ArrayTree, noise: ArrayTree, cut: Array | bool = False
     ) -> tuple[ArrayTree, TimeStep]:
         del action, noise, cut
         zeros = jnp.zeros(batch)
