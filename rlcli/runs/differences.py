@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 Differences = dict[str, tuple[Any, Any]]  # by dotted key; None where a key is missing
@@ -27,9 +27,14 @@ def _walk(first: Any, second: Any, place: str) -> Iterator[tuple[str, tuple[Any,
         yield from _walk(first.get(key), second.get(key), below)
 
 
-def continue_differences(before: Differences, later: Differences) -> Differences:
-    """The differences after further changes: `later` are relative to the new values."""
-    result = dict(before)
+def continue_differences(
+    before: Mapping[str, Sequence[Any]], later: Differences
+) -> Differences:
+    """The differences after further changes: `later` are relative to the new values.
+
+    `before` may be that of a file, with lists for pairs.
+    """
+    result: Differences = {key: (old, new) for key, (old, new) in before.items()}
     for key, (old, new) in later.items():
         first = before[key][0] if key in before else old
         result[key] = (first, new)

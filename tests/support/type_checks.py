@@ -82,5 +82,9 @@ def _checked_record(record):
 
 @functools.cache
 def _field_hints(record):
-    hints = get_type_hints(record, include_extras=True)
+    """The hints of the fields; {} if one names a class imported for types only."""
+    try:
+        hints = get_type_hints(record, include_extras=True)
+    except NameError:
+        return {}
     return {name: _with_fields(hint) for name, hint in hints.items()}
