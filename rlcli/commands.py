@@ -1,7 +1,8 @@
 """Commands: the table of the commands of the command line. Imports nothing at run time.
 
-A command is a row here and a file `rlcli/cli/<name>.py`. `rlcli --help`, the functions
-of the package `rlcli`, the tests of the documentation and `.ci/run` read this table.
+A command is a row here and a file `rlcli/cli/<name>.py`; `command_name` is what users
+type. `rlcli --help`, the functions of the package `rlcli`, the tests of the
+documentation and `.ci/run` read this table.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ if TYPE_CHECKING:  # the same rows for type checkers and editors; a test compare
     from rlcli.training.check import check as check
     from rlcli.training.doctor import doctor as doctor
     from rlcli.training.reproduce import reproduce as reproduce
+    from rlcli.training.verify_resume import verify_resume as verify_resume
 
 COMMANDS: Mapping[str, str] = MappingProxyType(  # name -> module of its function
     {
@@ -54,5 +56,11 @@ COMMANDS: Mapping[str, str] = MappingProxyType(  # name -> module of its functio
         "schema": "rlcli.recipe.schema",
         "doctor": "rlcli.training.doctor",
         "reproduce": "rlcli.training.reproduce",
+        "verify_resume": "rlcli.training.verify_resume",
     }
 )
+
+
+def command_name(function: str) -> str:
+    """The name of a function's command on the command line, as in `verify-resume`."""
+    return function.replace("_", "-")

@@ -23,7 +23,7 @@ import typer.main
 import rlcli
 from rlcli import errors
 from rlcli.cli import completion, output
-from rlcli.commands import COMMANDS
+from rlcli.commands import COMMANDS, command_name
 from rlcli.errors import RlcliError
 
 app = typer.Typer(
@@ -34,7 +34,9 @@ app = typer.Typer(
 )
 for _name in COMMANDS:
     # Shadows the built-ins `eval` and `list`, which this file does not use.
-    app.command(_name)(importlib.import_module(f"rlcli.cli.{_name}").command)
+    app.command(command_name(_name))(
+        importlib.import_module(f"rlcli.cli.{_name}").command
+    )
 
 
 @app.callback(invoke_without_command=True)

@@ -155,3 +155,18 @@ def as_json(value: Any) -> str:
     from rlcli.runs.files import to_json  # here, to keep `--help` fast
 
     return printable_json(to_json(value, indent=2))
+
+
+def describe_differences(result: Mapping[str, Any]) -> list[str]:
+    """The first difference in the metrics of two runs, and those in their state."""
+    lines = []
+    if metrics := result["metrics"]:
+        field = f"`{metrics['field']}`" if metrics["field"] else "a row"
+        place = f"at step {metrics['step']:,}, seed {metrics['seed']}"
+        values = " → ".join(map(str, metrics["values"]))
+        lines.append(f"  first in {field} {place}" + (f": {values}" if values else ""))
+    if state := result["state"]:
+        more = f" and {len(state) - 3} more" if len(state) > 3 else ""
+        step = f"{result['step']:,}"
+        lines.append(f"  in the state at step {step}: {', '.join(state[:3])}{more}")
+    return lines

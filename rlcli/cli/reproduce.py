@@ -54,12 +54,4 @@ def _describe(result: dict[str, Any]) -> str:
         what = "metrics" if result["state"] is None else "metrics and state"
         return f"`{folder}` is identical to the original: {what} up to step {step}"
     lines = [f"`{folder}` differs from the original"]
-    if metrics := result["metrics"]:
-        field = f"`{metrics['field']}`" if metrics["field"] else "a row"
-        place = f"at step {metrics['step']:,}, seed {metrics['seed']}"
-        values = " → ".join(map(str, metrics["values"]))
-        lines.append(f"  first in {field} {place}" + (f": {values}" if values else ""))
-    if state := result["state"]:
-        more = f" and {len(state) - 3} more" if len(state) > 3 else ""
-        lines.append(f"  in the state at step {step}: {', '.join(state[:3])}{more}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *output.describe_differences(result)])

@@ -14,8 +14,12 @@ from rlcli.runs import run_folder, thread_layout
 from rlcli.runs.comparison import diff
 from rlcli.runs.formats import format_value
 from rlcli.runs.locate import locate_run
-from rlcli.runs.metrics import drop_clock_fields, read_metrics
 from rlcli.runs.run_folder import Run
+from rlcli.training.run_differences import (
+    differing_arrays,
+    first_difference,
+    last_step,
+)
 from rlcli.training.verbs import train_chunks
 
 TAG = "reproduction"
@@ -52,8 +56,8 @@ def reproduce(
         trust: allows the recipe to import code from outside rlcli.
     """
     original = locate_run(run)
-    last_step = _last_step(original)
-    if not last_step:
+    end = last_step(original)
+    if not end:
         raise RlcliError(
             f"run `{original.folder}` has made no step that could be reproduced",
             f"`{original.command('resume')}` continues it",
@@ -73,7 +77,7 @@ def reproduce(
     folder = None
     for chunk in chunks:
         folder = chunk.run
-        if chunk.step >= last_step:  # where the original was stopped
+        if chunk.step >= end:  # where the original was stopped
             chunks.close()
     if folder is None:
         raise RlcliError(
@@ -125,20 +129,11 @@ def _describe_begin(original: Run, trust: bool, new: Run) -> Sequence[str]:
     ]
 
 
-def _last_step(run: Run) -> int:
-    """The last step of a run: of its latest checkpoint, or of its last row."""
-    latest = run.latest_checkpoint()
-    if latest is not None:
-        return int(latest.name.partition(".")[0])
-    rows = read_metrics(run.folder)
-    return rows[-1]["T"] if rows else 0
-
-
 def _compare(original: Run, new: Run) -> dict[str, Any]:
     """Compares two runs up to the last step that both have reached."""
-    step = min(_last_step(original), _last_step(new))
-    metrics = _first_difference(original, new, step)
-    state = _differing_arrays(original, new, step)
+    step = min(last_step(original), last_step(new))
+    metrics = first_difference(original, new, step)
+    state = differing_arrays(original, new, step)
     return {
         "run": str(original.folder),
         "reproduction": str(new.folder),
@@ -148,44 +143,3 @@ def _compare(original: Run, new: Run) -> dict[str, Any]:
         "state": state,
         "identical": metrics is None and not state,
     }
-
-
-def _first_difference(original: Run, new: Run, step: int) -> dict[str, Any] | None:
-    """The first difference between the metrics of two runs; None if they are equal."""
-    first, second = (
-        [drop_clock_fields(row) for row in read_metrics(run.folder) if row["T"] <= step]
-        for run in (original, new)
-    )
-    for one, other in zip(first, second, strict=False):
-        for key in {**one, **other}:
-            if one.get(key) != other.get(key):
-                return {
-                    "step": one["T"],
-                    "seed": one["seed"],
-                    "field": key,
-                    "values": [one.get(key), other.get(key)],
-                }
-    if len(first) != len(second):
-        rows = max(first, second, key=len)[min(len(first), len(second))]
-        return {"step": rows["T"], "seed": rows["seed"], "field": "", "values": []}
-    return None
-
-
-def _differing_arrays(original: Run, new: Run, step: int) -> list[str] | None:
-    """The paths of differing arrays in two checkpoints of a step.
-
-    None if not both runs have one.
-    """
-    from rlcli.runs import checkpoint
-
-    paths = [run.checkpoint(step) for run in (original, new)]
-    if not all(path.is_file() for path in paths):
-        return None
-    first, second = (checkpoint.read(path)["progress"] for path in paths)
-    return [
-        name
-        for name in sorted({*first, *second})
-        if name not in first
-        or name not in second
-        or first[name].tobytes() != second[name].tobytes()
-    ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,6 +52,26 @@ def resume(
     were trained together continue together.
     """
     folder = locate_run(run)
+    for _ in resume_chunks(
+        folder, set=set, max_time=max_time, quiet=quiet, trust=trust
+    ):
+        pass
+    return folder.folder
+
+
+def resume_chunks(
+    folder: Run,
+    *,
+    set: Sequence[str] = (),
+    max_time: str | float | None = None,
+    quiet: bool = False,
+    trust: bool = False,
+    ends_at_log_points: bool = False,
+) -> Generator[Chunk, None, None]:
+    """Continues a run, and yields after every chunk; see `rlcli.chunks`.
+
+    `ends_at_log_points`: whether chunks end at log points.
+    """
     folders = find_members(folder)
     title = folder.read_info().get("recipe", folder.folder.name)
     with contextlib.ExitStack() as stack:
@@ -60,9 +80,9 @@ def resume(
         monitor = stack.enter_context(Monitor(title=title, quiet=quiet, hint=CTRL_C))
         signals = stack.enter_context(catch_signals(folders, is_resume=True))
         monitor.set_phase("loading JAX")
-        for _ in _resume_chunks(folders, signals, set, max_time, monitor, trust):
-            pass
-    return folder.folder
+        yield from _resume_chunks(
+            folders, signals, set, max_time, monitor, trust, ends_at_log_points
+        )
 
 
 def _resume_chunks(
@@ -72,6 +92,7 @@ def _resume_chunks(
     max_time: str | float | None,
     monitor: Monitor,
     trust: bool,
+    ends_at_log_points: bool,
 ) -> Iterator[Chunk]:
     """The chunks from the newest checkpoint on; none if the runs are finished."""
     warning = thread_layout.apply_for_run(folders[0].folder, sets)
@@ -93,6 +114,8 @@ def _resume_chunks(
         before = [recipe for recipe, _ in recipes]
         for _, experiment in members:
             recovery.refuse_too_short(experiment)
+            if ends_at_log_points:
+                experiment.log_rows.max_points = 1
         pairs = zip(members, before, strict=True)
         alive = [pair for pair in pairs if not _has_failed(pair[0])]
         if all(itertools.starmap(_is_finished, alive)):

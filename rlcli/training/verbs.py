@@ -143,8 +143,7 @@ def _chunks(
 
     def find_errors() -> str:
         """Finds errors that need no JAX, and returns the name of the recipe."""
-        name = check_document(recipe, sets)
-        refuse_combinations(recipe, sets, name, "`rlcli.train_all` trains them")
+        name = check_single(recipe, sets)
         if group.is_first:
             run_folder.check_place(runs, run)
         return name
@@ -179,6 +178,13 @@ def _chunks(
     )
     close_at_exit(generator)
     return generator
+
+
+def check_single(recipe: str | Path | Mapping[str, Any], sets: Sequence[str]) -> str:
+    """Finds errors in the recipe of a single run without JAX, and returns its name."""
+    name = check_document(recipe, sets)
+    refuse_combinations(recipe, sets, name, "`rlcli.train_all` trains them")
+    return name
 
 
 def train_chunks(

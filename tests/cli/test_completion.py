@@ -16,7 +16,7 @@ import pytest
 import shellingham
 
 from rlcli.cli import main
-from rlcli.commands import COMMANDS
+from rlcli.commands import COMMANDS, command_name
 from rlcli.registry import KINDS
 
 RUN = "runs/dqn_cartpole/2026-11-20T10-00-00_train.steps=10"
@@ -57,7 +57,7 @@ def folder(monkeypatch, tmp_path):
 
 
 def test_commands_are_completed_in_each_shell(complete):
-    assert {*complete("rlcli ")} == {*COMMANDS}
+    assert {*complete("rlcli ")} == {*map(command_name, COMMANDS)}
     assert complete("rlcli tra") == ["train"]
     assert complete("rlcli tra", "zsh")[0].startswith('_arguments \'*: :(("train":')
     assert complete("rlcli tra", "fish")[0].startswith("train\tTrain the agent")

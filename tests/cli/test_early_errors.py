@@ -37,6 +37,8 @@ COMMANDS = [
     ("sweep dqn_cartpole --space x.yaml", "there is no file `x.yaml`"),
     ("sweep dqn_cartpole --space broken.yaml", "broken.yaml:2: "),
     ("sweep show nope", "`nope` is not the folder of a sweep"),
+    ("verify-resume nope", "there is no recipe `nope`"),
+    ("verify-resume dqn_cartpole --set foo", "--set foo: expected `key=value`"),
     ("check nope", "there is no recipe `nope`"),
     ("show nope", "there is no recipe `nope`"),
     ("eval nope", "there is no file or folder `nope`"),

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import rlcli
 from rlcli.cli import app, main
-from rlcli.commands import COMMANDS
+from rlcli.commands import COMMANDS, command_name
 from rlcli.errors import OUT_OF_TIME, RlcliError
 
 
@@ -37,7 +37,7 @@ def run(*arguments, **options):
     )
 
 
-@pytest.mark.parametrize("verb", COMMANDS)
+@pytest.mark.parametrize("verb", map(command_name, COMMANDS))
 def test_every_verb_has_help(verb):
     result = CliRunner().invoke(app, [verb, "--help"])
     assert result.exit_code == 0
@@ -48,7 +48,7 @@ def test_help_names_every_verb_on_stdout():
     result = run("--help")
     assert result.returncode == 0
     assert result.stderr == ""
-    assert all(f"\n  {verb} " in result.stdout for verb in COMMANDS)
+    assert all(f"\n  {verb} " in result.stdout for verb in map(command_name, COMMANDS))
 
 
 def test_help_answers_at_once():

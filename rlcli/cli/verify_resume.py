@@ -1,0 +1,71 @@
+"""`rlcli verify-resume`: whether a run that is stopped and resumed is the same."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+import rlcli
+from rlcli import errors
+from rlcli.cli import completion, output
+from rlcli.cli.options import Json, Quiet, Set
+
+
+def command(
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECIPE",
+            autocompletion=completion.complete_recipe,
+            help="A YAML file, or the name of a built-in recipe.",
+            show_default=False,
+        ),
+    ],
+    set: Set = [],  # noqa: B006 - Typer copies it, and supports no other empty default
+    seeds: Annotated[
+        int | None,
+        typer.Option("--seeds", min=1, metavar="N", help="Train N consecutive seeds."),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            "--steps",
+            min=1,
+            metavar="N",
+            help="The steps of the run. Default: at least 512, with 12 updates.",
+            show_default=False,
+        ),
+    ] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Verify that a run which is stopped and resumed gives the same bytes.
+
+    Trains the recipe with a small budget without a stop, and again with stops at
+    several points, each resume in a new process, and compares metrics and state. The
+    exit code is 1 if they differ. Creates no run.
+    """
+    result = rlcli.verify_resume(
+        recipe, set=tuple(set), seeds=seeds, steps=steps, quiet=quiet
+    )
+    output.print_data(output.as_json(result) if json else _describe(result))
+    raise typer.Exit(errors.OK if result["identical"] else errors.USER_ERROR)
+
+
+def _describe(result: dict[str, Any]) -> str:
+    """The result in words."""
+    name, count = f"`{result['recipe']}`", len(result["stops"])
+    if result["identical"]:
+        return (
+            f"{name} resumes exactly: metrics and state are identical after {count} "
+            f"{'stop' if count == 1 else 'stops'}, up to step {result['step']:,}"
+        )
+    lines = [f"{name} does not resume exactly"]
+    lines += [f"  not restored: {message}" for message in result["inexact"]]
+    lines += output.describe_differences(result)
+    if after := result["after"]:
+        lines.append(
+            f"  the last stop before: step {after['step']:,}, {after['place']}"
+        )
+    return "\n".join([*lines, "", f"hint: {result['hint']}"])

@@ -1,0 +1,158 @@
+"""Stopped runs: the processes of `rlcli verify-resume`.
+
+Each trains or resumes a run with a small budget, up to a given step. A process of its
+own has no state in Python that could hide what a checkpoint lacks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rlcli.errors import RlcliError
+from rlcli.recipe import Recipe, load_recipe
+from rlcli.recipe.documents import copy_plain
+from rlcli.runs import thread_layout
+from rlcli.runs.locate import locate_run
+from rlcli.training import signals
+from rlcli.training.resuming import resume_chunks
+from rlcli.training.run_loop import Chunk
+from rlcli.training.verbs import check_single, train_chunks
+
+MIN_STEPS = 512
+MIN_UPDATES = 12  # so that some are before and after each stop
+MIN_ITERATIONS = 4
+MAX_LOG_POINTS = 2_000
+
+
+class Task(NamedTuple):
+    """What a process does: trains or resumes a run, up to a step."""
+
+    run: str  # its folder
+    recipe: str | Mapping[str, Any]
+    sets: Sequence[str]
+    steps: int | None  # of the whole run; None for the least that shows a fault
+    resumes: bool = False
+    stop: int | None = None  # the step; None for the end of the run
+
+
+def run_in_process(task: Task) -> None:
+    """Performs a task in a process of its own; raises its error."""
+    is_data = isinstance(task.recipe, Mapping)
+    recipe = copy_plain(task.recipe) if is_data else task.recipe
+    plain = json.dumps({"task": task._replace(recipe=recipe), "path": sys.path})
+    process = subprocess.run(
+        [sys.executable, "-m", __name__],
+        input=plain,
+        capture_output=True,
+        text=True,
+        env={**os.environ, signals.PARENT: str(os.getpid())},
+        check=False,
+    )
+    if process.returncode == 0:
+        return
+    last = process.stdout.rpartition("\n")[2]
+    try:
+        error = json.loads(last)
+    except ValueError:  # a crash
+        lines = process.stderr.strip().splitlines() or ["no message"]
+        raise RlcliError(
+            f"the process that trains ended with code {process.returncode}: "
+            f"{lines[-1]}",
+            "`rlcli train RECIPE --smoke` shows the whole message",
+        ) from None
+    raise RlcliError(error["message"], error["hint"], code=error["code"])
+
+
+def main() -> int:
+    """Performs the task on stdin; the last line of stdout is the error as JSON."""
+    content = json.load(sys.stdin)
+    sys.path[:] = content["path"]
+    try:
+        with signals.own_process():
+            _perform(Task(*content["task"]))
+    except RlcliError as error:
+        fields = {"message": error.message, "hint": error.hint, "code": error.code}
+        sys.stdout.write("\n" + json.dumps(fields))
+        return error.code
+    return 0
+
+
+def _perform(task: Task) -> None:
+    chunks = _resume(task) if task.resumes else _train(task)
+    for chunk in chunks:
+        if task.stop is not None and chunk.step >= task.stop:
+            chunks.close()
+
+
+def _resume(task: Task) -> Generator[Chunk, None, None]:
+    # The code in the run is that of the recipe, which the user has named.
+    return resume_chunks(
+        locate_run(task.run),
+        quiet=True,
+        trust=True,
+        ends_at_log_points=task.stop is not None,
+    )
+
+
+def _train(task: Task) -> Generator[Chunk, None, Path]:
+    return train_chunks(
+        functools.partial(check_single, task.recipe, task.sets),
+        functools.partial(
+            thread_layout.apply_for_recipe, task.recipe, set=task.sets, seeds=None
+        ),
+        lambda: short_recipe(load_recipe(task.recipe, task.sets), task.steps),
+        task.recipe,
+        {"run": task.run},
+        ends_at_log_points=task.stop is not None,
+        quiet=True,
+    )
+
+
+def short_recipe(recipe: Recipe, steps: int | None) -> Recipe:
+    """The recipe with a small budget, and a log point after every iteration.
+
+    By default there are at least 512 steps and 12 updates. It has no trackers.
+    """
+    train = recipe.train
+    size = train.unroll * recipe.num_envs
+    if steps is None:
+        iterations = math.ceil(MIN_UPDATES / min(1, train.updates))
+        iterations = max(iterations, math.ceil(MIN_STEPS / size))
+    else:
+        iterations = steps // size
+    if iterations < MIN_ITERATIONS:
+        raise RlcliError(
+            f"{steps:,} steps are too few: an iteration of this recipe is {size:,}",
+            f"`--steps {MIN_ITERATIONS * size}` or more",
+        )
+    half = iterations // 2 * size
+    return dataclasses.replace(
+        recipe,
+        train=dataclasses.replace(
+            train,
+            steps=iterations * size,
+            start=min(train.start, half // 2),
+            log=dataclasses.replace(
+                train.log, every=size * math.ceil(iterations / MAX_LOG_POINTS)
+            ),
+            evaluate=dataclasses.replace(
+                train.evaluate, every=half, episodes=2, render=False
+            ),
+            checkpoint=dataclasses.replace(train.checkpoint, every=iterations * size),
+            stop=None,
+            trackers=(),
+        ),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
