@@ -37,7 +37,7 @@ def run(*arguments, **options):
     )
 
 
-@pytest.mark.parametrize("verb", map(command_name, COMMANDS))
+@pytest.mark.parametrize("verb", [*map(command_name, COMMANDS)])
 def test_every_verb_has_help(verb):
     result = CliRunner().invoke(app, [verb, "--help"])
     assert result.exit_code == 0
