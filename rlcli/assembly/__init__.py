@@ -16,5 +16,5 @@ from rlcli.assembly.preprocessing import (
 from rlcli.assembly.setup import build as build
 from rlcli.assembly.setup import build_core as build_core
 from rlcli.assembly.setup import build_environment as build_environment
-from rlcli.assembly.setup import build_together as build_together
 from rlcli.assembly.setup import check_environment as check_environment
+from rlcli.assembly.together import build_together as build_together

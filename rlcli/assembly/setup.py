@@ -21,7 +21,7 @@ from rlcli.assembly.checks import (
 )
 from rlcli.assembly.data import read_data
 from rlcli.assembly.networks import build_network
-from rlcli.assembly.numbers import numbers_of_each, recipe_numbers
+from rlcli.assembly.numbers import recipe_numbers
 from rlcli.assembly.parts import (
     START,
     build_part,
@@ -110,20 +110,6 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
     )
     check_updates(recipe, setup, parts.updater)
     return setup
-
-
-def build_together(
-    recipes: Sequence[Recipe], seeds: Sequence[int]
-) -> tuple[Setup, list[Setup]]:
-    """Builds recipes that differ in numbers only, with the same seeds for each.
-
-    Returns the setup of their common program, whose seeds are those of the first
-    recipe, then those of the second, and so on; and the setup of each recipe.
-    """
-    all_seeds = (*seeds,) * len(recipes)
-    setups = [build(recipe, all_seeds) for recipe in recipes]
-    common = setups[0]._replace(numbers=numbers_of_each(recipes, len(seeds)))
-    return common, [setup._replace(seeds=tuple(seeds)) for setup in setups]
 
 
 def build_environment(

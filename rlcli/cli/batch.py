@@ -91,7 +91,8 @@ def _table(folders: Sequence[Path], width: int) -> Any:
 
 def _print_end(ended: Sequence[Ended]) -> None:
     from rlcli.runs.provenance import program
-    from rlcli.runs.run_folder import Run, find_members
+    from rlcli.runs.run_folder import Run
+    from rlcli.runs.trained_together import find_trained_together
 
     folders = [each.plan.folder for each in ended]
     screen = output.console(stderr=True)
@@ -104,7 +105,7 @@ def _print_end(ended: Sequence[Ended]) -> None:
             continue
         output.print_message(f"next: {Run(folder).command('resume')}")
         with contextlib.suppress(errors.RlcliError):  # some have not begun
-            named |= {member.folder for member in find_members(Run(folder))}
+            named |= {member.folder for member in find_trained_together(Run(folder))}
     if len(folders) > 1 and all(each.code == errors.OK for each in ended):
         group = os.path.commonpath([folder.parent for folder in folders])
         command = shlex.join(["compare", group])

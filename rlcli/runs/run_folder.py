@@ -8,10 +8,9 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType, NoneType
 from typing import Any
 
 from rlcli.errors import RlcliError, quote
@@ -22,6 +21,7 @@ from rlcli.runs.files import (
     replace_file,
     write_json,
 )
+from rlcli.runs.info_fields import INFO_FIELDS
 from rlcli.runs.naming import describe_overrides
 from rlcli.runs.provenance import command_line, program
 
@@ -155,7 +155,7 @@ class Run:
     def read_info(self) -> dict[str, Any]:
         """The content of `run.json`; an `RlcliError` if a field has a wrong type."""
         info = read_json(self.info)
-        for name, is_sound in _INFO.items():
+        for name, is_sound in INFO_FIELDS.items():
             if name in info and not is_sound(info[name]):
                 value = quote(files.to_json(info[name]))
                 raise RlcliError(
@@ -360,37 +360,6 @@ def is_run(folder: Path) -> bool:
     return (folder / "run.json").is_file() or bool(Run(folder).list_checkpoints())
 
 
-def find_members(run: Run) -> list[Run]:
-    """The runs that are trained together with a run, itself included, in order."""
-    names = run.read_info().get("members")
-    if names is None:
-        return [run]
-    folder = run.folder.absolute()
-    if folder.name not in names:
-        raise RlcliError(
-            f"`{run.folder}` was trained together with other runs, under another name",
-            f"restore its name: one of {', '.join(map(quote, names))}",
-        )
-    members = [
-        run if name == folder.name else Run(run.folder.parent / name) for name in names
-    ]
-    for member in members:
-        if not is_run(member.folder):
-            raise RlcliError(
-                f"`{run.folder}` was trained together with `{member.folder}`, which is "
-                "missing",
-                "restore its folder, or train a new run",
-            )
-        info = member.read_info()  # {} if it is missing: a checkpoint recreates it
-        if info and info.get("members") != names:
-            raise RlcliError(
-                f"`{run.info}` and `{member.info}` name different runs that were "
-                "trained together",
-                "restore the field `members` of both files",
-            )
-    return members
-
-
 def timestamp() -> str:
     """The current time in the format of `run.json`: `2026-11-20T10:00:00Z`."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -398,54 +367,3 @@ def timestamp() -> str:
 
 def _checkpoint_step(checkpoint: Path) -> int:
     return int(checkpoint.name.removesuffix(SUFFIX))
-
-
-def _is_list_of(kind: type) -> Callable[[Any], bool]:
-    return lambda value: (
-        isinstance(value, list) and all(type(item) is kind for item in value)
-    )
-
-
-def _is_members(value: Any) -> bool:
-    """Whether a value is a list of different names of folders."""
-    return (
-        _is_list_of(str)(value)
-        and len({*value}) == len(value) > 0
-        and all(Path(each).name == each not in ("", "..") for each in value)
-        and not any("\0" in each for each in value)
-    )
-
-
-def _is_changes(value: Any) -> bool:
-    """Whether a value is `{option: [value before, value]}`, or null."""
-    return value is None or (
-        isinstance(value, dict)
-        and all(isinstance(pair, list) and len(pair) == 2 for pair in value.values())
-    )
-
-
-def _is(*kinds: type) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, kinds)
-
-
-# The fields of `run.json` that rlcli reads, with checks of their types.
-_INFO: Mapping[str, Callable[[Any], bool]] = MappingProxyType(
-    {
-        "recipe": _is(str),
-        "name": _is(str, NoneType),
-        "tags": _is_list_of(str),
-        "changes": _is_changes,
-        "frozen": _is(dict, NoneType),
-        "status": _is(str),
-        "reason": _is(str),
-        "seeds": _is_list_of(int),
-        "layout": _is(dict),
-        "total_steps": _is(int),
-        "created": _is(str),
-        "ended": _is(str, NoneType),
-        "imports": _is_list_of(str),
-        "members": _is_members,
-        "code": _is(dict),
-        "resumes": _is_list_of(dict),
-    }
-)

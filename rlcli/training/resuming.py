@@ -17,7 +17,8 @@ from rlcli.monitor import Monitor
 from rlcli.recipe import Recipe
 from rlcli.runs import thread_layout
 from rlcli.runs.locate import locate_run
-from rlcli.runs.run_folder import Run, find_members
+from rlcli.runs.run_folder import Run
+from rlcli.runs.trained_together import find_trained_together
 from rlcli.training.run_loop import (
     STOP_REACHED,
     Chunk,
@@ -27,7 +28,7 @@ from rlcli.training.run_loop import (
     run_chunks,
     run_in_memory,
 )
-from rlcli.training.run_writer import Member
+from rlcli.training.run_writer import ActiveRun
 from rlcli.training.signals import Signals
 from rlcli.training.track_marks import Marks
 from rlcli.training.verbs import CTRL_C
@@ -72,7 +73,7 @@ def resume_chunks(
 
     `ends_at_log_points`: whether chunks end at log points.
     """
-    folders = find_members(folder)
+    folders = find_trained_together(folder)
     title = folder.read_info().get("recipe", folder.folder.name)
     with contextlib.ExitStack() as stack:
         for each in folders:
@@ -141,7 +142,7 @@ def _restore(
     folders: Sequence[Run],
     found: Sequence[Saved | None],
     recipes: Sequence[tuple[Recipe, Recipe]],
-) -> tuple[list[Member], str]:
+) -> tuple[list[ActiveRun], str]:
     """The runs as their checkpoints left them, and what could not be restored.
 
     `recipes` are those before and after a change of options.
@@ -155,7 +156,7 @@ def _restore(
         seeds = recovery.recorded_seeds(folder, saved, recipe)
     experiments = build_experiments([recipe for _, recipe in recipes], seeds)
     program = experiments[0].program
-    members = [*map(Member, folders, experiments)]
+    members = [*map(ActiveRun, folders, experiments)]
     program.check()
     inexact = ""
     with out_of_memory.explain_out_of_memory("this run", program.memory):
@@ -176,7 +177,7 @@ def _restore(
 
 
 def _record_resume(
-    member: Member, saved: Saved | None, recipe_before: Recipe, inexact: str
+    member: ActiveRun, saved: Saved | None, recipe_before: Recipe, inexact: str
 ) -> None:
     """Records in the folder of a run that it is resumed, unless it has failed."""
     from rlcli.training import recovery
@@ -195,7 +196,7 @@ def _record_resume(
     folder.write_info(**changes)
 
 
-def _is_finished(member: Member, recipe_before: Recipe) -> bool:
+def _is_finished(member: ActiveRun, recipe_before: Recipe) -> bool:
     """Whether a run has made its last step, or reached `train.stop`."""
     folder, experiment = member
     info = folder.read_info()
@@ -207,14 +208,14 @@ def _is_finished(member: Member, recipe_before: Recipe) -> bool:
     return has_reached_stop and stop == recipe_before.train.stop
 
 
-def _has_failed(member: Member) -> bool:
+def _has_failed(member: ActiveRun) -> bool:
     """Whether a run has failed in such a way that it cannot make another step."""
     folder, experiment = member
     return bool(experiment.failure) and folder.read_info().get("status") == "failed"
 
 
 def _refuse_stopped(
-    members: Sequence[Member], signals: Signals, max_time: str | float | None
+    members: Sequence[ActiveRun], signals: Signals, max_time: str | float | None
 ) -> None:
     """Refuses to resume runs that would be stopped before their first step."""
     status, _ = final_status(members, signals, deadline_of(max_time))

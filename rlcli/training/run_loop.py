@@ -25,7 +25,7 @@ from rlcli.runs.durations import START_TIME, parse_duration
 from rlcli.runs.run_folder import Run
 from rlcli.terminal import printable
 from rlcli.training.pace import Pace
-from rlcli.training.run_writer import Member, save_all, write_run
+from rlcli.training.run_writer import ActiveRun, save_all, write_run
 from rlcli.training.signals import Signals, exit_now
 from rlcli.training.watchdog import Watchdog
 from rlcli.xla import processes
@@ -76,7 +76,7 @@ def _close_unfinished() -> None:
 
 
 def run_in_memory(
-    members: Sequence[Member], chunks: Iterator[Chunk]
+    members: Sequence[ActiveRun], chunks: Iterator[Chunk]
 ) -> Iterator[Chunk]:
     """The chunks of runs; removes their folders if there was no memory for a step.
 
@@ -108,14 +108,14 @@ def _explain_errors(experiment: Experiment) -> Iterator[None]:
         yield
 
 
-def _profiler(member: Member) -> Profiler:
+def _profiler(member: ActiveRun) -> Profiler:
     from rlcli.training.profile import Profiler  # here: imports JAX
 
     return Profiler(member.experiment, member.folder.folder)
 
 
 def run_chunks(
-    members: Sequence[Member],
+    members: Sequence[ActiveRun],
     signals: Signals,
     max_time: str | float | None,
     monitor: Monitor,
@@ -193,7 +193,7 @@ def run_chunks(
 
 
 def _advance(
-    members: Sequence[Member], profiler: Profiler | None, max_iterations: int
+    members: Sequence[ActiveRun], profiler: Profiler | None, max_iterations: int
 ) -> list[ChunkReport]:
     from rlcli.training.experiment import advance_together  # here: imports JAX
 
@@ -203,7 +203,7 @@ def _advance(
 
 
 def _begin(
-    members: Sequence[Member], signals: Signals, monitor: Monitor
+    members: Sequence[ActiveRun], signals: Signals, monitor: Monitor
 ) -> list[int | None]:
     """Records that runs begin, and shows them.
 
@@ -237,7 +237,7 @@ def _begin(
 
 
 def _show_chunk(
-    members: Sequence[Member], reports: Sequence[ChunkReport], monitor: Monitor
+    members: Sequence[ActiveRun], reports: Sequence[ChunkReport], monitor: Monitor
 ) -> None:
     """Shows the results of a chunk: of each seed, or of each of several runs."""
     step = members[0].experiment.step
@@ -328,7 +328,7 @@ def deadline_of(max_time: str | float | None) -> float | None:
 
 
 def _agreed_status(
-    members: Sequence[Member], signals: Signals, deadline: float | None
+    members: Sequence[ActiveRun], signals: Signals, deadline: float | None
 ) -> tuple[str, str]:
     """The final status of all processes: a signal to any of them stops all."""
     own, reason = final_status(members, signals, deadline)
@@ -338,7 +338,7 @@ def _agreed_status(
 
 
 def final_status(
-    members: Sequence[Member], signals: Signals, deadline: float | None
+    members: Sequence[ActiveRun], signals: Signals, deadline: float | None
 ) -> tuple[str, str]:
     """The status with which runs end now, and the reason; "" if they continue."""
     experiments = [member.experiment for member in members]

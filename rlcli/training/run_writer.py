@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _MAX_THREADS = 8  # that write checkpoints
 
 
-class Member(NamedTuple):
+class ActiveRun(NamedTuple):
     """A run of those that are trained together; usually the only one."""
 
     folder: Run
@@ -33,7 +33,7 @@ class Member(NamedTuple):
 class RunWriter:
     """Writes chunks, checkpoints and the end of a run."""
 
-    def __init__(self, member: Member, rows: Metrics, tracking: Tracking) -> None:
+    def __init__(self, member: ActiveRun, rows: Metrics, tracking: Tracking) -> None:
         self._folder, self._experiment = member
         self._rows = rows
         self._tracking = tracking
@@ -114,7 +114,7 @@ def save_all(writers: Sequence[RunWriter]) -> None:
 
 @contextlib.contextmanager
 def write_run(
-    member: Member, resume_at: int | None, signals: Signals, monitor: Monitor
+    member: ActiveRun, resume_at: int | None, signals: Signals, monitor: Monitor
 ) -> Iterator[RunWriter]:
     """The writer of a run, with its trackers, which are ended also by an error.
 

@@ -18,7 +18,7 @@ from rlcli.recipe import Recipe, load_recipe
 from rlcli.runs import run_folder
 from rlcli.runs.run_folder import Run
 from rlcli.training.run_loop import catch_signals, run_chunks, run_in_memory
-from rlcli.training.run_writer import Member
+from rlcli.training.run_writer import ActiveRun
 from rlcli.training.verbs import CTRL_C, begin_runs, find_changes, smoke_recipe
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def train_together(
                 for each, (sets, folder) in zip(full, variants, strict=True)
             ]
             folders = _create_runs(recipes, fields)
-            members = [*map(Member, folders, experiments)]
+            members = [*map(ActiveRun, folders, experiments)]
             for folder in folders:
                 stack.enter_context(folder.lock())
             signals = stack.enter_context(catch_signals(folders))

@@ -35,7 +35,7 @@ from rlcli.training.run_loop import (
     run_chunks,
     run_in_memory,
 )
-from rlcli.training.run_writer import Member
+from rlcli.training.run_writer import ActiveRun
 from rlcli.xla import processes, threads
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def train_chunks(
                 changes=find_changes(full_recipe, source),
                 **place,
             )
-            members = [Member(folder, experiment)]
+            members = [ActiveRun(folder, experiment)]
             with folder.lock(), catch_signals([folder]) as signals:
                 begin_runs(members, smoke)
                 chunks = run_chunks(
@@ -258,7 +258,7 @@ def _build_experiment(recipe: Recipe, ends_at_log_points: bool) -> Experiment:
     return experiment
 
 
-def begin_runs(members: Sequence[Member], smoke: bool) -> None:
+def begin_runs(members: Sequence[ActiveRun], smoke: bool) -> None:
     """Records new runs and begins them; removes their folders if that fails."""
     from rlcli.assembly import out_of_memory
     from rlcli.runs.code import copy_code

@@ -18,7 +18,8 @@ from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor
 from rlcli.runs import run_folder
 from rlcli.runs.metrics import Metrics
-from rlcli.runs.run_folder import Run, create_run, find_members
+from rlcli.runs.run_folder import Run, create_run
+from rlcli.runs.trained_together import find_trained_together
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d"
 
@@ -385,10 +386,13 @@ def test_forged_members_are_refused(folder, members, message):
     create_run("dqn", run="alone")
     create_run("dqn", run="other", members=["other", "a"])
     with pytest.raises(RlcliError, match=message):
-        find_members(Run(folder / "a"))
+        find_trained_together(Run(folder / "a"))
 
 
 def test_members_are_found_from_each_of_them(folder):
     for name in ("a", "b"):
         create_run("dqn", run=name, members=["a", "b"])
-    assert find_members(Run(folder / "b")) == [Run(folder / "a"), Run(folder / "b")]
+    assert find_trained_together(Run(folder / "b")) == [
+        Run(folder / "a"),
+        Run(folder / "b"),
+    ]

@@ -1,0 +1,58 @@
+"""Info fields: the fields of `run.json` that rlcli reads, and their types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType, NoneType
+from typing import Any
+
+
+def _is_list_of(kind: type) -> Callable[[Any], bool]:
+    return lambda value: (
+        isinstance(value, list) and all(type(item) is kind for item in value)
+    )
+
+
+def _is_members(value: Any) -> bool:
+    """Whether a value is a list of different names of folders."""
+    return (
+        _is_list_of(str)(value)
+        and len({*value}) == len(value) > 0
+        and all(Path(each).name == each not in ("", "..") for each in value)
+        and not any("\0" in each for each in value)
+    )
+
+
+def _is_changes(value: Any) -> bool:
+    """Whether a value is `{option: [value before, value]}`, or null."""
+    return value is None or (
+        isinstance(value, dict)
+        and all(isinstance(pair, list) and len(pair) == 2 for pair in value.values())
+    )
+
+
+def _is(*kinds: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kinds)
+
+
+INFO_FIELDS: Mapping[str, Callable[[Any], bool]] = MappingProxyType(
+    {
+        "recipe": _is(str),
+        "name": _is(str, NoneType),
+        "tags": _is_list_of(str),
+        "changes": _is_changes,
+        "frozen": _is(dict, NoneType),
+        "status": _is(str),
+        "reason": _is(str),
+        "seeds": _is_list_of(int),
+        "layout": _is(dict),
+        "total_steps": _is(int),
+        "created": _is(str),
+        "ended": _is(str, NoneType),
+        "imports": _is_list_of(str),
+        "members": _is_members,
+        "code": _is(dict),
+        "resumes": _is_list_of(dict),
+    }
+)
