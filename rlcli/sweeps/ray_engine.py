@@ -26,6 +26,7 @@ EXTRA = "ray"
 RETRIES = 10  # of a task whose worker or node has failed
 _POLL = 0.1  # seconds between two looks at a process; Ray interrupts no longer wait
 _RESOURCES = 5.0  # seconds between two looks at the size of the cluster
+_CANCEL = 10.0  # seconds until a cancelled task that has not ended is cancelled again
 _CRASHED, _TERMINATED = 137, 143  # exit codes
 
 
@@ -55,6 +56,7 @@ class RayEngine:
         self._cores = max(1, round(cpus))
         self._room, self._looked_at = 1, -_RESOURCES
         self._running: dict[str, Any] = {}
+        self._cancelled: dict[str, float] = {}  # when
 
     @property
     def has_room(self) -> bool:
@@ -88,6 +90,12 @@ class RayEngine:
             return []
         ready, _ = self._ray.wait(references, num_returns=len(references), timeout=0)
         ended = [key for key, each in self._running.items() if each in ready]
+        for key in ended:
+            self._cancelled.pop(key, None)
+        # Ray may lose the cancellation of a task that it is just beginning again.
+        for key, since in self._cancelled.items():
+            if time.monotonic() - since >= _CANCEL:
+                self._cancel(key)
         return [self._result(key, self._running.pop(key)) for key in ended]
 
     def send_signal(self, number: int, key: str | None = None) -> None:
@@ -96,7 +104,11 @@ class RayEngine:
             return
         for each in [key] if key is not None else [*self._running]:
             if each in self._running:
-                self._ray.cancel(self._running[each])
+                self._cancel(each)
+
+    def _cancel(self, key: str) -> None:
+        self._cancelled[key] = time.monotonic()
+        self._ray.cancel(self._running[key])
 
     def close(self) -> None:
         """Leaves the cluster; ends it if it was made for this sweep."""
@@ -128,10 +140,18 @@ def run_job(job: Job, cores: int) -> tuple[int, str]:
                 time.sleep(_POLL)
         except BaseException:
             pool.send_signal(signal.SIGTERM)
-            while not pool.collect():
-                time.sleep(_POLL)
+            _wait_for_end(pool)
             raise
     return ended[0].code, ended[0].message
+
+
+def _wait_for_end(pool: ProcessPool) -> None:
+    """Waits for a process that writes its checkpoint, also if Ray cancels again."""
+    while True:
+        with contextlib.suppress(KeyboardInterrupt):
+            if pool.collect():
+                return
+            time.sleep(_POLL)
 
 
 @contextlib.contextmanager
