@@ -159,8 +159,7 @@ class Program:
             if acting is None:
                 acting = processes.fetch(self.setup.agent.acting(self.progress.agent))
                 acting = drop_padding(len(self.setup.seeds), acting)
-                if seeds != ALL_SEEDS:  # read for each run
-                    self._on_host["acting"] = acting
+                self._on_host["acting"] = acting
         return take_seeds(seeds, acting)
 
     def saved(self, seeds: slice) -> ArrayTree:
