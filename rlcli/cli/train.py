@@ -107,7 +107,7 @@ def command(
             "--coordinator",
             metavar="HOST:PORT",
             help="Train one agent in several processes: the address of the first one, "
-            "or `auto` for the variables of SLURM, Open MPI or Ray Train.",
+            "or `auto` for the variables of SLURM, Open MPI or torchrun.",
         ),
     ] = None,
     process: Annotated[

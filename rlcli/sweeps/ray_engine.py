@@ -92,7 +92,7 @@ class RayEngine:
         ended = [key for key, each in self._running.items() if each in ready]
         for key in ended:
             self._cancelled.pop(key, None)
-        # Ray may lose the cancellation of a task that it is just beginning again.
+        # Once, a task that was begun again did not end when it was cancelled.
         for key, since in self._cancelled.items():
             if time.monotonic() - since >= _CANCEL:
                 self._cancel(key)

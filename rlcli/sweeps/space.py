@@ -190,7 +190,7 @@ class Space:
 
 
 def load_space(space: str | Path | Mapping[str, Any]) -> Space:
-    """Reads a space from a file, or from data; refuses what is no distribution."""
+    """Reads a space from a file, or from data; refuses other values than distributions."""
     if isinstance(space, Mapping):
         document = documents.from_mapping(space)
     else:
@@ -261,7 +261,7 @@ class _Reader:
         return Option(self.key, kind, low, high, step, log, points, when=when)
 
     def check_key(self) -> None:
-        """Refuses what is no option, or not for a sweep to choose."""
+        """Refuses unknown options, and those that a sweep cannot choose."""
         for name, hint in _CONTROLLED.items():
             if self.key == name or self.key.startswith(f"{name}."):
                 self.fail(f"{quote(self.key)} cannot be searched", hint)

@@ -33,7 +33,7 @@ _POLL = 0.05  # seconds between two looks at the processes
 
 
 class Ended(NamedTuple):
-    """A run whose process has ended."""
+    """A run that has ended."""
 
     plan: Plan
     code: int  # the exit code of `rlcli train`
