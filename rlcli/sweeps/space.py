@@ -190,7 +190,7 @@ class Space:
 
 
 def load_space(space: str | Path | Mapping[str, Any]) -> Space:
-    """Reads a space from a file, or from data; refuses other values than distributions."""
+    """Reads a space from a file, or from data; refuses unknown distributions."""
     if isinstance(space, Mapping):
         document = documents.from_mapping(space)
     else:

@@ -96,8 +96,8 @@ def chunks(
         profile: traces a few iterations, and writes `<run>/profile/table.txt`: how the
             time of an iteration is divided.
         coordinator: the address HOST:PORT of the first of several processes that train
-            one agent together; `auto`: from the variables of SLURM, Open MPI, Ray Train
-            or torchrun. Only the first process writes the run.
+            one agent together; `auto`: from the variables of SLURM, Open MPI or
+            torchrun. Only the first process writes the run.
         process: this process and their number: `0/4`.
     """
     return _chunks(

@@ -21,7 +21,7 @@ _HINT = "for example `--coordinator localhost:9000 --process 0/2`"
 _LAUNCHERS = (
     ("SLURM_PROCID", "SLURM_NTASKS"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("RANK", "WORLD_SIZE"),  # of Ray Train and of torchrun, with `MASTER_ADDR`
+    ("RANK", "WORLD_SIZE"),  # of torchrun, with `MASTER_ADDR`
 )
 
 
@@ -44,7 +44,7 @@ _group = ProcessGroup()  # set by `join`
 def parse_group(coordinator: str | None, process: str | None) -> ProcessGroup:
     """The group that the options `--coordinator` and `--process` describe.
 
-    `auto` reads the variables of SLURM, Open MPI, Ray Train or torchrun.
+    `auto` reads the variables of SLURM, Open MPI or torchrun.
     """
     if coordinator is None and process is None:
         return ProcessGroup()
