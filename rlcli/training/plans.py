@@ -206,13 +206,13 @@ def _is_number(setting: str) -> bool:
     return True
 
 
-def _set_threads(plans: Sequence[Plan], overrides: Sequence[str]) -> str:
+def _set_threads(plans: Sequence[Plan], overrides: Sequence[str]) -> None:
     """Sets the threads for a program of all plans, before JAX is imported."""
     recipe, sets = plans[0].recipe, [*plans[0].sets, *overrides]
     train = read_without_parts(recipe, sets).data.get("train") or {}
     seeds = train.get("seeds", 1) if isinstance(train, dict) else 1
     rows = len(plans) * (seeds if isinstance(seeds, int) else 1)
-    return thread_layout.apply_for_recipe(recipe, set=sets, seeds=rows)
+    thread_layout.apply_for_recipe(recipe, set=sets, seeds=rows)
 
 
 def arguments_of(plans: Sequence[Plan]) -> list[str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rlcli.errors import RlcliError
 from rlcli.monitor import Monitor
 from rlcli.recipe import Recipe, load_recipe
-from rlcli.runs import run_folder
+from rlcli.runs import run_folder, thread_layout
 from rlcli.runs.run_folder import Run
 from rlcli.training.run_loop import catch_signals, run_chunks, run_in_memory
 from rlcli.training.run_writer import ActiveRun
@@ -126,7 +126,11 @@ def train_together(
                 stack.enter_context(folder.lock())
             signals = stack.enter_context(catch_signals(folders))
             begin_runs(members, smoke)
-            chunks = run_chunks(members, signals, max_time, monitor)
+            # JAX is imported: warns if that was before the threads could be set.
+            warning = thread_layout.apply_for_recipe(
+                recipe, set=variants[0][0], seeds=len(variants) * train.seeds
+            )
+            chunks = run_chunks(members, signals, max_time, monitor, warning)
             for _ in run_in_memory(members, chunks):
                 pass
 

@@ -10,7 +10,7 @@ import pytest
 import rlcli
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
-from rlcli.runs import checkpoint
+from rlcli.runs import checkpoint, thread_layout
 from rlcli.runs.metrics import drop_clock_fields, read_metrics
 from rlcli.training.run_writer import RunWriter
 from rlcli.training.together import build_experiments, group_recipes
@@ -267,3 +267,11 @@ def test_finished_runs_stay_as_they_are_beside_one_that_has_failed(folder, capsy
     sets = ["train.stop={return: 9}", "train.evaluate.every=50"]
     with pytest.raises(RlcliError, match=r"cannot have `train.stop`"):
         rlcli.resume(good, set=sets, quiet=True)
+
+
+@pytest.mark.slow
+def test_runs_trained_together_warn_if_jax_came_before_the_threads(folder, monkeypatch):
+    warning = "JAX was imported before"
+    monkeypatch.setattr(thread_layout, "apply_for_recipe", lambda *_, **__: warning)
+    ended = train("late", vary=RATES[:1], smoke=True)
+    assert warning in (ended[0].plan.folder / "log.txt").read_text()
