@@ -5,33 +5,79 @@ Each command of the CLI is a function here, with the same keywords:
     folder = rlcli.train("dqn_cartpole", seeds=8)
     print(rlcli.eval(folder)["return"])
 
+A command is a row of `COMMANDS` and a file `rlcli/cli/<name>.py`. `rlcli --help`, the
+functions of the package, the tests of the documentation and `.ci/run` read this table.
 The functions are imported on first use, because importing JAX is slow.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rlcli import _old_paths as _old_paths
-from rlcli.commands import COMMANDS
 from rlcli.errors import RlcliError, check_platform
 from rlcli.runs.durations import START_TIME as _START_TIME  # noqa: F401 - starts the clock
 
-if TYPE_CHECKING:
-    from rlcli.commands import *  # noqa: F403 - the functions of the commands
+if TYPE_CHECKING:  # a test compares these rows with the tables below
+    from rlcli.evaluation.collect import collect as collect
+    from rlcli.evaluation.evaluate import eval as eval
+    from rlcli.evaluation.export.export import export as export
     from rlcli.evaluation.load import load
+    from rlcli.evaluation.render import render as render
     from rlcli.monitor.train_monitor import TrainMonitor
+    from rlcli.monitor.watch import watch as watch
+    from rlcli.recipe.catalog import list as list
+    from rlcli.recipe.new import new as new
+    from rlcli.recipe.schema import schema as schema
+    from rlcli.results.compare import compare as compare
+    from rlcli.results.plot import plot as plot
+    from rlcli.results.report.report import report as report
+    from rlcli.runs.comparison import diff as diff
+    from rlcli.runs.description import show as show
+    from rlcli.runs.listing import runs as runs
     from rlcli.sweeps.export import export_sweep
     from rlcli.sweeps.summary import show_sweep
+    from rlcli.sweeps.sweep import sweep as sweep
     from rlcli.training import chunks
+    from rlcli.training import resume as resume
+    from rlcli.training import train as train
     from rlcli.training.batch import train_all
+    from rlcli.training.check import check as check
+    from rlcli.training.doctor import doctor as doctor
+    from rlcli.training.reproduce import reproduce as reproduce
+    from rlcli.training.verify_resume import verify_resume as verify_resume
     from rlcli.utils.custom_loop import act, clock, q_function, transition
     from rlcli.utils.simulation import make, rollout
 
 __version__ = "0.1.0"
+COMMANDS: Mapping[str, str] = MappingProxyType(  # name -> module of its function
+    {
+        "train": "rlcli.training",
+        "resume": "rlcli.training",
+        "eval": "rlcli.evaluation.evaluate",
+        "render": "rlcli.evaluation.render",
+        "export": "rlcli.evaluation.export.export",
+        "collect": "rlcli.evaluation.collect",
+        "list": "rlcli.recipe.catalog",
+        "show": "rlcli.runs.description",
+        "check": "rlcli.training.check",
+        "runs": "rlcli.runs.listing",
+        "diff": "rlcli.runs.comparison",
+        "watch": "rlcli.monitor.watch",
+        "plot": "rlcli.results.plot",
+        "compare": "rlcli.results.compare",
+        "report": "rlcli.results.report.report",
+        "sweep": "rlcli.sweeps.sweep",
+        "new": "rlcli.recipe.new",
+        "schema": "rlcli.recipe.schema",
+        "doctor": "rlcli.training.doctor",
+        "reproduce": "rlcli.training.reproduce",
+        "verify_resume": "rlcli.training.verify_resume",
+    }
+)
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - partly from the table
     "RlcliError",
     "TrainMonitor",
@@ -67,9 +113,12 @@ _MODULES = MappingProxyType(
         "transition": "rlcli.utils.custom_loop",
     }
 )
-
-
 _SUBMODULES = ("environments", "spaces", "utils")  # `rlcli.spaces.sample(…)`
+
+
+def command_name(function: str) -> str:
+    """The name of a function's command on the command line, as in `verify-resume`."""
+    return function.replace("_", "-")
 
 
 def __getattr__(name: str) -> Any:

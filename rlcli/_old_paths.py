@@ -17,6 +17,10 @@ MOVED: Mapping[str, str] = MappingProxyType(
         "rlcli.checkpoint": "rlcli.runs.checkpoint",
         "rlcli.learning": "rlcli.updaters.learner",
         "rlcli.libraries": "rlcli.registry.libraries",
+        "rlcli.action_masks": "rlcli.distributions.action_masks",
+        "rlcli.datasets": "rlcli.replays.datasets",
+        "rlcli.datasets.dataset": "rlcli.replays.datasets.dataset",
+        "rlcli.datasets.names": "rlcli.replays.datasets.names",
         "rlcli.environments.host": "rlcli.environments.adapters.host",
         "rlcli.environments.pools": "rlcli.environments.adapters.pools",
         "rlcli.updaters.q_learning": "rlcli.updaters.td.q_learning",
@@ -25,7 +29,11 @@ MOVED: Mapping[str, str] = MappingProxyType(
 
 
 class _Finder:
-    """Finds a module under its old name; asked after all other finders."""
+    """Finds a module under its old name.
+
+    Asked before all other finders, which would load the modules of a package that has
+    moved a second time.
+    """
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -42,4 +50,4 @@ class _Finder:
         sys.modules[name] = importlib.import_module(MOVED[name])
 
 
-sys.meta_path.append(_Finder())  # type: ignore[arg-type] # a finder by its methods
+sys.meta_path.insert(0, _Finder())  # type: ignore[arg-type] # a finder by its methods

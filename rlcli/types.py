@@ -304,8 +304,8 @@ class Replay(NamedTuple):
     # The option, as messages name it, that has an effect only on recurrent networks;
     # "" if there is none.
     requires_memory: str = ""
-    # A data set (`rlcli.datasets.Dataset`), whose steps have no extras. They are added
-    # before the first unroll, unless the replay is offline.
+    # A data set (`rlcli.replays.datasets.dataset.Dataset`), whose steps have no extras.
+    # They are added before the first unroll, unless the replay is offline.
     dataset: Any = None
     # Whether it ignores the unrolls of the loop: `sample` gets the steps `[N, ...]` of
     # the data set in place of a state, and the environment of the loop is idle.

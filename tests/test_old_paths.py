@@ -21,6 +21,8 @@ def test_old_paths_are_imported_in_a_fresh_process():
     program = (
         "from rlcli.updaters.q_learning import q_learning\n"
         "import rlcli.agents, rlcli.loop.agents, rlcli.environments.host\n"
+        "import rlcli.datasets.names, rlcli.replays.datasets.names\n"
+        "assert rlcli.datasets.names is rlcli.replays.datasets.names\n"
         "assert rlcli.agents is rlcli.loop.agents\n"
         "print(rlcli.agents.__name__, rlcli.environments.host.__name__)"
     )

@@ -29,7 +29,7 @@ from rlcli.runs.run_folder import SUFFIX
 from rlcli.runs.statistics import bootstrap_band
 
 ROOT = Path(__file__).parents[2]
-ZOO = ROOT / "rlcli" / "zoo"
+ZOO = ROOT / "recipes" / "zoo"
 RESULTS = Path(__file__).with_name("results.json")
 PAGE = ROOT / "docs" / "zoo.md"
 EPISODES = 100

@@ -29,7 +29,7 @@ The other commands need a run, with metrics and checkpoints, which these policie
 have. A file or folder of the same name in the current directory takes precedence.
 
 The files are [policy files](formats.md#checkpoint-and-policy-files) of a single seed,
-in the package's folder `zoo`. Policies of more than 200 kB are stored in half
+in the folder `recipes/zoo`. Policies of more than 200 kB are stored in half
 precision, and compute in float32.
 
 Each policy is the latest of the best of several seeds, chosen by 100 greedy episodes.

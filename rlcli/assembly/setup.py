@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rlcli import action_masks, registry, schedules, spaces
+from rlcli import registry, schedules, spaces
 from rlcli.assembly import data_parallel, out_of_memory
 from rlcli.assembly.checks import (
     check_goals,
@@ -30,6 +30,7 @@ from rlcli.assembly.parts import (
 )
 from rlcli.assembly.preprocessing import environment_preprocessing
 from rlcli.assembly.user_errors import explain_user_errors
+from rlcli.distributions import action_masks
 from rlcli.environments.idle import idle
 from rlcli.environments.observation_image import with_render
 from rlcli.environments.vector import rendering_option, values_at, vector

@@ -1,4 +1,4 @@
-"""Command line interface: one thin module per command of `rlcli.commands`.
+"""Command line interface: one thin module per command of `rlcli.COMMANDS`.
 
 Each command calls the function of the same name in `rlcli`.
 
@@ -21,9 +21,8 @@ import typer
 import typer.main
 
 import rlcli
-from rlcli import errors
+from rlcli import COMMANDS, command_name, errors
 from rlcli.cli import completion, output
-from rlcli.commands import COMMANDS, command_name
 from rlcli.errors import RlcliError
 
 app = typer.Typer(

@@ -10,8 +10,8 @@ import typer
 import rlcli
 from rlcli.cli import completion, options, output
 from rlcli.cli.options import Best, Json, PolicyPath, Seed, Trust
+from rlcli.errors import printable
 from rlcli.runs import thread_layout
-from rlcli.terminal import printable
 
 COLUMNS = ("seed", "mean", "std", "min", "max", "length")
 

@@ -55,7 +55,10 @@ def command(
 
     The file contains preprocessing and normalization. Prints the files that it writes.
     """
-    from rlcli.exports.formats import check_request, load_hint  # to keep `--help` fast
+    from rlcli.evaluation.export.formats import (  # to keep `--help` fast
+        check_request,
+        load_hint,
+    )
 
     chosen = options.choose_run(path)
     check_request(chosen, format=format, output=output_, best=best)

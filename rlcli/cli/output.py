@@ -9,8 +9,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rlcli.errors import SpellingWarning
-from rlcli.terminal import printable, printable_json
+from rlcli.errors import SpellingWarning, printable, printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -17,10 +17,10 @@ from rich.table import Table
 import rlcli
 from rlcli import errors
 from rlcli.cli import output
+from rlcli.errors import printable
 from rlcli.runs.formats import format_duration, format_number
 from rlcli.runs.naming import shorten_keys
 from rlcli.runs.provenance import program
-from rlcli.terminal import printable
 
 if TYPE_CHECKING:
     from rlcli.sweeps.driver import Progress

@@ -12,11 +12,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from rlcli.errors import shorten
+from rlcli.errors import printable, shorten
 from rlcli.runs import formats
 from rlcli.runs.description import describe_return
 from rlcli.runs.run_folder import TIME
-from rlcli.terminal import printable
 
 WIDE = 118  # columns of a terminal from which on a run has one line
 _NAME = 40  # characters of a run's name in one line

@@ -1,6 +1,7 @@
 """Distributions over actions and values: pure functions of their parameters.
 
-Belongs here: families with sampling, log-probability, entropy and divergence.
+Belongs here: families with sampling, log-probability, entropy and divergence; action
+masks.
 May import: the ground.
 
 Sampling has two steps, as in the whole package: `draw(key, batch)` returns noise that

@@ -1,6 +1,6 @@
 """Evaluation: evaluates and renders fixed policies, and acts with them.
 
-Belongs here: `eval`, `render`, video encoding, the evaluator that training uses, and
-`load`.
+Belongs here: `eval`, `render`, video encoding, the evaluator that training uses,
+`load`, and the export of policies.
 May import: runs, assembly, recipe, loop, environments, and the top-level modules.
 """

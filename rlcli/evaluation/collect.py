@@ -14,14 +14,14 @@ import numpy as np
 
 from rlcli import spaces
 from rlcli.assembly import build, out_of_memory
-from rlcli.datasets.arrays import DatasetArrays
-from rlcli.datasets.files import dump
 from rlcli.evaluation.collection import check_request
 from rlcli.evaluation.evaluate import snapshot_clock
 from rlcli.evaluation.evaluator import make_evaluator
 from rlcli.loop.episodes import Evaluator
 from rlcli.policies.sampled import random as random_policy
 from rlcli.recipe import Recipe, resolve
+from rlcli.replays.datasets.arrays import DatasetArrays
+from rlcli.replays.datasets.files import dump
 from rlcli.runs import provenance, snapshots
 from rlcli.runs.files import write_output
 from rlcli.runs.statistics import episode_summary

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from rlcli.errors import printable
 from rlcli.monitor.lines import (
     HEAD,
     LEGEND,
@@ -31,7 +32,6 @@ from rlcli.monitor.lines import (
 from rlcli.monitor.notebook import NotebookDisplay, is_notebook
 from rlcli.monitor.panel import SAVES, STOPPING, RunPanel
 from rlcli.runs.files import open_regular
-from rlcli.terminal import printable
 
 PERIOD = 0.5  # minimum seconds between two redraws of the panel
 TICK = 0.25  # seconds between two looks at what has changed

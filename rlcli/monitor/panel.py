@@ -13,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from rlcli.errors import printable
 from rlcli.monitor.drawing import (
     Curve,
     format_cells,
@@ -32,7 +33,6 @@ from rlcli.monitor.lines import (
 )
 from rlcli.monitor.seeds_table import SeedRows, row_count, seeds_table
 from rlcli.runs.formats import format_number
-from rlcli.terminal import printable
 
 MARGIN = 2  # right of the panel: room for the `^C` that the terminal prints
 SAVES = "Ctrl-C saves and stops"

@@ -7,7 +7,7 @@ import jax
 from gymnasium import spaces as kinds
 from jaxtyping import Bool
 
-from rlcli import action_masks
+from rlcli.distributions import action_masks
 from rlcli.networks.heads import Head
 from rlcli.networks.inputs import Pair
 from rlcli.types import Array, ArrayTree, Key, Network, Params

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Bool, Float, Int
 
-from rlcli.action_masks import mask_outputs
+from rlcli.distributions.action_masks import mask_outputs
 from rlcli.distributions.logits import project_probabilities
 from rlcli.registry.libraries import import_rlax
 from rlcli.types import Array, ArrayTree

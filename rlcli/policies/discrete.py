@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
-from rlcli.action_masks import is_allowed
 from rlcli.distributions import categorical
+from rlcli.distributions.action_masks import is_allowed
 from rlcli.policies import ValuesOffer, policy_from_outputs
 from rlcli.registry import register
 from rlcli.types import Array, Decision, Key, Policy, Positive, Probability

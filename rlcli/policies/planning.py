@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int
 
-from rlcli import action_masks
-from rlcli.distributions import categorical
+from rlcli.distributions import action_masks, categorical
 from rlcli.policies import PlanningModel
 from rlcli.registry import register
 from rlcli.registry.libraries import import_library

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from rlcli import action_masks, spaces
+from rlcli import spaces
+from rlcli.distributions import action_masks
 from rlcli.policies import DistributionOffer, policy_from_outputs
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Decision, Key, Policy

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import gymnasium
 from gymnasium import spaces as kinds
 
-from rlcli import action_masks
+from rlcli.distributions import action_masks
 from rlcli.spaces import members
 from rlcli.types import ArrayTree
 

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces as kinds
 
-from rlcli import action_masks, spaces
+from rlcli import spaces
+from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
 from rlcli.preprocessing import ObservationFunction, Preprocess, map_members
 from rlcli.types import ArrayTree, Environment, TimeStep

@@ -15,7 +15,8 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 
-from rlcli import action_masks, spaces
+from rlcli import spaces
+from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
 from rlcli.types import (
     Agent,

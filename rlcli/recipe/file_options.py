@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rlcli.datasets.names import HASH, shipped_folder
 from rlcli.recipe.documents import Document, Place
+from rlcli.replays.datasets.names import HASH, shipped_folder
 
 
 def find_file(document: Document, place: Place, text: str) -> str:

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rlcli import registry
-from rlcli.datasets.names import shipped_folder
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.recipe import documents
 from rlcli.recipe.extending import Extender
 from rlcli.recipe.merging import as_mapping
 from rlcli.registry.common_names import find_hint, normalize_name, suggest_name
+from rlcli.replays.datasets.names import shipped_folder
 
 _MAX_SUGGESTED = 5  # recipes in a hint
 _UPDATER = re.compile(

@@ -1,7 +1,7 @@
 """Registry: finds parts, plug-ins, libraries and modules of the user by their names.
 
 Belongs here: what turns a name in a recipe into code, and suggests names.
-May import: `types`, `errors` and `terminal`.
+May import: `types` and `errors`.
 """
 
 from rlcli.registry import parts

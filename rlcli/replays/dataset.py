@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int, UInt32
 
-from rlcli.datasets.dataset import Dataset
-from rlcli.datasets.names import DataFile, MinariId
 from rlcli.errors import RlcliError
 from rlcli.registry import register
+from rlcli.replays.datasets.dataset import Dataset
+from rlcli.replays.datasets.names import DataFile, MinariId
 from rlcli.types import Array, ArrayTree, Count, Key, Replay, Transition
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from rlcli.datasets.dataset import Dataset
-from rlcli.datasets.names import DataFile
 from rlcli.registry import register
+from rlcli.replays.datasets.dataset import Dataset
+from rlcli.replays.datasets.names import DataFile
 from rlcli.replays.frames import FrameOptions, frame_ring
 from rlcli.replays.priorities import (
     leaf_count,

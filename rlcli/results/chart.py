@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from rich.text import Text
 
+from rlcli.errors import printable
 from rlcli.results.canvas import Canvas, choose_ticks, widen_range
 from rlcli.runs.formats import format_number
-from rlcli.terminal import printable
 
 COLORS = ("cyan", "yellow", "magenta", "green", "red", "blue")
 _UNITS = {"steps": "steps", "seconds": "s", "updates": "updates"}

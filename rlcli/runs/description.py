@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlcli.errors import RlcliError
+from rlcli.errors import RlcliError, printable
 from rlcli.runs import formats
 from rlcli.runs.conditions import read_recipe
 from rlcli.runs.locate import complete_path, locate_run
@@ -15,7 +15,6 @@ from rlcli.runs.policy_records import PolicyRecord, find_policy_file, read_polic
 from rlcli.runs.records import Record, read_record
 from rlcli.runs.run_folder import SUFFIX
 from rlcli.runs.zoo import find_shipped_policy
-from rlcli.terminal import printable
 
 _LONGEST = 200  # characters of a value
 

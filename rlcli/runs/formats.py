@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
-from rlcli.errors import shorten
+from rlcli.errors import printable, shorten
 from rlcli.runs.files import to_json
 from rlcli.runs.naming import shorten_keys
-from rlcli.terminal import printable
 
 NOTHING = "–"
 LONGEST_VALUE = 24  # characters of the value of an option

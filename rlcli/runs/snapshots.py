@@ -19,14 +19,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlcli.assembly import build, out_of_memory
-from rlcli.errors import RlcliError
+from rlcli.errors import RlcliError, printable
 from rlcli.loop import Loop, make_loop
 from rlcli.loop.faults import NONE
 from rlcli.loop.progress import AXES, Progress, Setup
 from rlcli.recipe import Recipe, documents, load_recipe
 from rlcli.runs import checkpoint, code, provenance
 from rlcli.runs.frozen import FrozenSeeds, dump_frozen, load_frozen
-from rlcli.terminal import printable
 from rlcli.types import ArrayTree
 from rlcli.xla import threads, tree_paths
 

@@ -6,6 +6,7 @@ import difflib
 from pathlib import Path
 
 from rlcli.errors import RlcliError
+from rlcli.replays.datasets.names import shipped_folder
 from rlcli.runs.run_folder import SUFFIX
 
 FOLDER = "zoo"
@@ -13,7 +14,7 @@ FOLDER = "zoo"
 
 def shipped_policies() -> dict[str, Path]:
     """The policy files that come with rlcli, by the name of their recipe."""
-    files = sorted((Path(__file__).parents[1] / FOLDER).glob(f"*{SUFFIX}"))
+    files = sorted((shipped_folder() / FOLDER).glob(f"*{SUFFIX}"))
     return {file.name.removesuffix(SUFFIX): file for file in files}
 
 

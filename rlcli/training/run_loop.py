@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlcli import errors
-from rlcli.errors import RlcliError
+from rlcli.errors import RlcliError, printable
 from rlcli.monitor import Monitor
 from rlcli.monitor.lines import group_by_point, merge_evaluation, merge_rows
 from rlcli.runs import run_folder
 from rlcli.runs.durations import START_TIME, parse_duration
 from rlcli.runs.run_folder import Run
-from rlcli.terminal import printable
 from rlcli.training.pace import Pace
 from rlcli.training.run_writer import ActiveRun, save_all, write_run
 from rlcli.training.signals import Signals, exit_now

@@ -13,10 +13,10 @@ from policy_files import write_policy
 import rlcli
 from rlcli import loop
 from rlcli.assembly import build, record_data
-from rlcli.datasets.names import HASH, shipped_folder
 from rlcli.errors import RlcliError
 from rlcli.loop.agents import _add_dataset
 from rlcli.recipe import load_recipe, resolve
+from rlcli.replays.datasets.names import HASH, shipped_folder
 from rlcli.replays.uniform import uniform
 from rlcli.training.program import Program
 from rlcli.types import Transition

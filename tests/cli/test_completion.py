@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import shellingham
 
+from rlcli import COMMANDS, command_name
 from rlcli.cli import main
-from rlcli.commands import COMMANDS, command_name
 from rlcli.registry import KINDS
 
 RUN = "runs/dqn_cartpole/2026-11-20T10-00-00_train.steps=10"

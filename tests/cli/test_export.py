@@ -7,7 +7,7 @@ import pytest
 
 import rlcli
 from rlcli.cli import main
-from rlcli.exports import formats
+from rlcli.evaluation.export import formats
 
 RESULT = {"format": "numpy", "files": ["a/policy.py", "a/policy.npz"], "bytes": 7}
 

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 import rlcli
+from rlcli import COMMANDS, command_name
 from rlcli.cli import app, main
-from rlcli.commands import COMMANDS, command_name
 from rlcli.errors import OUT_OF_TIME, RlcliError
 
 

@@ -5,8 +5,8 @@ import pytest
 from policy_files import write_policy
 
 import rlcli
-from rlcli.datasets.files import load
 from rlcli.errors import RlcliError
+from rlcli.replays.datasets.files import load
 
 SMALL = {"name": "mlp", "layers": [4]}
 DQN = {"environment": "CartPole-v1", "network": SMALL, "updater": "dqn"}

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rlcli import action_masks
+from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
 from rlcli.policies import PlanningModel, SearchState
 from rlcli.policies.planning import gumbel_muzero

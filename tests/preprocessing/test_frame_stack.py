@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rlcli import action_masks
 from rlcli.assembly import build
+from rlcli.distributions import action_masks
 from rlcli.environments.adapters.gymnasium import gymnasium_adapter
 from rlcli.environments.adapters.host import to_host_environment
 from rlcli.environments.vector import vector

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rlcli import action_masks, registry, utils
+from rlcli import registry, utils
+from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
 from rlcli.preprocessing import functions
 from rlcli.preprocessing.network_inputs import compose

@@ -9,8 +9,9 @@ import pytest
 from gymnasium import spaces
 
 import rlcli
-from rlcli import action_masks, loop
+from rlcli import loop
 from rlcli.assembly import build
+from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
 from rlcli.loop import agents
 from rlcli.preprocessing.normalization import (

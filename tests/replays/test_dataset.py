@@ -5,8 +5,8 @@ import numpy as np
 from data_sets import random_data
 from gymnasium import spaces
 
-from rlcli.datasets.arrays import to_transitions
 from rlcli.replays.dataset import dataset
+from rlcli.replays.datasets.arrays import to_transitions
 
 BOX = spaces.Box(-10, 10, (4,), np.float32)
 STEPS = 60

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rlcli.datasets.arrays import DatasetArrays
-from rlcli.datasets.files import dump
+from rlcli.replays.datasets.arrays import DatasetArrays
+from rlcli.replays.datasets.files import dump
 
 
 def random_data(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from rlcli import action_masks
+from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
 from rlcli.types import ArrayTree, Environment
 

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 from jax.flatten_util import ravel_pytree
 
-from rlcli import action_masks
+from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
 from rlcli.preprocessing import ObservationFunction, map_members
 from rlcli.registry import register

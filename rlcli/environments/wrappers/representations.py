@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
-from rlcli import action_masks
+from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
 from rlcli.preprocessing import Preprocess, compose, functions
 from rlcli.preprocessing.frame_stack import stack_frames

@@ -6,8 +6,8 @@ import haiku as hk
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from rlcli.action_masks import mask_outputs
 from rlcli.distributions import Distribution
+from rlcli.distributions.action_masks import mask_outputs
 from rlcli.networks.heads.head import Head
 from rlcli.networks.heads.layers import readout
 from rlcli.networks.torsos import Torso

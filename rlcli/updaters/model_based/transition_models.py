@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Float
 
-from rlcli import action_masks, distributions
+from rlcli import distributions
+from rlcli.distributions import action_masks
 from rlcli.distributions.family import flatten_event
 from rlcli.distributions.normals import join_parameters, split_parameters
 from rlcli.errors import RlcliError

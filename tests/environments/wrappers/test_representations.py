@@ -8,7 +8,8 @@ import pytest
 from gymnasium import spaces
 
 import rlcli
-from rlcli import action_masks, registry
+from rlcli import registry
+from rlcli.distributions import action_masks
 from rlcli.environments.vector import vector
 from rlcli.errors import RlcliError
 from rlcli.types import Environment, TimeStep

@@ -8,8 +8,9 @@ import pytest
 from scipy import stats
 
 import rlcli
-from rlcli import action_masks, recipe, registry
+from rlcli import recipe, registry
 from rlcli.assembly import build
+from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
 from rlcli.types import Environment, TimeStep
 

@@ -7,9 +7,8 @@ import shlex
 import pytest
 
 import rlcli
-from rlcli import registry
+from rlcli import COMMANDS, registry
 from rlcli.cli import main
-from rlcli.commands import COMMANDS
 from rlcli.errors import USAGE, RlcliError
 from rlcli.recipe import find_recipe, grammar, load_recipe, shipped_recipes
 from rlcli.recipe.documents import load_document

@@ -1,0 +1,101 @@
+"""Formats: what `rlcli export` can write, and checks before it begins. No JAX."""
+
+from __future__ import annotations
+
+import keyword
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from rlcli.errors import RlcliError, quote
+from rlcli.registry.libraries import require_extra
+from rlcli.runs.files import check_output
+from rlcli.runs.locate import locate_policy
+from rlcli.runs.zoo import zoo_name
+
+
+class Format(NamedTuple):
+    """A format: its file's suffix, the module that writes it, and its extra, if any."""
+
+    suffix: str
+    module: str
+    extra: str
+
+
+ARRAYS_SUFFIX = ".npz"  # of the file beside a NumPy module
+FORMATS: Mapping[str, Format] = MappingProxyType(
+    {
+        "stablehlo": Format(
+            ".stablehlo.zip", "rlcli.evaluation.export.stablehlo", "stablehlo"
+        ),
+        "onnx": Format(".onnx", "rlcli.evaluation.export.onnx_model", "onnx"),
+        "numpy": Format(".py", "rlcli.evaluation.export.numpy_module", ""),
+    }
+)
+
+
+def check_request(
+    run: str | Path,
+    *,
+    format: str,
+    output: str | Path | None = None,
+    best: bool = False,
+) -> Path:
+    """Returns the file to write; refuses, before JAX is imported, what cannot work."""
+    if format not in FORMATS:
+        names = ", ".join(f"`{name}`" for name in FORMATS)
+        raise RlcliError(
+            f"there is no export format {quote(format)}", f"choose one of {names}"
+        )
+    suffix, _, extra = FORMATS[format]
+    if extra:
+        require_extra(extra, f"the export format `{format}`")
+    file = _default_file(run, best, suffix) if output is None else Path(output)
+    check_output(file, f"a file in the format `{format}`", [suffix])
+    if format == "numpy":
+        _check_module(file)
+    return file
+
+
+def _check_module(file: Path) -> None:
+    """Refuses a NumPy module that cannot be imported, or whose arrays have no file."""
+    name = file.stem
+    if not name.isidentifier():
+        reason = f"`{name}` is not a name of Python"
+        hint = "use letters, digits and underscores only"
+    elif keyword.iskeyword(name):
+        reason, hint = f"`{name}` is a keyword of Python", "choose another name"
+    elif name in sys.stdlib_module_names or name == "numpy":
+        reason, hint = f"`{name}` is another module's name", "choose another name"
+    else:
+        arrays = file.with_suffix(ARRAYS_SUFFIX)
+        return check_output(arrays, "a file of arrays", [ARRAYS_SUFFIX])
+    raise RlcliError(f"`{file}` cannot be imported: {reason}", hint)
+
+
+def _default_file(run: str | Path, best: bool, suffix: str) -> Path:
+    """`policy` with the suffix of the format, in the folder of the policy.
+
+    A policy of the zoo is written to the current folder, by its name.
+    """
+    owner, file = locate_policy(run, best=best)
+    if name := zoo_name(file):
+        return Path(f"{name}{suffix}")
+    return (owner.folder if owner else file.parent) / f"policy{suffix}"
+
+
+def load_hint(result: Mapping[str, Any]) -> str:
+    """The Python that loads the files of an export; `result` is that of `export`."""
+    file = result["files"][0]
+    match result["format"]:
+        case "numpy":
+            name = Path(file).stem
+            return f"import {name}; action, state = {name}.act(observation)"
+        case "onnx":
+            return f"policy = onnxruntime.InferenceSession({file!r})"
+    return (
+        f"policy = jax.export.deserialize(bytearray(zipfile.ZipFile({file!r}).read("
+        f'"policy.stablehlo")))'
+    )

@@ -1,0 +1,337 @@
+"""ONNX: a graph as an ONNX model, with the policy's metadata."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from rlcli.evaluation.export.graph import Graph, Operation, read_shape
+from rlcli.evaluation.export.onnx_builder import ModelBuilder
+from rlcli.evaluation.export.operators import (
+    ELEMENTWISE,
+    check_operations,
+    check_padding,
+    check_window,
+    einsum_equation,
+    expanded_shape,
+    is_matmul,
+    read_convolution,
+    read_slice,
+    read_take,
+    unsupported,
+)
+from rlcli.evaluation.export.policy_function import PolicyFunction, next_name
+from rlcli.registry.libraries import import_library
+
+FORMAT = "onnx"
+OPSET = 18
+_IR_VERSION = 8  # of opset 18, so that older runtimes read the file
+_END = np.iinfo(np.int64).max  # of a slice of all entries
+
+
+def write_files(
+    function: PolicyFunction, metadata: Mapping[str, Any], file: Path
+) -> dict[Path, bytes]:
+    """The contents of the model's file."""
+    onnx = import_library("onnx", "onnx")
+    names = [port.name for port in function.action]
+    names += [next_name(name) for name in function.state]
+    model = make_model(function.graph, names)
+    text = {"rlcli": json.dumps(metadata, allow_nan=False)}
+    onnx.helper.set_model_props(model, text)
+    onnx.checker.check_model(model)
+    return {file: model.SerializeToString(deterministic=True)}
+
+
+def make_model(graph: Graph, outputs: Sequence[str]) -> Any:
+    """The `onnx.ModelProto` of a graph; refuses what ONNX has no operator for."""
+    onnx = import_library("onnx", "onnx")
+    check_operations(graph, FORMAT, _WRITERS)
+    builder = ModelBuilder(onnx, graph)
+    for operation in graph.operations:
+        inputs = [builder.read(value) for value in operation.inputs]
+        result = _WRITERS[operation.primitive](builder, operation, inputs)
+        builder.node("Identity", [result], operation.outputs[0].name)
+    for name in outputs:
+        builder.node("Identity", [builder.read(graph.outputs[name])], name)
+    body = onnx.helper.make_graph(
+        builder.nodes,
+        "policy",
+        [builder.describe(name, value) for name, value in graph.inputs.items()],
+        [builder.describe(name, graph.outputs[name]) for name in outputs],
+        builder.initializers,
+    )
+    return onnx.helper.make_model(
+        body,
+        producer_name="rlcli",
+        ir_version=_IR_VERSION,
+        opset_imports=[onnx.helper.make_opsetid("", OPSET)],
+    )
+
+
+_Write = Callable[[ModelBuilder, Operation, Sequence[str]], str]
+
+
+def _elementwise(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    dtype = op.inputs[0].dtype
+    if op.primitive in ("and", "not", "or", "xor") and dtype != np.bool_:
+        raise unsupported(FORMAT, f"the JAX primitive `{op.primitive}` of {dtype}")
+    return b.node(ELEMENTWISE[op.primitive].onnx, inputs)
+
+
+def _remainder(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    return b.node("Mod", inputs, fmod=1)
+
+
+def _not_equal(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    return b.node("Not", [b.node("Equal", inputs)])
+
+
+def _is_finite(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    kinds = [b.node(kind, inputs) for kind in ("IsNaN", "IsInf")]
+    return b.node("Not", [b.node("Or", kinds)])
+
+
+def _clamp(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    low, value, high = inputs
+    return b.node("Min", [b.node("Max", [value, low]), high])
+
+
+def _exp2(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    scale = b.like(math.log(2), op.inputs[0])
+    return b.node("Exp", [b.node("Mul", [inputs[0], scale])])
+
+
+def _rsqrt(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    return b.node("Reciprocal", [b.node("Sqrt", inputs)])
+
+
+def _log1p(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    """X log(u) / (u − 1) with u = 1 + x, exact where u is rounded (Kahan)."""
+    one, x = b.like(1, op.inputs[0]), inputs[0]
+    u = b.node("Add", [x, one])
+    scaled = b.node("Mul", [b.node("Log", [u]), x])
+    quotient = b.node("Div", [scaled, b.node("Sub", [u, one])])
+    huge = b.node("IsInf", [u])
+    exact = b.node("Where", [huge, u, quotient])
+    return b.node("Where", [b.node("Equal", [u, one]), x, exact])
+
+
+def _expm1(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    """2 tanh(x/2) / (1 − tanh(x/2)) near 0, where exp(x) − 1 loses digits."""
+    value, x = op.inputs[0], inputs[0]
+    one, half = b.like(1, value), b.like(0.5, value)
+    tanh = b.node("Tanh", [b.node("Mul", [x, half])])
+    double = b.node("Add", [tanh, tanh])
+    near = b.node("Div", [double, b.node("Sub", [one, tanh])])
+    far = b.node("Sub", [b.node("Exp", [x]), one])
+    is_near = b.node("Less", [b.node("Abs", [x]), one])
+    return b.node("Where", [is_near, near, far])
+
+
+def _power(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    return b.node("Pow", [inputs[0], b.like(op.params["y"], op.inputs[0])])
+
+
+def _round(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    if int(op.params["rounding_method"]) == 1:  # to even
+        return b.node("Round", inputs)
+    half = b.node("Add", [b.node("Abs", inputs), b.like(0.5, op.inputs[0])])
+    return b.node("Mul", [b.node("Sign", inputs), b.node("Floor", [half])])
+
+
+def _reduce(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    kind = {
+        "reduce_and": "ReduceMin",
+        "reduce_max": "ReduceMax",
+        "reduce_min": "ReduceMin",
+        "reduce_or": "ReduceMax",
+        "reduce_prod": "ReduceProd",
+        "reduce_sum": "ReduceSum",
+    }[op.primitive]
+    axes = b.constant([int(axis) for axis in op.params["axes"]], dtype=np.int64)
+    if op.outputs[0].dtype != np.bool_:
+        return b.node(kind, [inputs[0], axes], keepdims=0)
+    numbers = b.cast(inputs[0], np.int32)
+    return b.cast(b.node(kind, [numbers, axes], keepdims=0), np.bool_)
+
+
+def _argument(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    (axis,) = op.params["axes"]
+    kind = {"argmax": "ArgMax", "argmin": "ArgMin"}[op.primitive]
+    source = inputs[0]
+    if op.inputs[0].dtype == np.bool_:
+        source = b.cast(source, np.int32)
+    index = b.node(kind, [source], axis=int(axis), keepdims=0)
+    return b.cast(index, op.outputs[0].dtype)
+
+
+def _broadcast(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    shape, source = expanded_shape(op), inputs[0]
+    if shape != op.inputs[0].shape:
+        source = b.reshape(source, shape)
+    return b.node("Expand", [source, b.sizes(op.outputs[0].shape)])
+
+
+def _reshape(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    return b.reshape(inputs[0], op.outputs[0].shape)
+
+
+def _convert(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    return b.cast(inputs[0], op.outputs[0].dtype)
+
+
+def _slice(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    starts, ends, steps = zip(*read_slice(op), strict=True)
+    limits = [_END if end is None else end for end in ends]
+    axes = range(len(starts))
+    words = [
+        b.constant([*each], dtype=np.int64) for each in (starts, limits, axes, steps)
+    ]
+    return b.node("Slice", [inputs[0], *words])
+
+
+def _transpose(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    return b.node("Transpose", inputs, perm=[*map(int, op.params["permutation"])])
+
+
+def _concatenate(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    return b.node("Concat", inputs, axis=int(op.params["dimension"]))
+
+
+def _select(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    if len(inputs) != 3 or op.inputs[0].dtype != np.bool_:
+        raise unsupported(FORMAT, "a selection among more than two arrays")
+    which, no, yes = inputs
+    if op.inputs[1].dtype != np.bool_:
+        return b.node("Where", [which, yes, no])
+    both = b.node("And", [which, yes])  # some runtimes have no `Where` of bools
+    return b.node("Or", [both, b.node("And", [b.node("Not", [which]), no])])
+
+
+def _reverse(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    axes = [int(axis) for axis in op.params["dimensions"]]
+    columns = ([-1] * len(axes), [-_END] * len(axes), axes, [-1] * len(axes))
+    words = [b.constant(each, dtype=np.int64) for each in columns]
+    return b.node("Slice", [inputs[0], *words])
+
+
+def _pad(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    check_padding(op.params, FORMAT)
+    lows, highs, _ = zip(*op.params["padding_config"], strict=True)
+    widths = b.constant([*map(int, (*lows, *highs))], dtype=np.int64)
+    return b.node("Pad", [inputs[0], widths, inputs[1]])
+
+
+def _cumulate(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    axis = b.constant(op.params["axis"], dtype=np.int64)
+    return b.node("CumSum", [inputs[0], axis], reverse=int(op.params["reverse"]))
+
+
+def _product(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    if is_matmul(op):
+        return b.node("MatMul", inputs)
+    return b.node("Einsum", inputs, equation=einsum_equation(op))
+
+
+def _convolve(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    conv = read_convolution(op, FORMAT)
+    n = len(conv.strides)
+    batch, *space, channel = conv.input
+    image = b.node("Transpose", [inputs[0]], perm=[batch, channel, *space])
+    *window, in_channel, out_channel = conv.kernel
+    kernel = b.node("Transpose", [inputs[1]], perm=[out_channel, in_channel, *window])
+    lows, highs = zip(*conv.padding, strict=True)
+    result = b.node(
+        "Conv",
+        [image, kernel],
+        strides=[*conv.strides],
+        pads=[*lows, *highs],
+        dilations=[*conv.dilation],
+    )
+    last = b.node("Transpose", [result], perm=[0, *range(2, n + 2), 1])
+    return b.node("Transpose", [last], perm=[*conv.output])
+
+
+def _pool(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    """The axes of the window become the last; the others become the batch."""
+    check_window(op.params, FORMAT)
+    window, strides = (
+        read_shape(op.params[name]) for name in ("window_dimensions", "window_strides")
+    )
+    rank = len(window)
+    space = [axis for axis in range(rank) if window[axis] > 1 or strides[axis] > 1]
+    rest = [axis for axis in range(rank) if axis not in space]
+    order = [*rest, *space]
+    source, target = op.inputs[0].shape, op.outputs[0].shape
+    image = b.node("Transpose", [inputs[0]], perm=order)
+    image = b.reshape(image, [-1, 1, *(source[axis] for axis in space)])
+    pads = [op.params["padding"][axis] for axis in space]
+    pooled = b.node(
+        "MaxPool",
+        [image],
+        kernel_shape=[window[axis] for axis in space],
+        strides=[strides[axis] for axis in space],
+        pads=[int(pad[side]) for side in (0, 1) for pad in pads],
+    )
+    result = b.reshape(pooled, [target[axis] for axis in order])
+    return b.node(
+        "Transpose", [result], perm=[order.index(axis) for axis in range(rank)]
+    )
+
+
+def _take(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
+    axis, order = read_take(op, FORMAT)
+    rank = len(op.inputs[1].shape)
+    indices = b.node("Squeeze", [inputs[1], b.constant([rank - 1], dtype=np.int64)])
+    indices = b.cast(indices, np.int64)
+    last = op.inputs[0].shape[axis] - 1
+    bounds = [b.constant(bound, dtype=np.int64) for bound in (0, last)]
+    indices = b.node("Min", [b.node("Max", [indices, bounds[0]]), bounds[1]])
+    taken = b.node("Gather", [inputs[0], indices], axis=axis)
+    return b.node("Transpose", [taken], perm=[*order])
+
+
+_WRITERS: Mapping[str, _Write] = MappingProxyType(
+    {
+        **{name: _elementwise for name, each in ELEMENTWISE.items() if each.onnx},
+        "argmax": _argument,
+        "argmin": _argument,
+        "broadcast_in_dim": _broadcast,
+        "clamp": _clamp,
+        "concatenate": _concatenate,
+        "conv_general_dilated": _convolve,
+        "convert_element_type": _convert,
+        "cumsum": _cumulate,
+        "dot_general": _product,
+        "exp2": _exp2,
+        "expm1": _expm1,
+        "gather": _take,
+        "integer_pow": _power,
+        "is_finite": _is_finite,
+        "log1p": _log1p,
+        "ne": _not_equal,
+        "pad": _pad,
+        "reduce_and": _reduce,
+        "reduce_max": _reduce,
+        "reduce_min": _reduce,
+        "reduce_or": _reduce,
+        "reduce_prod": _reduce,
+        "reduce_sum": _reduce,
+        "reduce_window_max": _pool,
+        "rem": _remainder,
+        "reshape": _reshape,
+        "rev": _reverse,
+        "round": _round,
+        "rsqrt": _rsqrt,
+        "select_n": _select,
+        "slice": _slice,
+        "transpose": _transpose,
+    }
+)

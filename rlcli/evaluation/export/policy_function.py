@@ -1,0 +1,173 @@
+"""Policy function: the greedy policy of a run as a function of named arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import gymnasium
+import jax
+import numpy as np
+
+from rlcli import spaces
+from rlcli.errors import RlcliError
+from rlcli.evaluation.export.graph import Graph, needed_inputs, trace
+from rlcli.evaluation.trained_policy import PolicyState, TrainedPolicy
+from rlcli.types import Array, ArrayTree
+
+FIRST = "first"
+_STATE, _NEXT = "state", "next_state"
+
+
+class Port(NamedTuple):
+    """An array of an observation or action: its name, its place, and its space."""
+
+    name: str
+    path: tuple[Any, ...]  # keys of Dicts and indices of Tuples
+    space: gymnasium.Space
+
+
+class PolicyFunction(NamedTuple):
+    """`compute(inputs) -> outputs`, dicts of arrays with a batch axis, by name."""
+
+    compute: Callable[[dict[str, Array]], dict[str, Array]]
+    inputs: Mapping[str, jax.ShapeDtypeStruct]  # without the batch axis
+    observation: Sequence[Port]
+    action: Sequence[Port]
+    state: Mapping[str, np.ndarray]  # by the input's name, before the first observation
+    graph: Graph
+
+
+def next_name(name: str) -> str:
+    """The output that is the next value of an input that is a state."""
+    return f"{_NEXT}{name.removeprefix(_STATE)}"
+
+
+def make_policy_function(policy: TrainedPolicy) -> PolicyFunction:
+    """The greedy policy, without the parts of its state that no action depends on."""
+    observation, action = (
+        tuple(_ports(space, name))
+        for space, name in (
+            (policy.spaces.observation, "observation"),
+            (policy.spaces.action, "action"),
+        )
+    )
+    initial = policy.initial_state()
+    leaves, structure = jax.tree.flatten((initial.memory, initial.frames))
+    state = {f"{_STATE}.{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
+    key = jax.random.key(0)  # the same action wherever several are equally good
+
+    def select_action(inputs: dict[str, Array]) -> dict[str, Array]:
+        """The action for one observation."""
+        obs = _join(policy.spaces.observation, observation, inputs)
+        memory, frames = structure.unflatten([inputs[name] for name in state])
+        before = initial._replace(first=inputs[FIRST], memory=memory, frames=frames)
+        chosen, after = policy.act(obs, before, key=key)
+        entries = {port.name: _select(chosen, port.path) for port in action}
+        return entries | _next_state(after, state)
+
+    function = PolicyFunction(
+        compute=jax.vmap(select_action),
+        inputs={
+            **{port.name: _struct(port.space) for port in observation},
+            FIRST: jax.ShapeDtypeStruct((), np.bool_),
+            **{
+                name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+                for name, leaf in state.items()
+            },
+        },
+        observation=observation,
+        action=action,
+        state=state,
+        graph=Graph({}, (), {}, {}),
+    )
+    return _prune(function)
+
+
+def _prune(function: PolicyFunction) -> PolicyFunction:
+    """Leaves out the state that no action depends on, and traces the rest."""
+    graph = trace(function.compute, function.inputs)
+    outputs, needed = {port.name for port in function.action}, set[str]()
+    while True:
+        inputs = needed_inputs(graph, outputs)
+        if inputs == needed:
+            break
+        needed = inputs
+        outputs |= {next_name(name) for name in function.state if name in needed}
+    names = {port.name for port in function.observation} | needed
+    dropped = {
+        name: np.zeros(struct.shape, struct.dtype)
+        for name, struct in function.inputs.items()
+        if name not in names
+    }
+
+    def compute(inputs: dict[str, Array]) -> dict[str, Array]:
+        batch = inputs[function.observation[0].name].shape[0]
+        rest = {
+            name: jax.numpy.broadcast_to(leaf, (batch, *leaf.shape))
+            for name, leaf in dropped.items()
+        }
+        results = function.compute({**inputs, **rest})
+        return {name: results[name] for name in sorted(outputs)}
+
+    pruned = function._replace(
+        compute=compute,
+        inputs={
+            name: function.inputs[name] for name in function.inputs if name in names
+        },
+        state={name: leaf for name, leaf in function.state.items() if name in needed},
+    )
+    return pruned._replace(graph=trace(compute, pruned.inputs))
+
+
+def _ports(
+    space: gymnasium.Space, name: str, path: tuple[Any, ...] = ()
+) -> Iterator[Port]:
+    """The arrays of an element of a space."""
+    members = spaces.members(space)
+    for key, member in members.items():
+        yield from _ports(member, f"{name}.{key}", (*path, key))
+    if not members and not isinstance(
+        space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple
+    ):
+        yield Port(name, path, space)
+
+
+def _join(
+    space: gymnasium.Space, ports: Sequence[Port], arrays: Mapping[str, Array]
+) -> ArrayTree:
+    """The element of a space with these arrays, by the names of its ports."""
+    by_path = {port.path: arrays[port.name] for port in ports}
+
+    def join(space: gymnasium.Space, path: tuple[Any, ...]) -> ArrayTree:
+        if path in by_path:
+            return by_path[path]
+        parts = {k: join(each, (*path, k)) for k, each in spaces.members(space).items()}
+        is_tuple = isinstance(space, gymnasium.spaces.Tuple)
+        return tuple(parts.values()) if is_tuple else parts
+
+    return join(space, ())
+
+
+def _select(tree: ArrayTree, path: Sequence[Any]) -> Array:
+    for key in path:
+        tree = tree[key]
+    return tree
+
+
+def _struct(space: gymnasium.Space) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(space.shape or (), spaces.dtype(space))
+
+
+def _next_state(state: PolicyState, names: Mapping[str, Any]) -> dict[str, Array]:
+    leaves = jax.tree.leaves((state.memory, state.frames))
+    return {next_name(name): leaf for name, leaf in zip(names, leaves, strict=True)}
+
+
+def check_policy(policy: TrainedPolicy) -> None:
+    """Refuses a policy without greedy actions."""
+    if policy.recipe["policy"]["name"] == "random":
+        raise RlcliError(
+            "policy `random` cannot be exported: all its actions are random",
+            "export a run with another policy",
+        )

@@ -1,0 +1,353 @@
+"""Charts: Vega-Lite specifications of the report's charts, with their data as tables.
+
+A chart is data until the page draws it: `blocks` are series as columns, which take a
+fifth of the space of rows. `expand` turns them into the rows that Vega-Lite reads, and
+`page.js` does the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rlcli.results.report import vega
+from rlcli.results.report.vega import Spec
+
+# Each has a contrast of 3 or more with the backgrounds of both themes.
+COLORS = (
+    *("#2f7de1", "#d9660d", "#0c9b6a", "#c2439b", "#8a63d2", "#b08400", "#0a93a8"),
+    "#7c828d",
+)
+_DASHES = ([1, 0], [7, 3], [3, 2], [9, 3, 2, 3])  # a second cue beside colour
+_DIGITS = 5  # significant ones; more are not visible
+TABLE_ROWS = 20  # of the table of a curve
+
+Block = Mapping[str, Any]  # columns of one series; a value that is no list is repeated
+
+
+class ChartTable(NamedTuple):
+    """The data of a chart as text, for screen readers."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+
+class Chart(NamedTuple):
+    """A chart of the page."""
+
+    title: str
+    description: str  # for screen readers
+    spec: Spec
+    blocks: Sequence[Block]
+    table: ChartTable
+    note: str = ""
+
+
+class Line(NamedTuple):
+    """A line of a chart; `color` is the index of its group."""
+
+    label: str
+    color: int
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] | None = None
+    high: Sequence[float] | None = None
+
+
+def expand(blocks: Sequence[Block]) -> list[dict[str, Any]]:
+    """The rows of blocks, as `page.js` computes them."""
+    rows = []
+    for block in blocks:
+        columns = {key: each for key, each in block.items() if isinstance(each, list)}
+        constants = {key: each for key, each in block.items() if key not in columns}
+        rows += [
+            {**constants, **dict(zip(columns, values, strict=True))}
+            for values in zip(*columns.values(), strict=True)
+        ]
+    return rows
+
+
+def draw_lines(
+    title: str,
+    lines: Sequence[Line],
+    *,
+    x: str,
+    y: str,
+    height: int = 280,
+    threshold: float | None = None,
+    description: str = "",
+    note: str = "",
+    has_legend: bool = False,
+) -> Chart:
+    """Lines over x, with bands where series have intervals."""
+    blocks = [_line_block(each) for each in lines]
+    has_bands = any(each.low is not None for each in lines)
+    tooltip = [
+        vega.near_text_field("label", "series"),
+        vega.number_field("x", x),
+        vega.number_field("y", y),
+    ]
+    if has_bands:
+        tooltip.append(vega.near_text_field("interval", "95 % interval"))
+    xs = [value for each in lines for value in (each.x[0], each.x[-1])]
+    x_axis = vega.axis("x", x, domain=vega.find_range(xs))
+    y_axis = vega.axis("y", y, zero=False)
+    groups, labels = [each.color for each in lines], [each.label for each in lines]
+    color, dash = (
+        vega.scale_by_label(labels, groups, values, "stroke")
+        if has_legend
+        else vega.scale_by_group(groups, values)
+        for values in (COLORS, _DASHES)
+    )
+    encoding = {"x": x_axis, "y": y_axis, "color": color}
+    layers = [vega.band(encoding)] if has_bands else []
+    mark: Spec = {"type": "line", "strokeWidth": 2, "clip": True}
+    mark["point"] = all(len(each.x) == 1 for each in lines)
+    layers.append({"mark": mark, "encoding": {**encoding, "strokeDash": dash}})
+    if threshold is not None:
+        layers.append(vega.rule({"y": {"datum": threshold}}, strokeDash=[4, 4]))
+    layers += [vega.position_line(x_axis), vega.hover_points(encoding, tooltip)]
+    spec = vega.base(height) | {"layer": layers}
+    table = _lines_table(lines, x, y)
+    return Chart(title, description or title, spec, blocks, table, note)
+
+
+def draw_shares(
+    title: str,
+    labels: Sequence[str],
+    x: Sequence[float],
+    shares: np.ndarray,
+    *,
+    x_title: str,
+    description: str,
+    note: str = "",
+) -> Chart:
+    """Probabilities `[x, labels]` as areas that add up to 1."""
+    names = [f"p{index}" for index in range(len(labels))]
+    columns = {n: _rounded(s) for n, s in zip(names, shares.T, strict=True)}
+    titles = dict(zip(names, labels, strict=True))
+    tooltip = [vega.number_field("x", x_title)]
+    tooltip += [vega.number_field(n, titles[n], ".1%") for n in names]
+    x_axis = vega.axis("x", x_title, domain=vega.find_range([x[0], x[-1]]))
+    hover = {
+        "mark": {"type": "rule", "strokeWidth": 1.5, "opacity": 0},
+        "params": [vega.select_nearest("rule_hover", ["x"])],
+        "encoding": {"x": x_axis, "tooltip": tooltip},
+    }
+    label = (
+        f"({{{', '.join(f'{n}: {_literal(titles[n])}' for n in names)}}})[datum.key]"
+    )
+    areas = {
+        "transform": [
+            {"fold": names, "as": ["key", "p"]},
+            {"calculate": label, "as": "action"},
+        ],
+        "mark": {"type": "area", "interpolate": "step-after", "opacity": 0.85},
+        "encoding": {
+            "x": x_axis,
+            "y": vega.axis("p", "probability", stack="zero", domain=[0, 1]),
+            "color": vega.scale_by_label(labels, range(len(labels)), COLORS, "square")
+            | {"field": "action", "sort": [*labels]},
+            "order": {"field": "key"},
+        },
+    }
+    spec = vega.base(200) | {"layer": [areas, vega.position_line(x_axis), hover]}
+    picked = _pick(len(x))
+    rows = [
+        [_text(x[i]), *(f"{100 * share:.1f} %" for share in shares[i])] for i in picked
+    ]
+    table = ChartTable([x_title, *labels], rows, _describe_picked(len(picked), len(x)))
+    blocks = [{"x": _rounded(x), **columns}]
+    return Chart(title, description, spec, blocks, table, note)
+
+
+def draw_histogram(
+    title: str,
+    color: int,
+    counts: Sequence[int],
+    edges: Sequence[float],
+    marks: Mapping[str, float],
+    *,
+    x: str,
+    description: str,
+) -> Chart:
+    """The number of values in each interval, with `marks` by name below it."""
+    bars = [*zip(edges[:-1], edges[1:], counts, strict=True)]
+    blocks: list[Block] = [
+        {
+            "kind": "bar",
+            "x": _rounded(edges[:-1]),
+            "x2": _rounded(edges[1:]),
+            "y": list(counts),
+        },
+        {"kind": "mark", "label": [*marks], "x": _rounded([*marks.values()])},
+    ]
+    tint = COLORS[color % len(COLORS)]
+    range_tooltip = [
+        vega.number_field("x", "from"),
+        vega.number_field("x2", "to"),
+        vega.number_field("y", "episodes"),
+    ]
+    bar = {
+        "transform": [{"filter": "datum.kind === 'bar'"}],
+        "mark": {"type": "rect", "color": tint, "opacity": 0.8},
+        "encoding": {
+            "x": vega.axis("x", x, domain=vega.find_range(edges), zero=False),
+            "x2": {"field": "x2"},
+            "y": vega.axis("y", "episodes"),
+            "y2": {"datum": 0},
+            "tooltip": range_tooltip,
+        },
+    }
+    tick = {
+        "transform": [{"filter": "datum.kind === 'mark'"}],
+        "mark": {"type": "point", "shape": "triangle-up", "size": 70, "filled": True}
+        | {"color": tint, "yOffset": 7, "clip": False, "opacity": 1},
+        "encoding": {
+            "x": {"field": "x", "type": "quantitative"},
+            "y": {"datum": 0},
+            "tooltip": [
+                vega.text_field("label", "seed"),
+                vega.number_field("x", "mean"),
+            ],
+        },
+    }
+    rows = [[f"{_text(low)} to {_text(high)}", f"{n:,}"] for low, high, n in bars if n]
+    spec = vega.base(130) | {"layer": [bar, tick]}
+    return Chart(title, description, spec, blocks, ChartTable([x, "episodes"], rows))
+
+
+def draw_intervals(
+    title: str,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    x: str,
+    center: str,
+    description: str,
+) -> Chart:
+    """A value with its interval and single points for each row.
+
+    Rows have `label`, `color`, `value`, `ci95` and `results`, a value of each seed.
+    """
+    blocks: list[Block] = []
+    for row in rows:
+        common = {"series": row["color"], "label": row["label"]}
+        low, high = row["ci95"] or (row["value"], row["value"])
+        interval = _interval(low, high) if row["ci95"] else "n/a: 1 seed"
+        blocks.append(
+            {**common, "kind": "mean", "x": [row["value"]], "low": low, "high": high}
+            | {"interval": interval}
+        )
+        blocks.append({**common, "kind": "seed", "x": _rounded(row["results"])})
+    spec = vega.base(26 * len(rows) + 14) | {
+        "encoding": {
+            # Without labels, which may be long: the cards above have the colours.
+            "y": {"field": "label", "type": "nominal", "sort": None, "axis": None},
+            "x": vega.axis("x", x, zero=False),
+            "color": vega.scale_by_group([row["color"] for row in rows], COLORS),
+        },
+        "layer": _interval_layers(center),
+    }
+    cells = [
+        [row["label"], _text(row["value"]), each["interval"], str(len(row["results"]))]
+        for row, each in zip(rows, blocks[::2], strict=True)
+    ]
+    table = ChartTable(["group", center, "95 % interval", "seeds"], cells)
+    return Chart(title, description, spec, blocks, table)
+
+
+def _interval_layers(center: str) -> list[Spec]:
+    """The dots of seeds, and the interval and the value of each row."""
+    seed = {"transform": [{"filter": "datum.kind === 'seed'"}]}
+    mean = {"transform": [{"filter": "datum.kind === 'mean'"}]}
+    group, interval = (
+        vega.text_field("label", "group"),
+        vega.text_field("interval", "95 % interval"),
+    )
+    return [
+        seed
+        | {
+            "mark": {"type": "point", "filled": True, "size": 50, "opacity": 0.5},
+            "encoding": {"tooltip": [group, vega.number_field("x", "a seed")]},
+        },
+        mean
+        | {
+            "mark": {"type": "rule", "strokeWidth": 3},
+            "encoding": {
+                "x": {"field": "low", "type": "quantitative"},
+                "x2": {"field": "high"},
+            },
+        },
+        mean
+        | {
+            "mark": {"type": "point", "filled": True, "size": 110, "opacity": 1},
+            "encoding": {"tooltip": [group, vega.number_field("x", center), interval]},
+        },
+    ]
+
+
+def _line_block(line: Line) -> Block:
+    block: dict[str, Any] = {"series": line.color, "label": line.label}
+    block |= {"x": _rounded(line.x, 9), "y": _rounded(line.y)}
+    if line.low is not None and line.high is not None:
+        block |= {"low": _rounded(line.low), "high": _rounded(line.high)}
+    return block
+
+
+def _interval(low: float, high: float) -> str:
+    return f"{_text(low)} to {_text(high)}"
+
+
+def _lines_table(lines: Sequence[Line], x: str, y: str) -> ChartTable:
+    rows, shown = [], 0
+    for each in lines:
+        picked = _pick(len(each.x))
+        shown += len(picked)
+        for i in picked:
+            row = [each.label, _text(each.x[i]), _text(each.y[i])]
+            if each.low is not None and each.high is not None:
+                row.append(_interval(each.low[i], each.high[i]))
+            else:
+                row.append("")
+            rows.append(row)
+    header = ["series", x, y, "95 % interval"]
+    if not any(row[-1] for row in rows):
+        header, rows = header[:-1], [row[:-1] for row in rows]
+    note = _describe_picked(shown, sum(len(each.x) for each in lines))
+    return ChartTable(header, rows, note)
+
+
+def _pick(number: int) -> list[int]:
+    """At most `TABLE_ROWS` indices at equal distances, with the first and the last."""
+    if number <= TABLE_ROWS:
+        return [*range(number)]
+    return np.linspace(0, number - 1, TABLE_ROWS).round().astype(int).tolist()
+
+
+def _describe_picked(shown: int, number: int) -> str:
+    return "" if shown == number else f"{shown} of {number:,} points"
+
+
+def _rounded(values: Sequence[float] | np.ndarray, digits: int = _DIGITS) -> list[Any]:
+    """Numbers with few digits; None for those that are not finite."""
+    return [
+        float(f"{value:.{digits}g}") if math.isfinite(value) else None
+        for value in map(float, values)
+    ]
+
+
+def _text(value: float) -> str:
+    if not math.isfinite(value):
+        return "–"
+    if value == round(value) and abs(value) < 1e15:
+        return f"{value:,.0f}"
+    return f"{value:,.4g}"
+
+
+def _literal(text: str) -> str:
+    """A text in an expression of Vega."""
+    return "'" + "".join(c for c in text if c.isalnum() or c in " _-.") + "'"

@@ -1,0 +1,256 @@
+"""Learning: the results and curves of a report, from the metrics of runs.
+
+Runs are shown by environment, because returns of different ones cannot be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rlcli.results import comparison, comparison_tables, protocol
+from rlcli.results.comparison_tables import Table
+from rlcli.results.curves import DEFAULT_METRICS, Reader, make_curve
+from rlcli.results.groups import Group, Member
+from rlcli.results.report import charts
+from rlcli.results.report.charts import Chart, Line
+from rlcli.results.series import EVALUATION, read_series
+from rlcli.runs.formats import format_duration, format_number
+from rlcli.runs.metrics import CLOCK_FIELDS, FIRST_FIELDS, read_last_rows
+
+CURVE_POINTS = 400  # of a curve over the width of the page
+SMALL_POINTS = 150  # of a small chart
+_TRAINING = DEFAULT_METRICS[1]
+_NOT_DIAGNOSTICS = {*FIRST_FIELDS, *CLOCK_FIELDS, "updates", "frozen", EVALUATION}
+_FIRST = ("loss", "gradient_norm")  # of the diagnostics; the others by name
+_CENTERS = {"mean": "mean", "iqm": "interquartile mean"}
+
+
+class MetricOptions(NamedTuple):
+    """The options of a report on metrics."""
+
+    metric: str | None
+    center: str
+    threshold: float | None
+
+
+class Card(NamedTuple):
+    """The result of a group in short."""
+
+    label: str
+    color: int
+    value: str
+    interval: str
+    facts: Sequence[tuple[str, str]]
+
+
+class Learning(NamedTuple):
+    """The results and curves of the runs in an environment."""
+
+    environment: str
+    metric: str
+    cards: Sequence[Card]
+    intervals: Chart | None
+    tables: Sequence[Table]
+    curves: Sequence[Chart]
+    diagnostics: Sequence[Chart]
+    schedules: Sequence[Chart]
+
+
+def describe_learning(
+    groups: Sequence[Group], options: MetricOptions, notes: list[str]
+) -> list[Learning]:
+    """The results and curves of groups, by environment."""
+    members = [member for group in groups for member in group.members]
+    diagnostics, schedules = _find_diagnostics(members)
+    wanted = DEFAULT_METRICS if options.metric is None else (options.metric, _TRAINING)
+    names = [*dict.fromkeys((*wanted, *diagnostics, *schedules, "dt"))]
+    reader = Reader(members, names, notes)
+    metric = options.metric or reader.choose_metric(points=2)
+    reader.check_metric(metric)
+    options = options._replace(metric=metric)
+    environments = dict.fromkeys(map(protocol.environment_of, members))
+    found = []
+    for environment in environments:
+        if environment is None:
+            notes.append("runs whose recipes cannot be read are left out")
+            continue
+        page = _Environment(environment, groups, reader, options)
+        if page.samples:
+            found.append(page.describe(diagnostics, schedules))
+    return found
+
+
+def _find_diagnostics(members: Sequence[Member]) -> tuple[list[str], list[str]]:
+    """The metrics of updaters, and the values of options with schedules."""
+    names: set[str] = set()
+    for member in members:
+        names |= read_series(member.folder, ()).metrics
+        seeds = len(member.info.get("seeds", ()))
+        rows, _ = read_last_rows(member.folder, seeds, with_evaluation=False)
+        names |= {
+            name
+            for row in rows
+            for name, value in row.items()
+            if value is None or type(value) in (int, float)
+        }
+    names = {
+        name
+        for name in names - _NOT_DIAGNOSTICS
+        if not name.startswith((f"{EVALUATION}.", "total_", "max_"))
+    }
+    ordered = [name for name in _FIRST if name in names]
+    ordered += sorted(name for name in names - {*_FIRST} if "." not in name)
+    return ordered, sorted(name for name in names if "." in name)
+
+
+class _Environment:
+    """Computes the results and curves of the groups in one environment."""
+
+    def __init__(
+        self,
+        environment: str,
+        groups: Sequence[Group],
+        reader: Reader,
+        options: MetricOptions,
+    ) -> None:
+        self.environment, self.options, self.reader = environment, options, reader
+        self.metric = str(options.metric)
+        self.colors = {group.label: index for index, group in enumerate(groups)}
+        self.samples = comparison.collect_samples(
+            reader, groups, environment, self.metric, "last"
+        )
+
+    def describe(
+        self, diagnostics: Sequence[str], schedules: Sequence[str]
+    ) -> Learning:
+        """The results; adds a note for each difference between the runs' protocols."""
+        result = comparison.compare_environment(
+            self.environment, self.samples, self.options.threshold
+        )
+        members = [m for sample in self.samples for m in sample.group.members]
+        differences = protocol.find_recipe_differences(members, ("episodes",))
+        differences += protocol.find_early_ends(
+            [seed for sample in self.samples for seed in sample.by_steps]
+        )
+        self.reader.notes += [f"{self.environment}: {line}" for line in differences]
+        data = {"threshold": self.options.threshold, "overall": None}
+        rows = result["groups"]
+        curves = [self._curve_chart(self.metric)]
+        if self.metric != _TRAINING:
+            curves.append(self._curve_chart(_TRAINING))
+        return Learning(
+            self.environment,
+            self.metric,
+            [self._card(*pair) for pair in zip(self.samples, rows, strict=True)],
+            self._interval_chart(rows) if len(rows) > 1 else None,
+            [*comparison_tables.tables({**data, "environments": [result]})],
+            [chart for chart in curves if chart],
+            self._small_charts(diagnostics),
+            self._small_charts(schedules),
+        )
+
+    def _card(self, sample: comparison.Sample, row: Mapping[str, Any]) -> Card:
+        center = self.options.center
+        estimate = row[center]
+        interval = "no interval: 1 seed"
+        if estimate["ci95"] is not None:
+            low, high = map(format_number, estimate["ci95"])
+            interval = f"95 % interval {low} to {high}"
+        other = "iqm" if center == "mean" else "mean"
+        name = {"iqm": "Interquartile mean", "mean": "Mean"}[other]
+        facts = [
+            (name, format_number(row[other]["value"])),
+            ("Seeds", str(row["seeds"])),
+            ("Steps per seed", f"{max(s.last_step for s in sample.by_steps):,}"),
+        ]
+        if sample.by_seconds:
+            seconds = max(float(seed.x[-1]) for seed in sample.by_seconds)
+            facts.append(("Training time", format_duration(seconds)))
+        label = sample.group.label
+        value = format_number(estimate["value"])
+        return Card(label, self.colors[label], value, interval, facts)
+
+    def _interval_chart(self, rows: Sequence[Mapping[str, Any]]) -> Chart:
+        return charts.draw_intervals(
+            "Result of each group",
+            [
+                {
+                    "label": row["group"],
+                    "color": self.colors[row["group"]],
+                    **row[self.options.center],  # `value` and `ci95`
+                    "results": row["results"],
+                }
+                for row in rows
+            ],
+            x=self.metric,
+            center=_CENTERS[self.options.center],
+            description=f"The {_CENTERS[self.options.center]} of {self.metric} over "
+            "seeds with its 95 % bootstrap interval, and the value of each seed as a "
+            "dot",
+        )
+
+    def _curve_chart(self, metric: str) -> Chart | None:
+        is_result = metric == self.metric
+        title = _TITLES.get(metric, metric)
+        return self._chart(
+            metric,
+            CURVE_POINTS,
+            title=title,
+            height=300 if is_result else 200,
+            threshold=self.options.threshold if is_result else None,
+        )
+
+    def _small_charts(self, metrics: Sequence[str]) -> list[Chart]:
+        found = (
+            self._chart(metric, SMALL_POINTS, title=metric, height=150)
+            for metric in metrics
+        )
+        return [chart for chart in found if chart]
+
+    def _chart(self, metric: str, points: int, **options: Any) -> Chart | None:
+        """The curves of a metric, at most `points` each; None if no group has it."""
+        lines, longest = [], 0
+        for sample in self.samples:
+            group = sample.group
+            seeds = self.reader.read_seeds(group, metric)
+            curve = make_curve(
+                *(group.label, seeds, self.options.center, self.reader.notes), points
+            )
+            if curve is None:
+                continue
+            longest = max(longest, *(len(seed.x) for seed in seeds))
+            low, high = (
+                None if band is None else band.tolist()
+                for band in (curve.low, curve.high)
+            )
+            lines.append(
+                Line(
+                    *(group.label, self.colors[group.label]),
+                    *(curve.x.tolist(), curve.y.tolist(), low, high),
+                )
+            )
+        if not lines:
+            return None
+        size = -(-longest // points)
+        note = (
+            f"Each point is the mean of {size} successive log points."
+            if size > 1
+            else ""
+        )
+        center = _CENTERS[self.options.center]
+        description = (
+            f"{metric} by steps: {center} over seeds, with its 95 % bootstrap interval"
+        )
+        return charts.draw_lines(
+            options.pop("title"),
+            lines,
+            **{"x": "steps", "y": metric, "note": note, "description": description},
+            **options,
+        )
+
+
+_TITLES = {
+    "evaluation.mean": "Return of evaluations",
+    _TRAINING: "Return in training (running mean)",
+}

@@ -1,0 +1,97 @@
+"""Report: a page with the results of runs; the function behind `rlcli report`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlcli.errors import RlcliError
+from rlcli.registry.libraries import require_extra
+from rlcli.results.checks import check_choice, check_threshold
+from rlcli.results.groups import RECIPE, Member, find_members, group_members
+from rlcli.results.plot import CENTERS
+from rlcli.runs.files import check_output
+
+FILE_NAME = "report.html"
+
+
+def report(
+    runs: str | Path | Sequence[str | Path],
+    *,
+    output: str | Path | None = None,
+    y: str | None = None,
+    threshold: float | None = None,
+    center: str = "mean",
+    group: str = RECIPE,
+    episodes: int = 50,
+    best: bool = False,
+    seed: int = 0,
+    trust: bool = False,
+    report_phase: Callable[[str], None] = lambda phase: None,
+) -> Path:
+    """Writes a page about runs, one HTML file without references, and returns its path.
+
+    The page contains results with intervals over seeds, learning curves, episodes with
+    value estimates and action probabilities, the metrics of updaters, recipes, what
+    differs between the runs, and their provenance. Requires the extra `report`.
+
+    Args:
+        runs: run folders, or folders with runs.
+        output: the `.html` file; by default `report.html`, in the folder of the run if
+            there is a single one.
+        y: the metric of the results and of the learning curves, as in `rlcli.plot`.
+        threshold: a value of y: when it is reached, and a line in the chart.
+        center: `mean` or `iqm` over seeds.
+        group: what the runs of a group have in common, as in `rlcli.plot`.
+        episodes: the number of episodes of each seed; with 0 no policy is loaded, and
+            JAX is not imported.
+        best: uses the policy of each seed's best evaluation instead of the latest.
+        seed: random seed of the episodes.
+        trust: allows recipes of runs to import code from outside rlcli and plug-ins.
+        report_phase: called with a description of each phase as it begins.
+    """
+    check_choice("center", center, CENTERS)
+    check_threshold(threshold)
+    if episodes < 0:
+        raise RlcliError(f"`episodes` cannot be {episodes}", "pass 0 or more")
+    require_extra("report", "a report")
+    notes: list[str] = []
+    members = find_members(runs, notes)
+    target = _choose_output(output, members)
+    if episodes and not trust:
+        _refuse_imports(members)
+    groups = group_members(members, group)
+    from rlcli.results.report import learning, page  # here: import NumPy
+
+    report_phase("reading metrics")
+    metrics = learning.MetricOptions(y, center, threshold)
+    results = learning.describe_learning(groups, metrics, notes)
+    views: Sequence[Any] = ()
+    if episodes:
+        from rlcli.results.report import episode_views  # here: imports JAX
+
+        evaluation = episode_views.EpisodeOptions(episodes, seed, best, trust)
+        views = episode_views.describe_episodes(groups, evaluation, notes, report_phase)
+    report_phase("writing the page")
+    page.write(target, page.make_content(groups, center, notes, results, views))
+    return target
+
+
+def _choose_output(output: str | Path | None, members: Sequence[Member]) -> Path:
+    """The file to write: by default in the folder of a single run."""
+    folder = members[0].folder if len(members) == 1 else Path()
+    target = folder / FILE_NAME if output is None else Path(output)
+    check_output(target, "a page", (".html", ".htm"))
+    return target
+
+
+def _refuse_imports(members: Sequence[Member]) -> None:
+    """Refuses runs whose recipes import code: before any work begins."""
+    for member in members:
+        if imports := member.info.get("imports"):
+            raise RlcliError(
+                f"the recipe of run `{member.folder}` imports code: "
+                + ", ".join(f"`{each}`" for each in imports),
+                "`--trust` allows that; `--episodes 0` leaves out what needs it",
+            )

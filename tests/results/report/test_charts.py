@@ -1,0 +1,134 @@
+"""Charts: that Vega-Lite draws them, and their data in tables."""
+
+import re
+
+import numpy as np
+import pytest
+
+from rlcli.results.report import charts
+from rlcli.results.report.charts import Line
+
+BAND = Line("a & <b>", 0, [0, 10, 20], [1, 2, 4], [0, 1, 3], [2, 3, 5])
+LINE = Line('it\'s "c"', 1, [0, 20], [3, 3])
+SHARES = np.array([[0.1, 0.9], [0.25, 0.75]])
+ROWS = [
+    {"label": "a", "color": 0, "value": 2.0, "ci95": [1, 3], "results": [1.0, 3.0]},
+    {"label": "b", "color": 1, "value": 5.0, "ci95": None, "results": [5.0]},
+]
+CHARTS = {
+    "band": charts.draw_lines("t", [BAND, LINE], x="steps", y="G", threshold=3.5),
+    "legend": charts.draw_lines("t", [LINE], x="step", y="v", has_legend=True),
+    "point": charts.draw_lines("t", [Line("a", 9, [5], [1])], x="steps", y="G"),
+    "shares": charts.draw_shares(
+        "t", ["it's", "b"], [0, 1], SHARES, x_title="step", description="d"
+    ),
+    "histogram": charts.draw_histogram(
+        "t", 2, [3, 0, 1], [0, 1, 2, 3], {"seed 0": 1.5}, x="return", description="d"
+    ),
+    "intervals": charts.draw_intervals(
+        "t", ROWS, x="G", center="mean", description="d"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_vega_lite_draws_every_kind_of_chart(name):
+    vl_convert = pytest.importorskip("vl_convert")
+    chart = CHARTS[name]
+    data = {"name": "points", "values": charts.expand(chart.blocks)}
+    svg = vl_convert.vegalite_to_svg({**chart.spec, "width": 400, "data": data})
+    kind, number = {
+        "band": ("line", 2),
+        "legend": ("line", 1),
+        "point": ("symbol", 2),  # the point, and that of the pointer
+        "shares": ("area", 2),
+        "histogram": ("rect", 3),
+        "intervals": ("symbol", 5),  # two means and three seeds
+    }[name]
+    assert _count_items(svg, kind) == number
+    assert "NaN" not in svg and "undefined" not in svg
+
+
+def _count_items(svg, kind):
+    """The items of the marks of a kind, without those of axes and legends."""
+    groups = re.findall(rf'class="mark-{kind} role-mark [^"]*"[^>]*>(.*?)</g>', svg)
+    return sum(group.count("<path") for group in groups)
+
+
+def test_blocks_are_rows_with_the_constants_of_their_series():
+    blocks = [{"s": 1, "x": [1, 2], "y": [3, None]}, {"s": 2, "x": [], "y": []}]
+    assert charts.expand(blocks) == [
+        {"s": 1, "x": 1, "y": 3},
+        {"s": 1, "x": 2, "y": None},
+    ]
+
+
+def test_numbers_are_rounded_and_those_that_are_not_finite_are_missing():
+    series = Line("a", 0, [123_456_789, 2], [np.pi, np.nan])
+    (block,) = charts.draw_lines("t", [series], x="steps", y="G").blocks
+    assert block["x"] == [123_456_789, 2]
+    assert block["y"] == [3.1416, None]
+
+
+def test_the_table_has_the_numbers_of_the_lines():
+    table = CHARTS["band"].table
+    assert table.header == ["series", "steps", "G", "95 % interval"]
+    assert table.rows[0] == ["a & <b>", "0", "1", "0 to 2"]
+    assert table.rows[-1] == ['it\'s "c"', "20", "3", ""]
+    assert table.note == ""
+
+
+def test_a_long_table_has_the_first_and_the_last_point_and_says_so():
+    line = Line("a", 0, [*range(1000)], [*range(1000)])
+    table = charts.draw_lines("t", [line], x="steps", y="G").table
+    assert len(table.rows) == charts.TABLE_ROWS
+    assert (table.rows[0][1], table.rows[-1][1]) == ("0", "999")
+    assert table.note == "20 of 1,000 points"
+    assert len(table.header) == 3  # no interval
+
+
+def test_shares_and_intervals_are_in_their_tables():
+    assert CHARTS["shares"].table.rows == [
+        ["0", "10.0 %", "90.0 %"],
+        ["1", "25.0 %", "75.0 %"],
+    ]
+    assert CHARTS["intervals"].table.rows == [
+        ["a", "2", "1 to 3", "2"],
+        ["b", "5", "n/a: 1 seed", "1"],
+    ]
+    assert CHARTS["histogram"].table.rows == [["0 to 1", "3"], ["2 to 3", "1"]]
+
+
+@pytest.mark.parametrize("background", ["#ffffff", "#f7f8fa", "#12151b", "#1a1e26"])
+def test_the_colours_are_visible_in_both_themes(background):
+    for color in charts.COLORS:
+        assert contrast(color, background) >= 3
+
+
+def contrast(first, second):
+    """The contrast ratio of WCAG."""
+    bright, dark = sorted(map(luminance, (first, second)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def luminance(color):
+    channels = np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    linear = np.where(
+        channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4
+    )
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_is_readable_in_both_themes(theme):
+    from importlib.resources import files
+
+    style = (files("rlcli.results.report") / "page" / "page.css").read_text()
+    _, light, dark, *_ = style.split(":root {")
+    block = (light if theme == "light" else dark).partition("}")[0]
+    found = dict(re.findall(r"--(\w+): (#\w{6})", block))
+    for text in ("ink", "muted", "link"):
+        assert contrast(found[text], found["paper"]) >= 4.5
+        assert contrast(found[text], found["panel"]) >= 4.5
+    for mark in ("mark", "change"):
+        assert contrast(found["ink"], found[mark]) >= 4.5
