@@ -78,27 +78,13 @@ def replay_agent(
         learning_iterations = learning_iterations * (learning_iterations > 0)
         return learning_iterations * updates.numerator // updates.denominator
 
-    def store(
-        state: ArrayTree, steps: Transition, clock: Clock
-    ) -> tuple[ArrayTree, Int[Array, ""]]:
-        """The replay with an unroll, and the number of unrolls added to it so far."""
-        count, data = clock.iteration, clock.data
-        if replay.is_offline:
-            return state, count
-        if replay.dataset is not None:
-            state = update_if(
-                clock.iteration == 0,
-                lambda _, state: _add_dataset(replay, state, data, steps),
-                state,
-            )
-            count = count + _count_unrolls(data, steps)
-        return replay.add(state, steps, count), count + 1
+    update_from_sample = _sample_updater(updater, tracer, replay)
 
     def learn(
         state: ReplayAgentState, steps: Transition, clock: Clock, noise: ArrayTree
     ) -> tuple[ReplayAgentState, dict[str, Real[Array, ""]]]:
         with jax.named_scope(phases.STORE):
-            replay_state, count = store(state.replay, steps, clock)
+            replay_state, count = _store(replay, state.replay, steps, clock)
         updates_before = count_updates(clock.iteration)
         num_updates = count_updates(clock.iteration + 1) - updates_before
 
@@ -109,30 +95,8 @@ def replay_agent(
             replay_state: ArrayTree,
             metrics: ArrayTree,
         ) -> tuple:
-            sample_noise, key = jax.tree.map(lambda x: x[i], noise)
-            with jax.named_scope(phases.SAMPLE):
-                source = clock.data if replay.is_offline else replay_state
-                raw, weight, index = replay.sample(source, count, sample_noise)
-            time = clock._replace(updates=updates_before + i)
-
-            def step(learner: ArrayTree) -> tuple:
-                rows = _trace(tracer, updater, learner, raw)
-                counts = weight[: rows.reward.shape[0]]
-                with jax.named_scope(phases.UPDATE):
-                    learner, report = updater.update(learner, rows, counts, time, key)
-                return learner, report.priority, dict(report.metrics)
-
-            if replay.episodes:
-                # An update is skipped if the sample is empty: the last one of a chunk
-                # is not known in advance.
-                time = time._replace(compute_metrics=jnp.bool_(True))
-                result = _step_unless_empty(weight, step, learner, metrics)
-            else:
-                result = step(learner)
-            learner, priority, metrics = result
-            with jax.named_scope(phases.STORE):
-                replay_state = replay.reweigh(replay_state, index, priority)
-            return learner, replay_state, metrics
+            states, time = (learner, replay_state, metrics), (updates_before, i)
+            return update_from_sample(states, count, clock, time, noise)
 
         def update_next(i: Int[Array, ""] | int, carry: tuple) -> tuple:
             learner, replay_state, metrics = carry
@@ -169,6 +133,49 @@ def replay_agent(
         environment_axes=ReplayAgentState(updater.environment_axes, 0, None),
         redivide=redivide if replay.redivide else None,
     )
+
+
+def _sample_updater(updater: Updater, tracer: Tracer, replay: Replay) -> Callable:
+    """Returns a function that learns from one sample.
+
+    It is `(states, count, clock, time, noise) -> states`: `states` are those of the
+    learner and of the replay, and the last metrics; `count` is the number of unrolls in
+    the replay, `time` the number of updates before this iteration and the index of the
+    update in it, and `noise` that of all updates in the iteration.
+    """
+
+    def update(
+        states: tuple, count: Int[Array, ""], clock: Clock, time: tuple, noise: tuple
+    ) -> tuple:
+        learner, replay_state, metrics = states
+        updates_before, i = time
+        sample_noise, key = jax.tree.map(lambda x: x[i], noise)
+        with jax.named_scope(phases.SAMPLE):
+            source = clock.data if replay.is_offline else replay_state
+            raw, weight, index = replay.sample(source, count, sample_noise)
+        clock = clock._replace(updates=updates_before + i)
+        if replay.episodes:
+            # An update is skipped if the sample is empty: the last one of a chunk is
+            # not known in advance.
+            clock = clock._replace(compute_metrics=jnp.bool_(True))
+
+        def step(learner: ArrayTree) -> tuple:
+            rows = _trace(tracer, updater, learner, raw)
+            counts = weight[: rows.reward.shape[0]]
+            with jax.named_scope(phases.UPDATE):
+                learner, report = updater.update(learner, rows, counts, clock, key)
+            return learner, report.priority, dict(report.metrics)
+
+        if replay.episodes:
+            result = _step_unless_empty(weight, step, learner, metrics)
+        else:
+            result = step(learner)
+        learner, priority, metrics = result
+        with jax.named_scope(phases.STORE):
+            replay_state = replay.reweigh(replay_state, index, priority)
+        return learner, replay_state, metrics
+
+    return update
 
 
 def online_agent(updater: Updater, tracer: Tracer) -> Agent:
@@ -212,6 +219,23 @@ def online_agent(updater: Updater, tracer: Tracer) -> Agent:
         requires=_requires(tracer, updater),
         environment_axes=OnlineAgentState._make([updater.environment_axes, 1]),
     )
+
+
+def _store(
+    replay: Replay, state: ArrayTree, steps: Transition, clock: Clock
+) -> tuple[ArrayTree, Int[Array, ""]]:
+    """The replay with an unroll, and the number of unrolls added to it so far."""
+    count, data = clock.iteration, clock.data
+    if replay.is_offline:
+        return state, count
+    if replay.dataset is not None:
+        state = update_if(
+            clock.iteration == 0,
+            lambda _, state: _add_dataset(replay, state, data, steps),
+            state,
+        )
+        count = count + _count_unrolls(data, steps)
+    return replay.add(state, steps, count), count + 1
 
 
 def _count_unrolls(data: Transition, steps: Transition) -> int:

@@ -114,16 +114,8 @@ def compiled_loop(setup: Setup) -> Loop:
     )
 
 
-def _chunk_function(setup: Setup) -> Callable:
-    """Returns `(progress, counts) -> progress, log` of one seed.
-
-    `counts` are the log points, as numbers of iterations since the start of the chunk.
-    The last one is the length of the chunk.
-
-    The program is the same for any number of iterations: the noise is drawn for a block
-    of steps, and the inner loop over the block has a traced length.
-    """
-    block = noise_block_size(setup.environment.num_envs)
+def _step_function(setup: Setup) -> Callable:
+    """Returns `(progress, noise, compute_metrics) -> progress, metrics` of one seed."""
 
     @jax.jit  # traced once, for the shapes of metrics and for the loop
     def step(
@@ -143,6 +135,60 @@ def _chunk_function(setup: Setup) -> Callable:
         state, timestep = round_to_dtype(outcome, progress.iteration)
         progress = progress._replace(environment=state)
         return advance(setup, progress, timestep, tuple(rest), compute_metrics)
+
+    return step
+
+
+class _ScalarPacking:
+    """Packs statistics and metrics, one array per dtype.
+
+    They are about ten scalars, and each would need a kernel of its own at every step of
+    the loop.
+    """
+
+    def __init__(self, progress: Progress, metrics: Mapping[str, Any]) -> None:
+        self._packing = Packing(
+            (progress.statistics, progress.faults.not_finite, metrics)
+        )
+
+    def pack(
+        self, progress: Progress, metrics: Mapping[str, Array]
+    ) -> tuple[Progress, PackedTree]:
+        """Splits progress: what changes slowly, and the scalars."""
+        faults = progress.faults
+        scalars = (progress.statistics, faults.not_finite, metrics)
+        rest = faults._replace(not_finite=())  # constant in this loop
+        return progress._replace(statistics=(), faults=rest), self._packing.pack(
+            scalars
+        )
+
+    def unpack(self, progress: Progress, packed: PackedTree) -> tuple[Progress, Any]:
+        """The inverse of `pack`."""
+        statistics, not_finite, metrics = self._packing.unpack(packed)
+        faults = progress.faults._replace(not_finite=not_finite)
+        return progress._replace(statistics=statistics, faults=faults), metrics
+
+    def read_row(self, row: Mapping[str, Array], packed: PackedTree) -> Log:
+        """A row of the log, from a row of the buffer.
+
+        A row has no large arrays: those of current episodes and of faults are taken
+        from `packed`, and dropped.
+        """
+        statistics, _, metrics = self._packing.unpack(PackedTree(row, packed.large))
+        return Log(finished_episodes(statistics), metrics)
+
+
+def _chunk_function(setup: Setup) -> Callable:
+    """Returns `(progress, counts) -> progress, log` of one seed.
+
+    `counts` are the log points, as numbers of iterations since the start of the chunk.
+    The last one is the length of the chunk.
+
+    The program is the same for any number of iterations: the noise is drawn for a block
+    of steps, and the inner loop over the block has a traced length.
+    """
+    block = noise_block_size(setup.environment.num_envs)
+    step = _step_function(setup)
 
     def chunk(progress: Progress, counts: Array) -> tuple[Progress, Log]:
         points = progress.iteration + counts
@@ -166,11 +212,11 @@ def _chunk_function(setup: Setup) -> Callable:
                 ) -> tuple:
                     return step(progress_before, step_noise, compute_metrics)
 
-                progress, packed = pack(
+                progress, packed = packing.pack(
                     *advance_with_metrics(
                         setup.agent,
                         advance_fn,
-                        unpack(progress_before, packed),
+                        packing.unpack(progress_before, packed),
                         updates_at_points[buffer.row],
                     )
                 )
@@ -186,30 +232,13 @@ def _chunk_function(setup: Setup) -> Callable:
             lambda: draw_step_noise(setup, progress.seed, jnp.int32(0))
         )
         _, metrics = jax.eval_shape(step, progress, noise, jnp.bool_(True))
-        # Statistics and metrics are about ten scalars, and each would need a kernel of
-        # its own at every step: the loop carries them packed, one array per dtype.
-        packing = Packing((progress.statistics, progress.faults.not_finite, metrics))
-
-        def pack(progress: Progress, metrics: Mapping[str, Array]) -> tuple:
-            faults = progress.faults
-            scalars = (progress.statistics, faults.not_finite, metrics)
-            rest = faults._replace(not_finite=())  # constant in this loop
-            return progress._replace(statistics=(), faults=rest), packing.pack(scalars)
-
-        def unpack(progress: Progress, packed: PackedTree) -> tuple[Progress, Any]:
-            statistics, not_finite, metrics = packing.unpack(packed)
-            faults = progress.faults._replace(not_finite=not_finite)
-            return progress._replace(statistics=statistics, faults=faults), metrics
-
-        def read_row(row: Mapping[str, Array]) -> Log:
-            # The large arrays are of current episodes and of faults: a row drops them.
-            statistics, _, metrics = packing.unpack(PackedTree(row, packed.large))
-            return Log(finished_episodes(statistics), metrics)
-
+        packing = _ScalarPacking(progress, metrics)
         blocks = (num_steps + block - 1) // block
-        remaining, packed = pack(progress, zeros_of_shapes(metrics))
+        remaining, packed = packing.pack(progress, zeros_of_shapes(metrics))
         carry = remaining, packed, empty_buffer(packed)
         remaining, packed, buffer = jax.lax.fori_loop(0, blocks, run_block, carry)
-        return unpack(remaining, packed)[0], jax.vmap(read_row)(buffer.rows)
+        progress, _ = packing.unpack(remaining, packed)
+        read_row = functools.partial(packing.read_row, packed=packed)
+        return progress, jax.vmap(read_row)(buffer.rows)
 
     return chunk

@@ -7,6 +7,7 @@ microseconds per step instead of a dispatch.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -131,6 +132,26 @@ def compiled_episodes(
             jnp.zeros(share, jnp.int32), *begin_all(reset_seeds)
         )
 
+    advance = _advance_function(functions, draw_all, step_all, block)
+    return CompiledEpisodes(
+        jax.jit(shard_seeds(begin, devices, (0,), 0)),
+        jax.jit(
+            shard_seeds(advance, devices, (0, 0, 0, None, None), 0), donate_argnums=1
+        ),
+        share * devices,
+        devices,
+    )
+
+
+def _advance_function(
+    functions: EpisodeFunctions, draw: Callable, step: Callable, block: int
+) -> Callable:
+    """Returns `CompiledEpisodes.advance` for the seeds of one device.
+
+    `draw` draws the noise of a block of steps, and `step` makes one step, both of all
+    these seeds.
+    """
+
     def advance(
         acting: ArrayTree,
         state: CompiledEpisodesState,
@@ -146,12 +167,12 @@ def compiled_episodes(
 
         def run_block(carry: tuple) -> tuple:
             start = carry[0]
-            noise = draw_all(seeds, evaluation_index, start)
+            noise = draw(seeds, evaluation_index, start)
 
             def run_step(carry: tuple) -> tuple:
                 time, *rest = carry
                 step_noise = jax.tree.map(lambda leaf: leaf[:, time - start], noise)
-                return time + 1, *step_all(acting, *rest, step_noise, time)
+                return time + 1, *step(acting, *rest, step_noise, time)
 
             def is_in_block(carry: tuple) -> Array:
                 return (carry[0] < start + block) & is_running(carry)
@@ -160,14 +181,8 @@ def compiled_episodes(
 
         carry = state.time[0], state.environment, state.records
         time, *rest = jax.lax.while_loop(is_running, run_block, carry)
+        share = len(seeds)
         new_state = CompiledEpisodesState(jnp.full(share, time), *rest)
         return new_state, jnp.full(share, is_done(new_state.records))
 
-    return CompiledEpisodes(
-        jax.jit(shard_seeds(begin, devices, (0,), 0)),
-        jax.jit(
-            shard_seeds(advance, devices, (0, 0, 0, None, None), 0), donate_argnums=1
-        ),
-        share * devices,
-        devices,
-    )
+    return advance

@@ -67,9 +67,6 @@ class _Program(NamedTuple):
 def host_loop(setup: Setup) -> Loop:
     """Runs one dispatch per environment step, with `environment.step` on the host."""
     environment = setup.environment
-    block = noise_block_size(environment.num_envs)
-    is_pinned = threads.is_single_threaded() and jax.default_backend() == "cpu"
-
     seeds, numbers = seed_array(setup), numbers_array(setup)
 
     @jax.jit
@@ -100,40 +97,14 @@ def host_loop(setup: Setup) -> Loop:
         rows, start = [], int(progress.iteration)
         points = log_points(counts)
         for count in np.unique(points):
-            progress, metrics = advance_to(progress, start + int(count))
+            end = start + int(count)
+            progress, metrics = _advance_to(setup, program(), progress, end)
             row = Log(finished_episodes(progress.statistics), metrics)
             rows.append(jax.device_get(row))
         unused = (0, 0), (0, len(points) - len(rows))
         return progress, jax.tree.map(
             lambda *leaves: np.pad(np.stack(leaves, axis=1), unused), *rows
         )
-
-    def advance_to(
-        progress: Progress, end: int
-    ) -> tuple[Progress, Mapping[str, Array]]:
-        run, state = program(), progress.environment
-        action = progress.pending.action
-        packed_carry = run.pack(progress._replace(environment=()))
-        final_updates = jnp.asarray(setup.agent.updates(end))
-        noise, start = None, int(progress.iteration) * setup.unroll
-        with pin_threads() if is_pinned else contextlib.nullcontext():
-            for time in range(start, end * setup.unroll):
-                row = time % block
-                if row == 0 or noise is None:
-                    block_noise, noise = run.draw(seeds, np.int32(time - row))
-                    leaves, structure = jax.tree.flatten(block_noise)
-                env_noise = structure.unflatten([leaf[:, row] for leaf in leaves])
-                cut = setup.reset and (time + 1) % setup.unroll == 0
-                with jax.profiler.TraceAnnotation(phases.ENVIRONMENT):
-                    state, timestep = environment.step(state, action, env_noise, cut)
-                if timestep.info:  # `info` of host environments is not summed
-                    timestep = timestep._replace(info={})
-                packed_timestep = run.pack_timestep(timestep)
-                packed_carry, action = run.step(
-                    packed_carry, packed_timestep, noise, final_updates
-                )
-        progress, metrics = run.unpack(packed_carry)
-        return progress._replace(environment=state), metrics
 
     def save(progress: Progress) -> ArrayTree:
         arrays = environment.save(progress.environment)
@@ -160,40 +131,49 @@ def host_loop(setup: Setup) -> Loop:
     )
 
 
+def _advance_to(
+    setup: Setup, program: _Program, progress: Progress, end: int
+) -> tuple[Progress, Mapping[str, Array]]:
+    """Runs until iteration `end`."""
+    environment, seeds = setup.environment, seed_array(setup)
+    block = noise_block_size(environment.num_envs)
+    is_pinned = threads.is_single_threaded() and jax.default_backend() == "cpu"
+    state, action = progress.environment, progress.pending.action
+    packed_carry = program.pack(progress._replace(environment=()))
+    final_updates = jnp.asarray(setup.agent.updates(end))
+    noise, start = None, int(progress.iteration) * setup.unroll
+    with pin_threads() if is_pinned else contextlib.nullcontext():
+        for time in range(start, end * setup.unroll):
+            row = time % block
+            if row == 0 or noise is None:
+                block_noise, noise = program.draw(seeds, np.int32(time - row))
+                leaves, structure = jax.tree.flatten(block_noise)
+            env_noise = structure.unflatten([leaf[:, row] for leaf in leaves])
+            cut = setup.reset and (time + 1) % setup.unroll == 0
+            with jax.profiler.TraceAnnotation(phases.ENVIRONMENT):
+                state, timestep = environment.step(state, action, env_noise, cut)
+            if timestep.info:  # `info` of host environments is not summed
+                timestep = timestep._replace(info={})
+            packed_timestep = program.pack_timestep(timestep)
+            packed_carry, action = program.step(
+                packed_carry, packed_timestep, noise, final_updates
+            )
+    progress, metrics = program.unpack(packed_carry)
+    return progress._replace(environment=state), metrics
+
+
 def _build_program(setup: Setup, progress: Progress) -> _Program:
     """Traces all functions, so that arrays that do not fit in memory raise an error.
 
     `progress` is its shapes.
     """
-    seeds, environment = len(setup.seeds), setup.environment
-    block = noise_block_size(environment.num_envs)
+    seeds = len(setup.seeds)
     # The carry of a single seed has no axis for seeds: with one, XLA would not update
     # the donated buffers in place, and would copy the replay at every step.
     is_single = seeds == 1
 
-    _, *noise_shapes = jax.eval_shape(
-        functools.partial(draw_step_noise, setup), seed_array(setup)[0], 0
-    )
-    noises = Packing(tuple(noise_shapes))
-
-    def draw_one(seed: Array, start: Array) -> tuple[ArrayTree, PackedTree]:
-        environments, *agents = draw_noise_block(setup, seed, start)
-        return environments, jax.vmap(noises.pack)(tuple(agents))
-
-    def step(
-        carry: tuple, timestep: TimeStep, noise: PackedTree, final_updates: Array
-    ) -> tuple[Progress, Mapping[str, Array]]:
-        row = current_step(setup, carry[0]) % block
-        step_noise = noises.unpack(jax.tree.map(lambda leaf: leaf[row], noise))
-
-        def advance_fn(progress_before: Progress, compute_metrics: Array) -> tuple:
-            return advance(
-                setup, progress_before, timestep, step_noise, compute_metrics
-            )
-
-        return advance_with_metrics(setup.agent, advance_fn, carry, final_updates)
-
-    draw_all = jax.jit(vmap_seeds(draw_one, seeds, (0, None), 0))
+    draw_all, noises = _noise_functions(setup)
+    step = _step_function(setup, noises)
     _, timestep = timestep_shapes(seeds, setup.environment)
     _, noise = jax.eval_shape(draw_all, seed_array(setup), np.int32(0))
 
@@ -249,6 +229,43 @@ def _build_program(setup: Setup, progress: Progress) -> _Program:
         temporaries=temporary_bytes(program.jaxpr) + tree_bytes(noise),
         hlo=lambda: program.lower().compile().as_text() or "",
     )
+
+
+def _noise_functions(setup: Setup) -> tuple[Callable, Packing]:
+    """`draw` of a program, and the packing of a step's noise of one seed's agent."""
+    _, *shapes = jax.eval_shape(
+        functools.partial(draw_step_noise, setup), seed_array(setup)[0], 0
+    )
+    packing = Packing(tuple(shapes))
+
+    def draw_one(seed: Array, start: Array) -> tuple[ArrayTree, PackedTree]:
+        environments, *agents = draw_noise_block(setup, seed, start)
+        return environments, jax.vmap(packing.pack)(tuple(agents))
+
+    return jax.jit(vmap_seeds(draw_one, len(setup.seeds), (0, None), 0)), packing
+
+
+def _step_function(setup: Setup, noises: Packing) -> Callable:
+    """Returns `(carry, timestep, noise, final_updates) -> carry` of one seed.
+
+    `noise` is that of a block of steps.
+    """
+    block = noise_block_size(setup.environment.num_envs)
+
+    def step(
+        carry: tuple, timestep: TimeStep, noise: PackedTree, final_updates: Array
+    ) -> tuple[Progress, Mapping[str, Array]]:
+        row = current_step(setup, carry[0]) % block
+        step_noise = noises.unpack(jax.tree.map(lambda leaf: leaf[row], noise))
+
+        def advance_fn(progress_before: Progress, compute_metrics: Array) -> tuple:
+            return advance(
+                setup, progress_before, timestep, step_noise, compute_metrics
+            )
+
+        return advance_with_metrics(setup.agent, advance_fn, carry, final_updates)
+
+    return step
 
 
 def timestep_shapes(seeds: int, environment: Environment) -> tuple[Any, TimeStep]:

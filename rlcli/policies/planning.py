@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import gymnasium
 import jax
@@ -91,20 +92,7 @@ def gumbel_muzero(
                 gumbel_scale=scale,
                 qtransform=q_transform,
             )
-            weights, tree = output.action_weights, output.search_tree.summary()
-            visited_weights = jnp.where(tree.visit_counts > 0, weights, 0.0)
-            root_value = jnp.sum(visited_weights * tree.qvalues, axis=-1) / jnp.sum(
-                visited_weights, axis=-1
-            )
-            probability = jnp.maximum(
-                select_index(weights, output.action), _MIN_PROBABILITY
-            )
-            extras = {
-                "log_prob": jnp.log(probability),
-                "action_weights": weights,
-                "root_value": root_value,
-            }
-            return Decision(start + output.action, extras), state
+            return Decision(start + output.action, _search_extras(output)), state
 
         return act
 
@@ -130,3 +118,18 @@ def gumbel_muzero(
         parameters=parameters,
         family=categorical(int(model.actions.n), start),
     )
+
+
+def _search_extras(output: Any) -> dict[str, Array]:
+    """The extras of a decision, from the output of a search of mctx."""
+    weights, tree = output.action_weights, output.search_tree.summary()
+    visited_weights = jnp.where(tree.visit_counts > 0, weights, 0.0)
+    root_value = jnp.sum(visited_weights * tree.qvalues, axis=-1) / jnp.sum(
+        visited_weights, axis=-1
+    )
+    probability = jnp.maximum(select_index(weights, output.action), _MIN_PROBABILITY)
+    return {
+        "log_prob": jnp.log(probability),
+        "action_weights": weights,
+        "root_value": root_value,
+    }

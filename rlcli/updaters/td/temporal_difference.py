@@ -314,11 +314,28 @@ def td_updater(
             )
         return new_state, Report(reported, metrics)
 
+    return Updater(
+        init=begin,
+        acting=lambda state: state.params,
+        policy=parts.policy,
+        update=update,
+        estimate=_estimate_function(parts, has_target=target is not None),
+        failed_at=lambda state: state.failed,
+        is_data_parallel=True,
+        requires=("carry",) if is_recurrent_critic(critic) else (),
+        priority=priority,
+    )
+
+
+def _estimate_function(parts: TDParts, has_target: bool) -> Callable:
+    """Returns `Updater.estimate` of a TD updater."""
+    critic, scale = parts.critic, parts.scale
+
     def estimate(state: Learner, steps: Transition) -> Estimates:
         # Returns over several steps bootstrap from the target parameters, as those of
         # one step do (Munos et al., 2016, https://arxiv.org/abs/1606.02647).
         params, inputs = state.params, (steps.first, initial_carry(critic, steps))
-        target_params = params if target is None else state.target
+        target_params = state.target if has_target else params
         prediction = critic.predict_action(
             "act", target_params, None, steps.obs, steps.action, *inputs
         )
@@ -342,17 +359,7 @@ def td_updater(
             carry=next_carries if is_recurrent_critic(critic) else (),
         )
 
-    return Updater(
-        init=begin,
-        acting=lambda state: state.params,
-        policy=parts.policy,
-        update=update,
-        estimate=estimate,
-        failed_at=lambda state: state.failed,
-        is_data_parallel=True,
-        requires=("carry",) if is_recurrent_critic(critic) else (),
-        priority=priority,
-    )
+    return estimate
 
 
 def _with_next_carry(steps: Transition, carries: dict[str, ArrayTree]) -> Transition:

@@ -67,22 +67,11 @@ def pong(
         visual: whether to observe the field as an image instead of numbers.
     """
     _check_sizes(height, reach, max_speed)
-    rows, columns = np.arange(height)[:, None], np.arange(width)
 
     def observe(state: PongState) -> Array:
         if visual:
-            own_paddle = (jnp.abs(rows - state.own) <= reach) & (columns == 0)
-            their_paddle = (jnp.abs(rows - state.their) <= reach) & (
-                columns == width - 1
-            )
-            ball = (rows == state.row) & (columns == state.column)
-            last = (rows == state.last_row) & (columns == state.last_column)
-            return jnp.stack([own_paddle | their_paddle, ball, last], axis=-1)
-        places = jnp.stack([state.own, state.their, state.row, state.column])
-        ends = np.array([height, height, height, width], np.float32) - 1
-        speeds = jnp.stack([state.down / max_speed, state.right])
-        positions = jnp.clip(2 * places / ends - 1, -1, 1)
-        return jnp.concatenate([positions, speeds]).astype(jnp.float32)
+            return _observe_field(state, width, height, reach)
+        return _observe_numbers(state, width, height, max_speed)
 
     def reset(key: Key) -> tuple[PongState, Array]:
         # One hash instead of the six of three `randint` calls, which slow single steps.
@@ -98,19 +87,8 @@ def pong(
         return jnp.clip(paddle + step, reach, height - 1 - reach)
 
     def bounce(state: PongState, paddle: Array, side: int) -> PongState:
-        """Bounces the ball off a paddle: side −1 is the agent's, 1 the opponent's."""
         front = width - 2 if side == 1 else 1
-        is_behind = (state.column - front) * side >= 0
-        offset = state.row - paddle
-        hit = is_behind & (state.right == side) & (jnp.abs(offset) <= reach)
-        vertical_speed = jnp.round(state.down + offset / reach).astype(jnp.int32)
-        return state._replace(
-            column=jnp.where(hit, 2 * front - state.column, state.column),
-            right=jnp.where(hit, -side, state.right),
-            down=jnp.where(
-                hit, jnp.clip(vertical_speed, -max_speed, max_speed), state.down
-            ),
-        )
+        return _bounce(state, paddle, side, front, reach, max_speed)
 
     def step(
         state: PongState, action: Array, noise: Array
@@ -146,6 +124,47 @@ def pong(
         action=gymnasium.spaces.Discrete(3),
         render=lambda state: _draw(jax.device_get(state), width, height, reach),
         draw=lambda key: jax.random.uniform(key) < opponent_skill,
+    )
+
+
+def _observe_field(state: PongState, width: int, height: int, reach: int) -> Array:
+    """The field as an image, bool `[height, width, 3]`."""
+    rows, columns = np.arange(height)[:, None], np.arange(width)
+    own_paddle = (jnp.abs(rows - state.own) <= reach) & (columns == 0)
+    their_paddle = (jnp.abs(rows - state.their) <= reach) & (columns == width - 1)
+    ball = (rows == state.row) & (columns == state.column)
+    last = (rows == state.last_row) & (columns == state.last_column)
+    return jnp.stack([own_paddle | their_paddle, ball, last], axis=-1)
+
+
+def _observe_numbers(
+    state: PongState, width: int, height: int, max_speed: int
+) -> Array:
+    """Positions and speeds, float32 `[6]`."""
+    places = jnp.stack([state.own, state.their, state.row, state.column])
+    ends = np.array([height, height, height, width], np.float32) - 1
+    speeds = jnp.stack([state.down / max_speed, state.right])
+    positions = jnp.clip(2 * places / ends - 1, -1, 1)
+    return jnp.concatenate([positions, speeds]).astype(jnp.float32)
+
+
+def _bounce(
+    state: PongState, paddle: Array, side: int, front: int, reach: int, max_speed: int
+) -> PongState:
+    """Bounces the ball off a paddle: side −1 is the agent's, 1 the opponent's.
+
+    `front` is the column in front of the paddle.
+    """
+    is_behind = (state.column - front) * side >= 0
+    offset = state.row - paddle
+    hit = is_behind & (state.right == side) & (jnp.abs(offset) <= reach)
+    vertical_speed = jnp.round(state.down + offset / reach).astype(jnp.int32)
+    return state._replace(
+        column=jnp.where(hit, 2 * front - state.column, state.column),
+        right=jnp.where(hit, -side, state.right),
+        down=jnp.where(
+            hit, jnp.clip(vertical_speed, -max_speed, max_speed), state.down
+        ),
     )
 
 
