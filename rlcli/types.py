@@ -67,9 +67,8 @@ ArrayTree = Any  # a pytree of arrays; () where there is no state
 Key: TypeAlias = jaxtyping.Key[Array, ""]  # a typed JAX PRNG key, consumed once
 Params = Any  # a mapping from parameter group: {"q": …} or {"shared": …, …}
 
-# Types of options, with their ranges. A `float` option, plain or annotated, accepts a
-# number or a schedule. A `Structural` one determines a space or a state, and accepts a
-# number only.
+# Types of options, with their ranges. A `float` option accepts a number or a schedule; a
+# `Structural` one, which determines a space or a state, accepts a number only.
 Probability = Annotated[float, Ge(0.0), Le(1.0)]
 Positive = Annotated[float, Gt(0.0)]
 NonNegative = Annotated[float, Ge(0.0)]
@@ -319,8 +318,7 @@ class Clock(NamedTuple):
     """The counters of a run. Scalars; only `episodes` differs between seeds."""
 
     iteration: Int32[Array, ""]  # iterations finished
-    # Environment steps of one seed, over all its environments.
-    steps: Float32[Array, ""]
+    steps: Float32[Array, ""]  # of one seed, over all its environments
     episodes: Float32[Array, ""]  # episodes finished
     updates: Int32[Array, ""]  # updates finished
     compute_metrics: Bool[Array, ""]  # whether the metrics of this iteration are logged

@@ -1,4 +1,4 @@
-"""Setup: builds the environment and the agent of a recipe."""
+"""Setup: builds the agent of a recipe, and combines it with the environment."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rlcli import registry, schedules, spaces
+from rlcli import registry, spaces
 from rlcli.assembly import data_parallel, out_of_memory
 from rlcli.assembly.checks import (
     check_goals,
     check_names,
-    check_outputs,
     check_parts,
     check_updates,
 )
 from rlcli.assembly.data import read_data
+from rlcli.assembly.environments import build_simulator, environment_factory
 from rlcli.assembly.networks import build_network
 from rlcli.assembly.numbers import recipe_numbers
 from rlcli.assembly.parts import (
@@ -28,20 +28,16 @@ from rlcli.assembly.parts import (
     format_names,
     positional_parameters,
 )
-from rlcli.assembly.preprocessing import environment_preprocessing
 from rlcli.assembly.user_errors import explain_user_errors
 from rlcli.distributions import action_masks
 from rlcli.environments.idle import idle
-from rlcli.environments.observation_image import with_render
-from rlcli.environments.vector import rendering_option, values_at, vector
 from rlcli.errors import RlcliError
 from rlcli.loop import agents
 from rlcli.loop.progress import Setup
 from rlcli.policies.sampled import random
 from rlcli.policies.warmup import warmup_policy
-from rlcli.preprocessing.frame_stack import stack_frames
 from rlcli.preprocessing.normalization import Normalizer, normalizer
-from rlcli.recipe import DEFAULT, SHARED, Part, Recipe
+from rlcli.recipe import DEFAULT, SHARED, Recipe
 from rlcli.registry import plugins
 from rlcli.types import (
     Agent,
@@ -83,7 +79,7 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
         seeds = range(train.seed, train.seed + train.seeds)
     share = data_parallel.share_of_device(recipe)
     with out_of_memory.limit_building(recipe):
-        environment_at = _environment_factory(share, len(seeds), rendering)
+        environment_at = environment_factory(share, len(seeds), rendering)
         environment = environment_at(START)
         parts_at = _agent_parts_factory(share, environment_at)
         parts = parts_at(START)
@@ -111,21 +107,6 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
     )
     check_updates(recipe, setup, parts.updater)
     return setup
-
-
-def build_environment(
-    recipe: Recipe, seeds: int, clock: Clock = START, *, rendering: bool = False
-) -> Environment:
-    """Builds only the environment, for a given time; by default the start."""
-    with out_of_memory.limit_building(recipe), explain_user_errors(recipe):
-        return _environment_factory(recipe, seeds, rendering)(clock)
-
-
-def check_environment(recipe: Recipe) -> None:
-    """Refuses a compiled environment that does not match its declared spaces."""
-    if registry.find("environment", recipe.environment.name).facts.get("adapter"):
-        return  # on the host: the results of its steps are checked at run time
-    check_outputs(recipe, build_core(recipe, START, values_at(recipe.each, 0)))
 
 
 def _constant(environment: Environment, clock: Clock) -> Environment:
@@ -173,89 +154,6 @@ def _device_count(recipe: Recipe, seeds: int, is_pure: bool) -> int:
     return requested // group
 
 
-def _environment_factory(
-    recipe: Recipe, seeds: int, rendering: bool
-) -> Callable[[Clock], Environment]:
-    """A function that builds the vectorized environment for a given time."""
-    part, frame_steps = recipe.environment, environment_preprocessing(recipe)
-    if registry.find(part.kind, part.name).facts.get("adapter"):
-        if names := _scheduled_options(part):
-            raise recipe.error(
-                ("environment", names[0]),
-                f"environment `{part.name}` runs on the host: `{names[0]}` cannot "
-                "follow a schedule",
-                f"set `{names[0]}` to a number",
-            )
-        host_env = build_part(
-            part,
-            START,
-            recipe,
-            recipe.num_envs,
-            seeds,
-            recipe.time_limit,
-            recipe.timeout,
-            rendering,
-        )
-        host_env = stack_frames(host_env, frame_steps)
-        return lambda clock: host_env
-
-    limit = recipe.time_limit
-    assert limit != "default"  # only adapters have a default limit
-
-    def environment(clock: Clock) -> Environment:
-        each = {name: jnp.asarray(values) for name, values in recipe.each.items()}
-        envs = vector(
-            lambda values: build_core(recipe, clock, values, rendering),
-            recipe.num_envs,
-            time_limit=limit,
-            each=each,
-            rendering=rendering,
-        )
-        return stack_frames(envs, frame_steps)
-
-    return environment
-
-
-def build_core(
-    recipe: Recipe, clock: Clock, values: Mapping[str, Any], rendering: bool = False
-) -> Environment:
-    """One environment with its wrappers; `values` are its options in `each`."""
-    part = recipe.environment
-    option = rendering_option(registry.find(part.kind, part.name).factory, rendering)
-    core = build_part(part, clock, recipe, **option, **values)
-    core = with_render(core) if rendering else core
-    for index, wrapper in enumerate(recipe.wrappers):
-        place = ("environment", "wrappers", index)
-        core = build_part(wrapper, clock, recipe, core, place=place)
-    return core
-
-
-def _simulator(recipe: Recipe, clock: Clock) -> Environment | None:
-    """One environment as a simulator for planning.
-
-    None unless it is pure and the agent sees its observations and rewards unchanged.
-    """
-    part, normalization = recipe.environment, recipe.normalize
-    if registry.find(part.kind, part.name).facts.get("adapter"):
-        return None
-    if (
-        recipe.each
-        or normalization.observation
-        or normalization.reward
-        or environment_preprocessing(recipe)
-    ):
-        return None
-    return build_core(recipe, clock, {})
-
-
-def _scheduled_options(part: Part) -> list[str]:
-    return [
-        name
-        for name, value in part.options.items()
-        if isinstance(value, schedules.Schedule)
-    ]
-
-
 class _AgentParts(NamedTuple):
     """The parts of an agent, built for a given time."""
 
@@ -286,7 +184,7 @@ def _agent_parts_factory(
             clock,
             recipe,
             env_spaces._replace(
-                simulator=functools.partial(_simulator, recipe, clock),
+                simulator=functools.partial(build_simulator, recipe, clock),
                 gamma=tracer.gamma,
                 span=tracer.window,
             ),

@@ -3,36 +3,30 @@
 An option annotated `float` takes a number or a schedule, unless it is structural. An
 `int` also takes 1e3. `Literal`, `list`, `TypedDict` and unions mean what they usually
 mean. Ranges stand in the annotation: `Annotated[float, Ge(0.0), Le(1.0)]`.
-
-Compiled programs compute in 32 bits: a float must be finite and nonzero in float32 as
-well, and stay in its range when rounded to float32. An integer must fit in an int32,
-unless its annotation has an upper bound of its own.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
-import math
-import numbers
-import operator
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
-import annotated_types
 import pydantic
 import typing_extensions
-from annotated_types import Ge, Gt, Le, Lt
-from pydantic_core import PydanticCustomError
 
-from rlcli import schedules
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.recipe import documents
 from rlcli.recipe.documents import Place
+from rlcli.recipe.number_annotations import (
+    expectation_error,
+    format_number_type,
+    integer_converter,
+    number_converter,
+)
 from rlcli.recipe.spellings import current_value
-from rlcli.xla.numeric_limits import INT32_MAX, is_float32, to_float32
 
 
 class MismatchError(ValueError):
@@ -144,9 +138,9 @@ def describe_annotation(annotation: Any, *, is_nested: bool = False) -> str:
     origin = typing.get_origin(base)
     if base is float and "structural" not in metadata:
         schedule = " | schedule" if is_nested else ", or a schedule"
-        return _format_number_type("float", metadata) + schedule
+        return format_number_type("float", metadata) + schedule
     if base in (int, float):
-        return _format_number_type(base.__name__, metadata)
+        return format_number_type(base.__name__, metadata)
     if base in _EXACT:
         return _EXACT[base]
     if origin is Literal:
@@ -189,10 +183,6 @@ def _format_choices(choices: Sequence[Any]) -> str:
     return " | ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
 
 
-def _custom_error(expected: str = "", **details: Any) -> PydanticCustomError:
-    return PydanticCustomError("recipe", "expected", {"expected": expected, **details})
-
-
 def _with_validators(annotation: Any) -> Any:
     """Replaces the leaves of an annotation by rlcli's validators.
 
@@ -203,9 +193,9 @@ def _with_validators(annotation: Any) -> Any:
     if base in (inspect.Parameter.empty, Any):
         return Any
     if base is float:
-        return _leaf_validator(_number_validator(metadata))
+        return _leaf_validator(number_converter(metadata))
     if base is int:
-        return _leaf_validator(_integer_validator(metadata))
+        return _leaf_validator(integer_converter(metadata))
     if base in _EXACT:
         return _leaf_validator(_exact_type(base))
     origin, arguments = typing.get_origin(base), typing.get_args(base)
@@ -243,7 +233,7 @@ _EXACT = {bool: "bool", str: "str", types.NoneType: "null"}
 def _exact_type(exact_type: type) -> Callable[[Any], Any]:
     def convert(value: Any) -> Any:
         if not isinstance(value, exact_type):
-            raise _custom_error(_EXACT[exact_type])
+            raise expectation_error(_EXACT[exact_type])
         return value
 
     return convert
@@ -258,133 +248,9 @@ def _literal(choices: tuple, metadata: tuple) -> Callable[[Any], Any]:
             if value == choice and isinstance(value, bool) == isinstance(choice, bool):
                 return choice
         hint = suggest(value, map(str, choices)) if isinstance(value, str) else ""
-        raise _custom_error(expected, hint=hint if hint.startswith("did") else "")
+        raise expectation_error(expected, hint=hint if hint.startswith("did") else "")
 
     return convert
-
-
-def _number_validator(metadata: tuple) -> Callable[[Any], Any]:
-    structural = "structural" in metadata
-    expected = _format_number_type("float", metadata)
-
-    def convert(value: Any) -> float | schedules.Schedule:
-        if structural or not isinstance(value, Mapping | schedules.Schedule):
-            if not _is_number(value) or not _is_within(value, metadata):
-                raise _custom_error(
-                    expected if structural else f"{expected}, or a schedule"
-                )
-            if not is_float32(value):
-                raise _custom_error(f"{expected} that float32 can represent")
-            if not _within_float32(value, metadata):
-                raise _custom_error(f"{expected} when rounded to float32")
-            return float(value)
-        try:
-            schedule = (
-                schedules.parse_schedule(value) if isinstance(value, Mapping) else value
-            )
-        except RlcliError as error:
-            raise _custom_error(message=error.message, hint=error.hint) from error
-        for limit in schedule.limits():
-            fits = not is_float32(limit) or _within_float32(limit, metadata)
-            if not fits or not _is_within(limit, metadata):
-                message = f"expected {expected}, got a schedule that reaches {limit:g}"
-                raise _custom_error(message=message)
-        return schedule
-
-    return convert
-
-
-def _integer_validator(metadata: tuple) -> Callable[[Any], Any]:
-    expected = _format_number_type("int", metadata)
-    bounded = not {"le", "lt"}.isdisjoint(bounds_of(metadata))
-
-    def convert(value: Any) -> int:
-        if not _is_number(value) or value != int(value):
-            raise _custom_error(expected)
-        if not _is_within(int(value), metadata):
-            raise _custom_error(expected)
-        if not bounded and value > INT32_MAX:
-            limits = (*metadata, Le(INT32_MAX))
-            raise _custom_error(_format_number_type("int", limits))
-        if value < -INT32_MAX:
-            limits = (*metadata, Ge(-INT32_MAX))
-            raise _custom_error(_format_number_type("int", limits))
-        return int(value)
-
-    return convert
-
-
-def _is_number(value: Any) -> bool:
-    """Whether a value is a finite real number and not a boolean."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer too large for a float
-        return False
-
-
-_COMPARISONS = (
-    ("ge", operator.ge, "≥"),
-    ("gt", operator.gt, ">"),
-    ("le", operator.le, "≤"),
-    ("lt", operator.lt, "<"),
-)
-
-
-def bounds_of(metadata: tuple) -> dict[str, Any]:
-    """The bounds in the metadata of an annotation, by `ge`, `gt`, `le` and `lt`."""
-    kinds = Ge | Gt | Le | Lt | annotated_types.Interval
-    limits = [item for item in metadata if isinstance(item, kinds)]
-    return {
-        name: getattr(limit, name)
-        for limit in limits
-        for name, _, _ in _COMPARISONS
-        if getattr(limit, name, None) is not None
-    }
-
-
-def _is_within(value: Any, metadata: tuple) -> bool:
-    bounds = bounds_of(metadata)
-    return all(
-        compare(value, bounds[name])
-        for name, compare, _ in _COMPARISONS
-        if name in bounds
-    )
-
-
-def _within_float32(value: Any, metadata: tuple) -> bool:
-    """Whether a number is in range after rounding it to float32.
-
-    Bounds are rounded as well, so that a closed range contains its ends.
-    """
-    bounds, rounded = bounds_of(metadata), to_float32(value)
-    return all(
-        compare(rounded, to_float32(bounds[name]))
-        for name, compare, _ in _COMPARISONS
-        if name in bounds and is_float32(bounds[name])
-    )
-
-
-def _format_number_type(name: str, metadata: tuple) -> str:
-    """The name of a type with its range: `int ≥ 1`, `0 ≤ float < 1`."""
-    bounds = {key: _format_bound(value) for key, value in bounds_of(metadata).items()}
-    lower = next((key for key in ("ge", "gt") if key in bounds), None)
-    upper = next((key for key in ("le", "lt") if key in bounds), None)
-    symbols = {key: symbol for key, _, symbol in _COMPARISONS}
-    if lower and upper:
-        before = f"{bounds[lower]} {symbols[lower].translate(_MIRRORED)} "
-        return f"{before}{name} {symbols[upper]} {bounds[upper]}"
-    bound = lower or upper
-    return f"{name} {symbols[bound]} {bounds[bound]}" if bound else name
-
-
-_MIRRORED = str.maketrans("≥>", "≤<")
-
-
-def _format_bound(value: float) -> str:
-    # Underscores, as in YAML and Python: a comma would end the type in a message.
-    return f"{value:_}" if isinstance(value, int) else f"{value:.12g}"
 
 
 def _typed_dict_validator(typed_dict: Any) -> Any:
@@ -402,10 +268,10 @@ def _typed_dict_validator(typed_dict: Any) -> Any:
             for key in value:
                 if key not in fields:
                     details = {"message": "unknown option", "below": (key,)}
-                    raise _custom_error(**details, hint=suggest(str(key), fields))
+                    raise expectation_error(**details, hint=suggest(str(key), fields))
             for key in sorted(required_keys):
                 if key not in value:
-                    raise _custom_error(message=f"`{key}` is missing")
+                    raise expectation_error(message=f"`{key}` is missing")
         return value
 
     return Annotated[inner, pydantic.BeforeValidator(check)]

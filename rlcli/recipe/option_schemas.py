@@ -16,12 +16,12 @@ from rlcli import registry, schedules
 from rlcli.errors import RlcliError
 from rlcli.recipe import documents, grammar
 from rlcli.recipe.annotations import (
-    bounds_of,
     describe_annotation,
     is_schedulable,
     typed_dict_fields,
     unwrap,
 )
+from rlcli.recipe.number_annotations import bounds_of
 from rlcli.xla.numeric_limits import INT32_MAX
 
 Schema = dict[str, Any]

@@ -1,0 +1,118 @@
+"""Environments: builds the environment of a recipe, with wrappers and frame stack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+
+from rlcli import registry, schedules
+from rlcli.assembly import out_of_memory
+from rlcli.assembly.checks import check_outputs
+from rlcli.assembly.parts import START, build_part
+from rlcli.assembly.preprocessing import environment_preprocessing
+from rlcli.assembly.user_errors import explain_user_errors
+from rlcli.environments.observation_image import with_render
+from rlcli.environments.vector import rendering_option, values_at, vector
+from rlcli.preprocessing.frame_stack import stack_frames
+from rlcli.recipe import Part, Recipe
+from rlcli.types import Clock, Environment
+
+
+def build_environment(
+    recipe: Recipe, seeds: int, clock: Clock = START, *, rendering: bool = False
+) -> Environment:
+    """Builds only the environment, for a given time; by default the start."""
+    with out_of_memory.limit_building(recipe), explain_user_errors(recipe):
+        return environment_factory(recipe, seeds, rendering)(clock)
+
+
+def check_environment(recipe: Recipe) -> None:
+    """Refuses a compiled environment that does not match its declared spaces."""
+    if registry.find("environment", recipe.environment.name).facts.get("adapter"):
+        return  # on the host: the results of its steps are checked at run time
+    check_outputs(recipe, build_core(recipe, START, values_at(recipe.each, 0)))
+
+
+def environment_factory(
+    recipe: Recipe, seeds: int, rendering: bool
+) -> Callable[[Clock], Environment]:
+    """A function that builds the vectorized environment for a given time."""
+    part, frame_steps = recipe.environment, environment_preprocessing(recipe)
+    if registry.find(part.kind, part.name).facts.get("adapter"):
+        if names := _scheduled_options(part):
+            raise recipe.error(
+                ("environment", names[0]),
+                f"environment `{part.name}` runs on the host: `{names[0]}` cannot "
+                "follow a schedule",
+                f"set `{names[0]}` to a number",
+            )
+        host_env = build_part(
+            part,
+            START,
+            recipe,
+            recipe.num_envs,
+            seeds,
+            recipe.time_limit,
+            recipe.timeout,
+            rendering,
+        )
+        host_env = stack_frames(host_env, frame_steps)
+        return lambda clock: host_env
+
+    limit = recipe.time_limit
+    assert limit != "default"  # only adapters have a default limit
+
+    def environment(clock: Clock) -> Environment:
+        each = {name: jnp.asarray(values) for name, values in recipe.each.items()}
+        envs = vector(
+            lambda values: build_core(recipe, clock, values, rendering),
+            recipe.num_envs,
+            time_limit=limit,
+            each=each,
+            rendering=rendering,
+        )
+        return stack_frames(envs, frame_steps)
+
+    return environment
+
+
+def build_core(
+    recipe: Recipe, clock: Clock, values: Mapping[str, Any], rendering: bool = False
+) -> Environment:
+    """One environment with its wrappers; `values` are its options in `each`."""
+    part = recipe.environment
+    option = rendering_option(registry.find(part.kind, part.name).factory, rendering)
+    core = build_part(part, clock, recipe, **option, **values)
+    core = with_render(core) if rendering else core
+    for index, wrapper in enumerate(recipe.wrappers):
+        place = ("environment", "wrappers", index)
+        core = build_part(wrapper, clock, recipe, core, place=place)
+    return core
+
+
+def build_simulator(recipe: Recipe, clock: Clock) -> Environment | None:
+    """Builds one environment as a simulator for planning.
+
+    None unless it is pure and the agent sees its observations and rewards unchanged.
+    """
+    part, normalization = recipe.environment, recipe.normalize
+    if registry.find(part.kind, part.name).facts.get("adapter"):
+        return None
+    if (
+        recipe.each
+        or normalization.observation
+        or normalization.reward
+        or environment_preprocessing(recipe)
+    ):
+        return None
+    return build_core(recipe, clock, {})
+
+
+def _scheduled_options(part: Part) -> list[str]:
+    return [
+        name
+        for name, value in part.options.items()
+        if isinstance(value, schedules.Schedule)
+    ]
