@@ -54,7 +54,7 @@ def measure(recipe: str, sets: list[str]) -> dict[str, int]:
 
     parsed = load_recipe(recipe, sets)
     experiment = Experiment(parsed, build(parsed))
-    before = _resident()
+    before = resident()
     shapes = experiment.program.check()
     experiment.program.begin()
     for _ in range(CHUNKS):
@@ -69,7 +69,7 @@ def measure(recipe: str, sets: list[str]) -> dict[str, int]:
     }
 
 
-def _resident() -> int:
+def resident() -> int:
     """Returns the resident memory of this process in bytes."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * resource.getpagesize()

@@ -10,6 +10,7 @@ import typer
 import rlcli
 from rlcli.cli import completion, options, output
 from rlcli.cli.options import Json, MaxTime, Quiet, Set
+from rlcli.errors import EXIT_CODES
 
 _VERBS = {"show": ("FOLDER",), "export": ("FOLDER", "FILE.yaml")}
 
@@ -187,6 +188,16 @@ def command(
             help="Continue a sweep: the folder, `--run`, `--name`, or the newest one.",
         ),
     ] = False,
+    slurm: Annotated[
+        Path | None,
+        typer.Option(
+            "--slurm",
+            metavar="FILE",
+            help="Train nothing, but write a SLURM script whose tasks train one trial "
+            "each.",
+            show_default=False,
+        ),
+    ] = None,
     max_time: MaxTime = None,
     trial: Annotated[
         int | None,
@@ -194,7 +205,8 @@ def command(
             "--trial",
             min=0,
             metavar="N",
-            help="`export`: a trial instead of the winner.",
+            help="`export`: a trial instead of the winner. `--resume`: train this "
+            "trial only, as a task of an array does.",
             show_default=False,
         ),
     ] = None,
@@ -218,17 +230,31 @@ def command(
         return
     if rest:
         raise typer.BadParameter("searches one recipe at a time", param_hint="RECIPE")
+    if trial is not None:
+        if not resume:
+            raise typer.BadParameter(
+                "requires `export` or `--resume`", param_hint="--trial"
+            )
+        from rlcli.sweeps.array import train_trial
+
+        raise typer.Exit(
+            EXIT_CODES[
+                train_trial(verb, trial, max_time=options.parse_max_time(max_time))
+            ]
+        )
     keywords: dict[str, Any] = {
         **{"trials": trials, "seeds": seeds, "seed": seed, "sampler": sampler},
         **{"pruner": pruner, "objective": objective, "confirm": confirm},
         **{"confirm_seeds": confirm_seeds, "set": tuple(set), "jobs": jobs},
         **{"storage": storage, "runs": runs, "run": run, "name": name},
         **{"space": space, "resume": resume, "engine": engine, "address": address},
-        **{"cpus": cpus, "gpus": gpus},
+        **{"cpus": cpus, "gpus": gpus, "slurm": slurm},
         "max_time": options.parse_max_time(max_time),
     }
     with sweep_screen.show_progress(quiet) as report:
         folder = rlcli.sweep(verb, report=report, **keywords)
+    if slurm is not None:
+        raise typer.Exit(sweep_screen.report_script(folder, slurm, quiet=quiet))
     raise typer.Exit(sweep_screen.report_end(folder, quiet=quiet, json=json))
 
 

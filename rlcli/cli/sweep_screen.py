@@ -173,6 +173,16 @@ def report_end(folder: Path, *, quiet: bool, json: bool) -> int:
     return errors.EXIT_CODES[status]
 
 
+def report_script(folder: Path, script: Path, *, quiet: bool) -> int:
+    """Prints the folder and how to submit the script; returns the exit code."""
+    if not quiet:
+        submit = f"sbatch --wait {shlex.quote(str(script))}"
+        then = f"{program()} sweep {shlex.quote(str(folder))} --resume"
+        output.print_message(f"next: {submit}; {then}")
+    output.print_data(folder)
+    return errors.OK
+
+
 def _describe_winner(winner: Mapping[str, Any]) -> str:
     options = ", ".join(
         f"{key}={_option(value)}" for key, value in winner["options"].items()

@@ -8,13 +8,19 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rlcli.errors import RlcliError
 from rlcli.runs.run_folder import Run
 from rlcli.sweeps import layout
-from rlcli.sweeps.jobs import SIGNALLED, Engine, Job, JobEnd, JobQueue
+from rlcli.sweeps.jobs import (
+    SIGNALLED,
+    STATUS_OF_SIGNALS,
+    Engine,
+    Job,
+    JobEnd,
+    JobQueue,
+)
 from rlcli.sweeps.layout import Settings, SweepFolder
 from rlcli.sweeps.objectives import (
     EvaluationReader,
@@ -29,13 +35,6 @@ from rlcli.training.processes import ForwardedSignals
 _POLL = 0.05  # seconds between two looks at the processes
 _READ = 0.5  # seconds between two looks at the evaluations of a trial
 _REPORT = 1.0
-_STATUS = MappingProxyType(
-    {
-        signal.SIGINT: "interrupted",
-        signal.SIGTERM: "terminated",
-        signal.SIGHUP: "hung_up",
-    }
-)
 
 
 class Progress(NamedTuple):
@@ -122,8 +121,8 @@ class Driver:
             time.sleep(_POLL)
 
     def _handle(self, number: int) -> None:
-        if number in _STATUS:
-            self._status = self._status or _STATUS[signal.Signals(number)]
+        if number in STATUS_OF_SIGNALS:
+            self._status = self._status or STATUS_OF_SIGNALS[number]
             self._queue.stop_all(number)
         else:
             self._queue.forward(number)

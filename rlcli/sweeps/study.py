@@ -52,6 +52,15 @@ def require_optuna() -> None:
     require_extra(EXTRA, "`rlcli sweep`")
 
 
+def fixed_values(settings: Settings, space: Space, number: int) -> Values | None:
+    """The values of a trial if they depend on its number only, otherwise None."""
+    if settings.sampler == "grid":
+        return space.grid()[number]
+    if settings.sampler == "random":
+        return space.draw(settings.seed, number)
+    return None
+
+
 class Study:
     """The trials of a sweep.
 
@@ -73,7 +82,6 @@ class Study:
         self._optuna.logging.set_verbosity(self._optuna.logging.ERROR)
         self._space = space
         self._settings = settings
-        self._grid = space.grid() if settings.sampler == "grid" else []
         self._live: dict[int, Any] = {}  # Optuna's objects of running trials
         if settings.storage is None and not is_reader:
             _mend_journal(sweep)
@@ -126,15 +134,7 @@ class Study:
             return samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
         if kind == "nsga2":
             return samplers.NSGAIISampler(seed=seed)
-        return samplers.RandomSampler(seed=seed)  # `_fixed_values` has chosen before
-
-    def _fixed_values(self, number: int) -> Values | None:
-        """The values of a trial if they depend on its number only, otherwise None."""
-        if self._settings.sampler == "grid":
-            return self._grid[number]
-        if self._settings.sampler == "random":
-            return self._space.draw(self._settings.seed, number)
-        return None
+        return samplers.RandomSampler(seed=seed)  # `fixed_values` has chosen before
 
     def ask(self) -> Trial:
         """Begins the next trial."""
@@ -143,7 +143,9 @@ class Study:
             waiting = self._study.get_trials(deepcopy=False, states=(self._waiting,))
             if waiting:  # of a process that was killed before it began the trial
                 number = waiting[0].number
-            elif (values := self._fixed_values(number)) is not None:
+            elif (
+                values := fixed_values(self._settings, self._space, number)
+            ) is not None:
                 self._study.enqueue_trial(values)
             self._study.sampler = self._sampler(number)
             return self._begin(self._study.ask())

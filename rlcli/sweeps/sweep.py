@@ -24,7 +24,7 @@ from rlcli.recipe.loading import refuse_combinations
 from rlcli.registry.libraries import require_extra
 from rlcli.results.checks import check_choice
 from rlcli.runs.durations import parse_duration
-from rlcli.sweeps import layout
+from rlcli.sweeps import array, layout
 from rlcli.sweeps.driver import Driver, Report
 from rlcli.sweeps.jobs import Engine
 from rlcli.sweeps.layout import Settings, SweepFolder
@@ -71,6 +71,7 @@ def sweep(
     run: str | Path | None = None,
     name: str | None = None,
     resume: bool = False,
+    slurm: str | Path | None = None,
     report: Report = lambda progress: None,
 ) -> Path:
     """Searches options of a recipe with many trials, and returns the sweep's folder.
@@ -107,6 +108,8 @@ def sweep(
         run: the folder of the sweep, instead of one below `runs`.
         name: the name of its folder, instead of the time.
         resume: continue a sweep: that of `run` or `name`, or the newest of the recipe.
+        slurm: write the script of a SLURM job array to this file and train nothing; a
+            task trains one trial, for at most `max_time`.
         report: is called with the `Progress`, about once a second.
     """
     begin = time.monotonic()
@@ -120,11 +123,16 @@ def sweep(
     given = {key: value for key, value in given.items() if value is not None}
     _check_options(given)
     make_engine = _engine_maker(engine, jobs, address, cpus, gpus)
+    if slurm is not None:
+        array.check_script(slurm)
     if resume:
         folder = _find(recipe, set, runs, run, name)
         require_optuna()
         with folder.lock():
             settings, read, first_rung = _reopen(folder, given, space)
+            if slurm is not None:
+                array.write_script(folder, settings, slurm, max_time=max_time)
+                return folder.folder
             return _run(
                 folder, settings, read, first_rung, make_engine, deadline, report
             )
@@ -145,7 +153,12 @@ def sweep(
     if settings.storage is not None:
         open_database(settings.storage)  # before there is a folder
     text = dump_recipe(resolve(base))
+    if slurm is not None:
+        array.check_sampler(settings.sampler)
     folder = layout.create_sweep(place, settings, read, text)
+    if slurm is not None:
+        array.write_script(folder, settings, slurm, max_time=max_time)
+        return folder.folder
     with folder.lock():
         return _run(
             folder, settings, read, _first_rung(base), make_engine, deadline, report

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rlcli.sweeps.jobs import Job
 
@@ -82,3 +83,24 @@ def test_a_run_continues_after_its_worker_is_killed_and_stops_when_cancelled(
     assert end.code == 143
     wait_for(lambda: read_info()["status"] == "terminated")
     assert [*(folder / "checkpoints").iterdir()]
+
+
+def test_a_sweep_that_loses_a_node_has_the_trials_of_an_undisturbed_one(tmp_path):
+    from benchmarks import cluster
+
+    if ray.is_initialized():
+        ray.shutdown()
+    sizes = {"trials": 4, "seeds": 2}
+    local = cluster.sweep(tmp_path / "local", jobs=2, **sizes)
+    disturbed = cluster.sweep_with_a_lost_node(tmp_path / "cluster", **sizes)
+    assert disturbed["lost_at"] >= 2
+    assert disturbed["counts"] == {"complete": 4}
+    assert cluster.summarize(disturbed) == cluster.summarize(local)
+
+
+def test_the_example_of_a_cluster_is_valid():
+    jsonschema = pytest.importorskip("jsonschema")
+    root = Path(__file__).parents[2]
+    schema = Path(ray.__file__).parent / "autoscaler" / "ray-schema.json"
+    example = (root / "examples" / "cluster" / "ray.yaml").read_text()
+    jsonschema.validate(yaml.safe_load(example), json.loads(schema.read_text()))

@@ -1,0 +1,151 @@
+"""Array: the trials of a sweep as the tasks of a job array, on a SLURM cluster.
+
+The script of the array trains one trial per task. It is for samplers whose trials
+depend on their numbers only, so no process has to decide between trials. `--resume`
+then reads the runs, confirms the best ones and names the winner.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+import signal
+import sys
+import time
+from pathlib import Path
+
+from rlcli.errors import RlcliError
+from rlcli.runs.durations import parse_duration
+from rlcli.runs.files import check_output, write_output
+from rlcli.sweeps import layout
+from rlcli.sweeps.jobs import SIGNALLED, STATUS_OF_SIGNALS, Job, JobQueue
+from rlcli.sweeps.layout import Settings, SweepFolder
+from rlcli.sweeps.local_engine import LocalEngine
+from rlcli.sweeps.study import fixed_values
+from rlcli.training.processes import ForwardedSignals
+
+SAMPLERS = ("random", "grid")  # whose trials depend on their numbers only
+_POLL = 0.05  # seconds between two looks at the queue
+_GRACE = 120  # seconds before the limit of time at which SLURM sends TERM
+
+# The shell receives the signals, because it has to queue the task again afterwards.
+_SCRIPT = """\
+#!/bin/bash
+#SBATCH --job-name={name}
+#SBATCH --array=0-{last}
+#SBATCH --output={logs}/%a.log
+#SBATCH --open-mode=append
+#SBATCH --cpus-per-task=1
+#SBATCH --signal=B:TERM@{grace}
+#SBATCH --requeue
+# Options of your cluster, such as --time, --partition, --gres and --account, are lines
+# here or arguments of sbatch.
+
+# A task trains one trial. After a signal, such as that of the limit of time or of a
+# preemption, it saves a checkpoint and is queued again, to continue from there.
+{command} --trial "$SLURM_ARRAY_TASK_ID" &
+trial=$!
+trap 'kill -TERM "$trial"' TERM
+while true; do
+    wait "$trial"
+    code=$?
+    kill -0 "$trial" 2>/dev/null || break
+done
+if [ "$code" -eq 75 ] || [ "$code" -eq 143 ]; then
+    scontrol requeue "${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}"
+fi
+exit "$code"
+"""
+
+
+def check_sampler(sampler: str) -> None:
+    """Refuses a sampler whose trials depend on the results of others."""
+    if sampler not in SAMPLERS:
+        raise RlcliError(
+            f"a job array cannot have the sampler `{sampler}`, which chooses trials by "
+            "the results of others",
+            "pass `--sampler random` or `grid`, or use `--engine ray` on the cluster",
+        )
+
+
+def check_script(file: str | Path) -> None:
+    """Refuses a file that cannot be written."""
+    check_output(Path(file), "a script", (".sh", ".slurm", ".sbatch"))
+
+
+def write_script(
+    sweep: SweepFolder,
+    settings: Settings,
+    file: str | Path,
+    *,
+    max_time: str | float | None = None,
+) -> Path:
+    """Writes the script of the job array; `sbatch FILE` starts it.
+
+    `max_time`: each task stops after this time, and is queued again. A sweep that is
+    resumed may have a new script, for more trials.
+    """
+    check_sampler(settings.sampler)
+    folder = sweep.folder.absolute()
+    logs = folder / "slurm"
+    logs.mkdir(exist_ok=True)
+    words = [sys.executable, "-m", "rlcli", "sweep", str(folder), "--resume"]
+    if max_time is not None:
+        words += ["--max-time", str(max_time)]
+    text = _SCRIPT.format(
+        name=f"rlcli-{folder.name}",
+        last=settings.trials - 1,
+        logs=str(logs).replace("%", "%%"),
+        grace=_GRACE,
+        command=shlex.join(words),
+    )
+    write_output(Path(file), text.encode())
+    return Path(file)
+
+
+def train_trial(
+    folder: str | Path, number: int, *, max_time: str | float | None = None
+) -> str:
+    """Trains or resumes one trial of a sweep, and returns its run's status.
+
+    Several processes may train trials of a sweep at once. The storage of the sweep does
+    not change: `sweep(..., resume=True)` records the trials that have ended.
+    """
+    limit = math.inf if max_time is None else parse_duration(max_time)
+    deadline = time.monotonic() + limit
+    sweep = SweepFolder(Path(folder).absolute())
+    settings, space = sweep.read_settings(), sweep.read_space()
+    check_sampler(settings.sampler)
+    if number >= settings.trials:
+        raise RlcliError(
+            f"`{folder}` has no trial {number}: they are 0 to {settings.trials - 1}"
+        )
+    values = fixed_values(settings, space, number)
+    run = sweep.trial(number)
+    arguments = layout.trial_arguments(
+        settings, run, space.settings(values or {}), settings.seed, settings.seeds
+    )
+    queue = JobQueue(LocalEngine(1))
+    status = ""
+
+    def handle(received: int) -> None:
+        nonlocal status
+        if (stopped := STATUS_OF_SIGNALS.get(received)) is None:
+            queue.forward(received)
+            return
+        status = status or stopped
+        queue.stop_all(received)
+
+    with ForwardedSignals(handle):
+        queue.submit(Job(f"trial {number}", run, arguments))
+        try:
+            while not (ends := queue.advance()) and not queue.is_empty:
+                if time.monotonic() > deadline and not queue.is_stopping:
+                    status = "out_of_time"
+                    queue.stop_all(signal.SIGTERM)
+                time.sleep(_POLL)
+        finally:  # after an error, the run saves a checkpoint
+            queue.stop_all(signal.SIGTERM)
+    if ends and ends[0].status in ("failed", "crashed"):
+        raise RlcliError(f"trial {number} has failed: {ends[0].message}")
+    return ends[0].status if ends and ends[0].status != SIGNALLED else status
