@@ -1,11 +1,12 @@
 """Learning benchmark: the table of `docs/learning.md`.
 
-    python -m benchmarks.learning [NAME …]
+    python -m benchmarks.learning [--curves] [NAME …]
 
 Trains each recipe of `rows.py`, or only the named ones, all seeds as one program in a
 separate process, and evaluates 100 greedy episodes with the last parameters of each
 seed. Writes the results to `results.json` beside this file, and from there to the
-table and to the pages of `docs/algorithms`.
+table and to the pages of `docs/algorithms`, with a learning curve (extra `plot`).
+`--curves` only trains, and draws the curves.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from rlcli import recipe
 RESULTS = Path(__file__).with_name("results.json")
 PAGE = Path(__file__).parents[2] / "docs" / "learning.md"
 COPIES = PAGE.parent / "algorithms"  # pages with the lines of their recipes
+CURVES = PAGE.parent / "images" / "learning"
 EPISODES = 100
 
 
@@ -40,14 +43,20 @@ def rlcli(*arguments: str) -> str:
     return process.stdout
 
 
+def train(row: Row, folder: Path) -> tuple[str, float]:
+    """Trains the recipe and draws its learning curve; the run, and seconds to train."""
+    run = str(folder / row.recipe)
+    start = time.perf_counter()
+    rlcli("train", row.recipe, "--seeds", str(row.seeds), "--run", run, "--quiet")
+    seconds = time.perf_counter() - start
+    rlcli("plot", run, "--output", str(CURVES / f"{row.recipe}.svg"))
+    return run, seconds
+
+
 def measure(row: Row) -> dict[str, Any]:
     """Trains the recipe and evaluates it."""
     with tempfile.TemporaryDirectory() as folder:
-        run = str(Path(folder) / "run")
-        train = ("train", row.recipe, "--seeds", str(row.seeds), "--run", run)
-        start = time.perf_counter()
-        rlcli(*train, "--quiet")
-        seconds = time.perf_counter() - start
+        run, seconds = train(row, Path(folder))
         result = json.loads(rlcli("eval", run, "--episodes", str(EPISODES), "--json"))
     return {
         "environment": result["environment"],
@@ -63,7 +72,9 @@ def main() -> None:
     """Measures the named recipes; writes the table after every recipe."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning")
     parser.add_argument("names", nargs="*", help="recipes; all by default")
-    names = parser.parse_args().names
+    parser.add_argument("--curves", action="store_true", help="only draw the curves")
+    options = parser.parse_args()
+    names = options.names
     known = [row.recipe for row in ROWS]
     if unknown := sorted(set(names) - set(known)):
         parser.error(f"{', '.join(unknown)}: expected some of {', '.join(known)}")
@@ -71,14 +82,25 @@ def main() -> None:
     for row in ROWS:
         if names and row.recipe not in names:
             continue
+        if options.curves:
+            with tempfile.TemporaryDirectory() as folder:
+                train(row, Path(folder))
+            update_pages(results)
+            continue
         results[row.recipe] = measure(row)
         print(table.line(row, results[row.recipe]), flush=True)
         ordered = {name: results[name] for name in known if name in results}
         RESULTS.write_text(json.dumps(ordered, indent=1) + "\n")
         PAGE.write_text(table.page(ROWS, ordered), encoding="utf-8")
-        for path in COPIES.glob("*.md"):
-            text = table.update_copies(path.read_text("utf-8"), ROWS, ordered)
-            path.write_text(text, encoding="utf-8")
+        update_pages(ordered)
+
+
+def update_pages(results: Mapping[str, Mapping[str, Any]]) -> None:
+    """Updates the lines and curves of recipes on the pages of the algorithms."""
+    curves = {path.stem for path in CURVES.glob("*.svg")}
+    for path in COPIES.glob("*.md"):
+        text = table.update_copies(path.read_text("utf-8"), ROWS, results)
+        path.write_text(table.update_curves(text, curves), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from benchmarks.learning.rows import Row
@@ -45,6 +45,25 @@ def update_copies(
         lambda match: copies.get(match[1], match[0]),
         text,
     )
+
+
+def update_curves(text: str, curves: Collection[str]) -> str:
+    """Shows the learning curves of the recipes in a table below the table.
+
+    `curves` are the recipes whose curves are in `docs/images/learning`.
+    """
+    text = re.sub(r"(?m)^!\[Learning curve of .*\n\n?", "", text)
+
+    def add_images(match: re.Match[str]) -> str:
+        names = re.findall(r"(?m)^\| `(\w+)`", match[0])
+        images = [
+            f"![Learning curve of {name}](../images/learning/{name}.svg)\n"
+            for name in names
+            if name in curves
+        ]
+        return match[0] + "".join(f"\n{image}" for image in images)
+
+    return re.sub(r"(?m)(^\| `\w+` \| `.*\n)+", add_images, text)
 
 
 def line(row: Row, result: Mapping[str, Any]) -> str:

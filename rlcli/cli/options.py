@@ -79,6 +79,23 @@ Trust = Annotated[
         "--trust", help="Allow the checkpoint's recipe to import code outside rlcli."
     ),
 ]
+Coordinator = Annotated[
+    str | None,
+    typer.Option(
+        "--coordinator",
+        metavar="HOST:PORT",
+        help="Train one agent in several processes: the address of the first one, or "
+        "`auto` for the variables of SLURM, Open MPI or torchrun.",
+    ),
+]
+Process = Annotated[
+    str | None,
+    typer.Option(
+        "--process",
+        metavar="I/N",
+        help="With `--coordinator`: which of N processes this is, from 0.",
+    ),
+]
 RunFolder = Annotated[
     Path,
     typer.Argument(

@@ -6,7 +6,15 @@ import typer
 
 import rlcli
 from rlcli.cli import options, training_outcome
-from rlcli.cli.options import MaxTime, Quiet, RunFolder, Set, Trust
+from rlcli.cli.options import (
+    Coordinator,
+    MaxTime,
+    Process,
+    Quiet,
+    RunFolder,
+    Set,
+    Trust,
+)
 
 
 def command(
@@ -15,19 +23,27 @@ def command(
     max_time: MaxTime = None,
     quiet: Quiet = False,
     trust: Trust = False,
+    coordinator: Coordinator = None,
+    process: Process = None,
 ) -> None:
     """Continue a run exactly where it stopped.
 
     Of its recipe only `train.steps`, `train.stop`, the periods and the devices can be
     changed.
     """
-    from rlcli.training import signals  # here, to keep `--help` fast
+    from rlcli.training import process_group, signals  # here, to keep `--help` fast
 
     limit = options.parse_max_time(max_time)
     sets = tuple(set)
     chosen = options.choose_run(run, quiet=quiet)
-    with signals.own_process():
+    with signals.own_process(), process_group.keep_stdout(coordinator is None):
         folder = rlcli.resume(
-            chosen, set=sets, max_time=limit, quiet=quiet, trust=trust
+            chosen,
+            set=sets,
+            max_time=limit,
+            quiet=quiet,
+            trust=trust,
+            coordinator=coordinator,
+            process=process,
         )
     raise typer.Exit(training_outcome.report_training(folder, quiet=quiet))

@@ -9,7 +9,7 @@ import typer
 
 import rlcli
 from rlcli.cli import batch, completion, options, training_outcome
-from rlcli.cli.options import MaxTime, Quiet, Set
+from rlcli.cli.options import Coordinator, MaxTime, Process, Quiet, Set
 
 
 def command(
@@ -101,23 +101,8 @@ def command(
             "--profile", help="Trace a few iterations: where does their time go?"
         ),
     ] = False,
-    coordinator: Annotated[
-        str | None,
-        typer.Option(
-            "--coordinator",
-            metavar="HOST:PORT",
-            help="Train one agent in several processes: the address of the first one, "
-            "or `auto` for the variables of SLURM, Open MPI or torchrun.",
-        ),
-    ] = None,
-    process: Annotated[
-        str | None,
-        typer.Option(
-            "--process",
-            metavar="I/N",
-            help="With `--coordinator`: which of N processes this is, from 0.",
-        ),
-    ] = None,
+    coordinator: Coordinator = None,
+    process: Process = None,
 ) -> None:
     """Train the agent of a recipe and save it in a run folder.
 

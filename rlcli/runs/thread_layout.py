@@ -58,18 +58,20 @@ def apply_for_recipe(
     return _apply(layout._replace(devices=-(-layout.devices // processes)))
 
 
-def apply_for_run(path: str | Path, set: Sequence[str] = ()) -> str:
+def apply_for_run(path: str | Path, set: Sequence[str] = (), processes: int = 1) -> str:
     """Sets the threads for resuming a run, to those that it started with.
 
-    With other devices in `set`, the threads are those of a new run.
+    With other devices in `set`, the threads are those of a new run. Several processes
+    have equal shares of the devices.
     """
     places = {setting.partition("=")[0].strip() for setting in set}
     if places & {"train.devices", "train.data_parallel"}:
         from rlcli.runs.locate import locate_run  # here, to keep `--help` fast
 
         recipe = locate_run(path).resolved_recipe
-        return apply_for_recipe(recipe, set=set, seeds=None)
-    return _apply(_recorded_layout(path) or Layout("one", 1))
+        return apply_for_recipe(recipe, set=set, seeds=None, processes=processes)
+    layout = _recorded_layout(path) or Layout("one", 1)
+    return _apply(layout._replace(devices=-(-layout.devices // processes)))
 
 
 def _read(

@@ -100,7 +100,7 @@ class Experiment:
     def restore(self, saved: Saved, best: Path) -> None:
         """Continues from a checkpoint, with which the program was restored."""
         faults = take_seeds(self._seeds, self.program.progress.faults)
-        self.failures.restore(saved.frozen, faults._asdict())
+        self.failures.restore(saved.frozen, processes.fetch(faults)._asdict())
         self.log_rows.restore(self.iteration, saved.metrics)
         if best.is_file():
             shapes = resize_seeds(

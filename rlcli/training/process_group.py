@@ -9,26 +9,65 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rlcli.errors import RlcliError
 from rlcli.recipe import Recipe
+from rlcli.runs.files import name_file_in_errors
+from rlcli.runs.run_folder import Run
+from rlcli.runs.trained_together import find_trained_together
+from rlcli.xla import processes
 from rlcli.xla.processes import ProcessGroup
+
+_NOT_COPIED = (".lock", "log.txt", "metrics.jsonl", "trackers*", "*.gif", "profile")
 
 
 def own_place(group: ProcessGroup, place: Mapping[str, Any]) -> Mapping[str, Any]:
     """Where this process has its run folder: those of others are temporary."""
     if group.is_first:
         return place
+    return {**place, "run": _temporary_folder() / "run"}
+
+
+def _temporary_folder() -> Path:
     folder = tempfile.mkdtemp(prefix="rlcli-process-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return {**place, "run": Path(folder) / "run"}
+    return Path(folder)
 
 
-def own_recipe(group: ProcessGroup, load: Callable[[], Recipe]) -> Recipe:
+def own_copy(group: ProcessGroup, run: Run) -> Run:
+    """The run that this process resumes: others than the first have a copy of it.
+
+    It is made before the processes connect, and the first one writes after that.
+    """
+    if group.count > 1 and len(find_trained_together(run)) > 1:
+        raise RlcliError(
+            f"`{run.folder}` was trained together with other runs, by one process",
+            "resume it without `--coordinator`",
+        )
+    if group.is_first:
+        return run
+    with name_file_in_errors(run.folder, "copied"):
+        folder = _temporary_folder() / run.folder.absolute().name
+        shutil.copytree(run.folder, folder, ignore=shutil.ignore_patterns(*_NOT_COPIED))
+    return Run(folder)
+
+
+def check_agreement(step: int) -> None:
+    """Refuses to continue if the processes have read different checkpoints."""
+    first = processes.of_first(step)
+    if processes.any_process(step != first):
+        raise RlcliError(
+            f"the processes have read different checkpoints: that of the first is at "
+            f"step {first:,}, this one's at step {step:,}",
+            "all of them have to see the same run folder",
+        )
+
+
+def own_recipe(group: ProcessGroup, recipe: Recipe) -> Recipe:
     """The recipe as this process trains it: only the first one reports to trackers."""
-    recipe = load()
     if group.is_first:
         return recipe
     train = dataclasses.replace(recipe.train, trackers=())

@@ -19,6 +19,7 @@ from rlcli.runs import thread_layout
 from rlcli.runs.locate import locate_run
 from rlcli.runs.run_folder import Run
 from rlcli.runs.trained_together import find_trained_together
+from rlcli.training.process_group import check_agreement, own_copy, own_recipe
 from rlcli.training.run_loop import (
     STOP_REACHED,
     Chunk,
@@ -32,7 +33,8 @@ from rlcli.training.run_writer import ActiveRun
 from rlcli.training.signals import Signals
 from rlcli.training.track_marks import Marks
 from rlcli.training.verbs import CTRL_C
-from rlcli.xla import threads
+from rlcli.xla import processes, threads
+from rlcli.xla.processes import ALONE, ProcessGroup
 
 if TYPE_CHECKING:
     from rlcli.runs.snapshots import Saved
@@ -45,16 +47,35 @@ def resume(
     max_time: str | float | None = None,
     quiet: bool = False,
     trust: bool = False,
+    coordinator: str | None = None,
+    process: str | None = None,
 ) -> Path:
     """Continues a run exactly where it stopped, and returns its folder.
 
     Only `train.steps`, `train.stop`, the periods and the devices can be changed. If
     there is nothing to continue, the folder stays as it is, to the byte. Runs that
     were trained together continue together.
+
+    Args:
+        run: a run folder.
+        set: options that replace the recipe's, such as `train.steps=10_000`.
+        max_time: seconds, or a duration such as `3h50m`, from the process start.
+        quiet: prints only warnings and errors.
+        trust: allows code that the run's recipe names to be imported.
+        coordinator: the address HOST:PORT of the first of several processes that train
+            one agent together, or `auto`; see `rlcli.train`. Every process reads the
+            run folder, and only the first one writes it.
+        process: this process and their number: `0/4`.
     """
-    folder = locate_run(run)
+    group = processes.parse_group(coordinator, process)
+    folder = own_copy(group, locate_run(run))
     for _ in resume_chunks(
-        folder, set=set, max_time=max_time, quiet=quiet, trust=trust
+        folder,
+        set=set,
+        max_time=max_time,
+        quiet=quiet or not group.is_first,
+        trust=trust,
+        group=group,
     ):
         pass
     return folder.folder
@@ -68,10 +89,12 @@ def resume_chunks(
     quiet: bool = False,
     trust: bool = False,
     ends_at_log_points: bool = False,
+    group: ProcessGroup = ALONE,
 ) -> Generator[Chunk, None, None]:
     """Continues a run, and yields after every chunk; see `rlcli.chunks`.
 
-    `ends_at_log_points`: whether chunks end at log points.
+    `ends_at_log_points`: whether chunks end at log points. `group`: the processes that
+    train the run; `folder` is this one's own.
     """
     folders = find_trained_together(folder)
     title = folder.read_info().get("recipe", folder.folder.name)
@@ -82,7 +105,7 @@ def resume_chunks(
         signals = stack.enter_context(catch_signals(folders, is_resume=True))
         monitor.set_phase("loading JAX")
         yield from _resume_chunks(
-            folders, signals, set, max_time, monitor, trust, ends_at_log_points
+            folders, signals, set, max_time, monitor, trust, ends_at_log_points, group
         )
 
 
@@ -94,9 +117,11 @@ def _resume_chunks(
     monitor: Monitor,
     trust: bool,
     ends_at_log_points: bool,
+    group: ProcessGroup,
 ) -> Iterator[Chunk]:
     """The chunks from the newest checkpoint on; none if the runs are finished."""
-    warning = thread_layout.apply_for_run(folders[0].folder, sets)
+    warning = thread_layout.apply_for_run(folders[0].folder, sets, group.count)
+    processes.join(group)
     from rlcli.runs import code
     from rlcli.training import recovery
     from rlcli.training.compile_phases import TRACING, report_compilation
@@ -111,7 +136,9 @@ def _resume_chunks(
             recovery.recorded_recipe(folder, saved, sets, trust)
             for folder, saved in zip(folders, found, strict=True)
         ]
+        recipes = [tuple(own_recipe(group, each) for each in pair) for pair in recipes]
         members, inexact = _restore(folders, found, recipes)
+        check_agreement(members[0].experiment.step)
         before = [recipe for recipe, _ in recipes]
         for _, experiment in members:
             recovery.refuse_too_short(experiment)

@@ -6,7 +6,6 @@ They import JAX only when they run, after the thread layout is set.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
@@ -158,9 +157,7 @@ def _chunks(
     generator = train_chunks(
         find_errors,
         set_threads,
-        functools.partial(
-            own_recipe, group, functools.partial(load_recipe, recipe, sets)
-        ),
+        lambda: own_recipe(group, load_recipe(recipe, sets)),
         recipe,
         own_place(
             group,

@@ -38,7 +38,8 @@ class ProcessGroup(NamedTuple):
         return self.index == 0
 
 
-_group = ProcessGroup()  # set by `join`
+ALONE = ProcessGroup()
+_group = ALONE  # set by `join`
 
 
 def parse_group(coordinator: str | None, process: str | None) -> ProcessGroup:
@@ -47,7 +48,7 @@ def parse_group(coordinator: str | None, process: str | None) -> ProcessGroup:
     `auto` reads the variables of SLURM, Open MPI or torchrun.
     """
     if coordinator is None and process is None:
-        return ProcessGroup()
+        return ALONE
     if coordinator == AUTO and process is None:
         return _launched_group()
     if coordinator is None or process is None:

@@ -31,6 +31,13 @@ def test_the_pages_of_algorithms_say_what_was_measured():
         assert page == table.update_copies(page, ROWS, RESULTS), path
 
 
+def test_the_pages_of_algorithms_show_the_curves_that_were_drawn():
+    curves = {path.stem for path in (ROOT / "docs/images/learning").glob("*.svg")}
+    for path in (ROOT / "docs" / "algorithms").glob("*.md"):
+        page = path.read_text(encoding="utf-8")
+        assert page == table.update_curves(page, curves), path
+
+
 @pytest.mark.parametrize(
     ("low", "said"), [(-85.0, "≥ −85 [−76.6]"), (-85.1, "≥ −85 [−76.6] (missed)")]
 )

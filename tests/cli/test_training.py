@@ -66,12 +66,15 @@ def test_train_hands_every_option_to_the_function_of_its_name(ends, tmp_path):
 def test_resume_hands_every_option_to_the_function_of_its_name(ends):
     calls = ends("finished")
     options = "--set train.steps=9 --max-time 10m --quiet --trust"
+    options += " --coordinator node0:9 --process 1/2"
     assert main(["resume", "runs/x", *options.split()]) == 0
     keywords = {
         "set": ("train.steps=9",),
         "max_time": 600.0,
         "quiet": True,
         "trust": True,
+        "coordinator": "node0:9",
+        "process": "1/2",
     }
     assert calls == [((Path("runs/x"),), keywords)]
 

@@ -147,6 +147,16 @@ def test_a_signal_to_any_process_stops_all_after_a_checkpoint(tmp_path):
     assert codes[0] == codes[1] == rlcli.errors.TERMINATED
     assert info_of(run)["status"] == "terminated"
     iteration = int(progress_of(run)["iteration"])
+    info = info_of(run)
+    longer = ("--set", f"train.steps={(iteration + 2) * 256}")
+    resumed = [
+        end(each) for each in start_pair(tmp_path, "resume", "run", "--quiet", *longer)
+    ]
+    assert resumed == [(0, "run\n"), (0, "")]
+    assert progress_of(run)["iteration"] == iteration + 2
+    (entry,) = info_of(run)["resumes"]
+    assert not entry.get("inexact") and info_of(run)["layout"] == info["layout"]
+    iteration += 2
     resumed = start(
         *(tmp_path, "resume", "run", "--quiet"),
         *("--set", f"train.steps={(iteration + 4) * 256}"),
