@@ -203,13 +203,21 @@ def _agent_parts_factory(
     def build_replay(clock: Clock, window: int) -> Replay | None:
         if recipe.replay is None:
             return None
-        sizes = (window, recipe.train.unroll, environment.num_envs)
+        supplied: Mapping[str, Callable[[], Any]] = {
+            "window": lambda: window,
+            "unroll": lambda: recipe.train.unroll,
+            "num_envs": lambda: environment.num_envs,
+            "goal_reward": lambda: check_goals(recipe, environment_at(clock)),
+            "time_limit": lambda: limit if isinstance(limit, int) else None,
+        }
+        limit = recipe.time_limit
         factory = registry.find("replay", recipe.replay.name).factory
-        goals = ()
-        if "goal_reward" in positional_parameters(factory):
-            goals = (check_goals(recipe, environment_at(clock)),)
+        names = positional_parameters(factory)
+        # A factory may give the first three other names.
+        names = ("window", "unroll", "num_envs", *names[3:])
+        inputs = [supplied[name]() for name in names]
         try:
-            return build_part(recipe.replay, clock, recipe, *sizes, *goals)
+            return build_part(recipe.replay, clock, recipe, *inputs)
         except RlcliError as error:
             raise data_parallel.explain_share(recipe, error) from error
 

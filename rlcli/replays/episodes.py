@@ -45,6 +45,7 @@ def episodes(
     window: int,
     unroll: int,
     num_envs: int,
+    time_limit: int | None = None,
     *,
     capacity: Divided = 50_000,
     batch_size: Divided | None = None,
@@ -57,9 +58,12 @@ def episodes(
     default `num_envs`). If fewer are available, the other columns have weight 0; if
     there are none, there is no update. The tracer thus sees whole episodes, regardless
     of unroll boundaries, as `monte_carlo` requires. Of an episode longer than `length`,
-    the last `length` steps are returned, whose returns are still exact. If the ring has
-    overwritten the beginning of an episode, the remaining steps are returned.
+    the last `length` steps are returned, whose returns are still exact. No episode is
+    longer than the time limit of the environment, so a `length` above it has no effect.
+    If the ring has overwritten the beginning of an episode, the remaining steps are
+    returned.
     """
+    length = min(length, time_limit or length)
     rows = ring_rows(capacity, unroll, num_envs)
     check_capacity(
         "episodes", capacity, length + unroll - 1, unroll, num_envs, "it needs"

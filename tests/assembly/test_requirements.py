@@ -250,3 +250,17 @@ def test_parts_are_checked_once_and_not_at_every_time(monkeypatch):
     setup = setup_of({"environment": "CartPole-v1", "updater": "ppo"})
     setup.at(Clock.zero())
     assert len(calls) == 1
+
+
+def test_the_capacity_of_episodes_follows_the_time_limit(tmp_path):
+    recipe = """
+environment: {{name: CartPole-v1, num_envs: 2, time_limit: {}}}
+network: {{name: mlp, layers: [4]}}
+updater: reinforce
+tracer: monte_carlo
+replay: {{name: episodes, capacity: 100}}
+train: {{steps: 100}}
+"""
+    built(recipe.format(40), tmp_path)
+    error = build_error(recipe.format(60), tmp_path)
+    assert "capacity of 100 holds 50" in error.message

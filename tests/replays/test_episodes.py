@@ -120,6 +120,18 @@ def test_the_default_batch_size_is_the_number_of_environments(stream):
     assert weight.shape == (5, 3)
 
 
+def test_no_episode_is_longer_than_the_time_limit(stream):
+    replay = episodes(1, 4, 2, 8, capacity=32, batch_size=3, length=1_000)
+    unroll = jax.tree.map(lambda leaf: leaf[0], stream(3, 1, 4, 2))
+
+    def sample():
+        return replay.sample(replay.init(unroll), np.int32(1), jax.random.key(0))
+
+    assert jax.eval_shape(sample)[1].shape == (8, 3)
+    with pytest.raises(RlcliError, match="it needs 12 consecutive steps"):
+        episodes(1, 4, 2, 9, capacity=16, length=1_000)
+
+
 def test_a_capacity_too_small_for_an_episode_is_refused():
     with pytest.raises(RlcliError, match="it needs 13 consecutive steps") as caught:
         episodes(1, 4, 2, capacity=31, length=10)
