@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 RECIPE := recipes/dqn_cartpole.yaml
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo tutorial test test-docs test-slow docs check format bench zoo datasets
+.PHONY: demo tutorial test test-docs test-slow docs check audit format bench zoo datasets
 .DELETE_ON_ERROR:
 
 # Trains, evaluates and renders; the folder of the run is train's line on stdout.
@@ -45,6 +45,13 @@ check: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+# Looks up known vulnerabilities of the pinned packages, and lists their licences.
+audit: $(VENV)/installed
+	$(PYTHON) -m venv build/audit
+	build/audit/bin/python -m pip install --quiet pip-audit pip-licenses
+	build/audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip
+	build/audit/bin/pip-licenses --python $(BIN)/python
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff format .

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -135,3 +136,35 @@ def test_the_makefile_knows_the_word(word):
     subprocess.run(
         ["make", "--dry-run", word], cwd=ROOT, check=True, stdout=subprocess.DEVNULL
     )
+
+
+def license_of(distribution):
+    """The licence that a distribution declares."""
+    fields = distribution.metadata
+    classifiers = fields.get_all("Classifier") or []
+    names = [each for each in classifiers if each.startswith("License ::")]
+    return fields.get("License-Expression") or " ".join(names) or fields["License"]
+
+
+def test_the_licences_of_all_required_packages_are_permissive():
+    permissive = ("MIT", "BSD", "Apache", "ISC", "PSF-2.0", "Zlib")
+    todo, licences = ["rlcli"], {}
+    while todo:
+        name = canonicalize_name(todo.pop())
+        if name in licences:
+            continue
+        distribution = metadata.distribution(name)
+        licences[name] = license_of(distribution)
+        requirements = map(Requirement, distribution.requires or ())
+        todo += [
+            each.name
+            for each in requirements
+            if each.marker is None or each.marker.evaluate({"extra": ""})
+        ]
+    assert len(licences) > 20
+    unexpected = {
+        name: text
+        for name, text in licences.items()
+        if "GPL" in text or not any(word in text for word in permissive)
+    }
+    assert not unexpected
