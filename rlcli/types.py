@@ -252,6 +252,8 @@ class Estimates(NamedTuple):
     log_prob: Float[Array, "T B"]
     q_tm1: Float[Array, "T B"]  # value of the action taken
     carry: ArrayTree = ()  # `[T, B, ...]`: the recurrent state before `next_obs`
+    # Added to the rewards of the steps before they are traced; None: nothing is.
+    intrinsic_reward: Float[Array, "T B"] | None = None
 
 
 class Tracer(NamedTuple):
@@ -373,6 +375,10 @@ class Updater(NamedTuple):
     # The replays it learns from. `on_policy`: those with `is_on_policy`, or any with a
     # tracer that corrects for earlier policies (`Tracer.is_off_policy`).
     replays: Literal["any", "on_policy", "none"] = "any"
+    # (state, unroll) -> state: updates running statistics with a new unroll, after the
+    # updates of each iteration. An offline agent calls it once, before its first
+    # update, with all steps of the data set, `[N, 1, ...]`.
+    observe: Callable[[ArrayTree, Transition], ArrayTree] | None = None
 
 
 class Agent(NamedTuple):

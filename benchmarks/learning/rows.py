@@ -34,6 +34,8 @@ ROWS = (
     Row("r2d2_memory_chain", 1.0),
     Row("ppo_minigrid_doorkey", 0.9),
     Row("her_bit_flip", -7.0),
+    Row("ppo_deep_sea"),
+    Row("rnd_deep_sea", 0.98),
     Row("dqn_acrobot", -85.0, "−76.6"),
     *(Row(f"{name}_pendulum", -170.0, "−152 … −157") for name in OFF_POLICY),
     Row("ppo_pendulum", -200.0, "−172"),

@@ -53,6 +53,7 @@ def without_numbers(recipe: Recipe) -> Recipe:
         policy=parts["policy"],
         tracer=parts["tracer"],
         replay=parts.get("replay"),
+        intrinsic_reward=parts.get("intrinsic_reward"),
         optimizer=optimizer,
     )
 

@@ -19,6 +19,7 @@ from rlcli.recipe import Part, Recipe
 from rlcli.recipe.documents import Place
 from rlcli.registry import plugins
 from rlcli.types import Clock, Environment, Policy, Replay, Tracer, Updater
+from rlcli.updaters.intrinsic_rewards import IntrinsicReward
 
 _RECORDS: Mapping[str, Any] = MappingProxyType(  # the return type of factories, by kind
     {
@@ -31,6 +32,7 @@ _RECORDS: Mapping[str, Any] = MappingProxyType(  # the return type of factories,
         "tracer": Tracer,
         "replay": Replay,
         "updater": Updater,
+        "intrinsic_reward": IntrinsicReward,
         "optimizer": optax.GradientTransformation,
     }
 )

@@ -36,7 +36,7 @@ from rlcli.loop import agents
 from rlcli.loop.progress import Setup
 from rlcli.policies.sampled import random
 from rlcli.policies.warmup import warmup_policy
-from rlcli.preprocessing.normalization import Normalizer, normalizer
+from rlcli.preprocessing.normalization import normalizer
 from rlcli.recipe import DEFAULT, SHARED, Recipe
 from rlcli.registry import plugins
 from rlcli.types import (
@@ -49,6 +49,7 @@ from rlcli.types import (
     Updater,
 )
 from rlcli.updaters import Spaces
+from rlcli.updaters.intrinsic_rewards import add_intrinsic_reward
 from rlcli.updaters.optimizers import partition_by_group
 from rlcli.xla import threads
 
@@ -88,7 +89,8 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
         environment_at = functools.partial(_constant, environment)
     num_envs = environment.num_envs * train.data_parallel
     check_parts(share, num_envs, parts.tracer, parts.updater, parts.replay)
-    data_parallel.check_parts(recipe, parts.updater, parts.replay)
+    updater = parts.wrap_updater(parts.updater)
+    data_parallel.check_parts(recipe, updater, parts.replay)
 
     def build_at(clock: Clock) -> tuple[Environment, Agent]:
         return environment_at(clock), _combine_parts(recipe, parts_at(clock), num_envs)
@@ -158,8 +160,8 @@ class _AgentParts(NamedTuple):
     """The parts of an agent, built for a given time."""
 
     tracer: Tracer
-    updater: Updater  # without normalization
-    normalizer: Normalizer
+    updater: Updater  # without intrinsic reward and normalization
+    wrap_updater: Callable[[Updater], Updater]  # adds them
     replay: Replay | None
 
 
@@ -178,27 +180,36 @@ def _agent_parts_factory(
         raise recipe.locate_error(("environment",), error) from error
     used_names: set[str] = set()  # of the functions that the updater requests
 
-    def build_updater(clock: Clock, tracer: Tracer) -> Updater:
-        return build_part(
-            recipe.updater,
-            clock,
-            recipe,
-            env_spaces._replace(
-                simulator=functools.partial(build_simulator, recipe, clock),
-                gamma=tracer.gamma,
-                span=tracer.window,
-            ),
-            functools.partial(build_network, recipe, clock, env_spaces, used_names),
-            functools.partial(_build_policy, recipe, clock, env_spaces, tracer),
-            partition_by_group(
-                {
-                    group: build_part(
-                        part, clock, recipe, place=recipe.optimizer_place(group)
-                    )
-                    for group, part in recipe.optimizer.items()
-                }
-            ),
+    def build_updater(
+        clock: Clock, tracer: Tracer
+    ) -> tuple[Updater, Callable[[Updater], Updater]]:
+        seen_spaces = env_spaces._replace(
+            simulator=functools.partial(build_simulator, recipe, clock),
+            gamma=tracer.gamma,
+            span=tracer.window,
         )
+        networks = functools.partial(
+            build_network, recipe, clock, env_spaces, used_names
+        )
+        optimizer = partition_by_group(
+            {
+                group: build_part(
+                    part, clock, recipe, place=recipe.optimizer_place(group)
+                )
+                for group, part in recipe.optimizer.items()
+            }
+        )
+        policies = functools.partial(_build_policy, recipe, clock, env_spaces, tracer)
+        updater = build_part(
+            recipe.updater, clock, recipe, seen_spaces, networks, policies, optimizer
+        )
+        normalize = _build_normalizer(recipe, env_spaces, tracer)
+        if recipe.intrinsic_reward is None:
+            return updater, normalize
+        reward = build_part(
+            recipe.intrinsic_reward, clock, recipe, seen_spaces, networks, optimizer
+        )
+        return updater, lambda updater: normalize(add_intrinsic_reward(updater, reward))
 
     def build_replay(clock: Clock, window: int) -> Replay | None:
         if recipe.replay is None:
@@ -223,10 +234,9 @@ def _agent_parts_factory(
 
     def build_parts(clock: Clock) -> _AgentParts:
         tracer = build_part(recipe.tracer, clock, recipe)
-        updater = build_updater(clock, tracer)
-        normalizer = _build_normalizer(recipe, env_spaces, tracer)
+        updater, wrap_updater = build_updater(clock, tracer)
         replay = build_replay(clock, _row_window(tracer, updater))
-        return _AgentParts(tracer, updater, normalizer, replay)
+        return _AgentParts(tracer, updater, wrap_updater, replay)
 
     updater = build_parts(START).updater
     unused = set(recipe.optimizer) - used_names - {DEFAULT, SHARED}
@@ -237,10 +247,10 @@ def _agent_parts_factory(
 
 def _combine_parts(recipe: Recipe, parts: _AgentParts, num_envs: int) -> Agent:
     """The agent of these parts."""
-    train, (tracer, updater, normalizer, replay) = recipe.train, parts
-    normalized = normalizer.updater(updater)
+    train, (tracer, updater, wrap_updater, replay) = recipe.train, parts
+    wrapped = wrap_updater(updater)
     if replay is None:
-        return normalizer.agent(agents.online_agent(normalized, tracer))
+        return agents.online_agent(wrapped, tracer)
     # The replay has to contain a whole window before the first update, even if
     # `train.start` is smaller. A data set contains it from the start.
     window = max(_row_window(tracer, updater), replay.window)
@@ -248,9 +258,7 @@ def _combine_parts(recipe: Recipe, parts: _AgentParts, num_envs: int) -> Agent:
     min_iterations = -(-window // train.unroll) - 1
     start = max(-(-train.start // (train.unroll * num_envs)), min_iterations)
     updates = Fraction(train.updates)
-    return normalizer.agent(
-        agents.replay_agent(normalized, tracer, replay, updates=updates, start=start)
-    )
+    return agents.replay_agent(wrapped, tracer, replay, updates=updates, start=start)
 
 
 def _row_window(tracer: Tracer, updater: Updater) -> int:
@@ -264,11 +272,13 @@ def _parameter_groups(updater: Updater) -> set[str]:
     return set(getattr(state, "params", {}))
 
 
-def _build_normalizer(recipe: Recipe, env_spaces: Spaces, tracer: Tracer) -> Normalizer:
+def _build_normalizer(
+    recipe: Recipe, env_spaces: Spaces, tracer: Tracer
+) -> Callable[[Updater], Updater]:
     """The normalizer of observations and rewards; the identity if not requested."""
     normalization = recipe.normalize
     if not (normalization.observation or normalization.reward):
-        return Normalizer(lambda updater: updater, lambda agent: agent)
+        return lambda updater: updater
     try:
         return normalizer(
             env_spaces.observation,

@@ -103,7 +103,10 @@ def replay_agent(
             # Only an update that may be skipped keeps the metrics of the last one.
             return update(i, learner, replay_state, metrics if state.metrics else ())
 
-        initial = state.learner, replay_state, state.metrics
+        learner = state.learner
+        if replay.is_offline:
+            learner = _observe_data(updater, learner, clock)
+        initial = learner, replay_state, state.metrics
         *_, shapes = jax.eval_shape(update, 0, *initial)
         if is_single_update:
             learner, replay_state, metrics = update_next(0, initial)
@@ -112,6 +115,8 @@ def replay_agent(
             learner, replay_state, metrics = jax.lax.fori_loop(
                 0, num_updates, update_next, carry
             )
+        if updater.observe is not None and not replay.is_offline:
+            learner = updater.observe(learner, steps)
         return ReplayAgentState(
             learner, replay_state, metrics if state.metrics else ()
         ), metrics
@@ -205,6 +210,8 @@ def online_agent(updater: Updater, tracer: Tracer) -> Agent:
         clock = clock._replace(updates=clock.iteration)
         with jax.named_scope(phases.UPDATE):
             learner, report = updater.update(state.learner, rows, weight, clock, noise)
+        if updater.observe is not None:
+            learner = updater.observe(learner, steps)
         tail = jax.tree.map(lambda leaf: leaf[leaf.shape[0] - lead :], rows_in_window)
         return OnlineAgentState(learner, tail), dict(report.metrics)
 
@@ -236,6 +243,17 @@ def _store(
         )
         count = count + _count_unrolls(data, steps)
     return replay.add(state, steps, count), count + 1
+
+
+def _observe_data(updater: Updater, learner: ArrayTree, clock: Clock) -> ArrayTree:
+    """Lets the updater observe the data set, in the first iteration."""
+    observe = updater.observe
+    if observe is None:
+        return learner
+    data = jax.tree.map(lambda leaf: leaf[:, None], clock.data)  # one environment
+    return update_if(
+        clock.iteration == 0, lambda _, state: observe(state, data), learner
+    )
 
 
 def _count_unrolls(data: Transition, steps: Transition) -> int:
@@ -289,6 +307,10 @@ def _trace(
         estimates = updater.estimate(learner, steps)
         _assert_rows(steps)
         chex.assert_shape(estimates[:4], steps.reward.shape)
+        if estimates.intrinsic_reward is not None:
+            chex.assert_equal_shape([steps.reward, estimates.intrinsic_reward])
+            reward = steps.reward + estimates.intrinsic_reward
+            steps = steps._replace(reward=reward)
         extras = {"reward": steps.reward, "next_carry": estimates.carry}
         steps = steps._replace(extras={**steps.extras, **extras})
         rows = tracer.trace(steps, estimates)

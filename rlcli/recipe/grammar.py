@@ -32,7 +32,7 @@ from rlcli.xla.numeric_limits import EXACT_MAX, INT32_MAX
 
 SECTIONS = (
     *("environment", "network", "policy", "tracer", "replay", "updater"),
-    *("normalize", "optimizer", "train", "extra", "vary"),
+    *("intrinsic_reward", "normalize", "optimizer", "train", "extra", "vary"),
 )
 # Reserved for later versions: refused with a message that says so.
 UNSUPPORTED_SECTIONS = ("plugins",)

@@ -137,6 +137,9 @@ def _recipe_key(data: Mapping[str, Any]) -> Key:
             "updater": _part_key("updater", data.get("updater")),
             **parts,
             "replay": _part_key("replay", data.get("replay"), defaults.get("replay")),
+            "intrinsic_reward": _part_key(
+                "intrinsic_reward", data.get("intrinsic_reward")
+            ),
             "network": _network_key(data.get("network"), defaults),
             "optimizer": _optimizer_key(data.get("optimizer"), defaults),
             **sections,

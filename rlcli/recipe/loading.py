@@ -42,6 +42,7 @@ class Recipe:
     tracer: Part
     replay: Part | None  # without one the agent learns online
     updater: Part
+    intrinsic_reward: Part | None  # added to the environment's
     optimizer: Mapping[str, Part]  # keys: groups, always with DEFAULT
     normalize: grammar.Normalize
     train: grammar.Train
@@ -67,7 +68,8 @@ class Recipe:
     @property
     def agent_parts(self) -> dict[str, Part]:
         """The parts of the agent that have numbers, by their places in the recipe."""
-        parts = (self.updater, self.policy, self.tracer, self.replay)
+        parts = (self.updater, self.policy, self.tracer)
+        parts += (self.replay, self.intrinsic_reward)
         return self.optimizers | {part.kind: part for part in parts if part is not None}
 
     def optimizer_place(self, group: str) -> tuple[str, ...]:
@@ -84,7 +86,7 @@ class Recipe:
         for spec in self.network.values():
             parts += [*filter(None, [spec.part, spec.memory]), *spec.preprocess]
             heads += [("head", spec.head["name"])] if "name" in spec.head else []
-        parts += [self.replay] if self.replay else []
+        parts += filter(None, [self.replay, self.intrinsic_reward])
         parts += self.train.trackers
         return [*((part.kind, part.name) for part in parts), *heads]
 
@@ -232,6 +234,9 @@ def resolve(recipe: Recipe) -> dict[str, Any]:
     optimizers = {
         name: _part_to_plain(optimizer) for name, optimizer in recipe.optimizer.items()
     }
+    intrinsic_reward = {}
+    if recipe.intrinsic_reward is not None:
+        intrinsic_reward["intrinsic_reward"] = _part_to_plain(recipe.intrinsic_reward)
     return {
         "environment": environment | ({"each": varied} if varied else {}),
         "network": networks[DEFAULT] if set(networks) == {DEFAULT} else networks,
@@ -239,6 +244,7 @@ def resolve(recipe: Recipe) -> dict[str, Any]:
         "tracer": _part_to_plain(recipe.tracer),
         "replay": _part_to_plain(recipe.replay) if recipe.replay else None,
         "updater": _part_to_plain(recipe.updater),
+        **intrinsic_reward,
         "optimizer": optimizers[DEFAULT] if len(optimizers) == 1 else optimizers,
         "normalize": grammar.to_plain(recipe.normalize),
         "train": _train_to_plain(recipe),
@@ -271,6 +277,7 @@ def _read_recipe(sections: Sections, name: str) -> Recipe:
         tracer=sections.section("tracer", facts),
         replay=replay,
         updater=updater,
+        intrinsic_reward=sections.intrinsic_reward(),
         optimizer=sections.optimizers(facts),
         normalize=sections.normalize(),
         train=sections.train(

@@ -30,11 +30,8 @@ COMMENT = f"# yaml-language-server: $schema={FILE}"  # in recipes, for editors
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _IMPORT_PATH = r"^[\w.]+:[\w.]+$"
 _NULL: Schema = {"type": "null"}
-_ALWAYS_NAMED = (
-    "wrapper",
-    "preprocess",
-    "tracker",
-)  # kinds in lists, which have no default part
+# Kinds that have no default part: those in lists, and the intrinsic reward.
+_ALWAYS_NAMED = ("wrapper", "preprocess", "tracker", "intrinsic_reward")
 
 
 def schema(*, output: str | Path | None = None) -> dict[str, Any]:
@@ -99,6 +96,7 @@ class _Builder:
             "tracer": _or_null(self.part("tracer")),
             "replay": _or_null(self.part("replay")),
             "updater": self.part("updater"),
+            "intrinsic_reward": _or_null(self.part("intrinsic_reward")),
             "normalize": _or_null(section_schema(grammar.Normalize)),
             "optimizer": _or_null(_single_or_many(self.part("optimizer"))),
             "train": _or_null(self.train()),

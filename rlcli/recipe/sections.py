@@ -102,6 +102,12 @@ class Sections:
         value = self.data.get("replay", default)
         return None if value is None else self.part("replay", value, default=default)
 
+    def intrinsic_reward(self) -> Part | None:
+        """The intrinsic reward; None if the recipe has none."""
+        kind = "intrinsic_reward"
+        value = self.data.get(kind)
+        return None if value is None else self.part(kind, value)
+
     def part(
         self,
         kind: str,

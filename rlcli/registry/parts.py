@@ -39,12 +39,14 @@ KINDS: Mapping[str, str] = MappingProxyType(  # kind -> plural, usually its pack
         "tracer": "tracers",
         "replay": "replays",
         "updater": "updaters",
+        "intrinsic_reward": "intrinsic_rewards",
         "optimizer": "optimizers",
         "tracker": "trackers",
     }
 )
 _KIND_PACKAGES = {  # kinds whose package is not their plural
     "head": "networks.heads",
+    "intrinsic_reward": "updaters.intrinsic_rewards",
     "memory": "networks",
     "optimizer": "updaters.optimizers",
     "wrapper": "environments.wrappers",

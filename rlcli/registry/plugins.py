@@ -28,6 +28,7 @@ TRACEBACK = "set `RLCLI_TRACEBACK=1` to see the traceback"  # of an exception in
 _PARTS = MappingProxyType(
     {"environment": 0, "wrapper": 1, "head": 2, "memory": 0, "preprocess": 0}
     | {"tracer": 0, "replay": 3, "updater": 4, "optimizer": 0, "tracker": 0}
+    | {"intrinsic_reward": 3}
 )
 _POSITIONAL = (
     inspect.Parameter.POSITIONAL_ONLY,

@@ -13,7 +13,7 @@ from rlcli import recipe
 from rlcli.assembly import build
 from rlcli.loop import make_loop
 from rlcli.loop.progress import Setup
-from rlcli.preprocessing.normalization import initial_moments, update_moments
+from rlcli.preprocessing.moments import initial_moments, update_moments
 from rlcli.replays.prioritized import prioritized
 from rlcli.runs.checkpoint import flatten_tree, restore_tree
 from rlcli.types import Clock, Transition

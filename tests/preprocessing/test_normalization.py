@@ -14,12 +14,8 @@ from rlcli.assembly import build
 from rlcli.distributions import action_masks
 from rlcli.errors import RlcliError
 from rlcli.loop import agents
-from rlcli.preprocessing.normalization import (
-    Moments,
-    initial_moments,
-    normalizer,
-    update_moments,
-)
+from rlcli.preprocessing.moments import Moments, initial_moments, update_moments
+from rlcli.preprocessing.normalization import normalizer
 from rlcli.recipe import load_recipe, resolve
 from rlcli.runs import checkpoint, metrics
 from rlcli.tracers.lambda_return import lambda_return
@@ -130,10 +126,7 @@ def unroll(index):
 def learn_unrolls():
     """An agent that echoes, and its state after each of some unrolls."""
     wrapper = normalizer(SEEN, ENVS, observation=True, reward=True, gamma=GAMMA)
-    inner = agents.online_agent(
-        wrapper.updater(echo_updater()), lambda_return(gamma=GAMMA)
-    )
-    agent = wrapper.agent(inner)
+    agent = agents.online_agent(wrapper(echo_updater()), lambda_return(gamma=GAMMA))
     state = agent.init(jax.random.key(0), unroll(0))
     learn, states = jax.jit(agent.learn), [state]
     for index in range(3):

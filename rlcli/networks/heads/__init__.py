@@ -11,6 +11,7 @@ from rlcli.networks.heads.plain import (
     action_head,
     action_values_head,
     distribution_head,
+    feature_head,
     state_value_head,
 )
 from rlcli.networks.heads.planning import (
@@ -32,6 +33,7 @@ __all__ = [
     "action_values_head",
     "distribution_head",
     "dynamics_head",
+    "feature_head",
     "hidden_state_head",
     "prediction_head",
     "return_head",

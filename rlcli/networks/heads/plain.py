@@ -59,3 +59,8 @@ def distribution_head(distribution: Distribution) -> Head:
 def action_head(size: int) -> Head:
     """`size` outputs `[N, size]`, initially near zero, such as an action."""
     return Head(lambda torso, features: torso.outputs(size, 0.01)(features), (size,))
+
+
+def feature_head(size: int) -> Head:
+    """`size` outputs `[N, size]` of the usual scale, such as learned features."""
+    return Head(lambda torso, features: torso.outputs(size, 1.0)(features), (size,))

@@ -6,9 +6,9 @@ _OFFLINE = (
     "rlcli's offline algorithms are `cql`, `iql`, `td3_bc` and `behaviour_cloning`"
 )
 _NO_MULTI_AGENT = "rlcli has no multi-agent algorithms"
-_NO_EXPLORATION_BONUS = (
-    "rlcli has no exploration bonuses; noisy networks explore by themselves: "
-    "`network: {name: mlp, head: {noisy: true}}`"
+_RND = "random network distillation is a reward: `intrinsic_reward: rnd`"
+_OTHER_BONUSES = (
+    "rlcli's exploration bonus is random network distillation: `intrinsic_reward: rnd`"
 )
 _HEAD = "that is the head of a network: `network: {name: mlp, head: %s}`"
 _MEMORY = "`network: {name: mlp, memory: %s}`"
@@ -168,8 +168,11 @@ UPDATERS = {
     "td3_plus_bc": "`updater: td3_bc`",
     "dagger gail bcq bear awac edac decision_transformer": _OFFLINE,
     "maddpg mappo ippo qmix vdn coma": _NO_MULTI_AGENT,
-    "rnd icm count_based": _NO_EXPLORATION_BONUS,
-    "her hindsight_experience_replay": "hindsight experience replay is not supported",
+    "rnd random_network_distillation": _RND,
+    "icm count_based curiosity": _OTHER_BONUSES,
+    "her hindsight_experience_replay": (
+        "hindsight experience replay is a replay: `replay: hindsight`, with any updater"
+    ),
     "ucb bandit thompson_sampling": (
         "bandits are environments here: `environment: BernoulliBandit-v0`, with any "
         "updater"

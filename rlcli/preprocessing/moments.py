@@ -1,0 +1,137 @@
+"""Moments: running means and variances, and observations normalized by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+
+from rlcli import spaces
+from rlcli.distributions import action_masks
+from rlcli.types import Array, ArrayTree, Transition
+from rlcli.xla.data_axis import axis_size, mean_over_devices
+
+EPSILON = 1e-8  # added to variances
+_MAX_COUNT = 2**30  # the count saturates here, and so does the weight of new rows
+
+
+class Moments(NamedTuple):
+    """Running mean and variance; initially 0 and 1."""
+
+    count: Array  # int32
+    mean: ArrayTree
+    variance: ArrayTree
+
+
+class ObservationMoments(NamedTuple):
+    """Moments of the floats in observations, and the normalization by them."""
+
+    has_floats: bool
+    initial: Callable[[], Moments]
+    # (moments, obs) -> obs, with normalized floats
+    normalize: Callable[[Moments, ArrayTree], ArrayTree]
+    # (moments, unroll) -> moments, with its observations
+    update: Callable[[Moments, Transition], Moments]
+
+
+def observation_moments(space: gymnasium.Space, clip: float) -> ObservationMoments:
+    """Normalizes the floats of observations, and clips them to ±`clip`.
+
+        o ↦ clip((o − mean) / √(var + 10⁻⁸), −clip, clip)
+
+    Discrete values, integers and action masks remain as they are.
+    """
+    real = _real_leaves(space)
+    pick, put = _leaf_selector(real)
+
+    def normalize(moments: Moments, obs: ArrayTree) -> ArrayTree:
+        def scale_leaf(leaf: Array, mean: Array, variance: Array) -> Array:
+            return jnp.clip(
+                (leaf - mean) * jax.lax.rsqrt(variance + EPSILON), -clip, clip
+            )
+
+        return put(
+            obs, list(map(scale_leaf, pick(obs), moments.mean, moments.variance))
+        )
+
+    def update(moments: Moments, unroll: Transition) -> Moments:
+        rows = [leaf.reshape((-1, *leaf.shape[2:])) for leaf in pick(unroll.obs)]
+        return update_moments(moments, rows) if rows else moments
+
+    def initial() -> Moments:
+        return initial_moments(pick(jax.tree.map(jnp.asarray, spaces.zeros(space))))
+
+    return ObservationMoments(any(real), initial, normalize, update)
+
+
+def initial_moments(like: ArrayTree) -> Moments:
+    """Returns moments of zero rows, shaped as `like`."""
+    zeros = jax.tree.map(jnp.zeros_like, like)
+    return Moments(jnp.int32(0), zeros, jax.tree.map(jnp.ones_like, like))
+
+
+def update_moments(moments: Moments, rows: ArrayTree) -> Moments:
+    """Updates the moments with rows `[N, ...]`.
+
+        δ = mean(rows) − m,  s = N / (n + N)
+        m ← m + s δ          v ← (1 − s) v + s (var(rows) + (1 − s) δ²)
+
+    (Chan et al., 1983, https://doi.org/10.1080/00031305.1983.10483115)
+    The rows are those of all devices (`xla.data_axis`), which have equally many.
+    """
+    number = jax.tree.leaves(rows)[0].shape[0] * axis_size()
+    share = number / (moments.count.astype(jnp.float32) + number)
+    new_mean = mean_over_devices(jax.tree.map(lambda new: jnp.mean(new, axis=0), rows))
+    new_variance = _variance_over_devices(rows, new_mean)
+
+    def centre(mean: Array, new: Array) -> Array:
+        return mean + share * (new - mean)
+
+    def spread(variance: Array, mean: Array, new: Array, within: Array) -> Array:
+        between_variance = (1 - share) * jnp.square(new - mean)
+        # Not v + s (… − v): a rounding error of the initial 1 would remain.
+        return (1 - share) * variance + share * (within + between_variance)
+
+    return Moments(
+        jnp.minimum(moments.count, _MAX_COUNT - number) + number,
+        jax.tree.map(centre, moments.mean, new_mean),
+        jax.tree.map(spread, moments.variance, moments.mean, new_mean, new_variance),
+    )
+
+
+def _variance_over_devices(rows: ArrayTree, mean: ArrayTree) -> ArrayTree:
+    """The variance of rows `[N, ...]` of all devices around their common mean."""
+    if axis_size() == 1:
+        return jax.tree.map(lambda new: jnp.var(new, axis=0), rows)
+    squares = jax.tree.map(
+        lambda new, centre: jnp.mean(jnp.square(new - centre), axis=0), rows, mean
+    )
+    return mean_over_devices(squares)
+
+
+def _real_leaves(space: gymnasium.Space) -> list[bool]:
+    """Marks the leaves of an element that are floats."""
+    visible, mask = action_masks.split_mask(space)
+    shapes = jax.eval_shape(lambda: spaces.zeros(visible))
+    real = jax.tree.map(lambda leaf: leaf.dtype.kind == "f", shapes)
+    return jax.tree.leaves(real if mask is None else {**real, action_masks.MASK: False})
+
+
+def _leaf_selector(is_selected: list[bool]) -> tuple[Callable, Callable]:
+    """Returns `pick(tree) -> selected leaves` and `put(tree, leaves) -> tree`."""
+
+    def pick(tree: ArrayTree) -> list[Array]:
+        return [leaf for leaf, selected in pairs(tree) if selected]
+
+    def put(tree: ArrayTree, leaves: list[Array]) -> ArrayTree:
+        new = iter(leaves)
+        new_leaves = [next(new) if selected else leaf for leaf, selected in pairs(tree)]
+        return jax.tree.unflatten(jax.tree.structure(tree), new_leaves)
+
+    def pairs(tree: ArrayTree) -> Iterable[tuple[Array, bool]]:
+        return zip(jax.tree.leaves(tree), is_selected, strict=True)
+
+    return pick, put

@@ -1,0 +1,107 @@
+"""The contract of intrinsic rewards, and the wrapper that adds one to an updater."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Int32, Real
+
+from rlcli.types import (
+    Array,
+    ArrayTree,
+    Clock,
+    Estimates,
+    Key,
+    Report,
+    Transition,
+    Updater,
+)
+
+
+class IntrinsicReward(NamedTuple):
+    """A reward that the agent adds to the environment's, with a learned state.
+
+    A step gets the reward of the state at the time of learning, so unrolls and replays
+    hold the environment's reward only.
+    """
+
+    init: Callable[[Key], ArrayTree]
+    # (state, steps) -> the reward of each step
+    reward: Callable[[ArrayTree, Transition], Float[Array, "T B"]]
+    # (state, rows, weight, clock, key) -> state, metrics: with every update, on its
+    # rows. Those of the tracer: their `reward` is a sum of total rewards.
+    update: Callable[..., tuple[ArrayTree, Mapping[str, Real[Array, ""]]]]
+    # state -> the first failed update, or −1
+    failed_at: Callable[[ArrayTree], Int32[Array, ""]]
+    # See the fields of `Updater` with these names.
+    observe: Callable[[ArrayTree, Transition], ArrayTree] | None = None
+    environment_axes: ArrayTree = None
+    is_data_parallel: bool = False
+
+
+class IntrinsicState(NamedTuple):
+    """The states of an updater and of its intrinsic reward."""
+
+    learner: ArrayTree
+    reward: ArrayTree
+
+
+def add_intrinsic_reward(updater: Updater, reward: IntrinsicReward) -> Updater:
+    """The updater with the sum of the environment's and an intrinsic reward.
+
+    The sum is what tracers trace, so it works with any updater, tracer and replay.
+    """
+
+    def init(key: Key) -> IntrinsicState:
+        updater_key, reward_key = jax.random.split(key)
+        return IntrinsicState(updater.init(updater_key), reward.init(reward_key))
+
+    def estimate(state: IntrinsicState, steps: Transition) -> Estimates:
+        estimates = updater.estimate(state.learner, steps)
+        intrinsic = reward.reward(state.reward, steps)
+        return estimates._replace(intrinsic_reward=intrinsic)
+
+    def update(
+        state: IntrinsicState,
+        batch: Transition,
+        weight: Float[Array, "T B"],
+        clock: Clock,
+        key: Key,
+    ) -> tuple[IntrinsicState, Report]:
+        updater_key, reward_key = jax.random.split(key)
+        learner, report = updater.update(
+            state.learner, batch, weight, clock, updater_key
+        )
+        learned, metrics = reward.update(state.reward, batch, weight, clock, reward_key)
+        report = report._replace(metrics={**report.metrics, **metrics})
+        return IntrinsicState(learner, learned), report
+
+    def observe(state: IntrinsicState, unroll: Transition) -> IntrinsicState:
+        learner, learned = state
+        if updater.observe is not None:
+            learner = updater.observe(learner, unroll)
+        if reward.observe is not None:
+            learned = reward.observe(learned, unroll)
+        return IntrinsicState(learner, learned)
+
+    def failed_at(state: IntrinsicState) -> Int32[Array, ""]:
+        first, second = updater.failed_at(state.learner), reward.failed_at(state.reward)
+        both = jnp.minimum(first, second)
+        # −1 is no failure: the larger is the only one, if there is one.
+        return jnp.where(both >= 0, both, jnp.maximum(first, second))
+
+    return updater._replace(
+        init=init,
+        acting=lambda state: updater.acting(state.learner),
+        estimate=estimate,
+        update=update,
+        observe=observe,
+        failed_at=failed_at,
+        environment_axes=IntrinsicState(
+            updater.environment_axes, reward.environment_axes
+        ),
+        is_data_parallel=updater.is_data_parallel and reward.is_data_parallel,
+    )

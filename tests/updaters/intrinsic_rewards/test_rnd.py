@@ -1,0 +1,212 @@
+"""Random network distillation: its errors, its scale, and what updaters learn from."""
+
+import functools
+from types import SimpleNamespace
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from rlcli import loop
+from rlcli.assembly import build
+from rlcli.errors import RlcliError
+from rlcli.loop import agents
+from rlcli.networks.functions import separate_network
+from rlcli.networks.torsos import mlp
+from rlcli.recipe import load_recipe, resolve
+from rlcli.tracers.lambda_return import lambda_return
+from rlcli.types import Clock, Estimates, Report, Transition, Updater
+from rlcli.updaters import Spaces
+from rlcli.updaters.intrinsic_rewards import IntrinsicReward, add_intrinsic_reward
+from rlcli.updaters.intrinsic_rewards.rnd import rnd
+
+SIZE, ENVS, STEPS, GAMMA = 3, 2, 4, 0.9
+BOX = gymnasium.spaces.Box(-np.inf, np.inf, (SIZE,), np.float32)
+CLOCK = Clock.zero()._replace(compute_metrics=np.bool_(True))
+
+
+@functools.cache
+def reward_part(**options):
+    """RND on small networks, with its functions compiled."""
+    spaces = Spaces(BOX, gymnasium.spaces.Discrete(2), ENVS)
+    torso = mlp(layers=[16])
+
+    def networks(name, head):
+        return separate_network(name, torso, head(), BOX)
+
+    part = rnd(spaces, networks, optax.adam(1e-2), gamma=GAMMA, **options)
+    functions = ("reward", "update", "observe")
+    return part._replace(**{name: jax.jit(getattr(part, name)) for name in functions})
+
+
+def unroll(index, next_obs=None):
+    """Steps whose observations are far from 0."""
+    rng = np.random.default_rng(index)
+    shape = (STEPS, ENVS)
+    obs, drawn = rng.normal(3.0, 2.0, (2, *shape, SIZE)).astype("f4")
+    return Transition(
+        obs=obs,
+        action=np.zeros(shape, "i4"),
+        reward=rng.normal(size=shape).astype("f4"),
+        discount=np.ones(shape, "f4"),
+        next_obs=drawn if next_obs is None else next_obs,
+        first=np.zeros(shape, bool),
+        last=rng.random(shape) < 0.3,
+        extras={},
+    )
+
+
+def numpy_errors(state, steps):
+    """Mean squared differences of the two networks, with NumPy in float64."""
+    seen = state.observation
+    ((mean,), (variance,)) = seen.mean, seen.variance
+    obs = np.clip((steps.next_obs - mean) / np.sqrt(variance + 1e-8), -5, 5)
+
+    def apply(params):
+        (group,) = params.values()
+        first, last = sorted(group)
+        hidden = obs @ np.float64(group[first]["w"]) + group[first]["b"]
+        return np.maximum(hidden, 0) @ group[last]["w"] + group[last]["b"]
+
+    difference = apply(state.predictor.params) - apply(state.target)
+    return np.mean(difference**2, axis=-1)
+
+
+def test_the_reward_is_the_error_in_units_of_the_deviation_of_its_discounted_sum():
+    part = reward_part(coefficient=0.5)
+    assert part.observe is not None
+    state, sums, running = part.init(jax.random.key(0)), [], np.zeros(ENVS)
+    for index in range(3):
+        steps = unroll(index)
+        for errors in numpy_errors(state, steps):
+            running = errors + GAMMA * running
+            sums.append(running)
+        state = part.observe(state, steps)
+        seen = np.concatenate([unroll(i).obs for i in range(index + 1)]).reshape(-1, 3)
+        np.testing.assert_allclose(state.observation.mean[0], seen.mean(0), rtol=1e-3)
+    expected = 0.5 * numpy_errors(state, unroll(9)) / np.std(sums)
+    np.testing.assert_allclose(part.reward(state, unroll(9)), expected, rtol=1e-3)
+
+
+def test_the_error_falls_on_repeated_observations_and_is_high_on_new_ones():
+    part = reward_part(epochs=4, minibatches=2)
+    weight = np.ones((STEPS, ENVS), "f4")
+    steps = unroll(0)
+    assert part.observe is not None
+    state = part.observe(part.init(jax.random.key(0)), steps)
+    before, target = part.reward(state, steps), state.target
+    for index in range(30):
+        key = jax.random.key(index)
+        state, metrics = part.update(state, steps, weight, CLOCK, key)
+    new = part.reward(state, unroll(5, next_obs=-steps.next_obs))
+    after = part.reward(state, steps)
+    assert after.mean() < 0.1 * before.mean()
+    assert after.mean() < 0.1 * new.mean()
+    assert metrics["intrinsic_reward"] < 0.1 * before.mean()
+    assert jax.tree.all(jax.tree.map(np.array_equal, target, state.target))
+
+
+def test_rows_of_weight_0_do_not_change_the_predictor():
+    part = reward_part()
+    state, weight = part.init(jax.random.key(0)), np.ones((STEPS, ENVS), "f4")
+    weight[:, 1] = 0
+    steps, other = unroll(0), unroll(0)
+    other.next_obs[:, 1] = 7.0
+    first, second = (
+        part.update(state, rows, weight, CLOCK, jax.random.key(0))[0].predictor.params
+        for rows in (steps, other)
+    )
+    jax.tree.map(np.testing.assert_array_equal, first, second)
+
+
+def echo_updater():
+    """An updater whose state is the rows of its last update."""
+    ones = jnp.ones((STEPS, ENVS))
+    policy = SimpleNamespace()
+    return Updater(
+        init=lambda key: ones,
+        acting=lambda state: (),
+        policy=policy,  # type: ignore[arg-type] # never used
+        update=lambda state, batch, *_: (
+            batch.reward,
+            Report(ones[0], {"own": ones[0, 0]}),
+        ),
+        estimate=lambda state, steps: Estimates(ones, ones, ones, ones),
+        failed_at=lambda state: jnp.int32(-1),
+    )
+
+
+def test_tracers_sum_the_rewards_of_environment_and_agent():
+    def reward(state, steps):
+        return state + steps.next_obs[..., 0]
+
+    part = IntrinsicReward(
+        init=lambda key: jnp.float32(2.0),
+        reward=reward,
+        update=lambda state, rows, weight, clock, key: (state + 1, {"mine": state}),
+        failed_at=lambda state: jnp.int32(4),
+    )
+    tracer, updater = lambda_return(gamma=GAMMA), echo_updater()
+    agent = agents.online_agent(add_intrinsic_reward(updater, part), tracer)
+    steps = unroll(0)
+    state = agent.init(jax.random.key(0), steps)
+    state, metrics = agent.learn(state, steps, Clock.zero(), jax.random.key(0))
+    total = steps._replace(reward=steps.reward + 2 + steps.next_obs[..., 0])
+    expected = tracer.trace(total, updater.estimate((), steps)).reward
+    np.testing.assert_allclose(state.learner.learner, expected, rtol=1e-5)
+    assert metrics == {"own": 1.0, "mine": 2.0}
+    assert (float(state.learner.reward), int(agent.failed_at(state))) == (3.0, 4)
+
+
+SMALL = {
+    "environment": {"name": "bsuite/DeepSea", "size": 4, "num_envs": 2},
+    "network": {"name": "mlp", "layers": [4]},
+    "intrinsic_reward": "rnd",
+    "train": {"steps": 64, "unroll": 4},
+}
+AGENTS = {
+    "on-policy": {"updater": "a2c", "normalize": {"reward": True}},
+    "replay": {"updater": "dqn", "replay": {"capacity": 32, "batch_size": 4}},
+}
+
+
+@pytest.mark.parametrize("kind", AGENTS)
+def test_any_updater_learns_with_it(kind):
+    parsed = load_recipe({**SMALL, **AGENTS[kind]})
+    assert load_recipe(resolve(parsed)) == parsed
+    engine = loop.make_loop(build(parsed)._replace(devices=1))
+    begun = jax.eval_shape(engine.begin)
+    progress, log = jax.eval_shape(lambda state: engine.advance(state, 1), begun)
+    assert {"intrinsic_reward", "predictor_loss"} <= {*log.metrics}
+    assert jax.tree.structure(progress) == jax.tree.structure(begun)
+
+
+def test_a_recurrent_network_is_refused():
+    network = {"name": "mlp", "memory": "gru"}
+    with pytest.raises(RlcliError, match="`rnd` does not support recurrent networks"):
+        build(load_recipe({**SMALL, **AGENTS["on-policy"], "network": network}))
+
+
+def test_rows_that_minibatches_do_not_divide_are_refused():
+    with pytest.raises(RlcliError, match="cannot split 8 rows into 3 equal"):
+        reward_part(minibatches=3).update(
+            reward_part().init(jax.random.key(0)),
+            unroll(0),
+            np.ones((STEPS, ENVS), "f4"),
+            CLOCK,
+            jax.random.key(0),
+        )
+
+
+@pytest.mark.slow
+def test_it_finds_the_treasure_of_deep_sea_that_the_same_agent_without_it_does_not():
+    found = {}
+    for reward in ("rnd", None):
+        sets = ["train.seeds=2", *([] if reward else ["intrinsic_reward=null"])]
+        engine = loop.make_loop(build(load_recipe("rnd_deep_sea", sets)))
+        progress, _ = engine.advance(engine.begin(), 125)  # 40 000 steps
+        found[reward] = progress.statistics.max_info["denoised_return"]
+    assert found["rnd"].min() == 1 > found[None].max()
