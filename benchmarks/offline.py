@@ -32,6 +32,10 @@ METHODS: dict[str, dict[str, dict[str, Any]]] = {
             "extends": "behaviour_cloning_cartpole",
             "updater": {"name": "iql", "target": {"polyak": 0.02}},
         },
+        "awac": {
+            "extends": "behaviour_cloning_cartpole",
+            "updater": {"name": "awac", "target": {"polyak": 0.02}},
+        },
     },
     "pendulum": {
         "behaviour_cloning": {
@@ -48,6 +52,7 @@ METHODS: dict[str, dict[str, dict[str, Any]]] = {
             },
         },
         "iql": {"extends": "iql_pendulum"},
+        "awac": {"extends": "awac_pendulum"},
         "td3_bc": {"extends": "td3_bc_pendulum"},
     },
 }

@@ -22,7 +22,7 @@ LAKE = (
 POLE = (
     *("dqn", "dqn_dueling", "dqn_per", "dqn_n_step", "dqn_munchausen", "c51", "qrdqn"),
     *("iqn", "rainbow"),
-    *("dqn_noisy", "reinforce", "a2c", "ppo", "pqn", "v_trace"),
+    *("dqn_noisy", "reinforce", "a2c", "ppo", "pqn", "v_trace", "awr"),
     *("model_based", "model_known"),
 )
 OFF_POLICY = ("ddpg", "td3", "td4", "sac", "dsac")

@@ -1,7 +1,7 @@
 """Normalization: observations and rewards scaled by running statistics.
 
-It wraps an updater. Unrolls, replays and tracers hold raw values of the environment; the
-updater normalizes them when it uses them. The statistics include a new unroll only
+It wraps an updater. Unrolls, replays and tracers hold raw values of the environment;
+the updater normalizes them when it uses them. The statistics include a new unroll only
 after the agent has learned from it, so that learning uses the same scale as acting did.
 An offline agent has the statistics of its data set from the start.
 """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 _OFFLINE = (
-    "rlcli's offline algorithms are `cql`, `iql`, `td3_bc` and `behaviour_cloning`"
+    "rlcli's offline algorithms are `cql`, `iql`, `awac`, `td3_bc` and "
+    "`behaviour_cloning`"
 )
 _NO_MULTI_AGENT = "rlcli has no multi-agent algorithms"
 _RND = "random network distillation is a reward: `intrinsic_reward: rnd`"
@@ -110,7 +111,7 @@ UPDATERS = {
         "MPO is not supported; closest is "
         "`updater: {name: cross_entropy, filter: exponential}`"
     ),
-    "awr sil self_imitation crr": (
+    "sil self_imitation crr": (
         "`updater: {name: cross_entropy, filter: exponential}` weights actions by "
         "their advantage; self-imitation is "
         "`updater: {name: cross_entropy, filter: positive}`"
@@ -166,7 +167,7 @@ UPDATERS = {
     "discrete_cql cql_h": "`updater: cql`",
     "implicit_q_learning": "`updater: iql`",
     "td3_plus_bc": "`updater: td3_bc`",
-    "dagger gail bcq bear awac edac decision_transformer": _OFFLINE,
+    "dagger gail bcq bear edac decision_transformer": _OFFLINE,
     "maddpg mappo ippo qmix vdn coma": _NO_MULTI_AGENT,
     "rnd random_network_distillation": _RND,
     "icm count_based curiosity": _OTHER_BONUSES,

@@ -103,8 +103,10 @@ class OffPolicyOptions(NamedTuple):
     regularizers: Sequence[Mapping[str, Any]] = ()  # with defaults filled in
     # (parts, params, rows, key) -> a term of the critics' loss, `[T, B]`
     critic_penalty: Callable[..., Float[Array, "T B"]] | None = None
-    # (policy loss, choice, rows) -> the policy loss to use instead, `[T, B]`
-    change_policy_loss: Callable[..., Float[Array, "T B"]] = lambda loss, *_: loss
+    # (parts, params, policy loss, choice, rows) -> the policy loss to use instead
+    change_policy_loss: Callable[..., Float[Array, "T B"]] = (
+        lambda parts, params, loss, *_: loss
+    )
 
 
 class OffPolicyParts(NamedTuple):
@@ -252,7 +254,7 @@ def _actor_losses(
     )
     q = parts.settings.actor_reduction(prediction.particles(parts.scale)).mean()
     policy_loss = parts.settings.change_policy_loss(
-        -parts.soft(fixed_params, choice, q), choice, rows
+        parts, fixed_params, -parts.soft(fixed_params, choice, q), choice, rows
     )
     terms = [Term(policy_loss, is_weighted=False)]
     row_metrics, metrics = {"policy_loss": policy_loss}, {}

@@ -42,6 +42,7 @@ from rlcli.types import (
     Updater,
 )
 from rlcli.updaters import Spaces, default_distribution, refuse_memory
+from rlcli.updaters.advantage_weights import exponential_weight
 from rlcli.updaters.critics import (
     Backup,
     Critic,
@@ -135,9 +136,7 @@ def iql(
             log_prob = family.log_prob(outputs, batch.action)
             v = state_value(value, params, batch.obs, batch.first)
             advantage = jax.lax.stop_gradient(q - v)
-            # Clipped before the exponential, which could overflow.
-            exponent = jnp.minimum(beta * advantage, jnp.log(weight_clip))
-            term = -jnp.exp(exponent) * log_prob
+            term = -exponential_weight(advantage, beta, weight_clip) * log_prob
             metrics = {"policy_loss": term, "advantage": advantage}
             return _one_term(term, {**metrics, "entropy": family.entropy(outputs)})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 import gymnasium
@@ -91,7 +90,7 @@ def td3_bc(
             delay=delay,
             actor_reduction=first_critic,
             has_target_policy=True,
-            change_policy_loss=functools.partial(td3_bc_loss, alpha, space),
+            change_policy_loss=lambda _, __, *rest: td3_bc_loss(alpha, space, *rest),
         ),
     )
 

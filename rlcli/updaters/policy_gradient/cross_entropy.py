@@ -1,4 +1,4 @@
-"""Advantage-filtered cross-entropy: self-imitation, CRR and behavior cloning."""
+"""Advantage-filtered cross-entropy: self-imitation, CRR, AWR and behavior cloning."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ from typing import Literal
 import jax.numpy as jnp
 
 from rlcli.types import Array, Positive
+from rlcli.updaters.advantage_weights import exponential_weight
 from rlcli.updaters.policy_gradient.objective_context import (
     ObjectiveContext,
     PolicyLoss,
 )
 from rlcli.updaters.policy_gradient.objectives import objective
+from rlcli.updaters.presets import preset
 
-_MAX_WEIGHT = 20.0  # limit of the exponential filter (Wang et al., 2020)
+_MAX_WEIGHT = 20.0  # limit of the exponential filter (Peng et al., 2019)
+_REPLAYED = {
+    "policy": "sampled",
+    "tracer": {"name": "lambda_return", "gamma": 0.99, "lambda": 0.95},
+    "replay": {"name": "sequences", "length": 32, "batch_size": 8},
+    "unroll": 1,
+}
 
 
 @objective(epochs=1, minibatches=1, sequence=None, replays="any")
@@ -40,8 +48,8 @@ def cross_entropy(
     filters: dict[str, Callable[[Array], Array]] = {
         "positive": lambda advantage: jnp.maximum(advantage, 0),
         "binary": lambda advantage: (advantage > 0).astype(jnp.float32),
-        "exponential": lambda advantage: jnp.minimum(
-            jnp.exp(advantage / temperature), _MAX_WEIGHT
+        "exponential": lambda advantage: exponential_weight(
+            advantage, 1 / temperature, _MAX_WEIGHT
         ),
         "none": jnp.ones_like,
     }
@@ -49,3 +57,18 @@ def cross_entropy(
     return PolicyLoss(
         -action_weight * context.log_prob, {"imitated": action_weight > 0}
     )
+
+
+@preset(
+    cross_entropy,
+    _REPLAYED,
+    filter="exponential",
+    normalize_advantage=True,
+    regularizers=[],
+)
+def awr() -> None:
+    """Advantage-weighted regression (AWR): imitates the better actions of a replay.
+
+    (Peng et al., 2019, https://arxiv.org/abs/1910.00177). The weights are those of the
+    filter `exponential`, with λ-returns of the steps of earlier policies.
+    """

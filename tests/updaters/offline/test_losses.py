@@ -12,6 +12,7 @@ from rlcli import distributions
 from rlcli.networks.predictions import IDENTITY, Scalar
 from rlcli.types import Transition
 from rlcli.updaters.off_policy.actors import ActionChoices
+from rlcli.updaters.offline.awac import awac_loss
 from rlcli.updaters.offline.behaviour_cloning import squared_error
 from rlcli.updaters.offline.cql import continuous_penalty, discrete_penalty
 from rlcli.updaters.offline.iql import expectile_loss
@@ -99,3 +100,35 @@ def test_the_squared_error_is_a_mean_over_the_entries_of_an_action():
     action, target = np.arange(12.0).reshape(1, 2, 2, 3), np.zeros((1, 2, 2, 3))
     expected = [[np.mean(np.arange(6.0) ** 2), np.mean(np.arange(6.0, 12) ** 2)]]
     np.testing.assert_allclose(squared_error(action, target), expected)
+
+
+def test_the_policy_of_awac_imitates_actions_that_are_better_than_its_own():
+    rng = np.random.default_rng(0)
+    family, shape = distributions.distribution_for(BOX), (2, 3)
+    q, value = rng.normal(size=(2, *shape)), rng.normal(size=shape)  # of two critics
+    means, action = rng.normal(size=(2, *shape, 1))
+    outputs = np.concatenate([means, np.full_like(means, np.log(0.5))], axis=-1)
+
+    def predict_action(role, params, key, obs, action, first):
+        return Scalar(jnp.asarray(q)[..., None])
+
+    parts = types.SimpleNamespace(
+        actor=types.SimpleNamespace(family=family),
+        critic=types.SimpleNamespace(predict_action=predict_action),
+        scale=IDENTITY,
+    )
+    rows = types.SimpleNamespace(obs=(), action=jnp.asarray(action), first=())
+
+    def loss(outputs, value):
+        choice = types.SimpleNamespace(outputs=outputs)
+        return awac_loss(2.0, 5.0, parts, (), -value, choice, rows)
+
+    advantage = q.min(0) - value
+    weight = np.minimum(np.exp(2 * advantage), 5)
+    log_prob = -0.5 * ((action - means)[..., 0] / 0.5) ** 2 - np.log(
+        0.5 * np.sqrt(2 * np.pi)
+    )
+    outputs, value = jnp.asarray(outputs), jnp.asarray(value)
+    np.testing.assert_allclose(loss(outputs, value), -weight * log_prob, rtol=1e-4)
+    to_value = jax.grad(lambda value: loss(outputs, value).sum())(value)
+    assert not to_value.any()  # the weight is held fixed

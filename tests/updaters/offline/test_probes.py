@@ -1,7 +1,9 @@
 """Offline updaters on data of probe environments, whose best actions are rare."""
 
+import gymnasium
 import jax
 import numpy as np
+import optax
 import pytest
 from data_sets import bandit_data, one_step_data, write_data
 
@@ -9,6 +11,8 @@ from rlcli import loop
 from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
+from rlcli.updaters import Spaces
+from rlcli.updaters.offline.awac import awac
 
 GOOD = 0.3  # share of the best action in the data
 
@@ -49,8 +53,9 @@ def greedy_action(environment, file, updater, updates, **more):
         ("behaviour_cloning", 0),  # the most frequent action
         ({"name": "cql", "alpha": 0.5, "target": {"polyak": 0.1}}, 1),
         ({"name": "iql", "target": {"polyak": 0.1}}, 1),
+        ({"name": "awac", "beta": 3.0, "target": {"polyak": 0.1}}, 1),
     ],
-    ids=["behaviour_cloning", "cql", "iql"],
+    ids=["behaviour_cloning", "cql", "iql", "awac"],
 )
 def test_values_beat_imitation_where_most_actions_are_bad(tmp_path, updater, expected):
     file = write_data(tmp_path / "data.npz", bandit_data(GOOD))
@@ -75,8 +80,9 @@ def box_data(seed=0):
         ({"name": "cql", "alpha": 0.1, "target": {"polyak": 0.1}}, 0.2, 0.8),
         ({"name": "iql", "beta": 10.0, "target": {"polyak": 0.1}}, 0.2, 0.8),
         ({"name": "td3_bc", "alpha": 10.0, "target": {"polyak": 0.1}}, 0.2, 0.8),
+        ({"name": "awac", "beta": 10.0, "target": {"polyak": 0.1}}, 0.2, 0.8),
     ],
-    ids=["mse", "behaviour_cloning", "cql", "iql", "td3_bc"],
+    ids=["mse", "behaviour_cloning", "cql", "iql", "td3_bc", "awac"],
 )
 def test_continuous_actions(tmp_path, updater, low, high):
     file = write_data(tmp_path / "data.npz", box_data())
@@ -127,3 +133,23 @@ def test_cql_refuses_options_that_have_no_effect_on_discrete_actions(option):
     message = f"option `{next(iter(option))}` of `cql` is for actions in a Box"
     with pytest.raises(RlcliError, match=message):
         build(load_recipe(data))
+
+
+def test_awac_refuses_actions_that_have_no_values_by_sampling():
+    spaces = Spaces(gymnasium.spaces.Discrete(3), gymnasium.spaces.MultiBinary(2))
+    with pytest.raises(RlcliError, match="`awac` needs a Discrete action space or a B"):
+        awac(spaces, networks=never, policies=never, optimizer=optax.sgd(0.1))
+
+
+def never(*_, **__):
+    raise AssertionError
+
+
+@pytest.mark.slow
+def test_awac_continues_online_from_a_data_set(tmp_path):
+    """The data lacks the best action almost completely."""
+    file = write_data(tmp_path / "data.npz", bandit_data(0.02))
+    updater = {"name": "awac", "beta": 3.0, "target": {"polyak": 0.1}}
+    replay = {"name": "uniform", "prefill": str(file), "capacity": 4_000}
+    probe = "probe-reward-depends-on-action"
+    assert greedy_action(probe, file, updater, 600, replay=replay) == 1

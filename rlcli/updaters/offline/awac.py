@@ -1,0 +1,123 @@
+"""Advantage-weighted actor-critic (AWAC)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import gymnasium
+import jax
+import optax
+from jaxtyping import Float
+
+from rlcli.errors import RlcliError
+from rlcli.networks.predictions import Loss, TransformName, min_over_critics
+from rlcli.registry import register
+from rlcli.spaces import describe
+from rlcli.types import (
+    Array,
+    Count,
+    Network,
+    NonNegative,
+    Params,
+    Policy,
+    Positive,
+    Transition,
+    Updater,
+)
+from rlcli.updaters import Spaces, default_distribution
+from rlcli.updaters.advantage_weights import exponential_weight
+from rlcli.updaters.learner import Target
+from rlcli.updaters.off_policy.actor_critic import (
+    ZERO_TEMPERATURE,
+    OffPolicyOptions,
+    OffPolicyParts,
+    off_policy_actor_critic,
+)
+from rlcli.updaters.off_policy.actors import (
+    ActionChoices,
+    Actor,
+    categorical_actor,
+    stochastic_actor,
+)
+from rlcli.updaters.td.q_learning import POLYAK_TARGET
+
+
+@register(
+    "updater", policy="sampled", tracer="n_step", replay={"name": "dataset"}, unroll=1
+)
+def awac(
+    spaces: Spaces,
+    networks: Callable[..., Network],
+    policies: Callable[..., Policy],
+    optimizer: optax.GradientTransformation,
+    *,
+    beta: NonNegative = 1.0,
+    weight_clip: Positive = 100.0,
+    critics: Count = 2,
+    target: Target | None = POLYAK_TARGET,
+    loss: Loss = "mse",
+    transform: TransformName | None = None,
+) -> Updater:
+    """Advantage-weighted actor-critic (AWAC): imitates the better actions of a replay.
+
+        q:  y = R + I Σ π(a′|s′) min q⁻(s′, a′)
+        π:  −min(exp(β u), w) log π(a|s),  u = min q(s, a) − Σ π(a′|s) min q(s, a′)
+
+    (Nair et al., 2020, https://arxiv.org/abs/2006.09359). The critics learn the values
+    of the policy, as in `sac` without entropy. The policy only learns from actions in
+    the replay, so it stays close to a data set, and improves further once the replay
+    has its own actions. Over Discrete actions the sums are exact; otherwise they are
+    estimated from one sampled action. β is `beta`, w `weight_clip`.
+    """
+    return off_policy_actor_critic(
+        "awac",
+        spaces,
+        networks,
+        policies,
+        optimizer,
+        _build_actor(spaces, networks),
+        ZERO_TEMPERATURE,
+        OffPolicyOptions(
+            critics=critics,
+            target=target,
+            loss=loss,
+            transform=transform,
+            change_policy_loss=functools.partial(awac_loss, beta, weight_clip),
+        ),
+    )
+
+
+def awac_loss(
+    beta: Array | float,
+    weight_clip: Array | float,
+    parts: OffPolicyParts,
+    params: Params,
+    policy_loss: Float[Array, "T B"],
+    choice: ActionChoices,
+    rows: Transition,
+) -> Float[Array, "T B"]:
+    """The loss of the policy; `policy_loss` is −Σ π(a′|s) min q(s, a′)."""
+    assert parts.actor.family is not None  # AWAC's actors are distributions
+    prediction = parts.critic.predict_action(
+        "act", params, None, rows.obs, rows.action, rows.first
+    )
+    q = min_over_critics(prediction.particles(parts.scale)).mean()
+    weight = exponential_weight(q + policy_loss, beta, weight_clip)
+    log_prob = parts.actor.family.log_prob(choice.outputs, rows.action)
+    return -jax.lax.stop_gradient(weight) * log_prob
+
+
+def _build_actor(spaces: Spaces, networks: Callable[..., Network]) -> Actor:
+    """A categorical actor over Discrete actions, or a normal one over a Box."""
+    space = spaces.action
+    family = default_distribution(space, "awac")
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return categorical_actor(networks, family)
+    if family.differentiable is None:
+        raise RlcliError(
+            "`awac` needs a Discrete action space or a Box of floats, but "
+            f"{spaces.owner} has {describe(space)}",
+            "`iql` and `behaviour_cloning` support more action spaces",
+        )
+    return stochastic_actor(networks, family)
