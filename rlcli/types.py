@@ -103,7 +103,9 @@ class TimeStep(NamedTuple):
     obs: ArrayTree
     next_obs: ArrayTree  # the true successor, also where `last`
     reward: Float[Array, "*B"]
-    discount: Float[Array, "*B"]  # 0 where the episode terminated, else 1
+    # 0 where the episode terminated, else 1; also 0 where an agent has ended before the
+    # others of its game
+    discount: Float[Array, "*B"]
     last: Bool[Array, "*B"]  # any end of the episode, terminated or truncated
     info: Mapping[str, Shaped[Array, "*B"]]  # summed over an episode, and logged
 

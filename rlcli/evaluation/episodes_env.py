@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -18,6 +17,7 @@ from rlcli.environments.adapters.host_vector import episode_seed
 from rlcli.environments.to_gymnasium import CoreEnv
 from rlcli.environments.vector import reset_key, step_key, values_at
 from rlcli.errors import RlcliError
+from rlcli.evaluation.evaluator import resize
 from rlcli.loop.episode_records import evaluation_keys, evaluation_reset_seed
 from rlcli.loop.episodes import MAX_EPISODE_STEPS
 from rlcli.recipe import Recipe
@@ -34,7 +34,7 @@ def make_episodes_env(recipe: Recipe, clock: Clock, seed: int) -> gymnasium.Env:
     part = recipe.environment
     if not registry.find(part.kind, part.name).facts.get("adapter"):
         return _NativeEpisodes(recipe, clock, seed)
-    single = dataclasses.replace(recipe, num_envs=1)
+    single = resize(recipe, 1)
     external = build_environment(single, 1, clock, rendering=True).external
     if external is None or external.make is None:
         raise RlcliError(

@@ -31,19 +31,40 @@ def make_evaluator(
     unless there is another `policy`. If each of its seeds has its own numbers, `acting`
     of the evaluator is a pair: the acting state and `numbers_array`, without padding.
     """
-    facts = registry.find("environment", recipe.environment.name).facts
     if num_envs is None:
-        num_envs = parallel_environments(episodes, bool(facts.get("adapter")))
-    small = dataclasses.replace(recipe, num_envs=num_envs)
+        small = resize_for(recipe, episodes)
+    else:
+        small = resize(recipe, num_envs)
     environment = build_environment(small, len(setup.seeds), clock)
     return Evaluator(
         environment,
         policy or _training_policy(setup, clock),
         setup.seeds,
-        -(-episodes // num_envs),
+        -(-episodes // small.num_envs),
         explore=explore,
         devices=min(setup.devices, jax.local_device_count()),
     )
+
+
+def resize_for(recipe: Recipe, episodes: int) -> Recipe:
+    """The recipe with as many environments as evaluate `episodes` in parallel."""
+    facts = registry.find("environment", recipe.environment.name).facts
+    is_adapter = bool(facts.get("adapter"))
+    return resize(recipe, parallel_environments(episodes, is_adapter))
+
+
+def resize(recipe: Recipe, num_envs: int) -> Recipe:
+    """The recipe with `num_envs` environments, rounded up to whole groups.
+
+    Environments that belong together, such as the agents of one game, are a group. The
+    fact `group` of an adapter is a function of its id and options that counts them.
+    """
+    part = recipe.environment
+    count_group = registry.find("environment", part.name).facts.get("group")
+    if count_group is not None:
+        group = count_group(part.name.partition("/")[2], part.options["options"])
+        num_envs = -(-num_envs // group) * group
+    return dataclasses.replace(recipe, num_envs=num_envs)
 
 
 def _training_policy(setup: Setup, clock: Clock) -> Policy:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from rlcli.assembly import build, build_environment, out_of_memory
 from rlcli.environments.drawing import INK, PAPER, Canvas
 from rlcli.errors import RlcliError, quote
 from rlcli.evaluation import films, targets
+from rlcli.evaluation.evaluator import resize
 from rlcli.loop.episodes import EvaluationStep, Evaluator
 from rlcli.loop.progress import Setup
 from rlcli.recipe import Recipe, load_recipe
@@ -108,8 +108,7 @@ def _select_evaluator(
 
 def _first_seed_evaluator(recipe: Recipe, setup: Setup, episodes: int) -> Evaluator:
     """An evaluator of the first seed in one environment that renders."""
-    single = dataclasses.replace(recipe, num_envs=1)
-    environment = build_environment(single, 1, rendering=True)
+    environment = build_environment(resize(recipe, 1), 1, rendering=True)
     # From the unchanged setup: evolution has a member for each environment.
     return Evaluator(environment, setup.agent.policy, setup.seeds[:1], episodes)
 

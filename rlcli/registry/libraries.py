@@ -31,6 +31,7 @@ EXTRAS: Mapping[str, Extra] = MappingProxyType(  # in the order of pyproject.tom
         "envpool": Extra(("envpool",), "environments `envpool/…`"),
         "gymnax": Extra(("gymnax", "six"), "environments `gymnax/…`"),
         "pgx": Extra(("pgx",), "environments `pgx/…`"),
+        "pettingzoo": Extra(("pettingzoo", "mpe2"), "environments `pettingzoo/…`"),
         "evolution": Extra(("evosax",), "updaters `open_es`, `cma_es`, `simple_ga`"),
         "muzero": Extra(("mctx",), "updater `muzero`"),
         "minari": Extra(("minari", "h5py"), "replay `dataset` with `minari`"),

@@ -86,6 +86,7 @@ class _EnvPoolVector:
     """An EnvPool vector, created with the seeds of the first episodes."""
 
     is_replayable = False
+    group = 1
 
     def __init__(
         self,

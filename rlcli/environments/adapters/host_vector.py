@@ -213,6 +213,9 @@ class HostVectorState:
             self.is_lost = ~self._replay(past, current_obs) | ~_rows_equal(
                 current_obs, saved_obs
             )
+            # The environments of a group only begin together.
+            lost_groups = self.is_lost.reshape(-1, self.vector.group).any(axis=1)
+            self.is_lost = lost_groups.repeat(self.vector.group)
         self._has_lost = bool(self.is_lost.any())
         if self._has_lost:  # otherwise a vector may refuse to step ended episodes
             self._begin_episodes(np.flatnonzero(self.is_lost))

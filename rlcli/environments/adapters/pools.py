@@ -76,10 +76,12 @@ def host_timestep(
 class HostVector(Protocol):
     """A vector of host environments without auto-reset: only `begin` starts episodes.
 
-    `is_replayable`: the seed and the actions of an episode reproduce it.
+    `is_replayable`: the seed and the actions of an episode reproduce it. `group`: as
+    many consecutive environments begin and end their episodes together.
     """
 
     is_replayable: bool
+    group: int
     can_render: bool
 
     def begin(self, indices: HostArray, seeds: Sequence[int]) -> ArrayTree:
@@ -147,6 +149,7 @@ class SyncVector:
     """Steps environments sequentially in this process, with a `timeout` for each."""
 
     is_replayable = True
+    group = 1
 
     def __init__(
         self, make: Callable[[], gymnasium.Env], count: int, timeout: float | None
@@ -230,6 +233,7 @@ class AsyncVector:
     """
 
     is_replayable = True
+    group = 1
     can_render = False
 
     def __init__(
@@ -286,6 +290,7 @@ class NativeVector:
     """
 
     is_replayable = False
+    group = 1
     can_render = False
 
     def __init__(self, make: Callable[[], VectorEnv], seeds: int) -> None:

@@ -6,7 +6,11 @@ _OFFLINE = (
     "rlcli's offline algorithms are `cql`, `iql`, `awac`, `td3_bc` and "
     "`behaviour_cloning`"
 )
-_NO_MULTI_AGENT = "rlcli has no multi-agent algorithms"
+_MULTI_AGENT = (
+    "rlcli's only multi-agent algorithm is IPPO with shared weights: "
+    "`{environment: {name: pettingzoo/mpe2/simple_spread_v3, num_envs: 24}, "
+    "updater: ppo}`"
+)
 _RND = "random network distillation is a reward: `intrinsic_reward: rnd`"
 _OTHER_BONUSES = (
     "rlcli's exploration bonus is random network distillation: `intrinsic_reward: rnd`"
@@ -168,7 +172,7 @@ UPDATERS = {
     "implicit_q_learning": "`updater: iql`",
     "td3_plus_bc": "`updater: td3_bc`",
     "dagger gail bcq bear edac decision_transformer": _OFFLINE,
-    "maddpg mappo ippo qmix vdn coma": _NO_MULTI_AGENT,
+    "maddpg mappo ippo qmix vdn coma": _MULTI_AGENT,
     "rnd random_network_distillation": _RND,
     "icm count_based curiosity": _OTHER_BONUSES,
     "her hindsight_experience_replay": (

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rlcli import registry
 from rlcli.errors import RlcliError
 from rlcli.evaluation.evaluate import eval
+from rlcli.evaluation.evaluator import resize_for
 from rlcli.evaluation.load import load
 from rlcli.evaluation.trained_policy import TrainedPolicy
-from rlcli.loop.episodes import parallel_environments
+from rlcli.recipe import load_recipe
 from rlcli.results.groups import Group, Member
 from rlcli.results.report.frame_sheet import FrameSheet, FrameSheetMaker
 from rlcli.runs.conditions import find_nested
@@ -102,8 +102,8 @@ def _evaluate(member: Member, options: EpisodeOptions) -> Iterator[SeedResult]:
         seed=options.seed,
         trust=options.trust,
     )
-    facts = registry.find("environment", result["environment"]).facts
-    num_envs = parallel_environments(options.episodes, bool(facts.get("adapter")))
+    recipe = load_recipe(member.recipe, trusted=options.trust, is_stored=True)
+    num_envs = resize_for(recipe, options.episodes).num_envs
     # Of each parallel environment its first episode.
     replayable = range(0, result["episodes"], result["episodes"] // num_envs)
     for row in result["seeds"]:

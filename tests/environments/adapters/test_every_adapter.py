@@ -66,6 +66,7 @@ CASES = [
     Case("envpool/CartPole-v1", "envpool", exact=False),
     Case("envpool/Pendulum-v1", "envpool", exact=False),
     Case("envpool/FrozenLake-v1", "envpool", exact=False),
+    Case("pettingzoo/mpe2/simple_spread_v3", "mpe2"),
     Case("gymnasium/Hopper-v5", "mujoco"),
     Case("gymnasium/ALE/Breakout-v5", "ale_py"),
     Case(

@@ -1,0 +1,225 @@
+"""PettingZoo: the adapter behind `pettingzoo/…`, for parallel environments.
+
+Every agent of a copy is an environment of the batch, so one policy with shared weights
+acts for all of them, and learns from the steps of all.
+"""
+
+from __future__ import annotations
+
+import importlib
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.vector.utils import create_empty_array
+
+from rlcli.environments.adapters.conversion import (
+    HostArray,
+    element_stacker,
+    map_tree,
+)
+from rlcli.environments.adapters.host import host_environment
+from rlcli.environments.adapters.host_vector import ExternalEnvironment
+from rlcli.environments.adapters.limits import with_timeout
+from rlcli.environments.adapters.pools import EnvironmentFailedError, HostTimeStep
+from rlcli.errors import RlcliError
+from rlcli.registry import plugins, register
+from rlcli.registry.libraries import import_library
+from rlcli.types import ArrayTree, Environment
+
+EXTRA = "pettingzoo"
+# The packages of environments, by the first part of an id.
+_PACKAGES = {"mpe2": "mpe2"} | {
+    family: f"pettingzoo.{family}"
+    for family in ("atari", "butterfly", "classic", "sisl")
+}
+
+
+def count_agents(id: str, options: dict[str, Any] | None) -> int:
+    """The number of agents of an environment."""
+    return len(_make(id, options or {}).possible_agents)
+
+
+@register(
+    "environment", "pettingzoo/", adapter=True, time_limit=None, group=count_agents
+)
+def pettingzoo_adapter(
+    id: str,
+    num_envs: int,
+    seeds: int,
+    time_limit: int | None,
+    timeout: float | None,
+    rendering: bool = False,
+    *,
+    options: dict[str, Any] | None = None,
+) -> Environment:
+    """Parallel environments of PettingZoo (Terry et al., 2021), on the host.
+
+    The id is that of a module, such as `mpe2/simple_spread_v3`; `options` are keyword
+    arguments of its `parallel_env`. Each agent of each copy is one environment of the
+    batch, so `num_envs` is a multiple of the number of agents, which need equal spaces.
+    The episodes of a copy end when its last agent has ended. Until then an agent that
+    has ended, or has not begun, observes zeros, with reward and discount 0.
+    https://arxiv.org/abs/2009.14471
+    """
+    name = f"environment `pettingzoo/{id}`"
+    keywords = dict(options or {})
+    if rendering:
+        keywords["render_mode"] = "rgb_array"
+    example = _make(id, keywords)
+    agents = list(example.possible_agents)
+    spaces = tuple(
+        _common_space(name, kind, agents, getattr(example, f"{kind}_space"))
+        for kind in ("observation", "action")
+    )
+    example.close()
+    if num_envs % len(agents):
+        raise RlcliError(
+            f"{name} has {len(agents)} agents, each of which is one environment, but "
+            f"`num_envs` is {num_envs}",
+            f"make `environment.num_envs` a multiple of {len(agents)}",
+        )
+    return host_environment(
+        ExternalEnvironment(name, EXTRA, timeout),
+        spaces,
+        lambda count: ParallelVector(
+            [_make(id, keywords) for _ in range(count // len(agents))],
+            time_limit,
+            timeout,
+        ),
+        num_envs,
+        seeds,
+    )
+
+
+class ParallelVector:
+    """Steps copies of a parallel environment sequentially, in this process.
+
+    Environment i is agent i mod A of copy i // A.
+    """
+
+    is_replayable = True
+
+    def __init__(
+        self, copies: Sequence[Any], time_limit: int | None, timeout: float | None
+    ) -> None:
+        self.copies = copies
+        self.agents = list(copies[0].possible_agents)
+        self.group = len(self.agents)
+        self.can_render = copies[0].render_mode is not None
+        space = copies[0].observation_space(self.agents[0])
+        zeros = create_empty_array(space, n=1, fn=np.zeros)
+        self._absent = map_tree(operator.itemgetter(0), zeros)
+        self._stack = element_stacker(space)
+        self._limit = time_limit
+        self._steps = np.zeros(len(copies), np.int64)
+        self._timeout = timeout
+
+    def begin(self, indices: HostArray, seeds: Sequence[int]) -> ArrayTree:
+        """As `HostVector.begin`; all agents of a copy begin together."""
+        observations: dict[int, dict] = {}
+        for index, seed in zip(indices, seeds, strict=True):
+            copy = int(index) // self.group
+            if copy not in observations:
+                self._steps[copy] = 0
+                observations[copy], _ = self._call(copy, "reset", seed=seed)
+        return self._stack(
+            [
+                observations[int(index) // self.group].get(
+                    self.agents[index % self.group], self._absent
+                )
+                for index in indices
+            ]
+        )
+
+    def step(self, action: ArrayTree) -> HostTimeStep:
+        """As `HostVector.step`."""
+        obs, reward, discount, last = [], [], [], []
+        self._steps += 1
+        for index, copy in enumerate(self.copies):
+            place = index * self.group
+            actions = {
+                agent: map_tree(operator.itemgetter(place + row), action)
+                for row, agent in enumerate(self.agents)
+                if agent in copy.agents
+            }
+            seen, rewards, terminated, _, _ = self._call(index, "step", actions)
+            is_over = not copy.agents or self._steps[index] == self._limit
+            for agent in self.agents:
+                is_alive = agent in actions and not terminated[agent]
+                obs.append(seen.get(agent, self._absent))
+                reward.append(float(rewards[agent]) if agent in actions else 0.0)
+                discount.append(float(is_alive))
+                last.append(is_over)
+        return HostTimeStep(self._stack(obs), reward, discount, last)
+
+    def render(self, index: int) -> Any:
+        """As `HostVector.render`: the image of the whole copy."""
+        return self._call(index // self.group, "render")
+
+    def close(self) -> None:
+        """As `HostVector.close`."""
+        for copy in self.copies:
+            copy.close()
+
+    def _call(self, copy: int, method: str, *args: Any, **keywords: Any) -> Any:
+        try:
+            function = with_timeout(getattr(self.copies[copy], method), self._timeout)
+            return function(*args, **keywords)
+        except Exception as error:  # foreign code may raise anything
+            raise EnvironmentFailedError(copy * self.group, method) from error
+
+
+def _make(id: str, keywords: dict[str, Any]) -> Any:
+    """One copy of an environment."""
+    name = f"environment `pettingzoo/{id}`"
+    module = _find_module(id, name)
+    try:
+        return module.parallel_env(**keywords)
+    except Exception as error:  # foreign code may raise anything
+        raise RlcliError(
+            f"{name} cannot be made: {plugins.reason(error)}",
+            "`options` are the keyword arguments of `parallel_env`",
+        ) from error
+
+
+def _find_module(id: str, name: str) -> Any:
+    """The module of an environment; it has to have a parallel version."""
+    family, _, short = id.partition("/")
+    if family not in _PACKAGES or not short.isidentifier():
+        raise RlcliError(
+            f"there is no {name}",
+            "the names are `pettingzoo/FAMILY/NAME_vN` with a family of "
+            + ", ".join(f"`{family}`" for family in _PACKAGES),
+        )
+    package = import_library(_PACKAGES[family], EXTRA)
+    try:
+        module = importlib.import_module(f"{package.__name__}.{short}")
+    except ModuleNotFoundError as error:
+        if error.name != f"{package.__name__}.{short}":
+            raise RlcliError(f"{name} lacks a dependency: {error}") from error
+        raise RlcliError(
+            f"there is no {name}", "see https://pettingzoo.farama.org"
+        ) from error
+    if not hasattr(module, "parallel_env"):
+        raise RlcliError(
+            f"{name} is turn-based: its agents do not act simultaneously",
+            "only environments with a `parallel_env` are supported",
+        )
+    return module
+
+
+def _common_space(
+    name: str, kind: str, agents: Sequence[str], space_of: Callable[[str], Any]
+) -> Any:
+    """The space of all agents; raises an error if they differ."""
+    space = space_of(agents[0])
+    for agent in agents[1:]:
+        if space_of(agent) != space:
+            raise RlcliError(
+                f"{name}: agents `{agents[0]}` and `{agent}` have different {kind} "
+                "spaces, but share the weights of one policy",
+                "choose an environment whose agents have equal spaces",
+            )
+    return space
