@@ -67,8 +67,8 @@ ArrayTree = Any  # a pytree of arrays; () where there is no state
 Key: TypeAlias = jaxtyping.Key[Array, ""]  # a typed JAX PRNG key, consumed once
 Params = Any  # a mapping from parameter group: {"q": …} or {"shared": …, …}
 
-# Types of options, with their ranges. A `float` option accepts a number or a schedule; a
-# `Structural` one, which determines a space or a state, accepts a number only.
+# Types of options, with their ranges. A `float` option accepts a number or a schedule.
+# A `Structural` one determines a space or a state, and accepts a number only.
 Probability = Annotated[float, Ge(0.0), Le(1.0)]
 Positive = Annotated[float, Gt(0.0)]
 NonNegative = Annotated[float, Ge(0.0)]

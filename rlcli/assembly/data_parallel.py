@@ -45,7 +45,9 @@ def share_of_device(recipe: Recipe) -> Recipe:
     return dataclasses.replace(recipe, num_envs=num_envs, replay=replay)
 
 
-def check_parts(recipe: Recipe, updater: Updater, replay: Replay | None) -> None:
+def check_data_parallel(
+    recipe: Recipe, updater: Updater, replay: Replay | None
+) -> None:
     """Refuses parts that cannot learn on several devices together."""
     if recipe.train.data_parallel == 1:
         return

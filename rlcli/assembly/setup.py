@@ -90,7 +90,7 @@ def _build(recipe: Recipe, seeds: Sequence[int] | None, rendering: bool) -> Setu
     num_envs = environment.num_envs * train.data_parallel
     check_parts(share, num_envs, parts.tracer, parts.updater, parts.replay)
     updater = parts.wrap_updater(parts.updater)
-    data_parallel.check_parts(recipe, updater, parts.replay)
+    data_parallel.check_data_parallel(recipe, updater, parts.replay)
 
     def build_at(clock: Clock) -> tuple[Environment, Agent]:
         return environment_at(clock), _combine_parts(recipe, parts_at(clock), num_envs)

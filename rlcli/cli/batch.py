@@ -14,7 +14,7 @@ from rlcli import errors
 from rlcli.cli import output
 
 if TYPE_CHECKING:
-    from rlcli.training.batch import Ended, Plan
+    from rlcli.training.batch import Plan, RunEnd
 
 
 def train_and_report(recipes: Sequence[str], *, quiet: bool, **keywords: Any) -> int:
@@ -39,7 +39,7 @@ def train_and_report(recipes: Sequence[str], *, quiet: bool, **keywords: Any) ->
 @contextlib.contextmanager
 def _show(
     quiet: bool,
-) -> Iterator[Callable[[Sequence[Plan], Sequence[Ended]], None]]:
+) -> Iterator[Callable[[Sequence[Plan], Sequence[RunEnd]], None]]:
     """A function that shows the runs: a table in a terminal, otherwise lines."""
     from rich.live import Live
 
@@ -49,7 +49,7 @@ def _show(
         return
     live = Live(console=screen, auto_refresh=False, transient=True)
 
-    def show(plans: Sequence[Plan], ended: Sequence[Ended]) -> None:
+    def show(plans: Sequence[Plan], ended: Sequence[RunEnd]) -> None:
         if not live.is_started:  # not for runs in this process, which show themselves
             live.start()
         table = _table([plan.folder for plan in plans], screen.width)
@@ -68,7 +68,7 @@ class _Lines:
         self._quiet = quiet
         self._shown = 0
 
-    def __call__(self, plans: Sequence[Plan], ended: Sequence[Ended]) -> None:
+    def __call__(self, plans: Sequence[Plan], ended: Sequence[RunEnd]) -> None:
         for each in ended[self._shown :]:
             if not self._quiet:
                 number = f"{self._shown + 1} of {len(plans)}"
@@ -89,7 +89,7 @@ def _table(folders: Sequence[Path], width: int) -> Any:
     return tables.runs_table([read_record(each) for each in found], common, width)
 
 
-def _print_end(ended: Sequence[Ended]) -> None:
+def _print_end(ended: Sequence[RunEnd]) -> None:
     from rlcli.runs.provenance import program
     from rlcli.runs.run_folder import Run
     from rlcli.runs.trained_together import find_trained_together

@@ -61,10 +61,10 @@ def command(
 
     The policies of all seeds contribute equally. Prints the file.
     """
-    from rlcli.evaluation.collection import check_request  # to keep `--help` fast
+    from rlcli.evaluation.collection import check_collection  # to keep `--help` fast
 
     chosen = options.choose_run(path)
-    check_request(
+    check_collection(
         chosen,
         output=output_,
         best=best,

@@ -119,7 +119,7 @@ def complete_run_or_recipe(incomplete: str) -> list[str]:
     return [*complete_run(incomplete), *complete_recipe(incomplete)]
 
 
-def complete_rendered(incomplete: str) -> list[str]:
+def complete_render_argument(incomplete: str) -> list[str]:
     """What `rlcli render` renders: policies, recipes and environments."""
     return [
         *complete_policy(incomplete),
@@ -128,7 +128,7 @@ def complete_rendered(incomplete: str) -> list[str]:
     ]
 
 
-def complete_shown(incomplete: str) -> list[str]:
+def complete_show_argument(incomplete: str) -> list[str]:
     """What `rlcli show` shows: recipes, runs, policies, and kinds of parts."""
     from rlcli.registry import KINDS  # here, to keep `--help` fast
 
@@ -179,7 +179,7 @@ def complete_setting(ctx: Any, incomplete: str) -> list[str]:
     )
 
 
-def complete_varied(ctx: Any, incomplete: str) -> list[str]:
+def complete_vary_option(ctx: Any, incomplete: str) -> list[str]:
     """Keys and values of `--vary`, whose last value after a comma is completed."""
     start, comma, last = incomplete.rpartition(",")
     key, equals, _ = start.partition("=")

@@ -56,12 +56,12 @@ def command(
     The file contains preprocessing and normalization. Prints the files that it writes.
     """
     from rlcli.evaluation.export.formats import (  # to keep `--help` fast
-        check_request,
+        check_export,
         load_hint,
     )
 
     chosen = options.choose_run(path)
-    check_request(chosen, format=format, output=output_, best=best)
+    check_export(chosen, format=format, output=output_, best=best)
     thread_layout.apply_for_policy(chosen)
     result = rlcli.export(
         chosen, format=format, output=output_, best=best, seed=seed, trust=trust

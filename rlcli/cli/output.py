@@ -118,7 +118,7 @@ def print_comparison(data: Mapping[str, Any]) -> None:
     from rlcli.results import comparison_tables
 
     screen = console()
-    sentence = escape(printable(comparison_tables.describe(data)))
+    sentence = escape(printable(comparison_tables.describe_comparison(data)))
     screen.print(sentence, soft_wrap=not screen.is_terminal)
     letters, tables = comparison_tables.fit(
         [*comparison_tables.tables(data)], screen.width

@@ -18,7 +18,7 @@ def command(
         str,
         typer.Argument(
             metavar="CHECKPOINT|RUN|RECIPE|ENVIRONMENT",
-            autocompletion=completion.complete_rendered,
+            autocompletion=completion.complete_render_argument,
             help="A policy or checkpoint file, or the folder of a run; or a recipe or "
             "an environment, which is rendered with a random policy.",
             show_default=False,
@@ -65,7 +65,7 @@ def command(
     from rlcli.evaluation import targets  # here, to keep `--help` fast
 
     chosen = options.choose_run(path)
-    targets.check_request(chosen, best=best, output=output_)
+    targets.check_rendering(chosen, best=best, output=output_)
     thread_layout.apply_for_policy(chosen)
     file = rlcli.render(
         chosen,

@@ -16,7 +16,7 @@ def command(
         str,
         typer.Argument(
             metavar="RECIPE|RUN|KIND",
-            autocompletion=completion.complete_shown,
+            autocompletion=completion.complete_show_argument,
             help="A recipe, the folder of a run, or the kind of a part, such as "
             "`updater`.",
             show_default=False,

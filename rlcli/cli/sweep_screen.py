@@ -23,7 +23,7 @@ from rlcli.runs.naming import shorten_keys
 from rlcli.runs.provenance import program
 
 if TYPE_CHECKING:
-    from rlcli.sweeps.driver import Progress
+    from rlcli.sweeps.driver import SweepProgress
     from rlcli.sweeps.study import Trial
 
 _TOP = 10  # trials in a table
@@ -33,7 +33,7 @@ _STYLES = {"complete": "green", "running": "cyan", "pruned": "dim", "failed": "r
 
 
 @contextlib.contextmanager
-def show_progress(quiet: bool) -> Iterator[Callable[[Progress], None]]:
+def show_progress(quiet: bool) -> Iterator[Callable[[SweepProgress], None]]:
     """A function that shows a sweep: a table in a terminal, otherwise lines."""
     from rich.live import Live
 
@@ -52,7 +52,7 @@ class _Lines:
         self._quiet = quiet
         self._shown: set[int] | None = None  # None: nothing yet, maybe a resume
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: SweepProgress) -> None:
         ended = [each for each in progress.trials if _has_ended(each)]
         before = self._shown
         self._shown = {each.number for each in ended}
@@ -72,13 +72,13 @@ def _has_ended(trial: Trial) -> bool:
     return trial.state not in ("running", "waiting")
 
 
-def _best(progress: Progress) -> Trial | None:
+def _best(progress: SweepProgress) -> Trial | None:
     from rlcli.sweeps.driver import rank
 
     return next(iter(rank(progress.trials, progress.objective)), None)
 
 
-def _panel(progress: Progress) -> Group:
+def _panel(progress: SweepProgress) -> Group:
     """The running trials, the best one, counts and the time that is left."""
     counts = Counter(each.state for each in progress.trials)
     ended = sum(map(_has_ended, progress.trials))
@@ -210,7 +210,7 @@ def print_sweep(data: Mapping[str, Any], *, json: bool) -> None:
     if not data["trials"]:
         return
     _print_trials(screen, data)
-    _print_confirmed(screen, data)
+    _print_confirmation(screen, data)
     _print_options(screen, data)
 
 
@@ -239,7 +239,7 @@ def _print_trials(screen: Any, data: Mapping[str, Any]) -> None:
         screen.print(f"{len(trials) - _TOP} more trials: --json", soft_wrap=True)
 
 
-def _print_confirmed(screen: Any, data: Mapping[str, Any]) -> None:
+def _print_confirmation(screen: Any, data: Mapping[str, Any]) -> None:
     confirmed = [each for each in data["confirmed"] if _is_confirmed(each)]
     if not confirmed:
         return

@@ -28,7 +28,7 @@ def command(
         typer.Option(
             "--vary",
             metavar="KEY=VALUE,...",
-            autocompletion=completion.complete_varied,
+            autocompletion=completion.complete_vary_option,
             help="Train a run for each value: `optimizer.learning_rate=1e-4,1e-3`. "
             "Several are a grid.",
         ),
@@ -38,7 +38,7 @@ def command(
         typer.Option(
             "--vary-zip",
             metavar="KEY=VALUE,...",
-            autocompletion=completion.complete_varied,
+            autocompletion=completion.complete_vary_option,
             help="As `--vary`, but the first values of all belong together, and so on.",
         ),
     ] = [],  # noqa: B006

@@ -14,14 +14,14 @@ import numpy as np
 
 from rlcli import spaces
 from rlcli.assembly import build, out_of_memory
-from rlcli.evaluation.collection import check_request
+from rlcli.evaluation.collection import check_collection
 from rlcli.evaluation.evaluate import snapshot_clock
 from rlcli.evaluation.evaluator import make_evaluator
 from rlcli.loop.episodes import Evaluator
 from rlcli.policies.sampled import random as random_policy
 from rlcli.recipe import Recipe, resolve
 from rlcli.replays.datasets.arrays import DatasetArrays
-from rlcli.replays.datasets.files import dump
+from rlcli.replays.datasets.files import dump_dataset
 from rlcli.runs import provenance, snapshots
 from rlcli.runs.files import write_output
 from rlcli.runs.statistics import episode_summary
@@ -64,7 +64,7 @@ def collect(
         `{"file", "bytes", "sha256", "environment", "episodes", "steps", "policy",
         "return": {"mean", "std", "min", "max"}, "length"}`.
     """
-    request = check_request(
+    request = check_collection(
         run,
         output=output,
         best=best,
@@ -91,7 +91,7 @@ def collect(
         data = _record(player, acting, seed, request.episodes, request.steps)
     mode = next((k for k in ("random", "explore") if request.modes[k]), "greedy")
     data = data._replace(metadata=_metadata(recipe, environment, mode))
-    content = dump(data)
+    content = dump_dataset(data)
     write_output(request.file, content)
     lengths = np.diff(np.flatnonzero(data.ends), prepend=-1)
     summary = episode_summary(data.returns, lengths)

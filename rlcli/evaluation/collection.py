@@ -24,7 +24,7 @@ class Request(NamedTuple):
     modes: Mapping[str, bool]  # of acting, other than greedily
 
 
-def check_request(
+def check_collection(
     run: str | Path,
     *,
     output: str | Path | None = None,

@@ -17,7 +17,7 @@ from rlcli.loop.episodes import MAX_EPISODE_STEPS
 from rlcli.recipe import Recipe, documents, load_recipe, resolve
 from rlcli.recipe.merging import merge_part
 from rlcli.runs import snapshots
-from rlcli.runs.frozen import count_frozen
+from rlcli.runs.frozen import format_frozen_count
 from rlcli.runs.locate import locate_policy
 from rlcli.runs.snapshots import Snapshot
 from rlcli.runs.statistics import episode_summary, summary
@@ -115,7 +115,7 @@ def _frozen_record(snapshot: Snapshot, seed: int) -> dict[str, Any] | None:
 def _warn(snapshot: Snapshot, recipe: Recipe, returns: np.ndarray) -> None:
     """Warns about frozen seeds and rewards that are not finite, on stderr."""
     if snapshot.frozen:
-        count = count_frozen(len(snapshot.frozen), len(snapshot.seeds))
+        count = format_frozen_count(len(snapshot.frozen), len(snapshot.seeds))
         print(
             f"warning: {count}: mean, IQM and interval include all seeds, frozen seeds "
             "with their last parameters",

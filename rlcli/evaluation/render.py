@@ -58,7 +58,7 @@ def render(
             frame of an episode its length and its return.
         trust: allows the file's recipe to import code from outside rlcli and plug-ins.
     """
-    targets.check_request(path, best=best, output=output)
+    targets.check_rendering(path, best=best, output=output)
     recipe, target, player, acting = _select_evaluator(path, best, episodes, trust)
     target = Path(output) if output is not None else target
     with out_of_memory.play_within(recipe, player, acting):
@@ -120,7 +120,7 @@ def _random_recipe(path: str | Path) -> Recipe | None:
     """
     if targets.is_recipe(path):
         return load_recipe(path, ["policy=random", "train.seeds=1"])
-    if targets.is_policy(path):
+    if targets.is_policy_path(path):
         return None
     try:
         registry.find("environment", str(path))

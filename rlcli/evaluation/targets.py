@@ -15,14 +15,14 @@ DEFAULT = "render.gif"
 _FIRST_PARTS = ("/", "..", "runs", zoo.FOLDER)
 
 
-def check_request(
+def check_rendering(
     path: str | Path, *, best: bool = False, output: str | Path | None = None
 ) -> None:
     """Refuses, before JAX is imported, a video that cannot be made or written."""
     target = Path(DEFAULT)
     if is_recipe(path):
         check_document(path)
-    elif is_policy(path):
+    elif is_policy_path(path):
         target = default_output(*locate_policy(path, best=best))
     films.check_target(target if output is None else Path(output))
 
@@ -44,7 +44,7 @@ def is_recipe(path: str | Path) -> bool:
     return is_file or (str(path) in shipped_recipes() and not file.is_dir())
 
 
-def is_policy(path: str | Path) -> bool:
+def is_policy_path(path: str | Path) -> bool:
     """Whether a path can only be a run or a policy file, existing or not."""
     file = Path(path)
     starts_like_path = bool(file.parts) and file.parts[0] in _FIRST_PARTS

@@ -17,7 +17,7 @@ _CELL_STEP = 6
 SPARKS = "▁▂▃▄▅▆▇█"
 
 
-class Curve:
+class BoundedSeries:
     """A number over the run, as a bounded number of evenly spaced points."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ def format_time(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def format_frozen(reason: object) -> str:
+def format_frozen_reason(reason: object) -> str:
     """Formats the reason why a seed is frozen."""
     return f"frozen: {reason}" if isinstance(reason, str) else "frozen"
 

@@ -68,7 +68,7 @@ def merge_rows(rows: Sequence[Row]) -> Row:
         if values and name not in ("seed", "run", "frozen"):
             average = sum(values) / len(values)
             mean[name] = round(average) if name in COUNTS else average
-    mean[f"{kind_of(rows)}s"] = len(rows)
+    mean[f"{row_kind(rows)}s"] = len(rows)
     averages = finite_values(row.get("avg_G") for row in alive)
     if averages:
         mean |= {"min_avg_G": min(averages), "max_avg_G": max(averages)}
@@ -86,7 +86,7 @@ def merge_evaluation(evaluation: Sequence[Row]) -> dict[str, Any]:
     return {"T": evaluation[0]["T"], "evaluation": means}
 
 
-def kind_of(rows: Sequence[Row]) -> str:
+def row_kind(rows: Sequence[Row]) -> str:
     """Whose rows these are, each of a `seed` or of a `run`."""
     return "run" if "run" in rows[0] else "seed"
 
@@ -115,7 +115,7 @@ def format_evaluation(evaluation: Sequence[Row]) -> str:
     low, high = (format_number(bound) for bound in total["ci95"])
     return (
         f"G {format_number(total['mean'])}, IQM {format_number(total['iqm'])} (95 % "
-        f"interval {low} to {high} over {len(results)} {kind_of(evaluation)}s), "
+        f"interval {low} to {high} over {len(results)} {row_kind(evaluation)}s), "
         f"{first['episodes']} episodes {end}"
     )
 

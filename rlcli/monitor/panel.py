@@ -15,9 +15,9 @@ from rich.text import Text
 
 from rlcli.errors import printable
 from rlcli.monitor.drawing import (
-    Curve,
+    BoundedSeries,
     format_cells,
-    format_frozen,
+    format_frozen_reason,
     format_time,
     mean,
     sparkline,
@@ -80,10 +80,10 @@ class RunPanel:
         self._start = time.time() if start_time is None else start_time
         self._first: tuple[float, int] | None = None  # time and step of the first rows
         self._rows: dict[int | str, Row] = {}  # by seed, or by run
-        self._curves: dict[int | str, Curve] = {}
-        self._mean_curve = Curve()
+        self._curves: dict[int | str, BoundedSeries] = {}
+        self._mean_curve = BoundedSeries()
         self._evaluations: dict[int | str, float] = {}
-        self._evaluation_curve = Curve()
+        self._evaluation_curve = BoundedSeries()
         self._evaluation = ""
 
     def add(self, rows: Sequence[Row], step: int, evaluation: Sequence[Row]) -> None:
@@ -93,7 +93,7 @@ class RunPanel:
         self._first = self._first or self._first_point(rows, step)
         for row in rows:
             self._rows[name_of(row)] = row
-            self._curves.setdefault(name_of(row), Curve()).add(row.get("avg_G"))
+            self._curves.setdefault(name_of(row), BoundedSeries()).add(row.get("avg_G"))
         for point in group_by_point(rows):
             self._mean_curve.add(merge_rows(point).get("avg_G"))
         if evaluation:
@@ -245,7 +245,7 @@ class RunPanel:
                 )
             )
         if row.get("frozen"):
-            lines += _wrap(format_frozen(row["frozen"]), width, "bold red")
+            lines += _wrap(format_frozen_reason(row["frozen"]), width, "bold red")
         return lines
 
     def _evaluation_line(self, width: int) -> Text:

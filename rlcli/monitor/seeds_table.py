@@ -11,8 +11,8 @@ from typing import NamedTuple
 from rich.table import Table
 from rich.text import Text
 
-from rlcli.monitor.drawing import Curve, format_frozen, mean, sparkline
-from rlcli.monitor.lines import Row, finite_values, format_number, kind_of
+from rlcli.monitor.drawing import BoundedSeries, format_frozen_reason, mean, sparkline
+from rlcli.monitor.lines import Row, finite_values, format_number, row_kind
 
 MAX_SEED_ROWS = 8  # more seeds than these share three lines: mean, min, max
 _TRAINING = ("ep", "t", "G", "avg_G")
@@ -33,9 +33,9 @@ class SeedRows(NamedTuple):
     """The latest row, the curve of `avg_G` and the last evaluation of each seed."""
 
     rows: Mapping[int | str, Row]  # by seed, or by run
-    curves: Mapping[int | str, Curve]
+    curves: Mapping[int | str, BoundedSeries]
     evaluations: Mapping[int | str, float]
-    mean_curve: Curve
+    mean_curve: BoundedSeries
 
 
 class _Line(NamedTuple):
@@ -63,7 +63,7 @@ def seeds_table(results: SeedRows, width: int, room: int) -> Table:
         for name in _COLUMNS
         if any(line.numbers[name] for line in lines)
     }
-    kind = kind_of([*results.rows.values()])
+    kind = row_kind([*results.rows.values()])
     first = max(len(kind), *(len(line.name) for line in lines))
     first = min(first, width // 2)  # the names of runs may be long
 
@@ -119,7 +119,7 @@ def _lines(results: SeedRows, count: int) -> list[_Line]:
                 str(seed),
                 _format_numbers([value], mean),
                 results.curves[seed].points,
-                format_frozen(frozen[seed]) if seed in frozen else "",
+                format_frozen_reason(frozen[seed]) if seed in frozen else "",
             )
             for seed, value in values.items()
         ]

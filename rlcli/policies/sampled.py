@@ -60,7 +60,7 @@ def random(
         del outputs
         return jnp.full(_leading_shape(space, action), density)
 
-    density = log_density(space)
+    density = uniform_log_density(space)
 
     def act(acting, obs, state, first, noise):
         del acting, obs, first
@@ -104,12 +104,12 @@ def _leading_shape(space: gymnasium.Space, action: ArrayTree) -> tuple[int, ...]
     return action.shape[: action.ndim - len(space.shape or ())]
 
 
-def log_density(space: gymnasium.Space) -> float:
+def uniform_log_density(space: gymnasium.Space) -> float:
     """The log-density of `spaces.sample`; 0 for an unbounded Box."""
     if isinstance(space, gymnasium.spaces.Tuple):
-        return sum(map(log_density, space.spaces))
+        return sum(map(uniform_log_density, space.spaces))
     if isinstance(space, gymnasium.spaces.Dict):
-        return sum(map(log_density, space.spaces.values()))
+        return sum(map(uniform_log_density, space.spaces.values()))
     is_box = isinstance(space, gymnasium.spaces.Box)
     if is_box and not space.is_bounded():
         return 0.0

@@ -57,7 +57,7 @@ def convert(annotation: Any, value: Any) -> Any:
         )
     expected = _join_types([mismatch.expected_type for mismatch in mismatches])
     hint = next((mismatch.hint for mismatch in mismatches if mismatch.hint), "")
-    message = f"expected {expected}, got {format_value(mismatches[0].value)}"
+    message = f"expected {expected}, got {quote_value(mismatches[0].value)}"
     raise MismatchError(mismatches[0].place, message, hint)
 
 
@@ -82,7 +82,7 @@ def is_divided(annotation: Any) -> bool:
     return "divided" in metadata or any(map(is_divided, typing.get_args(base)))
 
 
-def format_value(value: Any) -> str:
+def quote_value(value: Any) -> str:
     """Formats a value as YAML for a message; long values are truncated."""
     if not isinstance(value, str | int | float | list | dict | None):
         return quote(repr(value))[1:-1]

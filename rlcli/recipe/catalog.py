@@ -45,7 +45,9 @@ def list(kind: str | None = None) -> dict[str, builtins.list[dict[str, str]]]:
     }
 
 
-def show(*what: str, set: Sequence[str] = (), diff_from_base: bool = False) -> str:
+def show_entry(
+    *what: str, set: Sequence[str] = (), diff_from_base: bool = False
+) -> str:
     """Returns a recipe with every default, or the options of a part (`kind, name`).
 
     `set` replaces options of the recipe, such as `train.steps=10_000`.

@@ -13,7 +13,7 @@ from typing import Any
 
 from rlcli.errors import RlcliError, quote, suggest
 from rlcli.recipe import documents
-from rlcli.recipe.annotations import format_value
+from rlcli.recipe.annotations import quote_value
 from rlcli.recipe.documents import Document, Place
 from rlcli.recipe.merging import (
     BY_FUNCTION,
@@ -134,12 +134,12 @@ def _base_names(document: Document) -> Iterator[tuple[Place, str]]:
     if not isinstance(names, list):
         message = f"`{KEY}`: expected a name or a list of names, got"
         raise RlcliError(
-            f"{document.where((KEY,))}{message} {format_value(names)}", _HINT
+            f"{document.where((KEY,))}{message} {quote_value(names)}", _HINT
         )
     for index, name in enumerate(names):
         place = (KEY,) if isinstance(value, str) else (KEY, index)
         if not isinstance(name, str) or not name:
-            message = f"`{KEY}`: expected a name, got {format_value(name)}"
+            message = f"`{KEY}`: expected a name, got {quote_value(name)}"
             raise RlcliError(f"{document.where(place)}{message}", _HINT)
         yield place, name
 

@@ -22,8 +22,8 @@ from rlcli.errors import quote, shorten, suggest
 from rlcli.recipe.annotations import (
     MismatchError,
     convert,
-    format_value,
     is_schedulable,
+    quote_value,
 )
 from rlcli.recipe.documents import Place
 from rlcli.recipe.spellings import current_names
@@ -55,7 +55,7 @@ FailFunction = Callable[[Place, str, str], NoReturn]  # (place, message, hint)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Log:
+class LogPeriod:
     """How often to write rows of metrics."""
 
     every: Steps | None = 1_000
@@ -105,7 +105,7 @@ class Train:
     threads: PositiveInt | Literal["auto"] = "auto"
     precision: Literal["float32", "bfloat16"] = "float32"
     reset: bool = False
-    log: Log = Log()
+    log: LogPeriod = LogPeriod()
     evaluate: Evaluate = Evaluate()
     checkpoint: Checkpoint = Checkpoint()
     stop: Stop | None = None
@@ -262,7 +262,7 @@ class Reader(NamedTuple):
             return None
         label = f"`{key}` of {self.label}"
         if not isinstance(value, Mapping):
-            message = f"{label}: expected a mapping, got {format_value(value)}"
+            message = f"{label}: expected a mapping, got {quote_value(value)}"
             self.fail(place, message, _list_options(registry.options(section)))
         inner = Reader(label, place, self.fail)
         return section(**inner.options(registry.options(section), value))
@@ -321,7 +321,7 @@ def contradictions(
     )
     for key, is_set, hint in unsupported:
         if is_set:
-            value = format_value(to_plain(getattr(train, key))).strip("`")
+            value = quote_value(to_plain(getattr(train, key))).strip("`")
             message = f"`{key}: {value}` is not supported in this version of rlcli"
             yield ("train", key), message, hint
     if train.start >= train.steps:

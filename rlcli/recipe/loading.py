@@ -143,7 +143,7 @@ def read_document(
     recipe: str | Path | Mapping[str, Any], is_option: OptionCheck = option_checker
 ) -> Document:
     """The data of a recipe, merged with the recipes that it extends."""
-    return Extender(shipped_recipes(), is_option).complete(_read_alone(recipe))
+    return Extender(shipped_recipes(), is_option).complete(_read_document(recipe))
 
 
 def check_document(
@@ -196,7 +196,7 @@ def refuse_combinations(
 
 def load_bases(recipe: str | Path) -> Recipe:
     """The recipes that a recipe extends, merged without the recipe itself."""
-    document = _read_alone(recipe)
+    document = _read_document(recipe)
     bases = Extender(shipped_recipes(), option_checker).merge_bases(document)
     if bases is None:
         message = f"recipe {quote(recipe)} extends no other recipe"
@@ -208,7 +208,7 @@ def load_bases(recipe: str | Path) -> Recipe:
         raise RlcliError(f"{message}: {error.message}", error.hint) from error
 
 
-def _read_alone(recipe: str | Path | Mapping[str, Any]) -> Document:
+def _read_document(recipe: str | Path | Mapping[str, Any]) -> Document:
     if isinstance(recipe, Mapping):
         return documents.from_mapping(recipe)
     return documents.load_document(find_recipe(recipe))

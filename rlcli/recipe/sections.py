@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 from rlcli import registry
 from rlcli.errors import RlcliError, quote
 from rlcli.recipe import grammar, key_hints
-from rlcli.recipe.annotations import format_value, names_data
+from rlcli.recipe.annotations import names_data, quote_value
 from rlcli.recipe.defaults import (
     NETWORK_KEYS,
     default_part,
@@ -152,7 +152,7 @@ class Sections:
         value = {} if value is None and default is not None else as_mapping(value)
         if not isinstance(value, Mapping):
             message = (
-                f"expected the {kind}'s name or a mapping, got {format_value(value)}"
+                f"expected the {kind}'s name or a mapping, got {quote_value(value)}"
             )
             self.fail(place, message, f"for example `{kind}: {{name: …}}`")
         if "name" in value:
@@ -166,7 +166,7 @@ class Sections:
     def name(self, kind: str, value: Any, place: Place) -> str:
         """The name of a part, which has to be a string."""
         if not isinstance(value, str):
-            message = f"`name` of the {kind}: expected str, got {format_value(value)}"
+            message = f"`name` of the {kind}: expected str, got {quote_value(value)}"
             self.fail((*place, "name"), message, list_candidates(kind, ()))
         return value
 
@@ -266,7 +266,7 @@ class Sections:
         """The preprocessing functions of a network, in order."""
         place, value = (*place, "preprocess"), options.get("preprocess") or []
         if not isinstance(value, list):
-            message = f"`preprocess`: expected a list, got {format_value(value)}"
+            message = f"`preprocess`: expected a list, got {quote_value(value)}"
             self.fail(place, message, "for example `preprocess: [one_hot]`")
         return tuple(
             self.part("preprocess", spec, (*place, index))
@@ -367,7 +367,7 @@ class Sections:
         """A section that is a mapping; {} if it is absent."""
         if value is not None and not isinstance(value, Mapping):
             message = (
-                f"{quote(place[-1])}: expected a mapping, got {format_value(value)}"
+                f"{quote(place[-1])}: expected a mapping, got {quote_value(value)}"
             )
             self.fail(place, message)
         return {} if value is None else value

@@ -13,7 +13,7 @@ from typing import Any
 
 from rlcli.errors import RlcliError, quote
 from rlcli.recipe import documents
-from rlcli.recipe.annotations import format_value
+from rlcli.recipe.annotations import quote_value
 from rlcli.recipe.documents import Document
 
 KEY = "vary"
@@ -30,7 +30,7 @@ def recipe_combinations(document: Document) -> list[tuple[str, ...]]:
         for key, values in value.items():
             if not isinstance(values, list) or not values:
                 raise _error(
-                    document, [key], f"expected a list, got {format_value(values)}"
+                    document, [key], f"expected a list, got {quote_value(values)}"
                 )
         combinations = [
             dict(zip(value, each, strict=True))
@@ -41,7 +41,7 @@ def recipe_combinations(document: Document) -> list[tuple[str, ...]]:
     ):
         combinations = value
     else:
-        message = f"expected a mapping of lists, got {format_value(value)}"
+        message = f"expected a mapping of lists, got {quote_value(value)}"
         raise _error(document, [], message)
     settings = [
         tuple(f"{key}={_format(each)}" for key, each in combination.items())

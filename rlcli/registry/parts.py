@@ -154,7 +154,7 @@ def find(kind: str, name: str) -> RegisteredPart:
     backend, slash, rest = name.partition("/")
     adapter = backend + slash
     if slash and (kind, adapter) not in _BUILT_IN and adapter in _entry_points(kind):
-        plugins.load(_entry_points(kind)[adapter], kind, name)
+        plugins.load_plugin(_entry_points(kind)[adapter], kind, name)
     if slash and (kind, adapter) in _BUILT_IN:
         adapter = _BUILT_IN[kind, adapter]
         bound = functools.partial(adapter.factory, rest)
@@ -196,7 +196,7 @@ def options(factory: Callable) -> dict[str, inspect.Parameter]:
 def _plug_in(kind: str, name: str) -> RegisteredPart:
     """The part of an entry point."""
     entry = _entry_points(kind)[name]
-    factory = plugins.load(entry, kind, name)
+    factory = plugins.load_plugin(entry, kind, name)
     facts = _registered_facts(kind, factory)
     label = f"{kind} {quote(name)} of {plugins.source(entry)}"
     adapter = name.endswith("/") or bool(facts.get("adapter"))

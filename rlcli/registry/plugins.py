@@ -36,7 +36,7 @@ _POSITIONAL = (
 )
 
 
-def load(entry: importlib.metadata.EntryPoint, kind: str, name: str) -> Any:
+def load_plugin(entry: importlib.metadata.EntryPoint, kind: str, name: str) -> Any:
     """Loads an entry point; an error names its distribution and module."""
     try:
         return entry.load()

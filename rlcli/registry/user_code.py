@@ -60,7 +60,7 @@ def extend_path() -> None:
     sys.path[:] = [*first, *entries, *last]
     _added = (*first, *last)
     importlib.invalidate_caches()
-    _forget_replaced()
+    _forget_shadowed_modules()
 
 
 def import_module(name: str) -> ModuleType:
@@ -125,7 +125,7 @@ def imported_files(modules: Iterable[str]) -> dict[str, Path]:
     return dict(sorted(files.items()))
 
 
-def _forget_replaced() -> None:
+def _forget_shadowed_modules() -> None:
     """Forgets modules that the folders searched first replace by others."""
     if not _folders:
         return

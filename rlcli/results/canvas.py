@@ -16,7 +16,7 @@ _DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
 ROWS, COLUMNS = _DOTS.shape  # dots of a character
 
 
-class Canvas:
+class BrailleCanvas:
     """Dots in `height` lines of `width` characters; a cell shows its latest owner.
 
     Coordinates are those of the data: the canvas shows `x` and `y`, (low, high) each.

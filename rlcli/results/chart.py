@@ -11,7 +11,7 @@ import numpy as np
 from rich.text import Text
 
 from rlcli.errors import printable
-from rlcli.results.canvas import Canvas, choose_ticks, widen_range
+from rlcli.results.canvas import BrailleCanvas, choose_ticks, widen_range
 from rlcli.runs.formats import format_number
 
 COLORS = ("cyan", "yellow", "magenta", "green", "red", "blue")
@@ -43,7 +43,7 @@ def draw_chart(
     ticks = choose_ticks(*y_range, max(2, height // 2))
     labels = _tick_labels(ticks)
     margin = max(map(len, labels)) + 1
-    canvas = Canvas(max(10, width - margin - 1), height, x_range, y_range)
+    canvas = BrailleCanvas(max(10, width - margin - 1), height, x_range, y_range)
     _fill(canvas, curves, with_bands=not ascii)
     lines = _ASCII_LINES if ascii else _LINES
     text = Text(no_wrap=True)
@@ -73,7 +73,7 @@ def draw_chart(
 
 
 def _fill(
-    canvas: Canvas, curves: Sequence[Mapping[str, Any]], *, with_bands: bool
+    canvas: BrailleCanvas, curves: Sequence[Mapping[str, Any]], *, with_bands: bool
 ) -> None:
     """Draws bands first, so that no band covers a line."""
     arrays = [
@@ -104,7 +104,7 @@ def _ranges(
 
 
 def _place_letters(
-    canvas: Canvas, curves: Sequence[Mapping[str, Any]]
+    canvas: BrailleCanvas, curves: Sequence[Mapping[str, Any]]
 ) -> dict[tuple[int, int], int]:
     """Cells at regular distances on each of several curves, with the curve's index."""
     cells: dict[tuple[int, int], int] = {}
@@ -124,7 +124,7 @@ def _place_letters(
 
 
 def _x_axis(
-    canvas: Canvas,
+    canvas: BrailleCanvas,
     x_range: tuple[float, float],
     margin: int,
     lines: Mapping[str, str],

@@ -59,11 +59,13 @@ def compare(
     members = find_members(runs, notes)
     data = comparison.compare_members(
         members,
-        comparison.Settings(result, y, threshold, group, scales, allow_differences),
+        comparison.ComparisonSettings(
+            result, y, threshold, group, scales, allow_differences
+        ),
         notes,
     )
     if not data["environments"]:
         raise RlcliError("there are no results to compare", "; ".join(notes))
     if output is not None:
-        comparison_tables.write(data, Path(output))
+        comparison_tables.write_comparison(data, Path(output))
     return data

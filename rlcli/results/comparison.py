@@ -13,17 +13,17 @@ import numpy as np
 from rlcli.errors import RlcliError, quote
 from rlcli.results import aggregates, protocol
 from rlcli.results.aggregates import Estimate, Scores
-from rlcli.results.curves import DEFAULT_METRICS, Reader, Seed
+from rlcli.results.curves import DEFAULT_METRICS, CurveReader, Seed
 from rlcli.results.groups import Group, Member, group_members
 from rlcli.results.reference_scores import REFERENCES, Reference
 from rlcli.results.series import EVALUATION
 from rlcli.runs.statistics import RESAMPLES
 
-ALL = ""  # in `Settings.scales`: for environments that are not named
+ALL = ""  # in `ComparisonSettings.scales`: for environments that are not named
 PROFILE = np.linspace(0, 1.5, 61)  # scores at which profiles are computed
 
 
-class Settings(NamedTuple):
+class ComparisonSettings(NamedTuple):
     """The options of `rlcli.compare`."""
 
     result: str
@@ -63,7 +63,7 @@ def parse_scales(texts: str | Sequence[str]) -> dict[str, Reference]:
 
 
 def compare_members(
-    members: Sequence[Member], settings: Settings, notes: list[str]
+    members: Sequence[Member], settings: ComparisonSettings, notes: list[str]
 ) -> dict[str, Any]:
     """What `rlcli.compare` returns."""
     by_environment = _split(members, notes)
@@ -72,11 +72,11 @@ def compare_members(
         environment: protocol.find_recipe_differences(each, evaluation)
         for environment, each in by_environment.items()
     }
-    protocol.check(differences, notes, settings.allow_differences)
+    protocol.check_protocol(differences, notes, settings.allow_differences)
     members = [*itertools.chain(*by_environment.values())]
     groups = group_members(members, settings.group)
     wanted = DEFAULT_METRICS if settings.metric is None else [settings.metric]
-    reader = Reader(members, [*wanted, "dt"], notes)
+    reader = CurveReader(members, [*wanted, "dt"], notes)
     metric = settings.metric or reader.choose_metric(points=1)
     reader.check_metric(metric)
     samples: dict[str, list[Sample]] = {
@@ -91,7 +91,7 @@ def compare_members(
         )
         for environment, each in samples.items()
     }
-    protocol.check(early, notes, settings.allow_differences)
+    protocol.check_protocol(early, notes, settings.allow_differences)
     samples = {environment: each for environment, each in samples.items() if each}
     overall = _compare_overall(samples, settings.scales, notes)
     return {
@@ -108,7 +108,7 @@ def compare_members(
     }
 
 
-def _evaluation_options(settings: Settings) -> Sequence[str]:
+def _evaluation_options(settings: ComparisonSettings) -> Sequence[str]:
     """The options of evaluations on which the results depend."""
     if not (settings.metric or EVALUATION).startswith(EVALUATION):
         return ()
@@ -129,7 +129,7 @@ def _split(members: Sequence[Member], notes: list[str]) -> dict[str, list[Member
 
 
 def collect_samples(
-    reader: Reader,
+    reader: CurveReader,
     groups: Sequence[Group],
     environment: str,
     metric: str,

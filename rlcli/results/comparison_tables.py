@@ -34,13 +34,13 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str]]
 
 
-def write(data: Mapping[str, Any], path: Path) -> None:
+def write_comparison(data: Mapping[str, Any], path: Path) -> None:
     """Writes a comparison in the format of the file's name."""
     formats = {".md": as_markdown, ".html": as_html, ".json": _as_json}
     write_output(path, formats[path.suffix.lower()](data).encode())
 
 
-def describe(data: Mapping[str, Any]) -> str:
+def describe_comparison(data: Mapping[str, Any]) -> str:
     """What the numbers are, in a sentence."""
     return (
         f"{data['y']}: {_RESULTS[data['result']]}; in brackets 95 % bootstrap "
@@ -117,7 +117,7 @@ def _width(table: Table) -> int:
 
 def as_markdown(data: Mapping[str, Any]) -> str:
     """The tables in Markdown."""
-    lines = [describe(data)]
+    lines = [describe_comparison(data)]
     for table in tables(data):
         cells = [[each.replace("|", r"\|") for each in row] for row in table.rows]
         dashes = ["---", *["---:"] * (len(table.header) - 1)]
@@ -131,7 +131,7 @@ def as_html(data: Mapping[str, Any]) -> str:
     """The tables as a page without references to other files."""
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><title>Comparison</title>",
-        f"<style>{_STYLE}</style><p>{html.escape(describe(data))}</p>",
+        f"<style>{_STYLE}</style><p>{html.escape(describe_comparison(data))}</p>",
     ]
     for table in tables(data):
         parts.append(f"<h2>{html.escape(table.title)}</h2><table>")

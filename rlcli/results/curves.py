@@ -47,7 +47,7 @@ class Curve(NamedTuple):
     high: np.ndarray | None
 
 
-class Reader:
+class CurveReader:
     """Reads the metrics of runs, each file once, and collects notes about them."""
 
     def __init__(

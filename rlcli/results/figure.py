@@ -16,7 +16,7 @@ FORMATS = (".png", ".svg", ".pdf")
 _DATES = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 
-def check(path: Path) -> None:
+def check_figure(path: Path) -> None:
     """An error if a figure cannot be written: before any file is read."""
     check_output(path, "a figure", FORMATS)
     if missing_modules("plot"):

@@ -47,14 +47,14 @@ def plot(
     if output is not None:
         from rlcli.results import figure  # here: imports matplotlib
 
-        figure.check(Path(output))
-    from rlcli.results.curves import DEFAULT_METRICS, X_FIELDS, Reader
+        figure.check_figure(Path(output))
+    from rlcli.results.curves import DEFAULT_METRICS, X_FIELDS, CurveReader
 
     notes: list[str] = []
     members = find_members(runs, notes)
     groups = group_members(members, group)
     wanted = [*(DEFAULT_METRICS if y is None else [y]), *X_FIELDS[x]]
-    reader = Reader(members, wanted, notes)
+    reader = CurveReader(members, wanted, notes)
     metric = reader.choose_metric(points=2) if y is None else y
     reader.check_metric(metric)
     result: dict[str, Any] = {

@@ -68,7 +68,7 @@ def find_early_ends(seeds: Sequence[Seed]) -> list[str]:
     ]
 
 
-def check(
+def check_protocol(
     differences: Mapping[str, Sequence[str]], notes: list[str], allow: bool
 ) -> None:
     """An error that lists all differences, by environment, or notes if `allow`."""

@@ -110,14 +110,14 @@ def _write_to(file: BinaryIO, data: Any) -> None:
     head = _HEADER.pack(MAGIC, FORMAT_VERSION, pickles.encoded_size(data))
     digest = hashlib.sha256(head)
     file.write(bytes(HEADER_SIZE))
-    for piece in _compressed(pickles.encode(data)):
+    for piece in _compress(pickles.encode(data)):
         digest.update(piece)
         file.write(piece)
     file.seek(0)
     file.write(head + digest.digest())
 
 
-def _compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def _compress(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """The lz4 frame that holds these bytes, in pieces."""
     compressor = lz4.frame.LZ4FrameCompressor()
     yield compressor.begin()
@@ -164,7 +164,7 @@ def flatten_tree(tree: Any) -> dict[str, np.ndarray]:
     for path, leaf in leaves_by_path(tree).items():
         if not isinstance(leaf, jax.Array | np.ndarray | np.generic):
             raise TypeError(f"`{path}`: expected an array, got {type(leaf)}")
-        arrays[path] = _to_stored(leaf)
+        arrays[path] = _encode_leaf(leaf)
     return {path: np.asarray(leaf) for path, leaf in jax.device_get(arrays).items()}
 
 
@@ -296,7 +296,7 @@ def _is_key(leaf: Any) -> bool:
     return jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _to_stored(leaf: Any) -> Any:
+def _encode_leaf(leaf: Any) -> Any:
     """A leaf in its stored form: a typed key as its data."""
     import jax
 
@@ -308,7 +308,7 @@ def _stored_shape(shape: Any) -> Any:
     import jax
 
     # Other dtypes, such as int64, bypass JAX, which might narrow them.
-    return jax.eval_shape(_to_stored, shape) if _is_key(shape) else shape
+    return jax.eval_shape(_encode_leaf, shape) if _is_key(shape) else shape
 
 
 def _restore_leaf(shape: Any, array: np.ndarray) -> Any:

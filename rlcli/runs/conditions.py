@@ -69,11 +69,11 @@ def find_value(record: Record, key: str) -> Any:
     """A field of the record, or an option of its recipe."""
     first, *rest = key.split(".")
     if first in FIELDS:
-        return find_nested(record, first, *rest)
-    return find_nested(read_recipe(Path(record["run"]), first), first, *rest)
+        return get_nested_value(record, first, *rest)
+    return get_nested_value(read_recipe(Path(record["run"]), first), first, *rest)
 
 
-def find_nested(value: Any, *keys: str, default: Any = MISSING) -> Any:
+def get_nested_value(value: Any, *keys: str, default: Any = MISSING) -> Any:
     """The value at a path of keys in nested mappings."""
     for key in keys:
         if not isinstance(value, Mapping) or key not in value:

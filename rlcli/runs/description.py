@@ -33,7 +33,7 @@ def show(*what: str, set: Sequence[str] = (), diff_from_base: bool = False) -> s
         return describe_run(read_record(locate_run(what[0]).folder))
     from rlcli.recipe import catalog  # here: imports JAX
 
-    return catalog.show(*what, set=set, diff_from_base=diff_from_base)
+    return catalog.show_entry(*what, set=set, diff_from_base=diff_from_base)
 
 
 def show_data(

@@ -17,7 +17,7 @@ LONGEST = 1_000  # characters of a reason
 _FIELDS = {"step": int, "reason": str, "environment": bool}
 
 
-class Frozen(NamedTuple):
+class FrozenSeed(NamedTuple):
     """The step and the reason of a frozen seed."""
 
     step: int  # environment steps of the seed when it failed
@@ -30,20 +30,20 @@ class Frozen(NamedTuple):
         return f"at step {self.step:,}"
 
 
-FrozenSeeds = Mapping[int, Frozen]  # by seed
+FrozenSeeds = Mapping[int, FrozenSeed]  # by seed
 
 
-def describe_frozen(frozen: FrozenSeeds, seeds: int) -> str:
+def describe_frozen_seeds(frozen: FrozenSeeds, seeds: int) -> str:
     """The number of frozen seeds, and the reasons; "" if none is frozen."""
     if not frozen:
         return ""
     reasons = "; ".join(
         f"seed {seed}: {entry.reason}" for seed, entry in frozen.items()
     )
-    return f"{count_frozen(len(frozen), seeds)}: {reasons}"
+    return f"{format_frozen_count(len(frozen), seeds)}: {reasons}"
 
 
-def count_frozen(count: int, seeds: int) -> str:
+def format_frozen_count(count: int, seeds: int) -> str:
     """Formats the number of frozen seeds: "2 of 5 seeds are frozen"."""
     if seeds == 1:
         return "the seed is frozen"
@@ -80,7 +80,7 @@ def _suggest_options(recipe: Recipe) -> str:
     return ", or ".join(remedies)
 
 
-def dump_frozen(frozen: FrozenSeeds) -> dict[str, Any]:
+def dump_frozen_seeds(frozen: FrozenSeeds) -> dict[str, Any]:
     """The record as plain data; seeds become strings."""
     return {
         str(seed): entry._replace(reason=entry.reason[:LONGEST])._asdict()
@@ -88,7 +88,7 @@ def dump_frozen(frozen: FrozenSeeds) -> dict[str, Any]:
     }
 
 
-def load_frozen(data: Any, seeds: Sequence[int]) -> dict[int, Frozen]:
+def load_frozen_seeds(data: Any, seeds: Sequence[int]) -> dict[int, FrozenSeed]:
     """Restores the record; raises a ValueError for malformed data."""
     known = {str(seed): seed for seed in seeds}
     if not isinstance(data, dict) or not data.keys() <= known.keys():
@@ -96,7 +96,7 @@ def load_frozen(data: Any, seeds: Sequence[int]) -> dict[int, Frozen]:
     return {known[seed]: _load_entry(entry) for seed, entry in data.items()}
 
 
-def _load_entry(entry: Any) -> Frozen:
+def _load_entry(entry: Any) -> FrozenSeed:
     if (
         not isinstance(entry, dict)
         or {name: type(value) for name, value in entry.items()} != _FIELDS
@@ -105,4 +105,4 @@ def _load_entry(entry: Any) -> Frozen:
         or not entry["reason"].isprintable()  # it is printed to a terminal
     ):
         raise ValueError(f"expected {', '.join(_FIELDS)}")
-    return Frozen(**entry)
+    return FrozenSeed(**entry)

@@ -292,7 +292,9 @@ def create_run(
             parent.mkdir(parents=True, exist_ok=True)
             start = name or time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime())
             label = "" if name else describe_overrides(overrides)
-            created = _create_numbered(parent, start, f"_{label}" if label else "")
+            created = _create_numbered_folder(
+                parent, start, f"_{label}" if label else ""
+            )
     except OSError as error:
         raise RlcliError(
             f"`{error.filename}` cannot be created: {error.strerror}",
@@ -307,7 +309,7 @@ def create_run(
     return created
 
 
-def _create_numbered(parent: Path, start: str, label: str) -> Run:
+def _create_numbered_folder(parent: Path, start: str, label: str) -> Run:
     n = 1
     while True:
         folder = parent / (f"{start}{label}" if n == 1 else f"{start}-{n}{label}")

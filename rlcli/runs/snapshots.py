@@ -25,7 +25,7 @@ from rlcli.loop.faults import NONE
 from rlcli.loop.progress import AXES, Progress, Setup
 from rlcli.recipe import Recipe, documents, load_recipe
 from rlcli.runs import checkpoint, code, provenance
-from rlcli.runs.frozen import FrozenSeeds, dump_frozen, load_frozen
+from rlcli.runs.frozen import FrozenSeeds, dump_frozen_seeds, load_frozen_seeds
 from rlcli.types import ArrayTree
 from rlcli.xla import threads, tree_paths
 
@@ -90,12 +90,12 @@ def save_progress(
             },
             "progress": checkpoint.flatten_tree(progress),
             "metrics": {name: np.asarray(metric) for name, metric in metrics.items()},
-            **_dump_frozen(frozen),
+            **_frozen_record(frozen),
         },
     )
 
 
-class Saved(NamedTuple):
+class CheckpointContent(NamedTuple):
     """The content of a checkpoint, before anything is built from it."""
 
     path: Path
@@ -107,17 +107,17 @@ class Saved(NamedTuple):
     frozen: FrozenSeeds
 
 
-def read_checkpoint(path: Path) -> Saved:
+def read_checkpoint(path: Path) -> CheckpointContent:
     """Reads a checkpoint."""
     content = _read_content(path, _CHECKPOINT)
-    return Saved(
+    return CheckpointContent(
         path=path,
         recipe=content["recipe"],
         seeds=tuple(content["seeds"]),
         circumstances=content.get("circumstances", {}),
         progress=content["progress"],
         metrics=content["metrics"],
-        frozen=load_frozen(content.get(_FROZEN, {}), content["seeds"]),
+        frozen=load_frozen_seeds(content.get(_FROZEN, {}), content["seeds"]),
     )
 
 
@@ -134,7 +134,7 @@ def stack_progress(
 
 
 def restore_progress(
-    tree: Saved, recipe: Recipe, setup: Setup, loop: Loop
+    tree: CheckpointContent, recipe: Recipe, setup: Setup, loop: Loop
 ) -> tuple[Progress, str]:
     """Restores the progress of a run; also returns a message if this is inexact."""
     if _recorded_division(tree) != setup.data_parallel:
@@ -151,14 +151,14 @@ def restore_progress(
     return loop.restore(result._replace(environment=host) if host else result)
 
 
-def _recorded_division(tree: Saved) -> int:
+def _recorded_division(tree: CheckpointContent) -> int:
     """The number of devices that shared an agent; 1 in files of early versions."""
     data = documents.load_document(tree.recipe, source=str(tree.path)).data
     return data["train"].get("data_parallel", 1)
 
 
 def _redivide(
-    tree: Saved, recipe: Recipe, setup: Setup, loop: Loop
+    tree: CheckpointContent, recipe: Recipe, setup: Setup, loop: Loop
 ) -> tuple[Progress, str]:
     """Restores the progress of an agent that other devices have shared."""
     before, after = _recorded_division(tree), setup.data_parallel
@@ -192,7 +192,7 @@ def save_policy(path: Path, snapshot: Snapshot) -> None:
             "episodes": list(snapshot.episodes),
             "returns": list(snapshot.returns),
             "acting": dict(snapshot.acting),
-            **_dump_frozen(snapshot.frozen),
+            **_frozen_record(snapshot.frozen),
         },
     )
 
@@ -202,7 +202,7 @@ def load_snapshot(path: Path, *, trust: bool = False) -> Snapshot:
     content = _read_content(path, _POLICY, _CHECKPOINT)
     recipe = snapshot_recipe(path, content, trust=trust)
     seeds = tuple(content["seeds"])
-    frozen = load_frozen(content.get(_FROZEN, {}), seeds)
+    frozen = load_frozen_seeds(content.get(_FROZEN, {}), seeds)
     if content["kind"] == _POLICY:
         return Snapshot(
             recipe=recipe,
@@ -331,8 +331,8 @@ def _with_faults(leaves: Mapping[str, Any], shapes: Progress) -> dict[str, Any]:
     return {**leaves, **empty}
 
 
-def _dump_frozen(frozen: FrozenSeeds) -> dict[str, Any]:
-    return {_FROZEN: dump_frozen(frozen)} if frozen else {}
+def _frozen_record(frozen: FrozenSeeds) -> dict[str, Any]:
+    return {_FROZEN: dump_frozen_seeds(frozen)} if frozen else {}
 
 
 def _is_well_formed(data: Mapping[str, Any]) -> bool:
@@ -360,7 +360,7 @@ def _is_well_formed(data: Mapping[str, Any]) -> bool:
 def _has_frozen(data: Mapping[str, Any]) -> bool:
     """Whether the record of frozen seeds, if any, is well formed."""
     try:
-        load_frozen(data.get(_FROZEN, {}), data["seeds"])
+        load_frozen_seeds(data.get(_FROZEN, {}), data["seeds"])
     except ValueError:
         return False
     return True

@@ -37,7 +37,7 @@ _READ = 0.5  # seconds between two looks at the evaluations of a trial
 _REPORT = 1.0
 
 
-class Progress(NamedTuple):
+class SweepProgress(NamedTuple):
     """How far a sweep is."""
 
     folder: Path
@@ -48,7 +48,7 @@ class Progress(NamedTuple):
     seconds: float | None  # until the last trial has ended, as far as can be said
 
 
-Report = Callable[[Progress], None]
+Report = Callable[[SweepProgress], None]
 
 
 class Driver:
@@ -259,7 +259,7 @@ class Driver:
             mean = sum(self._durations) / len(self._durations)
             seconds = mean * math.ceil(left / self._engine.jobs)
         self._report(
-            Progress(
+            SweepProgress(
                 self._sweep.folder,
                 self._objective,
                 trials,

@@ -73,8 +73,8 @@ class Objective(NamedTuple):
         """
         if self.kind == STEPS_TO:
             returns = np.array(evaluations[-1].returns)
-            return iqm(self.threshold - returns, worst=math.inf)
-        return iqm(self.measure(evaluations), worst=self.worst)
+            return bounded_iqm(self.threshold - returns, worst=math.inf)
+        return bounded_iqm(self.measure(evaluations), worst=self.worst)
 
 
 class Evaluation(NamedTuple):
@@ -104,7 +104,7 @@ def parse_objective(text: str) -> Objective:
     return Objective(kind)
 
 
-def iqm(values: Sequence[float] | np.ndarray, *, worst: float) -> float:
+def bounded_iqm(values: Sequence[float] | np.ndarray, *, worst: float) -> float:
     """The IQM of values of which some may be `worst`, which is infinite."""
     array = np.asarray(values, np.float64)
     finite = np.isfinite(array)
@@ -123,7 +123,7 @@ def summarize(values: Sequence[float], objective: Objective) -> dict[str, Any]:
     """
     has_interval = len(values) > 1 and all(map(math.isfinite, values))
     return {
-        "value": iqm(values, worst=objective.worst),
+        "value": bounded_iqm(values, worst=objective.worst),
         "ci95": list(statistics.bootstrap_ci95(values)) if has_interval else None,
         "seeds": [*values],
     }

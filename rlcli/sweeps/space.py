@@ -85,9 +85,9 @@ class Option:
             count = int(self.high - self.low) // self.step + 1
             if not self.log:
                 return int(self.low) + self.step * random.randrange(count)
-            exact = _between(self.low - 0.5, self.high + 0.5, random.random(), True)
+            exact = _interpolate(self.low - 0.5, self.high + 0.5, random.random(), True)
             return min(max(round(exact), int(self.low)), int(self.high))
-        return _between(self.low, self.high, random.random(), self.is_log)
+        return _interpolate(self.low, self.high, random.random(), self.is_log)
 
     @property
     def is_log(self) -> bool:
@@ -118,7 +118,7 @@ class Option:
     def spread(self, points: int) -> list[float]:
         """So many numbers of the range, at equal distances or equal ratios."""
         shares = [index / (points - 1) for index in range(points)]
-        return [_between(self.low, self.high, each, self.is_log) for each in shares]
+        return [_interpolate(self.low, self.high, each, self.is_log) for each in shares]
 
 
 @dataclass(frozen=True)
@@ -368,7 +368,7 @@ def _is_number(value: Any) -> bool:
     return is_number and math.isfinite(value)
 
 
-def _between(low: float, high: float, share: float, is_log: bool) -> float:
+def _interpolate(low: float, high: float, share: float, is_log: bool) -> float:
     """The number at a share of the way from low to high, or of the ratio."""
     if share in (0, 1):
         return high if share else low

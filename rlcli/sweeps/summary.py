@@ -44,7 +44,7 @@ def show_sweep(folder: str | Path) -> dict[str, Any]:
         "sampler": settings.sampler,
         "pruner": settings.pruner,
         "seeds": settings.seeds,
-        "status": find_status(sweep),
+        "status": find_sweep_status(sweep),
         "total": settings.trials,
         "counts": dict(Counter(trial.state for trial in trials)),
         "best": _describe(sweep, best[0]) if best else None,
@@ -59,7 +59,7 @@ def show_sweep(folder: str | Path) -> dict[str, Any]:
     }
 
 
-def find_status(sweep: SweepFolder) -> str:
+def find_sweep_status(sweep: SweepFolder) -> str:
     """The status of a sweep; `killed` if it has not ended but has no process."""
     status = sweep.read_result().get("status", "running")
     if status == "running" and locks.is_free(sweep.folder):

@@ -110,7 +110,7 @@ def sweep(
         resume: continue a sweep: that of `run` or `name`, or the newest of the recipe.
         slurm: write the script of a SLURM job array to this file and train nothing; a
             task trains one trial, for at most `max_time`.
-        report: is called with the `Progress`, about once a second.
+        report: is called with the `SweepProgress`, about once a second.
     """
     begin = time.monotonic()
     deadline = math.inf if max_time is None else begin + parse_duration(max_time)

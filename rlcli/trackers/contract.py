@@ -62,11 +62,11 @@ def flatten_recipe(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """
     return {
         key: value if isinstance(value, bool | int | float | str) else str(value)
-        for key, value in flatten(recipe)
+        for key, value in flatten_config(recipe)
     }
 
 
-def flatten(
+def flatten_config(
     value: Any, place: str = "", *, is_leaf: Callable[[Mapping], bool] = operator.not_
 ) -> Iterator[tuple[str, Any]]:
     """The leaves of nested mappings by dotted key; by default empty ones are leaves."""
@@ -75,6 +75,6 @@ def flatten(
             yield place, value
         return
     for key, below in value.items():
-        yield from flatten(
+        yield from flatten_config(
             below, f"{place}.{key}" if place else str(key), is_leaf=is_leaf
         )

@@ -32,7 +32,7 @@ from rlcli.xla.threads import usable_cores
 _POLL = 0.05  # seconds between two looks at the processes
 
 
-class Ended(NamedTuple):
+class RunEnd(NamedTuple):
     """A run that has ended."""
 
     plan: Plan
@@ -56,8 +56,8 @@ def train_all(
     max_time: str | float | None = None,
     smoke: bool = False,
     quiet: bool = False,
-    report: Callable[[Sequence[Plan], Sequence[Ended]], None] = lambda *_: None,
-) -> list[Ended]:
+    report: Callable[[Sequence[Plan], Sequence[RunEnd]], None] = lambda *_: None,
+) -> list[RunEnd]:
     """Trains every combination of recipes and options, and returns how each ended.
 
     Combinations that differ only in numbers, such as the learning rate, are trained
@@ -122,17 +122,19 @@ def _train_here(
     return True
 
 
-def describe_end(plan: Plan, code: int = errors.USER_ERROR, message: str = "") -> Ended:
+def describe_end(
+    plan: Plan, code: int = errors.USER_ERROR, message: str = ""
+) -> RunEnd:
     """How a run has ended, by its folder; `code` if it has none."""
     info = read_json(plan.folder / "run.json")
     if not info:
-        return Ended(plan, code, message)
+        return RunEnd(plan, code, message)
     code = errors.EXIT_CODES.get(str(info.get("status")), code)
     if info.get("frozen") and code == errors.OK:
         code = errors.SOME_SEEDS_FROZEN
     has_failed = errors.OK < code < errors.OUT_OF_TIME
     reason = str(info.get("reason", "")) if has_failed else ""
-    return Ended(plan, code, reason or message)
+    return RunEnd(plan, code, reason or message)
 
 
 class _Batch:
@@ -143,7 +145,7 @@ class _Batch:
         groups: Sequence[Sequence[Plan]],
         options: Sequence[str],
         pool: ProcessPool,
-        report: Callable[[Sequence[Plan], Sequence[Ended]], None],
+        report: Callable[[Sequence[Plan], Sequence[RunEnd]], None],
     ) -> None:
         self._groups = {str(plans[0].folder): plans for plans in groups}
         self._waiting = [*self._groups]
@@ -151,10 +153,10 @@ class _Batch:
         self._pool = pool
         all_plans = [plan for plans in groups for plan in plans]
         self._report = lambda: report(all_plans, self._ended)
-        self._ended: list[Ended] = []
+        self._ended: list[RunEnd] = []
         self._is_stopped = False  # by a signal
 
-    def run(self) -> list[Ended]:
+    def run(self) -> list[RunEnd]:
         """Trains all runs, and returns them in the order of their ends."""
         reported = 0.0
         try:
@@ -184,7 +186,7 @@ class _Batch:
         for end in self._pool.collect():
             plans = self._groups[end.key]
             if len(plans) == 1:
-                self._ended.append(Ended(plans[0], end.code, end.message))
+                self._ended.append(RunEnd(plans[0], end.code, end.message))
             else:
                 self._ended += [
                     describe_end(plan, end.code, end.message) for plan in plans
@@ -195,7 +197,7 @@ class _Batch:
         self._pool.send_signal(number)
 
 
-def exit_code(ended: Sequence[Ended]) -> int:
+def exit_code(ended: Sequence[RunEnd]) -> int:
     """The exit code of a batch: of a signal, else of an error, else the highest."""
     codes = {each.code for each in ended}
     for code in sorted(codes, reverse=True):

@@ -16,7 +16,7 @@ from rlcli.loop.seeds import resize_seeds, take_seeds
 from rlcli.recipe import Recipe
 from rlcli.runs import checkpoint, snapshots
 from rlcli.runs.run_folder import Run
-from rlcli.runs.snapshots import BestPolicies, Saved
+from rlcli.runs.snapshots import BestPolicies, CheckpointContent
 from rlcli.runs.statistics import episode_summary
 from rlcli.training.failures import Failures
 from rlcli.training.log_rows import LogRows
@@ -97,7 +97,7 @@ class Experiment:
         """Why the run cannot continue; "" if it can."""
         return self.failures.ending
 
-    def restore(self, saved: Saved, best: Path) -> None:
+    def restore(self, saved: CheckpointContent, best: Path) -> None:
         """Continues from a checkpoint, with which the program was restored."""
         faults = take_seeds(self._seeds, self.program.progress.faults)
         self.failures.restore(saved.frozen, processes.fetch(faults)._asdict())

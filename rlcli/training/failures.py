@@ -12,7 +12,12 @@ from rlcli.loop.faults import NONE, Fault, first_not_finite, first_outside
 from rlcli.loop.progress import Setup
 from rlcli.recipe import Recipe
 from rlcli.runs import checkpoint
-from rlcli.runs.frozen import Frozen, FrozenSeeds, describe_frozen, suggest_remedy
+from rlcli.runs.frozen import (
+    FrozenSeed,
+    FrozenSeeds,
+    describe_frozen_seeds,
+    suggest_remedy,
+)
 from rlcli.spaces import describe
 from rlcli.types import ArrayTree
 from rlcli.updaters.learner import NOT_FAILED
@@ -26,7 +31,7 @@ class Failures:
     """
 
     def __init__(self, recipe: Recipe, setup: Setup) -> None:
-        self.frozen: dict[int, Frozen] = {}  # by seed
+        self.frozen: dict[int, FrozenSeed] = {}  # by seed
         self._recipe = recipe
         self._setup = setup
         self._environment = f"environment `{recipe.environment.name}`"
@@ -41,7 +46,7 @@ class Failures:
     @property
     def summary(self) -> str:
         """The number of frozen seeds, and the reasons; "" if none is frozen."""
-        return describe_frozen(self.frozen, len(self._setup.seeds))
+        return describe_frozen_seeds(self.frozen, len(self._setup.seeds))
 
     @property
     def remedy(self) -> str:
@@ -97,7 +102,7 @@ class Failures:
             self._warned["not_finite"] |= self.frozen[seed].environment
         return [*self._warnings(summary["faults"]), *messages]
 
-    def _freeze(self, what: str, update: int, codes: np.ndarray) -> Frozen:
+    def _freeze(self, what: str, update: int, codes: np.ndarray) -> FrozenSeed:
         iterations = range(np.iinfo(np.int32).max)
         iteration = bisect.bisect_right(
             iterations, update, key=self._setup.agent.updates
@@ -107,9 +112,9 @@ class Failures:
         fault = first_not_finite(codes)
         # A fault after the failure is not its cause.
         if fault is None or fault.step > iteration * self._setup.unroll:
-            return Frozen(step, reason)
+            return FrozenSeed(step, reason)
         reason += f": {self._environment} returned {self._describe_fault(fault)}"
-        return Frozen(step, reason, environment=True)
+        return FrozenSeed(step, reason, environment=True)
 
     def _warnings(self, faults: Mapping[str, np.ndarray]) -> list[str]:
         """New warnings: one for each kind of fault in the whole run."""

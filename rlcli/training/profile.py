@@ -88,7 +88,7 @@ class Profiler:
             return experiment.advance(max_iterations)
         if self._plain is not None:
             return self._advance_traced(min(max_iterations, self._traced_iterations()))
-        report, seconds, program = _advance_timed(experiment, max_iterations)
+        report, seconds, program = _time_chunk(experiment, max_iterations)
         self._chunks += 1
         if self._chunks >= SETTLED_CHUNKS and not report.evaluation:
             self._plain = seconds / report.iterations, program / report.iterations
@@ -109,7 +109,7 @@ class Profiler:
         except Exception as error:  # noqa: BLE001 - another trace, or the disk
             message = f"no profile: {error}"
         try:
-            report, _, program = _advance_timed(self._experiment, iterations)
+            report, _, program = _time_chunk(self._experiment, iterations)
         except BaseException:
             with contextlib.suppress(Exception):
                 jax.profiler.stop_trace()
@@ -151,7 +151,7 @@ class Profiler:
         )
 
 
-def _advance_timed(
+def _time_chunk(
     experiment: Experiment, iterations: int
 ) -> tuple[ChunkReport, float, float]:
     """The report of a chunk, its seconds, and the seconds of the program."""

@@ -29,7 +29,7 @@ from rlcli.loop.progress import Progress, Setup, numbers_array
 from rlcli.loop.seeds import drop_padding, take_seeds
 from rlcli.recipe import Recipe
 from rlcli.runs import snapshots
-from rlcli.runs.snapshots import Saved
+from rlcli.runs.snapshots import CheckpointContent
 from rlcli.training.log_rows import settings_at
 from rlcli.types import Array, ArrayTree
 from rlcli.xla import processes
@@ -95,7 +95,7 @@ class Program:
         # Waits, so that a failed allocation raises here.
         self._progress = jax.block_until_ready(self.loop.begin())
 
-    def restore(self, saved: Saved) -> str:
+    def restore(self, saved: CheckpointContent) -> str:
         """Continues from a checkpoint; returns what could not be restored, else ""."""
         self._progress, message = snapshots.restore_progress(
             saved, self.recipe, self.setup, self.loop

@@ -17,7 +17,7 @@ from rlcli.runs import run_folder
 from rlcli.runs.differences import continue_differences, find_differences
 from rlcli.runs.files import replace_file, to_json, write_json
 from rlcli.runs.run_folder import Run
-from rlcli.runs.snapshots import Saved, read_checkpoint
+from rlcli.runs.snapshots import CheckpointContent, read_checkpoint
 
 if TYPE_CHECKING:
     from rlcli.training.experiment import Experiment
@@ -31,7 +31,7 @@ CHANGEABLE = (
 _MAX_LISTED = 5  # differences in a message
 
 
-def newest_readable(run: Run) -> tuple[Saved | None, list[str]]:
+def newest_readable(run: Run) -> tuple[CheckpointContent | None, list[str]]:
     """The newest readable checkpoint, and messages about newer unreadable ones.
 
     None if the run has not written a checkpoint yet.
@@ -72,7 +72,9 @@ def is_frozen(run: Run) -> bool:
     return len(frozen) == len(info.get("seeds", ())) or train.get("on_nan") == "stop"
 
 
-def newest_common(runs: Sequence[Run]) -> tuple[list[Saved | None], list[str]]:
+def newest_common(
+    runs: Sequence[Run],
+) -> tuple[list[CheckpointContent | None], list[str]]:
     """The newest checkpoints of the same step of runs that were trained together.
 
     None for a frozen run, whose checkpoint is older, and None for all if they start
@@ -108,7 +110,7 @@ def newest_common(runs: Sequence[Run]) -> tuple[list[Saved | None], list[str]]:
 
 
 def recorded_recipe(
-    run: Run, saved: Saved | None, sets: Sequence[str], trust: bool
+    run: Run, saved: CheckpointContent | None, sets: Sequence[str], trust: bool
 ) -> tuple[Recipe, Recipe]:
     """The recipe of the run, before and after applying `sets`.
 
@@ -146,7 +148,9 @@ def recorded_recipe(
     return before, dataclasses.replace(after, name=_recipe_name(run))
 
 
-def recorded_seeds(run: Run, saved: Saved | None, recipe: Recipe) -> list[int]:
+def recorded_seeds(
+    run: Run, saved: CheckpointContent | None, recipe: Recipe
+) -> list[int]:
     """The seeds of a run; recipe, `run.json` and checkpoint have to agree on them."""
     train = recipe.train
     seeds = [*range(train.seed, train.seed + train.seeds)]
@@ -182,7 +186,7 @@ def record_changes(run: Run, before: Recipe, after: Recipe) -> dict[str, Any]:
     return {"changes": continue_differences(changes, later)}
 
 
-def rewrite(run: Run, recipe: Recipe, saved: Saved | None) -> None:
+def rewrite(run: Run, recipe: Recipe, saved: CheckpointContent | None) -> None:
     """Writes the recipe with its changes, and files that are missing."""
     text = recipe.resolved_text.encode()
     replace_file(run.resolved_recipe, text)

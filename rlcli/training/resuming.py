@@ -37,7 +37,7 @@ from rlcli.xla import processes, threads
 from rlcli.xla.processes import ALONE, ProcessGroup
 
 if TYPE_CHECKING:
-    from rlcli.runs.snapshots import Saved
+    from rlcli.runs.snapshots import CheckpointContent
 
 
 def resume(
@@ -151,7 +151,7 @@ def _resume_chunks(
                 step = experiment.step
                 monitor.note(f"`{folder.folder}` is finished: {step:,} steps")
             return
-        _refuse_stopped(members, signals, max_time)
+        _check_time_left(members, signals, max_time)
         for folder, experiment in members:
             if experiment.trackers:
                 Marks(folder.trackers)  # refuses a damaged file before any change
@@ -167,7 +167,7 @@ def _resume_chunks(
 
 def _restore(
     folders: Sequence[Run],
-    found: Sequence[Saved | None],
+    found: Sequence[CheckpointContent | None],
     recipes: Sequence[tuple[Recipe, Recipe]],
 ) -> tuple[list[ActiveRun], str]:
     """The runs as their checkpoints left them, and what could not be restored.
@@ -204,7 +204,10 @@ def _restore(
 
 
 def _record_resume(
-    member: ActiveRun, saved: Saved | None, recipe_before: Recipe, inexact: str
+    member: ActiveRun,
+    saved: CheckpointContent | None,
+    recipe_before: Recipe,
+    inexact: str,
 ) -> None:
     """Records in the folder of a run that it is resumed, unless it has failed."""
     from rlcli.training import recovery
@@ -241,7 +244,7 @@ def _has_failed(member: ActiveRun) -> bool:
     return bool(experiment.failure) and folder.read_info().get("status") == "failed"
 
 
-def _refuse_stopped(
+def _check_time_left(
     members: Sequence[ActiveRun], signals: Signals, max_time: str | float | None
 ) -> None:
     """Refuses to resume runs that would be stopped before their first step."""

@@ -19,7 +19,7 @@ from rlcli.runs import run_folder, thread_layout
 from rlcli.runs.run_folder import Run
 from rlcli.training.run_loop import catch_signals, run_chunks, run_in_memory
 from rlcli.training.run_writer import ActiveRun
-from rlcli.training.verbs import CTRL_C, begin_runs, find_changes, smoke_recipe
+from rlcli.training.verbs import CTRL_C, begin_runs, find_recipe_changes, smoke_recipe
 
 if TYPE_CHECKING:
     from rlcli.training.experiment import Experiment
@@ -115,7 +115,7 @@ def train_together(
                     "run": folder,
                     "tags": tags,
                     "overrides": sets,
-                    "changes": find_changes(each, recipe),
+                    "changes": find_recipe_changes(each, recipe),
                     "members": names,
                 }
                 for each, (sets, folder) in zip(full, variants, strict=True)

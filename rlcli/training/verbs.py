@@ -227,7 +227,7 @@ def train_chunks(
                 recipe.name,
                 written=recipe.document.text or text,
                 resolved=text,
-                changes=find_changes(full_recipe, source),
+                changes=find_recipe_changes(full_recipe, source),
                 **place,
             )
             members = [ActiveRun(folder, experiment)]
@@ -280,7 +280,7 @@ def begin_runs(members: Sequence[ActiveRun], smoke: bool) -> None:
         raise
 
 
-def find_changes(
+def find_recipe_changes(
     recipe: Recipe, source: str | Path | Mapping[str, Any]
 ) -> Differences | None:
     """What differs from the built-in recipe of the same name, else from the source."""

@@ -81,7 +81,7 @@ class _Encoder:
 
     def _complex(self, value: complex, path: str, depth: int) -> Parts:
         del path, depth
-        yield from _begin_tagged(COMPLEX)
+        yield from _begin_tag(COMPLEX)
         yield _encode_float(value.real)
         yield _encode_float(value.imag)
         yield pickle.TUPLE
@@ -90,7 +90,7 @@ class _Encoder:
     def _array(self, value: Any, path: str, depth: int) -> Parts:
         del depth
         name, view = pickles.array_bytes(_to_host(value, path), path)
-        yield from _begin_tagged(SCALAR if isinstance(value, np.generic) else ARRAY)
+        yield from _begin_tag(SCALAR if isinstance(value, np.generic) else ARRAY)
         yield from _encode_bytes(name)
         yield pickle.MARK
         for size in value.shape:
@@ -163,7 +163,7 @@ def _reference(number: int) -> bytes:
     return pickle.LONG_BINGET + struct.pack("<I", number)
 
 
-def _begin_tagged(word: str) -> Parts:
+def _begin_tag(word: str) -> Parts:
     """Starts a tuple that encodes another object."""
     yield pickle.MARK
     yield pickle.MARK

@@ -3,7 +3,7 @@
 import pytest
 
 from rlcli.assembly import build
-from rlcli.assembly.data_parallel import check_devices, check_parts
+from rlcli.assembly.data_parallel import check_data_parallel, check_devices
 from rlcli.errors import RlcliError
 from rlcli.recipe import load_recipe
 from rlcli.types import Updater
@@ -85,7 +85,7 @@ def test_an_updater_that_does_not_average_its_updates_is_refused():
     recipe = load_recipe({**PPO, "train": {"steps": 8_000, "data_parallel": 2}})
     updater = Updater(*[lambda: None] * 6)
     with pytest.raises(RlcliError, match="`ppo` does not support `data_parallel`"):
-        check_parts(recipe, updater, None)
+        check_data_parallel(recipe, updater, None)
 
 
 def test_training_needs_the_devices_but_a_policy_does_not():

@@ -11,7 +11,7 @@ from sweeps import FakeEngine, drive, learning_curve, make_sweep
 import rlcli
 from rlcli.cli import main, sweep_screen
 from rlcli.sweeps import driver
-from rlcli.sweeps.driver import Progress
+from rlcli.sweeps.driver import SweepProgress
 from rlcli.sweeps.objectives import Objective
 from rlcli.sweeps.study import Trial
 
@@ -142,7 +142,7 @@ def progress(*states, confirmed=(), seconds=None):
         Trial(number, state, {"a.b": 0.5}, value, {100: 7.0}, {})
         for number, (state, value) in enumerate(states)
     ]
-    return Progress("s", Objective("return"), trials, 9, confirmed, seconds)
+    return SweepProgress("s", Objective("return"), trials, 9, confirmed, seconds)
 
 
 def test_the_table_has_the_best_and_the_running_trials():

@@ -6,7 +6,7 @@ from policy_files import write_policy
 
 import rlcli
 from rlcli.errors import RlcliError
-from rlcli.replays.datasets.files import load
+from rlcli.replays.datasets.files import load_dataset
 
 SMALL = {"name": "mlp", "layers": [4]}
 DQN = {"environment": "CartPole-v1", "network": SMALL, "updater": "dqn"}
@@ -24,7 +24,7 @@ def collect(tmp_path, data=DQN, seeds=(0,), **options):
     file = tmp_path / "dataset.npz"
     assert result["file"] == str(file)
     assert result["bytes"] == file.stat().st_size
-    return result, load(file)
+    return result, load_dataset(file)
 
 
 def test_episodes_follow_the_environment(tmp_path):
@@ -52,7 +52,7 @@ def test_episodes_are_those_of_an_evaluation(tmp_path):
     policy = write_policy(tmp_path, DQN)
     rlcli.collect(policy, episodes=5, seed=3)
     returns = rlcli.eval(policy, episodes=5, seed=3)["seeds"][0]["returns"]
-    found = load(tmp_path / "dataset.npz").returns
+    found = load_dataset(tmp_path / "dataset.npz").returns
     assert found.tolist() == returns
 
 

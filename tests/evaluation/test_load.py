@@ -16,7 +16,7 @@ from rlcli.errors import RlcliError
 from rlcli.evaluation import episodes_env
 from rlcli.loop.episode_records import evaluation_keys, evaluation_reset_seed
 from rlcli.recipe import load_recipe
-from rlcli.runs.frozen import Frozen
+from rlcli.runs.frozen import FrozenSeed
 from rlcli.types import Clock, External
 
 SMALL = {"name": "mlp", "layers": [4]}
@@ -419,7 +419,9 @@ def test_a_seed_is_named_as_in_metrics_and_the_first_is_the_default(tmp_path):
 
 
 def test_a_frozen_seed_is_a_warning(tmp_path, capsys):
-    rlcli.load(write_policy(tmp_path, DQN, frozen={0: Frozen(1_234, "loss is NaN")}))
+    rlcli.load(
+        write_policy(tmp_path, DQN, frozen={0: FrozenSeed(1_234, "loss is NaN")})
+    )
     assert "warning: seed 0 is frozen" in capsys.readouterr().err
 
 

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from rlcli.monitor import drawing, panel
-from rlcli.monitor.drawing import Curve, sparkline
+from rlcli.monitor.drawing import BoundedSeries, sparkline
 from rlcli.monitor.panel import RunPanel
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -279,7 +279,7 @@ def test_a_sparkline_reaches_from_the_lowest_to_the_highest(values, width, expec
 
 
 def test_a_long_curve_keeps_its_shape_in_little_memory():
-    curve = Curve()
+    curve = BoundedSeries()
     for point in range(100_000):
         curve.add(float(point))
     assert len(curve.points) <= drawing.POINTS

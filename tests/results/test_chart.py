@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from rlcli.results.canvas import Canvas, choose_ticks, widen_range
+from rlcli.results.canvas import BrailleCanvas, choose_ticks, widen_range
 from rlcli.results.chart import COLORS, draw_chart
 
 
@@ -24,7 +24,7 @@ def result(*curves, threshold=None):
 
 
 def test_a_line_goes_from_corner_to_corner():
-    canvas = Canvas(4, 2, (0, 1), (0, 1))
+    canvas = BrailleCanvas(4, 2, (0, 1), (0, 1))
     canvas.draw_line(np.array([0.0, 1.0]), np.array([0.0, 1.0]), owner=3)
     rows = ["".join(canvas.cell(row, c)[0] for c in range(4)) for row in range(2)]
     assert rows == [" ⢀⡴⠋", "⡴⠋  "]
@@ -33,13 +33,13 @@ def test_a_line_goes_from_corner_to_corner():
 
 
 def test_a_single_point_is_a_dot():
-    canvas = Canvas(2, 1, (0, 1), (0, 1))
+    canvas = BrailleCanvas(2, 1, (0, 1), (0, 1))
     canvas.draw_line(np.array([0.0]), np.array([0.0]), owner=0)
     assert [canvas.cell(0, 0)[0], canvas.cell(0, 1)[0]] == ["⡀", " "]
 
 
 def test_a_band_is_shaded_within_its_limits():
-    canvas = Canvas(8, 4, (0, 1), (0, 1))
+    canvas = BrailleCanvas(8, 4, (0, 1), (0, 1))
     canvas.shade(np.array([0, 1.0]), np.array([0.0, 0]), np.array([0.5, 0.5]), owner=0)
     cells = [[canvas.cell(row, column)[0] for column in range(8)] for row in range(4)]
     assert {*cells[0], *cells[1]} == {" "}

@@ -5,17 +5,17 @@ import pytest
 from rlcli.recipe import load_recipe
 from rlcli.runs.frozen import (
     LONGEST,
-    Frozen,
-    count_frozen,
-    describe_frozen,
-    dump_frozen,
-    load_frozen,
+    FrozenSeed,
+    describe_frozen_seeds,
+    dump_frozen_seeds,
+    format_frozen_count,
+    load_frozen_seeds,
     suggest_remedy,
 )
 
 DATA = {"environment": "CartPole-v1", "updater": "ppo"}
-DIVERGED = Frozen(12, "the loss is not finite")
-SPOILT = Frozen(30, "the loss is not finite: environment `x` returned …", True)
+DIVERGED = FrozenSeed(12, "the loss is not finite")
+SPOILT = FrozenSeed(30, "the loss is not finite: environment `x` returned …", True)
 LARGE = "or set `normalize.reward` if rewards are large"
 
 
@@ -28,15 +28,15 @@ LARGE = "or set `normalize.reward` if rewards are large"
     ],
 )
 def test_how_many_seeds_are_frozen_is_said_in_words(count, seeds, said):
-    assert count_frozen(count, seeds) == said
+    assert format_frozen_count(count, seeds) == said
 
 
 def test_the_reasons_of_all_frozen_seeds_are_named():
     frozen = {4: DIVERGED, 6: SPOILT}
-    assert describe_frozen(frozen, 3) == (
+    assert describe_frozen_seeds(frozen, 3) == (
         f"2 of 3 seeds are frozen: seed 4: {DIVERGED.reason}; seed 6: {SPOILT.reason}"
     )
-    assert describe_frozen({}, 3) == ""
+    assert describe_frozen_seeds({}, 3) == ""
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,11 @@ def test_what_to_try_is_about_the_environment_where_that_is_to_blame():
 
 def test_the_record_comes_back_from_plain_data():
     frozen = {4: DIVERGED, 6: SPOILT}
-    assert load_frozen(dump_frozen(frozen), [4, 5, 6]) == frozen
+    assert load_frozen_seeds(dump_frozen_seeds(frozen), [4, 5, 6]) == frozen
     with pytest.raises(ValueError, match="by seed"):
-        load_frozen(dump_frozen(frozen), [4, 5])
+        load_frozen_seeds(dump_frozen_seeds(frozen), [4, 5])
 
 
 def test_a_reason_of_any_length_is_stored():
-    long = {4: Frozen(1, "x" * 3 * LONGEST)}
-    assert load_frozen(dump_frozen(long), [4])[4].reason == "x" * LONGEST
+    long = {4: FrozenSeed(1, "x" * 3 * LONGEST)}
+    assert load_frozen_seeds(dump_frozen_seeds(long), [4])[4].reason == "x" * LONGEST

@@ -14,7 +14,7 @@ from rlcli.assembly import build
 from rlcli.errors import RlcliError
 from rlcli.loop import make_loop
 from rlcli.runs import checkpoint, run_folder, snapshots
-from rlcli.runs.frozen import Frozen
+from rlcli.runs.frozen import FrozenSeed
 from rlcli.training.experiment import Experiment
 
 DATA = {
@@ -175,7 +175,7 @@ def test_the_record_of_frozen_seeds_comes_back(policy, saved_checkpoint):
     for path in (policy, saved_checkpoint):
         spoilt(path, frozen={"4": frozen_entry(step=9)})
         found = snapshots.load_snapshot(path)
-        assert found.frozen == {4: Frozen(9, "the loss")}
+        assert found.frozen == {4: FrozenSeed(9, "the loss")}
 
 
 OLD = Path(__file__).parents[1] / "data"  # written before files recorded frozen seeds

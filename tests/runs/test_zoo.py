@@ -82,7 +82,7 @@ def test_its_description_has_the_hash(monkeypatch, tmp_path):
 
 def test_a_video_of_it_is_written_to_the_current_folder(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    assert targets.is_policy("zoo/ppo_cartpole")
+    assert targets.is_policy_path("zoo/ppo_cartpole")
     located = locate_policy("zoo/ppo_cartpole")
     assert targets.default_output(*located) == Path("render.gif")
 

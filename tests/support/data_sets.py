@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from rlcli.replays.datasets.arrays import DatasetArrays
-from rlcli.replays.datasets.files import dump
+from rlcli.replays.datasets.files import dump_dataset
 
 
 def random_data(
@@ -47,5 +47,5 @@ def one_step_data(action: np.ndarray, reward: np.ndarray) -> DatasetArrays:
 
 def write_data(file: Path, data: DatasetArrays) -> Path:
     """Writes a data set."""
-    file.write_bytes(dump(data))
+    file.write_bytes(dump_dataset(data))
     return file

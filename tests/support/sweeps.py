@@ -9,7 +9,7 @@ from typing import Any
 from folders import evaluation, metric_rows
 
 from rlcli.recipe import documents
-from rlcli.sweeps.driver import Driver, Progress
+from rlcli.sweeps.driver import Driver, SweepProgress
 from rlcli.sweeps.jobs import Job
 from rlcli.sweeps.layout import Settings, SweepFolder, create_sweep
 from rlcli.sweeps.space import Space, load_space
@@ -161,7 +161,7 @@ def make_sweep(
 def drive(
     sweep: SweepFolder,
     engine: FakeEngine,
-    report: Callable[[Progress], None] = lambda progress: None,
+    report: Callable[[SweepProgress], None] = lambda progress: None,
     **keywords: Any,
 ) -> str:
     """Runs a sweep to its end, and returns its status."""

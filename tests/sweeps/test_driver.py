@@ -11,7 +11,7 @@ from sweeps import FakeEngine, drive, make_sweep, read_study
 
 from rlcli.runs.run_folder import Run
 from rlcli.sweeps import driver as driver_module
-from rlcli.sweeps.summary import find_status, show_sweep
+from rlcli.sweeps.summary import find_sweep_status, show_sweep
 
 pytest.importorskip("optuna")
 
@@ -79,7 +79,7 @@ def test_a_killed_driver_continues_to_the_same_result(tmp_path, kill_after):
     sweep = make_sweep(tmp_path / "b")
     with pytest.raises(KeyboardInterrupt):
         drive(sweep, FakeEngine(kill_after=kill_after))
-    assert find_status(sweep) == "killed"
+    assert find_sweep_status(sweep) == "killed"
     engine = FakeEngine()
     assert drive(sweep, engine) == "finished"
     assert trials(sweep) == trials(undisturbed)
@@ -226,7 +226,7 @@ def test_a_trial_fails_with_one_of_its_seeds_and_is_the_worst_with_all(tmp_path)
 def test_the_deadline_stops_all_trials_and_the_sweep_continues(tmp_path):
     sweep = make_sweep(tmp_path / "s")
     assert drive(sweep, FakeEngine(), deadline=0.0) == "out_of_time"
-    assert find_status(sweep) == "out_of_time"
+    assert find_sweep_status(sweep) == "out_of_time"
     assert drive(sweep, FakeEngine()) == "finished"
     assert len(trials(sweep)) == 6
 

@@ -11,7 +11,7 @@ from rlcli.sweeps.objectives import (
     Evaluation,
     EvaluationReader,
     Objective,
-    iqm,
+    bounded_iqm,
     parse_objective,
     summarize,
 )
@@ -62,7 +62,7 @@ def test_trials_are_compared_by_what_they_have_reached(objective, expected):
     ],
 )
 def test_the_iqm_tolerates_failures_in_the_worst_quarter(values, worst, expected):
-    assert iqm(values, worst=worst) == expected
+    assert bounded_iqm(values, worst=worst) == expected
 
 
 def test_a_summary_has_an_interval_unless_a_seed_failed():

@@ -18,7 +18,7 @@ from rlcli import errors
 from rlcli.cli import main, training_outcome
 from rlcli.loop.progress import RESET, stream_key
 from rlcli.runs import checkpoint
-from rlcli.runs.frozen import Frozen
+from rlcli.runs.frozen import FrozenSeed
 from rlcli.runs.snapshots import load_snapshot
 from rlcli.types import Environment, TimeStep
 
@@ -148,7 +148,7 @@ def test_a_file_alone_says_which_of_its_seeds_are_frozen(name, trained, tmp_path
     run, _, _ = trained
     path = tmp_path / "elsewhere.pkl.lz4"
     shutil.copy(run / f"{name}.pkl.lz4", path)
-    assert load_snapshot(path, trust=True).frozen == {BAD: Frozen(31, REASON, True)}
+    assert load_snapshot(path, trust=True).frozen == {BAD: FrozenSeed(31, REASON, True)}
 
 
 def test_a_file_from_before_the_failure_has_no_frozen_seed(trained):

@@ -30,7 +30,7 @@ def terminal_on_life_loss(core: Environment, *, lives: str = "lives") -> Environ
         state: WrapperState, action: ArrayTree, noise: ArrayTree
     ) -> tuple[WrapperState, TimeStep]:
         core_state, timestep = core.step(state.core, action, noise)
-        remaining = _lives_left(timestep, lives)
+        remaining = _remaining_lives(timestep, lives)
         last = timestep.last | (remaining < state.memory)
         discount = jnp.where(remaining < state.memory, 0.0, timestep.discount)
         return WrapperState(core_state, remaining), timestep._replace(
@@ -45,7 +45,7 @@ def terminal_on_life_loss(core: Environment, *, lives: str = "lives") -> Environ
     )
 
 
-def _lives_left(timestep: TimeStep, name: str) -> Array:
+def _remaining_lives(timestep: TimeStep, name: str) -> Array:
     if name not in timestep.info:
         known_names = (
             ", ".join(f"`{info_name}`" for info_name in timestep.info) or "nothing"

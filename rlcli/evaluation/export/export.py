@@ -6,7 +6,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from rlcli.evaluation.export.formats import FORMATS, check_request
+from rlcli.evaluation.export.formats import FORMATS, check_export
 from rlcli.evaluation.export.policy_function import check_policy, make_policy_function
 from rlcli.evaluation.export.signature import describe_policy
 from rlcli.evaluation.load import load
@@ -44,7 +44,7 @@ def export(
     Raises:
         RlcliError: if the format cannot express the policy.
     """
-    file = check_request(run, format=format, output=output, best=best)
+    file = check_export(run, format=format, output=output, best=best)
     policy = load(run, best=best, seed=seed, trust=trust)
     check_policy(policy)
     function = make_policy_function(policy)

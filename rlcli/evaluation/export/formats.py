@@ -36,7 +36,7 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
 )
 
 
-def check_request(
+def check_export(
     run: str | Path,
     *,
     format: str,

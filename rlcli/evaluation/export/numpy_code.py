@@ -22,7 +22,7 @@ from rlcli.evaluation.export.operators import (
     read_convolution,
     read_slice,
     read_take,
-    unsupported,
+    unsupported_error,
 )
 
 FORMAT = "numpy"
@@ -209,7 +209,7 @@ def _concatenate(operation: Operation, inputs: Sequence[str]) -> str:
 
 def _select(operation: Operation, inputs: Sequence[str]) -> str:
     if len(inputs) != 3 or operation.inputs[0].dtype != np.bool_:
-        raise unsupported(FORMAT, "a selection among more than two arrays")
+        raise unsupported_error(FORMAT, "a selection among more than two arrays")
     return f"np.where({inputs[0]}, {inputs[2]}, {inputs[1]})"
 
 

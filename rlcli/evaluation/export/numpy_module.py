@@ -125,8 +125,10 @@ def _write_module(
     function: PolicyFunction, metadata: Mapping[str, Any], file: Path, code: NumpyCode
 ) -> str:
     names = dict(zip(function.graph.inputs, code.arguments, strict=True))
-    observations = _assigned(names[port.name] for port in function.observation)
-    state = _assigned(names[name] for name in function.state)
+    observations = _assignment_targets(
+        names[port.name] for port in function.observation
+    )
+    state = _assignment_targets(names[name] for name in function.state)
     # JSON has no three quotes in a row, which would end the literal.
     text = json.dumps(metadata, indent=1, allow_nan=False)
     return _MODULE.format(
@@ -147,7 +149,7 @@ def _write_module(
     )
 
 
-def _assigned(names: Any) -> str:
+def _assignment_targets(names: Any) -> str:
     """The left side of an assignment that unpacks a list."""
     return "".join(f"{name}, " for name in names).rstrip()
 

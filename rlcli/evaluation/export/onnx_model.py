@@ -24,7 +24,7 @@ from rlcli.evaluation.export.operators import (
     read_convolution,
     read_slice,
     read_take,
-    unsupported,
+    unsupported_error,
 )
 from rlcli.evaluation.export.policy_function import PolicyFunction, next_name
 from rlcli.registry.libraries import import_library
@@ -81,7 +81,9 @@ _Write = Callable[[ModelBuilder, Operation, Sequence[str]], str]
 def _elementwise(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     dtype = op.inputs[0].dtype
     if op.primitive in ("and", "not", "or", "xor") and dtype != np.bool_:
-        raise unsupported(FORMAT, f"the JAX primitive `{op.primitive}` of {dtype}")
+        raise unsupported_error(
+            FORMAT, f"the JAX primitive `{op.primitive}` of {dtype}"
+        )
     return b.node(ELEMENTWISE[op.primitive].onnx, inputs)
 
 
@@ -207,7 +209,7 @@ def _concatenate(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
 
 def _select(b: ModelBuilder, op: Operation, inputs: Sequence[str]) -> str:
     if len(inputs) != 3 or op.inputs[0].dtype != np.bool_:
-        raise unsupported(FORMAT, "a selection among more than two arrays")
+        raise unsupported_error(FORMAT, "a selection among more than two arrays")
     which, no, yes = inputs
     if op.inputs[1].dtype != np.bool_:
         return b.node("Where", [which, yes, no])

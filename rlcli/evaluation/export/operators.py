@@ -73,7 +73,7 @@ ELEMENTWISE: Mapping[str, Elementwise] = MappingProxyType(
 _DTYPES = frozenset({"bool", "float32", "int8", "int16", "int32", "uint8", "uint32"})
 
 
-def unsupported(format: str, what: str) -> RlcliError:
+def unsupported_error(format: str, what: str) -> RlcliError:
     """The error for a policy that a format cannot express."""
     return RlcliError(
         f"the policy cannot be exported as `{format}`: it computes {what}",
@@ -85,13 +85,15 @@ def check_operations(graph: Graph, format: str, primitives: Collection[str]) -> 
     """Refuses other primitives, and arrays of other dtypes, such as bfloat16."""
     names = {operation.primitive for operation in graph.operations}
     if loops := sorted(names & LOOPS):
-        raise unsupported(format, f"a loop or branch, the JAX primitive `{loops[0]}`")
+        raise unsupported_error(
+            format, f"a loop or branch, the JAX primitive `{loops[0]}`"
+        )
     if unknown := sorted(names.difference(primitives)):
-        raise unsupported(format, f"the JAX primitive `{unknown[0]}`")
+        raise unsupported_error(format, f"the JAX primitive `{unknown[0]}`")
     for operation in graph.operations:
         for value in (*operation.inputs, *operation.outputs):
             if str(value.dtype) not in _DTYPES:
-                raise unsupported(format, f"with arrays of {value.dtype}")
+                raise unsupported_error(format, f"with arrays of {value.dtype}")
 
 
 def is_matmul(operation: Operation) -> bool:
@@ -120,7 +122,7 @@ def einsum_equation(operation: Operation) -> str:
     return f"{''.join(left)},{''.join(right)}->{''.join(shared + free)}"
 
 
-class Convolution(NamedTuple):
+class ConvolutionParameters(NamedTuple):
     """A `conv_general_dilated` with inputs `[N, *spatial, C]`.
 
     The kernel is `[*kernel, C, O]`, and the output `[N, *spatial, O]`; the permutations
@@ -135,7 +137,7 @@ class Convolution(NamedTuple):
     dilation: tuple[int, ...]
 
 
-def read_convolution(operation: Operation, format: str) -> Convolution:
+def read_convolution(operation: Operation, format: str) -> ConvolutionParameters:
     """The parameters of a convolution; refuses groups and transposed ones."""
     params = operation.params
     numbers = params["dimension_numbers"]
@@ -145,11 +147,11 @@ def read_convolution(operation: Operation, format: str) -> Convolution:
         and all(low >= 0 and high >= 0 for low, high in params["padding"])
     )
     if not is_plain:
-        raise unsupported(format, "a grouped or transposed convolution")
+        raise unsupported_error(format, "a grouped or transposed convolution")
     (batch, channel, *space), kernel = numbers.lhs_spec, numbers.rhs_spec
     out_batch, out_channel, *out_space = numbers.out_spec
     order = (out_batch, *out_space, out_channel)
-    return Convolution(
+    return ConvolutionParameters(
         input=(batch, *space, channel),
         kernel=(*kernel[2:], kernel[1], kernel[0]),
         output=tuple(order.index(axis) for axis in range(len(order))),
@@ -175,7 +177,7 @@ def read_take(operation: Operation, format: str) -> tuple[int, tuple[int, ...]]:
         ):
             slices = [int(position) for position in numbers.offset_dims]
             return int(axis), _take_order(slices, int(axis), len(indices.shape) - 1)
-    raise unsupported(format, "a `gather` of other than whole slices of one axis")
+    raise unsupported_error(format, "a `gather` of other than whole slices of one axis")
 
 
 def _take_order(offset_dims: Sequence[int], axis: int, count: int) -> tuple[int, ...]:
@@ -225,11 +227,11 @@ def read_slice(operation: Operation) -> list[tuple[int, int | None, int]]:
 def check_window(params: Mapping[str, Any], format: str) -> None:
     """Refuses a pooling with dilation."""
     if {*params["base_dilation"], *params["window_dilation"]} != {1}:
-        raise unsupported(format, "a dilated pooling")
+        raise unsupported_error(format, "a dilated pooling")
 
 
 def check_padding(params: Mapping[str, Any], format: str) -> None:
     """Refuses a `pad` that removes entries, or inserts some between others."""
     for low, high, interior in params["padding_config"]:
         if low < 0 or high < 0 or interior:
-            raise unsupported(format, "a negative or interior `pad`")
+            raise unsupported_error(format, "a negative or interior `pad`")

@@ -52,7 +52,7 @@ def suggest_environment(name: str, known_names: Iterable[str]) -> str:
     known_names = list(known_names)
     similar = suggest(name, known_names)
     same = [known for known in known_names if _short(known) == _short(name)]
-    registered = _find_registered(name)
+    registered = _find_gymnasium_id(name)
     if same and similar.startswith("did you mean"):
         is_other = registered and registered not in known_names
         other = f" or `gymnasium/{registered}`?"
@@ -70,7 +70,7 @@ def _short(name: str) -> str:
     return re.sub(r"[\W_]+", "", name.lower())
 
 
-def _find_registered(name: str) -> str:
+def _find_gymnasium_id(name: str) -> str:
     """Gymnasium's newest id of that name; "" if there is none."""
     import gymnasium  # here: errors about other names answer 0.1 s earlier
 

@@ -11,7 +11,7 @@ import gymnasium
 from rlcli.errors import RlcliError
 from rlcli.replays.datasets import minari_data
 from rlcli.replays.datasets.arrays import DatasetArrays, array_names, to_transitions
-from rlcli.replays.datasets.files import file_digest, load
+from rlcli.replays.datasets.files import file_digest, load_dataset
 from rlcli.replays.datasets.names import HASH, shipped_folder
 from rlcli.types import Transition
 
@@ -56,8 +56,8 @@ class Dataset(NamedTuple):
     def arrays(self) -> DatasetArrays:
         """The arrays of the data set, checked."""
         if self.is_minari:
-            return minari_data.load(self.source)
-        return load(self._path())
+            return minari_data.load_minari(self.source)
+        return load_dataset(self._path())
 
     def digest(self) -> str:
         """The SHA-256 of the file; for Minari, of its arrays."""

@@ -30,7 +30,7 @@ _HEADERS = {  # readers of headers, by the version of NumPy's format
 _TREES = ("observations", "actions", "final_observations")
 
 
-def dump(data: DatasetArrays) -> bytes:
+def dump_dataset(data: DatasetArrays) -> bytes:
     """The bytes of a data set's file; equal data sets give equal bytes."""
     metadata = {"format": _FORMAT, "format_version": VERSION, **data.metadata}
     text = json.dumps(metadata, ensure_ascii=False, sort_keys=True)
@@ -39,7 +39,7 @@ def dump(data: DatasetArrays) -> bytes:
     return buffer.getvalue()
 
 
-def load(path: Path) -> DatasetArrays:
+def load_dataset(path: Path) -> DatasetArrays:
     """Reads a data set and checks its arrays; runs no code that is in the file."""
     name = f"data set `{path}`"
     with _open(path) as file:

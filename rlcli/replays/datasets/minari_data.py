@@ -12,7 +12,7 @@ from rlcli.replays.datasets.arrays import DatasetArrays, Members, check_arrays
 from rlcli.xla.tree_paths import leaves_by_path
 
 
-def load(id: str) -> DatasetArrays:
+def load_minari(id: str) -> DatasetArrays:
     """Reads a data set of Minari, which has to be on this machine."""
     library = import_library("minari", "minari")
     try:

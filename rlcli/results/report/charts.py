@@ -109,7 +109,7 @@ def draw_lines(
     mark["point"] = all(len(each.x) == 1 for each in lines)
     layers.append({"mark": mark, "encoding": {**encoding, "strokeDash": dash}})
     if threshold is not None:
-        layers.append(vega.rule({"y": {"datum": threshold}}, strokeDash=[4, 4]))
+        layers.append(vega.rule_mark({"y": {"datum": threshold}}, strokeDash=[4, 4]))
     layers += [vega.position_line(x_axis), vega.hover_points(encoding, tooltip)]
     spec = vega.base(height) | {"layer": layers}
     table = _lines_table(lines, x, y)
@@ -128,7 +128,7 @@ def draw_shares(
 ) -> Chart:
     """Probabilities `[x, labels]` as areas that add up to 1."""
     names = [f"p{index}" for index in range(len(labels))]
-    columns = {n: _rounded(s) for n, s in zip(names, shares.T, strict=True)}
+    columns = {n: _round_values(s) for n, s in zip(names, shares.T, strict=True)}
     titles = dict(zip(names, labels, strict=True))
     tooltip = [vega.number_field("x", x_title)]
     tooltip += [vega.number_field(n, titles[n], ".1%") for n in names]
@@ -160,8 +160,10 @@ def draw_shares(
     rows = [
         [_text(x[i]), *(f"{100 * share:.1f} %" for share in shares[i])] for i in picked
     ]
-    table = ChartTable([x_title, *labels], rows, _describe_picked(len(picked), len(x)))
-    blocks = [{"x": _rounded(x), **columns}]
+    table = ChartTable(
+        [x_title, *labels], rows, _describe_selection(len(picked), len(x))
+    )
+    blocks = [{"x": _round_values(x), **columns}]
     return Chart(title, description, spec, blocks, table, note)
 
 
@@ -180,11 +182,11 @@ def draw_histogram(
     blocks: list[Block] = [
         {
             "kind": "bar",
-            "x": _rounded(edges[:-1]),
-            "x2": _rounded(edges[1:]),
+            "x": _round_values(edges[:-1]),
+            "x2": _round_values(edges[1:]),
             "y": list(counts),
         },
-        {"kind": "mark", "label": [*marks], "x": _rounded([*marks.values()])},
+        {"kind": "mark", "label": [*marks], "x": _round_values([*marks.values()])},
     ]
     tint = COLORS[color % len(COLORS)]
     range_tooltip = [
@@ -242,7 +244,7 @@ def draw_intervals(
             {**common, "kind": "mean", "x": [row["value"]], "low": low, "high": high}
             | {"interval": interval}
         )
-        blocks.append({**common, "kind": "seed", "x": _rounded(row["results"])})
+        blocks.append({**common, "kind": "seed", "x": _round_values(row["results"])})
     spec = vega.base(26 * len(rows) + 14) | {
         "encoding": {
             # Without labels, which may be long: the cards above have the colours.
@@ -292,9 +294,9 @@ def _interval_layers(center: str) -> list[Spec]:
 
 def _line_block(line: Line) -> Block:
     block: dict[str, Any] = {"series": line.color, "label": line.label}
-    block |= {"x": _rounded(line.x, 9), "y": _rounded(line.y)}
+    block |= {"x": _round_values(line.x, 9), "y": _round_values(line.y)}
     if line.low is not None and line.high is not None:
-        block |= {"low": _rounded(line.low), "high": _rounded(line.high)}
+        block |= {"low": _round_values(line.low), "high": _round_values(line.high)}
     return block
 
 
@@ -317,7 +319,7 @@ def _lines_table(lines: Sequence[Line], x: str, y: str) -> ChartTable:
     header = ["series", x, y, "95 % interval"]
     if not any(row[-1] for row in rows):
         header, rows = header[:-1], [row[:-1] for row in rows]
-    note = _describe_picked(shown, sum(len(each.x) for each in lines))
+    note = _describe_selection(shown, sum(len(each.x) for each in lines))
     return ChartTable(header, rows, note)
 
 
@@ -328,11 +330,13 @@ def _pick(number: int) -> list[int]:
     return np.linspace(0, number - 1, TABLE_ROWS).round().astype(int).tolist()
 
 
-def _describe_picked(shown: int, number: int) -> str:
+def _describe_selection(shown: int, number: int) -> str:
     return "" if shown == number else f"{shown} of {number:,} points"
 
 
-def _rounded(values: Sequence[float] | np.ndarray, digits: int = _DIGITS) -> list[Any]:
+def _round_values(
+    values: Sequence[float] | np.ndarray, digits: int = _DIGITS
+) -> list[Any]:
     """Numbers with few digits; None for those that are not finite."""
     return [
         float(f"{value:.{digits}g}") if math.isfinite(value) else None

@@ -14,7 +14,7 @@ from rlcli.results.report import charts
 from rlcli.results.report.charts import Chart, ChartTable, Line
 from rlcli.results.report.episodes import (
     EpisodeOptions,
-    Replay,
+    EpisodeRecording,
     SeedResult,
     choose_extremes,
     evaluate_group,
@@ -141,7 +141,7 @@ def _tabulate(results: Sequence[SeedResult]) -> ChartTable:
 
 
 def view_episode(
-    title: str, replay: Replay, result: SeedResult, place: int
+    title: str, replay: EpisodeRecording, result: SeedResult, place: int
 ) -> EpisodeView:
     """The charts and the film of a replayed episode."""
     expected = float(result.returns[result.replayable[place]])
@@ -164,7 +164,7 @@ def view_episode(
     return EpisodeView(title, caption, film, shown, notes)
 
 
-def _describe_length(replay: Replay) -> str:
+def _describe_length(replay: EpisodeRecording) -> str:
     steps = len(replay.rewards)
     if replay.has_ended:
         end = "terminated" if replay.has_terminated else "truncated"
@@ -174,7 +174,7 @@ def _describe_length(replay: Replay) -> str:
     return f"the first {steps:,} steps"
 
 
-def _captions(replay: Replay) -> list[str]:
+def _captions(replay: EpisodeRecording) -> list[str]:
     """Step, return so far and action of each frame."""
     assert replay.frames is not None
     totals = np.concatenate([[0.0], np.cumsum(replay.rewards)])
@@ -198,7 +198,7 @@ def _thin(steps: int) -> tuple[np.ndarray, str]:
     return np.arange(0, steps, every), note
 
 
-def _value_charts(replay: Replay) -> list[Chart]:
+def _value_charts(replay: EpisodeRecording) -> list[Chart]:
     steps, note = _thin(len(replay.rewards))
     x = steps.tolist()
     lines = []
@@ -241,7 +241,7 @@ def _value_charts(replay: Replay) -> list[Chart]:
     return found
 
 
-def _action_charts(replay: Replay) -> list[Chart]:
+def _action_charts(replay: EpisodeRecording) -> list[Chart]:
     steps, note = _thin(len(replay.rewards))
     shares = replay.probabilities
     if shares is not None and shares.ndim == 2 and shares.shape[1] <= _MAX_ACTIONS:

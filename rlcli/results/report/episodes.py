@@ -19,7 +19,7 @@ from rlcli.evaluation.trained_policy import TrainedPolicy
 from rlcli.recipe import load_recipe
 from rlcli.results.groups import Group, Member
 from rlcli.results.report.frame_sheet import FrameSheet, FrameSheetMaker
-from rlcli.runs.conditions import find_nested
+from rlcli.runs.conditions import get_nested_value
 
 MAX_STEPS = 2_000  # of an episode that is replayed
 
@@ -44,7 +44,7 @@ class SeedResult(NamedTuple):
     is_frozen: bool
 
 
-class Replay(NamedTuple):
+class EpisodeRecording(NamedTuple):
     """An episode with the policy's estimates before every step, `[steps]` each.
 
     Estimates are None where the policy has none; `reasons` say why.
@@ -136,7 +136,9 @@ def choose_extremes(
     return [("Best episode", *best[1:]), ("Worst episode", *worst[1:])]
 
 
-def replay_episode(result: SeedResult, place: int, options: EpisodeOptions) -> Replay:
+def replay_episode(
+    result: SeedResult, place: int, options: EpisodeOptions
+) -> EpisodeRecording:
     """Runs one episode of an evaluation again, and records it."""
     policy = load(result.run, best=options.best, seed=result.seed, trust=options.trust)
     env = policy.make_env()
@@ -155,7 +157,9 @@ class _Recorder:
         self._reasons: dict[str, str] = {}
         self._found: dict[str, list[Any]] = {}
 
-    def record(self, env: Any, result: SeedResult, place: int, length: int) -> Replay:
+    def record(
+        self, env: Any, result: SeedResult, place: int, length: int
+    ) -> EpisodeRecording:
         obs, _ = env.reset(seed=self._evaluation)
         for _ in range(place):
             obs, _ = env.reset()
@@ -175,7 +179,7 @@ class _Recorder:
                 break
         frames, reason = maker.finish()
         reasons = [*self._reasons.values(), *([reason] if reason else [])]
-        return Replay(
+        return EpisodeRecording(
             run=result.run,
             seed=result.seed,
             length=length,
@@ -210,9 +214,9 @@ class _Recorder:
     ) -> np.ndarray | None:
         """Σ γᵏ r from each step on; None if values are in another unit."""
         recipe = self._policy.recipe
-        gamma = find_nested(recipe, "tracer", "gamma")
+        gamma = get_nested_value(recipe, "tracer", "gamma")
         is_number = isinstance(gamma, int | float) and not isinstance(gamma, bool)
-        is_scaled = find_nested(recipe, "normalize", "reward", default=False)
+        is_scaled = get_nested_value(recipe, "normalize", "reward", default=False)
         if is_scaled or not (is_number and has_ended):
             return None
         sums, total = np.zeros(len(rewards)), 0.0

@@ -76,11 +76,11 @@ class FrameSheetMaker:
         for place, frame in enumerate(self._frames):
             row, column = divmod(place, columns)
             sheet.paste(frame, (column * width, row * height))
-        uri = encode(sheet)
+        uri = encode_image(sheet)
         return FrameSheet(uri, width, height, columns, self._steps, self._every)
 
 
-def encode(image: Image.Image) -> str:
+def encode_image(image: Image.Image) -> str:
     """An image as a data URI, as small as Pillow can make it."""
     kind = "webp" if features.check("webp") else "png"
     best = None

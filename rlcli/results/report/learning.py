@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from rlcli.results import comparison, comparison_tables, protocol
 from rlcli.results.comparison_tables import Table
-from rlcli.results.curves import DEFAULT_METRICS, Reader, make_curve
+from rlcli.results.curves import DEFAULT_METRICS, CurveReader, make_curve
 from rlcli.results.groups import Group, Member
 from rlcli.results.report import charts
 from rlcli.results.report.charts import Chart, Line
@@ -65,7 +65,7 @@ def describe_learning(
     diagnostics, schedules = _find_diagnostics(members)
     wanted = DEFAULT_METRICS if options.metric is None else (options.metric, _TRAINING)
     names = [*dict.fromkeys((*wanted, *diagnostics, *schedules, "dt"))]
-    reader = Reader(members, names, notes)
+    reader = CurveReader(members, names, notes)
     metric = options.metric or reader.choose_metric(points=2)
     reader.check_metric(metric)
     options = options._replace(metric=metric)
@@ -111,7 +111,7 @@ class _Environment:
         self,
         environment: str,
         groups: Sequence[Group],
-        reader: Reader,
+        reader: CurveReader,
         options: MetricOptions,
     ) -> None:
         self.environment, self.options, self.reader = environment, options, reader

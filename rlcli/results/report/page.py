@@ -60,18 +60,18 @@ def make_content(
         learning=learning,
         episodes=episodes,
         recipes=provenance.describe_recipes(groups),
-        recipe_differences=provenance.find_recipe_differences(groups),
+        recipe_differences=provenance.find_differences(groups),
         machine_differences=provenance.find_machine_differences(members),
         runs=provenance.describe_runs(groups),
     )
 
 
-def write(path: Path, content: Content) -> None:
+def write_page(path: Path, content: Content) -> None:
     """Writes the page; an existing file is replaced at once, and no link followed."""
-    write_output(path, render(content).encode())
+    write_output(path, render_page(content).encode())
 
 
-def render(content: Content) -> str:
+def render_page(content: Content) -> str:
     """The page as HTML. The template escapes everything but the files of this page."""
     jinja2: Any = import_library("jinja2", "report")
     markup: Any = import_library("markupsafe", "report")

@@ -11,14 +11,14 @@ from rlcli.runs.comparison import PROVENANCE
 from rlcli.runs.conditions import read_recipe
 from rlcli.runs.description import describe_return
 from rlcli.runs.records import read_record
-from rlcli.trackers.contract import flatten
+from rlcli.trackers.contract import flatten_config
 
 _LONGEST = 200  # characters of a value
 _LONGEST_DIFF = 20_000  # characters of a git diff
 MISSING = "–"
 
 
-class Option(NamedTuple):
+class OptionRow(NamedTuple):
     """An option of a recipe. `origin` is `default`, `recipe` or `changed`."""
 
     key: str
@@ -32,7 +32,7 @@ class RecipeTable(NamedTuple):
 
     label: str
     color: int
-    sections: Mapping[str, Sequence[Option]]
+    sections: Mapping[str, Sequence[OptionRow]]
 
 
 class Difference(NamedTuple):
@@ -64,7 +64,7 @@ def describe_recipes(groups: Sequence[Group]) -> list[RecipeTable]:
     return tables
 
 
-def find_recipe_differences(groups: Sequence[Group]) -> list[Difference]:
+def find_differences(groups: Sequence[Group]) -> list[Difference]:
     """The options in which the recipes of groups differ; a value of each group."""
     recipes = [
         next((_flatten(m.recipe) for m in group.members if m.recipe), {})
@@ -95,17 +95,19 @@ def describe_runs(groups: Sequence[Group]) -> list[RunFacts]:
 
 def _flatten(value: Mapping[str, Any]) -> dict[str, Any]:
     """The leaves of nested mappings by dotted key; a schedule is a leaf."""
-    return dict(flatten(value, is_leaf=lambda each: not each or _is_schedule(each)))
+    return dict(
+        flatten_config(value, is_leaf=lambda each: not each or _is_schedule(each))
+    )
 
 
 def _is_schedule(value: Mapping[str, Any]) -> bool:
     return {"from", "to"} <= value.keys()
 
 
-def _describe_recipe(member: Member) -> dict[str, list[Option]]:
+def _describe_recipe(member: Member) -> dict[str, list[OptionRow]]:
     written = _flatten(read_recipe(member.folder, as_written=True))
     changes = member.info.get("changes") or {}
-    sections: dict[str, list[Option]] = {}
+    sections: dict[str, list[OptionRow]] = {}
     for key, value in _flatten(member.recipe).items():
         section, _, rest = key.partition(".")
         # A name alone stands for a part: `environment: CartPole-v1`.
@@ -120,7 +122,7 @@ def _describe_recipe(member: Member) -> dict[str, list[Option]]:
         if before:
             origin = "changed"
         was = ", ".join(map(_format, before))
-        option = Option(rest or section, _format(value), origin, was)
+        option = OptionRow(rest or section, _format(value), origin, was)
         sections.setdefault(section, []).append(option)
     return sections
 

@@ -74,7 +74,7 @@ def report(
         evaluation = episode_views.EpisodeOptions(episodes, seed, best, trust)
         views = episode_views.describe_episodes(groups, evaluation, notes, report_phase)
     report_phase("writing the page")
-    page.write(target, page.make_content(groups, center, notes, results, views))
+    page.write_page(target, page.make_content(groups, center, notes, results, views))
     return target
 
 

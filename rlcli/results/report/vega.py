@@ -44,10 +44,10 @@ def position_line(x_axis: Spec) -> Spec:
     place = {"expr": "isValid(position) ? position : 0"}
     x = {"datum": place, "type": "quantitative"}
     opacity = {"expr": "isValid(position) ? 0.8 : 0"}
-    return rule({"x": x | {"scale": x_axis["scale"]}}, opacity=opacity)
+    return rule_mark({"x": x | {"scale": x_axis["scale"]}}, opacity=opacity)
 
 
-def rule(encoding: Spec, **mark: Any) -> Spec:
+def rule_mark(encoding: Spec, **mark: Any) -> Spec:
     """A grey line across the chart, at one x or y."""
     return {
         "data": {"values": [{}]},

@@ -155,7 +155,7 @@ def known_model(
         params: Params, key: Key | None, obs: ArrayTree, action: Array, first: Array
     ) -> Outcomes:
         del params, first
-        noise = jax.vmap(environment.draw)(jax.random.split(_key_or_fixed(key), number))
+        noise = jax.vmap(environment.draw)(jax.random.split(_default_key(key), number))
 
         def step_once(leaves: tuple[Array, ...], action: Array):
             state = jax.tree.unflatten(tree, leaves)
@@ -303,7 +303,7 @@ def _outcome_function(
 
     def sample_outcomes(parameters: Array, key: Key | None) -> tuple[Array, Array]:
         # The same noise for all actions, so that sampling does not change their order.
-        noise = family.draw(_key_or_fixed(key), samples)
+        noise = family.draw(_default_key(key), samples)
         next_obs = family.sample(parameters[..., None, :], noise)
         return next_obs, jnp.full((*parameters.shape[:-1], samples), 1 / samples)
 
@@ -316,5 +316,5 @@ def _outcome_function(
     )
 
 
-def _key_or_fixed(key: Key | None) -> Key:
+def _default_key(key: Key | None) -> Key:
     return jax.random.key(_FIXED_SEED) if key is None else key

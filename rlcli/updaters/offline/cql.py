@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from rlcli import spaces as space_functions
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Loss, TransformName
-from rlcli.policies.sampled import log_density
+from rlcli.policies.sampled import uniform_log_density
 from rlcli.registry import register
 from rlcli.spaces import describe
 from rlcli.types import (
@@ -169,7 +169,7 @@ def continuous_penalty(
     chosen, log_prob = jax.vmap(choose)(jax.random.split(policy_key, samples))
     actions = jnp.concatenate([uniform, chosen])
     densities = jnp.concatenate(
-        [jnp.full(log_prob.shape, log_density(space)), log_prob]
+        [jnp.full(log_prob.shape, uniform_log_density(space)), log_prob]
     )
 
     def values(action: Array) -> Float[Array, "C T B"]:

@@ -6,20 +6,20 @@ import pytest
 
 from rlcli.errors import RlcliError
 from rlcli.evaluation.export import formats
-from rlcli.evaluation.export.formats import check_request
+from rlcli.evaluation.export.formats import check_export
 from rlcli.registry import libraries
 
 ZOO = "zoo/ppo_cartpole"
 
 
 def test_the_default_file_of_a_policy_of_the_zoo_is_in_the_current_folder():
-    assert check_request(ZOO, format="numpy") == Path("ppo_cartpole.py")
+    assert check_export(ZOO, format="numpy") == Path("ppo_cartpole.py")
 
 
 def test_the_default_file_of_another_policy_is_in_its_folder(tmp_path):
     (tmp_path / "a.pkl.lz4").touch()
     expected = tmp_path / "policy.py"
-    assert check_request(tmp_path / "a.pkl.lz4", format="numpy") == expected
+    assert check_export(tmp_path / "a.pkl.lz4", format="numpy") == expected
 
 
 @pytest.mark.parametrize(
@@ -42,14 +42,14 @@ def test_files_that_cannot_be_written_are_refused(
     (tmp_path / "missing.py").touch()
     (tmp_path / "taken.npz").mkdir()
     with pytest.raises(RlcliError, match=message) as caught:
-        check_request(ZOO, format=format, output=output)
+        check_export(ZOO, format=format, output=output)
     assert hint in caught.value.hint
 
 
 def test_a_missing_extra_is_named(monkeypatch):
     monkeypatch.setattr(libraries, "missing_modules", lambda extra: [extra])
     with pytest.raises(RlcliError, match="format `onnx` requires `onnx`"):
-        check_request(ZOO, format="onnx")
+        check_export(ZOO, format="onnx")
 
 
 @pytest.mark.parametrize("format", formats.FORMATS)

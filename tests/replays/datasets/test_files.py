@@ -14,7 +14,7 @@ from data_sets import random_data, write_data
 from rlcli.errors import RlcliError
 from rlcli.replays.datasets import files
 from rlcli.replays.datasets.arrays import array_names
-from rlcli.replays.datasets.files import dump, load
+from rlcli.replays.datasets.files import dump_dataset, load_dataset
 from rlcli.xla.machine import Available
 
 
@@ -29,13 +29,13 @@ def rewritten(tmp_path, remove=(), **arrays):
 
 def refusal(path):
     with pytest.raises(RlcliError) as caught:
-        load(path)
+        load_dataset(path)
     return caught.value.message
 
 
 def test_a_data_set_is_read_as_it_was_written(tmp_path):
     data = random_data()._replace(metadata={"environment": "Mine-v0"})
-    found = load(write_data(tmp_path / "data.npz", data))
+    found = load_dataset(write_data(tmp_path / "data.npz", data))
     for name, array in array_names(data).items():
         np.testing.assert_array_equal(array_names(found)[name], array)
         assert array_names(found)[name].dtype == array.dtype
@@ -48,12 +48,16 @@ def test_members_of_a_dict_keep_their_names(tmp_path):
     members = {"place": rng.random((60, 2)), "a\\/b": rng.random(60)}
     final = {key: value[: len(data.returns)] for key, value in members.items()}
     data = data._replace(observations=members, final_observations=final)
-    found = load(write_data(tmp_path / "data.npz", data))
+    found = load_dataset(write_data(tmp_path / "data.npz", data))
     assert found.observations.keys() == members.keys()
 
 
 def test_equal_data_sets_give_equal_bytes():
-    assert dump(random_data()) == dump(random_data()) != dump(random_data(seed=1))
+    assert (
+        dump_dataset(random_data())
+        == dump_dataset(random_data())
+        != dump_dataset(random_data(seed=1))
+    )
 
 
 def test_returns_are_sums_over_episodes():
@@ -109,12 +113,12 @@ def test_pickled_objects_are_refused_and_not_run(tmp_path, monkeypatch):
 @pytest.mark.parametrize("size", [0, 10, 2_000, -30])
 def test_a_truncated_file_is_refused(tmp_path, size):
     path = tmp_path / "data.npz"
-    path.write_bytes(dump(random_data())[:size])
+    path.write_bytes(dump_dataset(random_data())[:size])
     assert "cannot be read" in refusal(path)
 
 
 def test_a_damaged_array_is_refused(tmp_path):
-    content = bytearray(dump(random_data()))
+    content = bytearray(dump_dataset(random_data()))
     content[300] ^= 0xFF
     path = tmp_path / "data.npz"
     path.write_bytes(content)
@@ -178,14 +182,14 @@ def test_a_pipe_is_no_data_set(tmp_path):
 
 
 def test_damage_anywhere_is_one_error_or_harmless(tmp_path):
-    content, rng = dump(random_data()), np.random.default_rng(0)
+    content, rng = dump_dataset(random_data()), np.random.default_rng(0)
     path = tmp_path / "data.npz"
     for place in rng.integers(0, len(content), 300):
         damaged = bytearray(content)
         damaged[place] ^= int(rng.integers(1, 256))
         path.write_bytes(damaged)
         with contextlib.suppress(RlcliError):
-            load(path)
+            load_dataset(path)
 
 
 def test_other_bytes_of_a_bool_mean_true(tmp_path):
@@ -199,8 +203,8 @@ def test_other_bytes_of_a_bool_mean_true(tmp_path):
     )
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("terminations.npy", header((60,), "|b1") + ends)
-    assert np.sum(load(path).terminations) == 1
+    assert np.sum(load_dataset(path).terminations) == 1
 
 
 def test_metadata_may_be_missing(tmp_path):
-    assert load(rewritten(tmp_path, remove=["metadata"])).metadata == {}
+    assert load_dataset(rewritten(tmp_path, remove=["metadata"])).metadata == {}

@@ -13,7 +13,7 @@ from rlcli.results.groups import Group
 from rlcli.results.report import episode_views, frame_sheet
 from rlcli.results.report.episodes import (
     EpisodeOptions,
-    Replay,
+    EpisodeRecording,
     SeedResult,
     choose_extremes,
 )
@@ -32,7 +32,7 @@ def replay(steps=4, **fields):
         **{"values": None, "action_values": None, "probabilities": None},
         **{"discounted": None, "frames": None, "reasons": []},
     }
-    return Replay(**values | fields)
+    return EpisodeRecording(**values | fields)
 
 
 def view(episode, expected=4.0):
@@ -223,7 +223,7 @@ def test_frames_that_cannot_be_encoded_are_no_film_but_a_reason(monkeypatch):
     def fail(image):
         raise ValueError("too large")
 
-    monkeypatch.setattr(frame_sheet, "encode", fail)
+    monkeypatch.setattr(frame_sheet, "encode_image", fail)
     assert film_of(Painter(), 5) == (None, "the frames cannot be encoded: too large")
 
 

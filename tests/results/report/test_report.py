@@ -323,7 +323,7 @@ def test_numbers_that_are_not_finite_are_null_in_the_json_of_a_page():
     content = page.Content(
         *(["a"], "mean", [], [learning_of(chart)], [], [], [], [], [])
     )
-    (found,) = Page(page.render(content)).charts
+    (found,) = Page(page.render_page(content)).charts
     assert found["spec"] == {"height": None}
 
 

@@ -123,7 +123,9 @@ def game_environment(
 
     def reset(key: Key) -> tuple[ArrayTree, Array]:
         game = rules.begin(key)
-        return pack(max_values, PlayState(game, jnp.int32(NOTHING))), observe(game)
+        return pack_state(max_values, PlayState(game, jnp.int32(NOTHING))), observe(
+            game
+        )
 
     def draw(key: Key) -> GameNoise:
         words = jax.random.bits(key, (1 + rules.words,))
@@ -133,7 +135,7 @@ def game_environment(
     def step(
         state: ArrayTree, action: Array, noise: GameNoise
     ) -> tuple[ArrayTree, TimeStep]:
-        game, last = unpack(max_values, state)
+        game, last = unpack_state(max_values, state)
         if actions != ALL_ACTIONS:
             action = jnp.asarray(actions)[action]
         action = jnp.where(noise.repeat, last, action)
@@ -141,14 +143,14 @@ def game_environment(
             game, action, noise.game, difficulty_ramping
         )
         # Without the barrier, XLA recomputes an unbatched game for each of its cells.
-        words = materialize(pack(max_values, PlayState(game, action)))
-        obs = observe(unpack(max_values, words).game)
+        words = materialize(pack_state(max_values, PlayState(game, action)))
+        obs = observe(unpack_state(max_values, words).game)
         return words, make_timestep(obs, reward, terminated)
 
     def render(state: ArrayTree) -> np.ndarray:
         words = tuple(np.asarray(word) for word in state)
         return _draw(
-            rules.channels, np.asarray(observe(unpack(max_values, words).game))
+            rules.channels, np.asarray(observe(unpack_state(max_values, words).game))
         )
 
     return Environment(
@@ -194,11 +196,11 @@ def is_on_board(x: Array) -> Array:
 
 
 def max_state(rules: GameRules) -> ArrayTree:
-    """The maximum value of every field of a state, for `pack` and `unpack`."""
+    """The maximum value of every field of a state."""
     return PlayState._make((rules.max_values, FIRE))
 
 
-def pack(max_values: ArrayTree, state: ArrayTree) -> tuple[Array, ...]:
+def pack_state(max_values: ArrayTree, state: ArrayTree) -> tuple[Array, ...]:
     """Packs a state of small integers into a few 32-bit words.
 
     Each leaf of a state is a separate loop in the compiled program, which recomputes
@@ -221,8 +223,8 @@ def pack(max_values: ArrayTree, state: ArrayTree) -> tuple[Array, ...]:
     return tuple(words)
 
 
-def unpack(max_values: ArrayTree, words: tuple[Array, ...]) -> Any:
-    """Unpacks the words of `pack` into a state of int32 and bool."""
+def unpack_state(max_values: ArrayTree, words: tuple[Array, ...]) -> Any:
+    """Unpacks the words of `pack_state` into a state of int32 and bool."""
     fields = [
         (words[place.word] >> place.offset & np.uint32(2**place.bits - 1)).astype(
             place.dtype

@@ -23,7 +23,7 @@ WALL_CELL = np.uint8(WALL | GREY << _COLOUR_SHIFT)
 GOAL_CELL = np.uint8(GOAL | GREEN << _COLOUR_SHIFT)
 
 
-def pack(kind: Array | int, colour: Array | int) -> Array:
+def pack_cell(kind: Array | int, colour: Array | int) -> Array:
     """Packs cells into bytes: the object in four bits, and its colour."""
     return jnp.asarray(kind | colour << _COLOUR_SHIFT, jnp.uint8)
 

@@ -61,12 +61,12 @@ def door_key(
         key_x, key_y = 1 + key // inside, 1 + key % inside
         wall = jnp.where(
             row == door_y,
-            cells.pack(cells.LOCKED_DOOR, cells.YELLOW),
+            cells.pack_cell(cells.LOCKED_DOOR, cells.YELLOW),
             cells.WALL_CELL,
         )
         grid = jnp.where(column == wall_x, wall, room)
         is_key = (column == key_x) & (row == key_y)
-        grid = jnp.where(is_key, cells.pack(cells.KEY, cells.YELLOW), grid)
+        grid = jnp.where(is_key, cells.pack_cell(cells.KEY, cells.YELLOW), grid)
         position = 1 + jnp.stack([agent // inside, agent % inside])
         return Start(grid, position, (uniform[4] * 4).astype(jnp.int32))
 

@@ -99,7 +99,7 @@ def level_environment(
         del noise  # the rules are deterministic
         if not level.can_pick_up:
             action = jnp.where(action == PICK_UP, TOGGLE, action)
-        state, entered = act(state, action)
+        state, entered = apply_action(state, action)
         success, terminated = level.judge(state, action, entered)
         reward = jnp.where(success, 1 - 0.9 * state.steps / max_steps, 0.0)
         state = materialize(state)
@@ -137,7 +137,7 @@ def level_environment(
     )
 
 
-def act(state: MiniGridState, action: Array) -> tuple[MiniGridState, Array]:
+def apply_action(state: MiniGridState, action: Array) -> tuple[MiniGridState, Array]:
     """Performs an action; returns the state and the object that the agent walks onto.
 
     That is 0 where the agent does not move.
@@ -209,7 +209,7 @@ def _visible(seen: Array, see_through_walls: bool) -> Array:
 def _toggle(cell: Array, carrying: Array) -> Array:
     """Opens or closes a door; a locked door opens with a key of its colour."""
     kind, colour = cells.kind_of(cell), cells.colour_of(cell)
-    has_key = carrying == cells.pack(cells.KEY, colour)
+    has_key = carrying == cells.pack_cell(cells.KEY, colour)
     kind = jnp.select(
         [
             kind == cells.OPEN_DOOR,
@@ -219,7 +219,7 @@ def _toggle(cell: Array, carrying: Array) -> Array:
         [cells.CLOSED_DOOR, cells.OPEN_DOOR, cells.OPEN_DOOR],
         kind,
     )
-    return cells.pack(kind, colour)
+    return cells.pack_cell(kind, colour)
 
 
 def _write(grid: Array, index: Array, cell: Array) -> Array:

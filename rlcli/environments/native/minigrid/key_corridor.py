@@ -109,13 +109,18 @@ def _starts(size: int, rows: int) -> tuple[int, Callable[[Array], Start]]:
         grid = jnp.asarray(corridor)
         for i in range(num_doors):
             is_door = (column == doors.x[i]) & (row == doors.y[i]) & (doors.kind[i] > 0)
-            door = cells.pack(doors.kind[i], doors.colour[i])
+            door = cells.pack_cell(doors.kind[i], doors.colour[i])
             grid = jnp.where(is_door, door, grid)
         locked = rows + locked_row
         locked_y, key_colour = doors.y[locked], doors.colour[locked]
         for left, top, index, cell in (
-            (2 * pitch, locked_row * pitch, ball, cells.pack(cells.BALL, ball_colour)),
-            (0, key_row * pitch, key, cells.pack(cells.KEY, key_colour)),
+            (
+                2 * pitch,
+                locked_row * pitch,
+                ball,
+                cells.pack_cell(cells.BALL, ball_colour),
+            ),
+            (0, key_row * pitch, key, cells.pack_cell(cells.KEY, key_colour)),
         ):
             x, y = left + 1 + index // inside, top + 1 + index % inside
             grid = jnp.where((column == x) & (row == y), cell, grid)
@@ -175,8 +180,8 @@ def _door_kinds(times: Array, locked_row: Array, rows: int) -> list[Array]:
         touches = is_locked[y] | is_locked[y + 1]
         along[rows - 1 + y] = jnp.where(touches, never, along[rows - 1 + y])
     end = jnp.maximum(
-        _last_reached(beside[:rows], along[: rows - 1]),
-        _last_reached(beside[rows:], along[rows - 1 :]),
+        _connection_time(beside[:rows], along[: rows - 1]),
+        _connection_time(beside[rows:], along[rows - 1 :]),
     )
     kinds = []
     for time in (*beside, *along):
@@ -185,7 +190,7 @@ def _door_kinds(times: Array, locked_row: Array, rows: int) -> list[Array]:
     return kinds
 
 
-def _last_reached(beside: list[Array], along: list[Array]) -> Array:
+def _connection_time(beside: list[Array], along: list[Array]) -> Array:
     """The time when all rooms of one side are reachable.
 
     Args:

@@ -72,7 +72,10 @@ def memory(
     room, middle = _room(size), size // 2
     column, row = np.mgrid[:size, :size]
     objects = jnp.stack(
-        [cells.pack(cells.KEY, cells.GREEN), cells.pack(cells.BALL, cells.GREEN)]
+        [
+            cells.pack_cell(cells.KEY, cells.GREEN),
+            cells.pack_cell(cells.BALL, cells.GREEN),
+        ]
     )
 
     def begin(uniform: Array) -> Start:

@@ -95,9 +95,9 @@ class GamePair:
             before, action, noise, after, seen = jax.tree.map(
                 lambda leaf, indices=indices: leaf[indices], rows
             )
-            packed = game.pack(self.max_values, before)
+            packed = game.pack_state(self.max_values, before)
             words, timestep = self.step(packed, action, noise)
-            actual = game.unpack(self.max_values, words)
+            actual = game.unpack_state(self.max_values, words)
             self.equal(actual, after)
             obs, reward, terminal = seen
             np.testing.assert_array_equal(timestep.next_obs, obs)
@@ -120,7 +120,7 @@ class GamePair:
         before, action, noise, _, (seen, reward, terminal) = jax.tree.map(
             lambda leaf: np.swapaxes(leaf.reshape(*shape, *leaf.shape[1:]), 0, 1), rows
         )
-        states = game.pack(self.max_values, before)
+        states = game.pack_state(self.max_values, before)
         start = tuple(word[0] for word in states)
         inputs = (np.stack(first, axis=1), states, action, noise)
         timesteps = self.follow(start, inputs)
@@ -160,7 +160,7 @@ class GamePair:
         expected, seen = jax.tree.map(
             lambda leaf: np.stack([leaf] * 3), (self.state(), self.reference.state())
         )
-        self.equal(game.unpack(self.max_values, state), expected)
+        self.equal(game.unpack_state(self.max_values, state), expected)
         np.testing.assert_array_equal(obs, seen)
 
     def play(self, seed, steps):

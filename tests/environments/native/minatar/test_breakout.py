@@ -72,7 +72,7 @@ def test_a_step_matches_minatar_from_unvisited_states(pair):
 
 def test_the_ball_starts_at_either_side(pair):
     state, obs = pair.reset(jax.random.split(jax.random.key(0), 2000))
-    right = np.asarray(game.unpack(pair.max_values, state).game.right)
+    right = np.asarray(game.unpack_state(pair.max_values, state).game.right)
     assert stats.binomtest(int(right.sum()), 2000).pvalue > 0.001
     rng, sides = np.random.default_rng(0), set()
     for _ in range(20):
@@ -80,7 +80,9 @@ def test_the_ball_starts_at_either_side(pair):
         expected, seen = pair.state(), pair.reference.state()
         sides.add(bool(expected.game.right))
         same_side = right == expected.game.right
-        for word, one in zip(state, game.pack(pair.max_values, expected), strict=True):
+        for word, one in zip(
+            state, game.pack_state(pair.max_values, expected), strict=True
+        ):
             assert np.all(np.asarray(word)[same_side] == one)
         assert np.all(np.asarray(obs)[same_side] == seen)
     assert sides == {False, True}

@@ -128,7 +128,7 @@ def test_the_repeated_action_is_the_executed_one():
     step, columns = jax.jit(core.step, compiler_options=FAST_COMPILE), []
     for action, repeat in [(3, False), (1, True), (1, True), (1, False), (3, True)]:
         state, _ = step(state, action, noise._replace(repeat=jnp.array(repeat)))
-        columns.append(int(game.unpack(game.max_state(ASTERIX), state).game.x))
+        columns.append(int(game.unpack_state(game.max_state(ASTERIX), state).game.x))
     assert columns == [6, 7, 8, 7, 6]
 
 
@@ -141,7 +141,7 @@ def test_unlike_in_minatar_no_action_is_repeated_across_episodes():
     core = breakout(sticky_action_prob=1.0)
     state, _ = core.reset(jax.random.key(0))
     state, _ = core.step(state, game.RIGHT, core.draw(jax.random.key(1)))
-    assert int(game.unpack(game.max_state(BREAKOUT), state).game.paddle) == 4
+    assert int(game.unpack_state(game.max_state(BREAKOUT), state).game.paddle) == 4
 
 
 def test_unpack_inverts_pack():
@@ -162,9 +162,9 @@ def test_unpack_inverts_pack():
         "signed": -7,
         "flags": np.array([True, False, True]),
     }
-    words = game.pack(most, state)
+    words = game.pack_state(most, state)
     assert [word.shape for word in words] == [(3,), (), ()]
-    found = game.unpack(most, words)
+    found = game.unpack_state(most, words)
     for name, value in state.items():
         np.testing.assert_array_equal(found[name], value)
         assert found[name].dtype == (bool if "flag" in name else jnp.int32)
@@ -195,7 +195,7 @@ def test_objects_are_drawn_in_their_cells_with_smaller_ones_on_top():
         is_occupied=np.arange(8) == 3, column=4 * (np.arange(8) == 3), right=~none
     )
     frames = [
-        core.render(game.pack(game.max_state(ASTERIX), game.PlayState(each, 0)))
+        core.render(game.pack_state(game.max_state(ASTERIX), game.PlayState(each, 0)))
         for each in (empty, state)
     ]
     assert frames[0].shape == (420, 600, 3)

@@ -170,7 +170,7 @@ def packed(encoded):
     objects, colours, states = np.moveaxis(np.asarray(encoded), -1, 0)
     is_door = objects == cells.OPEN_DOOR
     kinds = np.where(is_door, np.choose(states, list(DOORS.values())), objects)
-    return np.asarray(cells.pack(kinds, colours))
+    return np.asarray(cells.pack_cell(kinds, colours))
 
 
 def encoded(cell):

@@ -43,7 +43,7 @@ def random_states(template, number, seed):
             [kind == cells.EMPTY, kind == cells.GOAL], [0, cells.GREEN], colour
         )
         grid = np.array(cells.room(width, height))
-        grid[1:-1, 1:-1] = cells.pack(kind, colour)
+        grid[1:-1, 1:-1] = cells.pack_cell(kind, colour)
         position = rng.integers(1, [width - 1, height - 1])
         grid[tuple(position)] = cells.EMPTY_CELL
         carried = rng.choice([cells.EMPTY, cells.KEY, cells.BALL], p=[0.5, 0.4, 0.1])
@@ -53,7 +53,7 @@ def random_states(template, number, seed):
                 grid,
                 position.astype(np.int32),
                 np.int32(rng.integers(4)),
-                np.asarray(cells.pack(int(carried), int(carried_colour))),
+                np.asarray(cells.pack_cell(int(carried), int(carried_colour))),
                 np.int32(rng.integers(50)),
                 template.task,
             )

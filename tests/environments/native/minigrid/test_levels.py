@@ -37,8 +37,8 @@ def door_key():
     (state, _), step = compile_level("MiniGrid-DoorKey-5x5-v0")
     grid = np.array(cells.room(5, 5))
     grid[2, 1:4] = cells.WALL_CELL
-    grid[2, 1] = cells.pack(cells.LOCKED_DOOR, cells.YELLOW)
-    grid[1, 2] = cells.pack(cells.KEY, cells.YELLOW)
+    grid[2, 1] = cells.pack_cell(cells.LOCKED_DOOR, cells.YELLOW)
+    grid[1, 2] = cells.pack_cell(cells.KEY, cells.YELLOW)
     grid[3, 3] = cells.GOAL_CELL
     position, direction = jnp.array([1, 1], jnp.int32), jnp.int32(1)
     state = state._replace(grid=grid, position=position, direction=direction)
@@ -92,7 +92,7 @@ def test_a_key_opens_its_door(door_key):
 def test_a_key_of_another_colour_does_not_open_a_door(door_key):
     state, step = door_key
     state = state._replace(
-        carrying=cells.pack(cells.KEY, cells.BLUE), direction=jnp.int32(0)
+        carrying=cells.pack_cell(cells.KEY, cells.BLUE), direction=jnp.int32(0)
     )
     after, _ = play(state, step, [TOGGLE, FORWARD])
     assert after.position.tolist() == [1, 1]
