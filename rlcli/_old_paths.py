@@ -1,4 +1,4 @@
-"""Old import paths: modules that have moved, and that documentation named before.
+"""Old import paths: modules that have moved since documentation named them.
 
 `import rlcli.agents` gives the module `rlcli.loop.agents` itself, not a copy of it.
 """

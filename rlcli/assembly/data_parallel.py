@@ -1,4 +1,4 @@
-"""Data parallelism: the share of a recipe that one device gets, and what has none.
+"""Data parallelism: the share of a recipe for one device, and parts without shares.
 
 With `train.data_parallel: N` every device builds the same parts, with 1 / N of the
 environments, of the replay and of its batches.

@@ -1,4 +1,4 @@
-"""Batch: shows several runs while they train, and how they ended."""
+"""Batch: shows several runs while they train, and their ends."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ def command(
             "--result",
             metavar="NAME",
             autocompletion=completion.complete_word("last", "best", "auc"),
-            help="Of a seed: its `last` evaluation, its `best`, or `auc`, the mean "
-            "over training.",
+            help="The result of a seed: its `last` evaluation, its `best`, or `auc`, "
+            "the mean over training.",
         ),
     ] = "last",
     y: Annotated[

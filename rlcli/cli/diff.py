@@ -28,7 +28,7 @@ def command(
         typer.Argument(
             metavar=METAVAR,
             autocompletion=completion.complete_run_or_recipe,
-            help="As above.",
+            help="Another run or recipe, to compare with.",
             show_default=False,
         ),
     ],

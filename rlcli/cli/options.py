@@ -93,7 +93,7 @@ Process = Annotated[
     typer.Option(
         "--process",
         metavar="I/N",
-        help="With `--coordinator`: which of N processes this is, from 0.",
+        help="With `--coordinator`: the index of this process, from 0.",
     ),
 ]
 RunFolder = Annotated[

@@ -34,7 +34,9 @@ def command(
     ] = [],  # noqa: B006 - Typer copies it, and supports no other empty default
     tag: Annotated[
         list[str],
-        typer.Option("--tag", metavar="TAG", help="Only runs with this tag; as above."),
+        typer.Option(
+            "--tag", metavar="TAG", help="Only runs with this tag. Can be repeated."
+        ),
     ] = [],  # noqa: B006
     sort: Annotated[
         str,
@@ -53,7 +55,7 @@ def command(
     ] = False,
     json: Json = False,
 ) -> None:
-    """List runs: what was changed, status, steps, speed, return and age.
+    """List runs: changed options, status, steps, speed, return and age.
 
     The return is that of the last evaluation; over seeds the interquartile mean (IQM)
     and its 95 % bootstrap interval.

@@ -1,4 +1,4 @@
-"""Sweep screen: shows a sweep while it runs, how it ended, and what it has found."""
+"""Sweep screen: shows a sweep while it runs, its end, and its results."""
 
 from __future__ import annotations
 

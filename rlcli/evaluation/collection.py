@@ -1,4 +1,4 @@
-"""Collection: what `rlcli collect` is asked for, checked without JAX."""
+"""Collection: checks the request of `rlcli collect`, before JAX is imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Targets: what `render` shows, and the file that it writes. Imports no JAX."""
+"""Targets: the input and the output file of `rlcli render`. Imports no JAX."""
 
 from __future__ import annotations
 

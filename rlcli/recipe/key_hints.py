@@ -1,4 +1,4 @@
-"""Key hints: where a key belongs that a recipe writes as a section."""
+"""Key hints: the right section for a key that a recipe writes as a section."""
 
 from __future__ import annotations
 

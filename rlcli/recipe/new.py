@@ -1,4 +1,4 @@
-"""New: a recipe of one's own, copied from a built-in one."""
+"""New: copies a built-in recipe to a file that the user edits."""
 
 from __future__ import annotations
 

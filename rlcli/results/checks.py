@@ -1,4 +1,4 @@
-"""Checks: of the options of `plot` and `compare`, before any run is read."""
+"""Checks: validates the options of `plot` and `compare`, before reading any run."""
 
 from __future__ import annotations
 

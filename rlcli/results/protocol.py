@@ -1,4 +1,4 @@
-"""Protocol: what runs must have in common, so that their results can be compared."""
+"""Protocol: the conditions under which results of runs can be compared."""
 
 from __future__ import annotations
 

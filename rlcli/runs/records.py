@@ -1,4 +1,4 @@
-"""Records: what a run folder says about its run, as plain data.
+"""Records: the facts in the folder of a run, as plain data.
 
 Reads small files and the end of the metrics only, so that a thousand runs can be read
 in less than a second. Imports no JAX.

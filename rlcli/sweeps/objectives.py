@@ -1,4 +1,4 @@
-"""Objectives: how good a trial is, the interquartile mean (IQM) over its seeds.
+"""Objectives: the score of a trial, an interquartile mean (IQM) over its seeds.
 
 Of each seed:
 

@@ -1,4 +1,4 @@
-"""Summary: what a sweep has found, as plain data; behind `rlcli sweep show`."""
+"""Summary: the results of a sweep, as plain data; behind `rlcli sweep show`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Process group: what is different in a process that does not write the run."""
+"""Process group: the processes of a run, of which only the first writes its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Track marks: the file `trackers.json`, which has what each tracker of a run has."""
+"""Track marks: the file `trackers.json`, which records how far each tracker is."""
 
 from __future__ import annotations
 

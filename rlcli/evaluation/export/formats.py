@@ -1,4 +1,4 @@
-"""Formats: what `rlcli export` can write, and checks before it begins. No JAX."""
+"""Formats: the formats of `rlcli export`, and checks of a request. Imports no JAX."""
 
 from __future__ import annotations
 

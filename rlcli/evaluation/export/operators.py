@@ -1,4 +1,4 @@
-"""Operators: JAX primitives in NumPy and ONNX, and what the two writers share."""
+"""Operators: JAX primitives in NumPy and ONNX, for both writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Common names: what to write for the names that other libraries and papers use.
+"""Common names: hints for the names that other libraries and papers use.
 
 Belongs here: tables of names, and their lookup.
 May import: errors.

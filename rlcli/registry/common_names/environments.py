@@ -1,4 +1,4 @@
-"""Names of environments in other libraries, and what to write for them."""
+"""Names of environments in other libraries, and their names in rlcli."""
 
 from __future__ import annotations
 

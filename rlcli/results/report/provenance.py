@@ -1,4 +1,4 @@
-"""Provenance: recipes, how runs differ, and where they come from."""
+"""Provenance: the recipes of runs, their differences, and their origin."""
 
 from __future__ import annotations
 
