@@ -30,6 +30,9 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
 # suite in the garbage collector.
 gc.set_threshold(200_000, 20, 50)
 
+_PHYSICAL_MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+_MEMORY_LIMIT = max(1.5 * 2**30, min(_PHYSICAL_MEMORY / 6, 4 * 2**30))  # of a process
+
 # One thread: vmapped seeds never wait for each other. Two devices share the seeds.
 threads.apply_layout(threads.Layout("one", 2))
 
@@ -41,12 +44,13 @@ if os.environ.get("RLCLI_CHECK_TYPES"):  # after the layout: the checks import J
 
 @pytest.fixture(scope="module", autouse=True)
 def _limit_memory():
-    """Clears JAX's caches after a module if the process holds more than 1.5 GiB.
+    """Clears JAX's caches after a module if the process holds too much memory.
 
-    They keep every program that was traced, and few modules share one.
+    They keep every program that was traced, and few modules share one. To clear them
+    takes a second, and afterwards functions of JAX are traced again.
     """
     yield
-    if "jax" in sys.modules and _resident_memory() > 1.5 * 2**30:
+    if "jax" in sys.modules and _resident_memory() > _MEMORY_LIMIT:
         sys.modules["jax"].clear_caches()
         gc.collect()
         with contextlib.suppress(OSError, AttributeError):  # not glibc
@@ -154,6 +158,16 @@ def pytest_collection_modifyitems(config, items):
             (chosen if is_chosen else others).append(item)
         config.hook.pytest_deselected(items=others)
         items[:] = chosen
+
+
+def pytest_collection_finish():
+    """Exempts what was imported from garbage collection: it lives until the end."""
+    gc.freeze()
+
+
+def pytest_sessionfinish():
+    """Exempts everything: pytest collects garbage several times when it ends."""
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -40,19 +40,42 @@ def extras():
         pytest.skip(error.message)
 
 
-@pytest.fixture(params=[path for _, path in RECIPES], ids=[name for name, _ in RECIPES])
-def path(request):
-    """A recipe, if what it needs is installed."""
-    parsed = recipe.load_recipe(request.param)
+def every_recipe(slow=()):
+    """The parameters of a test of all recipes."""
+    return pytest.mark.parametrize(
+        "path",
+        [
+            pytest.param(path, id=name, marks=pytest.mark.slow if name in slow else ())
+            for name, path in RECIPES
+        ],
+    )
+
+
+@pytest.fixture
+def available(path):
+    """The recipe, if what it needs is installed."""
+    parsed = recipe.load_recipe(path)
     facts = registry.find("updater", parsed.updater.name).facts
     if "/" in parsed.environment.name or "extra" in facts:
         with extras():
             build(parsed, rendering=True)
-    return request.param
+    return parsed
 
 
-def test_a_recipe_traces_from_its_first_step_to_what_it_saves(path):
-    parsed = recipe.load_recipe(path)
+# Each has the parts of another recipe: only the environment and numbers differ.
+SIMILAR = {
+    *("a2c_bernoulli_bandit", "a2c_frozenlake", "reinforce_frozenlake"),
+    *("dqn_acrobot", "dqn_catch", "dqn_mountain_car", "dqn_cartpole_jym"),
+    *("dqn_asterix", "dqn_freeway", "dqn_seaquest", "dqn_space_invaders"),
+    *("iqn_frozenlake", "qrdqn_frozenlake", "qlearning_deep_sea", "open_es_pendulum"),
+    *("ppo_fourrooms", "ppo_frozenlake", "ppo_mountain_car"),
+    *("ppo_asterix", "ppo_freeway", "ppo_seaquest", "ppo_space_invaders"),
+}
+
+
+@every_recipe(slow=SIMILAR)
+def test_a_recipe_traces_from_its_first_step_to_what_it_saves(available):
+    parsed = available
     progress = Program(parsed, build(parsed)).check()
     agent = jax.tree.leaves(progress.agent)
     assert {leaf.shape[0] for leaf in agent} == {parsed.train.seeds}
@@ -85,6 +108,7 @@ def test_the_programs_of_a_recipe_can_be_lowered_for_a_gpu(name):
     assert not any("lapack" in call or "callback" in call for call in calls)
 
 
+@every_recipe()
 def test_a_recipe_opens_with_what_it_does_and_refers_editors_to_the_schema(path):
     lines = path.read_text(encoding="utf-8").splitlines()
     comments = [*itertools.takewhile(lambda line: line.startswith("# "), lines)]
@@ -93,7 +117,8 @@ def test_a_recipe_opens_with_what_it_does_and_refers_editors_to_the_schema(path)
 
 
 @pytest.mark.slow
-def test_a_recipe_trains_resumes_evaluates_and_renders(path, tmp_path):
+@every_recipe()
+def test_a_recipe_trains_resumes_evaluates_and_renders(path, available, tmp_path):
     whole = rlcli.train(path, smoke=True, quiet=True, run=tmp_path / "whole")
     left = tmp_path / "left"
     steps = rlcli.chunks(path, smoke=True, quiet=True, run=left)

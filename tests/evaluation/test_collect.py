@@ -27,10 +27,17 @@ def collect(tmp_path, data=DQN, seeds=(0,), **options):
     return result, load_dataset(file)
 
 
-def test_episodes_follow_the_environment(tmp_path):
+@pytest.fixture(scope="module")
+def episodes(tmp_path_factory):
+    """The folder of a policy, and the result and data of six of its episodes."""
+    folder = tmp_path_factory.mktemp("episodes")
+    return folder, *collect(folder, episodes=6, seed=3)
+
+
+def test_episodes_follow_the_environment(episodes):
     import gymnasium
 
-    result, data = collect(tmp_path, episodes=6)
+    _, result, data = episodes
     assert result["episodes"] == len(data.returns) == 6
     assert result["return"]["mean"] == pytest.approx(data.returns.mean())
     env = gymnasium.make("CartPole-v1").unwrapped
@@ -48,12 +55,11 @@ def test_episodes_follow_the_environment(tmp_path):
         episode += data.ends[step]
 
 
-def test_episodes_are_those_of_an_evaluation(tmp_path):
-    policy = write_policy(tmp_path, DQN)
-    rlcli.collect(policy, episodes=5, seed=3)
-    returns = rlcli.eval(policy, episodes=5, seed=3)["seeds"][0]["returns"]
-    found = load_dataset(tmp_path / "dataset.npz").returns
-    assert found.tolist() == returns
+def test_episodes_are_those_of_an_evaluation(episodes):
+    folder, _, data = episodes
+    policy = folder / "policy.pkl.lz4"
+    returns = rlcli.eval(policy, episodes=6, seed=3)["seeds"][0]["returns"]
+    assert data.returns.tolist() == returns
 
 
 def test_the_seeds_of_a_run_contribute_equally(tmp_path):
@@ -93,8 +99,12 @@ def test_the_metadata_tell_where_the_data_come_from(tmp_path):
     assert len(data.metadata["recipe_sha256"]) == 64
 
 
-def test_equal_requests_give_equal_files(tmp_path):
-    assert collect(tmp_path, episodes=2)[0] == collect(tmp_path, episodes=2)[0]
+def test_equal_requests_give_equal_files(episodes, tmp_path):
+    folder, result, _ = episodes
+    again, _ = collect(tmp_path, episodes=6, seed=3)
+    assert {**again, "file": result["file"]} == result
+    first, second = (each / "dataset.npz" for each in (folder, tmp_path))
+    assert first.read_bytes() == second.read_bytes()
 
 
 @pytest.mark.parametrize(

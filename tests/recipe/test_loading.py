@@ -203,7 +203,7 @@ _recipes = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(_recipes)
 def test_a_resolved_recipe_is_the_same_recipe(data):
     read = recipe.load_recipe(data)

@@ -35,15 +35,22 @@ DATA = {
 HOST = {**DATA, "environment": {"name": "gymnasium/CartPole-v1", "num_envs": 2}}
 
 
+class FinishedRuns(dict):
+    """Runs by name: `native`, with two `seeds`, or on the `host`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __missing__(self, name: str) -> Path:
+        data, seeds = HOST if name == "host" else DATA, 1 + (name == "seeds")
+        self[name] = rlcli.train(data, run=self._folder / name, seeds=seeds, quiet=True)
+        return self[name]
+
+
 @pytest.fixture(scope="module")
 def finished_runs(tmp_path_factory) -> dict[str, Path]:
-    """Runs from their beginning to their end."""
-    parent = tmp_path_factory.mktemp("finished")
-    return {
-        "native": rlcli.train(DATA, run=parent / "native", quiet=True),
-        "seeds": rlcli.train(DATA, run=parent / "seeds", seeds=2, quiet=True),
-        "host": rlcli.train(HOST, run=parent / "host", quiet=True),
-    }
+    """Runs from their beginning to their end, trained when a test needs them."""
+    return FinishedRuns(tmp_path_factory.mktemp("finished"))
 
 
 def info(run: Path) -> dict:

@@ -2,7 +2,10 @@ import os
 import subprocess
 import sys
 
+import platformdirs
 import pytest
+
+from rlcli.xla.compilation_cache import cache_folder, enable_compilation_cache
 
 CODE = """
 import rlcli
@@ -27,6 +30,7 @@ def test_the_cache_uses_only_the_folder_of_the_user(tmp_path):
     assert not (tmp_path / "rlcli").exists()
 
 
+@pytest.mark.slow
 def test_a_second_run_reads_the_cache(tmp_path):
     train_process(tmp_path)
     cached = {path.name for path in tmp_path.glob("rlcli/programs/*/*-cache")}
@@ -35,3 +39,43 @@ def test_a_second_run_reads_the_cache(tmp_path):
     again = {path.name for path in tmp_path.glob("rlcli/programs/*/*-cache")}
     assert cached <= again
     assert len(again - cached) < len(cached)  # what took just under the limit before
+
+
+VARIABLES = (
+    "JAX_COMPILATION_CACHE_DIR",
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES",
+)
+
+
+@pytest.fixture
+def without_settings(monkeypatch, tmp_path):
+    """A process that has neither set JAX's variables nor imported JAX."""
+    for name in VARIABLES:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(platformdirs, "user_cache_path", lambda name: tmp_path / name)
+    monkeypatch.delitem(sys.modules, "jax", raising=False)
+    return monkeypatch
+
+
+def test_programs_that_take_long_to_compile_are_stored_for_the_user(
+    without_settings, tmp_path
+):
+    enable_compilation_cache()
+    folder, seconds, size = (os.environ[name] for name in VARIABLES)
+    assert folder == str(cache_folder())
+    assert cache_folder().parent == tmp_path / "rlcli" / "programs"
+    assert (float(seconds), size) == (0.2, "-1")
+
+
+def test_what_the_user_has_set_stays(without_settings):
+    without_settings.setenv(VARIABLES[0], "chosen")
+    enable_compilation_cache()
+    assert os.environ[VARIABLES[0]] == str(cache_folder()) == "chosen"
+
+
+def test_once_jax_is_imported_nothing_is_set(without_settings):
+    without_settings.setitem(sys.modules, "jax", os)
+    enable_compilation_cache()
+    assert VARIABLES[0] not in os.environ

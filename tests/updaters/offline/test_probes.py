@@ -14,6 +14,7 @@ from rlcli.recipe import load_recipe
 from rlcli.updaters import Spaces
 from rlcli.updaters.offline.awac import awac
 
+SLOW = pytest.mark.slow  # tests/updaters/offline/test_losses.py checks all losses
 GOOD = 0.3  # share of the best action in the data
 
 
@@ -50,10 +51,12 @@ def greedy_action(environment, file, updater, updates, **more):
 @pytest.mark.parametrize(
     ("updater", "expected"),
     [
-        ("behaviour_cloning", 0),  # the most frequent action
+        pytest.param("behaviour_cloning", 0, marks=SLOW),  # the most frequent action
         ({"name": "cql", "alpha": 0.5, "target": {"polyak": 0.1}}, 1),
-        ({"name": "iql", "target": {"polyak": 0.1}}, 1),
-        ({"name": "awac", "beta": 3.0, "target": {"polyak": 0.1}}, 1),
+        pytest.param({"name": "iql", "target": {"polyak": 0.1}}, 1, marks=SLOW),
+        pytest.param(
+            {"name": "awac", "beta": 3.0, "target": {"polyak": 0.1}}, 1, marks=SLOW
+        ),
     ],
     ids=["behaviour_cloning", "cql", "iql", "awac"],
 )
