@@ -303,6 +303,28 @@ def min_over_critics(particles: Particles) -> Particles:
     return jax.tree.map(lambda leaf: select_index(leaf, index, 0), particles)
 
 
+def mix_critics(particles: Particles) -> Particles:
+    """The mixture of all critics, equally likely: `[C, ..., K] -> [..., C · K]`.
+
+    Its mean is the mean over critics.
+    """
+    members = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), particles)
+    shape = members.value.shape[:-1]
+    return mix_particles(members, jnp.full(shape, 1 / shape[-1]))
+
+
+def truncate_particles(particles: Particles, share: float) -> Particles:
+    """The distribution without its highest values, of probability `share` in total.
+
+    The other probabilities are divided by 1 − `share`. Values are increasing.
+    """
+    operands = [jnp.asarray(leaf) for leaf in particles]
+    value, probability = jax.lax.sort(operands, num_keys=1)
+    below = jnp.cumsum(probability, axis=-1) - probability
+    kept = jnp.clip(1 - share - below, 0, probability)
+    return Particles(value, kept / (1 - share))
+
+
 def mix_particles(
     particles: Particles, probability: Float[Array, "*batch M"]
 ) -> Particles:

@@ -25,6 +25,11 @@ def default_part(kind: str, facts: Mapping[str, Any]) -> Any:
     return facts.get(kind, _PARTS[kind])
 
 
+def default_head(facts: Mapping[str, Any], function: str) -> Mapping[str, Any]:
+    """The head that a function of the updater has by default, by its facts."""
+    return facts.get("heads", {}).get(function, facts.get("head", {}))
+
+
 def option_checker(kind: str, part: Any) -> Callable[[str], bool]:
     """A function: whether a key is an option of the part, or of a built-in one."""
 

@@ -17,7 +17,8 @@ from rlcli.replays.datasets.names import shipped_folder
 
 _MAX_SUGGESTED = 5  # recipes in a hint
 _UPDATER = re.compile(
-    r'^@(?:(?:rule|objective|preset)\b|register\(\s*"updater")[\s\S]*?^def (\w+)',
+    r"^@(?:(?:rule|objective|soft_actor_critic|preset)\b|"
+    r'register\(\s*"updater")[\s\S]*?^def (\w+)',
     re.MULTILINE,
 )
 _FIRST = ("dqn_cartpole", "ppo_cartpole")  # well-known algorithms, and quickly trained

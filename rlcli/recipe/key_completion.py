@@ -16,11 +16,17 @@ from typing import Any, NamedTuple
 from rlcli import registry
 from rlcli.errors import RlcliError
 from rlcli.recipe import documents
-from rlcli.recipe.defaults import NETWORK_KEYS, default_part
+from rlcli.recipe.defaults import NETWORK_KEYS, default_head, default_part
 from rlcli.recipe.documents import Document
 from rlcli.recipe.extending import Extender
 from rlcli.recipe.finding import shipped_recipes
-from rlcli.recipe.merging import SHARED, as_mapping, is_by_function, merge_part
+from rlcli.recipe.merging import (
+    DEFAULT,
+    SHARED,
+    as_mapping,
+    is_by_function,
+    merge_part,
+)
 from rlcli.recipe.part_index import SECTIONS, Field, format_values, load_index
 from rlcli.recipe.settings import apply_settings
 
@@ -185,13 +191,13 @@ def _options(kind: str, name: Any) -> Mapping[str, Field]:
 
 def _network_key(value: Any, defaults: Mapping[str, Any]) -> Key:
     """The key `network`: one network, one per function, or heads on a shared one."""
-    default, head = default_part("network", defaults), defaults.get("head")
+    default = default_part("network", defaults)
     if not is_by_function(value, _option_checker("network")):
-        return _single_network_key(value, default, head)
+        return _single_network_key(value, default, default_head(defaults, DEFAULT))
     keys = {
-        function: _head_key(item, head)
+        function: _head_key(item, default_head(defaults, function))
         if SHARED in value and function != SHARED
-        else _single_network_key(item, default, head)
+        else _single_network_key(item, default, default_head(defaults, function))
         for function, item in value.items()
     }
     return Key(children=keys, is_section=True)

@@ -77,7 +77,8 @@ def _index_kind(kind: str) -> Iterable[tuple[str, Any]]:
         # The id of an adapter does not matter for its options.
         part = registry.find(kind, f"{name}ID" if name.endswith("/") else name)
         entry = {"options": _fields(part.factory)}
-        defaults = {key: part.facts[key] for key in registry.KINDS if key in part.facts}
+        kinds = (*registry.KINDS, "heads")
+        defaults = {key: part.facts[key] for key in kinds if key in part.facts}
         yield name, entry | ({"defaults": defaults} if kind == "updater" else {})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple, NoReturn
@@ -13,6 +14,7 @@ from rlcli.recipe import grammar, key_hints
 from rlcli.recipe.annotations import names_data, quote_value
 from rlcli.recipe.defaults import (
     NETWORK_KEYS,
+    default_head,
     default_part,
     list_candidates,
     option_checker,
@@ -229,13 +231,19 @@ class Sections:
     def networks(self, facts: Mapping[str, Any]) -> dict[str, NetworkSpec]:
         """One network for all functions, one for each, or heads on a shared torso."""
         place, value = ("network",), self.data.get("network")
-        default, head = default_part("network", facts), facts.get("head", {})
+        default, heads = default_part("network", facts), facts.get("heads", {})
+        head = functools.partial(default_head, facts)
         if not is_by_function(value, option_checker("network", default)):
-            return {DEFAULT: self.network(value, place, default, head)}
+            return {
+                key: self.network(value, place, default, head(key))
+                for key in (DEFAULT, *heads)
+            }
         if SHARED not in value:
             default = merge_part("network", default, value.get(DEFAULT, {}))
+            if DEFAULT in value:
+                value = {**dict.fromkeys(heads, value[DEFAULT]), **value}
             return {
-                key: self.network(spec, (*place, key), default, head)
+                key: self.network(spec, (*place, key), default, head(key))
                 for key, spec in value.items()
             }
         shared_place = (*place, SHARED)
@@ -247,7 +255,8 @@ class Sections:
         result = {SHARED: self.network(shared_spec, shared_place, default, {})}
         for key, spec in value.items():
             if key != SHARED:
-                result[key] = NetworkSpec(None, self.head(spec, (*place, key), head))
+                spec_head = self.head(spec, (*place, key), head(key))
+                result[key] = NetworkSpec(None, spec_head)
         return result
 
     def network(

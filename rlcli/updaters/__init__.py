@@ -16,8 +16,8 @@ The positional arguments of an updater factory are its parts:
 - `optimizer`: an optax gradient transformation over all parameters.
 
 The registered facts are the recipe's defaults: `policy`, `tracer`, `network` and its
-`head`, `replay` if the updater needs one, and `unroll`, the steps of each environment
-between two updates.
+`head`, or `heads` by function, `replay` if the updater needs one, and `unroll`, the
+steps of each environment between two updates.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The mechanism of `rule` and `objective`: a function becomes a registered updater."""
+"""The mechanism of decorators such as `rule`: a function becomes an updater."""
 
 from __future__ import annotations
 

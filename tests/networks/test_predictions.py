@@ -15,7 +15,9 @@ from rlcli.networks.predictions import (
     Scalar,
     index_actions,
     min_over_critics,
+    mix_critics,
     mix_particles,
+    truncate_particles,
     value_transform,
 )
 
@@ -222,3 +224,47 @@ def test_a_mixture_has_the_mean_of_its_members_and_mass_one():
     np.testing.assert_allclose(actual.probability.sum(-1), 1, rtol=1e-6)
     expected = (share * (members.value * members.probability).sum(-1)).sum(-1)
     np.testing.assert_allclose(actual.mean(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_mixture_of_critics_has_all_their_particles_and_their_mean():
+    critics = [particles(seed=seed) for seed in range(3)]
+    stacked = Particles(*(jnp.stack(leaf) for leaf in zip(*critics, strict=True)))
+    actual = mix_critics(stacked)
+    for at in np.ndindex(ROWS):
+        pooled = [
+            (value, probability / 3)
+            for each in critics
+            for value, probability in zip(
+                each.value[at], each.probability[at], strict=True
+            )
+        ]
+        found = zip(actual.value[at], actual.probability[at], strict=True)
+        np.testing.assert_allclose(sorted(found), sorted(pooled), rtol=1e-6)
+    means = np.mean([each.mean() for each in critics], axis=0)
+    np.testing.assert_allclose(actual.mean(), means, rtol=1e-5, atol=1e-6)
+
+
+def test_truncated_quantiles_are_the_lowest():
+    values = np.asarray(numbers(10))
+    truncated = truncate_particles(
+        Particles(values, np.full(values.shape, 0.1, "f4")), 0.3
+    )
+    np.testing.assert_array_equal(truncated.value, np.sort(values, axis=-1))
+    expected = np.broadcast_to([1 / 7] * 7 + [0.0] * 3, values.shape)
+    np.testing.assert_allclose(truncated.probability, expected, atol=1e-6)
+
+
+def test_truncation_splits_a_particle_on_its_bound():
+    """The mass below the bound, counted out from the lowest value."""
+    whole, share = particles(), 0.25
+    truncated = truncate_particles(whole, share)
+    for at in np.ndindex(ROWS):
+        order = np.argsort(whole.value[at])
+        room, expected = 1 - share, []
+        for probability in whole.probability[at][order]:
+            expected.append(min(room, probability))
+            room -= expected[-1]
+        np.testing.assert_array_equal(truncated.value[at], whole.value[at][order])
+        np.testing.assert_allclose(
+            truncated.probability[at], np.array(expected) / (1 - share), atol=1e-6
+        )

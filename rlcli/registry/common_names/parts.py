@@ -128,10 +128,7 @@ UPDATERS = {
     "dsac distributional_sac": (
         "DSAC is `updater: sac` with a quantile head: `rlcli show dsac_pendulum`"
     ),
-    "tqc": (
-        "TQC is not supported; `updater: sac` with a quantile head is closest: "
-        "`rlcli show dsac_pendulum`"
-    ),
+    "truncated_quantile_critics": "`updater: tqc`",
     "redq": (
         "REDQ is not supported; closest is `updater: {name: sac, critics: 10}` with "
         "`train: {updates: {per_step: 20}}`"

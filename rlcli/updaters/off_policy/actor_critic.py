@@ -96,6 +96,8 @@ class OffPolicyOptions(NamedTuple):
     loss: Loss = "mse"
     transform: TransformName | None = None
     delay: Count = 1
+    # Reduces the target critics to the bootstrap value.
+    target_reduction: CriticReduction = min_over_critics
     # Reduces the critics to the action value that the policy maximizes.
     actor_reduction: CriticReduction = min_over_critics
     # Whether bootstrap targets use target parameters of the policy.
@@ -238,7 +240,7 @@ def _critic_target(
         *(rows.next_obs, choice, rows.first),
     )
     bonus = -parts.temperature.value(online) * choice.log_prob
-    bootstrap_value = min_over_critics(prediction.particles(parts.scale))
+    bootstrap_value = parts.settings.target_reduction(prediction.particles(parts.scale))
     return bootstrap_target(rows, Backup(bootstrap_value, choice.probability, bonus))
 
 
@@ -286,13 +288,14 @@ def _estimate(
     key = jax.random.key(0)
     first = steps.first
     policy_params = parts.target_policy(online, target_params)
+    reduce_critics = parts.settings.target_reduction
 
     def soft_value(obs: ArrayTree) -> Float[Array, "T B"]:
         choice = parts.actor.choose_target(policy_params, obs, first, key)
         prediction = evaluate_choices(
             parts.critic, "act", target_params, None, obs, choice, first
         )
-        q = min_over_critics(prediction.particles(parts.scale)).mean()
+        q = reduce_critics(prediction.particles(parts.scale)).mean()
         return parts.soft(online, choice, q)
 
     prediction = parts.critic.predict_action(
@@ -306,7 +309,7 @@ def _estimate(
         v_tm1=soft_value(steps.obs),
         v_t=soft_value(steps.next_obs),
         log_prob=log_prob(outputs, steps.action),
-        q_tm1=min_over_critics(prediction.particles(parts.scale)).mean(),
+        q_tm1=reduce_critics(prediction.particles(parts.scale)).mean(),
     )
 
 

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Literal
+import functools
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, NamedTuple
 
 import gymnasium
 import jax.numpy as jnp
 import numpy as np
-import optax
 from gymnasium import spaces as kinds
 
 from rlcli import distributions
 from rlcli.errors import RlcliError
 from rlcli.networks.predictions import Loss, TransformName
-from rlcli.registry import register
 from rlcli.spaces import describe, half_width
 from rlcli.types import (
     Count,
     FormerValue,
     Network,
-    Policy,
     Positive,
     Structural,
     Updater,
 )
 from rlcli.updaters import Spaces, default_distribution
+from rlcli.updaters.decorator import Parts, updater_decorator
 from rlcli.updaters.learner import Target
 from rlcli.updaters.off_policy.actor_critic import (
     OffPolicyOptions,
@@ -41,23 +41,62 @@ Learned = Annotated[Literal["learned"], FormerValue("learnt", "learned")]
 _ENTROPY_SHARE = 0.98  # fraction of log |A| (Christodoulou, 2019)
 
 
-@register("updater", **_DEFAULTS)
-def soft_pg(
-    spaces: Spaces,
-    networks: Callable[..., Network],
-    policies: Callable[..., Policy],
-    optimizer: optax.GradientTransformation,
-    *,
-    temperature: Positive | Learned = 0.2,
-    initial_temperature: Structural = 1.0,
-    target_entropy: Structural | None = None,
-    critics: Count = 1,
-    target: Target | None = None,
-    loss: Loss = "mse",
-    transform: TransformName | None = None,
-    delay: Count = 1,
-    regularizers: list[Regularizer] = [],  # noqa: B006 - never mutated
-) -> Updater:
+class SoftOptions(NamedTuple):
+    """The options of every soft actor-critic."""
+
+    temperature: Positive | Learned = 0.2
+    initial_temperature: Structural = 1.0
+    target_entropy: Structural | None = None
+    critics: Count = 1
+    target: Target | None = None
+    loss: Loss = "mse"
+    transform: TransformName | None = None
+    delay: Count = 1
+    regularizers: list[Regularizer] = []  # noqa: RUF012 - never mutated
+
+
+def soft_actor_critic(
+    facts: Mapping[str, Any] = MappingProxyType({}), **defaults: Any
+) -> Callable[[Callable[..., OffPolicyOptions]], Callable[..., Updater]]:
+    """Decorator that registers a soft actor-critic under the name of a function.
+
+    The function changes `OffPolicyOptions`. The options of the updater are its
+    keyword-only parameters and those of `SoftOptions`, with these `defaults`. `facts`
+    are defaults for other sections of a recipe, besides those of `soft_pg`.
+    """
+
+    def build(
+        function: functools.partial, options: SoftOptions, parts: Parts
+    ) -> Updater:
+        name = function.func.__name__
+        settings = OffPolicyOptions(
+            critics=options.critics,
+            target=options.target,
+            loss=options.loss,
+            transform=options.transform,
+            delay=options.delay,
+            regularizers=fill_defaults(options.regularizers),
+        )
+        return off_policy_actor_critic(
+            name,
+            *parts,
+            soft_actor(name, parts.spaces, parts.networks),
+            build_temperature(
+                parts.spaces.action,
+                options.temperature,
+                options.initial_temperature,
+                options.target_entropy,
+            ),
+            function(settings),
+        )
+
+    return updater_decorator(
+        build, SoftOptions, SoftOptions._fields, defaults, {**_DEFAULTS, **facts}
+    )
+
+
+@soft_actor_critic()
+def soft_pg(settings: OffPolicyOptions) -> OffPolicyOptions:
     """Soft policy gradient: maximizes action values plus entropy, by sampled actions.
 
         E[τ log π(a|s) − min q(s, a)],  a ~ π(·|s)
@@ -82,25 +121,7 @@ def soft_pg(
     temperature and the target are updated once every `delay` updates. There is no
     entropy bonus between the steps of an n-step return.
     """
-    return off_policy_actor_critic(
-        "soft_pg",
-        spaces,
-        networks,
-        policies,
-        optimizer,
-        soft_actor("soft_pg", spaces, networks),
-        build_temperature(
-            spaces.action, temperature, initial_temperature, target_entropy
-        ),
-        OffPolicyOptions(
-            critics=critics,
-            target=target,
-            loss=loss,
-            transform=transform,
-            delay=delay,
-            regularizers=fill_defaults(regularizers),
-        ),
-    )
+    return settings
 
 
 @preset(soft_pg, _DEFAULTS, temperature="learned", critics=2, target={"polyak": 0.005})

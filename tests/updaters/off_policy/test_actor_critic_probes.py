@@ -30,6 +30,9 @@ HEADS = {
 }
 # So small that the entropy bonus is negligible.
 UPDATERS = {"ddpg": {}, "td3": {}, "sac": {"temperature": 0.01}}
+SOFT_UPDATERS = {"tqc": {"temperature": 0.01, "critics": 2, "drop": 1}}
+OPTIONS = {**UPDATERS, **SOFT_UPDATERS}
+SOFT_CASES = [("tqc", "quantile")]
 pytestmark = pytest.mark.slow
 
 
@@ -45,7 +48,7 @@ def learn_probe(probe, name, head):
         "tracer": {"name": "n_step", "gamma": GAMMA},
         "policy": "random",
         "replay": {"name": "uniform", "capacity": 512, "batch_size": 64},
-        "updater": {"name": name, **UPDATERS[name], "target": {"polyak": 0.2}},
+        "updater": {"name": name, **OPTIONS[name], "target": {"polyak": 0.2}},
         "optimizer": {
             "policy": {"name": "adam", "learning_rate": 0.01},
             "critic": {"name": "adam", "learning_rate": {"from": 0.05, "to": 0.0}},
@@ -73,15 +76,16 @@ def critics(name):
     return 1 if name == "ddpg" else 2
 
 
-@pytest.mark.parametrize(("name", "head"), [*itertools.product(UPDATERS, HEADS)])
+@pytest.mark.parametrize(
+    ("name", "head"), [*itertools.product(UPDATERS, HEADS), *SOFT_CASES]
+)
 def test_the_maximum_of_a_parabola_is_found_with_every_head(name, head):
     params, head = learn_probe("continuous-action", name, head)
-    numbers = (
-        distribution_head(distributions.squashed_normal(BOX)) if name == "sac" else None
-    )
-    found = apply_function(
-        params, "policy", numbers or action_head(1), OBSERVATION, [0.0]
-    )
+    if name in ("ddpg", "td3"):
+        policy_head = action_head(1)
+    else:
+        policy_head = distribution_head(distributions.squashed_normal(BOX))
+    found = apply_function(params, "policy", policy_head, OBSERVATION, [0.0])
     # The maximum is flat: an error of 0.15 loses 0.02.
     assert np.tanh(found[0, 0]) == pytest.approx(0.5, abs=0.15)
     tried = np.array([0.2, 0.5, 0.8], "f4")
@@ -104,7 +108,8 @@ COUNTED = {
 @pytest.mark.parametrize(
     ("name", "head", "probe"),
     [("sac", *each) for each in itertools.product(HEADS, COUNTED)]
-    + [(name, "scalar", probe) for name in ("ddpg", "td3") for probe in COUNTED],
+    + [(name, "scalar", probe) for name in ("ddpg", "td3") for probe in COUNTED]
+    + [(*case, probe) for case in SOFT_CASES for probe in COUNTED],
 )
 def test_discrete_actions_are_valued_and_selected(name, head, probe):
     params, head = learn_probe(probe, name, head)

@@ -1,0 +1,49 @@
+"""Truncated quantile critics (TQC)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from annotated_types import Ge
+
+from rlcli.errors import RlcliError
+from rlcli.networks.predictions import Particles, mix_critics, truncate_particles
+from rlcli.updaters.off_policy.actor_critic import OffPolicyOptions
+from rlcli.updaters.off_policy.soft_pg import soft_actor_critic
+
+
+@soft_actor_critic(
+    {"heads": {"critic": {"name": "quantile", "quantiles": 25}}},
+    temperature="learned",
+    critics=5,
+    target={"polyak": 0.005},
+    loss="huber",
+)
+def tqc(
+    settings: OffPolicyOptions, *, drop: Annotated[int, Ge(0)] = 2
+) -> OffPolicyOptions:
+    """Truncated quantile critics (TQC): SAC whose targets lack the highest quantiles.
+
+        E[τ log π(a|s) − mean q(s, a)],  a ~ π(·|s)
+        y = R + I (z − τ log π(a′|s′)),  z ~ lowest (K − d) C of the K C quantiles⁻
+
+    (Kuznetsov et al., 2020, https://arxiv.org/abs/2005.04269). The target is the
+    mixture of the C `critics`, of K quantiles each, without its d C highest quantiles,
+    where d is `drop`; d = 0 keeps all. The policy maximizes the mean of all quantiles.
+    For a head whose K values are not equally likely, the target lacks the highest
+    values of probability d / K.
+    """
+
+    def reduce_to_target(particles: Particles) -> Particles:
+        quantiles = particles.value.shape[-1]
+        if drop >= quantiles:
+            raise RlcliError(
+                f"updater `tqc` drops {drop} quantiles of each critic, but the head of "
+                f"the critics has {quantiles}",
+                "lower `drop`, or use the head `quantile` with more `quantiles`",
+            )
+        return truncate_particles(mix_critics(particles), drop / quantiles)
+
+    return settings._replace(
+        target_reduction=reduce_to_target, actor_reduction=mix_critics
+    )
