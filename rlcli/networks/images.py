@@ -111,6 +111,7 @@ def residual(
     *,
     width: Count = 64,
     blocks: Annotated[int, Ge(1), Le(1_000)] = 2,  # each is compiled separately
+    expansion: Count = 4,
     channels: list[Count] = [16, 32, 32],  # noqa: B006 - never mutated
     activation: Activation = "relu",
     init: Init = "fan_in",
@@ -118,14 +119,14 @@ def residual(
     """Residual network (SimBa), with an IMPALA network for images.
 
         x ← W₀ inputs
-        x ← x + W₂ σ(W₁ norm(x)), `blocks` times, 4 · `width` units within
+        x ← x + W₂ σ(W₁ norm(x)), `blocks` times
         features = norm(x)
 
-    with `width` units, where norm is layer normalization (Lee et al., 2024,
-    https://arxiv.org/abs/2410.09754). Images `[H, W, C]` first pass one section per
-    entry of `channels`: a 3 × 3 convolution, 3 × 3 max pooling with stride 2, and twice
-    x + conv(σ(conv(σ(x)))), as in IMPALA (Espeholt et al., 2018,
-    https://arxiv.org/abs/1802.01561).
+    with `width` units, `expansion` times as many within a block. norm is layer
+    normalization (Lee et al., 2025, https://arxiv.org/abs/2410.09754). Images `[H, W,
+    C]` first pass one section per entry of `channels`: a 3 × 3 convolution, 3 × 3 max
+    pooling with stride 2, and twice x + conv(σ(conv(σ(x)))), as in IMPALA (Espeholt et
+    al., 2018, https://arxiv.org/abs/1802.01561).
     """
     activate = activation_function(activation)
 
@@ -150,7 +151,7 @@ def residual(
     def features(inputs: ArrayTree) -> Array:
         x = layer(width, _concatenate_features(convolve, inputs))
         for _ in range(blocks):
-            x = x + layer(width, activate(layer(4 * width, norm(x))))
+            x = x + layer(width, activate(layer(expansion * width, norm(x))))
         return norm(x)
 
     return Torso(features, output_layer(init), image_reader)

@@ -158,6 +158,35 @@ def test_residual_blocks_add_to_their_inputs():
     np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
 
 
+def test_a_residual_network_equals_the_equations_of_simba():
+    options = {"width": 4, "blocks": 2, "expansion": 3}
+    made = hk.without_apply_rng(hk.transform(residual(**options).features))
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(5, 3)).astype("f4")
+    shapes = jax.eval_shape(made.init, jax.random.key(0), [x])
+    params = jax.tree.map(
+        lambda shape: rng.normal(size=shape.shape).astype("f4"), shapes
+    )
+
+    def norm(values, index):
+        module = params[f"layer_norm_{index}" if index else "layer_norm"]
+        centred = values - values.mean(-1, keepdims=True)
+        scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+        return scaled * module["scale"] + module["offset"]
+
+    def layer(values, index):
+        module = params[f"linear_{index}" if index else "linear"]
+        return values @ module["w"] + module["b"]
+
+    features = layer(x, 0)
+    for block in range(2):
+        hidden = np.maximum(layer(norm(features, block), 2 * block + 1), 0)
+        assert hidden.shape == (5, 12)
+        features = features + layer(hidden, 2 * block + 2)
+    actual = jax.jit(made.apply)(params, [x])
+    np.testing.assert_allclose(actual, norm(features, 2), rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize(
     ("options", "space", "message"),
     [

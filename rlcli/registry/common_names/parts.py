@@ -129,6 +129,7 @@ UPDATERS = {
         "DSAC is `updater: sac` with a quantile head: `rlcli show dsac_pendulum`"
     ),
     "truncated_quantile_critics": "`updater: tqc`",
+    "simba": "SimBa is a network, for any updater: `rlcli show simba_pendulum`",
     "redq": (
         "REDQ is not supported; closest is `updater: {name: sac, critics: 10}` with "
         "`train: {updates: {per_step: 20}}`"
