@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -23,6 +24,7 @@ from rlcli.networks import functions, memory
 from rlcli.networks.heads import Head
 from rlcli.networks.masking import mask_network
 from rlcli.networks.precision import compute_in
+from rlcli.networks.torsos import Torso
 from rlcli.preprocessing import Preprocess
 from rlcli.preprocessing.network_inputs import prepare_forward_pass, prepare_torso
 from rlcli.recipe import DEFAULT, SHARED, NetworkSpec, Part, Recipe
@@ -117,16 +119,35 @@ def _network_factory(
         return build_forward_pass
     torso = prepare_torso(build_part(part, clock, recipe), steps)
     torso = torso._replace(features=compute_in(recipe.train.precision, torso.features))
+    check = functools.partial(_check_dropout, recipe, torso, is_separate)
     if spec.memory is None:
         build = functions.separate_network if is_separate else functions.shared_network
-        return lambda name, *rest: build(name, torso, *rest)
+        return lambda name, head, *rest: build(name, torso, check(name, head), *rest)
     build_recurrent = (
         memory.separate_recurrent_network
         if is_separate
         else memory.shared_recurrent_network
     )
     core = build_part(spec.memory, clock, recipe)
-    return lambda name, *rest: build_recurrent(name, torso, core, *rest)
+    return lambda name, head, *rest: build_recurrent(
+        name, torso, core, check(name, head), *rest
+    )
+
+
+def _check_dropout(
+    recipe: Recipe, torso: Torso, is_separate: bool, name: str, head: Head
+) -> Head:
+    """Returns the head; refuses dropout where a function never draws it."""
+    if not torso.has_dropout or (is_separate and head.predicts_returns):
+        return head
+    reason = "is not one" if is_separate else "shares its torso"
+    raise recipe.error(
+        ("network",),
+        f"`dropout` is for functions that predict returns, with a torso of their own, "
+        f"and network `{name}` {reason}",
+        "set it for one function, as in `network: {policy: mlp, critic: {name: mlp, "
+        "dropout: 0.01}}`",
+    )
 
 
 def _forward(

@@ -168,7 +168,8 @@ def _ensemble(function: Callable, copies: int | None) -> hk.Transformed | _Ensem
             return jax.vmap(
                 lambda member_params: single.apply(member_params, None, *inputs)
             )(params)
-        keys = jax.random.split(key, copies)
+        # Of as many members as there are parameters: targets may use a subset.
+        keys = jax.random.split(key, jax.tree.leaves(params)[0].shape[0])
         return jax.vmap(
             lambda member_params, member_key: single.apply(
                 member_params, member_key, *inputs

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import gymnasium
 import haiku as hk
 import jax
 import jax.numpy as jnp
 import numpy as np
+from annotated_types import Ge, Lt
 from jaxtyping import Float
 
 from rlcli.networks.inputs import flat_reader
@@ -18,6 +19,7 @@ from rlcli.types import Array, ArrayTree, Count, Structural
 
 Activation = Literal["relu", "tanh", "elu", "gelu", "silu"]
 Init = Literal["fan_in", "orthogonal"]
+DropoutRate = Annotated[float, Ge(0.0), Lt(1.0), "structural"]
 GAIN = float(np.sqrt(2.0))  # keeps the scale of activations through relu
 
 
@@ -36,6 +38,9 @@ class Torso(NamedTuple):
     input_reader: Callable[[gymnasium.Space], Callable[[ArrayTree], ArrayTree]] = (
         flat_reader
     )
+    # Whether features draw noise where there is a key. Only functions that predict
+    # returns, on torsos of their own, get one.
+    has_dropout: bool = False
 
 
 def _zero_linear(size: int, scale: float) -> hk.Linear:
@@ -72,20 +77,30 @@ def mlp(
     layers: list[Count] = [64, 64],  # noqa: B006 - never mutated
     activation: Activation = "relu",
     layer_norm: bool = False,
+    dropout: DropoutRate = 0.0,
     init: Init = "fan_in",
 ) -> Torso:
-    """Multi-layer perceptron (MLP).
+    """Multi-layer perceptron (MLP): each layer is σ(norm(drop(W x + b))).
+
+    `layer_norm` is layer normalization, and `dropout` the probability that a unit is
+    zero, for the critics of an updater: in the loss, in targets and where a policy
+    explores or maximizes them, but not in evaluation (Hiraoka et al., 2022,
+    https://arxiv.org/abs/2110.02034).
 
     `fan_in` is Haiku's initializer: truncated normal weights with scale 1/√inputs.
     `orthogonal`, usual for policy gradients, has gain √2 for relu and scales the output
     layer (Saxe et al., 2013, https://arxiv.org/abs/1312.6120).
     """
-    hidden = dense_layers(layers, activation, layer_norm, init)
-    return Torso(hidden, output_layer(init))
+    hidden = dense_layers(layers, activation, layer_norm, init, dropout)
+    return Torso(hidden, output_layer(init), has_dropout=dropout > 0)
 
 
 def dense_layers(
-    layers: Sequence[int], activation: Activation, layer_norm: bool, init: Init
+    layers: Sequence[int],
+    activation: Activation,
+    layer_norm: bool,
+    init: Init,
+    dropout: float = 0.0,
 ) -> Callable[[Array], Array]:
     """Dense layers with `layers` units, as a Haiku function."""
     activate = activation_function(activation)
@@ -93,12 +108,23 @@ def dense_layers(
     def features(inputs: Array) -> Array:
         for size in layers:
             inputs = hk.Linear(size, w_init=weight_initializer(init))(inputs)
+            if dropout:
+                inputs = _drop_units(dropout, inputs)
             if layer_norm:
                 inputs = hk.LayerNorm(-1, True, True)(inputs)
             inputs = activate(inputs)
         return inputs
 
     return features
+
+
+def _drop_units(rate: float, inputs: Array) -> Array:
+    """Dropout: zeros with probability `rate`, the rest divided by 1 − `rate`.
+
+    Without a key nothing is dropped.
+    """
+    key = hk.maybe_next_rng_key()
+    return inputs if key is None else hk.dropout(key, rate, jnp.asarray(inputs))
 
 
 def output_layer(init: Init) -> Callable[[int, float], hk.Linear]:

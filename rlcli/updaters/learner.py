@@ -134,6 +134,7 @@ def alternating_learner(
     target: Target | None = None,
     target_groups: Sequence[str] = (),
     delay: int = 1,
+    delays_target: bool = True,
 ) -> tuple[Callable, Callable]:
     """Returns `begin(key) -> Learner` and `step(learner, losses, weight, clock)`.
 
@@ -141,8 +142,9 @@ def alternating_learner(
     gradient step on its own loss. It changes only its groups, `turns[i]`, and uses the
     parameters that earlier turns updated. The first turn is taken in every update. The
     other turns, and then the target update of `target_groups`, are taken once every
-    `delay` updates (Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477). Groups
-    without parameters are ignored.
+    `delay` updates (Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477). Without
+    `delays_target`, the target is updated in every update. Groups without parameters
+    are ignored.
     """
     update_target = target_update(target)
 
@@ -190,13 +192,19 @@ def alternating_learner(
         def later_turns(_, state_before: Learner) -> Learner:
             for index in range(1, len(turns)):
                 state_before = turn(index, state_before)[0]
-            target_updates = (clock.updates + 1) // delay
+            if not delays_target:
+                return state_before
+            return move_target(state_before, (clock.updates + 1) // delay)
+
+        def move_target(state_before: Learner, target_updates: Array) -> Learner:
             group_params = _select_groups(state_before.params, target_groups)
             return state_before._replace(
                 target=update_target(group_params, state_before.target, target_updates)
             )
 
         state, first = turn(0, state)
+        if not delays_target:
+            state = move_target(state, clock.updates + 1)
         if delay == 1:
             state = later_turns(0, state)
         else:

@@ -26,3 +26,5 @@ class Head(NamedTuple):
     # (outputs of `read`, mask of legal actions) -> masked outputs. None: the outputs do
     # not depend on actions.
     mask: Callable[[ArrayTree, Bool[Array, "..."]], ArrayTree] | None = None
+    # Whether it predicts returns: such functions get a key where they may use noise.
+    predicts_returns: bool = False

@@ -167,4 +167,4 @@ def return_head(
 ) -> Head:
     """Returns the return head with a name."""
     head = registry.find("head", name).factory(actions, role, **options)
-    return head._replace(actions=actions, mask=mask_prediction)
+    return head._replace(actions=actions, mask=mask_prediction, predicts_returns=True)

@@ -130,11 +130,8 @@ UPDATERS = {
     ),
     "truncated_quantile_critics": "`updater: tqc`",
     "simba": "SimBa is a network, for any updater: `rlcli show simba_pendulum`",
-    "redq": (
-        "REDQ is not supported; closest is `updater: {name: sac, critics: 10}` with "
-        "`train: {updates: {per_step: 20}}`"
-    ),
-    "droq crossq": "it is not supported; SAC is closest: `updater: sac`",
+    "droq dropout_q": "DroQ is a recipe: `rlcli show droq_pendulum`",
+    "crossq": "it is not supported; SAC is closest: `updater: sac`",
     "d4pg": (
         "D4PG is `updater: ddpg` with a categorical head, as in "
         "`network: {policy: mlp, critic: {name: mlp, head: categorical}}`"

@@ -55,6 +55,7 @@ from rlcli.updaters.critics import (
     add_penalty,
     all_actions_critic,
     bootstrap_target,
+    choose_critics,
     is_recurrent_critic,
     one_action_critic,
     regression_losses,
@@ -96,8 +97,12 @@ class OffPolicyOptions(NamedTuple):
     loss: Loss = "mse"
     transform: TransformName | None = None
     delay: Count = 1
+    # Whether the target parameters wait for the policy, too.
+    delays_target: bool = True
     # Reduces the target critics to the bootstrap value.
     target_reduction: CriticReduction = min_over_critics
+    # Number of randomly chosen critics in a target; None: all.
+    subset: int | None = None
     # Reduces the critics to the action value that the policy maximizes.
     actor_reduction: CriticReduction = min_over_critics
     # Whether bootstrap targets use target parameters of the policy.
@@ -127,6 +132,16 @@ class OffPolicyParts(NamedTuple):
         entropy is the bonus; only the critics use target parameters.
         """
         return target_params if self.settings.has_target_policy else online
+
+    def choose_critics(self, target_params: Params, key: Key) -> Params:
+        """The parameters of the critics in a target."""
+        number = self.settings.subset
+        if number is None or number == self.settings.critics:
+            return target_params
+        # A key of its own, so that other updaters draw the same numbers without it.
+        return choose_critics(
+            target_params, "critic", number, jax.random.fold_in(key, 2)
+        )
 
     def soft(
         self, params: Params, choice: ActionChoices, q: Float[Array, "T B M"]
@@ -173,6 +188,7 @@ def off_policy_actor_critic(
             *(["policy"] if settings.has_target_policy else []),
         ),
         delay=settings.delay,
+        delays_target=settings.delays_target,
     )
 
     def target_params(state: Learner) -> Params:
@@ -235,8 +251,9 @@ def _critic_target(
         parts.target_policy(online, target_params),
         *(rows.next_obs, rows.first, choice_key),
     )
+    critic_params = parts.choose_critics(target_params, key)
     prediction = evaluate_choices(
-        *(parts.critic, "bootstrap", target_params, critic_key),
+        *(parts.critic, "bootstrap", critic_params, critic_key),
         *(rows.next_obs, choice, rows.first),
     )
     bonus = -parts.temperature.value(online) * choice.log_prob
@@ -289,6 +306,7 @@ def _estimate(
     first = steps.first
     policy_params = parts.target_policy(online, target_params)
     reduce_critics = parts.settings.target_reduction
+    target_params = parts.choose_critics(target_params, key)
 
     def soft_value(obs: ArrayTree) -> Float[Array, "T B"]:
         choice = parts.actor.choose_target(policy_params, obs, first, key)

@@ -30,9 +30,12 @@ HEADS = {
 }
 # So small that the entropy bonus is negligible.
 UPDATERS = {"ddpg": {}, "td3": {}, "sac": {"temperature": 0.01}}
-SOFT_UPDATERS = {"tqc": {"temperature": 0.01, "critics": 2, "drop": 1}}
+SOFT_UPDATERS = {
+    "tqc": {"temperature": 0.01, "critics": 2, "drop": 1},
+    "redq": {"temperature": 0.01, "critics": 3, "subset": 2},
+}
 OPTIONS = {**UPDATERS, **SOFT_UPDATERS}
-SOFT_CASES = [("tqc", "quantile")]
+SOFT_CASES = [("tqc", "quantile"), ("redq", "scalar")]
 pytestmark = pytest.mark.slow
 
 
@@ -73,7 +76,7 @@ def apply_function(params, name, head, space, *inputs, copies=None):
 
 
 def critics(name):
-    return 1 if name == "ddpg" else 2
+    return 1 if name == "ddpg" else OPTIONS[name].get("critics", 2)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,110 @@
+"""REDQ against a loop over the subsets of critics, and dropout in its critics."""
+
+import itertools
+
+import jax
+import numpy as np
+import pytest
+
+from rlcli import recipe
+from rlcli.assembly import build
+from rlcli.errors import RlcliError
+from rlcli.networks.torsos import mlp
+from rlcli.updaters.off_policy.redq import redq
+
+CRITICS, SUBSET = 3, 2
+
+
+@pytest.fixture
+def tabular(soft_tables):
+    return lambda **options: soft_tables(redq, CRITICS, subset=SUBSET, **options)
+
+
+def updated_critics(ours, members):
+    """The critics after one step, with targets of the minimum over `members`."""
+    rows, expected = ours.rows, ours.critics.copy()
+    for at in np.ndindex(rows.obs.shape):
+        likely = ours.policy(rows.next_obs[at])
+        lowest = ours.targets[list(members), rows.next_obs[at], :, 0].min(axis=0)
+        value = likely @ (lowest - ours.tau * np.log(likely))
+        target = rows.reward[at] + rows.discount[at] * value
+        place = rows.obs[at], rows.action[at], 0
+        for critic, table in zip(expected, ours.critics, strict=True):
+            critic[place] += 2 * (target - table[place]) / rows.obs.size
+    return expected
+
+
+def test_targets_are_the_minimum_over_a_random_subset_of_critics(tabular):
+    ours = tabular()
+    subsets = [*itertools.combinations(range(CRITICS), SUBSET)]
+    outcomes = [updated_critics(ours, members) for members in subsets]
+    seen = set()
+    for key in range(20):
+        state, _ = ours.update(key=key)
+        found = ours.table(state.params, "critic")
+        (match,) = (
+            members
+            for members, outcome in zip(subsets, outcomes, strict=True)
+            if np.allclose(found, outcome, atol=1e-5)
+        )
+        seen.add(match)
+    assert seen == {*subsets}
+
+
+def test_the_policy_maximizes_the_mean_over_critics(tabular):
+    ours = tabular()
+    state, _ = ours.update()
+    q = ours.table(state.params, "critic").mean(axis=(0, 3))
+    found = ours.table(state.params, "policy")
+    np.testing.assert_allclose(found, ours.updated_logits(q), atol=1e-5)
+
+
+def test_only_the_policy_waits_for_the_delay(tabular):
+    ours = tabular(delay=3, target={"polyak": 0.5})
+    state = ours.initial()
+    for updates in range(6):
+        before, (state, _) = state, ours.update(state, updates, updates)
+        halfway = (
+            ours.table(before.target, "critic") + ours.table(state.params, "critic")
+        ) / 2
+        np.testing.assert_allclose(ours.table(state.target, "critic"), halfway, 1e-5)
+        policies = [ours.table(each.params, "policy") for each in (before, state)]
+        assert np.array_equal(*policies) == (updates % 3 != 2)
+
+
+def test_a_subset_larger_than_the_ensemble_is_refused(soft_tables):
+    with pytest.raises(RlcliError, match="a `subset` of 3 critics, but has 2"):
+        soft_tables(redq, 2, subset=3)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+def test_dropout_changes_the_losses_but_not_the_estimates(soft_tables, rate):
+    """Over Discrete actions, with all critics in targets, nothing else is random."""
+    torso = mlp(layers=[8], dropout=rate)
+    ours = soft_tables(redq, SUBSET, subset=SUBSET, torso=torso)
+    state = ours.updater.init(jax.random.key(0))
+    first, second = (ours.update(state, key)[1].metrics for key in (0, 1))
+    for name in ("q", "td_error", "policy_loss"):
+        assert (first[name] == second[name]) == (rate == 0)
+    estimates = [ours.updater.estimate(state, ours.rows).q_tm1 for _ in range(2)]
+    np.testing.assert_array_equal(*estimates)
+
+
+PENDULUM = {"environment": "Pendulum-v1", "updater": "redq", "train": {"steps": 2_000}}
+DROPOUT = {"name": "mlp", "dropout": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("network", "reason"),
+    [
+        (DROPOUT, "network `policy` is not one"),
+        (
+            {"shared": DROPOUT, "policy": {}, "critic": {}},
+            "network `policy` shares its torso",
+        ),
+    ],
+)
+def test_dropout_is_refused_where_it_would_have_no_effect(network, reason):
+    with pytest.raises(RlcliError, match=reason) as caught:
+        build(recipe.load_recipe({**PENDULUM, "network": network}))
+    assert caught.value.hint.startswith("set it for one function")
