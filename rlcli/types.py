@@ -212,11 +212,18 @@ class Network(NamedTuple):
     before the first step. Where `first`, the recurrent state is reset. `carries`
     `[T, B, ...]` is the recurrent state after each step.
     `initial(batch) -> carry`: it is `()` for a feed-forward network.
+
+    A network with batch normalization has a state: running statistics, which are in
+    `params` under a group of their own, without gradients. `apply` normalizes by them.
+    `learn(params, key, inputs, carry, first) -> outputs, statistics` is for losses: it
+    normalizes by the statistics of the batch, and returns the updated groups of running
+    statistics (`updaters.learner.Losses.statistics`). None: there is no state.
     """
 
     init: Callable[[Key], Params]
     apply: Callable[..., tuple[ArrayTree, ArrayTree]]
     initial: Callable[[int], ArrayTree]
+    learn: Callable[..., tuple[ArrayTree, Params]] | None = None
 
 
 class Policy(NamedTuple):
@@ -374,6 +381,8 @@ class Updater(NamedTuple):
     is_data_parallel: bool = False
     # The axis of the environments in the state, see `Agent.environment_axes`.
     environment_axes: ArrayTree = None
+    # Whether its losses update the statistics of networks, see `Network.learn`.
+    learns_statistics: bool = False
     # The replays it learns from. `on_policy`: those with `is_on_policy`, or any with a
     # tracer that corrects for earlier policies (`Tracer.is_off_policy`).
     replays: Literal["any", "on_policy", "none"] = "any"

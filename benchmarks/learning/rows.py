@@ -25,7 +25,18 @@ POLE = (
     *("dqn_noisy", "reinforce", "a2c", "ppo", "pqn", "v_trace", "awr"),
     *("model_based", "model_known"),
 )
-OFF_POLICY = ("ddpg", "td3", "td4", "sac", "dsac", "tqc", "redq", "droq", "simba")
+OFF_POLICY = (
+    "ddpg",
+    "td3",
+    "td4",
+    "sac",
+    "dsac",
+    "tqc",
+    "redq",
+    "droq",
+    "crossq",
+    "simba",
+)
 MINATAR = ("asterix", "breakout", "space_invaders", "freeway", "seaquest")
 ROWS = (
     *(Row(f"{name}_frozenlake", 1.0, seeds=10) for name in LAKE),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -12,7 +12,7 @@ from rlcli import spaces
 from rlcli.errors import quote, suggest
 from rlcli.loop.progress import Setup
 from rlcli.recipe import DEFAULT, SHARED, Recipe
-from rlcli.types import Environment, Replay, TimeStep, Tracer, Updater
+from rlcli.types import Environment, Network, Replay, TimeStep, Tracer, Updater
 from rlcli.xla.numeric_limits import INT32_MAX
 from rlcli.xla.tree_paths import leaves_by_path
 
@@ -37,6 +37,20 @@ def check_names(recipe: Recipe, used_names: set[str], groups: set[str]) -> None:
                     f"{quote(name)}",
                     suggest(name, known_names),
                 )
+
+
+def check_statistics(
+    recipe: Recipe, networks: Mapping[str, Network], updater: Updater
+) -> None:
+    """Refuses batch normalization where no loss would update its statistics."""
+    names = [name for name, each in networks.items() if each.learn is not None]
+    if names and not updater.learns_statistics:
+        raise recipe.error(
+            ("network", "batch_norm"),
+            f"network `{names[0]}` has `batch_norm`, but updater "
+            f"{quote(recipe.updater.name)} does not learn running statistics",
+            "use `updater: crossq`, or `layer_norm: true`",
+        )
 
 
 def check_parts(

@@ -37,7 +37,7 @@ def build_network(
     recipe: Recipe,
     clock: Clock,
     env_spaces: Spaces,
-    used_names: set[str],
+    built_networks: dict[str, Network],
     name: str,
     head_factory: Callable[..., Head],
     *,
@@ -45,13 +45,12 @@ def build_network(
     action: gymnasium.Space | None = None,
     copies: int | None = None,
 ) -> Network:
-    """Builds the recipe's network for function `name` of the updater.
+    """Builds the recipe's network for function `name`, and adds it to `built_networks`.
 
     Its input is the environment's observation, or an element of the space `observation`
     if given. With the space `action` the input is the pair (observation, action). With
     `copies` there are several sets of parameters, and outputs have a leading axis.
     """
-    used_names.add(name)
     specs = recipe.network
     spec = specs.get(name) or specs.get(DEFAULT)
     if spec is None and SHARED not in specs:
@@ -81,7 +80,8 @@ def build_network(
             recipe, clock, torso_spec, steps, torso_spec is spec
         )
         masked = mask_network(function(name, head, space, copies), head, space)
-        return _refuse_large_parameters(recipe, name, masked)
+        built_networks[name] = _refuse_large_parameters(recipe, name, masked)
+        return built_networks[name]
     except RlcliError as error:
         raise recipe.locate_error(("network",), error) from error
 
@@ -118,7 +118,19 @@ def _network_factory(
 
         return build_forward_pass
     torso = prepare_torso(build_part(part, clock, recipe), steps)
-    torso = torso._replace(features=compute_in(recipe.train.precision, torso.features))
+    precision = recipe.train.precision
+    torso = torso._replace(features=compute_in(precision, torso.features))
+    if torso.learn_features is not None:
+        torso = torso._replace(
+            learn_features=compute_in(precision, torso.learn_features)
+        )
+        if spec.memory is not None or not is_separate:
+            raise recipe.error(
+                ("network", "batch_norm"),
+                "`batch_norm` requires a network without `memory`, and one for each "
+                "function",
+                "remove `memory` or `shared`, or use `layer_norm: true`",
+            )
     check = functools.partial(_check_dropout, recipe, torso, is_separate)
     if spec.memory is None:
         build = functions.separate_network if is_separate else functions.shared_network

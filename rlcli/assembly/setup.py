@@ -16,6 +16,7 @@ from rlcli.assembly.checks import (
     check_goals,
     check_names,
     check_parts,
+    check_statistics,
     check_updates,
 )
 from rlcli.assembly.data import read_data
@@ -34,6 +35,7 @@ from rlcli.environments.idle import idle
 from rlcli.errors import RlcliError
 from rlcli.loop import agents
 from rlcli.loop.progress import Setup
+from rlcli.networks.functions import statistics_group
 from rlcli.policies.sampled import random
 from rlcli.policies.warmup import warmup_policy
 from rlcli.preprocessing.normalization import normalizer
@@ -43,6 +45,7 @@ from rlcli.types import (
     Agent,
     Clock,
     Environment,
+    Network,
     Policy,
     Replay,
     Tracer,
@@ -178,7 +181,7 @@ def _agent_parts_factory(
         action_masks.check_mask(env_spaces.observation, env_spaces.action)
     except RlcliError as error:
         raise recipe.locate_error(("environment",), error) from error
-    used_names: set[str] = set()  # of the functions that the updater requests
+    networks: dict[str, Network] = {}  # of the functions that the updater requests
 
     def build_updater(
         clock: Clock, tracer: Tracer
@@ -188,8 +191,8 @@ def _agent_parts_factory(
             gamma=tracer.gamma,
             span=tracer.window,
         )
-        networks = functools.partial(
-            build_network, recipe, clock, env_spaces, used_names
+        functions = functools.partial(
+            build_network, recipe, clock, env_spaces, networks
         )
         optimizer = partition_by_group(
             {
@@ -201,13 +204,13 @@ def _agent_parts_factory(
         )
         policies = functools.partial(_build_policy, recipe, clock, env_spaces, tracer)
         updater = build_part(
-            recipe.updater, clock, recipe, seen_spaces, networks, policies, optimizer
+            recipe.updater, clock, recipe, seen_spaces, functions, policies, optimizer
         )
         normalize = _build_normalizer(recipe, env_spaces, tracer)
         if recipe.intrinsic_reward is None:
             return updater, normalize
         reward = build_part(
-            recipe.intrinsic_reward, clock, recipe, seen_spaces, networks, optimizer
+            recipe.intrinsic_reward, clock, recipe, seen_spaces, functions, optimizer
         )
         return updater, lambda updater: normalize(add_intrinsic_reward(updater, reward))
 
@@ -239,9 +242,10 @@ def _agent_parts_factory(
         return _AgentParts(tracer, updater, wrap_updater, replay)
 
     updater = build_parts(START).updater
-    unused = set(recipe.optimizer) - used_names - {DEFAULT, SHARED}
+    unused = set(recipe.optimizer) - set(networks) - {DEFAULT, SHARED}
     groups = _parameter_groups(updater) if unused else set()
-    check_names(recipe, used_names, groups)
+    check_names(recipe, set(networks), groups)
+    check_statistics(recipe, networks, updater)
     return build_parts
 
 
@@ -269,7 +273,8 @@ def _row_window(tracer: Tracer, updater: Updater) -> int:
 def _parameter_groups(updater: Updater) -> set[str]:
     """The parameter groups of an updater whose state is a `Learner`."""
     state = jax.eval_shape(updater.init, jax.eval_shape(lambda: jax.random.key(0)))
-    return set(getattr(state, "params", {}))
+    groups = set(getattr(state, "params", {}))
+    return groups - set(map(statistics_group, groups))  # which have no optimizer
 
 
 def _build_normalizer(

@@ -35,17 +35,45 @@ def separate_network(
     and outputs then have a leading axis: `[copies, T, B, ...]`.
     """
     prepare = torso.input_reader(space)
-    transformed_fn = _ensemble(
-        lambda obs: head.read(torso, torso.features(prepare(obs))), copies
-    )
+
+    def transform(features: Callable) -> _Ensemble:
+        return _ensemble(lambda obs: head.read(torso, features(prepare(obs))), copies)
+
+    transformed_fn = transform(torso.features)
 
     def init(key: Key) -> Params:
-        return {group: transformed_fn.init(group_key(group, key), example_batch(space))}
+        params, statistics = transformed_fn.init(
+            group_key(group, key), example_batch(space)
+        )
+        state = {statistics_group(group): statistics} if statistics else {}
+        return {group: params, **state}
 
     def outputs(params: Params, key: Key | None, obs: ArrayTree) -> ArrayTree:
-        return transformed_fn.apply(params[group], key, obs)
+        statistics = params.get(statistics_group(group), {})
+        return transformed_fn.apply(params[group], statistics, key, obs)[0]
 
-    return _batched_network(init, outputs, space, copies)
+    if torso.learn_features is None:
+        return _batched_network(init, outputs, space, copies)
+    learning_fn = transform(torso.learn_features)
+
+    def learn(params: Params, key: Key | None, obs: ArrayTree) -> tuple:
+        name = statistics_group(group)
+        outputs, statistics = learning_fn.apply(params[group], params[name], key, obs)
+        return outputs, {name: statistics}
+
+    return _batched_network(init, outputs, space, copies, learn)
+
+
+def statistics_group(group: str) -> str:
+    """The group of the running statistics of a group of parameters."""
+    return f"{group}.statistics"
+
+
+def learn_outputs(network: Network, params: Params, *inputs: Any) -> tuple:
+    """`network.learn`, or the outputs and no statistics of a network without state."""
+    if network.learn is None:
+        return network.apply(params, *inputs)[0], {}
+    return network.learn(params, *inputs)
 
 
 def shared_network(
@@ -83,13 +111,13 @@ def shared_network(
         features = lower.apply(shared_params, None, obs)
         return {
             SHARED: shared_params,
-            group: upper.init(group_key(group, key), features, *action),
+            group: upper.init(group_key(group, key), features, *action)[0],
         }
 
     def outputs(params: Params, key: Key | None, inputs: ArrayTree) -> ArrayTree:
         obs, *action = split(inputs)
         features = lower.apply(params[SHARED], None, obs)
-        return upper.apply(params[group], key, features, *action)
+        return upper.apply(params[group], {}, key, features, *action)[0]
 
     return _batched_network(init, outputs, space, copies)
 
@@ -129,10 +157,10 @@ def forward_pass(
                 f"{expected_shape} is needed",
                 f"observations are {shapes}, a batch of {rows}",
             )
-        return {group: transformed_fn.init(group_key(group, key), obs)}
+        return {group: transformed_fn.init(group_key(group, key), obs)[0]}
 
     def outputs(params: Params, key: Key | None, obs: ArrayTree) -> ArrayTree:
-        return from_array(transformed_fn.apply(params[group], key, obs))
+        return from_array(transformed_fn.apply(params[group], {}, key, obs)[0])
 
     return _batched_network(init, outputs, space, copies)
 
@@ -146,45 +174,73 @@ def _init_and_apply(transformed: hk.Transformed) -> Callable:
 
 
 class _Ensemble(NamedTuple):
-    """`init(key, *inputs)` and `apply(params, key, *inputs)`, as in Haiku."""
+    """As `hk.TransformedWithState`.
+
+    `init(key, *inputs) -> params, statistics`, and
+    `apply(params, statistics, key, *inputs) -> outputs, statistics`.
+    """
 
     init: Callable
     apply: Callable
 
 
-def _ensemble(function: Callable, copies: int | None) -> hk.Transformed | _Ensemble:
+def _ensemble(function: Callable, copies: int | None) -> _Ensemble:
     """Transforms a Haiku function, or an ensemble of it with a leading axis."""
-    single = hk.transform(function)
+    single = hk.transform_with_state(function)
     if copies is None:
-        return single
+        return _Ensemble(single.init, single.apply)
 
-    def init(key: Key, *inputs: ArrayTree) -> Params:
+    def init(key: Key, *inputs: ArrayTree) -> tuple[Params, Params]:
         keys = jax.random.split(key, copies)
         # Not `vmap`: a batched call of LAPACK can deadlock (see `loop.seeds`).
         return jax.lax.map(lambda member_key: single.init(member_key, *inputs), keys)
 
-    def apply(params: Params, key: Key | None, *inputs: ArrayTree) -> ArrayTree:
+    def apply(
+        params: Params, statistics: Params, key: Key | None, *inputs: ArrayTree
+    ) -> tuple[ArrayTree, Params]:
         if key is None:
-            return jax.vmap(
-                lambda member_params: single.apply(member_params, None, *inputs)
-            )(params)
+            return jax.vmap(lambda *member: single.apply(*member, None, *inputs))(
+                params, statistics
+            )
         # Of as many members as there are parameters: targets may use a subset.
         keys = jax.random.split(key, jax.tree.leaves(params)[0].shape[0])
-        return jax.vmap(
-            lambda member_params, member_key: single.apply(
-                member_params, member_key, *inputs
-            )
-        )(params, keys)
+        return jax.vmap(lambda *member: single.apply(*member, *inputs))(
+            params, statistics, keys
+        )
 
     return _Ensemble(init, apply)
 
 
 def _batched_network(
-    init: Callable, outputs: Callable, space: gymnasium.Space, copies: int | None
+    init: Callable,
+    outputs: Callable,
+    space: gymnasium.Space,
+    copies: int | None,
+    learn: Callable | None = None,
 ) -> Network:
-    """Makes a network of `[T, B, ...]` from a function `outputs` of `[N, ...]`."""
+    """Makes a network of `[T, B, ...]` from functions of `[N, ...]`.
+
+    `outputs` are those of `Network.apply`, `learn` the result of `Network.learn`.
+    """
     ranks = [len(leaf.shape) for leaf in jax.tree.leaves(_element_shapes(space))]
     batch_axis = 0 if copies is None else 1  # of the outputs
+
+    def flatten(obs: ArrayTree) -> tuple[tuple[int, ...], ArrayTree]:
+        leaves, tree = jax.tree.flatten(obs)
+        leading = leaves[0].shape[: leaves[0].ndim - ranks[0]]
+        flat_leaves = [
+            leaf.reshape((-1, *leaf.shape[leaf.ndim - rank :]))
+            for leaf, rank in zip(leaves, ranks, strict=True)
+        ]
+        return leading, jax.tree.unflatten(tree, flat_leaves)
+
+    def unflatten(outputs_flat: ArrayTree, leading: tuple[int, ...]) -> ArrayTree:
+        return jax.tree.map(
+            lambda leaf: leaf.reshape(
+                leaf.shape[:batch_axis] + leading + leaf.shape[batch_axis + 1 :]
+            ),
+            outputs_flat,
+        )
 
     def apply(
         params: Params,
@@ -194,21 +250,25 @@ def _batched_network(
         first: Bool[Array, "..."] | None,
     ) -> tuple[ArrayTree, ArrayTree]:
         del first  # there is no recurrent state to reset
-        leaves, tree = jax.tree.flatten(obs)
-        leading = leaves[0].shape[: leaves[0].ndim - ranks[0]]
-        flat_leaves = [
-            leaf.reshape((-1, *leaf.shape[leaf.ndim - rank :]))
-            for leaf, rank in zip(leaves, ranks, strict=True)
-        ]
-        outputs_flat = outputs(params, key, jax.tree.unflatten(tree, flat_leaves))
-        return jax.tree.map(
-            lambda leaf: leaf.reshape(
-                leaf.shape[:batch_axis] + leading + leaf.shape[batch_axis + 1 :]
-            ),
-            outputs_flat,
-        ), carry
+        leading, rows = flatten(obs)
+        return unflatten(outputs(params, key, rows), leading), carry
 
-    return Network(init, apply, lambda batch: ())
+    def apply_to_learn(
+        params: Params,
+        key: Key | None,
+        obs: ArrayTree,
+        carry: ArrayTree,
+        first: Bool[Array, "..."] | None,
+    ) -> tuple[ArrayTree, Params]:
+        del carry, first
+        assert learn is not None
+        leading, rows = flatten(obs)
+        outputs_flat, statistics = learn(params, key, rows)
+        return unflatten(outputs_flat, leading), statistics
+
+    return Network(
+        init, apply, lambda batch: (), None if learn is None else apply_to_learn
+    )
 
 
 def example_batch(space: gymnasium.Space) -> ArrayTree:

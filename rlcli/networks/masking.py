@@ -8,6 +8,7 @@ from gymnasium import spaces as kinds
 from jaxtyping import Bool
 
 from rlcli.distributions import action_masks
+from rlcli.networks.functions import learn_outputs
 from rlcli.networks.heads import Head
 from rlcli.networks.inputs import Pair
 from rlcli.types import Array, ArrayTree, Key, Network, Params
@@ -21,9 +22,9 @@ def mask_network(network: Network, head: Head, space: gymnasium.Space) -> Networ
     """
     pair = isinstance(space, Pair)
     observation, *action = space.spaces if isinstance(space, Pair) else (space,)
-    _, mask = action_masks.split_mask(observation)
+    _, mask_space = action_masks.split_mask(observation)
     mask_fn = head.mask
-    if mask is None or mask_fn is None or not (pair or head.actions):
+    if mask_space is None or mask_fn is None or not (pair or head.actions):
         return network
 
     def action_mask(inputs: ArrayTree) -> Bool[Array, "..."]:
@@ -36,6 +37,9 @@ def mask_network(network: Network, head: Head, space: gymnasium.Space) -> Networ
         )
         return select_index(action_masks.allowed_actions(obs), actions - start)
 
+    def mask(outputs: ArrayTree, inputs: ArrayTree) -> ArrayTree:
+        return mask_fn(outputs, jax.lax.stop_gradient(action_mask(inputs)))
+
     def apply(
         params: Params,
         key: Key | None,
@@ -44,6 +48,16 @@ def mask_network(network: Network, head: Head, space: gymnasium.Space) -> Networ
         first: Bool[Array, "..."] | None,
     ) -> tuple[ArrayTree, ArrayTree]:
         outputs, carries = network.apply(params, key, inputs, carry, first)
-        return mask_fn(outputs, jax.lax.stop_gradient(action_mask(inputs))), carries
+        return mask(outputs, inputs), carries
 
-    return network._replace(apply=apply)
+    def learn(
+        params: Params,
+        key: Key | None,
+        inputs: ArrayTree,
+        carry: ArrayTree,
+        first: Bool[Array, "..."] | None,
+    ) -> tuple[ArrayTree, Params]:
+        outputs, statistics = learn_outputs(network, params, key, inputs, carry, first)
+        return mask(outputs, inputs), statistics
+
+    return network._replace(apply=apply, learn=network.learn and learn)

@@ -9,11 +9,12 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
+from rlcli.networks.batch_norm import BatchRenorm
 from rlcli.types import ArrayTree
 
 Precision = Literal["float32", "bfloat16"]
 
-_NORMS = (hk.LayerNorm, hk.RMSNorm, hk.GroupNorm)  # sums of many terms
+_NORMS = (hk.LayerNorm, hk.RMSNorm, hk.GroupNorm, BatchRenorm)  # sums of many terms
 
 
 def compute_in(precision: Precision, function: Callable[..., Any]) -> Callable:

@@ -13,6 +13,7 @@ import numpy as np
 from annotated_types import Ge, Lt
 from jaxtyping import Float
 
+from rlcli.networks.batch_norm import BatchRenorm
 from rlcli.networks.inputs import flat_reader
 from rlcli.registry import register
 from rlcli.types import Array, ArrayTree, Count, Structural
@@ -38,6 +39,9 @@ class Torso(NamedTuple):
     input_reader: Callable[[gymnasium.Space], Callable[[ArrayTree], ArrayTree]] = (
         flat_reader
     )
+    # The same features, normalized by the statistics of the batch: a Haiku function
+    # that updates its state. None: there is no batch normalization.
+    learn_features: Callable[[Any], Float[Array, "N F"]] | None = None
     # Whether features draw noise where there is a key. Only functions that predict
     # returns, on torsos of their own, get one.
     has_dropout: bool = False
@@ -77,11 +81,14 @@ def mlp(
     layers: list[Count] = [64, 64],  # noqa: B006 - never mutated
     activation: Activation = "relu",
     layer_norm: bool = False,
+    batch_norm: bool = False,
     dropout: DropoutRate = 0.0,
     init: Init = "fan_in",
 ) -> Torso:
     """Multi-layer perceptron (MLP): each layer is σ(norm(drop(W x + b))).
 
+    `batch_norm` is batch renormalization of the inputs and of the outputs of each
+    layer, for `crossq` (Bhatt et al., 2024, https://arxiv.org/abs/1902.05605).
     `layer_norm` is layer normalization, and `dropout` the probability that a unit is
     zero, for the critics of an updater: in the loss, in targets and where a policy
     explores or maximizes them, but not in evaluation (Hiraoka et al., 2022,
@@ -91,8 +98,14 @@ def mlp(
     `orthogonal`, usual for policy gradients, has gain √2 for relu and scales the output
     layer (Saxe et al., 2013, https://arxiv.org/abs/1312.6120).
     """
-    hidden = dense_layers(layers, activation, layer_norm, init, dropout)
-    return Torso(hidden, output_layer(init), has_dropout=dropout > 0)
+    options = (layers, activation, layer_norm, init, dropout)
+    torso = Torso(dense_layers(*options), output_layer(init), has_dropout=dropout > 0)
+    if not batch_norm:
+        return torso
+    return torso._replace(
+        features=dense_layers(*options, lambda x: BatchRenorm(learns=False)(x)),
+        learn_features=dense_layers(*options, lambda x: BatchRenorm(learns=True)(x)),
+    )
 
 
 def dense_layers(
@@ -101,18 +114,23 @@ def dense_layers(
     layer_norm: bool,
     init: Init,
     dropout: float = 0.0,
+    normalize: Callable[[Array], Array] = lambda features: features,
 ) -> Callable[[Array], Array]:
-    """Dense layers with `layers` units, as a Haiku function."""
+    """Dense layers with `layers` units, as a Haiku function.
+
+    `normalize` is applied to the inputs and to the outputs of each layer.
+    """
     activate = activation_function(activation)
 
     def features(inputs: Array) -> Array:
+        inputs = normalize(inputs)
         for size in layers:
             inputs = hk.Linear(size, w_init=weight_initializer(init))(inputs)
             if dropout:
                 inputs = _drop_units(dropout, inputs)
             if layer_norm:
                 inputs = hk.LayerNorm(-1, True, True)(inputs)
-            inputs = activate(inputs)
+            inputs = normalize(activate(inputs))
         return inputs
 
     return features

@@ -18,6 +18,7 @@ import optax
 from jaxtyping import Bool, Float
 
 from rlcli.errors import RlcliError
+from rlcli.networks.functions import learn_outputs
 from rlcli.networks.heads import Actions, Role, return_head
 from rlcli.networks.memory import is_recurrent
 from rlcli.networks.predictions import (
@@ -47,10 +48,15 @@ class Critic(NamedTuple):
     predict_action: Callable[..., Prediction]
     # (role, params, key, obs, first, carry) -> q(s, ·), `[C, T, B, A, K]`
     predict_all_actions: Callable[..., Prediction]
+    # (params, key, inputs, first) -> prediction, statistics: for losses that update the
+    # statistics (`Network.learn`). Inputs are (obs, action), or obs where the
+    # prediction is of all actions; then `select(prediction, action)` selects one.
+    learn: Callable[..., tuple[Prediction, Params]]
     initial: Callable[[int], ArrayTree] = lambda batch: ()  # batch -> carry
     # (params, obs, first, carry) -> the carry after each step, `[T, B, ...]`
     carries: Callable[..., ArrayTree] = lambda *_: ()
     metric: str = "q"  # the name of its values in metrics: `q`, or `v` of states
+    select: Callable[..., Prediction] = lambda prediction, action: prediction
 
 
 class Backup(NamedTuple):
@@ -70,7 +76,7 @@ def state_critic(
     networks: Callable[..., Network], name: str, critics: int = 1
 ) -> Critic:
     """A critic v(s): independent of the action; A = 1 in `predict_all_actions`."""
-    apply, network = _apply_by_role(networks, name, (), critics)
+    apply, learn, network = _apply_by_role(networks, name, (), critics)
     _refuse_memory(network, "the value of states")
 
     def predict_all_actions(role, params, key, obs, first, carry=()):
@@ -81,7 +87,7 @@ def state_critic(
         del action
         return apply(role, params, key, obs, first, carry)
 
-    return Critic(network.init, predict_action, predict_all_actions, metric="v")
+    return Critic(network.init, predict_action, predict_all_actions, learn, metric="v")
 
 
 def all_actions_critic(
@@ -94,22 +100,26 @@ def all_actions_critic(
 
     The only critic that may be recurrent.
     """
-    predict_all_actions, network = _apply_by_role(
+    predict_all_actions, learn, network = _apply_by_role(
         networks, name, (int(space.n),), critics
     )
 
+    def select(prediction, action):
+        return index_actions(prediction, action - int(space.start))
+
     def predict_action(role, params, key, obs, action, first, carry=()):
         prediction = predict_all_actions(role, params, key, obs, first, carry)
-        return index_actions(prediction, action - int(space.start))
+        return select(prediction, action)
 
     def carries(params, obs, first, carry):
         return network.apply(params, None, obs, carry, first)[1]
 
-    if not is_recurrent(network):
-        return Critic(network.init, predict_action, predict_all_actions)
-    return Critic(
-        network.init, predict_action, predict_all_actions, network.initial, carries
+    critic = Critic(
+        network.init, predict_action, predict_all_actions, learn, select=select
     )
+    if not is_recurrent(network):
+        return critic
+    return critic._replace(initial=network.initial, carries=carries)
 
 
 def one_action_critic(
@@ -122,7 +132,7 @@ def one_action_critic(
 
     Over Discrete actions, `predict_all_actions` evaluates it for every action.
     """
-    apply, network = _apply_by_role(networks, name, (), critics, action=space)
+    apply, learn, network = _apply_by_role(networks, name, (), critics, action=space)
     _refuse_memory(network, "a function of observation and action")
 
     def predict_action(role, params, key, obs, action, first, carry=()):
@@ -142,7 +152,7 @@ def one_action_critic(
         prediction = apply(role, params, key, (repeated_obs, action), first, carry)
         return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, -2), prediction)
 
-    return Critic(network.init, predict_action, predict_all_actions)
+    return Critic(network.init, predict_action, predict_all_actions, learn)
 
 
 def _apply_by_role(
@@ -151,8 +161,11 @@ def _apply_by_role(
     actions: Actions,
     critics: int,
     **more: Any,
-) -> tuple[Callable[..., Prediction], Network]:
-    """Returns `(role, params, key, inputs, first, carry) -> [C, …]` and the network."""
+) -> tuple[Callable[..., Prediction], Callable[..., tuple], Network]:
+    """Returns a function by role, `Critic.learn`, and the network.
+
+    The function is `(role, params, key, inputs, first, carry) -> [C, …]`.
+    """
     if critics > 1:
         more["copies"] = critics
     by_role = {
@@ -162,11 +175,20 @@ def _apply_by_role(
 
     def apply(role, params, key, inputs, first, carry=()):
         prediction, _ = by_role[role].apply(params, key, inputs, carry, first)
+        return stack(prediction)
+
+    def learn(params, key, inputs, first):
+        prediction, statistics = learn_outputs(
+            by_role["learn"], params, key, inputs, (), first
+        )
+        return stack(prediction), statistics
+
+    def stack(prediction):
         if critics > 1:
             return prediction
         return jax.tree.map(lambda leaf: leaf[None], prediction)
 
-    return apply, by_role["learn"]
+    return apply, learn, by_role["learn"]
 
 
 def choose_critics(params: Params, group: str, number: int, key: Key) -> Params:

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int32, Shaped
 
 from rlcli.errors import RlcliError
 from rlcli.types import Array, ArrayTree, Clock, Count, Key, Params
-from rlcli.xla.control_flow import update_if
+from rlcli.xla.control_flow import tree_select, update_if
 from rlcli.xla.data_axis import axis_size, mean_over_devices, sum_over_devices
 
 NOT_FAILED = -1  # value of `Learner.failed` while all losses were finite
@@ -63,6 +63,9 @@ class Losses(NamedTuple):
     # Means over rows of weight > 0.
     row_metrics: Mapping[str, Shaped[Array, "... T B"]]
     metrics: Mapping[str, Float[Array, ""]] = {}
+    # Updated running statistics of networks, by group (`Network.learn`): they replace
+    # those in the parameters if the gradient step is taken.
+    statistics: Mapping[str, ArrayTree] = {}
 
 
 def target_update(
@@ -184,9 +187,16 @@ def alternating_learner(
                 ),
             )
             group_params, opt_state, failed = gradient_step.state
+            new = gradient_step.losses.statistics
+            statistics = tree_select(
+                gradient_step.is_applied, new, _select_groups(params, [*new])
+            )
             opt_states = (*opt_states[:index], opt_state, *opt_states[index + 1 :])
             return Learner(
-                {**params, **group_params}, state_before.target, opt_states, failed
+                {**params, **group_params, **statistics},
+                state_before.target,
+                opt_states,
+                failed,
             ), gradient_step
 
         def later_turns(_, state_before: Learner) -> Learner:
@@ -235,6 +245,7 @@ class _GradientStep(NamedTuple):
     # Parameters, optimizer state, failed.
     state: tuple[Params, ArrayTree, Int32[Array, ""]]
     losses: Losses
+    is_applied: Bool[Array, ""]  # false if this loss, or an earlier one, was not finite
     report: Callable[[], dict[str, Array]]
 
 
@@ -277,7 +288,10 @@ def _gradient_step(
         return {"loss": value, **means, "gradient_norm": norm}
 
     return _GradientStep(
-        (optax.apply_updates(params, change), opt_state, failed), losses, report
+        (optax.apply_updates(params, change), opt_state, failed),
+        losses,
+        is_applied,
+        report,
     )
 
 

@@ -2,6 +2,7 @@
 
 import functools
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,11 +14,20 @@ from rlcli import recipe
 from rlcli.assembly import build
 from rlcli.loop import make_loop
 from rlcli.loop.progress import Setup
+from rlcli.networks.functions import separate_network
+from rlcli.networks.heads import return_head
+from rlcli.networks.torsos import mlp
 from rlcli.preprocessing.moments import initial_moments, update_moments
 from rlcli.replays.prioritized import prioritized
 from rlcli.runs.checkpoint import flatten_tree, restore_tree
 from rlcli.types import Clock, Transition
-from rlcli.updaters.learner import Losses, Term, learner, masked_mean
+from rlcli.updaters.learner import (
+    Losses,
+    Term,
+    alternating_learner,
+    learner,
+    masked_mean,
+)
 from rlcli.xla import data_axis
 
 DEVICES = 2  # those of the test suite
@@ -111,6 +121,35 @@ def test_a_gradient_step_on_two_devices_equals_that_on_one_with_the_same_rows(
         several,
         one,
     )
+
+
+def test_batch_normalization_on_two_devices_equals_that_of_the_whole_batch():
+    """Losses, gradients through the statistics, and running statistics."""
+    space = gymnasium.spaces.Box(-1.0, 1.0, (5,), np.float32)
+    torso = mlp(layers=[4], batch_norm=True)
+    network = separate_network("critic", torso, return_head(), space)
+    optimizer = optax.sgd(0.1)
+    begin, step = alternating_learner(network.init, optimizer, [("critic",)])
+
+    def update(state, x, weight):
+        def loss(params):
+            outputs, statistics = network.learn(params, None, x, (), None)
+            error = outputs.value[..., 0] - jnp.sum(x, axis=-1)
+            terms = [Term(error**2, is_weighted=True)]
+            priority = jnp.zeros(error.shape[1:])
+            return Losses(terms, priority, {}, statistics=statistics)
+
+        clock = Clock.zero()._replace(compute_metrics=jnp.bool_(True))
+        state, _, metrics = step(state, [loss], weight, clock)
+        return state, metrics
+
+    x, weight = jax.random.normal(jax.random.key(0), (3, 8, 5)), jnp.ones((3, 8))
+    state = begin(jax.random.key(1))
+    one = jax.jit(update)(state, x, weight)
+    parallel = on_devices(update, WHOLE, COLUMNS, COLUMNS, outputs=WHOLE)
+    assert_close(flatten_tree(parallel(state, x, weight)), flatten_tree(one))
+    moved = one[0].params["critic.statistics"]["batch_norm"]["mean"]
+    np.testing.assert_allclose(moved, 0.01 * x.mean(axis=(0, 1)), rtol=1e-4)
 
 
 def test_a_loss_that_is_not_finite_on_one_device_stops_all_of_them():

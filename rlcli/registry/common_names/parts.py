@@ -131,7 +131,6 @@ UPDATERS = {
     "truncated_quantile_critics": "`updater: tqc`",
     "simba": "SimBa is a network, for any updater: `rlcli show simba_pendulum`",
     "droq dropout_q": "DroQ is a recipe: `rlcli show droq_pendulum`",
-    "crossq": "it is not supported; SAC is closest: `updater: sac`",
     "d4pg": (
         "D4PG is `updater: ddpg` with a categorical head, as in "
         "`network: {policy: mlp, critic: {name: mlp, head: categorical}}`"

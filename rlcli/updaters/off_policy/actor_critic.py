@@ -23,12 +23,13 @@ import optax
 from jaxtyping import Float
 
 from rlcli.errors import RlcliError
-from rlcli.networks.functions import SHARED
+from rlcli.networks.functions import SHARED, statistics_group
 from rlcli.networks.memory import is_recurrent
 from rlcli.networks.predictions import (
     LOSSES,
     Loss,
     Particles,
+    Prediction,
     Transform,
     TransformName,
     min_over_critics,
@@ -71,6 +72,7 @@ from rlcli.updaters.off_policy.actors import ActionChoices, Actor, evaluate_choi
 from rlcli.updaters.regularizers import penalties
 
 CriticReduction = Callable[[Particles], Particles]  # reduces C critics to one
+PredictionFunction = Callable[[Params], tuple[Prediction, Particles, Params]]
 
 
 def first_critic(particles: Particles) -> Particles:
@@ -110,6 +112,13 @@ class OffPolicyOptions(NamedTuple):
     regularizers: Sequence[Mapping[str, Any]] = ()  # with defaults filled in
     # (parts, params, rows, key) -> a term of the critics' loss, `[T, B]`
     critic_penalty: Callable[..., Float[Array, "T B"]] | None = None
+    # (parts, params, target params, rows, keys) -> a function of the parameters, whose
+    # results are q(s, a), the target, and the updated statistics of networks
+    predict: Callable[..., PredictionFunction] = lambda *inputs: predict_separately(
+        *inputs
+    )
+    # Whether `predict` updates the statistics of networks, see `Network.learn`.
+    learns_statistics: bool = False
     # (parts, params, policy loss, choice, rows) -> the policy loss to use instead
     change_policy_loss: Callable[..., Float[Array, "T B"]] = (
         lambda parts, params, loss, *_: loss
@@ -203,16 +212,16 @@ def off_policy_actor_critic(
         key: Key,
     ) -> tuple[Learner, Report]:
         target_key, critic_key, policy_key, penalty_key = jax.random.split(key, 4)
-        critic_target = _critic_target(
-            parts, state.params, target_params(state), batch, target_key
+        predict = settings.predict(
+            *(parts, state.params, target_params(state), batch),
+            (target_key, critic_key),
         )
 
         def critic_losses(params: Params) -> Losses:
-            inputs = (critic_key, batch.obs, batch.action, batch.first)
-            prediction = critic.predict_action("learn", params, *inputs)
+            prediction, critic_target, statistics = predict(params)
             losses = regression_losses(
                 prediction, critic_target, LOSSES[settings.loss], scale
-            )
+            )._replace(statistics=statistics)
             if settings.critic_penalty is None:
                 return losses
             penalty = settings.critic_penalty(parts, params, batch, penalty_key)
@@ -235,7 +244,29 @@ def off_policy_actor_critic(
         ),
         failed_at=lambda state: state.failed,
         is_data_parallel=True,
+        learns_statistics=settings.learns_statistics,
     )
+
+
+def predict_separately(
+    parts: OffPolicyParts,
+    online: Params,
+    target_params: Params,
+    rows: Transition,
+    keys: tuple[Key, Key],
+) -> PredictionFunction:
+    """Predictions of actions taken, and targets from the target parameters.
+
+    See `OffPolicyOptions.predict`.
+    """
+    target_key, critic_key = keys
+    target = _critic_target(parts, online, target_params, rows, target_key)
+
+    def predict(params: Params) -> tuple[Prediction, Particles, Params]:
+        inputs = (critic_key, rows.obs, rows.action, rows.first)
+        return parts.critic.predict_action("learn", params, *inputs), target, {}
+
+    return predict
 
 
 def _critic_target(
@@ -256,6 +287,17 @@ def _critic_target(
         *(parts.critic, "bootstrap", critic_params, critic_key),
         *(rows.next_obs, choice, rows.first),
     )
+    return soft_target(parts, online, rows, choice, prediction)
+
+
+def soft_target(
+    parts: OffPolicyParts,
+    online: Params,
+    rows: Transition,
+    choice: ActionChoices,
+    prediction: Prediction,
+) -> Particles:
+    """The target from a prediction `[C, T, B, M, K]` of M choices at `next_obs`."""
     bonus = -parts.temperature.value(online) * choice.log_prob
     bootstrap_value = parts.settings.target_reduction(prediction.particles(parts.scale))
     return bootstrap_target(rows, Backup(bootstrap_value, choice.probability, bonus))
@@ -290,7 +332,8 @@ def _actor_losses(
         value = parts.temperature.value(params)
         terms.append(Term(value * excess_entropy, is_weighted=False))
         metrics["temperature"] = jnp.asarray(value)
-    return Losses(terms, jnp.zeros(rows.reward.shape[1:]), row_metrics, metrics)
+    zeros = jnp.zeros(rows.reward.shape[1:])
+    return Losses(terms, zeros, row_metrics, metrics, choice.statistics)
 
 
 def _estimate(
@@ -322,7 +365,7 @@ def _estimate(
     family = parts.actor.family
     # The learned distribution; for a deterministic actor, the exploring policy.
     log_prob = policy.log_prob if family is None else family.log_prob
-    outputs = parts.actor.choose(policy_params, steps.obs, first, key).outputs
+    outputs, _ = parts.actor.network.apply(policy_params, None, steps.obs, (), first)
     return Estimates(
         v_tm1=soft_value(steps.obs),
         v_t=soft_value(steps.next_obs),
@@ -333,7 +376,8 @@ def _estimate(
 
 def _acting_params(params: Params) -> Params:
     """The parameters that acting needs, without the critics'."""
-    return {name: params[name] for name in ("policy", SHARED) if name in params}
+    groups = ("policy", SHARED, statistics_group("policy"))
+    return {name: params[name] for name in groups if name in params}
 
 
 def _check_regularizers(

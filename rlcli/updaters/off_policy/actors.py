@@ -21,6 +21,7 @@ from rlcli import spaces
 from rlcli.distributions import Distribution
 from rlcli.distributions.family import event_size, unflatten_event
 from rlcli.distributions.squashed import box_bijector
+from rlcli.networks.functions import learn_outputs
 from rlcli.networks.heads import action_head, distribution_head
 from rlcli.networks.predictions import Prediction
 from rlcli.policies import ActionOffer, DistributionOffer, Offer, ValuesOffer
@@ -35,13 +36,16 @@ class ActionChoices(NamedTuple):
     probability: Float[Array, "T B M"]
     log_prob: Float[Array, "T B M"]  # or a density; 0 if deterministic
     outputs: Float[Array, "T B size"]  # of the policy network
+    # Updated, of the policy network (`Network.learn`).
+    statistics: Mapping[str, ArrayTree] = {}
 
 
 class Actor(NamedTuple):
     """A policy to improve; the recipe's policy acts on one of its offers."""
 
     network: Network
-    # (params, obs, first, key) -> ActionChoices, for the policy's objective
+    # (params, obs, first, key) -> ActionChoices, for the policy's objective: networks
+    # with batch normalization use the statistics of the batch
     choose: Callable[[Params, ArrayTree, Bool[Array, "T B"], Key], ActionChoices]
     # the same for bootstrap targets
     choose_target: Callable[[Params, ArrayTree, Bool[Array, "T B"], Key], ActionChoices]
@@ -57,17 +61,23 @@ def categorical_actor(networks: Callable[..., Network], family: Distribution) ->
     """
     logits = networks("policy", functools.partial(distribution_head, family))
 
+    def to_choice(outputs, statistics):
+        log_prob = jax.nn.log_softmax(outputs)
+        return ActionChoices(None, jnp.exp(log_prob), log_prob, outputs, statistics)
+
     def choose(params, obs, first, key):
         del key  # nothing is sampled
-        outputs, _ = logits.apply(params, None, obs, (), first)
-        log_prob = jax.nn.log_softmax(outputs)
-        return ActionChoices(None, jnp.exp(log_prob), log_prob, outputs)
+        return to_choice(*learn_outputs(logits, params, None, obs, (), first))
+
+    def choose_target(params, obs, first, key):
+        del key
+        return to_choice(logits.apply(params, None, obs, (), first)[0], {})
 
     offers = {
         "distribution": DistributionOffer(logits, family),
         "values": ValuesOffer(logits),
     }
-    return Actor(logits, choose, choose, offers, family)
+    return Actor(logits, choose, choose_target, offers, family)
 
 
 def stochastic_actor(networks: Callable[..., Network], family: Distribution) -> Actor:
@@ -79,16 +89,22 @@ def stochastic_actor(networks: Callable[..., Network], family: Distribution) -> 
             f"expected a distribution with reparameterized samples, got `{family.name}`"
         )
 
-    def choose(params, obs, first, key):
-        outputs, _ = network.apply(params, None, obs, (), first)
+    def sample_choice(outputs, statistics, first, key):
         noise = jax.tree.map(
             lambda leaf: leaf.reshape((*first.shape, *leaf.shape[1:])),
             family.draw(key, first.size),
         )
         action, log_prob = sample(outputs, noise)
-        return ActionChoices(
-            action, jnp.ones((*first.shape, 1)), log_prob[..., None], outputs
-        )
+        ones = jnp.ones((*first.shape, 1))
+        return ActionChoices(action, ones, log_prob[..., None], outputs, statistics)
+
+    def choose(params, obs, first, key):
+        outputs, statistics = learn_outputs(network, params, None, obs, (), first)
+        return sample_choice(outputs, statistics, first, key)
+
+    def choose_target(params, obs, first, key):
+        outputs, _ = network.apply(params, None, obs, (), first)
+        return sample_choice(outputs, {}, first, key)
 
     def mode(params, key, obs, carry, first):
         outputs, carry = network.apply(params, key, obs, carry, first)
@@ -98,7 +114,7 @@ def stochastic_actor(networks: Callable[..., Network], family: Distribution) -> 
         "distribution": DistributionOffer(network, family),
         "action": ActionOffer(Network(network.init, mode, network.initial)),
     }
-    return Actor(network, choose, choose, offers, family)
+    return Actor(network, choose, choose_target, offers, family)
 
 
 def deterministic_actor(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -56,13 +56,16 @@ class SoftOptions(NamedTuple):
 
 
 def soft_actor_critic(
-    facts: Mapping[str, Any] = MappingProxyType({}), **defaults: Any
+    facts: Mapping[str, Any] = MappingProxyType({}),
+    names: Sequence[str] = SoftOptions._fields,
+    **defaults: Any,
 ) -> Callable[[Callable[..., OffPolicyOptions]], Callable[..., Updater]]:
     """Decorator that registers a soft actor-critic under the name of a function.
 
     The function changes `OffPolicyOptions`. The options of the updater are its
-    keyword-only parameters and those of `SoftOptions`, with these `defaults`. `facts`
-    are defaults for other sections of a recipe, besides those of `soft_pg`.
+    keyword-only parameters and the fields `names` of `SoftOptions`, with these
+    `defaults`. `facts` are defaults for other sections of a recipe, besides those of
+    `soft_pg`.
     """
 
     def build(
@@ -91,7 +94,7 @@ def soft_actor_critic(
         )
 
     return updater_decorator(
-        build, SoftOptions, SoftOptions._fields, defaults, {**_DEFAULTS, **facts}
+        build, SoftOptions, names, defaults, {**_DEFAULTS, **facts}
     )
 
 

@@ -36,6 +36,11 @@ RECIPES = {
         "normalize": {"observation": True},
     },
     "squashed": {"environment": PENDULUM, "network": SMALL, "updater": "sac"},
+    "batch_norm": {
+        "environment": PENDULUM,
+        "network": {"layers": [4]},
+        "updater": "crossq",
+    },
     "masked": {"environment": "ConnectFour-v0", "network": SMALL, "updater": "dqn"},
     "images": {
         "environment": "MinAtar/Breakout-v1",

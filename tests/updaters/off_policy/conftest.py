@@ -30,7 +30,7 @@ class SoftTables:
             return separate_network(name, torso, made, space, copies)
 
         spaces = Spaces(*map(gymnasium.spaces.Discrete, (STATES, ACTIONS)))
-        options = {"target": {"every": 1_000}, "temperature": self.tau, **options}
+        options = {"temperature": self.tau, **options}
         self.updater = factory(
             spaces,
             networks,

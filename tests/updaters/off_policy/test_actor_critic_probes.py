@@ -15,7 +15,7 @@ import pytest
 
 from rlcli import distributions, loop, recipe
 from rlcli.assembly import build
-from rlcli.networks.functions import Pair, separate_network
+from rlcli.networks.functions import Pair, separate_network, statistics_group
 from rlcli.networks.heads import action_head, distribution_head, return_head
 from rlcli.networks.torsos import mlp
 
@@ -33,25 +33,28 @@ UPDATERS = {"ddpg": {}, "td3": {}, "sac": {"temperature": 0.01}}
 SOFT_UPDATERS = {
     "tqc": {"temperature": 0.01, "critics": 2, "drop": 1},
     "redq": {"temperature": 0.01, "critics": 3, "subset": 2},
+    "crossq": {"temperature": 0.01, "delay": 1},
 }
 OPTIONS = {**UPDATERS, **SOFT_UPDATERS}
-SOFT_CASES = [("tqc", "quantile"), ("redq", "scalar")]
+SOFT_CASES = [("tqc", "quantile"), ("redq", "scalar"), ("crossq", "scalar")]
 pytestmark = pytest.mark.slow
 
 
 def learn_probe(probe, name, head):
     """The parameters after a thousand updates, and the functions' head."""
     head = {"name": head, **HEADS[head]}
+    torso = {"name": "mlp", "layers": [16], "batch_norm": name == "crossq"}
+    target = {} if name == "crossq" else {"target": {"polyak": 0.2}}
     data = {
         "environment": {"name": f"probe-{probe}", "num_envs": 16},
         "network": {
-            "policy": {"name": "mlp", "layers": [16]},
-            "critic": {"name": "mlp", "layers": [16], "head": head},
+            "policy": torso,
+            "critic": {**torso, "head": head},
         },
         "tracer": {"name": "n_step", "gamma": GAMMA},
         "policy": "random",
         "replay": {"name": "uniform", "capacity": 512, "batch_size": 64},
-        "updater": {"name": name, **OPTIONS[name], "target": {"polyak": 0.2}},
+        "updater": {"name": name, **OPTIONS[name], **target},
         "optimizer": {
             "policy": {"name": "adam", "learning_rate": 0.01},
             "critic": {"name": "adam", "learning_rate": {"from": 0.05, "to": 0.0}},
@@ -68,7 +71,8 @@ def learn_probe(probe, name, head):
 
 def apply_function(params, name, head, space, *inputs, copies=None):
     """The outputs of a function of observations, or of pairs, as scalars."""
-    network = separate_network(name, mlp(layers=[16]), head, space, copies)
+    torso = mlp(layers=[16], batch_norm=statistics_group(name) in params)
+    network = separate_network(name, torso, head, space, copies)
     shown = [jnp.asarray(each, jnp.float32)[:, None] for each in inputs]
     given = shown[0] if len(shown) == 1 else tuple(shown)
     found, _ = network.apply(params, None, given, (), None)

@@ -17,7 +17,8 @@ CRITICS, SUBSET = 3, 2
 
 @pytest.fixture
 def tabular(soft_tables):
-    return lambda **options: soft_tables(redq, CRITICS, subset=SUBSET, **options)
+    options = {"subset": SUBSET, "target": {"every": 1_000}}
+    return lambda **more: soft_tables(redq, CRITICS, **{**options, **more})
 
 
 def updated_critics(ours, members):

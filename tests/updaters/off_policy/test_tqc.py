@@ -13,7 +13,10 @@ QUANTILES, CRITICS = 4, 2
 @pytest.fixture
 def tabular(soft_tables):
     head = {"name": "quantile", "quantiles": QUANTILES}
-    return lambda drop: soft_tables(tqc, CRITICS, head, QUANTILES, drop=drop)
+    target = {"every": 1_000}
+    return lambda drop: soft_tables(
+        tqc, CRITICS, head, QUANTILES, drop=drop, target=target
+    )
 
 
 def target_atoms(ours, at, drop):

@@ -347,7 +347,7 @@ def test_the_values_that_select_a_target_action_are_predicted_for_acting():
         return Quantiles(values, values)
 
     rows = Transition(*(np.zeros((2, 3), "f4") for _ in range(7)), extras={})
-    critic = Critic(lambda key: {}, lambda *_: None, predict_all_actions)
+    critic = Critic(lambda key: {}, lambda *_: None, predict_all_actions, lambda *_: ())
     parts = TDParts(None, critic, None, None, IDENTITY, None)
     context = make_context(parts, 1.0, 2.0, rows, jax.random.key(0))
     np.testing.assert_allclose(context.target_next_q(), np.full((2, 3, ACTIONS), 2.0))

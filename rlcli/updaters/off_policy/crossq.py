@@ -1,0 +1,85 @@
+"""CrossQ: soft actor-critic with batch normalization and without target parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from rlcli.networks.predictions import Particles, Prediction
+from rlcli.types import ArrayTree, Key, Params, Transition
+from rlcli.updaters.off_policy.actor_critic import (
+    OffPolicyOptions,
+    OffPolicyParts,
+    PredictionFunction,
+    soft_target,
+)
+from rlcli.updaters.off_policy.soft_pg import SoftOptions, soft_actor_critic
+
+
+@soft_actor_critic(
+    {"network": {"name": "mlp", "batch_norm": True}},
+    names=[name for name in SoftOptions._fields if name != "target"],
+    temperature="learned",
+    critics=2,
+    delay=3,
+)
+def crossq(settings: OffPolicyOptions) -> OffPolicyOptions:
+    """CrossQ: SAC with batch normalization and without target parameters.
+
+        E[τ log π(a|s) − min q(s, a)],  a ~ π(·|s)
+        y = R + I (min q(s′, a′) − τ log π(a′|s′)),  a′ ~ π(·|s′)
+
+    (Bhatt et al., 2024, https://arxiv.org/abs/1902.05605). The critics predict q(s, a)
+    and q(s′, a′) in one forward pass, so that batch normalization sees both; the
+    gradient does not pass through y. The policy maximizes critics with running
+    statistics, and running statistics select actions. The networks have `batch_norm`
+    by default. The policy is updated once in `delay` updates.
+    """
+    return settings._replace(predict=predict_jointly, learns_statistics=True)
+
+
+def predict_jointly(
+    parts: OffPolicyParts,
+    online: Params,
+    target_params: Params,
+    rows: Transition,
+    keys: tuple[Key, Key],
+) -> PredictionFunction:
+    """Predictions and targets from one forward pass of the critics.
+
+    See `OffPolicyOptions.predict`.
+    """
+    del target_params  # there are none
+    target_key, key = keys
+    choice = parts.actor.choose_target(online, rows.next_obs, rows.first, target_key)
+    inputs = _join(rows.obs, rows.next_obs)
+    if choice.action is not None:
+        inputs = (inputs, _join(rows.action, choice.action))
+    first = _join(rows.first, rows.first)
+
+    def predict(params: Params) -> tuple[Prediction, Particles, Params]:
+        both, statistics = parts.critic.learn(params, key, inputs, first)
+        prediction, next_prediction = _split(both)
+        prediction = parts.critic.select(prediction, rows.action)
+        if choice.action is not None:
+            next_prediction = jax.tree.map(
+                lambda leaf: leaf[..., None, :], next_prediction
+            )
+        target = soft_target(parts, online, rows, choice, next_prediction)
+        return prediction, jax.lax.stop_gradient(target), statistics
+
+    return predict
+
+
+def _join(first: ArrayTree, second: ArrayTree) -> ArrayTree:
+    """Two batches `[T, B, ...]` as one, `[T, 2 B, ...]`."""
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), first, second)
+
+
+def _split(prediction: Any) -> tuple[Any, Any]:
+    """The predictions `[C, T, B, ...]` of the two batches in `[C, T, 2 B, ...]`."""
+    size = jax.tree.leaves(prediction)[0].shape[2] // 2
+    first = jax.tree.map(lambda leaf: leaf[:, :, :size], prediction)
+    return first, jax.tree.map(lambda leaf: leaf[:, :, size:], prediction)

@@ -1,0 +1,94 @@
+"""Batch renormalization, against its equations in NumPy."""
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlcli.networks.batch_norm import BatchRenorm
+from rlcli.xla.data_axis import AXIS
+
+ROWS, SIZE, WARMUP, EPSILON = 8, 3, 100_000, 1e-3
+RNG = np.random.default_rng(0)
+X = (5 + 3 * RNG.normal(size=(ROWS, SIZE))).astype("f4")
+PARAMS = {"batch_norm": {"scale": np.array([1, 2, 3.0]), "offset": np.arange(3.0)}}
+MEAN, VARIANCE = np.array([4, -9, 6.0]), np.array([9, 0.1, 200.0])
+
+
+def layer(learns):
+    return hk.without_apply_rng(
+        hk.transform_with_state(lambda x: BatchRenorm(learns=learns)(x))
+    )
+
+
+def state(count=0, mean=MEAN, variance=VARIANCE):
+    numbers = {"mean": mean, "variance": variance, "count": np.int32(count)}
+    return {"batch_norm": jax.tree.map(jnp.asarray, numbers)}
+
+
+def normalized(x, count):
+    """The outputs of learning, with the clipped corrections after the warm-up."""
+    mean, deviation = x.mean(axis=0), np.sqrt(x.var(axis=0) + EPSILON)
+    ratio, shift = 1.0, 0.0
+    if count >= WARMUP:
+        running = np.sqrt(VARIANCE + EPSILON)
+        ratio = np.clip(deviation / running, 1 / 3, 3)
+        shift = np.clip((mean - MEAN) / running, -5, 5)
+    scale, offset = PARAMS["batch_norm"]["scale"], PARAMS["batch_norm"]["offset"]
+    return ((x - mean) / deviation * ratio + shift) * scale + offset
+
+
+def test_initial_statistics_are_those_of_a_standard_normal_distribution():
+    _, initial = layer(False).init(jax.random.key(0), X)
+    for name, value in {"mean": 0, "variance": 1, "count": 0}.items():
+        np.testing.assert_array_equal(initial["batch_norm"][name], value)
+
+
+def test_outside_of_losses_running_statistics_normalize_and_stay():
+    outputs, after = layer(False).apply(PARAMS, state(), X)
+    scale, offset = PARAMS["batch_norm"]["scale"], PARAMS["batch_norm"]["offset"]
+    expected = (X - MEAN) / np.sqrt(VARIANCE + EPSILON) * scale + offset
+    np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-4)
+    jax.tree.map(np.testing.assert_array_equal, after, state())
+
+
+@pytest.mark.parametrize("count", [0, WARMUP - 1, WARMUP])
+def test_in_losses_the_batch_normalizes_and_moves_the_statistics(count):
+    outputs, after = layer(True).apply(PARAMS, state(count), X)
+    np.testing.assert_allclose(outputs, normalized(X, count), rtol=1e-4, atol=1e-4)
+    expected = {
+        "mean": 0.99 * MEAN + 0.01 * X.mean(axis=0),
+        "variance": 0.99 * VARIANCE + 0.01 * X.var(axis=0),
+        "count": min(count + 1, WARMUP),
+    }
+    for name, value in expected.items():
+        np.testing.assert_allclose(after["batch_norm"][name], value, rtol=1e-5)
+
+
+def test_corrections_and_statistics_have_no_gradient():
+    """∂y/∂x is that of (x − μ_B) / σ_B, times the ratio as a constant."""
+    weights = RNG.normal(size=(ROWS, SIZE))
+
+    def total(x, count):
+        outputs, after = layer(True).apply(PARAMS, state(count), x)
+        assert after["batch_norm"]["mean"].shape == (SIZE,)
+        return jnp.sum(weights * outputs) + jnp.sum(after["batch_norm"]["mean"])
+
+    plain, corrected = (jax.grad(total)(X, count) for count in (0, WARMUP))
+    ratio = np.clip(np.sqrt((X.var(axis=0) + EPSILON) / (VARIANCE + EPSILON)), 1 / 3, 3)
+    np.testing.assert_allclose(corrected, plain * ratio, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [0, WARMUP])
+def test_the_batch_is_that_of_all_devices(count):
+    def learn(x):
+        return layer(True).apply(PARAMS, state(count), x)
+
+    outputs, after = jax.vmap(learn, axis_name=AXIS)(X.reshape(2, ROWS // 2, SIZE))
+    expected, whole = learn(X)
+    np.testing.assert_allclose(
+        outputs.reshape(ROWS, SIZE), expected, rtol=1e-4, atol=1e-5
+    )
+    for leaf, one in zip(jax.tree.leaves(after), jax.tree.leaves(whole), strict=True):
+        np.testing.assert_allclose(leaf, np.stack([one, one]), rtol=1e-5)
