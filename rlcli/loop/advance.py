@@ -1,4 +1,4 @@
-"""Advance: the device side of a step, the same for every algorithm and loop."""
+"""Advance: one step of training on the device, for the compiled and the host loop."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ from rlcli.loop.progress import (
 from rlcli.types import Agent, Array, ArrayTree, TimeStep, Transition
 from rlcli.xla.control_flow import run_if, tree_select
 
-_BLOCK = 128  # steps whose noise is drawn with one call, at most …
-_BLOCK_ROWS = 16_384  # … and transitions, at most
+# One call draws the noise of a block of steps, of at most `_BLOCK` steps and
+# `_BLOCK_ROWS` transitions.
+_BLOCK = 128
+_BLOCK_ROWS = 16_384
 
 
 def advance(
@@ -35,7 +37,10 @@ def advance(
     noise: tuple[ArrayTree, ArrayTree],
     compute_metrics: Bool[Array, ""],
 ) -> tuple[Progress, Mapping[str, Real[Array, ""]]]:
-    """One step of one seed: adds a timestep, learns if due, selects an action."""
+    """Advances one seed by one step: adds a timestep, learns if due, selects an action.
+
+    Returns the progress, and metrics that are valid only if the step made an update.
+    """
     action_noise, learn_noise = noise
     with jax.named_scope(phases.STATISTICS):
         statistics = update_statistics(progress.statistics, timestep)
@@ -48,9 +53,9 @@ def advance(
     with jax.named_scope(phases.STATISTICS):
         faults = update_faults(progress.faults, environment, action, timestep, step)
     progress = progress._replace(faults=faults)
-    if setup.unroll == 1:  # learned from immediately, and not stored
+    if setup.unroll == 1:  # the row is the whole unroll: it is not stored
         unroll = jax.tree.map(lambda leaf: leaf[None], row)
-        learner, metrics = agent.learn(progress.agent, unroll, clock, learn_noise)
+        agent_state, metrics = agent.learn(progress.agent, unroll, clock, learn_noise)
         position, is_full = progress.position, 1
     else:
         with jax.named_scope(phases.STORE):
@@ -68,17 +73,22 @@ def advance(
         def learn(state: ArrayTree) -> tuple[ArrayTree, Any]:
             return agent.learn(state, unroll, clock, agent.draw(learn_noise))
 
-        learner, metrics = run_if(is_full, learn, progress.agent)
+        agent_state, metrics = run_if(is_full, learn, progress.agent)
     with jax.named_scope(phases.ACT):
-        pending, policy = select_action(
-            agent, learner, timestep.obs, progress.policy, timestep.last, action_noise
+        pending, policy_state = select_action(
+            agent,
+            agent_state,
+            timestep.obs,
+            progress.policy,
+            timestep.last,
+            action_noise,
         )
     return progress._replace(
         iteration=progress.iteration + is_full,
         position=position,
         pending=pending,
-        policy=policy,
-        agent=learner,
+        policy=policy_state,
+        agent=agent_state,
     ), metrics
 
 
@@ -101,10 +111,12 @@ def advance_with_metrics(
     carry: tuple[Progress, Mapping[str, Array]],
     final_updates: Array,
 ) -> tuple[Progress, Mapping[str, Array]]:
-    """One step of a chunk, with the metrics of the last update before a log point.
+    """Advances one step of a chunk, and keeps the metrics of the last update.
 
-    `advance_fn(progress, compute_metrics)` advances one step. `final_updates` is the
-    number of updates of the run at the next log point.
+    `advance_fn(progress, compute_metrics)` advances one step. `compute_metrics` is true
+    only in the iteration that makes the last update before the next log point. `carry`
+    is the progress and the metrics so far. `final_updates` is the number of updates of
+    the run at the next log point.
     """
     progress, metrics = carry
     compute_metrics = agent.updates(progress.iteration + 1) == final_updates
@@ -121,7 +133,8 @@ def noise_block_size(num_envs: int) -> int:
 def draw_noise_block(setup: Setup, seed: Array, start: Array) -> tuple[ArrayTree, ...]:
     """The noise of a block of steps, `[block, ...]`.
 
-    The host loop uses it too: XLA would round a draw that it fuses with its use.
+    The host loop draws it in blocks, too: if XLA fused a draw with the operations that
+    use it, the noise could be rounded differently than in the compiled loop.
     """
     times = start + jnp.arange(noise_block_size(setup.environment.num_envs))
     return jax.vmap(lambda time: draw_step_noise(setup, seed, time))(times)

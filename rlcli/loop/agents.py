@@ -32,7 +32,8 @@ class ReplayAgentState(NamedTuple):
 
     learner: ArrayTree
     replay: ArrayTree
-    # The metrics of the last update, if an iteration may have no update: else ().
+    # The metrics of the last update, if updates may be skipped (`Replay.episodes`);
+    # else ().
     metrics: ArrayTree = ()
 
 
@@ -63,7 +64,7 @@ def replay_agent(
     def init(key: Key, unroll: Transition) -> ReplayAgentState:
         state = ReplayAgentState(updater.init(key), replay.init(unroll))
         if not replay.episodes or not {*_requires(tracer, updater)} <= {*unroll.extras}:
-            return state  # without extras: only for the shapes of an action
+            return state  # an unroll without extras, see `initial_progress`
         _, metrics = jax.eval_shape(learn, state, unroll, Clock.zero(), draw(key))
         return state._replace(metrics=zeros_of_shapes(metrics))
 
@@ -73,7 +74,7 @@ def replay_agent(
         return samples, jax.random.split(update_key, max_updates)
 
     def count_updates(iterations: Any) -> Any:
-        """The number of updates in `iterations`: an int, or an array for an array."""
+        """The number of updates in the first `iterations`, an int or an int array."""
         learning_iterations = iterations - start
         learning_iterations = learning_iterations * (learning_iterations > 0)
         return learning_iterations * updates.numerator // updates.denominator
@@ -141,12 +142,12 @@ def replay_agent(
 
 
 def _sample_updater(updater: Updater, tracer: Tracer, replay: Replay) -> Callable:
-    """Returns a function that learns from one sample.
+    """Returns `(states, count, clock, time, noise) -> states`: learns from one sample.
 
-    It is `(states, count, clock, time, noise) -> states`: `states` are those of the
-    learner and of the replay, and the last metrics; `count` is the number of unrolls in
-    the replay, `time` the number of updates before this iteration and the index of the
-    update in it, and `noise` that of all updates in the iteration.
+    `states` are the learner, the replay and the metrics of the last update. `count` is
+    the number of unrolls added to the replay. `time` is the number of updates before
+    this iteration, and the index of this update within the iteration. `noise` is the
+    noise of all updates of the iteration.
     """
 
     def update(
@@ -160,15 +161,15 @@ def _sample_updater(updater: Updater, tracer: Tracer, replay: Replay) -> Callabl
             raw, weight, index = replay.sample(source, count, sample_noise)
         clock = clock._replace(updates=updates_before + i)
         if replay.episodes:
-            # An update is skipped if the sample is empty: the last one of a chunk is
-            # not known in advance.
+            # Updates with an empty sample are skipped, so it is not known in advance
+            # which update is the last one before a log point.
             clock = clock._replace(compute_metrics=jnp.bool_(True))
 
         def step(learner: ArrayTree) -> tuple:
             rows = _trace(tracer, updater, learner, raw)
-            counts = weight[: rows.reward.shape[0]]
+            row_weight = weight[: rows.reward.shape[0]]
             with jax.named_scope(phases.UPDATE):
-                learner, report = updater.update(learner, rows, counts, clock, key)
+                learner, report = updater.update(learner, rows, row_weight, clock, key)
             return learner, report.priority, dict(report.metrics)
 
         if replay.episodes:
@@ -185,25 +186,26 @@ def _sample_updater(updater: Updater, tracer: Tracer, replay: Replay) -> Callabl
 
 def online_agent(updater: Updater, tracer: Tracer) -> Agent:
     """An agent that learns from each unroll once, and does not store it."""
-    lead = (tracer.window or 1) - 1
+    tail_length = (tracer.window or 1) - 1
 
     def init(key: Key, unroll: Transition) -> OnlineAgentState:
         tail = jax.tree.map(
-            lambda leaf: jnp.zeros((lead, *leaf.shape[1:]), leaf.dtype), unroll
+            lambda leaf: jnp.zeros((tail_length, *leaf.shape[1:]), leaf.dtype), unroll
         )
         return OnlineAgentState(updater.init(key), tail)
 
     def learn(
         state: OnlineAgentState, steps: Transition, clock: Clock, noise: Key
     ) -> tuple[OnlineAgentState, dict[str, Real[Array, ""]]]:
-        rows_in_window = jax.tree.map(
+        steps_with_tail = jax.tree.map(
             lambda a, b: jnp.concatenate([a, b]), state.tail, steps
         )
-        rows = _trace(tracer, updater, state.learner, rows_in_window)
-        # Rows that begin before the first step have weight 0: they are padding. The
-        # number of earlier steps is exact up to `lead`, which is all that matters.
-        steps_before = jnp.minimum(clock.iteration, lead) * len(steps.reward)
-        is_valid = jnp.arange(rows.reward.shape[0]) + steps_before >= lead
+        rows = _trace(tracer, updater, state.learner, steps_with_tail)
+        # Rows that begin before the first step of the run are padding, and get weight
+        # 0. After `tail_length` iterations there are none, so counting stops there,
+        # which avoids an overflow.
+        steps_before = jnp.minimum(clock.iteration, tail_length) * len(steps.reward)
+        is_valid = jnp.arange(rows.reward.shape[0]) + steps_before >= tail_length
         weight = jnp.broadcast_to(is_valid[:, None], rows.reward.shape).astype(
             jnp.float32
         )
@@ -212,7 +214,9 @@ def online_agent(updater: Updater, tracer: Tracer) -> Agent:
             learner, report = updater.update(state.learner, rows, weight, clock, noise)
         if updater.observe is not None:
             learner = updater.observe(learner, steps)
-        tail = jax.tree.map(lambda leaf: leaf[leaf.shape[0] - lead :], rows_in_window)
+        tail = jax.tree.map(
+            lambda leaf: leaf[leaf.shape[0] - tail_length :], steps_with_tail
+        )
         return OnlineAgentState(learner, tail), dict(report.metrics)
 
     return Agent(
@@ -231,7 +235,7 @@ def online_agent(updater: Updater, tracer: Tracer) -> Agent:
 def _store(
     replay: Replay, state: ArrayTree, steps: Transition, clock: Clock
 ) -> tuple[ArrayTree, Int[Array, ""]]:
-    """The replay with an unroll, and the number of unrolls added to it so far."""
+    """Adds an unroll; returns the replay, and the number of unrolls added so far."""
     count, data = clock.iteration, clock.data
     if replay.is_offline:
         return state, count
@@ -266,8 +270,8 @@ def _add_dataset(
 ) -> ArrayTree:
     """Adds the steps of a data set to a replay, in unrolls shaped as `steps`.
 
-    Each environment gets consecutive steps, as if it had made them. A remainder of less
-    than an unroll is not added.
+    Each environment gets consecutive steps, as if it had produced them. The last steps
+    are dropped if they do not fill an unroll.
     """
     length, num_envs = steps.reward.shape
     unrolls = _count_unrolls(data, steps)
@@ -276,7 +280,7 @@ def _add_dataset(
     def add(index: Int[Array, ""], state: ArrayTree) -> ArrayTree:
         time = index * length + jnp.arange(length)[:, None]
         rows = jax.tree.map(lambda leaf: leaf[start + time], data)
-        # The next step of the environment belongs to another episode.
+        # An environment's share of the steps may begin or end within an episode.
         is_first, is_last = time == 0, time == unrolls * length - 1
         rows = rows._replace(first=rows.first | is_first, last=rows.last | is_last)
         return replay.add(state, rows, index)
@@ -287,7 +291,7 @@ def _add_dataset(
 def _step_unless_empty(
     weight: Float[Array, "T B"], step: Callable, learner: ArrayTree, metrics: ArrayTree
 ) -> tuple:
-    """`step(learner)`; if all weights are 0, the learner and metrics unchanged."""
+    """`step(learner)`, or the unchanged learner and metrics if all weights are 0."""
     _, *report = jax.eval_shape(step, learner)
     priority, new = zeros_of_shapes(report)
     initial = (learner, priority, metrics or new)
@@ -298,10 +302,10 @@ def _step_unless_empty(
 def _trace(
     tracer: Tracer, updater: Updater, learner: ArrayTree, steps: Transition
 ) -> Transition:
-    """Traces raw steps; the rows keep the single rewards as an extra.
+    """Applies the tracer to raw steps. The extra `reward` keeps their raw rewards.
 
-    Raises an AssertionError if a shape contradicts the contracts. Only shapes are
-    compared, while JAX traces the program: a compiled step checks nothing.
+    Raises an AssertionError if a shape violates the contracts. The shapes are compared
+    while JAX traces the program, so a compiled step pays nothing.
     """
     with jax.named_scope(phases.TRACE):
         estimates = updater.estimate(learner, steps)
@@ -319,7 +323,7 @@ def _trace(
 
 
 def _assert_rows(rows: Transition) -> None:
-    """Asserts that all fields are `[T, B, ...]`; extras may lack rows."""
+    """Asserts that all fields are `[T, B, ...]`; extras may have fewer rows."""
     chex.assert_rank(rows.reward, 2)
     chex.assert_equal_shape([rows.reward, rows.discount, rows.first, rows.last])
     trees = (rows.obs, rows.action, rows.next_obs)

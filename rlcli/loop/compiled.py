@@ -53,7 +53,8 @@ from rlcli.xla.temporaries import temporary_bytes
 def compiled_loop(setup: Setup) -> Loop:
     """Compiles chunks of iterations, sharded over devices and vmapped over seeds.
 
-    Inside the loop, a progress has an entry for each padded seed.
+    The arrays of a progress have an entry for each padded seed, except in what `save`
+    returns and `restore` takes.
     """
     progress_axes = setup.axes
     seeds_per_device = len(setup.padded_seeds) // setup.devices
@@ -78,7 +79,7 @@ def compiled_loop(setup: Setup) -> Loop:
     def trace() -> jax.stages.Traced:
         data = shapes_on_devices(setup.devices, jax.eval_shape(setup.data), None)
         progress = division.on_devices(division.shapes)._replace(data=data)
-        return division.advance.trace(progress, log_points(1))  # JAX keeps the result
+        return division.advance.trace(progress, log_points(1))  # cached by JAX
 
     def place_data() -> ArrayTree:
         data = setup.data()
@@ -95,7 +96,8 @@ def compiled_loop(setup: Setup) -> Loop:
         return drop_padding(len(setup.seeds), processes.fetch(progress), progress_axes)
 
     def restore(arrays: ArrayTree) -> tuple[Progress, str]:
-        # The same shardings as `advance` returns, so that it is not compiled twice.
+        # `put` uses the shardings that `advance` returns, so that `advance` is not
+        # compiled twice.
         arrays = arrays._replace(numbers=np.asarray(numbers))
         padded = pad_seeds(len(setup.padded_seeds), arrays, progress_axes)
         return division.put(padded)._replace(data=place_data()), ""
@@ -154,10 +156,11 @@ class _ScalarPacking:
     def pack(
         self, progress: Progress, metrics: Mapping[str, Array]
     ) -> tuple[Progress, PackedTree]:
-        """Splits progress: what changes slowly, and the scalars."""
+        """Returns the progress without its scalars, and the packed scalars."""
         faults = progress.faults
         scalars = (progress.statistics, faults.not_finite, metrics)
-        rest = faults._replace(not_finite=())  # constant in this loop
+        # `outside` stays: it is constant here, because only the host loop updates it.
+        rest = faults._replace(not_finite=())
         return progress._replace(statistics=(), faults=rest), self._packing.pack(
             scalars
         )
@@ -171,8 +174,9 @@ class _ScalarPacking:
     def read_row(self, row: Mapping[str, Array], packed: PackedTree) -> Log:
         """A row of the log, from a row of the buffer.
 
-        A row has no large arrays: those of current episodes and of faults are taken
-        from `packed`, and dropped.
+        The buffer has no large arrays, such as the running returns of many
+        environments. `unpack` requires them, so it gets those of `packed`. The log does
+        not contain them.
         """
         statistics, _, metrics = self._packing.unpack(PackedTree(row, packed.large))
         return Log(finished_episodes(statistics), metrics)
@@ -193,9 +197,10 @@ def _chunk_function(setup: Setup) -> Callable:
     def chunk(progress: Progress, counts: Array) -> tuple[Progress, Log]:
         points = progress.iteration + counts
         num_steps = counts[-1] * setup.unroll
+        # Both are indexed by `buffer.row`, the next row to write. The index is past the
+        # end, where JAX clamps it, only after the last row was written. That happens in
+        # the last iteration, so the clamped value is never used.
         updates_at_points = setup.agent.updates(points)
-        # Indexed by the next row. The last row is written in the last iteration, so an
-        # index past the end, which JAX clamps, is never used.
 
         def run_block(i: Array, carry: tuple) -> tuple:
             with jax.named_scope(phases.NOISE):

@@ -53,11 +53,12 @@ _CARRY_AXES = (AXES, 0)  # the axes of the seeds in progress and metrics
 class _Program(NamedTuple):
     """The compiled functions of a run."""
 
-    draw: Callable  # (seeds[S], time) -> noise of a block of steps, `[S, block, ...]`:
-    # that of the environments, and that of the agents, packed
+    # (seeds[S], time) -> noise of a block of steps, `[S, block, ...]`: of the
+    # environments, and of the agents, packed
+    draw: Callable
     pack: Callable  # progress -> packed, with the metrics
-    step: Callable
     # (packed, packed timestep, noise, final_updates) -> packed, action
+    step: Callable
     unpack: Callable  # packed -> progress, metrics
     pack_timestep: Callable  # timestep of NumPy arrays -> packed
     temporaries: int  # bytes, of `step` and of its noise
@@ -165,7 +166,7 @@ def _advance_to(
 def _build_program(setup: Setup, progress: Progress) -> _Program:
     """Traces all functions, so that arrays that do not fit in memory raise an error.
 
-    `progress` is its shapes.
+    `progress` has the shapes of the run's progress.
     """
     seeds = len(setup.seeds)
     # The carry of a single seed has no axis for seeds: with one, XLA would not update
@@ -187,8 +188,9 @@ def _build_program(setup: Setup, progress: Progress) -> _Program:
     def squeeze(carry: tuple) -> tuple:
         return squeeze_seed(carry, _CARRY_AXES) if is_single else carry
 
-    # The carry of several seeds is not packed: vmapped and packed, XLA sums in another
-    # order than the compiled loop, and the arithmetic outweighs the cost of arguments.
+    # The carry of several seeds is not packed: with both `vmap` and packing, XLA sums
+    # in another order than in the compiled loop. Packing would also save little, since
+    # the arithmetic of several seeds outweighs the cost of arguments.
     small_size = SMALL_SIZE if is_single else 0
     packing = Packing(jax.eval_shape(squeeze, (progress, metrics)), small_size)
     timestep_packing = Packing(timestep)
@@ -232,7 +234,7 @@ def _build_program(setup: Setup, progress: Progress) -> _Program:
 
 
 def _noise_functions(setup: Setup) -> tuple[Callable, Packing]:
-    """`draw` of a program, and the packing of a step's noise of one seed's agent."""
+    """Returns `_Program.draw`, and the packing of the noise of one agent and step."""
     _, *shapes = jax.eval_shape(
         functools.partial(draw_step_noise, setup), seed_array(setup)[0], 0
     )

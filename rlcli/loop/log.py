@@ -36,7 +36,7 @@ class LogBuffer(NamedTuple):
 
 
 def log_points(iterations: int | Sequence[int]) -> np.ndarray:
-    """Pads increasing numbers of iterations with the last: int32 `[MAX_LOG_POINTS]`."""
+    """Repeats the last of increasing iterations: int32 `[MAX_LOG_POINTS]`."""
     points = np.atleast_1d(np.asarray(iterations, np.int32))
     if not 0 < len(points) <= MAX_LOG_POINTS:
         raise ValueError(f"expected 1 to {MAX_LOG_POINTS} points, got {len(points)}")

@@ -44,11 +44,11 @@ _AVERAGE_EPISODES = 10  # horizon of `average_return`
 class Setup(NamedTuple):
     """The parts of a run, as `assembly` builds them from a recipe.
 
-    `environment` and `agent` are the parts at the start of the run. Use them for what
-    does not depend on schedules: spaces, `num_envs`, `draw`, `init`, `acting`,
-    `updates`. Code that steps, acts or learns calls `at` for the parts at its time.
-    With `data_parallel` they are the parts of one device, with its share of the
-    environments.
+    `environment` and `agent` are the parts at the start of the run. Use them only for
+    values that do not depend on schedules: spaces, `num_envs`, `draw`, `init`,
+    `acting`, `updates`. Code that steps the environment, selects actions or learns must
+    call `at(clock)`, which evaluates the schedules. With `data_parallel`, both fields
+    are the parts of one device, with its share of the environments.
     """
 
     environment: Environment
@@ -63,8 +63,8 @@ class Setup(NamedTuple):
     # recipe; `Progress.numbers` is the array of their values. Runs that are trained
     # together have one value for each of `seeds`.
     numbers: Mapping[str, float | tuple[float, ...]] = {}
-    # The steps of the data set of a replay, `[N, ...]` on the host; () without one.
-    # Read when training needs them: acting does not.
+    # The steps of the data set of a replay, `[N, ...]` on the host; () without one. A
+    # function, because only training reads the file: evaluation does not need it.
     data: Callable[[], ArrayTree] = lambda: ()
     # Devices that share the environments of each seed. The seeds are divided among
     # `devices` such groups.
@@ -77,7 +77,7 @@ class Setup(NamedTuple):
 
     @property
     def padded_seeds(self) -> tuple[int, ...]:
-        """The seeds; the last one repeats until all devices have equally many."""
+        """The seeds, with the last one repeated up to a multiple of `devices`."""
         return self.seeds + self.seeds[-1:] * (-len(self.seeds) % self.devices)
 
     @property
@@ -92,7 +92,7 @@ class Setup(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """Environment steps of one seed per iteration."""
+        """Environment steps of one seed per iteration, over all its environments."""
         return self.unroll * self.environment.num_envs * self.data_parallel
 
 
@@ -111,12 +111,12 @@ class EpisodeStatistics(NamedTuple):
     running_return: Float32[Array, "*S B"]
     running_length: Int32[Array, "*S B"]
     episodes: Int32[Array, "*S"]  # finished so far
-    # Of the last episode (the mean of those that end simultaneously).
+    # Of the last finished episode; the mean if several end in the same step.
     last_return: Float32[Array, "*S"]
     last_length: Float32[Array, "*S"]
     average_return: Float32[Array, "*S"]  # running average over about ten episodes
-    # `info` of the environment: of the current episodes, of the last one, and the sum
-    # and the maximum over all finished ones.
+    # `TimeStep.info`, summed over an episode: of the current episodes, of the last
+    # finished one, and the sum and the maximum over all finished episodes.
     running_info: Mapping[str, Float32[Array, "*S B"]] = {}
     last_info: Mapping[str, Float32[Array, "*S"]] = {}
     total_info: Mapping[str, Float32[Array, "*S"]] = {}
@@ -140,6 +140,7 @@ class Progress(NamedTuple):
     data: ArrayTree = ()  # see `Setup.data`; not saved
 
 
+# The axis of the seeds in each field; None for a field without this axis.
 AXES = Progress._make([None, None, 0, 0, 0, 0, 0, 0, 0, 0, None, None])
 
 
@@ -173,14 +174,14 @@ def clock_at(
     compute_metrics: Bool[Array, ""],
 ) -> Clock:
     """The clock after `steps` steps of each environment."""
-    environments = progress.pending.first.shape[0] * setup.data_parallel
-    # The condition always holds, but XLA does not know it. Otherwise it would move what
-    # depends on the numbers only, such as the negated learning rate, out of the loop of
-    # a chunk, and round the rest differently from the loop on the host.
+    num_envs = progress.pending.first.shape[0] * setup.data_parallel
+    # The condition always holds, but XLA cannot prove it. Without it, XLA would hoist
+    # expressions that depend only on the numbers, such as the negated learning rate,
+    # out of the compiled loop, which would then round differently from the host loop.
     numbers = jnp.where(progress.iteration >= 0, progress.numbers, 0)
     return Clock(
         iteration=progress.iteration,
-        steps=steps.astype(jnp.float32) * environments,
+        steps=steps.astype(jnp.float32) * num_envs,
         episodes=progress.statistics.episodes.astype(jnp.float32),
         updates=jnp.int32(0),  # set by the agent
         compute_metrics=compute_metrics,
@@ -195,13 +196,17 @@ def current_step(setup: Setup, progress: Progress) -> Int32[Array, ""]:
 
 
 def draw_step_noise(setup: Setup, seed: Array, time: Array) -> tuple[ArrayTree, ...]:
-    """The noise of one step, a function of seed and time only."""
+    """Draws the noise of one step, for the environment, the policy and the update.
+
+    It depends only on the seed and on `time`, the number of the step.
+    """
     environment, agent = setup.environment, setup.agent
     step_key, action_key, learn_key = (
         jax.random.fold_in(stream_key(seed, index), time)
         for index in (STEP, POLICY, LEARN)
     )
-    # In a longer unroll only the last step learns, so its noise is drawn there.
+    # In a longer unroll only the last step learns. The noise of an update is then its
+    # key, from which `advance` draws.
     learn_key = fold_in_device(learn_key)
     learn_noise = agent.draw(learn_key) if setup.unroll == 1 else learn_key
     action_noise = draw_share(agent.policy.draw, action_key, environment.num_envs)
@@ -216,7 +221,11 @@ def select_action(
     first: Bool[Array, "B"],
     noise: ArrayTree,
 ) -> tuple[Pending, ArrayTree]:
-    """Selects the next action, with the extras that unrolls store."""
+    """Selects the next action; also returns the next state of the policy.
+
+    `state` is the state of the agent, and `policy` that of the policy. The action has
+    the extras that unrolls store.
+    """
     decision, next_policy = agent.policy.explore(
         agent.acting(state), obs, policy, first, noise
     )
@@ -247,28 +256,29 @@ def initial_progress(
 
     `info_keys` are the names of the environment's `info` that are summed over episodes.
     """
-    names = numbers_by_place(setup, numbers)
-    environment, agent = setup.at(Clock.zero()._replace(numbers=names))
+    clock = Clock.zero()._replace(numbers=numbers_by_place(setup, numbers))
+    environment, agent = setup.at(clock)
     batch = environment.num_envs
     first = jnp.ones(batch, bool)
     # The action of step t + 1 uses the key of step t, so the first action uses key −1.
     action_key = jax.random.fold_in(stream_key(seed, POLICY), np.uint32(2**32 - 1))
     noise = draw_share(agent.policy.draw, action_key, batch)
-    learner_of = functools.partial(agent.init, stream_key(seed, INIT))
+    init_agent = functools.partial(agent.init, stream_key(seed, INIT))
 
     def first_action(agent_state: ArrayTree) -> tuple[Pending, ArrayTree]:
-        state = agent.policy.initial(batch)
-        return select_action(agent, agent_state, obs, state, first, noise)
+        policy_state = agent.policy.initial(batch)
+        return select_action(agent, agent_state, obs, policy_state, first, noise)
 
-    # The initial agent depends on the shape of an unroll, and the unroll on the extras
-    # of an action: so an unroll without extras first gives the shapes of an action.
+    # The state of the agent depends on the shapes of an unroll, and these depend on the
+    # extras of an action, which the agent selects. An unroll without extras breaks the
+    # cycle: it suffices for the shapes of the first action.
     example = Pending(obs, _zero_actions(environment), first, {})
     shapes, _ = jax.eval_shape(
-        lambda: first_action(learner_of(_empty_unroll(setup, example)))
+        lambda: first_action(init_agent(_empty_unroll(setup, example)))
     )
     unroll = _empty_unroll(setup, shapes)
-    learner = learner_of(unroll)
-    pending, policy = first_action(learner)
+    agent_state = init_agent(unroll)
+    pending, policy_state = first_action(agent_state)
     zero = jnp.float32(0)
     return Progress(
         iteration=jnp.int32(0),
@@ -276,9 +286,9 @@ def initial_progress(
         seed=seed,
         environment=state,
         pending=pending,
-        policy=policy,
+        policy=policy_state,
         unroll=unroll,
-        agent=learner,
+        agent=agent_state,
         statistics=EpisodeStatistics(
             running_return=jnp.zeros(batch, jnp.float32),
             running_length=jnp.zeros(batch, jnp.int32),
